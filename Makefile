@@ -1,0 +1,77 @@
+# Everything that a developer or a CI machine does here, by name. `make` lists it.
+# Needed: Go, make, bash. The tests and `make run` start the stores themselves.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TOOL     := go tool -modfile=.ci/tools.mod
+FUZZTIME ?= 20s
+BENCH    ?= .
+SEED     ?= 1
+DURATION ?= 60s
+RUNS     ?= 2
+RACE     ?= ./pipeline/... ./sources/... ./sinks/...
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## build all programs into bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+.PHONY: run
+run: ## start stores and daemon, send a day of traffic, show what arrived; DATA=folder for real data
+	go run ./cmd/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
+
+.PHONY: stores
+stores: ## run the stores alone, in the foreground, until Ctrl-C
+	go run ./cmd/devstores --dir .run/stores $(ARGS)
+
+.PHONY: test
+test: ## all tests, on real stores; a skipped test is a failure
+	.ci/test
+
+.PHONY: race
+race: ## tests under the race detector; RACE=packages
+	.ci/test -race $(RACE)
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (20s)
+	.ci/fuzz $(FUZZTIME)
+
+.PHONY: chaos
+chaos: ## kill, stop and cut off everything under load, then count; SEED=1 DURATION=60s RUNS=2 ARGS=…
+	go run ./cmd/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
+
+.PHONY: bench
+bench: ## figures as lines `bench: <name> <value> <unit>`; BENCH=regexp for some, DATA=folder for real batches too
+	DATA='$(DATA)' .ci/bench '$(BENCH)'
+
+.PHONY: lint
+lint: ## golangci-lint (with gofumpt), buf, and a validator of the OpenAPI document
+	$(TOOL) golangci-lint run
+	$(TOOL) buf lint schemas/proto
+	$(TOOL) github.com/getkin/kin-openapi/cmd/validate schemas/openapi/openapi.yaml
+
+.PHONY: fmt
+fmt: ## format all Go code as lint wants it
+	$(TOOL) golangci-lint fmt
+
+.PHONY: generate
+generate: ## write the generated Go again
+	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml
+
+.PHONY: generate-check
+generate-check: ## fail if generating again changes anything
+	@rm -rf .cache/generated
+	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml --output .cache/generated
+	diff -r --exclude='*.proto' --exclude='buf*.yaml' .cache/generated/schemas/proto schemas/proto
+
+.PHONY: check
+check: generate-check lint build test race ## what has to pass before a change goes in
+
+.PHONY: clean
+clean: ## remove what was built and run; downloaded stores stay in .cache
+	rm -rf bin .run .cache/generated coverage.*

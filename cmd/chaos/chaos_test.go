@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+// TestChaos is the short form of `make chaos`: one seed, kfake and ClickHouse.
+// How many kills it gets to depends on the machine, so it asks only that there
+// was one of each kind.
+func TestChaos(t *testing.T) {
+	weights, err := parseWeights(map[string]string{archive: "3", broker: "4"})
+	require.NoError(t, err)
+	cfg := config{Broker: stores.Kfake, Brokers: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Dir: t.TempDir()}
+	var out bytes.Buffer
+	found, err := run(t.Context(), cfg, &out)
+	t.Log(out.String())
+	require.NoError(t, err)
+	require.Zero(t, found.faults())
+	require.Positive(t, found.accepted)
+	for target, ends := range map[string][]string{daemon: {kill9, sigterm}, archive: {kill9}, broker: {stopped}} {
+		for _, end := range ends {
+			require.Positive(t, found.counts.Of(target, end), "%s: %s", target, end)
+		}
+	}
+}
+
+func TestParseWeights(t *testing.T) {
+	w, err := parseWeights(map[string]string{daemon: "10", network: "0"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{daemon: 10, archive: 1.5, broker: 1.5, network: 0}, w)
+	f := func(want, name, weight string) {
+		t.Helper()
+		_, err := parseWeights(map[string]string{name: weight})
+		require.ErrorContains(t, err, want)
+	}
+	f(`cannot hit "moon"`, "moon", "1")
+	f("from 0 to 100", daemon, "often")
+	f("from 0 to 100", daemon, "-1")
+	f("from 0 to 100", daemon, "101")
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"trafficd/cmd/chaos/internal/nemesis"
+	"trafficd/cmd/chaos/internal/rig"
+	"trafficd/cmd/devstores/stores"
+)
+
+// The targets' names, also in --kills.
+const (
+	daemon  = "trafficd"
+	archive = "clickhouse"
+	broker  = "kafka"
+	network = "network"
+)
+
+// The names of faults that count as kills begin with one of these.
+const (
+	kill9   = "kill -9"
+	sigterm = "SIGTERM"
+	stopped = "stop"
+)
+
+// targets are all that is hit. A weight of 1 is a fault every four seconds.
+func targets(r *rig.Rig, weights map[string]float64, brokerKind string) []nemesis.Target {
+	gap := func(name string) time.Duration {
+		if weights[name] <= 0 {
+			return 0
+		}
+		return time.Duration(float64(4*time.Second) / weights[name])
+	}
+	list := []nemesis.Target{
+		{Name: daemon, Gap: gap(daemon), Faults: daemonFaults(r)},
+		{Name: archive, Gap: gap(archive), Faults: archiveFaults(r)},
+		{Name: broker, Gap: gap(broker), Faults: brokerFaults(r, brokerKind)},
+		{Name: network + " of clients", Gap: gap(network), Faults: wireFaults([]*rig.Wire{r.ClientWire})},
+		{Name: network + " of clickhouse", Gap: gap(network), Faults: wireFaults([]*rig.Wire{r.ArchiveWire})},
+		{Name: network + " of kafka", Gap: gap(network), Faults: wireFaults(r.ForwardWires)},
+	}
+	if r.Disk != nil {
+		list = append(list, nemesis.Target{Name: "disk", Gap: gap(network), Faults: []nemesis.Fault{{Name: "full", Weight: 1, Hit: fullDisk(r)}}})
+	}
+	return list
+}
+
+func daemonFaults(r *rig.Rig) []nemesis.Fault {
+	d := r.Daemon
+	down := func(end func()) func(context.Context, *rand.Rand) error {
+		return func(ctx context.Context, rng *rand.Rand) error {
+			away := nemesis.Between(rng, 0, 100*time.Millisecond)
+			end()
+			nemesis.Sleep(ctx, away)
+			return d.Start()
+		}
+	}
+	return []nemesis.Fault{
+		{Name: kill9, Weight: 12, Hit: down(d.Kill)},
+		{Name: sigterm, Weight: 4, Hit: down(d.Terminate)},
+		{Name: "pause", Weight: 1, Hit: func(ctx context.Context, rng *rand.Rand) error {
+			d.Pause()
+			nemesis.Sleep(ctx, nemesis.Between(rng, 500*time.Millisecond, 4*time.Second))
+			d.Resume()
+			return nil
+		}},
+	}
+}
+
+func archiveFaults(r *rig.Rig) []nemesis.Fault {
+	a := r.Archive
+	refuse := func(how string) func(context.Context, *rand.Rand) error {
+		return spell(a, 500*time.Millisecond, 2*time.Second,
+			func(ctx context.Context) error { return a.Refuse(ctx, how) }, func() error { return a.Allow(how) })
+	}
+	return []nemesis.Fault{
+		{Name: kill9, Weight: 8, Hit: func(ctx context.Context, rng *rand.Rand) error {
+			away := nemesis.Between(rng, 0, 500*time.Millisecond)
+			if err := a.Kill(); err != nil {
+				return err
+			}
+			nemesis.Sleep(ctx, away)
+			return a.Restart()
+		}},
+		{Name: "pause", Weight: 2, Hit: spell(a, time.Second, 5*time.Second, func(context.Context) error { return a.Pause() }, a.Resume)},
+		{Name: "too many parts", Weight: 1, Hit: refuse("too many parts")},
+		{Name: "read-only", Weight: 1, Hit: refuse("read-only")},
+		{Name: "table away", Weight: 1, Hit: spell(a, 200*time.Millisecond, time.Second, a.Hide, a.Show)},
+	}
+}
+
+// spell is a fault that begins, lasts and ends. A server that has ended by
+// itself is started first, and again where that is in the way of the end.
+func spell(a *rig.Archive, shortest, longest time.Duration, begin func(context.Context) error, end func() error) func(context.Context, *rand.Rand) error {
+	return func(ctx context.Context, rng *rand.Rand) error {
+		lasts := nemesis.Between(rng, shortest, longest)
+		if err := a.Revive(ctx); err != nil {
+			return err
+		}
+		if begin(ctx) != nil && ctx.Err() == nil {
+			return nil // it has ended by itself just now: the next fault starts it
+		}
+		nemesis.Sleep(ctx, lasts)
+		err := end()
+		for try := 0; err != nil && try < 3; try++ {
+			if err = a.Revive(context.WithoutCancel(ctx)); err == nil {
+				err = end()
+			}
+		}
+		return err
+	}
+}
+
+func brokerFaults(r *rig.Rig, kind string) []nemesis.Fault {
+	b := r.Broker
+	end := kill9
+	if kind == stores.Kfake {
+		end = stopped
+	}
+	faults := []nemesis.Fault{
+		{Name: end, Weight: 8, Hit: func(ctx context.Context, rng *rand.Rand) error {
+			away := nemesis.Between(rng, 0, 500*time.Millisecond)
+			if err := b.End(); err != nil {
+				return err
+			}
+			nemesis.Sleep(ctx, away)
+			return b.Restart()
+		}},
+		{Name: "pause", Weight: 2, Hit: func(ctx context.Context, rng *rand.Rand) error {
+			lasts := nemesis.Between(rng, time.Second, 5*time.Second)
+			if err := b.Freeze(rng); err != nil {
+				return err
+			}
+			nemesis.Sleep(ctx, lasts)
+			return b.Thaw()
+		}},
+	}
+	if b, ok := b.(rig.Refuser); ok {
+		faults = append(faults, nemesis.Fault{Name: "errors", Weight: 10, Hit: func(_ context.Context, rng *rand.Rand) error {
+			b.Refuse(rng)
+			return nil
+		}})
+	}
+	return faults
+}
+
+func fullDisk(r *rig.Rig) func(context.Context, *rand.Rand) error {
+	return func(ctx context.Context, rng *rand.Rand) error {
+		lasts := nemesis.Between(rng, 100*time.Millisecond, 2*time.Second)
+		if err := r.Disk.Fill(); err != nil {
+			return err
+		}
+		nemesis.Sleep(ctx, lasts)
+		return r.Disk.Free()
+	}
+}
+
+// wireFaults spoil one of the wires.
+func wireFaults(wires []*rig.Wire) []nemesis.Fault {
+	// spoil draws a wire, a time and the toxic's attributes.
+	spoil := func(kind, direction string, longest time.Duration, attributes func(rng *rand.Rand) map[string]any) func(context.Context, *rand.Rand) error {
+		return func(ctx context.Context, rng *rand.Rand) error {
+			w, lasts, with := wires[rng.IntN(len(wires))], nemesis.Between(rng, 100*time.Millisecond, longest), attributes(rng)
+			undo := context.WithoutCancel(ctx)
+			if err := w.Spoil(undo, kind, direction, with); err != nil {
+				return err
+			}
+			nemesis.Sleep(ctx, lasts)
+			return w.Heal(undo, kind, direction)
+		}
+	}
+	cut := func(most float64) func(*rand.Rand) map[string]any {
+		return func(rng *rand.Rand) map[string]any {
+			return map[string]any{"bytes": int64(math.Exp(rng.Float64() * math.Log(most)))}
+		}
+	}
+	never := func(*rand.Rand) map[string]any { return map[string]any{"timeout": 0} }
+	return []nemesis.Fault{
+		{Name: "cut", Weight: 2, Hit: func(ctx context.Context, rng *rand.Rand) error {
+			w, lasts := wires[rng.IntN(len(wires))], nemesis.Between(rng, 0, 300*time.Millisecond)
+			undo := context.WithoutCancel(ctx)
+			if err := w.Cut(undo); err != nil {
+				return err
+			}
+			nemesis.Sleep(ctx, lasts)
+			return w.Join(undo)
+		}},
+		{Name: "requests cut after some bytes", Weight: 3, Hit: spoil("limit_data", rig.Requests, time.Second, cut(200_000))},
+		{Name: "answers cut after some bytes", Weight: 3, Hit: spoil("limit_data", rig.Answers, time.Second, cut(5_000))},
+		{Name: "requests into a black hole", Weight: 1, Hit: spoil("timeout", rig.Requests, 3*time.Second, never)},
+		{Name: "answers into a black hole", Weight: 2, Hit: spoil("timeout", rig.Answers, 3*time.Second, never)},
+		{Name: "reset", Weight: 1, Hit: spoil("reset_peer", rig.Answers, time.Second, func(rng *rand.Rand) map[string]any {
+			return map[string]any{"timeout": rng.IntN(100)}
+		})},
+		{Name: "delay", Weight: 1, Hit: spoil("latency", rig.Answers, 2*time.Second, func(rng *rand.Rand) map[string]any {
+			return map[string]any{"latency": 20 + rng.IntN(1000), "jitter": rng.IntN(200)}
+		})},
+		{Name: "slow", Weight: 1, Hit: spoil("bandwidth", rig.Requests, 2*time.Second, func(rng *rand.Rand) map[string]any {
+			return map[string]any{"rate": 10 + rng.IntN(200)} // kB/s
+		})},
+	}
+}
+
+// parseWeights reads name=number,… over the defaults.
+func parseWeights(given map[string]string) (map[string]float64, error) {
+	weights := map[string]float64{daemon: 6, archive: 1.5, broker: 1.5, network: 1.5}
+	for name, text := range given {
+		var w float64
+		if _, known := weights[name]; !known {
+			return nil, fmt.Errorf("cannot hit %q: --kills takes %s, %s, %s and %s", name, daemon, archive, broker, network)
+		}
+		if _, err := fmt.Sscan(text, &w); err != nil || w < 0 || w > 100 {
+			return nil, fmt.Errorf("cannot hit %s with weight %q: it has to be from 0 to 100", name, text)
+		}
+		weights[name] = w
+	}
+	return weights, nil
+}

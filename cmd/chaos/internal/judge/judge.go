@@ -1,0 +1,142 @@
+// Package judge compares what the clients were promised with what the stores
+// hold.
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"trafficd/cmd/chaos/internal/ledger"
+)
+
+// Arrival is a row or a record as a store holds it.
+type Arrival struct {
+	ledger.Accepted
+	Received int64  // received_at: Unix nanoseconds in the archive, milliseconds in the forward
+	Place    string // where it stands, for messages
+	Odd      string // what else is wrong with it, such as a key that is not the detector
+}
+
+// Verdict is what one store has done to the accepted items.
+type Verdict struct {
+	Store     string
+	Arrived   int
+	Missing   int // accepted, not there
+	Doubled   int // there again
+	Reordered int // stands after a later item of its detector
+	Altered   int // a field, the batch id or the index is another one; or nobody sent it
+
+	Examples []string // the first of each kind
+}
+
+// Faults is the sum of all that must not be.
+func (v *Verdict) Faults() int { return v.Missing + v.Doubled + v.Reordered + v.Altered }
+
+// String is the line of the report.
+func (v *Verdict) String() string {
+	return fmt.Sprintf("%s: arrived %d missing %d doubled %d reordered %d altered %d", v.Store, v.Arrived, v.Missing, v.Doubled, v.Reordered, v.Altered)
+}
+
+// examples is how many offenders of a kind are shown.
+const examples = 5
+
+func (v *Verdict) note(count *int, format string, args ...any) {
+	if *count++; *count <= examples {
+		v.Examples = append(v.Examples, v.Store+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+// Compare judges one store. Arrivals stand in the store's own order.
+func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verdict {
+	v := &Verdict{Store: store, Arrived: len(arrivals)}
+	wanted := make(map[ledger.Name]ledger.Accepted, len(accepted))
+	for _, a := range accepted {
+		wanted[a.Name()] = a
+	}
+	first := make(map[ledger.Name]Arrival, len(accepted))
+	newest := map[string]Arrival{} // of each detector
+	for _, got := range arrivals {
+		want, known := wanted[got.Name()]
+		earlier, again := first[got.Name()]
+		switch {
+		case !known:
+			v.note(&v.Altered, "nobody was promised %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Place)
+			continue
+		case again:
+			v.note(&v.Doubled, "%v, batch %s index %d, at %s and at %s (batch %s)", want.Item, want.Batch, want.Index, earlier.Place, got.Place, got.Batch)
+			continue
+		}
+		got.Seq = want.Seq
+		first[got.Name()] = got
+		v.alteration(want, got)
+		v.order(newest, got)
+	}
+	for _, a := range accepted {
+		if _, there := first[a.Name()]; !there {
+			v.note(&v.Missing, "%v, batch %s index %d", a.Item, a.Batch, a.Index)
+		}
+	}
+	return v
+}
+
+func (v *Verdict) alteration(want ledger.Accepted, got Arrival) {
+	switch {
+	case !want.Same(got.Item):
+		v.note(&v.Altered, "sent %v, batch %s index %d; arrived %v at %s", want.Item, want.Batch, want.Index, got.Item, got.Place)
+	case want.Batch != got.Batch || want.Index != got.Index:
+		v.note(&v.Altered, "%v was answered as batch %s index %d and stands as batch %s index %d at %s", want.Item, want.Batch, want.Index, got.Batch, got.Index, got.Place)
+	case got.Odd != "":
+		v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Odd)
+	}
+}
+
+// order wants the items of a detector in the order in which they were sent, and
+// received in that order too.
+func (v *Verdict) order(newest map[string]Arrival, got Arrival) {
+	last, there := newest[got.Detector]
+	if there && (got.Seq < last.Seq || got.Received < last.Received) {
+		v.note(&v.Reordered, "%s #%d at %s (received %d) stands after #%d at %s (received %d)", got.Detector, got.Seq, got.Place, got.Received, last.Seq, last.Place, last.Received)
+		return
+	}
+	newest[got.Detector] = got
+}
+
+// Agree adds to the forward's verdict the records whose time is not the
+// archive's received_at, cut to the millisecond.
+func Agree(v *Verdict, archive, forward []Arrival) {
+	received := make(map[ledger.Name]int64, len(archive))
+	for _, a := range archive {
+		received[a.Name()] = a.Received
+	}
+	for _, r := range forward {
+		if at, both := received[r.Name()]; both && at/1e6 != r.Received {
+			v.note(&v.Altered, "%v at %s bears the time %d ms, the archive has received_at %d ns", r.Item, r.Place, r.Received, at)
+		}
+	}
+}
+
+// Archive judges the archive's rows, which stand in no order: within one
+// received_at, which a whole batch shares, any is right.
+func Archive(accepted []ledger.Accepted, rows []Arrival) *Verdict {
+	seqs := make(map[ledger.Name]int64, len(accepted))
+	for _, a := range accepted {
+		seqs[a.Name()] = a.Seq
+	}
+	bySequence(rows, seqs)
+	return Compare("archive", accepted, rows)
+}
+
+// Forward judges what an independent client read from the topic, in the order
+// of partition and offset.
+func Forward(accepted []ledger.Accepted, records []Arrival) *Verdict {
+	return Compare("forward", accepted, records)
+}
+
+// bySequence brings rows of a store without an order of its own into that of
+// their arrival.
+func bySequence(rows []Arrival, seqs map[ledger.Name]int64) {
+	slices.SortStableFunc(rows, func(a, b Arrival) int {
+		return cmp.Or(cmp.Compare(a.Received, b.Received), cmp.Compare(seqs[a.Name()], seqs[b.Name()]))
+	})
+}

@@ -1,0 +1,179 @@
+package judge
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"trafficd/cmd/chaos/internal/ledger"
+	"trafficd/cmd/devstores/stores"
+	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
+)
+
+// promised are items of two detectors, in the order of sending.
+func promised() []ledger.Accepted {
+	var list []ledger.Accepted
+	for seq := range int64(6) {
+		for n, detector := range []string{"A", "B"} {
+			from := time.Date(2025, time.Month(1+seq%3), 1, 0, 0, int(seq), 123456789, time.UTC).UnixNano()
+			list = append(list, ledger.Accepted{
+				Item:  ledger.Item{Detector: detector, Seq: seq + 1, Type: "flow", From: from, To: from + 1, Value: float64(seq) / 3, Quality: 0.5},
+				Batch: "0190aaaa-0000-7000-8000-00000000000" + strconv.FormatInt(seq/2, 10), Index: int(2*(seq%2)) + n,
+			})
+		}
+	}
+	list[0].Value, list[1].Quality, list[2].Value = math.Copysign(0, -1), math.NaN(), 5e-324
+	return list
+}
+
+// arrive is a store that has done as promised.
+func arrive(accepted []ledger.Accepted) []Arrival {
+	var list []Arrival
+	for _, a := range accepted {
+		a.Seq = 0 // a store does not know it
+		list = append(list, Arrival{Accepted: a, Received: int64(a.Batch[len(a.Batch)-1]-'0') * 1e6})
+	}
+	return list
+}
+
+func TestCompare(t *testing.T) {
+	f := func(missing, doubled, reordered, altered int, harm func([]Arrival) []Arrival) {
+		t.Helper()
+		v := Compare("store", promised(), harm(arrive(promised())))
+		require.Equal(t, []int{missing, doubled, reordered, altered}, []int{v.Missing, v.Doubled, v.Reordered, v.Altered}, v.Examples)
+		require.Len(t, v.Examples, v.Faults())
+	}
+	change := func(harm func(*Arrival)) func([]Arrival) []Arrival {
+		return func(a []Arrival) []Arrival { harm(&a[3]); return a }
+	}
+	f(0, 0, 0, 0, func(a []Arrival) []Arrival { return a })
+	f(1, 0, 0, 0, func(a []Arrival) []Arrival { return a[1:] })
+	f(1, 0, 0, 0, func(a []Arrival) []Arrival { return a[:11] })
+	f(0, 1, 0, 0, func(a []Arrival) []Arrival { return append(a, a[11]) })
+	f(0, 2, 0, 0, func(a []Arrival) []Arrival { return append(a, a[3], a[3]) })
+	f(0, 1, 0, 0, func(a []Arrival) []Arrival { // accepted twice, as two batches
+		again := a[11]
+		again.Batch = "another"
+		return append(a, again)
+	})
+	f(0, 0, 1, 0, func(a []Arrival) []Arrival { a[0], a[2] = a[2], a[0]; return a })
+	f(0, 0, 0, 0, func(a []Arrival) []Arrival { a[0], a[1] = a[1], a[0]; return a }) // of two detectors
+	f(0, 0, 1, 0, func(a []Arrival) []Arrival { a[11].Received = 0; return a })
+	f(1, 0, 1, 0, func(a []Arrival) []Arrival { a[0], a[2] = a[2], a[0]; return append(a[:4], a[5:]...) })
+	f(0, 0, 0, 1, change(func(a *Arrival) { a.Value = math.Nextafter(a.Value, 1) }))
+	f(0, 0, 0, 1, func(a []Arrival) []Arrival { a[0].Value = 0; return a }) // was −0
+	f(0, 0, 0, 1, change(func(a *Arrival) { a.Quality = math.NaN() }))
+	f(0, 0, 0, 1, change(func(a *Arrival) { a.To++ }))
+	f(0, 0, 0, 1, change(func(a *Arrival) { a.Type = "speed" }))
+	f(0, 0, 0, 1, change(func(a *Arrival) { a.Batch = "another" }))
+	f(0, 0, 0, 1, change(func(a *Arrival) { a.Index++ }))
+	f(0, 0, 0, 1, change(func(a *Arrival) { a.Odd = "the key is wrong" }))
+	f(1, 0, 0, 1, change(func(a *Arrival) { a.From++ })) // known by nobody, and missing
+	f(0, 0, 0, 1, func(a []Arrival) []Arrival {
+		rejected := a[0]
+		rejected.Detector = "nobody"
+		return append(a, rejected)
+	})
+}
+
+func TestExamplesAreBounded(t *testing.T) {
+	v := Compare("store", promised(), nil)
+	require.Equal(t, 12, v.Missing)
+	require.Len(t, v.Examples, examples)
+}
+
+func TestAgree(t *testing.T) {
+	archive, forward := arrive(promised()), arrive(promised())
+	for i := range forward {
+		archive[i].Received += 1_700_000_000_123_456_789
+		forward[i].Received = archive[i].Received / 1e6
+	}
+	v := &Verdict{}
+	Agree(v, archive, forward)
+	require.Zero(t, v.Faults())
+	forward[4].Received++
+	Agree(v, archive, forward)
+	require.Equal(t, 1, v.Altered)
+}
+
+// TestReadArchive: what a real ClickHouse holds is read to the bit, and a row
+// that is there twice is seen twice.
+func TestReadArchive(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	store.Query(t, "CREATE DATABASE t ENGINE = Atomic")
+	store.Query(t, `CREATE TABLE t.m (product_instance LowCardinality(String), detector_code LowCardinality(String), measure_type_code LowCardinality(String),
+		timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64, quality Nullable(Float64), batch_id UUID, batch_index UInt32,
+		received_at DateTime64(9, 'UTC')) ENGINE = MergeTree ORDER BY (detector_code, timestamp_from)`)
+	insert := func(instance string, a Arrival) {
+		quality := "NULL"
+		if !math.IsNaN(a.Quality) {
+			quality = "reinterpretAsFloat64(toUInt64(" + strconv.FormatUint(math.Float64bits(a.Quality), 10) + "))"
+		}
+		at := func(ns int64) string { return "fromUnixTimestamp64Nano(" + strconv.FormatInt(ns, 10) + ", 'UTC')" }
+		store.Query(t, "INSERT INTO t.m SELECT '"+instance+"', '"+a.Detector+"', '"+a.Type+"', "+at(a.From)+", "+at(a.To)+
+			", reinterpretAsFloat64(toUInt64("+strconv.FormatUint(math.Float64bits(a.Value), 10)+")), "+quality+", '"+a.Batch+"', "+strconv.Itoa(a.Index)+", "+at(a.Received))
+	}
+	all := arrive(promised())
+	for _, a := range all {
+		insert(Instance, a)
+	}
+	rows, err := ReadArchive(t.Context(), store.Do, "t.m")
+	require.NoError(t, err)
+	v := Archive(promised(), rows)
+	require.Zero(t, v.Faults(), v.Examples)
+
+	insert("town", all[2])
+	rows, err = ReadArchive(t.Context(), store.Do, "t.m")
+	require.NoError(t, err)
+	require.Equal(t, 1, Archive(promised(), rows).Doubled)
+	odd := 0
+	for _, r := range rows {
+		if r.Odd != "" {
+			odd++
+		}
+	}
+	require.Equal(t, 1, odd, "the product instance is read")
+
+	_, err = ReadArchive(t.Context(), func(context.Context, string) (string, error) { return "a\tb\n", nil }, "t.m")
+	require.ErrorContains(t, err, "2 fields")
+}
+
+func record(a Arrival) stores.Record {
+	m := &trafficdv1.Measurement{
+		ProductInstance: Instance, DetectorCode: a.Detector, MeasureTypeCode: a.Type, Value: a.Value,
+		TimestampFrom: timestamppb.New(time.Unix(0, a.From)), TimestampTo: timestamppb.New(time.Unix(0, a.To)),
+	}
+	if !math.IsNaN(a.Quality) {
+		m.Quality = &a.Quality
+	}
+	value, _ := proto.Marshal(m)
+	return stores.Record{Key: []byte(a.Detector), Value: value, Timestamp: time.UnixMilli(a.Received), Headers: []stores.Header{
+		{Key: "product-instance", Value: []byte(Instance)}, {Key: "batch-id", Value: []byte(a.Batch)}, {Key: "index", Value: []byte(strconv.Itoa(a.Index))},
+	}}
+}
+
+func TestParseRecords(t *testing.T) {
+	f := func(altered int, harm func(*stores.Record)) {
+		t.Helper()
+		var records []stores.Record
+		for _, a := range arrive(promised()) {
+			records = append(records, record(a))
+		}
+		harm(&records[2])
+		v := Forward(promised(), ParseRecords(records))
+		require.Equal(t, altered, v.Altered, v.Examples)
+	}
+	f(0, func(*stores.Record) {})
+	f(1, func(r *stores.Record) { r.Key = []byte("B") })
+	f(1, func(r *stores.Record) { r.Headers = r.Headers[:2] })
+	f(1, func(r *stores.Record) { r.Headers[0].Value = []byte("town") })
+	f(1, func(r *stores.Record) { r.Headers = append(r.Headers, stores.Header{Key: "more"}) })
+	f(1, func(r *stores.Record) { r.Value = r.Value[:3] })
+	f(2, func(r *stores.Record) { r.Partition = 1 }) // and the next one comes back
+}

@@ -1,0 +1,137 @@
+// Package nemesis does harm by plan: a seed gives, for each target, the order
+// of its faults, their parameters and the pauses between them. Targets are hit
+// independently of each other, so their faults meet in every combination.
+package nemesis
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Fault is one way to harm a target.
+type Fault struct {
+	Name   string
+	Weight int // against the target's other faults
+	// Hit does the harm and undoes it before it returns, at once if ctx has ended. It draws all its
+	// parameters from r first, so that the plan does not depend on what happens.
+	Hit func(ctx context.Context, r *rand.Rand) error
+}
+
+// Target is what is hit by one fault at a time.
+type Target struct {
+	Name   string
+	Gap    time.Duration // mean pause between two faults
+	Faults []Fault
+}
+
+// Counts are how often each fault has hit, by "target fault".
+type Counts map[string]int
+
+// Of is the sum over the faults of a target whose names have one of the
+// prefixes.
+func (c Counts) Of(target string, prefixes ...string) int {
+	n := 0
+	for name, count := range c {
+		fault, ours := strings.CutPrefix(name, target+" ")
+		if ours && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(fault, p) }) {
+			n += count
+		}
+	}
+	return n
+}
+
+// Add adds another run's counts.
+func (c Counts) Add(o Counts) {
+	for name, n := range o {
+		c[name] += n
+	}
+}
+
+// Run hits all targets until ctx ends. When it returns, nothing is harmed any
+// more; an error means that a fault could not be undone.
+func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	counts, errs := make([]Counts, len(targets)), make([]error, len(targets))
+	var all sync.WaitGroup
+	for i, t := range targets {
+		all.Go(func() {
+			counts[i] = Counts{}
+			if errs[i] = t.run(ctx, seed, counts[i], log); errs[i] != nil {
+				stop() // what comes after a fault that stays proves nothing
+			}
+		})
+	}
+	all.Wait()
+	sum := Counts{}
+	for i := range targets {
+		sum.Add(counts[i])
+		if errs[i] != nil {
+			return sum, errs[i]
+		}
+	}
+	return sum, nil
+}
+
+func (t Target) run(ctx context.Context, seed uint64, counts Counts, log func(format string, args ...any)) error {
+	if t.Gap <= 0 || len(t.Faults) == 0 {
+		return nil
+	}
+	r := t.source(seed)
+	for {
+		if !Sleep(ctx, time.Duration(r.ExpFloat64()*float64(t.Gap))) {
+			return nil
+		}
+		f := t.choose(r)
+		log("%s: %s", t.Name, f.Name)
+		counts[t.Name+" "+f.Name]++
+		if err := f.Hit(ctx, r); err != nil {
+			return fmt.Errorf("%s: %s: %w", t.Name, f.Name, err)
+		}
+	}
+}
+
+// source is the target's own: what happens to one does not shift the plan of
+// another.
+func (t Target) source(seed uint64) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(t.Name)) // never fails
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+func (t Target) choose(r *rand.Rand) Fault {
+	sum := 0
+	for _, f := range t.Faults {
+		sum += f.Weight
+	}
+	n := r.IntN(sum)
+	for _, f := range t.Faults {
+		if n -= f.Weight; n < 0 {
+			return f
+		}
+	}
+	panic("unreachable: n was below the sum")
+}
+
+// Between is a duration drawn from low…high.
+func Between(r *rand.Rand, low, high time.Duration) time.Duration {
+	return low + time.Duration(r.Int64N(int64(high-low)+1))
+}
+
+// Sleep is false if ctx has ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,86 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+// Table is where the daemon archives.
+const Table = "trafficd.measurements"
+
+// Archive is ClickHouse. Its methods are for one goroutine at a time.
+type Archive struct{ *stores.ClickHouse }
+
+// prepare makes the tables and forbids merges of Table: a merge would remove a
+// row that is there twice before anyone has counted it.
+func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
+	args := append([]string{"migrate"}, d.args...)
+	args = append(args, "--set", "clickhouse.addresses="+a.TCP) // not by the wire
+	if said, err := exec.CommandContext(ctx, d.binary, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot make the tables: %w\n%s", err, said)
+	}
+	return a.alter(ctx, "MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1, parts_to_delay_insert = 1000000, "+Refusals["too many parts"][1])
+}
+
+func (a *Archive) alter(ctx context.Context, change string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	_, err := a.Do(ctx, "ALTER TABLE "+Table+" "+change)
+	return err
+}
+
+// Refusals are the ways in which the server refuses inserts, by the setting
+// that brings each about and the one that ends it.
+var Refusals = map[string][2]string{
+	"read-only":      {"table_readonly = 1", "table_readonly = 0"},
+	"too many parts": {"parts_to_throw_insert = 1", "parts_to_throw_insert = 1000000"},
+}
+
+// Refuse has the server refuse inserts until Allow.
+func (a *Archive) Refuse(ctx context.Context, how string) error {
+	return a.alter(ctx, "MODIFY SETTING "+Refusals[how][0])
+}
+
+// Allow ends Refuse.
+func (a *Archive) Allow(how string) error {
+	return a.alter(context.Background(), "MODIFY SETTING "+Refusals[how][1])
+}
+
+// Hide renames the table away until Show.
+func (a *Archive) Hide(ctx context.Context) error { return a.rename(ctx, Table, Table+"_away") }
+
+// Show ends Hide.
+func (a *Archive) Show() error { return a.rename(context.Background(), Table+"_away", Table) }
+
+func (a *Archive) rename(ctx context.Context, from, to string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	_, err := a.Do(ctx, "RENAME TABLE "+from+" TO "+to)
+	return err
+}
+
+// Revive starts the server again if it has ended by itself: as a library the
+// engine does so after some failures of a connection that a server survives.
+func (a *Archive) Revive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if _, err := a.Do(ctx, "SELECT 1"); err == nil {
+		return nil
+	}
+	return errors.Join(a.Kill(), a.Restart())
+}
+
+// Unmerged is an error if anything was merged: then the rows cannot be
+// counted.
+func (a *Archive) Unmerged(ctx context.Context) error {
+	merged, err := a.Do(ctx, "SELECT count() FROM system.parts WHERE database = 'trafficd' AND table = 'measurements' AND level > 0")
+	if err == nil && merged != "0" {
+		err = fmt.Errorf("%s parts of the archive were merged, so doubled rows may have gone unseen", merged)
+	}
+	return err
+}

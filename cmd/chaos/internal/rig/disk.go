@@ -1,0 +1,61 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk is a small file system in memory for the journal, so that it can be
+// full. It stands nowhere in the tree: it is reached by the descriptor of this
+// process and gone with it.
+type Disk struct {
+	fd  int
+	Dir string
+}
+
+// newDisk needs the right to mount; the error wraps os.ErrPermission where it
+// is missing.
+func newDisk(bytes int) (*Disk, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a small disk: %w", err)
+	}
+	defer func() { _ = unix.Close(fs) }()
+	if err := errors.Join(unix.FsconfigSetString(fs, "size", fmt.Sprint(bytes)), unix.FsconfigCreate(fs)); err != nil {
+		return nil, fmt.Errorf("cannot make a small disk: %w", err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a small disk: %w", err)
+	}
+	return &Disk{fd: fd, Dir: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)}, nil
+}
+
+func (d *Disk) ballast() string { return filepath.Join(d.Dir, "ballast") }
+
+// Fill leaves no byte free.
+func (d *Disk) Fill() error {
+	f, err := os.Create(d.ballast())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, 64<<10)
+	for len(block) > 0 {
+		if _, err := f.Write(block); errors.Is(err, unix.ENOSPC) {
+			block = block[:len(block)/2]
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Free ends Fill.
+func (d *Disk) Free() error { return os.Remove(d.ballast()) }
+
+func (d *Disk) close() { _ = unix.Close(d.fd) }

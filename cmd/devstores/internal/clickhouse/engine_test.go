@@ -1,0 +1,59 @@
+package clickhouse
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFindServerWantsAYoungOne(t *testing.T) {
+	f := func(script, want string) {
+		t.Helper()
+		bin := t.TempDir()
+		program := filepath.Join(bin, "clickhouse")
+		if script != "" {
+			require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script), 0o755))
+		}
+		t.Setenv("PATH", bin)
+		found, err := findServer(t.Context())
+		if want != "" {
+			require.ErrorContains(t, err, want)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, program, found)
+	}
+	f("echo 'ClickHouse server version 26.3.1.100 (official build).'", "")
+	f("echo 'ClickHouse server version 24.1.1.1.'", "")
+	f("echo 'ClickHouse server version 18.16.1.'", "its version 18.16.1 is older than 24.1")
+	f("echo hello", "cannot read a version")
+	f("exit 1", "cannot ask")
+	f("", "cannot find a ClickHouse server")
+}
+
+// TestServerCommand: without the watchdog, in its own folder, with nothing but the configuration that devstores wrote.
+func TestServerCommand(t *testing.T) {
+	h, err := makeHome(t.TempDir())
+	require.NoError(t, err)
+	cmd := engine{KindServer, "/opt/clickhouse"}.command(h, Config{TCP: 9001, HTTP: 8124})
+	require.Equal(t, []string{"/opt/clickhouse", "server", "--config-file=" + h.path("config.xml")}, cmd.Args)
+	require.Equal(t, string(h), cmd.Dir)
+	require.Contains(t, cmd.Env, "CLICKHOUSE_WATCHDOG_ENABLE=0")
+}
+
+func TestConfigNamesPortsAndFolder(t *testing.T) {
+	h, err := makeHome(filepath.Join(t.TempDir(), "a & b"))
+	require.NoError(t, err)
+	require.NoError(t, h.writeConfig(Config{TCP: 9001, HTTP: 8124}))
+	written, err := os.ReadFile(h.path("config.xml"))
+	require.NoError(t, err)
+	for _, want := range []string{
+		"<tcp_port>9001</tcp_port>", "<http_port>8124</http_port>", "<listen_host>127.0.0.1</listen_host>",
+		"<path>" + strings.ReplaceAll(string(h), "&", "&amp;") + "/data/</path>",
+	} {
+		require.Contains(t, string(written), want)
+	}
+}

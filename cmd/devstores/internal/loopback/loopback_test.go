@@ -1,0 +1,25 @@
+package loopback_test
+
+import (
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/internal/loopback"
+)
+
+func TestPick(t *testing.T) {
+	free, err := loopback.Pick("a test", 0)
+	require.NoError(t, err)
+	require.Less(t, free, 32768, "below the ephemeral ports")
+	l, err := net.Listen("tcp", loopback.Address(free))
+	require.NoError(t, err)
+	_, err = loopback.Pick("a test", free)
+	require.ErrorContains(t, err, "cannot use port "+strconv.Itoa(free)+" for a test")
+	require.NoError(t, l.Close())
+	again, err := loopback.Pick("a test", free)
+	require.NoError(t, err)
+	require.Equal(t, free, again)
+}

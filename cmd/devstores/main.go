@@ -1,0 +1,73 @@
+// Command devstores runs the two stores that trafficd delivers to, on loopback: a real ClickHouse and a broker that speaks
+// the Kafka protocol. It is for `make run`, the tests and the benchmarks; nothing of it belongs into production.
+//
+// It prints one line of JSON with the addresses when both are ready and lives until it is told to stop (SIGTERM, SIGINT),
+// its standard input closes (where that is a pipe) or its parent dies. Its children end with it, whatever it is killed by.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"trafficd/cmd/devstores/internal/clickhouse"
+)
+
+// init locks the main thread: the kernel's death signal is bound to threads (see endWithParent).
+func init() { runtime.LockOSThread() }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := command().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "devstores:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	opts := defaultOptions()
+	root := &cobra.Command{
+		Use:   "devstores",
+		Short: "Run ClickHouse and a Kafka-protocol broker on loopback",
+		Long: `devstores runs a real ClickHouse and a broker that speaks the Kafka protocol on 127.0.0.1.
+
+When both are ready it prints one line of JSON with their addresses to standard output; everything
+else goes to standard error. It stops on SIGTERM and SIGINT, when its parent dies, and when its standard
+input closes if that is a pipe. The folder --dir keeps all data: start again on it and it is there.
+
+ClickHouse is the program "clickhouse" of PATH, or else an engine that is fetched once with npm
+(178 MB) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root). Users: "default" without a
+password, "trafficd" with the password "trafficd".
+
+The broker is kfake, which starts at once, or Apache Kafka, which is fetched once with Maven and needs Java 17.`,
+		Example: `  devstores                                              # both, on the usual ports
+  devstores --dir /tmp/stores --clickhouse-tcp 0 --clickhouse-http 0 --kafka 0
+  devstores --only kafka --broker apache --brokers 3 --set min.insync.replicas=2
+  devstores --topic measurements:6 --topic forecasts:1`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), *opts, os.Stdout, os.Stderr) },
+	}
+	opts.bind(root.Flags())
+	root.AddCommand(libraryCommand())
+	return root
+}
+
+// libraryCommand is how this program runs ClickHouse's library in a process of its own.
+func libraryCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                clickhouse.LibraryCommand + " <library> [argument…]",
+		Short:              "Become ClickHouse's engine (started by devstores itself)",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return clickhouse.RunLibrary(args) },
+	}
+}

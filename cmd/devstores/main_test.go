@@ -1,0 +1,198 @@
+package main_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// program is a devstores that was started as a user would, not through package stores.
+type program struct {
+	*exec.Cmd
+	stdin  io.Closer
+	stdout *bufio.Reader
+	stderr *strings.Builder
+	ready  struct {
+		ClickHouse struct {
+			TCP, HTTP, Kind, Version string
+			PIDs                     []int
+		}
+		Kafka struct {
+			Brokers       []string
+			Kind, Version string
+			PIDs          []int
+		}
+	}
+}
+
+// start runs devstores on free ports with stdin a pipe, and does not wait for anything.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	binary, err := stores.Build(t.Context())
+	require.NoError(t, err)
+	args = append([]string{"--dir", t.TempDir(), "--clickhouse-tcp", "0", "--clickhouse-http", "0", "--kafka", "0"}, args...)
+	p := &program{Cmd: exec.Command(binary, args...), stderr: &strings.Builder{}}
+	p.Stderr = p.stderr
+	p.stdin, err = p.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := p.StdoutPipe()
+	require.NoError(t, err)
+	p.stdout = bufio.NewReader(stdout)
+	require.NoError(t, p.Start())
+	t.Cleanup(func() {
+		p.Process.Kill()
+		p.Wait()
+	})
+	return p
+}
+
+// startReady also reads the announcement.
+func startReady(t *testing.T, args ...string) *program {
+	t.Helper()
+	p := start(t, args...)
+	line, err := p.stdout.ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal([]byte(line), &p.ready), line)
+	return p
+}
+
+// children are the processes that devstores has started.
+func (p *program) children() []int {
+	all := append([]int{}, p.ready.ClickHouse.PIDs...)
+	for _, pid := range p.ready.Kafka.PIDs {
+		if pid != p.Process.Pid {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// requireGone waits until none of the processes is there. A zombie is gone: only init has not read its status yet.
+func requireGone(t *testing.T, pids ...int) {
+	t.Helper()
+	require.NotEmpty(t, pids)
+	for _, pid := range pids {
+		require.Eventually(t, func() bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			_, after, _ := strings.Cut(string(stat), ") ")
+			return err != nil || strings.HasPrefix(after, "Z ") || strings.HasPrefix(after, "X ")
+		}, 20*time.Second, time.Millisecond, "process %d is still there", pid)
+	}
+}
+
+func TestAnnouncesOneLineAndStopsCleanly(t *testing.T) {
+	f := func(how func(p *program) error) {
+		t.Helper()
+		p := startReady(t, "--topic", "measurements:6")
+		for _, address := range append([]string{p.ready.ClickHouse.TCP, p.ready.ClickHouse.HTTP}, p.ready.Kafka.Brokers...) {
+			conn, err := net.Dial("tcp", address)
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+		}
+		require.NotEmpty(t, p.ready.ClickHouse.Kind)
+		require.NotEmpty(t, p.ready.ClickHouse.Version)
+		require.Equal(t, "kfake", p.ready.Kafka.Kind)
+		require.True(t, strings.HasPrefix(p.ready.Kafka.Version, "v0."), p.ready.Kafka.Version)
+		children := p.children()
+		require.NoError(t, how(p))
+		rest, err := io.ReadAll(p.stdout)
+		require.NoError(t, err)
+		require.Empty(t, string(rest), "one line only")
+		require.NoError(t, p.Wait(), p.stderr)
+		requireGone(t, children...)
+	}
+	f(func(p *program) error { return p.stdin.Close() })
+	f(func(p *program) error { return p.Process.Signal(unix.SIGTERM) })
+	f(func(p *program) error { return p.Process.Signal(unix.SIGINT) })
+}
+
+// TestKillLeavesNoChild kills devstores alone: its children have to notice by themselves, paused ones too.
+func TestKillLeavesNoChild(t *testing.T) {
+	f := func(pause bool, args ...string) {
+		t.Helper()
+		p := startReady(t, args...)
+		children := p.children()
+		for _, pid := range children {
+			if pause {
+				require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+			}
+		}
+		require.NoError(t, p.Process.Kill())
+		requireGone(t, children...)
+	}
+	f(false, "--only", "clickhouse")
+	f(true, "--only", "clickhouse")
+	f(false, "--only", "kafka", "--broker", "apache")
+	f(true, "--only", "kafka", "--broker", "apache")
+}
+
+// TestEndsWithItsParent has a shell between us and devstores, and kills the shell. Its standard input is no pipe here.
+func TestEndsWithItsParent(t *testing.T) {
+	binary, err := stores.Build(t.Context())
+	require.NoError(t, err)
+	shell := exec.Command("sh", "-c", `"$0" --only kafka --kafka 0 --dir "$1" </dev/null & wait`, binary, t.TempDir())
+	stdout, err := shell.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, shell.Start())
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	var p program
+	require.NoError(t, json.Unmarshal([]byte(line), &p.ready))
+	require.NoError(t, shell.Process.Kill())
+	requireGone(t, p.ready.Kafka.PIDs...) // kfake's process is devstores
+	shell.Wait()
+}
+
+func TestEndsWithErrorWhenAStoreDies(t *testing.T) {
+	p := startReady(t, "--only", "clickhouse")
+	require.NoError(t, unix.Kill(p.ready.ClickHouse.PIDs[0], unix.SIGKILL))
+	require.Error(t, p.Wait())
+	require.Contains(t, p.stderr.String(), "ended by itself: signal: killed")
+}
+
+func TestRefuses(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+	used := startReady(t, "--only", "kafka")
+	dir := used.Args[2]
+
+	f := func(want string, args ...string) {
+		t.Helper()
+		p := start(t, args...)
+		said, err := io.ReadAll(p.stdout)
+		require.NoError(t, err)
+		require.Empty(t, string(said))
+		require.Error(t, p.Wait())
+		require.Contains(t, p.stderr.String(), want)
+	}
+	f("cannot use port "+port+" for ClickHouse's native protocol", "--clickhouse-tcp", port)
+	f("cannot use port "+port+" for ClickHouse over HTTP", "--clickhouse-http", port)
+	f("cannot use port "+port+" for Kafka broker 2", "--only", "kafka", "--brokers", "2", "--kafka", port)
+	f("is a Kafka running in it?", "--only", "kafka", "--dir", dir)
+	f("only \"redis\"", "--only", "redis")
+	f("port 70000", "--clickhouse-tcp", "70000")
+	f("--topic \"measurements\"", "--only", "kafka", "--topic", "measurements")
+	f("--set \"min.insync.replicas\"", "--only", "kafka", "--set", "min.insync.replicas")
+	f("kind \"redpanda\"", "--only", "kafka", "--broker", "redpanda")
+	f("kind \"mysql\"", "--only", "clickhouse", "--clickhouse-kind", "mysql")
+	f("0 brokers", "--only", "kafka", "--brokers", "0")
+	f("0 partitions", "--only", "kafka", "--partitions", "0")
+}

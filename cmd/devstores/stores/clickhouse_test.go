@@ -1,0 +1,135 @@
+package stores_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+func TestClickHouseKeepsDataOverKillAndRestart(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "stores.log")
+	t.Setenv(stores.LogEnv, log)
+	s := stores.StartClickHouse(t)
+	s.Query(t, "CREATE DATABASE trafficd ENGINE = Atomic")
+	s.Query(t, "CREATE TABLE trafficd.numbers (n UInt64) ENGINE = MergeTree ORDER BY n")
+	tcp, http, pids := s.TCP, s.HTTP, s.PIDs()
+
+	f := func(rows string, how func() error) {
+		t.Helper()
+		s.Query(t, "INSERT INTO trafficd.numbers SELECT number FROM numbers(1000)")
+		require.NoError(t, how())
+		require.NoError(t, s.Restart())
+		require.Equal(t, rows, s.Query(t, "SELECT count() FROM trafficd.numbers"))
+	}
+	f("1000", s.Kill)
+	f("2000", s.Stop)
+	f("3000", func() error { return nil }) // Restart stops what runs
+
+	require.Equal(t, []string{tcp, http}, []string{s.TCP, s.HTTP})
+	require.NotEqual(t, pids, s.PIDs())
+	require.Equal(t, "Atomic", s.Query(t, "SELECT engine FROM system.databases WHERE name = 'trafficd'"))
+	written, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Equal(t, t.Name()+" clickhouse "+s.Kind+" "+s.Version+"\n", string(written))
+}
+
+func TestClickHouseCountsInsertedRowsInPartLog(t *testing.T) {
+	s := stores.StartClickHouse(t)
+	s.Query(t, "CREATE DATABASE trafficd ENGINE = Atomic")
+	s.Query(t, "CREATE TABLE trafficd.numbers (n UInt64) ENGINE = ReplacingMergeTree ORDER BY n")
+	for range 3 {
+		s.Query(t, "INSERT INTO trafficd.numbers SELECT number FROM numbers(10)")
+	}
+	s.Query(t, "SYSTEM FLUSH LOGS")
+	require.Equal(t, "30", s.Query(t, "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND database = 'trafficd'"))
+}
+
+// The log of inserts works after every kind of end, though it may begin anew.
+func TestClickHouseCountsInsertedRowsAfterARestart(t *testing.T) {
+	s := stores.StartClickHouse(t)
+	s.Query(t, "CREATE DATABASE trafficd ENGINE = Atomic")
+	s.Query(t, "CREATE TABLE trafficd.numbers (n UInt64) ENGINE = MergeTree ORDER BY n")
+	f := func(rows int, how func() error) {
+		t.Helper()
+		require.NoError(t, how())
+		require.NoError(t, s.Restart())
+		before := inserted(t, s)
+		s.Query(t, fmt.Sprintf("INSERT INTO trafficd.numbers SELECT number FROM numbers(%d)", rows))
+		require.Equal(t, before+rows, inserted(t, s))
+	}
+	f(10, s.Stop)
+	f(20, s.Stop)
+	f(30, s.Kill)
+	f(40, s.Kill)
+	require.Equal(t, "100", s.Query(t, "SELECT count() FROM trafficd.numbers"))
+}
+
+// inserted is what system.part_log counts so far.
+func inserted(t *testing.T, s *stores.ClickHouse) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it must not wait for ever
+	defer cancel()
+	_, err := s.Do(ctx, "SYSTEM FLUSH LOGS")
+	require.NoError(t, err)
+	n, err := strconv.Atoi(s.Query(t, "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND database = 'trafficd'"))
+	require.NoError(t, err)
+	return n
+}
+
+func TestClickHouseUsers(t *testing.T) {
+	s := stores.StartClickHouse(t)
+	f := func(user, password string, status int) {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodGet, "http://"+s.HTTP+"/?query=SELECT+1", nil)
+		require.NoError(t, err)
+		req.Header.Set("X-ClickHouse-User", user)
+		req.Header.Set("X-ClickHouse-Key", password)
+		req.Close = true
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, status, res.StatusCode)
+	}
+	f("default", "", http.StatusOK)
+	f("trafficd", "trafficd", http.StatusOK)
+	f("trafficd", "wrong", http.StatusForbidden)
+	f("nobody", "", http.StatusForbidden)
+}
+
+func TestClickHousePause(t *testing.T) {
+	s := stores.StartClickHouse(t)
+	require.NoError(t, s.Pause())
+	for _, pid := range s.PIDs() {
+		require.Eventually(t, func() bool { return stopped(t, pid) }, 10*time.Second, time.Millisecond)
+	}
+	require.NoError(t, s.Resume())
+	require.Equal(t, "1", s.Query(t, "SELECT 1"))
+
+	require.NoError(t, s.Pause())
+	require.NoError(t, s.Stop(), "a paused store stops as well")
+	require.ErrorContains(t, s.Resume(), "restart it first")
+}
+
+func TestClickHouseSaysWhatIsWrongWithAStatement(t *testing.T) {
+	s := stores.StartClickHouse(t)
+	_, err := s.Do(t.Context(), "SELECT no_such_column")
+	require.ErrorContains(t, err, "UNKNOWN_IDENTIFIER")
+}
+
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(after, "T ")
+}

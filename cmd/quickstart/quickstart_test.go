@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestThousands(t *testing.T) {
+	f := func(n uint64, want string) {
+		t.Helper()
+		require.Equal(t, want, thousands(n))
+	}
+	f(0, "0")
+	f(999, "999")
+	f(1000, "1,000")
+	f(14274722, "14,274,722")
+	f(counts{Rows: 1}.minus(counts{Rows: 1235}).Rows, "-1,234")
+}
+
+func TestScrape(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "# HELP rows of the store\nrows 1\nlag{sink=\"kafka\"} 2.5\nodd\n")
+	}))
+	defer s.Close()
+	got, err := scrape(t.Context(), strings.TrimPrefix(s.URL, "http://"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"rows": 1, `lag{sink="kafka"}`: 2.5}, got)
+}
+
+func TestFindProfile(t *testing.T) {
+	root := t.TempDir()
+	write := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	rest := "\ndetectors: {file: d.csv, column: id}\nsend: [--detector=id]\n"
+	write(profileFolder+"/north.yaml", "observations: o.csv\ncolumns: [id, at, v]"+rest)
+	write(profileFolder+"/south.yaml", "observations: o.csv\ncolumns: [link, at]"+rest)
+	write("data/south/o.csv", "id,at,v\n")   // the name goes before the columns
+	write("data/other/o.csv", "link,at\r\n") // only the columns tell
+	write("data/strange/o.csv", "what,ever\n")
+	write("mine.yaml", "observations: o.csv"+rest)
+	write("broken.yaml", "observation: o.csv"+rest)
+
+	f := func(folder, asked, want, wantErr string) {
+		t.Helper()
+		p, err := findProfile(root, filepath.Join(root, folder), asked)
+		if wantErr != "" {
+			require.ErrorContains(t, err, wantErr)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, p.name)
+		require.Equal(t, []string{"--detector=id"}, p.Send)
+	}
+	f("data/south", "", "south", "")
+	f("data/south/", "north", "north", "")
+	f("data/other", "", "south", "")
+	f("data/strange", filepath.Join(root, "mine.yaml"), "mine", "")
+	f("data/strange", "", "", "cannot tell how to read")
+	f("data/nowhere", "", "", "there is no folder")
+	f("data/strange", "west", "", "cannot read the profile")
+	f("data/strange", filepath.Join(root, "broken.yaml"), "", "observation")
+}
+
+// The profiles of the repository are all readable.
+func TestShippedProfiles(t *testing.T) {
+	root, err := moduleRoot()
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(root, profileFolder, "*.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		_, err := readProfile(file)
+		require.NoError(t, err)
+	}
+}
+
+// started is a quickstart that runs.
+type started struct {
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+	done chan struct{}
+}
+
+func startQuickstart(t *testing.T, binary, dir string, args ...string) *started {
+	t.Helper()
+	s := &started{cmd: exec.Command(binary, append([]string{"--dir", dir, "--detectors", "200"}, args...)...), out: new(bytes.Buffer), done: make(chan struct{})}
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	require.NoError(t, s.cmd.Start())
+	go func() { _ = s.cmd.Wait(); close(s.done) }()
+	t.Cleanup(func() { _ = s.cmd.Process.Kill(); <-s.done })
+	return s
+}
+
+func (s *started) end(t *testing.T) (code int, out string) {
+	t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(3 * time.Minute):
+		t.Fatal("quickstart does not end")
+	}
+	return s.cmd.ProcessState.ExitCode(), s.out.String()
+}
+
+// child waits for a child of the quickstart whose command line holds all words.
+func (s *started) child(t *testing.T, words ...string) int {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for _, pid := range childrenOf(s.cmd.Process.Pid) {
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			all := true
+			for _, w := range words {
+				all = all && strings.Contains(string(line), w)
+			}
+			if all {
+				return pid
+			}
+		}
+		select {
+		case <-s.done:
+			t.Fatalf("quickstart has ended before it started %v:\n%s", words, s.out)
+		default:
+		}
+	}
+	t.Fatalf("quickstart did not start %v", words)
+	return 0
+}
+
+func childrenOf(parent int) []int {
+	var pids []int
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, file := range tasks {
+		text, _ := os.ReadFile(file)
+		for _, word := range strings.Fields(string(text)) {
+			pid, _ := strconv.Atoi(word)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func descendantsOf(parent int) []int {
+	var all []int
+	for _, pid := range childrenOf(parent) {
+		all = append(append(all, pid), descendantsOf(pid)...)
+	}
+	return all
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ") // a zombie waits for its new parent only
+}
+
+// The whole thing: first start, a second one on the same folder during which the
+// daemon is killed, a third one that is killed itself and leaves nobody behind.
+func TestQuickstart(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "quickstart")
+	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, string(out))
+	dir := t.TempDir()
+
+	first := startQuickstart(t, binary, dir, "--exit")
+	code, text := first.end(t)
+	require.Zero(t, code, text)
+	require.Contains(t, text, "✓ every accepted measurement is in both stores, exactly once")
+
+	second := startQuickstart(t, binary, dir, "--exit")
+	sender := second.child(t, "trafficctl", "send")
+	require.NoError(t, syscall.Kill(sender, syscall.SIGSTOP)) // so that the daemon's end falls into the sending
+	require.NoError(t, syscall.Kill(second.child(t, "bin/trafficd"), syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(sender, syscall.SIGCONT))
+	code, text = second.end(t)
+	require.Zero(t, code, text)
+	require.Contains(t, text, "trafficd has ended (signal: killed): started again")
+	require.Contains(t, text, "✓ every accepted measurement is in both stores, exactly once")
+
+	third := startQuickstart(t, binary, dir)
+	third.child(t, "trafficctl", "send")
+	other := startQuickstart(t, binary, dir)
+	code, text = other.end(t)
+	require.Equal(t, 1, code)
+	require.Contains(t, text, "another quickstart runs on")
+
+	family := descendantsOf(third.cmd.Process.Pid)
+	require.GreaterOrEqual(t, len(family), 3)
+	require.NoError(t, third.cmd.Process.Kill())
+	<-third.done
+	deadline := time.Now().Add(time.Minute)
+	for _, pid := range family {
+		for alive(pid) && time.Now().Before(deadline) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		require.False(t, alive(pid), "process %d outlives a killed quickstart", pid)
+	}
+}
+
+func TestSummaryIsThatOfTrafficctl(t *testing.T) {
+	var s sent
+	d := json.NewDecoder(strings.NewReader(`{"accepted":5,"rejected":1,"batches":2,"retries":3,"seconds":2,"codes":{"UNKNOWN_DETECTOR":1}}`))
+	require.NoError(t, d.Decode(&s))
+	require.Equal(t, uint64(3), rate(s))
+	require.True(t, s.arrived(counts{Inserted: 5, Records: 5}))
+	require.False(t, s.arrived(counts{Inserted: 5, Records: 6}))
+	require.False(t, s.arrived(counts{Inserted: 4, Records: 5}))
+}
+
+func TestACtrlCWhileWaitingEndsQuietly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	q := &quickstart{stores: &child{done: make(chan struct{})}, daemon: &child{done: make(chan struct{})}}
+	require.ErrorIs(t, q.until(ctx, func() (bool, error) { return false, nil }), context.Canceled)
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os/exec"
+	"strings"
+)
+
+// ingestPath is that of the interface specification, 4.1.
+const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
+
+// report prints what a newcomer wants to know, on one screen. The error says
+// that the stores do not hold what was accepted.
+func (q *quickstart) report(w io.Writer, s sent, now, total counts) error {
+	agree := s.arrived(now)
+	line := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+	line("")
+	line("  sent         %14s  measurements in %s batches, %.1f s: %s a second", thousands(s.Accepted+s.Rejected), thousands(s.Batches), s.Seconds, thousands(rate(s)))
+	line("  accepted     %14s", thousands(s.Accepted))
+	line("  rejected     %14s%s", thousands(s.Rejected), q.reasons(s))
+	line("")
+	line("  what stands in the stores       this run          total")
+	line("  ClickHouse   rows inserted %14s                 system.part_log", thousands(now.Inserted))
+	for _, row := range []struct {
+		name       string
+		now, total uint64
+		how        string
+	}{
+		{"             count()", now.Rows, total.Rows, "merges replace what was sent again"},
+		{"             count() FINAL", now.Final, total.Final, "each measurement once"},
+		{"Kafka        records", uint64(now.Records), uint64(total.Records), "by the offsets of " + topic},
+	} {
+		line("  %-26s %14s %14s  %s", row.name, thousands(row.now), thousands(row.total), row.how)
+	}
+	if agree {
+		line("  ✓ every accepted measurement is in both stores, exactly once%s", q.afterRestarts(s))
+	} else {
+		line("  ✗ rows inserted and records differ from what was accepted%s", q.afterRestarts(s))
+	}
+	line("")
+	q.printAddresses(line)
+	line("")
+	q.printCommands(line)
+	if !q.exit {
+		line("\n  Ctrl-C ends everything; the next start goes on with the same data.")
+	}
+	if !agree {
+		return errors.New("the counts do not agree")
+	}
+	return nil
+}
+
+// arrived tells whether the stores hold exactly what was accepted. A measurement
+// that was sent before replaces its earlier self, so count() does not tell.
+func (s sent) arrived(now counts) bool {
+	return now.Inserted == s.Accepted && uint64(now.Records) == s.Accepted
+}
+
+// reasons says where to look for what was rejected.
+func (q *quickstart) reasons(s sent) string {
+	if s.Rejected == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  for %d different reasons; each stands in %s", len(s.Codes), q.short(q.path(rejectedFile)))
+}
+
+func (q *quickstart) afterRestarts(s sent) string {
+	if q.restarts == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (trafficd was restarted %d ×, trafficctl sent %d × again)", q.restarts, s.Retries)
+}
+
+func (q *quickstart) printAddresses(line func(string, ...any)) {
+	line("  ingest       http://%s%s", q.API, ingestPath)
+	line("  operators    http://%s/metrics  /readyz  /schemas/openapi.yaml", q.Ops)
+	line("  ClickHouse   http://%s  native %s  (%s %s)", q.ClickHouse.HTTP, q.ClickHouse.TCP, q.ClickHouse.Kind, q.ClickHouse.Version)
+	line("  Kafka        %s  topic %s  (%s)", strings.Join(q.Kafka.Brokers, ","), topic, q.Kafka.Kind)
+	line("  API key      %s", q.key)
+	line("  files        %s: trafficd.yaml, trafficd.log, keys.yaml, stores/", q.short(q.dir))
+}
+
+// printCommands prints three commands that work as they stand.
+func (q *quickstart) printCommands(line func(string, ...any)) {
+	line("  try          (a batch; what is in the archive; what was forwarded last)")
+	line(`  gzip -c %s | curl -i --data-binary @- \`, q.short(q.path(sampleFile)))
+	line(`    -H 'Authorization: apiKey %s' -H 'Content-Encoding: gzip' \`, q.key)
+	line(`    http://%s%s`, q.API, ingestPath)
+	line(`  curl http://%s --data "SELECT measure_type_code, count(), avg(value) \`, q.ClickHouse.HTTP)
+	line(`    FROM %s FINAL GROUP BY 1 FORMAT PrettyCompact"`, table)
+	line(`  %s`, q.consumer())
+}
+
+// consumer is a command that shows records.
+func (q *quickstart) consumer() string {
+	if _, err := exec.LookPath("kcat"); err == nil {
+		return fmt.Sprintf(`kcat -b %s -t %s -C -e -q -o -1 -f '%%p/%%o %%k %%h\n'`, q.Kafka.Brokers[0], topic)
+	}
+	return "go run ./cmd/quickstart tail --from start --brokers " + q.Kafka.Brokers[0]
+}
+
+// thousands writes a number with separators.
+func thousands(n uint64) string {
+	if n > math.MaxInt64 { // a difference below zero: merges replaced rows of before
+		return "-" + thousands(-n)
+	}
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func rate(s sent) uint64 {
+	if s.Seconds <= 0 {
+		return 0
+	}
+	return uint64(float64(s.Accepted+s.Rejected) / s.Seconds)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	instance = "quickstart" // the product instance of the key and the registry
+	keysFile = "keys.yaml"
+	keyFile  = "key" // the key itself: only here, because this is a demonstration
+
+	rejectedFile = "rejected.ndjson"
+	sampleFile   = "sample.json"
+)
+
+// sent is the summary that `trafficctl send --json` prints.
+type sent struct {
+	Accepted uint64  `json:"accepted"`
+	Rejected uint64  `json:"rejected"`
+	Batches  uint64  `json:"batches"`
+	Retries  uint64  `json:"retries"`
+	Seconds  float64 `json:"seconds"`
+
+	Codes map[string]uint64 `json:"codes"` // of the rejections
+}
+
+// makeKey makes an API key at the first start and finds it again at later ones.
+func (q *quickstart) makeKey(ctx context.Context) error {
+	if key, err := os.ReadFile(q.path(keyFile)); err == nil {
+		q.key = strings.TrimSpace(string(key))
+		return nil
+	}
+	say("making an API key")
+	out, err := output(ctx, q.bin("trafficctl"), "key", "new", "--name", "quickstart", "--product-instance", instance,
+		"--rights", "ingest", "--file", q.path(keysFile))
+	if err != nil {
+		return err
+	}
+	q.key = firstLine(out)
+	if err := os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600); err != nil {
+		return fmt.Errorf("cannot keep the key: %w", err)
+	}
+	return nil
+}
+
+// source is what is sent: a file, how to read it, and the registry beside it.
+type source struct {
+	file     string
+	flags    []string // of trafficctl send
+	registry string   // CSV file
+	column   string   // of the registry's detector codes
+	about    string
+}
+
+// example is a detector of the registry.
+func (s source) example() string {
+	f, err := os.Open(s.registry)
+	if err != nil {
+		return "?"
+	}
+	defer f.Close()
+	rows := csv.NewReader(f)
+	header, err := rows.Read()
+	first, err2 := rows.Read()
+	if at := slices.Index(header, s.column); err == nil && err2 == nil && at >= 0 {
+		return first[at]
+	}
+	return "?"
+}
+
+// writeSample writes a batch for the first try by hand: a good item and a bad one.
+func (q *quickstart) writeSample() error {
+	hour := time.Now().UTC().Truncate(time.Hour)
+	item := func(detector string) string {
+		return fmt.Sprintf(`{"detectorCode": %q, "measureTypeCode": "speed", "timestampFrom": %q, "timestampTo": %q, "value": 48.5}`,
+			detector, hour.Add(-time.Hour).Format(time.RFC3339), hour.Format(time.RFC3339))
+	}
+	text := "{\"measurements\": [\n  " + item(q.source.example()) + ",\n  " + item("no-such-detector") + "\n]}\n"
+	if err := os.WriteFile(q.path(sampleFile), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("cannot write the sample: %w", err)
+	}
+	return nil
+}
+
+// makeTraffic finds the data set, or generates traffic of the days before today.
+func (q *quickstart) makeTraffic(ctx context.Context) error {
+	if q.data != "" {
+		return q.findTraffic()
+	}
+	first := time.Now().UTC().AddDate(0, 0, -q.days).Format(time.DateOnly)
+	say("generating %d × 24 h of traffic of %d detectors, some of it wrong on purpose", q.days, q.detectors)
+	q.source = source{
+		file:     q.path("traffic.ndjson.gz"),
+		registry: q.path("detectors.csv"),
+		column:   "detectorCode",
+		about:    fmt.Sprintf("synthetic traffic of %d detectors, %d day(s) from %s", q.detectors, q.days, first),
+	}
+	_, err := output(ctx, q.bin("trafficctl"), "generate", "--quiet", "--detectors", strconv.Itoa(q.detectors), "--days", strconv.Itoa(q.days),
+		"--from", first, "--interval", "5m", "--types", "speed,flow", "--all-types", "--error-rate", "0.001",
+		"--registry-out", q.source.registry, "--output", q.source.file)
+	return err
+}
+
+func (q *quickstart) findTraffic() error {
+	p, err := findProfile(q.root, q.data, q.profile)
+	if err != nil {
+		return err
+	}
+	folder, err := filepath.Abs(q.data)
+	if err != nil {
+		return fmt.Errorf("cannot find the data: %w", err)
+	}
+	q.source = source{
+		file:     filepath.Join(folder, p.Observations),
+		flags:    p.Send,
+		registry: filepath.Join(folder, p.Detectors.File),
+		column:   p.Detectors.Column,
+		about:    p.name + ": " + p.Attribution,
+	}
+	for _, file := range []string{q.source.file, q.source.registry} {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("cannot find the data (profile %s): %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// send runs trafficctl, which shows its progress itself, and keeps the daemon
+// alive meanwhile.
+func (q *quickstart) send(ctx context.Context) (sent, error) {
+	if err := q.writeSample(); err != nil {
+		return sent{}, err
+	}
+	say("sending %s", q.source.about)
+	_ = os.Remove(q.path(rejectedFile)) // that of the run before
+	args := append([]string{
+		"send", q.source.file, "--url", "http://" + q.API, "--key-file", q.path(keyFile),
+		"--rejected", q.path(rejectedFile), "--json",
+	}, q.source.flags...)
+	var summary bytes.Buffer
+	cmd := exec.Command(q.bin("trafficctl"), args...)
+	cmd.Stdout, cmd.Stderr = &summary, os.Stderr
+	p, err := q.children.start("trafficctl", cmd)
+	if err != nil {
+		return sent{}, err
+	}
+	if err := q.until(ctx, func() (bool, error) { return p.ended(), nil }); err != nil {
+		_ = p.stop(10 * time.Second)
+		return sent{}, err
+	}
+	if code := p.exitCode(); code != 0 && code != 2 { // 2: some were rejected
+		return sent{}, fmt.Errorf("trafficctl could not send everything: exit code %d; see above", code)
+	}
+	var s sent
+	if err := json.Unmarshal(summary.Bytes(), &s); err != nil {
+		return s, fmt.Errorf("cannot read trafficctl's summary %q: %w", summary.String(), err)
+	}
+	return s, nil
+}
+
+// awaitDrained waits until nothing is left between the journal and the stores.
+func (q *quickstart) awaitDrained(ctx context.Context) error {
+	say("waiting until both stores have everything")
+	return q.until(ctx, func() (bool, error) {
+		values, err := scrape(ctx, q.Ops)
+		if err != nil {
+			return false, nil // the daemon is being restarted
+		}
+		for _, sink := range []string{"clickhouse", "kafka"} {
+			lag, ok := values[`trafficd_pipeline_lag_frames{sink="`+sink+`"}`]
+			if !ok || lag > 0 {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/cmd/trafficctl/internal/journaltest"
+	"trafficd/pipeline"
+	"trafficd/pipeline/batch"
+)
+
+// letters is a dead-letter file in the making.
+type letters struct {
+	t    *testing.T
+	path string
+}
+
+func newLetters(t *testing.T) letters {
+	return letters{t, filepath.Join(t.TempDir(), "dead-letters.ndjson")}
+}
+
+// add has a store refuse the rows of the n-th batch.
+func (l letters) add(sink, reason string, n int, of journaltest.Batch) {
+	l.t.Helper()
+	var b batch.Batch
+	require.NoError(l.t, batch.DecodeFrame(journaltest.Frame(n, of), &b, nil))
+	block := batch.Block{{Batch: &b, Frame: uint64(n), To: b.Rows()}}
+	require.NoError(l.t, pipeline.NewDeadLetters(l.path).Add(sink, block, errors.New(reason)))
+}
+
+// append adds raw text, as a crash leaves it.
+func (l letters) append(text string) {
+	l.t.Helper()
+	journaltest.Change(l.t, l.path, func(b []byte) []byte { return append(b, text...) })
+}
+
+func (l letters) text() string {
+	l.t.Helper()
+	text, err := os.ReadFile(l.path)
+	require.NoError(l.t, err)
+	return string(text)
+}
+
+func north(codes ...string) journaltest.Batch {
+	return journaltest.Batch{Instance: "north", Codes: codes}
+}
+
+func TestDeadLetterList(t *testing.T) {
+	l := newLetters(t)
+	l.add("clickhouse", "code: 252,\n  too many parts", 1, north("A", "B"))
+	l.add("kafka", "MESSAGE_TOO_LARGE", 2, journaltest.Batch{Instance: "south", Codes: []string{"C"}})
+	r := runWith(t, "", "deadletter", "ls", l.path)
+	require.Zero(t, r.code, r.err)
+	require.Empty(t, r.err)
+	got := lines(r.out)
+	require.Equal(t, "sink at product instance detector type interval value reason", got[0])
+	const interval = "2026-07-01T06:00:00Z/2026-07-01T06:05:00Z"
+	require.Regexp(t, `^clickhouse \S+Z north A speed `+interval+` 0.5 code: 252, too many parts$`, got[1])
+	require.Regexp(t, `^clickhouse \S+Z north B speed `+interval+` 1.5 code: 252, too many parts$`, got[2])
+	require.Regexp(t, `^kafka \S+Z south C speed `+interval+` 0.5 MESSAGE_TOO_LARGE$`, got[3])
+	require.Equal(t, []string{"", "3 dead letters"}, got[4:6])
+	require.Regexp(t, `^2 clickhouse: code: 252, too many parts \(`, got[6])
+	require.Regexp(t, `^1 kafka: MESSAGE_TOO_LARGE \(`, got[7])
+
+	r = runWith(t, "", "deadletter", "ls", l.path, "--json")
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, l.text(), r.out, "whole, and nothing else")
+}
+
+// A crash cuts a line off, or has one written again.
+func TestDeadLetterListAfterCrashes(t *testing.T) {
+	l := newLetters(t)
+	f := func(wantNotes int, want ...string) {
+		t.Helper()
+		r := runWith(t, "", "deadletter", "ls", l.path, "--json")
+		require.Zero(t, r.code, r.err)
+		require.Equal(t, wantNotes, strings.Count(r.err, "is cut off"), r.err)
+		var got []string
+		for line := range strings.Lines(r.out) {
+			var letter pipeline.DeadLetter
+			require.NoError(t, json.Unmarshal([]byte(line), &letter))
+			got = append(got, fmt.Sprintf("%s %s/%d", letter.Sink, letter.Item.DetectorCode, letter.Index))
+		}
+		require.Equal(t, want, got)
+	}
+	l.add("kafka", "r", 1, north("A", "B"))
+	first := l.text()
+	l.append(first) // both again
+	f(0, "kafka A/0", "kafka B/1")
+	l.add("clickhouse", "r", 1, north("A")) // another store: another letter
+	f(0, "kafka A/0", "kafka B/1", "clickhouse A/0")
+
+	whole := l.text()
+	for n := 1; n < len(first)/2-1; n++ { // cut off anywhere in the first line
+		require.NoError(t, os.WriteFile(l.path, []byte(whole+first[:n]), 0o640))
+		f(1, "kafka A/0", "kafka B/1", "clickhouse A/0")
+	}
+	l.add("kafka", "r", 2, north("C")) // goes on in a line of its own
+	f(1, "kafka A/0", "kafka B/1", "clickhouse A/0", "kafka C/0")
+	l.append("\x00\x00\x00") // the machine stopped before the disk had the bytes
+	f(2, "kafka A/0", "kafka B/1", "clickhouse A/0", "kafka C/0")
+}
+
+func TestDeadLetterOfSomethingElse(t *testing.T) {
+	f := func(path, want string) {
+		t.Helper()
+		for _, args := range [][]string{{"ls", path}, {"resend", path, "--key", "k"}} {
+			r := runWith(t, "", append([]string{"deadletter"}, args...)...)
+			require.Equal(t, exitFailed, r.code)
+			require.Contains(t, r.err, want)
+		}
+	}
+	f("no-such-file", "no such file")
+	f(file(t, "rejected.ndjson", `{"item":{"detectorCode":"A"},"index":0}`), "line 1 is no dead letter: it has no sink or no item; is this a file of rejected items")
+	f(file(t, "day.csv", "a,b\n"), "line 1 is no dead letter")
+	f(file(t, "odd", `{"sink":"kafka","item":{"detectorCode":"A"},"batchId":"7"}`), "batchId")
+	f(file(t, "long", strings.Repeat("x", 2<<20)), "longer than")
+}
+
+func TestDeadLetterResend(t *testing.T) {
+	l := newLetters(t)
+	l.add("clickhouse", "r", 1, north("A", "B"))
+	l.add("kafka", "r", 1, north("A")) // refused by both: one measurement
+	l.add("kafka", "r", 2, north("C"))
+	l.append(l.text()[:50]) // torn
+	before := l.text()
+
+	f := func(want []string, flags ...string) {
+		t.Helper()
+		d := daemontest.New(t)
+		r := runWith(t, "", to(d, append([]string{"deadletter", "resend", l.path, "--json", "--concurrency", "1"}, flags...)...)...)
+		require.Zero(t, r.code, r.err)
+		require.Equal(t, float64(len(want)), summaryOf(t, r)["accepted"])
+		require.Equal(t, want, texts(d))
+		require.Contains(t, r.err, "product instance north")
+		require.Equal(t, before, l.text(), "the file stays as it is")
+	}
+	const t0, t1 = "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z"
+	a, b, c := wire("A", "speed", t0, t1, "0.5"), wire("B", "speed", t0, t1, "1.5"), wire("C", "speed", t0, t1, "0.5")
+	f([]string{a, b, c})
+	f([]string{a, b, c}, "--product-instance", "north")
+	f([]string{a, c}, "--sink", "kafka")
+	f([]string{a, b}, "--sink", "clickhouse")
+	f([]string{b, c}, "--skip-rows", "1")
+}
+
+// A key belongs to one product instance: with several, one has to be chosen.
+func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
+	l := newLetters(t)
+	l.add("kafka", "r", 1, north("A"))
+	l.add("kafka", "r", 2, journaltest.Batch{Instance: "south", Codes: []string{"B"}})
+	d := daemontest.New(t)
+	r := runWith(t, "", to(d, "deadletter", "resend", l.path)...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "2 product instances (north, south)")
+	require.Contains(t, r.err, "--product-instance")
+	require.Empty(t, d.Keys(), "nothing is sent")
+
+	r = runWith(t, "", to(d, "deadletter", "resend", l.path, "--product-instance", "south")...)
+	require.Zero(t, r.code, r.err)
+	require.Len(t, d.Items(), 1)
+	require.Contains(t, texts(d)[0], `"B"`)
+
+	r = runWith(t, "", to(d, "deadletter", "resend", l.path, "--product-instance", "west")...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "there are no dead letters in "+l.path+" of product instance west")
+}
+
+// What is rejected goes to a file for resubmit.
+func TestDeadLetterResendRejected(t *testing.T) {
+	l := newLetters(t)
+	l.add("kafka", "r", 1, north("A", "B"))
+	d := daemontest.New(t)
+	d.Known = map[string]bool{"A": true}
+	rejected := filepath.Join(t.TempDir(), "rejected.ndjson")
+	r := runWith(t, "", to(d, "deadletter", "resend", l.path, "--rejected", rejected)...)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Regexp(t, `accepted +1\n +rejected +1\n`, r.out)
+	require.Contains(t, r.out, "UNKNOWN_DETECTOR, first line 2")
+	text, err := os.ReadFile(rejected)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"detectorCode":"B"`)
+}
+
+func TestShort(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		require.Equal(t, want, short(text))
+	}
+	f("", "")
+	f(" a\n\tb ", "a b")
+	f(strings.Repeat("x", 160), strings.Repeat("x", 160))
+	f(strings.Repeat("x", 161), strings.Repeat("x", 160)+"…")
+	f(strings.Repeat("x", 159)+"üü", strings.Repeat("x", 159)+"…")
+}

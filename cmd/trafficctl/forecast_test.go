@@ -1,0 +1,364 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/ulikunitz/xz"
+	"github.com/valyala/fasthttp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/pipeline/batch"
+	"trafficd/schemas/openlr"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sinks/layers"
+	"trafficd/sources/forecasts"
+)
+
+// runForecast runs `trafficctl forecast` with the arguments.
+func runForecast(t testing.TB, stdin string, args ...string) ran {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := newForecast(streams{strings.NewReader(stdin), &out, &errs})
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	code, err := exitDone, cmd.ExecuteContext(t.Context())
+	switch {
+	case errors.Is(err, errRejected):
+		code = exitRejected
+	case err != nil:
+		code = exitFailed
+		errs.WriteString(err.Error())
+	}
+	return ran{code, out.String(), errs.String()}
+}
+
+func decoded(t testing.TB, message string) *pb.StreetForecastResponse {
+	t.Helper()
+	r := new(pb.StreetForecastResponse)
+	require.NoError(t, proto.Unmarshal([]byte(message), r))
+	return r
+}
+
+// temporary names a file in a folder of the test.
+func temporary(t testing.TB, name string) string { return filepath.Join(t.TempDir(), name) }
+
+func TestForecastHelp(t *testing.T) {
+	for _, name := range []string{"generate", "build", "publish", "get"} {
+		r := runForecast(t, "", name, "--help")
+		require.Zero(t, r.code)
+		require.Contains(t, r.out, "Examples:")
+	}
+}
+
+// TestForecastGenerate: what is made is taken without a remark, in every form,
+// and the same flags make the same.
+func TestForecastGenerate(t *testing.T) {
+	f := func(name string, args ...string) {
+		t.Helper()
+		path := temporary(t, name)
+		args = append([]string{"generate", "--streets", "101", "--periods", "5", "--from", "2026-11-20T18:00:00Z", "--output", path}, args...)
+		r := runForecast(t, "", args...)
+		require.Zero(t, r.code, r.err)
+		first, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Zero(t, runForecast(t, "", args...).code)
+		again, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+
+		built := runForecast(t, "", "build", path)
+		require.Zero(t, built.code, built.err)
+		layer := decoded(t, built.out)
+		require.Len(t, layer.StreetForecast, 101)
+		for _, s := range layer.StreetForecast {
+			require.NoError(t, forecasts.Check(s))
+			require.Len(t, s.Forecast, 5)
+			require.Equal(t, "2026-11-20T19:00:00Z", s.Forecast[4].Start)
+			_, err := openlr.Decode(s.OpenLRcode)
+			require.NoError(t, err)
+		}
+	}
+	f("f.pb")
+	f("f.json")
+	f("f.ndjson.gz")
+	f("f.json.gz", "--seed", "2")
+
+	a := runForecast(t, "", "generate", "--streets", "3", "--from", "2026-11-20", "--seed", "1").out
+	b := runForecast(t, "", "generate", "--streets", "3", "--from", "2026-11-20", "--seed", "2").out
+	require.NotEqual(t, a, b)
+	now := runForecast(t, "", "generate", "--streets", "1", "--periods", "1", "--step", "24h").out
+	require.Contains(t, now, `"start":"`+time.Now().UTC().Format(time.DateOnly))
+}
+
+func TestForecastGenerateForCodes(t *testing.T) {
+	var packed bytes.Buffer
+	w, err := xz.NewWriter(&packed)
+	require.NoError(t, err)
+	_, err = w.Write([]byte("CwV/OiHN2TvlAAA1ABM7FQ==\n\nnot a code\r\n"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	codes := temporary(t, "lines.txt.xz")
+	require.NoError(t, os.WriteFile(codes, packed.Bytes(), 0o600))
+	r := runForecast(t, "", "generate", "--codes", codes, "--format", "protobuf")
+	require.Zero(t, r.code, r.err)
+	layer := decoded(t, r.out)
+	require.Len(t, layer.StreetForecast, 2)
+	require.Equal(t, "CwV/OiHN2TvlAAA1ABM7FQ==", layer.StreetForecast[0].OpenLRcode)
+	require.Equal(t, "not a code", layer.StreetForecast[1].OpenLRcode)
+}
+
+func TestForecastGenerateRefuses(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runForecast(t, "", append([]string{"generate"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+		require.Empty(t, r.out)
+	}
+	f("--streets 0", "--streets", "0")
+	f("--periods 0", "--periods", "0")
+	f("--step 0s", "--step", "0s")
+	f("--step 1.5s", "--step", "1.5s")
+	f("--from", "--from", "yesterday")
+	f("--from", "--from", "2261-12-31T23:00:00Z")
+	f("cannot read the codes", "--codes", "missing.txt")
+	f("there is no code in it", "--codes", "-")
+	f("write protobuf, json or ndjson", "--format", "xml")
+}
+
+// TestForecastBuildNamesFaults: the good is written, the bad is named, and the
+// exit code says that there was some.
+func TestForecastBuildNamesFaults(t *testing.T) {
+	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
+	r := runForecast(t, good+"\n{}\n"+strings.Repeat("no\n", 30), "build", "-", "--input-format", "ndjson", "--format", "json")
+	require.Equal(t, exitRejected, r.code)
+	require.Contains(t, r.err, "line 2 is skipped: street and fromnode are both 0")
+	require.Contains(t, r.err, "… and 11 more")
+	var layer pb.StreetForecastResponse
+	require.NoError(t, protojson.Unmarshal([]byte(r.out), &layer))
+	require.Len(t, layer.StreetForecast, 1)
+	require.Equal(t, "2026-11-20T18:15:00Z", layer.StreetForecast[0].Forecast[0].End)
+
+	r = runForecast(t, "{}\n", "build", "-", "--input-format", "ndjson")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "not one good forecast")
+	r = runForecast(t, good+"\n"+good, "build", "-", "--input-format", "ndjson")
+	require.Zero(t, r.code)
+	require.Len(t, decoded(t, r.out).StreetForecast, 1)
+}
+
+// served is a real layer behind HTTP.
+type served struct {
+	*layers.Layer
+	url string
+}
+
+func serveLayer(t *testing.T) served {
+	t.Helper()
+	layer := layers.New(layers.DefaultConfig(), zerolog.New(zerolog.NewTestWriter(t)))
+	zone, err := time.LoadLocation("Europe/Copenhagen")
+	require.NoError(t, err)
+	client := &batch.Client{Name: "map", Rights: batch.RightForecast, Zone: zone}
+	layer.Start()
+	t.Cleanup(layer.Stop)
+	layer.Prepare([]*batch.Client{client})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var ctx fasthttp.RequestCtx
+		ctx.Request.SetRequestURI(strings.TrimPrefix(r.URL.RequestURI(), "/base"))
+		for name := range r.Header {
+			ctx.Request.Header.Set(name, r.Header.Get(name))
+		}
+		err := error(batch.Refuse(batch.Unauthenticated, "no key"))
+		if r.Header.Get("Authorization") == "apiKey "+daemontest.Key {
+			_, err = layer.Serve(client, &ctx)
+		}
+		answer(w, &ctx, err)
+	}))
+	t.Cleanup(server.Close)
+	return served{layer, server.URL + "/base"}
+}
+
+func answer(w http.ResponseWriter, ctx *fasthttp.RequestCtx, err error) {
+	var refusal *batch.Refusal
+	if errors.As(err, &refusal) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTeapot)
+		json.NewEncoder(w).Encode(map[string]string{"description": refusal.Description, "errorCode": refusal.Code.String(), "traceId": "t1"})
+		return
+	}
+	for name, value := range ctx.Response.Header.All() {
+		w.Header().Set(string(name), string(value))
+	}
+	w.WriteHeader(ctx.Response.StatusCode())
+	w.Write(ctx.Response.Body())
+}
+
+func (s served) get(t *testing.T, args ...string) ran {
+	t.Helper()
+	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", daemontest.Key}, args...)...)
+}
+
+// TestForecastWholeWay: generate, publish to a real broker, read by the feed,
+// served by the layer, got in every form.
+func TestForecastWholeWay(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("forecasts", 3))
+	file := temporary(t, "f.ndjson.gz")
+	start := time.Now().UTC().Truncate(time.Hour)
+	require.Zero(t, runForecast(t, "", "generate", "--streets", "50", "--periods", "8", "--step", "1h", "--from", start.Format(time.RFC3339), "--output", file).code)
+	r := runForecast(t, "", "publish", file, "--brokers", k.Brokers[0])
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "50 streets published, 0 removed")
+	for _, record := range k.Records(t, "forecasts") {
+		var f pb.StreetForecast
+		require.NoError(t, proto.Unmarshal(record.Value, &f))
+		require.Equal(t, strconv.Itoa(int(f.Street))+":"+strconv.Itoa(int(f.Fromnode)), string(record.Key))
+	}
+
+	s := serveLayer(t)
+	feed := feedOf(t, k.Brokers, s.Layer)
+	waitForStreets(t, s.Layer, 50)
+	require.Zero(t, feed.Status().Skipped)
+	for _, encoding := range []string{"zstd", "gzip", "identity"} {
+		r := s.get(t, "--format", "protobuf", "--encoding", encoding)
+		require.Zero(t, r.code, r.err)
+		layer := decoded(t, r.out)
+		require.Len(t, layer.StreetForecast, 50)
+		require.Equal(t, "Europe/Copenhagen", layer.StreetForecast[0].Forecast[0].Timezone)
+	}
+	checkForms(t, s)
+	checkConditional(t, s)
+
+	// Half of the streets are gone: the topic gets tombstones, the layer loses them.
+	require.Zero(t, runForecast(t, "", "generate", "--streets", "25", "--periods", "8", "--step", "1h", "--from", start.Format(time.RFC3339), "--output", file).code)
+	r = runForecast(t, "", "publish", file, "--brokers", k.Brokers[0], "--tombstone-missing")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "25 streets published, 25 removed")
+	waitForStreets(t, s.Layer, 25)
+	tombstones := 0
+	for _, record := range k.Records(t, "forecasts") {
+		if record.Value == nil {
+			tombstones++
+		}
+	}
+	require.Equal(t, 25, tombstones)
+}
+
+func feedOf(t *testing.T, brokers []string, layer *layers.Layer) *forecasts.Forecasts {
+	t.Helper()
+	cfg := forecasts.DefaultConfig()
+	cfg.Feed, cfg.Kafka.Brokers, cfg.Kafka.Interval = forecasts.FeedKafka, brokers, 20*time.Millisecond
+	feed, err := forecasts.New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
+	require.NoError(t, err)
+	feed.Start(context.Background())
+	t.Cleanup(feed.Close)
+	return feed
+}
+
+func waitForStreets(t *testing.T, layer *layers.Layer, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return layer.Status(time.Now()).Streets == n }, 30*time.Second, 10*time.Millisecond)
+}
+
+func checkForms(t *testing.T, s served) {
+	t.Helper()
+	r := s.get(t, "--format", "json")
+	var layer pb.StreetForecastResponse
+	require.NoError(t, protojson.Unmarshal([]byte(r.out), &layer))
+	require.Len(t, layer.StreetForecast, 50)
+	require.Contains(t, r.err, "50 streets")
+
+	rows, err := csv.NewReader(strings.NewReader(s.get(t, "--format", "csv").out)).ReadAll()
+	require.NoError(t, err)
+	periods := 0
+	for _, f := range layer.StreetForecast {
+		periods += len(f.Forecast)
+	}
+	require.Len(t, rows, 1+periods)
+	require.Equal(t, "fromnode", rows[0][1])
+	table := s.get(t, "--format", "table", "--quiet")
+	require.Equal(t, 1+periods, strings.Count(table.out, "\n"))
+	require.Empty(t, table.err)
+
+	var map30 struct {
+		Features []struct {
+			Geometry   struct{ Coordinates [][2]float64 }
+			Properties map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.get(t, "--format", "geojson", "--horizon", "30").out), &map30))
+	require.Len(t, map30.Features, 50)
+	for i, f := range map30.Features {
+		require.Len(t, f.Geometry.Coordinates, 2)
+		require.InDelta(t, 50, f.Geometry.Coordinates[0][1], 3, "latitude")
+		require.InDelta(t, 10, f.Geometry.Coordinates[0][0], 3, "longitude")
+		require.Contains(t, f.Properties, "speed")
+		require.EqualValues(t, layer.StreetForecast[i].Fromnode, f.Properties["fromnode"])
+	}
+}
+
+func checkConditional(t *testing.T, s served) {
+	t.Helper()
+	r := s.get(t, "--horizon", "0", "--encoding", "gzip")
+	require.Contains(t, r.err, " as gzip)")
+	_, etag, found := strings.Cut(r.err, "ETag ")
+	require.True(t, found, r.err)
+	etag, _, _ = strings.Cut(etag, ", ")
+	r = s.get(t, "--horizon", "0", "--encoding", "gzip", "--etag", etag)
+	require.Zero(t, r.code)
+	require.Empty(t, r.out)
+	require.Contains(t, r.err, "not modified, ETag "+etag)
+	require.NotEmpty(t, s.get(t, "--horizon", "0", "--encoding", "gzip", "--etag", `"other"`).out)
+}
+
+func TestForecastGetRefused(t *testing.T) {
+	s := serveLayer(t)
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := s.get(t, args...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+		require.Empty(t, r.out)
+	}
+	f("the daemon answers 418 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
+	f("try again after 7 s (trace t1)")
+	f("GENERAL_UNAUTHENTICATED: no key", "--key", "wrong")
+	f("--encoding", "--encoding", "br")
+	f("--url", "--url", "localhost:8080")
+	f("--format", "--format", "xml")
+	f("cannot get the forecasts", "--url", "http://127.0.0.1:1")
+}
+
+// TestForecastPublishRefuses what could do harm, and says where the broker is not.
+func TestForecastPublishRefuses(t *testing.T) {
+	good := `{"street":1,"fromnode":1}`
+	f := func(want, stdin string, args ...string) {
+		t.Helper()
+		r := runForecast(t, stdin, append([]string{"publish", "-"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+	}
+	f("whose streets would be removed", good+"\n{}", "--tombstone-missing")
+	f("not one good forecast", "{}")
+	f("forecasts.kafka.topic", good, "--topic", "a b")
+	f("forecasts.kafka.sasl.username", good, "--sasl", "plain")
+	f(`cannot write to topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--timeout", "200ms")
+	f(`cannot read topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--tombstone-missing", "--read-within", "500ms")
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+)
+
+func small(args ...string) []string {
+	return append([]string{"generate", "--detectors", "50", "--interval", "1h"}, args...)
+}
+
+// Every way out has the same measurements, and send reads them all.
+func TestGenerateThenSend(t *testing.T) {
+	plain := runWith(t, "", small()...)
+	require.Zero(t, plain.code, plain.err)
+	require.Equal(t, plain.out, runWith(t, "", small()...).out)
+	want := strings.Split(strings.TrimSpace(plain.out), "\n")
+	for _, name := range []string{"m.ndjson", "m.ndjson.gz", "m.ndjson.zst", "m.csv", "m.csv.gz", "m.csv.zst"} {
+		path := filepath.Join(t.TempDir(), name)
+		require.Zero(t, runWith(t, "", small("--output", path)...).code)
+		first, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Zero(t, runWith(t, "", small("--output", path)...).code)
+		second, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(first, second), "same seed, same bytes: %s", name)
+
+		d := daemontest.New(t)
+		r := runWith(t, "", to(d, "send", path, "--concurrency", "1")...)
+		require.Zero(t, r.code, r.err)
+		require.Equal(t, want, texts(d), name)
+	}
+}
+
+// Sent at once: one batch an interval, in the order of time, and the registry
+// knows every detector.
+func TestGenerateSend(t *testing.T) {
+	d := daemontest.New(t)
+	registry := filepath.Join(t.TempDir(), "detectors.csv")
+	r := runWith(t, "", to(d, small("--send", "--json", "--registry-out", registry)...)...)
+	require.Zero(t, r.code, r.err)
+	require.Len(t, d.Batches(), 24)
+	last := ""
+	text, err := os.ReadFile(registry)
+	require.NoError(t, err)
+	for _, batch := range d.Batches() {
+		var m struct{ DetectorCode, TimestampFrom string }
+		require.NoError(t, json.Unmarshal(batch[0], &m))
+		require.Greater(t, m.TimestampFrom, last)
+		last = m.TimestampFrom
+		require.Contains(t, string(text), m.DetectorCode+",")
+	}
+}
+
+// Faults are answered one by one, and all others are accepted.
+func TestGenerateSendFaults(t *testing.T) {
+	d := daemontest.New(t)
+	r := runWith(t, "", to(d, small("--send", "--json", "--error-rate", "0.5", "--gap-rate", "0")...)...)
+	require.Equal(t, exitRejected, r.code, r.err)
+	sum := summaryOf(t, r)
+	require.EqualValues(t, 50*24, sum["accepted"].(float64)+sum["rejected"].(float64))
+	require.InDelta(t, 600, sum["rejected"], 120)
+}
+
+// More in a batch than the daemon examines: the one code that is no item's fault.
+func TestGenerateOverTheLimit(t *testing.T) {
+	d := daemontest.New(t)
+	r := runWith(t, "", to(d, "generate", "--detectors", "14100", "--interval", "24h", "--gap-rate", "0", "--send", "--json", "--batch", "20000")...)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Equal(t, map[string]any{"BATCH_LIMIT_EXCEEDED": 100.0}, summaryOf(t, r)["codes"])
+}
+
+func TestGenerateBadFlags(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runWith(t, "", small(args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+	}
+	f("--from", "--from", "tomorrow")
+	f("--detectors", "--detectors", "0")
+	f("--error-rate", "--format", "csv", "--error-rate", "0.1")
+	f("--format", "--format", "xml")
+	f("--output", "--send", "--output", "x")
+	f("registry", "--registry-out", "no/such/folder/r.csv")
+	f("cannot write", "--output", "no/such/folder/m.csv")
+}
+
+func TestGenerateWarnsOfTheFuture(t *testing.T) {
+	d := daemontest.New(t)
+	r := runWith(t, "", to(d, small("--send", "--from", "2200-01-01")...)...)
+	require.Contains(t, r.err, "future")
+}

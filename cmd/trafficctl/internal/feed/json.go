@@ -1,0 +1,244 @@
+package feed
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/go-faster/jx"
+
+	"trafficd/cmd/trafficctl/internal/measurement"
+)
+
+// eachLine reads NDJSON: one measurement a line; blank lines count for nothing.
+func (s *Source) eachLine(yield yieldFunc) error {
+	objects := s.newObjects(yield)
+	place := measurement.Place{}
+	for {
+		s.row.renew()
+		line, err := s.line()
+		if err != nil {
+			return ignoreEOF(err)
+		}
+		place.Line++
+		if len(line) == 0 {
+			continue
+		}
+		place.Row++
+		if place.Row <= s.cfg.SkipRows {
+			continue
+		}
+		if err := objects.emit(line, place); err != nil {
+			return err
+		}
+	}
+}
+
+// line gives the next line, trimmed; it is valid until the next call.
+func (s *Source) line() ([]byte, error) {
+	line, err := s.text.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		long := bytes.Clone(line)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			line, err = s.text.ReadSlice('\n')
+			long = append(long, line...)
+		}
+		line = long
+	}
+	if errors.Is(err, io.EOF) && len(line) > 0 {
+		err = nil
+	}
+	return bytes.TrimSpace(line), err
+}
+
+// eachElement reads {"measurements":[…]} or […].
+func (s *Source) eachElement(yield yieldFunc) error {
+	objects := s.newObjects(yield)
+	d := jx.Decode(s.text, 64<<10)
+	place := measurement.Place{}
+	element := func(d *jx.Decoder) error {
+		s.row.renew()
+		raw, err := d.Raw()
+		if err != nil {
+			return err
+		}
+		place.Row++
+		if place.Row <= s.cfg.SkipRows {
+			return nil
+		}
+		return objects.emit(raw, place)
+	}
+	if err := eachOf(d, element); err != nil {
+		return fmt.Errorf("after item %d: %w", place.Row, err)
+	}
+	return nil
+}
+
+func eachOf(d *jx.Decoder, element func(*jx.Decoder) error) error {
+	switch d.Next() {
+	case jx.Array:
+		if err := d.Arr(element); err != nil {
+			return err
+		}
+	case jx.Object:
+		if err := eachMember(d, element); err != nil {
+			return err
+		}
+	default:
+		return errors.New(`this is neither {"measurements":[…]} nor […]: is it NDJSON or CSV (--format)?`)
+	}
+	if err := d.Skip(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON value: is it NDJSON (--format ndjson)?")
+	}
+	return nil
+}
+
+func eachMember(d *jx.Decoder, element func(*jx.Decoder) error) error {
+	found := false
+	err := d.Obj(func(d *jx.Decoder, key string) error {
+		if key != "measurements" {
+			return d.Skip()
+		}
+		found = true
+		return d.Arr(element)
+	})
+	if err == nil && !found {
+		return errors.New(`the object has no member "measurements": is it NDJSON (--format ndjson)?`)
+	}
+	return err
+}
+
+// objects turns JSON values into items: as they are, or through a mapping.
+type objects struct {
+	yield  yieldFunc
+	member string
+	d      *jx.Decoder
+	code   []byte     // detector code of the value in hand
+	names  []string   // member for each cell
+	cells  []string   // nil without a mapping
+	build  *assembler // nil without a mapping
+}
+
+func (s *Source) newObjects(yield yieldFunc) *objects {
+	o := &objects{yield: yield, member: s.cfg.Member, d: jx.DecodeBytes(nil)}
+	if m := s.cfg.Mapping; m != nil {
+		o.names = m.names()
+		o.cells = make([]string, len(o.names))
+		o.build = newAssembler(*m, &s.empty)
+	}
+	return o
+}
+
+func (o *objects) emit(raw []byte, place measurement.Place) error {
+	item, err := o.unwrap(raw)
+	if err == nil {
+		err = o.read(item)
+	}
+	if err != nil {
+		return yieldRowError(o.yield, place, err)
+	}
+	if o.build != nil {
+		return o.build.emit(o.cells, place, o.yield)
+	}
+	if !o.yield(measurement.Item{JSON: item, Order: measurement.OrderOf(o.code), Place: place}, nil) {
+		return errStopped
+	}
+	return nil
+}
+
+// unwrap takes the measurement out of the object that it is wrapped in.
+func (o *objects) unwrap(raw []byte) (item []byte, err error) {
+	if o.member == "" {
+		return raw, nil
+	}
+	o.d.ResetBytes(raw)
+	err = o.d.ObjBytes(func(d *jx.Decoder, key []byte) error {
+		if string(key) != o.member {
+			return d.Skip()
+		}
+		value, err := d.Raw()
+		item = bytes.TrimSpace(value)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("not a JSON object: %w", err)
+	case item == nil:
+		return nil, fmt.Errorf("the object has no member %q: is this a file of rejected items?", o.member)
+	}
+	return item, nil
+}
+
+// read checks that the value can stand in a batch and takes from it what is
+// needed here.
+func (o *objects) read(item []byte) error {
+	if err := checkJSON(item); err != nil {
+		return err
+	}
+	o.code = o.code[:0]
+	clear(o.cells)
+	o.d.ResetBytes(item)
+	if o.d.Next() != jx.Object {
+		if o.build != nil {
+			return errors.New("not a JSON object")
+		}
+		return o.end(o.d.Skip()) // the daemon will reject it with its index
+	}
+	return o.end(o.d.ObjBytes(o.readMember))
+}
+
+func (o *objects) end(err error) error {
+	if err == nil {
+		if err = o.d.Skip(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		err = errors.New("something follows the value on the same line")
+	}
+	return fmt.Errorf("not valid JSON: %w", err)
+}
+
+func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
+	if o.build == nil {
+		if string(key) == measurement.DetectorCode && d.Next() == jx.String {
+			o.code, err = d.StrAppend(o.code[:0])
+			return err
+		}
+		return d.Skip()
+	}
+	at := d.Next()
+	text, err := cellText(d, at)
+	for i, name := range o.names {
+		if name != "" && name == string(key) {
+			o.cells[i] = text
+		}
+	}
+	return err
+}
+
+// cellText gives a member's value as the text that would stand in a CSV cell.
+func cellText(d *jx.Decoder, kind jx.Type) (string, error) {
+	switch kind {
+	case jx.String:
+		return d.Str()
+	case jx.Number:
+		n, err := d.Num()
+		return n.String(), err
+	}
+	return "", d.Skip()
+}
+
+// checkJSON finds what the JSON library lets through and the daemon must
+// refuse, with the whole batch (RFC 8259): text that is no UTF-8, and halves of
+// surrogate pairs.
+func checkJSON(item []byte) error {
+	if !utf8.Valid(item) {
+		return errors.New("not UTF-8: convert the file first, for example with iconv -f latin1 -t utf-8")
+	}
+	if bytes.Contains(item, []byte(`\u`)) && hasLoneSurrogate(item) {
+		return errors.New(`a \u escape is one half of a surrogate pair`)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"trafficd/cmd/trafficctl/internal/measurement"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// result is all that a reading gave.
+type result struct {
+	items  []string
+	places []measurement.Place
+	bad    []string // rows that cannot be read
+	empty  int64
+	err    error // the end, if it was not the input's
+}
+
+func readAll(t testing.TB, cfg Config, stdin string) (r result) {
+	source, err := Open(context.Background(), cfg, strings.NewReader(stdin))
+	if err != nil {
+		return result{err: err}
+	}
+	defer func() {
+		if err := source.Close(); r.err == nil { // else it only says the same again
+			require.NoError(t, err)
+		}
+	}()
+	for item, err := range source.Items() {
+		var bad *measurement.RowError
+		switch {
+		case errors.As(err, &bad):
+			r.bad = append(r.bad, err.Error())
+		case err != nil:
+			r.err = err
+		default:
+			r.items = append(r.items, string(item.JSON))
+			r.places = append(r.places, item.Place)
+		}
+	}
+	r.empty = source.Empty()
+	return r
+}
+
+func writeFile(t testing.TB, name, content string) string {
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// mapped is the default mapping with changes.
+func mapped(change func(*Mapping)) *Mapping {
+	m := DefaultMapping()
+	change(&m)
+	return &m
+}

@@ -1,0 +1,211 @@
+package feed
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func item(detector, kind, from, to, rest string) string {
+	return `{"detectorCode":"` + detector + `","measureTypeCode":"` + kind + `","timestampFrom":"` + from + `","timestampTo":"` + to + `","value":` + rest + `}`
+}
+
+// Each part of the mapping, on a CSV row and on the same row as a JSON object.
+func TestMapping(t *testing.T) {
+	f := func(change func(*Mapping), csv, json string, want ...string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Mapping = mapped(change)
+		cfg.Format = CSV
+		r := readAll(t, cfg, csv)
+		require.NoError(t, r.err)
+		require.Empty(t, r.bad)
+		require.Equal(t, want, r.items)
+		cfg.Format = NDJSON
+		r = readAll(t, cfg, json)
+		require.NoError(t, r.err)
+		require.Empty(t, r.bad)
+		require.Equal(t, want, r.items)
+	}
+	const t0, t1 = "2026-11-01T07:50:00Z", "2026-11-01T07:55:00Z"
+	f(func(m *Mapping) {
+		m.Detector, m.Type, m.From, m.To, m.Value, m.Quality = "id", "kind", "a", "b", "v", "q"
+	},
+		"q,v,b,a,kind,id\n0.5,-1.5e3,"+t1+","+t0+",speed, D 1 \n",
+		`{"id":"D 1","kind":"speed","a":"`+t0+`","b":"`+t1+`","v":-1.5e3,"q":0.5}`,
+		item("D 1", "speed", t0, t1, `-1.5e3,"quality":0.5`))
+	f(func(m *Mapping) { m.Type, m.To, m.Interval = "=flow", "", 5*time.Minute },
+		"detectorCode,timestampFrom,value\n7,2026-11-01 07:50,3\n",
+		`{"detectorCode":7,"timestampFrom":"2026-11-01 07:50","value":"3"}`,
+		item("7", "flow", t0, t1, "3"))
+	f(func(m *Mapping) { m.Melt = []Melt{{"kmh", "speed"}, {"n", "flow"}, {"none", "occupancy"}} },
+		"detectorCode,timestampFrom,timestampTo,kmh,n,none\n\"a\"\"ü,\","+t0+","+t1+",50,4,\n",
+		`{"detectorCode":"a\"ü,","timestampFrom":"`+t0+`","timestampTo":"`+t1+`","kmh":50,"n":4,"none":null}`,
+		item(`a\"ü,`, "speed", t0, t1, "50"), item(`a\"ü,`, "flow", t0, t1, "4"))
+	f(func(m *Mapping) { m.Decimal = ',' },
+		"detectorCode,measureTypeCode,timestampFrom,timestampTo,value\nD,speed,"+t0+","+t1+`,"1,5"`,
+		`{"detectorCode":"D","measureTypeCode":"speed","timestampFrom":"`+t0+`","timestampTo":"`+t1+`","value":"1,5"}`,
+		item("D", "speed", t0, t1, "1.5"))
+	f(func(m *Mapping) { m.Clock.Layout = "02.01.2006 15:04" },
+		"detectorCode,measureTypeCode,timestampFrom,timestampTo,value\nD,speed,01.11.2026 07:50,01.11.2026 07:55,1",
+		`{"detectorCode":"D","measureTypeCode":"speed","timestampFrom":"01.11.2026 07:50","timestampTo":"01.11.2026 07:55","value":1}`,
+		item("D", "speed", t0, t1, "1"))
+}
+
+func TestColumnsAndSeparator(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Format, cfg.Separator = CSV, ';'
+	cfg.Columns = []string{"detectorCode", "measureTypeCode", "timestampFrom", "timestampTo", "value"}
+	r := readAll(t, cfg, "D;speed;2026-11-01T07:50:00Z;2026-11-01T07:55:00Z;1\n")
+	require.NoError(t, r.err)
+	require.Equal(t, []string{item("D", "speed", "2026-11-01T07:50:00Z", "2026-11-01T07:55:00Z", "1")}, r.items)
+}
+
+func TestMissingColumn(t *testing.T) {
+	f := func(header, missing string, change func(*Mapping)) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Format, cfg.Mapping = CSV, mapped(change)
+		r := readAll(t, cfg, header+"\n")
+		require.ErrorContains(t, r.err, `no column "`+missing+`"`)
+		require.ErrorContains(t, r.err, "detectorCode", "the columns that there are help to find the right one")
+	}
+	const header = "detectorCode,measureTypeCode,timestampFrom,timestampTo,value"
+	f(header, "id", func(m *Mapping) { m.Detector = "id" })
+	f(header, "q", func(m *Mapping) { m.Quality, m.QualityOptional = "q", false })
+	f(header, "kmh", func(m *Mapping) { m.Melt = []Melt{{"kmh", "speed"}} })
+	f(strings.ReplaceAll(header, ",", ";"), "detectorCode", func(*Mapping) {})
+}
+
+// A bad row is told with its line and does not spoil those around it; none of
+// its measurements is given out.
+func TestBadRows(t *testing.T) {
+	const good = "D,2026-11-01T07:50:00Z,1,2\n"
+	f := func(row, want string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Format = CSV
+		cfg.Mapping = mapped(func(m *Mapping) {
+			m.To, m.Interval = "", time.Minute
+			m.Melt = []Melt{{"a", "speed"}, {"b", "flow"}}
+		})
+		r := readAll(t, cfg, "detectorCode,timestampFrom,a,b\n"+good+row+good)
+		require.NoError(t, r.err)
+		require.Len(t, r.items, 4)
+		require.Len(t, r.bad, 1)
+		require.Contains(t, r.bad[0], "line 3: ")
+		require.Contains(t, r.bad[0], want)
+	}
+	f("D,2026-11-01T07:50:00Z,1\n", "number of columns")
+	f("D,2026-11-01T07:50:00Z,1,2,3\n", "number of columns")
+	f("D\"x,2026-11-01T07:50:00Z,1,2\n", `bare "`)
+	f("D,2026-11-31T07:50:00Z,1,2\n", "column timestampFrom")
+	f("D,yesterday,1,2\n", "yesterday")
+	f("D,2026-11-01T07:50:00Z,1,two\n", `column b: "two" is not a number`)
+	f("D,2026-11-01T07:50:00Z,NaN,2\n", "column a")
+	f(",2026-11-01T07:50:00Z,1,2\n", "empty")
+	f("S\xf8ft,2026-11-01T07:50:00Z,1,2\n", "UTF-8")
+}
+
+func TestBadJSONRows(t *testing.T) {
+	f := func(format Format, bad, want string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Format = format
+		text := item1 + "\n" + bad + "\n" + item2 + "\n"
+		if format == JSON {
+			text = "[" + item1 + "," + bad + "," + item2 + "]"
+		}
+		r := readAll(t, cfg, text)
+		require.NoError(t, r.err)
+		require.Equal(t, []string{item1, item2}, r.items)
+		require.Len(t, r.bad, 1)
+		require.Contains(t, r.bad[0], want)
+	}
+	f(NDJSON, `{"a":`, "line 2: not valid JSON")
+	f(NDJSON, `{} {}`, "something follows")
+	f(NDJSON, `{}]`, "something follows")
+	for _, format := range []Format{JSON, NDJSON} {
+		f(format, "{\"a\":\"\xff\"}", "UTF-8")
+		f(format, `{"a":"\ud800"}`, "surrogate")
+		f(format, `{"a":"\\\udc00"}`, "surrogate")
+		f(format, `{"a":"\ud800\u0041"}`, "surrogate")
+	}
+}
+
+// What is wrong with an item but not with its JSON is for the daemon to say.
+func TestJSONPassesThrough(t *testing.T) {
+	for _, text := range []string{
+		`5`, `"text"`, `null`, `[]`, `{}`, `{"detectorCode":5}`, `{"value":1,"value":2}`,
+		`{"linkId":"x", "detectorCode" : "D" }`, `{"a":"\ud83d\ude00\\ud800"}`, `{"value":1e999}`,
+	} {
+		for _, format := range []Format{JSON, NDJSON} {
+			cfg := DefaultConfig()
+			cfg.Format = format
+			in := text
+			if format == JSON {
+				in = "[\n " + text + "\n]"
+			}
+			r := readAll(t, cfg, in)
+			require.NoError(t, r.err, in)
+			require.Empty(t, r.bad, in)
+			require.Equal(t, []string{text}, r.items)
+		}
+	}
+}
+
+func TestBrokenDocument(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Format = JSON
+		require.ErrorContains(t, readAll(t, cfg, text).err, want)
+	}
+	f(``, "--format")
+	f(`5`, "--format")
+	f(`{"a":1}`, `no member "measurements"`)
+	f(item1+"\n"+item2, "no member")
+	f(`[`+item1+`]x`, "follows")
+	f(`[`+item1+`,`, "after item 1")
+	f(`{"measurements":[`+item1+`]`, "cannot read")
+	f(`{"measurements":null}`, "cannot read")
+}
+
+// Each item is found under the member that wraps it; the order is kept by the
+// code inside.
+func TestMember(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Format, cfg.Member = NDJSON, "item"
+	r := readAll(t, cfg, `{"index":3,"item": `+item1+` ,"error":{}}`+"\n"+`{"items":1}`+"\n"+`5`+"\n")
+	require.Equal(t, []string{item1}, r.items)
+	require.Len(t, r.bad, 2)
+	require.Contains(t, r.bad[0], `no member "item"`)
+}
+
+func TestAppendNumber(t *testing.T) {
+	f := func(cell string, decimal byte, want string) {
+		t.Helper()
+		got, err := appendNumber(nil, cell, decimal)
+		if want == "" {
+			require.Error(t, err, cell)
+			return
+		}
+		require.NoError(t, err, cell)
+		require.Equal(t, want, string(got))
+	}
+	for _, same := range []string{"0", "-0", "7", "50.25", "-1.5e3", "1E+9", "1e-9", "1e999", "123456789012345678901234567890"} {
+		f(same, '.', same)
+	}
+	f("+5", '.', "5")
+	f(".5", '.', "0.5")
+	f("5.", '.', "5")
+	f("007", '.', "7")
+	f("1,5", ',', "1.5")
+	f("1.5", ',', "1.5")
+	for _, bad := range []string{"1,5", "--1", "1e", "1e+", "NaN", "inf", "-Infinity", "5 km/h", "1_0", "٣"} {
+		f(bad, '.', "")
+	}
+	f("1.000,5", ',', "")
+}

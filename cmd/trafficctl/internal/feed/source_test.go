@@ -1,0 +1,221 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+	"github.com/ulikunitz/xz"
+)
+
+const (
+	csvText = "detectorCode,measureTypeCode,timestampFrom,timestampTo,value,quality\n" +
+		"D1,speed,2026-11-01T07:50:00Z,2026-11-01T07:55:00Z,50,0.9\n" +
+		"D2,flow,2026-11-01T07:50:00Z,2026-11-01T07:55:00Z,12,\n"
+	item1 = `{"detectorCode":"D1","measureTypeCode":"speed","timestampFrom":"2026-11-01T07:50:00Z","timestampTo":"2026-11-01T07:55:00Z","value":50,"quality":0.9}`
+	item2 = `{"detectorCode":"D2","measureTypeCode":"flow","timestampFrom":"2026-11-01T07:50:00Z","timestampTo":"2026-11-01T07:55:00Z","value":12}`
+)
+
+func pack(t testing.TB, kind Compression, text string) string {
+	var b bytes.Buffer
+	var w io.WriteCloser = struct {
+		io.Writer
+		io.Closer
+	}{&b, io.NopCloser(nil)}
+	var err error
+	switch kind {
+	case Gzip:
+		w = gzip.NewWriter(&b)
+	case XZ:
+		w, err = xz.NewWriter(&b)
+	case Zstd:
+		w, err = zstd.NewWriter(&b)
+	}
+	require.NoError(t, err)
+	_, err = io.WriteString(w, text)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.String()
+}
+
+// The same measurements come out of every format in every packing, by name
+// from a file, by content from a pipe, and by flag.
+func TestFormatsAndCompressions(t *testing.T) {
+	texts := map[Format][]string{
+		CSV:    {csvText, "\ufeff" + csvText, strings.ReplaceAll(csvText, "\n", "\r\n")},
+		NDJSON: {item1 + "\n" + item2, "\n" + item1 + "\r\n\n  " + item2 + " \n"},
+		JSON:   {"[" + item1 + " ,\n " + item2 + "]", `{"measurements":[` + item1 + "," + item2 + "]}\n"},
+	}
+	suffix := map[Compression]string{None: "", Gzip: ".gz", XZ: ".xz", Zstd: ".zst"}
+	for format, variants := range texts {
+		for _, text := range variants {
+			for kind, end := range suffix {
+				f := func(cfg Config, stdin string) {
+					t.Helper()
+					r := readAll(t, cfg, stdin)
+					require.NoError(t, r.err, "%s %s", format, kind)
+					require.Empty(t, r.bad)
+					require.Equal(t, []string{item1, item2}, r.items, "%s %s", format, kind)
+				}
+				packed := pack(t, kind, text)
+				cfg := DefaultConfig()
+				f(cfg, packed)
+				cfg.Format, cfg.Compression = format, kind
+				f(cfg, packed)
+				cfg = DefaultConfig()
+				cfg.Path = writeFile(t, "input."+string(format)+end, packed)
+				f(cfg, "")
+			}
+		}
+	}
+}
+
+// A member before "measurements" is found by name, not by sniffing.
+func TestJSONByName(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Path = writeFile(t, "input.json", `{"note":{"a":[1]},"measurements":[`+item1+`],"end":null}`)
+	require.Equal(t, []string{item1}, readAll(t, cfg, "").items)
+}
+
+// A packed file that is cut off anywhere must not look like a short one.
+func TestTruncation(t *testing.T) {
+	text := "detectorCode\n" + strings.Repeat(csvText, 3)
+	for _, kind := range []Compression{Gzip, Zstd, XZ} {
+		packed := pack(t, kind, text)
+		step := 1
+		if kind == XZ {
+			step = 7 // each is a process
+		}
+		for n := 1; n < len(packed); n += step {
+			cfg := DefaultConfig()
+			cfg.Compression, cfg.Format = kind, NDJSON
+			require.Error(t, readAll(t, cfg, packed[:n]).err, "%s cut to %d of %d bytes", kind, n, len(packed))
+		}
+	}
+}
+
+// The library stands in where there is no xz program.
+func TestXZWithoutProgram(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := exec.LookPath("xz")
+	require.Error(t, err)
+	require.Equal(t, []string{item1, item2}, readAll(t, DefaultConfig(), pack(t, XZ, csvText)).items)
+}
+
+// Closing early ends the program that unpacks; goleak sees to its goroutines.
+func TestCloseEarly(t *testing.T) {
+	packed := pack(t, XZ, csvText+strings.Repeat("D1,speed,2026-11-01T07:50:00Z,2026-11-01T07:55:00Z,50,0.9\n", 100_000))
+	source, err := Open(context.Background(), DefaultConfig(), strings.NewReader(packed))
+	require.NoError(t, err)
+	for item, err := range source.Items() {
+		require.NoError(t, err)
+		require.Equal(t, item1, string(item.JSON))
+		break
+	}
+	require.NoError(t, source.Close())
+}
+
+func TestSniffFormat(t *testing.T) {
+	f := func(start string, want Format) {
+		t.Helper()
+		require.Equal(t, want, sniffFormat([]byte(start)))
+	}
+	f("", CSV)
+	f("detectorCode,value\n", CSV)
+	f(" \n[", JSON)
+	f(`{ "measurements" : [`, JSON)
+	f(`{"detectorCode":"a"}`, NDJSON)
+	f(`{}`, NDJSON)
+}
+
+// What is no row at all ends the reading, with a bounded part of it in memory.
+func TestRowTooLong(t *testing.T) {
+	f := func(format Format, start string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Format = format
+		r := readAll(t, cfg, start+strings.Repeat("x", 3*MaxRow))
+		require.ErrorIs(t, r.err, errRowTooLong)
+	}
+	f(CSV, csvText+`"never closed`)
+	f(CSV, csvText+"no line end")
+	f(CSV, "header without an end")
+	f(NDJSON, item1+"\n"+`{"a":"`)
+	f(JSON, `[`+item1+`,{"a":"`)
+}
+
+func TestPlacesAndSkipRows(t *testing.T) {
+	f := func(format Format, text string, line int64) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Format, cfg.SkipRows = format, 1
+		r := readAll(t, cfg, text)
+		require.Equal(t, []string{item2}, r.items)
+		require.EqualValues(t, 2, r.places[0].Row)
+		require.Equal(t, line, r.places[0].Line)
+	}
+	f(CSV, csvText, 3)
+	f(NDJSON, item1+"\n\n"+item2, 3)
+	f(JSON, "["+item1+","+item2+"]", 0)
+}
+
+func TestConfigValidate(t *testing.T) {
+	f := func(name string, change func(*Config)) {
+		t.Helper()
+		cfg := DefaultConfig()
+		require.NoError(t, cfg.Validate())
+		change(&cfg)
+		require.ErrorContains(t, cfg.Validate(), name)
+	}
+	f("--format", func(c *Config) { c.Format = "xml" })
+	f("--compression", func(c *Config) { c.Compression = "rar" })
+	f("--separator", func(c *Config) { c.Separator = '"' })
+	f("--skip-rows", func(c *Config) { c.SkipRows = -1 })
+	f("no input", func(c *Config) { c.Path = "" })
+	m := func(name string, change func(*Mapping)) {
+		t.Helper()
+		f(name, func(c *Config) { c.Mapping = mapped(change) })
+	}
+	m("--detector", func(m *Mapping) { m.Detector = "" })
+	m("--from", func(m *Mapping) { m.From = "" })
+	m("--interval", func(m *Mapping) { m.Interval = -1 })
+	m("--interval", func(m *Mapping) { m.To = "" })
+	m("exclude", func(m *Mapping) { m.Interval = 1 })
+	m("--type", func(m *Mapping) { m.Type = "=" })
+	m("--value", func(m *Mapping) { m.Value = "" })
+	m("--decimal", func(m *Mapping) { m.Decimal = ';' })
+	m("--dst-overlap", func(m *Mapping) { m.Clock.Overlap = "both" })
+	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "dd.mm.yyyy" })
+	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "2006-01-02 15:04 MST" })
+}
+
+// The program against the library, on a table of 5 MB. CPU times are better
+// compared with `time` as the program's is not the benchmark's own.
+func BenchmarkUnpackXZ(b *testing.B) {
+	text := string(wide(150_000))
+	packed := pack(b, XZ, text)
+	f := func(name string, open func(io.Reader) (io.ReadCloser, error)) {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				r, err := open(strings.NewReader(packed))
+				require.NoError(b, err)
+				n, err := io.Copy(io.Discard, r)
+				require.NoError(b, err)
+				require.EqualValues(b, len(text), n)
+				require.NoError(b, r.Close())
+			}
+		})
+	}
+	f("program", func(r io.Reader) (io.ReadCloser, error) { return unpackXZ(b.Context(), r) })
+	f("library", func(r io.Reader) (io.ReadCloser, error) {
+		d, err := xz.NewReader(r)
+		return io.NopCloser(d), err
+	})
+}

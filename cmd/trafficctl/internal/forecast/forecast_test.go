@@ -1,0 +1,138 @@
+package forecast
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/schemas/openlr"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/forecasts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func made(t testing.TB, streets int) []*pb.StreetForecast {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Streets, cfg.From = streets, time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
+	seq, err := Generate(cfg, nil)
+	require.NoError(t, err)
+	var all []*pb.StreetForecast
+	for f := range seq {
+		require.NoError(t, forecasts.Check(f))
+		all = append(all, f)
+	}
+	return all
+}
+
+// TestDirectionsMirror: neighbours are the two directions of one street.
+func TestDirectionsMirror(t *testing.T) {
+	all := made(t, 400)
+	for i := 0; i < len(all); i += 2 {
+		there, err := openlr.Decode(all[i].OpenLRcode)
+		require.NoError(t, err)
+		back, err := openlr.Decode(all[i+1].OpenLRcode)
+		require.NoError(t, err)
+		require.Equal(t, all[i].Street, all[i+1].Street)
+		require.NotEqual(t, all[i].Fromnode, all[i+1].Fromnode)
+		require.InDelta(t, there.Points[0].Lon, back.Points[1].Lon, 1e-4)
+		require.InDelta(t, there.Points[0].Lat, back.Points[1].Lat, 1e-4)
+	}
+}
+
+// TestWriteIsRead again without a change, in each format.
+func TestWriteIsRead(t *testing.T) {
+	all := made(t, 20)
+	for _, format := range []string{forecasts.FormatProtobuf, forecasts.FormatJSON, forecasts.FormatNDJSON} {
+		var b bytes.Buffer
+		n, err := Write(&b, format, All(all))
+		require.NoError(t, err)
+		require.Equal(t, len(all), n)
+		content, err := ReadFile(Stdin, format, &b, func(note string) { t.Error(note) })
+		require.NoError(t, err)
+		require.Len(t, content.Forecasts, len(all))
+		for i := range all {
+			require.True(t, proto.Equal(all[i], content.Forecasts[i]))
+		}
+	}
+	var b bytes.Buffer
+	_, err := Write(&b, forecasts.FormatProtobuf, All(all))
+	require.NoError(t, err)
+	one, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
+	require.NoError(t, err)
+	require.Equal(t, one, b.Bytes(), "the message as protobuf itself writes it")
+}
+
+// TestGeoJSONWithoutGeometry: a code that cannot be decoded costs the line, not the street.
+func TestGeoJSONWithoutGeometry(t *testing.T) {
+	f := made(t, 1)[0]
+	f.OpenLRcode, f.Forecast = "odd", f.Forecast[:1]
+	var b bytes.Buffer
+	require.NoError(t, Show(&b, "geojson", &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{f, f}}))
+	var all struct {
+		Type     string
+		Features []struct {
+			Type       string
+			Geometry   any
+			Properties map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal(b.Bytes(), &all))
+	require.Equal(t, "FeatureCollection", all.Type)
+	require.Len(t, all.Features, 2)
+	require.Nil(t, all.Features[0].Geometry)
+	require.Contains(t, all.Features[0].Properties["note"], `cannot decode OpenLR code "odd"`)
+	require.Equal(t, f.Forecast[0].Speed, all.Features[0].Properties["speed"])
+
+	b.Reset()
+	require.NoError(t, Show(&b, "geojson", &pb.StreetForecastResponse{}))
+	require.True(t, json.Valid(b.Bytes()))
+}
+
+// TestGetOddAnswers: nothing but a whole layer is taken for one.
+func TestGetOddAnswers(t *testing.T) {
+	message, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: made(t, 3)})
+	require.NoError(t, err)
+	z, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	packed := z.EncodeAll(message, nil)
+	require.NoError(t, z.Close())
+	f := func(status int, encoding string, body []byte, want string) {
+		t.Helper()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			require.Equal(t, "/base"+Path, r.URL.Path)
+			if encoding != "" {
+				w.Header().Set("Content-Encoding", encoding)
+			}
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(status)
+			w.Write(body)
+		}))
+		defer server.Close()
+		a, err := Get(t.Context(), Request{URL: server.URL + "/base/", Horizon: -1, Timeout: 10 * time.Second})
+		if want == "" {
+			require.NoError(t, err)
+			require.Len(t, a.Layer.StreetForecast, 3)
+			require.EqualValues(t, len(body), a.Received)
+			return
+		}
+		require.ErrorContains(t, err, want)
+	}
+	f(200, "", message, "")
+	f(200, "zstd", packed, "")
+	f(200, "zstd", packed[:len(packed)-5], "cannot read the answer")
+	f(200, "gzip", message, "cannot read the answer")
+	f(200, "br", message, "not asked for")
+	f(200, "", message[:len(message)-1], "no StreetForecastResponse")
+	f(302, "", nil, "302")
+	f(502, "", []byte("<html>"), "the daemon answers 502")
+}

@@ -1,0 +1,211 @@
+package generate
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func configured(change func(*Config)) Config {
+	cfg := DefaultConfig()
+	cfg.Detectors, cfg.Interval = 300, 30*time.Minute
+	change(&cfg)
+	return cfg
+}
+
+func network(t testing.TB, cfg Config) *Network {
+	n, err := New(cfg)
+	require.NoError(t, err)
+	return n
+}
+
+func ndjson(t testing.TB, cfg Config) string {
+	var b bytes.Buffer
+	items, err := network(t, cfg).WriteNDJSON(&b)
+	require.NoError(t, err)
+	require.EqualValues(t, items, bytes.Count(b.Bytes(), []byte("\n")))
+	return b.String()
+}
+
+func registry(t testing.TB, cfg Config) [][]string {
+	var b bytes.Buffer
+	require.NoError(t, network(t, cfg).WriteRegistry(&b))
+	rows, err := csv.NewReader(&b).ReadAll()
+	require.NoError(t, err)
+	return rows
+}
+
+func TestSameSeedSameBytes(t *testing.T) {
+	cfg := configured(func(c *Config) { c.ErrorRate = 0.05 })
+	require.Equal(t, ndjson(t, cfg), ndjson(t, cfg))
+	require.Equal(t, registry(t, cfg), registry(t, cfg))
+	other := cfg
+	other.Seed++
+	require.NotEqual(t, ndjson(t, cfg), ndjson(t, other))
+	require.NotEqual(t, registry(t, cfg), registry(t, other))
+}
+
+// The error rate changes the items that it hits and no other.
+func TestFaultsLeaveTheRestAlone(t *testing.T) {
+	good := strings.Split(ndjson(t, configured(func(*Config) {})), "\n")
+	mixed := strings.Split(ndjson(t, configured(func(c *Config) { c.ErrorRate = 0.1 })), "\n")
+	require.Len(t, mixed, len(good))
+	changed := 0
+	for i := range good {
+		if good[i] != mixed[i] {
+			changed++
+		}
+	}
+	require.InDelta(t, 0.1, float64(changed)/float64(len(good)), 0.01)
+}
+
+func TestRegistry(t *testing.T) {
+	rows := registry(t, configured(func(c *Config) { c.Detectors = 14_000 }))
+	require.Equal(t, "detectorCode", rows[0][0])
+	codes := map[string]bool{}
+	for _, row := range rows[1:] {
+		codes[row[0]] = true
+	}
+	require.Len(t, codes, 14_000, "no code stands for two detectors")
+}
+
+// Every measurement is sound by the rules of the daemon, stands in the
+// registry, and they come in the order of time, an interval a batch.
+func TestMeasurementsAreSound(t *testing.T) {
+	cfg := configured(func(c *Config) { c.AllTypes = true })
+	judge := &daemontest.Daemon{Known: map[string]bool{}}
+	for _, row := range registry(t, cfg)[1:] {
+		judge.Known[row[0]] = true
+	}
+	type m struct {
+		DetectorCode, MeasureTypeCode string
+		TimestampFrom, TimestampTo    time.Time
+		Value, Quality                float64
+	}
+	now, items := cfg.From, 0
+	intervals := 0
+	for item, err := range network(t, cfg).Items() {
+		require.NoError(t, err)
+		code, field := judge.Judge(0, item.JSON)
+		require.Empty(t, code, field)
+		var got m
+		require.NoError(t, json.Unmarshal(item.JSON, &got))
+		require.Equal(t, now, got.TimestampFrom)
+		require.Equal(t, cfg.Interval, got.TimestampTo.Sub(got.TimestampFrom))
+		require.GreaterOrEqual(t, got.Value, 0.0)
+		items++
+		if item.EndsBatch {
+			now = now.Add(cfg.Interval)
+			intervals++
+		}
+	}
+	require.Equal(t, cfg.Intervals(), intervals)
+	whole := float64(cfg.Detectors * cfg.Intervals() * len(Types))
+	require.InDelta(t, 1-cfg.GapRate, float64(items)/whole, 0.005)
+}
+
+// Working days have rush hours: more traffic and slower than at night.
+func TestRushHours(t *testing.T) {
+	cfg := configured(func(c *Config) {
+		c.From = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC) // a Tuesday
+		c.AllTypes = true
+	})
+	sums := map[string]map[int]float64{"flow": {}, "speed": {}, "occupancy": {}}
+	for item := range network(t, cfg).Items() {
+		var m struct {
+			MeasureTypeCode string
+			TimestampFrom   time.Time
+			Value           float64
+		}
+		require.NoError(t, json.Unmarshal(item.JSON, &m))
+		sums[m.MeasureTypeCode][m.TimestampFrom.Hour()] += m.Value
+	}
+	for _, rush := range []int{7, 16} {
+		require.Greater(t, sums["flow"][rush], 3*sums["flow"][3])
+		require.Greater(t, sums["flow"][rush], sums["flow"][11])
+		require.Greater(t, sums["occupancy"][rush], 3*sums["occupancy"][3])
+		require.Less(t, sums["speed"][rush], 0.95*sums["speed"][3])
+	}
+}
+
+// Every kind of fault is met, and the rules give it the code that it claims.
+func TestFaults(t *testing.T) {
+	cfg := configured(func(c *Config) { c.ErrorRate = 1 })
+	judge := &daemontest.Daemon{Known: map[string]bool{}}
+	for _, row := range registry(t, cfg)[1:] {
+		judge.Known[row[0]] = true
+	}
+	for f := range network(t, cfg).Samples() {
+		for _, fault := range Faults {
+			item := fault.append(nil, *f)
+			require.True(t, json.Valid(item), "%s: %s", fault.Name, item)
+			code, _ := judge.Judge(0, item)
+			require.Equal(t, fault.Code, code, "%s: %s", fault.Name, item)
+		}
+		break
+	}
+	codes := map[string]bool{}
+	for item := range network(t, cfg).Items() {
+		code, _ := judge.Judge(0, item.JSON)
+		codes[code] = true
+	}
+	require.Equal(t, map[string]bool{
+		"INVALID_TYPE": true, "DUPLICATE_FIELD": true, "RESERVED_FIELD": true, "MISSING_FIELD": true,
+		"UNKNOWN_DETECTOR": true, "UNKNOWN_MEASURE_TYPE": true, "INVALID_TIMESTAMP": true, "INVALID_INTERVAL": true,
+		"TIMESTAMP_IN_FUTURE": true, "INVALID_VALUE": true, "INVALID_QUALITY": true,
+	}, codes, "all codes of decisions.md 1.2 but that of the batch's size, and no sound item")
+}
+
+// CSV says the same as NDJSON.
+func TestCSV(t *testing.T) {
+	cfg := configured(func(*Config) {})
+	var b bytes.Buffer
+	items, err := network(t, cfg).WriteCSV(&b)
+	require.NoError(t, err)
+	rows, err := csv.NewReader(&b).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, rows, int(items)+1)
+	lines := strings.Split(strings.TrimSpace(ndjson(t, cfg)), "\n")
+	require.Len(t, lines, int(items))
+	var first map[string]any
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &first))
+	require.Equal(t, first["detectorCode"], rows[1][0])
+	require.Equal(t, first["timestampTo"], rows[1][3])
+}
+
+func TestConfigValidate(t *testing.T) {
+	f := func(name string, change func(*Config)) {
+		t.Helper()
+		require.NoError(t, DefaultConfig().Validate())
+		require.ErrorContains(t, configured(change).Validate(), name)
+	}
+	f("--detectors", func(c *Config) { c.Detectors = 0 })
+	f("--from", func(c *Config) { c.From = time.Time{} })
+	f("--days", func(c *Config) { c.Days = 0 })
+	f("--interval", func(c *Config) { c.Interval = 0 })
+	f("--types", func(c *Config) { c.Types = nil })
+	f("--types", func(c *Config) { c.Types = []string{"colour"} })
+	f("--gap-rate", func(c *Config) { c.GapRate = 1 })
+	f("--error-rate", func(c *Config) { c.ErrorRate = -1 })
+}
+
+func BenchmarkItems(b *testing.B) {
+	cfg := configured(func(c *Config) { c.Detectors = 1000 })
+	items := 0
+	for b.Loop() {
+		for range network(b, cfg).Items() {
+			items++
+		}
+	}
+	b.ReportMetric(float64(items)/b.Elapsed().Seconds(), "items/s")
+}

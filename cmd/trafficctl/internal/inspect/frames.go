@@ -1,0 +1,151 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+)
+
+// NoEnd is the end of a Gap behind which nothing is known.
+const NoEnd = math.MaxUint64
+
+// Gap is a run of frames that cannot be read. Others behind it may be whole.
+type Gap struct {
+	From, To      uint64    // To is NoEnd where nothing whole is behind
+	After, Before time.Time // when the whole frames around it were received; zero where there is none
+	Err           error     // what is wrong with the first of them
+}
+
+// Error implements error.
+func (g *Gap) Error() string { return fmt.Sprintf("cannot read %s: %v", g.Range(), g.Err) }
+
+// Unwrap gives the reason.
+func (g *Gap) Unwrap() error { return g.Err }
+
+// Range names the frames.
+func (g *Gap) Range() string {
+	switch g.To {
+	case g.From:
+		return fmt.Sprintf("frame %d", g.From)
+	case NoEnd:
+		return fmt.Sprintf("the frames from %d on", g.From)
+	}
+	return fmt.Sprintf("the frames %d to %d", g.From, g.To)
+}
+
+// Frames gives the frames from seq on, every checksum checked. An error that
+// is a *Gap concerns those frames only, and reading goes on behind them if the
+// caller does; any other error is the end. A frame is valid until the next one.
+// A torn tail, or a commit that a daemon is just writing, ends the frames
+// without an error.
+func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
+	return func(yield func(journal.Frame, error) bool) {
+		in, err := f.silent().Inspect()
+		if err != nil {
+			yield(journal.Frame{}, err)
+			return
+		}
+		r := reading{folder: f, hidden: map[string]error{}, yield: yield}
+		for _, s := range in.Segments {
+			if s.First == 0 { // not even its header can be read; journal.Frames would read none at all
+				r.hidden[s.Name] = s.Err
+			}
+		}
+		if len(f.segments) > 0 {
+			r.next = max(seq, f.segments[0].first)
+		}
+		r.from = r.next
+		for r.pass() {
+		}
+	}
+}
+
+// reading goes through the frames in passes: each ends with the last frame, or
+// where it meets damage, and the one after it begins behind that.
+type reading struct {
+	folder *Folder
+	hidden map[string]error // segments, and why they cannot be opened
+	yield  func(journal.Frame, error) bool
+
+	next  uint64 // the frame that comes next
+	from  uint64 // where this pass begins: past next where that cannot be read
+	err   error  // why it cannot
+	after time.Time
+}
+
+// pass returns true if there is to be another one.
+func (r *reading) pass() bool {
+	for frame, err := range journal.Frames(r.folder.dir, r.from, journal.WithFS(r.folder.view(r.hidden))) {
+		if err != nil {
+			return r.goRound(err)
+		}
+		received := time.Unix(0, batch.FrameReceivedAt(frame.Data))
+		if frame.Seq > r.next && !r.gap(frame.Seq-1, received) {
+			return false
+		}
+		r.next, r.err, r.after = frame.Seq+1, nil, received
+		r.from = r.next
+		if !r.yield(frame, nil) {
+			return false
+		}
+	}
+	r.end()
+	return false
+}
+
+// goRound chooses where to go on after damage: with the frame behind it, if the
+// header is whole that says where that one begins, else with the next segment.
+func (r *reading) goRound(err error) bool {
+	if r.err == nil {
+		r.err = err
+	}
+	var corrupt *journal.CorruptError
+	switch passed := errors.As(err, &corrupt) && corrupt.Seq >= r.from; {
+	case passed:
+		r.from = corrupt.Seq + 1
+		return true
+	case r.from == r.next && corrupt == nil: // not to be read from the disk
+		r.from++
+		return true
+	}
+	i := slices.IndexFunc(r.folder.segments, func(s segment) bool { return s.first > r.from && r.hidden[s.name] == nil })
+	if i < 0 {
+		r.gap(NoEnd, time.Time{})
+		return false
+	}
+	r.from = r.folder.segments[i].first
+	return true
+}
+
+// end is reached behind the last whole frame of the last segment that can be
+// opened.
+func (r *reading) end() {
+	last := r.folder.segments
+	switch n := len(last); {
+	case n > 0 && r.hidden[last[n-1].name] != nil && last[n-1].first >= r.next:
+		r.gap(NoEnd, time.Time{})
+	case r.from > r.next && r.err != nil:
+		r.gap(r.from-1, time.Time{})
+	}
+}
+
+// gap tells that the frames from next to a last one cannot be read.
+func (r *reading) gap(to uint64, before time.Time) bool {
+	g := &Gap{From: r.next, To: to, After: r.after, Before: before, Err: r.err}
+	for _, s := range r.folder.segments {
+		if s.first >= g.From && s.first <= g.To && r.hidden[s.name] != nil {
+			g.Err = r.hidden[s.name]
+			break
+		}
+	}
+	if g.Err == nil {
+		g.Err = errors.New("their segment is missing")
+	}
+	return r.yield(journal.Frame{}, g)
+}

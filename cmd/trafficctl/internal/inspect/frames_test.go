@@ -1,0 +1,165 @@
+package inspect_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/inspect"
+	"trafficd/cmd/trafficctl/internal/journaltest"
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+)
+
+// frameRows makes a frame of two blocks, two of which fill a segment.
+const frameRows = 300
+
+// read gives the frames that can be read, and the gaps as text.
+func read(t testing.TB, dir string, from uint64) (frames []uint64, gaps []string) {
+	t.Helper()
+	f, err := inspect.Open(dir)
+	require.NoError(t, err)
+	defer f.Close()
+	for frame, err := range f.Frames(from) {
+		var gap *inspect.Gap
+		if errors.As(err, &gap) {
+			gaps = append(gaps, gap.Range())
+			continue
+		}
+		require.NoError(t, err)
+		frames = append(frames, frame.Seq)
+		var b batch.Batch
+		require.NoError(t, batch.DecodeFrame(frame.Data, &b, nil))
+		require.Equal(t, journaltest.ID(int(frame.Seq)), b.ID)
+	}
+	return frames, gaps
+}
+
+// segmentsOf gives what Inspect says of a journal that is whole.
+func segmentsOf(t testing.TB, dir string) []journal.SegmentInfo {
+	t.Helper()
+	in, err := journal.Inspect(dir)
+	require.NoError(t, err)
+	require.NoError(t, in.Err())
+	return in.Segments
+}
+
+func TestFramesReadOnBehindDamage(t *testing.T) {
+	f := func(name string, damage func(dir string, s []string), want []uint64, wantGaps ...string) {
+		t.Helper()
+		dir := journaltest.New(t, journaltest.Batches(8, frameRows))
+		require.Len(t, segmentsOf(t, dir), 4, "two frames in a segment")
+		damage(dir, journaltest.Segments(t, dir))
+		frames, gaps := read(t, dir, 0)
+		require.Equal(t, want, frames, name)
+		require.Equal(t, wantGaps, gaps, name)
+	}
+	change := func(i int, with func([]byte) []byte) func(string, []string) {
+		return func(_ string, s []string) { journaltest.Change(t, s[i], with) }
+	}
+	const header, payload = 4096, 4096 + 24 + 50 // of the first frame of a segment
+	all := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
+	f("none", func(string, []string) {}, all)
+	f("a payload", change(1, journaltest.Flip(payload)), []uint64{1, 2, 4, 5, 6, 7, 8}, "frame 3")
+	f("a frame's header", change(1, journaltest.Flip(header)), []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
+	f("the first payload", change(0, journaltest.Flip(payload)), []uint64{2, 3, 4, 5, 6, 7, 8}, "frame 1")
+	f("a payload of the newest segment", change(3, journaltest.Flip(payload)), []uint64{1, 2, 3, 4, 5, 6, 8}, "frame 7")
+	f("a header in the newest segment", change(3, journaltest.Flip(header)), []uint64{1, 2, 3, 4, 5, 6}, "the frames from 7 on")
+	f("a segment's header", change(1, journaltest.Flip(20)), []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
+	f("the first segment's header", change(0, journaltest.Flip(20)), []uint64{3, 4, 5, 6, 7, 8}, "the frames 1 to 2")
+	f("the newest segment's header", change(3, journaltest.Flip(20)), []uint64{1, 2, 3, 4, 5, 6}, "the frames from 7 on")
+	f("a sealed segment cut off", change(2, func(b []byte) []byte { return b[:len(b)-8192] }), []uint64{1, 2, 3, 4, 5, 7, 8}, "frame 6")
+	f("a missing segment", func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) }, []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
+	f("a torn tail", change(3, func(b []byte) []byte { return append(b, "a commit that was never finished"...) }), all)
+	f("two of them", func(_ string, s []string) {
+		journaltest.Change(t, s[0], journaltest.Flip(payload))
+		journaltest.Change(t, s[2], journaltest.Flip(payload))
+	}, []uint64{2, 3, 4, 6, 7, 8}, "frame 1", "frame 5")
+	f("neighbours", func(_ string, s []string) {
+		journaltest.Change(t, s[1], journaltest.Flip(header))
+		journaltest.Change(t, s[2], journaltest.Flip(payload))
+	}, []uint64{1, 2, 6, 7, 8}, "the frames 3 to 5")
+}
+
+func TestFramesFrom(t *testing.T) {
+	dir := journaltest.New(t, journaltest.Batches(5, frameRows))
+	for from := range uint64(8) {
+		frames, gaps := read(t, dir, from)
+		require.Empty(t, gaps)
+		var want []uint64
+		for n := max(from, 1); n <= 5; n++ {
+			want = append(want, n)
+		}
+		require.Equal(t, want, frames)
+	}
+}
+
+// Whatever is broken, every frame is either read right or told as lost, once,
+// in order, and reading ends.
+func TestFramesWithRandomDamage(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 60 {
+		dir := journaltest.New(t, journaltest.Batches(1+r.IntN(9), 1+r.IntN(2*frameRows)))
+		paths := journaltest.Segments(t, dir)
+		for range 1 + r.IntN(3) {
+			hurt(t, r, paths[r.IntN(len(paths))])
+		}
+		next := uint64(1)
+		f, err := inspect.Open(dir)
+		require.NoError(t, err)
+		for frame, err := range f.Frames(0) {
+			says := fmt.Sprintf("seed %d, round %d", seed, round)
+			var gap *inspect.Gap
+			if !errors.As(err, &gap) {
+				require.NoError(t, err, says)
+				gap = &inspect.Gap{From: frame.Seq, To: frame.Seq}
+			}
+			require.Equal(t, next, gap.From, says)
+			require.GreaterOrEqual(t, gap.To, gap.From, says)
+			next = gap.To + 1
+		}
+		f.Close()
+	}
+}
+
+// hurt damages a file somewhere.
+func hurt(t testing.TB, r *rand.Rand, path string) {
+	journaltest.Change(t, path, func(b []byte) []byte {
+		if len(b) == 0 {
+			return b
+		}
+		switch r.IntN(3) {
+		case 0:
+			return b[:r.IntN(len(b))]
+		case 1:
+			clear(b[r.IntN(len(b)):])
+			return b
+		}
+		return journaltest.Flip(r.IntN(len(b)))(b)
+	})
+}
+
+// Two batches that a broken one lies between say when it was received.
+func TestGapSaysWhen(t *testing.T) {
+	dir := journaltest.New(t, journaltest.Batches(5, frameRows))
+	journaltest.Change(t, journaltest.Segments(t, dir)[1], journaltest.Flip(5000))
+	f, err := inspect.Open(dir)
+	require.NoError(t, err)
+	defer f.Close()
+	for _, err := range f.Frames(0) {
+		var gap *inspect.Gap
+		if errors.As(err, &gap) {
+			require.True(t, gap.After.Equal(journaltest.ReceivedAt(2)))
+			require.True(t, gap.Before.Equal(journaltest.ReceivedAt(4)))
+			var corrupt *journal.CorruptError
+			require.ErrorAs(t, gap, &corrupt)
+			return
+		}
+	}
+	t.Fatal("nothing was found")
+}

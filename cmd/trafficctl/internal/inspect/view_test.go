@@ -1,0 +1,31 @@
+package inspect
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAFileThatIsCutMeanwhileReadsAsItWas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "1.seg")
+	require.NoError(t, os.WriteFile(path, append([]byte("frames"), make([]byte, 10)...), 0o600))
+	f, err := openFile(path)
+	require.NoError(t, err)
+	defer f.Close()
+	size, err := f.Size()
+	require.NoError(t, err)
+	require.EqualValues(t, 16, size)
+	require.NoError(t, os.Truncate(path, 6))
+	p := []byte("xxxxxxxx")
+	n, err := f.ReadAt(p, 4)
+	require.NoError(t, err)
+	require.Equal(t, "es\x00\x00\x00\x00\x00\x00", string(p[:n]))
+	n, err = f.ReadAt(p, 12)
+	require.ErrorIs(t, err, io.EOF)
+	require.Equal(t, "\x00\x00\x00\x00", string(p[:n]))
+	_, err = f.ReadAt(p, 16)
+	require.ErrorIs(t, err, io.EOF)
+}

@@ -1,0 +1,170 @@
+package keyfile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+func entry(name string) Entry {
+	return Entry{Name: name, SHA256: Digest(name), ProductInstance: "north", Rights: []string{"ingest"}, Timezone: "UTC"}
+}
+
+// read reads a keys file as the daemon would.
+func read(t testing.TB, text []byte) []Entry {
+	var file struct{ Keys []Entry }
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	return file.Keys
+}
+
+func TestNewKey(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	require.NotEqual(t, a, b)
+	require.Regexp(t, `^tfd_[A-Za-z0-9_-]{43}$`, a)
+}
+
+// The digest is the plain SHA-256 that sha256sum prints.
+func TestDigest(t *testing.T) {
+	require.Equal(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", Digest("abc"))
+}
+
+func TestWith(t *testing.T) {
+	f := func(old string, names ...string) {
+		t.Helper()
+		text, err := With([]byte(old), entry("new"))
+		require.NoError(t, err, old)
+		var got []string
+		for _, e := range read(t, text) {
+			got = append(got, e.Name)
+		}
+		require.Equal(t, append(names, "new"), got, "%s", text)
+		for line := range strings.Lines(old) {
+			if _, comment, ok := strings.Cut(line, "#"); ok {
+				require.Contains(t, string(text), "#"+strings.TrimRight(comment, "\n"))
+			}
+		}
+	}
+	f("")
+	f("# only a comment")
+	f("# only a comment\n\n")
+	f("keys:\n")
+	f("keys: []\n")
+	f("keys: null # none yet\n")
+	f("keys: # none yet\n")
+	f("keys:\n  # none yet\n")
+	f("other: 1 # kept\n")
+	f("keys:\n  - name: old # the first\n    rights: [ingest]\n", "old")
+	f("# top\nkeys:\n# above\n- {name: a, sha256: x}\n\n# between\n- name: b\n# bottom\n", "a", "b")
+	f("keys: [{name: a}]\nafter: 2\n", "a")
+}
+
+// What else stands in the file stays as it is.
+func TestWithKeepsTheRest(t *testing.T) {
+	old := "version: 2\nkeys:\n  - name: old\n    sha256: \"0012\"\n    extra: [1, 2]\nlimits:\n  a: 1\n"
+	text, err := With([]byte(old), entry("new"))
+	require.NoError(t, err)
+	var before, after map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(old), &before))
+	require.NoError(t, yaml.Unmarshal(text, &after))
+	require.Equal(t, before["keys"].([]any)[0], after["keys"].([]any)[0])
+	delete(before, "keys")
+	delete(after, "keys")
+	require.Equal(t, before, after)
+}
+
+func TestWithRefuses(t *testing.T) {
+	f := func(old, want string) {
+		t.Helper()
+		_, err := With([]byte(old), entry("new"))
+		require.ErrorContains(t, err, want)
+	}
+	f("keys:\n  - name: new\n", "already")
+	f("keys: 5\n", "no list")
+	f("- name: a\n", "right file")
+	f("keys: [\n", "YAML")
+	f("keys: []\n---\nkeys: []\n", "several")
+}
+
+// A digest that looks like a number is still read as text.
+func TestEntryText(t *testing.T) {
+	e := entry("n")
+	for _, digest := range []string{strings.Repeat("1", 64), "1e" + strings.Repeat("0", 62), "0x" + strings.Repeat("1", 62)} {
+		e.SHA256 = digest
+		require.Equal(t, []Entry{e}, read(t, []byte("keys:\n"+e.Text())))
+	}
+}
+
+// Many at once lose none, and a reader never sees a part of a file.
+func TestAppendAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			if err := Append(path, entry(fmt.Sprintf("k%d", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Len(t, read(t, text), 20)
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "no temporary file is left")
+}
+
+func TestAppendKeepsModeAndLink(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "real.yaml"), filepath.Join(dir, "link.yaml")
+	require.NoError(t, Append(path, entry("a")))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.NoError(t, os.Chmod(path, 0o640))
+	require.NoError(t, os.Symlink(path, link))
+	require.NoError(t, Append(link, entry("b")))
+	info, err = os.Lstat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o640), info.Mode())
+	info, err = os.Lstat(link)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeSymlink)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Len(t, read(t, text), 2)
+}
+
+// A file that cannot be understood is left as it is.
+func TestAppendLeavesABrokenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("keys: ["), 0o600))
+	require.ErrorContains(t, Append(path, entry("a")), path)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "keys: [", string(text))
+}
+
+func TestEntryValidate(t *testing.T) {
+	f := func(name string, change func(*Entry)) {
+		t.Helper()
+		e := entry("n")
+		require.NoError(t, e.Validate())
+		change(&e)
+		require.ErrorContains(t, e.Validate(), name)
+	}
+	f("--name", func(e *Entry) { e.Name = " " })
+	f("--product-instance", func(e *Entry) { e.ProductInstance = "" })
+	f("--rights", func(e *Entry) { e.Rights = nil })
+	f("--rights", func(e *Entry) { e.Rights = []string{"ingest", "everything"} })
+	f("--timezone", func(e *Entry) { e.Timezone = "Europe/Atlantis" })
+	f("--timezone", func(e *Entry) { e.Timezone = "Local" })
+	f("--requests-per-second", func(e *Entry) { e.RequestsPerSecond = -1 })
+	f("--items-per-second", func(e *Entry) { e.ItemsPerSecond = 1e-9 })
+}

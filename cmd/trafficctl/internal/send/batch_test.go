@@ -1,0 +1,88 @@
+package send
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/measurement"
+)
+
+func TestBatch(t *testing.T) {
+	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	require.NoError(t, err)
+	var b batch
+	for round := range 2 { // a batch is used again
+		b.reset()
+		items := []string{`{"a":1}`, `5`, `"x"`}[round:]
+		for _, text := range items {
+			b.add(measurement.Item{JSON: []byte(text)})
+		}
+		require.NoError(t, b.pack(z))
+		r, err := gzip.NewReader(&b.packed)
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, `{"measurements":[`+strings.Join(items, ",")+`]}`, string(text))
+		require.True(t, json.Valid(text))
+		for i, want := range items {
+			require.Equal(t, want, string(b.item(i)))
+		}
+	}
+}
+
+func TestBatchIsFullByBytes(t *testing.T) {
+	var b batch
+	b.reset()
+	giant := measurement.Item{JSON: bytes.Repeat([]byte("1"), 1<<20)}
+	for !b.full(BatchLimit) {
+		b.add(giant)
+	}
+	require.Less(t, len(b.body), maxBody+2<<20)
+	require.Equal(t, maxBody>>20, b.len())
+}
+
+// Filling and packing a batch that has been round before takes no memory.
+func TestBatchDoesNotAllocate(t *testing.T) {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	item := itemOf("D1", 7)
+	var b batch
+	b.reset()
+	allocs := testing.AllocsPerRun(20, func() {
+		b.body, b.ends, b.places = b.body[:0], b.ends[:0], b.places[:0]
+		b.packed.Reset()
+		for range 1000 {
+			b.add(item)
+		}
+		if err := b.pack(z); err != nil {
+			panic(err)
+		}
+	})
+	require.Zero(t, allocs)
+}
+
+func BenchmarkBatch(b *testing.B) {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	var items []measurement.Item
+	for item := range series(BatchLimit, 1) {
+		items = append(items, item)
+	}
+	var full batch
+	b.ReportAllocs()
+	for b.Loop() {
+		full.reset()
+		for _, item := range items {
+			full.add(item)
+		}
+		if err := full.pack(z); err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(full.body)))
+	}
+	b.ReportMetric(float64(b.N)*BatchLimit/b.Elapsed().Seconds(), "items/s")
+}

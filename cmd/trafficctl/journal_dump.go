@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"trafficd/cmd/trafficctl/internal/inspect"
+	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+)
+
+// dump is which frames and measurements to write, and how.
+type dump struct {
+	from, to    uint64
+	batch       string
+	detector    string
+	instance    string
+	frames      bool
+	skipDamaged bool
+
+	id     batch.ID
+	rows   batch.Batch
+	answer batch.Answer
+	line   []byte
+	fields measurement.Fields
+
+	written, read, gaps int
+}
+
+func newJournalDump(std streams) *cobra.Command {
+	var d dump
+	cmd := &cobra.Command{
+		Use:   "dump DIR",
+		Short: "Write the measurements as NDJSON",
+		Long: `Writes the accepted measurements of the journal, one line of JSON each:
+
+  {"item":{"detectorCode":…},"index":0,"batchId":"…","receivedAt":"…","productInstance":"…"}
+
+trafficctl resubmit sends such a file. --frames writes a line for each frame instead:
+
+  {"seq":1,"batchId":"…","receivedAt":"…","productInstance":"…","rows":14000,"rejected":0,"idempotencyKey":true,"bytes":430112}
+
+Rejected items are remembered only where the request had an Idempotency-Key.
+
+The first frame that is damaged ends the output, with exit code 1; --skip-damaged
+goes on behind it. Exit codes: 0 everything was read, 1 failure.`,
+		Example: `  trafficctl journal dump trafficd-data/journal --frames | tail
+  trafficctl journal dump trafficd-data/journal --detector 158324 | jq -c .item
+  trafficctl journal dump trafficd-data/journal --from 160 --product-instance north > north.ndjson
+  trafficctl resubmit north.ndjson --key-file north.key`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.prepare(); err != nil {
+				return err
+			}
+			return d.run(cmd.Context(), std, args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&d.from, "from", 0, "first frame")
+	f.Uint64Var(&d.to, "to", 0, "last frame; 0: to the end")
+	f.StringVar(&d.batch, "batch", "", "only the batch with this Batch-Id")
+	f.StringVar(&d.detector, "detector", "", "only measurements of this detector; with --frames: frames that hold some")
+	f.StringVar(&d.instance, "product-instance", "", "only those of this product instance: a key, and so a resubmit, belongs to one")
+	f.BoolVar(&d.frames, "frames", false, "a line for each frame in place of its measurements")
+	f.BoolVar(&d.skipDamaged, "skip-damaged", false, "go on behind frames that cannot be read")
+	return cmd
+}
+
+func (d *dump) prepare() error {
+	if d.to != 0 && d.to < d.from {
+		return fmt.Errorf("--to %d is before --from %d", d.to, d.from)
+	}
+	if d.batch == "" {
+		return nil
+	}
+	id, err := uuid.Parse(d.batch)
+	if err != nil {
+		return fmt.Errorf("--batch %q is no Batch-Id, as 0198f3a2-7c1e-7000-8000-0123456789ab: %w", d.batch, err)
+	}
+	d.id = batch.ID(id)
+	return nil
+}
+
+func (d *dump) run(ctx context.Context, std streams, dir string) error {
+	f, err := inspect.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	out := bufio.NewWriterSize(std.out, 64<<10)
+	err = d.each(ctx, f, out, std.err)
+	if flushed := out.Flush(); flushed != nil && err == nil {
+		err = fmt.Errorf("cannot write the dump: %w", flushed)
+	}
+	noun := "measurement"
+	if d.frames {
+		noun = "line"
+	}
+	fmt.Fprintf(std.err, "trafficctl: %s from %s read\n", counted(d.written, noun), counted(d.read, "frame"))
+	return err
+}
+
+func (d *dump) each(ctx context.Context, f *inspect.Folder, out, notes io.Writer) error {
+	for frame, err := range f.Frames(d.from) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
+		}
+		if d.to != 0 && beyond(frame, err) > d.to {
+			break
+		}
+		if err == nil {
+			err = d.frame(frame, out)
+		}
+		if err := d.passOver(err, notes); err != nil {
+			return err
+		}
+	}
+	if d.gaps > 0 {
+		return fmt.Errorf("%s could not be read", counted(d.gaps, "run")+" of frames")
+	}
+	return nil
+}
+
+// beyond is the frame that reading has come to, whole or not.
+func beyond(frame journal.Frame, err error) uint64 {
+	var gap *inspect.Gap
+	if errors.As(err, &gap) {
+		return gap.From
+	}
+	return frame.Seq
+}
+
+// passOver decides whether an error is the end.
+func (d *dump) passOver(err error, notes io.Writer) error {
+	var gap *inspect.Gap
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &gap):
+		return err
+	case !d.skipDamaged:
+		return fmt.Errorf("%w; --skip-damaged goes on with the whole frames behind", err)
+	}
+	d.gaps++
+	fmt.Fprintln(notes, "trafficctl:", err)
+	return nil
+}
+
+// frame writes what is wanted of one frame.
+func (d *dump) frame(frame journal.Frame, out io.Writer) error {
+	if err := batch.DecodeFrame(frame.Data, &d.rows, &d.answer); err != nil {
+		return fmt.Errorf("cannot read frame %d (%s, offset %d), though its checksum is right: %w; is the daemon of another version?", frame.Seq, frame.Segment, frame.Offset, err)
+	}
+	d.read++
+	if d.batch != "" && d.rows.ID != d.id || d.instance != "" && d.rows.ProductInstance != d.instance {
+		return nil
+	}
+	d.line = d.line[:0]
+	if d.frames {
+		d.appendFrame(frame)
+	} else {
+		d.appendRows()
+	}
+	if _, err := out.Write(d.line); err != nil {
+		return fmt.Errorf("cannot write the dump: %w", err)
+	}
+	return nil
+}
+
+// frameLine is a line of --frames.
+type frameLine struct {
+	Seq             uint64    `json:"seq"`
+	BatchID         string    `json:"batchId"`
+	ReceivedAt      time.Time `json:"receivedAt"`
+	ProductInstance string    `json:"productInstance"`
+	Rows            int       `json:"rows"`
+	Rejected        int       `json:"rejected"`
+	IdempotencyKey  bool      `json:"idempotencyKey"`
+	Bytes           int       `json:"bytes"`
+}
+
+func (d *dump) appendFrame(frame journal.Frame) {
+	if d.detector != "" && !d.holdsDetector() {
+		return
+	}
+	b := &d.rows
+	text, _ := json.Marshal(frameLine{ // texts, numbers and a time of this age: it cannot fail
+		Seq: frame.Seq, BatchID: b.ID.String(), ReceivedAt: time.Unix(0, b.ReceivedAt).UTC(), ProductInstance: b.ProductInstance,
+		Rows: b.Rows(), Rejected: d.answer.Len(), IdempotencyKey: d.answer.Key != "", Bytes: len(frame.Data),
+	})
+	d.line = append(append(d.line, text...), '\n')
+	d.written++
+}
+
+func (d *dump) holdsDetector() bool {
+	for row := range d.rows.Rows() {
+		if string(d.rows.Code(row)) == d.detector {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *dump) appendRows() {
+	for row := range d.rows.Rows() {
+		if d.detector == "" || string(d.rows.Code(row)) == d.detector {
+			d.appendRow(row)
+			d.written++
+		}
+	}
+}
+
+// appendRow appends a measurement in the form that resubmit reads.
+func (d *dump) appendRow(row int) {
+	b, m := &d.rows, &d.fields
+	m.Detector, m.Type = string(b.Code(row)), string(b.TypeCode(int(b.Type[row])))
+	m.From = measurement.AppendTime(m.From[:0], time.Unix(0, b.From[row]))
+	m.To = measurement.AppendTime(m.To[:0], time.Unix(0, b.To[row]))
+	m.Value = strconv.AppendFloat(m.Value[:0], b.Value[row], 'g', -1, 64)
+	m.Quality = m.Quality[:0]
+	if b.HasQuality(row) {
+		m.Quality = strconv.AppendFloat(m.Quality, b.Quality[row], 'g', -1, 64)
+	}
+	d.line = append(d.line, `{"item":`...)
+	d.line = m.AppendJSON(d.line)
+	d.line = append(d.line, `,"index":`...)
+	d.line = strconv.AppendUint(d.line, uint64(b.Index[row]), 10)
+	d.line = append(append(append(d.line, `,"batchId":"`...), b.ID.String()...), `","receivedAt":"`...)
+	d.line = measurement.AppendTime(d.line, time.Unix(0, b.ReceivedAt))
+	d.line = append(d.line, `","productInstance":`...)
+	d.line = measurement.AppendString(d.line, b.ProductInstance)
+	d.line = append(d.line, "}\n"...)
+}

@@ -1,0 +1,467 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/cmd/trafficctl/internal/journaltest"
+	"trafficd/pipeline"
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+)
+
+// frameRows makes a frame of two blocks, two of which fill a segment.
+const frameRows = 300
+
+// A journal of five frames in three segments; the stores have nothing yet.
+func fiveFrames(t *testing.T) string {
+	return journaltest.New(t, journaltest.Batches(5, frameRows), "clickhouse", "kafka")
+}
+
+// lines gives what was printed, with runs of blanks made one.
+func lines(text string) (all []string) {
+	for line := range strings.Lines(text) {
+		all = append(all, strings.Join(strings.Fields(line), " "))
+	}
+	return all
+}
+
+func TestJournalList(t *testing.T) {
+	r := runWith(t, "", "journal", "ls", fiveFrames(t))
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, []string{
+		"segment state first last frames bytes",
+		"00000000000000000001.seg sealed 1 2 2 20,480",
+		"00000000000000000003.seg sealed 3 4 2 20,480",
+		"00000000000000000005.seg active 5 5 1 12,288",
+		"3 segments 5 53,248",
+	}, lines(r.out))
+
+	r = runWith(t, "", "journal", "ls", journaltest.New(t, nil, "kafka"))
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, lines(r.out), "00000000000000000001.seg active - - 0 4,096")
+}
+
+func TestJournalListShowsDamage(t *testing.T) {
+	dir := fiveFrames(t)
+	journaltest.Change(t, journaltest.Segments(t, dir)[1], journaltest.Flip(4096))
+	r := runWith(t, "", "journal", "ls", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, lines(r.out), "00000000000000000003.seg damaged - - 0 20,480")
+	require.Contains(t, r.out, "is corrupt at offset 4096, where frame 3 should be")
+	require.Contains(t, r.err, "trafficctl journal verify "+dir)
+}
+
+// Every sub-command says the same about a folder that holds no journal.
+func TestJournalOfSomethingElse(t *testing.T) {
+	f := func(dir, want string) {
+		t.Helper()
+		for _, sub := range []string{"ls", "verify", "dump", "cursors"} {
+			r := runWith(t, "", "journal", sub, dir)
+			require.Equal(t, exitFailed, r.code)
+			require.Contains(t, r.err, want)
+			require.Equal(t, 1, strings.Count(r.err, "\n"), r.err)
+		}
+	}
+	f(filepath.Join(t.TempDir(), "nowhere"), "there is no folder")
+	f(t.TempDir(), "is empty: no daemon has written a journal there")
+	f(file(t, "x", ""), "is a file; name the folder that holds it")
+	other := filepath.Dir(file(t, "notes.seg", "text"))
+	f(other, "holds no journal: of the 1 names in it, notes.seg the first, none is a segment")
+	f(filepath.Dir(fiveFrames(t)), "holds no journal, but ")
+	f(filepath.Dir(fiveFrames(t)), "/journal does")
+}
+
+func TestJournalVerify(t *testing.T) {
+	dir := fiveFrames(t)
+	r := runWith(t, "", "journal", "verify", dir)
+	require.Zero(t, r.code, r.err)
+	require.Empty(t, r.err)
+	require.Equal(t, []string{
+		"00000000000000000001.seg whole, frames 1 to 2",
+		"00000000000000000003.seg whole, frames 3 to 4",
+		"00000000000000000005.seg whole, frames 5 to 5",
+		"clickhouse.cursor whole, at frame 1",
+		"kafka.cursor whole, at frame 1",
+		"everything is whole",
+	}, lines(r.out))
+
+	journaltest.Change(t, journaltest.Segments(t, dir)[2], func(b []byte) []byte { return append(b, "half a frame"...) })
+	r = runWith(t, "", "journal", "verify", dir)
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "a torn tail of 12 bytes")
+}
+
+// What is damaged, where, what is lost, and what to do.
+func TestJournalVerifyTellsDamage(t *testing.T) {
+	f := func(damage func(dir string, s []string), want ...string) {
+		t.Helper()
+		dir := fiveFrames(t)
+		damage(dir, journaltest.Segments(t, dir))
+		before := contents(t, dir)
+		r := runWith(t, "", "journal", "verify", dir)
+		require.Equal(t, exitFailed, r.code)
+		for _, text := range want {
+			require.Contains(t, r.out+r.err, strings.ReplaceAll(text, "DIR", dir))
+		}
+		require.Equal(t, before, contents(t, dir), "nothing is changed")
+	}
+	change := func(i int, with func([]byte) []byte) func(string, []string) {
+		return func(_ string, s []string) { journaltest.Change(t, s[i], with) }
+	}
+	const header, payload = 4096, 4096 + 24 + 50
+	f(change(1, journaltest.Flip(payload)),
+		"00000000000000000003.seg  DAMAGED\n    at offset 4,096, frame 3: it is broken, but frame 4",
+		"lost: frame 3, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:04.000Z",
+		"not delivered yet to: clickhouse, kafka",
+		"trafficctl journal dump DIR --skip-damaged --from 1 > rescued.ndjson",
+		"mv DIR/*.seg DIR/*.cursor DIR/damaged/",
+		"ask the integrators to send again",
+		"the journal in DIR is damaged")
+	f(change(1, journaltest.Flip(header)), "lost: the frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
+	f(change(0, journaltest.Flip(20)), "at offset 0: the checksum of its header is wrong", "lost: the frames 1 to 2, received before")
+	f(func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) },
+		"the segment before it should be 00000000000000000003.seg", "lost: the frames 3 to 4")
+	f(func(dir string, _ []string) { // both slots
+		journaltest.Change(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
+	}, "kafka.cursor  DAMAGED\n    at offset 0: neither slot is whole", "Move the damaged cursor files away")
+	f(change(1, func(b []byte) []byte { b[8] = 9; return b }),
+		"has format version 9", "was written by another version of trafficd")
+}
+
+// Frames that were there once, and are not any more, are found by the cursors.
+func TestJournalVerifyFindsMissingFrames(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	j, err := journal.Open(journaltest.Config(dir), []string{"clickhouse", "kafka"})
+	require.NoError(t, err)
+	journaltest.Add(t, j, 1, journaltest.Batches(5, frameRows))
+	require.NoError(t, j.Cursor("kafka").Save(6, nil))
+	require.NoError(t, j.Close())
+	require.NoError(t, os.Remove(journaltest.Segments(t, dir)[2]))
+	r := runWith(t, "", "journal", "verify", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.out, "lost: frame 5\n      not delivered yet to: clickhouse\n")
+	r = runWith(t, "", "journal", "cursors", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.out, "kafka: 1 frame that it has read are missing")
+}
+
+// Damage in what all have is said to be harmless.
+func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	j, err := journal.Open(journaltest.Config(dir), []string{"kafka"})
+	require.NoError(t, err)
+	journaltest.Add(t, j, 1, journaltest.Batches(2, frameRows))
+	require.NoError(t, j.Cursor("kafka").Save(2, nil))
+	require.NoError(t, j.Close())
+	journaltest.Change(t, journaltest.Segments(t, dir)[0], journaltest.Flip(5000))
+	r := runWith(t, "", "journal", "verify", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.out, "no harm: every consumer is past it")
+	require.Contains(t, r.out, "Nothing is lost. If the daemon runs and delivers, leave it alone")
+	require.Contains(t, r.out, "journal dump "+dir+" --skip-damaged --from 2", "frame 2 is whole and not delivered")
+	require.NotContains(t, r.out, "ask the integrators")
+}
+
+func TestJournalVerifyWithoutCursors(t *testing.T) {
+	dir := journaltest.New(t, journaltest.Batches(3, frameRows))
+	journaltest.Change(t, journaltest.Segments(t, dir)[0], journaltest.Flip(5000))
+	r := runWith(t, "", "journal", "verify", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.out, "there is no cursor to tell who has them")
+	require.Contains(t, r.out, "ask the integrators")
+	require.Contains(t, r.out, "--skip-damaged > rescued.ndjson")
+}
+
+// What verify advises, step by step, for a journal with which no daemon starts.
+func TestJournalAdvice(t *testing.T) {
+	dir := journaltest.New(t, journaltest.Batches(4, frameRows), "kafka")
+	journaltest.Change(t, journaltest.Segments(t, dir)[1], journaltest.Flip(5000)) // frame 3
+	_, err := journal.Open(journaltest.Config(dir), []string{"kafka"})
+	require.Error(t, err)
+	require.Contains(t, runWith(t, "", "journal", "verify", dir).out, "lost: frame 3")
+
+	rescued := file(t, "rescued.ndjson", runWith(t, "", "journal", "dump", dir, "--skip-damaged", "--from", "1").out)
+	damaged := filepath.Join(dir, "damaged")
+	require.NoError(t, os.Mkdir(damaged, 0o750))
+	for _, pattern := range []string{"*.seg", "*.cursor"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		for _, path := range paths {
+			require.NoError(t, os.Rename(path, filepath.Join(damaged, filepath.Base(path))))
+		}
+	}
+	j, err := journal.Open(journaltest.Config(dir), []string{"kafka"})
+	require.NoError(t, err)
+	require.NoError(t, j.Close())
+	d := daemontest.New(t)
+	require.Zero(t, runWith(t, "", to(d, "resubmit", rescued)...).code)
+	require.Len(t, d.Items(), 3*frameRows)
+}
+
+// A dump goes through resubmit and arrives as it was.
+func TestJournalDumpIsForResubmit(t *testing.T) {
+	batches := journaltest.Batches(3, 4)
+	batches[1].Instance, batches[1].Codes[0] = "south", `A "b"\ü`
+	dir := journaltest.New(t, batches)
+	r := runWith(t, "", "journal", "dump", dir)
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "12 measurements from 3 frames read")
+	all := strings.Split(strings.TrimSpace(r.out), "\n")
+	require.Len(t, all, 12)
+	require.Equal(t, `{"item":{"detectorCode":"A \"b\"\\ü","measureTypeCode":"speed","timestampFrom":"2026-07-01T06:00:00Z","timestampTo":"2026-07-01T06:05:00Z","value":0.5},`+
+		`"index":0,"batchId":"`+journaltest.ID(2).String()+`","receivedAt":"2026-07-01T06:00:02Z","productInstance":"south"}`, all[4])
+
+	d := daemontest.New(t)
+	require.Zero(t, runWith(t, "", to(d, "resubmit", file(t, "dump.ndjson", r.out))...).code)
+	var want []string
+	for _, line := range all {
+		var l struct{ Item json.RawMessage }
+		require.NoError(t, json.Unmarshal([]byte(line), &l))
+		want = append(want, string(l.Item))
+	}
+	require.ElementsMatch(t, want, texts(d))
+}
+
+func TestJournalDumpFilters(t *testing.T) {
+	batches := journaltest.Batches(5, 3)
+	batches[3].Instance, batches[3].Codes[2] = "south", "D1.1"
+	dir := journaltest.New(t, batches)
+	f := func(want string, flags ...string) {
+		t.Helper()
+		r := runWith(t, "", append([]string{"journal", "dump", dir}, flags...)...)
+		require.Zero(t, r.code, r.err)
+		var got []string
+		for line := range strings.Lines(r.out) {
+			var l struct {
+				Item  struct{ DetectorCode string }
+				Index int
+			}
+			require.NoError(t, json.Unmarshal([]byte(line), &l))
+			got = append(got, fmt.Sprintf("%s/%d", l.Item.DetectorCode, l.Index))
+		}
+		require.Equal(t, want, strings.Join(got, " "))
+	}
+	f("D5.0/0 D5.1/1 D5.2/2", "--from", "5")
+	f("D1.0/0 D1.1/1 D1.2/2", "--to", "1")
+	f("D2.0/0 D2.1/1 D2.2/2", "--from", "2", "--to", "2")
+	f("D1.1/1 D1.1/2", "--detector", "D1.1")
+	f("D1.1/2", "--detector", "D1.1", "--from", "2")
+	f("D3.0/0 D3.1/1 D3.2/2", "--batch", journaltest.ID(3).String())
+	f("D4.0/0 D4.1/1 D1.1/2", "--product-instance", "south")
+	f("", "--batch", journaltest.ID(3).String(), "--detector", "D1.1")
+
+	bad := func(want string, flags ...string) {
+		t.Helper()
+		r := runWith(t, "", append([]string{"journal", "dump", dir}, flags...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+	}
+	bad("--to 2 is before --from 3", "--from", "3", "--to", "2")
+	bad("is no Batch-Id", "--batch", "17")
+}
+
+func TestJournalDumpFrames(t *testing.T) {
+	batches := journaltest.Batches(3, 3)
+	batches[1].Key, batches[1].Rejected = "again", 2
+	dir := journaltest.New(t, batches)
+	r := runWith(t, "", "journal", "dump", dir, "--frames")
+	require.Zero(t, r.code, r.err)
+	want := ""
+	for i, rest := range []string{`"rows":3,"rejected":0,"idempotencyKey":false`, `"rows":3,"rejected":2,"idempotencyKey":true`, `"rows":3,"rejected":0,"idempotencyKey":false`} {
+		want += fmt.Sprintf(`{"seq":%d,"batchId":"%s","receivedAt":"2026-07-01T06:00:0%dZ","productInstance":"north",%s,"bytes":%d}`+"\n",
+			i+1, journaltest.ID(i+1), i+1, rest, len(journaltest.Frame(i+1, batches[i])))
+	}
+	require.Equal(t, want, r.out)
+	r = runWith(t, "", "journal", "dump", dir, "--frames", "--detector", "D2.1")
+	require.Equal(t, 1, strings.Count(r.out, "\n"))
+	require.Contains(t, r.out, `"seq":2`)
+}
+
+// Damage ends a dump, unless it is told to go on.
+func TestJournalDumpOfDamage(t *testing.T) {
+	dir := fiveFrames(t)
+	journaltest.Change(t, journaltest.Segments(t, dir)[1], journaltest.Flip(5000))
+	r := runWith(t, "", "journal", "dump", dir, "--frames")
+	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, 2, strings.Count(r.out, "\n"))
+	require.Contains(t, r.err, "cannot read frame 3: ")
+	require.Contains(t, r.err, "--skip-damaged goes on")
+	r = runWith(t, "", "journal", "dump", dir, "--frames", "--skip-damaged")
+	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, 4, strings.Count(r.out, "\n"))
+	require.Contains(t, r.err, "1 run of frames could not be read")
+	require.Zero(t, runWith(t, "", "journal", "dump", dir, "--to", "2").code, "it does not get that far")
+}
+
+// A frame of another version of the daemon is no damage of the disk.
+func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	j, err := journal.Open(journaltest.Config(dir), nil)
+	require.NoError(t, err)
+	e := journal.Entry{Data: []byte{9, 1, 2, 3}}
+	require.NoError(t, j.Enqueue(&e))
+	require.NoError(t, e.Wait())
+	require.NoError(t, j.Close())
+	r := runWith(t, "", "journal", "dump", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "version 9, this program reads 1")
+	require.Contains(t, r.err, "of another version?")
+}
+
+// away takes the first blocks and then no more: the next one stays under way.
+type away struct {
+	takes   int
+	waiting chan struct{}
+}
+
+func (a *away) Plan(_ context.Context, _ []byte, rows batch.Block) (int, []byte, error) {
+	return min(2, rows.Rows()), []byte("two rows"), nil
+}
+
+func (a *away) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]byte, error) {
+	if a.takes--; a.takes >= 0 {
+		return []byte("state"), nil
+	}
+	close(a.waiting)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (*away) Close() error { return nil }
+
+// deliver lets a store take so many blocks of two rows, and ends in the next.
+func deliver(t *testing.T, j *journal.Journal, name string, blocks int) {
+	t.Helper()
+	cfg := pipeline.DeliveryConfig{MaxRows: 2, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}
+	sink := &away{takes: blocks, waiting: make(chan struct{})}
+	dead := pipeline.NewDeadLetters(filepath.Join(t.TempDir(), "dead"))
+	d, err := pipeline.NewDelivery(name, cfg, j, sink, dead, zerolog.Nop())
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx, ctx) }()
+	<-sink.waiting
+	stop()
+	require.NoError(t, <-done)
+}
+
+func TestJournalCursors(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	j, err := journal.Open(journaltest.Config(dir), []string{pipeline.AnswersConsumer, "clickhouse", "kafka"})
+	require.NoError(t, err)
+	journaltest.Add(t, j, 1, journaltest.Batches(4, 3))
+	require.NoError(t, j.Cursor(pipeline.AnswersConsumer).Save(4, nil))
+	deliver(t, j, "clickhouse", 2) // rows 1 to 4 are delivered; 5 and 6, the last two of frame 2, under way
+	deliver(t, j, "kafka", 0)
+	require.NoError(t, j.Close())
+
+	r := runWith(t, "", "journal", "cursors", dir)
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, []string{
+		"consumer next frames behind rows behind oldest received block under way",
+		"answers frame 4 1 - 2026-07-01T06:00:04.000Z -",
+		"clickhouse frame 2, row 1 3 8 2026-07-01T06:00:02.000Z 2 rows, to before frame 3",
+		"kafka frame 1 4 12 2026-07-01T06:00:01.000Z 2 rows, to before frame 1, row 2",
+		"clickhouse: the block under way is called two rows",
+		"kafka: the block under way is called two rows",
+	}, lines(r.out))
+
+	journaltest.Change(t, journaltest.Segments(t, dir)[0], journaltest.Flip(4096+24+50)) // frame 1
+	r = runWith(t, "", "journal", "cursors", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.out, "not counted: cannot read frame 1")
+	require.Contains(t, lines(r.out), "kafka frame 1 3 9 2026-07-01T06:00:02.000Z 0 rows, to before frame 1, row 2")
+}
+
+func TestJournalCursorOfAnotherVersion(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	j, err := journal.Open(journaltest.Config(dir), []string{"kafka"})
+	require.NoError(t, err)
+	require.NoError(t, j.Cursor("kafka").Save(1, []byte{9}))
+	require.NoError(t, j.Close())
+	r := runWith(t, "", "journal", "cursors", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.out, "kafka: cannot read a cursor at frame 1: ")
+}
+
+// The answers' journal has frames without rows.
+func TestJournalOfAnswers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "answers")
+	j, err := journal.Open(journaltest.Config(dir), []string{"window"})
+	require.NoError(t, err)
+	e := journal.Entry{Data: batch.AnswerOf(journaltest.Frame(1, journaltest.Batch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
+	require.NoError(t, j.Enqueue(&e))
+	require.NoError(t, e.Wait())
+	require.NoError(t, j.Close())
+	require.Contains(t, lines(runWith(t, "", "journal", "ls", dir).out), "00000000000000000001.seg active 1 1 1 8,192")
+	require.Contains(t, runWith(t, "", "journal", "verify", dir).out, "everything is whole")
+	require.Contains(t, runWith(t, "", "journal", "dump", dir, "--frames").out, `"rows":0,"rejected":3,"idempotencyKey":true`)
+}
+
+// Beside a daemon that writes, delivers and deletes, every look finds a journal
+// that is whole, and takes no lock from the daemon.
+func TestJournalBesideARunningDaemon(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	j, err := journal.Open(journaltest.Config(dir), []string{"clickhouse", "kafka"})
+	require.NoError(t, err)
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() { // the daemon; ends with quit
+		defer close(done)
+		for n := 1; ; n++ {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			e := journal.Entry{Data: journaltest.Frame(n, journaltest.Batches(1, 1+n%frameRows)[0])}
+			if j.Enqueue(&e) != nil || e.Wait() != nil || j.Cursor("clickhouse").Save(uint64(n), nil) != nil || j.Cursor("kafka").Save(uint64(n+1), nil) != nil {
+				t.Error("the daemon was disturbed")
+				return
+			}
+		}
+	}()
+	for range 40 {
+		for _, args := range [][]string{{"ls"}, {"verify"}, {"dump", "--frames"}, {"cursors"}} {
+			r := runWith(t, "", append([]string{"journal", args[0], dir}, args[1:]...)...)
+			require.Zero(t, r.code, "%v: %s%s", args, r.out, r.err)
+		}
+	}
+	close(quit)
+	<-done
+	require.NoError(t, j.Close())
+}
+
+// contents gives all files of a folder.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		all[e.Name()] = string(b)
+	}
+	return all
+}
+
+func TestMeterLines(t *testing.T) {
+	var w strings.Builder
+	m := newMeter(&w, "verified", 10e6, false)
+	m.shown = time.Now().Add(-time.Minute)
+	m.add(5e6)
+	m.add(1) // too soon for another line
+	m.end()
+	require.Equal(t, "trafficctl: verified 5.0 of 10.0 MB (50 %)\n", w.String())
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // zones also where the machine has none
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, as the help texts promise them.
+const (
+	exitDone     = 0
+	exitFailed   = 1
+	exitRejected = 2
+)
+
+// errRejected makes the exit code 2: everything was answered, but not
+// everything accepted. The summary has said so already.
+var errRejected = errors.New("some items were rejected")
+
+// streams are the standard streams, handed in for the tests.
+type streams struct {
+	in  io.Reader
+	out io.Writer // results
+	err io.Writer // everything for the person who watches
+}
+
+func main() {
+	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, restore) // a second Ctrl-C ends the program at once
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+func run(ctx context.Context, args []string, std streams) int {
+	root := newRoot(std)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errRejected):
+		return exitRejected
+	}
+	fmt.Fprintln(std.err, "trafficctl:", err)
+	return exitFailed
+}
+
+func newRoot(std streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "trafficctl",
+		Short: "The tool of those who send to trafficd and of those who run it",
+		Long: `trafficctl sends detector measurements to trafficd, sends rejected ones again,
+makes synthetic ones and makes keys. It makes, publishes and gets street forecasts,
+and looks at a daemon's journal and dead letters.
+
+A first try, against a daemon on this machine:
+
+  trafficctl key new --name demo --product-instance demo --rights ingest --file keys.yaml > demo.key
+  trafficctl generate --detectors 14000 --registry-out detectors.csv --output /dev/null
+  trafficctl generate --detectors 14000 --send --url http://127.0.0.1:8080 --key-file demo.key
+
+Exit codes: 0 all done and all accepted, 2 some items were rejected, 1 failure.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(std.in)
+	root.SetOut(std.out)
+	root.SetErr(std.err)
+	root.AddCommand(newSend(std), newResubmit(std), newGenerate(std), newKey(std),
+		newForecast(std), newJournal(std), newDeadLetter(std), newBench(std))
+	return root
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ran is what a run of the program left behind.
+type ran struct {
+	code     int
+	out, err string
+}
+
+func runWith(t testing.TB, stdin string, args ...string) ran {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(context.Background(), args, streams{strings.NewReader(stdin), &out, &errs})
+	return ran{code, out.String(), errs.String()}
+}
+
+// to gives the arguments that lead to a daemon.
+func to(d *daemontest.Daemon, args ...string) []string {
+	return append(args, "--url", d.URL, "--key", daemontest.Key)
+}
+
+func file(t testing.TB, name, content string) string {
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// texts gives all items that arrived, as text.
+func texts(d *daemontest.Daemon) (items []string) {
+	for _, item := range d.Items() {
+		items = append(items, string(item))
+	}
+	return items
+}
+
+// Every help text is there, with an example where there is something to try.
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{}, {"send"}, {"resubmit"}, {"generate"}, {"key", "new"}, {"journal", "ls"}, {"journal", "verify"}, {"journal", "dump"}, {"journal", "cursors"}, {"deadletter", "ls"}, {"deadletter", "resend"}} {
+		r := runWith(t, "", append(args, "--help")...)
+		require.Zero(t, r.code)
+		require.Contains(t, r.out, "trafficctl "+strings.Join(args, " "))
+		if len(args) > 0 {
+			require.Contains(t, r.out, "Examples:")
+		}
+	}
+	require.Contains(t, runWith(t, "", "completion", "bash").out, "bash completion")
+}
+
+func TestUnknownFlag(t *testing.T) {
+	r := runWith(t, "", "send", "--fast")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "--fast")
+}
+
+func TestGrouped(t *testing.T) {
+	f := func(n int64, want string) {
+		t.Helper()
+		require.Equal(t, want, grouped(n))
+	}
+	f(0, "0")
+	f(999, "999")
+	f(1000, "1,000")
+	f(14274722, "14,274,722")
+	f(-100, "-100")
+	f(-1000, "-1,000")
+}
+
+// summaryOf reads what --json printed: one line.
+func summaryOf(t testing.TB, r ran) (sum map[string]any) {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(r.out, "\n"), r.out)
+	require.NoError(t, json.Unmarshal([]byte(r.out), &sum))
+	return sum
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+)
+
+const wideCSV = "report_id,timestamp,avg_speed_kmh,vehicle_count\n" +
+	"158324,2014-08-01T07:50:00,50,5\n" +
+	"158324,2014-08-01T07:55:00,,6\n"
+
+func wire(detector, kind, from, to, value string) string {
+	return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"%s","timestampFrom":"%s","timestampTo":"%s","value":%s}`, detector, kind, from, to, value)
+}
+
+var meltFlags = []string{
+	"--detector", "report_id", "--from", "timestamp", "--interval", "5m",
+	"--melt", "avg_speed_kmh=speed,vehicle_count=flow",
+}
+
+func TestSendMelt(t *testing.T) {
+	d := daemontest.New(t)
+	path := file(t, "wide.csv", wideCSV)
+	r := runWith(t, "", to(d, append([]string{"send", path, "--json"}, meltFlags...)...)...)
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, []string{
+		wire("158324", "speed", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "50"),
+		wire("158324", "flow", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "5"),
+		wire("158324", "flow", "2014-08-01T07:55:00Z", "2014-08-01T08:00:00Z", "6"),
+	}, texts(d))
+	sum := summaryOf(t, r)
+	for name, want := range map[string]float64{"accepted": 3, "rejected": 0, "batches": 1, "retries": 0, "empty": 1, "bad_rows": 0} {
+		require.Equal(t, want, sum[name], name)
+	}
+	require.Contains(t, sum, "seconds")
+	require.Contains(t, sum, "items_per_second")
+}
+
+// Each flag of the mapping, from the command line to the wire.
+func TestSendFlags(t *testing.T) {
+	f := func(stdin, want string, flags ...string) {
+		t.Helper()
+		d := daemontest.New(t)
+		r := runWith(t, stdin, to(d, append([]string{"send", "-", "--format", "csv"}, flags...)...)...)
+		require.Zero(t, r.code, r.err)
+		require.Equal(t, []string{want}, texts(d))
+	}
+	const t0, t1 = "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z"
+	want := wire("D", "speed", t0, t1, "1.5")
+	const header = "detectorCode,measureTypeCode,timestampFrom,timestampTo,value\n"
+	f(header+"D,speed,"+t0+","+t1+",1.5\n", want)
+	f("id,measureTypeCode,timestampFrom,timestampTo,value\nD,speed,"+t0+","+t1+",1.5\n", want, "--detector", "id")
+	f("detectorCode,kind,timestampFrom,timestampTo,value\nD,speed,"+t0+","+t1+",1.5\n", want, "--type", "kind")
+	f("detectorCode,timestampFrom,timestampTo,value\nD,"+t0+","+t1+",1.5\n", want, "--type", "=speed")
+	f("detectorCode,measureTypeCode,a,b,value\nD,speed,"+t0+","+t1+",1.5\n", want, "--from", "a", "--to", "b")
+	f("detectorCode,measureTypeCode,timestampFrom,value\nD,speed,"+t0+",1.5\n", want, "--interval", "5m")
+	f("detectorCode,measureTypeCode,timestampFrom,timestampTo,v\nD,speed,"+t0+","+t1+",1.5\n", want, "--value", "v")
+	f("detectorCode,measureTypeCode,timestampFrom,timestampTo,value,q\nD,speed,"+t0+","+t1+",1.5,1\n",
+		strings.TrimSuffix(want, "}")+`,"quality":1}`, "--quality", "q")
+	f(strings.ReplaceAll(header, ",", ";")+"D;speed;"+t0+";"+t1+";1,5\n", want, "--separator", ";", "--decimal", ",")
+	f(strings.ReplaceAll(header, ",", "\t")+"D\tspeed\t"+t0+"\t"+t1+"\t1.5\n", want, "--separator", "tab")
+	f("D,speed,"+t0+","+t1+",1.5\n", want, "--columns", "detectorCode,measureTypeCode,timestampFrom,timestampTo,value")
+	f(header+"D,speed,2026-07-01 08:00,2026-07-01 08:05,1.5\n", want, "--zone", "Europe/Copenhagen")
+	f(header+"D,speed,01.07.2026 06:00,01.07.2026 06:05,1.5\n", want, "--time-layout", "02.01.2006 15:04")
+	f(header+"D,speed,2026-10-25 02:30,2026-10-25 03:00,1\n", wire("D", "speed", "2026-10-25T01:30:00Z", "2026-10-25T02:00:00Z", "1"),
+		"--zone", "Europe/Copenhagen", "--dst-overlap", "second")
+	f(header+"gone\nD,speed,"+t0+","+t1+",1.5\n", want, "--skip-rows", "1")
+}
+
+func TestSendBadFlags(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runWith(t, wideCSV, append([]string{"send", "--url", "http://127.0.0.1:1"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+		require.Equal(t, 1, strings.Count(r.err, "trafficctl:"), "said once: %s", r.err)
+	}
+	t.Setenv(envKey, "")
+	f("no API key")
+	f("--key-file", "--key", "a", "--key-file", "b")
+	f("cannot read the key", "--key-file", "no-such-file")
+	f("--on-bad-row", "--on-bad-row", "wait", "--key", "k")
+	f("--zone", "--zone", "Mars/Olympus", "--key", "k")
+	f("--melt", "--melt", "speed", "--key", "k")
+	f("--melt excludes", "--melt", "a=b", "--value", "v", "--key", "k")
+	f("--separator", "--separator", "ab", "--key", "k")
+	f("--decimal", "--decimal", "..", "--key", "k")
+	f("exclude", "--to", "a", "--interval", "5m", "--key", "k")
+	f("no such file", "no-such-file.csv", "--key", "k")
+	f("cannot create", "--rejected", "no/such/folder/f", "--key", "k")
+}
+
+// The key comes from the flag, else from the file, else from the environment.
+func TestSendKey(t *testing.T) {
+	d := daemontest.New(t)
+	t.Setenv(envKey, daemontest.Key)
+	t.Setenv(envURL, d.URL)
+	item := wire("D", "speed", "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z", "1")
+	require.Zero(t, runWith(t, item, "send").code)
+	require.Zero(t, runWith(t, item, "send", "--key-file", file(t, "key", daemontest.Key+"\nmore\n")).code)
+	r := runWith(t, item, "send", "--key", "another")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "401 GENERAL_UNAUTHENTICATED")
+	require.Contains(t, r.err, "trafficctl key new")
+	require.Len(t, d.Items(), 2)
+}
+
+// Rejected items go to the file; corrected, they go through resubmit; what is
+// rejected again goes to the next file.
+func TestRejectedRoundTrip(t *testing.T) {
+	d := daemontest.New(t)
+	d.Known = map[string]bool{"A": true}
+	const t0, t1 = "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z"
+	lines := wire("A", "speed", t0, t1, "1") + "\n" + wire("B", "speed", t0, t1, "2") + "\n" +
+		`{"detectorCode":"A","linkId":"x"}` + "\n5\n"
+	rejected := filepath.Join(t.TempDir(), "rejected.ndjson")
+	r := runWith(t, lines, to(d, "send", "--rejected", rejected)...)
+	require.Equal(t, exitRejected, r.code)
+	require.Empty(t, r.err)
+	require.Regexp(t, `accepted +1\n +rejected +3\n`, r.out)
+	for _, want := range []string{"UNKNOWN_DETECTOR, first line 2", "RESERVED_FIELD, first line 3", "INVALID_TYPE, first line 4", "trafficctl resubmit " + rejected} {
+		require.Contains(t, r.out, want)
+	}
+	text, err := os.ReadFile(rejected)
+	require.NoError(t, err)
+	require.Equal(t, 3, bytes.Count(text, []byte("\n")))
+	for line := range bytes.Lines(text) {
+		require.True(t, json.Valid(line))
+	}
+
+	corrected := file(t, "corrected.ndjson", strings.ReplaceAll(string(text), `"B"`, `"A"`))
+	again := filepath.Join(t.TempDir(), "again.ndjson")
+	r = runWith(t, "", to(d, "resubmit", corrected, "--rejected", again, "--json")...)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Equal(t, 1.0, summaryOf(t, r)["accepted"])
+	require.Contains(t, texts(d), wire("A", "speed", t0, t1, "2"))
+	text, err = os.ReadFile(again)
+	require.NoError(t, err)
+	require.Equal(t, 2, bytes.Count(text, []byte("\n")))
+}
+
+// A file of rejected items is never written over.
+func TestRejectedFileIsKept(t *testing.T) {
+	d := daemontest.New(t)
+	kept := file(t, "rejected.ndjson", `{"item":5}`)
+	r := runWith(t, "", to(d, "resubmit", kept, "--rejected", kept)...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "is there already")
+	text, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	require.Equal(t, `{"item":5}`, string(text))
+	require.Empty(t, d.Keys())
+
+	empty := file(t, "empty.ndjson", "") // a run that failed early left it
+	require.Zero(t, runWith(t, "", to(d, "send", "--rejected", empty)...).code)
+}
+
+// A bad row stops the sending after the rows before it, and the summary says
+// how to go on; skipped, it makes the exit code 2.
+func TestSendBadRow(t *testing.T) {
+	d := daemontest.New(t)
+	text := wideCSV + "158324,yesterday,1,1\n" + "158324,2014-08-01T08:05:00,1,1\n"
+	r := runWith(t, text, to(d, append([]string{"send"}, meltFlags...)...)...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, `line 4: column timestamp: "yesterday"`)
+	require.Contains(t, r.out, "--skip-rows 2")
+	require.Len(t, d.Items(), 3)
+	r = runWith(t, text, to(d, append([]string{"send", "--on-bad-row", "skip", "--skip-rows", "2"}, meltFlags...)...)...)
+	require.Equal(t, exitRejected, r.code)
+	require.Contains(t, r.err, "passed over line 4")
+	require.Len(t, d.Items(), 5)
+}
+
+// Interrupted: the summary is still printed.
+func TestSendInterrupted(t *testing.T) {
+	d := daemontest.New(t)
+	ctx, interrupt := context.WithCancelCause(context.Background())
+	d.Before = func(int, http.ResponseWriter, *http.Request) bool {
+		interrupt(errors.New("the signal")) // as signal.NotifyContext does
+		return false
+	}
+	var out, errs bytes.Buffer
+	path := file(t, "wide.csv", wideCSV)
+	args := to(d, append([]string{"send", path, "--batch", "1", "--json"}, meltFlags...)...)
+	code := run(ctx, args, streams{strings.NewReader(""), &out, &errs})
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs.String(), "interrupted (the signal)")
+	sum := summaryOf(t, ran{out: out.String()})
+	require.Equal(t, 1.0, sum["accepted"])
+	require.Equal(t, 1.0, sum["resume_row"], "the second measurement of row 1 is not acknowledged")
+}
+
+// In a log there are lines instead of a bar.
+func TestProgressLines(t *testing.T) {
+	var w bytes.Buffer
+	p := newProgress(&w, input{bytes: func() int64 { return 5e6 }, size: 10e6}, false)
+	p.start = time.Now().Add(-time.Second)
+	tally := summary{}.Tally
+	tally.Accepted, tally.Rejected = 1990, 10
+	p.show(tally)
+	p.note("wait")
+	require.Regexp(t, `^trafficctl: 2,000 items, [0-9,]+/s, 10 rejected, 5\.0 of 10\.0 MB of input read \(50 %\)\ntrafficctl: wait\n$`, w.String())
+}
+
+// The whole way of a wide CSV file on one core (-cpu 1), the receiving server
+// included: it only reads the bodies.
+func BenchmarkSendMelt(b *testing.B) {
+	const rows = 70_000 // ten full batches
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusMultiStatus)
+		io.WriteString(w, `{"accepted":14000,"rejected":0,"rejections":[]}`)
+	}))
+	defer server.Close()
+	var text bytes.Buffer
+	text.WriteString("report_id,timestamp,avg_speed_kmh,vehicle_count\n")
+	at := time.Date(2014, 8, 1, 7, 50, 0, 0, time.UTC)
+	for i := range rows {
+		fmt.Fprintf(&text, "%d,%s,%d,%d\n", 158324+i/17_000, at.Add(time.Duration(i%17_000)*5*time.Minute).Format("2006-01-02T15:04:05"), 30+i*7%50, i*3%11)
+	}
+	path := file(b, "wide.csv", text.String())
+	args := append([]string{"send", path, "--no-order", "--quiet", "--url", server.URL, "--key", "k"}, meltFlags...)
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		if r := runWith(b, "", args...); r.code != 0 {
+			b.Fatal(r.err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*2*rows/b.Elapsed().Seconds(), "items/s")
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/trafficd/ops"
+)
+
+// smallJournal is full after a few megabytes, and its stores are tried again soon.
+var smallJournal = []string{
+	"journal.segment_bytes=262144", "journal.max_frame_bytes=262144", "journal.max_bytes=3145728",
+	"clickhouse.delivery.retry_max=300ms", "kafka.delivery.retry_max=300ms",
+}
+
+// Promise 5: with both stores away the daemon takes batches until its journal is full, then refuses
+// every one, in bounded memory. When the stores come, the backlog goes out oldest first, new batches are
+// taken, and what was promised is in both stores, once.
+func TestBothStoresAwayUntilTheJournalIsFull(t *testing.T) {
+	d, c, k := onRealStores(t)
+	require.NoError(t, c.Stop())
+	require.NoError(t, k.Stop())
+	d.set(smallJournal...)
+	d.start().await(http.StatusOK)
+
+	const size = 500
+	var promised ledger
+	full := d.fill(&promised, size)
+	require.Greater(t, promised.len(), 50)
+	d.requireRefusing(full)
+	d.awaitLag("clickhouse")
+	d.awaitLag("kafka")
+	behind := d.metric("trafficd_pipeline_lag_frames")
+	require.Equal(t, float64(2*promised.len()), behind, "frames that the two stores lack")
+
+	before := d.memory("VmRSS")
+	d.refuseMany(batchNumber(0, 14_000), 8, 100)
+	t.Logf("%d batches fill the journal; memory %d MiB, after 800 refused full batches %d MiB", promised.len(), before>>20, d.memory("VmRSS")>>20)
+	require.Less(t, d.memory("VmHWM"), int64(300<<20))
+
+	// A restart changes nothing of that.
+	d.signal(syscall.SIGKILL)
+	<-d.done
+	d.start().await(http.StatusOK) // there may be room for a smaller batch
+	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == behind }, "the same frames are lacking")
+	d.awaitLag("clickhouse")
+	d.awaitLag("kafka")
+	d.requireRefusing(d.send(full.batch, size))
+
+	require.NoError(t, k.Restart())
+	require.NoError(t, c.Restart())
+	watch := watchArchive(t, c)
+	for batch := full.batch; batch < full.batch+50; batch++ {
+		d.sendUntilKept(&promised, batch, size)
+	}
+	d.awaitDelivered()
+	watch.stop()
+	d.await(http.StatusOK)
+	promised.check(t, c, k)
+	requireInOrder(t, k)
+}
+
+// An outage of one store does not hold up the other; the journal keeps what the one lacks.
+func TestOneStoreAway(t *testing.T) {
+	type store interface {
+		Stop() error
+		Restart() error
+	}
+	f := func(name, other string, pick func(*stores.ClickHouse, *stores.Kafka) store) {
+		t.Run(name, func(t *testing.T) {
+			d, c, k := onRealStores(t)
+			away := pick(c, k)
+			require.NoError(t, away.Stop())
+			d.set(smallJournal...)
+			d.start()
+			d.await(http.StatusOK)
+			const size, batches = 200, 100
+			var promised ledger
+			for batch := range batches {
+				d.sendUntilKept(&promised, batch, size)
+				if batch == batches/2 {
+					d.signal(syscall.SIGKILL)
+					<-d.done
+					d.start().await(http.StatusOK)
+				}
+			}
+			d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_frames", other) == 0 }, "%s has everything", other)
+			require.Zero(t, d.metricOf("trafficd_pipeline_lag_seconds", other))
+			require.Equal(t, float64(batches), d.metricOf("trafficd_pipeline_lag_frames", name), "frames that wait for %s", name)
+			d.awaitLag(name)
+			_, r := d.ready()
+			require.Equal(t, ops.OK, r.Components[other].State)
+			require.Equal(t, ops.Degraded, r.Components[name].State)
+			if name == "clickhouse" {
+				promised.checkForward(t, k)
+			} else {
+				promised.checkArchive(t, c)
+			}
+
+			require.NoError(t, away.Restart())
+			d.awaitDelivered()
+			promised.check(t, c, k)
+			requireInOrder(t, k)
+		})
+	}
+	f("clickhouse", "kafka", func(c *stores.ClickHouse, _ *stores.Kafka) store { return c })
+	f("kafka", "clickhouse", func(_ *stores.ClickHouse, k *stores.Kafka) store { return k })
+}
+
+// refused is a batch that was not kept, and its answer.
+type refused struct {
+	batch int
+	answer
+}
+
+// fill sends batches one after the other until one is refused.
+func (d *process) fill(promised *ledger, size int) refused {
+	d.t.Helper()
+	for batch := range 5000 {
+		r := d.send(batch, size)
+		if r.status != http.StatusMultiStatus {
+			return r
+		}
+		promised.add(d.t, batch, r.answer)
+	}
+	d.t.Fatal("the journal does not get full")
+	return refused{}
+}
+
+// send sends a batch of its own items once; any answer will do.
+func (d *process) send(batch, size int) refused {
+	d.t.Helper()
+	a, err := d.post(d.t.Context(), batchNumber(batch, size), fmt.Sprint("batch-", batch))
+	require.NoError(d.t, err)
+	return refused{batch, a}
+}
+
+// sendUntilKept sends a batch until it gets its 207; before that only a 503 will do.
+func (d *process) sendUntilKept(promised *ledger, batch, size int) {
+	d.t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		r := d.send(batch, size)
+		if r.status == http.StatusMultiStatus {
+			require.Equal(d.t, size, r.Accepted)
+			promised.add(d.t, batch, r.answer)
+			return
+		}
+		requireComeBack(d.t, r.answer)
+	}
+	d.t.Fatalf("batch %d is not kept within a minute", batch)
+}
+
+// awaitLag waits until the metric tells that a sink is behind.
+func (d *process) awaitLag(sink string) {
+	d.t.Helper()
+	d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_seconds", sink) > 0 }, "%s lags behind", sink)
+}
+
+// requireRefusing demands that the refusal is one for a full journal, and that readiness says so.
+func (d *process) requireRefusing(r refused) {
+	d.t.Helper()
+	requireComeBack(d.t, r.answer)
+	status, ready := d.ready()
+	require.Equal(d.t, http.StatusServiceUnavailable, status)
+	require.Equal(d.t, ops.NotReady, ready.Components["journal"].State)
+	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), "the journal is full")
+}
+
+// requireComeBack is the answer of a daemon that cannot take a batch now (decisions.md 1.1).
+func requireComeBack(t *testing.T, a answer) {
+	t.Helper()
+	require.Equal(t, http.StatusServiceUnavailable, a.status, "%+v", a)
+	require.Equal(t, "GENERAL_SERVICE_UNAVAILABLE", a.ErrorCode)
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+}
+
+// refuseMany has clients send a batch that is refused each time.
+func (d *process) refuseMany(body string, clients, times int) {
+	d.t.Helper()
+	packed := pack(body)
+	var sending sync.WaitGroup
+	var wrong atomic.Int64
+	for range clients {
+		sending.Go(func() {
+			for range times {
+				a, err := d.postPacked(d.t.Context(), http.DefaultClient, packed, "")
+				if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+					d.t.Logf("a refused batch got %+v, %v", a, err)
+					wrong.Add(1)
+				}
+			}
+		})
+	}
+	sending.Wait()
+	require.Zero(d.t, wrong.Load())
+}
+
+// memory gives a line of the daemon's /proc/…/status in bytes: VmRSS is what it holds now, VmHWM what it once did.
+func (d *process) memory(line string) int64 {
+	d.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	require.NoError(d.t, err)
+	_, rest, found := strings.Cut(string(status), line+":")
+	require.True(d.t, found)
+	var kilobytes int64
+	_, err = fmt.Sscan(rest, &kilobytes)
+	require.NoError(d.t, err)
+	return kilobytes << 10
+}
+
+// watching looks at a growing archive until it is stopped.
+type watching struct{ stop func() }
+
+// watchArchive demands that what is archived at any time are the first batches without a gap. They have to have been sent one
+// after the other.
+func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	looks := 0
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			seen, err := c.Do(ctx, fmt.Sprintf(`SELECT uniqExact(timestamp_from), intDiv(max(toUnixTimestamp(timestamp_from)) - %d, 300) + 1, count() FROM trafficd.measurements`, day.Unix()))
+			var batches, last, rows int
+			if n, _ := fmt.Sscan(seen, &batches, &last, &rows); err == nil && n == 3 && rows > 0 {
+				looks++
+				if batches != last {
+					t.Errorf("%d batches are archived, though the last of them is number %d", batches, last)
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return watching{func() {
+		cancel()
+		<-done
+		if looks == 0 {
+			t.Error("the archive was never looked at while it grew")
+		}
+	}}
+}
+
+// requireInOrder demands that no partition holds a batch before an earlier one. They have to have been sent one after the other.
+func requireInOrder(t *testing.T, k *stores.Kafka) {
+	t.Helper()
+	last := map[int32]int{}
+	for _, r := range k.Records(t, "measurements") {
+		batch, n := identity(t, r)
+		at := batch*1_000_000 + n
+		require.LessOrEqual(t, last[r.Partition], at, "partition %d, offset %d", r.Partition, r.Offset)
+		last[r.Partition] = at
+	}
+}
+
+// A batch of which nothing is accepted takes a place in the journal for the sake of its Idempotency-Key, until that is copied: it needs
+// no store, and however many come, the journal does not stay full.
+func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
+	nobody := freeAddress(t)
+	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+nobody, "clickhouse.enabled=true", "clickhouse.addresses="+nobody)
+	d.set(smallJournal...)
+	d.start().await(http.StatusOK)
+	unknown := strings.Replace(item(1, 0), detector(1), strings.Repeat("x", 64), 1)
+	packed := pack(batchOf(slices.Repeat([]string{unknown}, 2000)...))
+	for n := range 100 { // each takes about 150 kB of 3 MB
+		d.eventually(func() bool {
+			a, err := d.postPacked(t.Context(), http.DefaultClient, packed, keyOf(n))
+			require.NoError(t, err)
+			return a.status == http.StatusMultiStatus && a.Rejected == 2000
+		}, "batch %d is taken", n)
+	}
+	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 0 }, "nothing is left to deliver")
+}

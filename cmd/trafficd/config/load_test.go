@@ -1,0 +1,242 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sample has every kind of value that the sections use.
+type sample struct {
+	Timeout time.Duration `koanf:"timeout"`
+	Store   sampleStore   `koanf:"store"`
+	Feeds   []sampleFeed  `koanf:"feeds"`
+}
+
+// sampleStore is switched on and off beside its own settings, as the sinks are.
+type sampleStore struct {
+	Enabled      bool `koanf:"enabled"`
+	SampleCommon `koanf:",squash"`
+}
+
+type SampleCommon struct {
+	Addresses []string           `koanf:"addresses"`
+	Password  string             `koanf:"password"`
+	MaxBytes  int64              `koanf:"max_bytes"`
+	Rows      uint32             `koanf:"rows"`
+	Share     float64            `koanf:"share"`
+	Limits    map[string]float64 `koanf:"limits"`
+	Create    *sampleCreate      `koanf:"create"`
+}
+
+type sampleCreate struct {
+	Partitions int `koanf:"partitions"`
+}
+
+type sampleFeed struct {
+	Name string     `koanf:"name"`
+	HTTP sampleHTTP `koanf:"http"`
+}
+
+type sampleHTTP struct {
+	Interval time.Duration `koanf:"interval"`
+	Token    string        `koanf:"token"`
+}
+
+func sampleDefault() sample {
+	return sample{
+		Timeout: 30 * time.Second,
+		Store:   sampleStore{Enabled: true, SampleCommon: SampleCommon{Addresses: []string{"one:9000", "two:9000"}, MaxBytes: 1 << 30, Rows: 10}},
+	}
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trafficd.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestPrecedence(t *testing.T) {
+	f := func(yaml string, env, set []string, flags []Flag, want uint32, wantFrom string) {
+		t.Helper()
+		c := sampleDefault()
+		o := Options{Environ: env, Set: set, Flags: flags}
+		if yaml != "" {
+			o.File = file(t, yaml)
+		}
+		origins, err := load(&c, o)
+		require.NoError(t, err)
+		require.Equal(t, want, c.Store.Rows)
+		require.Contains(t, origins["store.rows"], wantFrom)
+	}
+	yaml, env, set := "store:\n  rows: 2\n", []string{"TRAFFICD_STORE__ROWS=3"}, []string{"store.rows=4"}
+	f("", nil, nil, nil, 10, "")
+	f(yaml, nil, nil, nil, 2, "trafficd.yaml, line 2")
+	f(yaml, env, nil, nil, 3, "environment TRAFFICD_STORE__ROWS")
+	f(yaml, env, set, nil, 4, "--set")
+	f(yaml, env, set, []Flag{{Name: "rows", Key: "store.rows", Value: "5"}}, 5, "--rows")
+	f("", nil, []string{"store.rows=6", "store.rows=7"}, nil, 7, "--set")
+}
+
+func TestValues(t *testing.T) {
+	f := func(yaml, set string, change func(*sample)) {
+		t.Helper()
+		want := sampleDefault()
+		change(&want)
+		fromFile, fromText := sampleDefault(), sampleDefault()
+		_, err := load(&fromFile, Options{File: file(t, yaml)})
+		require.NoError(t, err)
+		require.Equal(t, want, fromFile)
+		if set != "" {
+			_, err = load(&fromText, Options{Set: []string{set}})
+			require.NoError(t, err)
+			require.Equal(t, want, fromText)
+		}
+	}
+	same := func(*sample) {}
+	f("", "", same)
+	f("store:\n", "", same) // a section without content
+	f("store:\n  rows:\n", "", same)
+	f("timeout: 1m30s", "timeout=1m30s", func(s *sample) { s.Timeout = 90 * time.Second })
+	f("store: {addresses: [a]}", "store.addresses=a", func(s *sample) { s.Store.Addresses = []string{"a"} })
+	f("store: {addresses: [a, b, c]}", "store.addresses=a, b,c", func(s *sample) { s.Store.Addresses = []string{"a", "b", "c"} })
+	f("store: {addresses: []}", "store.addresses=", func(s *sample) { s.Store.Addresses = []string{} })
+	f("store: {addresses: [a]}", "store.addresses=[a]", func(s *sample) { s.Store.Addresses = []string{"a"} })
+	f("store: {password: '12=3'}", "store.password=12=3", func(s *sample) { s.Store.Password = "12=3" })
+	f("store: {max_bytes: 64MiB}", "store.max_bytes=64MiB", func(s *sample) { s.Store.MaxBytes = 64 << 20 })
+	f("store: {max_bytes: -1}", "store.max_bytes=-1", func(s *sample) { s.Store.MaxBytes = -1 })
+	f("store: {share: 1}", "store.share=1", func(s *sample) { s.Store.Share = 1 })
+	f("store: {share: 0.25}", "store.share=0.25", func(s *sample) { s.Store.Share = 0.25 })
+	f("store: {enabled: false}", "store.enabled=false", func(s *sample) { s.Store.Enabled = false })
+	f("store: {limits: {a.b: 1, c: 2}}", "store.limits={a.b: 1, c: 2}", func(s *sample) { s.Store.Limits = map[string]float64{"a.b": 1, "c": 2} })
+	f("store: {create: {partitions: 6}}", "store.create={partitions: 6}", func(s *sample) { s.Store.Create = &sampleCreate{Partitions: 6} })
+	f("feeds: [{name: x, http: {interval: 5s}}]", "feeds=[{name: x, http: {interval: 5s}}]", func(s *sample) {
+		s.Feeds = []sampleFeed{{Name: "x", HTTP: sampleHTTP{Interval: 5 * time.Second}}}
+	})
+}
+
+func TestErrors(t *testing.T) {
+	f := func(o Options, want ...string) {
+		t.Helper()
+		c := sampleDefault()
+		_, err := load(&c, o)
+		require.Error(t, err)
+		for _, w := range want {
+			require.Contains(t, err.Error(), w)
+		}
+	}
+	yaml := func(text string) Options { return Options{File: file(t, text)} }
+	set := func(s ...string) Options { return Options{Set: s} }
+	env := func(s ...string) Options { return Options{Environ: s} }
+
+	// Unknown keys name where they came from and the nearest key.
+	f(yaml("store:\n  row: 2\n"), `unknown key "store.row"`, "trafficd.yaml, line 2", `did you mean "store.rows"?`)
+	f(yaml("stroe:\n  rows: 2\n"), `unknown key "stroe"`, "line 2", `did you mean "store"?`)
+	f(set("store.rwos=1"), `unknown key "store.rwos" (--set)`, `did you mean "store.rows"?`)
+	f(env("TRAFFICD_STORE__ROWZ=1"), `"store.rowz"`, "did you mean TRAFFICD_STORE__ROWS?")
+	f(env("TRAFFICD_STORE_ROWS=1"), "environment TRAFFICD_STORE_ROWS", "did you mean TRAFFICD_STORE__ROWS?")
+	f(yaml("feeds:\n  - name: x\n    http: {interva: 5s}\n"), `"feeds"`, "interva", "line 2")
+
+	// Wrong values.
+	f(set("timeout=5"), `"timeout" (--set) cannot be "5"`, "duration with its unit")
+	f(set("timeout=soon"), `cannot be "soon"`, "duration with its unit")
+	f(set("store.rows=-1"), "store.rows", "-1")
+	f(set("store.rows=4294967296"), "store.rows")
+	f(set("store.rows=1.5"), "want a whole number")
+	f(yaml("store: {rows: yes}"), "store.rows", "line 1", "want a whole number")
+	f(set("store.max_bytes=9999999999GiB"), "want a whole number")
+	f(set("store.max_bytes="), "store.max_bytes", "empty")
+	f(set("store.enabled=maybe"), "store.enabled", "bool")
+	f(yaml("store: {addresses: {a: 1}}"), "store.addresses")
+	f(yaml("store: [1]"), `"store"`, "section")
+	f(set("store=1"), `"store" (--set) is a section`)
+	f(set("rows"), "want section.key=value")
+	f(yaml("store: {rows: 1, rows: 2}"), "store.rows", "stands twice")
+	f(yaml("store: {"), "cannot parse the configuration")
+	f(Options{File: "/nonexistent/trafficd.yaml"}, "cannot read the configuration", "/nonexistent/trafficd.yaml")
+
+	// All at once.
+	o := set("store.rows=x", "nothing.here=1", "timeout=1")
+	o.File = file(t, "store: {share: much}")
+	f(o, "store.share", "store.rows", "nothing.here", "timeout")
+}
+
+func TestSecretsStayOutOfErrors(t *testing.T) {
+	c := sampleDefault()
+	_, err := load(&c, Options{
+		File: file(t, "store: {password: [hunter2]}\nfeeds: [{name: 1, http: {token: [hunter2]}}]"),
+	})
+	require.ErrorContains(t, err, "store.password")
+	require.ErrorContains(t, err, "feeds")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestForeignVariables(t *testing.T) {
+	c := sampleDefault()
+	origins, err := load(&c, Options{Environ: []string{
+		"TRAFFICD_PORT=tcp://10.0.0.1:80", "TRAFFICD_KEY=abc", "TRAFFICD_SERVICE_HOST=10.0.0.1", "HOME=/", "STORE__ROWS=5", "TRAFFICD_TIMEOUT=5s",
+	}})
+	require.NoError(t, err)
+	require.Equal(t, Origins{"timeout": "environment TRAFFICD_TIMEOUT"}, origins)
+	require.Equal(t, 5*time.Second, c.Timeout)
+}
+
+func TestPrintLoadRoundTrip(t *testing.T) {
+	f := func(change func(*sample)) {
+		t.Helper()
+		want := sampleDefault()
+		change(&want)
+		var first, second bytes.Buffer
+		require.NoError(t, write(&first, reflect.ValueOf(want), nil))
+		var got sample // no defaults: everything has to be in what was printed
+		_, err := load(&got, Options{File: file(t, first.String())})
+		require.NoError(t, err, first.String())
+		require.NoError(t, write(&second, reflect.ValueOf(got), nil))
+		require.Equal(t, first.String(), second.String())
+		require.Equal(t, fmt.Sprintf("%+v", want.Store.Addresses), fmt.Sprintf("%+v", got.Store.Addresses))
+		require.Equal(t, want.Store.MaxBytes, got.Store.MaxBytes)
+	}
+	f(func(*sample) {})
+	f(func(s *sample) { s.Store.Addresses = []string{} })
+	f(func(s *sample) { s.Store.MaxBytes = 1<<30 + 1 })
+	f(func(s *sample) { s.Store.Addresses = []string{"yes", "012", "", "a: b", "#"} })
+	f(func(s *sample) { s.Store.Limits = map[string]float64{"b": 1, "a.b": 0.1} })
+	f(func(s *sample) { s.Store.Create = &sampleCreate{Partitions: 3} })
+	f(func(s *sample) {
+		s.Feeds = []sampleFeed{{Name: "1"}, {Name: "ü", HTTP: sampleHTTP{Interval: time.Minute}}}
+	})
+}
+
+func TestPrintMasksSecretsAndNamesOrigins(t *testing.T) {
+	c := sampleDefault()
+	c.Store.Password = "hunter2"
+	c.Feeds = []sampleFeed{{Name: "https://me:hunter2@example.org/a?b=c", HTTP: sampleHTTP{Token: "hunter2"}}}
+	var out bytes.Buffer
+	require.NoError(t, write(&out, reflect.ValueOf(c), Origins{"store.password": "environment X", "store.rows": "--set", "feeds": "a.yaml, line 7"}))
+	require.NotContains(t, out.String(), "hunter2")
+	require.Contains(t, out.String(), `password: "" # secret, not shown; from environment X`)
+	require.Contains(t, out.String(), `name: https://me@example.org/a?b=c # secret, not shown`)
+	require.Contains(t, out.String(), `token: "" # secret, not shown`)
+	require.Contains(t, out.String(), "rows: 10 # from --set")
+	require.Contains(t, out.String(), "feeds: # from a.yaml, line 7\n")
+	require.Contains(t, out.String(), "max_bytes: 1GiB\n")
+}
+
+func TestNearest(t *testing.T) {
+	keys := []string{"kafka.brokers", "kafka.topic", "journal.dir"}
+	f := func(wrong, want string) {
+		t.Helper()
+		require.Equal(t, want, nearest(wrong, keys))
+	}
+	f("kafka.broker", "kafka.brokers")
+	f("kafak.topic", "kafka.topic")
+	f("journal.directory", "journal.dir")
+	f("something.else.entirely", "")
+}

@@ -1,0 +1,164 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Print writes the effective configuration as YAML that can be loaded again.
+// Behind each value that is no default stands where it came from. A secret
+// is left empty.
+func Print(w io.Writer, c *Config, origins Origins) error {
+	return write(w, reflect.ValueOf(*c), origins)
+}
+
+func write(w io.Writer, v reflect.Value, origins Origins) error {
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(node(v, "", origins)); err != nil {
+		return fmt.Errorf("cannot print the configuration: %w", err)
+	}
+	return e.Close()
+}
+
+func node(v reflect.Value, key string, origins Origins) *yaml.Node {
+	n := content(v, key, origins)
+	switch from := origins[key]; {
+	case from == "":
+	case n.LineComment == "":
+		n.LineComment = "from " + from
+	default:
+		n.LineComment += "; from " + from
+	}
+	return n
+}
+
+func content(v reflect.Value, key string, origins Origins) *yaml.Node {
+	switch {
+	case isSecret(key) && v.Kind() == reflect.String && v.String() != "":
+		return &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, LineComment: secretNote}
+	case v.Kind() == reflect.String && hasPassword(v.String()):
+		n := scalar(withoutPassword(v.String()))
+		n.LineComment = secretNote
+		return n
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return scalar(v.Interface().(time.Duration).String())
+	case isSection(v.Type()):
+		return section(v, key, origins)
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		return content(v.Elem(), key, origins)
+	case v.Kind() == reflect.Slice:
+		return list(v, key, origins)
+	case v.Kind() == reflect.Map:
+		return mapping(v, key, origins)
+	case strings.Contains(key, "bytes") && v.CanInt():
+		return scalar(formatSize(v.Int()))
+	}
+	n := &yaml.Node{}
+	if err := n.Encode(v.Interface()); err != nil {
+		return scalar(fmt.Sprint(v.Interface()))
+	}
+	return n
+}
+
+func section(v reflect.Value, key string, origins Origins) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, f := range fieldsOf(v.Type()) {
+		name, value := scalar(f.name), node(v.FieldByIndex(f.index), join(key, f.name), origins)
+		if value.Kind != yaml.ScalarNode && value.Style != yaml.FlowStyle { // its comment would slip to the next key
+			name.LineComment, value.LineComment = value.LineComment, ""
+		}
+		n.Content = append(n.Content, name, value)
+	}
+	return n
+}
+
+func list(v reflect.Value, key string, origins Origins) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	for i := range v.Len() {
+		n.Content = append(n.Content, node(v.Index(i), fmt.Sprintf("%s[%d]", key, i), origins))
+	}
+	if v.Len() == 0 || !isSection(v.Type().Elem()) {
+		n.Style = yaml.FlowStyle
+	}
+	return n
+}
+
+func mapping(v reflect.Value, key string, origins Origins) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	if v.Len() == 0 {
+		n.Style = yaml.FlowStyle
+	}
+	for _, k := range sortedKeys(v) {
+		name := fmt.Sprint(k.Interface())
+		n.Content = append(n.Content, scalar(name), node(v.MapIndex(k), join(key, name), origins))
+	}
+	return n
+}
+
+func sortedKeys(v reflect.Value) []reflect.Value {
+	return slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int {
+		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
+}
+
+func scalar(text string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: text}
+}
+
+// secretNote stands behind what was left out.
+const secretNote = "secret, not shown"
+
+// secrets are the last words of keys whose values nobody has to see. The
+// digests of API keys are none: a key cannot be found from them.
+var secrets = []string{"password", "authorization", "secret", "token"}
+
+func isSecret(key string) bool {
+	for _, s := range secrets {
+		if strings.HasSuffix(key, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasPassword finds URLs such as https://user:password@host/path.
+func hasPassword(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return false
+	}
+	_, has := u.User.Password()
+	return has
+}
+
+func withoutPassword(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User = url.User(u.User.Username())
+	return u.String()
+}
+
+// shown is a value as an error repeats it. Lists and maps may hold secrets.
+func shown(key string, v any) string {
+	switch text := v.(type) {
+	case string:
+		if !isSecret(key) && !hasPassword(text) {
+			return fmt.Sprintf("%.64q", text)
+		}
+	case bool, int, int64, uint64, float64:
+		if !isSecret(key) {
+			return fmt.Sprintf("%.64q", fmt.Sprint(v))
+		}
+	}
+	return "what it is"
+}

@@ -1,0 +1,164 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"go.yaml.in/yaml/v3"
+)
+
+// decoder turns what YAML gives into Go values, more strictly than koanf does
+// by itself: a value that would be bent to fit is an error.
+func decoder(into any) *mapstructure.DecoderConfig {
+	return &mapstructure.DecoderConfig{
+		Result:      into,
+		TagName:     "koanf",
+		ErrorUnused: true,
+		ZeroFields:  true, // a list replaces the list before it, it is not merged into it
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			hookDuration, hookInteger, mapstructure.TextUnmarshallerHookFunc(),
+		),
+	}
+}
+
+func hookDuration(from, to reflect.Type, v any) (any, error) {
+	if to != reflect.TypeFor[time.Duration]() || from == to {
+		return v, nil
+	}
+	s, ok := v.(string)
+	if !ok {
+		return nil, fmt.Errorf("want a duration with its unit such as 5s, 1m30s or 1h")
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return nil, fmt.Errorf("want a duration with its unit such as 5s, 1m30s or 1h")
+	}
+	return d, nil
+}
+
+// sizes are the units that any whole number may carry.
+var sizes = []struct {
+	suffix string
+	factor int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
+
+var errInteger = errors.New("want a whole number; KiB, MiB and GiB may follow it, as in 64MiB")
+
+func hookInteger(_, to reflect.Type, v any) (any, error) {
+	if to == reflect.TypeFor[time.Duration]() || to.Kind() < reflect.Int || to.Kind() > reflect.Uint64 {
+		return v, nil
+	}
+	n, err := wholeNumber(v)
+	if err != nil {
+		return nil, err
+	}
+	if !fits(n, to) {
+		return nil, fmt.Errorf("want a whole number that a %s can hold", to.Kind())
+	}
+	return n, nil
+}
+
+func wholeNumber(v any) (int64, error) {
+	switch v := v.(type) {
+	case string:
+		return parseSize(v)
+	case int:
+		return int64(v), nil
+	case int64:
+		return v, nil
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) <= 1<<53 { // 1e6 is a whole number too
+			return int64(v), nil
+		}
+	}
+	return 0, errInteger
+}
+
+func fits(n int64, to reflect.Type) bool {
+	if to.Kind() >= reflect.Uint {
+		return n >= 0 && !to.OverflowUint(uint64(n))
+	}
+	return !to.OverflowInt(n)
+}
+
+func parseSize(s string) (int64, error) {
+	factor := int64(1)
+	for _, unit := range sizes {
+		if n, ok := strings.CutSuffix(s, unit.suffix); ok {
+			s, factor = strings.TrimSpace(n), unit.factor
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n > math.MaxInt64/factor || n < math.MinInt64/factor {
+		return 0, errInteger
+	}
+	return n * factor, nil
+}
+
+// formatSize is parseSize's other direction, for keys that count bytes.
+func formatSize(n int64) string {
+	for i := len(sizes) - 1; i >= 0; i-- {
+		if unit := sizes[i]; n != 0 && n%unit.factor == 0 {
+			return strconv.FormatInt(n/unit.factor, 10) + unit.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// check tells whether v can be put at s.
+func (s *schema) check(v any) error {
+	d, err := mapstructure.NewDecoder(decoder(reflect.New(s.typ).Interface()))
+	if err != nil {
+		return err
+	}
+	if err := d.Decode(v); err != nil {
+		return errors.New(plain(err))
+	}
+	return nil
+}
+
+// plain takes mapstructure's headline and empty names out of its errors.
+func plain(err error) string {
+	text := err.Error()
+	if _, list, ok := strings.Cut(text, "error(s):\n\n"); ok {
+		text = list
+	}
+	text = strings.ReplaceAll(text, "* ", "")
+	for _, noise := range []string{"error decoding '': ", "'' ", "decoding failed due to the following "} {
+		text = strings.ReplaceAll(text, noise, "")
+	}
+	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
+}
+
+// fromText reads a value that came as text (environment, flag): text stays
+// text where text is wanted, a list of texts may be written a,b,c, and anything
+// else is read as YAML.
+func (s *schema) fromText(text string) (any, error) {
+	switch {
+	case s.typ.Kind() == reflect.String:
+		return text, nil
+	case s.typ == reflect.TypeFor[[]string]() && !strings.HasPrefix(text, "["):
+		if text == "" {
+			return []any{}, nil
+		}
+		list := []any{}
+		for item := range strings.SplitSeq(text, ",") {
+			list = append(list, strings.TrimSpace(item))
+		}
+		return list, nil
+	}
+	var v any
+	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+		return nil, fmt.Errorf("cannot read it as YAML: %w", err)
+	}
+	if v == nil {
+		return nil, errors.New("the value is empty")
+	}
+	return v, nil
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
+)
+
+// day is when the test's measurements are: any day of the past.
+var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// item is a valid measurement; n tells them apart, also in the stores.
+func item(n, batch int) string {
+	from := day.Add(time.Duration(batch) * 5 * time.Minute)
+	return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"flow%d","timestampFrom":"%s","timestampTo":"%s","value":%d.5,"quality":0.75}`,
+		detector(n), n/100, from.Format(time.RFC3339), from.Add(5*time.Minute).Format(time.RFC3339), n)
+}
+
+func batchOf(items ...string) string { return `{"measurements":[` + strings.Join(items, ",") + `]}` }
+
+// onRealStores starts both stores and a daemon that delivers to them.
+func onRealStores(t *testing.T) (*process, *stores.ClickHouse, *stores.Kafka) {
+	t.Helper()
+	c := stores.StartClickHouse(t)
+	k := stores.StartKafka(t, stores.Topic("measurements", 4))
+	d := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses="+c.TCP, "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
+	return d, c, k
+}
+
+// awaitDelivered waits until both stores hold something and nothing is on its way.
+func (d *process) awaitDelivered() {
+	d.t.Helper()
+	idle := func() bool {
+		return d.metric("trafficd_pipeline_lag_frames") == 0 && d.metric("trafficd_pipeline_lag_seconds") == 0
+	}
+	d.eventually(idle, "both deliveries are up to date")
+}
+
+func TestGoodAndBadItemsEndToEnd(t *testing.T) {
+	d, c, k := onRealStores(t)
+	d.set("clickhouse.migrate=false")
+	for range 2 { // the second time there is nothing to do
+		out, err := exec.Command(binary, append([]string{"migrate"}, d.args...)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Contains(t, string(out), "the tables are up to date")
+	}
+	d.start().await(http.StatusOK)
+
+	bad := func(from, to string) string { return strings.Replace(item(7, 0), from, to, 1) }
+	mixed := batchOf(
+		item(0, 0),
+		bad(`"D0007"`, `"nobody"`),
+		bad(`"value":7.5`, `"value":"7.5"`),
+		item(1, 0),
+		bad(`2026-03-01T00:00:00Z`, `2026-02-30T00:00:00Z`),
+		bad(`"quality"`, `"linkId":"x","quality"`),
+		`17`,
+		strings.Replace(item(2, 0), `,"quality":0.75`, ``, 1),
+	)
+	a, err := d.post(t.Context(), mixed, "the-key")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMultiStatus, a.status)
+	require.Equal(t, 3, a.Accepted)
+	require.Equal(t, 5, a.Rejected)
+	var got []string
+	for _, r := range a.Rejections {
+		got = append(got, fmt.Sprint(r.Index, " ", r.Error.ErrorCode, " ", r.Error.Parameter))
+	}
+	require.Equal(t, []string{
+		"1 UNKNOWN_DETECTOR measurements[1].detectorCode",
+		"2 INVALID_TYPE measurements[2].value",
+		"4 INVALID_TIMESTAMP measurements[4].timestampFrom",
+		"5 RESERVED_FIELD measurements[5].linkId",
+		"6 INVALID_TYPE measurements[6]",
+	}, got)
+	batchID := a.header.Get("Batch-Id")
+	require.Len(t, batchID, 36)
+
+	d.awaitDelivered()
+	require.Equal(t, strings.Join([]string{
+		"city\tD0000\tflow0\t2026-03-01 00:00:00\t2026-03-01 00:05:00\t0.5\t0.75\t" + batchID + "\t0",
+		"city\tD0001\tflow0\t2026-03-01 00:00:00\t2026-03-01 00:05:00\t1.5\t0.75\t" + batchID + "\t3",
+		"city\tD0002\tflow0\t2026-03-01 00:00:00\t2026-03-01 00:05:00\t2.5\t\\N\t" + batchID + "\t7",
+	}, "\n"), c.Query(t, `SELECT product_instance, detector_code, measure_type_code, toDateTime(timestamp_from, 'UTC'), toDateTime(timestamp_to, 'UTC'),
+		value, quality, batch_id, batch_index FROM trafficd.measurements ORDER BY batch_index`))
+
+	records := map[string]*trafficdv1.Measurement{}
+	for _, r := range k.Records(t, "measurements") {
+		var m trafficdv1.Measurement
+		require.NoError(t, proto.Unmarshal(r.Value, &m))
+		require.Equal(t, m.GetDetectorCode(), string(r.Key))
+		require.Equal(t, batchID, r.Header("batch-id"))
+		require.Equal(t, instance, r.Header("product-instance"))
+		records[r.Header("index")] = &m
+	}
+	require.Len(t, records, 3)
+	require.Equal(t, 1.5, records["3"].GetValue())
+	require.Equal(t, day, records["3"].GetTimestampFrom().AsTime())
+	require.Nil(t, records["7"].Quality)
+
+	// The same request again, also after a restart, is answered alike and kept once.
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+	d.start().await(http.StatusOK)
+	again, err := d.post(t.Context(), mixed, "the-key")
+	require.NoError(t, err)
+	require.Equal(t, "true", again.header.Get("Idempotent-Replay"))
+	require.Equal(t, batchID, again.header.Get("Batch-Id"))
+	require.Equal(t, a.Rejections, again.Rejections)
+	d.awaitDelivered()
+	require.Equal(t, "3", c.Query(t, "SELECT count() FROM trafficd.measurements"))
+	require.Equal(t, 3, k.Count(t, "measurements"))
+}
+
+func TestABadBodyIsRefused(t *testing.T) {
+	d := newProcess(t).start()
+	d.await(http.StatusOK)
+	a, err := d.post(t.Context(), `{`, "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusBadRequest, a.status)
+	require.Equal(t, "INVALID_JSON", a.ErrorCode)
+}
+
+// A store that hangs with a block in hand does not hold up the stop: the block is
+// delivered after the next start, once.
+func TestStopWhileTheStoresHang(t *testing.T) {
+	d, c, k := onRealStores(t)
+	d.set("shutdown_timeout=4s")
+	d.start().await(http.StatusOK)
+	post := func(batch int) {
+		t.Helper()
+		a, err := d.post(t.Context(), batchOf(item(1, batch), item(2, batch)), "")
+		require.NoError(t, err)
+		require.Equal(t, 2, a.Accepted)
+	}
+	post(0)
+	d.awaitDelivered()
+	require.NoError(t, c.Pause())
+	require.NoError(t, k.Pause())
+	post(1)
+	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 2 }, "both deliveries have a block in hand")
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+
+	require.NoError(t, c.Resume())
+	require.NoError(t, k.Resume())
+	d.start().await(http.StatusOK)
+	d.awaitDelivered()
+	require.Equal(t, "4", c.Query(t, "SELECT count() FROM trafficd.measurements"))
+	require.Equal(t, 4, k.Count(t, "measurements"))
+}
+
+// Promises 1, 2 and 8 over the daemon's ends under load, by kill -9 and by
+// SIGTERM in turn: every batch that was answered 207 is in both stores; a client
+// that got no answer sends again with the same Idempotency-Key; nothing is there
+// twice.
+func TestEndedUnderLoad(t *testing.T) {
+	d, c, k := onRealStores(t)
+	d.start().await(http.StatusOK)
+
+	const clients, perBatch, ends = 4, 250, 6
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var sending sync.WaitGroup
+	var batches atomic.Int64
+	var enough atomic.Bool
+	for range clients {
+		sending.Go(func() {
+			for !enough.Load() && sendUntilAnswered(ctx, t, d, int(batches.Add(1)), perBatch) {
+			}
+		})
+	}
+	for n := range ends {
+		d.await(http.StatusOK)
+		before := batches.Load()
+		d.eventually(func() bool { return batches.Load() > before+5 }, "load goes on")
+		if n%2 == 0 {
+			d.signal(syscall.SIGKILL)
+			<-d.done
+		} else {
+			code, log := d.signal(syscall.SIGTERM).end()
+			require.Zero(t, code, log)
+		}
+		d.start()
+	}
+	enough.Store(true)
+	sending.Wait()
+	require.False(t, t.Failed())
+	d.await(http.StatusOK)
+	d.awaitDelivered()
+
+	total := int(batches.Load()) * perBatch
+	unique := map[string]int{}
+	for _, r := range k.Records(t, "measurements") {
+		var m trafficdv1.Measurement
+		require.NoError(t, proto.Unmarshal(r.Value, &m))
+		unique[fmt.Sprint(m.GetDetectorCode(), m.GetMeasureTypeCode(), m.GetTimestampFrom().AsTime())]++
+	}
+	require.Len(t, unique, total)
+	require.Equal(t, total, k.Count(t, "measurements"))
+	c.Query(t, "SYSTEM FLUSH LOGS")
+	require.Equal(t, fmt.Sprint(total), c.Query(t, "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND database = 'trafficd' AND table = 'measurements'"))
+	require.Equal(t, fmt.Sprint(total), c.Query(t, "SELECT count() FROM trafficd.measurements FINAL"))
+	t.Logf("%d ends, %d measurements, each once in both stores", ends, total)
+}
+
+// sendUntilAnswered sends a batch of its own measurements until it gets its 207.
+func sendUntilAnswered(ctx context.Context, t *testing.T, d *process, batch, perBatch int) bool {
+	items := make([]string, perBatch)
+	for i := range items {
+		items[i] = item(i, batch)
+	}
+	body, key := batchOf(items...), fmt.Sprint("batch-", batch)
+	for ctx.Err() == nil {
+		a, err := d.post(ctx, body, key)
+		switch {
+		case err != nil || a.status == http.StatusServiceUnavailable || a.status == http.StatusConflict:
+			time.Sleep(20 * time.Millisecond)
+		case a.status == http.StatusMultiStatus && a.Accepted == perBatch:
+			return true
+		default:
+			t.Errorf("batch %d: unexpected answer %+v", batch, a)
+			return false
+		}
+	}
+	t.Errorf("batch %d: no answer in time", batch)
+	return false
+}

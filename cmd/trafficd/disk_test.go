@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/trafficd/ops"
+)
+
+// A full disk: batches get 503 and readiness tells why; kills and restarts do not matter; the stores go on getting what there
+// is. When there is space again batches are taken. What got a 207 is in both stores, once; of what got a 503 there is nothing.
+func TestDiskFull(t *testing.T) {
+	f := func(name string, minFree int64, wantReason string) {
+		t.Run(name, func(t *testing.T) {
+			d, c, k := onRealStores(t)
+			disk := mountDisk(t, 48<<20)
+			d.set("journal.dir="+filepath.Join(disk.dir, "journal"), "journal.segment_bytes=1048576", "journal.max_bytes=1073741824", fmt.Sprint("journal.min_free_bytes=", minFree),
+				"pipeline.answers.journal.segment_bytes=1048576", fmt.Sprint("pipeline.answers.journal.min_free_bytes=", minFree))
+			d.start().await(http.StatusOK)
+
+			const size = 500
+			var promised ledger
+			batch := 0
+			for range 2 {
+				d.keepSome(&promised, &batch, size)
+				d.awaitDelivered()
+				require.NoError(t, c.Pause())
+				require.NoError(t, k.Pause())
+				d.keepSome(&promised, &batch, size)
+				disk.fill(minFree)
+				if minFree > 0 {
+					d.await(http.StatusServiceUnavailable)
+				}
+				d.requireNoSpace(d.fillDisk(&promised, &batch, size), wantReason)
+				d.killAndStart(func() {})
+				require.NoError(t, c.Resume())
+				require.NoError(t, k.Resume())
+				d.awaitDelivered()
+				disk.free()
+
+				d.keepSome(&promised, &batch, size)
+				d.killAndStart(func() { disk.fill(minFree) })
+				d.awaitDelivered()
+				d.requireNoSpace(d.fillDisk(&promised, &batch, size), wantReason)
+				disk.free()
+			}
+			d.keepSome(&promised, &batch, size)
+			d.awaitDelivered()
+			promised.check(t, c, k)
+			t.Logf("%d batches were refused", batch-promised.len())
+		})
+	}
+	f("no space", 0, "no space left on device")
+	f("low", 8<<20, "the journal's disk is low on space")
+}
+
+// Where no disk may be mounted, min_free_bytes makes one low.
+func TestDiskLow(t *testing.T) {
+	d := newProcess(t)
+	settings := d.args
+	d.set("journal.min_free_bytes=1000000000000000000")
+	d.start()
+	var r ops.Readiness
+	d.eventually(func() bool { _, r = d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
+	require.Contains(t, strings.Join(r.Components["journal"].Reasons, " "), "the journal's disk is low on space")
+	requireComeBack(t, d.send(0, 10).answer)
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+
+	d.args = settings
+	d.start().await(http.StatusOK)
+	require.Equal(t, 10, d.send(0, 10).Accepted)
+}
+
+// killAndStart ends the daemon at once and starts it, after something has happened; it may be unready.
+func (d *process) killAndStart(meanwhile func()) {
+	d.t.Helper()
+	d.signal(syscall.SIGKILL)
+	<-d.done
+	meanwhile()
+	d.start()
+	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
+}
+
+// requireNoSpace demands that the refusal is one for a full disk, and that readiness says so.
+func (d *process) requireNoSpace(r refused, reason string) {
+	d.t.Helper()
+	requireComeBack(d.t, r.answer)
+	status, ready := d.ready()
+	require.Equal(d.t, http.StatusServiceUnavailable, status)
+	require.Equal(d.t, ops.NotReady, ready.Components["journal"].State)
+	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), reason)
+}
+
+// keepSome sends some batches that have to be kept, and never sends a refused one again.
+func (d *process) keepSome(promised *ledger, next *int, size int) {
+	d.t.Helper()
+	for range 20 {
+		var r refused
+		d.eventually(func() bool {
+			r = d.send(*next, size)
+			*next++
+			return r.status == http.StatusMultiStatus
+		}, "batches are taken")
+		promised.add(d.t, r.batch, r.answer)
+	}
+}
+
+// fillDisk sends batches until one is refused, and some more, which have to be refused too.
+func (d *process) fillDisk(promised *ledger, next *int, size int) (r refused) {
+	d.t.Helper()
+	for refusals := 0; refusals < 10; *next++ {
+		r = d.send(*next, size)
+		if r.status == http.StatusMultiStatus {
+			require.Zero(d.t, refusals, "a batch is taken though the disk is full")
+			promised.add(d.t, r.batch, r.answer)
+			continue
+		}
+		requireComeBack(d.t, r.answer)
+		refusals++
+	}
+	return r
+}
+
+// disk is a small disk of its own.
+type disk struct {
+	t   *testing.T
+	dir string
+}
+
+// mountDisk gives a disk in memory that goes with the test.
+func mountDisk(t *testing.T, bytes int64) *disk {
+	t.Helper()
+	d := &disk{t, t.TempDir()}
+	err := unix.Mount("tmpfs", d.dir, "tmpfs", 0, fmt.Sprint("size=", bytes))
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("a disk can be mounted by root only; TestDiskLow tests what can be without")
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(d.dir, unix.MNT_DETACH)) })
+	return d
+}
+
+func (d *disk) ballast() string { return filepath.Join(d.dir, "ballast") }
+
+// fill takes all the space that is left but a little less than so much.
+func (d *disk) fill(leave int64) {
+	d.t.Helper()
+	require.NoError(d.t, os.WriteFile(d.ballast(), nil, 0o600))
+	for { // the daemon takes some too
+		var st unix.Statfs_t
+		require.NoError(d.t, unix.Statfs(d.dir, &st))
+		surplus := int64(st.Bavail)*st.Bsize - leave
+		if surplus < 0 || surplus == 0 && leave == 0 {
+			return
+		}
+		f, err := os.OpenFile(d.ballast(), os.O_APPEND|os.O_WRONLY, 0)
+		require.NoError(d.t, err)
+		_, err = f.Write(make([]byte, max(surplus, 4096)))
+		require.NoError(d.t, errors.Join(err, f.Close()))
+	}
+}
+
+func (d *disk) free() {
+	d.t.Helper()
+	require.NoError(d.t, os.Remove(d.ballast()))
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/trafficd/ops"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sinks/layers"
+)
+
+// keyEntry is a line of the keys file for a key whose text is its name.
+func keyEntry(name, right, zone string) string {
+	digest := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("- {name: %s, sha256: %s, product_instance: %s, rights: [%s], timezone: %s}\n", name, hex.EncodeToString(digest[:]), instance, right, zone)
+}
+
+// replaceFile puts a file in its place in one step, as a feed's writer has to.
+func replaceFile(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
+}
+
+// streetLine is a street's forecast: one period, around now, so that no minute's turn
+// during the test changes the layer.
+func streetLine(street int, speed float64) string {
+	hour := time.Now().UTC().Truncate(time.Hour)
+	return fmt.Sprintf(`{"street":%d,"fromnode":1,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg==","forecast":[{"start":%q,"end":%q,"speed_valid":true,"speed":%v}]}`+"\n",
+		street, hour.Format(time.RFC3339), hour.Add(6*time.Hour).Format(time.RFC3339), speed)
+}
+
+// layer asks for the forecast layer with a key.
+func (d *process) layer(key, query string, headers ...string) (*http.Response, []byte) {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, "http://"+d.api+layers.Path+query, nil)
+	require.NoError(d.t, err)
+	if key != "" {
+		req.Header.Set("Authorization", "apiKey "+key)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(d.t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body) // unpacked where the transport itself asked for gzip
+	require.NoError(d.t, err)
+	return answer, body
+}
+
+func TestForecastLayer(t *testing.T) {
+	d := newProcess(t)
+	feed, keys := filepath.Join(d.dir, "forecasts.ndjson"), filepath.Join(d.dir, "keys.yaml")
+	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "layers.query_key=true")
+	list := "keys:\n" + keyEntry("map", "forecast", "Europe/Copenhagen") + keyEntry("city", "ingest", "UTC")
+	replaceFile(t, keys, list)
+	d.start()
+	require.Equal(t, ops.Degraded, d.await(http.StatusOK).Components["forecasts"].State)
+	answer, _ := d.layer("map", "")
+	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	require.NotEmpty(t, answer.Header.Get("Retry-After"))
+
+	replaceFile(t, feed, streetLine(7, 40)+streetLine(8, 50))
+	d.eventually(func() bool { a, _ := d.layer("map", ""); return a.StatusCode == http.StatusOK }, "a layer")
+	answer, body := d.layer("map", "")
+	var got pb.StreetForecastResponse
+	require.NoError(t, proto.Unmarshal(body, &got))
+	require.Len(t, got.StreetForecast, 2)
+	require.Len(t, got.StreetForecast[0].Forecast, 1)
+	require.Equal(t, "Europe/Copenhagen", got.StreetForecast[0].Forecast[0].Timezone)
+	require.NotEmpty(t, answer.Header.Get("Trace-Id"))
+	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["forecasts"].State)
+
+	answer, body = d.layer("map", "?horizon=30", "Accept", "application/json")
+	require.Equal(t, "application/json", answer.Header.Get("Content-Type"))
+	require.Equal(t, 2, strings.Count(string(body), `"speed_valid":true`), "%s", body)
+	answer, _ = d.layer("map", "?horizon=30", "Accept", "application/json", "Accept-Encoding", "zstd")
+	require.Equal(t, "zstd", answer.Header.Get("Content-Encoding"))
+	again, _ := d.layer("map", "?horizon=30", "Accept", "application/json", "Accept-Encoding", "zstd", "If-None-Match", answer.Header.Get("Etag"))
+	require.Equal(t, http.StatusNotModified, again.StatusCode)
+	part, body := d.layer("map", "", "Accept-Encoding", "identity", "Range", "bytes=0-9")
+	require.Equal(t, http.StatusPartialContent, part.StatusCode)
+	require.Len(t, body, 10)
+
+	f := func(status int, code, key, query string) {
+		t.Helper()
+		answer, body := d.layer(key, query)
+		require.Equal(t, status, answer.StatusCode)
+		require.Contains(t, string(body), code)
+	}
+	f(http.StatusUnauthorized, "GENERAL_UNAUTHENTICATED", "", "")
+	f(http.StatusForbidden, "GENERAL_FORBIDDEN", "city", "")
+	f(http.StatusBadRequest, "INVALID_PARAMETER", "map", "?horizon=7")
+	f(http.StatusOK, "", "", "?apiKey=map")
+
+	// A key with a time zone that nobody had: its layer is there with its first request.
+	replaceFile(t, keys, list+keyEntry("tokyo", "forecast", "Asia/Tokyo"))
+	d.eventually(func() bool {
+		a, body := d.layer("tokyo", "")
+		require.NotEqual(t, http.StatusServiceUnavailable, a.StatusCode)
+		return a.StatusCode == http.StatusOK && strings.Contains(string(body), "Asia/Tokyo")
+	}, "the new key")
+
+	replaceFile(t, feed, streetLine(9, 60))
+	d.eventually(func() bool {
+		_, body := d.layer("tokyo", "?horizon=0", "Accept", "application/json")
+		return strings.Contains(string(body), `"street":9`) && !strings.Contains(string(body), `"street":7`)
+	}, "the new content")
+	require.Positive(t, d.metric("trafficd_layers_body_bytes"))
+}
+
+func TestForecastKeyWithoutFeed(t *testing.T) {
+	d := newProcess(t)
+	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
+	c := d.start().await(http.StatusOK).Components["forecasts"]
+	require.Equal(t, ops.Degraded, c.State)
+	require.Equal(t, []string{noForecasts}, c.Reasons)
+}

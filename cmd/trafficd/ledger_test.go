@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
+)
+
+// ledger holds what clients were promised by a 207: the batches, how many of their
+// items were accepted, and under which Batch-Id.
+type ledger struct {
+	mu      sync.Mutex
+	batches map[int]promise
+}
+
+type promise struct {
+	id    string
+	items int
+}
+
+// add notes a 207. All those that a batch gets have to promise the same.
+func (l *ledger) add(t *testing.T, batch int, a answer) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.batches == nil {
+		l.batches = map[int]promise{}
+	}
+	is := promise{a.header.Get("Batch-Id"), a.Accepted}
+	if was, ok := l.batches[batch]; ok && was != is {
+		t.Errorf("batch %d was promised as %+v first, then as %+v", batch, was, is)
+	}
+	l.batches[batch] = is
+}
+
+func (l *ledger) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.batches)
+}
+
+func (l *ledger) items() (sum int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.batches {
+		sum += p.items
+	}
+	return sum
+}
+
+// check demands that both stores hold what was promised, each item once, and nothing
+// else. Batches are those of batchNumber. Both deliveries have to be up to date.
+func (l *ledger) check(t *testing.T, c *stores.ClickHouse, k *stores.Kafka) {
+	t.Helper()
+	l.checkArchive(t, c)
+	l.checkForward(t, k)
+	t.Logf("%d batches with %d items, each once in both stores", l.len(), l.items())
+}
+
+// checkArchive counts the rows of all inserts too, because the table's merges would
+// make one row of two.
+func (l *ledger) checkArchive(t *testing.T, c *stores.ClickHouse) {
+	t.Helper()
+	want := map[string]int{}
+	for _, p := range l.batches {
+		want[p.id] = p.items
+	}
+	got := map[string]int{}
+	for line := range strings.Lines(c.Query(t, "SELECT batch_id, count() FROM trafficd.measurements FINAL GROUP BY batch_id")) {
+		var id string
+		var rows int
+		_, err := fmt.Sscan(line, &id, &rows)
+		require.NoError(t, err)
+		got[id] = rows
+	}
+	require.Equal(t, want, got, "what ClickHouse holds")
+	c.Query(t, "SYSTEM FLUSH LOGS")
+	require.Equal(t, fmt.Sprint(l.items()), c.Query(t, `SELECT sum(rows) FROM system.part_log
+		WHERE event_type = 'NewPart' AND error = 0 AND database = 'trafficd' AND table = 'measurements'`), "rows of all inserts")
+}
+
+func (l *ledger) checkForward(t *testing.T, k *stores.Kafka) {
+	t.Helper()
+	type place struct{ batch, item int }
+	got := map[place]int{}
+	for _, r := range k.Records(t, "measurements") {
+		batch, n := identity(t, r)
+		got[place{batch, n}]++
+		require.Equal(t, l.batches[batch].id, r.Header("batch-id"), "batch %d in Kafka is not the one that was promised", batch)
+	}
+	require.Len(t, got, l.items(), "different items in Kafka")
+	for where, times := range got {
+		require.Equal(t, 1, times, "item %d of batch %d in Kafka", where.item, where.batch)
+	}
+}
+
+// identity gives back what item was made of.
+func identity(t *testing.T, r stores.Record) (batch, n int) {
+	t.Helper()
+	var m trafficdv1.Measurement
+	require.NoError(t, proto.Unmarshal(r.Value, &m))
+	var low, high int
+	_, err := fmt.Sscanf(m.GetDetectorCode()+m.GetMeasureTypeCode(), "D%04dflow%d", &low, &high)
+	require.NoError(t, err)
+	return int(m.GetTimestampFrom().AsTime().Sub(day) / (5 * time.Minute)), 100*high + low
+}
+
+// batchNumber is the body of a batch of valid items that no other batch has.
+func batchNumber(batch, size int) string {
+	items := make([]string, size)
+	for i := range items {
+		items[i] = item(i, batch)
+	}
+	return batchOf(items...)
+}

@@ -1,0 +1,142 @@
+// Command trafficd takes batches of detector measurements over HTTP, makes the
+// valid ones durable, and delivers each exactly once to ClickHouse and Kafka.
+//
+//	main.go        the command line
+//	config/        settings: defaults, file, environment, flags
+//	daemon.go      the parts, in the order of their start and stop
+//	steps.go       how that order is gone through, and what bounds it
+//	deliveries.go  the loops to ClickHouse and Kafka
+//	routes.go      what clients can ask for
+//	readiness.go   what /readyz says of each part
+//	ops/           the operators' listener
+//	migrate.go     the ClickHouse tables
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trafficd/cmd/trafficd/config"
+)
+
+func main() {
+	if err := command().ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "trafficd:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are those of every subcommand that reads the configuration.
+type flags struct {
+	file  string
+	set   []string
+	check bool
+	print bool
+	names []config.Flag // flags with a name of their own; Value is filled by the command line
+}
+
+func command() *cobra.Command {
+	f := &flags{names: []config.Flag{
+		{Name: "log-level", Key: "log.level"},
+		{Name: "listen", Key: "api.listen"},
+		{Name: "ops-listen", Key: "ops.listen"},
+		{Name: "journal-dir", Key: "journal.dir"},
+	}}
+	root := &cobra.Command{
+		Use:   "trafficd",
+		Short: "Ingest detector measurements and deliver each exactly once to ClickHouse and Kafka",
+		Long: `trafficd takes gzip-compressed JSON batches of detector measurements over HTTP,
+validates each measurement, makes the valid ones durable in its journal, answers
+207, and delivers each exactly once to ClickHouse (archive) and Kafka (forward).
+
+Settings come from the defaults, a YAML file, the environment and flags; each wins over
+the one before. The variable of a key is TRAFFICD_SECTION__KEY. --print-config shows
+every key with its value and where it came from.
+
+SIGTERM and SIGINT drain: what was accepted is durable, exit code 0. A second one ends at once.`,
+		Example: `  trafficd --config /etc/trafficd/trafficd.yaml
+  trafficd --config trafficd.yaml --check-config
+  trafficd --set kafka.enabled=false --set clickhouse.addresses=ch1:9000,ch2:9000
+  TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd --config trafficd.yaml --print-config`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
+	}
+	p := root.PersistentFlags()
+	p.StringVar(&f.file, "config", "", "YAML file with settings")
+	p.StringArrayVar(&f.set, "set", nil, "section.key=value; may be repeated")
+	for i := range f.names {
+		n := &f.names[i]
+		p.StringVar(&n.Value, n.Name, "", "short for --set "+n.Key+"=…")
+	}
+	root.Flags().BoolVar(&f.check, "check-config", false, "say everything that is wrong with the settings, and end")
+	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and end")
+	root.AddCommand(migrateCommand(f), versionCommand())
+	return root
+}
+
+// load reads the settings from everywhere.
+func (f *flags) load(cmd *cobra.Command) (*config.Config, config.Origins, error) {
+	o := config.Options{File: f.file, Environ: os.Environ(), Set: f.set}
+	for _, n := range f.names {
+		if cmd.Flags().Changed(n.Name) {
+			o.Flags = append(o.Flags, n)
+		}
+	}
+	c, origins, err := config.Load(o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	return c, origins, nil
+}
+
+func (f *flags) serve(cmd *cobra.Command) error {
+	if f.check && f.print {
+		return errors.New("--check-config and --print-config: take one of them")
+	}
+	c, origins, err := f.load(cmd)
+	switch {
+	case err != nil:
+		return err
+	case f.check:
+		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+		return nil
+	case f.print:
+		return config.Print(cmd.OutOrStdout(), c, origins)
+	}
+	return serve(c, c.Log.Logger(os.Stderr))
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print what was built from which revision",
+		Args:  cobra.NoArgs,
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "trafficd", version()) },
+	}
+}
+
+// version is the revision that the Go toolchain put into the binary.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	revision, dirty := info.Main.Version, ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+changes"
+		}
+	}
+	return revision + dirty + " " + info.GoVersion
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Promise 5: memory is bounded by settings, whatever clients send. 64 clients send a body each at the same time, several times.
+func TestMemory(t *testing.T) {
+	const clients, limit = 64, 14_000
+	from, to := day.Format(time.RFC3339), day.Add(5*time.Minute).Format(time.RFC3339)
+	each := func(n int, item func(i int) string) []byte {
+		var b bytes.Buffer
+		b.WriteString(`{"measurements":[`)
+		for i := range n {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(item(i))
+		}
+		b.WriteString(`]}`)
+		return pack(b.String())
+	}
+	measurement := func(code, kind string, i int) string {
+		return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"%s","timestampFrom":"%s","timestampTo":"%s","value":%.4f,"quality":%.4f}`,
+			code, kind, from, to, 100+100*math.Sin(float64(i)), 0.5+0.5*math.Cos(float64(i))) // gzip shall find something to do
+	}
+	f := func(name string, accepted, rejected, rounds int, most int64, packed []byte) {
+		t.Run(name, func(t *testing.T) {
+			d, _, _ := onRealStores(t)
+			d.start().await(http.StatusOK)
+			idle := d.memory("VmHWM")
+			d.sendTogether(packed, clients, rounds, fmt.Sprintf(`{"accepted":%d,"rejected":%d,`, accepted, rejected))
+			require.False(t, t.Failed())
+			d.awaitDelivered()
+			peak := d.memory("VmHWM")
+			t.Logf("%s: %d bodies of %d kB (gzip), %d at a time: peak %d MiB (idle %d MiB)", name, rounds*clients, len(packed)>>10, clients, peak>>20, idle>>20)
+			require.Less(t, peak, most)
+		})
+	}
+	f("full batches", limit, 0, 8, 256<<20, each(limit, func(i int) string {
+		return measurement(detector(i), fmt.Sprint("flow", i/100), i)
+	}))
+	f("codes of 256 bytes", 0, limit, 1, 512<<20, each(limit, func(i int) string {
+		return measurement(strings.Repeat("d", 250)+fmt.Sprintf("%06d", i), "flow", i)
+	}))
+	f("as many measure types as items", limit, 0, 1, 512<<20, each(limit, func(i int) string {
+		return measurement(detector(i), strings.Repeat("m", 58)+fmt.Sprintf("%06d", i), i)
+	}))
+	f("the longest echoes", 0, limit, 1, 512<<20, each(limit, func(i int) string {
+		return measurement(strings.Repeat(`\u0001`, 250), "flow", i)
+	}))
+	f("ten times too many", limit, 9*limit, 1, 512<<20, each(10*limit, func(i int) string {
+		return measurement(detector(i), fmt.Sprint("flow", i/100%140), i)
+	}))
+}
+
+// sendTogether has clients send a body at the same time, in rounds; each has to get a 207 that begins as wanted. A refused one is
+// sent again.
+func (d *process) sendTogether(packed []byte, clients, rounds int, want string) {
+	transport := &http.Transport{MaxIdleConnsPerHost: clients}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: time.Minute}
+	var sending sync.WaitGroup
+	for range clients {
+		sending.Go(func() {
+			for range rounds {
+				if got, err := d.sendUntilTaken(client, packed); err != nil || !strings.HasPrefix(got, want) {
+					d.t.Errorf("got %.100s, %v; want %s", got, err, want)
+				}
+			}
+		})
+	}
+	sending.Wait()
+}
+
+// sendUntilTaken gives the answer's text. It is not decoded: some are long.
+func (d *process) sendUntilTaken(client *http.Client, packed []byte) (string, error) {
+	for {
+		req, err := d.request(d.t.Context(), packed, "")
+		if err != nil {
+			return "", err
+		}
+		r, err := client.Do(req)
+		if err != nil {
+			return "", err
+		}
+		text, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+			return string(text), err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"trafficd/sinks/clickhouse"
+)
+
+// migrateCommand makes the tables at once. The daemon does the same by itself
+// when ClickHouse first answers, unless clickhouse.migrate is false.
+func migrateCommand(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "migrate",
+		Short: "Make or update the tables in ClickHouse",
+		Long: `migrate makes the database and the tables in ClickHouse, or brings them up to date.
+It may be run at any time and any number of times. The daemon does it by itself when
+ClickHouse first answers, unless clickhouse.migrate is false: then run this before an
+update of the daemon, with a user that may create tables.`,
+		Example: `  trafficd migrate --config trafficd.yaml
+  TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd migrate --set clickhouse.username=admin`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := f.load(cmd)
+			if err != nil {
+				return err
+			}
+			if !c.ClickHouse.Enabled {
+				return errors.New("cannot migrate: clickhouse.enabled is false")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			log := c.Log.Logger(os.Stderr)
+			if err := clickhouse.Migrate(ctx, c.ClickHouse.Config, log); err != nil {
+				return err
+			}
+			log.Info().Strs("addresses", c.ClickHouse.Addresses).Str("database", c.ClickHouse.Database).Msg("the tables are up to date")
+			return nil
+		},
+	}
+}

@@ -1,0 +1,103 @@
+package ops
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func get(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w
+}
+
+func TestRoutes(t *testing.T) {
+	check := func() Readiness { return Judge(map[string]Component{"journal": Fine(nil)}) }
+	plain := Handler(Config{}, check, []byte("openapi: 3.1.0\n"))
+	profiled := Handler(Config{Pprof: true}, check, nil)
+	f := func(h http.Handler, method, path string, status int, contains string) {
+		t.Helper()
+		w := get(t, h, method, path)
+		require.Equal(t, status, w.Code)
+		require.Contains(t, w.Body.String(), contains)
+	}
+	f(plain, "GET", "/metrics", 200, "process_resident_memory_bytes")
+	f(plain, "GET", "/metrics", 200, "trafficd_ops_ready 1\n")
+	f(plain, "GET", "/healthz", 200, "ok")
+	f(plain, "GET", "/readyz", 200, `"state": "ok"`)
+	f(plain, "GET", "/schemas/openapi.yaml", 200, "openapi: 3.1.0")
+	f(plain, "POST", "/readyz", 405, "")
+	f(plain, "GET", "/nothing", 404, "")
+	f(plain, "GET", "/debug/pprof/", 404, "")
+	f(profiled, "GET", "/debug/pprof/", 200, "goroutine")
+	f(profiled, "GET", "/debug/pprof/goroutine?debug=1", 200, "goroutine profile")
+}
+
+func TestReadiness(t *testing.T) {
+	f := func(components map[string]Component, status int, state State) {
+		t.Helper()
+		w := get(t, Handler(Config{}, func() Readiness { return Judge(components) }, nil), "GET", "/readyz")
+		require.Equal(t, status, w.Code)
+		var got Readiness
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+		require.Equal(t, Readiness{State: state, Components: components}, got)
+		require.Equal(t, status == 200, got.ready() == 1)
+	}
+	with := func(state State, reason string) Component {
+		c := Fine(nil)
+		c.Add(state, reason)
+		return c
+	}
+	f(map[string]Component{"journal": Fine(map[string]any{"bytes": 12.0})}, 200, OK)
+	f(map[string]Component{"journal": Fine(nil), "kafka": with(Degraded, "away")}, 200, Degraded)
+	f(map[string]Component{"journal": with(NotReady, "full"), "kafka": with(Degraded, "away")}, 503, NotReady)
+}
+
+func TestAddKeepsTheWorst(t *testing.T) {
+	c := Fine(nil)
+	c.Add(NotReady, "first")
+	c.Add(Degraded, "second")
+	require.Equal(t, Component{State: NotReady, Reasons: []string{"first", "second"}}, c)
+}
+
+func TestServerStartsAndStops(t *testing.T) {
+	check := func() Readiness { return Judge(nil) }
+	s, err := Start(Config{Listen: "127.0.0.1:0"}, check, nil, zerolog.Nop())
+	require.NoError(t, err)
+	r, err := http.Get("http://" + s.Address() + "/healthz")
+	require.NoError(t, err)
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	r.Body.Close()
+	require.Equal(t, "ok\n", string(body))
+
+	_, err = Start(Config{Listen: s.Address()}, check, nil, zerolog.Nop())
+	require.ErrorContains(t, err, s.Address()) // the address is taken
+
+	s.Stop(context.Background())
+	_, err = net.Dial("tcp", s.Address())
+	require.Error(t, err)
+	http.DefaultClient.CloseIdleConnections()
+
+	none, err := Start(Config{}, check, nil, zerolog.Nop())
+	require.NoError(t, err)
+	none.Stop(context.Background())
+}
+
+func TestValidate(t *testing.T) {
+	require.NoError(t, DefaultConfig().Validate())
+	require.NoError(t, Config{}.Validate())
+	require.ErrorContains(t, Config{Listen: "8081"}.Validate(), "host:port")
+}

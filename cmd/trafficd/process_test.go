@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficd/ops"
+)
+
+func TestStartAndStop(t *testing.T) {
+	d := newProcess(t).start()
+	r := d.await(http.StatusOK)
+	require.Equal(t, ops.OK, r.State)
+	status, body := d.get("/metrics")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(body), "trafficd_journal_bytes")
+	_, body = d.get("/schemas/openapi.yaml")
+	require.Contains(t, string(body), "openapi: 3.1")
+
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+	require.Contains(t, log, "draining")
+
+	// The same folder again, ended by the other signal.
+	d.start().await(http.StatusOK)
+	code, log = d.signal(syscall.SIGINT).end()
+	require.Zero(t, code, log)
+}
+
+func TestWithoutKeysAndRegistry(t *testing.T) {
+	d := newProcess(t, "api.keys_file=", "registry.feeds=[]").start()
+	var status int
+	var r ops.Readiness
+	d.eventually(func() bool {
+		status, r = d.ready()
+		return r.Components["daemon"].State == ops.OK // started
+	}, "started")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, ops.NotReady, r.Components["keys"].State)
+	require.Equal(t, ops.NotReady, r.Components["registry"].State)
+	require.Equal(t, ops.OK, r.Components["journal"].State)
+	status, _ = d.get("/healthz")
+	require.Equal(t, http.StatusOK, status)
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+}
+
+func TestStoresAwayDoNotMakeItUnready(t *testing.T) {
+	nobody := freeAddress(t)
+	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+nobody, "clickhouse.enabled=true", "clickhouse.addresses="+nobody).start()
+	d.await(http.StatusOK)
+	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMultiStatus, a.status)
+	var r ops.Readiness
+	d.eventually(func() bool {
+		_, r = d.ready()
+		return r.Components["clickhouse"].State == ops.Degraded && r.Components["kafka"].State == ops.Degraded
+	}, "both stores degraded")
+	require.Equal(t, ops.Degraded, r.State)
+	require.NotEmpty(t, r.Components["kafka"].Reasons)
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+}
+
+func TestRefusesToStart(t *testing.T) {
+	f := func(d *process, want ...string) {
+		t.Helper()
+		code, log := d.start().end()
+		require.Equal(t, 1, code, log)
+		for _, w := range want {
+			require.Contains(t, log, w)
+		}
+	}
+	first := newProcess(t).start()
+	first.await(http.StatusOK)
+
+	same := newProcess(t, "journal.dir="+filepath.Join(first.dir, "journal"))
+	f(same, "locked", filepath.Join(first.dir, "journal"), fmt.Sprintf("process %d;", first.cmd.Process.Pid))
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	taken := listener.Addr().String()
+	f(newProcess(t, "api.listen="+taken), "cannot listen for clients", taken, "address already in use")
+	f(newProcess(t, "ops.listen="+taken), "cannot listen for operators", taken, "address already in use")
+	f(newProcess(t, "journal.dir=/proc/nowhere"), "/proc/nowhere")
+	f(newProcess(t, "api.keys_file=/nowhere/keys.yaml"), "/nowhere/keys.yaml")
+	f(newProcess(t, "kafka.toppic=x"), `unknown key "kafka.toppic" (--set): did you mean "kafka.topic"?`)
+}
+
+func TestCommandLine(t *testing.T) {
+	f := func(wantCode int, want string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(binary, args...)
+		cmd.Dir = t.TempDir()
+		out, _ := cmd.CombinedOutput()
+		require.Equal(t, wantCode, cmd.ProcessState.ExitCode(), string(out))
+		require.Contains(t, string(out), want)
+	}
+	f(0, "the configuration is valid", "--check-config")
+	f(1, `unknown key "log.levle"`, "--check-config", "--set", "log.levle=info")
+	f(1, "log.level is \"loud\"", "--check-config", "--log-level", "loud")
+	f(1, "cannot read the configuration", "--config", "missing.yaml")
+	f(0, "level: debug # from --log-level", "--print-config", "--log-level", "debug")
+	f(0, "listen: 127.0.0.1:8080", "--print-config")
+	f(1, "take one of them", "--print-config", "--check-config")
+	f(0, "trafficd ", "version")
+	f(0, "TRAFFICD_SECTION__KEY", "--help")
+	f(1, "clickhouse.enabled is false", "migrate", "--set", "clickhouse.enabled=false")
+	f(1, "unknown command", "serv")
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	// A kept connection makes the drain last: the grace is far longer than the test.
+	d := newProcess(t, "api.drain_grace=1m", "shutdown_timeout=5m").start()
+	d.await(http.StatusOK)
+	_, err := d.post(t.Context(), `{"measurements":[]}`, "")
+	require.NoError(t, err)
+	d.signal(syscall.SIGTERM)
+	d.eventually(func() bool {
+		status, r := d.ready()
+		return status == http.StatusServiceUnavailable && strings.Contains(strings.Join(r.Components["daemon"].Reasons, " "), "draining")
+	}, "draining")
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Equal(t, 1, code)
+	require.Contains(t, log, "second signal")
+}

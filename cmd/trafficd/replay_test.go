@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/sources/ingest"
+)
+
+// A client that lost its connection, wherever in the exchange that was and whatever became of the daemon since, sends
+// again with the same Idempotency-Key: it gets its 207, later ones name the same Batch-Id, and the items are in
+// both stores once (decisions.md 1.5).
+func TestALostAnswer(t *testing.T) {
+	d, c, k := onRealStores(t)
+	d.start().await(http.StatusOK)
+	interludes := []func(){
+		func() {},
+		func() { d.signal(syscall.SIGKILL); <-d.done; d.start().await(http.StatusOK) },
+		func() {
+			code, log := d.signal(syscall.SIGTERM).end()
+			require.Zero(t, code, log)
+			d.start().await(http.StatusOK)
+		},
+	}
+	const size, rounds = 300, 3
+	var promised ledger
+	next := 0
+	for range rounds {
+		for _, interlude := range interludes {
+			var retries sync.WaitGroup
+			batches := d.loseAnswers(&next, size)
+			interlude()
+			for _, batch := range batches {
+				retries.Go(func() { d.sendAgainUntilKept(&promised, batch, size) })
+			}
+			retries.Wait()
+			require.False(t, t.Failed())
+		}
+	}
+	d.awaitDelivered()
+	for batch := range next { // what is delivered is remembered too
+		d.sendAgainUntilKept(&promised, batch, size)
+	}
+	d.awaitDelivered()
+	promised.check(t, c, k)
+}
+
+// loseAnswers sends a batch for each place at which a connection can be lost, all at the same time, and gives their numbers.
+func (d *process) loseAnswers(next *int, size int) (batches []int) {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	for _, cut := range []func(r rawRequest) (sent []byte, read int){
+		func(r rawRequest) ([]byte, int) { return r.header, 0 },
+		func(r rawRequest) ([]byte, int) { return r.upTo(len(r.body) / 2), 0 },
+		func(r rawRequest) ([]byte, int) { return r.upTo(len(r.body) - 1), 0 },
+		func(r rawRequest) ([]byte, int) { return r.upTo(len(r.body)), 0 },
+		func(r rawRequest) ([]byte, int) { return r.upTo(len(r.body)), 1 },
+		func(r rawRequest) ([]byte, int) { return r.upTo(len(r.body)), 40 },
+	} {
+		for _, reset := range []bool{false, true} {
+			batch := *next
+			*next++
+			batches = append(batches, batch)
+			sending.Go(func() {
+				sent, read := cut(d.raw(batchNumber(batch, size), keyOf(batch)))
+				d.cutOff(sent, read, reset)
+			})
+		}
+	}
+	return batches
+}
+
+// cutOff sends some bytes, reads some, and ends the connection: as a client that closes it, or as one that is gone.
+func (d *process) cutOff(send []byte, read int, reset bool) {
+	c, err := net.Dial("tcp", d.api)
+	if err != nil {
+		d.t.Error(err)
+		return
+	}
+	if reset {
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+	_, err = c.Write(send)
+	if err == nil {
+		_, err = io.ReadFull(c, make([]byte, read))
+	}
+	if err != nil {
+		d.t.Errorf("cannot send %d bytes and read %d: %v", len(send), read, err)
+	}
+	_ = c.Close()
+}
+
+// sendAgainUntilKept sends a batch until it gets its 207; before that the daemon may still be busy with the one before.
+func (d *process) sendAgainUntilKept(promised *ledger, batch, size int) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		a, err := d.post(d.t.Context(), batchNumber(batch, size), keyOf(batch))
+		switch {
+		case err != nil:
+			d.t.Errorf("batch %d: %v", batch, err)
+			return
+		case a.status == http.StatusMultiStatus && a.Accepted == size && a.Rejected == 0:
+			promised.add(d.t, batch, a)
+			return
+		case a.status != http.StatusConflict || a.header.Get("Retry-After") == "":
+			d.t.Errorf("batch %d: %+v", batch, a)
+			return
+		}
+	}
+	d.t.Errorf("batch %d is not kept", batch)
+}
+
+func keyOf(batch int) string { return fmt.Sprint("batch-", batch) }
+
+func TestIdempotencyKeys(t *testing.T) {
+	d, c, k := onRealStores(t)
+	d.start().await(http.StatusOK)
+	var promised ledger
+	post := func(batch int, key string, wantReplay bool) answer {
+		t.Helper()
+		a, err := d.post(t.Context(), batchNumber(batch, 10), key)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusMultiStatus, a.status, "%+v", a)
+		require.Equal(t, wantReplay, a.header.Get("Idempotent-Replay") == "true")
+		return a
+	}
+	restart := func() {
+		t.Helper()
+		d.signal(syscall.SIGKILL)
+		<-d.done
+		d.start().await(http.StatusOK)
+	}
+
+	// The same key for another body, also after a restart.
+	promised.add(t, 0, post(0, "a", false))
+	for range 2 {
+		a, err := d.post(t.Context(), batchNumber(1, 10), "a")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusUnprocessableEntity, a.status)
+		require.Equal(t, "IDEMPOTENCY_KEY_REUSED", a.ErrorCode)
+		restart()
+	}
+	promised.add(t, 0, post(0, "a", true))
+
+	// A key under way: its first request is slow.
+	slow := d.begin(d.raw(batchNumber(2, 10), "b"))
+	a, err := d.post(t.Context(), batchNumber(2, 10), "b")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusConflict, a.status, "%+v", a)
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+	a, err = slow.finish()
+	require.NoError(t, err)
+	require.Equal(t, 10, a.Accepted)
+	promised.add(t, 2, a)
+	promised.add(t, 2, post(2, "b", true))
+
+	// A batch of which nothing was accepted.
+	bad := batchOf(`{}`, `3`)
+	first, err := d.post(t.Context(), bad, "c")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMultiStatus, first.status)
+	require.Equal(t, []int{0, 2}, []int{first.Accepted, first.Rejected})
+	for range 2 {
+		again, err := d.post(t.Context(), bad, "c")
+		require.NoError(t, err)
+		require.Equal(t, "true", again.header.Get("Idempotent-Replay"))
+		require.Equal(t, first.header.Get("Batch-Id"), again.header.Get("Batch-Id"))
+		require.Equal(t, first.Rejections, again.Rejections)
+		restart()
+	}
+	d.awaitDelivered()
+	promised.check(t, c, k)
+
+	// Without a key each request is a new batch.
+	one, two := post(3, "", false), post(3, "", false)
+	require.NotEqual(t, one.header.Get("Batch-Id"), two.header.Get("Batch-Id"))
+	d.awaitDelivered()
+	require.Equal(t, 40, k.Count(t, "measurements"))
+}
+
+// rawRequest is a request as its bytes.
+type rawRequest struct{ header, body []byte }
+
+// upTo is the header and so many bytes of the body.
+func (r rawRequest) upTo(n int) []byte { return bytes.Join([][]byte{r.header, r.body[:n]}, nil) }
+
+func (d *process) raw(body, key string) rawRequest {
+	packed := pack(body)
+	lines := []string{
+		"POST " + ingest.Path + " HTTP/1.1", "Host: " + d.api, "Authorization: apiKey " + testKey, "Content-Encoding: gzip",
+		"Idempotency-Key: " + key, fmt.Sprint("Content-Length: ", len(packed)), "", "",
+	}
+	return rawRequest{header: []byte(strings.Join(lines, "\r\n")), body: packed}
+}
+
+// begun is a request that lacks the second half of its body.
+type begun struct {
+	conn net.Conn
+	rest []byte
+}
+
+// begin sends the first half of a request and returns when the daemon has begun with it.
+func (d *process) begin(r rawRequest) *begun {
+	d.t.Helper()
+	before := d.metric("trafficd_ingest_admission_requests")
+	c, err := net.Dial("tcp", d.api)
+	require.NoError(d.t, err)
+	d.t.Cleanup(func() { _ = c.Close() })
+	half := len(r.body) / 2
+	_, err = c.Write(r.upTo(half))
+	require.NoError(d.t, err)
+	d.eventually(func() bool { return d.metric("trafficd_ingest_admission_requests") > before }, "the request is under way")
+	return &begun{c, r.body[half:]}
+}
+
+// finish sends the rest and reads the whole answer.
+func (b *begun) finish() (answer, error) {
+	_ = b.conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := b.conn.Write(b.rest); err != nil {
+		return answer{}, err
+	}
+	r, err := http.ReadResponse(bufio.NewReader(b.conn), nil)
+	if err != nil {
+		return answer{}, err
+	}
+	defer r.Body.Close()
+	a := answer{status: r.StatusCode, header: r.Header}
+	return a, json.NewDecoder(r.Body).Decode(&a)
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+)
+
+// trace makes steps that write down what happens to them.
+func trace(events *[]string, names ...string) []step {
+	var steps []step
+	for _, name := range names {
+		steps = append(steps, step{
+			name:  name,
+			start: func() error { *events = append(*events, "start "+name); return nil },
+			stop:  func(context.Context) error { *events = append(*events, "stop "+name); return nil },
+		})
+	}
+	return steps
+}
+
+func TestStepsStopInTheOppositeOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []string
+		signals := make(chan os.Signal, 2)
+		r := runner{timeout: time.Minute, draining: func() { events = append(events, "draining") }, log: zerolog.Nop()}
+		go func() { time.Sleep(time.Hour); signals <- syscall.SIGTERM }()
+		require.NoError(t, r.run(trace(&events, "journal", "api"), signals, nil))
+		require.Equal(t, []string{"start journal", "start api", "draining", "stop api", "stop journal"}, events)
+	})
+}
+
+func TestStepsAfterAFailedStart(t *testing.T) {
+	var events []string
+	steps := trace(&events, "journal", "api", "never")
+	steps[1].start = func() error { return errors.New("port in use") }
+	err := runner{timeout: time.Minute, log: zerolog.Nop()}.run(steps, nil, nil)
+	require.ErrorContains(t, err, "port in use")
+	require.Equal(t, []string{"start journal", "stop journal"}, events)
+}
+
+func TestSignalWhileStarting(t *testing.T) {
+	var events []string
+	signals := make(chan os.Signal, 2)
+	steps := trace(&events, "journal", "api")
+	steps[0].start = func() error { signals <- syscall.SIGINT; return nil }
+	require.NoError(t, runner{timeout: time.Minute, log: zerolog.Nop()}.run(steps, signals, nil))
+	require.Equal(t, []string{"start api", "stop api", "stop journal"}, events)
+}
+
+func TestFailedPartStopsTheRest(t *testing.T) {
+	var events []string
+	failed := make(chan error, 1)
+	failed <- errors.New("the listener died")
+	err := runner{timeout: time.Minute, log: zerolog.Nop()}.run(trace(&events, "a"), nil, failed)
+	require.ErrorContains(t, err, "the listener died")
+	require.Equal(t, []string{"start a", "stop a"}, events)
+}
+
+func TestStopIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		soft := make(chan time.Duration, 1)
+		release := make(chan struct{})
+		begin := time.Now()
+		steps := []step{{name: "slow", start: func() error { return nil }, stop: func(ctx context.Context) error {
+			<-ctx.Done()
+			soft <- time.Since(begin)
+			<-release
+			return nil
+		}}}
+		err := runner{timeout: 20 * time.Second, log: zerolog.Nop()}.stop(steps, nil)
+		require.ErrorIs(t, err, errTooSlow)
+		require.Equal(t, 20*time.Second, time.Since(begin))
+		require.Equal(t, 15*time.Second, <-soft)
+		close(release)
+	})
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		steps := []step{{name: "slow", start: func() error { return nil }, stop: func(context.Context) error { <-release; return nil }}}
+		signals := make(chan os.Signal, 2)
+		signals <- syscall.SIGTERM
+		go func() { time.Sleep(3 * time.Second); signals <- syscall.SIGTERM }()
+		begin := time.Now()
+		err := runner{timeout: time.Minute, log: zerolog.Nop()}.run(steps, signals, nil)
+		require.ErrorIs(t, err, errSecondSignal)
+		require.Equal(t, 3*time.Second, time.Since(begin))
+		close(release)
+	})
+}

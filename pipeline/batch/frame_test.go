@@ -1,0 +1,199 @@
+package batch
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// random makes a batch of any shape, and its answer.
+func random(r *rand.Rand) (*Batch, *Answer) {
+	b := &Batch{ProductInstance: "stadt-ü", ReceivedAt: r.Int64()}
+	for i := range b.ID {
+		b.ID[i] = byte(r.Uint32())
+	}
+	for range 1 + r.IntN(4) {
+		b.TypeText = fmt.Appendf(b.TypeText, "type%d", r.IntN(1000))
+		b.TypeEnd = append(b.TypeEnd, uint32(len(b.TypeText)))
+	}
+	index := uint32(0)
+	withQuality := r.IntN(2) == 0
+	for range r.IntN(50) {
+		b.Codes = append(b.Codes, bytes.Repeat([]byte{byte(r.Uint32())}, r.IntN(300))...)
+		b.CodeEnd = append(b.CodeEnd, uint32(len(b.Codes)))
+		b.Type = append(b.Type, uint32(r.IntN(b.Types())))
+		from := r.Int64N(math.MaxInt64 / 2)
+		b.From, b.To = append(b.From, from), append(b.To, from+r.Int64N(1e15))
+		b.Value = append(b.Value, math.Float64frombits(r.Uint64()&^(1<<62)))
+		q := math.NaN()
+		if withQuality && r.IntN(3) > 0 {
+			q = r.Float64()
+		}
+		b.Quality = append(b.Quality, q)
+		index += uint32(r.IntN(3))
+		b.Index = append(b.Index, index)
+		index++
+	}
+	a := &Answer{}
+	if r.IntN(2) == 0 {
+		a.Key, a.BodyHash, a.Items = "key", r.Uint64(), r.IntN(1000)
+		for i := range r.IntN(5) {
+			a.Add(i*7, Code(1+r.IntN(int(CodeCount)-1)), Field(r.IntN(int(FieldCount))), bytes.Repeat([]byte("é"), r.IntN(60)))
+		}
+	}
+	return b, a
+}
+
+func TestFrameRoundTrip(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	got, answer := new(Batch), new(Answer)
+	for range 500 {
+		b, a := random(r)
+		frame := AppendFrame([]byte("before"), b, a)[len("before"):]
+		require.NoError(t, DecodeFrame(frame, got, answer))
+		require.Equal(t, fmt.Sprintf("%+v", *b), fmt.Sprintf("%+v", *got))
+		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *answer))
+		instance, key, err := FrameKey(frame)
+		require.NoError(t, err)
+		require.Equal(t, b.ProductInstance+a.Key, instance+key)
+		require.Equal(t, a.BodyHash, FrameBodyHash(frame))
+		require.Equal(t, b.ReceivedAt, FrameReceivedAt(frame))
+		StampFrame(frame, 77)
+		require.NoError(t, DecodeFrame(frame, got, nil))
+		require.EqualValues(t, 77, got.ReceivedAt)
+
+		short := AnswerOf(frame)
+		require.NoError(t, DecodeFrame(short, got, answer))
+		require.Zero(t, got.Rows())
+		require.Equal(t, b.ID, got.ID)
+		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *answer))
+	}
+}
+
+func TestEveryTruncationOfAFrameErrs(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var got Batch
+	for range 20 {
+		b, a := random(r)
+		frame := AppendFrame(nil, b, a)
+		for n := range frame {
+			require.ErrorIs(t, DecodeFrame(frame[:n:n], &got, nil), ErrFrame)
+		}
+		require.ErrorIs(t, DecodeFrame(append(frame, 0), &got, nil), ErrFrame)
+	}
+	require.ErrorContains(t, DecodeFrame([]byte{9}, &got, nil), "version 9")
+}
+
+func TestDecodeFrameReusesItsMemory(t *testing.T) {
+	b, _ := random(rand.New(rand.NewPCG(5, 6)))
+	b.ProductInstance = ""
+	frame, got := AppendFrame(nil, b, nil), new(Batch)
+	require.Zero(t, testing.AllocsPerRun(50, func() {
+		if err := DecodeFrame(frame, got, nil); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}
+
+// FuzzFrame: what can be decoded is the same after another round.
+func FuzzFrame(f *testing.F) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 20 {
+		f.Add(AppendFrame(nil, first(random(r)), nil))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		var b, again Batch
+		var a, answer Answer
+		if err := DecodeFrame(frame, &b, &a); err != nil {
+			require.ErrorIs(t, err, ErrFrame)
+			return
+		}
+		require.NoError(t, DecodeFrame(AppendFrame(nil, &b, &a), &again, &answer))
+		require.Equal(t, fmt.Sprintf("%+v %+v", b, a), fmt.Sprintf("%+v %+v", again, answer))
+	})
+}
+
+func first(b *Batch, _ *Answer) *Batch { return b }
+
+func TestAcceptDropsTheRejected(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	for range 200 {
+		b, _ := random(r)
+		it := &Items{Columns: b.Columns, Count: b.Rows()}
+		var rejected Rejections
+		var want []string
+		row := func(c *Columns, i int) string {
+			return fmt.Sprintf("%x %d %d %d %v %v", c.Code(i), c.Type[i], c.From[i], c.To[i], c.Value[i], c.Quality[i])
+		}
+		for i := range it.Rows() {
+			if r.IntN(3) == 0 {
+				rejected.Add(i, InvalidValue, FieldValue, nil)
+			} else {
+				want = append(want, fmt.Sprint(i, row(&it.Columns, i)))
+			}
+		}
+		rejected.Add(it.Rows()+5, BatchLimitExceeded, FieldItem, nil)
+		var got Batch
+		got.Accept(it, &rejected)
+		var rows []string
+		for i := range got.Rows() {
+			rows = append(rows, fmt.Sprint(got.Index[i], row(&got.Columns, i)))
+		}
+		require.Equal(t, want, rows)
+		require.Len(t, got.Index, got.Rows())
+	}
+}
+
+func TestBlockHeadAndEnd(t *testing.T) {
+	batchOf := func(n int) *Batch { return &Batch{Columns: Columns{CodeEnd: make([]uint32, n)}} }
+	b := Block{{Batch: batchOf(5), Frame: 3, From: 2, To: 5}, {Batch: batchOf(4), Frame: 7, From: 0, To: 4}}
+	require.Equal(t, 7, b.Rows())
+	f := func(n int, rows int, end Position) {
+		t.Helper()
+		h := b.Head(n)
+		require.Equal(t, rows, h.Rows())
+		require.Equal(t, end, h.End())
+		require.Equal(t, 7, b.Rows(), "b stays whole")
+	}
+	f(1, 1, Position{3, 3})
+	f(3, 3, Position{Frame: 4})
+	f(4, 4, Position{7, 1})
+	f(7, 7, Position{Frame: 8})
+	f(9, 7, Position{Frame: 8})
+	require.Empty(t, b.Head(0))
+	require.True(t, Position{3, 9}.Before(Position{4, 0}))
+	require.True(t, Position{3, 1}.Before(Position{3, 2}))
+	require.False(t, Position{3, 2}.Before(Position{3, 2}))
+}
+
+func TestDetectors(t *testing.T) {
+	long := string(bytes.Repeat([]byte("x"), MaxCodeLen+1))
+	d, left := NewDetectors([]string{"b", "a", "b", "", long, long[1:]})
+	require.Equal(t, 2, left)
+	require.Equal(t, 3, d.Len())
+	for ord, code := range []string{"b", "a", long[1:]} {
+		got, ok := d.Find([]byte(code))
+		require.True(t, ok)
+		require.Equal(t, ord, got)
+		require.Equal(t, code, string(d.Code(ord)))
+	}
+	require.False(t, d.Has([]byte("c")))
+	require.False(t, d.Has(nil))
+	require.False(t, d.Has([]byte(long)))
+	empty, _ := NewDetectors(nil)
+	require.False(t, empty.Has([]byte("a")))
+}
+
+func TestNames(t *testing.T) {
+	for c := CodeNone; c < CodeCount; c++ {
+		require.NotEmpty(t, c.String())
+	}
+	require.Equal(t, "UNKNOWN", CodeCount.String())
+	require.Equal(t, "linkId", FieldLinkID.String())
+	require.Empty(t, FieldCount.String())
+	require.Equal(t, "01020304-0506-0708-090a-0b0c0d0e0f10", ID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}.String())
+}

@@ -1,0 +1,447 @@
+package decode
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+func decodeWith(d *Decoder, r io.Reader) (*batch.Items, error) {
+	it := new(batch.Items)
+	return it, d.Decode(r, it)
+}
+
+func codeOf(err error) batch.Code {
+	var r *batch.Refusal
+	if errors.As(err, &r) {
+		return r.Code
+	}
+	return batch.CodeNone
+}
+
+func TestWholeRequestRules(t *testing.T) {
+	f := func(body string, want batch.Code, offset int) {
+		t.Helper()
+		for _, r := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
+			_, err := decodeWith(New(DefaultConfig()), r)
+			require.Equal(t, want, codeOf(err), "%s: %v", body, err)
+			if want == batch.InvalidJSON {
+				require.Contains(t, err.Error(), fmt.Sprintf("at byte %d:", offset), body)
+			}
+		}
+	}
+	f(`{"measurements":[]}`, batch.CodeNone, 0)
+	f("\xef\xbb\xbf \r\n\t{ \"measurements\" : [ ] } \n", batch.CodeNone, 0)
+	f(`{"a":1,"measurements":[],"b":[{"measurements":null}]}`, batch.CodeNone, 0)
+	f(`{"\u006deasurements":[]}`, batch.CodeNone, 0)
+	f(`{"measurements":[1,"x",null,true,[],{}]}`, batch.CodeNone, 0)
+	f("\xef\xbb\xbf\xef\xbb\xbf{}", batch.InvalidJSON, 3)
+	f(``, batch.InvalidJSON, 0)
+	f(` `, batch.InvalidJSON, 1)
+	f(`x`, batch.InvalidJSON, 0)
+	f(`nul`, batch.InvalidJSON, 3)
+	f("{\"measurements\":[]}\x00", batch.InvalidJSON, 19)
+	f(`{"measurements":[]} {}`, batch.InvalidJSON, 20)
+	f(`{"measurements":[],}`, batch.InvalidJSON, 19)
+	f(`{"measurements":[,]}`, batch.InvalidJSON, 17)
+	f(`{"measurements":[{},]}`, batch.InvalidJSON, 20)
+	f(`{"measurements":[{}}`, batch.InvalidJSON, 19)
+	f(`{"measurements":[{"value":01}]}`, batch.InvalidJSON, 27)
+	f(`{"measurements":[{"value":1.}]}`, batch.InvalidJSON, 28)
+	f(`{"measurements":[{"value":+1}]}`, batch.InvalidJSON, 26)
+	f(`{"measurements":[{"value":NaN}]}`, batch.InvalidJSON, 26)
+	f(`{"measurements":[{"value":nuLl}]}`, batch.InvalidJSON, 28)
+	f(`{"measurements":[{"value" 1}]}`, batch.InvalidJSON, 26)
+	f(`{"measurements":[{value:1}]}`, batch.InvalidJSON, 18)
+	f(`{"measurements":[{"a":"\ud800"}]}`, batch.InvalidJSON, 23)
+	f(`{"measurements":[{"a":"\udc00"}]}`, batch.InvalidJSON, 23)
+	f(`{"measurements":[{"a":"\ud800\u0041"}]}`, batch.InvalidJSON, 23)
+	f(`{"measurements":[{"a":"\x"}]}`, batch.InvalidJSON, 24)
+	f("{\"measurements\":[{\"a\":\"ok\xff\"}]}", batch.InvalidJSON, 25)
+	f("{\"measurements\":[{\"a\":\"\xed\xa0\x80\"}]}", batch.InvalidJSON, 23)
+	f("{\"measurements\":[{\"a\":\"\xc0\x80\"}]}", batch.InvalidJSON, 23)
+	f("{\"measurements\":[{\"a\":\"\t\"}]}", batch.InvalidJSON, 23)
+	f(`[]`, batch.InvalidType, 0)
+	f(`"measurements"`, batch.InvalidType, 0)
+	f(`null`, batch.InvalidType, 0)
+	f(`12`, batch.InvalidType, 0)
+	f(`{}`, batch.MissingField, 0)
+	f(`{"Measurements":[]}`, batch.MissingField, 0)
+	f(`{"measurements":null}`, batch.MissingField, 0)
+	f(`{"measurements":{}}`, batch.InvalidType, 0)
+	f(`{"measurements":"x"}`, batch.InvalidType, 0)
+	f(`{"measurements":[],"measurements":[]}`, batch.DuplicateField, 0)
+	f(`{"measurements":[],"x":`+strings.Repeat("[", 62)+strings.Repeat("]", 62)+`}`, batch.CodeNone, 0)
+	f(`{"x":`+strings.Repeat("[", 64), batch.InvalidJSON, 68)
+}
+
+func TestHardLimit(t *testing.T) {
+	cfg := Config{BatchLimit: 3, HardLimit: 5, MaxDepth: 8}
+	f := func(items int, want batch.Code, rows int) {
+		t.Helper()
+		body := `{"measurements":[` + strings.TrimSuffix(strings.Repeat("{},", items), ",") + `]}`
+		it, err := decodeWith(New(cfg), strings.NewReader(body))
+		require.Equal(t, want, codeOf(err))
+		if err == nil {
+			require.Equal(t, items, it.Count)
+			require.Equal(t, rows, it.Rows())
+		}
+	}
+	f(0, batch.CodeNone, 0)
+	f(3, batch.CodeNone, 3)
+	f(5, batch.CodeNone, 3)
+	f(6, batch.TooManyItems, 0)
+}
+
+func TestReaderErrorComesAfterWhatWasReadBefore(t *testing.T) {
+	broken := errors.New("gzip: invalid checksum")
+	f := func(body string, want error, code batch.Code) {
+		t.Helper()
+		_, err := decodeWith(New(DefaultConfig()), io.MultiReader(strings.NewReader(body), iotest.ErrReader(broken)))
+		require.Equal(t, code, codeOf(err))
+		if want != nil {
+			require.ErrorIs(t, err, want)
+		}
+	}
+	f(`{"measurements":[]}`, broken, batch.CodeNone)
+	f(`{"measurements":[{"value":1`, broken, batch.CodeNone)
+	f(`{"measurements":[{"a":"b`, broken, batch.CodeNone)
+	f(`{"measurements":[{"a":tru`, broken, batch.CodeNone)
+	f(`{"measurements":[x`, nil, batch.InvalidJSON)
+	f(`{"measurements":null`, nil, batch.MissingField)
+}
+
+func TestFaults(t *testing.T) {
+	const good = `"detectorCode":"a","measureTypeCode":"s","timestampFrom":"2026-01-01T00:00:00Z","timestampTo":"2026-01-01T00:05Z","value":1`
+	all := batch.FieldSet(0)
+	for f := batch.FieldDetectorCode; f <= batch.FieldValue; f++ {
+		all |= f.Bit()
+	}
+	f := func(item string, want ...batch.Fault) {
+		t.Helper()
+		body := `{"measurements":[{` + good + `},` + item + `,{` + good + `}]}`
+		it, err := decodeWith(New(DefaultConfig()), strings.NewReader(body))
+		require.NoError(t, err)
+		require.Equal(t, 3, it.Rows())
+		for i := range want {
+			want[i].Row = 1
+		}
+		require.Equal(t, want, slices.Clip(append([]batch.Fault(nil), it.Faults...)), item)
+	}
+	f(`{` + good + `}`)
+	f(`{` + good + `,"quality":null,"linkId":null,"other":{"a":[1]}}`)
+	f(`7`, batch.Fault{NoObject: true})
+	f(`[{`+good+`}]`, batch.Fault{NoObject: true})
+	f(`null`, batch.Fault{NoObject: true})
+	f(`{}`, batch.Fault{Absent: all})
+	f(`{`+good+`,"linkId":{"a":null}}`, batch.Fault{LinkID: true})
+	f(`{`+good+`,"value":2}`, batch.Fault{Twice: batch.FieldValue.Bit()})
+	f(`{`+good+`,"\u0076alue":2}`, batch.Fault{Twice: batch.FieldValue.Bit()})
+	f(`{`+good+`,"quality":null,"quality":"x"}`, batch.Fault{Twice: batch.FieldQuality.Bit(), WrongType: batch.FieldQuality.Bit()})
+	f(strings.Replace(`{`+good+`}`, `"a"`, `1`, 1), batch.Fault{WrongType: batch.FieldDetectorCode.Bit()})
+	f(strings.Replace(`{`+good+`}`, `"a"`, `null`, 1), batch.Fault{Absent: batch.FieldDetectorCode.Bit()})
+	f(strings.Replace(`{`+good+`}`, `:1`, `:"1"`, 1), batch.Fault{WrongType: batch.FieldValue.Bit()})
+}
+
+func TestColumns(t *testing.T) {
+	body := `{"measurements":[
+	 {"detectorCode":"a\u00e9\n","measureTypeCode":"speed","timestampFrom":"2026-01-01T00:00:00.5Z","timestampTo":"2026-01-01t00:05+00","value":-1.5e2,"quality":0.25},
+	 {"value":0.1,"quality":null,"timestampTo":"nonsense","timestampFrom":"1970-01-01T00:00Z","measureTypeCode":"flow","detectorCode":""},
+	 {"detectorCode":"` + strings.Repeat("x", 5000) + `","measureTypeCode":"` + strings.Repeat("y", 5000) + `","timestampFrom":"2261-12-31T23:59:60Z","timestampTo":"` + strings.Repeat("9", 5000) + `","value":1e999}]}`
+	it, err := decodeWith(New(DefaultConfig()), strings.NewReader(body))
+	require.NoError(t, err)
+	require.Empty(t, it.Faults)
+	require.Equal(t, "aé\n", string(it.Code(0)))
+	require.Equal(t, "", string(it.Code(1)))
+	require.Len(t, it.Code(2), batch.MaxCodeLen+1, "cut, but still over the limit")
+	require.Len(t, it.TypeCode(int(it.Type[2])), 65)
+	require.Equal(t, []float64{-150, 0.1, math.Inf(1)}, it.Value)
+	require.Equal(t, 0.25, it.Quality[0])
+	require.False(t, it.HasQuality(1))
+	require.False(t, it.HasQuality(2))
+	require.Equal(t, time.Date(2026, 1, 1, 0, 0, 0, 5e8, time.UTC).UnixNano(), it.From[0])
+	require.Equal(t, time.Date(2026, 1, 1, 0, 5, 0, 0, time.UTC).UnixNano(), it.To[0])
+	require.Equal(t, time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano(), it.From[2])
+	require.Equal(t, int64(batch.NoTime), it.To[1])
+	require.Equal(t, "nonsense", string(it.RawOf(1, batch.FieldTimestampTo)))
+	require.Equal(t, strings.Repeat("9", 64), string(it.RawOf(2, batch.FieldTimestampTo)))
+	require.Nil(t, it.RawOf(0, batch.FieldTimestampTo))
+}
+
+func TestTimestamps(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		ns, ok := parseTimestamp([]byte(text))
+		require.Equal(t, want != "", ok, text)
+		if ok {
+			require.Equal(t, want, time.Unix(0, ns).UTC().Format(time.RFC3339Nano), text)
+		}
+	}
+	f("2026-02-28T23:59:59Z", "2026-02-28T23:59:59Z")
+	f("2024-02-29t23:59:59z", "2024-02-29T23:59:59Z")
+	f("2000-02-29T00:00Z", "2000-02-29T00:00:00Z")
+	f("2026-01-01T00:00:00.123456789Z", "2026-01-01T00:00:00.123456789Z")
+	f("2026-01-01T00:00:00,1-00:00", "2026-01-01T00:00:00.1Z")
+	f("2026-01-01T00:00:00.123456789+00:00", "2026-01-01T00:00:00.123456789Z")
+	f("2026-01-01T00:00-00", "2026-01-01T00:00:00Z")
+	f("2016-12-31T23:59:60Z", "2017-01-01T00:00:00Z")
+	f("2016-12-31T23:59:60.5Z", "2017-01-01T00:00:00.5Z")
+	f("1970-01-01T00:00Z", "1970-01-01T00:00:00Z")
+	f("2261-12-31T23:59:60.999999999Z", "2262-01-01T00:00:00.999999999Z")
+	for _, bad := range []string{
+		"", "Z", "2026-01-01", "2026-01-01T00Z", "2026-01-01T00:00", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00+01:00",
+		"2026-01-01T00:00:00+0000", "2026-01-01T00:00:00+00:01", "2026-01-01T24:00:00Z", "2026-01-01T12:59:60Z", "2026-01-01T23:58:60Z", "2026-01-01T23:59:61Z",
+		"2026-02-29T00:00:00Z", "2100-02-29T00:00:00Z", "2026-04-31T00:00:00Z", "2026-00-01T00:00:00Z", "2026-13-01T00:00:00Z", "2026-01-00T00:00:00Z",
+		"1969-12-31T23:59:59Z", "2262-01-01T00:00:00Z", "2026-01-01T00:00:00.Z", "2026-01-01T00:00:00.1234567890Z", "2026-01-01T00:00.5Z", "20260101T000000Z",
+		"2026-01-01T00:00:0Z", "2026-01-01T0:00:00Z", "2026-01-01T00:00:00ZZ", "2026-01-01T00:00:00 Z", "+2026-01-01T00:00:00Z", "2026-01-01T00:00:00.1234567Z+00:00",
+		"2026-01-01T00:00:", "2026-01-01T00:00:00.", "2026/01/01T00:00:00Z", "2026-01-01T00-00:00Z", "2026-01-01T00:00:", "2026-01-01T00:00:0",
+	} {
+		f(bad, "")
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 20_000 {
+		want := time.Unix(r.Int64N(9_214_646_400), r.Int64N(1e9)).UTC()
+		f(want.Format("2006-01-02T15:04:05.000000000Z"), want.Format(time.RFC3339Nano))
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	numberOf := func(text string) (lexer, fast float64) {
+		d := New(DefaultConfig())
+		d.reset(iotest.HalfReader(strings.NewReader(text)))
+		require.True(t, d.num(), text)
+		lexer = d.number()
+		fast, next := readNumber(append([]byte(text), make([]byte, padding)...), 0)
+		require.Equal(t, len(text) <= maxDigits, next == len(text), text)
+		return lexer, fast
+	}
+	f := func(text string) {
+		t.Helper()
+		want, _ := strconv.ParseFloat(text, 64)
+		if len(text) > maxDigits { // there strconv is wrong
+			exact, _, err := big.ParseFloat(text, 10, 20_000, big.ToNearestEven)
+			require.NoError(t, err)
+			want, _ = exact.Float64()
+		}
+		lexer, fast := numberOf(text)
+		require.Equal(t, math.Float64bits(want), math.Float64bits(lexer), "lexer %.80s", text)
+		if len(text) <= maxDigits {
+			require.Equal(t, math.Float64bits(want), math.Float64bits(fast), "fast %.80s", text)
+		}
+	}
+	zeros, nines := strings.Repeat("0", 2000), strings.Repeat("9", 2000)
+	for _, text := range []string{
+		"0", "-0", "0.0", "-0.0", "1", "-1", "12.5", "0.1", "123456789012345", "1234567890123456", "9007199254740993", "0.000001", "50.20000076293945",
+		"1e5", "1E+5", "1e-5", "1.5e300", "1e308", "1.8e308", "-1e999", "1e-400", "4.9e-324", "2.4e-324", "0e99999999999999999999", "1e99999999999999999999", "1e-99999999999999999999",
+		"0." + zeros + "5e2001", "1" + zeros + "e-2000", "1" + zeros, "1." + zeros + "1", nines + "e-2000", "0." + nines, "0." + zeros, "-0." + zeros + "e5", nines + "." + nines + "e-1990",
+		"1" + zeros + ".5e-2000", "9007199254740993." + zeros + "1", "9007199254740993." + zeros, "9007199254740993" + zeros + "e-2000", "9007199254740993" + zeros + "1e-2001",
+	} {
+		f(text)
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 20_000 {
+		f(strconv.FormatFloat(math.Float64frombits(r.Uint64()&^(0x7ff<<52)|uint64(1023-r.IntN(60)+r.IntN(60))<<52), "efg"[r.IntN(3)], -1, 64))
+	}
+	for _, bad := range []string{"", "-", "+1", ".5", "00", "01", "1.", "1.e5", "1e", "1e+", "-a", "1.-"} {
+		d := New(DefaultConfig())
+		d.reset(strings.NewReader(bad + "]"))
+		ok := d.num() && d.next() == ']'
+		require.False(t, ok, bad)
+		_, next := readNumber(append([]byte(bad+"]"), make([]byte, padding)...), 0)
+		require.NotEqual(t, len(bad), next, bad)
+	}
+}
+
+// TestTimesOfOneDay reads times whose day is that of the time before, but not all that it seems.
+func TestTimesOfOneDay(t *testing.T) {
+	texts := []string{
+		"2016-12-31T10:00:00Z", "2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z", "2016-12-31T00:00:00Z", "2017-01-01T00:00:00Z", "2016-12-31T00:00:01.5Z", "2016-12-31T00:00:02Z",
+		"2016-12-31T24:00:00Z", "2016-12-31T23:60:00Z", "2016-12-31T23:00:61Z", "2016-12-31T23-00:00Z", "2016-12-31T23:00:00z", "2016-12-31t23:00:00Z", "2016-12-31t23:00:01Z", "2016-12-31T2a:00:01Z",
+	}
+	var items []string
+	for _, text := range texts {
+		items = append(items, fmt.Sprintf(`{"detectorCode":"a","measureTypeCode":"s","timestampFrom":%q,"timestampTo":%q,"value":1}`, text, text))
+	}
+	it, err := decodeWith(New(DefaultConfig()), strings.NewReader(`{"measurements":[`+strings.Join(items, ",")+`]}`))
+	require.NoError(t, err)
+	for i, text := range texts {
+		want, ok := parseTimestamp([]byte(text))
+		if !ok {
+			want = batch.NoTime
+		}
+		require.Equal(t, want, it.From[i], text)
+		require.Equal(t, want, it.To[i], text)
+	}
+}
+
+// randomBatch writes batches as programs do, and as they should not.
+func randomBatch(r *rand.Rand) []byte {
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	gap := pick("", "", " ", "\n\t", strings.Repeat(" ", 100))
+	orders := [][]int{{0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, r.Perm(7), r.Perm(8), r.Perm(6)}
+	order, change := orders[r.IntN(len(orders))], r.IntN(3) == 0
+	var b bytes.Buffer
+	b.WriteString(`{` + gap + `"measurements"` + gap + `:[`)
+	for i, n := 0, r.IntN(400); i < n; i++ {
+		if i > 0 {
+			b.WriteString("," + gap)
+		}
+		if change && r.IntN(4) == 0 {
+			order = orders[r.IntN(len(orders))]
+		}
+		odd := r.IntN(30) == 0
+		member := func(k int) string {
+			if odd && r.IntN(3) == 0 {
+				return pick(`"value":null`, `"value":"1"`, `"value":1e400`, `"quality":1E1`, `"linkId":3`, `"x\n":[{}]`, `"timestampTo":"2026-13-01T00:00:00Z"`, `"detectorCode":"\u00fc\"\\"`, `"detectorCode":"grün"`,
+					`"value":1234567890.123456789`, `"measureTypeCode":"`+strings.Repeat("t", 70)+`"`, `"x":true`, `"x":"`+strings.Repeat("é", 1500)+`"`)
+			}
+			switch k {
+			case 0:
+				return fmt.Sprintf(`"detectorCode":%s"D%d"`, gap, r.IntN(5000))
+			case 1:
+				return `"measureTypeCode":"` + pick("speed", "flow", "speed2", "occ") + `"`
+			case 2:
+				return fmt.Sprintf(`"timestampFrom":"2026-01-%02dT00:%02d:00Z"`, 1+i/100, r.IntN(2))
+			case 3:
+				return `"timestampTo":"` + pick("2026-01-10T00:00:00Z", "2026-01-10T00:00Z", "2026-01-10T00:00:00.5+00:00") + `"`
+			case 4:
+				return `"value":` + pick("1", "0.5", "-12.25", "1e3", "100.125", "50.20000076293945")
+			case 5:
+				return `"quality":` + pick("1", "0.5", "null")
+			case 6:
+				return `"linkId":null`
+			}
+			return `"id":` + pick("1", "22", `"abc"`)
+		}
+		b.WriteString("{")
+		for j, k := range order {
+			if j > 0 {
+				b.WriteString("," + gap)
+			}
+			b.WriteString(member(k))
+		}
+		b.WriteString("}")
+	}
+	b.WriteString("]}")
+	return b.Bytes()
+}
+
+func TestFastEqualsSlow(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	fast, slow, bytewise := New(DefaultConfig()), New(DefaultConfig()), New(DefaultConfig())
+	slow.off, bytewise.off = true, true
+	for n := range 1500 {
+		body := randomBatch(r)
+		want, err := decodeWith(slow, bytes.NewReader(body))
+		require.NoError(t, err, "%s", body)
+		got, err := decodeWith(fast, iotest.HalfReader(bytes.NewReader(body)))
+		require.NoError(t, err)
+		requireEqual(t, want, got, body)
+		if n%50 == 0 {
+			got, err = decodeWith(bytewise, iotest.OneByteReader(bytes.NewReader(body)))
+			require.NoError(t, err)
+			requireEqual(t, want, got, body)
+		}
+	}
+}
+
+func requireEqual(t *testing.T, want, got *batch.Items, body []byte) {
+	t.Helper()
+	text := func(it *batch.Items) string {
+		var b strings.Builder
+		fmt.Fprintln(&b, it.Count, it.Faults, it.Raw, string(it.Text))
+		for i := range it.Rows() {
+			fmt.Fprintf(&b, "%q %q %d %d %x %x\n", it.Code(i), it.TypeCode(int(it.Type[i])), it.From[i], it.To[i], math.Float64bits(it.Value[i]), math.Float64bits(it.Quality[i]))
+		}
+		return b.String()
+	}
+	bare := func(it *batch.Items) *batch.Items { // a row with a fault may have no type at all
+		for _, f := range it.Faults {
+			it.Type[f.Row] = 0
+		}
+		if it.Types() == 0 {
+			it.TypeEnd = append(it.TypeEnd, 0)
+		}
+		return it
+	}
+	if w, g := text(bare(want)), text(bare(got)); w != g {
+		t.Fatalf("body %s\nslow:\n%s\nfast:\n%s", body, w, g)
+	}
+}
+
+func TestEveryTruncationIsInvalid(t *testing.T) {
+	body := append(typical(3), ' ')
+	d := New(DefaultConfig())
+	for n := range len(body) - 1 {
+		_, want := decodeWith(New(DefaultConfig()), bytes.NewReader(body[:n]))
+		require.Equal(t, batch.InvalidJSON, codeOf(want), "%s", body[:n])
+		for range 2 { // nothing is learned from an item that breaks off
+			_, err := decodeWith(d, bytes.NewReader(body[:n]))
+			require.Equal(t, want, err)
+		}
+	}
+}
+
+func TestNoAllocationPerItem(t *testing.T) {
+	body := typical(2000)
+	d, it, r := New(DefaultConfig()), new(batch.Items), bytes.NewReader(nil)
+	for _, off := range []bool{false, true} {
+		d.off = off
+		require.Zero(t, testing.AllocsPerRun(20, func() {
+			r.Reset(body)
+			require.NoError(t, d.Decode(r, it))
+		}))
+	}
+}
+
+var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
+
+// FuzzDecode holds the decoder to encoding/json on what is JSON, and the
+// prediction to the lexer on what stands in it.
+func FuzzDecode(f *testing.F) {
+	r := rand.New(rand.NewPCG(9, 10))
+	for n := 0; n < 40; { // small seeds: the fuzzer minimises what it finds
+		if body := randomBatch(r); len(body) < 3000 {
+			f.Add(body)
+			n++
+		}
+	}
+	f.Add(typical(5))
+	fast, slow := New(DefaultConfig()), New(DefaultConfig())
+	slow.off = true
+	f.Fuzz(func(t *testing.T, body []byte) {
+		want, wantErr := decodeWith(slow, bytes.NewReader(body))
+		got, err := decodeWith(fast, iotest.HalfReader(bytes.NewReader(body)))
+		require.Equal(t, wantErr, err)
+		if err == nil {
+			requireEqual(t, want, got, body)
+		}
+		text := bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
+		if surrogate.Match(text) || bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > 60 {
+			return // encoding/json takes lone surrogates and any nesting
+		}
+		switch code := codeOf(err); code {
+		case batch.CodeNone:
+			require.True(t, json.Valid(text) && utf8.Valid(text), "taken, but no JSON: %q", body)
+		case batch.InvalidJSON:
+			require.False(t, json.Valid(text) && utf8.Valid(text), "%v: %q", err, body)
+		}
+	})
+}

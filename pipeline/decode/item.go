@@ -1,0 +1,183 @@
+package decode
+
+import (
+	"math"
+
+	"trafficd/pipeline/batch"
+)
+
+const required = batch.FieldSet(1<<batch.FieldDetectorCode | 1<<batch.FieldMeasureTypeCode |
+	1<<batch.FieldTimestampFrom | 1<<batch.FieldTimestampTo | 1<<batch.FieldValue)
+
+// maxTypeLen is the longest measure type code that can be valid (decisions.md
+// 1.2, rule 8); of longer ones one byte more is kept, so that they stay invalid.
+const maxTypeLen = 64
+
+// row is one item on its way into the columns.
+type row struct {
+	kind           uint32
+	from, to       int64
+	value, quality float64
+
+	seen, present batch.FieldSet
+	batch.Fault
+}
+
+// item decodes one item of any shape, and learns its layout.
+func (d *Decoder) item(it *batch.Items) {
+	start := d.base
+	d.learn.begin(d.pos)
+	r := row{from: batch.NoTime, to: batch.NoTime, value: math.NaN(), quality: math.NaN()}
+	codes := len(it.Codes)
+	if d.next() != '{' {
+		d.skipValue()
+		r.NoObject = true
+		push(it, &r)
+		return
+	}
+	d.pos++
+	d.depth++
+	for more := d.firstMember(); more; more = d.nextMember() {
+		d.member(it, &r, codes)
+	}
+	d.depth--
+	r.Absent = required &^ r.present
+	if d.err == nil && d.learn.complete && !faulty(&r) && d.base == start {
+		d.layouts.add(&d.learn, d.buf, d.pos)
+	}
+	push(it, &r)
+}
+
+// member decodes the value of the member whose name is in text.
+func (d *Decoder) member(it *batch.Items, r *row, codes int) {
+	f := fieldOf(d.text, d.long)
+	if f == batch.FieldItem {
+		d.unknown()
+		return
+	}
+	r.Twice |= r.seen & f.Bit()
+	r.seen |= f.Bit()
+	c := d.next()
+	if c == 'n' {
+		d.literal("null")
+		return
+	}
+	r.present |= f.Bit()
+	at := d.pos
+	switch f {
+	case batch.FieldLinkID:
+		r.LinkID = true
+		d.skipValue()
+		return
+	case batch.FieldValue, batch.FieldQuality:
+		if c != '-' && (c < '0' || c > '9') {
+			r.WrongType |= f.Bit()
+			d.skipValue()
+			return
+		}
+		if d.num() {
+			d.learn.add(f, at, d.pos)
+			r.setNumber(f, d.number())
+		}
+	default:
+		if c != '"' {
+			r.WrongType |= f.Bit()
+			d.skipValue()
+			return
+		}
+		if d.str() {
+			d.learn.addString(f, at, d.pos, d.plain)
+			d.setString(it, r, f, codes)
+		}
+	}
+}
+
+// unknown takes the value of a member that the specification does not know.
+func (d *Decoder) unknown() {
+	c := d.next()
+	at := d.pos
+	if !d.skipValue() {
+		return
+	}
+	switch {
+	case c == '"':
+		d.learn.addString(batch.FieldItem, at, d.pos, d.plain)
+	case c == '{' || c == '[':
+		d.learn.complete = false
+	case c == '-' || '0' <= c && c <= '9':
+		d.learn.addNumber(at, d.pos)
+	}
+}
+
+func (r *row) setNumber(f batch.Field, v float64) {
+	if f == batch.FieldValue {
+		r.value = v
+	} else {
+		r.quality = v
+	}
+}
+
+func (d *Decoder) setString(it *batch.Items, r *row, f batch.Field, codes int) {
+	switch f {
+	case batch.FieldDetectorCode:
+		it.Codes = append(it.Codes[:codes], d.text[:min(len(d.text), batch.MaxCodeLen+1)]...)
+	case batch.FieldMeasureTypeCode:
+		r.kind = d.types.find(d.text[:min(len(d.text), maxTypeLen+1)], it)
+	case batch.FieldTimestampFrom:
+		r.from = d.time(it, f)
+	case batch.FieldTimestampTo:
+		r.to = d.time(it, f)
+	}
+}
+
+// time reads text as a timestamp; where it is none, it is kept for the rejection.
+func (d *Decoder) time(it *batch.Items, f batch.Field) int64 {
+	if ns, ok := parseTimestamp(d.text); ok && !d.long {
+		return ns
+	}
+	off := len(it.Text)
+	it.Text = append(it.Text, d.text[:min(len(d.text), batch.EchoLimit)]...)
+	it.Raw = append(it.Raw, batch.RawText{Row: uint32(it.Count), Field: f, Off: uint32(off), Len: uint32(len(it.Text) - off)})
+	return batch.NoTime
+}
+
+func faulty(r *row) bool {
+	return r.NoObject || r.LinkID || r.Twice|r.Absent|r.WrongType != 0
+}
+
+// push appends r; its code is at the end of Codes already.
+func push(it *batch.Items, r *row) {
+	if faulty(r) {
+		r.Row = uint32(it.Count)
+		it.Faults = append(it.Faults, r.Fault)
+	}
+	it.CodeEnd = append(it.CodeEnd, uint32(len(it.Codes)))
+	it.Type = append(it.Type, r.kind)
+	it.From = append(it.From, r.from)
+	it.To = append(it.To, r.to)
+	it.Value = append(it.Value, r.value)
+	it.Quality = append(it.Quality, r.quality)
+}
+
+func fieldOf(name []byte, long bool) batch.Field {
+	if long {
+		return batch.FieldItem
+	}
+	switch string(name) {
+	case "detectorCode":
+		return batch.FieldDetectorCode
+	case "measureTypeCode":
+		return batch.FieldMeasureTypeCode
+	case "timestampFrom":
+		return batch.FieldTimestampFrom
+	case "timestampTo":
+		return batch.FieldTimestampTo
+	case "value":
+		return batch.FieldValue
+	case "quality":
+		return batch.FieldQuality
+	case "linkId":
+		return batch.FieldLinkID
+	}
+	return batch.FieldItem
+}

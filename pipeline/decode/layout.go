@@ -1,0 +1,191 @@
+package decode
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+
+	"trafficd/pipeline/batch"
+)
+
+const (
+	maxPieces  = 12      // values in an item that can be predicted
+	maxLayout  = 1 << 10 // bytes of such an item
+	maxLayouts = 4       // shapes that may take turns in a batch
+)
+
+// layout is the text of an item around its values: in front of each piece's
+// value stands its glue, and tail follows the last one. Double quotes belong to the
+// glue. An item that matches it to the byte, with valid values in between, is
+// valid JSON, for the item it was learned from was.
+type layout struct {
+	pieces [maxPieces]piece
+	n      int
+	tail   []byte
+}
+
+type piece struct {
+	glue  []byte
+	field batch.Field // FieldItem: not known to the specification
+	quote bool        // the value is a string
+}
+
+// layouts are the shapes seen last; current is the one that matched last.
+type layouts struct {
+	list    [maxLayouts]layout
+	n       int
+	current int
+	oldest  int
+}
+
+// predicted decodes an item by one of the known layouts; false, and nothing is
+// changed, where none fits.
+func (d *Decoder) predicted(it *batch.Items) bool {
+	for try := range d.layouts.n {
+		k := d.layouts.current + try
+		if k >= d.layouts.n {
+			k -= d.layouts.n
+		}
+		codes := len(it.Codes)
+		if d.follow(&d.layouts.list[k], it) {
+			d.layouts.current = k
+			return true
+		}
+		it.Codes = it.Codes[:codes]
+	}
+	return false
+}
+
+// follow decodes the item at pos by the layout.
+func (d *Decoder) follow(l *layout, it *batch.Items) bool {
+	buf, p, end := d.buf, d.pos, d.end
+	var kind uint32
+	var from, to int64
+	var value float64
+	quality := math.NaN()
+	for k := range l.n {
+		pc := &l.pieces[k]
+		g := pc.glue
+		if p+len(g) > end || string(buf[p:p+len(g)]) != string(g) {
+			return false
+		}
+		p += len(g)
+		var next int
+		switch pc.field {
+		case batch.FieldDetectorCode:
+			next = endOfString(buf, p, end)
+			if next-p > batch.MaxCodeLen {
+				return false
+			}
+			it.Codes = append(it.Codes, buf[p:next]...)
+		case batch.FieldMeasureTypeCode:
+			kind, next = d.types.predict(buf, p, end, it)
+		case batch.FieldTimestampFrom:
+			from, next = d.from.read(buf, p, end)
+		case batch.FieldTimestampTo:
+			to, next = d.to.read(buf, p, end)
+		case batch.FieldValue:
+			value, next = readNumber(buf, p)
+		case batch.FieldQuality:
+			quality, next = readNumber(buf, p)
+		default:
+			next = skipPiece(buf, p, end, pc.quote)
+		}
+		if next < 0 || next > end {
+			return false
+		}
+		p = next
+	}
+	if p+len(l.tail) > end || string(buf[p:p+len(l.tail)]) != string(l.tail) {
+		return false
+	}
+	d.pos = p + len(l.tail)
+	it.CodeEnd = append(it.CodeEnd, uint32(len(it.Codes)))
+	it.Type = append(it.Type, kind)
+	it.From = append(it.From, from)
+	it.To = append(it.To, to)
+	it.Value = append(it.Value, value)
+	it.Quality = append(it.Quality, quality)
+	return true
+}
+
+// endOfString is where the plain ASCII from p on ends; whether a double quote
+// stands there is for the glue that follows to tell.
+func endOfString(buf []byte, p, end int) int {
+	for p < end {
+		if m := special(binary.LittleEndian.Uint64(buf[p:])); m != 0 {
+			return p + bits.TrailingZeros64(m)/8
+		}
+		p += 8
+	}
+	return p
+}
+
+func skipPiece(buf []byte, p, end int, quote bool) int {
+	if quote {
+		return endOfString(buf, p, end)
+	}
+	_, next := readNumber(buf, p)
+	return next
+}
+
+// learner notes where the values of an item stand while it is decoded.
+type learner struct {
+	start    int
+	complete bool // the item can be predicted
+	n        int
+	values   [maxPieces]struct {
+		field    batch.Field
+		quote    bool
+		from, to int // of the value in the buffer, quotes excluded
+	}
+}
+
+func (l *learner) begin(pos int) { l.start, l.n, l.complete = pos, 0, true }
+
+func (l *learner) add(f batch.Field, from, to int) { l.note(f, from, to, false) }
+
+func (l *learner) addNumber(from, to int) { l.note(batch.FieldItem, from, to, false) }
+
+// addString notes a string that stands from its opening quote to behind its closing one.
+func (l *learner) addString(f batch.Field, from, to int, plain bool) {
+	l.complete = l.complete && plain
+	l.note(f, from+1, to-1, true)
+}
+
+func (l *learner) note(f batch.Field, from, to int, quote bool) {
+	if l.n == maxPieces {
+		l.complete = false
+		return
+	}
+	v := &l.values[l.n]
+	v.field, v.from, v.to, v.quote = f, from, to, quote
+	l.n++
+}
+
+// add makes the item that ends at pos the layout tried first. The item is one
+// without fault that stands in buf whole.
+func (ls *layouts) add(l *learner, buf []byte, pos int) {
+	if pos-l.start > maxLayout {
+		return
+	}
+	k := ls.n
+	if ls.n < maxLayouts {
+		ls.n++
+	} else {
+		k = ls.oldest
+		ls.oldest = (ls.oldest + 1) % maxLayouts
+	}
+	ls.current = k
+	to := &ls.list[k]
+	to.n = l.n
+	from := l.start
+	for i := range l.n {
+		v := &l.values[i]
+		p := &to.pieces[i]
+		p.glue = append(p.glue[:0], buf[from:v.from]...)
+		p.field, p.quote = v.field, v.quote
+		from = v.to
+	}
+	to.tail = append(to.tail[:0], buf[from:pos]...)
+}

@@ -1,0 +1,193 @@
+package decode
+
+import "strconv"
+
+// maxDigits is how many characters of a number are kept: more than the 767 digits
+// that exact rounding needs, fewer than the 800 after which strconv loses count of
+// the digits before the point.
+const maxDigits = 780
+
+// exactDigits is how many decimal digits a float64 holds whatever they are: such a
+// number divided by a power of ten that is exact too is rounded once, that is,
+// correctly.
+const exactDigits = 15
+
+var powers = [exactDigits + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
+
+// readNumber reads the JSON number that starts at p in b, and gives where it
+// ends, -1 where there is none. b has to end in something that is no part of a number.
+func readNumber(b []byte, p int) (v float64, next int) {
+	start := p
+	negative := b[p] == '-'
+	if negative {
+		p++
+	}
+	mantissa, first := uint64(0), p
+	for ; b[p]-'0' <= 9; p++ {
+		mantissa = mantissa*10 + uint64(b[p]-'0')
+	}
+	digits := p - first
+	if digits == 0 || digits > 1 && b[first] == '0' {
+		return 0, -1
+	}
+	decimals := 0
+	if b[p] == '.' {
+		p++
+		point := p
+		for ; b[p]-'0' <= 9; p++ {
+			mantissa = mantissa*10 + uint64(b[p]-'0')
+		}
+		if decimals = p - point; decimals == 0 {
+			return 0, -1
+		}
+		digits += decimals
+	}
+	if b[p]|0x20 == 'e' || digits > exactDigits {
+		return readSlowly(b, start, p)
+	}
+	v = float64(mantissa) / powers[decimals]
+	if negative {
+		v = -v
+	}
+	return v, p
+}
+
+// readSlowly reads a number with an exponent at p, or with many digits.
+func readSlowly(b []byte, start, p int) (float64, int) {
+	if b[p]|0x20 == 'e' {
+		p++
+		if b[p] == '+' || b[p] == '-' {
+			p++
+		}
+		if b[p]-'0' > 9 {
+			return 0, -1
+		}
+		for b[p]-'0' <= 9 {
+			p++
+		}
+	}
+	if p-start > maxDigits {
+		return 0, -1
+	}
+	return parseFloat(b[start:p]), p
+}
+
+// parseFloat gives ±Inf for what is too large; text is a number for sure.
+func parseFloat(text []byte) float64 {
+	v, _ := strconv.ParseFloat(string(text), 64)
+	return v
+}
+
+// num takes the number at pos, of any length, and keeps it in text without the
+// zeros that lead its fraction. Of digits past the limit only their number and
+// whether one was not zero matters.
+func (l *lexer) num() bool {
+	l.text, l.long = l.text[:0], false
+	l.full, l.dropped, l.shift, l.exponent = false, false, 0, 0
+	if l.peek() == '-' {
+		l.take()
+	}
+	zero := l.peek() == '0'
+	if zero {
+		l.take()
+	} else if !l.whole() {
+		return false
+	}
+	if l.peek() == '.' && !l.fraction(zero) {
+		return false
+	}
+	if l.peek()|0x20 == 'e' {
+		return l.exponentPart()
+	}
+	return true
+}
+
+// take keeps the byte at pos.
+func (l *lexer) take() {
+	l.text = append(l.text, l.buf[l.pos])
+	l.pos++
+}
+
+// whole takes the digits before the point.
+func (l *lexer) whole() bool {
+	n := 0
+	for ; l.peek()-'0' <= 9; n++ {
+		if l.digit(); l.full {
+			l.shift++
+		}
+	}
+	return l.some(n)
+}
+
+// fraction takes the point and the digits after it.
+func (l *lexer) fraction(zero bool) bool {
+	if l.full {
+		l.pos++
+	} else {
+		l.take()
+	}
+	n := 0
+	for ; zero && l.peek() == '0'; n++ {
+		l.pos++
+		l.shift--
+	}
+	for ; l.peek()-'0' <= 9; n++ {
+		l.digit()
+	}
+	return l.some(n)
+}
+
+// digit keeps one digit or, past the limit, only whether it was not zero.
+func (l *lexer) digit() {
+	if l.full = l.full || len(l.text) >= maxDigits; l.full {
+		l.dropped = l.dropped || l.buf[l.pos] != '0'
+		l.pos++
+		return
+	}
+	l.take()
+}
+
+func (l *lexer) some(n int) bool {
+	if n == 0 {
+		l.unexpected("expected a digit")
+	}
+	return n > 0
+}
+
+// exponentPart takes the exponent; one that is out of all bounds stays so.
+func (l *lexer) exponentPart() bool {
+	const huge = 1 << 40
+	l.pos++
+	negative := l.peek() == '-'
+	if negative || l.peek() == '+' {
+		l.pos++
+	}
+	n := 0
+	for ; l.peek()-'0' <= 9; n++ {
+		l.exponent = min(l.exponent*10+int64(l.buf[l.pos]-'0'), huge)
+		l.pos++
+	}
+	if negative {
+		l.exponent = -l.exponent
+	}
+	return l.some(n)
+}
+
+// number is the value of the number taken last, ±Inf where it is too large.
+func (l *lexer) number() float64 {
+	if l.dropped && l.shift > 0 {
+		l.text = append(l.text, '.')
+	}
+	if n := len(l.text); l.text[n-1] == '.' { // only zeros followed, or it was added here
+		l.text = append(l.text, '0')
+	}
+	if l.dropped {
+		l.text = append(l.text, '1')
+	}
+	if e := l.exponent + l.shift; e != 0 {
+		const limit = 1 << 30
+		l.text = append(l.text, 'e')
+		l.text = strconv.AppendInt(l.text, max(-limit, min(e, limit)), 10)
+	}
+	return parseFloat(l.text)
+}

@@ -1,0 +1,202 @@
+package decode
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special marks (in the high bits) the first byte of w that is a double quote,
+// a backslash, a control character, or not ASCII. Marks after the first may be wrong.
+func special(w uint64) uint64 {
+	quote, back := w^(ones*'"'), w^(ones*'\\')
+	return ((quote - ones) | (back - ones) | (w - ones*0x20) | w) & highs
+}
+
+// str takes the string that starts at pos and leaves it unescaped in text.
+func (l *lexer) str() bool {
+	start := l.base + int64(l.pos)
+	l.pos++
+	l.text, l.long, l.plain = l.text[:0], false, true
+	for {
+		run := l.run()
+		l.keep(l.buf[run:l.pos])
+		switch c := l.peek(); {
+		case l.pos >= l.end:
+			l.ended()
+			return false
+		case c == '"':
+			l.pos++
+			l.plain = l.plain && start >= l.base
+			return true
+		case c == '\\':
+			l.plain = false
+			if !l.escape() {
+				return false
+			}
+		case c < 0x20:
+			l.syntax("control character in a string; write it as \\u00XX")
+			return false
+		case c >= 0x80:
+			if !l.multibyte() {
+				return false
+			}
+		}
+	}
+}
+
+// run goes over plain ASCII to the next special byte or the buffer's end, and
+// gives where it started.
+func (l *lexer) run() int {
+	if l.pos >= l.end {
+		l.fill()
+	}
+	start := l.pos
+	for l.pos < l.end {
+		if m := special(binary.LittleEndian.Uint64(l.buf[l.pos:])); m != 0 {
+			l.pos = min(l.pos+bits.TrailingZeros64(m)/8, l.end)
+			return start
+		}
+		l.pos += 8
+	}
+	l.pos = l.end
+	return start
+}
+
+// keep appends to text up to its limit.
+func (l *lexer) keep(b []byte) {
+	if room := textMax - len(l.text); len(b) > room {
+		b, l.long = b[:room], true
+	}
+	l.text = append(l.text, b...)
+}
+
+// multibyte takes the run of characters beyond ASCII at pos.
+func (l *lexer) multibyte() bool {
+	if l.end-l.pos < utf8.UTFMax {
+		for l.eof == nil && l.end-l.pos < utf8.UTFMax {
+			l.fill()
+		}
+	}
+	stop := l.pos
+	for stop < l.end && l.buf[stop] >= 0x80 {
+		stop++
+	}
+	if stop == l.end && l.eof == nil { // a character may be cut by the buffer's end
+		for stop > l.pos && !utf8.RuneStart(l.buf[stop-1]) {
+			stop--
+		}
+		if stop--; stop <= l.pos {
+			stop = l.end
+		}
+	}
+	if run := l.buf[l.pos:stop]; utf8.Valid(run) {
+		l.keep(run)
+		l.pos = stop
+		return true
+	}
+	l.toInvalid(stop)
+	return false
+}
+
+// toInvalid records the place of the first byte that is no UTF-8.
+func (l *lexer) toInvalid(stop int) {
+	for l.pos < stop {
+		c, n := utf8.DecodeRune(l.buf[l.pos:stop])
+		if c == utf8.RuneError && n == 1 {
+			break
+		}
+		l.pos += n
+	}
+	l.syntax("a string is no valid UTF-8")
+}
+
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// escape takes the backslash sequence at pos.
+func (l *lexer) escape() bool {
+	at := l.base + int64(l.pos)
+	l.pos++
+	c := l.peek()
+	if l.pos >= l.end {
+		l.ended()
+		return false
+	}
+	if plain := escapes[c]; plain != 0 {
+		l.pos++
+		l.keepByte(plain)
+		return true
+	}
+	if c != 'u' {
+		l.syntax("unknown escape sequence in a string")
+		return false
+	}
+	l.pos++
+	return l.unicode(at)
+}
+
+func (l *lexer) keepByte(c byte) {
+	l.keep([]byte{c})
+}
+
+// unicode takes the four digits after \u, and the other half of a surrogate pair.
+func (l *lexer) unicode(at int64) bool {
+	r, ok := l.hex4()
+	if !ok {
+		return false
+	}
+	if r >= 0xdc00 && r < 0xe000 {
+		l.syntaxAt(at, "lone surrogate in a string")
+		return false
+	}
+	if r >= 0xd800 && r < 0xdc00 {
+		if r, ok = l.lowSurrogate(at, r); !ok {
+			return false
+		}
+	}
+	var b [utf8.UTFMax]byte
+	l.keep(b[:utf8.EncodeRune(b[:], r)])
+	return true
+}
+
+func (l *lexer) lowSurrogate(at int64, high rune) (rune, bool) {
+	for _, c := range [2]byte{'\\', 'u'} {
+		if l.peek() != c {
+			if l.pos >= l.end {
+				l.ended()
+			}
+			l.syntaxAt(at, "lone surrogate in a string")
+			return 0, false
+		}
+		l.pos++
+	}
+	low, ok := l.hex4()
+	if ok && (low < 0xdc00 || low > 0xdfff) {
+		l.syntaxAt(at, "lone surrogate in a string")
+		return 0, false
+	}
+	return 0x10000 + (high-0xd800)<<10 + (low - 0xdc00), ok
+}
+
+func (l *lexer) hex4() (rune, bool) {
+	r := rune(0)
+	for range 4 {
+		c := l.peek()
+		switch {
+		case '0' <= c && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			r = r<<4 | rune(c|0x20-'a'+10)
+		default:
+			l.unexpected("expected four hexadecimal digits after \\u")
+			return 0, false
+		}
+		l.pos++
+	}
+	return r, true
+}

@@ -1,0 +1,109 @@
+package decode
+
+const (
+	second = int64(1e9)
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+
+	// maxTimestamp is the length of 2006-01-02T15:04:05.123456789+00:00.
+	maxTimestamp = 35
+)
+
+// parseTimestamp reads an ISO 8601 extended date-time in UTC as rule 9 of
+// decisions.md 1.2 has it: seconds are optional, a fraction of 1–9 digits may
+// follow them after '.' or ',', UTC is Z, ±00:00 or ±00, letters in either case;
+// the date exists, the year is 1970–2261; 23:59:60 is the next second.
+func parseTimestamp(s []byte) (ns int64, ok bool) {
+	if len(s) < len("2006-01-02T15:04Z") || len(s) > maxTimestamp || s[10]|0x20 != 't' {
+		return 0, false
+	}
+	days, ok := date(s)
+	h, okH := two(s[11:])
+	m, okM := two(s[14:])
+	if !ok || !okH || !okM || s[13] != ':' || h > 23 || m > 59 {
+		return 0, false
+	}
+	sec, frac, zone, ok := seconds(s[16:], h == 23 && m == 59)
+	if !ok || !isUTC(zone) {
+		return 0, false
+	}
+	return days*day + int64(h)*hour + int64(m)*minute + int64(sec)*second + frac, true
+}
+
+// seconds reads what follows the minutes: ":05.123" or nothing, then the zone.
+func seconds(s []byte, lastMinute bool) (sec int, frac int64, zone []byte, ok bool) {
+	if s[0] != ':' {
+		return 0, 0, s, true
+	}
+	if len(s) < len(":05Z") {
+		return 0, 0, nil, false
+	}
+	sec, ok = two(s[1:])
+	if !ok || sec > 60 || sec == 60 && !lastMinute {
+		return 0, 0, nil, false
+	}
+	if s[3] != '.' && s[3] != ',' {
+		return sec, 0, s[3:], true
+	}
+	frac, n := fraction(s[4:])
+	return sec, frac, s[4+n:], n > 0
+}
+
+// fraction reads 1–9 digits as nanoseconds; n = 0 where there are none or more.
+func fraction(s []byte) (ns int64, n int) {
+	for n < len(s) && s[n]-'0' <= 9 {
+		if n == 9 {
+			return 0, 0
+		}
+		ns = ns*10 + int64(s[n]-'0')
+		n++
+	}
+	for k := n; k < 9; k++ {
+		ns *= 10
+	}
+	return ns, n
+}
+
+func isUTC(zone []byte) bool {
+	switch string(zone) {
+	case "Z", "z", "+00:00", "-00:00", "+00", "-00":
+		return true
+	}
+	return false
+}
+
+// date reads "2006-01-02" as days since 1970.
+func date(s []byte) (days int64, ok bool) {
+	hi, ok1 := two(s)
+	lo, ok2 := two(s[2:])
+	m, ok3 := two(s[5:])
+	d, ok4 := two(s[8:])
+	y := 100*hi + lo
+	if !(ok1 && ok2 && ok3 && ok4) || s[4] != '-' || s[7] != '-' || y < 1970 || y > 2261 || m < 1 || m > 12 || d < 1 || d > daysIn(y, m) {
+		return 0, false
+	}
+	return sinceEpoch(y, m, d), true
+}
+
+func daysIn(y, m int) int {
+	if m == 2 && y%4 == 0 && (y%100 != 0 || y%400 == 0) {
+		return 29
+	}
+	return int([13]uint8{0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}[m])
+}
+
+// sinceEpoch counts days in years that start in March, so that a leap day comes last.
+func sinceEpoch(y, m, d int) int64 {
+	if m <= 2 {
+		y--
+		m += 12
+	}
+	return int64(365*y + y/4 - y/100 + y/400 + (153*(m-3)+2)/5 + d - 1 - 719468)
+}
+
+// two reads two digits.
+func two(s []byte) (int, bool) {
+	a, b := s[0]-'0', s[1]-'0'
+	return int(a)*10 + int(b), a <= 9 && b <= 9
+}

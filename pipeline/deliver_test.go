@@ -1,0 +1,281 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+// shop is a store that knows a block by its plan, as the real ones do by token or sequence, and goes wrong at random.
+type shop struct {
+	*rand.Rand
+	rows    []string // in the order they were applied
+	applied map[string]int
+	refuses func(code string) bool
+	state   int
+	plans   int
+	maxRows int
+	down    bool
+}
+
+var errAway = errors.New("the store is away")
+
+func (s *shop) Plan(_ context.Context, state []byte, rows batch.Block) (int, []byte, error) {
+	if s.down || s.IntN(5) == 0 {
+		return 0, nil, errAway
+	}
+	if want := fmt.Sprint(s.state); s.state > 0 && string(state) != want {
+		return 0, nil, fmt.Errorf("state %q, wanted %q", state, want)
+	}
+	s.plans++
+	n := 1 + s.IntN(min(rows.Rows(), s.maxRows))
+	first := rows[0]
+	return n, fmt.Appendf(nil, "%d rows from %s/%d after %d", n, first.ID, first.From, s.state), nil
+}
+
+func (s *shop) Deliver(_ context.Context, plan []byte, rows batch.Block) ([]byte, error) {
+	if s.down || s.IntN(4) == 0 {
+		return nil, errAway
+	}
+	if _, known := s.applied[string(plan)]; !known {
+		if err := s.apply(string(plan), rows); err != nil {
+			return nil, err
+		}
+	}
+	if s.applied[string(plan)] != rows.Rows() {
+		return nil, fmt.Errorf("plan %s came with %d rows, then with %d", plan, s.applied[string(plan)], rows.Rows())
+	}
+	if s.IntN(4) == 0 {
+		return nil, errors.New("the acknowledgement got lost")
+	}
+	return fmt.Append(nil, s.state), nil
+}
+
+func (s *shop) apply(plan string, rows batch.Block) error {
+	if !strings.HasPrefix(plan, fmt.Sprintf("%d rows from %s/%d", rows.Rows(), rows[0].ID, rows[0].From)) {
+		return &batch.RefusedError{Err: fmt.Errorf("plan %q is not for these %d rows", plan, rows.Rows())}
+	}
+	var codes []string
+	for _, span := range rows {
+		for i := span.From; i < span.To; i++ {
+			codes = append(codes, string(span.Code(i)))
+			if s.refuses(codes[len(codes)-1]) {
+				return &batch.RefusedError{Err: errors.New("the shop does not want " + codes[len(codes)-1])}
+			}
+		}
+	}
+	s.rows = append(s.rows, codes...)
+	s.applied[plan] = rows.Rows()
+	s.state += rows.Rows()
+	return nil
+}
+
+func (s *shop) Close() error { return nil }
+
+func newShop(seed uint64) *shop {
+	return &shop{Rand: rand.New(rand.NewPCG(seed, 7)), applied: map[string]int{}, refuses: func(string) bool { return false }, maxRows: 40}
+}
+
+var quick = DeliveryConfig{MaxRows: 100, MinRows: 10, Linger: time.Millisecond, RetryMin: time.Millisecond, RetryMax: 2 * time.Millisecond}
+
+// TestEachRowArrivesOnceAndInOrder sends batches while the delivery is killed and started again, the store forgets to
+// answer, and some rows are refused for good.
+func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		h := open(t, t.TempDir())
+		store := newShop(seed)
+		poison := seed%3 == 0
+		store.refuses = func(code string) bool { return poison && strings.HasSuffix(code, "13") }
+		dead := filepath.Join(h.dir, "dead.ndjson")
+		var want, refused []string
+		for n := range 30 {
+			var items []string
+			for i := range r.IntN(60) {
+				code := fmt.Sprintf("%d-%d", n, i)
+				items = append(items, item(code, i))
+				if store.refuses(code) {
+					refused = append(refused, code)
+				} else {
+					want = append(want, code)
+				}
+			}
+			h.codes["city"] = set(codesOf(n)...)
+			_, err := h.submit(measurements(items...), fmt.Sprint(n)) // a key: so batches without rows are kept too
+			require.NoError(t, err)
+			if r.IntN(4) == 0 {
+				h.deliverFor(t, store, dead, time.Duration(r.IntN(20))*time.Millisecond)
+			}
+			if r.IntN(15) == 0 {
+				h.close()
+				h = open(t, h.dir)
+			}
+		}
+		require.Eventually(t, func() bool {
+			h.deliverFor(t, store, dead, 30*time.Millisecond)
+			return len(store.rows) >= len(want)
+		}, time.Minute, time.Microsecond)
+		h.deliverFor(t, store, dead, 50*time.Millisecond)
+		require.Equal(t, want, store.rows, "seed %d", seed)
+		require.Equal(t, refused, deadCodes(t, dead), "seed %d", seed)
+		done, _ := h.journal.Cursor("sink").Load()
+		_, next := h.journal.Bounds()
+		require.Equal(t, next, done, "the cursor is at the end")
+		h.close()
+	}
+}
+
+func codesOf(n int) (list []string) {
+	for i := range 60 {
+		list = append(list, fmt.Sprintf("%d-%d", n, i))
+	}
+	return list
+}
+
+// deliverFor runs a delivery and kills it: nothing that it has in memory gets to disk.
+func (h *house) deliverFor(t *testing.T, store Sink, dead string, d time.Duration) {
+	delivery, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(dead), zerolog.Nop())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	require.NoError(t, delivery.Run(ctx, ctx))
+}
+
+func deadCodes(t *testing.T, path string) (codes []string) {
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		var l DeadLetter
+		require.NoError(t, json.Unmarshal([]byte(line), &l))
+		require.NotEmpty(t, l.Reason)
+		if code := l.Item.DetectorCode; len(codes) == 0 || codes[len(codes)-1] != code { // a crash may repeat a line
+			codes = append(codes, code)
+		}
+	}
+	return codes
+}
+
+func TestOneStoreAwayDoesNotStopTheOther(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	h.codes["city"] = set("A")
+	away, here := newShop(1), newShop(2)
+	away.down = true
+	d, err := NewDelivery("sink", quick, h.journal, away, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx, ctx) }()
+	other, err := NewDelivery(AnswersConsumer, quick, h.journal, here, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	require.NoError(t, err)
+	go func() { ended <- other.Run(ctx, ctx) }()
+	for range 20 {
+		_, err := h.submit(measurements(item("A", 1)), "")
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return other.Status().Rows == 20 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, errAway) }, time.Minute, time.Millisecond)
+	require.Positive(t, d.Status().Lag)
+	require.Zero(t, d.Status().Rows)
+	require.Zero(t, other.Status().Lag)
+	cancel()
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+}
+
+// halfway applies the first row of a block and refuses the rest, and says so in its state.
+type halfway struct {
+	applied []string
+	states  []string
+}
+
+func (h *halfway) Plan(_ context.Context, state []byte, rows batch.Block) (int, []byte, error) {
+	h.states = append(h.states, string(state))
+	return rows.Rows(), []byte("plan"), nil
+}
+
+func (h *halfway) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte, error) {
+	first := string(rows[0].Code(rows[0].From))
+	if rows.Rows() == 1 && len(h.applied) == 1 {
+		h.applied = append(h.applied, first)
+		return []byte("all"), nil
+	}
+	h.applied = []string{first}
+	return []byte(first + " is there"), &batch.RefusedError{Err: errors.New("not the others")}
+}
+
+func (h *halfway) Close() error { return nil }
+
+func TestStateOfARefusalIsKept(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	_, err := h.submit(measurements(item("A", 1), item("B", 2)), "")
+	require.NoError(t, err)
+	store := &halfway{}
+	h.deliverFor(t, store, filepath.Join(h.dir, "d"), 50*time.Millisecond)
+	require.Equal(t, []string{"", "A is there", "all"}, store.states[:3])
+}
+
+func TestFramesWithoutRowsDoNotPileUp(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	for n := range 2 * passedFrames {
+		_, err := h.submit(measurements(item("unknown", n)), fmt.Sprint(n))
+		require.NoError(t, err)
+	}
+	store := newShop(1)
+	h.deliverFor(t, store, filepath.Join(h.dir, "d"), 100*time.Millisecond)
+	done, _ := h.journal.Cursor("sink").Load()
+	require.Greater(t, done, uint64(passedFrames))
+	require.Zero(t, store.plans)
+}
+
+func TestProgressRoundTrip(t *testing.T) {
+	f := func(p progress) {
+		t.Helper()
+		b := p.encode()
+		got, err := decodeProgress(p.done.Frame, b)
+		require.NoError(t, err)
+		require.Equal(t, p, got)
+		for n := 1; n < len(b); n++ {
+			if _, err := decodeProgress(p.done.Frame, b[:n]); err == nil {
+				t.Fatalf("%d of %d bytes were taken", n, len(b))
+			}
+		}
+	}
+	f(progress{done: batch.Position{Frame: 3}})
+	f(progress{done: batch.Position{Frame: 3, Row: 70_000}, state: []byte("abc")})
+	f(progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc"), end: batch.Position{Frame: 900, Row: 2}, plan: []byte("plan")})
+	f(progress{end: batch.Position{Frame: 1}, plan: []byte{}})
+	_, err := decodeProgress(1, []byte{9})
+	require.ErrorIs(t, err, errProgress)
+}
+
+func TestDeliveryBounds(t *testing.T) {
+	require.NoError(t, quick.Validate())
+	f := func(want string, change func(*DeliveryConfig)) {
+		t.Helper()
+		c := quick
+		change(&c)
+		require.ErrorContains(t, c.Validate(), want)
+	}
+	f("max_rows", func(c *DeliveryConfig) { c.MaxRows = 0 })
+	f("min_rows", func(c *DeliveryConfig) { c.MinRows = 101 })
+	f("linger", func(c *DeliveryConfig) { c.Linger = time.Hour })
+	f("retry_min", func(c *DeliveryConfig) { c.RetryMin = 0 })
+}

@@ -1,0 +1,406 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// house is an intake over a real journal in a folder.
+type house struct {
+	t       testing.TB
+	dir     string
+	cfg     Config
+	journal *journal.Journal
+	answers *Answers
+	intake  *Intake
+	codes   detectors
+}
+
+type detectors map[string]*batch.Detectors
+
+func (d detectors) Snapshot(instance string) *batch.Detectors { return d[instance] }
+
+func set(codes ...string) *batch.Detectors {
+	d, _ := batch.NewDetectors(codes)
+	return d
+}
+
+func open(t testing.TB, dir string, change ...func(*Config)) *house {
+	h := &house{t: t, dir: dir, cfg: DefaultConfig(), codes: detectors{"city": set("A", "B", "C")}}
+	for _, c := range change {
+		c(&h.cfg)
+	}
+	jc := journal.DefaultConfig()
+	jc.Dir = filepath.Join(dir, "journal")
+	h.cfg.Answers.Journal.Dir = filepath.Join(dir, "answers")
+	var err error
+	h.journal, err = journal.Open(jc, []string{"sink", AnswersConsumer})
+	require.NoError(t, err)
+	h.answers, err = OpenAnswers(h.cfg.Answers, h.journal)
+	require.NoError(t, err)
+	h.intake, err = NewIntake(h.cfg, h.journal, h.codes, h.answers)
+	require.NoError(t, err)
+	return h
+}
+
+func (h *house) close() {
+	h.intake.Close()
+	require.NoError(h.t, h.answers.Close())
+	require.NoError(h.t, h.journal.Close())
+}
+
+func (h *house) submit(body, key string) (*batch.Submission, error) {
+	s := &batch.Submission{ProductInstance: "city", IdempotencyKey: key, Body: bytes.NewReader(zipped(body))}
+	return s, h.intake.Submit(context.Background(), s)
+}
+
+// frames reads all batches that the journal holds.
+func (h *house) frames() (list []batch.Batch) {
+	r := h.journal.Reader(0)
+	for {
+		_, frame, ok, err := r.TryNext(nil)
+		require.NoError(h.t, err)
+		if !ok {
+			return list
+		}
+		var b batch.Batch
+		require.NoError(h.t, batch.DecodeFrame(frame, &b, nil))
+		list = append(list, b)
+	}
+}
+
+func zipped(body string) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write([]byte(body))
+	w.Close()
+	return b.Bytes()
+}
+
+func item(code string, value any) string {
+	return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"speed","timestampFrom":"2026-01-01T00:00:00Z","timestampTo":"2026-01-01T00:05:00Z","value":%v}`, code, value)
+}
+
+func measurements(items ...string) string {
+	return `{"measurements":[` + strings.Join(items, ",") + `]}`
+}
+
+func TestSubmitKeepsWhatIsValid(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	s, err := h.submit(measurements(item("A", 1), item("X", 2), item("B", 3)), "")
+	require.NoError(t, err)
+	require.Equal(t, 3, s.Result.Items)
+	require.Equal(t, 2, s.Result.Accepted)
+	require.Equal(t, 1, s.Result.Rejected())
+	require.Equal(t, batch.UnknownDetector, s.Result.List[0].Code)
+	require.Equal(t, uint32(1), s.Result.List[0].Index)
+	frames := h.frames()
+	require.Len(t, frames, 1)
+	b := frames[0]
+	require.Equal(t, s.Result.ID, b.ID)
+	require.Equal(t, "city", b.ProductInstance)
+	require.Equal(t, []uint32{0, 2}, b.Index)
+	require.Equal(t, "AB", string(b.Codes))
+	require.Equal(t, []float64{1, 3}, b.Value)
+	require.EqualValues(t, 7, s.Result.ID[6]>>4, "a UUIDv7")
+}
+
+func TestNothingOfARefusedRequestIsKept(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *Config) { c.MaxBodyBytes = 2000; c.Decode.BatchLimit = 5; c.Decode.HardLimit = 9 })
+	defer h.close()
+	good := measurements(item("A", 1))
+	whole := zipped(good)
+	f := func(name string, body io.Reader, want batch.Code) {
+		t.Helper()
+		s := &batch.Submission{ProductInstance: "city", Body: body}
+		err := h.intake.Submit(context.Background(), s)
+		var r *batch.Refusal
+		require.ErrorAs(t, err, &r, name)
+		require.Equal(t, want, r.Code, "%s: %s", name, r)
+	}
+	bits := func(at int) []byte {
+		b := bytes.Clone(whole)
+		b[at] ^= 0x40
+		return b
+	}
+	f("empty", bytes.NewReader(nil), batch.InvalidGzip)
+	f("no gzip", strings.NewReader(good), batch.InvalidGzip)
+	for n := range len(whole) {
+		f(fmt.Sprint("cut at ", n), bytes.NewReader(whole[:n]), batch.InvalidGzip)
+	}
+	f("bad checksum", bytes.NewReader(bits(len(whole)-8)), batch.InvalidGzip)
+	f("bad length", bytes.NewReader(bits(len(whole)-1)), batch.InvalidGzip)
+	f("bytes after the end", bytes.NewReader(append(bytes.Clone(whole), "x"...)), batch.InvalidGzip)
+	f("zeros after the end", bytes.NewReader(append(bytes.Clone(whole), make([]byte, 20)...)), batch.InvalidGzip)
+	f("two JSON texts", bytes.NewReader(append(bytes.Clone(whole), whole...)), batch.InvalidJSON)
+	f("JSON", bytes.NewReader(zipped(good+"]")), batch.InvalidJSON)
+	f("too long", bytes.NewReader(zipped(good+strings.Repeat(" ", 3000))), batch.BodyTooLarge)
+	f("too many", bytes.NewReader(zipped(measurements(strings.Split(strings.Repeat("{},", 9)+"{}", ",")...))), batch.TooManyItems)
+	f("first error wins", bytes.NewReader(zipped("x"+strings.Repeat(" ", 3000))), batch.InvalidJSON)
+	slow := batch.Refuse(batch.RequestTimeout, "too slow")
+	f("cut by a refusal", io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(slow)), batch.RequestTimeout)
+	f("JSON error before the refusal", io.MultiReader(bytes.NewReader(zipped("x" + good)[:60]), iotest.ErrReader(slow)), batch.InvalidJSON)
+	require.Empty(t, h.frames())
+
+	half := len(good) / 2
+	two := append(zipped(good[:half]), zipped(good[half:])...)
+	s := &batch.Submission{ProductInstance: "city", Body: iotest.OneByteReader(bytes.NewReader(two))}
+	require.NoError(t, h.intake.Submit(context.Background(), s), "several members are fine")
+	require.Len(t, h.frames(), 1)
+}
+
+func TestReadiness(t *testing.T) {
+	h := open(t, t.TempDir())
+	require.Nil(t, h.intake.Ready("city"))
+	r := h.intake.Ready("elsewhere")
+	require.Equal(t, batch.ServiceUnavailable, r.Code)
+	require.Positive(t, r.RetryAfter)
+	_, err := h.submit(`x`, "")
+	require.Error(t, err)
+	h.close()
+	_, err = h.submit(measurements(item("A", 1)), "")
+	var refusal *batch.Refusal
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
+}
+
+func TestReceivedAtNeverRunsBackwards(t *testing.T) {
+	dir := t.TempDir()
+	clock := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	last := int64(0)
+	for range 3 {
+		h := open(t, dir)
+		h.intake.now = func() time.Time { return clock }
+		for range 5 {
+			_, err := h.submit(measurements(item("A", 1)), "")
+			require.NoError(t, err)
+			clock = clock.Add(-time.Hour)
+		}
+		for _, b := range h.frames()[max(0, len(h.frames())-5):] {
+			require.Greater(t, b.ReceivedAt, last)
+			last = b.ReceivedAt
+		}
+		h.close()
+	}
+}
+
+func TestConcurrentBatchesSeeOneSnapshotEach(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	a, b := set("A"), set("B")
+	registry := &swapping{}
+	registry.Store(a)
+	h.intake.registry = registry
+	var items []string
+	for range 200 {
+		items = append(items, item("A", 1), item("B", 2))
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				registry.Store([]*batch.Detectors{a, b}[n%2])
+			}
+		}
+	})
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			for range 50 {
+				s, err := h.submit(measurements(items...), "")
+				if err != nil || s.Result.Accepted != 200 {
+					t.Errorf("a batch saw two snapshots: %v, %d accepted", err, s.Result.Accepted)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	wg.Wait()
+}
+
+type swapping struct {
+	sync.Mutex
+	d *batch.Detectors
+}
+
+func (s *swapping) Store(d *batch.Detectors) { s.Lock(); s.d = d; s.Unlock() }
+func (s *swapping) Snapshot(string) *batch.Detectors {
+	s.Lock()
+	defer s.Unlock()
+	return s.d
+}
+
+func TestTheSameBatchAgain(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir)
+	body := measurements(item("A", 1), item("X", 2), `7`)
+	first, err := h.submit(body, "key-1")
+	require.NoError(t, err)
+	require.False(t, first.Result.Replay)
+	none, err := h.submit(measurements(item("X", 2)), "key-0")
+	require.NoError(t, err)
+	require.Zero(t, none.Result.Accepted)
+
+	again := func() {
+		t.Helper()
+		for _, f := range []struct {
+			body, key string
+			want      *batch.Submission
+		}{{body, "key-1", first}, {measurements(item("X", 2)), "key-0", none}} {
+			s, err := h.submit(f.body, f.key)
+			require.NoError(t, err)
+			require.True(t, s.Result.Replay)
+			require.Equal(t, f.want.Result.ID, s.Result.ID)
+			require.Equal(t, f.want.Result.Items, s.Result.Items)
+			require.Equal(t, f.want.Result.Accepted, s.Result.Accepted)
+			require.Equal(t, f.want.Result.List, s.Result.List)
+			for i, x := range f.want.Result.List {
+				require.Equal(t, f.want.Result.Echo(x), s.Result.Echo(s.Result.List[i]))
+			}
+		}
+		_, err := h.submit(measurements(item("A", 1)), "key-1")
+		var r *batch.Refusal
+		require.ErrorAs(t, err, &r)
+		require.Equal(t, batch.IdempotencyKeyReused, r.Code)
+		require.Len(t, h.frames(), 2)
+	}
+	again()
+	h.close()
+	h = open(t, dir) // the copy may not have been made: then the main journal still has it
+	again()
+	h.copyAnswers()
+	h.close()
+	h = open(t, dir)
+	again()
+	other := &batch.Submission{ProductInstance: "town", IdempotencyKey: "key-1", Body: bytes.NewReader(zipped(body))}
+	h.codes["town"] = set("A")
+	require.NoError(t, h.intake.Submit(context.Background(), other))
+	require.False(t, other.Result.Replay, "a key belongs to its product instance")
+	h.close()
+}
+
+func (h *house) copyAnswers() {
+	require.NoError(h.t, h.answers.copy())
+	done, _ := h.journal.Cursor(AnswersConsumer).Load()
+	_, next := h.journal.Bounds()
+	require.Equal(h.t, next, done)
+}
+
+// On a disk that is low the daemon has to start, or the stores could not take what fills it: the answers wait in the main
+// journal until they can be copied.
+func TestAnswersAreRememberedOnALowDisk(t *testing.T) {
+	dir := t.TempDir()
+	low := func(c *Config) { c.Answers.Journal.MinFreeBytes = 1 << 60 }
+	h := open(t, dir, low)
+	body := measurements(item("A", 1))
+	first, err := h.submit(body, "k")
+	require.NoError(t, err)
+	h.close()
+	h = open(t, dir, low)
+	s, err := h.submit(body, "k")
+	require.NoError(t, err)
+	require.True(t, s.Result.Replay)
+	require.Equal(t, first.Result.ID, s.Result.ID)
+	require.ErrorIs(t, h.answers.copy(), journal.ErrDiskLow)
+	h.close()
+
+	h = open(t, dir)
+	h.copyAnswers()
+	s, err = h.submit(body, "k")
+	require.NoError(t, err)
+	require.True(t, s.Result.Replay)
+	h.close()
+}
+
+func TestAnswersLeaveTheWindow(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir)
+	body := measurements(item("A", 1))
+	_, err := h.submit(body, "k")
+	require.NoError(t, err)
+	later := time.Now().Add(59 * time.Minute)
+	h.answers.mu.Lock()
+	h.answers.now = func() time.Time { return later }
+	h.answers.mu.Unlock()
+	h.copyAnswers()
+	h.answers.forget()
+	s, err := h.submit(body, "k")
+	require.NoError(t, err)
+	require.True(t, s.Result.Replay)
+	later = later.Add(2 * time.Minute)
+	h.answers.forget()
+	require.Empty(t, h.answers.known)
+	require.Zero(t, h.answers.bytes)
+	s, err = h.submit(body, "k")
+	require.NoError(t, err)
+	require.False(t, s.Result.Replay)
+	h.close()
+}
+
+func TestKeysUnderWayAndFullMemory(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	require.Nil(t, h.intake.Hold("city", "k"))
+	r := h.intake.Hold("city", "k")
+	require.Equal(t, batch.IdempotencyKeyInUse, r.Code)
+	require.Positive(t, r.RetryAfter)
+	require.Nil(t, h.intake.Hold("town", "k"))
+	h.intake.Release("city", "k")
+	require.Nil(t, h.intake.Hold("city", "k"))
+	h.intake.Release("city", "k")
+	_, err := h.submit(measurements(item("A", 1)), "known")
+	require.NoError(t, err)
+	h.answers.cfg.MaxBytes = 1
+	require.Nil(t, h.intake.Hold("city", "known"), "what is remembered can be asked for")
+	require.Equal(t, batch.ServiceUnavailable, h.intake.Hold("city", "new").Code, "never an early forgetting")
+}
+
+func TestConfigBounds(t *testing.T) {
+	require.NoError(t, DefaultConfig().Check())
+	f := func(want string, change func(*Config)) {
+		t.Helper()
+		c := DefaultConfig()
+		change(&c)
+		require.ErrorContains(t, c.Check(), want)
+	}
+	f("workers", func(c *Config) { c.Workers = -1 })
+	f("queue", func(c *Config) { c.Queue = 0 })
+	f("max_body_bytes", func(c *Config) { c.MaxBodyBytes = 1 })
+	f("decode.batch_limit", func(c *Config) { c.Decode.BatchLimit = 0 })
+	f("validate.future_tolerance", func(c *Config) { c.Validate.FutureTolerance = -1 })
+	f("answers.window", func(c *Config) { c.Answers.Window = 0 })
+}
+
+var errSentinel = errors.New("sentinel")
+
+func TestUndurable(t *testing.T) {
+	require.ErrorIs(t, undurable(journal.ErrUnknown), batch.ErrNoAnswer)
+	require.ErrorIs(t, undurable(errSentinel), batch.ErrNoAnswer)
+	var r *batch.Refusal
+	require.ErrorAs(t, undurable(journal.ErrVoided), &r)
+	require.Equal(t, batch.ServiceUnavailable, r.Code)
+}

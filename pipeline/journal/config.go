@@ -1,0 +1,74 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Config says where the journal lives and what bounds it.
+type Config struct {
+	// Dir is the folder of the journal: one daemon, one folder, locked while open.
+	Dir string `koanf:"dir"`
+	// SegmentBytes is the size at which a segment is sealed and the next one begun. A frame that is larger has a segment
+	// of its own.
+	SegmentBytes int64 `koanf:"segment_bytes"`
+	// MaxBytes bounds the sum of all segments; at it Enqueue returns ErrFull.
+	MaxBytes int64 `koanf:"max_bytes"`
+	// MinFreeBytes is the free space on the folder's disk below which Enqueue returns ErrDiskLow; looked at once a second.
+	MinFreeBytes int64 `koanf:"min_free_bytes"`
+	// MaxFrameBytes bounds one frame's payload; a larger one is ErrTooLarge.
+	MaxFrameBytes int `koanf:"max_frame_bytes"`
+	// QueueEntries and QueueBytes bound what Enqueue has taken and the disk has not confirmed; past either it is ErrBusy.
+	QueueEntries int   `koanf:"queue_entries"`
+	QueueBytes   int64 `koanf:"queue_bytes"`
+}
+
+// DefaultConfig returns the defaults; Dir is left empty, because no folder is right everywhere.
+func DefaultConfig() Config {
+	return Config{
+		SegmentBytes:  64 << 20,
+		MaxBytes:      8 << 30,
+		MinFreeBytes:  1 << 30,
+		MaxFrameBytes: 64 << 20,
+		QueueEntries:  1024,
+		QueueBytes:    256 << 20,
+	}
+}
+
+const (
+	minSegmentBytes = 16 << 10
+	maxSegmentBytes = 1 << 30
+	maxSegments     = 4096
+	maxQueueEntries = 1 << 16
+)
+
+// Validate returns every bound that c breaks, each with its key and its reason.
+func (c Config) Validate() error {
+	var errs []error
+	bound := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bound(c.Dir != "", "dir is empty: name the folder that holds the journal")
+	bound(c.SegmentBytes >= minSegmentBytes && c.SegmentBytes <= maxSegmentBytes,
+		"segment_bytes is %d, want %d to %d: smaller ones hold hardly a commit, larger ones free the disk too late and make recovery read too much",
+		c.SegmentBytes, minSegmentBytes, maxSegmentBytes)
+	bound(c.MaxFrameBytes >= 1 && c.MaxFrameBytes <= maxPayloadBytes,
+		"max_frame_bytes is %d, want 1 to %d: a frame is read into memory whole", c.MaxFrameBytes, maxPayloadBytes)
+	bound(c.MaxBytes >= c.leastMaxBytes(),
+		"max_bytes is %d, want at least %d: the newest segment is always kept, and the largest frame must fit beside it",
+		c.MaxBytes, c.leastMaxBytes())
+	bound(c.SegmentBytes <= 0 || c.MaxBytes/c.SegmentBytes <= maxSegments,
+		"max_bytes is over %d times segment_bytes: each segment holds a file open; take larger segments", maxSegments)
+	bound(c.MinFreeBytes >= 0, "min_free_bytes is %d, want 0 or more: 0 switches the check off", c.MinFreeBytes)
+	bound(c.QueueEntries >= 1 && c.QueueEntries <= maxQueueEntries,
+		"queue_entries is %d, want 1 to %d: every one is a client that waits for the disk", c.QueueEntries, maxQueueEntries)
+	bound(c.QueueBytes >= int64(c.MaxFrameBytes),
+		"queue_bytes is %d, want at least max_frame_bytes (%d): the largest frame could never be queued", c.QueueBytes, c.MaxFrameBytes)
+	return errors.Join(errs...)
+}
+
+func (c Config) leastMaxBytes() int64 {
+	return 2 * max(c.SegmentBytes, roomFor(c.MaxFrameBytes))
+}

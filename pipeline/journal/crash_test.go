@@ -1,0 +1,211 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCrashes kills the journal at random moments, by loss of power and by kill -9, with and without a faulty disk, and
+// holds what comes back against what was promised.
+func TestCrashes(t *testing.T) {
+	const livesEach = 20
+	recovered, unknown, voided := 0, 0, 0
+	for seed := range uint64(crashLives / livesEach) {
+		w := newCrashWorld(t, seed)
+		for range livesEach {
+			w.live()
+		}
+		recovered += w.recovered
+		unknown += w.unknown
+		voided += w.voided
+	}
+	// The test proves nothing if these never come up.
+	require.Greater(t, recovered, crashLives/2)
+	require.Greater(t, unknown, crashLives/10)
+	require.Greater(t, voided, crashLives/10)
+}
+
+type fate byte
+
+const (
+	fateAcknowledged fate = iota + 1
+	fateUnknown
+	fateVoided
+)
+
+// crashWorld is one disk, and what the users of the journal on it were told.
+type crashWorld struct {
+	t    *testing.T
+	rng  *rand.Rand
+	seed uint64
+	fs   *memFS
+
+	ids     uint64                  // every frame carries one of its own
+	fates   map[uint64]fate         // by id
+	places  map[uint64]uint64       // seq → id, of acknowledged frames
+	highest uint64                  // newest acknowledged seq
+	saved   map[string]cursorSave   // last that succeeded
+	tried   map[string][]cursorSave // those that did not, after it: each may be on the disk
+
+	recovered, unknown, voided int
+}
+
+type cursorSave struct {
+	seq   uint64
+	state string
+}
+
+func newCrashWorld(t *testing.T, seed uint64) *crashWorld {
+	return &crashWorld{
+		t: t, rng: rand.New(rand.NewPCG(seed, 2)), seed: seed, fs: newMemFS(seed),
+		fates: map[uint64]fate{}, places: map[uint64]uint64{},
+		saved: map[string]cursorSave{}, tried: map[string][]cursorSave{},
+	}
+}
+
+// live opens the journal, checks it, uses it until the machine dies, and leaves what the disk kept.
+func (w *crashWorld) live() {
+	if w.rng.IntN(3) > 0 {
+		w.fs.budget = w.rng.IntN(60)
+	}
+	j, err := Open(testConfig(), []string{"a", "b"}, WithFS(w.fs))
+	if err != nil {
+		require.ErrorIs(w.t, err, errPower, "seed %d", w.seed)
+	} else {
+		w.check(j)
+		w.use(j)
+		_ = j.Close() // fails where the power failed
+	}
+	w.fs = w.fs.crash(w.rng.IntN(3) > 0)
+}
+
+func (w *crashWorld) use(j *Journal) {
+	if w.rng.IntN(2) == 0 {
+		rng := rand.New(rand.NewPCG(w.rng.Uint64(), 3))
+		w.fs.setFault(func(string, string) bool { return rng.IntN(12) == 0 })
+	}
+	for range w.rng.IntN(12) {
+		if w.rng.IntN(3) == 0 {
+			w.save(j)
+		} else {
+			w.enqueue(j)
+		}
+	}
+}
+
+// enqueue offers some frames at once, so that they share commits, and notes what became of each.
+func (w *crashWorld) enqueue(j *Journal) {
+	entries := make([]*Entry, 1+w.rng.IntN(6))
+	for i := range entries {
+		w.ids++
+		e := &Entry{Data: payload(w.ids, 8+w.rng.IntN(3)*w.rng.IntN(3000))}
+		if err := j.Enqueue(e); err != nil {
+			w.fates[w.ids] = fateVoided
+			continue
+		}
+		entries[i] = e
+	}
+	for _, e := range entries {
+		if e != nil {
+			w.note(idOf(e.Data), e.Seq, e.Wait())
+		}
+	}
+}
+
+func (w *crashWorld) note(id, seq uint64, verdict error) {
+	switch {
+	case verdict == nil:
+		w.fates[id] = fateAcknowledged
+		w.places[seq] = id
+		w.highest = max(w.highest, seq)
+	case errors.Is(verdict, ErrVoided):
+		w.fates[id] = fateVoided
+		w.voided++
+	default:
+		require.ErrorIs(w.t, verdict, ErrUnknown)
+		w.fates[id] = fateUnknown
+		w.unknown++
+	}
+}
+
+func (w *crashWorld) save(j *Journal) {
+	name := string("ab"[w.rng.IntN(2)])
+	seq, _ := j.Cursor(name).Load()
+	_, next := j.Bounds()
+	seq += w.rng.Uint64N(next - seq + 1)
+	s := cursorSave{seq: seq, state: fmt.Sprint(name, seq, w.rng.IntN(1000))}
+	if err := j.Cursor(name).Save(s.seq, []byte(s.state)); err != nil {
+		w.tried[name] = append(w.tried[name], s)
+		return
+	}
+	w.saved[name] = s
+	delete(w.tried, name)
+}
+
+// check reads everything: what was acknowledged is there, in its place, unless all consumers are past it; what was voided,
+// or never offered, is not; nothing is missing in between.
+func (w *crashWorld) check(j *Journal) {
+	oldest, next := j.Bounds()
+	require.Greater(w.t, next, w.highest, "seed %d: acknowledged frames are gone", w.seed)
+	r := j.Reader(0)
+	for want := oldest; want < next; want++ {
+		seq, frame, ok, err := r.TryNext(nil)
+		if errors.Is(err, errPower) {
+			return
+		}
+		require.NoError(w.t, err, "seed %d", w.seed)
+		require.True(w.t, ok)
+		require.Equal(w.t, want, seq)
+		id := idOf(frame)
+		require.Equal(w.t, payload(id, len(frame)), frame)
+		require.NotEqual(w.t, fateVoided, w.fates[id], "seed %d: voided frame %d is back at %d", w.seed, id, seq)
+		require.NotZero(w.t, w.fates[id], "seed %d: frame %d was never offered", w.seed, id)
+		if known, ok := w.places[seq]; ok {
+			require.Equal(w.t, known, id, "seed %d: another frame at %d", w.seed, seq)
+		}
+		// A reader has seen it, so it must stay from now on.
+		w.fates[id], w.places[seq], w.highest = fateAcknowledged, id, max(w.highest, seq)
+		w.recovered++
+	}
+	w.checkCursors(j, oldest)
+}
+
+func (w *crashWorld) checkCursors(j *Journal, oldest uint64) {
+	for _, name := range []string{"a", "b"} {
+		seq, state := j.Cursor(name).Load()
+		got := cursorSave{seq, string(state)}
+		if saved, ok := w.saved[name]; ok && got != saved {
+			require.Contains(w.t, w.tried[name], got, "seed %d: cursor %s", w.seed, name)
+		}
+		require.LessOrEqual(w.t, oldest, seq, "seed %d: frames that %s needs are gone", w.seed, name)
+		w.saved[name] = got // Open has made it durable
+		delete(w.tried, name)
+	}
+}
+
+// payload is n bytes that begin with id and can be told from any other frame's.
+func payload(id uint64, n int) []byte {
+	b := make([]byte, n)
+	binary.LittleEndian.PutUint64(b, id)
+	for i := 8; i < n; i++ {
+		b[i] = byte(id + uint64(i)*31)
+	}
+	return b
+}
+
+func idOf(frame []byte) uint64 { return binary.LittleEndian.Uint64(frame) }
+
+func testConfig() Config {
+	c := DefaultConfig()
+	c.Dir = "/journal"
+	c.SegmentBytes = 16 << 10
+	c.MaxFrameBytes = 12 << 10
+	c.MaxBytes = 1 << 20
+	c.QueueBytes = 1 << 20
+	return c
+}

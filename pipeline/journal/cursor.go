@@ -1,0 +1,275 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// MaxStateBytes bounds the state that Cursor.Save takes.
+	MaxStateBytes = 1 << 20
+
+	cursorMagic     = "trjcur\r\n"
+	cursorVersion   = 1
+	cursorSuffix    = ".cursor"
+	slotHeaderBytes = 40
+	slotBytes       = blockBytes + MaxStateBytes // whole blocks: a torn write of one slot cannot touch the other
+)
+
+var consumerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+// Cursor is where one consumer stands. Its methods may be called from any goroutine.
+type Cursor struct {
+	journal *Journal
+	name    string
+	path    string
+	seq     atomic.Uint64 // as last saved; collect reads it
+
+	mu     sync.Mutex
+	file   File
+	slot   int // that holds the last save; the next one goes to the other
+	gen    uint64
+	state  []byte
+	buf    []byte
+	closed bool
+}
+
+// Load returns the first frame that the consumer still needs, and the state saved with it, which belongs to the caller.
+// A new consumer has the oldest frame and no state; one that was not named for a while, and whose frames were deleted, has
+// the oldest frame and its old state.
+func (c *Cursor) Load() (seq uint64, state []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seq.Load(), slices.Clone(c.state)
+}
+
+// Save makes seq, the first frame still needed, and state durable; then segments that no consumer needs are deleted. Seq
+// never goes back, nor past the frame that comes next. State is copied, and is at most MaxStateBytes. After an
+// error the saved position is the one before or this one, as a Load after a restart will tell; Save may be called again.
+func (c *Cursor) Save(seq uint64, state []byte) error {
+	if err := c.save(seq, state); err != nil {
+		return fmt.Errorf("cannot save cursor %s at frame %d: %w", c.name, seq, err)
+	}
+	c.journal.collect()
+	return nil
+}
+
+func (c *Cursor) save(seq uint64, state []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.allow(seq, state); err != nil {
+		return err
+	}
+	c.buf = slot{gen: c.gen + 1, seq: seq, state: state}.encode(c.buf[:0])
+	if err := c.write(1-c.slot, c.buf); err != nil {
+		cursorErrors.Inc()
+		return err
+	}
+	c.gen++
+	c.slot = 1 - c.slot
+	c.state = append(c.state[:0], state...)
+	c.seq.Store(seq)
+	return nil
+}
+
+func (c *Cursor) allow(seq uint64, state []byte) error {
+	_, next := c.journal.Bounds()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case seq < c.seq.Load():
+		return fmt.Errorf("it stands at frame %d and never goes back", c.seq.Load())
+	case seq > next:
+		return fmt.Errorf("the newest durable frame is %d", next-1)
+	case len(state) > MaxStateBytes:
+		return fmt.Errorf("the state has %d bytes, at most %d are kept", len(state), MaxStateBytes)
+	}
+	return nil
+}
+
+// write writes one slot in place. The blocks exist since the file was created, so this needs no free space: a cursor can
+// always move on, and so free some, on a full disk. One fdatasync: the other slot stays whole whatever happens to this one.
+func (c *Cursor) write(slot int, b []byte) error {
+	if _, err := c.file.WriteAt(b, int64(slot)*slotBytes); err != nil {
+		return fmt.Errorf("cannot write %s: %w", c.path, err)
+	}
+	if err := c.file.Datasync(); err != nil {
+		return fmt.Errorf("cannot sync %s: %w", c.path, err)
+	}
+	return nil
+}
+
+func (c *Cursor) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	return c.file.Close()
+}
+
+// openCursors opens or creates the cursor of every consumer.
+func (j *Journal) openCursors(consumers []string) error {
+	oldest := uint64(1)
+	if len(j.segments) > 0 {
+		oldest = j.segments[0].first
+	}
+	for _, name := range consumers {
+		if !consumerName.MatchString(name) {
+			return fmt.Errorf("consumer name %q: want 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit", name)
+		}
+		if j.cursors[name] != nil {
+			return fmt.Errorf("consumer %s is named twice", name)
+		}
+		c, err := j.openCursor(name, oldest)
+		if err != nil {
+			return err
+		}
+		j.cursors[name] = c
+		if err := j.compare(c, oldest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare holds a cursor against the frames that are there.
+func (j *Journal) compare(c *Cursor, oldest uint64) error {
+	seq := c.seq.Load()
+	if seq > j.durable+1 {
+		return &CorruptError{Path: c.path, Reason: fmt.Sprintf(
+			"it stands at frame %d, but the segments end with frame %d: acknowledged frames are missing", seq, j.durable)}
+	}
+	if seq < oldest {
+		// The consumer was away (a cursor that is not named does not hold segments).
+		j.log.Warn().Str("consumer", c.name).Uint64("from", seq).Uint64("to", oldest-1).
+			Msg("frames that this consumer never read were deleted while it was not configured")
+		c.seq.Store(oldest)
+	}
+	return nil
+}
+
+func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
+	c := &Cursor{journal: j, name: name, path: filepath.Join(j.cfg.Dir, name+cursorSuffix)}
+	file, err := j.fs.Open(c.path, os.O_RDWR)
+	if errors.Is(err, os.ErrNotExist) {
+		return c, c.create(oldest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open cursor file %s: %w", c.path, err)
+	}
+	c.file = file
+	if err := c.load(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return c, nil
+}
+
+// create makes a file with both slots; their zeros are written, so that the blocks are taken now.
+func (c *Cursor) create(oldest uint64) error {
+	c.gen = 1
+	c.seq.Store(oldest)
+	c.buf = slot{gen: c.gen, seq: oldest}.encode(nil)
+	file, err := createFile(c.journal.fs, c.journal.cfg.Dir, c.path, func(f File) error {
+		if _, err := f.WriteAt(make([]byte, 2*slotBytes), 0); err != nil {
+			return err
+		}
+		_, err := f.WriteAt(c.buf, 0)
+		return err
+	})
+	c.file = file
+	return err
+}
+
+// load takes the newer whole slot and writes it again: it may have been read from memory, left there by a sync that failed
+// and a process that died, and the next Save overwrites the other slot.
+func (c *Cursor) load() error {
+	s, at, err := newestSlot(c.file, c.path)
+	if err != nil {
+		return err
+	}
+	c.slot, c.gen, c.state = at, s.gen, s.state
+	c.seq.Store(s.seq)
+	c.buf = s.encode(nil)
+	return c.write(at, c.buf)
+}
+
+// slot is one save as it stands in a cursor file; doc.go draws it.
+type slot struct {
+	gen   uint64 // counts the saves; never 0
+	seq   uint64
+	state []byte
+}
+
+func (s slot) encode(dst []byte) []byte {
+	dst = slices.Grow(dst, slotHeaderBytes+len(s.state))
+	dst = append(dst, cursorMagic...)
+	dst = binary.LittleEndian.AppendUint32(dst, cursorVersion)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(s.state)))
+	dst = binary.LittleEndian.AppendUint64(dst, s.gen)
+	dst = binary.LittleEndian.AppendUint64(dst, s.seq)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(slotSum(dst, s.state)))
+	return append(dst, s.state...)
+}
+
+func slotSum(header, state []byte) uint32 {
+	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, state)
+}
+
+// newestSlot returns the whole slot of the highest generation. One torn slot is what a crash during Save leaves; two are
+// corruption.
+func newestSlot(file File, path string) (newest slot, at int, err error) {
+	for i := range 2 {
+		s, ok, err := readSlot(file, path, i)
+		if err != nil {
+			return slot{}, 0, err
+		}
+		if ok && s.gen > newest.gen {
+			newest, at = s, i
+		}
+	}
+	if newest.gen == 0 {
+		return slot{}, 0, &CorruptError{Path: path, Reason: "neither slot is whole"}
+	}
+	return newest, at, nil
+}
+
+func readSlot(file File, path string, i int) (s slot, ok bool, err error) {
+	size, err := file.Size()
+	if err != nil {
+		return s, false, fmt.Errorf("cannot take the size of %s: %w", path, err)
+	}
+	from := int64(i) * slotBytes
+	if from+slotHeaderBytes > size {
+		return s, false, nil
+	}
+	header := make([]byte, slotHeaderBytes)
+	if err := readFull(file, header, from); err != nil {
+		return s, false, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	if string(header[:8]) != cursorMagic {
+		return s, false, nil
+	}
+	// A torn write leaves 0 or ours here: nothing else is ever written over it.
+	if v := binary.LittleEndian.Uint32(header[8:]); v > cursorVersion {
+		return s, false, &VersionError{Path: path, Version: v}
+	}
+	length := int64(binary.LittleEndian.Uint32(header[12:]))
+	if length > MaxStateBytes || from+slotHeaderBytes+length > size {
+		return s, false, nil
+	}
+	s = slot{gen: binary.LittleEndian.Uint64(header[16:]), seq: binary.LittleEndian.Uint64(header[24:]), state: make([]byte, length)}
+	if err := readFull(file, s.state, from+slotHeaderBytes); err != nil {
+		return s, false, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	return s, uint64(slotSum(header[:32], s.state)) == binary.LittleEndian.Uint64(header[32:]), nil
+}

@@ -1,0 +1,192 @@
+package journal
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNewConsumerStartsAtTheOldestFrame(t *testing.T) {
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs, "a")
+	for range 20 {
+		add(t, j, sized(4000))
+	}
+	require.NoError(t, j.Cursor("a").Save(15, nil))
+	oldest, _ := j.Bounds()
+	require.Greater(t, oldest, uint64(1))
+	require.NoError(t, j.Close())
+
+	j = mustOpen(t, testConfig(), fs, "a", "b")
+	seq, state := j.Cursor("b").Load()
+	require.Equal(t, oldest, seq)
+	require.Empty(t, state)
+	require.Nil(t, j.Cursor("c"))
+	require.NoError(t, j.Cursor("a").Save(20, nil))
+	same, _ := j.Bounds()
+	require.Equal(t, oldest, same, "b needs it")
+	require.NoError(t, j.Close())
+
+	j = mustOpen(t, testConfig(), fs, "a") // b is not named: it holds nothing
+	later, _ := j.Bounds()
+	require.Greater(t, later, oldest)
+	require.NoError(t, j.Close())
+
+	j = mustOpen(t, testConfig(), fs, "a", "b") // b is back, and what it missed is gone
+	seq, _ = j.Cursor("b").Load()
+	require.Equal(t, later, seq)
+	require.NoError(t, j.Close())
+}
+
+func TestSaveRefuses(t *testing.T) {
+	f := func(seq uint64, state []byte, want string) {
+		t.Helper()
+		j := mustOpen(t, testConfig(), newMemFS(1), "a")
+		add(t, j, nil)
+		add(t, j, nil)
+		require.NoError(t, j.Cursor("a").Save(2, []byte("s")))
+		err := j.Cursor("a").Save(seq, state)
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+			got, s := j.Cursor("a").Load()
+			require.EqualValues(t, 2, got)
+			require.Equal(t, "s", string(s))
+		}
+		require.NoError(t, j.Close())
+		require.ErrorIs(t, j.Cursor("a").Save(3, nil), ErrClosed)
+	}
+	f(1, nil, "never goes back")
+	f(2, []byte("other"), "")
+	f(3, nil, "")
+	f(4, nil, "newest durable frame is 2")
+	f(3, make([]byte, MaxStateBytes), "")
+	f(3, make([]byte, MaxStateBytes+1), "at most 1048576")
+}
+
+func TestConsumerNames(t *testing.T) {
+	f := func(want string, names ...string) {
+		t.Helper()
+		_, err := Open(testConfig(), names, WithFS(newMemFS(1)))
+		require.ErrorContains(t, err, want)
+	}
+	f("consumer name", "")
+	f("consumer name", "../a")
+	f("consumer name", "A")
+	f("consumer name", strings.Repeat("a", 65))
+	f("named twice", "a", "b", "a")
+}
+
+func TestTornCursor(t *testing.T) {
+	const path = "/journal/a.cursor"
+	build := func() (*memFS, []byte) {
+		fs := newMemFS(1)
+		j := mustOpen(t, testConfig(), fs, "a")
+		add(t, j, nil)
+		add(t, j, nil)
+		require.NoError(t, j.Cursor("a").Save(2, []byte("before"))) // slot 1
+		require.NoError(t, j.Cursor("a").Save(3, sized(2000)))      // slot 0
+		require.NoError(t, j.Close())
+		return fs, fs.bytes(path)
+	}
+	load := func(fs *memFS, b []byte) (uint64, []byte, error) {
+		fs.put(path, b)
+		j, err := Open(testConfig(), []string{"a"}, WithFS(fs))
+		if err != nil {
+			return 0, nil, err
+		}
+		seq, state := j.Cursor("a").Load()
+		require.NoError(t, j.Cursor("a").Save(3, []byte("next"))) // goes to the torn slot
+		require.NoError(t, j.Close())
+		j = mustOpen(t, testConfig(), fs.crash(true), "a")
+		_, next := j.Cursor("a").Load()
+		require.Equal(t, "next", string(next))
+		require.NoError(t, j.Close())
+		return seq, state, nil
+	}
+	fs, b := build()
+	seq, state, err := load(fs, b)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, seq)
+	require.Equal(t, sized(2000), state)
+
+	for _, at := range []int{0, 8, 12, 16, 24, 32, slotHeaderBytes, slotHeaderBytes + 1999} {
+		fs, b := build()
+		clear(b[at : at+1])
+		b[at]++ // version 0 becomes 1: torn or whole, never another version
+		if b[at] == 1 && at == 8 {
+			b[at] = 0
+		}
+		seq, state, err := load(fs, b)
+		require.NoError(t, err, "byte %d", at)
+		require.EqualValues(t, 2, seq, "byte %d", at)
+		require.Equal(t, "before", string(state))
+	}
+
+	fs, b = build()
+	b[30] ^= 1
+	b[slotBytes+30] ^= 1
+	_, _, err = load(fs, b)
+	require.True(t, isCorrupt(err), "both slots are broken: %v", err)
+
+	fs, b = build()
+	binary.LittleEndian.PutUint32(b[8:], 7)
+	_, _, err = load(fs, b)
+	var version *VersionError
+	require.ErrorAs(t, err, &version)
+	require.EqualValues(t, 7, version.Version)
+}
+
+func TestCursorPastTheEnd(t *testing.T) {
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs, "a")
+	add(t, j, nil)
+	require.NoError(t, j.Cursor("a").Save(2, nil))
+	require.NoError(t, j.Close())
+	require.NoError(t, fs.Remove(firstSegment))
+	_, err := Open(testConfig(), []string{"a"}, WithFS(fs))
+	require.True(t, isCorrupt(err), "frames that were acknowledged, and delivered, are missing: %v", err)
+	require.ErrorContains(t, err, "a.cursor")
+}
+
+func TestSaveThatFailsCanBeRepeated(t *testing.T) {
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs, "a")
+	add(t, j, nil)
+	fs.setFault(func(op, path string) bool { return strings.HasPrefix(path, "a.cursor") })
+	require.ErrorIs(t, j.Cursor("a").Save(2, nil), errFaulty)
+	seq, _ := j.Cursor("a").Load()
+	require.EqualValues(t, 1, seq)
+	fs.setFault(nil)
+	require.NoError(t, j.Cursor("a").Save(2, nil))
+	require.NoError(t, j.Close())
+}
+
+func TestDeletionThatFailsIsRepeated(t *testing.T) {
+	f := func(failing string) {
+		t.Helper()
+		fs := newMemFS(1)
+		j := mustOpen(t, testConfig(), fs, "a")
+		for range 20 {
+			add(t, j, sized(4000))
+		}
+		fs.setFault(func(op, _ string) bool { return op == failing })
+		require.NoError(t, j.Cursor("a").Save(20, nil), "the position is durable all the same")
+		oldest, _ := j.Bounds()
+		require.EqualValues(t, 1, oldest)
+		fs.setFault(nil)
+		require.NoError(t, j.Cursor("a").Save(20, nil))
+		oldest, _ = j.Bounds()
+		require.Greater(t, oldest, uint64(15))
+		require.NoError(t, j.Close())
+		in, err := Verify("/journal", WithFS(fs.crash(true)))
+		require.NoError(t, err)
+		require.NoError(t, in.Err())
+		require.Equal(t, oldest, in.Segments[0].First)
+	}
+	f("remove")
+	f("syncdir")
+}

@@ -1,0 +1,243 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+)
+
+// CorruptError says that bytes on the disk are not what was made durable. It is never raised for a torn tail.
+type CorruptError struct {
+	Path   string // the segment or cursor file
+	Offset int64  // where in it
+	Seq    uint64 // the frame that was expected there; 0 where none was
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("%s is corrupt at offset %d: %s; restore it from a copy", e.Path, e.Offset, e.Reason)
+	}
+	return fmt.Sprintf("%s is corrupt at offset %d, where frame %d should be: %s; restore it from a copy", e.Path, e.Offset, e.Seq, e.Reason)
+}
+
+const (
+	// blockBytes is the unit in which commits are laid out. No two commits share a block, so a torn write of one cannot
+	// touch a page or a sector (of 512 or 4096 bytes) that holds acknowledged bytes.
+	blockBytes       = 4096
+	frameAlign       = 8
+	frameHeaderBytes = 24
+	// maxPayloadBytes bounds a frame in the format: its length is checked against it, and against the file, before memory is taken.
+	maxPayloadBytes = 1 << 30
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// frameHeader stands before every payload; doc.go draws it.
+type frameHeader struct {
+	mark   uint32 // the segment's; never zero
+	length uint32
+	seq    uint64
+	index  uint32 // place in its commit: frame seq-index began it, and all frames before that were durable by then
+	sum    uint32 // CRC-32C over the segment's salt, the fields above and the payload
+}
+
+func (h frameHeader) encode(dst *[frameHeaderBytes]byte, salt uint64, payload []byte) {
+	binary.LittleEndian.PutUint32(dst[0:], markOf(salt))
+	binary.LittleEndian.PutUint32(dst[4:], uint32(len(payload)))
+	binary.LittleEndian.PutUint64(dst[8:], h.seq)
+	binary.LittleEndian.PutUint32(dst[16:], h.index)
+	sum := crc32.Update(headerSum(dst, salt), castagnoli, payload)
+	binary.LittleEndian.PutUint32(dst[20:], sum)
+}
+
+func decodeFrameHeader(src *[frameHeaderBytes]byte) frameHeader {
+	return frameHeader{
+		mark:   binary.LittleEndian.Uint32(src[0:]),
+		length: binary.LittleEndian.Uint32(src[4:]),
+		seq:    binary.LittleEndian.Uint64(src[8:]),
+		index:  binary.LittleEndian.Uint32(src[16:]),
+		sum:    binary.LittleEndian.Uint32(src[20:]),
+	}
+}
+
+// headerSum begins a frame's checksum. The salt is random for each segment: bytes of another file, or bytes that a client
+// chose, are no frame here even if they were one elsewhere.
+func headerSum(header *[frameHeaderBytes]byte, salt uint64) uint32 {
+	sum := uint32(salt >> 32)
+	return crc32.Update(sum, castagnoli, header[:20])
+}
+
+// markOf is the first word of every frame of a segment.
+func markOf(salt uint64) uint32 { return uint32(salt) }
+
+// walker steps through the frames of one segment, in order. It reads nothing at or past size.
+type walker struct {
+	file io.ReaderAt
+	path string
+	salt uint64
+	size int64
+
+	seq    uint64 // of the frame that comes next
+	off    int64  // end of the frame before it
+	index  uint32 // of the next frame, if it belongs to the commit of the frame before
+	commit int64  // where the newest commit begins
+
+	head  [frameHeaderBytes]byte
+	chunk []byte // of verify and scans; taken on first use
+}
+
+// reset puts the walker before the first frame of s. It keeps its memory.
+func (w *walker) reset(file io.ReaderAt, path string, h segmentHeader, size int64) {
+	*w = walker{file: file, path: path, salt: h.salt, size: size, seq: h.first, off: blockBytes, commit: blockBytes, chunk: w.chunk}
+}
+
+// skip steps over the next frame without reading its payload.
+func (w *walker) skip() error {
+	h, at, err := w.find()
+	if err == nil {
+		w.accept(h, at)
+	}
+	return err
+}
+
+// verify steps over the next frame after checking its checksum, in bounded memory.
+func (w *walker) verify() error {
+	h, at, err := w.find()
+	if err != nil {
+		return err
+	}
+	if err := w.check(h, at); err != nil {
+		return err
+	}
+	w.accept(h, at)
+	return nil
+}
+
+// read appends the payload of the next frame to dst and steps over it. The checksum is checked every time: what was right
+// when it was written need not be so when it is read.
+func (w *walker) read(dst []byte) ([]byte, error) {
+	h, at, err := w.find()
+	if err != nil {
+		return dst, err
+	}
+	start := len(dst)
+	dst = slices.Grow(dst, int(h.length))[:start+int(h.length)]
+	if err := readFull(w.file, dst[start:], at+frameHeaderBytes); err != nil {
+		return dst[:start], fmt.Errorf("cannot read frame %d at offset %d of %s: %w", h.seq, at, w.path, err)
+	}
+	if crc32.Update(headerSum(&w.head, w.salt), castagnoli, dst[start:]) != h.sum {
+		return dst[:start], w.corrupt(at, "its checksum is wrong")
+	}
+	w.accept(h, at)
+	return dst, nil
+}
+
+// find reads the header of the next frame. A frame stands right behind the one before it (same commit), or at the start
+// of the next block (a new commit). Its checksum is not looked at.
+func (w *walker) find() (h frameHeader, at int64, err error) {
+	near, far := alignUp(w.off, frameAlign), alignUp(w.off, blockBytes)
+	h, ok, err := w.headerAt(near)
+	if err != nil {
+		return h, near, err
+	}
+	if ok && h.seq == w.seq && (w.index > 0 && h.index == w.index || near == far && h.index == 0) {
+		return h, near, nil
+	}
+	if near == far {
+		return h, near, w.corrupt(near, "no frame begins there")
+	}
+	h, ok, err = w.headerAt(far)
+	if err != nil {
+		return h, far, err
+	}
+	if ok && h.seq == w.seq && h.index == 0 {
+		return h, far, nil
+	}
+	return h, near, w.corrupt(near, "no frame begins there, nor in the block after it")
+}
+
+// headerAt reads the header at an offset; ok says that it can be one: the mark is right and the payload fits into the file.
+func (w *walker) headerAt(at int64) (h frameHeader, ok bool, err error) {
+	if at+frameHeaderBytes > w.size {
+		return h, false, nil
+	}
+	if err := readFull(w.file, w.head[:], at); err != nil {
+		return h, false, fmt.Errorf("cannot read a frame's header at offset %d of %s: %w", at, w.path, err)
+	}
+	h = decodeFrameHeader(&w.head)
+	fits := h.length <= maxPayloadBytes && int64(h.length) <= w.size-at-frameHeaderBytes
+	return h, h.mark == markOf(w.salt) && fits, nil
+}
+
+// check compares the checksum of the frame whose header w.head holds.
+func (w *walker) check(h frameHeader, at int64) error {
+	sum := headerSum(&w.head, w.salt)
+	err := w.chunks(at+frameHeaderBytes, at+frameHeaderBytes+int64(h.length), func(_ int64, p []byte) error {
+		sum = crc32.Update(sum, castagnoli, p)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if sum != h.sum {
+		return w.corrupt(at, "its checksum is wrong")
+	}
+	return nil
+}
+
+// chunks hands the bytes of a range to do, piece by piece, until it returns an error.
+func (w *walker) chunks(from, to int64, do func(at int64, p []byte) error) error {
+	if w.chunk == nil {
+		w.chunk = make([]byte, 64<<10)
+	}
+	for from < to {
+		p := w.chunk[:min(int64(len(w.chunk)), to-from)]
+		if err := readFull(w.file, p, from); err != nil {
+			return fmt.Errorf("cannot read %s at offset %d: %w", w.path, from, err)
+		}
+		if err := do(from, p); err != nil {
+			return err
+		}
+		from += int64(len(p))
+	}
+	return nil
+}
+
+func (w *walker) accept(h frameHeader, at int64) {
+	if h.index == 0 {
+		w.commit = at
+	}
+	w.seq, w.index, w.off = h.seq+1, h.index+1, at+frameHeaderBytes+int64(h.length)
+}
+
+func (w *walker) corrupt(at int64, reason string) error {
+	return &CorruptError{Path: w.path, Offset: at, Seq: w.seq, Reason: reason}
+}
+
+func isCorrupt(err error) bool {
+	var c *CorruptError
+	return errors.As(err, &c)
+}
+
+// roomFor is the most that a frame adds to the folder: its blocks, and a segment header where it begins a new segment.
+func roomFor(payload int) int64 {
+	return alignUp(frameHeaderBytes+int64(payload), blockBytes) + blockBytes
+}
+
+func alignUp(n, to int64) int64 { return (n + to - 1) &^ (to - 1) }
+
+// readFull is ReadAt of exactly len(p) bytes. A reader may report io.EOF together with the last byte; that is no error.
+func readFull(r io.ReaderAt, p []byte, at int64) error {
+	n, err := r.ReadAt(p, at)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,211 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Inspection is what a folder holds, as Inspect and Verify find it.
+type Inspection struct {
+	Segments []SegmentInfo // ascending
+	Cursors  []CursorInfo  // sorted by name
+}
+
+// SegmentInfo is one segment file. Err is a *CorruptError or a *VersionError; the numbers then tell what stands before it.
+type SegmentInfo struct {
+	Name        string
+	First, Last uint64 // Last is First-1 if there are no frames
+	Frames      int
+	Bytes       int64 // size of the file
+	TornBytes   int64 // behind the last whole frame of the newest segment; recovery cuts them off
+	Err         error
+}
+
+// CursorInfo is one cursor file. Err says why it cannot be read.
+type CursorInfo struct {
+	Name       string
+	Seq        uint64 // first frame that the consumer still needs
+	Generation uint64 // how often it was saved
+	State      []byte
+	Err        error
+}
+
+// Frame is one frame as Frames yields it. Data is valid until the next one.
+type Frame struct {
+	Seq     uint64
+	Segment string
+	Offset  int64 // where the frame before it ends
+	Data    []byte
+}
+
+// Err joins all errors of the segments and cursors.
+func (in *Inspection) Err() error {
+	var errs []error
+	for _, s := range in.Segments {
+		errs = append(errs, s.Err)
+	}
+	for _, c := range in.Cursors {
+		errs = append(errs, c.Err)
+	}
+	return errors.Join(errs...)
+}
+
+// Inspect lists the segments and cursors of a folder that no daemon has open. It reads frame headers but no payloads, takes
+// no lock and writes nothing. The error says that the folder could not be read; damage is told file by file.
+func Inspect(dir string, opts ...Option) (*Inspection, error) {
+	return inspect(dir, (*walker).skip, opts)
+}
+
+// Verify is Inspect that also checks every checksum, in bounded memory.
+func Verify(dir string, opts ...Option) (*Inspection, error) {
+	return inspect(dir, (*walker).verify, opts)
+}
+
+// Frames yields the frames of a folder that no daemon has open, from frame seq on, with every checksum checked. It ends
+// with the last whole frame, or after the first error.
+func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		segments, err := openSegments(newJournal(Config{}, opts).fs, dir, os.O_RDONLY)
+		if err != nil {
+			yield(Frame{}, err)
+			return
+		}
+		defer closeSegments(segments)
+		for i, s := range segments {
+			f := framesOf{segment: s, from: seq}
+			if i+1 < len(segments) {
+				f.next = segments[i+1]
+			}
+			if !f.each(yield) {
+				return
+			}
+		}
+	}
+}
+
+// framesOf yields the frames of one segment; next is the one after it, if any.
+type framesOf struct {
+	segment, next *segment
+	from          uint64
+	walk          walker
+	buf           []byte
+}
+
+// each returns false if there is to be no more.
+func (f *framesOf) each(yield func(Frame, error) bool) bool {
+	s := f.segment
+	if f.next != nil && f.next.first <= f.from {
+		return true
+	}
+	f.walk.reset(s.file, s.path, s.segmentHeader, s.end)
+	for f.next == nil || f.walk.seq < f.next.first {
+		frame, err := f.step()
+		if f.next == nil && isCorrupt(err) {
+			if _, err = f.walk.torn(); err == nil {
+				return false // the end of the journal
+			}
+		}
+		if err != nil {
+			yield(Frame{}, err)
+			return false
+		}
+		if frame.Seq >= f.from && !yield(frame, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *framesOf) step() (Frame, error) {
+	frame := Frame{Seq: f.walk.seq, Segment: filepath.Base(f.segment.path), Offset: f.walk.off}
+	if frame.Seq < f.from {
+		return frame, f.walk.skip()
+	}
+	var err error
+	f.buf, err = f.walk.read(f.buf[:0])
+	frame.Data = f.buf
+	return frame, err
+}
+
+func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, error) {
+	fs := newJournal(Config{}, opts).fs
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list folder %s: %w", dir, err)
+	}
+	in := &Inspection{}
+	var segments []string
+	for _, name := range names {
+		if strings.HasSuffix(name, segmentSuffix) {
+			segments = append(segments, name)
+		}
+		if consumer, ok := strings.CutSuffix(name, cursorSuffix); ok {
+			in.Cursors = append(in.Cursors, readCursor(fs, dir, consumer))
+		}
+	}
+	in.addSegments(fs, dir, segments, step)
+	return in, nil
+}
+
+func (in *Inspection) addSegments(fs FS, dir string, names []string, step func(*walker) error) {
+	var prev *segment
+	var end error // why the walk through prev ended: past its last frame, or broken
+	for i, name := range names {
+		info := SegmentInfo{Name: name}
+		s, err := openSegment(fs, filepath.Join(dir, name), os.O_RDONLY)
+		if err != nil {
+			info.Err = err
+		} else {
+			if prev != nil {
+				in.Segments[i-1].seal(prev, s, end)
+			}
+			end = info.read(s, step)
+			_ = s.close() // opened to read only
+		}
+		in.Segments = append(in.Segments, info)
+		prev = s
+	}
+}
+
+// read walks to the end of the segment, and returns what ended the walk if it may have been no more than the end.
+func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) {
+	info.First, info.Last, info.Bytes = s.first, s.first-1, s.end
+	var w walker
+	w.reset(s.file, s.path, s.segmentHeader, s.end)
+	for end = step(&w); end == nil; end = step(&w) {
+		info.Last = w.seq - 1
+		info.Frames++
+	}
+	if !isCorrupt(end) {
+		info.Err = end
+		return nil
+	}
+	info.TornBytes, info.Err = w.torn()
+	return end
+}
+
+// seal holds a segment against the one after it: nothing may be missing between them, nor anything torn be left.
+func (info *SegmentInfo) seal(s, next *segment, end error) {
+	if info.Err == nil && (info.TornBytes > 0 || info.Last+1 != next.first) {
+		info.TornBytes, info.Err = 0, end // it was whole when the next one was begun
+	}
+	info.Err = errors.Join(info.Err, follows(s, next))
+}
+
+func readCursor(fs FS, dir, name string) CursorInfo {
+	info := CursorInfo{Name: name}
+	path := filepath.Join(dir, name+cursorSuffix)
+	file, err := fs.Open(path, os.O_RDONLY)
+	if err != nil {
+		info.Err = fmt.Errorf("cannot open cursor file %s: %w", path, err)
+		return info
+	}
+	s, _, err := newestSlot(file, path)
+	info.Seq, info.Generation, info.State = s.seq, s.gen, s.state
+	info.Err = errors.Join(err, file.Close())
+	return info
+}

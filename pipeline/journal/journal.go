@@ -1,0 +1,254 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+
+	"github.com/rs/zerolog"
+)
+
+// What Enqueue, Ready, Wait and the others answer; compare with errors.Is.
+var (
+	// ErrFull: the segments have reached Config.MaxBytes. It goes away when the slowest cursor moves on.
+	ErrFull = errors.New("the journal is full: a consumer is behind; see its store, or raise max_bytes")
+	// ErrDiskLow: the disk has less than Config.MinFreeBytes left.
+	ErrDiskLow = errors.New("the journal's disk is low on space: free some, or lower min_free_bytes")
+	// ErrFailed: the disk refused a write or a sync, and no new segment could be begun since. Tried again once a second.
+	ErrFailed = errors.New("the journal cannot write to its disk")
+	// ErrBusy: Config.QueueEntries or Config.QueueBytes wait for the disk. It goes away with the next commit.
+	ErrBusy = errors.New("the journal's queue is full: the disk is slower than the clients")
+	// ErrTooLarge: the payload is over Config.MaxFrameBytes.
+	ErrTooLarge = errors.New("the frame is larger than max_frame_bytes")
+	// ErrClosed: Close was called.
+	ErrClosed = errors.New("the journal is closed")
+	// ErrVoided: the frame is durably not in the journal and never will be.
+	ErrVoided = errors.New("the frame could not be made durable and was voided")
+	// ErrUnknown: the disk refused the frame and then its removal; it may or may not be there after a restart.
+	ErrUnknown = errors.New("the frame could be neither made durable nor voided")
+	// ErrLocked: another process has the folder open. Open's error names the folder and the process.
+	ErrLocked = errors.New("the folder is locked")
+)
+
+// Journal is an append-only file of frames, in segments, with a cursor for each consumer. All methods may be called from
+// any goroutine.
+type Journal struct {
+	cfg     Config
+	fs      FS
+	log     zerolog.Logger
+	lock    io.Closer
+	cursors map[string]*Cursor // fixed after Open
+
+	mu       sync.Mutex
+	segments []*segment // ascending; never empty after Open; the last one is written to
+	bytes    int64      // sum of their ends
+	next     uint64     // seq for the next Enqueue
+	durable  uint64     // newest durable frame, 0 if none
+	queue    queue
+	refused  int64 // room of the last frame that met ErrFull, 0 once something was deleted
+	diskLow  bool
+	failure  error // why the journal is failed; set by the writer goroutine only
+	closed   bool
+	waiting  []*Reader // those in Reader.wait; each commit wakes them all
+
+	collecting sync.Mutex // one at a time deletes segments
+	writer     writer
+
+	wake      chan struct{} // capacity 1: something is queued
+	stop      chan struct{} // closed by Close
+	done      chan struct{} // closed by run
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Option changes what Open and the inspecting functions use.
+type Option func(*Journal)
+
+// WithFS replaces the operating system's file system.
+func WithFS(fs FS) Option { return func(j *Journal) { j.fs = fs } }
+
+// WithLogger sets the logger; without it nothing is logged.
+func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = log } }
+
+// Open locks the folder, recovers what is in it (doc.go has the steps) and starts the writer, which Close stops.
+// Consumers are the names whose cursors hold segments; one that is new starts at the oldest frame present.
+func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("cannot open the journal: %w", err)
+	}
+	j := newJournal(cfg, opts)
+	if err := j.takeFolder(); err != nil {
+		return nil, err
+	}
+	if err := j.recover(consumers); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot recover the journal: %w", err), j.closeFiles())
+	}
+	j.lookAtDisk()
+	queueCapacity.Set(float64(cfg.QueueEntries))
+	go j.run()
+	return j, nil
+}
+
+// Close takes no more, makes durable what is queued, stops the writer and closes the files. Readers that wait get
+// ErrClosed. An error says that the journal was failed at the end, or that a file could not be closed.
+func (j *Journal) Close() error {
+	j.closeOnce.Do(func() {
+		j.mu.Lock()
+		j.closed = true
+		j.wakeReaders()
+		j.mu.Unlock()
+		close(j.stop)
+		<-j.done
+		j.collecting.Lock() // a Save may be deleting; it stops at the next segment
+		defer j.collecting.Unlock()
+		j.closeErr = errors.Join(j.failure, j.closeFiles())
+	})
+	return j.closeErr
+}
+
+// Ready returns nil, or why Enqueue refuses now: ErrFailed (with the cause), ErrFull, ErrDiskLow, ErrClosed. A full queue
+// passes with the next commit and is not told here.
+func (j *Journal) Ready() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.refusal(max(j.refused, roomFor(0)))
+	if errors.Is(err, ErrFailed) {
+		return fmt.Errorf("%w: %w", err, j.failure)
+	}
+	return err
+}
+
+// refusal is why a frame that takes room bytes cannot be taken. The caller holds mu.
+func (j *Journal) refusal(room int64) error {
+	switch {
+	case j.closed:
+		return ErrClosed
+	case j.failure != nil:
+		return ErrFailed
+	case j.bytes+j.queue.room+room > j.cfg.MaxBytes:
+		return ErrFull
+	case j.diskLow:
+		return ErrDiskLow
+	}
+	return nil
+}
+
+// Bounds returns the oldest frame present and the one after the newest durable frame; they are equal if there is none.
+func (j *Journal) Bounds() (oldest, next uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.segments[0].first, j.durable + 1
+}
+
+// Last returns the frame that is the newest durable one at the time of the call, in memory of its own; the segment that
+// holds it is never deleted. Seq 0 means that there never was a frame.
+func (j *Journal) Last() (seq uint64, frame []byte, err error) {
+	_, next := j.Bounds()
+	if next == 1 {
+		return 0, nil, nil
+	}
+	seq, frame, _, err = j.Reader(next - 1).TryNext(nil)
+	return seq, frame, err
+}
+
+// Cursor returns the cursor of a consumer that was named to Open, and nil for any other name.
+func (j *Journal) Cursor(name string) *Cursor { return j.cursors[name] }
+
+// collect deletes the segments that no consumer needs, oldest first, each one durably before the next: so those that are
+// left have no gap, whenever the machine stops. What fails is logged and tried again at the next Save.
+func (j *Journal) collect() {
+	j.collecting.Lock()
+	defer j.collecting.Unlock()
+	for s := j.disposable(); s != nil; s = j.disposable() {
+		if err := removeFile(j.fs, j.cfg.Dir, s.path); err != nil {
+			removeErrors.Inc()
+			j.log.Warn().Err(err).Str("file", s.path).Msg("a delivered segment stays for now")
+			return
+		}
+		j.forget(s)
+	}
+}
+
+// disposable returns the oldest segment if all cursors are past it and a newer segment has frames, else nil.
+func (j *Journal) disposable() *segment {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed || len(j.segments) < 2 || len(j.cursors) == 0 {
+		return nil
+	}
+	after := j.segments[1].first
+	for _, c := range j.cursors {
+		if c.seq.Load() < after {
+			return nil
+		}
+	}
+	if after > j.durable {
+		return nil
+	}
+	return j.segments[0]
+}
+
+func (j *Journal) forget(s *segment) {
+	j.mu.Lock()
+	j.segments = append(j.segments[:0], j.segments[1:]...)
+	j.bytes -= s.end
+	j.refused = 0
+	j.gauge()
+	j.mu.Unlock()
+	if err := s.close(); err != nil {
+		removeErrors.Inc()
+		j.log.Warn().Err(err).Str("file", s.path).Msg("cannot close a deleted segment")
+	}
+}
+
+// gauge sets the gauges of the segments. The caller holds mu.
+func (j *Journal) gauge() {
+	journalBytes.Set(float64(j.bytes))
+	journalSegs.Set(float64(len(j.segments)))
+}
+
+// newest returns the segment that is written to. The caller holds mu.
+func (j *Journal) newest() *segment { return j.segments[len(j.segments)-1] }
+
+func newJournal(cfg Config, opts []Option) *Journal {
+	j := &Journal{
+		cfg:     cfg,
+		fs:      osFS{},
+		log:     zerolog.Nop(),
+		cursors: map[string]*Cursor{},
+		wake:    make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	for _, o := range opts {
+		o(j)
+	}
+	return j
+}
+
+const lockName = "LOCK"
+
+func (j *Journal) takeFolder() error {
+	if err := j.fs.MkdirAll(j.cfg.Dir); err != nil {
+		return fmt.Errorf("cannot create folder %s: %w", j.cfg.Dir, err)
+	}
+	lock, err := j.fs.Lock(filepath.Join(j.cfg.Dir, lockName))
+	if err != nil {
+		return fmt.Errorf("cannot lock journal folder %s: %w; one folder serves one daemon", j.cfg.Dir, err)
+	}
+	j.lock = lock
+	return nil
+}
+
+func (j *Journal) closeFiles() error {
+	var errs []error
+	for _, c := range j.cursors {
+		errs = append(errs, c.close())
+	}
+	for _, s := range j.segments {
+		errs = append(errs, s.close())
+	}
+	return errors.Join(append(errs, j.lock.Close())...)
+}

@@ -1,0 +1,506 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killedChildDir); dir != "" {
+		killedChild(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func mustOpen(t testing.TB, cfg Config, fs FS, consumers ...string) *Journal {
+	t.Helper()
+	j, err := Open(cfg, consumers, WithFS(fs))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = j.Close() }) // most tests close it themselves and look at the error
+	return j
+}
+
+// add makes one frame durable.
+func add(t testing.TB, j *Journal, data []byte) uint64 {
+	t.Helper()
+	e := &Entry{Data: data}
+	require.NoError(t, j.Enqueue(e))
+	require.NoError(t, e.Wait())
+	return e.Seq
+}
+
+// addTogether makes frames durable with one commit.
+func addTogether(t testing.TB, j *Journal, fs *memFS, data ...[]byte) {
+	t.Helper()
+	began, open := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	fs.setGate(func(string) { once.Do(func() { close(began); <-open }) })
+	first := &Entry{Data: []byte("holds up the writer")}
+	require.NoError(t, j.Enqueue(first))
+	<-began // the next commit takes all that is enqueued while this one syncs
+	var entries []*Entry
+	for _, d := range data {
+		e := &Entry{Data: d}
+		require.NoError(t, j.Enqueue(e))
+		entries = append(entries, e)
+	}
+	close(open)
+	for _, e := range append(entries, first) {
+		require.NoError(t, e.Wait())
+	}
+	fs.setGate(nil)
+}
+
+// readAll returns all durable frames from the oldest on.
+func readAll(t testing.TB, j *Journal) [][]byte {
+	t.Helper()
+	var frames [][]byte
+	r := j.Reader(0)
+	for {
+		_, frame, ok, err := r.TryNext(nil)
+		require.NoError(t, err)
+		if !ok {
+			return frames
+		}
+		frames = append(frames, frame)
+	}
+}
+
+func sized(n int) []byte { return bytes.Repeat([]byte{'x'}, n) }
+
+func TestOnTheRealDisk(t *testing.T) {
+	cfg := testConfig()
+	cfg.Dir = filepath.Join(t.TempDir(), "some", "journal")
+	j := mustOpen(t, cfg, osFS{}, "archive")
+	var want [][]byte
+	for i := range 40 {
+		frame := payload(uint64(i), 8+i*100)
+		require.EqualValues(t, i+1, add(t, j, frame))
+		want = append(want, frame)
+	}
+	require.NoError(t, j.Cursor("archive").Save(17, []byte("state")))
+	require.NoError(t, j.Close())
+
+	j = mustOpen(t, cfg, osFS{}, "archive")
+	oldest, next := j.Bounds()
+	require.EqualValues(t, 41, next)
+	require.Greater(t, oldest, uint64(1), "the first segments are delivered")
+	require.Equal(t, want[oldest-1:], readAll(t, j))
+	seq, state := j.Cursor("archive").Load()
+	require.EqualValues(t, 17, seq)
+	require.Equal(t, "state", string(state))
+	require.NoError(t, j.Close())
+}
+
+func TestTwoOpensOfOneFolder(t *testing.T) {
+	cfg := testConfig()
+	cfg.Dir = t.TempDir()
+	j := mustOpen(t, cfg, osFS{})
+	_, err := Open(cfg, nil)
+	require.ErrorIs(t, err, ErrLocked)
+	require.ErrorContains(t, err, cfg.Dir)
+	require.ErrorContains(t, err, fmt.Sprintf("process %d", os.Getpid()))
+	require.NoError(t, j.Close())
+	require.NoError(t, mustOpen(t, cfg, osFS{}).Close())
+}
+
+func TestFullUntilCursorsAdvance(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxBytes = cfg.leastMaxBytes()
+	fs := newMemFS(1)
+	j := mustOpen(t, cfg, fs, "a", "b")
+	var err error
+	for err == nil {
+		e := &Entry{Data: sized(5000)}
+		if err = j.Enqueue(e); err == nil {
+			require.NoError(t, e.Wait())
+		}
+	}
+	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, j.Ready(), ErrFull, "Ready must not contradict what Enqueue has just said")
+	require.LessOrEqual(t, segmentBytes(t, fs), cfg.MaxBytes)
+
+	_, next := j.Bounds()
+	require.NoError(t, j.Cursor("a").Save(next, nil))
+	require.ErrorIs(t, j.Ready(), ErrFull, "b still needs everything")
+	require.NoError(t, j.Cursor("b").Save(next, nil))
+	require.NoError(t, j.Ready())
+	require.Equal(t, next, add(t, j, sized(12<<10)), "the largest frame fits when all is delivered")
+	require.NoError(t, j.Close())
+}
+
+func segmentBytes(t *testing.T, fs FS) (sum int64) {
+	in, err := Inspect(testConfig().Dir, WithFS(fs))
+	require.NoError(t, err)
+	for _, s := range in.Segments {
+		sum += s.Bytes
+	}
+	return sum
+}
+
+func TestDiskLow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := newMemFS(1)
+		j := mustOpen(t, testConfig(), fs)
+		require.NoError(t, j.Ready())
+		fs.setFree(testConfig().MinFreeBytes - 1)
+		time.Sleep(2 * tendEvery)
+		require.ErrorIs(t, j.Ready(), ErrDiskLow)
+		require.ErrorIs(t, j.Enqueue(&Entry{}), ErrDiskLow)
+		fs.setFree(testConfig().MinFreeBytes)
+		time.Sleep(2 * tendEvery)
+		require.EqualValues(t, 1, add(t, j, nil))
+		require.NoError(t, j.Close())
+	})
+}
+
+func TestFailedCommitIsVoided(t *testing.T) {
+	f := func(failing string) {
+		t.Helper()
+		fs := newMemFS(1)
+		j := mustOpen(t, testConfig(), fs)
+		add(t, j, []byte("one"))
+		once := true
+		fs.setFault(func(op, path string) bool {
+			hit := once && op == failing
+			once = once && !hit
+			return hit
+		})
+		e := &Entry{Data: []byte("never")}
+		require.NoError(t, j.Enqueue(e))
+		require.ErrorIs(t, e.Wait(), ErrVoided)
+		require.Eventually(t, func() bool { return j.Ready() == nil }, 10*time.Second, time.Millisecond)
+
+		require.EqualValues(t, 2, add(t, j, []byte("two")), "the seq of a voided frame is given again")
+		require.Equal(t, [][]byte{[]byte("one"), []byte("two")}, readAll(t, j))
+		require.NoError(t, j.Close())
+		in, err := Verify(testConfig().Dir, WithFS(fs))
+		require.NoError(t, err)
+		require.NoError(t, in.Err())
+		require.Len(t, in.Segments, 2, "the segment of the failure is not written to again")
+	}
+	f("write")
+	f("sync")
+}
+
+func TestUnknownUntilTheDiskHeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := newMemFS(1)
+		j := mustOpen(t, testConfig(), fs)
+		add(t, j, []byte("one"))
+		fs.setFault(func(op, _ string) bool { return op == "sync" })
+		began, open := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		fs.setGate(func(string) { once.Do(func() { close(began); <-open }) })
+
+		written, waiting := &Entry{Data: []byte("written")}, &Entry{Data: []byte("not written")}
+		require.NoError(t, j.Enqueue(written))
+		<-began
+		require.NoError(t, j.Enqueue(waiting))
+		close(open)
+		require.ErrorIs(t, written.Wait(), ErrUnknown)
+		require.ErrorIs(t, waiting.Wait(), ErrVoided, "not a byte of it was written")
+		synctest.Wait()
+		require.ErrorIs(t, j.Enqueue(&Entry{}), ErrFailed)
+		require.ErrorIs(t, j.Ready(), ErrFailed)
+		require.ErrorContains(t, j.Ready(), errFaulty.Error(), "Ready names the cause")
+		require.Equal(t, [][]byte{[]byte("one")}, readAll(t, j), "what is durable can be read all the same")
+
+		fs.setFault(nil)
+		time.Sleep(2 * tendEvery)
+		require.NoError(t, j.Ready())
+		add(t, j, []byte("two"))
+		require.Equal(t, [][]byte{[]byte("one"), []byte("two")}, readAll(t, j))
+		require.NoError(t, j.Close())
+	})
+}
+
+func TestCloseOfAFailedJournalSaysSo(t *testing.T) {
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs)
+	fs.setFault(func(op, _ string) bool { return op == "sync" || op == "syncdir" })
+	e := &Entry{Data: []byte("lost")}
+	require.NoError(t, j.Enqueue(e))
+	require.ErrorIs(t, e.Wait(), ErrUnknown)
+	require.ErrorIs(t, j.Close(), errFaulty)
+}
+
+func TestEnqueueRefuses(t *testing.T) {
+	cfg := testConfig()
+	cfg.QueueEntries = 3
+	fs := newMemFS(1)
+	j := mustOpen(t, cfg, fs)
+	require.ErrorIs(t, j.Enqueue(&Entry{Data: sized(cfg.MaxFrameBytes + 1)}), ErrTooLarge)
+
+	open := make(chan struct{})
+	fs.setGate(func(string) { <-open }) // the disk hangs; Enqueue must not
+	var entries []*Entry
+	for range cfg.QueueEntries {
+		e := &Entry{Data: []byte("waits")}
+		require.NoError(t, j.Enqueue(e))
+		entries = append(entries, e)
+	}
+	require.ErrorIs(t, j.Enqueue(&Entry{}), ErrBusy, "what is being written counts too: its memory is not free")
+	require.NoError(t, j.Ready(), "a full queue passes")
+	close(open)
+	for i, e := range entries {
+		require.NoError(t, e.Wait())
+		require.EqualValues(t, i+1, e.Seq)
+	}
+	require.NoError(t, j.Close())
+	require.NoError(t, j.Close())
+	require.ErrorIs(t, j.Enqueue(&Entry{}), ErrClosed)
+	require.ErrorIs(t, j.Ready(), ErrClosed)
+}
+
+func TestQueueBytes(t *testing.T) {
+	cfg := testConfig()
+	cfg.QueueBytes = int64(cfg.MaxFrameBytes)
+	fs := newMemFS(1)
+	j := mustOpen(t, cfg, fs)
+	open := make(chan struct{})
+	fs.setGate(func(string) { <-open })
+	e := &Entry{Data: sized(cfg.MaxFrameBytes)}
+	require.NoError(t, j.Enqueue(e))
+	require.ErrorIs(t, j.Enqueue(&Entry{Data: sized(1)}), ErrBusy)
+	close(open)
+	require.NoError(t, e.Wait())
+	require.EqualValues(t, 2, add(t, j, sized(1)))
+	require.NoError(t, j.Close())
+}
+
+func TestCloseFinishesWhatIsQueued(t *testing.T) {
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs)
+	entries := make([]Entry, 50)
+	for i := range entries {
+		entries[i].Data = payload(uint64(i), 2000)
+		require.NoError(t, j.Enqueue(&entries[i]))
+	}
+	require.NoError(t, j.Close())
+	for i := range entries {
+		require.NoError(t, entries[i].Wait())
+	}
+	j = mustOpen(t, testConfig(), fs.crash(true))
+	require.Len(t, readAll(t, j), len(entries))
+}
+
+func TestLastIsKept(t *testing.T) {
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs, "a")
+	seq, _, err := j.Last()
+	require.NoError(t, err)
+	require.Zero(t, seq)
+	for range 20 {
+		add(t, j, sized(4000))
+	}
+	newest := add(t, j, []byte("newest"))
+	// A failure begins an empty segment: all frames are in older ones now.
+	once := true
+	fs.setFault(func(op, _ string) bool { hit := once && op == "sync"; once = once && !hit; return hit })
+	e := &Entry{Data: []byte("never")}
+	require.NoError(t, j.Enqueue(e))
+	require.ErrorIs(t, e.Wait(), ErrVoided)
+	require.NoError(t, j.Cursor("a").Save(newest+1, nil))
+	for range 2 {
+		seq, frame, err := j.Last()
+		require.NoError(t, err)
+		require.Equal(t, newest, seq)
+		require.Equal(t, "newest", string(frame))
+		require.NoError(t, j.Close())
+		j = mustOpen(t, testConfig(), fs, "a")
+	}
+	require.NoError(t, j.Close())
+}
+
+func TestManyProducersAndReaders(t *testing.T) {
+	const producers, each = 8, 60
+	cfg := testConfig()
+	cfg.Dir = t.TempDir()
+	j := mustOpen(t, cfg, osFS{}, "a")
+	var wg sync.WaitGroup
+	for p := range producers {
+		wg.Go(func() {
+			var e Entry
+			for i := range each {
+				e.Data = append(e.Data[:0], payload(uint64(p*each+i), 8+i*20)...)
+				if err := j.Enqueue(&e); err != nil {
+					t.Errorf("cannot enqueue: %v", err)
+					return
+				}
+				if err := e.Wait(); err != nil {
+					t.Errorf("not durable: %v", err)
+				}
+			}
+		})
+	}
+	var want [][]byte
+	for range 2 {
+		wg.Go(func() {
+			r := j.Reader(1)
+			var buf []byte
+			for want := uint64(1); want <= producers*each; want++ {
+				seq, frame, err := r.Next(context.Background(), buf)
+				buf = frame
+				if err != nil || seq != want || !bytes.Equal(frame, payload(idOf(frame), len(frame))) {
+					t.Errorf("frame %d: got %d, %v", want, seq, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	want = readAll(t, j)
+	require.Len(t, want, producers*each)
+	require.NoError(t, j.Close())
+}
+
+func TestFrameLargerThanASegment(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxFrameBytes = 100 << 10
+	fs := newMemFS(1)
+	j := mustOpen(t, cfg, fs)
+	want := [][]byte{payload(1, 100), payload(2, 100<<10), payload(3, 50<<10), payload(4, 100)}
+	for _, frame := range want {
+		add(t, j, frame)
+	}
+	require.Len(t, j.segments, 4)
+	require.Equal(t, want, readAll(t, j))
+	require.NoError(t, j.Close())
+	j = mustOpen(t, testConfig(), fs.crash(true)) // a lower limit later on makes no frame unreadable
+	require.Equal(t, want, readAll(t, j))
+	require.NoError(t, j.Close())
+}
+
+// TestReserve: space is reserved behind the end of the newest segment only, and given back when it is sealed.
+func TestReserve(t *testing.T) {
+	cfg := testConfig()
+	cfg.Dir = t.TempDir()
+	cfg.SegmentBytes, cfg.MaxFrameBytes = 1<<20, 1000<<10
+	cfg.MaxBytes, cfg.QueueBytes = 8<<20, 1<<20
+	j := mustOpen(t, cfg, osFS{})
+	add(t, j, sized(100<<10))
+	require.GreaterOrEqual(t, diskBytes(t, j.segments[0].path), reservable(t, cfg.SegmentBytes))
+	require.EqualValues(t, 104<<10+blockBytes, j.bytes)
+	add(t, j, sized(1000<<10)) // does not fit into the first
+	require.Len(t, j.segments, 2)
+	in, err := Verify(cfg.Dir)
+	require.NoError(t, err)
+	require.NoError(t, in.Err())
+	require.Less(t, diskBytes(t, j.segments[0].path), cfg.SegmentBytes/4)
+	require.NoError(t, j.Close())
+}
+
+func diskBytes(t *testing.T, path string) int64 {
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(path, &st))
+	return st.Blocks * 512
+}
+
+// reservable is how much the file system of the temporary folder takes when it is asked for n bytes: some take nothing.
+func reservable(t *testing.T, n int64) int64 {
+	path := filepath.Join(t.TempDir(), "probe")
+	f, err := osFS{}.Open(path, os.O_RDWR|os.O_CREATE)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	if f.Reserve(n) != nil {
+		return 0
+	}
+	return diskBytes(t, path)
+}
+
+// TestSaveBesideClose is for the race detector: a Save may be deleting segments when the journal is closed.
+func TestSaveBesideClose(t *testing.T) {
+	for range 20 {
+		j := mustOpen(t, testConfig(), newMemFS(1), "a")
+		for range 20 {
+			add(t, j, sized(4000))
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = j.Cursor("a").Save(20, nil) }) // done or ErrClosed
+		require.NoError(t, j.Close())
+		wg.Wait()
+	}
+}
+
+func TestTornTailIsLogged(t *testing.T) {
+	fs := threeCommits(t)
+	fs.put(firstSegment, append(fs.bytes(firstSegment), "torn off"...))
+	var log bytes.Buffer
+	j, err := Open(wideConfig(), nil, WithFS(fs), WithLogger(zerolog.New(&log)))
+	require.NoError(t, err)
+	require.NoError(t, j.Close())
+	require.Contains(t, log.String(), `"bytes":8`)
+	require.Contains(t, log.String(), `"last":5`)
+	require.Contains(t, log.String(), firstSegment)
+}
+
+func TestMetrics(t *testing.T) {
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs, "a")
+	frames, commits, voided, failed := framesTotal.Get(), commitsTotal.Get(), voidedTotal.Get(), commitErrors.Get()
+	addTogether(t, j, fs, []byte("a"), []byte("b")) // and the one that holds them up
+	for range 9 {
+		add(t, j, sized(4000))
+	}
+	require.EqualValues(t, 12, framesTotal.Get()-frames)
+	require.EqualValues(t, 11, commitsTotal.Get()-commits)
+	require.EqualValues(t, segmentBytes(t, fs), journalBytes.Get())
+	require.EqualValues(t, len(j.segments), journalSegs.Get())
+	require.NoError(t, j.Cursor("a").Save(12, nil))
+	require.EqualValues(t, segmentBytes(t, fs), journalBytes.Get())
+	require.Zero(t, queueDepth.Get())
+	require.EqualValues(t, testConfig().QueueEntries, queueCapacity.Get())
+
+	once := true
+	fs.setFault(func(op, _ string) bool { hit := once && op == "sync"; once = once && !hit; return hit })
+	e := &Entry{}
+	require.NoError(t, j.Enqueue(e))
+	require.ErrorIs(t, e.Wait(), ErrVoided)
+	require.EqualValues(t, 1, voidedTotal.Get()-voided)
+	require.EqualValues(t, 1, commitErrors.Get()-failed)
+	require.NoError(t, j.Close())
+}
+
+func TestConfigValidate(t *testing.T) {
+	f := func(change func(*Config), want string) {
+		t.Helper()
+		c := DefaultConfig()
+		c.Dir = "x"
+		change(&c)
+		err := c.Validate()
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+	}
+	f(func(*Config) {}, "")
+	f(func(c *Config) { c.Dir = "" }, "dir is empty")
+	f(func(c *Config) { c.SegmentBytes = 16<<10 - 1 }, "segment_bytes is 16383")
+	f(func(c *Config) { c.SegmentBytes = 1<<30 + 1 }, "segment_bytes is")
+	f(func(c *Config) { c.MaxFrameBytes = 0 }, "max_frame_bytes is 0")
+	f(func(c *Config) { c.MaxFrameBytes = 1<<30 + 1 }, "max_frame_bytes is")
+	f(func(c *Config) { c.MaxBytes = c.leastMaxBytes() }, "")
+	f(func(c *Config) { c.MaxBytes = c.leastMaxBytes() - 1 }, "max_bytes is")
+	f(func(c *Config) { c.SegmentBytes = 1 << 20; c.MaxBytes = 4097 << 20 }, "max_bytes is over 4096 times segment_bytes")
+	f(func(c *Config) { c.MinFreeBytes = -1 }, "min_free_bytes is -1")
+	f(func(c *Config) { c.QueueEntries = 0 }, "queue_entries is 0")
+	f(func(c *Config) { c.QueueEntries = 1 << 17 }, "queue_entries is")
+	f(func(c *Config) { c.QueueBytes = 1 << 20 }, "queue_bytes is")
+
+	_, err := Open(Config{}, nil, WithLogger(zerolog.Nop()))
+	require.ErrorContains(t, err, "dir is empty")
+}

@@ -1,0 +1,88 @@
+package journal
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// killedChildDir names the folder that a copy of the test program is to write to until it is killed.
+const killedChildDir = "JOURNAL_TEST_KILLED_CHILD_DIR"
+
+// TestKill9 kills real processes on a real disk: what they told us was acknowledged must be there.
+func TestKill9(t *testing.T) {
+	cfg := testConfig()
+	cfg.Dir = t.TempDir()
+	acknowledged := uint64(0)
+	for round := range uint64(6) {
+		acknowledged = killAfter(t, cfg.Dir, acknowledged+20+round*17)
+		j := mustOpen(t, cfg, osFS{})
+		frames := readAll(t, j)
+		require.GreaterOrEqual(t, uint64(len(frames)), acknowledged)
+		for i, frame := range frames {
+			require.Equal(t, payload(uint64(i)+1, len(frame)), frame)
+		}
+		acknowledged = uint64(len(frames)) // no consumer: nothing is deleted
+		require.NoError(t, j.Close())
+	}
+}
+
+// killAfter starts a child, kills it when it has told that frame seq is acknowledged, and returns the newest it told of.
+func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
+	t.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), killedChildDir+"="+dir)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		newest, err = strconv.ParseUint(lines.Text(), 10, 64)
+		require.NoError(t, err)
+		if newest == seq {
+			require.NoError(t, child.Process.Kill())
+		}
+	}
+	require.ErrorContains(t, child.Wait(), "killed")
+	require.GreaterOrEqual(t, newest, seq)
+	return newest
+}
+
+// killedChild writes frames and tells of each that was acknowledged, until it is killed.
+func killedChild(dir string) {
+	cfg := testConfig()
+	cfg.Dir, cfg.MaxBytes = dir, 64<<20
+	j, err := Open(cfg, nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	var entries [3]Entry
+	for {
+		for i := range entries {
+			_, next := j.Bounds()
+			seq := next + uint64(i)
+			entries[i].Data = payload(seq, 8+int(seq*37%3000))
+		}
+		for i := range entries {
+			err = j.Enqueue(&entries[i])
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
+		for i := range entries {
+			if err := entries[i].Wait(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			fmt.Println(entries[i].Seq)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"slices"
+)
+
+// Reader reads durable frames in order. It is for one goroutine, holds nothing open, and allocates only when buf is too
+// small. Frames that a reader has not reached may be deleted once all cursors are past them; it then goes on with the
+// oldest that is left.
+type Reader struct {
+	journal *Journal
+	seq     uint64   // of the frame that Next returns
+	segment *segment // that walk stands in, nil before the first frame
+	walk    walker
+	wake    chan struct{} // capacity 1: something became durable, or the journal was closed
+}
+
+// Reader returns a reader that starts at frame seq: at the oldest one if seq is lower, waiting for it if it is yet to come.
+func (j *Journal) Reader(seq uint64) *Reader {
+	return &Reader{journal: j, seq: seq, wake: make(chan struct{}, 1)}
+}
+
+// Next waits until the next frame is durable, and appends it to buf[:0]. The frame belongs to the caller. Errors: ctx's;
+// ErrClosed; a *CorruptError or what the disk says, and then the reader stays where it is.
+func (r *Reader) Next(ctx context.Context, buf []byte) (seq uint64, frame []byte, err error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, nil, err
+		}
+		seq, frame, ok, err := r.TryNext(buf)
+		if ok || err != nil {
+			return seq, frame, err
+		}
+		r.wait(ctx)
+	}
+}
+
+// TryNext is Next without waiting: ok is false if the next frame is not durable yet.
+func (r *Reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error) {
+	for {
+		s, size, err := r.journal.locate(r)
+		if s == nil || err != nil {
+			return 0, nil, false, err
+		}
+		frame, open, err := r.readFrom(s, size, buf[:0])
+		if !open {
+			continue // deleted since locate looked; look again
+		}
+		if err != nil {
+			readErrors.Inc()
+			return 0, nil, false, err
+		}
+		r.seq++
+		return r.seq - 1, frame, true, nil
+	}
+}
+
+// locate returns the segment that holds the reader's frame and its durable end, or nil if the frame is not durable yet.
+func (j *Journal) locate(r *Reader) (*segment, int64, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return nil, 0, ErrClosed
+	}
+	r.seq = max(r.seq, j.segments[0].first)
+	if r.seq > j.durable {
+		return nil, 0, nil
+	}
+	s := r.segment
+	if s == nil || r.seq < s.first || r.seq > s.last {
+		i, found := slices.BinarySearchFunc(j.segments, r.seq, func(s *segment, seq uint64) int {
+			return cmp.Compare(s.first, seq)
+		})
+		if !found {
+			i-- // the one before begins at a lower frame
+		}
+		s = j.segments[i]
+	}
+	return s, s.end, nil
+}
+
+// readFrom reads frame r.seq, which s holds. Open is false if s has been deleted.
+func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, open bool, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		r.segment = nil
+		return nil, false, nil
+	}
+	if r.segment != s {
+		r.walk.reset(s.file, s.path, s.segmentHeader, size)
+		r.segment = s
+	}
+	r.walk.size = size
+	for r.walk.seq < r.seq {
+		if err := r.walk.skip(); err != nil {
+			return nil, true, err
+		}
+	}
+	frame, err = r.walk.read(dst)
+	return frame, true, err
+}
+
+// wait returns when the next frame may be durable, the journal is closed, or ctx is done.
+func (r *Reader) wait(ctx context.Context) {
+	if !r.journal.addWaiting(r) {
+		return
+	}
+	select {
+	case <-r.wake:
+	case <-ctx.Done():
+		r.journal.dropWaiting(r)
+	}
+}
+
+// addWaiting says whether there is anything to wait for. It looks again under the lock that publish takes: a frame that
+// became durable since TryNext looked would otherwise wake nobody.
+func (j *Journal) addWaiting(r *Reader) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed || r.seq <= j.durable {
+		return false
+	}
+	j.waiting = append(j.waiting, r)
+	return true
+}
+
+func (j *Journal) dropWaiting(r *Reader) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if i := slices.Index(j.waiting, r); i >= 0 {
+		j.waiting = slices.Delete(j.waiting, i, i+1)
+	}
+}
+
+// wakeReaders wakes all that wait. The caller holds mu.
+func (j *Journal) wakeReaders() {
+	for _, r := range j.waiting {
+		select {
+		case r.wake <- struct{}{}:
+		default: // it was woken before and has not looked yet
+		}
+	}
+	clear(j.waiting)
+	j.waiting = j.waiting[:0]
+}

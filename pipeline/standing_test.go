@@ -1,0 +1,42 @@
+package pipeline
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+func TestDescribeCursor(t *testing.T) {
+	f := func(saved progress, want Standing) {
+		t.Helper()
+		got, err := DescribeCursor(saved.done.Frame, saved.encode())
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	at, end := batch.Position{Frame: 7, Row: 3}, batch.Position{Frame: 9}
+	f(progress{done: at}, Standing{Done: at})
+	f(progress{done: at, state: []byte("s")}, Standing{Done: at, State: []byte("s")})
+	f(progress{done: at, state: []byte("s"), end: end, plan: []byte("p")}, Standing{Done: at, State: []byte("s"), End: end, Plan: []byte("p")})
+	f(progress{done: at, end: end, plan: []byte{}}, Standing{Done: at, End: end, Plan: []byte{}})
+
+	never, err := DescribeCursor(5, nil) // made by the journal, not saved yet
+	require.NoError(t, err)
+	require.Equal(t, Standing{Done: batch.Position{Frame: 5}}, never)
+}
+
+// Every truncation and every other version is an error.
+func TestDescribeCursorRefuses(t *testing.T) {
+	whole := progress{done: batch.Position{Frame: 7, Row: 300}, state: []byte("state"), end: batch.Position{Frame: 9, Row: 1}, plan: []byte("plan")}.encode()
+	for n := 1; n < len(whole); n++ {
+		_, err := DescribeCursor(7, whole[:n])
+		require.ErrorIs(t, err, errProgress, "%d bytes", n)
+		require.ErrorContains(t, err, "frame 7")
+	}
+	_, err := DescribeCursor(7, append(whole, 0))
+	require.ErrorIs(t, err, errProgress)
+	whole[0]++
+	_, err = DescribeCursor(7, whole)
+	require.ErrorIs(t, err, errProgress)
+}

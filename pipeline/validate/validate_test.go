@@ -1,0 +1,188 @@
+package validate
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/decode"
+)
+
+var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func set(codes ...string) *batch.Detectors {
+	d, _ := batch.NewDetectors(codes)
+	return d
+}
+
+func decoded(t testing.TB, items ...string) *batch.Items {
+	it := new(batch.Items)
+	cfg := decode.DefaultConfig()
+	cfg.BatchLimit = 1000
+	require.NoError(t, decode.New(cfg).Decode(strings.NewReader(`{"measurements":[`+strings.Join(items, ",")+`]}`), it))
+	return it
+}
+
+// TestRulesInTheirOrder breaks the rules from the last one upwards, one more at a time: always the first of them is told.
+func TestRulesInTheirOrder(t *testing.T) {
+	lo, hi := 0.0, 100.0
+	v := New(Config{MeasureTypes: []MeasureType{{Code: "speed", Min: &lo, Max: &hi}, {Code: "flow"}}, FutureTolerance: time.Hour, QualityMin: &lo, QualityMax: &lo})
+	members := []string{`"detectorCode":"A"`, `"measureTypeCode":"speed"`, `"timestampFrom":"2026-01-01T00:00Z"`, `"timestampTo":"2026-01-01T00:05Z"`, `"value":7`, `"quality":0`}
+	judge := func() (string, string) {
+		var out batch.Rejections
+		v.Validate(decoded(t, "{"+strings.Join(members, ",")+"}"), set("A"), now.UnixNano(), &out)
+		if out.Len() == 0 {
+			return "", ""
+		}
+		require.Equal(t, 1, out.Len())
+		return out.List[0].Code.String(), out.List[0].Field.String()
+	}
+	code, field := judge()
+	require.Empty(t, code+field)
+	f := func(member int, text, wantCode, wantField string) {
+		t.Helper()
+		if member == len(members) {
+			members = append(members, "")
+		}
+		members[member] = text
+		code, field := judge()
+		require.Equal(t, wantCode+" "+wantField, code+" "+field)
+	}
+	f(5, `"quality":1`, "INVALID_QUALITY", "quality")
+	f(4, `"value":100.5`, "INVALID_VALUE", "value")
+	f(3, `"timestampTo":"2026-06-01T13:00:00.000000001Z"`, "TIMESTAMP_IN_FUTURE", "timestampTo")
+	f(2, `"timestampFrom":"2026-06-01T13:00:00.000000002Z"`, "INVALID_INTERVAL", "timestampTo")
+	f(3, `"timestampTo":"never"`, "INVALID_TIMESTAMP", "timestampTo")
+	f(2, `"timestampFrom":"always"`, "INVALID_TIMESTAMP", "timestampFrom")
+	f(1, `"measureTypeCode":"tempo"`, "UNKNOWN_MEASURE_TYPE", "measureTypeCode")
+	f(0, `"detectorCode":"B"`, "UNKNOWN_DETECTOR", "detectorCode")
+	f(5, `"quality":"1"`, "INVALID_TYPE", "quality")
+	f(4, `"value":"1"`, "INVALID_TYPE", "value")
+	f(2, `"timestampFrom":1`, "INVALID_TYPE", "timestampFrom")
+	f(3, `"timestampTo":null`, "MISSING_FIELD", "timestampTo")
+	f(1, `"measureTypeCode":null`, "MISSING_FIELD", "measureTypeCode")
+	f(6, `"linkId":0`, "RESERVED_FIELD", "linkId")
+	f(7, `"linkId":null`, "DUPLICATE_FIELD", "linkId")
+	f(8, `"value":null`, "DUPLICATE_FIELD", "value")
+	members = []string{`"x":1`}
+	require.NotPanics(t, func() { judge() })
+}
+
+func TestBounds(t *testing.T) {
+	v := New(DefaultConfig())
+	f := func(item, want string) {
+		t.Helper()
+		var out batch.Rejections
+		v.Validate(decoded(t, item), set("A", strings.Repeat("b", 256)), now.UnixNano(), &out)
+		got := ""
+		for _, x := range out.List {
+			got = x.Code.String()
+		}
+		require.Equal(t, want, got, item)
+	}
+	item := func(code, kind, from, to, value string) string {
+		return fmt.Sprintf(`{"detectorCode":%q,"measureTypeCode":%q,"timestampFrom":%q,"timestampTo":%q,"value":%s}`, code, kind, from, to, value)
+	}
+	const at = "2026-06-01T13:00:00Z"
+	f(item("A", "s", at, at, "1"), "")
+	f(item(strings.Repeat("b", 256), "s", at, at, "1"), "")
+	f(item(strings.Repeat("b", 257), "s", at, at, "1"), "UNKNOWN_DETECTOR")
+	f(item("A", "s", at, "2026-06-01T13:00:00.000000001Z", "1"), "TIMESTAMP_IN_FUTURE")
+	f(item("A", strings.Repeat("x", 64), at, at, "1"), "")
+	f(item("A", strings.Repeat("x", 65), at, at, "1"), "UNKNOWN_MEASURE_TYPE")
+	f(item("A", "", at, at, "1"), "UNKNOWN_MEASURE_TYPE")
+	f(item("A", "A-z_0.9", at, at, "1.7976931348623157e308"), "")
+	f(item("A", "s", at, at, "1.8e308"), "INVALID_VALUE")
+	f(item("A", "s p", at, at, "1"), "UNKNOWN_MEASURE_TYPE")
+}
+
+func TestItemsPastTheLimitAreRejectedOneByOne(t *testing.T) {
+	items := make([]string, 1003)
+	for i := range items {
+		items[i] = "{}"
+	}
+	var out batch.Rejections
+	New(DefaultConfig()).Validate(decoded(t, items...), set(), now.UnixNano(), &out)
+	require.Equal(t, 1003, out.Len())
+	for i, x := range out.List {
+		want := batch.MissingField
+		if i >= 1000 {
+			want = batch.BatchLimitExceeded
+		}
+		require.Equal(t, want, x.Code)
+		require.Equal(t, uint32(i), x.Index)
+	}
+}
+
+func TestFollowerEqualsTheSet(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var f follower
+	for range 200 {
+		var codes []string
+		for range r.IntN(30) {
+			codes = append(codes, fmt.Sprint(r.IntN(40)))
+		}
+		known := set(codes...)
+		f.use(known)
+		for range 300 {
+			code := fmt.Appendf(nil, "%d", r.IntN(40))
+			require.Equal(t, known.Has(code), f.has(code))
+		}
+	}
+}
+
+func TestConfigNamesTheKey(t *testing.T) {
+	one, two := 1.0, 2.0
+	f := func(want string, c Config) {
+		t.Helper()
+		require.ErrorContains(t, c.Validate(), want)
+	}
+	f("future_tolerance", Config{FutureTolerance: -1})
+	f("quality_min", Config{QualityMin: &two, QualityMax: &one})
+	f("measure_types[0].code", Config{MeasureTypes: []MeasureType{{Code: "a b"}}})
+	f("measure_types[1].code", Config{MeasureTypes: []MeasureType{{Code: "a"}, {Code: "a"}}})
+	f("measure_types[0] (a)", Config{MeasureTypes: []MeasureType{{Code: "a", Min: &two, Max: &one}}})
+}
+
+func TestNoAllocation(t *testing.T) {
+	v, known := New(DefaultConfig()), set("A")
+	it := decoded(t, `{"detectorCode":"A","measureTypeCode":"s","timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z","value":1}`, `{}`, `3`)
+	var out batch.Rejections
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		out.Reset()
+		v.Validate(it, known, now.UnixNano(), &out)
+	}))
+	require.Equal(t, 2, out.Len())
+}
+
+func BenchmarkLookup(b *testing.B) {
+	var text bytes.Buffer
+	var codes []string
+	for i := range 14_000 {
+		codes = append(codes, fmt.Sprintf("DET-%06d", 7*i))
+		text.WriteString(codes[i])
+	}
+	known := set(codes...)
+	all := text.Bytes()
+	each := func(b *testing.B, has func([]byte) bool) {
+		for b.Loop() {
+			for at := 0; at < len(all); at += 10 {
+				if !has(all[at : at+10]) {
+					b.Fatal("not found")
+				}
+			}
+		}
+	}
+	b.Run("table", func(b *testing.B) { each(b, known.Has) })
+	b.Run("follow", func(b *testing.B) {
+		var f follower
+		f.use(known)
+		each(b, f.has)
+	})
+}

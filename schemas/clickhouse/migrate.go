@@ -1,0 +1,96 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// Conn is what Migrate needs of a connection; driver.Conn is one.
+type Conn interface {
+	Exec(ctx context.Context, query string, args ...any) error
+	Query(ctx context.Context, query string, args ...any) (driver.Rows, error)
+}
+
+// Migrate makes the database and its tables, or brings them up to date, and
+// gives the names of the migrations that it applied. It may be called again
+// at any time, and by several daemons at once. The connection needs no default
+// database: every name is written out.
+func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error) {
+	list, err := Migrations(l)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepare(ctx, c, l); err != nil {
+		return nil, err
+	}
+	last, err := lastApplied(ctx, c, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		if m.Version <= last {
+			continue
+		}
+		if err := apply(ctx, c, l, m); err != nil {
+			return applied, err
+		}
+		applied = append(applied, m.Name)
+	}
+	return applied, nil
+}
+
+// prepare makes what the migrations themselves stand on. Atomic is what makes
+// DDL all or nothing and is named, as some servers have another default.
+func prepare(ctx context.Context, c Conn, l Layout) error {
+	database := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s`%s ENGINE = Atomic", l.Database, l.OnCluster())
+	if err := c.Exec(ctx, database); err != nil {
+		return fmt.Errorf("cannot make the database %s: %w", l.Database, err)
+	}
+	if err := c.Exec(ctx, journalTable(l)); err != nil {
+		return fmt.Errorf("cannot make the table %s.schema_migrations: %w", l.Database, err)
+	}
+	return nil
+}
+
+// journalTable has no {shard} in its path: all hosts of a cluster share it.
+func journalTable(l Layout) string {
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.schema_migrations%s\n"+
+		"(table_name String, version UInt32, name String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))\n"+
+		"ENGINE = %s ORDER BY (table_name, version)",
+		l.Database, l.OnCluster(),
+		l.Engine("ReplacingMergeTree", l.Database+"/schema_migrations", "{shard}-{replica}", "applied_at"))
+}
+
+func lastApplied(ctx context.Context, c Conn, l Layout) (version uint32, err error) {
+	query := fmt.Sprintf("SELECT max(version) FROM `%s`.schema_migrations WHERE table_name = '%s'", l.Database, l.Table)
+	rows, err := c.Query(ctx, query)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(&version); err != nil {
+			return 0, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return 0, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+	}
+	return version, nil
+}
+
+func apply(ctx context.Context, c Conn, l Layout, m Migration) error {
+	for _, statement := range m.Statements {
+		if err := c.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("cannot apply migration %d (%s) to %s.%s: %w", m.Version, m.Name, l.Database, l.Table, err)
+		}
+	}
+	note := fmt.Sprintf("INSERT INTO `%s`.schema_migrations (table_name, version, name) SETTINGS async_insert = 0 VALUES ('%s', %d, '%s')",
+		l.Database, l.Table, m.Version, m.Name)
+	if err := c.Exec(ctx, note); err != nil {
+		return fmt.Errorf("cannot note migration %d (%s) in %s.schema_migrations: %w", m.Version, m.Name, l.Database, err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package clickhouse_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	schema "trafficd/schemas/clickhouse"
+)
+
+var (
+	single  = schema.Layout{Database: "trafficd", Table: "measurements"}
+	cluster = schema.Layout{Database: "trafficd", Table: "measurements", Cluster: "main"}
+)
+
+func TestMigrate(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	conn, err := ch.Open(&ch.Options{Addr: []string{store.TCP}})
+	require.NoError(t, err)
+	defer conn.Close()
+	t.Run("from nothing", func(t *testing.T) { testFromNothing(t, store, conn) })
+	t.Run("cut off", func(t *testing.T) { testCutOff(t, store, conn) })
+	t.Run("at once", func(t *testing.T) { testAtOnce(t, store, conn) })
+	t.Run("cluster", func(t *testing.T) { testCluster(t, store) })
+}
+
+func testFromNothing(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
+	applied, err := schema.Migrate(t.Context(), conn, single)
+	require.NoError(t, err)
+	require.Equal(t, []string{"measurements", "distributed"}, applied)
+	applied, err = schema.Migrate(t.Context(), conn, single)
+	require.NoError(t, err)
+	require.Empty(t, applied)
+
+	f := func(want, sql string) {
+		t.Helper()
+		require.Equal(t, want, store.Query(t, sql))
+	}
+	const where = " WHERE database = 'trafficd' AND "
+	f("Atomic", "SELECT engine FROM system.databases WHERE name = 'trafficd'")
+	f("measurements\nschema_migrations", "SELECT name FROM system.tables"+where+"1 ORDER BY 1")
+	f("product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to\ttoYYYYMM(timestamp_from)",
+		"SELECT sorting_key, partition_key FROM system.tables"+where+"name = 'measurements'")
+	f(strings.Join([]string{
+		"product_instance LowCardinality(String)", "detector_code LowCardinality(String)", "measure_type_code LowCardinality(String)",
+		"timestamp_from DateTime64(9, 'UTC')", "timestamp_to DateTime64(9, 'UTC')", "value Float64", "quality Nullable(Float64)",
+		"batch_id UUID", "batch_index UInt32", "received_at DateTime64(9, 'UTC')",
+	}, "\n"),
+		"SELECT name || ' ' || type FROM system.columns"+where+"table = 'measurements' ORDER BY position FORMAT TSVRaw")
+	full := store.Query(t, "SELECT engine_full FROM system.tables"+where+"name = 'measurements'")
+	for _, part := range []string{"ReplacingMergeTree(received_at)", "non_replicated_deduplication_window = 10000", "fsync_after_insert = 1", "fsync_part_directory = 1"} {
+		require.Contains(t, full, part)
+	}
+}
+
+// failing breaks off at the n-th statement.
+type failing struct {
+	driver.Conn
+	left int
+}
+
+func (f *failing) Exec(ctx context.Context, sql string, args ...any) error {
+	if f.left--; f.left < 0 {
+		return errors.New("cut off")
+	}
+	return f.Conn.Exec(ctx, sql, args...)
+}
+
+// testCutOff: a run that ended anywhere is completed by the next.
+func testCutOff(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
+	for n := range 5 {
+		l := schema.Layout{Database: fmt.Sprintf("cut%d", n), Table: "measurements"}
+		_, err := schema.Migrate(t.Context(), &failing{conn, n}, l)
+		require.ErrorContains(t, err, "cut off")
+		_, err = schema.Migrate(t.Context(), conn, l)
+		require.NoError(t, err)
+		require.Equal(t, "1\n2", store.Query(t, "SELECT version FROM "+l.Database+".schema_migrations FINAL ORDER BY 1"))
+		require.Equal(t, "0", store.Query(t, "SELECT count() FROM "+l.Database+".measurements"))
+	}
+}
+
+func testAtOnce(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
+	l := schema.Layout{Database: "at_once", Table: "measurements"}
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { _, errs[i] = schema.Migrate(t.Context(), conn, l) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.Equal(t, "1\n2", store.Query(t, "SELECT DISTINCT version FROM at_once.schema_migrations ORDER BY 1"))
+}
+
+// testCluster has the server parse what a cluster would get: the development
+// server has no Keeper to run it.
+func testCluster(t *testing.T, store *stores.ClickHouse) {
+	list, err := schema.Migrations(cluster)
+	require.NoError(t, err)
+	for _, m := range list {
+		require.NotEmpty(t, m.Statements)
+		for _, sql := range m.Statements {
+			parsed := store.Query(t, fmt.Sprintf("SELECT formatQuery($sql$%s$sql$) FORMAT TSVRaw", sql))
+			require.Contains(t, parsed, "ON CLUSTER main")
+		}
+	}
+}
+
+func TestLayout(t *testing.T) {
+	require.Equal(t, "measurements", single.Local())
+	require.Equal(t, "measurements_local", cluster.Local())
+	require.Empty(t, single.OnCluster())
+	require.Equal(t, "ReplacingMergeTree(v)", single.Engine("ReplacingMergeTree", "p", "r", "v"))
+	require.Equal(t, "ReplicatedReplacingMergeTree('/clickhouse/tables/p', 'r', v)", cluster.Engine("ReplacingMergeTree", "p", "r", "v"))
+	require.Equal(t, "ReplicatedMergeTree('/clickhouse/tables/p', 'r')", cluster.Engine("MergeTree", "p", "r", ""))
+}
+
+// TestMigrations holds the numbers to an unbroken row, and single servers to
+// statements without a trace of a cluster.
+func TestMigrations(t *testing.T) {
+	for _, l := range []schema.Layout{single, cluster} {
+		list, err := schema.Migrations(l)
+		require.NoError(t, err)
+		for i, m := range list {
+			require.EqualValues(t, i+1, m.Version)
+			for _, sql := range m.Statements {
+				require.Contains(t, sql, "IF NOT EXISTS")
+				require.Equal(t, l.Cluster != "", strings.Contains(sql, "ON CLUSTER"))
+				require.Equal(t, l.Cluster != "", strings.Contains(sql, "Replicated") || strings.Contains(sql, "Distributed("))
+			}
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package openapi_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"trafficd/schemas/openlr"
+	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
+)
+
+const forecastPath = "/mlf/v1/forecast/realtime"
+
+// forecastMessages are all messages of the layer.
+func forecastMessages() protoreflect.MessageDescriptors {
+	return trafficdv1.File_trafficd_v1_forecast_proto.Messages()
+}
+
+// TestForecastMessages holds the messages to section 2.4 of the interface
+// specification: names in its spelling, numbers in the order of its tables.
+func TestForecastMessages(t *testing.T) {
+	messages := forecastMessages()
+	f := func(message string, fields ...string) {
+		t.Helper()
+		descriptor := messages.ByName(protoreflect.Name(message))
+		require.NotNil(t, descriptor, message)
+		require.Equal(t, len(fields), descriptor.Fields().Len(), message)
+		for i, want := range fields {
+			field := descriptor.Fields().ByNumber(protoreflect.FieldNumber(i + 1))
+			require.NotNil(t, field, "%s: no number %d", message, i+1)
+			got := string(field.Name()) + " " + field.Cardinality().String() + " " + kind(field)
+			require.Equal(t, want, got, message)
+			require.False(t, field.HasPresence(), "%s.%s is always shown", message, field.Name())
+		}
+	}
+	f("StreetForecastResponse", "streetForecast repeated StreetForecast")
+	f("StreetForecast",
+		"street optional int32", "fromnode optional int32", "openLRcode optional string",
+		"forecast repeated ForecastPeriod")
+	f("ForecastPeriod",
+		"start optional string", "end optional string", "flow_valid optional bool", "speed_valid optional bool",
+		"speed optional double", "flow optional double", "timezone optional string")
+	require.Equal(t, 3, messages.Len())
+}
+
+func kind(field protoreflect.FieldDescriptor) string {
+	if message := field.Message(); message != nil {
+		return string(message.Name())
+	}
+	return field.Kind().String()
+}
+
+// TestForecastSchemasAreTheMessages: the JSON form has the members of the
+// protobuf form, with types that hold its values, and shows all of them.
+func TestForecastSchemasAreTheMessages(t *testing.T) {
+	types := map[string][2]any{ // of the message → type and format of the schema
+		"int32": {"integer", "int32"}, "string": {"string", nil}, "bool": {"boolean", nil}, "double": {"number", nil},
+	}
+	doc, messages := document(t), forecastMessages()
+	for i := range messages.Len() {
+		name := string(messages.Get(i).Name())
+		schema := at(t, doc, "components", "schemas", name).(object)
+		properties := schema["properties"].(object)
+		fields := messages.Get(i).Fields()
+		require.Len(t, properties, fields.Len(), name)
+		require.Len(t, schema["required"], fields.Len(), name)
+		for j := range fields.Len() {
+			field := fields.Get(j)
+			member := string(field.Name())
+			require.Contains(t, schema["required"], member, name)
+			property, ok := properties[member].(object)
+			require.True(t, ok, "%s has no %s", name, member)
+			if field.IsList() {
+				require.Equal(t, "array", property["type"], member)
+				require.Equal(t, "#/components/schemas/"+kind(field), reference(property["items"]), member)
+				continue
+			}
+			want := types[kind(field)]
+			require.Equal(t, want[0], property["type"], member)
+			if property["format"] != "date-time" { // a string whose content is described too
+				require.Equal(t, want[1], property["format"], member)
+			}
+		}
+	}
+}
+
+// TestForecastAnswer: the operation names the message, and its example is it
+// in the JSON form, member by member what protojson writes.
+func TestForecastAnswer(t *testing.T) {
+	content := at(t, document(t), "paths", forecastPath, "get", "responses", "200", "content").(object)
+	message := string((&trafficdv1.StreetForecastResponse{}).ProtoReflect().Descriptor().FullName())
+	protobuf := at(t, content, "application/x-protobuf", "schema", "description")
+	require.Contains(t, protobuf, message)
+	schema := content["application/json"].(object)["schema"]
+	require.Equal(t, "#/components/schemas/StreetForecastResponse", reference(schema))
+
+	example, err := json.Marshal(at(t, content, "application/json", "examples", "oneStreet", "value"))
+	require.NoError(t, err)
+	var layer trafficdv1.StreetForecastResponse
+	require.NoError(t, protojson.Unmarshal(example, &layer))
+	form := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}
+	again, err := form.Marshal(&layer)
+	require.NoError(t, err)
+	require.JSONEq(t, string(example), string(again))
+
+	binary, err := proto.Marshal(&layer)
+	require.NoError(t, err)
+	var same trafficdv1.StreetForecastResponse
+	require.NoError(t, proto.Unmarshal(binary, &same))
+	require.True(t, proto.Equal(&layer, &same))
+	require.NotEmpty(t, layer.GetStreetForecast())
+	for _, street := range layer.GetStreetForecast() {
+		_, err := openlr.Decode(street.GetOpenLRcode())
+		require.NoError(t, err)
+	}
+}

@@ -1,0 +1,10 @@
+// Package openapi holds the OpenAPI description of the HTTP interfaces, for
+// the daemon to serve and for clients to be generated from.
+package openapi
+
+import _ "embed"
+
+// Document is openapi.yaml, OpenAPI 3.1. It must not be written to.
+//
+//go:embed openapi.yaml
+var Document []byte

@@ -1,0 +1,209 @@
+package openlr_test
+
+import (
+	"encoding/base64"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/openlr"
+)
+
+// Codes whose content is known from elsewhere; the second is the example of the
+// white paper, the points of the third lie within the smallest distance.
+const (
+	twoPoints   = "CwNhbCU+jzPLAwD0/34zGw=="
+	threePoints = "CwRbWyNG9RpsCQCb/jsbtAT/6/+jK1lE"
+	nearPoints  = "Cwi0eR203iOOAAAN/+UjHg=="
+)
+
+func TestDecode(t *testing.T) {
+	f := func(code string, want openlr.Line) {
+		t.Helper()
+		got, err := openlr.Decode(code)
+		require.NoError(t, err, code)
+		require.Len(t, got.Points, len(want.Points), code)
+		for i, p := range want.Points {
+			// The seventh decimal place of a degree is a centimetre.
+			require.InDelta(t, p.Lon, got.Points[i].Lon, 0.6e-7, "longitude of point %d of %s", i, code)
+			require.InDelta(t, p.Lat, got.Points[i].Lat, 0.6e-7, "latitude of point %d of %s", i, code)
+			want.Points[i].Lon, want.Points[i].Lat = got.Points[i].Lon, got.Points[i].Lat
+		}
+		require.Equal(t, want, got, code)
+	}
+	f(twoPoints, openlr.Line{Points: []openlr.Point{
+		{Lon: 4.7538936, Lat: 52.3748839, Bearing: 129.375, Distance: 205, FRC: 6, FOW: openlr.SingleCarriageway, LowestFRC: 6},
+		{Lon: 4.7563336, Lat: 52.3735839, Bearing: 309.375, FRC: 6, FOW: openlr.SingleCarriageway},
+	}})
+	f(threePoints, openlr.Line{
+		Points: []openlr.Point{
+			{Lon: 6.1268198, Lat: 49.6085179, Bearing: 140.625, Distance: 557, FRC: 3, FOW: openlr.MultipleCarriageway, LowestFRC: 3},
+			{Lon: 6.1283698, Lat: 49.6039879, Bearing: 230.625, Distance: 264, FRC: 3, FOW: openlr.SingleCarriageway, LowestFRC: 5},
+			{Lon: 6.1281598, Lat: 49.6030579, Bearing: 286.875, FRC: 5, FOW: openlr.SingleCarriageway},
+		},
+		PositiveOffset: 0.267578125,
+	})
+	f(nearPoints, openlr.Line{Points: []openlr.Point{
+		{Lon: 12.2413552, Lat: 41.7747724, Bearing: 163.125, Distance: 29, FRC: 4, FOW: openlr.SingleCarriageway, LowestFRC: 4},
+		{Lon: 12.2414852, Lat: 41.7745024, Bearing: 343.125, FRC: 4, FOW: openlr.SingleCarriageway},
+	}})
+}
+
+func TestDecodeOffsets(t *testing.T) {
+	f := func(end byte, offsets []byte, positive, negative float64) {
+		t.Helper()
+		code := append(with(raw(t, twoPoints), 15, end), offsets...)
+		line, err := openlr.DecodeBinary(code)
+		require.NoError(t, err)
+		require.Equal(t, positive, line.PositiveOffset)
+		require.Equal(t, negative, line.NegativeOffset)
+	}
+	f(0x00, nil, 0, 0)
+	f(0x40, []byte{0}, 0.5/256, 0)
+	f(0x20, []byte{0}, 0, 0.5/256)
+	f(0x40, []byte{255}, 255.5/256, 0)
+	f(0x20, []byte{64}, 0, 64.5/256)
+	f(0x60, []byte{1, 254}, 1.5/256, 254.5/256)
+}
+
+func TestDecodeDistance(t *testing.T) {
+	f := func(interval byte, metres int) {
+		t.Helper()
+		line, err := openlr.DecodeBinary(with(raw(t, twoPoints), 9, interval))
+		require.NoError(t, err)
+		require.Equal(t, metres, line.Points[0].Distance)
+		require.Zero(t, line.Points[1].Distance)
+	}
+	f(0, 29)
+	f(1, 88)
+	f(9, 557)
+	f(255, 14972) // of 58.6 m each; 15 km / 256 would give 14971
+}
+
+func TestDecodeCoordinates(t *testing.T) {
+	f := func(lon, lat uint32, wantLon, wantLat float64) {
+		t.Helper()
+		code := raw(t, twoPoints)
+		copy(code[1:], []byte{byte(lon >> 16), byte(lon >> 8), byte(lon), byte(lat >> 16), byte(lat >> 8), byte(lat)})
+		copy(code[10:], []byte{0, 0, 0, 0})
+		line, err := openlr.DecodeBinary(code)
+		require.NoError(t, err)
+		want := [2]float64{wantLon, wantLat}
+		require.Equal(t, [][2]float64{want, want}, line.Geometry())
+	}
+	const step = 360.0 / (1 << 24)
+	f(0, 0, 0, 0)
+	f(1, 0xffffff, 0.5*step, -0.5*step)
+	f(0x7fffff, 0x400000, 180-1.5*step, 90-0.5*step)
+	f(0x800000, 0xc00000, -180+0.5*step, -90+0.5*step)
+}
+
+// TestDecodeRefuses names, for each way to be wrong, the place and the reason.
+func TestDecodeRefuses(t *testing.T) {
+	two, three := raw(t, twoPoints), raw(t, threePoints)
+	f := func(code []byte, want string) {
+		t.Helper()
+		line, err := openlr.DecodeBinary(code)
+		require.ErrorContains(t, err, want)
+		require.Zero(t, line)
+	}
+	f(nil, "of 0 bytes: it is empty")
+	f(with(two, 0, 0x0a), "byte 0: version is 2, has to be 3")
+	f(with(two, 0, 0x4b), "byte 0: status 0x4b says area or point")
+	f(with(two, 0, 0x2b), "byte 0: status 0x2b says area or point")
+	f(with(two, 0, 0x1b), "byte 0: status 0x1b says area or point")
+	f(with(two, 0, 0x03), "byte 0: status 0x03 says no attributes")
+	f(with(two, 0, 0x8b), "byte 0: status 0x8b has the reserved bit set")
+	f(two[:15], "byte 15: it ends, a line has at least 16 bytes")
+	f(append(two[:16:16], 1, 2, 3), "byte 19: it ends, the 3 bytes behind 2 points")
+	f(append(two[:16:16], 1), "byte 15: attributes 0x1b announce offsets: 0, bytes that follow: 1")
+	f(append(two[:16:16], 1, 2), "byte 15: attributes 0x1b announce offsets: 0, bytes that follow: 2")
+	f(with(two, 15, 0x5b), "byte 15: attributes 0x5b announce offsets: 1, bytes that follow: 0")
+	f(append(with(two, 15, 0x7b), 1), "byte 15: attributes 0x7b announce offsets: 2, bytes that follow: 1")
+	f(with(two, 15, 0x9b), "byte 15: attributes 0x9b have the reserved bit set")
+	f(append(with(two, 15, 0x7b), 128, 128), "byte 15: offsets of 128/256 and 128/256 leave nothing")
+	f(with(two, 7, 0x73), "point 0 at byte 1: attributes 0x73 at byte 7 have a reserved bit set")
+	f(with(three, 14, 0x9b), "point 1 at byte 10: attributes 0x9b at byte 14 have a reserved bit set")
+	f(with(two, 14, 0x73), "point 1 at byte 10: attributes 0x73 at byte 14 have a reserved bit set")
+	f(with(two, 4, 0x40, 0x00, 0x01), "point 0 at byte 1: latitude 90.0000107 is not within")
+	f(with(two, 4, 0xbf, 0xff, 0xff), "point 0 at byte 1: latitude -90.0000107 is not within")
+	f(with(with(two, 4, 0x40, 0, 0), 12, 0, 2), "point 1 at byte 10: latitude 90.0000093 is not within")
+	f(with(with(two, 1, 0x7f, 0xff, 0xff), 10, 0, 4), "point 1 at byte 10: longitude 180.0000078 is not within")
+	f(with(with(two, 1, 0x80, 0, 0), 10, 0xff, 0xfe), "point 1 at byte 10: longitude -180.0000093 is not within")
+}
+
+func TestDecodeRefusesText(t *testing.T) {
+	f := func(code, want string) {
+		t.Helper()
+		line, err := openlr.Decode(code)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "cannot decode OpenLR code ")
+		require.Zero(t, line)
+	}
+	f("", `code "": it is empty`)
+	f("CwNhbCU+jzPLAwD0/34zGw", "illegal base64 data at input byte 20")
+	f("CwNhbCU-jzPLAwD0_34zGw==", "illegal base64 data at input byte 7")
+	f("CwNhbCU+jzPLAwD0/34zGx==", "illegal base64 data") // bits behind the last byte
+	f("CwNhbCU+jzPLAwD0/34zGw===", "illegal base64 data")
+	f(" "+twoPoints, "illegal base64 data at input byte 0")
+	f(twoPoints+"\n", "line end at character 24")
+	f(twoPoints[:8]+"\r\n"+twoPoints[8:], "line end at character 8")
+	f(twoPoints+twoPoints, "illegal base64 data at input byte 24")
+	f("CgNhbCU+jzPLAwD0/34zGw==", `"CgNhbCU+jzPLAwD0/34zGw==": byte 0: version is 2`)
+	f(strings.Repeat("A", 100_000), `code "`+strings.Repeat("A", 64)+`": byte 0: version is 0`)
+}
+
+// TestTruncated: no beginning of these codes is taken for a code. (Of a code
+// whose inner point has a path byte that reads as `end`, one may be.)
+func TestTruncated(t *testing.T) {
+	for _, code := range []string{twoPoints, threePoints, nearPoints} {
+		whole := raw(t, code)
+		for n := range len(whole) {
+			line, err := openlr.DecodeBinary(whole[:n])
+			require.Error(t, err, "%d bytes of %s", n, code)
+			require.Zero(t, line)
+		}
+		for n := range len(code) {
+			_, err := openlr.Decode(code[:n])
+			require.Error(t, err, "%d characters of %s", n, code)
+		}
+	}
+}
+
+func TestFormOfWay(t *testing.T) {
+	f := func(form openlr.FormOfWay, want string) {
+		t.Helper()
+		require.Equal(t, want, form.String())
+	}
+	f(openlr.Undefined, "undefined")
+	f(openlr.Roundabout, "roundabout")
+	f(openlr.OtherForm, "other")
+	f(openlr.OtherForm+1, "invalid")
+	f(math.MaxUint8, "invalid")
+}
+
+// TestDecodeAllocates the points and nothing else.
+func TestDecodeAllocates(t *testing.T) {
+	f := func(code string) {
+		t.Helper()
+		require.Equal(t, 1.0, testing.AllocsPerRun(100, func() { openlr.Decode(code) }), code)
+	}
+	f(twoPoints)
+	f(threePoints)
+}
+
+func raw(t testing.TB, code string) []byte {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(code)
+	require.NoError(t, err)
+	return b
+}
+
+// with gives a copy that has other bytes at a place.
+func with(code []byte, at int, other ...byte) []byte {
+	changed := append([]byte(nil), code...)
+	copy(changed[at:], other)
+	return changed
+}

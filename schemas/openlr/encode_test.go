@@ -1,0 +1,196 @@
+package openlr_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/openlr"
+)
+
+// street is a line that lies in no middle of an interval.
+func street() openlr.Line {
+	return openlr.Line{
+		Points: []openlr.Point{
+			{Lon: 10.2039, Lat: 56.1629, Bearing: 11.2, Distance: 117, FRC: 2, FOW: openlr.Motorway, LowestFRC: 3},
+			{Lon: 10.2041, Lat: 56.1642, Bearing: 359.9, Distance: 0, FRC: 3, FOW: openlr.SlipRoad, LowestFRC: 7},
+			{Lon: 10.2039, Lat: 56.1640, Bearing: 0, FRC: 7, FOW: openlr.OtherForm},
+		},
+		PositiveOffset: 0.6, // of another way than the negative one, so that both may be long
+		NegativeOffset: 0.9999,
+	}
+}
+
+func TestEncodeIsWithinTolerance(t *testing.T) {
+	line := street()
+	code, err := openlr.Encode(line)
+	require.NoError(t, err)
+	got, err := openlr.Decode(code)
+	require.NoError(t, err)
+	requireClose(t, line, got)
+}
+
+func TestEncodeAtTheEdges(t *testing.T) {
+	f := func(lon, lat float64) {
+		t.Helper()
+		line := openlr.Line{Points: []openlr.Point{{Lon: lon, Lat: lat}, {Lon: lon, Lat: lat}}}
+		code, err := openlr.Encode(line)
+		require.NoError(t, err)
+		got, err := openlr.Decode(code)
+		require.NoError(t, err)
+		requireClose(t, line, got)
+	}
+	f(0, 0)
+	f(1e-9, -1e-9)
+	f(-180, -89.9999)
+	f(180, 89.9999)
+	f(179.99999, 0)
+}
+
+func TestEncodeOffset(t *testing.T) {
+	f := func(part, want float64) {
+		t.Helper()
+		line := street()
+		line.PositiveOffset, line.NegativeOffset = part, part
+		code, err := openlr.Encode(line)
+		require.NoError(t, err)
+		got, err := openlr.Decode(code)
+		require.NoError(t, err)
+		require.Equal(t, want, got.PositiveOffset)
+		require.Equal(t, want, got.NegativeOffset)
+	}
+	f(0, 0)
+	f(1e-300, 0.5/256)
+	f(0.25, 64.5/256)
+	f(math.Nextafter(0.25, 0), 63.5/256)
+	f(math.Nextafter(1, 0), 255.5/256)
+}
+
+// requireClose: coordinates half a step of the format (at 180° E one and a
+// half), everything else its tolerance.
+func requireClose(t *testing.T, want, got openlr.Line) {
+	t.Helper()
+	require.Len(t, got.Points, len(want.Points))
+	last := len(want.Points) - 1
+	for i, w := range want.Points {
+		g := got.Points[i]
+		require.InDelta(t, w.Lon, g.Lon, 3.3e-5)
+		require.InDelta(t, w.Lat, g.Lat, 1.1e-5)
+		require.InDelta(t, w.Bearing, g.Bearing, openlr.BearingTolerance)
+		require.Equal(t, w.FRC, g.FRC)
+		require.Equal(t, w.FOW, g.FOW)
+		if i < last {
+			require.InDelta(t, w.Distance, g.Distance, openlr.DistanceTolerance+0.5)
+			require.Equal(t, w.LowestFRC, g.LowestFRC)
+		}
+	}
+	require.InDelta(t, want.PositiveOffset, got.PositiveOffset, openlr.OffsetTolerance)
+	require.InDelta(t, want.NegativeOffset, got.NegativeOffset, openlr.OffsetTolerance)
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	f := func(change func(*openlr.Line), want string) {
+		t.Helper()
+		line := street()
+		change(&line)
+		code, err := openlr.Encode(line)
+		require.ErrorContains(t, err, want)
+		require.Empty(t, code)
+	}
+	f(func(l *openlr.Line) { l.Points = nil }, "line of 0 points: it needs at least two")
+	f(func(l *openlr.Line) { l.Points = l.Points[:1] }, "line of 1 points: it needs at least two")
+	f(func(l *openlr.Line) { l.Points[1].Lon = 180.1 }, "point 1: longitude 180.1")
+	f(func(l *openlr.Line) { l.Points[1].Lon = math.NaN() }, "point 1: longitude NaN")
+	f(func(l *openlr.Line) { l.Points[0].Lat = math.Inf(-1) }, "point 0: latitude -Inf")
+	f(func(l *openlr.Line) { l.Points[2].Lon = 10.6 }, "point 2: (10.60000, 56.16400) is more than 0.32767 degrees")
+	f(func(l *openlr.Line) { l.Points[1].Lat = 55.8 }, "point 1: (10.20410, 55.80000) is more than 0.32767 degrees")
+	f(func(l *openlr.Line) { l.Points[2].Bearing = 360 }, "point 2: bearing 360")
+	f(func(l *openlr.Line) { l.Points[2].Bearing = math.NaN() }, "point 2: bearing NaN")
+	f(func(l *openlr.Line) { l.Points[0].Distance = 15_002 }, "point 0: distance 15002 m")
+	f(func(l *openlr.Line) { l.Points[0].Distance = -1 }, "point 0: distance -1 m")
+	f(func(l *openlr.Line) { l.Points[2].FRC = 8 }, "point 2: road class 8")
+	f(func(l *openlr.Line) { l.Points[2].FOW = 8 }, "point 2: road class 7 and form of way 8")
+	f(func(l *openlr.Line) { l.Points[1].LowestFRC = 8 }, "point 1: lowest road class 8")
+	f(func(l *openlr.Line) { l.PositiveOffset = 1 }, "positive offset: 1 has to be")
+	f(func(l *openlr.Line) { l.NegativeOffset = -0.1 }, "negative offset: -0.1 has to be")
+	f(func(l *openlr.Line) { l.NegativeOffset = math.NaN() }, "negative offset: NaN has to be")
+	f(func(l *openlr.Line) {
+		l.Points = l.Points[:2]
+		l.PositiveOffset, l.NegativeOffset = 0.5, 0.5
+	}, "offsets of 128/256 and 128/256 leave nothing of the line")
+	f(func(l *openlr.Line) {
+		l.Points[0].Lat, l.Points[1].Lat = 89.999925, 90 // 90.0000049 for a reader
+		l.Points = l.Points[:2]
+	}, "point 1: latitude 90.0000049 is not within")
+}
+
+// FuzzDecodeBinary: what is read is written again bit by bit, lies on earth,
+// and is the same line when it comes as base64.
+func FuzzDecodeBinary(f *testing.F) {
+	for _, code := range []string{twoPoints, threePoints, nearPoints} {
+		f.Add(raw(f, code))
+	}
+	code, err := openlr.EncodeBinary(street())
+	require.NoError(f, err)
+	f.Add(code)
+	f.Fuzz(func(t *testing.T, code []byte) {
+		line, err := openlr.DecodeBinary(code)
+		if err != nil {
+			require.Zero(t, line)
+			return
+		}
+		for _, place := range line.Geometry() {
+			require.LessOrEqual(t, math.Abs(place[0]), 180.0)
+			require.LessOrEqual(t, math.Abs(place[1]), 90.0)
+		}
+		again, err := openlr.EncodeBinary(line)
+		require.NoError(t, err)
+		require.Equal(t, code, again)
+		text, err := openlr.Encode(line)
+		require.NoError(t, err)
+		same, err := openlr.Decode(text)
+		require.NoError(t, err)
+		require.Equal(t, line, same)
+	})
+}
+
+// FuzzDecode: a text that is taken is the only one for its line.
+func FuzzDecode(f *testing.F) {
+	for _, code := range []string{twoPoints, threePoints, nearPoints, twoPoints + "\n"} {
+		f.Add(code)
+	}
+	f.Fuzz(func(t *testing.T, code string) {
+		line, err := openlr.Decode(code)
+		if err != nil {
+			return
+		}
+		again, err := openlr.Encode(line)
+		require.NoError(t, err)
+		require.Equal(t, code, again)
+	})
+}
+
+// FuzzEncode: a line that is written is read, within the tolerances.
+func FuzzEncode(f *testing.F) {
+	f.Add(4.75, 52.37, 0.002, -0.001, 129.0, 205, 0.25, 0.5)
+	f.Add(-180.0, -89.9, 0.3, 0.3, 359.99, 15_001, 0.0, 0.999)
+	f.Add(179.9999999, 90.0, 0.0, -1e-9, 0.0, 0, 1e-300, 0.0)
+	f.Fuzz(func(t *testing.T, lon, lat, east, north, bearing float64, distance int, positive, negative float64) {
+		line := openlr.Line{
+			Points: []openlr.Point{
+				{Lon: lon, Lat: lat, Bearing: bearing, Distance: distance},
+				{Lon: lon + east, Lat: lat + north, Bearing: bearing},
+			},
+			PositiveOffset: positive,
+			NegativeOffset: negative,
+		}
+		code, err := openlr.Encode(line)
+		if err != nil {
+			return
+		}
+		got, err := openlr.Decode(code)
+		require.NoError(t, err)
+		requireClose(t, line, got)
+	})
+}

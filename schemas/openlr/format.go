@@ -1,0 +1,94 @@
+package openlr
+
+import (
+	"fmt"
+	"math"
+)
+
+// Parts of a line, in bytes.
+const (
+	statusSize = 1
+	firstSize  = 9
+	innerSize  = 7
+	lastSize   = 6
+	minSize    = statusSize + firstSize + lastSize
+	maxOffsets = 2
+)
+
+// Bits of the status byte.
+const (
+	version        = 3
+	versionMask    = 0x07
+	attributesFlag = 0x08
+	locationMask   = 0x70 // area and point flags: all zero for a line
+	reservedMask   = 0x80
+	lineStatus     = attributesFlag | version
+)
+
+// Bits of `class`, `path` and `end`.
+const (
+	classReserved = 0xc0
+	classShift    = 3 // of the road class in `class`
+	pathShift     = 5 // of the road class in `path`
+	threeBits     = 0x07
+	bearingMask   = 0x1f
+	endReserved   = 0x80
+	positiveFlag  = 0x40
+	negativeFlag  = 0x20
+)
+
+// Widths of the intervals.
+const (
+	bearingStep   = 360.0 / 32 // degrees
+	distanceStep  = 58.6       // metres: 15 km in 256 intervals, rounded by the format
+	offsetStep    = 1.0 / 256  // of the way between two points
+	absoluteStep  = 360.0 / (1 << 24)
+	relativeParts = 100_000.0 // in one degree
+
+	maxDistance = 15_001 // metres: the last whole one of 256 intervals
+)
+
+// degrees gives the middle of interval v. Those of the format lie on both
+// sides of a zero that has no width, hence the half towards it.
+func degrees(v int32) float64 {
+	return (float64(v) - half(float64(v))) * absoluteStep
+}
+
+// interval is the inverse of degrees. What lies beyond the last interval that
+// the format has on that side (within 1.5 steps of limit) belongs to it.
+func interval(degrees, limit float64) int32 {
+	v := math.Round(degrees/absoluteStep + half(degrees))
+	limit /= absoluteStep
+	return int32(max(-limit, min(v, limit, 1<<23-1)))
+}
+
+func half(x float64) float64 {
+	switch {
+	case x > 0:
+		return 0.5
+	case x < 0:
+		return -0.5
+	}
+	return 0
+}
+
+// onEarth refuses what is outside WGS84, not-a-number included. A line that
+// crosses the 180th meridian leaves it: the format counts on past 180.
+func onEarth(lon, lat float64) error {
+	if !(math.Abs(lon) <= 180) {
+		return fmt.Errorf("longitude %.7f is not within -180 and 180", lon)
+	}
+	if !(math.Abs(lat) <= 90) {
+		return fmt.Errorf("latitude %.7f is not within -90 and 90", lat)
+	}
+	return nil
+}
+
+// leaveSomething refuses offsets (numbers of intervals) that on a line of two
+// points, where both count on the same way, are the whole way or more.
+func leaveSomething(points int, positive, negative byte) error {
+	if points == 2 && int(positive)+int(negative) >= 256 {
+		return fmt.Errorf("offsets of %d/256 and %d/256 leave nothing of the line", positive, negative)
+	}
+	return nil
+}

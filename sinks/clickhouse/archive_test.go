@@ -1,0 +1,217 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var tables atomic.Int32
+
+// archive is a sink on a table of its own.
+type archive struct {
+	*Sink
+	t     testing.TB
+	store *stores.ClickHouse
+	name  string
+}
+
+func newArchive(t testing.TB, store *stores.ClickHouse, change ...func(*Config)) *archive {
+	c := DefaultConfig()
+	c.Addresses = []string{store.TCP}
+	c.Table = fmt.Sprintf("m%d", tables.Add(1))
+	for _, f := range change {
+		f(&c)
+	}
+	require.NoError(t, c.Validate())
+	s, err := New(c, zerolog.New(zerolog.NewTestWriter(t)))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return &archive{Sink: s, t: t, store: store, name: c.Database + "." + c.Table}
+}
+
+// restarted is the sink of a daemon that was started anew: it knows nothing.
+func (a *archive) restarted() *archive {
+	s, err := New(a.config, a.log)
+	require.NoError(a.t, err)
+	a.t.Cleanup(func() { require.NoError(a.t, s.Close()) })
+	return &archive{Sink: s, t: a.t, store: a.store, name: a.name}
+}
+
+func (a *archive) plan(rows batch.Block) (batch.Block, []byte) {
+	a.t.Helper()
+	n, plan, err := a.Plan(context.Background(), nil, rows)
+	require.NoError(a.t, err)
+	return rows.Head(n), plan
+}
+
+func (a *archive) deliver(plan []byte, rows batch.Block) {
+	a.t.Helper()
+	_, err := a.Deliver(context.Background(), plan, rows)
+	require.NoError(a.t, err)
+}
+
+func (a *archive) count(what string) int {
+	a.t.Helper()
+	n, err := strconv.Atoi(a.store.Query(a.t, "SELECT "+what+" FROM "+a.name))
+	require.NoError(a.t, err)
+	return n
+}
+
+// requireRows compares what the archive holds with what was sent, column for
+// column and nanosecond for nanosecond, by the server's own text.
+func (a *archive) requireRows(want batch.Block) {
+	a.t.Helper()
+	got := a.store.Query(a.t, "SELECT product_instance, detector_code, measure_type_code, toUnixTimestamp64Nano(timestamp_from), toUnixTimestamp64Nano(timestamp_to),"+
+		" reinterpretAsUInt64(value), isNull(quality) ? '-' : toString(reinterpretAsUInt64(assumeNotNull(quality))), batch_id, batch_index, toUnixTimestamp64Nano(received_at) FROM "+a.name+" ORDER BY received_at, batch_id, batch_index FORMAT TSVRaw")
+	var lines []string
+	for _, s := range want {
+		for row := s.From; row < s.To; row++ {
+			quality := "-"
+			if s.HasQuality(row) {
+				quality = strconv.FormatUint(math.Float64bits(s.Quality[row]), 10)
+			}
+			lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%d", s.ProductInstance, s.Code(row), s.TypeCode(int(s.Type[row])),
+				s.Batch.From[row], s.Batch.To[row], math.Float64bits(s.Value[row]), quality, s.ID, s.Index[row], s.ReceivedAt))
+		}
+	}
+	require.Equal(a.t, strings.Join(lines, "\n"), got)
+}
+
+func TestArchive(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	t.Run("values", func(t *testing.T) { testValues(t, store) })
+	t.Run("once", func(t *testing.T) { testOnce(t, store) })
+	t.Run("spans", func(t *testing.T) { testSpans(t, store) })
+	t.Run("one_block", func(t *testing.T) { testOneBlock(t, store) })
+	t.Run("final", func(t *testing.T) { testFinal(t, store) })
+	t.Run("allocations", func(t *testing.T) { testAllocations(t, store) })
+	t.Run("codes", func(t *testing.T) { testCodes(t, store) })
+	t.Run("tls", func(t *testing.T) { testTLS(t, store) })
+	t.Run("doubt", func(t *testing.T) { testDoubt(t, store) })
+	t.Run("look", func(t *testing.T) { testLook(t, store) })
+	t.Run("trouble", func(t *testing.T) { testTrouble(t, store) })
+}
+
+func testValues(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	rows, plan := a.plan(blockOf(batchOf(1, epoch+123_456_789,
+		row{"D-1", "speed", epoch + 1, epoch + 999_999_999, 88.5, 0.25},
+		row{"D-1", "speed", epoch + 2, epoch + 2, -88.5, none},
+		row{"Ørsteds Vej – 日本 \t\n\\ '\"", "x", 0, 0, 0, 0},
+		row{"a", "x", 1, math.MaxInt64 / 1_000_000_000 * 1_000_000_000 * 99 / 100, math.Copysign(0, -1), -1},
+		row{"b", "x", epoch, epoch, math.MaxFloat64, math.MaxFloat64},
+		row{"c", "x", epoch, epoch, -math.SmallestNonzeroFloat64, none},
+	)))
+	a.deliver(plan, rows)
+	// The text has a tab and a newline in it: compare that one by its bytes.
+	require.Equal(t, fmt.Sprintf("%X", "Ørsteds Vej – 日本 \t\n\\ '\""), store.Query(t, "SELECT hex(detector_code) FROM "+a.name+" WHERE length(detector_code) > 3"))
+	a.requireRows(rows)
+}
+
+func testOnce(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(1, 1)), 5000, 6)...)))
+	for range 5 {
+		a.deliver(plan, rows)
+	}
+	b := a.restarted()
+	b.config.BlockRows, b.config.MaxPartitions = 10, 1 // settings may change with a restart, a block that was planned does not
+	b.deliver(plan, rows)
+	a.requireRows(rows)
+	next, plan2 := a.plan(blockOf(batchOf(2, epoch+1, random(rand.New(rand.NewPCG(1, 2)), 3, 1)...)))
+	a.deliver(plan2, next)
+	require.Equal(t, 5003, a.count("count()"))
+	_, err := a.Deliver(context.Background(), plan, next)
+	require.ErrorContains(t, err, "not those of plan")
+}
+
+// testSpans delivers many small batches in blocks that end inside of batches.
+func testSpans(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.BlockRows = 97 })
+	r := rand.New(rand.NewPCG(2, 1))
+	var batches []*batch.Batch
+	for n := range 200 {
+		batches = append(batches, batchOf(n, epoch+int64(n), random(r, 1+r.IntN(9), 3)...))
+	}
+	all := blockOf(batches...)
+	for rest := all; len(rest) > 0; {
+		head, plan := a.plan(rest)
+		require.LessOrEqual(t, head.Rows(), 97)
+		a.deliver(plan, head)
+		rest = after(rest, head.Rows())
+	}
+	a.requireRows(all)
+}
+
+// after drops the first n rows.
+func after(b batch.Block, n int) batch.Block {
+	for len(b) > 0 && n >= b[0].To-b[0].From {
+		n -= b[0].To - b[0].From
+		b = b[1:]
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	rest := append(batch.Block(nil), b...)
+	rest[0].From += n
+	return rest
+}
+
+// testOneBlock holds the server to one part for each month of a block, also of
+// the largest: the token covers it whole.
+func testOneBlock(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.BlockRows = maxBlockRows })
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(3, 1)), maxBlockRows, 2)...)))
+	a.deliver(plan, rows)
+	store.Query(t, "SYSTEM FLUSH LOGS")
+	table := strings.Split(a.name, ".")[1]
+	require.Equal(t, "2\t200000", store.Query(t, "SELECT count(), sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND table = '"+table+"'"))
+}
+
+// testFinal: a measurement that is sent again replaces its earlier self, and
+// of two in one batch the later item stands.
+func testFinal(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	first, plan := a.plan(blockOf(batchOf(1, epoch, row{"D", "x", epoch, epoch, 1, none}, row{"E", "x", epoch, epoch, 10, none}, row{"E", "x", epoch, epoch, 11, none})))
+	a.deliver(plan, first)
+	second, plan2 := a.plan(blockOf(batchOf(2, epoch+1, row{"D", "x", epoch, epoch, 2, none})))
+	a.deliver(plan2, second)
+	a.restarted().deliver(plan, first) // late repeat of the older
+	require.Equal(t, 4, a.count("count()"))
+	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))
+	store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
+	require.Equal(t, 2, a.count("count()"))
+	// Nothing of what the merge replaced comes back above what replaced it.
+	a.restarted().deliver(plan2, second)
+	a.restarted().deliver(plan, first)
+	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))
+}
+
+// testCodes holds the numbers of the table to the server's own names.
+func testCodes(t *testing.T, store *stores.ClickHouse) {
+	for number, c := range codes {
+		require.Equal(t, c.name, store.Query(t, fmt.Sprintf("SELECT errorCodeToName(%d)", number)))
+	}
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

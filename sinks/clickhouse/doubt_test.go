@@ -1,0 +1,96 @@
+package clickhouse
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+)
+
+// testDoubt delivers blocks whose earlier attempt left something behind, in
+// the ways in which the server's memory of tokens and its rows can disagree.
+func testDoubt(t *testing.T, store *stores.ClickHouse) {
+	rows := blockOf(
+		batchOf(1, epoch, random(rand.New(rand.NewPCG(4, 1)), 700, 5)...),
+		batchOf(2, epoch+5, random(rand.New(rand.NewPCG(4, 2)), 300, 5)...))
+
+	f := func(name string, disturb func(t *testing.T, a *archive)) {
+		t.Run(name, func(t *testing.T) {
+			a := newArchive(t, store)
+			_, plan := a.plan(rows)
+			a.deliver(plan, rows)
+			disturb(t, a)
+			a.restarted().deliver(plan, rows)
+			a.requireRows(rows)
+		})
+	}
+	forget := func(t *testing.T, a *archive) {
+		store.Query(t, "ALTER TABLE "+a.name+" MODIFY SETTING non_replicated_deduplication_window = 0")
+	}
+	lose := func(where string) func(t *testing.T, a *archive) {
+		return func(t *testing.T, a *archive) {
+			store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE "+where+" SETTINGS mutations_sync = 2")
+			require.Less(t, a.count("count()"), 1000)
+		}
+	}
+	f("undisturbed", func(*testing.T, *archive) {})
+	f("token forgotten, rows there", forget)
+	f("token kept, rows not there", lose("1"))
+	f("token kept, one month not there", lose("toYYYYMM(timestamp_from) = 202602"))
+	f("token kept, some rows not there", lose("batch_index % 3 = 0"))
+	f("token forgotten, one month not there", func(t *testing.T, a *archive) {
+		lose("toYYYYMM(timestamp_from) = 202602")(t, a)
+		forget(t, a)
+	})
+	f("partition dropped", func(t *testing.T, a *archive) {
+		store.Query(t, "ALTER TABLE "+a.name+" DROP PARTITION 202601")
+	})
+
+	// Every repair is lost as well, until all tokens are used up: then the block
+	// is let go, as the table itself seems to take the rows away.
+	t.Run("tokens kept, rows never there", func(t *testing.T) {
+		a := newArchive(t, store)
+		rows, plan := a.plan(small(1))
+		a.deliver(plan, rows)
+		for range rounds - 1 {
+			store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE 1 SETTINGS mutations_sync = 2")
+			a.restarted().deliver(plan, rows)
+			a.requireRows(rows)
+		}
+		store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE 1 SETTINGS mutations_sync = 2")
+		before := rowsVanished.Get()
+		a.restarted().deliver(plan, rows)
+		require.Zero(t, a.count("count()"))
+		require.EqualValues(t, rows.Rows(), rowsVanished.Get()-before)
+	})
+}
+
+// testLook holds the search for a block to its month and its time: it must not
+// read the archive.
+func testLook(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	var wanted batch.Block
+	for n := range 10 { // one detector, hour by hour
+		rows := make([]row, 9000)
+		for i := range rows {
+			rows[i] = row{"D", "x", epoch + int64(n*9000+i)*int64(time.Second), epoch + int64(n*9000+i)*int64(time.Second), 1, none}
+		}
+		block, plan := a.plan(blockOf(batchOf(n, epoch+int64(n)*minute, rows...)))
+		a.deliver(plan, block)
+		if n == 4 {
+			wanted = block
+		}
+	}
+	old, plan := a.plan(blockOf(batchOf(11, epoch, monthly(40)...)))
+	a.deliver(plan, old)
+	store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
+	explained := store.Query(t, "EXPLAIN indexes = 1 "+lookStatement(a.table, wanted)+" FORMAT TSVRaw")
+	require.Regexp(t, `(?s)Parts: 1/40.*received_at_range.*Granules: [123]/12`, explained)
+	missing, err := a.missing(t.Context(), wanted)
+	require.NoError(t, err)
+	require.Empty(t, missing)
+}

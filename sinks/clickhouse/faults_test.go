@@ -1,0 +1,220 @@
+package clickhouse
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+)
+
+// TestFaults takes the server away in every way there is.
+func TestFaults(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	t.Run("away at start", func(t *testing.T) { testAway(t, store) })
+	t.Run("password", func(t *testing.T) { testPassword(t, store) })
+	t.Run("stuck", func(t *testing.T) { testStuck(t, store) })
+	t.Run("cut", func(t *testing.T) { testCut(t, store) })
+	t.Run("kill", func(t *testing.T) { testKill(t, store) })
+}
+
+func testAway(t *testing.T, store *stores.ClickHouse) {
+	require.NoError(t, store.Stop())
+	a := newArchive(t, store)
+	rows, plan := a.plan(small(1))
+	require.ErrorContains(t, a.fails(classNetwork, plan, rows), "check that the server runs")
+	require.NoError(t, store.Restart())
+	looked := lookups()
+	a.deliver(plan, rows)
+	require.Equal(t, looked, lookups())
+
+	require.NoError(t, store.Kill())
+	next, plan2 := a.plan(small(2))
+	for range 3 {
+		a.fails(classNetwork, plan2, next)
+	}
+	require.NoError(t, store.Restart())
+	a.deliver(plan2, next)
+	a.requireRows(append(rows, next...))
+}
+
+// testPassword: a wrong one is tried again, and the error says what to do.
+func testPassword(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.Username, c.Password = "trafficd", "mistaken" })
+	rows, plan := a.plan(small(1))
+	err := a.fails(classAuth, plan, rows)
+	require.ErrorContains(t, err, "check username, password")
+	require.NotContains(t, err.Error(), "mistaken")
+	require.NoError(t, store.Kill())
+	require.NoError(t, store.Restart())
+
+	right := newArchive(t, store, func(c *Config) { c.Username, c.Password = "trafficd", "trafficd" })
+	rows, plan = right.plan(small(1))
+	right.deliver(plan, rows)
+	right.requireRows(rows)
+}
+
+// testStuck: the server stands still with the block, or some of it, in its
+// socket, and goes on later.
+func testStuck(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.WriteTimeout, c.DialTimeout = time.Second, time.Second })
+	first, plan := a.plan(small(1))
+	a.deliver(plan, first)
+	require.NoError(t, store.Pause())
+	rows, plan := a.plan(small(2))
+	for range 2 {
+		a.fails(classTimeout, plan, rows)
+	}
+	require.NoError(t, store.Resume())
+	a.retry(plan, rows)
+	revive(t, store)
+	a.requireRows(append(first, rows...))
+}
+
+// retry delivers as the loop does, in short, and revives the server, as a
+// supervisor does: the engine as a library ends itself after some failures of
+// a connection that a server survives (a refused login is one of them).
+func (a *archive) retry(plan []byte, rows batch.Block) {
+	a.t.Helper()
+	ctx := within(a.t, 30*time.Second)
+	for {
+		_, err := a.Deliver(ctx, plan, rows)
+		if err == nil {
+			return
+		}
+		require.NoError(a.t, ctx.Err(), err)
+		revive(a.t, a.store)
+	}
+}
+
+func revive(t testing.TB, store *stores.ClickHouse) {
+	t.Helper()
+	if _, err := store.Do(within(t, 2*time.Second), "SELECT 1"); err != nil {
+		require.NoError(t, store.Kill())
+		require.NoError(t, store.Restart())
+	}
+}
+
+// testCut breaks the connection after so many bytes, up or down: inside of the
+// block, between block and end, before and inside of the acknowledgement.
+func testCut(t *testing.T, store *stores.ClickHouse) {
+	p := startProxy(t, store.TCP)
+	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })
+	r := rand.New(rand.NewPCG(7, 1))
+	var all batch.Block
+	for n := range 16 {
+		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), random(r, 200, 4)...)))
+		all = append(all, rows...)
+		p.limit(1<<40, 1<<40)
+		if n > 0 { // the first block finds its way, and opens the connection
+			up, down := 300+r.Int64N(24_000), int64(1<<40)
+			if n%2 == 0 {
+				up, down = 1<<40, r.Int64N(3000)
+			}
+			p.limit(up, down)
+			_, _ = a.Deliver(context.Background(), plan, rows)
+			p.limit(1<<40, 1<<40)
+			if n%3 == 0 {
+				a = a.restarted()
+			}
+		}
+		a.retry(plan, rows)
+	}
+	a.requireRows(all)
+}
+
+// testKill kills the server with -9 in the midst of inserts over many months.
+// Counted are the rows as they were inserted: nothing is lost, nothing doubled.
+func testKill(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	r := rand.New(rand.NewPCG(8, 1))
+	first := small(0)
+	_, plan := a.plan(first)
+	a.deliver(plan, first)
+	all := first
+	for n := 1; n <= 9; n++ {
+		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), random(r, 3000, 30)...)))
+		all = append(all, rows...)
+		kill := time.AfterFunc(time.Duration(r.IntN(150))*time.Millisecond, func() { _ = store.Kill() })
+		_, _ = a.Deliver(context.Background(), plan, rows)
+		kill.Stop()
+		require.NoError(t, store.Kill())
+		require.NoError(t, store.Restart())
+		if n%3 == 0 {
+			a = a.restarted()
+		}
+		a.retry(plan, rows)
+	}
+	a.requireRows(all)
+}
+
+// proxy passes connections on and cuts each one after so many bytes.
+type proxy struct {
+	listener net.Listener
+	target   string
+	mu       sync.Mutex
+	up, down int64
+	conns    []net.Conn
+	wg       sync.WaitGroup
+}
+
+func startProxy(t testing.TB, target string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return serveProxy(t, l, target)
+}
+
+func serveProxy(t testing.TB, l net.Listener, target string) *proxy {
+	p := &proxy{listener: l, target: target, up: 1 << 40, down: 1 << 40}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.limit(0, 0)
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+// limit closes what is open and sets the bytes for the connections to come.
+func (p *proxy) limit(up, down int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns, p.up, p.down = nil, up, down
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, client, server)
+		p.wg.Go(func() { pass(server, client, p.up) })
+		p.wg.Go(func() { pass(client, server, p.down) })
+		p.mu.Unlock()
+	}
+}
+
+func pass(to, from net.Conn, limit int64) {
+	_, _ = io.CopyN(to, from, limit)
+	_ = to.Close()
+	_ = from.Close()
+}

@@ -1,0 +1,239 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"trafficd/pipeline/batch"
+)
+
+// rounds is how often the missing rows of a block are sent under a token of
+// their own. The second round is needed when the server remembers a token and
+// yet has not the rows (see doc.go); one more for each further crash in the
+// very same moment.
+const rounds = 4
+
+// resolve completes a block that may have been applied, in whole or in part:
+// it looks which rows are there and sends the others, until none is missing.
+func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
+	for round := range rounds {
+		missing, err := s.missing(ctx, rows)
+		if err != nil {
+			return err
+		}
+		if round == 0 {
+			s.noteOutcome(plan, rows.Rows(), missing.Rows())
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if _, err := s.insert(ctx, missing, roundToken(plan, round)); err != nil {
+			return err
+		}
+		// Keeper notes a token and its part in one step, so in a cluster one round
+		// is enough; a second look could miss what another replica has.
+		if s.config.Cluster != "" {
+			return nil
+		}
+	}
+	return s.noteVanished(ctx, plan, rows)
+}
+
+func roundToken(plan string, round int) string {
+	if round == 0 {
+		return plan
+	}
+	return fmt.Sprintf("%s/again%d", plan, round)
+}
+
+func (s *Sink) noteOutcome(plan string, all, missing int) {
+	resolvedTotal[outcomeOf(all, missing)].Inc()
+	s.log.Info().Str("plan", plan).Int("rows", all).Int("missing", missing).
+		Msg("archive: looked for a block whose earlier attempt is in doubt")
+}
+
+// noteVanished ends what the rounds could not: the server acknowledged rows
+// under several tokens, and lets them go by a rule of its own, such as a TTL.
+// To try for ever would stop the archive.
+func (s *Sink) noteVanished(ctx context.Context, plan string, rows batch.Block) error {
+	missing, err := s.missing(ctx, rows)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	rowsVanished.Add(missing.Rows())
+	s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
+		Msg("archive: acknowledged rows are not in the table; does it have a TTL, or did somebody delete them?")
+	return nil
+}
+
+func outcomeOf(all, missing int) string {
+	switch missing {
+	case 0:
+		return foundAll
+	case all:
+		return foundNone
+	}
+	return foundSome
+}
+
+// missing looks for the rows in the table and gives those that are not there,
+// in their order; nil if all are. A row that a later row of the same block has
+// replaced counts as there.
+func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
+	defer cancel()
+	defer lookSeconds.UpdateDuration(time.Now())
+	f, err := s.look(ctx, rows)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
+	}
+	if f.count > 0 && f.count < len(f.there) {
+		f.countReplaced()
+	}
+	return f.rest(), nil
+}
+
+// look asks for all rows of the block's months that were received in its
+// time. received_at never runs backwards on a replica, so these are the block
+// and what other replicas received at the same moment; the server skips the
+// rest by its index.
+func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
+	if s.config.Cluster != "" {
+		if err := s.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+s.table+" LIGHTWEIGHT"); err != nil {
+			return nil, err
+		}
+	}
+	found, err := s.conn.Query(ctx, lookStatement(s.table, rows))
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	f := newFindings(rows)
+	for found.Next() {
+		var id uuid.UUID
+		var index uint32
+		if err := found.Scan(&id, &index); err != nil {
+			return nil, err
+		}
+		f.mark(batch.ID(id), index)
+	}
+	return f, found.Err()
+}
+
+func lookStatement(table string, rows batch.Block) string {
+	var of months
+	first, last := rows[0].ReceivedAt, rows[0].ReceivedAt
+	for _, s := range rows {
+		first, last = min(first, s.ReceivedAt), max(last, s.ReceivedAt)
+		for _, from := range s.Batch.From[s.From:s.To] {
+			of.add(from, len(of.list)+1)
+		}
+	}
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(of.list), " ", ", "), "[]")
+	return fmt.Sprintf("SELECT batch_id, batch_index FROM %s WHERE toYYYYMM(timestamp_from) IN (%s)"+
+		" AND received_at BETWEEN fromUnixTimestamp64Nano(%d, 'UTC') AND fromUnixTimestamp64Nano(%d, 'UTC')",
+		table, list, first, last)
+}
+
+// findings tells of each row of a block whether it is in the table.
+type findings struct {
+	rows  batch.Block
+	spans map[batch.ID]int // batch → its first span
+	start []int            // span → number of rows before it
+	there []bool           // row of the block → found
+	count int              // of those found
+}
+
+func newFindings(rows batch.Block) *findings {
+	f := &findings{rows: rows, spans: make(map[batch.ID]int, len(rows)), there: make([]bool, rows.Rows())}
+	n := 0
+	for i, s := range rows {
+		if _, known := f.spans[s.ID]; !known {
+			f.spans[s.ID] = i
+		}
+		f.start = append(f.start, n)
+		n += s.To - s.From
+	}
+	return f
+}
+
+// mark notes that the row with this id and index is in the table. Rows of
+// other blocks are passed over.
+func (f *findings) mark(id batch.ID, index uint32) {
+	i, ours := f.spans[id]
+	for ; ours && i < len(f.rows) && f.rows[i].ID == id; i++ {
+		s := f.rows[i]
+		if row, ok := slices.BinarySearch(s.Index[s.From:s.To], index); ok {
+			f.set(f.start[i] + row)
+		}
+	}
+}
+
+func (f *findings) set(row int) {
+	if !f.there[row] {
+		f.there[row] = true
+		f.count++
+	}
+}
+
+// key is what a later row replaces an earlier one by: the table's ORDER BY.
+type key struct {
+	instance, code, typ string
+	from, to            int64
+}
+
+func keyOf(s batch.Span, row int) key {
+	return key{s.ProductInstance, string(s.Code(row)), string(s.TypeCode(int(s.Type[row]))), s.Batch.From[row], s.Batch.To[row]}
+}
+
+// countReplaced marks the missing rows that a merge has replaced by a row of
+// the same block: a part is written whole, so if one of two rows with one key
+// is there, both were. To send the earlier one again would set it above the
+// later one, as both may have the same received_at.
+func (f *findings) countReplaced() {
+	stands := make(map[key]struct{})
+	f.each(func(n int, s batch.Span, row int) {
+		if f.there[n] {
+			stands[keyOf(s, row)] = struct{}{}
+		}
+	})
+	f.each(func(n int, s batch.Span, row int) {
+		if _, replaced := stands[keyOf(s, row)]; replaced {
+			f.set(n)
+		}
+	})
+}
+
+// rest gives the rows that are not there, in runs.
+func (f *findings) rest() batch.Block {
+	var rest batch.Block
+	f.each(func(n int, s batch.Span, row int) {
+		if f.there[n] {
+			return
+		}
+		if end := len(rest) - 1; end >= 0 && rest[end].Batch == s.Batch && rest[end].To == row {
+			rest[end].To++
+			return
+		}
+		s.From, s.To = row, row+1
+		rest = append(rest, s)
+	})
+	return rest
+}
+
+// each visits all rows of the block: n counts them through, row is the place
+// in s.
+func (f *findings) each(visit func(n int, s batch.Span, row int)) {
+	n := 0
+	for _, s := range f.rows {
+		for row := s.From; row < s.To; row++ {
+			visit(n, s, row)
+			n++
+		}
+	}
+}

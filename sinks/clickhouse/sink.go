@@ -1,0 +1,121 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/rs/zerolog"
+
+	"trafficd/pipeline/batch"
+)
+
+// Sink writes blocks to the archive. One goroutine uses it.
+type Sink struct {
+	config    Config
+	log       zerolog.Logger
+	conn      driver.Conn
+	table     string // that rows go to, with its database, quoted
+	statement string
+	migrated  bool
+	scratch   scratch
+
+	// unsent is the plan whose rows were never on their way to the server; every
+	// other plan is in doubt. A restart forgets it, and so asks the server.
+	unsent string
+}
+
+// New needs a valid configuration, but not the store: that is met at the first
+// Deliver. Close has to be called.
+func New(c Config, log zerolog.Logger) (*Sink, error) {
+	conn, err := connect(c)
+	if err != nil {
+		return nil, err
+	}
+	table := fmt.Sprintf("`%s`.`%s`", c.Database, c.layout().Local())
+	return &Sink{config: c, log: log, conn: conn, table: table, statement: insertStatement(table), migrated: !c.Migrate}, nil
+}
+
+// Plan fixes the next block: the first n of rows, which must not be empty. The
+// plan names the block by its first and last row and is its deduplication
+// token. There is no state.
+func (s *Sink) Plan(_ context.Context, _ []byte, rows batch.Block) (n int, plan []byte, err error) {
+	n = cut(rows, s.config.BlockRows, s.config.MaxPartitions)
+	s.unsent = planOf(rows.Head(n))
+	return n, []byte(s.unsent), nil
+}
+
+// Deliver returns when the archive has each of the planned rows once, on its
+// disk. Errors say what can be done; a *batch.RefusedError comes only when the
+// server took the block, a row's value was at fault, and a look into the table
+// found nothing of it. It reads rows only during the call.
+func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
+	if err := s.deliver(ctx, string(plan), rows); err != nil {
+		errorsTotal[classify(err)].Inc()
+		return nil, err
+	}
+	rowsInserted.Add(rows.Rows())
+	blocksDone.Inc()
+	return nil, nil
+}
+
+// Close ends the connection.
+func (s *Sink) Close() error {
+	if err := s.conn.Close(); err != nil {
+		return fmt.Errorf("cannot close the connection to ClickHouse: %w", err)
+	}
+	return nil
+}
+
+func (s *Sink) deliver(ctx context.Context, plan string, rows batch.Block) error {
+	if len(rows) == 0 || planOf(rows) != plan {
+		return fmt.Errorf("cannot deliver: the rows are not those of plan %q", plan)
+	}
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	sent, err := s.attempt(ctx, plan, rows)
+	if sent {
+		s.unsent = ""
+	}
+	if sent && classify(err) == classRefused {
+		return s.confirm(ctx, err, rows)
+	}
+	return err
+}
+
+// attempt tells whether rows were sent, now or possibly before.
+func (s *Sink) attempt(ctx context.Context, plan string, rows batch.Block) (sent bool, err error) {
+	if s.unsent == plan {
+		return s.insert(ctx, rows, plan)
+	}
+	return true, s.resolve(ctx, plan, rows)
+}
+
+func (s *Sink) migrate(ctx context.Context) error {
+	if s.migrated {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
+	defer cancel()
+	if err := migrate(ctx, s.conn, s.config, s.log); err != nil {
+		return hinted(err)
+	}
+	s.migrated = true
+	return nil
+}
+
+// confirm makes a refusal final only if nothing of the block is in the table:
+// some months could have been written before the fault was met, or a view
+// behind the table may have raised it.
+func (s *Sink) confirm(ctx context.Context, refusal error, rows batch.Block) error {
+	missing, err := s.missing(ctx, rows)
+	if err != nil {
+		return errors.Join(refusal, err)
+	}
+	if missing.Rows() < rows.Rows() {
+		return fmt.Errorf("%w; %d rows of the block were applied all the same", refusal, rows.Rows()-missing.Rows())
+	}
+	return &batch.RefusedError{Err: refusal}
+}

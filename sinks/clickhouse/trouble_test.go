@@ -1,0 +1,172 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+)
+
+// testTrouble meets the server's refusals, real ones.
+func testTrouble(t *testing.T, store *stores.ClickHouse) {
+	t.Run("table", func(t *testing.T) { testTable(t, store) })
+	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })
+	t.Run("view", func(t *testing.T) { testView(t, store) })
+	t.Run("too_many_parts", func(t *testing.T) { testTooManyParts(t, store) })
+	t.Run("at_once", func(t *testing.T) { testAtOnce(t, store) })
+	t.Run("migrate", func(t *testing.T) { testMigrate(t, store) })
+}
+
+// fails delivers what must fail and be tried again, for this class of reasons.
+func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
+	a.t.Helper()
+	before := errorsTotal[want].Get()
+	_, err := a.Deliver(context.Background(), plan, rows)
+	require.Error(a.t, err)
+	require.Equal(a.t, want, classify(err), err)
+	require.Equal(a.t, before+1, errorsTotal[want].Get())
+	var refused *batch.RefusedError
+	require.False(a.t, errors.As(err, &refused), err)
+	return err
+}
+
+func small(n int) batch.Block {
+	return blockOf(batchOf(n, epoch+int64(n), random(rand.New(rand.NewPCG(5, uint64(n))), 100, 1)...))
+}
+
+func testTable(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	rows, plan := a.plan(small(1))
+	a.deliver(plan, rows)
+	store.Query(t, "RENAME TABLE "+a.name+" TO "+a.name+"_away")
+	next, plan2 := a.plan(small(2))
+	a.fails(classSchema, plan2, next)
+	store.Query(t, "RENAME TABLE "+a.name+"_away TO "+a.name)
+	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float32")
+	require.ErrorContains(t, a.fails(classSchema, plan2, next), "value is Float32 in the table, Float64 wanted")
+	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float64 CODEC(ZSTD(1))")
+	looked := lookups()
+	a.deliver(plan2, next)
+	require.Equal(t, looked, lookups(), "nothing was sent before, so there is nothing to look for")
+	require.Equal(t, 200, a.count("count()"))
+}
+
+func lookups() uint64 {
+	return resolvedTotal[foundAll].Get() + resolvedTotal[foundSome].Get() + resolvedTotal[foundNone].Get()
+}
+
+// testConstraint: rows that break a rule of the table are refused for good,
+// but only while nothing of their block is there.
+func testConstraint(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	require.NoError(t, a.migrate(context.Background()))
+	store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
+	all := blockOf(batchOf(1, epoch,
+		row{"A", "x", epoch, epoch, 1, none}, row{"A", "x", epoch + 31*24*60*minute, epoch + 31*24*60*minute, 2, none}, row{"B", "x", epoch, epoch, -1, none}))
+	rows, plan := a.plan(all)
+	require.Zero(t, deliverBySplitting(a, rows, plan)-1)
+	a.requireRows(all.Head(2))
+
+	store.Query(t, "ALTER TABLE "+a.name+" DROP CONSTRAINT positive")
+	both, plan2 := a.plan(blockOf(batchOf(2, epoch+1, row{"A", "y", epoch, epoch, 1, none}, row{"B", "y", epoch, epoch, -1, none})))
+	a.deliver(plan2, both)
+	store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE value < 0 SETTINGS mutations_sync = 2")
+	store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
+	require.ErrorContains(t, a.restarted().fails(classRefused, plan2, both), "1 rows of the block were applied all the same")
+}
+
+// deliverBySplitting does what the deliver loop does with a refusal, and
+// counts the rows that stay refused.
+func deliverBySplitting(a *archive, rows batch.Block, plan []byte) (refused int) {
+	_, err := a.Deliver(context.Background(), plan, rows)
+	if err == nil {
+		return 0
+	}
+	var final *batch.RefusedError
+	require.ErrorAs(a.t, err, &final)
+	if rows.Rows() == 1 {
+		return 1
+	}
+	half := rows.Rows() / 2
+	for _, part := range []batch.Block{rows.Head(half), after(rows, half)} {
+		part, plan := a.plan(part)
+		refused += deliverBySplitting(a, part, plan)
+	}
+	return refused
+}
+
+// testView: an operator's view that fails must not make rows of the archive
+// count as refused, nor double them.
+func testView(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	require.NoError(t, a.migrate(context.Background()))
+	store.Query(t, "CREATE MATERIALIZED VIEW "+a.name+"_view ENGINE = MergeTree ORDER BY x AS SELECT throwIf(value < 1e9) AS x FROM "+a.name)
+	rows, plan := a.plan(small(1))
+	_, err := a.Deliver(context.Background(), plan, rows)
+	require.Error(t, err)
+	refused := errors.As(err, new(*batch.RefusedError))
+	require.Equal(t, refused, a.count("count()") == 0, "refused if and only if nothing was applied")
+	store.Query(t, "DROP VIEW "+a.name+"_view")
+	a.deliver(plan, rows)
+	a.requireRows(rows)
+}
+
+// testTooManyParts provokes the server's own error 252.
+func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	require.NoError(t, a.migrate(context.Background()))
+	store.Query(t, "ALTER TABLE "+a.name+" MODIFY SETTING parts_to_delay_insert = 2, parts_to_throw_insert = 3")
+	store.Query(t, "SYSTEM STOP MERGES "+a.name)
+	var all batch.Block
+	for n := 1; n <= 4; n++ {
+		rows, plan := a.plan(small(n))
+		all = append(all, rows...)
+		if n < 4 {
+			a.deliver(plan, rows)
+			continue
+		}
+		require.ErrorContains(t, a.fails(classOverload, plan, rows), "252")
+		a.fails(classOverload, plan, rows)
+		store.Query(t, "SYSTEM START MERGES "+a.name)
+		store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
+		a.deliver(plan, rows)
+	}
+	a.requireRows(all)
+}
+
+// testAtOnce: the earlier attempt may still be at work in the server when its
+// repeat comes.
+func testAtOnce(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	require.NoError(t, a.migrate(context.Background()))
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(6, 1)), 2000, 20)...)))
+	var wg sync.WaitGroup
+	for range 6 {
+		same := a.restarted()
+		wg.Go(func() { same.deliver(plan, rows) })
+	}
+	wg.Wait()
+	a.requireRows(rows)
+}
+
+// testMigrate is what the command does, with the user and the addresses of the
+// sink.
+func testMigrate(t *testing.T, store *stores.ClickHouse) {
+	c := DefaultConfig()
+	c.Addresses, c.Database = []string{store.TCP}, "fresh"
+	for range 2 {
+		require.NoError(t, Migrate(context.Background(), c, zerolog.Nop()))
+	}
+	require.Equal(t, "0", store.Query(t, "SELECT count() FROM fresh.measurements"))
+
+	a := newArchive(t, store, func(c *Config) { c.Migrate = false })
+	rows, plan := a.plan(small(1))
+	a.fails(classSchema, plan, rows)
+}

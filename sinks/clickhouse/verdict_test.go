@@ -1,0 +1,65 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/stretchr/testify/require"
+)
+
+func TestClassify(t *testing.T) {
+	f := func(want class, err error) {
+		t.Helper()
+		require.Equal(t, want, classify(err))
+		require.Equal(t, want, classify(fmt.Errorf("cannot insert: %w", hinted(err))))
+		require.Contains(t, errorsTotal, want)
+	}
+	exception := func(code int32) error { return &ch.Exception{Code: code} }
+	f(classOverload, exception(252))
+	f(classOverload, exception(241))
+	f(classReadOnly, exception(164))
+	f(classReadOnly, exception(242))
+	f(classTimeout, exception(159))
+	f(classNetwork, exception(210))
+	f(classSchema, exception(60))
+	f(classAuth, exception(516))
+	f(classQuorum, exception(285))
+	f(classQuorum, exception(319))
+	f(classDisk, exception(243))
+	f(classOther, exception(49))
+	f(classOther, exception(99_999))
+	f(classRefused, exception(469))
+	f(classTimeout, context.DeadlineExceeded)
+	f(classTimeout, ch.ErrAcquireConnTimeout)
+	f(classTimeout, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded})
+	f(classCancelled, context.Canceled)
+	f(classNetwork, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	f(classNetwork, io.EOF)
+	f(classNetwork, io.ErrUnexpectedEOF)
+	f(classNetwork, syscall.EPIPE)
+	f(classSchema, errSchema)
+	f(classOther, errors.New("something"))
+}
+
+// TestRefusedIsRare: a failure that is wrongly final loses rows to the
+// dead-letter file, one that is wrongly not final only waits. So the list of
+// final ones is written down twice.
+func TestRefusedIsRare(t *testing.T) {
+	var final []int32
+	for number, c := range codes {
+		if c.class == classRefused {
+			final = append(final, number)
+		}
+	}
+	require.ElementsMatch(t, []int32{6, 38, 41, 72, 153, 321, 395, 407, 469, 691}, final)
+	for _, c := range codes {
+		require.Contains(t, hints, c.class)
+	}
+}

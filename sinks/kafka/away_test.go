@@ -1,0 +1,161 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+// TestBrokerAway has no broker at the start, and stops it between two blocks.
+func TestBrokerAway(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("measurements", 4))
+	require.NoError(t, k.Stop())
+	cfg := testConfig("measurements", k.Brokers...)
+	cfg.BlockRows = 300
+	s, j := newSink(t, cfg), &journal{t: t}
+	rng := random()
+	rows := block(rowsOf(rng, 1000, 50))
+	j.add(rows)
+	for range 3 {
+		_, _, err := s.Plan(t.Context(), nil, rows)
+		require.ErrorContains(t, err, k.Brokers[0])
+	}
+	require.NoError(t, k.Restart())
+	j.run(s)
+
+	for range 2 {
+		more := block(rowsOf(rng, 1000, 50))
+		rows = append(rows, more...)
+		j.add(more)
+		require.NoError(t, j.step(s))
+		require.NoError(t, k.Stop())
+		require.Error(t, j.step(s))
+		require.Error(t, j.step(s))
+		require.NoError(t, k.Restart())
+		j.run(s)
+	}
+	requireOnce(t, k.Brokers, "measurements", rows)
+}
+
+// TestPausedBroker holds the broker while a request lies in its socket: the
+// attempt has no answer, and arrives later.
+func TestPausedBroker(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("measurements", 2))
+	cfg := testConfig("measurements", k.Brokers...)
+	cfg.RequestTimeout = 500 * time.Millisecond
+	s, j := newSink(t, cfg), &journal{t: t}
+	first, second := block(rowsOf(random(), 500, 50)), block(rowsOf(random(), 500, 50))
+	j.add(first)
+	j.run(s)
+	j.add(second)
+	var err error
+	j.n, j.plan, err = s.Plan(t.Context(), j.state, j.rows)
+	require.NoError(t, err)
+	require.NoError(t, k.Pause())
+	require.Error(t, j.step(s))
+	for _, e := range s.encoders {
+		require.Nil(t, e.frame, "the connection may still read it")
+	}
+	require.NoError(t, k.Resume())
+	j.run(s)
+	requireOnce(t, k.Brokers, "measurements", append(first, second...))
+}
+
+// TestForgottenProducer has Apache Kafka forget a producer while its block is
+// in doubt. From then on it takes any sequence: only the read-back knows.
+func TestForgottenProducer(t *testing.T) {
+	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
+		stores.Set("producer.id.expiration.ms", "1000"), stores.Set("producer.id.expiration.check.interval.ms", "200"))
+	cfg := testConfig("measurements", k.Brokers...)
+	cfg.ResolveAfter = time.Second
+	cut := &scissors{}
+	s, j := newSink(t, cfg, WithDial(cut.dial)), &journal{t: t}
+	first, second := block(rowsOf(random(), 500, 50)), block(rowsOf(random(), 500, 50))
+	j.add(first)
+	j.run(s)
+
+	j.add(second) // applied, unanswered, forgotten; tried again in the same process
+	cut.cuts.Store(2)
+	require.Error(t, j.step(s))
+	requireOnce(t, k.Brokers, "measurements", append(first, second...))
+	waitForgotten(t, cfg)
+	j.run(s)
+	requireOnce(t, k.Brokers, "measurements", append(first, second...))
+
+	third := block(rowsOf(random(), 500, 50)) // the same over a restart
+	j.add(third)
+	cut.cuts.Store(2)
+	require.Error(t, j.step(s))
+	waitForgotten(t, cfg)
+	j.run(newSink(t, cfg))
+	requireOnce(t, k.Brokers, "measurements", append(append(first, second...), third...))
+}
+
+// waitForgotten waits until the broker knows no producer in the topic, and the
+// last attempt is older than resolve_after.
+func waitForgotten(t *testing.T, cfg Config) {
+	t.Helper()
+	time.Sleep(cfg.ResolveAfter)
+	k := client(t, cfg)
+	ask := kmsg.NewDescribeProducersRequest()
+	ask.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: cfg.Topic, Partitions: []int32{0, 1}}}
+	require.Eventually(t, func() bool {
+		answer, err := ask.RequestWith(t.Context(), k)
+		if err != nil || len(answer.Topics) != 1 {
+			return false
+		}
+		for _, p := range answer.Topics[0].Partitions {
+			if p.ErrorCode != 0 || len(p.ActiveProducers) > 0 {
+				return false
+			}
+		}
+		return len(answer.Topics[0].Partitions) == 2
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+// TestBrokerKilled kills Apache Kafka while blocks are on their way.
+func TestBrokerKilled(t *testing.T) {
+	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 4))
+	cfg := testConfig("measurements", k.Brokers...)
+	cfg.BlockRows = 100
+	s, j, rng := newSink(t, cfg), &journal{t: t}, random()
+	j.add(block(rowsOf(rng, 100, 50)))
+	rows := j.rows
+	j.run(s)
+	for range 2 {
+		more := block(rowsOf(rng, 14_000, 50))
+		rows = append(rows, more...)
+		j.add(more)
+		killed := make(chan error, 1)
+		go func() {
+			time.Sleep(100 * time.Millisecond) // in the midst of 140 blocks
+			killed <- errors.Join(k.Kill(), k.Restart())
+		}()
+		j.run(s)
+		require.NoError(t, <-killed)
+	}
+	require.Positive(t, j.retries)
+	requireOnce(t, k.Brokers, "measurements", rows)
+}
+
+// TestCancel ends a delivery that waits for a broker which says nothing.
+func TestCancel(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, never answers
+	require.NoError(t, err)
+	defer l.Close()
+	s, err := New(testConfig("measurements", l.Addr().String()), zerolog.Nop())
+	require.NoError(t, err)
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, _, err = s.Plan(ctx, nil, block(rowsOf(random(), 1, 1)))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}

@@ -1,0 +1,85 @@
+package kafka
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+// BenchmarkEncode makes one record batch of 900 KiB; MB/s are of records before
+// compression.
+func BenchmarkEncode(b *testing.B) {
+	rows := block(rowsOf(random(), 14_000, 3000))
+	n := fit(rows, 1, DefaultConfig().BatchBytes, 1_000_000)
+	share := divide(rows, 1)[0][:n]
+	for _, name := range []string{"none", "lz4", "snappy", "zstd", "gzip"} {
+		b.Run(name, func(b *testing.B) {
+			var e encoder
+			frame, err := e.encode(producer{}, codecs[name], rows, share)
+			require.NoError(b, err)
+			b.SetBytes(int64(len(e.records)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := e.encode(producer{}, codecs[name], rows, share); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(e.records))/float64(len(frame)), "ratio")
+			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
+}
+
+// BenchmarkDeliver plans and delivers whole batches to a broker process.
+func BenchmarkDeliver(b *testing.B) {
+	k := stores.StartKafka(b)
+	const batches = 5
+	rows := block()
+	for range batches {
+		rows = append(rows, block(rowsOf(random(), 14_000, 3000))...)
+	}
+	for _, name := range []string{"none", "lz4", "zstd"} {
+		for _, partitions := range []int{1, 6, 24} {
+			b.Run(fmt.Sprintf("%s/%d", name, partitions), func(b *testing.B) {
+				cfg := testConfig(fmt.Sprintf("bench-%s-%d-%d", name, partitions, b.N), k.Brokers...)
+				cfg.Compression = name
+				cfg.CreateTopic = CreateTopic{Partitions: partitions, ReplicationFactor: 1}
+				s, err := New(cfg, zerolog.Nop())
+				require.NoError(b, err)
+				defer s.Close()
+				j := &journal{t: b}
+				j.add(rows.Head(1))
+				j.run(s)
+				b.ReportAllocs()
+				for b.Loop() {
+					j.add(rows)
+					j.run(s)
+				}
+				b.ReportMetric(float64(rows.Rows())*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+			})
+		}
+	}
+}
+
+// BenchmarkPlan is the work per block beside the bytes.
+func BenchmarkPlan(b *testing.B) {
+	rows := block(rowsOf(random(), 14_000, 3000))
+	b.Run("fit", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			fit(rows, 6, 900<<10, 100_000)
+		}
+		b.ReportMetric(14_000*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+	})
+	b.Run("divide", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			divide(rows, 6)
+		}
+		b.ReportMetric(14_000*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+	})
+}

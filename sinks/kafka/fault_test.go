@@ -1,0 +1,247 @@
+package kafka
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+)
+
+const topic = "measurements"
+
+// scene is a kfake with faults, a sink on it and what the loop knows.
+type scene struct {
+	*kfake.Cluster
+	*journal
+	cfg  Config
+	sink *Sink
+	rows batch.Block // all that were ever added
+}
+
+func newScene(t *testing.T, partitions int32, opts ...kfake.Opt) *scene {
+	t.Helper()
+	c := stores.StartKfake(t, append([]kfake.Opt{kfake.SeedTopics(partitions, topic)}, opts...)...)
+	s := &scene{Cluster: c, journal: &journal{t: t}, cfg: testConfig(topic, c.ListenAddrs()...)}
+	s.cfg.Compression = "none" // faults look into the records
+	s.restart()
+	return s
+}
+
+func (s *scene) restart() { s.sink = newSink(s.t, s.cfg) }
+
+func (s *scene) offer(b *batch.Batch) {
+	s.rows = append(s.rows, block(b)...)
+	s.add(block(b))
+}
+
+func (s *scene) fault(err *kerr.Error, count int, when func(records []byte) bool, partitions ...int32) *kfake.FaultHandle {
+	return s.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: partitions, Err: err, Count: count, When: func(r kmsg.Request) bool {
+		return when == nil || when(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records)
+	}})
+}
+
+func (s *scene) requireOnce(but ...name) {
+	s.t.Helper()
+	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, but...)
+}
+
+// TestAnswers has the broker answer a block with each kind of error, of which
+// some come although the block was applied.
+func TestAnswers(t *testing.T) {
+	f := func(count int, errs ...*kerr.Error) {
+		t.Helper()
+		s := newScene(t, 3)
+		counted := recordsTotal.Get()
+		s.offer(rowsOf(random(), 300, 40))
+		s.run(s.sink)
+		for _, err := range errs {
+			s.fault(err, count, nil)
+		}
+		s.offer(rowsOf(random(), 300, 40))
+		s.run(s.sink)
+		s.offer(rowsOf(random(), 300, 40))
+		s.run(s.sink)
+		s.requireOnce()
+		require.EqualValues(t, 900, recordsTotal.Get()-counted)
+	}
+	f(7, kerr.RequestTimedOut)              // applied
+	f(7, kerr.NotEnoughReplicasAfterAppend) // applied
+	f(7, kerr.NotEnoughReplicas)
+	f(7, kerr.NotLeaderForPartition)
+	f(7, kerr.UnknownServerError)
+	f(7, kerr.InvalidTimestamp)
+	f(4, kerr.OutOfOrderSequenceNumber)
+	f(4, kerr.InvalidProducerEpoch)
+	f(4, kerr.UnknownProducerID)
+	f(3, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)  // applied, then known to be
+	f(3, kerr.RequestTimedOut, kerr.UnknownProducerID)        // applied, then forgotten
+	f(3, kerr.RequestTimedOut, kerr.OutOfOrderSequenceNumber) // applied, then in doubt
+	f(3, kerr.RequestTimedOut, kerr.MessageTooLarge)          // applied, then the limit was lowered
+	f(2, kerr.RequestTimedOut, kerr.InvalidRecord, kerr.UnknownProducerID, kerr.NotLeaderForPartition)
+}
+
+// TestDoneIsNotSentAgain: while one partition fails, the other is left alone.
+func TestDoneIsNotSentAgain(t *testing.T) {
+	s := newScene(t, 2)
+	s.fault(kerr.NotEnoughReplicas, 5, nil, 0)
+	sent := s.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{1}, Observe: true, Count: -1})
+	s.offer(rowsOf(random(), 100, 40))
+	s.run(s.sink)
+	require.Equal(t, 5, s.retries)
+	require.Equal(t, 1, sent.Hits())
+	s.requireOnce()
+}
+
+// TestLeaderMoves moves both partitions to other brokers between blocks.
+func TestLeaderMoves(t *testing.T) {
+	s := newScene(t, 2, kfake.NumBrokers(3))
+	for node := range int32(3) {
+		s.offer(rowsOf(random(), 300, 40))
+		s.run(s.sink)
+		require.NoError(t, s.MoveTopicPartition(topic, 0, node))
+		require.NoError(t, s.MoveTopicPartition(topic, 1, 2-node))
+		s.offer(rowsOf(random(), 300, 40))
+		s.run(s.sink)
+	}
+	s.requireOnce()
+}
+
+// TestTopicAnew: the topic is made anew between two blocks, and while one is
+// in doubt.
+func TestTopicAnew(t *testing.T) {
+	s := newScene(t, 2)
+	anew := func() {
+		require.NoError(t, s.DeleteTopic(topic))
+		require.NoError(t, s.CreateTopic(topic, 2, nil))
+		s.rows = nil
+	}
+	s.offer(rowsOf(random(), 300, 40))
+	s.run(s.sink)
+	anew()
+	s.offer(rowsOf(random(), 200, 40))
+	s.run(s.sink)
+	s.requireOnce()
+
+	s.offer(rowsOf(random(), 100, 40))
+	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	anew()
+	s.rows = s.journal.rows
+	s.restart()
+	s.run(s.sink)
+	s.requireOnce()
+
+	s.offer(rowsOf(random(), 50, 40))
+	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	anew()
+	s.rows = s.journal.rows
+	s.fault(kerr.RequestTimedOut, 2, nil) // applied, at offsets below those of the plan
+	require.Error(t, s.step(s.sink))
+	s.fault(kerr.UnknownProducerID, -1, nil) // who sends once more will see it
+	s.restart()
+	s.run(s.sink)
+	s.requireOnce()
+}
+
+// TestAnotherCluster: a block planned for one cluster is delivered to another,
+// where its producer id may belong to somebody else.
+func TestAnotherCluster(t *testing.T) {
+	s := newScene(t, 2)
+	other := stores.StartKfake(t, kfake.SeedTopics(2, topic), kfake.ClusterID("other"))
+	s.offer(rowsOf(random(), 300, 40))
+	s.run(s.sink)
+	first := s.rows
+	s.offer(rowsOf(random(), 200, 40))
+	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	before, err := decodePlan(s.plan)
+	require.NoError(t, err)
+
+	var ids []int64
+	other.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Observe: true, Count: -1, When: func(r kmsg.Request) bool {
+		ids = append(ids, producerOf(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records))
+		return true
+	}})
+	s.cfg.Brokers = other.ListenAddrs()
+	s.restart()
+	require.NoError(t, s.step(s.sink))
+	require.NotEmpty(t, ids)
+	require.NotContains(t, ids, before.id)
+	s.offer(rowsOf(random(), 100, 40))
+	s.run(s.sink)
+	requireOnce(t, other.ListenAddrs(), topic, s.rows[1:])
+	requireOnce(t, s.ListenAddrs(), topic, first)
+	base, err := s.sink.base(t.Context(), state{cluster: "kfake", topic: topic, suspect: 5, offsets: []int64{0, 0}}.encode())
+	require.NoError(t, err)
+	require.Equal(t, "other", base.cluster)
+	require.Zero(t, base.suspect)
+	require.EqualValues(t, 300-2, base.offsets[0]+base.offsets[1])
+	after, err := decodeState(s.state)
+	require.NoError(t, err)
+	require.Equal(t, "other", after.cluster)
+}
+
+// TestAnotherClusterTwice: the daemon dies once more in the other cluster.
+func TestAnotherClusterTwice(t *testing.T) {
+	s := newScene(t, 1)
+	other := stores.StartKfake(t, kfake.SeedTopics(1, topic), kfake.ClusterID("other"))
+	s.offer(rowsOf(random(), 100, 40))
+	s.run(s.sink)
+	s.offer(rowsOf(random(), 50, 40))
+	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.cfg.Brokers = other.ListenAddrs()
+	s.restart()
+	other.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut}) // applied
+	require.Error(t, s.step(s.sink))
+	more := &journal{t: t}
+	more.add(block(rowsOf(random(), 200, 40)))
+	all := append(s.rows[1:], more.rows...)
+	more.run(newSink(t, s.cfg))
+	s.restart()
+	s.run(s.sink)
+	requireOnce(t, other.ListenAddrs(), topic, all)
+}
+
+func producerOf(records []byte) int64 {
+	var b kmsg.RecordBatch
+	if b.ReadFrom(records) != nil {
+		return -1
+	}
+	return b.ProducerID
+}
+
+// TestAnotherTopic: what was planned for one topic goes there, what comes
+// after to the new one.
+func TestAnotherTopic(t *testing.T) {
+	s := newScene(t, 2, kfake.SeedTopics(3, "second"))
+	s.offer(rowsOf(random(), 200, 40))
+	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.cfg.Topic = "second"
+	s.restart()
+	require.NoError(t, s.step(s.sink))
+	s.offer(rowsOf(random(), 100, 40))
+	s.run(s.sink)
+	requireOnce(t, s.ListenAddrs(), topic, s.rows[:1])
+	requireOnce(t, s.ListenAddrs(), "second", s.rows[1:])
+}
+
+// TestMisfits: a plan or a state that does not belong here is never used.
+func TestMisfits(t *testing.T) {
+	s := newScene(t, 1)
+	rows := block(rowsOf(random(), 20, 5))
+	_, plan := planned(t, s.sink, rows)
+	f := func(plan []byte, rows batch.Block, want string) {
+		t.Helper()
+		_, err := s.sink.Deliver(t.Context(), plan, rows)
+		require.ErrorContains(t, err, want)
+	}
+	f(plan, rows.Head(19), "19 rows by a plan for 20")
+	f(plan, block(rowsOf(random(), 20, 5)), "by a plan for rows of batch "+rows[0].ID.String())
+	f(plan, nil, "0 rows")
+	f(plan[:5], rows, "cannot deliver by the stored plan")
+	_, _, err := s.sink.Plan(t.Context(), []byte("junk"), rows)
+	require.ErrorContains(t, err, "cannot plan from the stored state")
+}

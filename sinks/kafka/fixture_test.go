@@ -1,0 +1,258 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rowsOf makes a batch of n rows of some detectors, with gaps in its index.
+func rowsOf(rng *rand.Rand, n, detectors int) *batch.Batch {
+	b := &batch.Batch{
+		ID: batch.ID(uuid.Must(uuid.NewV7())), ProductInstance: "Dresden-Süd",
+		ReceivedAt: time.Now().UnixNano() - rng.Int64N(1e9),
+	}
+	for i := range n {
+		addRow(b, rng, fmt.Sprintf("DET-%05d", rng.IntN(detectors)))
+		b.Index[i] = uint32(2*i + rng.IntN(2))
+	}
+	return b
+}
+
+func addRow(b *batch.Batch, rng *rand.Rand, code string) {
+	if b.Types() == 0 {
+		for _, name := range []string{"SPEED", "COUNT.cars", "q"} {
+			b.TypeText = append(b.TypeText, name...)
+			b.TypeEnd = append(b.TypeEnd, uint32(len(b.TypeText)))
+		}
+	}
+	b.Codes = append(b.Codes, code...)
+	b.CodeEnd = append(b.CodeEnd, uint32(len(b.Codes)))
+	b.Type = append(b.Type, uint32(rng.IntN(b.Types())))
+	from := rng.Int64N(2 * 365 * 86400 * 1e9)
+	if rng.IntN(2) == 0 {
+		from -= from % 1e9 // whole seconds
+	}
+	b.From = append(b.From, from)
+	b.To = append(b.To, from+rng.Int64N(3600*1e9))
+	b.Value = append(b.Value, []float64{0, math.Copysign(0, -1), rng.NormFloat64() * 100}[rng.IntN(3)])
+	b.Quality = append(b.Quality, []float64{math.NaN(), 0, rng.Float64()}[rng.IntN(3)])
+	b.Index = append(b.Index, uint32(b.Rows()-1))
+}
+
+func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+
+// block puts whole batches together.
+func block(batches ...*batch.Batch) batch.Block {
+	var all batch.Block
+	for i, b := range batches {
+		all = append(all, batch.Span{Batch: b, Frame: uint64(i), To: b.Rows()})
+	}
+	return all
+}
+
+// rest is the block without its first n rows.
+func rest(b batch.Block, n int) batch.Block {
+	var tail batch.Block
+	for _, s := range b {
+		skip := min(n, s.To-s.From)
+		n -= skip
+		if s.From += skip; s.From < s.To {
+			tail = append(tail, s)
+		}
+	}
+	return tail
+}
+
+func testConfig(topic string, brokers ...string) Config {
+	c := DefaultConfig()
+	c.Brokers, c.Topic = brokers, topic
+	c.DialTimeout, c.RequestTimeout, c.MetadataMaxAge = time.Second, 5*time.Second, 200*time.Millisecond
+	return c
+}
+
+func newSink(t testing.TB, cfg Config, opts ...Option) *Sink {
+	t.Helper()
+	s, err := New(cfg, zerolog.New(zerolog.NewTestWriter(t)), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// journal stands for the deliver loop: what it keeps is what is durable there.
+type journal struct {
+	t        testing.TB
+	state    []byte
+	plan     []byte
+	n        int
+	rows     batch.Block // not yet delivered
+	dead     []name      // rows that were refused alone
+	limit    int         // rows offered at once
+	retries  int
+	careless bool // does not keep the state of a refusal
+}
+
+func (j *journal) add(b batch.Block) { j.rows = append(j.rows, b...) }
+
+// run delivers everything through the sink, as the loop does it.
+func (j *journal) run(s *Sink) {
+	j.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for len(j.rows) > 0 {
+		if err := j.step(s); err != nil {
+			j.t.Log("retry:", err)
+			j.retries++
+			require.True(j.t, time.Now().Before(deadline), "not delivered within a minute: %v", err)
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// step makes one call of Plan and Deliver, or of Deliver alone.
+func (j *journal) step(s *Sink) error {
+	if j.plan == nil {
+		offered := j.rows
+		if j.limit > 0 {
+			offered = offered.Head(j.limit)
+		}
+		n, plan, err := s.Plan(j.t.Context(), j.state, offered)
+		if err != nil {
+			return err
+		}
+		j.n, j.plan = n, plan
+	}
+	state, err := s.Deliver(j.t.Context(), j.plan, j.rows.Head(j.n))
+	var no *batch.RefusedError
+	switch {
+	case err == nil:
+		j.rows = rest(j.rows, j.n)
+		j.limit = 0
+	case !errors.As(err, &no):
+		return err
+	case j.n == 1:
+		j.dead = append(j.dead, nameOf(j.rows, row{row: uint32(j.rows[0].From)}))
+		j.rows = rest(j.rows, 1)
+		j.limit = 0
+	default:
+		j.limit = j.n / 2
+	}
+	if j.plan = nil; err == nil || !j.careless {
+		j.state = state
+	}
+	return nil
+}
+
+// requireOnce checks that the topic holds exactly the block's rows but the
+// given ones: each once, equal in every column, at its key's partition, and
+// those of one detector in order.
+func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block, but ...name) {
+	t.Helper()
+	records, err := stores.ReadTopic(t.Context(), brokers, topic)
+	require.NoError(t, err)
+	requireRecords(t, records, rows, but...)
+}
+
+func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, but ...name) {
+	t.Helper()
+	partitions := int32(0)
+	byDetector := map[string][]stores.Record{}
+	for _, r := range records {
+		partitions = max(partitions, r.Partition+1)
+		byDetector[string(r.Key)] = append(byDetector[string(r.Key)], r)
+	}
+	left := map[name]bool{}
+	for _, n := range but {
+		left[n] = true
+	}
+	seen := 0
+	for i, s := range rows {
+		for r := s.From; r < s.To; r++ {
+			if left[nameOf(rows, row{span: uint32(i), row: uint32(r)})] {
+				continue
+			}
+			code := string(s.Code(r))
+			require.NotEmpty(t, byDetector[code], "row %d of batch %d is missing", r, i)
+			requireRecord(t, byDetector[code][0], s.Batch, r)
+			byDetector[code] = byDetector[code][1:]
+			seen++
+		}
+	}
+	require.Len(t, records, seen, "records that stand twice or belong to nobody")
+}
+
+func requireRecord(t testing.TB, got stores.Record, b *batch.Batch, r int) {
+	t.Helper()
+	require.Equal(t, b.ID.String(), got.Header("batch-id"))
+	require.Equal(t, strconv.Itoa(int(b.Index[r])), got.Header("index"))
+	require.Equal(t, b.ProductInstance, got.Header("product-instance"))
+	require.Len(t, got.Headers, 3)
+	require.Equal(t, b.ReceivedAt/1e6, got.Timestamp.UnixMilli())
+	var m trafficdv1.Measurement
+	require.NoError(t, proto.Unmarshal(got.Value, &m))
+	requireMeasurement(t, &m, b, r)
+}
+
+func requireMeasurement(t testing.TB, m *trafficdv1.Measurement, b *batch.Batch, r int) {
+	t.Helper()
+	require.Equal(t, b.ProductInstance, m.GetProductInstance())
+	require.Equal(t, string(b.Code(r)), m.GetDetectorCode())
+	require.Equal(t, string(b.TypeCode(int(b.Type[r]))), m.GetMeasureTypeCode())
+	require.Equal(t, b.From[r], m.GetTimestampFrom().AsTime().UnixNano())
+	require.Equal(t, b.To[r], m.GetTimestampTo().AsTime().UnixNano())
+	require.Equal(t, math.Float64bits(b.Value[r]), math.Float64bits(m.GetValue()))
+	require.Equal(t, b.HasQuality(r), m.Quality != nil)
+	if b.HasQuality(r) {
+		require.Equal(t, b.Quality[r], m.GetQuality())
+	}
+}
+
+// scissors cut connections after the broker has answered a large request, and
+// before the client reads the answer: the request was applied.
+type scissors struct{ cuts atomic.Int32 }
+
+func (s *scissors) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &cuttable{Conn: c, scissors: s}, nil
+}
+
+type cuttable struct {
+	net.Conn
+	scissors *scissors
+	large    atomic.Bool
+}
+
+func (c *cuttable) Write(p []byte) (int, error) {
+	c.large.Store(c.large.Load() || len(p) > 600)
+	return c.Conn.Write(p)
+}
+
+func (c *cuttable) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil && c.large.Load() && c.scissors.cuts.Add(-1) >= 0 {
+		_ = c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}

@@ -1,0 +1,121 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/segmentio/kafka-go/compress"
+
+	"trafficd/pipeline/batch"
+)
+
+// formatVersion is the first byte of states and plans.
+const formatVersion = 1
+
+// unknown stands for an offset that is not known.
+const unknown = -1
+
+// state is what the sink knows about the topic between two blocks.
+//
+//	version 1 byte; cluster id, topic (uvarint length, bytes)
+//	suspect, number of partitions (uvarint); of each: last offset (varint)
+type state struct {
+	cluster string
+	topic   string
+	suspect int     // so many of the next rows may lie in the topic already
+	offsets []int64 // partition → offset of the last acknowledged record
+}
+
+// plan fixes one block: together with its rows it determines every byte that
+// is sent.
+//
+//	a state; producer id (varint), epoch (uvarint), codec (1 byte), rows (uvarint)
+//	names of the first and the last row: batch id 16 bytes, index (uvarint)
+//	next sequence of each partition (uvarint)
+//
+// The sequences do not stand in the state: only the process that used them
+// goes on with them (doc.go, rule 3).
+type plan struct {
+	state
+	session
+	codec       compress.Compression
+	rows        int
+	first, last name
+}
+
+// session is a producer id and where each partition stands in its sequence.
+type session struct {
+	id        int64
+	epoch     int16
+	sequences []int32
+}
+
+// errFormat is wrapped by every error about the bytes of a plan or a state.
+var errFormat = errors.New("bad bytes of a Kafka plan or state")
+
+func (s state) encode() []byte {
+	dst := []byte{formatVersion}
+	dst = batch.AppendCounted(dst, s.cluster)
+	dst = batch.AppendCounted(dst, s.topic)
+	dst = binary.AppendUvarint(dst, uint64(s.suspect))
+	dst = binary.AppendUvarint(dst, uint64(len(s.offsets)))
+	for _, offset := range s.offsets {
+		dst = binary.AppendVarint(dst, offset)
+	}
+	return dst
+}
+
+func (p plan) encode() []byte {
+	dst := p.state.encode()
+	dst = binary.AppendVarint(dst, p.id)
+	dst = binary.AppendUvarint(dst, uint64(p.epoch))
+	dst = append(dst, byte(p.codec))
+	dst = binary.AppendUvarint(dst, uint64(p.rows))
+	dst = appendName(dst, p.first)
+	dst = appendName(dst, p.last)
+	for _, sequence := range p.sequences {
+		dst = binary.AppendUvarint(dst, uint64(sequence))
+	}
+	return dst
+}
+
+func decodeState(b []byte) (state, error) {
+	r := reader{batch.Unpack(b, errFormat)}
+	s := r.state()
+	return s, r.End()
+}
+
+func decodePlan(b []byte) (plan, error) {
+	r := reader{batch.Unpack(b, errFormat)}
+	p := plan{state: r.state()}
+	p.id, p.epoch = r.Varint(), int16(r.Uvarint())
+	p.codec = compress.Compression(r.Byte())
+	p.rows = int(r.Uvarint())
+	p.first, p.last = r.name(), r.name()
+	for range p.offsets {
+		p.sequences = append(p.sequences, int32(r.Uvarint()))
+	}
+	return p, r.End()
+}
+
+func appendName(dst []byte, n name) []byte {
+	return binary.AppendUvarint(append(dst, n.id[:]...), uint64(n.index))
+}
+
+// reader takes a plan or a state apart.
+type reader struct{ batch.Unpacker }
+
+func (r *reader) state() state {
+	r.Version(formatVersion)
+	s := state{cluster: string(r.Counted()), topic: string(r.Counted()), suspect: int(r.Uvarint())}
+	for n := r.Count(); n > 0 && r.Err() == nil; n-- {
+		s.offsets = append(s.offsets, r.Varint())
+	}
+	return s
+}
+
+func (r *reader) name() (n name) {
+	copy(n.id[:], r.Bytes(len(n.id)))
+	n.index = uint32(r.Uvarint())
+	return n
+}

@@ -1,0 +1,118 @@
+package kafka
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"trafficd/pipeline/batch"
+)
+
+func bad(records []byte) bool { return bytes.Contains(records, []byte("BAD-")) }
+
+// withBad makes some rows that the broker refuses.
+func withBad(n int, at ...int) (*batch.Batch, []name) {
+	rng, b, names := random(), rowsOf(random(), 0, 1), []name(nil)
+	for i := range n {
+		code := rowsOf(rng, 1, 40).Code(0)
+		if len(at) > 0 && at[0] == i {
+			at = at[1:]
+			code = append([]byte("BAD-"), code...)
+			names = append(names, name{b.ID, uint32(i)})
+		}
+		addRow(b, rng, string(code))
+	}
+	return b, names
+}
+
+// TestRefusedRows has the broker refuse record batches with certain rows: only
+// these end as dead letters, though other partitions of their blocks were
+// applied; also if the daemon is restarted at each step, or if the loop plans
+// on from the state before the refusal.
+func TestRefusedRows(t *testing.T) {
+	f := func(partitions int32, restart bool, at ...int) {
+		t.Helper()
+		s := newScene(t, partitions)
+		s.careless = !restart && len(at) > 1
+		s.fault(kerr.InvalidRecord, -1, bad)
+		b, names := withBad(200, at...)
+		s.offer(b)
+		s.offer(rowsOf(random(), 100, 40))
+		for steps := 0; len(s.journal.rows) > 0; steps++ {
+			require.Less(t, steps, 200)
+			require.NoError(t, s.step(s.sink))
+			if restart {
+				s.restart()
+			}
+		}
+		require.Equal(t, names, s.dead)
+		s.requireOnce(names...)
+	}
+	for _, restart := range []bool{false, true} {
+		f(1, restart, 0)
+		f(3, restart, 0)
+		f(3, restart, 117)
+		f(3, restart, 199)
+		f(3, restart, 3, 150)
+		f(3, restart, 0, 1, 2, 57, 198)
+	}
+}
+
+// TestRefusedWhileInDoubt: a part may not be refused for the loop while
+// another one has no answer.
+func TestRefusedWhileInDoubt(t *testing.T) {
+	s := newScene(t, 2)
+	b, names := withBad(60, 30)
+	p := int32(PartitionOf(b.Code(30), 2))
+	s.fault(kerr.InvalidRecord, -1, bad)
+	s.fault(kerr.RequestTimedOut, 3, nil, 1-p)
+	s.offer(b)
+	for range 3 {
+		err := s.step(s.sink)
+		require.Error(t, err)
+		var no *batch.RefusedError
+		require.False(t, errors.As(err, &no))
+	}
+	s.run(s.sink)
+	require.Equal(t, names, s.dead)
+	s.requireOnce(names...)
+}
+
+// TestRefusedAloneWhileInDoubt: a single row was applied without an answer
+// before the broker began to refuse it. It is no dead letter.
+func TestRefusedAloneWhileInDoubt(t *testing.T) {
+	s := newScene(t, 2)
+	s.fault(kerr.RequestTimedOut, 1, nil)
+	s.offer(rowsOf(random(), 1, 1))
+	require.Error(t, s.step(s.sink))
+	s.fault(kerr.InvalidRecord, -1, nil)
+	s.run(s.sink)
+	require.Empty(t, s.dead)
+	s.requireOnce()
+}
+
+// TestTooLarge: the topic takes less than batch_bytes. Plans get smaller and
+// nothing is lost; a row that is too large alone is a dead letter.
+func TestTooLarge(t *testing.T) {
+	s := newScene(t, 1)
+	require.NoError(t, s.DeleteTopic(topic))
+	require.NoError(t, s.CreateTopic(topic, 2, map[string]string{"max.message.bytes": "20000"}))
+	s.offer(rowsOf(random(), 3000, 40))
+	s.run(s.sink)
+	require.Less(t, s.sink.batchBytes, 20_000)
+	s.requireOnce()
+
+	refusals := errorsTotal[refused].Get()
+	huge := rowsOf(random(), 0, 1)
+	huge.ProductInstance = string(bytes.Repeat([]byte("x"), 30_000))
+	addRow(huge, random(), "DET-1")
+	s.offer(huge)
+	s.offer(rowsOf(random(), 3000, 40))
+	s.run(s.sink)
+	require.Equal(t, []name{{huge.ID, 0}}, s.dead)
+	s.requireOnce(s.dead...)
+	require.Less(t, errorsTotal[refused].Get()-refusals, uint64(20), "full blocks were tried again and again")
+}

@@ -1,0 +1,195 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
+
+	"trafficd/pipeline/batch"
+)
+
+// Sink delivers blocks of rows to the topic. It is driven by one goroutine.
+type Sink struct {
+	cfg     Config
+	log     zerolog.Logger
+	cluster *cluster
+
+	session    *session // nil: the next plan takes a new producer id
+	sessionOf  string   // cluster id and topic that the session belongs to
+	batchBytes int      // less than the setting after a broker found a batch too large
+	refused    []byte   // the state that came with the last refusal, until a block is delivered
+	planned    []byte   // the last plan that this process made
+	current    *delivery
+	encoders   []encoder // one for each request at a time
+}
+
+// Option changes what New makes.
+type Option func(*options)
+
+type options struct{ dial Dial }
+
+// WithDial replaces the way to open connections, for tests behind proxies.
+func WithDial(d Dial) Option { return func(o *options) { o.dial = d } }
+
+// New checks the configuration and reads the files that it names. The brokers
+// are first asked by Plan or Deliver: they may be away now.
+func New(cfg Config, log zerolog.Logger, opts ...Option) (*Sink, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var o options
+	for _, set := range opts {
+		set(&o)
+	}
+	c, err := newCluster(cfg, o.dial)
+	if err != nil {
+		return nil, err
+	}
+	return &Sink{
+		cfg: cfg, log: log, cluster: c,
+		batchBytes: cfg.BatchBytes,
+		encoders:   make([]encoder, cfg.ParallelRequests),
+	}, nil
+}
+
+// Plan fixes the next block: how many of the offered rows, of which there is
+// at least one, from their start, go out together, and a plan that makes every
+// attempt of that block the same one. state is what the last Deliver returned,
+// nil at first; also the one that it returned beside a *batch.RefusedError.
+// The plan has to be durable before it is delivered; it keeps nothing of rows.
+// All errors pass by trying again, once what they say is mended.
+func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
+	defer func() {
+		if err != nil {
+			planErrorsTotal.Inc()
+		}
+	}()
+	p := plan{codec: codecs[s.cfg.Compression]}
+	if s.refused != nil {
+		state = s.refused // no older one may be taken
+	}
+	if p.state, err = s.base(ctx, state); err != nil {
+		return 0, nil, err
+	}
+	if p.session, err = s.continued(ctx, p.state); err != nil {
+		return 0, nil, err
+	}
+	p.rows = fit(rows, len(p.offsets), s.batchBytes, s.cfg.BlockRows)
+	p.first, p.last = endsOf(rows.Head(p.rows))
+	s.planned = p.encode()
+	return p.rows, bytes.Clone(s.planned), nil
+}
+
+// Deliver writes exactly the planned rows and returns when all replicas in
+// sync have them. It may be called again with the same plan and rows after any
+// error, by a later process too, and delivers each row once. The rows are not
+// read after it returns.
+//
+// A *batch.RefusedError comes with a state that replaces the former one (see
+// the package comment); every other error is to be retried.
+func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (state []byte, err error) {
+	d, err := s.resume(ctx, planned, rows)
+	if err != nil {
+		lookUpErrorsTotal.Inc()
+		return nil, err
+	}
+	defer func() { d.block = nil }() // the rows are the caller's
+	// Each round makes some progress: a look-up, then the next epoch. More
+	// rounds than that are left to the loop and its back-off.
+	for range 3 {
+		if err := s.resolve(ctx, d); err != nil {
+			lookUpErrorsTotal.Inc()
+			s.cluster.refresh()
+			return nil, err
+		}
+		s.attempt(ctx, d)
+		if err = s.review(d); err == nil || !errors.Is(err, errAgain) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.settle(d)
+}
+
+// Close drops the connections. A later call would make new ones.
+func (s *Sink) Close() error {
+	s.cluster.close()
+	return nil
+}
+
+// base gives the state that a plan starts from, for the partitions that the
+// topic has now.
+func (s *Sink) base(ctx context.Context, encoded []byte) (state, error) {
+	id, partitions, err := s.describe(ctx)
+	if err != nil {
+		return state{}, err
+	}
+	now := state{cluster: id, topic: s.cfg.Topic}
+	if encoded != nil {
+		last, err := decodeState(encoded)
+		if err != nil {
+			return state{}, fmt.Errorf("cannot plan from the stored state: %w", err)
+		}
+		if last.cluster == now.cluster && last.topic == now.topic {
+			now = last
+		}
+	}
+	now.offsets = now.offsets[:min(len(now.offsets), partitions)]
+	for p := len(now.offsets); p < partitions; p++ {
+		end, err := s.cluster.offset(ctx, p, kafka.LastOffset)
+		if err != nil {
+			s.cluster.refresh()
+			return state{}, err
+		}
+		now.offsets = append(now.offsets, end-1)
+	}
+	return now, nil
+}
+
+// describe makes the configured topic the current one, creates it if that is
+// wanted, and gives its cluster and its partitions.
+func (s *Sink) describe(ctx context.Context) (id string, partitions int, err error) {
+	s.cluster.use(s.cfg.Topic)
+	id, partitions, err = s.cluster.describe(ctx)
+	missing := errors.Is(err, kafka.UnknownTopicOrPartition)
+	if missing && s.cfg.CreateTopic.Partitions > 0 {
+		if err := s.cluster.create(ctx); err != nil {
+			s.cluster.refresh()
+			return "", 0, err
+		}
+		s.log.Info().Str("topic", s.cfg.Topic).Int("partitions", s.cfg.CreateTopic.Partitions).Msg("topic created")
+		id, partitions, err = s.cluster.describe(ctx)
+	}
+	if err != nil {
+		s.cluster.refresh()
+		return "", 0, fmt.Errorf("%w%s", err, hint(err))
+	}
+	return id, partitions, nil
+}
+
+// continued gives the producer and the sequences for a plan: those of the
+// running session, or a new producer's.
+func (s *Sink) continued(ctx context.Context, base state) (session, error) {
+	of := base.cluster + "/" + base.topic
+	if s.session == nil || s.sessionOf != of {
+		id, epoch, err := s.cluster.newProducer(ctx)
+		if err != nil {
+			s.cluster.refresh()
+			return session{}, err
+		}
+		s.session, s.sessionOf = &session{id: id, epoch: epoch}, of
+	}
+	for len(s.session.sequences) < len(base.offsets) {
+		s.session.sequences = append(s.session.sequences, 0)
+	}
+	n := *s.session
+	n.sequences = slices.Clone(n.sequences[:len(base.offsets)])
+	return n, nil
+}

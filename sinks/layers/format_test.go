@@ -1,0 +1,86 @@
+package layers
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// TestFormats takes the protobuf library as the judge of both formats.
+func TestFormats(t *testing.T) {
+	f := func(message *pb.StreetForecast) {
+		t.Helper()
+		s, err := newStreet(message)
+		require.NoError(t, err)
+		for _, p := range message.Forecast {
+			p.Timezone = "Europe/Copenhagen"
+		}
+		want := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{message}}
+		picked, _ := wholeLayer().pick(nil, s, math.MinInt64)
+		w := newWriter("Europe/Copenhagen")
+
+		wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
+		require.NoError(t, err)
+		require.Equal(t, wire, w.append(protobuf, nil, s, picked))
+
+		text := jsonOpen + string(w.append(jsonText, nil, s, picked)) + jsonClose
+		judged, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(want)
+		require.NoError(t, err)
+		require.JSONEq(t, string(judged), text)
+		require.Equal(t, memberOrder(t, judged), memberOrder(t, []byte(text)))
+		var back pb.StreetForecastResponse
+		require.NoError(t, protojson.Unmarshal([]byte(text), &back))
+		require.True(t, proto.Equal(want, &back))
+	}
+	f(&pb.StreetForecast{})
+	f(&pb.StreetForecast{Street: math.MaxInt32, Fromnode: math.MinInt32, OpenLRcode: "CwOiYCUM<\"\\\u2028é>"})
+	f(forecast(4711, 12, noon, 3, 43.2))
+	f(&pb.StreetForecast{Street: -1, Forecast: []*pb.ForecastPeriod{
+		{Start: "2026-01-31T12:00:00Z", End: "2026-01-31T12:15:00Z", FlowValid: true, Speed: 1e-7, Flow: 1e21},
+		{Start: "2026-01-31T12:15:00Z", End: "2026-01-31T12:30:00.5Z", Speed: math.Copysign(0, -1), Flow: 0.1 + 0.2},
+		{Start: "2026-01-31T12:30:00.5Z", End: "2026-01-31T12:45:00Z", Speed: math.Inf(1), Flow: math.Inf(-1)},
+		{Start: "2026-01-31T12:45:00Z", End: "2026-01-31T13:00:00Z", Speed: math.MaxFloat64, Flow: math.SmallestNonzeroFloat64},
+	}})
+}
+
+// memberOrder gives all names and values in the order in which they stand.
+func memberOrder(t *testing.T, text []byte) (tokens []any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(text))
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return tokens
+		}
+		tokens = append(tokens, token)
+	}
+}
+
+func TestNotANumberInJSON(t *testing.T) {
+	require.Equal(t, `"NaN"`, string(appendNumber(nil, math.NaN())))
+}
+
+func TestNewStreet(t *testing.T) {
+	f := func(start, end, wantStart, wantEnd string) {
+		t.Helper()
+		s, err := newStreet(&pb.StreetForecast{Street: 7, Fromnode: 8, Forecast: []*pb.ForecastPeriod{{Start: start, End: end}}})
+		if wantStart == "" {
+			require.ErrorContains(t, err, "street 7 from node 8")
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, wantStart, s.periods[0].start)
+		require.Equal(t, wantEnd, s.periods[0].end)
+	}
+	f("2026-01-31T12:00:00Z", "2026-01-31T12:15:00Z", "2026-01-31T12:00:00Z", "2026-01-31T12:15:00Z")
+	f("2026-01-31T13:00:00+01:00", "2026-01-31T12:15:00.500Z", "2026-01-31T12:00:00Z", "2026-01-31T12:15:00.5Z")
+	f("2026-02-30T12:00:00Z", "2026-01-31T12:15:00Z", "", "")
+	f("2026-01-31T12:00:00Z", "", "", "")
+}

@@ -1,0 +1,405 @@
+package layers
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/pipeline/batch"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// running is a started layer for UTC inside a bubble of synctest, where it is
+// midnight of 2000-01-01 at first.
+func running(t *testing.T, cfg Config) *Layer {
+	l := prepared(cfg)
+	l.Start()
+	t.Cleanup(l.Stop)
+	return l
+}
+
+// after lets the time of the bubble pass and everything come to rest.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func periodsOf(t *testing.T, l *Layer, query string) map[int32][]string {
+	t.Helper()
+	ctx, err := get(l, client("UTC"), query)
+	require.NoError(t, err)
+	starts := map[int32][]string{}
+	for _, s := range layerOf(t, ctx).StreetForecast {
+		for _, p := range s.Forecast {
+			starts[s.Street] = append(starts[s.Street], p.Start[11:16])
+		}
+	}
+	return starts
+}
+
+func TestNoLayerYet(t *testing.T) {
+	l := prepared(DefaultConfig())
+	l.Put(forecast(1, 1, noon, 2, 50))
+	l.build(noon) // nothing was published
+	_, err := get(l, client("UTC"), "")
+	var refusal *batch.Refusal
+	require.True(t, errors.As(err, &refusal))
+	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
+	require.Positive(t, refusal.RetryAfter)
+	require.False(t, l.Status(noon).Published)
+
+	l.Publish(noon)
+	l.build(noon)
+	_, err = get(l, client("UTC"), "")
+	require.NoError(t, err)
+}
+
+func TestAnEmptyLayerIsALayer(t *testing.T) {
+	l := prepared(DefaultConfig())
+	l.Replace(nil)
+	l.Publish(noon)
+	l.build(noon)
+	for _, encoding := range []string{"identity", "gzip", "zstd"} {
+		ctx, err := get(l, client("UTC"), "", "Accept-Encoding", encoding)
+		require.NoError(t, err)
+		require.Empty(t, layerOf(t, ctx).StreetForecast)
+		ctx, err = get(l, client("UTC"), "?horizon=30", "Accept-Encoding", encoding, "Accept", "application/json")
+		require.NoError(t, err)
+		require.Equal(t, `{"streetForecast":[]}`, string(unpack(t, header(ctx, "Content-Encoding"), ctx.Response.Body())))
+	}
+}
+
+func TestPutRemoveReplace(t *testing.T) {
+	l := prepared(DefaultConfig())
+	show := func() map[int32][]string {
+		l.Publish(noon)
+		l.build(noon)
+		return periodsOf(t, l, "")
+	}
+	l.Put(forecast(1, 1, noon, 1, 50))
+	l.Put(forecast(2, 1, noon, 1, 50))
+	l.Put(forecast(2, 2, noon.Add(time.Hour), 1, 50)) // the other direction is a street of its own
+	require.Equal(t, map[int32][]string{1: {"12:00"}, 2: {"12:00", "13:00"}}, show())
+
+	l.Put(forecast(1, 1, noon.Add(15*time.Minute), 2, 50)) // a later forecast replaces the earlier one
+	l.Remove(2, 2)
+	l.Remove(9, 9)
+	require.Equal(t, map[int32][]string{1: {"12:15", "12:30"}, 2: {"12:00"}}, show())
+
+	l.Put(forecast(7, 1, noon, 1, 50))
+	l.Replace([]*pb.StreetForecast{forecast(3, 1, noon, 1, 50), forecast(4, 1, noon, 1, 50), forecast(3, 1, noon, 2, 50)})
+	l.Remove(4, 1)
+	l.Put(forecast(5, 1, noon, 1, 50))
+	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, show())
+
+	l.Put(&pb.StreetForecast{Street: 6, Forecast: []*pb.ForecastPeriod{{Start: "noon", End: "later"}}})
+	l.Put(&pb.StreetForecast{Street: 3, Fromnode: 1, Forecast: []*pb.ForecastPeriod{{Start: "noon", End: "later"}}})
+	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, show(), "what cannot be read changes nothing")
+	require.Contains(t, l.Status(noon).Error, "street 3 from node 1")
+}
+
+// What was put after Publish waits for the next one, though the build comes later.
+func TestOnlyWhatIsPublishedIsBuilt(t *testing.T) {
+	l := prepared(DefaultConfig())
+	l.Put(forecast(1, 1, noon, 1, 50))
+	l.Publish(noon)
+	l.Put(forecast(2, 1, noon, 1, 50))
+	l.build(noon)
+	require.Equal(t, map[int32][]string{1: {"12:00"}}, periodsOf(t, l, ""))
+	l.Replace([]*pb.StreetForecast{forecast(3, 1, noon, 1, 50)})
+	l.Publish(noon)
+	l.Publish(noon)
+	l.build(noon)
+	require.Equal(t, map[int32][]string{3: {"12:00"}}, periodsOf(t, l, ""))
+}
+
+func TestHorizons(t *testing.T) {
+	l := prepared(DefaultConfig())
+	overlapping := forecast(3, 1, noon.Add(25*time.Minute), 1, 77) // 12:25 to 12:40
+	overlapping.Forecast = append(overlapping.Forecast, forecast(3, 1, noon.Add(30*time.Minute), 1, 88).Forecast...)
+	l.Replace([]*pb.StreetForecast{forecast(1, 1, noon, 3, 50), forecast(2, 1, noon.Add(45*time.Minute), 1, 50), overlapping})
+	l.Publish(noon)
+	f := func(ref time.Time, query string, want map[int32][]string) {
+		t.Helper()
+		l.build(ref)
+		require.Equal(t, want, periodsOf(t, l, query), "%v %s", ref, query)
+	}
+	all := map[int32][]string{1: {"12:00", "12:15", "12:30"}, 2: {"12:45"}, 3: {"12:25", "12:30"}}
+	f(noon, "", all)
+	f(noon.Add(59*time.Second), "", all)
+	f(noon, "?horizon=0", map[int32][]string{1: {"12:00"}})
+	f(noon, "?horizon=15", map[int32][]string{1: {"12:15"}})
+	f(noon, "?horizon=30", map[int32][]string{1: {"12:30"}, 3: {"12:30"}}) // the more particular one
+	f(noon, "?horizon=45", map[int32][]string{2: {"12:45"}})
+	f(noon, "?horizon=60", map[int32][]string{})
+	f(noon.Add(10*time.Minute), "?horizon=15", map[int32][]string{1: {"12:15"}, 3: {"12:25"}})
+	f(noon.Add(14*time.Minute+59*time.Second), "?horizon=0", map[int32][]string{1: {"12:00"}})
+	f(noon.Add(15*time.Minute), "?horizon=0", map[int32][]string{1: {"12:15"}})
+	f(noon.Add(15*time.Minute), "", map[int32][]string{1: {"12:15", "12:30"}, 2: {"12:45"}, 3: {"12:25", "12:30"}})
+	f(noon, "", all) // the clock was set back, with the same streets to show
+	f(noon.Add(40*time.Minute), "", map[int32][]string{1: {"12:30"}, 2: {"12:45"}, 3: {"12:30"}})
+	f(noon.Add(2*time.Hour), "", map[int32][]string{})
+	f(noon, "", all) // the clock was set back
+	for _, wrong := range []string{"?horizon=20", "?horizon=", "?horizon=030", "?horizon=-15", "?horizon=x"} {
+		_, err := get(l, client("UTC"), wrong)
+		var refusal *batch.Refusal
+		require.True(t, errors.As(err, &refusal), wrong)
+		require.Equal(t, batch.InvalidParameter, refusal.Code)
+		require.Equal(t, "horizon", refusal.Parameter)
+	}
+}
+
+func TestEndedStreetsAreForgotten(t *testing.T) {
+	l := prepared(DefaultConfig())
+	l.Put(forecast(1, 1, noon, 1, 50))
+	l.Publish(noon)
+	l.build(noon)
+	for _, later := range []time.Duration{time.Hour, 2 * time.Hour} {
+		l.Put(forecast(2, 1, noon.Add(24*time.Hour), 1, 50))
+		l.Publish(noon)
+		l.build(noon.Add(later))
+		require.Len(t, l.builder.streets, map[time.Duration]int{time.Hour: 2, 2 * time.Hour: 1}[later])
+	}
+}
+
+// [start, end): at its end a period is over.
+func TestEnded(t *testing.T) {
+	s, err := newStreet(forecast(1, 1, noon, 2, 50))
+	require.NoError(t, err)
+	end := instantOf(noon.Add(30 * time.Minute))
+	require.False(t, s.ended(end-1))
+	require.True(t, s.ended(end))
+}
+
+func TestMaxStreets(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxStreets = 3
+	l := prepared(cfg)
+	for street := int32(5); street > 0; street-- {
+		l.Put(forecast(street, 1, noon, 1, 50))
+	}
+	l.Publish(noon)
+	l.build(noon)
+	require.Equal(t, map[int32][]string{1: {"12:00"}, 2: {"12:00"}, 3: {"12:00"}}, periodsOf(t, l, ""))
+	require.Equal(t, 2, l.Status(noon).LeftOut)
+	l.Remove(1, 1)
+	l.Publish(noon)
+	l.build(noon)
+	require.Equal(t, 2, l.Status(noon).LeftOut, "they are lost all the same")
+	l.Replace([]*pb.StreetForecast{forecast(9, 1, noon, 1, 50)})
+	l.Publish(noon)
+	l.build(noon)
+	require.Zero(t, l.Status(noon).LeftOut)
+}
+
+func TestMinutesTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, DefaultConfig())
+		start := time.Now() // 00:00:00
+		after(10 * time.Second)
+		l.Replace([]*pb.StreetForecast{forecast(1, 1, start, 2, 50), forecast(2, 1, start.Add(15*time.Minute), 1, 50)})
+		l.Publish(time.Now())
+		synctest.Wait()
+		require.Equal(t, map[int32][]string{1: {"00:00", "00:15"}, 2: {"00:15"}}, periodsOf(t, l, ""))
+		first, _ := get(l, client("UTC"), "")
+
+		after(14*time.Minute + 49*time.Second) // 00:14:59
+		second, _ := get(l, client("UTC"), "")
+		require.Equal(t, header(first, "ETag"), header(second, "ETag"))
+		require.Equal(t, header(first, "Last-Modified"), header(second, "Last-Modified"))
+		require.Equal(t, "889", header(second, "Forecast-Age"))
+
+		after(time.Second) // 00:15:00
+		third, _ := get(l, client("UTC"), "")
+		require.Equal(t, map[int32][]string{1: {"00:15"}, 2: {"00:15"}}, periodsOf(t, l, ""))
+		require.NotEqual(t, header(second, "ETag"), header(third, "ETag"))
+		require.Equal(t, "Sat, 01 Jan 2000 00:15:00 GMT", header(third, "Last-Modified"))
+		after(15 * time.Minute)
+		require.Empty(t, periodsOf(t, l, ""))
+	})
+}
+
+func TestBuildsAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, DefaultConfig())
+		start := time.Now()
+		for i := range 90 {
+			l.Put(forecast(int32(i), 1, start, 2, 50))
+			l.Publish(time.Now())
+			after(10 * time.Millisecond)
+		}
+		require.EqualValues(t, 1, l.Status(time.Now()).Builds, "the first one comes at once")
+		after(time.Second)
+		require.EqualValues(t, 2, l.Status(time.Now()).Builds)
+		require.Len(t, periodsOf(t, l, ""), 90)
+		ctx, _ := get(l, client("UTC"), "")
+		require.Equal(t, "Sat, 01 Jan 2000 00:00:01 GMT", header(ctx, "Last-Modified"), "two layers never have the same")
+	})
+}
+
+// A build just before the minute's turn must not swallow it.
+func TestMinuteTurnsDuringTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, DefaultConfig())
+		start := time.Now()
+		after(14*time.Minute + 59*time.Second + 900*time.Millisecond)
+		l.Put(forecast(1, 1, start, 2, 50))
+		l.Publish(time.Now())
+		after(time.Second)
+		require.Equal(t, map[int32][]string{1: {"00:15"}}, periodsOf(t, l, ""))
+	})
+}
+
+func TestZones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, DefaultConfig())
+		l.Replace(city(50, time.Now()))
+		l.Publish(time.Now())
+		synctest.Wait()
+		etags := map[string]bool{}
+		for _, zone := range []string{"Europe/Copenhagen", "America/Phoenix", "UTC"} { // whether it has summer time does not matter
+			c := client(zone)
+			l.Prepare([]*batch.Client{client("UTC"), c, {Rights: batch.RightIngest, Zone: client("Asia/Tokyo").Zone}})
+			ctx, err := get(l, c, "") // at once
+			require.NoError(t, err)
+			etags[header(ctx, "ETag")] = true
+			for _, s := range layerOf(t, ctx).StreetForecast {
+				for _, p := range s.Forecast {
+					require.Equal(t, zone, p.Timezone)
+				}
+			}
+		}
+		require.Len(t, etags, 3)
+		_, err := get(l, client("Asia/Tokyo"), "")
+		require.Error(t, err, "a key without the right needs no layer")
+		l.build(time.Now())
+		_, err = get(l, client("America/Phoenix"), "")
+		require.NoError(t, err, "the keys before are still in use")
+		after(3 * time.Minute)
+		_, err = get(l, client("America/Phoenix"), "")
+		require.Error(t, err, "nobody has it any more")
+		require.Len(t, l.current.Load().zones, 1)
+	})
+}
+
+func TestStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		l := running(t, cfg)
+		cfg.Stale = staleRefuse
+		strict := running(t, cfg)
+		for _, l := range []*Layer{l, strict} {
+			l.Replace(city(10, time.Now()))
+			l.Publish(time.Now())
+		}
+		after(30 * time.Minute)
+		for _, l := range []*Layer{l, strict} {
+			_, err := get(l, client("UTC"), "")
+			require.NoError(t, err)
+			require.False(t, l.Status(time.Now()).Stale)
+		}
+		after(time.Second)
+		ctx, err := get(l, client("UTC"), "")
+		require.NoError(t, err, "stale layers are served")
+		require.Equal(t, "1801", header(ctx, "Forecast-Age"))
+		require.True(t, l.Status(time.Now()).Stale)
+		require.False(t, l.Status(time.Now()).Refuses)
+
+		_, err = get(strict, client("UTC"), "")
+		var refusal *batch.Refusal
+		require.True(t, errors.As(err, &refusal))
+		require.Equal(t, batch.ServiceUnavailable, refusal.Code)
+		require.Positive(t, refusal.RetryAfter)
+		require.True(t, strict.Status(time.Now()).Refuses)
+
+		strict.Confirm(time.Now()) // without a change
+		strict.Confirm(time.Now().Add(-time.Hour))
+		ctx, err = get(strict, client("UTC"), "")
+		require.NoError(t, err)
+		require.Equal(t, "0", header(ctx, "Forecast-Age"))
+	})
+}
+
+// Two replicas hear of the same forecasts in different orders and at different times.
+func TestReplicasAgree(t *testing.T) {
+	all := city(700, noon)
+	a, b := prepared(DefaultConfig()), prepared(DefaultConfig())
+	a.Replace(clones(all))
+	a.Publish(noon)
+	a.build(noon.Add(20 * time.Minute))
+
+	shuffled := clones(all)
+	slices.Reverse(shuffled)
+	for i, f := range shuffled {
+		slices.Reverse(f.Forecast)
+		if i%3 == 0 { // something else first
+			b.Put(forecast(f.Street, f.Fromnode, noon, 1, -1))
+			b.Put(forecast(f.Street, f.Fromnode+1, noon, 1, -1))
+		}
+	}
+	for i, f := range shuffled {
+		b.Remove(f.Street, f.Fromnode+1)
+		b.Put(f)
+		if i%100 == 0 {
+			b.Publish(noon)
+			b.build(noon.Add(time.Duration(i) * time.Second))
+		}
+	}
+	b.Publish(noon)
+	b.build(noon.Add(20*time.Minute + 30*time.Second))
+	requireSame(t, a, b)
+}
+
+func clones(all []*pb.StreetForecast) []*pb.StreetForecast {
+	list := make([]*pb.StreetForecast, 0, len(all))
+	for _, f := range all {
+		list = append(list, proto.Clone(f).(*pb.StreetForecast))
+	}
+	return list
+}
+
+func requireSame(t testing.TB, a, b *Layer) {
+	t.Helper()
+	for _, query := range []string{"", "?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"} {
+		for _, accept := range []string{"", "application/json"} {
+			for _, encoding := range []string{"", "gzip", "zstd"} {
+				x, err := get(a, client("UTC"), query, "Accept", accept, "Accept-Encoding", encoding)
+				require.NoError(t, err)
+				y, err := get(b, client("UTC"), query, "Accept", accept, "Accept-Encoding", encoding)
+				require.NoError(t, err)
+				require.Equal(t, encoding, header(x, "Content-Encoding"))
+				require.Regexp(t, `^"[0-9a-f]{16}(-[gz])?"$`, header(x, "ETag"))
+				require.Equal(t, header(x, "ETag"), header(y, "ETag"), "%s %s %s", query, accept, encoding)
+				require.True(t, slices.Equal(x.Response.Body(), y.Response.Body()))
+			}
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	require.NoError(t, DefaultConfig().Validate())
+	f := func(key string, change func(*Config)) {
+		t.Helper()
+		c := DefaultConfig()
+		change(&c)
+		require.ErrorContains(t, c.Validate(), key)
+	}
+	f("max_streets", func(c *Config) { c.MaxStreets = 0 })
+	f("horizons", func(c *Config) { c.Horizons = []int{-1} })
+	f("horizons", func(c *Config) { c.Horizons = []int{15, 15} })
+	f("horizons", func(c *Config) { c.Horizons = make([]int, 13) })
+	f("stale_after", func(c *Config) { c.StaleAfter = 0 })
+	f("stale is", func(c *Config) { c.Stale = "maybe" })
+	f("build_interval", func(c *Config) { c.BuildInterval = time.Millisecond })
+	c := DefaultConfig()
+	c.Horizons = nil // only the whole layer
+	require.NoError(t, c.Validate())
+	l := New(c, zerolog.Nop())
+	require.Empty(t, l.scopes)
+}

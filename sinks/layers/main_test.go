@@ -1,0 +1,131 @@
+package layers
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/pipeline/batch"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")) // never ends
+}
+
+// noon is a reference time that no zone's summer time matters to.
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// forecast has n periods of 15 minutes from start on; the speed counts up by one.
+func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb.StreetForecast {
+	f := &pb.StreetForecast{Street: street, Fromnode: fromnode, OpenLRcode: fmt.Sprintf("CwOiYCUM%08dnQkJAP+/ABQBCg==", street)}
+	for i := range n {
+		from := start.Add(time.Duration(i) * 15 * time.Minute)
+		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{
+			Start: from.UTC().Format(time.RFC3339), End: from.Add(15 * time.Minute).UTC().Format(time.RFC3339),
+			SpeedValid: true, Speed: speed + float64(i),
+		})
+	}
+	return f
+}
+
+// city is a layer's worth of forecasts, numbered as in a real network: neighbours are
+// near each other, with gaps.
+func city(n int, start time.Time) []*pb.StreetForecast {
+	random := rand.New(rand.NewPCG(1, 2))
+	all := make([]*pb.StreetForecast, 0, n)
+	for street := int32(1000); len(all) < n; street += 1 + random.Int32N(3) {
+		f := forecast(street, random.Int32N(90000), start, 6, 0)
+		for _, p := range f.Forecast {
+			p.Speed = float64(200+random.IntN(600)) / 10
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+func client(zone string) *batch.Client {
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		panic(err)
+	}
+	return &batch.Client{Name: "map", Rights: batch.RightForecast, Zone: location}
+}
+
+// prepared is a layer for UTC that nothing builds but the test itself.
+func prepared(cfg Config) *Layer {
+	l := New(cfg, zerolog.Nop())
+	l.Prepare([]*batch.Client{client("UTC")})
+	return l
+}
+
+// get asks the layer; headers are given as name, value, name, value.
+func get(l *Layer, c *batch.Client, query string, headers ...string) (*fasthttp.RequestCtx, error) {
+	ctx := &fasthttp.RequestCtx{}
+	ctx.Request.SetRequestURI(Path + query)
+	for i := 0; i < len(headers); i += 2 {
+		ctx.Request.Header.Add(headers[i], headers[i+1])
+	}
+	_, err := l.Serve(c, ctx)
+	return ctx, err
+}
+
+// header gives a header of the answer; Peek would not find ETag, which is no canonical name.
+func header(ctx *fasthttp.RequestCtx, name string) string {
+	for k, v := range ctx.Response.Header.All() {
+		if strings.EqualFold(string(k), name) {
+			return string(v)
+		}
+	}
+	return ""
+}
+
+// layerOf unpacks an answer and reads it as protobuf.
+func layerOf(t testing.TB, ctx *fasthttp.RequestCtx) *pb.StreetForecastResponse {
+	t.Helper()
+	var r pb.StreetForecastResponse
+	require.NoError(t, proto.Unmarshal(unpack(t, header(ctx, "Content-Encoding"), ctx.Response.Body()), &r))
+	return &r
+}
+
+// unpack does what a browser does: one gzip member, one zstd frame, and nothing after.
+func unpack(t testing.TB, encoding string, body []byte) []byte {
+	t.Helper()
+	switch encoding {
+	case "gzip":
+		source := bytes.NewReader(body)
+		z, err := gzip.NewReader(source)
+		require.NoError(t, err)
+		z.Multistream(false)
+		plain, err := io.ReadAll(z)
+		require.NoError(t, err)
+		require.Zero(t, source.Len(), "one member, and nothing after it")
+		return plain
+	case "zstd":
+		var h zstd.Header
+		require.NoError(t, h.Decode(body))
+		require.LessOrEqual(t, h.WindowSize, uint64(8<<20))
+		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.IgnoreChecksum(false))
+		require.NoError(t, err)
+		defer z.Close()
+		plain, err := z.DecodeAll(body, nil)
+		require.NoError(t, err)
+		if h.HasFCS {
+			require.EqualValues(t, h.FrameContentSize, len(plain), "one frame")
+		}
+		return plain
+	}
+	return body
+}

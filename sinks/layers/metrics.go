@@ -1,0 +1,62 @@
+package layers
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+)
+
+var (
+	streets        = metrics.NewGauge("trafficd_layers_streets", nil)          // in the layer that is served
+	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out", nil) // over max_streets, since the feed last gave its whole content
+	bodyBytes      = metrics.NewGauge("trafficd_layers_body_bytes", nil)       // of all finished answers
+	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total")
+	builds         = metrics.NewCounter("trafficd_layers_builds_total")
+	buildSeconds   = metrics.NewHistogram("trafficd_layers_build_seconds")
+	partsBuilt     = metrics.NewCounter("trafficd_layers_parts_built_total")
+	partsReused    = metrics.NewCounter("trafficd_layers_parts_reused_total") // of documents in which nothing changed
+	answers        = answerCounters()
+	_              = metrics.NewGauge("trafficd_layers_age_seconds", func() float64 { return observe().AgeSeconds })
+	_              = metrics.NewGauge("trafficd_layers_stale", func() float64 { return asNumber(observe().Stale) })
+)
+
+// observed is the layer whose age is asked for when metrics are read.
+var observed atomic.Pointer[Layer]
+
+func observe() Status {
+	if l := observed.Load(); l != nil {
+		return l.Status(time.Now())
+	}
+	return Status{}
+}
+
+func asNumber(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// outcome is how a request was answered.
+type outcome int
+
+const (
+	sentWhole outcome = iota
+	sentRange
+	notModified
+	badRange
+	outcomes
+)
+
+var outcomeStatus = [outcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, badRange: 416}
+
+func answerCounters() (all [outcomes][encodings]*metrics.Counter) {
+	for o := range all {
+		for e := range all[o] {
+			all[o][e] = metrics.NewCounter(fmt.Sprintf("trafficd_layers_answers_total{status=%q,encoding=%q}", fmt.Sprint(outcomeStatus[o]), encodingNames[e]))
+		}
+	}
+	return all
+}

@@ -1,0 +1,171 @@
+package layers
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/pipeline/batch"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// TestNoReaderSeesAMixedLayer replaces the layer over and over while clients read it
+// through a server. In each generation all speeds are the generation's number, so
+// a layer of two generations, or half a one, shows.
+func TestNoReaderSeesAMixedLayer(t *testing.T) {
+	const streets, generations, readers = 200, 30, 6
+	l := New(DefaultConfig(), zerolog.Nop())
+	l.Prepare([]*batch.Client{client("UTC"), client("Asia/Tokyo")})
+	publish := func(generation int) {
+		all := generationOf(generation, streets)
+		if generation%2 == 0 {
+			l.Replace(all)
+		} else {
+			for _, f := range all {
+				l.Put(f)
+			}
+		}
+		l.Publish(time.Now())
+	}
+	publish(0)
+	l.build(time.Now())
+
+	connect := serveInMemory(t, l)
+	ctx, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer stop()
+	seen := make([]int, readers)
+	for reader := range readers {
+		wait.Go(func() {
+			encoding := []string{"identity", "gzip", "zstd"}[reader%3]
+			for last := -1; ctx.Err() == nil; seen[reader]++ {
+				generation, err := readGeneration(t, connect, encoding, streets)
+				if err != nil || generation < last {
+					t.Errorf("%s: generation %d after %d: %v", encoding, generation, last, err)
+					return
+				}
+				last = generation
+			}
+		})
+	}
+	for generation := 1; generation <= generations && !t.Failed(); generation++ {
+		publish(generation)
+		l.Put(forecast(1, 1, noon, 1, -1)) // not published
+		l.Remove(1000, 1)
+		l.build(time.Now())
+		l.Put(generationOf(generation, 1)[0])
+		l.Remove(1, 1)
+	}
+	stop()
+	wait.Wait()
+	for reader, n := range seen {
+		require.Positive(t, n, "reader %d", reader)
+	}
+}
+
+func generationOf(generation, streets int) []*pb.StreetForecast {
+	all := make([]*pb.StreetForecast, 0, streets)
+	for street := range int32(streets) {
+		f := forecast(1000+street, 1, time.Now().Truncate(15*time.Minute), 4, 0)
+		for _, p := range f.Forecast {
+			p.Speed = float64(generation)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// readGeneration gets a layer and gives the generation that all of it belongs to.
+func readGeneration(t *testing.T, connect func() (net.Conn, error), encoding string, streets int) (int, error) {
+	conn, err := connect()
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\nConnection: close\r\n\r\n", Path, encoding)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	packed, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err
+	}
+	var layer pb.StreetForecastResponse
+	if err := proto.Unmarshal(unpack(t, answer.Header.Get("Content-Encoding"), packed), &layer); err != nil {
+		return 0, err
+	}
+	if len(layer.StreetForecast) != streets {
+		return 0, fmt.Errorf("%d streets", len(layer.StreetForecast))
+	}
+	generation := layer.StreetForecast[0].Forecast[0].Speed
+	for _, s := range layer.StreetForecast {
+		for _, p := range s.Forecast {
+			if p.Speed != generation {
+				return 0, fmt.Errorf("generations %v and %v in one layer", generation, p.Speed)
+			}
+		}
+	}
+	return int(generation), nil
+}
+
+func serveInMemory(t *testing.T, l *Layer) (connect func() (net.Conn, error)) {
+	listener := fasthttputil.NewInmemoryListener()
+	utc := client("UTC")
+	server := &fasthttp.Server{MaxIdleWorkerDuration: 10 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
+		if _, err := l.Serve(utc, ctx); err != nil {
+			ctx.Error(err.Error(), 500)
+		}
+	}}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Shutdown()
+		_ = listener.Close()
+		<-done
+	})
+	return listener.Dial
+}
+
+// HEAD says what GET would send, and sends nothing.
+func TestHead(t *testing.T) {
+	l := served(t, 100)
+	connect := serveInMemory(t, l)
+	conn, err := connect()
+	require.NoError(t, err)
+	defer conn.Close()
+	reader := bufio.NewReader(conn)
+	ask := func(method string) (*http.Response, []byte) {
+		fmt.Fprintf(conn, "%s %s?horizon=15 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n", method, Path)
+		answer, err := http.ReadResponse(reader, &http.Request{Method: method})
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer, body
+	}
+	for range 2 { // on the same connection
+		head, nothing := ask("HEAD")
+		got, body := ask("GET")
+		require.Empty(t, nothing)
+		require.EqualValues(t, len(body), got.ContentLength)
+		head.Header.Del("Date")
+		got.Header.Del("Date")
+		require.Equal(t, got.Header, head.Header)
+		require.Equal(t, got.ContentLength, head.ContentLength)
+	}
+}

@@ -1,0 +1,92 @@
+package layers
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// TestUpdatesGiveWhatAFullBuildGives goes through random updates, and compares
+// the layer each time with one that is built from nothing.
+func TestUpdatesGiveWhatAFullBuildGives(t *testing.T) {
+	for seed := range uint64(3) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		l := prepared(DefaultConfig())
+		now, known := noon, map[key]*pb.StreetForecast{}
+		for range 8 {
+			now = now.Add(time.Duration(random.IntN(20*60)-4*60) * time.Second) // sometimes the clock is set back
+			change(l, known, random, now)
+			l.Publish(now)
+			l.build(now)
+
+			fresh := prepared(DefaultConfig())
+			for _, f := range known { // that it never heard of those that ended makes no difference
+				if s, err := newStreet(f); err == nil && !s.ended(instantOf(now.Truncate(time.Minute))) {
+					fresh.Put(f)
+				}
+			}
+			fresh.Publish(now)
+			fresh.build(now)
+			requireSame(t, fresh, l)
+			require.LessOrEqual(t, len(l.builder.streets), len(known))
+		}
+	}
+}
+
+// change makes some changes to the layer and to the model.
+func change(l *Layer, known map[key]*pb.StreetForecast, random *rand.Rand, now time.Time) {
+	if random.IntN(5) == 0 {
+		clear(known)
+		for _, f := range city(300, now) {
+			known[key{f.Street, f.Fromnode}] = f
+		}
+		var all []*pb.StreetForecast
+		for _, f := range known {
+			all = append(all, f)
+		}
+		l.Replace(clones(all))
+	}
+	for range random.IntN(60) {
+		k := key{1000 + random.Int32N(500), random.Int32N(3)}
+		f := forecast(k.street, k.fromnode, now.Add(time.Duration(random.IntN(60)-30)*time.Minute), random.IntN(5), float64(random.IntN(3)))
+		known[k] = f
+		l.Put(clones([]*pb.StreetForecast{f})[0])
+	}
+	for k := range known {
+		if random.IntN(20) == 0 {
+			delete(known, k)
+			l.Remove(k.street, k.fromnode)
+		}
+	}
+}
+
+// What did not change is not written anew.
+func TestOnlyWhatChangedIsBuilt(t *testing.T) {
+	all := city(3000, noon)
+	l := prepared(DefaultConfig())
+	built := func() uint64 {
+		before := partsBuilt.Get()
+		l.Publish(noon)
+		l.build(noon)
+		return partsBuilt.Get() - before
+	}
+	documents := uint64(len(l.builder.scopes)) * uint64(formats)
+	l.Replace(clones(all))
+	first := built()
+	buckets := len(l.builder.buckets)
+	require.Equal(t, documents*uint64(buckets), first)
+	require.InDelta(t, 3000/bucketStreets, buckets, 3000/bucketStreets/3)
+
+	l.Replace(clones(all)) // the same once more
+	before := l.current.Load().zones["UTC"]
+	require.Zero(t, built())
+	require.True(t, slices.Equal(*before, *l.current.Load().zones["UTC"]), "the same documents")
+
+	l.Put(forecast(all[1500].Street, all[1500].Fromnode, noon, 6, 99))
+	require.Equal(t, documents, built(), "one bucket")
+}

@@ -1,0 +1,84 @@
+package layers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+func requestWith(name string, values ...string) *fasthttp.RequestHeader {
+	h := &fasthttp.RequestHeader{}
+	h.SetMethod("GET")
+	for _, v := range values {
+		h.Add(name, v)
+	}
+	return h
+}
+
+func TestChooseFormat(t *testing.T) {
+	f := func(want format, accept ...string) {
+		t.Helper()
+		require.Equal(t, want, chooseFormat(requestWith("Accept", accept...)), "%q", accept)
+	}
+	f(protobuf)
+	f(protobuf, "")
+	f(protobuf, "*/*")
+	f(protobuf, "application/x-protobuf")
+	f(jsonText, "application/json")
+	f(jsonText, "Application/JSON; charset=utf-8")
+	f(protobuf, "application/json, application/x-protobuf")
+	f(protobuf, "application/json, text/plain, */*")
+	f(jsonText, "application/json, */*;q=0.9")
+	f(jsonText, "*/*;q=0.1", "application/json;q=0.2")
+	f(protobuf, "application/json;q=0.2, application/*;q=0.3")
+	f(jsonText, "application/x-protobuf;q=0, */*")
+	f(jsonText, "application/json;q=0.001")
+	f(protobuf, "application/json;q=0, text/html") // neither: no 406
+	f(protobuf, "text/html")
+	f(protobuf, "application/json;q=x")
+}
+
+func TestChooseEncoding(t *testing.T) {
+	f := func(want encoding, accept ...string) {
+		t.Helper()
+		require.Equal(t, want, chooseEncoding(requestWith("Accept-Encoding", accept...)), "%q", accept)
+	}
+	f(identity)
+	f(identity, "")
+	f(gzipped, "gzip")
+	f(gzipped, "x-gzip")
+	f(gzipped, "GZIP;q=0.5")
+	f(zstandard, "gzip, deflate, br, zstd")
+	f(zstandard, "gzip", "zstd")
+	f(gzipped, "gzip;q=1.0, zstd;q=0.9")
+	f(zstandard, "*")
+	f(gzipped, "*, zstd;q=0")
+	f(identity, "*;q=0")
+	f(identity, "identity;q=0") // nothing is acceptable: no 406
+	f(identity, "br")
+	f(identity, "identity, gzip;q=0.5")
+	f(gzipped, "identity;q=0.5, gzip;q=0.5")
+	f(identity, "gzip;q=0")
+	f(identity, "gzip;q=0.0000, zstd;q=7")
+	f(gzipped, "gzip ; Q = 0.123 , br")
+}
+
+func TestQuality(t *testing.T) {
+	f := func(params string, want quality) {
+		t.Helper()
+		require.Equal(t, want, qOf([]byte(params)), "%q", params)
+	}
+	f("", 1000)
+	f("level=1", 1000)
+	f("level=1;q=0.25", 250)
+	f("q=1", 1000)
+	f("q=1.000", 1000)
+	f("q=1.5", 1000)
+	f("q=0.", 0)
+	f("q=0.05", 50)
+	f("q=", 0)
+	f("q=.5", 0)
+	f("q=-1", 0)
+	f("q=0.1234", 0)
+}

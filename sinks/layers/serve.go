@@ -1,0 +1,132 @@
+package layers
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// Path is where the layer stands below the base path (interface specification 4.2).
+const Path = "/mlf/v1/forecast/realtime"
+
+// Methods are those that Serve answers.
+var Methods = []string{"GET", "HEAD"}
+
+// retryAfter is for a client that came before the first forecasts: feeds take
+// seconds, not minutes.
+const retryAfter = 10 * time.Second
+
+var (
+	noLayer    = batch.Unavailable("there is no forecast yet: try again in a moment", retryAfter)
+	staleLayer = batch.Unavailable("the forecasts are too old to be served: try again in a moment", retryAfter)
+	badHorizon = &batch.Refusal{Code: batch.InvalidParameter, Description: "horizon has to be one of the minutes that are offered, such as 30; without it the whole layer is given", Parameter: "horizon"}
+)
+
+// Before reserves nothing: an answer is at hand, whatever the daemon is doing.
+func (l *Layer) Before(*batch.Client, *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
+	return nil, nil
+}
+
+// Serve answers GET and HEAD from the finished bytes. It copies no body and allocates
+// nothing where it does not refuse.
+func (l *Layer) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	now := time.Now()
+	d, refusal := l.find(c, ctx, now)
+	if refusal != nil {
+		return 0, refusal
+	}
+	e := chooseEncoding(&ctx.Request.Header)
+	l.describe(&ctx.Response.Header, d, e, now)
+	answers[send(ctx, d, e)][e].Inc()
+	return 0, nil
+}
+
+// wanted is a document, in the format that was asked for.
+type wanted struct {
+	*document
+	format format
+}
+
+// find gives the document that the request asks for.
+func (l *Layer) find(c *batch.Client, ctx *fasthttp.RequestCtx, now time.Time) (wanted, *batch.Refusal) {
+	scope := 0
+	if args := ctx.QueryArgs(); args.Has("horizon") {
+		if scope = l.scopes[string(args.Peek("horizon"))]; scope == 0 {
+			return wanted{}, badHorizon
+		}
+	}
+	current := l.current.Load()
+	if current == nil {
+		return wanted{}, noLayer
+	}
+	if l.cfg.Stale == staleRefuse && l.age(now) > l.cfg.StaleAfter {
+		return wanted{}, staleLayer
+	}
+	zone := current.zones[c.Zone.String()]
+	if zone == nil { // cannot be where Prepare was called before the key came into use
+		return wanted{}, noLayer
+	}
+	f := chooseFormat(&ctx.Request.Header)
+	return wanted{(*zone)[scope][f], f}, nil
+}
+
+// describe sets the headers that a 304 carries too.
+func (l *Layer) describe(h *fasthttp.ResponseHeader, d wanted, e encoding, now time.Time) {
+	h.SetCanonical(headerETag, d.bodies[e].etag)
+	h.SetCanonical(headerLastModified, d.lastModified)
+	h.SetCanonical(headerCacheControl, private)
+	h.SetCanonical(headerVary, vary)
+	var digits [20]byte
+	h.SetCanonical(headerForecastAge, strconv.AppendInt(digits[:0], int64(l.age(now)/time.Second), 10))
+}
+
+var (
+	headerETag          = []byte(fasthttp.HeaderETag)
+	headerLastModified  = []byte(fasthttp.HeaderLastModified)
+	headerCacheControl  = []byte(fasthttp.HeaderCacheControl)
+	headerVary          = []byte(fasthttp.HeaderVary)
+	headerForecastAge   = []byte("Forecast-Age")
+	headerAcceptRanges  = []byte(fasthttp.HeaderAcceptRanges)
+	headerContentRange  = []byte(fasthttp.HeaderContentRange)
+	headerContentCoding = []byte(fasthttp.HeaderContentEncoding)
+
+	private   = []byte("private")
+	vary      = []byte("Authorization, Accept, Accept-Encoding")
+	byteUnits = []byte("bytes")
+)
+
+// send writes what the request's conditions and its range leave.
+func send(ctx *fasthttp.RequestCtx, d wanted, e encoding) outcome {
+	req, h, b := &ctx.Request.Header, &ctx.Response.Header, &d.bodies[e]
+	if unchanged(req, b.etag, d.modified) {
+		ctx.SetStatusCode(fasthttp.StatusNotModified)
+		return notModified
+	}
+	h.SetContentTypeBytes(mediaTypes[d.format])
+	if e != identity {
+		h.SetCanonical(headerContentCoding, encodingNames[e])
+		ctx.Response.SetBodyRaw(b.bytes)
+		return sentWhole
+	}
+	h.SetCanonical(headerAcceptRanges, byteUnits)
+	r := rangeOf(req, b.etag, len(b.bytes))
+	switch {
+	case r.none:
+		ctx.Response.SetBodyRaw(b.bytes)
+		return sentWhole
+	case r.beyond:
+		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
+	default:
+		ctx.SetStatusCode(fasthttp.StatusPartialContent)
+		ctx.Response.SetBodyRaw(b.bytes[r.from:r.to])
+	}
+	var text [80]byte
+	h.SetCanonical(headerContentRange, r.append(text[:0], len(b.bytes)))
+	if r.beyond {
+		return badRange
+	}
+	return sentRange
+}

@@ -1,0 +1,148 @@
+package layers
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// served is a layer of n streets, confirmed at noon of a day in the past.
+func served(t testing.TB, n int) *Layer {
+	l := prepared(DefaultConfig())
+	l.Replace(city(n, noon))
+	l.Publish(noon)
+	l.build(noon)
+	return l
+}
+
+func TestHeaders(t *testing.T) {
+	l := served(t, 100)
+	f := func(accept, acceptEncoding, contentType, contentEncoding, acceptRanges string) {
+		t.Helper()
+		ctx, err := get(l, client("UTC"), "", "Accept", accept, "Accept-Encoding", acceptEncoding)
+		require.NoError(t, err)
+		require.Equal(t, 200, ctx.Response.StatusCode())
+		require.Equal(t, contentType, header(ctx, "Content-Type"))
+		require.Equal(t, contentEncoding, header(ctx, "Content-Encoding"))
+		require.Equal(t, acceptRanges, header(ctx, "Accept-Ranges"))
+		require.Equal(t, "private", header(ctx, "Cache-Control"))
+		require.Equal(t, "Authorization, Accept, Accept-Encoding", header(ctx, "Vary"))
+		require.Equal(t, "Sat, 31 Jan 2026 12:00:00 GMT", header(ctx, "Last-Modified"))
+		require.Regexp(t, `^"[0-9a-f]{16}(-[gz])?"$`, header(ctx, "ETag"))
+		age, err := strconv.Atoi(header(ctx, "Forecast-Age"))
+		require.NoError(t, err)
+		require.Positive(t, age)
+
+		for _, condition := range []string{"If-None-Match", "If-Modified-Since"} {
+			validator := map[string]string{"If-None-Match": header(ctx, "ETag"), "If-Modified-Since": header(ctx, "Last-Modified")}[condition]
+			again, err := get(l, client("UTC"), "", "Accept", accept, "Accept-Encoding", acceptEncoding, condition, validator)
+			require.NoError(t, err)
+			require.Equal(t, 304, again.Response.StatusCode())
+			require.Empty(t, again.Response.Body())
+			for _, name := range []string{"ETag", "Last-Modified", "Cache-Control", "Vary"} {
+				require.Equal(t, header(ctx, name), header(again, name))
+			}
+			require.NotEmpty(t, header(again, "Forecast-Age"))
+		}
+	}
+	f("", "", "application/x-protobuf", "", "bytes")
+	f("application/json", "", "application/json", "", "bytes")
+	f("*/*", "gzip", "application/x-protobuf", "gzip", "")
+	f("application/json", "gzip, zstd", "application/json", "zstd", "")
+}
+
+func TestEveryVariantHasItsOwnTag(t *testing.T) {
+	l := served(t, 100)
+	seen := map[string]string{}
+	for _, query := range []string{"", "?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"} {
+		for _, accept := range []string{"", "application/json"} {
+			var plain []byte
+			for _, encoding := range []string{"", "gzip", "zstd"} {
+				ctx, err := get(l, client("UTC"), query, "Accept", accept, "Accept-Encoding", encoding)
+				require.NoError(t, err)
+				tag, what := header(ctx, "ETag"), query+" "+accept+" "+encoding
+				require.Empty(t, seen[tag], what)
+				seen[tag] = what
+				unpacked := unpack(t, encoding, ctx.Response.Body())
+				if plain == nil {
+					plain = unpacked
+				}
+				require.Equal(t, string(plain), string(unpacked))
+			}
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	l := served(t, 100)
+	full, err := get(l, client("UTC"), "")
+	require.NoError(t, err)
+	body := full.Response.Body()
+	size := strconv.Itoa(len(body))
+
+	ctx, _ := get(l, client("UTC"), "", "Range", "bytes=10-19", "If-Range", header(full, "ETag"))
+	require.Equal(t, 206, ctx.Response.StatusCode())
+	require.Equal(t, body[10:20], ctx.Response.Body())
+	require.Equal(t, "bytes 10-19/"+size, header(ctx, "Content-Range"))
+	require.Equal(t, header(full, "ETag"), header(ctx, "ETag"))
+
+	ctx, _ = get(l, client("UTC"), "", "Range", "bytes="+size+"-")
+	require.Equal(t, 416, ctx.Response.StatusCode())
+	require.Equal(t, "bytes */"+size, header(ctx, "Content-Range"))
+	require.Empty(t, ctx.Response.Body())
+
+	ctx, _ = get(l, client("UTC"), "", "Range", "bytes=10-19", "Accept-Encoding", "gzip") // identity only
+	require.Equal(t, 200, ctx.Response.StatusCode())
+	require.Empty(t, header(ctx, "Content-Range"))
+	require.Equal(t, body, unpack(t, "gzip", ctx.Response.Body()))
+
+	ctx, _ = get(l, client("UTC"), "", "Range", "bytes=10-19", "If-None-Match", header(full, "ETag"))
+	require.Equal(t, 304, ctx.Response.StatusCode())
+}
+
+func TestServeAllocatesNothing(t *testing.T) {
+	l, c := served(t, 100), client("UTC")
+	f := func(status int, headers ...string) {
+		t.Helper()
+		ctx := &fasthttp.RequestCtx{}
+		allocs := testing.AllocsPerRun(100, func() {
+			ctx.Request.Reset()
+			ctx.Response.Reset()
+			ctx.Request.SetRequestURI(Path + "?horizon=30")
+			for i := 0; i < len(headers); i += 2 {
+				ctx.Request.Header.Set(headers[i], headers[i+1])
+			}
+			if _, err := l.Serve(c, ctx); err != nil {
+				panic(err)
+			}
+		})
+		require.Zero(t, allocs, "%d %q", status, headers)
+		require.Equal(t, status, ctx.Response.StatusCode())
+	}
+	f(200)
+	f(200, "Accept", "application/json, */*;q=0.5", "Accept-Encoding", "gzip, deflate, br, zstd")
+	f(206, "Range", "bytes=10-20")
+	f(416, "Range", "bytes=99999999-")
+	f(304, "If-None-Match", "*")
+	f(304, "If-None-Match", `W/"x", *`)
+	f(304, "If-Modified-Since", "Sat, 31 Jan 2026 12:00:00 GMT")
+}
+
+// The body that is sent is the one that was built, not a copy.
+func TestServeCopiesNoBody(t *testing.T) {
+	l := served(t, 100)
+	ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
+	require.NoError(t, err)
+	built := (*l.current.Load().zones["UTC"])[0][protobuf].bodies[gzipped].bytes
+	require.Same(t, &built[0], &ctx.Response.Body()[0])
+}
+
+func TestBeforeHoldsNothing(t *testing.T) {
+	release, refusal := prepared(DefaultConfig()).Before(&batch.Client{}, nil)
+	require.Nil(t, refusal)
+	require.Nil(t, release)
+}

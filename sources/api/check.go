@@ -1,0 +1,137 @@
+package api
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// headerReceived does all that comes before the body (decisions.md 1.1), and
+// leaves the result for handle.
+func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	x := newExchange(h)
+	x.body = h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
+	x.refusal = s.check(x, h)
+	continues(h, x)
+	if namesClose(h) {
+		h.SetConnectionClose()
+	}
+	if x.refusal != nil {
+		x.end()
+		h.SetContentLength(0) // nothing of the body is awaited
+	}
+	s.pending.put(h, x)
+	// One byte of a body with a Content-Length is read before the handler runs: with
+	// the default it would be 8 KiB, and the slow client's deadlines would be wrong.
+	return fasthttp.RequestConfig{MaxRequestBodySize: 1}
+}
+
+// check is the order of the table in decisions.md 1.1.
+func (s *Server) check(x *exchange, h *fasthttp.RequestHeader) (refusal *batch.Refusal) {
+	defer func() {
+		if p := recover(); p != nil {
+			refusal = s.panicked(p, x.trace)
+		}
+	}()
+	if r := framing(h); r != nil {
+		x.body = true // wherever it may end
+		return r
+	}
+	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
+		return batch.Refuse(batch.NotFound, fmt.Sprintf("there is nothing at %q", echo(pathOf(h.RequestURI()))))
+	}
+	if !x.route.takes(h.Method()) {
+		return batch.Refuse(batch.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, echo(h.Method())))
+	}
+	if r := s.admit(x, h); r != nil {
+		return r
+	}
+	if s.draining.Load() {
+		return batch.Unavailable("the service is stopping: send the request again, to another replica or in a moment", time.Second)
+	}
+	x.release, refusal = x.route.Endpoint.Before(x.key.client, h)
+	return refusal
+}
+
+// admit finds the key and checks its right and its rates.
+func (s *Server) admit(x *exchange, h *fasthttp.RequestHeader) *batch.Refusal {
+	presented, refusal := credential(x.route, h)
+	if refusal != nil {
+		return refusal
+	}
+	if x.key = s.keys.find(presented); x.key == nil {
+		return unauthenticated("the key is unknown: check that it is complete and was not withdrawn")
+	}
+	if !x.key.client.May(x.route.Right) {
+		return batch.Refuse(batch.Forbidden, "the key does not have the right that this path needs")
+	}
+	if wait, what := x.key.admit(); wait > 0 {
+		return &batch.Refusal{Code: batch.RateLimited, Description: "the key has used up its " + what + " per second", RetryAfter: wait}
+	}
+	return nil
+}
+
+// credential gives the key that the request presents.
+func credential(r *route, h *fasthttp.RequestHeader) ([]byte, *batch.Refusal) {
+	values := h.PeekAll(fasthttp.HeaderAuthorization)
+	if len(values) == 0 && r.QueryKey {
+		if _, query, ok := bytes.Cut(h.RequestURI(), []byte{'?'}); ok {
+			var args fasthttp.Args
+			args.ParseBytes(query)
+			if key := args.Peek("apiKey"); len(key) > 0 {
+				return key, nil
+			}
+		}
+	}
+	if len(values) != 1 {
+		return nil, unauthenticated("the request needs one header Authorization: apiKey <API_KEY>")
+	}
+	scheme, rest, _ := bytes.Cut(values[0], []byte{' '})
+	rest = bytes.TrimSpace(rest)
+	switch {
+	case bytes.EqualFold(scheme, []byte("apiKey")) && len(rest) > 0:
+		return rest, nil
+	case r.Basic && bytes.EqualFold(scheme, []byte("Basic")):
+		if text, err := base64.StdEncoding.AppendDecode(nil, rest); err == nil {
+			if _, password, ok := bytes.Cut(text, []byte{':'}); ok {
+				return password, nil
+			}
+		}
+	}
+	return nil, unauthenticated("the header Authorization has to be: apiKey <API_KEY>")
+}
+
+func unauthenticated(description string) *batch.Refusal {
+	return &batch.Refusal{Code: batch.Unauthenticated, Description: description, Parameter: fasthttp.HeaderAuthorization}
+}
+
+// continues settles an Expect: 100-continue: only a request that goes on gets
+// its 100, and HTTP/1.0 knows none. fasthttp compares the word byte by byte.
+func continues(h *fasthttp.RequestHeader, x *exchange) {
+	expect := h.Peek(fasthttp.HeaderExpect)
+	if len(expect) == 0 {
+		return
+	}
+	h.Del(fasthttp.HeaderExpect)
+	if x.refusal == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue")) {
+		h.Set(fasthttp.HeaderExpect, "100-continue")
+	}
+}
+
+// namesClose finds the option close in the Connection header, in any case and beside
+// others; fasthttp knows only the bare word.
+func namesClose(h *fasthttp.RequestHeader) bool {
+	for _, value := range h.PeekAll(fasthttp.HeaderConnection) {
+		for option := range bytes.SplitSeq(value, []byte{','}) {
+			if bytes.EqualFold(bytes.TrimSpace(option), []byte("close")) {
+				return true
+			}
+		}
+	}
+	return false
+}

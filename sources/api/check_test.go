@@ -1,0 +1,198 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+func contextWithin(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// Every row before the body, in every way to announce a body, of which no byte is
+// ever sent: the answer comes without waiting for one.
+func TestRefusedBeforeBody(t *testing.T) {
+	p := &probe{before: func(*batch.Client, *fasthttp.RequestHeader) *batch.Refusal {
+		return &batch.Refusal{Code: batch.GzipRequired, Description: "no", Parameter: "Content-Encoding"}
+	}}
+	s := start(t, p, nil)
+	f := func(line, headers string, status int, code batch.Code, header, value string) {
+		t.Helper()
+		for _, announced := range []string{
+			"Content-Length: 5\r\n", "Content-Length: 16777216\r\n", "Transfer-Encoding: chunked\r\n",
+			"Content-Length: 5\r\nExpect: 100-continue\r\n", "Transfer-Encoding: chunked\r\nExpect: 100-Continue\r\n",
+		} {
+			c := dial(t, s).send(line + "Host: h\r\n" + headers + announced + "\r\n")
+			resp := c.response()
+			refused(t, resp, status, code)
+			require.True(t, resp.Close, "Connection: close")
+			if header != "" {
+				require.Equal(t, value, resp.Header.Get(header))
+			}
+			c.ended()
+		}
+	}
+	f("POST /nothing HTTP/1.1\r\n", "", 404, batch.NotFound, "", "")
+	f("POST /in HTTP/1.1\r\n", "", 404, batch.NotFound, "", "") // outside the base path
+	f("GET /base/in HTTP/1.1\r\n", "", 405, batch.MethodNotAllowed, "Allow", "POST")
+	f("POST /base/map HTTP/1.1\r\n", "", 405, batch.MethodNotAllowed, "Allow", "GET, HEAD")
+	f(post, "", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: apiKey\r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: apiKey \r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: good-key\r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: Bearer good-key\r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: apiKey bad-key\r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: apiKey good-key\r\nAuthorization: apiKey good-key\r\n", 401, batch.Unauthenticated, "", "")
+	f(post, "Authorization: Basic eDpnb29kLWtleQ==\r\n", 401, batch.Unauthenticated, "", "") // not on this route
+	f("POST /base/in?apiKey=good-key HTTP/1.1\r\n", "", 401, batch.Unauthenticated, "", "")  // nor this
+	f(post, "Authorization: apiKey view-key\r\n", 403, batch.Forbidden, "", "")
+	require.Zero(t, p.asked.Load(), "the endpoint comes last")
+	f(post, "Authorization: apiKey good-key\r\n", 415, batch.GzipRequired, "Accept-Encoding", "gzip")
+	f("POST http://h/base/in?x=1 HTTP/1.1\r\n", "Authorization: APIKEY   good-key \r\n", 415, batch.GzipRequired, "", "")
+	require.NotZero(t, p.asked.Load())
+	require.Zero(t, p.served.Load())
+}
+
+func TestRates(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	f := func(key, first string) {
+		t.Helper()
+		request := post + "Host: h\r\nAuthorization: apiKey " + key + "\r\nContent-Length: 5\r\n\r\nabcde"
+		c := dial(t, s).send(request)
+		require.Equal(t, 200, c.response().StatusCode, first)
+		c.send(request)
+		for c.response().StatusCode == 200 { // items: what is there is not yet used up
+			c.send(request)
+		}
+		c = dial(t, s).send(request)
+		resp := c.response()
+		refused(t, resp, 429, batch.RateLimited)
+		require.Regexp(t, "^[1-9][0-9]*$", resp.Header.Get("Retry-After"))
+		c.ended()
+	}
+	f("slow-key", "one request per 100 s")
+	f("items-key", "10 items/s, 5 a request")
+}
+
+func TestCredentials(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	f := func(target, headers string, want int) {
+		t.Helper()
+		c := dial(t, s).send("GET " + target + " HTTP/1.1\r\nHost: h\r\n" + headers + "\r\n")
+		require.Equal(t, want, c.responseTo("GET").StatusCode)
+	}
+	f("/base/map", "Authorization: apikey view-key\r\n", 200)
+	f("/base/map", "Authorization: ApiKey view-key\r\n", 200)
+	f("/base/map?apiKey=view-key", "", 200)
+	f("/base/map?horizon=30&apiKey=view%2Dkey", "", 200)
+	f("/base/map?apiKey=view-key", "Authorization: apiKey wrong\r\n", 401) // the header wins
+	f("/base/map?apiKey=", "", 401)
+	f("/base/map", "Authorization: Basic dXNlcjp2aWV3LWtleQ==\r\n", 200) // user:view-key
+	f("/base/map", "Authorization: basic dXNlcjp2aWV3LWtleQ==\r\n", 200)
+	f("/base/map", "Authorization: Basic dmlldy1rZXk=\r\n", 401) // no colon
+	f("/base/map", "Authorization: Basic !\r\n", 401)
+
+	resp := dial(t, s).send("GET /base/map HTTP/1.1\r\nHost: h\r\n\r\n").responseTo("GET")
+	require.Equal(t, `apiKey, Basic realm="trafficd"`, resp.Header.Get("Www-Authenticate"))
+	require.False(t, resp.Close, "a request without a body leaves its connection in order")
+}
+
+func TestTrace(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	f := func(traceparent, want string) {
+		t.Helper()
+		resp := dial(t, s).send("GET /x HTTP/1.1\r\nHost: h\r\nTraceparent: " + traceparent + "\r\n\r\n").response()
+		body := refused(t, resp, 404, batch.NotFound)
+		require.Equal(t, want != "", body.TraceID == want)
+	}
+	id := "4bf92f3577b34da6a3ce929d0e0e4736"
+	f("00-"+id+"-00f067aa0ba902b7-01", id)
+	f("", "")
+	f("00-"+strings.ToUpper(id)+"-00f067aa0ba902b7-01", "")
+	f("00-"+strings.Repeat("0", 32)+"-00f067aa0ba902b7-01", "")
+	f("00-"+id, "")
+	ok := dial(t, s).send(post + good + "Content-Length: 0\r\nTraceparent: 00-" + id + "-00f067aa0ba902b7-01\r\n\r\n").response()
+	require.Equal(t, id, ok.Header.Get("Trace-Id"))
+}
+
+func TestEchoIsCutAndEscaped(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	path := "/\"\\" + strings.Repeat("é", 100)
+	body := refused(t, dial(t, s).send("GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n").response(), 404, batch.NotFound)
+	require.Contains(t, body.Description, strings.Repeat("é", 30))
+	require.NotContains(t, body.Description, strings.Repeat("é", 32), "at most 64 bytes")
+	require.NotContains(t, body.Description, "�", "cut between characters")
+	require.Empty(t, body.Causes)
+}
+
+func TestEveryCodeOfARequestHasAStatus(t *testing.T) {
+	for code := batch.NotFound; code <= batch.InternalError; code++ {
+		require.GreaterOrEqual(t, answers[code].status, 400, code)
+	}
+	for _, code := range []batch.Code{batch.InvalidType, batch.MissingField, batch.DuplicateField} {
+		require.Equal(t, 400, answers[code].status, code) // of the member measurements
+	}
+	var resp fasthttp.Response
+	writeRefusal(&resp, batch.Refuse(batch.UnknownDetector, "of an item"), newTrace())
+	require.Equal(t, 500, resp.StatusCode())
+}
+
+func TestRetryAfterRoundsUp(t *testing.T) {
+	f := func(d time.Duration, want string) { t.Helper(); require.Equal(t, want, retryAfter(d)) }
+	f(1, "1")
+	f(time.Second, "1")
+	f(time.Second+1, "2")
+	f(90*time.Second, "90")
+}
+
+func TestPathOf(t *testing.T) {
+	f := func(target, want string) { t.Helper(); require.Equal(t, want, string(pathOf([]byte(target)))) }
+	f("/a/b", "/a/b")
+	f("/a?b=/c?d", "/a")
+	f("http://h:1/a/b?c", "/a/b")
+	f("http://h", "/")
+	f("http://h?x=://y/z", "/")
+	f("*", "*")
+	f("", "")
+}
+
+func TestRoutesAreChecked(t *testing.T) {
+	f := func(want string, list ...Route) {
+		t.Helper()
+		_, err := newRoutes("/b", list)
+		require.ErrorContains(t, err, want)
+	}
+	ok := Route{Path: "/a", Methods: []string{"GET"}, Endpoint: &probe{}}
+	f("twice", ok, ok)
+	f("slash", Route{Path: "a", Methods: ok.Methods, Endpoint: ok.Endpoint})
+	f("method", Route{Path: "/a", Endpoint: ok.Endpoint})
+	f("endpoint", Route{Path: "/a", Methods: ok.Methods})
+}
+
+func FuzzErrorBody(f *testing.F) {
+	f.Add([]byte("plain"), "detail")
+	f.Add([]byte("\xff\xfe\"\\\n\x00</script>"), "\u2028")
+	f.Add([]byte(strings.Repeat("ü", 64)), "")
+	f.Fuzz(func(t *testing.T, input []byte, parameter string) {
+		text := echo(input)
+		if n := len(strings.ReplaceAll(text, "�", "?")); n > batch.EchoLimit {
+			t.Fatalf("%d bytes of input repeated", n)
+		}
+		var resp fasthttp.Response
+		writeRefusal(&resp, &batch.Refusal{Code: batch.InvalidParameter, Description: "is " + text, Parameter: parameter}, newTrace())
+		body := refused(t, asHTTP(t, &resp), 400, batch.InvalidParameter)
+		if want := "is " + text; body.Description != want {
+			t.Fatalf("description %q, want %q", body.Description, want)
+		}
+		if (parameter != "") != (len(body.Causes) == 1) {
+			t.Fatalf("parameter %q, causes %v", parameter, body.Causes)
+		}
+	})
+}

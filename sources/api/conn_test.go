@@ -1,0 +1,330 @@
+package api
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+const smuggled = "GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey good-key\r\n\r\n"
+
+// What stands in an unread body is never taken for a request, and the client, which
+// has sent all of it, reads the answer and an orderly end.
+func TestBodyOfRefusedIsNoRequest(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, nil)
+	f := func(headers, body string) {
+		t.Helper()
+		c := dial(t, s).send(post + "Host: h\r\n" + headers + "\r\n" + body)
+		refused(t, c.response(), 401, batch.Unauthenticated)
+		c.ended()
+	}
+	f("Content-Length: 86\r\n", smuggled)
+	f("Content-Length: 10\r\n", smuggled+smuggled)
+	f("Transfer-Encoding: chunked\r\n", "56\r\n"+smuggled+"\r\n0\r\n\r\n"+smuggled)
+	f("Transfer-Encoding: chunked\r\n", smuggled)
+	f("Content-Length: 86\r\nExpect: 100-continue\r\n", smuggled)
+	f("Content-Length: 262144\r\n", strings.Repeat(smuggled, 262144/len(smuggled)+1)[:262144])
+	require.Zero(t, p.served.Load())
+}
+
+// A body that the endpoint did not read to its end closes the connection as well,
+// whether the endpoint answered or refused; a body that it did read does not.
+func TestBodyLeftByTheEndpoint(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, func(c *Config) { c.HeaderTimeout = time.Hour; c.DiscardTime = 100 * time.Millisecond })
+	f := func(serve func(*batch.Client, *fasthttp.RequestCtx) (int, error), announced, body string, status int, closed bool) {
+		t.Helper()
+		p.serve = serve
+		c := dial(t, s).send(post + good + announced + "\r\n" + body)
+		resp := c.response()
+		require.Equal(t, status, resp.StatusCode)
+		require.Equal(t, closed, resp.Close)
+		if closed {
+			c.ended()
+			return
+		}
+		p.serve = nil
+		require.Equal(t, 200, c.send(post+good+"Content-Length: 1\r\n\r\nx").response().StatusCode)
+	}
+	none := func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		ctx.SetBodyString("read none")
+		return 0, nil
+	}
+	some := func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		_, err := io.ReadFull(ctx.RequestBodyStream(), make([]byte, 3))
+		return 0, err
+	}
+	refuse := func(c *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		_, _ = readAll(c, ctx)
+		return 0, batch.Refuse(batch.InvalidJSON, "after all was read")
+	}
+	f(none, "Content-Length: 86\r\n", smuggled, 200, true)
+	f(none, "Transfer-Encoding: chunked\r\n", "56\r\n"+smuggled+"\r\n0\r\n\r\n", 200, true)
+	f(none, "Content-Length: 0\r\n", "", 200, false)
+	f(none, "", "", 200, false)
+	f(some, "Content-Length: 86\r\n", smuggled, 200, true)
+	f(some, "Content-Length: 86\r\n", "abc", 200, true) // the rest has yet to come, and is not awaited
+	f(some, "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n", 200, true)
+	f(some, "Content-Length: 3\r\n", "abc", 200, false)
+	f(some, "Transfer-Encoding: chunked\r\n", "5\r\nabcde\r\n0\r\n\r\n", 200, true)
+	f(refuse, "Content-Length: 3\r\n", "abc", 400, false)
+	f(refuse, "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", 400, false)
+}
+
+func TestPipelinedRequests(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	ok := post + good + "Content-Length: 3\r\n\r\nabc"
+	chunked := post + good + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\nX-Trailer: y\r\n\r\n"
+	noBody := "GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n"
+	c := dial(t, s).send(ok + chunked + noBody + ok + post + "Host: h\r\nContent-Length: 3\r\n\r\nabc" + ok)
+	for _, want := range []int{200, 200, 404, 200, 401} {
+		require.Equal(t, want, c.response().StatusCode)
+	}
+	c.ended()
+}
+
+func TestConnectionClose(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	f := func(line, headers string, closed bool) {
+		t.Helper()
+		c := dial(t, s).send(line + good + headers + "Content-Length: 3\r\n\r\nabc")
+		resp := c.response()
+		require.Equal(t, 200, resp.StatusCode)
+		require.Equal(t, closed, resp.Close)
+		if closed {
+			c.ended()
+		}
+	}
+	f(post, "", false)
+	f(post, "Connection: keep-alive\r\n", false)
+	f(post, "Connection: close\r\n", true)
+	f(post, "Connection: Close\r\n", true)
+	f(post, "Connection: TE, close\r\n", true)
+	f("POST /base/in HTTP/1.0\r\n", "", true)
+	f("POST /base/in HTTP/1.0\r\n", "Connection: keep-alive\r\n", false)
+}
+
+// A client that sends on while it is refused can send to its end, and then reads
+// the status.
+func TestStillSendingClientSeesStatus(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 600000\r\n\r\n")
+	for range 6 {
+		c.send(strings.Repeat("x", 100_000))
+		time.Sleep(5 * time.Millisecond)
+	}
+	refused(t, c.response(), 401, batch.Unauthenticated)
+	c.ended()
+}
+
+func TestDiscardingIsBounded(t *testing.T) {
+	f := func(change func(*Config), most int) {
+		t.Helper()
+		s := start(t, &probe{}, change)
+		before := discardedBytes.Get()
+		c := dial(t, s).send(post + "Host: h\r\nContent-Length: 16777216\r\n\r\n")
+		var err error
+		for junk := make([]byte, 1<<16); err == nil; { // for as long as it is let
+			_, err = c.Write(junk)
+			time.Sleep(time.Millisecond)
+		}
+		require.False(t, errors.Is(err, errTimeout(err)), "the server has to end it, not the test")
+		require.LessOrEqual(t, int(discardedBytes.Get()-before), most)
+	}
+	f(func(c *Config) { c.DiscardBytes = 100_000 }, 100_000)
+	f(func(c *Config) { c.DiscardTime = 50 * time.Millisecond; c.DiscardBytes = 1 << 40 }, 1<<30)
+	f(func(c *Config) { c.DiscardBytes = 0 }, 0)
+}
+
+// errTimeout gives err if it is the test's own deadline.
+func errTimeout(err error) error {
+	if n, ok := err.(net.Error); ok && n.Timeout() {
+		return err
+	}
+	return errors.New("no timeout")
+}
+
+func TestExpect(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, func(c *Config) { c.WriteTimeout = 150 * time.Millisecond })
+	f := func(announced string) {
+		t.Helper()
+		c := dial(t, s)
+		for range 2 {
+			c.send(post + good + announced + "\r\n")
+			require.Equal(t, 100, c.response().StatusCode)
+			c.send("abc")
+			resp := c.response()
+			require.Equal(t, 200, resp.StatusCode)
+			time.Sleep(200 * time.Millisecond) // the first answer's write deadline has passed
+		}
+	}
+	f("Content-Length: 3\r\nExpect: 100-continue\r\n")
+	f("Content-Length: 3\r\nexpect: 100-Continue\r\n")
+
+	c := dial(t, s).send("POST /base/in HTTP/1.0\r\n" + good + "Content-Length: 3\r\nExpect: 100-continue\r\n\r\nabc")
+	resp := c.response()
+	require.Equal(t, 200, resp.StatusCode, "HTTP/1.0 knows no 100")
+	require.True(t, resp.Close)
+	c.ended()
+	require.Equal(t, 200, dial(t, s).send(post+good+"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n").response().StatusCode, "nothing to continue with")
+}
+
+// What Before reserved comes back where fasthttp calls no handler at all, because
+// the 100 Continue could not be written.
+func TestReleaseWhenContinueCannotBeWritten(t *testing.T) {
+	ours, theirs := net.Pipe()
+	require.NoError(t, theirs.Close())
+	released := 0
+	x := newExchange(&fasthttp.RequestHeader{})
+	x.release = func() { released++ }
+	c := &conn{Conn: ours, raw: ours, expecting: x}
+	_, err := c.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n"))
+	require.Error(t, err)
+	_, _ = c.Write([]byte("more"))
+	require.Equal(t, 1, released)
+}
+
+// A client that goes away after its header: released, never served. One that does
+// so within its body is the endpoint's business.
+func TestReleaseWhenClientLeaves(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, nil)
+	f := func(announced string, served bool) {
+		t.Helper()
+		servedBefore, releasedBefore := p.served.Load(), p.released.Load()
+		c := dial(t, s).send(post + good + announced + "\r\n")
+		require.NoError(t, c.Conn.(*net.TCPConn).SetLinger(0))
+		require.Eventually(t, func() bool { return p.held.Load() == 1 }, patience, time.Millisecond)
+		require.NoError(t, c.Close())
+		require.Eventually(t, func() bool { return p.released.Load() == releasedBefore+1 }, patience, time.Millisecond)
+		require.Equal(t, served, p.served.Load() > servedBefore)
+	}
+	f("Content-Length: 10\r\n", false)
+	f("Content-Length: 10\r\nExpect: 100-continue\r\n", false)
+	f("Transfer-Encoding: chunked\r\n", true) // the stream is there before its first byte
+}
+
+// Requests that two readers could cut differently.
+func TestFraming(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, nil)
+	f := func(line, headers string) {
+		t.Helper()
+		c := dial(t, s).send(line + good + headers + "\r\n0\r\n\r\n" + smuggled)
+		resp := c.response()
+		refused(t, resp, 400, batch.InvalidParameter)
+		require.True(t, resp.Close)
+		c.ended()
+	}
+	f(post, "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n")
+	f(post, "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n")
+	f(post, "transfer-encoding: chunked\r\ncontent-length: 5\r\n")
+	f(post, "Content-Length: 5\r\nContent-Length: 5\r\n")
+	f(post, "Content-Length: 5\r\nContent-Length: 6\r\n")
+	f(post, "Content-Length: 5, 5\r\n")
+	f(post, "Content-Length: -5\r\n")
+	f(post, "Content-Length: +5\r\n")
+	f(post, "Content-Length: 0x5\r\n")
+	f(post, "Content-Length: 99999999999999999999\r\n")
+	f(post, "Transfer-Encoding: identity\r\n")
+	f(post, "Transfer-Encoding: identity\r\nContent-Length: 5\r\n")
+	f(post, "Transfer-Encoding: gzip, chunked\r\n")
+	f(post, "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n")
+	f(post, "Transfer-Encoding:\r\n chunked\r\n")
+	f(post, "Transfer-Encoding : chunked\r\n")
+	f(post, "Transfer-Encoding: xchunked\r\n")
+	f("POST /base/in HTTP/1.0\r\n", "Transfer-Encoding: chunked\r\n")
+	f("GET /base/map HTTP/1.1\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n")
+	require.Zero(t, p.asked.Load())
+}
+
+func TestMalformed(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, func(c *Config) { c.MaxHeaderBytes = 1024; c.HeaderTimeout = 100 * time.Millisecond })
+	f := func(sent string, status int, code batch.Code) {
+		t.Helper()
+		c := dial(t, s).send(sent)
+		resp := c.response()
+		body := refused(t, resp, status, code)
+		require.NotContains(t, body.Description, "good-key", "the header is not repeated")
+		c.ended()
+	}
+	f("nonsense\r\n\r\n", 400, batch.InvalidParameter)
+	f("POST /base/in HTTP/1.1\r\nAuthorization: apiKey good-key\r\n\r\n", 400, batch.InvalidParameter) // no Host
+	f("POST /base/in HTTP/9.1x\r\n"+good+"\r\n", 400, batch.InvalidParameter)
+	f(post+good+"X: "+strings.Repeat("x", 2000)+"\r\n\r\n", 431, batch.InvalidParameter)
+	f("", 408, batch.RequestTimeout)
+	f(post+good, 408, batch.RequestTimeout)
+	f(post+good+"Content-Length: 5\r\n\r\n", 408, batch.RequestTimeout) // the body's first byte
+}
+
+func TestMultipartIsNotParsedAhead(t *testing.T) {
+	p := &probe{serve: func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		body, err := io.ReadAll(ctx.RequestBodyStream())
+		ctx.SetBody(body)
+		return 0, err
+	}}
+	s := start(t, p, nil)
+	body := "no multipart at all"
+	resp := dial(t, s).send(post + good + "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 19\r\n\r\n" + body).response()
+	got, _ := io.ReadAll(resp.Body)
+	require.Equal(t, body, string(got))
+}
+
+// A large body arrives as it was sent, whatever way it is announced.
+func TestBodyArrivesWhole(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789abcdef"), 30_000)
+	p := &probe{serve: func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		got, err := io.ReadAll(ctx.RequestBodyStream())
+		if !bytes.Equal(got, want) {
+			return 0, errors.New("another body")
+		}
+		return 0, err
+	}}
+	s := start(t, p, nil)
+	f := func(body io.Reader, length int64) {
+		t.Helper()
+		req, err := http.NewRequest("POST", "http://"+s.Addr().String()+"/base/in", body)
+		require.NoError(t, err)
+		req.ContentLength = length
+		req.Header.Set("Authorization", "apiKey good-key")
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 200, resp.StatusCode)
+	}
+	f(bytes.NewReader(want), int64(len(want)))
+	f(io.MultiReader(bytes.NewReader(want)), -1)
+}
+
+// Over TLS a refused client that sends on sees the status too.
+func TestTLS(t *testing.T) {
+	cert, key, pool := certificate(t)
+	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
+	c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
+	require.NoError(t, err)
+	defer c.Close()
+	p := peer{t: t, Conn: c, in: newReader(c)}
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	require.Equal(t, 200, p.send(post+good+"Content-Length: 3\r\n\r\nabc").response().StatusCode)
+	p.send(post + "Host: h\r\nContent-Length: 500000\r\n\r\n")
+	for range 5 {
+		p.send(strings.Repeat("x", 100_000))
+	}
+	refused(t, p.response(), 401, batch.Unauthenticated)
+	p.ended()
+}

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// exchange is what is known of a request between its header and its answer.
+type exchange struct {
+	start   time.Time
+	trace   string
+	route   *route // nil: none was found
+	key     *key   // nil: none was presented, or an unknown one
+	refusal *batch.Refusal
+	body    bool // there is a body, and fasthttp was told of none if refusal is set
+	silent  bool // there is no answer
+	release func()
+	probe   [1]byte
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func newExchange(h *fasthttp.RequestHeader) *exchange {
+	x := exchanges.Get().(*exchange)
+	x.start, x.trace = time.Now(), traceID(h)
+	return x
+}
+
+// end gives back what Before reserved. It may be called again.
+func (x *exchange) end() {
+	if release := x.release; release != nil {
+		x.release = nil
+		release()
+	}
+}
+
+// abandon is the end of a request whose client went away before it was served.
+func (x *exchange) abandon() {
+	x.end()
+	x.free()
+}
+
+func (x *exchange) free() {
+	*x = exchange{}
+	exchanges.Put(x)
+}
+
+func (x *exchange) metrics() *routeMetrics {
+	if x.route == nil {
+		return noRoute
+	}
+	return x.route.metrics
+}
+
+// take gives the exchange that belongs to ctx, nil if its header was never complete.
+func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
+	c := ctx.Conn().(*conn)
+	if x := c.expecting; x != nil {
+		c.expecting = nil
+		return x
+	}
+	return s.pending.take(&ctx.Request.Header)
+}
+
+// client is the key's client, nil where there is none.
+func (x *exchange) client() *batch.Client {
+	if x.key == nil {
+		return nil
+	}
+	return x.key.client
+}
+
+// pending holds the exchanges whose header is complete and whose handler was not
+// called yet. Each gets out by the handler, or by the handler of errors; before a
+// 100 Continue, after which fasthttp may call neither, it moves to its conn.
+type pending struct {
+	mu   sync.Mutex
+	open map[*fasthttp.RequestHeader]*exchange
+}
+
+func (p *pending) put(h *fasthttp.RequestHeader, x *exchange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[h] = x
+}
+
+// take gives the exchange of a header and forgets it; nil if there is none.
+func (p *pending) take(h *fasthttp.RequestHeader) *exchange {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.open[h]
+	delete(p.open, h)
+	return x
+}

@@ -1,0 +1,171 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// handle answers a request whose header was judged, and counts it.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	x := s.take(ctx)
+	err := error(x.refusal)
+	if x.refusal == nil {
+		err = s.serve(x, ctx)
+	}
+	code := s.answer(x, ctx, err)
+	if x.mustClose(ctx) {
+		ctx.Conn().(*conn).unread.Store(true)
+		ctx.SetConnectionClose()
+	}
+	if s.draining.Load() {
+		ctx.SetConnectionClose()
+	}
+	s.account(x, ctx, code)
+	x.free()
+}
+
+// serve asks the endpoint. A panic there costs one request only.
+func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
+	defer x.end()
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.panicked(p, x.trace)
+		}
+	}()
+	ctx.Response.Header.Set(traceHeader, x.trace)
+	items, err := x.route.Endpoint.Serve(x.key.client, ctx)
+	x.key.items.charge(items)
+	return err
+}
+
+func (s *Server) panicked(p any, trace string) *batch.Refusal {
+	panics.Inc()
+	s.log.Error().Str("trace_id", trace).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a request panicked: it was answered 500, the service goes on")
+	return internalError(trace)
+}
+
+func internalError(trace string) *batch.Refusal {
+	return batch.Refuse(batch.InternalError, "something went wrong on our side; when asking for help, give the trace id "+trace)
+}
+
+// answer writes what an error says; nil means that the endpoint has answered.
+func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) batch.Code {
+	var refusal *batch.Refusal
+	switch {
+	case err == nil:
+		return batch.CodeNone
+	case errors.Is(err, batch.ErrNoAnswer):
+		x.silent = true
+		hangUp(ctx)
+		return batch.CodeNone
+	case !errors.As(err, &refusal):
+		s.log.Error().Err(err).Str("trace_id", x.trace).Msg("cannot serve a request")
+		refusal = internalError(x.trace)
+	}
+	writeRefusal(&ctx.Response, refusal, x.trace)
+	switch refusal.Code {
+	case batch.Unauthenticated:
+		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, x.route.challenge)
+	case batch.MethodNotAllowed:
+		ctx.Response.Header.Set(fasthttp.HeaderAllow, x.route.allow)
+	}
+	return refusal.Code
+}
+
+// hangUp closes the connection without an answer, after those to earlier requests
+// that may still be buffered.
+func hangUp(ctx *fasthttp.RequestCtx) {
+	ctx.Response.Reset()
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(net.Conn) {}) // fasthttp closes it afterwards
+}
+
+// mustClose tells whether bytes of the request's body may be left: then what
+// comes next on the connection is no request.
+func (x *exchange) mustClose(ctx *fasthttp.RequestCtx) bool {
+	body := ctx.RequestBodyStream()
+	switch {
+	case x.refusal != nil:
+		return x.body
+	case !x.body || body == nil:
+		return false
+	}
+	// A stream that was read to its end says so without touching the connection.
+	// For the others the deadline keeps us from waiting.
+	_ = ctx.Conn().SetReadDeadline(time.Unix(1, 0))
+	n, err := body.Read(x.probe[:])
+	return n > 0 || err != io.EOF
+}
+
+// account counts a request and, for whoever looks for something, logs it. The
+// query is left out: it may hold the key.
+func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code batch.Code) {
+	m := x.metrics()
+	if x.silent {
+		unansweredRequests.Inc()
+	} else {
+		m.count(code)
+	}
+	m.seconds.UpdateDuration(x.start)
+	e := s.log.Debug()
+	if !e.Enabled() {
+		return
+	}
+	if client := x.client(); client != nil {
+		e = e.Str("client", client.Name)
+	}
+	e.Str("trace_id", x.trace).Str("remote", ctx.RemoteAddr().String()).
+		Str("method", echo(ctx.Method())).Str("path", echo(pathOf(ctx.RequestURI()))).
+		Int("status", ctx.Response.StatusCode()).Stringer("code", code).Bool("answered", !x.silent).
+		Dur("took", time.Since(x.start)).Msg("request")
+}
+
+// expect is called for a request that is about to get its 100 Continue. fasthttp
+// sets the write deadline before whole answers only, so that on a kept connection
+// the one of the answer before may have passed.
+func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
+	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+	ctx.Conn().(*conn).expecting = s.pending.take(&ctx.Request.Header)
+	return fasthttp.StatusContinue
+}
+
+// malformed answers what never became a request, or whose body did not begin.
+func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
+	x := s.take(ctx)
+	if x == nil {
+		x = newExchange(&ctx.Request.Header)
+	}
+	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+	ctx.Conn().(*conn).unread.Store(true)
+	refusal, status := malformation(err, s.cfg)
+	writeRefusal(&ctx.Response, refusal, x.trace)
+	if status != 0 {
+		ctx.SetStatusCode(status)
+	}
+	s.account(x, ctx, refusal.Code)
+	x.abandon()
+}
+
+// malformation gives the refusal for fasthttp's error, and the status where the code's
+// own does not fit. The error's text repeats the client's bytes: it is not used.
+func malformation(err error, cfg Config) (*batch.Refusal, int) {
+	var small *fasthttp.ErrSmallBuffer
+	var slow net.Error
+	switch {
+	case errors.As(err, &small):
+		return batch.Refuse(batch.InvalidParameter, fmt.Sprintf("the request's header is larger than %d bytes", cfg.MaxHeaderBytes)), fasthttp.StatusRequestHeaderFieldsTooLarge
+	case errors.As(err, &slow) && slow.Timeout():
+		return batch.Refuse(batch.RequestTimeout, fmt.Sprintf("the header, or the body's first byte, did not come within %v", cfg.HeaderTimeout)), 0
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return batch.Refuse(batch.InvalidParameter, "the request ends before it is complete"), 0
+	}
+	return batch.Refuse(batch.InvalidParameter, "this is no well-formed HTTP/1.1 request"), 0
+}

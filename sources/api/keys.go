@@ -1,0 +1,198 @@
+package api
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // IANA zones also where the machine has none
+
+	"trafficd/pipeline/batch"
+)
+
+// KeyEntry is one key as it stands in the keys file or in the configuration
+// (decisions.md 1.4).
+type KeyEntry struct {
+	Name              string   `koanf:"name" yaml:"name"`                               // for logs; one of a kind
+	SHA256            string   `koanf:"sha256" yaml:"sha256"`                           // hexadecimal digest of the key, never the key
+	ProductInstance   string   `koanf:"product_instance" yaml:"product_instance"`       // whose detectors the client reports on
+	Rights            []string `koanf:"rights" yaml:"rights"`                           // ingest, forecast, routing, admin
+	Timezone          string   `koanf:"timezone" yaml:"timezone"`                       // IANA name; default UTC
+	RequestsPerSecond float64  `koanf:"requests_per_second" yaml:"requests_per_second"` // 0: unlimited
+	ItemsPerSecond    float64  `koanf:"items_per_second" yaml:"items_per_second"`       // 0: unlimited
+}
+
+// maxZones is how many time zones the keys with the right forecast may name: a
+// forecast layer is kept ready for each (decisions.md 2).
+const maxZones = 8
+
+// minRate keeps the time until a bucket has its next token within reason.
+const minRate = 0.001
+
+var rights = map[string]batch.Right{
+	"ingest":   batch.RightIngest,
+	"forecast": batch.RightForecast,
+	"routing":  batch.RightRouting,
+	"admin":    batch.RightAdmin,
+}
+
+// key is an active key.
+type key struct {
+	digest [sha256.Size]byte
+	client *batch.Client
+	*limits
+}
+
+// ring is an immutable set of keys. It is indexed by four bytes of the digest
+// only, so that the time of a look-up tells no more than those; the whole digest
+// is compared in constant time.
+type ring struct {
+	byPrefix map[[4]byte][]*key
+	clients  []*batch.Client
+}
+
+// find gives the key whose digest is that of the presented bytes, or nil.
+func (r *ring) find(presented []byte) *key {
+	digest := sha256.Sum256(presented)
+	for _, k := range r.byPrefix[[4]byte(digest[:4])] {
+		if subtle.ConstantTimeCompare(k.digest[:], digest[:]) == 1 {
+			return k
+		}
+	}
+	return nil
+}
+
+// newRing makes a set of keys. Those that stood in old keep their rate limits'
+// levels. The error joins all that is wrong and names the entries.
+func newRing(entries []KeyEntry, old *ring) (*ring, error) {
+	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries))}
+	var wrong []error
+	names, digests := map[string]int{}, map[string]int{}
+	for i, e := range entries {
+		client, err := e.client()
+		if at, ok := names[e.Name]; ok {
+			err = errors.Join(err, fmt.Errorf("its name stands at entry %d too", at+1))
+		}
+		if at, ok := digests[strings.ToLower(e.SHA256)]; ok {
+			err = errors.Join(err, fmt.Errorf("its sha256 stands at entry %d too: a key belongs to one client", at+1))
+		}
+		names[e.Name], digests[strings.ToLower(e.SHA256)] = i, i
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("entry %d (name %q): %w", i+1, echo([]byte(e.Name)), err))
+			continue
+		}
+		r.add(e, client)
+	}
+	if zones := forecastZones(r.clients); len(zones) > maxZones {
+		wrong = append(wrong, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept ready for each", len(zones), strings.Join(zones, ", "), maxZones))
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
+	}
+	r.inherit(entries, old)
+	return r, nil
+}
+
+func (r *ring) add(e KeyEntry, client *batch.Client) {
+	k := &key{client: client, limits: newLimits(e)}
+	_, _ = hex.Decode(k.digest[:], []byte(e.SHA256)) // was checked by client
+	prefix := [4]byte(k.digest[:4])
+	r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
+	r.clients = append(r.clients, client)
+}
+
+// inherit takes the limits of the keys that stay over from old. It comes last:
+// a set with an error must not change those in use.
+func (r *ring) inherit(entries []KeyEntry, old *ring) {
+	if old == nil {
+		return
+	}
+	for _, e := range entries {
+		var digest [sha256.Size]byte
+		_, _ = hex.Decode(digest[:], []byte(e.SHA256))
+		if before := old.get(digest); before != nil {
+			r.get(digest).limits = before.limits
+			before.limits.set(e)
+		}
+	}
+}
+
+func (r *ring) get(digest [sha256.Size]byte) *key {
+	for _, k := range r.byPrefix[[4]byte(digest[:4])] {
+		if k.digest == digest {
+			return k
+		}
+	}
+	return nil
+}
+
+// client checks the entry and makes its client.
+func (e KeyEntry) client() (*batch.Client, error) {
+	c := &batch.Client{Name: e.Name, ProductInstance: e.ProductInstance}
+	if e.Name == "" {
+		return nil, errors.New("it has no name: logs need one")
+	}
+	if digest, err := hex.DecodeString(e.SHA256); err != nil || len(digest) != sha256.Size {
+		return nil, errors.New("sha256 has to be the 64 hexadecimal digits of the key's SHA-256 digest")
+	}
+	if e.ProductInstance == "" {
+		return nil, errors.New("it has no product_instance")
+	}
+	if len(e.Rights) == 0 {
+		return nil, fmt.Errorf("it has no rights: name some of %s", rightNames())
+	}
+	for _, name := range e.Rights {
+		right, ok := rights[name]
+		if !ok {
+			return nil, fmt.Errorf("there is no right %q, only %s", echo([]byte(name)), rightNames())
+		}
+		c.Rights |= right
+	}
+	var err error
+	if c.Zone, err = e.zone(); err != nil {
+		return nil, err
+	}
+	return c, errors.Join(checkRate("requests_per_second", e.RequestsPerSecond), checkRate("items_per_second", e.ItemsPerSecond))
+}
+
+func (e KeyEntry) zone() (*time.Location, error) {
+	if e.Timezone == "" {
+		return time.UTC, nil
+	}
+	zone, err := time.LoadLocation(e.Timezone)
+	if err != nil || e.Timezone == "Local" { // the machine's own zone is not the client's
+		return nil, fmt.Errorf("there is no time zone %q: give an IANA name such as Europe/Berlin", echo([]byte(e.Timezone)))
+	}
+	return zone, nil
+}
+
+func checkRate(name string, rate float64) error {
+	if rate == 0 || rate >= minRate && !math.IsInf(rate, 0) {
+		return nil
+	}
+	return fmt.Errorf("%s is %v: it has to be 0 (unlimited) or at least %v", name, rate, minRate)
+}
+
+func rightNames() string {
+	names := make([]string, 0, len(rights))
+	for name := range rights {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func forecastZones(clients []*batch.Client) []string {
+	var names []string
+	for _, c := range clients {
+		if c.May(batch.RightForecast) && !slices.Contains(names, c.Zone.String()) {
+			names = append(names, c.Zone.String())
+		}
+	}
+	return names
+}

@@ -1,0 +1,292 @@
+package api
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+// keysYAML is a keys file with these entries.
+func keysYAML(entries ...KeyEntry) string {
+	text := "keys:\n"
+	for _, e := range entries {
+		text += fmt.Sprintf("- {name: %q, sha256: %q, product_instance: %q, rights: [%s], timezone: %q, requests_per_second: %v, items_per_second: %v}\n",
+			e.Name, e.SHA256, e.ProductInstance, strings.Join(e.Rights, ", "), e.Timezone, e.RequestsPerSecond, e.ItemsPerSecond)
+	}
+	return text
+}
+
+func openKeys(t *testing.T, path string, inline ...KeyEntry) *Keyring {
+	t.Helper()
+	k, err := OpenKeyring(Config{KeysFile: path, Keys: inline}, zerolog.Nop())
+	require.NoError(t, err)
+	t.Cleanup(k.Close)
+	return k
+}
+
+func names(k *Keyring) string {
+	var all []string
+	for _, c := range k.Clients() {
+		all = append(all, c.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func becomes(t *testing.T, k *Keyring, want string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return names(k) == want }, patience, time.Millisecond, "%q, not %q", names(k), want)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func TestKeysFileIsReloaded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	one, two := entry("one", "k1", "ingest"), entry("two", "k2", "forecast", "admin")
+	two.Timezone = "Europe/Copenhagen"
+	write(t, path, keysYAML(one))
+	k := openKeys(t, path, entry("inline", "k0", "routing"))
+	require.Equal(t, "inline one", names(k))
+
+	write(t, path, keysYAML(one, two)) // in place
+	becomes(t, k, "inline one two")
+	found := k.find([]byte("k2")).client
+	require.Equal(t, batch.Client{Name: "two", ProductInstance: "city", Rights: batch.RightForecast | batch.RightAdmin, Zone: found.Zone}, *found)
+	require.Equal(t, "Europe/Copenhagen", found.Zone.String())
+	require.Equal(t, time.UTC, k.find([]byte("k1")).client.Zone)
+
+	next := path + ".new" // by an atomic rename
+	write(t, next, keysYAML(two))
+	require.NoError(t, os.Rename(next, path))
+	becomes(t, k, "inline two")
+	require.Nil(t, k.find([]byte("k1")), "a withdrawn key is unknown at once")
+
+	write(t, path, "keys: []\n")
+	becomes(t, k, "inline")
+	require.NoError(t, k.Err())
+}
+
+// As Kubernetes mounts a secret: keys.yaml → ..data/keys.yaml, ..data → a folder; a
+// change swaps ..data.
+func TestKeysFileBehindSwappedLinks(t *testing.T) {
+	dir := t.TempDir()
+	version := func(name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o700))
+		write(t, filepath.Join(dir, name, "keys.yaml"), text)
+		require.NoError(t, os.Symlink(name, filepath.Join(dir, "..tmp")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
+	}
+	version("v1", keysYAML(entry("one", "k1", "ingest")))
+	mount := t.TempDir() // the link that the daemon is told of stands somewhere else
+	path := filepath.Join(mount, "keys.yaml")
+	require.NoError(t, os.Symlink(filepath.Join(dir, "..data", "keys.yaml"), path))
+	k := openKeys(t, path)
+	for i := 2; i < 5; i++ {
+		name := fmt.Sprintf("v%d", i)
+		version(name, keysYAML(entry(name, "k", "ingest")))
+		becomes(t, k, name)
+	}
+}
+
+// A folder that is itself replaced takes its watch along: then the poll sees the change.
+func TestWatchedFolderIsReplaced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "etc")
+	path := filepath.Join(dir, "keys.yaml")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	write(t, path, "old")
+	contents := make(chan string, 1000)
+	w, err := watchFile(path, 20*time.Millisecond, func() {
+		text, _ := os.ReadFile(path)
+		contents <- string(text)
+	})
+	require.NoError(t, err)
+	defer w.close()
+	require.Equal(t, "old", <-contents)
+	require.NoError(t, os.Rename(dir, dir+".old"))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	for i := range 3 {
+		write(t, path, fmt.Sprint(i))
+		for <-contents != fmt.Sprint(i) {
+		}
+	}
+}
+
+func TestBrokenKeysFileKeepsTheLastGoodOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	first := keysYAML(entry("one", "k1", "ingest"))
+	write(t, path, first)
+	k := openKeys(t, path)
+	f := func(text, want string) {
+		t.Helper()
+		errors := keysReloadErrors.Get()
+		write(t, path, text)
+		require.Eventually(t, func() bool { return k.Err() != nil && strings.Contains(k.Err().Error(), want) }, patience, time.Millisecond, want)
+		require.Equal(t, "one", names(k))
+		require.NotNil(t, k.find([]byte("k1")))
+		require.EqualValues(t, 1, keysStale.Get())
+		require.Greater(t, keysReloadErrors.Get(), errors)
+		write(t, path, first)
+		require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
+		require.Zero(t, keysStale.Get())
+	}
+	f("", `no list "keys"`)
+	f("keys:\n", `no list "keys"`)
+	f("keys: [", "keys.yaml")
+	f("keys:\n- {nmae: x}\n", "nmae")
+	f("other: 1\n", "other")
+	f(keysYAML(entry("two", "k2", "ingest"), entry("two", "k3", "ingest")), `entry 2 (name "two"): its name stands at entry 1`)
+	f(keysYAML(entry("two", "k2", "fly")), `no right "fly"`)
+
+	require.NoError(t, os.Remove(path))
+	require.Eventually(t, func() bool { return k.Err() != nil }, patience, time.Millisecond)
+	require.Equal(t, "one", names(k))
+	write(t, path, first)
+	require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
+}
+
+func TestBrokenKeysFileAtTheStart(t *testing.T) {
+	_, err := OpenKeyring(Config{KeysFile: filepath.Join(t.TempDir(), "none")}, zerolog.Nop())
+	require.ErrorContains(t, err, "cannot read the keys file")
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, path, "keys: {}")
+	_, err = OpenKeyring(Config{KeysFile: path}, zerolog.Nop())
+	require.ErrorContains(t, err, "cannot use the keys file")
+}
+
+func TestEntriesAreChecked(t *testing.T) {
+	f := func(want string, change func(*KeyEntry)) {
+		t.Helper()
+		bad := entry("bad", "k2", "ingest")
+		change(&bad)
+		_, err := newRing([]KeyEntry{entry("good", "k1", "ingest"), bad}, nil)
+		require.ErrorContains(t, err, "entry 2")
+		require.ErrorContains(t, err, want)
+	}
+	f("no name", func(e *KeyEntry) { e.Name = "" })
+	f("name stands at entry 1", func(e *KeyEntry) { e.Name = "good" })
+	f("sha256 stands at entry 1", func(e *KeyEntry) { e.SHA256 = strings.ToUpper(entry("", "k1").SHA256) })
+	f("64 hexadecimal", func(e *KeyEntry) { e.SHA256 = e.SHA256[:62] })
+	f("64 hexadecimal", func(e *KeyEntry) { e.SHA256 = "the key itself" })
+	f("product_instance", func(e *KeyEntry) { e.ProductInstance = "" })
+	f("no rights", func(e *KeyEntry) { e.Rights = nil })
+	f("admin, forecast, ingest, routing", func(e *KeyEntry) { e.Rights = []string{"ingest", "Ingest"} })
+	f("Europe/Berlin", func(e *KeyEntry) { e.Timezone = "Mars/Olympus" })
+	f("IANA", func(e *KeyEntry) { e.Timezone = "Local" })
+	f("requests_per_second is -1", func(e *KeyEntry) { e.RequestsPerSecond = -1 })
+	f("items_per_second is 1e-09", func(e *KeyEntry) { e.ItemsPerSecond = 1e-9 })
+}
+
+func TestZonesOfForecastsAreLimited(t *testing.T) {
+	zones := []string{"Europe/Berlin", "Europe/Paris", "Europe/Rome", "Europe/Madrid", "Europe/Vienna", "Europe/Oslo", "Europe/Copenhagen", "Europe/Prague", "Europe/Warsaw"}
+	entries := func(right string) (all []KeyEntry) {
+		for i, zone := range zones {
+			e := entry(zone, fmt.Sprint("k", i), right)
+			e.Timezone = zone
+			all = append(all, e)
+		}
+		return all
+	}
+	_, err := newRing(entries("forecast"), nil)
+	require.ErrorContains(t, err, "9 time zones")
+	_, err = newRing(entries("forecast")[:8], nil)
+	require.NoError(t, err)
+	_, err = newRing(entries("ingest"), nil)
+	require.NoError(t, err)
+}
+
+// What depends on the clients is told of new ones before their keys work.
+func TestBeforeUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, path, keysYAML(entry("one", "k1", "forecast")))
+	k := openKeys(t, path)
+	told := make(chan []*batch.Client, 10)
+	active := make(chan bool, 10)
+	k.BeforeUse(func(c []*batch.Client) {
+		told <- c
+		active <- k.find([]byte("k2")) != nil
+	})
+	require.Len(t, <-told, 1)
+	require.False(t, <-active)
+	write(t, path, keysYAML(entry("one", "k1", "forecast"), entry("two", "k2", "forecast")))
+	require.Len(t, <-told, 2)
+	require.False(t, <-active)
+	becomes(t, k, "one two")
+}
+
+// A reload forgives nothing: the levels stay, the rates are the new ones.
+func TestRatesSurviveReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limited := entry("one", "k1", "ingest")
+		limited.RequestsPerSecond = 2
+		first, err := newRing([]KeyEntry{limited}, nil)
+		require.NoError(t, err)
+		for range 2 {
+			require.Zero(t, admitted(first.find([]byte("k1"))))
+		}
+		limited.Name = "renamed"
+		limited.RequestsPerSecond = 0.5
+		second, err := newRing([]KeyEntry{entry("new", "k0", "ingest"), limited}, first)
+		require.NoError(t, err)
+		require.Equal(t, "renamed", second.find([]byte("k1")).client.Name)
+		require.Equal(t, 2*time.Second, admitted(second.find([]byte("k1"))))
+
+		_, err = newRing([]KeyEntry{entry("", "k0"), entry("one", "k1", "ingest")}, second) // broken, and without a limit
+		require.Error(t, err)
+		require.Equal(t, 2*time.Second, admitted(second.find([]byte("k1"))), "a broken set changes nothing")
+	})
+}
+
+func admitted(k *key) time.Duration {
+	wait, _ := k.admit()
+	return wait
+}
+
+func TestBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bucket
+		f := func(need, cost float64, want time.Duration) { t.Helper(); require.Equal(t, want, b.take(need, cost)) }
+		f(1, 1, 0) // no limit
+		b.charge(1_000_000)
+		b.set(4)
+		for range 4 {
+			f(1, 1, 0) // one second's worth at once
+		}
+		f(1, 1, 250*time.Millisecond)
+		time.Sleep(250 * time.Millisecond)
+		f(1, 1, 0)
+		f(1, 1, 250*time.Millisecond)
+		time.Sleep(time.Hour)
+		b.charge(44)
+		f(1, 0, 10250*time.Millisecond) // below zero
+		time.Sleep(10250 * time.Millisecond)
+		f(1, 0, 0)
+		f(1, 0, 0) // nothing was taken
+		b.set(0)
+		f(1, 1, 0)
+		b.set(0.1)
+		f(1, 1, 0) // a bucket holds one token at least
+		f(1, 1, 10*time.Second)
+	})
+}
+
+func TestLookUpDoesNotAllocate(t *testing.T) {
+	r, err := newRing([]KeyEntry{entry("one", "k1", "ingest")}, nil)
+	require.NoError(t, err)
+	known, unknown := []byte("k1"), []byte("k2")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if r.find(known) == nil || r.find(unknown) != nil {
+			t.Error("wrong key")
+		}
+	}))
+}

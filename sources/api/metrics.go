@@ -1,0 +1,52 @@
+package api
+
+import (
+	"fmt"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"trafficd/pipeline/batch"
+)
+
+var (
+	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", nil)
+	connectionsMax      = metrics.NewGauge("trafficd_api_connections_max", nil)
+	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total")
+	acceptErrors        = metrics.NewCounter("trafficd_api_accept_errors_total")
+	discardedBytes      = metrics.NewCounter("trafficd_api_discarded_bytes_total")
+	unansweredRequests  = metrics.NewCounter("trafficd_api_requests_unanswered_total")
+	panics              = metrics.NewCounter("trafficd_api_panics_total")
+	keysActive          = metrics.NewGauge("trafficd_api_keys", nil)
+	keysReloads         = metrics.NewCounter("trafficd_api_keys_reloads_total")
+	keysReloadErrors    = metrics.NewCounter("trafficd_api_keys_reload_errors_total")
+	keysStale           = metrics.NewGauge("trafficd_api_keys_stale", nil) // 1: the keys file is broken, the last good set is in use
+
+	noRoute = metricsOf("none") // requests that no route was found for
+)
+
+// routeMetrics counts the requests of one route by their outcome.
+type routeMetrics struct {
+	requests [batch.CodeCount]*metrics.Counter // by code; CodeNone: answered by the endpoint
+	seconds  *metrics.Histogram
+}
+
+func metricsOf(route string) *routeMetrics {
+	m := &routeMetrics{seconds: metrics.GetOrCreateHistogram(fmt.Sprintf("trafficd_api_request_seconds{route=%q}", route))}
+	for code := range m.requests {
+		label := batch.Code(code).String()
+		if batch.Code(code) == batch.CodeNone {
+			label = "OK"
+		} else if answers[code].status == 0 {
+			continue // never the outcome of a whole request
+		}
+		m.requests[code] = metrics.GetOrCreateCounter(fmt.Sprintf("trafficd_api_requests_total{route=%q,code=%q}", route, label))
+	}
+	return m
+}
+
+func (m *routeMetrics) count(code batch.Code) {
+	if m.requests[code] == nil {
+		code = batch.InternalError
+	}
+	m.requests[code].Inc()
+}

@@ -1,0 +1,100 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// Endpoint answers the requests of a route. Its methods run on the goroutines
+// of many connections at once.
+type Endpoint interface {
+	// Before is asked when path, method, key, right and rate are fine and before a
+	// byte of the body is awaited. It returns the refusal, or nil. It may
+	// reserve something for the request: release, where it is not nil, is called
+	// exactly once, after Serve, or without Serve where the client went away first.
+	// h is valid during the call only and must not be changed.
+	Before(c *batch.Client, h *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal)
+
+	// Serve writes the answer into ctx. It may instead return an error, and then what
+	// it wrote is dropped: a *batch.Refusal is answered as such, batch.ErrNoAnswer closes
+	// the connection without an answer, anything else is a 500. items are charged to
+	// the key's item rate in any case.
+	//
+	// The Trace-Id header of the answer is set before. Serve should read the body to its
+	// io.EOF; where it does not, the connection closes after the answer. The read
+	// deadline of ctx.Conn() is Serve's to set.
+	Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error)
+}
+
+// Route is one path of the interface.
+type Route struct {
+	Path     string   // below the base path, like /mlf/v1/forecast/realtime; compared byte by byte
+	Methods  []string // those that the endpoint answers; HEAD has to be named
+	Right    batch.Right
+	Endpoint Endpoint
+
+	Basic    bool // HTTP Basic with the key as password is taken too (decisions.md 3)
+	QueryKey bool // ?apiKey= is taken where there is no Authorization header (decisions.md 2)
+}
+
+// route is a Route with what is made ready for it once.
+type route struct {
+	Route
+	allow     string // the Allow header of a 405
+	challenge string // the WWW-Authenticate header of a 401
+	metrics   *routeMetrics
+}
+
+// routes finds a route by its path.
+type routes map[string]*route
+
+// newRoutes checks the routes and joins them with the base path.
+func newRoutes(base string, list []Route) (routes, error) {
+	m := make(routes, len(list))
+	for _, r := range list {
+		path := base + r.Path
+		switch {
+		case !strings.HasPrefix(r.Path, "/"):
+			return nil, fmt.Errorf("cannot mount the route %q: its path has to begin with a slash", r.Path)
+		case m[path] != nil:
+			return nil, fmt.Errorf("cannot mount the route %s twice: one route names all methods of a path", path)
+		case len(r.Methods) == 0 || r.Endpoint == nil:
+			return nil, fmt.Errorf("cannot mount the route %s: it needs a method and an endpoint", path)
+		}
+		challenge := "apiKey"
+		if r.Basic {
+			challenge = `apiKey, Basic realm="trafficd"`
+		}
+		m[path] = &route{Route: r, allow: strings.Join(r.Methods, ", "), challenge: challenge, metrics: metricsOf(r.Path)}
+	}
+	return m, nil
+}
+
+// find gives the route of a request target, nil if there is none.
+func (m routes) find(target []byte) *route {
+	return m[string(pathOf(target))]
+}
+
+func (r *route) takes(method []byte) bool {
+	return slices.Contains(r.Methods, string(method))
+}
+
+// pathOf cuts the query off, and the origin off an absolute form.
+func pathOf(target []byte) []byte {
+	target, _, _ = bytes.Cut(target, []byte{'?'})
+	if len(target) > 0 && target[0] != '/' {
+		if _, rest, ok := bytes.Cut(target, []byte("://")); ok {
+			if slash := bytes.IndexByte(rest, '/'); slash >= 0 {
+				return rest[slash:]
+			}
+			return []byte{'/'}
+		}
+	}
+	return target
+}

@@ -1,0 +1,279 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
+
+func TestPanicsCostOneRequest(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, func(c *Config) {})
+	s.log = s.log.Level(6) // the stack is not for the test's output
+	p.serve = func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		ctx.SetBodyString("half an answer")
+		panic("in Serve")
+	}
+	c := dial(t, s).send(post + good + "Content-Length: 1\r\n\r\nx")
+	refused(t, c.response(), 500, batch.InternalError)
+	require.Zero(t, p.held.Load())
+
+	p.serve = func(*batch.Client, *fasthttp.RequestCtx) (int, error) { return 0, errors.New("secret detail") }
+	body := refused(t, dial(t, s).send(post+good+"\r\n").response(), 500, batch.InternalError)
+	require.NotContains(t, body.Description, "secret")
+
+	p.serve = nil
+	p.before = func(*batch.Client, *fasthttp.RequestHeader) *batch.Refusal { panic("in Before") }
+	refused(t, dial(t, s).send(post+good+"Content-Length: 1\r\n\r\nx").response(), 500, batch.InternalError)
+	p.before = nil
+	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
+}
+
+// No answer: the connection ends without a byte, but the answers before it are
+// not lost.
+func TestNoAnswer(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, nil)
+	p.serve = func(c *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		if p.served.Load() == 1 {
+			return readAll(c, ctx)
+		}
+		ctx.SetBodyString("never to be seen")
+		return 0, batch.ErrNoAnswer
+	}
+	ok := post + good + "Content-Length: 3\r\n\r\nabc"
+	c := dial(t, s).send(ok + ok + ok)
+	require.Equal(t, 200, c.response().StatusCode)
+	c.ended()
+	require.EqualValues(t, 2, p.served.Load())
+}
+
+func TestItemsAreChargedAfterwards(t *testing.T) {
+	p := &probe{serve: func(*batch.Client, *fasthttp.RequestCtx) (int, error) { return 1000, nil }}
+	s := start(t, p, nil)
+	request := post + "Host: h\r\nAuthorization: apiKey items-key\r\n\r\n"
+	c := dial(t, s)
+	require.Equal(t, 200, c.send(request).response().StatusCode)
+	resp := c.send(request).response()
+	refused(t, resp, 429, batch.RateLimited)
+	require.Contains(t, []string{"99", "100"}, resp.Header.Get("Retry-After"), "(1000 - 10 + 1) items at 10 per second")
+}
+
+// Stop: what is under way finishes; new requests are told, on kept connections and on
+// new ones; after the grace nobody is taken in.
+func TestStop(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	p := &probe{serve: func(c *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		if ctx.QueryArgs().Has("slow") {
+			close(entered)
+			<-leave
+		}
+		return readAll(c, ctx)
+	}}
+	s := start(t, p, func(c *Config) { c.DrainGrace = 500 * time.Millisecond })
+	slow := dial(t, s).send("POST /base/in?slow HTTP/1.1\r\n" + good + "Content-Length: 3\r\n\r\nabc")
+	<-entered
+	kept := dial(t, s)
+	require.Equal(t, 200, kept.send(post+good+"\r\n").response().StatusCode)
+
+	stopped := make(chan error)
+	go func() {
+		ctx, cancel := contextWithin(patience)
+		defer cancel()
+		stopped <- s.Stop(ctx)
+	}()
+	require.Eventually(t, s.draining.Load, patience, time.Millisecond)
+	for _, c := range []*peer{kept, dial(t, s)} {
+		resp := c.send(post + good + "Content-Length: 5\r\n\r\n").response()
+		refused(t, resp, 503, batch.ServiceUnavailable)
+		require.NotEmpty(t, resp.Header.Get("Retry-After"))
+		require.True(t, resp.Close)
+		c.ended()
+	}
+	require.Eventually(t, func() bool {
+		_, err := net.Dial("tcp", s.Addr().String())
+		return err != nil
+	}, patience, time.Millisecond)
+
+	close(leave)
+	resp := slow.response()
+	require.Equal(t, 200, resp.StatusCode)
+	require.True(t, resp.Close)
+	require.NoError(t, <-stopped)
+	require.NoError(t, <-s.Failed())
+}
+
+// A connection that was opened ahead and never used does not delay a stop; fasthttp
+// alone would wait for it for 5 s.
+func TestStopClosesUnusedConnections(t *testing.T) {
+	cert, key, _ := certificate(t)
+	f := func(change func(*Config)) {
+		t.Helper()
+		s := start(t, &probe{}, change)
+		c := dial(t, s)
+		require.Eventually(t, func() bool { return s.listener.len() == 1 }, patience, time.Millisecond)
+		ctx, cancel := contextWithin(3 * time.Second)
+		defer cancel()
+		require.NoError(t, s.Stop(ctx))
+		c.ended()
+	}
+	f(nil)
+	f(func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
+}
+
+// A refused client that is still being discarded is no connection to cut off.
+func TestStopWaitsForDiscarding(t *testing.T) {
+	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = 300 * time.Millisecond })
+	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 5\r\n\r\n")
+	refused(t, c.response(), 401, batch.Unauthenticated)
+	ctx, cancel := contextWithin(patience)
+	defer cancel()
+	require.NoError(t, s.Stop(ctx))
+	require.Zero(t, s.listener.len())
+}
+
+func TestStopCutsOffAtTheDeadline(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	p := &probe{serve: func(*batch.Client, *fasthttp.RequestCtx) (int, error) {
+		close(entered)
+		<-leave
+		return 0, nil
+	}}
+	s := start(t, p, nil)
+	c := dial(t, s).send(post + good + "\r\n")
+	idle := dial(t, s)
+	<-entered
+	ctx, cancel := contextWithin(300 * time.Millisecond)
+	defer cancel()
+	err := s.Stop(ctx)
+	require.ErrorContains(t, err, "1 connections")
+	require.ErrorContains(t, err, "cut off")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = io.ReadAll(c.in)
+	require.NoError(t, err)
+	_, _ = io.ReadAll(idle.in)
+	close(leave)
+	require.Eventually(t, func() bool { return s.listener.len() == 0 }, patience, time.Millisecond)
+}
+
+func TestSurplusConnectionsAreTold(t *testing.T) {
+	s := start(t, &probe{}, func(c *Config) { c.MaxConnections = 2 })
+	first, second := dial(t, s), dial(t, s)
+	require.Equal(t, 200, first.send(post+good+"\r\n").response().StatusCode)
+	require.Equal(t, 200, second.send(post+good+"\r\n").response().StatusCode)
+	third := dial(t, s).send(post + good + "Content-Length: 100000\r\n\r\n")
+	resp := third.response()
+	refused(t, resp, 503, batch.ServiceUnavailable)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	third.ended()
+	require.NoError(t, first.Close())
+	require.Eventually(t, func() bool { return s.listener.len() == 1 }, patience, time.Millisecond)
+	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
+}
+
+func TestStartErrors(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	cfg := testConfig()
+	cfg.Listen = s.Addr().String()
+	other, err := New(cfg, s.keys, nil, s.log)
+	require.NoError(t, err)
+	require.ErrorContains(t, other.Start(), "cannot listen")
+	stop(t, other) // does nothing
+	cfg.TLSCert, cfg.TLSKey = "none.pem", "none.key"
+	other.cfg = cfg
+	require.ErrorContains(t, other.Start(), "none.pem")
+}
+
+// A failing accept is no reason to give up for ever.
+func TestAcceptGoesOn(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	failing := &failingListener{Listener: l, failures: 2}
+	ours := newListener(failing, nil, testConfig(), start(t, &probe{}, nil).log.Level(7))
+	go func() { c, _ := net.Dial("tcp", l.Addr().String()); _ = c.Close() }()
+	c, err := ours.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, ours.Close())
+	_, err = ours.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+type failingListener struct {
+	net.Listener
+	failures int
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.failures > 0 {
+		l.failures--
+		return nil, errors.New("too many open files")
+	}
+	return l.Listener.Accept()
+}
+
+func TestConfig(t *testing.T) {
+	require.NoError(t, testConfig().Validate())
+	f := func(want string, change func(*Config)) {
+		t.Helper()
+		cfg := testConfig()
+		change(&cfg)
+		require.ErrorContains(t, cfg.Validate(), want)
+	}
+	f("listen", func(c *Config) { c.Listen = "8080" })
+	f("base_path", func(c *Config) { c.BasePath = "base" })
+	f("base_path", func(c *Config) { c.BasePath = "/base/" })
+	f("base_path", func(c *Config) { c.BasePath = "/b%20" })
+	f("tls_cert", func(c *Config) { c.TLSCert = "x" })
+	f("max_connections", func(c *Config) { c.MaxConnections = 0 })
+	f("max_header_bytes", func(c *Config) { c.MaxHeaderBytes = 100 })
+	f("header_timeout", func(c *Config) { c.HeaderTimeout = 0 })
+	f("idle_timeout", func(c *Config) { c.IdleTimeout = 0 })
+	f("write_timeout", func(c *Config) { c.WriteTimeout = -1 })
+	f("discard_time", func(c *Config) { c.DiscardTime = time.Hour })
+	f("discard_bytes", func(c *Config) { c.DiscardBytes = -1 })
+	f("drain_grace", func(c *Config) { c.DrainGrace = time.Hour })
+	f("keys: entry 1", func(c *Config) { c.Keys[0].Name = "" })
+}
+
+// certificate makes a self-signed one for 127.0.0.1.
+func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	require.NoError(t, os.WriteFile(certFile, certPEM, 0o600))
+	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	pool = x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(certPEM))
+	return certFile, keyFile, pool
+}

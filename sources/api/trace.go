@@ -1,0 +1,45 @@
+package api
+
+import (
+	"encoding/hex"
+	"math/rand/v2"
+
+	"github.com/valyala/fasthttp"
+)
+
+const traceHeader = "Trace-Id"
+
+// traceID takes the trace id from a W3C traceparent header
+// (version-traceid-parentid-flags), so that a client finds its own trace in our
+// logs; without one, or with a malformed one, it makes a new id.
+func traceID(h *fasthttp.RequestHeader) string {
+	parent := h.Peek("Traceparent")
+	if len(parent) >= 55 && parent[2] == '-' && parent[35] == '-' && parent[52] == '-' && validTrace(parent[3:35]) {
+		return string(parent[3:35])
+	}
+	return newTrace()
+}
+
+func newTrace() string {
+	var id [16]byte
+	for i := 0; i < len(id); i += 8 {
+		for j, r := 0, rand.Uint64(); j < 8; j, r = j+1, r>>8 {
+			id[i+j] = byte(r)
+		}
+	}
+	var text [32]byte
+	hex.Encode(text[:], id[:])
+	return string(text[:])
+}
+
+// validTrace wants lower-case hexadecimal digits that are not all zero.
+func validTrace(id []byte) bool {
+	some := false
+	for _, c := range id {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+		some = some || c != '0'
+	}
+	return some
+}

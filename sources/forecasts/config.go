@@ -1,0 +1,118 @@
+package forecasts
+
+import (
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Config is section forecasts of the configuration: where the forecasts come from.
+type Config struct {
+	// Feed is kafka, file or clickhouse, whose section then counts; empty:
+	// there are no forecasts.
+	Feed       string           `koanf:"feed"`
+	Kafka      KafkaConfig      `koanf:"kafka"`
+	File       FileConfig       `koanf:"file"`
+	ClickHouse ClickHouseConfig `koanf:"clickhouse"`
+	// MaxBytes bounds the content of a file, uncompressed, and of a query's answer.
+	MaxBytes int64 `koanf:"max_bytes"`
+}
+
+// KafkaConfig is a compacted topic: key street:fromnode, value StreetForecast.
+type KafkaConfig struct {
+	Brokers        []string      `koanf:"brokers"` // host:port of some brokers; they name the others
+	Topic          string        `koanf:"topic"`
+	ClientID       string        `koanf:"client_id"`       // shown in the brokers' logs and quotas
+	Interval       time.Duration `koanf:"interval"`        // between polls
+	FetchBytes     int           `koanf:"fetch_bytes"`     // of one answer, as the broker stores it
+	DialTimeout    time.Duration `koanf:"dial_timeout"`    // TCP, TLS and SASL together
+	RequestTimeout time.Duration `koanf:"request_timeout"` // for any answer
+	MetadataMaxAge time.Duration `koanf:"metadata_max_age"`
+	TLS            TLS           `koanf:"tls"`
+	SASL           SASL          `koanf:"sasl"`
+}
+
+// TLS is how connections are encrypted. The files are PEM and read at start.
+type TLS struct {
+	Enabled            bool   `koanf:"enabled"`
+	CA                 string `koanf:"ca"`   // empty: the system's authorities
+	Cert               string `koanf:"cert"` // of the client, with Key; empty: none
+	Key                string `koanf:"key"`
+	InsecureSkipVerify bool   `koanf:"insecure_skip_verify"` // for trials only
+}
+
+// SASL is how the daemon proves who it is. An empty mechanism means not at all.
+type SASL struct {
+	Mechanism string `koanf:"mechanism"` // plain, scram-sha-256, scram-sha-512
+	Username  string `koanf:"username"`
+	Password  string `koanf:"password"` // secret
+}
+
+// FileConfig is a file that is swapped whole; it may be gzip-compressed.
+type FileConfig struct {
+	Path string `koanf:"path"`
+	// Format is protobuf, json or ndjson; empty: by the file's name, see [FormatOf].
+	Format string `koanf:"format"`
+	// Recheck is how often the file is looked at even if the system reports no
+	// change: network file systems report none.
+	Recheck time.Duration `koanf:"recheck"`
+	// Settle is how long the file has to lie untouched before it is read.
+	Settle time.Duration `koanf:"settle"`
+}
+
+// ClickHouseConfig is a query whose rows are forecast periods, with columns by
+// name: street, fromnode, openLRcode, start, end, flow_valid, speed_valid,
+// speed, flow. Rows may come in any order.
+type ClickHouseConfig struct {
+	Address  string        `koanf:"address"` // host:port of the native protocol
+	Database string        `koanf:"database"`
+	Username string        `koanf:"username"`
+	Password string        `koanf:"password"` // secret
+	Secure   bool          `koanf:"secure"`   // TLS
+	Query    string        `koanf:"query"`
+	Interval time.Duration `koanf:"interval"` // between polls
+	Timeout  time.Duration `koanf:"timeout"`  // of a poll
+}
+
+// The feeds, as Feed names them.
+const (
+	FeedKafka      = "kafka"
+	FeedFile       = "file"
+	FeedClickHouse = "clickhouse"
+)
+
+// The formats of a file: a StreetForecastResponse as protobuf or in protobuf's
+// JSON mapping, or a StreetForecast in JSON on each line.
+const (
+	FormatProtobuf = "protobuf"
+	FormatJSON     = "json"
+	FormatNDJSON   = "ndjson"
+)
+
+// DefaultConfig has no feed: none is right everywhere. A topic is polled every
+// second, so that a map is not behind by more than it can show; a query costs
+// the other side a scan.
+func DefaultConfig() Config {
+	return Config{
+		Kafka: KafkaConfig{
+			Brokers: []string{"127.0.0.1:9092"}, Topic: "forecasts", ClientID: "trafficd",
+			Interval: time.Second, FetchBytes: 4 << 20,
+			DialTimeout: 5 * time.Second, RequestTimeout: 30 * time.Second, MetadataMaxAge: 5 * time.Second,
+		},
+		File:       FileConfig{Recheck: time.Minute, Settle: 500 * time.Millisecond},
+		ClickHouse: ClickHouseConfig{Interval: time.Minute, Timeout: 30 * time.Second},
+		MaxBytes:   256 << 20,
+	}
+}
+
+// FormatOf tells a file's format by its name, which may end in .gz as well:
+// .json, .ndjson or .jsonl; every other name means protobuf.
+func FormatOf(path string) string {
+	switch filepath.Ext(strings.TrimSuffix(strings.ToLower(path), ".gz")) {
+	case ".json":
+		return FormatJSON
+	case ".ndjson", ".jsonl":
+		return FormatNDJSON
+	}
+	return FormatProtobuf
+}

@@ -1,0 +1,155 @@
+package forecasts
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+func fileConfig(path string) Config {
+	cfg := DefaultConfig()
+	cfg.Feed = FeedFile
+	cfg.File.Path, cfg.File.Settle = path, 10*time.Millisecond
+	return cfg
+}
+
+func response(t *testing.T, all ...*pb.StreetForecast) string {
+	t.Helper()
+	b, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
+	require.NoError(t, err)
+	return string(b)
+}
+
+func jsonOf(t *testing.T, m proto.Message) string {
+	t.Helper()
+	b, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(m)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func TestFileForms(t *testing.T) {
+	f := func(name, content, format string) {
+		t.Helper()
+		path := inFolder(t, name)
+		write(t, path, content)
+		cfg := fileConfig(path)
+		cfg.File.Format = format
+		feed, layer := run(t, cfg)
+		layer.waitFor("1:1 10,11", "2:1 20")
+		require.True(t, proto.Equal(street(1, 1, 10, 11), layer.visible[identity{1, 1}]))
+		require.Zero(t, feed.Status().Skipped)
+		feed.Close()
+	}
+	a, b := street(1, 1, 10, 11), street(2, 1, 20)
+	binary := response(t, a, b)
+	f("f.pb", binary, "")
+	f("f.pb.gz", zipped(t, binary), "")
+	f("f", binary, "")
+	f("f.json", binary, FormatProtobuf)
+	whole := jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{a, b}})
+	f("f.json", whole, "")
+	f("F.JSON.GZ", zipped(t, "\xef\xbb\xbf"+whole), "")
+	f("f.json", fmt.Sprintf("[%s,%s]", jsonOf(t, a), jsonOf(t, b)), "")
+	lines := jsonOf(t, a) + "\r\n\n" + jsonOf(t, b)
+	f("f.ndjson", lines, "")
+	f("f.jsonl.gz", zipped(t, lines+"\n")+zipped(t, ""), "")
+	f("f.ndjson", jsonOf(t, street(2, 1, 99))+"\n"+lines, "") // the later one counts
+}
+
+// TestFileWithBadRecords: the good ones are taken, the others are named.
+func TestFileWithBadRecords(t *testing.T) {
+	f := func(name, content string, places ...string) {
+		t.Helper()
+		path := inFolder(t, name)
+		write(t, path, content)
+		feed, layer := run(t, fileConfig(path))
+		layer.waitFor("1:1 10", "2:1 20")
+		s := feed.Status()
+		require.EqualValues(t, len(places), s.Skipped)
+		for i, place := range places {
+			require.Equal(t, place, s.Faults[i].Position, "%v", s.Faults)
+			require.True(t, s.Faults[i].Skipped)
+		}
+		feed.Close()
+	}
+	a, b := street(1, 1, 10), street(2, 1, 20)
+	bad := []string{`{"street":2147483648,"fromnode":1}`, `null`, `{"fromnode":0}`, `"x"`, `{"street":1.5}`, `{"street":1,"forecast":[{"start":7}]}`}
+	f("f.ndjson", jsonOf(t, a)+"\n"+strings.Join(bad, "\n")+"\n{\n"+jsonOf(t, b), "line 2", "line 3", "line 4", "line 5", "line 6", "line 7", "line 8")
+	f("f.json", `{"streetForecast":[`+jsonOf(t, a)+","+strings.Join(bad, ",")+","+jsonOf(t, b)+"]}",
+		"streetForecast[1]", "streetForecast[2]", "streetForecast[3]", "streetForecast[4]", "streetForecast[5]", "streetForecast[6]")
+	f("f.pb", response(t, a)+"\x0a\x01\xff"+response(t, b, &pb.StreetForecast{}), "streetForecast[1]", "streetForecast[3]")
+}
+
+// TestFileRefused: content that is cut off or holds nothing good leaves the
+// layer as it is, and so does a file that goes away.
+func TestFileRefused(t *testing.T) {
+	path := inFolder(t, "f.json")
+	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(1, 1, 10)}}))
+	cfg := fileConfig(path)
+	cfg.MaxBytes = 2000
+	feed, layer := run(t, cfg)
+	layer.waitFor("1:1 10")
+	f := func(content, want string) {
+		t.Helper()
+		write(t, path, content)
+		waitForError(t, feed, want)
+		require.Contains(t, feed.Status().Error, path)
+		require.Equal(t, []string{"1:1 10"}, layer.shown())
+	}
+	f("", "no JSON, or cut off")
+	f(`{"streetForecast":[]}`, "not one good forecast")
+	f(`{}`, "no array streetForecast")
+	f(`{"streetForecast":7}`, "no StreetForecastResponse")
+	f(`{"streetForecast":[{"street":1,`, "cut off, at byte 31")
+	f(`{"streetForecast":[{"street":0}]}`, "not one good forecast")
+	f(strings.Repeat(" ", 2001), "forecasts.max_bytes")
+	f(zipped(t, strings.Repeat(" ", 2001)), "forecasts.max_bytes")
+	f(zipped(t, "{}")[:12], "unexpected EOF")
+	require.NoError(t, os.Remove(path))
+	waitForError(t, feed, "no such file")
+	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(2, 1, 20)}}))
+	layer.waitFor("2:1 20")
+	require.True(t, assertEventually(func() bool { return feed.Status().Error == "" }))
+}
+
+// TestProtobufFileTruncated: a beginning of the file that is taken at all holds
+// whole forecasts only.
+func TestProtobufFileTruncated(t *testing.T) {
+	whole := response(t, street(1, 1, 10), street(2, 1, 20))
+	cuts := 0
+	for n := range len(whole) {
+		var last error
+		for r, err := range Read([]byte(whole[:n]), FormatProtobuf) {
+			require.NoError(t, r.Err)
+			last = err
+		}
+		if last == nil {
+			cuts++
+		}
+	}
+	require.Equal(t, 2, cuts, "before the first and between the two")
+}
+
+// TestFileConfirms with its time of modification, never with one in the future.
+func TestFileConfirms(t *testing.T) {
+	path := inFolder(t, "f.pb")
+	write(t, path, response(t, street(1, 1, 10))) // an hour old
+	feed, layer := run(t, fileConfig(path))
+	layer.waitFor("1:1 10")
+	require.True(t, assertEventually(func() bool { return feed.Status().Published }))
+	require.InDelta(t, 3600, feed.Status().AgeSeconds, 60)
+	require.InDelta(t, 3600, time.Since(layer.confirmedAt()).Seconds(), 60)
+
+	later := time.Now().Add(time.Hour)
+	require.NoError(t, os.Chtimes(path, later, later))
+	require.True(t, assertEventually(func() bool { return feed.Status().AgeSeconds < 60 }))
+	require.False(t, layer.confirmedAt().After(time.Now()))
+}

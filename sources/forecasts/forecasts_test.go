@@ -1,0 +1,274 @@
+package forecasts
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+// TestFileIsWatched: the slow check is far too slow to notice.
+func TestFileIsWatched(t *testing.T) {
+	f := func(name, first string, change func(dir string) error) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for version, speed := range map[string]float64{"v1": 10, "v2": 20} {
+				require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o755))
+				write(t, filepath.Join(dir, version, "f.pb"), response(t, street(1, 1, speed)))
+			}
+			if first != "" {
+				require.NoError(t, os.Symlink(first, filepath.Join(dir, "current")))
+			} else {
+				require.NoError(t, os.CopyFS(filepath.Join(dir, "current"), os.DirFS(filepath.Join(dir, "v1"))))
+			}
+			_, layer := run(t, fileConfig(filepath.Join(dir, "current", "f.pb")))
+			layer.waitFor("1:1 10")
+			require.NoError(t, change(dir))
+			layer.waitFor("1:1 20")
+		})
+	}
+	f("rename", "", func(dir string) error {
+		return os.Rename(filepath.Join(dir, "v2", "f.pb"), filepath.Join(dir, "current", "f.pb"))
+	})
+	f("written in place", "", func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "current", "f.pb"), []byte(response(t, street(1, 1, 20))), 0o644)
+	})
+	f("folder behind a link swapped", "v1", func(dir string) error {
+		return errors.Join(os.Symlink("v2", filepath.Join(dir, "next")), os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
+	})
+}
+
+// script answers each check with the next of its outcomes, the last for ever.
+type script struct {
+	outcomes []error
+	at       []time.Time
+	poke     chan struct{}
+	closed   bool
+}
+
+func (s *script) check(context.Context) (time.Time, error) {
+	n := min(len(s.at), len(s.outcomes)-1)
+	s.at = append(s.at, time.Now())
+	return time.Now(), s.outcomes[n]
+}
+func (s *script) changes() <-chan struct{} { return s.poke }
+func (s *script) close()                   { s.closed = true }
+
+// TestPace follows the times of the checks on a clock of its own.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("away")
+		s := &script{outcomes: []error{away, errUnsettled, nil, errUnchanged, away, nil}, poke: make(chan struct{}, 1)}
+		f := &Forecasts{feed: s, interval: time.Minute, settle: time.Second, faults: &faults{}, gauges: metrics.NewSet(), log: zerolog.Nop()}
+		start := time.Now()
+		f.Start(t.Context())
+		time.Sleep(4 * time.Second)
+		require.Contains(t, f.Status().Error, "away")
+		require.False(t, f.Status().Published)
+		time.Sleep(66 * time.Second) // checks at 0, 5, 6, 66
+		require.Empty(t, f.Status().Error)
+		require.InDelta(t, 4, f.Status().AgeSeconds, 0.001)
+		for range 5 { // several changes are one check, a second after the first
+			s.poke <- struct{}{}
+			time.Sleep(300 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		f.Close()
+
+		var seconds []float64
+		for _, at := range s.at {
+			seconds = append(seconds, at.Sub(start).Seconds())
+		}
+		// The failure at 71 s is asked about again at 76; the change at 71.2 s comes after it.
+		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
+		require.True(t, s.closed)
+	})
+}
+
+// TestFaultsAreBounded and logged sparsely, however many there are.
+func TestFaultsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		f := &faults{log: zerolog.New(&logged)}
+		long := errors.New(strings.Repeat("ø", 1000))
+		for range 500 {
+			f.skip("line 1", long)
+			f.remark("line 2", Remarks{Count: 3, First: long})
+			f.remark("line 3", Remarks{})
+			time.Sleep(time.Second)
+		}
+		skips, remarks, latest := f.report()
+		require.EqualValues(t, 500, skips)
+		require.EqualValues(t, 1500, remarks)
+		require.Len(t, latest, keptFaults)
+		require.Equal(t, "line 2", latest[keptFaults-1].Position)
+		require.LessOrEqual(t, len(latest[0].Error), maxFaultBytes)
+		text, err := json.Marshal(latest)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), `\ufffd`)
+		require.Equal(t, 9, strings.Count(logged.String(), "\n"), "one a minute in 500 seconds")
+		require.Contains(t, logged.String(), `"not_logged_before":119`)
+		f.restart()
+		skips, _, latest = f.report()
+		require.Zero(t, skips)
+		require.Empty(t, latest)
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	shown := func() string {
+		var b bytes.Buffer
+		metrics.WritePrometheus(&b, false)
+		return b.String()
+	}
+	path := inFolder(t, "f.ndjson")
+	write(t, path, jsonOf(t, street(1, 1, 10))+"\n{\n")
+	taken, skipped := recordsTaken.Get(), recordsSkipped.Get()
+	f, layer := run(t, fileConfig(path))
+	layer.waitFor("1:1 10")
+	require.True(t, assertEventually(func() bool { return f.Status().Error == "" }))
+	require.Contains(t, shown(), "trafficd_forecasts_failing 0\n")
+	require.Contains(t, shown(), "trafficd_forecasts_age_seconds 3")
+	require.EqualValues(t, 1, recordsTaken.Get()-taken)
+	require.EqualValues(t, 1, recordsSkipped.Get()-skipped)
+	require.NoError(t, os.Remove(path))
+	waitForError(t, f, "no such file")
+	require.Contains(t, shown(), "trafficd_forecasts_failing 1\n")
+	f.Close()
+	require.NotContains(t, shown(), "trafficd_forecasts_failing")
+}
+
+func TestWithoutFeed(t *testing.T) {
+	f, layer := run(t, DefaultConfig())
+	require.Equal(t, Status{}, f.Status())
+	f.Close()
+	require.Nil(t, layer.shown())
+}
+
+// TestSecurity reads a topic over TLS with each way to prove who one is.
+func TestSecurity(t *testing.T) {
+	server, ca := certificate(t)
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"), kfake.TLS(server), kfake.EnableSASL(),
+		kfake.Superuser("PLAIN", "trafficd", "secret"), kfake.Superuser("SCRAM-SHA-256", "trafficd", "secret"), kfake.Superuser("SCRAM-SHA-512", "trafficd", "secret"))
+	for _, name := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
+		cfg := topicConfig("f", c.ListenAddrs()...)
+		cfg.Kafka.TLS = TLS{Enabled: true, CA: ca}
+		cfg.Kafka.SASL = SASL{Mechanism: name, Username: "trafficd", Password: "secret"}
+		f, layer := run(t, cfg)
+		layer.waitFor()
+		f.Close()
+
+		cfg.Kafka.SASL.Password = "wrong"
+		f, layer = run(t, cfg)
+		waitForError(t, f, "cannot find the partitions")
+		require.NotContains(t, f.Status().Error, "wrong")
+		f.Close()
+		cfg.Kafka.TLS.CA = ""
+		f, _ = run(t, cfg)
+		waitForError(t, f, "certificate")
+		f.Close()
+		require.Nil(t, layer.shown())
+	}
+	cfg := topicConfig("f", c.ListenAddrs()...)
+	cfg.Kafka.TLS = TLS{Enabled: true, CA: inFolder(t, "missing.pem")}
+	_, err := New(cfg, nil, zerolog.Nop())
+	require.ErrorContains(t, err, "forecasts.kafka.tls.ca")
+}
+
+// certificate makes one for 127.0.0.1 that is its own authority, and writes it
+// to a file.
+func certificate(t *testing.T) (server *tls.Config, file string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	file = inFolder(t, "ca.pem")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, file
+}
+
+// TestTopicPartitionAdded while the feed runs is read from its start.
+func TestTopicPartitionAdded(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
+	_, layer := run(t, topicConfig("f", c.ListenAddrs()...))
+	layer.waitFor()
+	k := producer(t, c.ListenAddrs())
+	produce(t, k, record("f", 0, "1:1", value(t, street(1, 1, 10))))
+	layer.waitFor("1:1 10")
+	admin := &kafka.Transport{}
+	defer admin.CloseIdleConnections()
+	_, err := (&kafka.Client{Addr: kafka.TCP(c.ListenAddrs()...), Transport: admin}).CreatePartitions(t.Context(),
+		&kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: "f", Count: 2}}})
+	require.NoError(t, err)
+	k = producer(t, c.ListenAddrs(), kgo.MetadataMinAge(10*time.Millisecond))
+	produce(t, k, record("f", 1, "2:1", value(t, street(2, 1, 20))))
+	layer.waitFor("1:1 10", "2:1 20")
+}
+
+func TestConfigNamesTheKeyAtFault(t *testing.T) {
+	require.NoError(t, DefaultConfig().Validate())
+	f := func(feed string, change func(c *Config), want ...string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Feed = feed
+		cfg.File.Path, cfg.ClickHouse.Address, cfg.ClickHouse.Query = "f.pb", "localhost:9000", "SELECT"
+		change(&cfg)
+		err := cfg.Validate()
+		if len(want) == 0 {
+			require.NoError(t, err)
+			return
+		}
+		for _, w := range want {
+			require.ErrorContains(t, err, "forecasts."+w)
+		}
+		_, err = New(cfg, nil, zerolog.Nop())
+		require.ErrorContains(t, err, "cannot use the configuration of forecasts")
+	}
+	for _, feed := range []string{"", FeedKafka, FeedFile, FeedClickHouse} {
+		f(feed, func(*Config) {})
+		f(feed, func(c *Config) { c.MaxBytes = 0 }, "max_bytes is 0")
+	}
+	f("", func(c *Config) { c.Kafka.Topic = "?" })
+	f("ftp", func(*Config) {}, `feed is "ftp"`)
+	f(FeedKafka, func(c *Config) { c.Kafka.Brokers = nil }, "kafka.brokers is empty")
+	f(FeedKafka, func(c *Config) { c.Kafka.Topic, c.Kafka.Interval = "a b", 0 }, "kafka.topic", "kafka.interval is 0s")
+	f(FeedKafka, func(c *Config) { c.Kafka.FetchBytes = 1 }, "kafka.fetch_bytes is 1")
+	f(FeedKafka, func(c *Config) { c.Kafka.DialTimeout, c.Kafka.RequestTimeout, c.Kafka.MetadataMaxAge = 0, 0, 0 },
+		"kafka.dial_timeout", "kafka.request_timeout", "kafka.metadata_max_age")
+	f(FeedKafka, func(c *Config) { c.Kafka.TLS.Cert = "x" }, "kafka.tls.cert and", "kafka.tls.enabled is false")
+	f(FeedKafka, func(c *Config) { c.Kafka.SASL = SASL{Username: "x"} }, "kafka.sasl.mechanism is empty")
+	f(FeedKafka, func(c *Config) { c.Kafka.SASL = SASL{Mechanism: "plain"} }, "kafka.sasl.username and")
+	f(FeedKafka, func(c *Config) { c.Kafka.SASL = SASL{Mechanism: "gssapi"} }, `kafka.sasl.mechanism is "gssapi"`)
+	f(FeedFile, func(c *Config) { c.File = FileConfig{Format: "xml"} }, "file.path is empty", `file.format is "xml"`, "file.recheck", "file.settle")
+	f(FeedClickHouse, func(c *Config) { c.ClickHouse = ClickHouseConfig{Address: "x"} },
+		`clickhouse.address is "x"`, "clickhouse.query is empty", "clickhouse.interval", "clickhouse.timeout")
+}

@@ -1,0 +1,171 @@
+package forecasts
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shelf is a layer that keeps what it is given, and checks what it is promised.
+type shelf struct {
+	mu        sync.Mutex
+	t         testing.TB
+	put       map[identity]*pb.StreetForecast
+	visible   map[identity]*pb.StreetForecast // nil before the first Publish
+	published int
+	confirmed time.Time
+}
+
+func newShelf(t testing.TB) *shelf {
+	return &shelf{t: t, put: make(map[identity]*pb.StreetForecast)}
+}
+
+func (s *shelf) Put(f *pb.StreetForecast) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.take(f)
+}
+
+func (s *shelf) take(f *pb.StreetForecast) {
+	if err := Check(f); err != nil {
+		s.t.Errorf("the layer was given %v: %v", f, err)
+	}
+	s.put[identityOf(f)] = f
+}
+
+func (s *shelf) Remove(street, fromnode int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.put, identity{street, fromnode})
+}
+
+func (s *shelf) Replace(all []*pb.StreetForecast) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.put)
+	for _, f := range all {
+		s.take(f)
+	}
+	if len(s.put) != len(all) {
+		s.t.Errorf("%d forecasts for %d streets", len(all), len(s.put))
+	}
+}
+
+func (s *shelf) Publish(confirmed time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.visible, s.confirmed = maps.Clone(s.put), confirmed
+	s.published++
+}
+
+func (s *shelf) Confirm(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.visible == nil {
+		s.t.Error("confirmed before a first layer")
+	}
+	s.confirmed = at
+}
+
+// shown lists what readers see as `street:fromnode speed,speed…`, sorted; nil
+// before the first layer.
+func (s *shelf) shown() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.visible == nil {
+		return nil
+	}
+	list := []string{}
+	for _, f := range s.visible {
+		text := string(Key(f))
+		for i, p := range f.Forecast {
+			text += fmt.Sprintf("%c%g", " ,"[min(i, 1)], p.Speed)
+		}
+		list = append(list, text)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (s *shelf) waitFor(want ...string) {
+	s.t.Helper()
+	if !assertEventually(func() bool { return s.shown() != nil && slices.Equal(want, s.shown()) }) {
+		s.t.Fatalf("want %q, have %q", want, s.shown())
+	}
+}
+
+func assertEventually(ok func() bool) bool {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return true
+		}
+	}
+	return false
+}
+
+// street makes a forecast with a period of a quarter of an hour for each speed.
+func street(street, fromnode int32, speeds ...float64) *pb.StreetForecast {
+	f := &pb.StreetForecast{Street: street, Fromnode: fromnode, OpenLRcode: "CwV/OiHN2TvlAAA1ABM7FQ=="}
+	at := time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
+	for _, v := range speeds {
+		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: formatTime(at), End: formatTime(at.Add(15 * time.Minute)), SpeedValid: true, Speed: v})
+		at = at.Add(15 * time.Minute)
+	}
+	return f
+}
+
+func run(t *testing.T, cfg Config) (*Forecasts, *shelf) {
+	t.Helper()
+	layer := newShelf(t)
+	f, err := New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
+	require.NoError(t, err)
+	f.Start(t.Context())
+	t.Cleanup(f.Close)
+	return f, layer
+}
+
+func waitForError(t *testing.T, f *Forecasts, want string) {
+	t.Helper()
+	if !assertEventually(func() bool { return bytes.Contains([]byte(f.Status().Error), []byte(want)) }) {
+		t.Fatalf("want %q, have %q", want, f.Status().Error)
+	}
+}
+
+// write puts a file in place, old enough to count as settled.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o644))
+	ages := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path+".new", ages, ages))
+	require.NoError(t, os.Rename(path+".new", path))
+}
+
+func zipped(t *testing.T, content string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write([]byte(content))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.String()
+}
+
+func inFolder(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), name)
+}

@@ -1,0 +1,100 @@
+package forecasts
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+// asked makes a feed that the test asks itself.
+func asked(t *testing.T, cfg Config) (*Forecasts, *shelf) {
+	t.Helper()
+	layer := newShelf(t)
+	f, err := New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
+	require.NoError(t, err)
+	f.begin(time.Now())
+	t.Cleanup(func() { f.feed.close() })
+	return f, layer
+}
+
+// TestQuery runs on a real ClickHouse, through its death and return.
+func TestQuery(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	store.Query(t, "CREATE DATABASE road")
+	store.Query(t, `CREATE TABLE road.forecasts (street Int64, fromnode UInt32, openLRcode LowCardinality(String),
+		start DateTime('Europe/Copenhagen'), end DateTime64(3), flow_valid Bool, speed_valid UInt8, speed Nullable(Float32), flow Decimal(10, 1))
+		ENGINE = MergeTree ORDER BY street`)
+	insert := func(rows string) { store.Query(t, "INSERT INTO road.forecasts VALUES "+rows) }
+	const early, late = "'2026-11-20 19:00:00', '2026-11-20 18:15:00.500'", "'2026-11-20 19:15:00', '2026-11-20 18:30:00'"
+	insert("(1, 1, 'CwV/OiHN2TvlAAA1ABM7FQ==', " + late + ", 0, 1, 11, 0), (1, 1, '', " + early + ", 0, 1, 10, 0), (2, 1, '', " + early + ", 1, 1, 20.5, 7.5)")
+
+	cfg := DefaultConfig()
+	cfg.Feed = FeedClickHouse
+	const query = "SELECT *, 'ignored' AS note FROM forecasts ORDER BY street, start DESC"
+	cfg.ClickHouse = ClickHouseConfig{
+		Address: store.TCP, Database: "road", Username: "trafficd", Password: "trafficd",
+		Query: query, Interval: time.Second, Timeout: 10 * time.Second,
+	}
+	feed, layer := asked(t, cfg)
+	source := feed.feed.(*queryFeed)
+	f := func(wantError string, skipped int, want ...string) {
+		t.Helper()
+		feed.check(t.Context())
+		s := feed.Status()
+		if wantError == "" {
+			require.Empty(t, s.Error)
+			require.EqualValues(t, skipped, s.Skipped, "%v", s.Faults)
+		}
+		require.Contains(t, s.Error, wantError)
+		require.Equal(t, want, layer.shown())
+	}
+	f("", 0, "1:1 10,11", "2:1 20.5")
+	require.True(t, proto.Equal(street(1, 1, 10, 11), layer.visible[identity{1, 1}]))
+	require.Equal(t, 7.5, layer.visible[identity{2, 1}].Forecast[0].Flow)
+	require.True(t, layer.visible[identity{2, 1}].Forecast[0].FlowValid)
+
+	insert("(3000000000, 1, '', " + early + ", 0, 1, 30, 0), (4, 1, '', " + early + ", 0, 2, 30, 0), (5, 1, '', " + early + ", 0, 1, NULL, 0)," +
+		" (6, 1, '', " + early + ", 0, 1, 501, 0), (7, 1, '', " + early + ", 0, 1, 70, 0)")
+	good := []string{"1:1 10,11", "2:1 20.5", "7:1 70"}
+	f("", 4, good...)
+	faults := feed.Status().Faults
+	require.Equal(t, "row 4", faults[0].Position)
+	require.Contains(t, faults[0].Error, "speed_valid is")
+	require.Contains(t, faults[1].Error, "speed is null")
+	require.Equal(t, "row 8", faults[2].Position)
+	require.Contains(t, faults[2].Error, `street is "3000000000"`)
+	require.Equal(t, "street 6:1 from row 6 on", faults[3].Position)
+
+	source.Query = "SELECT street, fromnode, '2026-11-20T18:00:00.1Z' AS start, '2026-11-20T18:15Z' AS `end`, toUInt8(speed) AS speed FROM forecasts WHERE street = 7"
+	f("", 0, "7:1 70")
+	require.True(t, layer.visible[identity{7, 1}].Forecast[0].SpeedValid)
+	source.Query = query
+	f("", 4, good...)
+
+	source.maxBytes = 300
+	f("forecasts.max_bytes", 0, good...)
+	source.maxBytes = 1 << 20
+	source.Query = "SELECT street, fromnode, speed, start FROM forecasts"
+	f("no column end", 0, good...)
+	source.Query = "SELECT speed, * FROM forecasts"
+	f("speed more than once", 0, good...)
+	source.Query = "SELECT * FROM nowhere"
+	f("nowhere", 0, good...)
+	source.Query = "SELECT * FROM forecasts WHERE street > 1e12"
+	f("not one good forecast", 0, good...)
+	// An error after the first rows have been sent: they are not the layer.
+	source.Query = "SELECT 1 + number AS street, 1 AS fromnode, now() AS start, now() + 60 AS `end`, 1 AS speed, throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
+	f("throwIf", 0, good...)
+	source.Query = query
+
+	require.NoError(t, store.Kill())
+	f(store.TCP, 0, good...)
+	require.NoError(t, store.Restart())
+	store.Query(t, "ALTER TABLE road.forecasts DELETE WHERE street != 1 SETTINGS mutations_sync = 1")
+	f("", 0, "1:1 10,11")
+}

@@ -1,0 +1,148 @@
+package forecasts
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// rowScan holds a row of the answer, in whatever types its columns have.
+type rowScan struct {
+	into   []any          // pointers for Scan, one for each column
+	column map[string]any // the same by name, those that mean something
+}
+
+// The columns by what has to be there; all others are ignored.
+var (
+	neededColumns   = []string{"street", "fromnode", "start", "end", "speed"}
+	optionalColumns = []string{"openLRcode", "flow_valid", "speed_valid", "flow"}
+)
+
+func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
+	s := &rowScan{column: make(map[string]any)}
+	for _, c := range columns {
+		into := reflect.New(c.ScanType()).Interface()
+		s.into = append(s.into, into)
+		if _, twice := s.column[c.Name()]; twice && slices.Contains(slices.Concat(neededColumns, optionalColumns), c.Name()) {
+			return nil, fmt.Errorf("the answer has column %s more than once", c.Name())
+		}
+		s.column[c.Name()] = into
+	}
+	for _, name := range neededColumns {
+		if s.column[name] == nil {
+			return nil, fmt.Errorf("the answer has no column %s; it needs %v, and may have %v", name, neededColumns, optionalColumns)
+		}
+	}
+	return s, nil
+}
+
+// row reads what Scan has put in place. A column that is missing, or null,
+// means: no openLRcode, speed valid, no flow.
+func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, err error) {
+	p = &pb.ForecastPeriod{SpeedValid: true}
+	err = errors.Join(
+		set(s, "street", &id.street, asInt32),
+		set(s, "fromnode", &id.fromnode, asInt32),
+		set(s, "openLRcode", &code, asString),
+		set(s, "start", &p.Start, asMoment),
+		set(s, "end", &p.End, asMoment),
+		set(s, "flow_valid", &p.FlowValid, asBool),
+		set(s, "speed_valid", &p.SpeedValid, asBool),
+		set(s, "speed", &p.Speed, asFloat),
+		set(s, "flow", &p.Flow, asFloat),
+	)
+	return id, code, p, err
+}
+
+var errNull = errors.New("is null")
+
+func set[T any](s *rowScan, name string, into *T, as func(reflect.Value) (T, error)) error {
+	v, err := s.value(name)
+	if err == nil && v.IsValid() {
+		*into, err = as(v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %w", name, err)
+	}
+	return nil
+}
+
+// value is a column's value; none where an optional column is missing or null.
+func (s *rowScan) value(name string) (reflect.Value, error) {
+	into, ok := s.column[name]
+	if !ok {
+		return reflect.Value{}, nil
+	}
+	v := reflect.ValueOf(into).Elem()
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	if !v.IsValid() && slices.Contains(neededColumns, name) {
+		return v, errNull
+	}
+	return v, nil
+}
+
+func asInt32(v reflect.Value) (int32, error) {
+	switch {
+	case v.CanInt() && v.Int() >= math.MinInt32 && v.Int() <= math.MaxInt32:
+		return int32(v.Int()), nil
+	case v.CanUint() && v.Uint() <= math.MaxInt32:
+		return int32(v.Uint()), nil
+	}
+	return 0, fmt.Errorf("is %.64q: no 32-bit number", fmt.Sprint(v))
+}
+
+func asBool(v reflect.Value) (bool, error) {
+	switch {
+	case v.Kind() == reflect.Bool:
+		return v.Bool(), nil
+	case v.CanUint() && v.Uint() <= 1:
+		return v.Uint() == 1, nil
+	case v.CanInt() && v.Int()&^1 == 0:
+		return v.Int() == 1, nil
+	}
+	return false, fmt.Errorf("is %.64q: no boolean", fmt.Sprint(v))
+}
+
+// asFloat takes the decimals of the client, too, by their text.
+func asFloat(v reflect.Value) (float64, error) {
+	switch {
+	case v.CanFloat():
+		return v.Float(), nil
+	case v.CanInt():
+		return float64(v.Int()), nil
+	case v.CanUint():
+		return float64(v.Uint()), nil
+	}
+	if decimal, ok := v.Interface().(fmt.Stringer); ok {
+		if n, err := strconv.ParseFloat(decimal.String(), 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("is %.64q: no number", fmt.Sprint(v))
+}
+
+func asString(v reflect.Value) (string, error) {
+	if v.Kind() == reflect.String {
+		return v.String(), nil
+	}
+	return "", fmt.Errorf("is %.64q: no string", fmt.Sprint(v))
+}
+
+// asMoment takes DateTime and DateTime64 of any zone, and text, which
+// Normalise judges.
+func asMoment(v reflect.Value) (string, error) {
+	if t, ok := v.Interface().(time.Time); ok {
+		return checkYear(t)
+	}
+	return asString(v)
+}

@@ -1,0 +1,250 @@
+package forecasts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+func topicConfig(topic string, brokers ...string) Config {
+	cfg := DefaultConfig()
+	cfg.Feed = FeedKafka
+	cfg.Kafka.Brokers, cfg.Kafka.Topic, cfg.Kafka.Interval = brokers, topic, 20*time.Millisecond
+	cfg.Kafka.DialTimeout, cfg.Kafka.RequestTimeout, cfg.Kafka.MetadataMaxAge = time.Second, 5*time.Second, 100*time.Millisecond
+	return cfg
+}
+
+// producer is another client than ours.
+func producer(t *testing.T, brokers []string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func record(topic string, partition int32, key string, value []byte) *kgo.Record {
+	return &kgo.Record{Topic: topic, Partition: partition, Key: []byte(key), Value: value}
+}
+
+func value(t *testing.T, f *pb.StreetForecast) []byte {
+	t.Helper()
+	b, err := proto.Marshal(f)
+	require.NoError(t, err)
+	return b
+}
+
+func produce(t *testing.T, c *kgo.Client, records ...*kgo.Record) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, c.ProduceSync(ctx, records...).FirstErr())
+}
+
+// TestTopic: forecasts of all partitions, replacements, tombstones and bad
+// records, before the feed starts and while it runs.
+func TestTopic(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("f", 3))
+	c := producer(t, k.Brokers)
+	produce(t, c,
+		record("f", 0, "1:1", value(t, street(1, 1, 10))),
+		record("f", 1, "2:1", value(t, street(2, 1, 20, 21))),
+		record("f", 2, "3:-7", value(t, street(3, -7, 30))),
+		record("f", 0, "1:1", value(t, street(1, 1, 11))),
+		record("f", 1, "4:1", value(t, street(4, 1, 40))),
+		record("f", 1, "4:1", nil),
+		record("f", 2, "5:1", value(t, street(6, 1, 50))),
+		record("f", 2, "5:1", []byte("no protobuf")),
+		record("f", 2, "five", value(t, street(5, 1, 50))),
+		record("f", 2, "6:1", []byte{}),
+		record("f", 2, "", nil),
+	)
+	f, layer := run(t, topicConfig("f", k.Brokers...))
+	layer.waitFor("1:1 11", "2:1 20,21", "3:-7 30")
+	require.Equal(t, 1, layer.published, "the first layer is a whole one")
+	s := f.Status()
+	require.True(t, s.Published)
+	require.Empty(t, s.Error)
+	require.EqualValues(t, 5, s.Skipped)
+	require.Len(t, s.Faults, 5)
+	require.Equal(t, "partition 2 offset 1", s.Faults[0].Position)
+	require.Contains(t, s.Faults[0].Error, `key "5:1" is not that of its value, 6:1`)
+
+	produce(t, c,
+		record("f", 0, "1:1", nil),
+		record("f", 1, "2:1", value(t, street(2, 1, 99))),
+		record("f", 2, "7:1", value(t, street(7, 1))),
+		record("f", 2, "3:-7", []byte{0xff}), // bad: the earlier one stays
+	)
+	layer.waitFor("2:1 99", "3:-7 30", "7:1")
+	require.True(t, assertEventually(func() bool { return f.Status().Skipped == 6 }))
+
+	before := layer.confirmedAt()
+	require.True(t, assertEventually(func() bool { return layer.confirmedAt().After(before) }), "a poll without news confirms")
+}
+
+func (s *shelf) confirmedAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.confirmed
+}
+
+// TestTopicWithoutRecords is a layer without streets: the topic says so.
+func TestTopicWithoutRecords(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("f", 2))
+	_, layer := run(t, topicConfig("f", k.Brokers...))
+	layer.waitFor()
+}
+
+// TestTopicOfManyAnswers does not fit into one answer of any partition. Nothing
+// may be seen before all of it.
+func TestTopicOfManyAnswers(t *testing.T) {
+	const streets = 3000
+	k := stores.StartKafka(t, stores.Topic("f", 4))
+	c := producer(t, k.Brokers, kgo.ProducerBatchMaxBytes(8<<10))
+	var records []*kgo.Record
+	for round := range 2 {
+		for i := range streets {
+			s := street(int32(i+1), 1, float64(round), 1, 2, 3)
+			records = append(records, record("f", int32(i%4), string(Key(s)), value(t, s)))
+		}
+	}
+	produce(t, c, records...)
+	cfg := topicConfig("f", k.Brokers...)
+	cfg.Kafka.FetchBytes = 16 << 10
+	_, layer := run(t, cfg)
+	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
+	shown := layer.shown()
+	require.Len(t, shown, streets)
+	for _, s := range shown {
+		require.Regexp(t, ` 1,1,2,3$`, s)
+	}
+}
+
+// TestTopicBrokerAway: away at the start, away later, a topic that does not
+// exist yet.
+func TestTopicBrokerAway(t *testing.T) {
+	k := stores.StartKafka(t)
+	require.NoError(t, k.Kill())
+	f, layer := run(t, topicConfig("f", k.Brokers...))
+	waitForError(t, f, "cannot find the partitions")
+	require.Nil(t, layer.shown())
+	require.NoError(t, k.Restart())
+	k.Create(t, "f", 2)
+	c := producer(t, k.Brokers)
+	produce(t, c, record("f", 0, "1:1", value(t, street(1, 1, 10))))
+	layer.waitFor("1:1 10")
+
+	require.NoError(t, k.Stop())
+	waitForError(t, f, "cannot")
+	require.Equal(t, []string{"1:1 10"}, layer.shown(), "the layer stays")
+	require.True(t, f.Status().Published)
+	require.NoError(t, k.Restart())
+	produce(t, c, record("f", 1, "2:1", value(t, street(2, 1, 20))))
+	layer.waitFor("1:1 10", "2:1 20")
+	require.True(t, assertEventually(func() bool { return f.Status().Error == "" }))
+}
+
+// TestTopicMadeAnew: streets that the new topic does not have are gone.
+func TestTopicMadeAnew(t *testing.T) {
+	c := stores.StartKfake(t)
+	k := producer(t, c.ListenAddrs(), kgo.AllowAutoTopicCreation())
+	for i := range 5 {
+		produce(t, k, record("f", 0, strconv.Itoa(i+1)+":1", value(t, street(int32(i+1), 1, 10))))
+	}
+	f, layer := run(t, topicConfig("f", c.ListenAddrs()...))
+	layer.waitFor("1:1 10", "2:1 10", "3:1 10", "4:1 10", "5:1 10")
+	k.Close()
+	admin := &kafka.Transport{}
+	defer admin.CloseIdleConnections()
+	_, err := (&kafka.Client{Addr: kafka.TCP(c.ListenAddrs()...), Transport: admin}).DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"f"}})
+	require.NoError(t, err)
+	waitForError(t, f, "cannot")
+	k = producer(t, c.ListenAddrs(), kgo.AllowAutoTopicCreation())
+	produce(t, k, record("f", 0, "9:1", value(t, street(9, 1, 90))))
+	layer.waitFor("9:1 90")
+}
+
+// TestTopicGrowsPartitions: the same street stands in two of them; the later
+// record counts, whatever the order of the partitions.
+func TestTopicGrowsPartitions(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("f", 4))
+	c := producer(t, k.Brokers)
+	now := time.Now()
+	at := func(partition int32, age time.Duration, key string, v []byte) *kgo.Record {
+		r := record("f", partition, key, v)
+		r.Timestamp = now.Add(-age)
+		return r
+	}
+	for p := range int32(4) {
+		for q := range int32(4) {
+			if p != q {
+				id := 1 + p*4 + q
+				key := fmt.Sprintf("%d:1", id)
+				produce(t, c, at(p, time.Minute, key, value(t, street(id, 1, 5))), at(q, time.Second, key, value(t, street(id, 1, 7))))
+				key = fmt.Sprintf("%d:2", id)
+				produce(t, c, at(p, time.Minute, key, value(t, street(id, 2, 5))), at(q, time.Second, key, nil))
+			}
+		}
+	}
+	_, layer := run(t, topicConfig("f", k.Brokers...))
+	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
+	require.Len(t, layer.shown(), 12)
+	for _, s := range layer.shown() {
+		require.Regexp(t, `^\d+:1 7$`, s)
+	}
+}
+
+// TestTopicTransactions: the end of a transaction is a record that nobody sees.
+func TestTopicTransactions(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("f", 1))
+	c := producer(t, k.Brokers, kgo.TransactionalID("t"))
+	for i := range int32(3) {
+		require.NoError(t, c.BeginTransaction())
+		produce(t, c, record("f", 0, fmt.Sprintf("%d:1", i+1), value(t, street(i+1, 1, 10))))
+		require.NoError(t, c.EndTransaction(t.Context(), kgo.TryCommit))
+	}
+	f, layer := run(t, topicConfig("f", k.Brokers...))
+	layer.waitFor("1:1 10", "2:1 10", "3:1 10")
+	require.Zero(t, f.Status().Skipped)
+}
+
+// TestTopicPublishesInPart: while one partition cannot be read, what others say
+// is shown, but confirms nothing. Before the first whole layer nothing is.
+func TestTopicPublishesInPart(t *testing.T) {
+	layer := newShelf(t)
+	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, layer, &faults{})
+	require.NoError(t, err)
+	defer feed.close()
+	away := errors.New("away")
+	feed.apply(identity{1, 1}, latest{forecast: street(1, 1, 10)})
+	require.Equal(t, away, feed.publish(away))
+	require.Nil(t, layer.shown())
+
+	confirmed := time.Now().Add(-time.Minute)
+	feed.confirmed = confirmed
+	require.NoError(t, feed.publish(nil))
+	require.Equal(t, []string{"1:1 10"}, layer.shown())
+	feed.apply(identity{2, 1}, latest{forecast: street(2, 1, 20)})
+	require.Equal(t, away, feed.publish(away))
+	require.Equal(t, []string{"1:1 10", "2:1 20"}, layer.shown())
+	require.Equal(t, confirmed, layer.confirmedAt())
+
+	published := layer.published
+	require.Equal(t, away, feed.publish(away))
+	feed.confirmed = time.Now()
+	require.Equal(t, errUnchanged, feed.publish(nil))
+	require.Equal(t, published, layer.published)
+	require.Equal(t, feed.confirmed, layer.confirmedAt())
+}

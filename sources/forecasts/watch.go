@@ -1,0 +1,102 @@
+package forecasts
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// watch pokes when the content behind a path may have changed. It watches
+// folders, not the file: a rename over the file, and a swapped symlink
+// anywhere on the way to it, change the entry of a folder.
+type watch struct {
+	path    string
+	poke    chan struct{} // holds one: several changes are one reason to look
+	watcher *fsnotify.Watcher
+	running sync.WaitGroup
+}
+
+func newWatch(path string) *watch {
+	return &watch{path: path, poke: make(chan struct{}, 1)}
+}
+
+// follow watches the folders on today's way to the file. Where the system
+// grants no watch, the slow check remains.
+func (w *watch) follow() {
+	if w.watcher == nil {
+		watcher, err := fsnotify.NewWatcher()
+		if err != nil {
+			return
+		}
+		w.watcher = watcher
+		w.running.Go(func() { w.forward(watcher) })
+	}
+	for _, folder := range foldersTo(w.path) {
+		_ = w.watcher.Add(folder) // a folder that is not there is met by the slow check
+	}
+}
+
+// forward ends when the watcher is closed. An error means that events were
+// lost: a reason to look as well.
+func (w *watch) forward(watcher *fsnotify.Watcher) {
+	events, errs := watcher.Events, watcher.Errors
+	for events != nil && errs != nil {
+		select {
+		case _, ok := <-events:
+			if !ok {
+				events = nil
+			}
+		case _, ok := <-errs:
+			if !ok {
+				errs = nil
+			}
+		}
+		select {
+		case w.poke <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *watch) close() {
+	if w.watcher == nil {
+		return
+	}
+	_ = w.watcher.Close() // ends forward
+	w.running.Wait()
+}
+
+// foldersTo lists the folder of each symlink on the way along path, and that
+// of the file in the end.
+func foldersTo(path string) []string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil
+	}
+	var folders []string
+	at, rest := "/", strings.Split(path, "/")
+	for links := 0; len(rest) > 0; {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		target, err := os.Readlink(next)
+		if err != nil || links == 40 { // no link; or a loop, as the system sees it
+			if len(rest) == 0 {
+				folders = append(folders, at)
+			}
+			at = next
+			continue
+		}
+		links++
+		folders = append(folders, at)
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders)
+}

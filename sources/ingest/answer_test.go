@@ -1,0 +1,147 @@
+package ingest_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+// ingestResult is the interface specification's 2.3.
+type ingestResult struct {
+	Accepted   int         `json:"accepted"`
+	Rejected   int         `json:"rejected"`
+	Rejections []rejection `json:"rejections"`
+}
+
+type rejection struct {
+	Index int `json:"index"`
+	Error struct {
+		Description string `json:"description"`
+		ErrorCode   string `json:"errorCode"`
+		Parameter   string `json:"parameter"`
+	} `json:"error"`
+}
+
+func parse(t *testing.T, text string) (r ingestResult) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&r), text)
+	require.False(t, d.More())
+	require.NotNil(t, r.Rejections)
+	return r
+}
+
+func TestAnswer(t *testing.T) {
+	addr := start(t, &stages{}, nil)
+	body := zip(measurements("known", "A\"1", "known", "B"))
+	resp, text := dial(t, addr).begin(length(body)).send(body).response()
+	require.Equal(t, 207, resp.StatusCode)
+	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+	require.Equal(t, "01020304-0506-7708-8900-000000000000", resp.Header.Get("Batch-Id"))
+	require.Empty(t, resp.Header.Get("Idempotent-Replay"))
+	require.Equal(t, "Accept, Accept-Encoding", resp.Header.Get("Vary"))
+	require.Len(t, resp.Header.Get("Trace-Id"), 32)
+	require.Equal(t, `{"accepted":2,"rejected":2,"rejections":[`+
+		`{"index":1,"error":{"description":"the detector \"A\"1\" does not exist in the product instance","errorCode":"UNKNOWN_DETECTOR","parameter":"measurements[1].detectorCode"}},`+
+		`{"index":3,"error":{"description":"the detector \"B\" does not exist in the product instance","errorCode":"UNKNOWN_DETECTOR","parameter":"measurements[3].detectorCode"}}]}`,
+		strings.ReplaceAll(text, `\"A\\\"1\"`, `\"A\"1\"`))
+
+	empty := zip(measurements())
+	_, text = dial(t, addr).begin(length(empty)).send(empty).response()
+	require.Equal(t, `{"accepted":0,"rejected":0,"rejections":[]}`, text)
+}
+
+func TestReplay(t *testing.T) {
+	p := &stages{submit: func(s *batch.Submission) error { s.Result.Replay = true; return nil }}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	resp, _ := dial(t, addr).begin(length(body) + "Idempotency-Key: k\r\n").send(body).response()
+	require.Equal(t, "true", resp.Header.Get("Idempotent-Replay"))
+}
+
+// Answers of many blocks, plain and compressed, on one kept connection.
+func TestLargeAnswer(t *testing.T) {
+	addr := start(t, &stages{}, nil)
+	var codes []string
+	for i := range 14_000 {
+		codes = append(codes, fmt.Sprintf("unknown-%d-\x01é", i))
+	}
+	body := zip(measurements(codes...))
+	c := dial(t, addr)
+	f := func(headers string, compressed bool) {
+		t.Helper()
+		resp, text := c.begin(headers + length(body)).send(body).response()
+		require.Equal(t, compressed, resp.Header.Get("Content-Encoding") == "gzip")
+		require.EqualValues(t, len(text), resp.ContentLength)
+		if compressed {
+			z, err := gzip.NewReader(strings.NewReader(text))
+			require.NoError(t, err)
+			plain, err := io.ReadAll(z)
+			require.NoError(t, err)
+			text = string(plain)
+		}
+		r := parse(t, text)
+		require.Equal(t, 14_000, r.Rejected)
+		require.Zero(t, r.Accepted)
+		for i, x := range r.Rejections {
+			if x.Index != i || x.Error.Parameter != fmt.Sprintf("measurements[%d].detectorCode", i) || !strings.Contains(x.Error.Description, codes[i]) {
+				t.Fatalf("rejection %d is %+v", i, x)
+			}
+		}
+	}
+	f("", false)
+	f("Accept-Encoding: gzip\r\n", true)
+	f("Accept: application/json, application/gzip\r\n", true)
+	f("Accept-Encoding: gzip;q=0\r\n", false)
+	f("Accept-Encoding: br\r\nAccept-Encoding: gzip\r\n", true)
+}
+
+func TestNoAnswer(t *testing.T) {
+	p := &stages{submit: func(*batch.Submission) error { return batch.ErrNoAnswer }}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	dial(t, addr).begin(length(body)).send(body).ended()
+	require.Equal(t, 1, p.count())
+}
+
+// Refusals of the pipeline pass as they are, and leave the connection usable: the
+// body was read.
+func TestRefusedByPipeline(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	c := dial(t, addr)
+	for _, x := range []struct {
+		code   batch.Code
+		status int
+	}{
+		{batch.InvalidJSON, 400},
+		{batch.InvalidGzip, 400},
+		{batch.MissingField, 400},
+		{batch.InvalidType, 400},
+		{batch.DuplicateField, 400},
+		{batch.TooManyItems, 413},
+		{batch.BodyTooLarge, 413},
+		{batch.IdempotencyKeyReused, 422},
+		{batch.ServiceUnavailable, 503},
+	} {
+		p.mu.Lock()
+		p.submit = func(*batch.Submission) error { return batch.Refuse(x.code, "why") }
+		p.mu.Unlock()
+		resp := c.begin(length(body)).send(body).refused(x.status, x.code)
+		require.False(t, resp.Close)
+	}
+	p.mu.Lock()
+	p.submit = func(*batch.Submission) error { panic(bytes.ErrTooLarge) }
+	p.mu.Unlock()
+	c.begin(length(body)).send(body).refused(500, batch.InternalError)
+}

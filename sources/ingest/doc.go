@@ -1,0 +1,12 @@
+// Package ingest is the endpoint that takes detector measurements (interface
+// specification 4.1, decisions.md 1): it receives a compressed body on the
+// client's own connection, hands the complete body to the pipeline, and
+// renders the outcome as IngestResult.
+//
+//	Before   admission, headers, Idempotency-Key       nothing of the body is awaited
+//	Serve    receive ─▶ Pipeline.Submit ─▶ answer      a slow client is waited for in receive only
+//
+// Memory. Bodies and answers stand in blocks of 64 KiB that are counted by the
+// admission when they are taken, so that clients of any speed and number hold
+// no more than its limits. Nothing is taken for a length that is only declared.
+package ingest

@@ -1,0 +1,128 @@
+package ingest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// Path is where the endpoint stands below the base path (interface specification 4.1).
+const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
+
+// Pipeline is what the endpoint needs of the stages behind it.
+type Pipeline interface {
+	// Ready tells why no batch of this product instance can be taken now: a 503
+	// (stages full, disk low, journal failed, draining, no registry snapshot yet), or nil.
+	Ready(productInstance string) *batch.Refusal
+
+	// Submit decodes, validates and journals one body. After nil s.Result is
+	// durable. Otherwise it gives a *batch.Refusal, and nothing of the batch was or will be
+	// archived or forwarded; or batch.ErrNoAnswer where that is not known.
+	Submit(ctx context.Context, s *batch.Submission) error
+
+	// Hold reserves an idempotency key until Release: nil, or the 409 because it is
+	// under way, or the 503 because the memory of keys is full.
+	Hold(productInstance, idempotencyKey string) *batch.Refusal
+	Release(productInstance, idempotencyKey string)
+}
+
+// Endpoint answers the requests of Path. Its Before and Serve are what the server
+// for clients calls; all methods may be used by many goroutines at once.
+type Endpoint struct {
+	cfg       Config
+	pipeline  Pipeline
+	log       zerolog.Logger
+	admission *admission
+	leave     func() // admission.leave, made a value once
+
+	ctx    context.Context // of the submissions
+	cancel context.CancelFunc
+}
+
+// New makes the endpoint.
+func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
+	e := &Endpoint{cfg: cfg, pipeline: pipeline, log: log, admission: newAdmission(cfg)}
+	e.leave = e.admission.leave
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	return e
+}
+
+// Stop cancels the submissions that are still under way. It is for the end of a
+// shutdown: until the server for clients has stopped they should finish.
+func (e *Endpoint) Stop() { e.cancel() }
+
+// Before does what comes before the body (decisions.md 1.1), in the order of the
+// table. Until release is called the request has its place in the admission, and
+// holds its idempotency key.
+func (e *Endpoint) Before(c *batch.Client, h *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
+	if r := e.pipeline.Ready(c.ProductInstance); r != nil {
+		return nil, counted(r)
+	}
+	if !e.admission.enter() {
+		return nil, counted(batch.Unavailable("too many requests are under way: try again in a moment", time.Second))
+	}
+	if r := checkHeader(h, e.cfg.MaxCompressedBytes); r != nil {
+		e.leave()
+		return nil, counted(r)
+	}
+	key := idempotencyKey(h)
+	if key == "" {
+		return e.leave, nil
+	}
+	if r := e.pipeline.Hold(c.ProductInstance, key); r != nil {
+		e.leave()
+		return nil, counted(r)
+	}
+	return func() {
+		e.pipeline.Release(c.ProductInstance, key)
+		e.leave()
+	}, nil
+}
+
+// Serve receives the body, submits it and answers 207. items are those of the
+// batch, 0 where there is another answer.
+func (e *Endpoint) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	s := submissions.Get().(*batch.Submission)
+	defer func() {
+		s.Reset()
+		submissions.Put(s)
+	}()
+	s.ProductInstance, s.IdempotencyKey = c.ProductInstance, idempotencyKey(&ctx.Request.Header)
+	if err := e.submit(ctx, s); err != nil {
+		return 0, counted(err)
+	}
+	answer(ctx, &s.Result, newBlocks(e.admission))
+	e.account(c, ctx, &s.Result)
+	return s.Result.Items, nil
+}
+
+// submit receives the body and hands it over. The body's memory is given back
+// before the answer may need some.
+func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, s *batch.Submission) error {
+	body := newBlocks(e.admission)
+	defer body.free()
+	if err := e.receive(ctx, body); err != nil {
+		return err
+	}
+	s.Body = body
+	return e.pipeline.Submit(e.ctx, s)
+}
+
+var submissions = sync.Pool{New: func() any { return new(batch.Submission) }}
+
+// account counts a batch that got its 207, and logs it.
+func (e *Endpoint) account(c *batch.Client, ctx *fasthttp.RequestCtx, r *batch.Result) {
+	batches[batch.CodeNone].Inc()
+	itemsAccepted.Add(r.Accepted)
+	for i := range r.List {
+		itemsRejected[r.List[i].Code].Inc()
+	}
+	e.log.Debug().Str("batch_id", r.ID.String()).Str("client", c.Name).
+		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
+		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("batch")
+}

@@ -1,0 +1,133 @@
+package ingest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+const (
+	idempotencyHeader = "Idempotency-Key"
+	maxKeyLen         = 128
+)
+
+// checkHeader is the part of decisions.md 1.1 that the header alone decides.
+func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *batch.Refusal {
+	if multipart(h.ContentType()) {
+		return &batch.Refusal{
+			Code: batch.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
+			Description: "a multipart body is not taken: send the gzip-compressed JSON as the body itself",
+		}
+	}
+	if r := checkEncoding(h); r != nil {
+		return r
+	}
+	if n := int64(h.ContentLength()); n > maxBody {
+		return tooLarge(maxBody)
+	}
+	return checkIdempotencyKey(h)
+}
+
+func multipart(contentType []byte) bool {
+	const prefix = "multipart/"
+	contentType = bytes.TrimSpace(contentType)
+	return len(contentType) >= len(prefix) && strings.EqualFold(string(contentType[:len(prefix)]), prefix)
+}
+
+// checkEncoding takes gzip, once, or nothing; without a Content-Encoding the
+// body's first bytes decide (receive).
+func checkEncoding(h *fasthttp.RequestHeader) *batch.Refusal {
+	times := 0
+	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
+		for coding := range bytes.SplitSeq(value, []byte{','}) {
+			coding = bytes.TrimSpace(coding)
+			switch {
+			case len(coding) == 0:
+			case isGzip(coding):
+				times++
+			default:
+				return gzipRequired(fmt.Sprintf("the Content-Encoding %s is not taken: compress the body with gzip", quoted(coding)))
+			}
+		}
+	}
+	if times > 1 {
+		return gzipRequired("the body is compressed more than once: compress it with gzip once")
+	}
+	return nil
+}
+
+// declaresGzip tells whether a checked header names gzip.
+func declaresGzip(h *fasthttp.RequestHeader) bool {
+	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
+		if len(bytes.Trim(value, " \t,")) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func isGzip(coding []byte) bool {
+	return bytes.EqualFold(coding, []byte("gzip")) || bytes.EqualFold(coding, []byte("x-gzip"))
+}
+
+func gzipRequired(description string) *batch.Refusal {
+	return &batch.Refusal{Code: batch.GzipRequired, Description: description, Parameter: fasthttp.HeaderContentEncoding}
+}
+
+func tooLarge(maxBody int64) *batch.Refusal {
+	return batch.Refuse(batch.BodyTooLarge, fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
+}
+
+// checkIdempotencyKey wants the header not at all, or once with 1–128 visible
+// ASCII characters (decisions.md 1.5).
+func checkIdempotencyKey(h *fasthttp.RequestHeader) *batch.Refusal {
+	values := h.PeekAll(idempotencyHeader)
+	if len(values) == 0 || len(values) == 1 && visible(values[0]) {
+		return nil
+	}
+	return &batch.Refusal{
+		Code: batch.InvalidParameter, Parameter: idempotencyHeader,
+		Description: fmt.Sprintf("the header Idempotency-Key has to stand once and have 1 to %d visible ASCII characters", maxKeyLen),
+	}
+}
+
+func visible(key []byte) bool {
+	for _, c := range key {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return len(key) >= 1 && len(key) <= maxKeyLen
+}
+
+// idempotencyKey is the key of a checked header, empty if there is none.
+func idempotencyKey(h *fasthttp.RequestHeader) string { return string(h.Peek(idempotencyHeader)) }
+
+// quoted repeats a piece of input in a description: at most batch.EchoLimit bytes,
+// cut between characters.
+func quoted(b []byte) string {
+	if len(b) > batch.EchoLimit {
+		b = wholeRunes(b[:batch.EchoLimit])
+	}
+	return `"` + strings.ToValidUTF8(string(b), string(utf8.RuneError)) + `"`
+}
+
+// wholeRunes drops a character that is cut off at the end of b. Bytes that are
+// no part of any character stay.
+func wholeRunes(b []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		last := b[len(b)-n:]
+		if utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return b[:len(b)-n]
+			}
+			break
+		}
+	}
+	return b
+}

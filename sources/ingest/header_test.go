@@ -1,0 +1,118 @@
+package ingest_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+	"trafficd/sources/ingest"
+)
+
+// The rows of decisions.md 1.1 that come before the body: no byte of it is sent.
+func TestRefusedByHeader(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	f := func(headers string, status int, code batch.Code) {
+		t.Helper()
+		for _, announced := range []string{"Content-Length: 100\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 100\r\nExpect: 100-continue\r\n"} {
+			if strings.Contains(headers, "Content-Length") {
+				announced = ""
+			}
+			c := dial(t, addr).begin(headers + announced)
+			resp := c.refused(status, code)
+			require.Equal(t, code == batch.GzipRequired, resp.Header.Get("Accept-Encoding") == "gzip")
+			require.True(t, resp.Close)
+			c.ended()
+		}
+	}
+	f("Content-Type: multipart/form-data; boundary=x\r\n", 415, batch.UnsupportedContentType)
+	f("Content-Type: Multipart/Mixed\r\n", 415, batch.UnsupportedContentType)
+	f("Content-Encoding: deflate\r\n", 415, batch.GzipRequired)
+	f("Content-Encoding: identity\r\n", 415, batch.GzipRequired)
+	f("Content-Encoding: gzip, br\r\n", 415, batch.GzipRequired)
+	f("Content-Encoding: gzip\r\nContent-Encoding: zstd\r\n", 415, batch.GzipRequired)
+	f("Content-Encoding: gzip, x-gzip\r\n", 415, batch.GzipRequired) // twice
+	f("Content-Encoding: gz\x09ip\r\n", 415, batch.GzipRequired)
+	f("Content-Encoding: "+strings.Repeat("é", 50)+"\r\n", 415, batch.GzipRequired)
+	f("Content-Length: 16777217\r\n", 413, batch.BodyTooLarge)
+	f("Content-Length: 9223372036854775807\r\n", 413, batch.BodyTooLarge)
+	f("Idempotency-Key: \r\n", 400, batch.InvalidParameter)
+	f("Idempotency-Key: "+strings.Repeat("k", 129)+"\r\n", 400, batch.InvalidParameter)
+	f("Idempotency-Key: a b\r\n", 400, batch.InvalidParameter)
+	f("Idempotency-Key: caf\xc3\xa9\r\n", 400, batch.InvalidParameter)
+	f("Idempotency-Key: a\r\nIdempotency-Key: a\r\n", 400, batch.InvalidParameter)
+
+	// The first row wins.
+	f("Content-Type: multipart/x\r\nContent-Encoding: br\r\n", 415, batch.UnsupportedContentType)
+	f("Content-Encoding: br\r\nIdempotency-Key: \r\n", 415, batch.GzipRequired)
+	f("Content-Length: 16777217\r\nIdempotency-Key: \r\n", 413, batch.BodyTooLarge)
+	p.mu.Lock()
+	p.ready = batch.Unavailable("no registry snapshot yet", 7*time.Second)
+	p.mu.Unlock()
+	f("Content-Type: multipart/x\r\n", 503, batch.ServiceUnavailable)
+	require.Equal(t, "7", dial(t, addr).begin("Content-Length: 1\r\n").refused(503, batch.ServiceUnavailable).Header.Get("Retry-After"))
+	require.Zero(t, p.count())
+}
+
+func TestTaken(t *testing.T) {
+	addr := start(t, &stages{}, nil)
+	body := zip(measurements("known"))
+	c := dial(t, addr) // one connection: it stays usable
+	f := func(headers string) {
+		t.Helper()
+		resp, text := c.begin(headers + length(body)).send(body).response()
+		require.Equal(t, 207, resp.StatusCode, text)
+		require.Equal(t, `{"accepted":1,"rejected":0,"rejections":[]}`, text)
+	}
+	f("")
+	f("Content-Encoding: gzip\r\n")
+	f("Content-Encoding: GZIP\r\n")
+	f("Content-Encoding: x-gzip\r\n")
+	f("Content-Encoding: , gzip ,\r\n")
+	f("Content-Encoding:\r\n")
+	for _, contentType := range []string{"application/json", "application/x-www-form-urlencoded", "application/gzip", "text/plain", "nonsense"} {
+		f("Content-Type: " + contentType + "\r\n")
+	}
+	f("Idempotency-Key: k\r\n")
+	f("Idempotency-Key: " + strings.Repeat("~", 128) + "\r\n")
+	f("Idempotency-Key: !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}\r\n")
+}
+
+// A key is held from the header to the answer, and only there.
+func TestIdempotencyKeyUnderWay(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	headers := "Idempotency-Key: k\r\n" + length(body)
+	first := dial(t, addr).begin(headers).send(body[:5])
+	require.Eventually(t, func() bool { return p.holds() == 1 }, patience, time.Millisecond)
+
+	resp := dial(t, addr).begin(headers).refused(409, batch.IdempotencyKeyInUse)
+	require.Equal(t, "1", resp.Header.Get("Retry-After"))
+	resp, _ = first.send(body[5:]).response()
+	require.Equal(t, 207, resp.StatusCode)
+	resp, _ = dial(t, addr).begin(headers).send(body).response()
+	require.Equal(t, 207, resp.StatusCode)
+
+	require.NoError(t, dial(t, addr).begin(headers).send("\x1f").Close()) // it goes away
+	require.Eventually(t, func() bool { return p.holds() == 0 }, patience, time.Millisecond)
+}
+
+func TestConfig(t *testing.T) {
+	require.NoError(t, ingest.DefaultConfig().Validate())
+	f := func(want string, change func(*ingest.Config)) {
+		t.Helper()
+		cfg := ingest.DefaultConfig()
+		change(&cfg)
+		require.ErrorContains(t, cfg.Validate(), want)
+	}
+	f("max_compressed_bytes", func(c *ingest.Config) { c.MaxCompressedBytes = 0 })
+	f("receive_timeout", func(c *ingest.Config) { c.ReceiveTimeout = 0 })
+	f("min_bytes_per_second", func(c *ingest.Config) { c.MinBytesPerSecond = -1 })
+	f("rate_grace", func(c *ingest.Config) { c.RateGrace = time.Hour })
+	f("admission_requests", func(c *ingest.Config) { c.AdmissionRequests = 0 })
+	f("admission_bytes", func(c *ingest.Config) { c.AdmissionBytes = c.MaxCompressedBytes })
+}

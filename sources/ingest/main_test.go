@@ -1,0 +1,270 @@
+package ingest_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"trafficd/pipeline/batch"
+	"trafficd/sources/api"
+	"trafficd/sources/ingest"
+)
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(clientEnv); addr != "" {
+		if err := beClient(addr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs for ever, once per process
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
+
+// patience is how long a test waits for what has to come.
+const patience = 10 * time.Second
+
+// stages stands in for the pipeline: plain, slow and strict. An item is rejected as
+// UNKNOWN_DETECTOR unless its detectorCode is "known".
+type stages struct {
+	mu        sync.Mutex
+	submitted [][]byte // the compressed bodies, as far as they were read
+	held      map[string]int
+	ready     *batch.Refusal
+	submit    func(s *batch.Submission) error // instead of judge
+}
+
+func (p *stages) Ready(string) *batch.Refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready
+}
+
+func (p *stages) Hold(instance, key string) *batch.Refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held[instance+"/"+key] > 0 {
+		return &batch.Refusal{Code: batch.IdempotencyKeyInUse, Description: "under way", Parameter: "Idempotency-Key", RetryAfter: time.Second}
+	}
+	if p.held == nil {
+		p.held = map[string]int{}
+	}
+	p.held[instance+"/"+key]++
+	return nil
+}
+
+func (p *stages) Release(instance, key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[instance+"/"+key]--
+}
+
+func (p *stages) holds() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, held := range p.held {
+		n += held
+	}
+	return n
+}
+
+func (p *stages) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.submitted)
+}
+
+func (p *stages) Submit(_ context.Context, s *batch.Submission) error {
+	var raw bytes.Buffer
+	err := judge(io.TeeReader(s.Body, &raw), s)
+	p.mu.Lock()
+	p.submitted = append(p.submitted, raw.Bytes())
+	other := p.submit
+	p.mu.Unlock()
+	if other != nil {
+		return other(s)
+	}
+	return err
+}
+
+func judge(body io.Reader, s *batch.Submission) error {
+	z, err := gzip.NewReader(bufio.NewReader(body))
+	if err != nil {
+		return refusalIn(err, batch.InvalidGzip)
+	}
+	var request struct {
+		Measurements []struct{ DetectorCode string }
+	}
+	d := json.NewDecoder(z)
+	if err := d.Decode(&request); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) {
+			return refusalIn(err, batch.InvalidGzip)
+		}
+		return refusalIn(err, batch.InvalidJSON)
+	}
+	if _, err := io.Copy(io.Discard, z); err != nil {
+		return refusalIn(err, batch.InvalidGzip)
+	}
+	s.Result.ID = batch.ID{1, 2, 3, 4, 5, 6, 0x77, 8, 0x89}
+	s.Result.Items = len(request.Measurements)
+	for i, m := range request.Measurements {
+		if m.DetectorCode != "known" {
+			s.Result.Add(i, batch.UnknownDetector, batch.FieldDetectorCode, []byte(m.DetectorCode))
+		}
+	}
+	s.Result.Accepted = s.Result.Items - s.Result.Len()
+	return nil
+}
+
+// refusalIn gives the refusal that ended the body, else one of this code.
+func refusalIn(err error, code batch.Code) error {
+	var r *batch.Refusal
+	if errors.As(err, &r) {
+		return r
+	}
+	return batch.Refuse(code, err.Error())
+}
+
+type pipeline interface {
+	ingest.Pipeline
+	holds() int
+}
+
+// start serves an ingest endpoint on a real port. At the end everything that was
+// taken for a request has to be given back.
+func start(t testing.TB, p pipeline, change func(*ingest.Config)) string {
+	t.Helper()
+	cfg := ingest.DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	require.NoError(t, cfg.Validate())
+	digest := sha256.Sum256([]byte("key"))
+	front := api.DefaultConfig()
+	front.Listen, front.DrainGrace = "127.0.0.1:0", 10*time.Millisecond
+	front.Keys = []api.KeyEntry{{Name: "client", SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"ingest"}}}
+	keys, err := api.OpenKeyring(front, zerolog.Nop())
+	require.NoError(t, err)
+	e := ingest.New(cfg, p, zerolog.Nop())
+	s, err := api.New(front, keys, []api.Route{{Path: ingest.Path, Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: e}}, zerolog.Nop())
+	require.NoError(t, err)
+	require.NoError(t, s.Start())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, s.Stop(ctx))
+		e.Stop()
+		keys.Close()
+		requests, memory := ingest.Held(e)
+		require.Zero(t, requests, "places in the admission")
+		require.Zero(t, memory, "bytes of blocks")
+		require.Zero(t, p.holds(), "idempotency keys")
+	})
+	return s.Addr().String()
+}
+
+// peer is a client that sends raw bytes.
+type peer struct {
+	t testing.TB
+	net.Conn
+	in *bufio.Reader
+}
+
+func dial(t testing.TB, addr string) *peer {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	return &peer{t, c, bufio.NewReader(c)}
+}
+
+// begin sends a request's header.
+func (p *peer) begin(headers string) *peer {
+	return p.send("POST " + ingest.Path + " HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey key\r\n" + headers + "\r\n")
+}
+
+func (p *peer) send(text string) *peer {
+	p.t.Helper()
+	_, err := io.WriteString(p, text)
+	require.NoError(p.t, err)
+	return p
+}
+
+func (p *peer) response() (*http.Response, string) {
+	p.t.Helper()
+	resp, err := http.ReadResponse(p.in, &http.Request{Method: "POST"})
+	require.NoError(p.t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return resp, string(body)
+}
+
+// refused wants an error answer.
+func (p *peer) refused(status int, code batch.Code) *http.Response {
+	p.t.Helper()
+	resp, text := p.response()
+	require.Equal(p.t, status, resp.StatusCode, text)
+	var body struct {
+		Description, ErrorCode, TraceID string
+		Causes                          []struct{ Parameter string }
+	}
+	require.NoError(p.t, json.Unmarshal([]byte(text), &body), text)
+	require.Equal(p.t, code.String(), body.ErrorCode, text)
+	require.NotNil(p.t, body.Causes)
+	return resp
+}
+
+// ended wants an orderly end with nothing more before it.
+func (p *peer) ended() {
+	p.t.Helper()
+	rest, err := io.ReadAll(p.in)
+	require.NoError(p.t, err)
+	require.Empty(p.t, string(rest))
+}
+
+func zip(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, text)
+	_ = w.Close()
+	return b.String()
+}
+
+// measurements is the JSON of a batch with these detector codes.
+func measurements(codes ...string) string {
+	var b strings.Builder
+	for i, code := range codes {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		quoted, _ := json.Marshal(code)
+		fmt.Fprintf(&b, `{"detectorCode":%s}`, quoted)
+	}
+	return `{"measurements":[` + b.String() + `]}`
+}
+
+func length(body string) string { return fmt.Sprintf("Content-Length: %d\r\n", len(body)) }
+
+// chunk is a body's part in the chunked coding; the empty one ends the body.
+func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), text) }

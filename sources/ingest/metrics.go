@@ -1,0 +1,52 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"trafficd/pipeline/batch"
+)
+
+var (
+	batches       = counters("trafficd_ingest_batches_total") // by outcome; CodeNone: answered 207
+	unanswered    = metrics.NewCounter("trafficd_ingest_batches_unanswered_total")
+	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total")
+	itemsRejected = counters("trafficd_ingest_items_rejected_total")
+
+	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total") // compressed, as received
+	receiveSeconds = metrics.NewHistogram("trafficd_ingest_receive_seconds")
+	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total") // the client went away within the body
+
+	admissionRequests      = metrics.NewGauge("trafficd_ingest_admission_requests", nil)
+	admissionRequestsLimit = metrics.NewGauge("trafficd_ingest_admission_requests_limit", nil)
+	admissionBytes         = metrics.NewGauge("trafficd_ingest_admission_bytes", nil)
+	admissionBytesLimit    = metrics.NewGauge("trafficd_ingest_admission_bytes_limit", nil)
+)
+
+// counters makes one counter for each code.
+func counters(name string) (all [batch.CodeCount]*metrics.Counter) {
+	for code := range all {
+		label := batch.Code(code).String()
+		if batch.Code(code) == batch.CodeNone {
+			label = "OK"
+		}
+		all[code] = metrics.NewCounter(fmt.Sprintf("%s{code=%q}", name, label))
+	}
+	return all
+}
+
+// counted counts a batch that got no 207, and gives its error back.
+func counted[E error](err E) E {
+	var refusal *batch.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		batches[refusal.Code].Inc()
+	case errors.Is(err, batch.ErrNoAnswer):
+		unanswered.Inc()
+	default:
+		batches[batch.InternalError].Inc()
+	}
+	return err
+}

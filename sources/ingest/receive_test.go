@@ -1,0 +1,231 @@
+package ingest_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+	"trafficd/sources/ingest"
+)
+
+// Whatever way a body comes, the pipeline gets the same bytes.
+func TestBodyArrivesWhole(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	noise := rand.NewChaCha8([32]byte{1})
+	random := make([]byte, 200_000)
+	_, _ = noise.Read(random)
+	body := zip(measurements("known") + strings.Repeat(" ", 1000))
+	large := body + zip(string(bytes.ReplaceAll(random, []byte{0}, []byte{1}))) // its bytes matter, its JSON does not
+	f := func(body string, size int) {
+		t.Helper()
+		p.submitted = nil
+		c := dial(t, addr).begin("Transfer-Encoding: chunked\r\n")
+		for rest := body; rest != ""; rest = rest[min(size, len(rest)):] {
+			c.send(chunk(rest[:min(size, len(rest))]))
+		}
+		c.send(chunk(""))
+		c.response()
+		c.begin(length(body))
+		for rest := body; rest != ""; rest = rest[min(size, len(rest)):] {
+			c.send(rest[:min(size, len(rest))])
+		}
+		c.response()
+		require.Equal(t, 2, p.count())
+		require.True(t, strings.HasPrefix(body, string(p.submitted[0])) && bytes.Equal(p.submitted[0], p.submitted[1]))
+	}
+	f(body, 1)
+	f(body, len(body))
+	f(large, 1000)
+	f(large, 64<<10)
+	f(large, 100_000)
+}
+
+// Without a Content-Encoding the first bytes decide, as soon as they are there.
+func TestNoGzip(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	f := func(headers, sent string) {
+		t.Helper()
+		c := dial(t, addr).begin(headers).send(sent)
+		resp := c.refused(415, batch.GzipRequired)
+		require.Equal(t, "gzip", resp.Header.Get("Accept-Encoding"))
+	}
+	f("Content-Length: 1000\r\n", "{")
+	f("Content-Length: 1000\r\n", "\x1f{")
+	f("Transfer-Encoding: chunked\r\n", "1\r\n{\r\n")
+	f("Content-Length: 0\r\n", "")
+	f("", "")
+	f("Content-Length: 1\r\n", "\x1f")
+	f("Transfer-Encoding: chunked\r\n", "0\r\n\r\n")
+	require.Zero(t, p.count())
+
+	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 1\r\n").send("{").refused(400, batch.InvalidGzip)
+	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 0\r\n").refused(400, batch.InvalidGzip)
+}
+
+// Over the compressed limit: the first error in the stream wins, and a body of
+// exactly the limit is fine.
+func TestCompressedLimit(t *testing.T) {
+	exact := zip(measurements("known"))
+	for len(exact) < 1100 { // several members are fine; an empty one has 23 bytes or so
+		exact += zip("")
+	}
+	p := &stages{}
+	addr := start(t, p, func(c *ingest.Config) { c.MaxCompressedBytes = int64(len(exact)) })
+	chunked := func(body string) *peer {
+		return dial(t, addr).begin("Transfer-Encoding: chunked\r\n").send(chunk(body) + chunk(""))
+	}
+	resp, _ := chunked(exact).response()
+	require.Equal(t, 207, resp.StatusCode)
+	require.False(t, resp.Close)
+	resp, _ = dial(t, addr).begin(length(exact)).send(exact).response()
+	require.Equal(t, 207, resp.StatusCode)
+
+	resp = chunked(exact+zip("")).refused(413, batch.BodyTooLarge)
+	require.True(t, resp.Close, "the rest was not read")
+	require.Len(t, p.submitted[2], len(exact), "no byte beyond the limit")
+	chunked(zip("no json"+strings.Repeat(" ", 10))+strings.Repeat("x", 2000)).refused(400, batch.InvalidJSON)
+	dial(t, addr).begin(length(exact+"x")).refused(413, batch.BodyTooLarge)
+}
+
+func TestSlowClient(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, func(c *ingest.Config) {
+		c.ReceiveTimeout, c.RateGrace, c.MinBytesPerSecond = 400*time.Millisecond, 100*time.Millisecond, 1000
+	})
+	body := zip(measurements("known"))
+	f := func(headers, sent string) {
+		t.Helper()
+		c := dial(t, addr).begin(headers).send(sent)
+		resp, text := c.response()
+		require.Equal(t, 408, resp.StatusCode)
+		require.Contains(t, text, "REQUEST_TIMEOUT")
+		require.Contains(t, text, "slower than 1000 bytes per second")
+		require.True(t, resp.Close)
+		c.ended()
+	}
+	f("Content-Length: 100\r\n", body[:10])
+	f("Transfer-Encoding: chunked\r\n", "64\r\n"+body[:10])
+	f("Transfer-Encoding: chunked\r\n", chunk(body)+"1") // within a chunk's head
+	f("Transfer-Encoding: chunked\r\n", chunk(body))     // between two chunks
+	f("Transfer-Encoding: chunked\r\n", chunk(body)+"0\r\n")
+
+	// Fast enough by the average, but not within the time.
+	c := dial(t, addr).begin("Content-Length: 1000000\r\nContent-Encoding: gzip\r\n")
+	stop := make(chan struct{})
+	go func() {
+		defer close(stop)
+		head := "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\xff\xff" // of 65,535 bytes of which gzip says nothing
+		for _, err := c.Write([]byte(head)); err == nil; _, err = c.Write(make([]byte, 40)) {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	_, text := c.response()
+	require.Contains(t, text, "400ms")
+	_ = c.Close()
+	<-stop
+
+	// An error that came before the silence wins.
+	dial(t, addr).begin("Content-Length: 1000\r\n").send(zip("no json!  ")).refused(400, batch.InvalidJSON)
+}
+
+// A client that goes away within the body: nothing is submitted, everything is
+// given back (start checks that).
+func TestClientGoesAway(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	key := 0
+	held := func() string { key++; return fmt.Sprintf("Idempotency-Key: k%d\r\n", key) }
+	f := func(headers, sent string, code batch.Code) {
+		t.Helper()
+		c := dial(t, addr).begin(headers + held()).send(sent)
+		require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
+		c.refused(400, code) // for those who only stopped to send
+		c.ended()
+
+		c = dial(t, addr).begin(headers + held()).send(sent)
+		require.NoError(t, c.Conn.(*net.TCPConn).SetLinger(0))
+		require.NoError(t, c.Close())
+	}
+	f("Content-Length: 100\r\n", body[:20], batch.InvalidGzip)
+	f(length(body+"x"), body, batch.InvalidGzip)
+	f("Transfer-Encoding: chunked\r\n", chunk(body), batch.InvalidGzip) // a whole gzip, but no whole body
+	f("Transfer-Encoding: chunked\r\n", "64\r\n"+body[:20], batch.InvalidGzip)
+	f("Transfer-Encoding: chunked\r\n", chunk(body)+"5", batch.InvalidParameter)
+	f("Transfer-Encoding: chunked\r\n", chunk(body)+"zz\r\n", batch.InvalidParameter)
+	require.Zero(t, p.count())
+}
+
+// Slow clients wait on their own connections: nothing of theirs is in the pipeline,
+// and others pass them.
+func TestSlowClientsHoldNoStage(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	var slow []*peer
+	for range 20 {
+		slow = append(slow, dial(t, addr).begin(length(body)).send(body[:len(body)-1]))
+	}
+	resp, _ := dial(t, addr).begin(length(body)).send(body).response()
+	require.Equal(t, 207, resp.StatusCode)
+	require.Equal(t, 1, p.count())
+	for _, c := range slow {
+		resp, _ := c.send(body[len(body)-1:]).response()
+		require.Equal(t, 207, resp.StatusCode)
+	}
+	require.Equal(t, 21, p.count())
+}
+
+func TestAdmissionOfRequests(t *testing.T) {
+	addr := start(t, &stages{}, func(c *ingest.Config) { c.AdmissionRequests = 2 })
+	body := zip(measurements("known"))
+	one := dial(t, addr).begin(length(body)).send(body[:3])
+	two := dial(t, addr).begin(length(body)).send(body[:3])
+	resp := untilFull(t, addr)
+	require.NotEmpty(t, resp)
+	resp2, _ := one.send(body[3:]).response()
+	require.Equal(t, 207, resp2.StatusCode)
+	resp3, _ := dial(t, addr).begin(length(body)).send(body).response()
+	require.Equal(t, 207, resp3.StatusCode)
+	two.send(body[3:]).response()
+}
+
+// untilFull asks, with requests that take no place for long, until one is told that
+// there is none; it gives its Retry-After.
+func untilFull(t *testing.T, addr string) (retryAfter string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		resp, _ := dial(t, addr).begin("Idempotency-Key: \r\nContent-Length: 1\r\n").response()
+		retryAfter = resp.Header.Get("Retry-After")
+		return resp.StatusCode == 503
+	}, patience, time.Millisecond)
+	return retryAfter
+}
+
+// Memory is counted as it is taken: a declared length takes none, and the body that
+// finds none left gets its 503 while the others go on.
+func TestAdmissionOfBytes(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, func(c *ingest.Config) { c.MaxCompressedBytes = 256 << 10; c.AdmissionBytes = 5 * 64 << 10 })
+	noise := make([]byte, 200<<10)
+	_, _ = rand.NewChaCha8([32]byte{2}).Read(noise)
+	body := "\x1f\x8b" + string(noise)
+	for range 4 { // 4 × 256 KiB are declared
+		dial(t, addr).begin("Content-Length: 262144\r\n").send("\x1f")
+	}
+	c := dial(t, addr).begin(length(body)).send(body)
+	resp := c.refused(503, batch.ServiceUnavailable)
+	require.Equal(t, "1", resp.Header.Get("Retry-After"))
+	require.True(t, resp.Close)
+	c.ended()
+	require.Zero(t, p.count())
+}

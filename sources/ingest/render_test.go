@@ -1,0 +1,217 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// describe gives a description as a client reads it.
+func describe(t testing.TB, code batch.Code, field batch.Field, echo string) (text string) {
+	t.Helper()
+	raw := append(appendDescription([]byte{'"'}, code, field, []byte(echo)), '"')
+	require.NoError(t, json.Unmarshal(raw, &text), string(raw))
+	return text
+}
+
+func TestDescriptions(t *testing.T) {
+	f := func(code batch.Code, field batch.Field, echo, want string) {
+		t.Helper()
+		require.Equal(t, want, describe(t, code, field, echo))
+	}
+	f(batch.UnknownDetector, batch.FieldDetectorCode, "X1", `the detector "X1" does not exist in the product instance`)
+	f(batch.UnknownDetector, batch.FieldDetectorCode, "", `the detector does not exist in the product instance`)
+	f(batch.UnknownDetector, batch.FieldDetectorCode, strings.Repeat("x", 63)+"\xc3", `the detector "`+strings.Repeat("x", 63)+`" does not exist in the product instance`)
+	f(batch.UnknownDetector, batch.FieldDetectorCode, "x\xc3", "the detector \"x\ufffd\" does not exist in the product instance")
+	f(batch.ReservedField, batch.FieldLinkID, "", `the reserved field linkId must be null or absent`)
+	f(batch.InvalidType, batch.FieldItem, "", `the item has to be an object`)
+	f(batch.InvalidType, batch.FieldDetectorCode, "", `detectorCode has to be a string`)
+	f(batch.InvalidType, batch.FieldValue, "", `value has to be a number`)
+	f(batch.MissingField, batch.FieldTimestampTo, "", `timestampTo is missing or null`)
+	f(batch.DuplicateField, batch.FieldQuality, "", `quality stands more than once`)
+	f(batch.InvalidInterval, batch.FieldTimestampTo, "2026-01-01T00:00:00Z", `timestampTo "2026-01-01T00:00:00Z" is before timestampFrom`)
+	f(batch.UnknownMeasureType, batch.FieldMeasureTypeCode, "a\"\n\\", "the measure type \"a\"\n\\\" is not an allowed one")
+}
+
+// Each code of an item has a text of its own, for each field, without markers.
+func TestEveryItemCodeIsDescribed(t *testing.T) {
+	seen := map[string]batch.Code{}
+	for code := batch.BatchLimitExceeded; code < batch.CodeCount; code++ {
+		for field := batch.FieldItem; field < batch.FieldCount; field++ {
+			text := describe(t, code, field, "echo")
+			require.NotContains(t, text, "is invalid")
+			require.NotRegexp(t, `[{}\[\]]|  |^ | $`, text)
+			require.False(t, strings.HasSuffix(text, "."))
+			if other, ok := seen[text]; ok {
+				require.Equal(t, other, code, text)
+			}
+			seen[text] = code
+		}
+	}
+}
+
+// Any bytes echoed: valid JSON and valid UTF-8 that says the same, cut between
+// characters.
+func FuzzEcho(f *testing.F) {
+	for _, s := range []string{"plain", "\xff\x00\"\\\n\x7f\u2028", strings.Repeat("é", 40), strings.Repeat("x", 63) + "é", strings.Repeat("x", 61) + "\xf0\x9f\x98\x80", strings.Repeat("\xed\xa0\x80", 22), strings.Repeat("\xa0", 70)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, input []byte) {
+		var r batch.Rejections
+		r.Add(7, batch.UnknownDetector, batch.FieldDetectorCode, input)
+		raw := appendRejection(nil, r.List[0], r.Echo(r.List[0]))
+		var got struct {
+			Index int
+			Error struct{ Description, ErrorCode, Parameter string }
+		}
+		if !utf8.Valid(raw) || json.Unmarshal(raw, &got) != nil {
+			t.Fatalf("no JSON: %q", raw)
+		}
+		if len(input) == 0 {
+			return
+		}
+		whole := input
+		if len(whole) > batch.EchoLimit {
+			whole = whole[:batch.EchoLimit]
+		}
+		text := strings.TrimSuffix(strings.TrimPrefix(got.Error.Description, `the detector "`), `" does not exist in the product instance`)
+		if len(whole) == batch.EchoLimit && !utf8.Valid(whole) {
+			return // what is left of broken text at the cut is not laid down
+		}
+		want := string([]rune(string(whole))) // each byte that is no UTF-8 is one U+FFFD
+		if text != want || got.Error.Parameter != "measurements[7].detectorCode" || got.Index != 7 {
+			t.Fatalf("%q gives %q", input, raw)
+		}
+	})
+}
+
+func TestWholeRunes(t *testing.T) {
+	f := func(in, want string) { t.Helper(); require.Equal(t, want, string(wholeRunes([]byte(in)))) }
+	f("", "")
+	f("a", "a")
+	f("é", "é")
+	f("a\xc3", "a")
+	f("a\xf0\x9f\x98", "a")
+	f("a😀", "a😀")
+	f("a\xff", "a\xff") // never the begin of a character
+	f("\xa0\xa0\xa0\xa0", "\xa0\xa0\xa0\xa0")
+	f("\xc3\xc3", "\xc3")
+}
+
+func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
+	result := func(n int) *batch.Result {
+		r := &batch.Result{Items: n}
+		for i := range n {
+			r.Add(i, batch.UnknownDetector, batch.FieldDetectorCode, []byte("some detector \x01 é"))
+		}
+		return r
+	}
+	a := newAdmission(DefaultConfig())
+	allocs := func(r *batch.Result) float64 {
+		return testing.AllocsPerRun(20, func() {
+			out := newBlocks(a)
+			render(out, r)
+			_, _ = out.WriteTo(io.Discard)
+			_ = out.Close()
+		})
+	}
+	few, many := result(1), result(10_000)
+	if got := allocs(few); got > 1 && !raceEnabled {
+		t.Errorf("%v allocations for one rejection", got)
+	}
+	if got := allocs(many); got > 1 && !raceEnabled {
+		t.Errorf("%v allocations for 10,000 rejections", got)
+	}
+	require.Zero(t, a.bytes.Load())
+}
+
+func TestAcceptEncoding(t *testing.T) {
+	f := func(want bool, lines ...string) {
+		t.Helper()
+		var h fasthttp.RequestHeader
+		for _, line := range lines {
+			name, value, _ := strings.Cut(line, ": ")
+			h.Add(name, value)
+		}
+		require.Equal(t, want, wantsGzip(&h), lines)
+	}
+	f(false)
+	f(true, "Accept-Encoding: gzip")
+	f(true, "Accept-Encoding: GZip")
+	f(true, "Accept-Encoding: x-gzip")
+	f(true, "Accept-Encoding: deflate, gzip;q=0.5, br")
+	f(true, "Accept-Encoding: gzip ; Q=0.001")
+	f(true, "Accept-Encoding: *")
+	f(true, "Accept-Encoding: br", "Accept-Encoding: gzip")
+	f(false, "Accept-Encoding: *;q=0")
+	f(false, "Accept-Encoding: gzip;q=0, *")
+	f(false, "Accept-Encoding: gzip;q=0.000")
+	f(false, "Accept-Encoding: gzip;q=x")
+	f(false, "Accept-Encoding: identity")
+	f(false, "Accept-Encoding: gzipped, agzip")
+	f(false, "Accept-Encoding: ")
+	f(false, "Accept: application/json")
+	f(false, "Accept: */*")
+	f(true, "Accept: gzip")
+	f(true, "Accept: application/gzip")
+	f(true, "Accept: application/json+gzip")
+	f(true, "Accept: application/json;q=0.5, application/x-gzip")
+	f(true, "Accept: application/json; encoding=GZIP")
+	f(false, "Accept: application/gzip;q=0")
+	f(false, "Accept: application/gzipped")
+}
+
+// A model of blocks: what was written is read, in pieces of any size, and counted.
+func TestBlocks(t *testing.T) {
+	a := newAdmission(DefaultConfig())
+	f := func(size, piece int) {
+		t.Helper()
+		want := bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
+		in, out := newBlocks(a), newBlocks(a)
+		for rest := want; len(rest) > 0; {
+			n := copy(in.space(), rest[:min(piece, len(rest))])
+			in.wrote(n)
+			rest = rest[n:]
+		}
+		for rest := want; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
+			_, _ = out.Write(rest[:min(piece, len(rest))])
+		}
+		require.EqualValues(t, 2*((size+blockSize-1)/blockSize*blockSize), a.bytes.Load())
+		got, err := io.ReadAll(in)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(want, got))
+		var b bytes.Buffer
+		n, err := out.WriteTo(&b)
+		require.NoError(t, err)
+		require.EqualValues(t, size, n)
+		require.True(t, bytes.Equal(want, b.Bytes()))
+		require.NoError(t, in.Close())
+		require.NoError(t, out.Close())
+		require.Zero(t, a.bytes.Load())
+	}
+	for _, size := range []int{0, 1, blockSize - 1, blockSize, blockSize + 1, 3*blockSize + 7} {
+		for _, piece := range []int{1000, blockSize, blockSize + 1} {
+			f(size, piece)
+		}
+	}
+	refused := newBlocks(a)
+	refused.end = batch.Refuse(batch.BodyTooLarge, "")
+	_, err := io.ReadAll(refused)
+	require.ErrorIs(t, err, refused.end)
+	require.NoError(t, refused.Close())
+	_, err = io.Copy(brokenPipe{}, func() io.Reader { b := newBlocks(a); fmt.Fprint(b, "x"); return b }())
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

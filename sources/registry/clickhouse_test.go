@@ -1,0 +1,58 @@
+package registry
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+)
+
+// TestClickHouseFeed runs on a real ClickHouse, through its death and return.
+func TestClickHouseFeed(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	store.Query(t, "CREATE DATABASE road")
+	store.Query(t, "CREATE TABLE road.detectors (code LowCardinality(String), lanes UInt8) ENGINE = MergeTree ORDER BY code")
+	store.Query(t, "INSERT INTO road.detectors VALUES ('A', 1), ('B', 2)")
+	feed := newTestFeed(t, FeedConfig{ClickHouse: &ClickHouseConfig{
+		Address: store.TCP, Database: "road", Username: "trafficd", Password: "trafficd", Timeout: 10 * time.Second,
+		Query: "SELECT code, lanes, now() FROM detectors ORDER BY code",
+	}})
+	source := feed.source.(*clickHouseSource)
+	f := func(wantError string, want ...string) {
+		t.Helper()
+		feed.check(t.Context())
+		if wantError == "" {
+			require.Empty(t, feed.status(time.Now()).Error)
+		}
+		require.Contains(t, feed.status(time.Now()).Error, wantError)
+		require.Equal(t, want, codesOf(feed.current.Load()))
+	}
+	f("", "A", "B")
+	store.Query(t, "INSERT INTO road.detectors VALUES ('C', 1)")
+	f("", "A", "B", "C")
+	source.maxBytes = 2
+	f("max_bytes", "A", "B", "C")
+	source.maxBytes = 1 << 20
+
+	query := source.Query
+	source.Query = "SELECT lanes FROM detectors"
+	f("first column has to hold strings", "A", "B", "C")
+	source.Query = "SELECT code FROM nowhere"
+	f("nowhere", "A", "B", "C")
+	source.Query = "SELECT code FROM detectors WHERE lanes > 5"
+	f("never taken", "A", "B", "C")
+	// An error after the first rows have been sent: they are not the list.
+	source.Query = "SELECT toString(number), throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
+	f("throwIf", "A", "B", "C")
+	source.Query = query
+
+	require.NoError(t, store.Kill())
+	f(store.TCP, "A", "B", "C")
+	require.NoError(t, store.Restart())
+	store.Query(t, "INSERT INTO road.detectors VALUES ('D', 1)")
+	f("", "A", "B", "C", "D")
+	store.Query(t, "TRUNCATE TABLE road.detectors")
+	f("never taken", "A", "B", "C", "D")
+}

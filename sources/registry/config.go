@@ -1,0 +1,134 @@
+package registry
+
+import (
+	"cmp"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Config says where the detector lists come from, and how far to trust them.
+type Config struct {
+	// Feeds, one for each product instance; without one its batches get 503.
+	Feeds []FeedConfig `koanf:"feeds"`
+	// Recheck is how often a file is looked at even if the system reports no
+	// change: network file systems report none.
+	Recheck time.Duration `koanf:"recheck"`
+	// Settle is how long a file has to lie untouched before it is read.
+	Settle time.Duration `koanf:"settle"`
+	// MaxShrink is the share of the detectors in use that a new list may lack
+	// and be taken at once.
+	MaxShrink float64 `koanf:"max_shrink"`
+	// ShrinkConfirm is how long a list that lacks more has to stay the same
+	// before it is taken after all.
+	ShrinkConfirm time.Duration `koanf:"shrink_confirm"`
+	// MaxBytes bounds one list, uncompressed.
+	MaxBytes int64 `koanf:"max_bytes"`
+}
+
+// FeedConfig is the feed of one product instance: exactly one of File, HTTP
+// and ClickHouse is set.
+type FeedConfig struct {
+	ProductInstance string            `koanf:"product_instance"`
+	File            *FileConfig       `koanf:"file"`
+	HTTP            *HTTPConfig       `koanf:"http"`
+	ClickHouse      *ClickHouseConfig `koanf:"clickhouse"`
+}
+
+// FileConfig is a file with the detector list; it may be gzip-compressed.
+type FileConfig struct {
+	Path string `koanf:"path"`
+	// Format is csv or json; empty: by the file's name (…json, …json.gz), else csv.
+	Format string `koanf:"format"`
+	// Column is the CSV column, or the member of the JSON objects, that holds
+	// the code; empty: detectorCode.
+	Column string `koanf:"column"`
+	// Separator of CSV: one character or tab; empty: the one that fits the header.
+	Separator string `koanf:"separator"`
+}
+
+// HTTPConfig is a service that answers GET with the list as JSON.
+type HTTPConfig struct {
+	URL           string        `koanf:"url"`
+	Column        string        `koanf:"column"`        // member of the objects; empty: detectorCode
+	Interval      time.Duration `koanf:"interval"`      // between polls; 0: one minute
+	Authorization string        `koanf:"authorization"` // the whole header; secret
+	Timeout       time.Duration `koanf:"timeout"`       // of a poll; 0: 30 s
+}
+
+// ClickHouseConfig is a query whose first column holds the codes.
+type ClickHouseConfig struct {
+	Address  string        `koanf:"address"` // host:port of the native protocol
+	Database string        `koanf:"database"`
+	Username string        `koanf:"username"`
+	Password string        `koanf:"password"` // secret
+	Secure   bool          `koanf:"secure"`   // TLS
+	Query    string        `koanf:"query"`
+	Interval time.Duration `koanf:"interval"` // between polls; 0: one minute
+	Timeout  time.Duration `koanf:"timeout"`  // of a poll; 0: 30 s
+}
+
+// The formats of a file, and where its codes stand unless it is said.
+const (
+	FormatCSV     = "csv"
+	FormatJSON    = "json"
+	DefaultColumn = "detectorCode"
+
+	defaultInterval = time.Minute
+	defaultTimeout  = 30 * time.Second
+)
+
+// DefaultConfig has no feed: no list is right everywhere.
+func DefaultConfig() Config {
+	return Config{
+		Recheck:       time.Minute,
+		Settle:        500 * time.Millisecond,
+		MaxShrink:     0.5,
+		ShrinkConfirm: 2 * time.Minute,
+		MaxBytes:      64 << 20,
+	}
+}
+
+// withDefaults fills what a feed leaves out, in copies: the entries of a list
+// have no defaults in the configuration.
+func (f FeedConfig) withDefaults() FeedConfig {
+	switch {
+	case f.File != nil:
+		file := *f.File
+		file.Column = cmp.Or(file.Column, DefaultColumn)
+		f.File = &file
+	case f.HTTP != nil:
+		h := *f.HTTP
+		h.Column = cmp.Or(h.Column, DefaultColumn)
+		h.Interval, h.Timeout = cmp.Or(h.Interval, defaultInterval), cmp.Or(h.Timeout, defaultTimeout)
+		f.HTTP = &h
+	case f.ClickHouse != nil:
+		c := *f.ClickHouse
+		c.Interval, c.Timeout = cmp.Or(c.Interval, defaultInterval), cmp.Or(c.Timeout, defaultTimeout)
+		f.ClickHouse = &c
+	}
+	return f
+}
+
+// format is what the file's name says, if nothing else does.
+func (f FileConfig) format() string {
+	if f.Format != "" {
+		return f.Format
+	}
+	if filepath.Ext(strings.TrimSuffix(strings.ToLower(f.Path), ".gz")) == ".json" {
+		return FormatJSON
+	}
+	return FormatCSV
+}
+
+// comma is the separator as one character; 0 where it is not said, or is none.
+func (f FileConfig) comma() rune {
+	if f.Separator == "tab" {
+		return '\t'
+	}
+	c := []rune(f.Separator)
+	if len(c) != 1 || strings.ContainsRune("\"\r\n\uFFFD", c[0]) {
+		return 0
+	}
+	return c[0]
+}

@@ -1,0 +1,164 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"trafficd/pipeline/batch"
+)
+
+// source reads a feed's list wherever it is. One goroutine calls it.
+type source interface {
+	// read gives the whole list, errUnchanged if it is known to be the one that
+	// keep was called for, or errUnsettled if it is being written just now.
+	read(ctx context.Context) ([]string, error)
+	// keep says that the list read last is in use.
+	keep()
+	// changes yields when there may be a new list; nil: only asking tells.
+	changes() <-chan struct{}
+	close()
+}
+
+var (
+	errUnchanged = errors.New("unchanged")
+	errUnsettled = errors.New("the file is being written: it is read when it has settled")
+	errNotYet    = errors.New("the detector list has not been read yet")
+)
+
+// A failed check is repeated soon, but never more often than asked for.
+const retryAfter = 5 * time.Second
+
+// feed is the list of one product instance and where it comes from.
+type feed struct {
+	instance string
+	kind     string
+	source   source
+	interval time.Duration // between checks
+	settle   time.Duration // from a change to its check
+	guard    guard
+	log      zerolog.Logger
+
+	current atomic.Pointer[batch.Detectors]
+	mark    fingerprint // of current; the feed's goroutine only
+
+	mu        sync.Mutex
+	condition condition
+}
+
+func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
+	f := &feed{
+		instance: fc.ProductInstance,
+		settle:   cfg.Settle,
+		guard:    guard{maxShrink: cfg.MaxShrink, confirm: cfg.ShrinkConfirm},
+	}
+	switch {
+	case fc.File != nil:
+		f.kind, f.interval, f.source = "file", cfg.Recheck, newFileSource(*fc.File, cfg.Settle, cfg.MaxBytes)
+	case fc.HTTP != nil:
+		f.kind, f.interval, f.source = "http", fc.HTTP.Interval, newHTTPSource(*fc.HTTP, cfg.MaxBytes)
+	default:
+		f.kind, f.interval, f.source = "clickhouse", fc.ClickHouse.Interval, newClickHouseSource(*fc.ClickHouse, cfg.MaxBytes)
+	}
+	f.log = log.With().Str("product_instance", f.instance).Str("feed", f.kind).Logger()
+	return f
+}
+
+// run checks the feed at once, after every change and whenever the interval is
+// over, until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	defer f.source.close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	armed := false // a check is due soon; further changes do not put it off
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.source.changes():
+			if !armed {
+				armed = true
+				timer.Reset(f.settle)
+			}
+		case <-timer.C:
+			armed = false
+			timer.Reset(f.check(ctx))
+		}
+	}
+}
+
+// check reads the feed once and tells when to do so again.
+func (f *feed) check(ctx context.Context) time.Duration {
+	codes, err := f.source.read(ctx)
+	if ctx.Err() != nil {
+		return f.interval // it was cut off by the end of the daemon, which says nothing about the feed
+	}
+	if err == nil {
+		err = f.take(codes, time.Now())
+	}
+	return f.conclude(err)
+}
+
+// take puts a list in use, unless it is the one that is, or a suspicious one.
+func (f *feed) take(codes []string, now time.Time) error {
+	mark := fingerprintOf(codes)
+	if f.current.Load() != nil && mark == f.mark {
+		f.source.keep()
+		return errUnchanged
+	}
+	set, leftOut := batch.NewDetectors(codes)
+	if err := f.guard.admit(f.current.Load(), set, mark, now); err != nil {
+		return err
+	}
+	f.mark = mark
+	f.current.Store(set)
+	f.source.keep()
+	f.mu.Lock()
+	f.condition.leftOut = leftOut
+	f.mu.Unlock()
+	f.log.Info().Int("detectors", set.Len()).Int("left_out", leftOut).Msg("detector list loaded")
+	return nil
+}
+
+// conclude counts and records the outcome of a check.
+func (f *feed) conclude(err error) time.Duration {
+	var suspect *suspectError
+	switch {
+	case err == nil:
+		reloadsLoaded.Inc()
+		f.record(nil, time.Now())
+		return f.interval
+	case errors.Is(err, errUnchanged):
+		reloadsUnchanged.Inc()
+		f.guard.calm()
+		if f.record(nil, time.Now()) {
+			f.log.Info().Msg("detector list is fine again, and the one in use")
+		}
+		return f.interval
+	case errors.Is(err, errUnsettled):
+		reloadsUnsettled.Inc()
+		if f.current.Load() == nil {
+			f.record(err, time.Now())
+		}
+		return f.settle
+	case errors.As(err, &suspect):
+		reloadsRefused.Inc()
+		f.complain(err)
+		return min(f.interval, max(f.guard.confirm, retryAfter))
+	default:
+		reloadsFailed.Inc()
+		f.complain(fmt.Errorf("cannot load the detector list of %s: %w", f.instance, err))
+		return min(f.interval, retryAfter)
+	}
+}
+
+func (f *feed) complain(err error) {
+	if f.record(err, time.Now()) {
+		f.log.Warn().Err(err).Bool("list_in_use", f.current.Load() != nil).Msg("detector list not taken; the last good one stays")
+	}
+}

@@ -1,0 +1,132 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLastGoodListStays breaks a file in every way and mends it again.
+func TestLastGoodListStays(t *testing.T) {
+	path := inFolder(t, "detectors.csv")
+	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
+	feed.begin(time.Now())
+	good := codesOf(nil)
+	f := func(content, wantError string) {
+		t.Helper()
+		write(t, path, content)
+		feed.check(t.Context())
+		status := feed.status(time.Now())
+		require.Equal(t, good, codesOf(feed.current.Load()))
+		require.Equal(t, len(good), status.Detectors)
+		if wantError == "" {
+			require.Empty(t, status.Error)
+			return
+		}
+		require.Contains(t, status.Error, wantError)
+	}
+	require.Contains(t, feed.status(time.Now()).Error, "not been read yet")
+	f("detectorCode\n", "no detector code at all")
+	f("code\nA\n", "no column")
+
+	good = []string{"A", "B", "C"}
+	f("detectorCode,x\nA,1\nB,2\nC,3\n", "")
+	f("detectorCode,x\nA,1\nB,2\nC", "half-written")
+	f("detectorCode,x\n", "no detector code at all")
+	f("", "empty")
+	f("detectorCode,x\n ,1\n ,2\n", "no detector code at all")
+	f("detectorCode,x\nA,1\n", "max_shrink")
+	f("detectorCode,x\nC,1\nB,2\nA,3\n", "") // the same in another order: fine again, not swapped
+	require.NoError(t, os.Remove(path))
+	feed.check(t.Context())
+	require.Contains(t, feed.status(time.Now()).Error, "no such file")
+	require.NoError(t, os.Mkdir(path, 0o755))
+	feed.check(t.Context())
+	require.Contains(t, feed.status(time.Now()).Error, "no regular file")
+	require.NoError(t, os.Remove(path))
+
+	good = []string{"A", "B", "D"}
+	f("detectorCode,x\nA,1\nB,2\nD,3\n", "")
+	good = []string{"E"}
+	feed.guard.confirm = 0
+	f("detectorCode,x\nE,1\n,2\n", "")
+	require.Equal(t, 1, feed.status(time.Now()).LeftOut)
+}
+
+func TestOutcomesAreCounted(t *testing.T) {
+	path := inFolder(t, "detectors.csv")
+	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
+	f := func(content string, counter interface{ Get() uint64 }) {
+		t.Helper()
+		if content != "" {
+			write(t, path, content)
+		}
+		before := counter.Get()
+		feed.check(t.Context())
+		require.Equal(t, before+1, counter.Get())
+	}
+	f("detectorCode\nA\nB\n", reloadsLoaded)
+	f("", reloadsUnchanged)
+	f("detectorCode\nB\nA\n", reloadsUnchanged)
+	f("detectorCode\n", reloadsRefused)
+	f("x\n", reloadsFailed)
+	require.NoError(t, os.WriteFile(path, []byte("detectorCode\nA\nB\nC\n"), 0o644))
+	feed.source.(*fileSource).settle = time.Hour
+	f("", reloadsUnsettled)
+}
+
+// script answers each read with the next of its outcomes, the last for ever.
+type script struct {
+	outcomes []error
+	at       []time.Time
+	poke     chan struct{}
+	closed   bool
+}
+
+func (s *script) read(context.Context) ([]string, error) {
+	n := min(len(s.at), len(s.outcomes)-1)
+	s.at = append(s.at, time.Now())
+	return []string{"A"}, s.outcomes[n]
+}
+func (s *script) keep()                    {}
+func (s *script) changes() <-chan struct{} { return s.poke }
+func (s *script) close()                   { s.closed = true }
+
+// TestPace follows the times of the checks on a clock of its own.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("away")
+		s := &script{outcomes: []error{away, errUnsettled, nil, nil, away, nil}, poke: make(chan struct{}, 1)}
+		f := &feed{source: s, interval: time.Minute, settle: time.Second, log: zerolog.Nop()}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		start := time.Now()
+		go func() {
+			f.run(ctx)
+			close(ended)
+		}()
+		time.Sleep(70 * time.Second) // checks at 0, 5, 6, 66
+		for range 5 {                // several changes are one check, a second after the first
+			s.poke <- struct{}{}
+			time.Sleep(300 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		stop()
+		<-ended
+
+		var seconds []float64
+		for _, at := range s.at {
+			seconds = append(seconds, at.Sub(start).Seconds())
+		}
+		// The change at 71.2 s comes after the check at 71: it gets one of its own.
+		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
+		require.True(t, s.closed)
+		require.True(t, f.current.Load().Has([]byte("A")))
+	})
+}

@@ -1,0 +1,81 @@
+package registry
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"trafficd/pipeline/batch"
+)
+
+// guard keeps a suspicious list from replacing a good one. An empty list is
+// never taken: nobody means to turn away every measurement, and at the start it
+// would answer UNKNOWN_DETECTOR for a registry that is not there. A list that
+// lacks more than maxShrink of the codes in use is taken once the very same
+// list has been read again after confirm.
+type guard struct {
+	maxShrink float64
+	confirm   time.Duration
+
+	suspect fingerprint
+	since   time.Time
+}
+
+// suspectError says why a list that could be read is not taken.
+type suspectError struct{ reason string }
+
+func (e *suspectError) Error() string { return e.reason }
+
+// admit tells whether next may replace current, which is nil at first.
+func (g *guard) admit(current, next *batch.Detectors, mark fingerprint, now time.Time) error {
+	if next.Len() == 0 {
+		return &suspectError{"the list holds no detector code at all: an empty list is never taken"}
+	}
+	if current == nil {
+		return nil
+	}
+	lost := missing(current, next)
+	if float64(lost) <= g.maxShrink*float64(current.Len()) {
+		g.calm()
+		return nil
+	}
+	if mark != g.suspect || g.since.IsZero() {
+		g.suspect, g.since = mark, now
+	}
+	if now.Sub(g.since) >= g.confirm {
+		g.calm()
+		return nil
+	}
+	return &suspectError{fmt.Sprintf("the list lacks %d of the %d detectors in use, more than max_shrink %g allows: it is taken if it still reads the same at %s",
+		lost, current.Len(), g.maxShrink, g.since.Add(g.confirm).UTC().Format(time.RFC3339))}
+}
+
+// calm forgets the suspicion: a list that is fine was read.
+func (g *guard) calm() { g.suspect, g.since = fingerprint{}, time.Time{} }
+
+// missing counts the codes of a that b lacks.
+func missing(a, b *batch.Detectors) int {
+	n := 0
+	for i := range a.Len() {
+		if !b.Has(a.Code(i)) {
+			n++
+		}
+	}
+	return n
+}
+
+// fingerprint is the same for the same codes in any order: a query without
+// ORDER BY gives them in another one each time.
+type fingerprint struct {
+	codes int
+	sum   uint64
+}
+
+func fingerprintOf(codes []string) fingerprint {
+	p := fingerprint{codes: len(codes)}
+	for _, c := range codes {
+		p.sum += xxhash.Sum64String(c)
+	}
+	return p
+}

@@ -1,0 +1,76 @@
+package registry
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseJSON(t *testing.T) {
+	f := func(body string, want ...string) {
+		t.Helper()
+		got, err := parseJSON([]byte(body), "code")
+		require.NoError(t, err)
+		require.ElementsMatch(t, want, got)
+	}
+	f(`[]`)
+	f(`["A", "B\u00e9"]`, "A", "Bé")
+	f(` [{"code": "A", "street": {"code": "x"}}, {"code": "B"}]`, "A", "B")
+	f(`{"detectors": ["A", {"code": "B"}], "next": null}`, "A", "B")
+	f(`{"detectors": []}`)
+}
+
+func TestParseJSONRefuses(t *testing.T) {
+	f := func(body, want string) {
+		t.Helper()
+		_, err := parseJSON([]byte(body), "code")
+		require.ErrorContains(t, err, want)
+	}
+	f(``, "no JSON, or cut off, at byte 0")
+	f(`["A"] x`, "no JSON")
+	f(`["A", 5]`, "entry 1 of the list: 5 is no string")
+	f(`["A", null]`, "null is no string")
+	f(`[{"code": 5}]`, "entry 0 of the list: 5 is no string")
+	f(`[{"Code": "A"}]`, `entry 0 of the list: no member "code"`)
+	f(`[["A"]]`, "is no string")
+	f(`{"items": []}`, "no array `detectors`")
+	f(`{"detectors": null}`, "no array `detectors`")
+	f(`{"detectors": {}}`, "not a list")
+	f(`"A"`, "not a list")
+	f("[\"\xff\"]", "UTF-8")
+}
+
+func TestParseJSONTruncated(t *testing.T) {
+	for _, whole := range []string{`["A","B"]`, `[{"code":"A"}]`, `{"detectors":["A"],"n":1}`} {
+		for n := range len(whole) {
+			_, err := parseJSON([]byte(whole[:n]), "code")
+			require.Error(t, err, whole[:n])
+		}
+	}
+}
+
+func FuzzJSON(f *testing.F) {
+	f.Add("A\x00B 1\x00\"C\"", true)
+	f.Add("dét\\u0031\x00", false)
+	f.Fuzz(func(t *testing.T, joined string, objects bool) {
+		if !utf8.ValidString(joined) {
+			return
+		}
+		codes := strings.Split(joined, "\x00")
+		list := make([]any, len(codes))
+		for i, c := range codes {
+			list[i] = c
+			if objects {
+				list[i] = map[string]any{"code": c, "n": i}
+			}
+		}
+		body, err := json.Marshal(map[string]any{"detectors": list})
+		require.NoError(t, err)
+		got, err := parseJSON(body, "code")
+		require.NoError(t, err)
+		require.Equal(t, codes, got)
+	})
+}

@@ -1,0 +1,81 @@
+package registry
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"trafficd/pipeline/batch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quick is the default configuration for tests that play with files.
+func quick(feeds ...FeedConfig) Config {
+	cfg := DefaultConfig()
+	cfg.Settle = 10 * time.Millisecond
+	cfg.Feeds = feeds
+	return cfg
+}
+
+func newTestFeed(t *testing.T, fc FeedConfig) *feed {
+	t.Helper()
+	fc.ProductInstance = "test"
+	cfg := quick(fc)
+	require.NoError(t, cfg.Validate())
+	f := newFeed(cfg, fc.withDefaults(), zerolog.New(zerolog.NewTestWriter(t)))
+	t.Cleanup(f.source.close)
+	return f
+}
+
+// write puts a file in place, old enough to count as settled.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+	ages := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path, ages, ages))
+}
+
+// numbered is a CSV list of the codes prefix0, prefix1, …
+func numbered(prefix string, n int) string {
+	var b bytes.Buffer
+	b.WriteString("detectorCode,street\n")
+	for i := range n {
+		fmt.Fprintf(&b, "%s%d,Søftenvej\n", prefix, i)
+	}
+	return b.String()
+}
+
+func zipped(t *testing.T, content string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write([]byte(content))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.String()
+}
+
+func codesOf(set *batch.Detectors) []string {
+	if set == nil {
+		return nil
+	}
+	codes := make([]string, set.Len())
+	for i := range codes {
+		codes[i] = string(set.Code(i))
+	}
+	return codes
+}
+
+func inFolder(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), name)
+}

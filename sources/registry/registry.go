@@ -1,0 +1,81 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/rs/zerolog"
+
+	"trafficd/pipeline/batch"
+)
+
+// Registry holds the latest good list of each product instance.
+type Registry struct {
+	feeds      []*feed // in the order of the configuration
+	byInstance map[string]*feed
+	gauges     *metrics.Set
+
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// New makes a registry of a valid configuration. It reads nothing yet and
+// starts nothing: that is for Start.
+func New(cfg Config, log zerolog.Logger) (*Registry, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("cannot use the registry's configuration: %w", err)
+	}
+	r := &Registry{byInstance: make(map[string]*feed), gauges: metrics.NewSet()}
+	for _, fc := range cfg.Feeds {
+		f := newFeed(cfg, fc.withDefaults(), log)
+		r.feeds = append(r.feeds, f)
+		r.byInstance[f.instance] = f
+		addGauges(r.gauges, f)
+	}
+	return r, nil
+}
+
+// Start begins to read the feeds and returns at once; until a feed's first
+// list is there, its Snapshot is nil. The goroutines end with ctx or Close,
+// and only Close waits for them. Start is called once.
+func (r *Registry) Start(ctx context.Context) {
+	ctx, r.stop = context.WithCancel(ctx)
+	metrics.RegisterSet(r.gauges)
+	for _, f := range r.feeds {
+		f.begin(time.Now())
+		r.running.Go(func() { f.run(ctx) })
+	}
+}
+
+// Close ends the feeds and waits for them. The snapshots stay readable.
+func (r *Registry) Close() {
+	if r.stop == nil {
+		return
+	}
+	r.stop()
+	r.running.Wait()
+	metrics.UnregisterSet(r.gauges, false)
+}
+
+// Snapshot is the latest good list of a product instance: immutable, and safe
+// to use for as long as it is held. It is nil as long as there has been no good
+// one, and for a product instance that has no feed. It does not allocate.
+func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
+	f, ok := r.byInstance[productInstance]
+	if !ok {
+		return nil
+	}
+	return f.current.Load()
+}
+
+// Status describes each feed, in the order of the configuration, for readiness.
+func (r *Registry) Status() []Status {
+	all := make([]Status, len(r.feeds))
+	for i, f := range r.feeds {
+		all[i] = f.status(time.Now())
+	}
+	return all
+}

@@ -1,0 +1,230 @@
+package registry
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+func start(t *testing.T, cfg Config) *Registry {
+	t.Helper()
+	r, err := New(cfg, zerolog.New(zerolog.NewTestWriter(t)))
+	require.NoError(t, err)
+	r.Start(t.Context())
+	t.Cleanup(r.Close)
+	return r
+}
+
+func eventually(t *testing.T, r *Registry, want ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return slices.Equal(want, codesOf(r.Snapshot("city"))) },
+		20*time.Second, 5*time.Millisecond, "want %q", want)
+}
+
+// TestFileIsWatched changes the content behind a path in each way that editors,
+// deployments and exports do. The slow check is far too slow to notice.
+func TestFileIsWatched(t *testing.T) {
+	f := func(name string, first string, change func(t *testing.T, dir string)) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, version := range []string{"v1", "v2"} {
+				require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o755))
+			}
+			write(t, filepath.Join(dir, "v1", "list.csv"), "detectorCode\nA\nB\n")
+			write(t, filepath.Join(dir, "v2", "list.csv"), "detectorCode\nA\nC\n")
+			if first != "" {
+				require.NoError(t, os.Symlink(first, filepath.Join(dir, "current")))
+			} else {
+				require.NoError(t, os.CopyFS(filepath.Join(dir, "current"), os.DirFS(filepath.Join(dir, "v1"))))
+			}
+			r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: filepath.Join(dir, "current", "list.csv")}}))
+			eventually(t, r, "A", "B")
+			change(t, dir)
+			eventually(t, r, "A", "C")
+		})
+	}
+	f("rename", "", func(t *testing.T, dir string) {
+		require.NoError(t, os.Rename(filepath.Join(dir, "v2", "list.csv"), filepath.Join(dir, "current", "list.csv")))
+	})
+	f("written in place", "", func(t *testing.T, dir string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "current", "list.csv"), []byte("detectorCode\nA\nC\n"), 0o644))
+	})
+	f("removed and made anew", "", func(t *testing.T, dir string) {
+		path := filepath.Join(dir, "current", "list.csv")
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.WriteFile(path, []byte("detectorCode\nA\nC\n"), 0o644))
+	})
+	f("folder behind a link swapped", "v1", func(t *testing.T, dir string) {
+		require.NoError(t, os.Symlink("v2", filepath.Join(dir, "next")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
+	})
+	f("file behind a link written", "v1", func(t *testing.T, dir string) {
+		require.NoError(t, os.Rename(filepath.Join(dir, "v2", "list.csv"), filepath.Join(dir, "v1", "list.csv")))
+	})
+	f("mounted as Kubernetes does", "v1", func(t *testing.T, dir string) {
+		require.NoError(t, os.Symlink("../v2/list.csv", filepath.Join(dir, "v1", "new")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "v1", "new"), filepath.Join(dir, "v1", "list.csv")))
+	})
+	f("swapped twice", "v1", func(t *testing.T, dir string) {
+		for _, version := range []string{"v2", "v1", "v2"} {
+			require.NoError(t, os.Symlink(version, filepath.Join(dir, "next")))
+			require.NoError(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
+		}
+	})
+}
+
+// TestFileThatComesLater: the daemon may start before its list is there.
+func TestFileThatComesLater(t *testing.T) {
+	path := inFolder(t, "list.json.gz")
+	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
+	require.Eventually(t, func() bool { return r.Status()[0].Error != errNotYet.Error() }, 20*time.Second, time.Millisecond)
+	require.Contains(t, r.Status()[0].Error, "no such file")
+	require.Nil(t, r.Snapshot("city"))
+	require.Nil(t, r.Snapshot("elsewhere"))
+	require.NoError(t, os.WriteFile(path, []byte(zipped(t, `{"detectors":[{"detectorCode":"A"}]}`)), 0o644))
+	eventually(t, r, "A")
+}
+
+// TestSnapshotIsWhole swaps between two lists that share nothing, under
+// readers: none of them may see a mixture (design, promise 7).
+func TestSnapshotIsWhole(t *testing.T) {
+	const n = 500
+	path := inFolder(t, "list.csv")
+	cfg := quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}})
+	cfg.MaxShrink = 1
+	write(t, path, numbered("A", n))
+	r := start(t, cfg)
+	require.Eventually(t, func() bool { return r.Snapshot("city") != nil }, 20*time.Second, time.Millisecond)
+
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					set := r.Snapshot("city")
+					if first := set.Code(0)[0]; set.Len() != n || !all(set, first) {
+						t.Errorf("a mixture of %d codes", set.Len())
+						return
+					}
+				}
+			}
+		})
+	}
+	for i := range 6 {
+		prefix := string("BA"[i%2])
+		write(t, path+".new", numbered(prefix, n))
+		require.NoError(t, os.Rename(path+".new", path))
+		require.Eventually(t, func() bool { return r.Snapshot("city").Code(0)[0] == prefix[0] }, 20*time.Second, time.Millisecond)
+	}
+	close(stop)
+	readers.Wait()
+}
+
+func all(set *batch.Detectors, prefix byte) bool {
+	for i := range set.Len() {
+		if set.Code(i)[0] != prefix {
+			return false
+		}
+	}
+	return true
+}
+
+func TestSnapshotDoesNotAllocate(t *testing.T) {
+	path := inFolder(t, "list.csv")
+	write(t, path, numbered("A", 3))
+	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
+	eventually(t, r, "A0", "A1", "A2")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if !r.Snapshot("city").Has([]byte("A1")) {
+			t.Error("not found")
+		}
+	}))
+}
+
+func TestMetrics(t *testing.T) {
+	path := inFolder(t, "list.csv")
+	write(t, path, numbered("A", 3))
+	r := start(t, quick(
+		FeedConfig{ProductInstance: `the "city"`, File: &FileConfig{Path: path}},
+		FeedConfig{ProductInstance: "ring", File: &FileConfig{Path: path + ".missing"}},
+	))
+	shown := func() string {
+		var b bytes.Buffer
+		metrics.WritePrometheus(&b, false)
+		return b.String()
+	}
+	for _, want := range []string{
+		`trafficd_registry_detectors{product_instance="the \"city\""} 3`,
+		`trafficd_registry_failing{product_instance="the \"city\""} 0`,
+		`trafficd_registry_detectors{product_instance="ring"} 0`,
+		`trafficd_registry_failing{product_instance="ring"} 1`,
+		`trafficd_registry_age_seconds{product_instance="ring"} `,
+		`trafficd_registry_reloads_total{result="loaded"} `,
+	} {
+		require.Eventually(t, func() bool { return bytes.Contains([]byte(shown()), []byte(want)) }, 20*time.Second, time.Millisecond, want)
+	}
+	r.Close()
+	require.NotContains(t, shown(), "trafficd_registry_detectors")
+}
+
+func TestCloseWithoutStart(t *testing.T) {
+	r, err := New(DefaultConfig(), zerolog.Nop())
+	require.NoError(t, err)
+	r.Close()
+	require.Empty(t, r.Status())
+}
+
+func TestConfigNamesTheKeyAtFault(t *testing.T) {
+	require.NoError(t, DefaultConfig().Validate())
+	file := func(c FileConfig) FeedConfig { return FeedConfig{ProductInstance: "city", File: &c} }
+	f := func(change func(c *Config), want ...string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Feeds = []FeedConfig{file(FileConfig{Path: "x.csv", Separator: "tab"})}
+		require.NoError(t, cfg.Validate())
+		change(&cfg)
+		err := cfg.Validate()
+		require.Error(t, err)
+		for _, w := range want {
+			require.ErrorContains(t, err, w)
+		}
+		_, err = New(cfg, zerolog.Nop())
+		require.ErrorContains(t, err, "cannot use the registry's configuration")
+	}
+	f(func(c *Config) { c.Recheck = 0 }, "recheck is 0s")
+	f(func(c *Config) { c.Settle = time.Hour }, "settle is 1h0m0s")
+	f(func(c *Config) { c.MaxShrink, c.ShrinkConfirm = 1.5, -1 }, "max_shrink is 1.5", "shrink_confirm")
+	f(func(c *Config) { c.MaxBytes = 0 }, "max_bytes is 0")
+	f(func(c *Config) { c.Feeds = append(c.Feeds, c.Feeds[0]) }, `feeds[1].product_instance "city" has a feed already`)
+	f(func(c *Config) { c.Feeds[0].ProductInstance = "" }, "feeds[0].product_instance")
+	f(func(c *Config) { c.Feeds[0].ProductInstance = "a\nb" }, "feeds[0].product_instance")
+	f(func(c *Config) { c.Feeds[0].File = nil }, "0 of them are given")
+	f(func(c *Config) { c.Feeds[0].HTTP = &HTTPConfig{} }, "2 of them are given", "feeds[0].http.url")
+	f(func(c *Config) { c.Feeds[0] = file(FileConfig{}) }, "feeds[0].file.path is empty")
+	f(func(c *Config) { c.Feeds[0] = file(FileConfig{Path: "x", Format: "xml"}) }, `feeds[0].file.format is "xml"`)
+	for _, bad := range []string{`"`, "\n", ",,", "\xff"} {
+		f(func(c *Config) { c.Feeds[0] = file(FileConfig{Path: "x", Separator: bad}) }, fmt.Sprintf("feeds[0].file.separator is %q", bad))
+	}
+	f(func(c *Config) {
+		c.Feeds[0] = FeedConfig{ProductInstance: "x", HTTP: &HTTPConfig{URL: "ftp://x", Interval: time.Millisecond, Timeout: time.Hour, Authorization: "a\r\nb"}}
+	}, "feeds[0].http.url", "feeds[0].http.interval is 1ms", "feeds[0].http.timeout is 1h0m0s", "feeds[0].http.authorization")
+	f(func(c *Config) {
+		c.Feeds[0] = FeedConfig{ProductInstance: "x", ClickHouse: &ClickHouseConfig{Address: "localhost"}}
+	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query is empty")
+}
