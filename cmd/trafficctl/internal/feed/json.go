@@ -90,10 +90,16 @@ func eachOf(d *jx.Decoder, element func(*jx.Decoder) error) error {
 	default:
 		return errors.New(`this is neither {"measurements":[…]} nor […]: is it NDJSON or CSV (--format)?`)
 	}
-	if err := d.Skip(); !errors.Is(err, io.EOF) {
+	if !atEnd(d) {
 		return errors.New("something follows the JSON value: is it NDJSON (--format ndjson)?")
 	}
 	return nil
+}
+
+// atEnd is false too where a value follows that is cut short, for which Skip
+// gives the same error as at the end.
+func atEnd(d *jx.Decoder) bool {
+	return d.Next() == jx.Invalid && errors.Is(d.Skip(), io.EOF)
 }
 
 func eachMember(d *jx.Decoder, element func(*jx.Decoder) error) error {
@@ -192,7 +198,7 @@ func (o *objects) read(item []byte) error {
 
 func (o *objects) end(err error) error {
 	if err == nil {
-		if err = o.d.Skip(); errors.Is(err, io.EOF) {
+		if atEnd(o.d) {
 			return nil
 		}
 		err = errors.New("something follows the value on the same line")

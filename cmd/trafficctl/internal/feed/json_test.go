@@ -21,6 +21,7 @@ func FuzzItemsAreJSON(f *testing.F) {
 	for _, s := range []string{
 		csvText, item1 + "\n" + item2, "[" + item1 + "]", `{"measurements":[1,"a",null,{}]}`,
 		`{"a":"\ud83d\ude00"}`, `{"a":01}`, `{"a":1.}`, "{\"a\":\"\x01\"}", `{"a":"\x"}`, `[1,]`, `-`, `nul`, "\x1f\x8b",
+		`""{"":`, `[1]{"":`,
 	} {
 		f.Add(s)
 	}
