@@ -48,13 +48,15 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader) (refusal *batch.R
 	if !x.route.takes(h.Method()) {
 		return batch.Refuse(batch.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, echo(h.Method())))
 	}
-	if r := s.admit(x, h); r != nil {
-		return r
+	if !x.route.open(h.Method()) {
+		if r := s.admit(x, h); r != nil {
+			return r
+		}
 	}
 	if s.draining.Load() {
 		return batch.Unavailable("the service is stopping: send the request again, to another replica or in a moment", time.Second)
 	}
-	x.release, refusal = x.route.Endpoint.Before(x.key.client, h)
+	x.release, refusal = x.route.Endpoint.Before(x.client(), h)
 	return refusal
 }
 

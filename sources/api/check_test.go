@@ -104,6 +104,23 @@ func TestCredentials(t *testing.T) {
 	require.False(t, resp.Close, "a request without a body leaves its connection in order")
 }
 
+func TestOpenMethods(t *testing.T) {
+	s := start(t, &probe{before: func(c *batch.Client, h *fasthttp.RequestHeader) *batch.Refusal {
+		if open := string(h.Method()) == "GET"; open != (c == nil) {
+			return batch.Refuse(batch.InternalError, "the client is nil exactly where no key is needed")
+		}
+		return nil
+	}}, nil)
+	f := func(request string, want int) {
+		t.Helper()
+		require.Equal(t, want, dial(t, s).send(request).response().StatusCode)
+	}
+	f("GET /base/open HTTP/1.1\r\nHost: h\r\n\r\n", 200)
+	f("GET /base/open?apiKey=no HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey no\r\n\r\n", 200) // nobody asks for it
+	f("POST /base/open HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", 401)
+	f("POST /base/open HTTP/1.1\r\n"+good+"Content-Length: 0\r\n\r\n", 200)
+}
+
 func TestTrace(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	f := func(traceparent, want string) {
@@ -174,6 +191,7 @@ func TestRoutesAreChecked(t *testing.T) {
 	f("slash", Route{Path: "a", Methods: ok.Methods, Endpoint: ok.Endpoint})
 	f("method", Route{Path: "/a", Endpoint: ok.Endpoint})
 	f("endpoint", Route{Path: "/a", Methods: ok.Methods})
+	f("open", Route{Path: "/a", Methods: ok.Methods, Endpoint: ok.Endpoint, Open: []string{"POST"}})
 }
 
 func FuzzErrorBody(f *testing.F) {

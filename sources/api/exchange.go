@@ -14,7 +14,7 @@ type exchange struct {
 	start   time.Time
 	trace   string
 	route   *route // nil: none was found
-	key     *key   // nil: none was presented, or an unknown one
+	key     *key   // nil: none was presented or needed, or an unknown one
 	refusal *batch.Refusal
 	body    bool // there is a body, and fasthttp was told of none if refusal is set
 	silent  bool // there is no answer

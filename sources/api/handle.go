@@ -41,8 +41,10 @@ func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 		}
 	}()
 	ctx.Response.Header.Set(traceHeader, x.trace)
-	items, err := x.route.Endpoint.Serve(x.key.client, ctx)
-	x.key.items.charge(items)
+	items, err := x.route.Endpoint.Serve(x.client(), ctx)
+	if x.key != nil {
+		x.key.items.charge(items)
+	}
 	return err
 }
 

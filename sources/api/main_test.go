@@ -89,7 +89,8 @@ func testConfig() Config {
 }
 
 // start serves p at /base/in (POST, right ingest), and at /base/map (GET, HEAD, right
-// forecast, Basic and ?apiKey= too).
+// forecast, Basic and ?apiKey= too), and at /base/open (POST, right ingest; GET for
+// anybody).
 func start(t *testing.T, p *probe, change func(*Config)) *Server {
 	t.Helper()
 	cfg := testConfig()
@@ -102,6 +103,7 @@ func start(t *testing.T, p *probe, change func(*Config)) *Server {
 	s, err := New(cfg, keys, []Route{
 		{Path: "/in", Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: p},
 		{Path: "/map", Methods: []string{"GET", "HEAD"}, Right: batch.RightForecast, Endpoint: p, Basic: true, QueryKey: true},
+		{Path: "/open", Methods: []string{"GET", "POST"}, Open: []string{"GET"}, Right: batch.RightIngest, Endpoint: p},
 	}, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel))
 	require.NoError(t, err)
 	require.NoError(t, s.Start())

@@ -12,7 +12,8 @@ import (
 )
 
 // Endpoint answers the requests of a route. Its methods run on the goroutines
-// of many connections at once.
+// of many connections at once. The client is nil where the route's Open names
+// the method.
 type Endpoint interface {
 	// Before is asked when path, method, key, right and rate are fine and before a
 	// byte of the body is awaited. It returns the refusal, or nil. It may
@@ -38,6 +39,8 @@ type Route struct {
 	Methods  []string // those that the endpoint answers; HEAD has to be named
 	Right    batch.Right
 	Endpoint Endpoint
+
+	Open []string // those of Methods that need no key, for what anybody may read, such as a schema
 
 	Basic    bool // HTTP Basic with the key as password is taken too (decisions.md 3)
 	QueryKey bool // ?apiKey= is taken where there is no Authorization header (decisions.md 2)
@@ -67,6 +70,11 @@ func newRoutes(base string, list []Route) (routes, error) {
 		case len(r.Methods) == 0 || r.Endpoint == nil:
 			return nil, fmt.Errorf("cannot mount the route %s: it needs a method and an endpoint", path)
 		}
+		for _, method := range r.Open {
+			if !slices.Contains(r.Methods, method) {
+				return nil, fmt.Errorf("cannot mount the route %s: %s is open and not among its methods", path, method)
+			}
+		}
 		challenge := "apiKey"
 		if r.Basic {
 			challenge = `apiKey, Basic realm="trafficd"`
@@ -83,6 +91,10 @@ func (m routes) find(target []byte) *route {
 
 func (r *route) takes(method []byte) bool {
 	return slices.Contains(r.Methods, string(method))
+}
+
+func (r *route) open(method []byte) bool {
+	return slices.Contains(r.Open, string(method))
 }
 
 // pathOf cuts the query off, and the origin off an absolute form.
