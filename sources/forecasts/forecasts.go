@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/watch"
 )
 
 // Layer takes the forecasts. One goroutine calls it. What it is given is
@@ -33,22 +34,15 @@ type Layer interface {
 // feed is where forecasts come from. One goroutine calls it.
 type feed interface {
 	// check brings the layer up to date. It gives the time at which the feed
-	// confirmed its data, and no error if it published a change; errUnchanged
-	// if there was none; errUnsettled if the data is being written just now.
+	// confirmed its data, and no error if it published a change; watch.ErrUnchanged
+	// if there was none; watch.ErrUnsettled if the data is being written just now.
 	check(ctx context.Context) (confirmed time.Time, err error)
 	// changes yields when there may be new data; nil: only asking tells.
 	changes() <-chan struct{}
 	close()
 }
 
-var (
-	errUnchanged = errors.New("unchanged")
-	errUnsettled = errors.New("the file is being written: it is read when it has settled")
-	errNotYet    = errors.New("the forecasts have not been read yet")
-)
-
-// A failed check is repeated soon, but never more often than asked for.
-const retryAfter = 5 * time.Second
+var errNotYet = errors.New("the forecasts have not been read yet")
 
 // Forecasts keeps a layer up to date.
 type Forecasts struct {
@@ -119,23 +113,7 @@ func (f *Forecasts) Close() {
 // over, until ctx ends.
 func (f *Forecasts) run(ctx context.Context) {
 	defer f.feed.close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	armed := false // a check is due soon; further changes do not put it off
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.feed.changes():
-			if !armed {
-				armed = true
-				timer.Reset(f.settle)
-			}
-		case <-timer.C:
-			armed = false
-			timer.Reset(f.check(ctx))
-		}
-	}
+	watch.Rounds(ctx, f.feed.changes(), f.settle, f.check)
 }
 
 // check asks the feed once and tells when to do so again.
@@ -154,9 +132,9 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) time.Duration {
 	switch {
 	case err == nil:
 		checksPublished.Inc()
-	case errors.Is(err, errUnchanged):
+	case errors.Is(err, watch.ErrUnchanged):
 		checksUnchanged.Inc()
-	case errors.Is(err, errUnsettled):
+	case errors.Is(err, watch.ErrUnsettled):
 		checksUnsettled.Inc()
 		f.unsettled(err)
 		return f.settle
@@ -165,7 +143,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) time.Duration {
 		if f.failed(fmt.Errorf("cannot read the forecasts: %w", err)) {
 			f.log.Warn().Err(err).Msg("forecasts not taken; the layer stays as it is")
 		}
-		return min(f.interval, retryAfter)
+		return min(f.interval, watch.RetryAfter)
 	}
 	if f.well(confirmed) {
 		f.log.Info().Msg("forecasts are read")

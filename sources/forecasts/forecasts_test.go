@@ -28,6 +28,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/sources/internal/watch"
 )
 
 // TestFileIsWatched: the slow check is far too slow to notice.
@@ -82,7 +83,7 @@ func (s *script) close()                   { s.closed = true }
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
-		s := &script{outcomes: []error{away, errUnsettled, nil, errUnchanged, away, nil}, poke: make(chan struct{}, 1)}
+		s := &script{outcomes: []error{away, watch.ErrUnsettled, nil, watch.ErrUnchanged, away, nil}, poke: make(chan struct{}, 1)}
 		f := &Forecasts{feed: s, interval: time.Minute, settle: time.Second, faults: &faults{}, gauges: metrics.NewSet(), log: zerolog.Nop()}
 		start := time.Now()
 		f.Start(t.Context())

@@ -12,6 +12,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/watch"
 )
 
 // queryFeed polls a query whose rows are forecast periods.
@@ -105,7 +106,7 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 			continue
 		}
 		if size += rowBytes + int64(len(code)); size > q.maxBytes {
-			return nil, errTooLong
+			return nil, watch.ErrTooLong
 		}
 		all.add(id, code, period, n)
 	}

@@ -77,7 +77,7 @@ func TestQuery(t *testing.T) {
 	f("", 4, good...)
 
 	source.maxBytes = 300
-	f("forecasts.max_bytes", 0, good...)
+	f("max_bytes", 0, good...)
 	source.maxBytes = 1 << 20
 	source.Query = "SELECT street, fromnode, speed, start FROM forecasts"
 	f("no column end", 0, good...)

@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/watch"
 )
 
 // topicFeed follows all partitions of a topic from their start. Until it has
@@ -88,7 +89,7 @@ func (t *topicFeed) publish(err error) error {
 		t.changed = false
 	case err == nil:
 		t.layer.Confirm(t.confirmed)
-		return errUnchanged
+		return watch.ErrUnchanged
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"trafficd/cmd/devstores/stores"
 	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/watch"
 )
 
 func topicConfig(topic string, brokers ...string) Config {
@@ -244,7 +245,7 @@ func TestTopicPublishesInPart(t *testing.T) {
 	published := layer.published
 	require.Equal(t, away, feed.publish(away))
 	feed.confirmed = time.Now()
-	require.Equal(t, errUnchanged, feed.publish(nil))
+	require.Equal(t, watch.ErrUnchanged, feed.publish(nil))
 	require.Equal(t, published, layer.published)
 	require.Equal(t, feed.confirmed, layer.confirmedAt())
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"trafficd/sources/internal/watch"
 )
 
 // clickHouseSource polls a query whose first column holds the codes.
@@ -90,7 +92,7 @@ func (s *clickHouseSource) firstColumn(rows driver.Rows) ([]string, error) {
 			return nil, fmt.Errorf("the first column has to hold strings: %w", err)
 		}
 		if size += int64(len(code)); size > s.maxBytes {
-			return nil, errTooLong
+			return nil, watch.ErrTooLong
 		}
 		codes = append(codes, code)
 	}

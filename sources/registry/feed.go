@@ -11,12 +11,13 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
+	"trafficd/sources/internal/watch"
 )
 
 // source reads a feed's list wherever it is. One goroutine calls it.
 type source interface {
-	// read gives the whole list, errUnchanged if it is known to be the one that
-	// keep was called for, or errUnsettled if it is being written just now.
+	// read gives the whole list, watch.ErrUnchanged if it is known to be the one
+	// that keep was called for, or watch.ErrUnsettled if it is being written just now.
 	read(ctx context.Context) ([]string, error)
 	// keep says that the list read last is in use.
 	keep()
@@ -25,14 +26,7 @@ type source interface {
 	close()
 }
 
-var (
-	errUnchanged = errors.New("unchanged")
-	errUnsettled = errors.New("the file is being written: it is read when it has settled")
-	errNotYet    = errors.New("the detector list has not been read yet")
-)
-
-// A failed check is repeated soon, but never more often than asked for.
-const retryAfter = 5 * time.Second
+var errNotYet = errors.New("the detector list has not been read yet")
 
 // feed is the list of one product instance and where it comes from.
 type feed struct {
@@ -73,23 +67,7 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 // over, until ctx ends.
 func (f *feed) run(ctx context.Context) {
 	defer f.source.close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	armed := false // a check is due soon; further changes do not put it off
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.source.changes():
-			if !armed {
-				armed = true
-				timer.Reset(f.settle)
-			}
-		case <-timer.C:
-			armed = false
-			timer.Reset(f.check(ctx))
-		}
-	}
+	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
 // check reads the feed once and tells when to do so again.
@@ -109,7 +87,7 @@ func (f *feed) take(codes []string, now time.Time) error {
 	mark := fingerprintOf(codes)
 	if f.current.Load() != nil && mark == f.mark {
 		f.source.keep()
-		return errUnchanged
+		return watch.ErrUnchanged
 	}
 	set, leftOut := batch.NewDetectors(codes)
 	if err := f.guard.admit(f.current.Load(), set, mark, now); err != nil {
@@ -133,14 +111,14 @@ func (f *feed) conclude(err error) time.Duration {
 		reloadsLoaded.Inc()
 		f.record(nil, time.Now())
 		return f.interval
-	case errors.Is(err, errUnchanged):
+	case errors.Is(err, watch.ErrUnchanged):
 		reloadsUnchanged.Inc()
 		f.guard.calm()
 		if f.record(nil, time.Now()) {
 			f.log.Info().Msg("detector list is fine again, and the one in use")
 		}
 		return f.interval
-	case errors.Is(err, errUnsettled):
+	case errors.Is(err, watch.ErrUnsettled):
 		reloadsUnsettled.Inc()
 		if f.current.Load() == nil {
 			f.record(err, time.Now())
@@ -149,11 +127,11 @@ func (f *feed) conclude(err error) time.Duration {
 	case errors.As(err, &suspect):
 		reloadsRefused.Inc()
 		f.complain(err)
-		return min(f.interval, max(f.guard.confirm, retryAfter))
+		return min(f.interval, max(f.guard.confirm, watch.RetryAfter))
 	default:
 		reloadsFailed.Inc()
 		f.complain(fmt.Errorf("cannot load the detector list of %s: %w", f.instance, err))
-		return min(f.interval, retryAfter)
+		return min(f.interval, watch.RetryAfter)
 	}
 }
 

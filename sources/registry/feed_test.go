@@ -10,6 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"trafficd/sources/internal/watch"
 )
 
 // TestLastGoodListStays breaks a file in every way and mends it again.
@@ -77,7 +79,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 	f("detectorCode\n", reloadsRefused)
 	f("x\n", reloadsFailed)
 	require.NoError(t, os.WriteFile(path, []byte("detectorCode\nA\nB\nC\n"), 0o644))
-	feed.source.(*fileSource).settle = time.Hour
+	feed.source.close()
+	feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, time.Hour, 1<<20)
 	f("", reloadsUnsettled)
 }
 
@@ -102,7 +105,7 @@ func (s *script) close()                   { s.closed = true }
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
-		s := &script{outcomes: []error{away, errUnsettled, nil, nil, away, nil}, poke: make(chan struct{}, 1)}
+		s := &script{outcomes: []error{away, watch.ErrUnsettled, nil, nil, away, nil}, poke: make(chan struct{}, 1)}
 		f := &feed{source: s, interval: time.Minute, settle: time.Second, log: zerolog.Nop()}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})

@@ -1,8 +1,6 @@
 package registry
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +36,7 @@ func TestFileRefused(t *testing.T) {
 		t.Helper()
 		path := inFolder(t, "list.csv")
 		feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
-		feed.source.(*fileSource).maxBytes = 100
+		feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, 0, 100)
 		write(t, path, content)
 		feed.check(t.Context())
 		require.Contains(t, feed.status(time.Now()).Error, want)
@@ -51,54 +49,4 @@ func TestFileRefused(t *testing.T) {
 		f(whole[:n], "cannot read")
 	}
 	f(whole+"x", "cannot decompress")
-}
-
-// TestFileIsReadWhenItHasSettled: a file whose last change is younger than the
-// setting is left alone, a time stamp in the future is no reason to wait.
-func TestFileIsReadWhenItHasSettled(t *testing.T) {
-	path := inFolder(t, "list.csv")
-	s := newFileSource(FileConfig{Path: path, Column: "detectorCode"}, time.Minute, 1<<20)
-	defer s.close()
-	f := func(age time.Duration, want error) {
-		t.Helper()
-		stamp := time.Now().Add(-age)
-		require.NoError(t, os.WriteFile(path, []byte("detectorCode\nA\n"), 0o644))
-		require.NoError(t, os.Chtimes(path, stamp, stamp))
-		_, err := s.read(t.Context())
-		require.ErrorIs(t, err, want)
-	}
-	f(time.Second, errUnsettled)
-	f(2*time.Minute, nil)
-	f(-time.Hour, nil)
-	s.keep()
-	_, err := s.read(t.Context())
-	require.ErrorIs(t, err, errUnchanged)
-}
-
-func TestFoldersTo(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	for _, folder := range []string{"data/..v1", "etc", "loop"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, folder), 0o755))
-	}
-	link := func(target, name string) { require.NoError(t, os.Symlink(target, filepath.Join(dir, name))) }
-	write(t, filepath.Join(dir, "data/..v1/list.csv"), "")
-	link("..v1", "data/..data")
-	link("..data/list.csv", "data/list.csv")
-	link(filepath.Join(dir, "data"), "etc/data")
-	link("../loop/a", "loop/b")
-	link("b", "loop/a")
-
-	f := func(path string, want ...string) {
-		t.Helper()
-		for i := range want {
-			want[i] = filepath.Join(dir, want[i])
-		}
-		require.Equal(t, want, foldersTo(filepath.Join(dir, path)))
-	}
-	f("data/..v1/list.csv", "data/..v1")
-	f("data/list.csv", "data", "data/..v1")
-	f("etc/data/list.csv", "data", "data/..v1", "etc")
-	f("etc/missing.csv", "etc")
-	f("loop/a", "loop")
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+
+	"trafficd/sources/internal/watch"
 )
 
 // httpSource polls a registry service for JSON. It sends the ETag of the list
@@ -49,15 +51,15 @@ func (s *httpSource) read(ctx context.Context) ([]string, error) {
 	defer response.Body.Close()
 	switch {
 	case response.StatusCode == http.StatusNotModified && s.kept != "":
-		return nil, errUnchanged
+		return nil, watch.ErrUnchanged
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("GET %s: %s", s.shown, response.Status)
 	}
-	body, err := readBody(response.Body, s.maxBytes)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the answer of %s: %w", s.shown, err)
+	body, err := watch.ReadAll(response.Body, s.maxBytes)
+	var codes []string
+	if err == nil {
+		codes, err = parseJSON(body, s.Column)
 	}
-	codes, err := parseJSON(body, s.Column)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the answer of %s: %w", s.shown, err)
 	}

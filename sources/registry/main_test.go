@@ -32,7 +32,7 @@ func newTestFeed(t *testing.T, fc FeedConfig) *feed {
 	cfg := quick(fc)
 	require.NoError(t, cfg.Validate())
 	f := newFeed(cfg, fc.withDefaults(), zerolog.New(zerolog.NewTestWriter(t)))
-	t.Cleanup(f.source.close)
+	t.Cleanup(func() { f.source.close() })
 	return f
 }
 

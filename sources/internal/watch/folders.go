@@ -1,4 +1,4 @@
-package forecasts
+package watch
 
 import (
 	"os"
@@ -10,23 +10,23 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watch pokes when the content behind a path may have changed. It watches
+// folders pokes when the content behind a path may have changed. It watches
 // folders, not the file: a rename over the file, and a swapped symlink
 // anywhere on the way to it, change the entry of a folder.
-type watch struct {
+type folders struct {
 	path    string
 	poke    chan struct{} // holds one: several changes are one reason to look
 	watcher *fsnotify.Watcher
 	running sync.WaitGroup
 }
 
-func newWatch(path string) *watch {
-	return &watch{path: path, poke: make(chan struct{}, 1)}
+func watchFolders(path string) *folders {
+	return &folders{path: path, poke: make(chan struct{}, 1)}
 }
 
 // follow watches the folders on today's way to the file. Where the system
 // grants no watch, the slow check remains.
-func (w *watch) follow() {
+func (w *folders) follow() {
 	if w.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
 		if err != nil {
@@ -42,7 +42,7 @@ func (w *watch) follow() {
 
 // forward ends when the watcher is closed. An error means that events were
 // lost: a reason to look as well.
-func (w *watch) forward(watcher *fsnotify.Watcher) {
+func (w *folders) forward(watcher *fsnotify.Watcher) {
 	events, errs := watcher.Events, watcher.Errors
 	for events != nil && errs != nil {
 		select {
@@ -62,7 +62,7 @@ func (w *watch) forward(watcher *fsnotify.Watcher) {
 	}
 }
 
-func (w *watch) close() {
+func (w *folders) close() {
 	if w.watcher == nil {
 		return
 	}

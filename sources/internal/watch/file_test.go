@@ -1,0 +1,97 @@
+package watch
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFileIsReadWhenItHasSettled: a file whose last change is younger than the
+// setting is left alone, a time stamp in the future is no reason to wait.
+func TestFileIsReadWhenItHasSettled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.csv")
+	file := NewFile(path, time.Minute, 1<<20)
+	defer file.Close()
+	f := func(age time.Duration, want error) {
+		t.Helper()
+		stamp := time.Now().Add(-age)
+		require.NoError(t, os.WriteFile(path, []byte("content"), 0o644))
+		require.NoError(t, os.Chtimes(path, stamp, stamp))
+		content, modified, err := file.Read()
+		require.ErrorIs(t, err, want)
+		require.WithinDuration(t, stamp, modified, time.Second)
+		require.Equal(t, want == nil, string(content) == "content")
+	}
+	f(time.Second, ErrUnsettled)
+	f(2*time.Minute, nil)
+	f(2*time.Minute, nil) // nobody said that it is kept
+	f(-time.Hour, nil)
+	file.Keep()
+	stamp := time.Now().Add(time.Hour)
+	_, modified, err := file.Read()
+	require.ErrorIs(t, err, ErrUnchanged)
+	require.WithinDuration(t, stamp, modified, time.Minute)
+	f(time.Second, ErrUnsettled)
+	f(3*time.Minute, nil)
+}
+
+func TestFileThatCannotBeRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.csv")
+	file := NewFile(path, 0, 10)
+	defer file.Close()
+	f := func(want string) {
+		t.Helper()
+		_, _, err := file.Read()
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, path)
+	}
+	f("no such file")
+	require.NoError(t, os.Mkdir(path, 0o755))
+	f("is no regular file")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("a"), 11), 0o644))
+	f("max_bytes")
+}
+
+func TestReadAll(t *testing.T) {
+	f := func(content, want, wantError string) {
+		t.Helper()
+		got, err := ReadAll(strings.NewReader(content), 100)
+		if wantError != "" {
+			require.ErrorContains(t, err, wantError)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
+	}
+	long := strings.Repeat("a", 100)
+	f("", "", "")
+	f(long, long, "")
+	f(long+"a", "", "max_bytes")
+	f(zipped(t, long), long, "")
+	f(zipped(t, long+"a"), "", "max_bytes")
+	f(zipped(t, "a")+zipped(t, "b"), "ab", "")
+	f("\xef\xbb\xbfa", "a", "")
+	f(zipped(t, "\xef\xbb\xbfa"), "a", "")
+	f(zipped(t, "a")+"x", "", "cannot decompress")
+	whole := zipped(t, "abc")
+	for n := 2; n < len(whole); n++ {
+		f(whole[:n], "", "cannot decompress")
+	}
+}
+
+func zipped(t *testing.T, content string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write([]byte(content))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.String()
+}
