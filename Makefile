@@ -50,24 +50,31 @@ bench: ## figures as lines `bench: <name> <value> <unit>`; BENCH=regexp for some
 	DATA='$(DATA)' .ci/bench '$(BENCH)'
 
 .PHONY: lint
-lint: ## golangci-lint (with gofumpt), buf, and a validator of the OpenAPI document
+lint: ## golangci-lint (with gofumpt), buf (style; no broken client), and a validator of the OpenAPI document
 	$(TOOL) golangci-lint run
 	$(TOOL) buf lint schemas/proto
+	$(BREAKING)
 	$(TOOL) github.com/getkin/kin-openapi/cmd/validate schemas/openapi/openapi.yaml
 
 .PHONY: fmt
 fmt: ## format all Go code as lint wants it
 	$(TOOL) golangci-lint fmt
 
+# The messages as clients know them: what is changed must still be read by them.
+PUBLISHED := schemas/proto/published.binpb
+BREAKING   = $(TOOL) buf breaking schemas/proto --against $(PUBLISHED)
+
 .PHONY: generate
-generate: ## write the generated Go again
+generate: ## write the generated Go again; BREAK=yes takes a change that breaks clients, on purpose
+	$(if $(BREAK),,$(BREAKING))
 	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml
+	$(TOOL) buf build schemas/proto --exclude-source-info -o $(PUBLISHED)
 
 .PHONY: generate-check
 generate-check: ## fail if generating again changes anything
 	@rm -rf .cache/generated
 	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml --output .cache/generated
-	diff -r --exclude='*.proto' --exclude='buf*.yaml' .cache/generated/schemas/proto schemas/proto
+	diff -r --exclude='*.proto' --exclude='buf*.yaml' --exclude=proto.go --exclude=published.binpb .cache/generated/schemas/proto schemas/proto
 
 .PHONY: check
 check: generate-check lint build test race ## what has to pass before a change goes in

@@ -7,6 +7,7 @@
 //	steps.go       how that order is gone through, and what bounds it
 //	deliveries.go  the loops to ClickHouse and Kafka
 //	routes.go      what clients can ask for
+//	schemas.go     the descriptions of that
 //	readiness.go   what /readyz says of each part
 //	ops/           the operators' listener
 //	migrate.go     the ClickHouse tables

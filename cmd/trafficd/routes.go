@@ -8,8 +8,8 @@ import (
 
 // routes is what clients can ask for (interface specification, part 4).
 func (d *daemon) routes() []api.Route {
-	return []api.Route{
-		{Path: ingest.Path, Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: d.endpoint},
+	return append(schemaRoutes(),
+		api.Route{Path: ingest.Path, Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: d.endpoint},
 		d.forecastRoute(),
-	}
+	)
 }

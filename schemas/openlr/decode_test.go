@@ -11,8 +11,9 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Codes whose content is known from elsewhere; the second is the example of the
-// white paper, the points of the third lie within the smallest distance.
+// Codes whose content is known from elsewhere; the second is an example that
+// many decoders test with, the points of the third lie within the smallest
+// distance.
 const (
 	twoPoints   = "CwNhbCU+jzPLAwD0/34zGw=="
 	threePoints = "CwRbWyNG9RpsCQCb/jsbtAT/6/+jK1lE"

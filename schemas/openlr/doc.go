@@ -3,8 +3,10 @@
 // (interface specification 2.4; that it is this format is our reading, the
 // specification says "a string").
 //
-// Source: the OpenLR white paper, version 1.5, chapter on the physical data
-// format. A line is, byte by byte, all numbers big-endian:
+// The layout below is that of public descriptions and open decoders of the
+// format. It was held against 20,000 real codes (TestRealCodes), not against
+// the text of the OpenLR white paper. A line is, byte by byte, all numbers
+// big-endian:
 //
 //	status     1  bit 7 reserved, 6 and 4 area, 5 point, 3 attributes, 2–0 version
 //	first      9  longitude 3, latitude 3, class, path, distance

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"trafficd/schemas/openapi"
+	"trafficd/schemas/proto"
+)
+
+// getSchema asks without a key.
+func getSchema(t *testing.T, method, url string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer, string(body)
+}
+
+// download puts everything that is published into a folder, at the paths of the list.
+func download(t *testing.T, base, folder string) []string {
+	t.Helper()
+	_, list := getSchema(t, http.MethodGet, base+schemasPath)
+	names := strings.Fields(list)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		answer, text := getSchema(t, http.MethodGet, base+schemasPath+name)
+		require.Equal(t, http.StatusOK, answer.StatusCode, name)
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	return names
+}
+
+// What is served is what is embedded, without a key, and it compiles where it
+// was downloaded to.
+func TestSchemas(t *testing.T) {
+	d := newProcess(t, "api.base_path=/traffic").start()
+	d.await(http.StatusOK)
+	base, folder := "http://"+d.api+"/traffic", t.TempDir()
+	names := download(t, base, folder)
+	require.Equal(t, append([]string{"openapi.yaml"}, protoFiles()...), names)
+
+	protoc := []string{"--proto_path=" + folder, "--descriptor_set_out=" + filepath.Join(folder, "out.binpb")}
+	for _, name := range names {
+		served, err := os.ReadFile(filepath.Join(folder, name))
+		require.NoError(t, err)
+		embedded := openapi.Document
+		if strings.HasSuffix(name, ".proto") {
+			embedded, err = proto.Files.ReadFile(name)
+			require.NoError(t, err)
+			protoc = append(protoc, name)
+		}
+		require.Equal(t, string(embedded), string(served), name)
+	}
+	out, err := exec.CommandContext(t.Context(), "protoc", protoc...).CombinedOutput()
+	require.NoError(t, err, "protoc (package protobuf-compiler): %s", out)
+}
+
+func TestSchemaAnswers(t *testing.T) {
+	d := newProcess(t).start()
+	d.await(http.StatusOK)
+	url := "http://" + d.api + schemasPath + "trafficd/v1/forecast.proto"
+	answer, text := getSchema(t, http.MethodGet, url)
+	etag := answer.Header.Get("ETag")
+	require.NotEmpty(t, etag)
+	require.Equal(t, "public, no-cache", answer.Header.Get("Cache-Control"))
+	require.Equal(t, "text/plain; charset=utf-8", answer.Header.Get("Content-Type"))
+	require.NotEmpty(t, answer.Header.Get("Trace-Id"))
+	require.EqualValues(t, len(text), answer.ContentLength)
+
+	head, body := getSchema(t, http.MethodHead, url)
+	require.Equal(t, answer.ContentLength, head.ContentLength)
+	require.Empty(t, body)
+
+	f := func(status int, method, tag string) {
+		t.Helper()
+		answer, body := getSchema(t, method, url, "If-None-Match", tag)
+		require.Equal(t, status, answer.StatusCode)
+		if status == http.StatusNotModified {
+			require.Empty(t, body)
+			require.Equal(t, etag, answer.Header.Get("ETag"))
+		}
+	}
+	f(http.StatusNotModified, http.MethodGet, etag)
+	f(http.StatusNotModified, http.MethodGet, `"other", W/`+etag)
+	f(http.StatusNotModified, http.MethodGet, "*")
+	f(http.StatusOK, http.MethodGet, `"other"`)
+	f(http.StatusMethodNotAllowed, http.MethodPost, etag)
+	answer, _ = getSchema(t, http.MethodGet, url+".bak")
+	require.Equal(t, http.StatusNotFound, answer.StatusCode)
+}
+
+// The OpenAPI document has each schema's path, and says that it needs no key.
+func TestSchemasAreDocumented(t *testing.T) {
+	var document struct {
+		Paths map[string]struct {
+			Get struct{ Security []any } `yaml:"get"`
+		} `yaml:"paths"`
+	}
+	require.NoError(t, yaml.Unmarshal(openapi.Document, &document))
+	for _, r := range schemaRoutes() {
+		operation, ok := document.Paths[r.Path]
+		require.True(t, ok, "%s is not in the OpenAPI document", r.Path)
+		require.NotNil(t, operation.Get.Security)
+		require.Empty(t, operation.Get.Security, "%s needs no key", r.Path)
+	}
+}
