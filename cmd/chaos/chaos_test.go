@@ -33,7 +33,7 @@ func TestChaos(t *testing.T) {
 func TestParseWeights(t *testing.T) {
 	w, err := parseWeights(map[string]string{daemon: "10", network: "0"})
 	require.NoError(t, err)
-	require.Equal(t, map[string]float64{daemon: 10, archive: 1.5, broker: 1.5, network: 0}, w)
+	require.Equal(t, map[string]float64{daemon: 10, archive: 1.5, broker: 1.5, network: 0, disk: 1.5, clock: 1}, w)
 	f := func(want, name, weight string) {
 		t.Helper()
 		_, err := parseWeights(map[string]string{name: weight})

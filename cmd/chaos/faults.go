@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"trafficd/cmd/chaos/internal/nemesis"
@@ -18,6 +21,8 @@ const (
 	archive = "clickhouse"
 	broker  = "kafka"
 	network = "network"
+	disk    = "disk"
+	clock   = "clock"
 )
 
 // The names of faults that count as kills begin with one of these.
@@ -42,9 +47,8 @@ func targets(r *rig.Rig, weights map[string]float64, brokerKind string) []nemesi
 		{Name: network + " of clients", Gap: gap(network), Faults: wireFaults([]*rig.Wire{r.ClientWire})},
 		{Name: network + " of clickhouse", Gap: gap(network), Faults: wireFaults([]*rig.Wire{r.ArchiveWire})},
 		{Name: network + " of kafka", Gap: gap(network), Faults: wireFaults(r.ForwardWires)},
-	}
-	if r.Disk != nil {
-		list = append(list, nemesis.Target{Name: "disk", Gap: gap(network), Faults: []nemesis.Fault{{Name: "full", Weight: 1, Hit: fullDisk(r)}}})
+		{Name: disk, Gap: gap(disk), Faults: diskFaults(r)},
+		{Name: clock, Gap: gap(clock), Faults: []nemesis.Fault{{Name: "jump", Weight: 1, Hit: jump(r)}}},
 	}
 	return list
 }
@@ -77,7 +81,7 @@ func archiveFaults(r *rig.Rig) []nemesis.Fault {
 		return spell(a, 500*time.Millisecond, 2*time.Second,
 			func(ctx context.Context) error { return a.Refuse(ctx, how) }, func() error { return a.Allow(how) })
 	}
-	return []nemesis.Fault{
+	faults := []nemesis.Fault{
 		{Name: kill9, Weight: 8, Hit: func(ctx context.Context, rng *rand.Rand) error {
 			away := nemesis.Between(rng, 0, 500*time.Millisecond)
 			if err := a.Kill(); err != nil {
@@ -87,10 +91,12 @@ func archiveFaults(r *rig.Rig) []nemesis.Fault {
 			return a.Restart()
 		}},
 		{Name: "pause", Weight: 2, Hit: spell(a, time.Second, 5*time.Second, func(context.Context) error { return a.Pause() }, a.Resume)},
-		{Name: "too many parts", Weight: 1, Hit: refuse("too many parts")},
-		{Name: "read-only", Weight: 1, Hit: refuse("read-only")},
 		{Name: "table away", Weight: 1, Hit: spell(a, 200*time.Millisecond, time.Second, a.Hide, a.Show)},
 	}
+	for _, how := range rig.Refusals() {
+		faults = append(faults, nemesis.Fault{Name: how, Weight: 1, Hit: refuse(how)})
+	}
+	return faults
 }
 
 // spell is a fault that begins, lasts and ends. A server that has ended by
@@ -146,6 +152,42 @@ func brokerFaults(r *rig.Rig, kind string) []nemesis.Fault {
 		}})
 	}
 	return faults
+}
+
+// diskFaults hit the journal. Of a few calls one fails, or each: then the
+// journal can neither write nor take back what it has begun.
+func diskFaults(r *rig.Rig) []nemesis.Fault {
+	fail := func(set func(oneIn int) error) func(context.Context, *rand.Rand) error {
+		return func(ctx context.Context, rng *rand.Rand) error {
+			lasts, oneIn := nemesis.Between(rng, 10*time.Millisecond, 2*time.Second), 1+rng.IntN(8)
+			if err := set(oneIn); err != nil {
+				return err
+			}
+			nemesis.Sleep(ctx, lasts)
+			return set(0)
+		}
+	}
+	faults := []nemesis.Fault{
+		{Name: "writes fail", Weight: 2, Hit: fail(r.World.FailWrites)},
+		{Name: "reads fail", Weight: 1, Hit: fail(r.World.FailReads)},
+	}
+	if r.Disk != nil {
+		faults = append(faults, nemesis.Fault{Name: "full", Weight: 3, Hit: fullDisk(r)})
+	}
+	return faults
+}
+
+// jump sets the daemon's clock and later sets it right again. Two readings are
+// never further apart than the hour for which answers are remembered.
+func jump(r *rig.Rig) func(context.Context, *rand.Rand) error {
+	return func(ctx context.Context, rng *rand.Rand) error {
+		lasts, by := nemesis.Between(rng, 10*time.Millisecond, 4*time.Second), nemesis.Between(rng, -20*time.Minute, 20*time.Minute)
+		if err := r.World.Skew(by); err != nil {
+			return err
+		}
+		nemesis.Sleep(ctx, lasts)
+		return r.World.Skew(0)
+	}
 }
 
 func fullDisk(r *rig.Rig) func(context.Context, *rand.Rand) error {
@@ -207,11 +249,11 @@ func wireFaults(wires []*rig.Wire) []nemesis.Fault {
 
 // parseWeights reads name=number,… over the defaults.
 func parseWeights(given map[string]string) (map[string]float64, error) {
-	weights := map[string]float64{daemon: 6, archive: 1.5, broker: 1.5, network: 1.5}
+	weights := map[string]float64{daemon: 6, archive: 1.5, broker: 1.5, network: 1.5, disk: 1.5, clock: 1}
 	for name, text := range given {
 		var w float64
 		if _, known := weights[name]; !known {
-			return nil, fmt.Errorf("cannot hit %q: --kills takes %s, %s, %s and %s", name, daemon, archive, broker, network)
+			return nil, fmt.Errorf("cannot hit %q: --kills takes %s", name, strings.Join(slices.Sorted(maps.Keys(weights)), ", "))
 		}
 		if _, err := fmt.Sscan(text, &w); err != nil || w < 0 || w > 100 {
 			return nil, fmt.Errorf("cannot hit %s with weight %q: it has to be from 0 to 100", name, text)

@@ -1,7 +1,7 @@
 // Command chaos attacks the promise "nothing lost, nothing twice" until it
-// holds. It runs the daemon as it is shipped between real stores, has clients
-// send measurements that are all different, and meanwhile kills, stops, cuts
-// off and fills up whatever there is. Then it lets everything come to rest and
+// holds. It runs the daemon between real stores, has clients send measurements
+// that are all different, and meanwhile kills, stops, cuts off and fills up
+// whatever there is, sets the clock and has the disk fail. Then it lets everything come to rest and
 // compares what was answered 207 with what ClickHouse and Kafka hold.
 //
 //	clients ──wire──▶ trafficd ──wire──▶ ClickHouse     each wire is a toxiproxy
@@ -9,14 +9,14 @@
 //
 // A reader begins with run.go and faults.go. The folders below are the clients
 // (load), what they know (ledger), the plan of harm (nemesis), the parts that
-// are harmed (rig) and the comparison (judge).
+// are harmed (rig), the daemon's clock and disk (spoilt) and the comparison
+// (judge).
 //
 // # What it cannot show
 //
 // A crash of the machine: kill -9 leaves the kernel's memory as it is, so a
 // missing fsync is found by the journal's own tests on a file system that
-// crashes. A jump of the clock: a static binary's clock cannot be faked from
-// outside; the pipeline's tests do that.
+// crashes.
 package main
 
 import (
@@ -31,6 +31,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/devstores/stores"
 )
 
@@ -48,7 +49,7 @@ func main() {
 }
 
 // errFound ends a program whose last line has said it.
-var errFound = errors.New("something was lost, doubled, reordered or altered")
+var errFound = errors.New("something was lost, doubled, reordered, altered or answered wrongly")
 
 func command() *cobra.Command {
 	cfg := config{Broker: stores.Kfake, Brokers: 1, Duration: time.Minute, Clients: 4}
@@ -80,7 +81,7 @@ func command() *cobra.Command {
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long the harm lasts in each run")
 	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "of the first run, the others count on; 0 draws one")
 	flags.IntVar(&runs, "runs", runs, "how many runs on each broker")
-	flags.StringToStringVar(&given, "kills", nil, "how often a target is hit: trafficd, clickhouse, kafka, network; 1 is every four seconds, 0 never (default trafficd=6, others 1.5)")
+	flags.StringToStringVar(&given, "kills", nil, "how often a target is hit: trafficd, clickhouse, kafka, network, disk, clock; 1 is every four seconds, 0 never (default trafficd=6, clock=1, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "that send at the same time")
 	flags.StringVar(&cfg.Dir, "dir", "", "folder of a single run's data and logs, kept; default is a new one, kept if something was found")
 	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say each fault")
@@ -93,7 +94,7 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	if cfg.Broker == "both" {
 		brokers = []string{stores.Kfake, stores.Apache}
 	}
-	first, total := cfg.Seed, sums{}
+	first, total := cfg.Seed, sums{counts: nemesis.Counts{}}
 	for _, cfg.Broker = range brokers {
 		for n := range runs {
 			cfg.Seed = first + uint64(n)
@@ -105,7 +106,7 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 			total.add(found)
 		}
 	}
-	fmt.Fprintln(out, total.line(first))
+	fmt.Fprintln(out, total.lines(first))
 	if !total.clean() {
 		return errFound
 	}

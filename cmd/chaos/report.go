@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trafficd/cmd/chaos/internal/ledger"
+	"trafficd/cmd/chaos/internal/nemesis"
 )
 
 // report says what a run went through and what it found.
@@ -36,7 +37,12 @@ func report(out io.Writer, t ledger.Tally, found *result) {
 }
 
 // sums are the totals of all runs.
-type sums struct{ missing, doubled, reordered, altered, kills int }
+type sums struct {
+	missing, doubled, reordered, altered int
+
+	wrong  int // answers and ends that must not be
+	counts nemesis.Counts
+}
 
 func (s *sums) add(r *result) {
 	for _, v := range r.stores {
@@ -45,12 +51,33 @@ func (s *sums) add(r *result) {
 		s.reordered += v.Reordered
 		s.altered += v.Altered
 	}
-	s.altered += len(r.wrong) // an answer or an end that is not what it has to be
-	s.kills += r.kills()
+	s.wrong += len(r.wrong)
+	s.counts.Add(r.counts)
 }
 
-func (s *sums) clean() bool { return s.missing+s.doubled+s.reordered+s.altered == 0 }
+func (s *sums) clean() bool { return s.missing+s.doubled+s.reordered+s.altered+s.wrong == 0 }
 
-func (s *sums) line(seed uint64) string {
-	return fmt.Sprintf("chaos: missing %d doubled %d reordered %d altered %d kills %d seed %d", s.missing, s.doubled, s.reordered, s.altered, s.kills, seed)
+// lines end with the one that says it all.
+func (s *sums) lines(seed uint64) string {
+	var text strings.Builder
+	if s.wrong > 0 {
+		fmt.Fprintf(&text, "chaos: wrong answers or ends %d\n", s.wrong)
+	}
+	kinds, kills := ends(s.counts)
+	fmt.Fprintf(&text, "chaos: kills: %s\n", strings.Join(kinds, ", "))
+	fmt.Fprintf(&text, "chaos: missing %d doubled %d reordered %d altered %d kills %d seed %d", s.missing, s.doubled, s.reordered, s.altered, kills, seed)
+	return text.String()
+}
+
+// ends are all ends of daemon and stores that were forced, by kind, and their
+// sum.
+func ends(counts nemesis.Counts) (kinds []string, sum int) {
+	for _, target := range []string{daemon, archive, broker} {
+		for _, how := range []string{kill9, sigterm, stopped} {
+			if n := counts.Of(target, how); n > 0 {
+				kinds, sum = append(kinds, fmt.Sprintf("%s %s %d", target, how, n)), sum+n
+			}
+		}
+	}
+	return kinds, sum
 }

@@ -162,12 +162,3 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	report(out, tally, found)
 	return found, nil
 }
-
-// kills are all ends of daemon and stores that were forced.
-func (r *result) kills() int {
-	n := 0
-	for _, target := range []string{daemon, archive, broker} {
-		n += r.counts.Of(target, kill9, sigterm, stopped)
-	}
-	return n
-}

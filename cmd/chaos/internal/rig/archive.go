@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
+	"slices"
 	"time"
 
 	"trafficd/cmd/devstores/stores"
@@ -24,32 +26,47 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 	if said, err := exec.CommandContext(ctx, d.binary, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot make the tables: %w\n%s", err, said)
 	}
-	return a.alter(ctx, "MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1, parts_to_delay_insert = 1000000, "+Refusals["too many parts"][1])
+	return a.all(ctx,
+		"ALTER TABLE "+Table+" MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1, parts_to_delay_insert = 1000000",
+		refusals["too many parts"][1],
+		"CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null")
 }
 
-func (a *Archive) alter(ctx context.Context, change string) error {
+func (a *Archive) all(ctx context.Context, statements ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	_, err := a.Do(ctx, "ALTER TABLE "+Table+" "+change)
-	return err
+	for _, s := range statements {
+		if _, err := a.Do(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Refusals are the ways in which the server refuses inserts, by the setting
-// that brings each about and the one that ends it.
-var Refusals = map[string][2]string{
-	"read-only":      {"table_readonly = 1", "table_readonly = 0"},
-	"too many parts": {"parts_to_throw_insert = 1", "parts_to_throw_insert = 1000000"},
+// hog wants 3.6 GB in one piece, which is more than the server may have.
+const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
+
+// refusals are the ways in which the server refuses inserts, by the statement
+// that brings each about and the one that ends it. Memory is short before the
+// rows are written, or, in a view, when they stand in the table already.
+var refusals = map[string][2]string{
+	"read-only":      {"ALTER TABLE " + Table + " MODIFY SETTING table_readonly = 1", "ALTER TABLE " + Table + " MODIFY SETTING table_readonly = 0"},
+	"too many parts": {"ALTER TABLE " + Table + " MODIFY SETTING parts_to_throw_insert = 1", "ALTER TABLE " + Table + " MODIFY SETTING parts_to_throw_insert = 1000000"},
+	"out of memory":  {"ALTER TABLE " + Table + " ADD CONSTRAINT IF NOT EXISTS hog CHECK " + hog + " > 0", "ALTER TABLE " + Table + " DROP CONSTRAINT IF EXISTS hog"},
+	"out of memory in a view": {
+		"CREATE MATERIALIZED VIEW IF NOT EXISTS trafficd.hog TO trafficd.nowhere AS SELECT " + hog + " AS n FROM " + Table,
+		"DROP TABLE IF EXISTS trafficd.hog SYNC",
+	},
 }
+
+// Refusals are the names that Refuse takes.
+func Refusals() []string { return slices.Sorted(maps.Keys(refusals)) }
 
 // Refuse has the server refuse inserts until Allow.
-func (a *Archive) Refuse(ctx context.Context, how string) error {
-	return a.alter(ctx, "MODIFY SETTING "+Refusals[how][0])
-}
+func (a *Archive) Refuse(ctx context.Context, how string) error { return a.all(ctx, refusals[how][0]) }
 
 // Allow ends Refuse.
-func (a *Archive) Allow(how string) error {
-	return a.alter(context.Background(), "MODIFY SETTING "+Refusals[how][1])
-}
+func (a *Archive) Allow(how string) error { return a.all(context.Background(), refusals[how][1]) }
 
 // Hide renames the table away until Show.
 func (a *Archive) Hide(ctx context.Context) error { return a.rename(ctx, Table, Table+"_away") }
@@ -58,10 +75,7 @@ func (a *Archive) Hide(ctx context.Context) error { return a.rename(ctx, Table, 
 func (a *Archive) Show() error { return a.rename(context.Background(), Table+"_away", Table) }
 
 func (a *Archive) rename(ctx context.Context, from, to string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	_, err := a.Do(ctx, "RENAME TABLE "+from+" TO "+to)
-	return err
+	return a.all(ctx, "RENAME TABLE "+from+" TO "+to)
 }
 
 // Revive starts the server again if it has ended by itself: as a library the

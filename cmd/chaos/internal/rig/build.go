@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"trafficd/cmd/chaos/internal/spoilt"
 )
 
 // Root is the folder at or above the working directory with this module's
@@ -29,10 +31,19 @@ func Root() (string, error) {
 	}
 }
 
-// buildDaemon makes the daemon as it is shipped.
+// buildDaemon makes the daemon as it is shipped, but in a world that can be
+// spoilt.
 func buildDaemon(ctx context.Context, root, dir string) (string, error) {
+	sources := filepath.Join(dir, "overlay")
+	if err := os.MkdirAll(sources, 0o755); err != nil {
+		return "", fmt.Errorf("cannot make a folder for changed sources: %w", err)
+	}
+	overlay, err := spoilt.Overlay(ctx, sources)
+	if err != nil {
+		return "", err
+	}
 	binary := filepath.Join(dir, "trafficd")
-	return binary, build(ctx, root, "-o", binary, "./cmd/trafficd")
+	return binary, build(ctx, root, overlay, "-o", binary, "./cmd/trafficd")
 }
 
 // buildToxiproxy makes the proxy, pinned by a module file of its own: nothing

@@ -11,15 +11,15 @@ import (
 
 // child is a program that runs beside this one and is killed with it.
 type child struct {
-	cmd   *exec.Cmd
-	begun time.Time
-	done  chan struct{} // closed when it has ended
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
 }
 
-// start runs a program that adds its output to the file log. The kernel sends
+// start runs a program that adds its output to the file log, with env beside
+// this process's environment. The kernel sends
 // the death signal when the thread that forked ends, so that thread is kept
 // until the child has gone.
-func start(log string, program string, args ...string) (*child, error) {
+func start(log string, env []string, program string, args ...string) (*child, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the log of %s: %w", program, err)
@@ -27,8 +27,9 @@ func start(log string, program string, args ...string) (*child, error) {
 	defer out.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(cmd.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	c := &child{cmd: cmd, begun: time.Now(), done: make(chan struct{})}
+	c := &child{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() { // ends with the child; end and kill wait for it
 		runtime.LockOSThread()

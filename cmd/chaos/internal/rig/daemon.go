@@ -27,7 +27,9 @@ const stopLimit = 6 * time.Second
 type Daemon struct {
 	binary string
 	args   []string
+	env    []string
 	log    string
+	spoken int64 // length of the log when proc was started
 	ops    string
 	proc   *child
 	wrong  func(format string, args ...any) // told of ends that must not be
@@ -44,7 +46,7 @@ func (r *Rig) newDaemon(binary, api string, brokers []string) (*Daemon, error) {
 	if err := os.WriteFile(r.path("keys.yaml"), []byte(keys), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write the keys: %w", err)
 	}
-	d := &Daemon{binary: binary, log: r.path("trafficd.log"), ops: loopback(ops), wrong: r.cfg.Wrong}
+	d := &Daemon{binary: binary, env: []string{r.World.Env()}, log: r.path("trafficd.log"), ops: loopback(ops), wrong: r.cfg.Wrong}
 	d.set("api.listen="+api, "ops.listen="+d.ops, "api.keys_file="+r.path("keys.yaml"), "log.format=json",
 		"registry.feeds=[{product_instance: "+judge.Instance+", file: {path: "+r.cfg.Registry+", column: code}}]", "registry.settle=10ms",
 		"shutdown_timeout="+stopLimit.String(), "api.drain_grace=100ms",
@@ -88,26 +90,43 @@ func (d *Daemon) set(settings ...string) {
 	}
 }
 
-// Start runs the daemon, if it does not run. One that has ended by itself is
-// noted, unless the disk was full: a service manager would start it again.
+// Start runs the daemon, if it does not run.
 func (d *Daemon) Start() (err error) {
 	if d.Running() {
 		return nil
 	}
-	d.proc, err = start(d.log, d.binary, d.args...)
+	if log, err := os.Stat(d.log); err == nil {
+		d.spoken = log.Size()
+	}
+	d.proc, err = start(d.log, d.env, d.binary, d.args...)
 	return err
 }
 
-// Running notes an end that nobody asked for.
+// Running notes an end that nobody asked for. A daemon may give up before it
+// listens, when the disk fails: a service manager would start it again.
 func (d *Daemon) Running() bool {
 	if d.proc == nil || !d.proc.ended() {
 		return d.proc != nil
 	}
-	if last := d.lastWords(); !strings.Contains(last, "no space left") {
-		d.wrong("the daemon ended by itself with %v: %s", d.proc.cmd.ProcessState, last)
+	if d.said(listens) || !d.diskFailed() {
+		d.wrong("the daemon ended by itself with %v: %s", d.proc.cmd.ProcessState, d.lastWords())
 	}
 	d.proc = nil
 	return false
+}
+
+// What the daemon says when it is asked for signals, and when it takes clients.
+const (
+	handles = `"trafficd starts"`
+	listens = `"listening for clients"`
+)
+
+func (d *Daemon) said(what string) bool { return strings.Contains(d.words(d.spoken), what) }
+
+// diskFailed tells whether the daemon ended with an error of its disk.
+func (d *Daemon) diskFailed() bool {
+	last := d.lastWords()
+	return strings.Contains(last, "no space left") || strings.Contains(last, "input/output error")
 }
 
 // Kill is kill -9.
@@ -128,17 +147,17 @@ func (d *Daemon) Terminate() {
 	switch how := d.proc.cmd.ProcessState; {
 	case !inTime:
 		d.wrong("the daemon did not end within %v of SIGTERM", time.Since(begin))
-	case !how.Success() && !d.unborn(begin) && !strings.Contains(d.lastWords(), "no space left"):
+	case !how.Success() && !d.unborn() && !d.diskFailed():
 		d.wrong("the daemon ended with %v %v after SIGTERM: %s", how, time.Since(begin), d.lastWords())
 	}
 	d.proc = nil
 }
 
-// unborn tells whether SIGTERM ended the daemon before it could ask for
+// unborn tells whether SIGTERM ended the daemon before it had asked for
 // signals, in the first milliseconds of a process.
-func (d *Daemon) unborn(signalled time.Time) bool {
+func (d *Daemon) unborn() bool {
 	how, ok := d.proc.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && how.Signaled() && how.Signal() == syscall.SIGTERM && signalled.Sub(d.proc.begun) < 500*time.Millisecond
+	return ok && how.Signaled() && how.Signal() == syscall.SIGTERM && !d.said(handles)
 }
 
 // Pause and Resume are SIGSTOP and SIGCONT.
@@ -153,11 +172,21 @@ func (d *Daemon) send(s syscall.Signal) {
 	}
 }
 
-// lastWords is the end of the log.
+// lastWords is the end of what this process has said.
 func (d *Daemon) lastWords() string {
-	text, _ := os.ReadFile(d.log) // missing: nothing was said
-	text = text[max(0, len(text)-1200):]
-	return strings.TrimSpace(string(text))
+	text := d.words(d.spoken)
+	return strings.TrimSpace(text[max(0, len(text)-1200):])
+}
+
+// words is the log from an offset on.
+func (d *Daemon) words(from int64) string {
+	f, err := os.Open(d.log)
+	if err != nil {
+		return "" // nothing was said
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.NewSectionReader(f, from, math.MaxInt64-from))
+	return string(text)
 }
 
 // Drained is nil when the daemon says that both stores have everything.

@@ -80,11 +80,11 @@ func (f *fake) Thaw() error {
 	return nil
 }
 
-// refusals are answers to a produce request: such as come although the records
+// answers are those to a produce request: such as come although the records
 // were taken, such as say that the broker does not know the producer any more,
 // and such as say that nothing was taken. One of the first kind followed by one
 // of the second is what sequences alone do not cover.
-var refusals = [][]*kerr.Error{
+var answers = [][]*kerr.Error{
 	{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
 	{kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.UnknownProducerID},
 	{kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.UnknownServerError, kerr.CorruptMessage},
@@ -93,7 +93,7 @@ var refusals = [][]*kerr.Error{
 // Refuse makes a Refuser of it.
 func (f *fake) Refuse(r *rand.Rand) {
 	for range 1 + r.IntN(4) {
-		errs := refusals[r.IntN(len(refusals))]
+		errs := answers[r.IntN(len(answers))]
 		f.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: Topic, Err: errs[r.IntN(len(errs))], Count: 1 + r.IntN(4)})
 	}
 }

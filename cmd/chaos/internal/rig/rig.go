@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"trafficd/cmd/chaos/internal/spoilt"
 	"trafficd/cmd/devstores/stores"
 )
 
@@ -38,7 +39,8 @@ type Rig struct {
 	Daemon  *Daemon
 	Archive *Archive
 	Broker  Broker
-	Disk    *Disk // nil where mounts are not permitted
+	Disk    *Disk        // nil where mounts are not permitted
+	World   *spoilt.Page // the daemon's clock and what becomes of its writes and reads
 
 	ClientWire   *Wire
 	ArchiveWire  *Wire
@@ -84,6 +86,9 @@ func (r *Rig) Close() error {
 	}
 	if r.Disk != nil {
 		r.Disk.close()
+	}
+	if r.World != nil {
+		errs = append(errs, r.World.Close())
 	}
 	errs = append(errs, r.log.Close())
 	return errors.Join(errs...)
@@ -156,6 +161,9 @@ func (r *Rig) startDaemon(ctx context.Context) error {
 	}
 	binary, err := buildDaemon(ctx, root, r.cfg.Dir)
 	if err != nil {
+		return err
+	}
+	if r.World, err = spoilt.NewPage(r.path("world")); err != nil {
 		return err
 	}
 	api, err := freePort()

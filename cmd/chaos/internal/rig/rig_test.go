@@ -66,25 +66,47 @@ func said(t *testing.T, d *Daemon) {
 }
 
 func TestEndsThatMustNotBe(t *testing.T) {
-	f := func(script string, age time.Duration, wants int) {
+	f := func(script string, wants int) {
 		t.Helper()
 		d, wrong := scripted(t, script)
 		said(t, d)
-		d.proc.begun = d.proc.begun.Add(-age)
 		d.Terminate()
 		require.Len(t, *wrong, wants)
 		require.False(t, d.Running())
 	}
-	f(`trap 'exit 0' TERM; echo here; while :; do sleep 0.05; done`, 0, 0)
-	f(`trap 'exit 3' TERM; echo here; while :; do sleep 0.05; done`, 0, 1)
-	f(`trap 'echo no space left; exit 1' TERM; echo here; while :; do sleep 0.05; done`, 0, 0)
-	f(`echo here; exec sleep 60`, 0, 0)         // before it asked for signals
-	f(`echo here; exec sleep 60`, time.Hour, 1) // it never did
+	f(`trap 'exit 0' TERM; echo here; while :; do sleep 0.05; done`, 0)
+	f(`trap 'exit 3' TERM; echo here; while :; do sleep 0.05; done`, 1)
+	f(`trap 'echo no space left; exit 1' TERM; echo here; while :; do sleep 0.05; done`, 0)
+	f(`echo here; exec sleep 60`, 0)                // before it asked for signals
+	f(`echo '"trafficd starts"'; exec sleep 60`, 1) // it did
+}
 
-	d, wrong := scripted(t, "echo here; exit 1")
+func TestEndsByItself(t *testing.T) {
+	f := func(script string, wants int) {
+		t.Helper()
+		d, wrong := scripted(t, script)
+		<-d.proc.done
+		require.NoError(t, d.Start())
+		require.Len(t, *wrong, wants)
+	}
+	f(`exit 1`, 1)
+	f(`echo 'input/output error'; exit 1`, 0)
+	f(`echo '"listening for clients"'; echo 'input/output error'; exit 1`, 1) // it has come up
+}
+
+// TestWordsOfThisProcess: what an earlier one said excuses nothing.
+func TestWordsOfThisProcess(t *testing.T) {
+	d, wrong := scripted(t, `echo 'no space left'; exit 1`)
 	<-d.proc.done
 	require.NoError(t, d.Start())
-	require.Len(t, *wrong, 1, "it ended by itself")
+	require.Empty(t, *wrong)
+	<-d.proc.done
+	d.args[1] = "exit 1"
+	require.NoError(t, d.Start())
+	require.Empty(t, *wrong)
+	<-d.proc.done
+	require.False(t, d.Running())
+	require.Len(t, *wrong, 1)
 }
 
 func TestPause(t *testing.T) {

@@ -26,7 +26,7 @@ func startWires(ctx context.Context, binary, dir string) (*Wires, error) {
 		return nil, err
 	}
 	w := &Wires{api: "http://" + loopback(port)}
-	w.proc, err = start(filepath.Join(dir, "toxiproxy.log"), binary, "-host", "127.0.0.1", "-port", fmt.Sprint(port))
+	w.proc, err = start(filepath.Join(dir, "toxiproxy.log"), nil, binary, "-host", "127.0.0.1", "-port", fmt.Sprint(port))
 	if err != nil {
 		return nil, err
 	}

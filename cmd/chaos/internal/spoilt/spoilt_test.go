@@ -1,0 +1,113 @@
+package spoilt
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// program says after each line what it meets.
+const program = `package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"time"
+)
+
+func main() {
+	file, err := os.Create(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	begin := time.Now()
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		at := time.Now()
+		n, write := file.WriteAt([]byte("12345678"), 0)
+		_, read := file.ReadAt(make([]byte, 8), 0)
+		fmt.Println(at.Unix(), time.Since(begin) < time.Minute && time.Since(begin) >= 0, n, write != nil, read != nil, file.Sync() != nil, file.Truncate(8) != nil)
+	}
+}
+`
+
+func TestSpoilt(t *testing.T) {
+	dir := t.TempDir()
+	overlay, err := Overlay(t.Context(), dir)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
+	build := exec.CommandContext(t.Context(), "go", "build", overlay, "-o", "program", "main.go")
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	said, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	page, err := NewPage(filepath.Join(dir, "page"))
+	require.NoError(t, err)
+	defer page.Close()
+	met := start(t, page, filepath.Join(dir, "program"), filepath.Join(dir, "file"))
+
+	f := func(want string, skew time.Duration, writes, reads int) {
+		t.Helper()
+		require.NoError(t, errors.Join(page.Skew(skew), page.FailWrites(writes), page.FailReads(reads)))
+		clock, rest := met()
+		require.Equal(t, want, rest)
+		require.InDelta(t, time.Now().Add(skew).Unix(), clock, 60)
+	}
+	const sound = "true 8 false false false false"
+	f(sound, 0, 0, 0)
+	f("true 0 true false true true", 0, 1, 0)
+	f("true 8 false true false false", 0, 0, 1)
+	f(sound, -20*time.Minute, 0, 0)
+	f("true 0 true true true true", time.Hour, 1, 1)
+	f(sound, 0, 0, 0)
+
+	text, err := os.ReadFile(filepath.Join(dir, "file"))
+	require.NoError(t, err)
+	require.Equal(t, "12345678", string(text))
+}
+
+// start runs the program; met gives its clock and what else it has met.
+func start(t *testing.T, page *Page, program string, args ...string) (met func() (clock int64, rest string)) {
+	t.Helper()
+	cmd := exec.Command(program, args...) // ends with its input
+	cmd.Env = append(os.Environ(), page.Env())
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		require.NoError(t, in.Close())
+		require.NoError(t, cmd.Wait())
+	})
+	lines := bufio.NewReader(out)
+	return func() (int64, string) {
+		fmt.Fprintln(in, "go on")
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		at, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		clock, err := strconv.ParseInt(at, 10, 64)
+		require.NoError(t, err)
+		return clock, rest
+	}
+}
+
+// TestAnotherGo: a source that does not hold the text is not changed in silence.
+func TestAnotherGo(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range changes {
+		file := filepath.Join(dir, c.file)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte("package other\n"), 0o600))
+	}
+	_, err := changed(dir)
+	require.ErrorContains(t, err, "adapt the changes")
+}
