@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -196,7 +197,7 @@ func (a *Answers) settle(s scope, e *journal.Entry, err error) {
 func (a *Answers) from(s scope, answer []byte) *kept {
 	received := time.Unix(0, batch.FrameReceivedAt(answer))
 	now := a.now()
-	// A clock that was set back must not lengthen the window for ever, nor one set forward end it at once.
+	// An answer from what is now the future, after the clock was set back, stays no longer than a new one.
 	age := min(max(now.Sub(received), 0), a.cfg.Window)
 	return &kept{scope: s, hash: batch.FrameBodyHash(answer), answer: answer, expires: now.Add(a.cfg.Window - age)}
 }
@@ -292,13 +293,13 @@ func (a *Answers) copy() error {
 	a.mu.Unlock()
 	err := a.write(fresh)
 	a.mu.Lock()
-	for _, k := range fresh {
-		if k.seq == 0 {
-			a.fresh = append(a.fresh, k)
-			continue
+	left := slices.DeleteFunc(fresh, func(k *kept) bool {
+		if k.seq != 0 {
+			a.unpend(k.main)
 		}
-		a.unpend(k.main)
-	}
+		return k.seq != 0
+	})
+	a.fresh = append(left, a.fresh...) // before the newer ones: what leaves the window is forgotten in this order
 	for seq := range a.pending {
 		next = min(next, seq)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
 )
 
 // shop is a store that knows a block by its plan, as the real ones do by token or sequence, and goes wrong at random.
@@ -243,6 +244,45 @@ func TestFramesWithoutRowsDoNotPileUp(t *testing.T) {
 	done, _ := h.journal.Cursor("sink").Load()
 	require.Greater(t, done, uint64(passedFrames))
 	require.Zero(t, store.plans)
+}
+
+// TestAnUnreadableFrameIsNotPassed: a frame of another version, say, holds the delivery up, and says so. What stands
+// before it is delivered, what stands behind it waits for a daemon that can read it.
+func TestAnUnreadableFrameIsNotPassed(t *testing.T) {
+	f := func(cfg DeliveryConfig) {
+		t.Helper()
+		h := open(t, t.TempDir())
+		defer h.close()
+		h.codes["city"] = set("before", "behind")
+		_, err := h.submit(measurements(item("before", 1)), "")
+		require.NoError(t, err)
+		bad := &journal.Entry{Data: []byte{batch.FrameVersion + 1, 2, 3}}
+		require.NoError(t, h.journal.Enqueue(bad))
+		require.NoError(t, bad.Wait())
+		_, err = h.submit(measurements(item("behind", 1)), "")
+		require.NoError(t, err)
+
+		store := newShop(1)
+		d, err := NewDelivery("sink", cfg, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- d.Run(ctx, ctx) }()
+		require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, batch.ErrFrame) }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return d.Status().Rows > 0 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, batch.ErrFrame) }, time.Minute, time.Millisecond)
+		cancel()
+		require.NoError(t, <-ended)
+		require.Equal(t, []string{"before"}, store.rows)
+		done, _ := h.journal.Cursor("sink").Load()
+		require.Equal(t, bad.Seq, done)
+	}
+	f(quick)
+	one := quick
+	one.MaxRows, one.MinRows = 1, 1
+	f(one)
+	one.Linger = 0
+	f(one)
 }
 
 func TestProgressRoundTrip(t *testing.T) {

@@ -336,6 +336,39 @@ func TestAnswersAreRememberedOnALowDisk(t *testing.T) {
 	h.close()
 }
 
+// What could not be copied goes first the next time: the answers' own journal has to be in the order in which answers leave
+// the window, for they leave it up to one of them.
+func TestAnswersAreCopiedInOrder(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *Config) { c.Answers.Journal.MinFreeBytes = 1 << 60 })
+	defer h.close()
+	h.answers.stop()
+	<-h.answers.done
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = h.answers.copy() // the disk is low
+			}
+		}
+	}()
+	for n := range 100 {
+		_, err := h.submit(measurements(item("A", n)), fmt.Sprint(n))
+		require.NoError(t, err)
+	}
+	close(stop)
+	<-stopped
+	var order []uint64
+	for _, k := range h.answers.fresh {
+		order = append(order, k.main)
+	}
+	require.Len(t, order, 100)
+	require.IsIncreasing(t, order)
+}
+
 func TestAnswersLeaveTheWindow(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)

@@ -36,7 +36,8 @@ func (w *window) rewind(from batch.Position) {
 }
 
 // gather waits for rows, and for some time until there are cfg.MinRows; it gives hardly more than cfg.MaxRows. It gives none where
-// the frames that came had none: the window's end has moved then.
+// the frames that came had none: the window's end has moved then. A frame that cannot be read does not keep back what
+// stands before it: the next gather begins with it, and tells.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	if w.count == 0 {
 		if err := w.wait(ctx); err != nil || w.count == 0 {
@@ -52,11 +53,9 @@ func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, e
 			ok = err == nil
 		}
 		switch {
-		case err != nil && ctx.Err() == nil && lingering.Err() != nil:
-			return w.rows, nil
-		case err != nil:
-			return nil, err
-		case !ok:
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil, !ok:
 			return w.rows, nil
 		}
 	}
@@ -118,6 +117,7 @@ func (w *window) take(seq uint64, frame []byte) error {
 	b := w.spare()
 	if err := batch.DecodeFrame(frame, b, nil); err != nil {
 		w.free = append(w.free, b)
+		w.reader = w.journal.Reader(seq) // whoever reads on meets it again, and does not pass it
 		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
 	}
 	from := int(w.skip)
