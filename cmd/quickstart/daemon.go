@@ -127,6 +127,11 @@ clickhouse:
 kafka:
   brokers: [{{.Brokers}}]
   topic: {{.Topic}}
+forecasts:
+  feed: kafka
+  kafka:
+    brokers: [{{.Brokers}}]
+    topic: {{.ForecastTopic}}
 `))
 
 // writeConfig writes the daemon's configuration into the folder.
@@ -137,7 +142,7 @@ func (q *quickstart) writeConfig() error {
 		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column,
 		"Journal":    q.path("journal"),
 		"ClickHouse": q.ClickHouse.TCP, "Database": database,
-		"Brokers": strings.Join(q.Kafka.Brokers, ", "), "Topic": topic,
+		"Brokers": strings.Join(q.Kafka.Brokers, ", "), "Topic": topic, "ForecastTopic": forecastTopic,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write the configuration: %w", err)

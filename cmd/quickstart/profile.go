@@ -24,6 +24,7 @@ type profile struct {
 		Column string `yaml:"column"`
 	} `yaml:"detectors"`
 	Send        []string `yaml:"send"`
+	Codes       string   `yaml:"codes"` // OpenLR, one a line: streets for the forecasts; may be missing
 	Attribution string   `yaml:"attribution"`
 	name        string
 }

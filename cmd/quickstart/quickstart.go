@@ -49,6 +49,7 @@ type quickstart struct {
 	stores   *child
 	daemon   *child
 	started  time.Time // of the daemon
+	forecast time.Time // when forecasts were published last
 	restarts int
 }
 
@@ -61,7 +62,9 @@ func run(ctx context.Context, o options) (err error) {
 	defer unlock()
 	defer func() { err = errors.Join(err, q.stop()) }()
 
-	for _, step := range []func(context.Context) error{q.build, q.startStores, q.makeKey, q.makeTraffic, q.startDaemon, q.awaitReady} {
+	for _, step := range []func(context.Context) error{
+		q.build, q.startStores, q.makeKey, q.makeTraffic, q.makeForecasts, q.startDaemon, q.awaitReady,
+	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -81,11 +84,15 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	agree := q.report(os.Stdout, sent, after.minus(before), after)
+	layer, err := q.awaitLayer(ctx)
+	if err != nil {
+		return err
+	}
+	agree := q.report(os.Stdout, sent, after.minus(before), after, layer)
 	if q.exit {
 		return agree
 	}
-	err = q.until(ctx, func() (bool, error) { return false, nil })
+	err = q.until(ctx, func() (bool, error) { q.keepForecasts(ctx); return false, nil })
 	fmt.Println()
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -95,13 +96,31 @@ func TestShippedProfiles(t *testing.T) {
 // started is a quickstart that runs.
 type started struct {
 	cmd  *exec.Cmd
-	out  *bytes.Buffer
+	out  *printed
 	done chan struct{}
+}
+
+// printed may be read while a program writes.
+type printed struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
 }
 
 func startQuickstart(t *testing.T, binary, dir string, args ...string) *started {
 	t.Helper()
-	s := &started{cmd: exec.Command(binary, append([]string{"--dir", dir, "--detectors", "200"}, args...)...), out: new(bytes.Buffer), done: make(chan struct{})}
+	s := &started{cmd: exec.Command(binary, append([]string{"--dir", dir, "--detectors", "200"}, args...)...), out: new(printed), done: make(chan struct{})}
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	require.NoError(t, s.cmd.Start())
 	go func() { _ = s.cmd.Wait(); close(s.done) }()
@@ -210,6 +229,53 @@ func TestQuickstart(t *testing.T) {
 		}
 		require.False(t, alive(pid), "process %d outlives a killed quickstart", pid)
 	}
+}
+
+// What is printed for a newcomer to try works as it stands, and Ctrl-C is no failure.
+func TestPrintedCommands(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "quickstart")
+	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, string(out))
+	s := startQuickstart(t, binary, t.TempDir())
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.out.String(), "Ctrl-C ends everything")
+	}, 3*time.Minute, 50*time.Millisecond, "the report")
+	report := s.out.String()
+	require.Regexp(t, `✓ the forecast layer is served: 1,000 streets, [0-9,]+ bytes \([0-9,]+ as gzip\), \d+ s old`, report)
+
+	_, report, _ = strings.Cut(report, "\n  # ")
+	report, _, _ = strings.Cut(report, "\n\n  Ctrl-C")
+	commands := strings.Split(report, "\n  # ")
+	wants := []string{"HTTP/1.1 207", "speed", "product-instance=quickstart", "streetForecast {", "OPENLR"}
+	require.Len(t, commands, len(wants))
+	root, err := moduleRoot()
+	require.NoError(t, err)
+	for i, want := range wants {
+		about, command, _ := strings.Cut(commands[i], "\n")
+		bash := exec.CommandContext(t.Context(), "bash", "-ec", command)
+		bash.Dir = root
+		out, err := bash.CombinedOutput()
+		require.NoError(t, err, "%s: %s", about, out)
+		require.Contains(t, string(out), want, about)
+	}
+
+	require.NoError(t, s.cmd.Process.Signal(os.Interrupt))
+	code, text := s.end(t)
+	require.Zero(t, code, text)
+}
+
+func TestHasRights(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	f := func(text string, want bool) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.Equal(t, want, hasRights(path), text)
+	}
+	f("keys:\n- {name: quickstart, rights: [ingest, forecast, routing]}\n", true)
+	f("keys:\n- {name: quickstart, rights: [ingest]}\n", false)
+	f("keys: []\n", false)
+	f("no keys", false)
+	require.False(t, hasRights(path+".none"))
 }
 
 func TestSummaryIsThatOfTrafficctl(t *testing.T) {

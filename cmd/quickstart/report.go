@@ -14,7 +14,7 @@ const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
 // report prints what a newcomer wants to know, on one screen. The error says
 // that the stores do not hold what was accepted.
-func (q *quickstart) report(w io.Writer, s sent, now, total counts) error {
+func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer served) error {
 	agree := s.arrived(now)
 	line := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	line("")
@@ -40,6 +40,7 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts) error {
 	} else {
 		line("  ✗ rows inserted and records differ from what was accepted%s", q.afterRestarts(s))
 	}
+	line("  ✓ the forecast layer is served: %s", layer)
 	line("")
 	q.printAddresses(line)
 	line("")
@@ -75,23 +76,53 @@ func (q *quickstart) afterRestarts(s sent) string {
 }
 
 func (q *quickstart) printAddresses(line func(string, ...any)) {
-	line("  ingest       http://%s%s", q.API, ingestPath)
-	line("  operators    http://%s/metrics  /readyz  /schemas/openapi.yaml", q.Ops)
+	line("  batches      http://%s%s", q.API, ingestPath)
+	line("  forecasts    http://%s%s", q.API, forecastPath)
+	line("  OpenAPI      http://%s/schemas/openapi.yaml", q.API)
+	line("  operators    http://%s/metrics  /readyz", q.Ops)
 	line("  ClickHouse   http://%s  native %s  (%s %s)", q.ClickHouse.HTTP, q.ClickHouse.TCP, q.ClickHouse.Kind, q.ClickHouse.Version)
-	line("  Kafka        %s  topic %s  (%s)", strings.Join(q.Kafka.Brokers, ","), topic, q.Kafka.Kind)
+	line("  Kafka        %s  topics %s, %s  (%s)", strings.Join(q.Kafka.Brokers, ","), topic, forecastTopic, q.Kafka.Kind)
 	line("  API key      %s", q.key)
 	line("  files        %s: trafficd.yaml, trafficd.log, keys.yaml, stores/", q.short(q.dir))
 }
 
-// printCommands prints three commands that work as they stand.
+// printCommands prints commands that work as they stand.
 func (q *quickstart) printCommands(line func(string, ...any)) {
-	line("  try          (a batch; what is in the archive; what was forwarded last)")
+	line("  # send a batch of two, one of them wrong")
 	line(`  gzip -c %s | curl -i --data-binary @- \`, q.short(q.path(sampleFile)))
 	line(`    -H 'Authorization: apiKey %s' -H 'Content-Encoding: gzip' \`, q.key)
 	line(`    http://%s%s`, q.API, ingestPath)
+	line("  # ask the archive")
 	line(`  curl http://%s --data "SELECT measure_type_code, count(), avg(value) \`, q.ClickHouse.HTTP)
 	line(`    FROM %s FINAL GROUP BY 1 FORMAT PrettyCompact"`, table)
+	line("  # see what was forwarded last")
 	line(`  %s`, q.consumer())
+	line("  # get the forecasts for half an hour from now and decode them%s", missing("protoc", "protobuf-compiler"))
+	line(`  curl -so %s http://%s/schemas/%s`, q.short(q.path(protoFile)), q.API, "trafficd/v1/"+protoFile)
+	line(`  curl -s -H 'Authorization: apiKey %s' \`, q.key)
+	line(`    'http://%s%s?horizon=30' |`, q.API, forecastPath)
+	line(`    protoc -I %s --decode trafficd.v1.StreetForecastResponse %s | head -15`, q.short(q.dir), protoFile)
+	line("  # the same as a table")
+	line(`  bin/trafficctl forecast get --key-file %s%s --horizon 30 | head`, q.short(q.path(keyFile)), q.urlFlag())
+}
+
+// protoFile holds the messages of the layer, in what the daemon publishes.
+const protoFile = "forecast.proto"
+
+// missing names the package of a program that is not there.
+func missing(program, aptPackage string) string {
+	if _, err := exec.LookPath(program); err == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%s: apt-get install %s)", program, aptPackage)
+}
+
+// urlFlag is for trafficctl, where the daemon is not at the usual address.
+func (q *quickstart) urlFlag() string {
+	if q.API == "127.0.0.1:8080" {
+		return ""
+	}
+	return " --url http://" + q.API
 }
 
 // consumer is a command that shows records.

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 const (
@@ -35,15 +37,20 @@ type sent struct {
 	Codes map[string]uint64 `json:"codes"` // of the rejections
 }
 
-// makeKey makes an API key at the first start and finds it again at later ones.
+// rights of the key: it is for everything that is shown here.
+var rights = []string{"ingest", "forecast", "routing"}
+
+// makeKey makes an API key at the first start and finds it again at later ones,
+// unless it has fewer rights than are needed now.
 func (q *quickstart) makeKey(ctx context.Context) error {
-	if key, err := os.ReadFile(q.path(keyFile)); err == nil {
+	if key, err := os.ReadFile(q.path(keyFile)); err == nil && hasRights(q.path(keysFile)) {
 		q.key = strings.TrimSpace(string(key))
 		return nil
 	}
 	say("making an API key")
+	_ = os.Remove(q.path(keysFile))
 	out, err := output(ctx, q.bin("trafficctl"), "key", "new", "--name", "quickstart", "--product-instance", instance,
-		"--rights", "ingest", "--file", q.path(keysFile))
+		"--rights", strings.Join(rights, ","), "--file", q.path(keysFile))
 	if err != nil {
 		return err
 	}
@@ -54,13 +61,31 @@ func (q *quickstart) makeKey(ctx context.Context) error {
 	return nil
 }
 
+// hasRights tells whether the key of a keys file that quickstart wrote may do all.
+func hasRights(path string) bool {
+	text, err := os.ReadFile(path)
+	var file struct {
+		Keys []struct{ Rights []string }
+	}
+	return err == nil && yaml.Unmarshal(text, &file) == nil && len(file.Keys) == 1 && slices.Equal(file.Keys[0].Rights, rights)
+}
+
 // source is what is sent: a file, how to read it, and the registry beside it.
 type source struct {
 	file     string
 	flags    []string // of trafficctl send
 	registry string   // CSV file
 	column   string   // of the registry's detector codes
+	codes    string   // file of OpenLR codes, the streets of the forecasts; empty: some are made up
 	about    string
+}
+
+// streets says what the forecasts are about.
+func (s source) streets() string {
+	if s.codes == "" {
+		return "a made-up town"
+	}
+	return "the streets in " + filepath.Base(s.codes)
 }
 
 // example is a detector of the registry.
@@ -128,12 +153,20 @@ func (q *quickstart) findTraffic() error {
 		column:   p.Detectors.Column,
 		about:    p.name + ": " + p.Attribution,
 	}
+	if codes := filepath.Join(folder, p.Codes); p.Codes != "" && exists(codes) {
+		q.source.codes = codes
+	}
 	for _, file := range []string{q.source.file, q.source.registry} {
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("cannot find the data (profile %s): %w", p.name, err)
 		}
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // send runs trafficctl, which shows its progress itself, and keeps the daemon
