@@ -1,0 +1,229 @@
+package xroute
+
+import (
+	"encoding/xml"
+	"errors"
+	"reflect"
+	"slices"
+)
+
+var (
+	xsiType = name{nsInstance, "type"}
+	xsiNil  = name{nsInstance, "nil"}
+)
+
+// value reads the open element into v, whose type is declared as t, and takes
+// its end.
+func (d *reader) value(t *typ, v reflect.Value, s start) error {
+	actual, err := d.actual(t, s)
+	if err != nil {
+		return err
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	case reflect.Interface:
+		made := reflect.New(actual.goType)
+		v.Set(made)
+		v = made.Elem()
+	}
+	switch {
+	case actual.simple != nil:
+		err = d.simple(actual, v)
+	case actual.item != nil:
+		err = d.items(actual, v)
+	default:
+		err = d.members(actual, v, s)
+	}
+	if err != nil {
+		return err
+	}
+	d.leave()
+	return nil
+}
+
+// actual is the declared type, or the one that xsi:type names.
+func (d *reader) actual(declared *typ, s start) (*typ, error) {
+	t := declared
+	text, typed := d.attribute(s, xsiType)
+	if typed {
+		wanted, err := d.qname(text)
+		if err != nil {
+			return nil, err
+		}
+		if t = model.byName[wanted]; t == nil {
+			return nil, declared.invalid(d.path()+"/@xsi:type", text, errors.New("no type of the namespace "+echo(wanted.space)+" has this name"))
+		}
+	}
+	switch {
+	case !t.extends(declared):
+		return nil, declared.invalid(d.path()+"/@xsi:type", text, errors.New("that type does not extend it"))
+	case t.abstract:
+		return nil, &Error{
+			Kind: KindMissing, Path: d.path() + "/@xsi:type", Type: declared.label,
+			Reason: t.label + " is abstract: xsi:type has to name a type that extends it",
+		}
+	}
+	return t, nil
+}
+
+func (d *reader) simple(t *typ, v reflect.Value) error {
+	text, err := d.text()
+	if err != nil {
+		return err
+	}
+	if err := t.simple.set(v, text); err != nil {
+		return t.invalid(d.path(), text, err)
+	}
+	return nil
+}
+
+// items reads an array. One without items is empty, not nil.
+func (d *reader) items(t *typ, v reflect.Value) error {
+	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	for want := t.item.itemName(); ; {
+		s, ok, err := d.child()
+		switch {
+		case err != nil || !ok:
+			return err
+		case s.name == want:
+			err = d.item(t.item, v, s)
+		default:
+			err = d.skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (d *reader) item(t *typ, array reflect.Value, s start) error {
+	n := array.Len()
+	d.open[len(d.open)-1].position = n + 1
+	if _, err := d.isNil(t, false, s); err != nil {
+		return err
+	}
+	if n == array.Cap() {
+		array.Grow(max(4, n))
+	}
+	array.SetLen(n + 1)
+	return d.value(t, array.Index(n), s)
+}
+
+func (d *reader) members(t *typ, v reflect.Value, s start) error {
+	if err := d.attributesOf(t, v, s.attributes); err != nil {
+		return err
+	}
+	var seen set
+	for {
+		s, ok, err := d.child()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return d.complete(t.elements, seen)
+		}
+		if i := indexOf(t.elements, s.name); i < 0 {
+			err = d.skip()
+		} else if m := t.elements[i]; seen.add(i) {
+			err = d.elementOf(m, v.FieldByIndex(m.index), s)
+		} else {
+			err = &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "this element may stand only once"}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// attributesOf reads the attributes of t; others are ignored.
+func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) error {
+	var seen set
+	for _, a := range attributes {
+		i := indexOf(t.attributes, name{a.Name.Space, a.Name.Local})
+		if i < 0 {
+			continue
+		}
+		seen.add(i)
+		m := t.attributes[i]
+		field := v.FieldByIndex(m.index)
+		if field.Kind() == reflect.Pointer {
+			field.Set(reflect.New(field.Type().Elem()))
+			field = field.Elem()
+		}
+		if err := m.typ.simple.set(field, a.Value); err != nil {
+			return m.typ.invalid(d.path()+"/@"+a.Name.Local, a.Value, err)
+		}
+	}
+	return d.complete(t.attributes, seen)
+}
+
+func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
+	isNil, err := d.isNil(m.typ, m.nillable, s)
+	if err != nil {
+		return err
+	}
+	if isNil {
+		return d.empty()
+	}
+	return d.value(m.typ, v, s)
+}
+
+// isNil tells whether an element says that it has no value.
+func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
+	text, found := d.attribute(s, xsiNil)
+	if !found {
+		return false, nil
+	}
+	value, ok := parseBool(text)
+	switch {
+	case !ok:
+		return false, &Error{Kind: KindValue, Path: d.path() + "/@xsi:nil", Type: "boolean", Reason: echo(text) + " is neither true nor false"}
+	case value && !allowed:
+		return false, &Error{Kind: KindValue, Path: d.path() + "/@xsi:nil", Type: t.label, Reason: "this element may not be nil"}
+	}
+	return value, nil
+}
+
+// empty takes the end of an element that is nil.
+func (d *reader) empty() error {
+	_, ok, err := d.child()
+	if ok {
+		return &Error{Kind: KindValue, Path: d.path(), Reason: "an element stands inside one that is nil"}
+	}
+	if err == nil {
+		d.leave()
+	}
+	return err
+}
+
+// complete checks that the open element has all that it has to have.
+func (d *reader) complete(members []*member, seen set) error {
+	for i, m := range members {
+		if !m.required || seen.has(i) {
+			continue
+		}
+		if m.name.space == "" {
+			return m.missing(d.path() + "/@" + m.name.local)
+		}
+		return m.missing(d.path() + "/" + m.name.local)
+	}
+	return nil
+}
+
+func indexOf(members []*member, n name) int {
+	return slices.IndexFunc(members, func(m *member) bool { return m.name == n })
+}
+
+// A set holds numbers below 64: no type has as many attributes, or elements.
+type set uint64
+
+// add tells whether the number is new.
+func (s *set) add(i int) bool {
+	fresh := !s.has(i)
+	*s |= 1 << i
+	return fresh
+}
+
+func (s set) has(i int) bool { return s&(1<<i) != 0 }

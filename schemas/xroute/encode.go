@@ -1,0 +1,165 @@
+package xroute
+
+import (
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+// An encoder appends XML. The first error stays.
+type encoder struct {
+	dst []byte
+	err error
+}
+
+func (e *encoder) fail(err error) {
+	if e.err == nil {
+		e.err = err
+	}
+}
+
+// element appends v as an element of the given name whose type is declared as t.
+func (e *encoder) element(tag string, t *typ, v reflect.Value) {
+	actual, v := t.actual(v)
+	if actual == nil || actual.abstract || !actual.extends(t) {
+		e.fail(&Error{Kind: KindValue, Path: tag, Type: t.label, Reason: fmt.Sprintf("%s is not %s", v.Type(), t.label)})
+		return
+	}
+	e.dst = append(append(e.dst, '<'), tag...)
+	if actual != t {
+		e.attribute("xsi:type", actual.name.prefixed())
+	}
+	for _, m := range actual.attributes {
+		e.attributeOf(actual, m, v.FieldByIndex(m.index))
+	}
+	start := len(e.dst)
+	e.dst = append(e.dst, '>')
+	e.content(actual, v)
+	if len(e.dst) == start+1 {
+		e.dst = append(e.dst[:start], "/>"...)
+		return
+	}
+	e.dst = append(append(append(e.dst, "</"...), tag...), '>')
+}
+
+// actual follows pointers and interfaces to the value, and finds its type: nil
+// if it is none of ours.
+func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
+	if v.Kind() == reflect.Interface {
+		v = reflect.Indirect(v.Elem())
+		return model.byGo[v.Type()], v
+	}
+	return t, reflect.Indirect(v)
+}
+
+func (e *encoder) attribute(tag, value string) {
+	e.dst = append(append(append(e.dst, ' '), tag...), `="`...)
+	e.dst = append(append(e.dst, value...), '"')
+}
+
+func (e *encoder) attributeOf(t *typ, m *member, v reflect.Value) {
+	if absent(v) {
+		e.missing(t, m)
+		return
+	}
+	e.dst = append(append(append(e.dst, ' '), m.name.local...), `="`...)
+	e.simple(m.typ, reflect.Indirect(v))
+	e.dst = append(e.dst, '"')
+}
+
+func (e *encoder) content(t *typ, v reflect.Value) {
+	switch {
+	case t.simple != nil:
+		e.simple(t, v)
+	case t.item != nil:
+		tag := t.item.itemName().prefixed()
+		for i := range v.Len() {
+			item := v.Index(i)
+			if item.Kind() == reflect.Interface && absent(item) {
+				e.fail(&Error{Kind: KindMissing, Path: t.label, Type: t.item.label, Reason: fmt.Sprintf("item %d is nil", i)})
+				return
+			}
+			e.element(tag, t.item, item)
+		}
+	default:
+		for _, m := range t.elements {
+			e.elementOf(t, m, v.FieldByIndex(m.index))
+		}
+	}
+}
+
+func (e *encoder) elementOf(t *typ, m *member, v reflect.Value) {
+	switch {
+	case !absent(v) || m.required && m.typ.item != nil && !m.nillable:
+		e.element(m.name.prefixed(), m.typ, v)
+	case m.required && m.nillable:
+		e.dst = append(append(append(e.dst, '<'), m.name.prefixed()...), ` xsi:nil="true"/>`...)
+	default:
+		e.missing(t, m)
+	}
+}
+
+// missing takes the absence of a member, unless it is required.
+func (e *encoder) missing(t *typ, m *member) {
+	if m.required {
+		e.fail(m.missing(t.name.local + "/" + m.name.local))
+	}
+}
+
+func (e *encoder) simple(t *typ, v reflect.Value) {
+	if t.simple.values != nil {
+		if err := t.simple.set(reflect.New(t.goType).Elem(), v.String()); err != nil {
+			e.fail(t.invalid(t.label, v.String(), err))
+		}
+	}
+	e.dst = t.simple.append(e.dst, v)
+}
+
+// absent tells whether a member has no value: a nil pointer, interface or slice.
+func absent(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Interface:
+		return v.IsNil() || absent(v.Elem())
+	case reflect.Pointer, reflect.Slice:
+		return v.IsNil()
+	default:
+		return false
+	}
+}
+
+// itemName is what the items of an ArrayOf<T> are called: <T>, in the namespace
+// of the array.
+func (t *typ) itemName() name {
+	if t.name.space == nsSchema {
+		return name{nsPrimitives, t.label}
+	}
+	return name{t.name.space, t.label}
+}
+
+// appendText appends text so that it reads the same in an attribute and in an
+// element. What XML cannot hold becomes U+FFFD.
+func appendText(dst []byte, text string) []byte {
+	for _, r := range text { // a byte that is no UTF-8 is U+FFFD already
+		switch {
+		case r == '&':
+			dst = append(dst, "&amp;"...)
+		case r == '<':
+			dst = append(dst, "&lt;"...)
+		case r == '>':
+			dst = append(dst, "&gt;"...)
+		case r == '"':
+			dst = append(dst, "&quot;"...)
+		case r == '\t':
+			dst = append(dst, "&#9;"...)
+		case r == '\n':
+			dst = append(dst, "&#10;"...)
+		case r == '\r':
+			dst = append(dst, "&#13;"...)
+		case r < ' ' || r == 0xFFFE || r == 0xFFFF:
+			dst = utf8.AppendRune(dst, utf8.RuneError)
+		default:
+			dst = utf8.AppendRune(dst, r)
+		}
+	}
+	return dst
+}

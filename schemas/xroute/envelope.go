@@ -1,0 +1,204 @@
+package xroute
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+)
+
+var (
+	soapEnvelope       = name{nsEnvelope, "Envelope"}
+	soapHeader         = name{nsEnvelope, "Header"}
+	soapBody           = name{nsEnvelope, "Body"}
+	soapFault          = name{nsEnvelope, "Fault"}
+	soapMustUnderstand = name{nsEnvelope, "mustUnderstand"}
+	soapActor          = name{nsEnvelope, "actor"}
+)
+
+// actorNext is whoever gets the message first.
+const actorNext = "http://schemas.xmlsoap.org/soap/actor/next"
+
+// ReadRequest reads an envelope with a request. Its error is an *Error, unless
+// reading from r itself failed.
+func ReadRequest(r io.Reader, limits Limits) (Request, error) {
+	m, err := read(r, limits)
+	if err != nil {
+		return nil, err
+	}
+	return expect[Request](m)
+}
+
+// ReadResponse reads an envelope with a response. A fault is its error, a *Fault.
+func ReadResponse(r io.Reader, limits Limits) (Response, error) {
+	m, err := read(r, limits)
+	if err != nil {
+		return nil, err
+	}
+	if fault, ok := m.(*Fault); ok {
+		return nil, fault
+	}
+	return expect[Response](m)
+}
+
+func expect[T Message](m Message) (T, error) {
+	wanted, ok := m.(T)
+	if !ok {
+		return wanted, unknownOperation(model.byGo[reflect.TypeOf(m).Elem()].name)
+	}
+	return wanted, nil
+}
+
+func unknownOperation(n name) *Error {
+	return &Error{
+		Kind: KindOperation, Path: "Envelope/Body/" + n.local,
+		Reason: fmt.Sprintf("there is no such operation in the namespace %s: the WSDL lists them", echo(n.space)),
+	}
+}
+
+// read reads a whole envelope, up to the end of r.
+func read(r io.Reader, limits Limits) (Message, error) {
+	d := newReader(r, limits)
+	if err := d.envelope(); err != nil {
+		return nil, err
+	}
+	m, err := d.parts()
+	if err != nil {
+		return nil, err
+	}
+	d.leave()
+	return m, d.finish()
+}
+
+// envelope opens the root.
+func (d *reader) envelope() error {
+	s, _, err := d.child()
+	switch {
+	case err != nil:
+		return err
+	case s.name == soapEnvelope:
+		return nil
+	case s.name.local == soapEnvelope.local:
+		return d.at(&Error{Kind: KindVersion, Reason: "the namespace " + echo(s.name.space) + " is not that of SOAP 1.1, " + nsEnvelope})
+	}
+	return d.at(&Error{Kind: KindEnvelope, Reason: "a SOAP message starts with an Envelope"})
+}
+
+// parts reads what stands in the envelope: a header perhaps, and the body.
+func (d *reader) parts() (Message, error) {
+	var m Message
+	for {
+		s, ok, err := d.child()
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok && m == nil:
+			return nil, d.at(&Error{Kind: KindEnvelope, Reason: "a SOAP message has a Body, with one message in it"})
+		case !ok:
+			return m, nil
+		case s.name == soapHeader && m == nil:
+			err = d.header()
+		case s.name == soapBody && m == nil:
+			m, err = d.body()
+		default:
+			err = d.at(&Error{Kind: KindEnvelope, Reason: "this element does not stand here in a SOAP message"})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// header passes over the entries. None is understood here, so one that has to
+// be is an error, if it is meant for this receiver.
+func (d *reader) header() error {
+	for {
+		s, ok, err := d.child()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			d.leave()
+			return nil
+		}
+		actor, _ := d.attribute(s, soapActor)
+		text, _ := d.attribute(s, soapMustUnderstand)
+		if must, _ := parseBool(text); must && (actor == "" || actor == actorNext) {
+			return d.at(&Error{Kind: KindMustUnderstand, Reason: "this service does not understand the header, which asks that it has to"})
+		}
+		if err := d.skip(); err != nil {
+			return err
+		}
+	}
+}
+
+// body reads the one message in the body.
+func (d *reader) body() (Message, error) {
+	s, ok, err := d.child()
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, d.at(&Error{Kind: KindEnvelope, Reason: "the Body is empty: one message has to stand in it"})
+	}
+	m, err := d.message(s)
+	if err != nil {
+		return nil, err
+	}
+	_, ok, err = d.child()
+	if ok {
+		return nil, d.at(&Error{Kind: KindEnvelope, Reason: "only one message may stand in the Body"})
+	}
+	if err == nil {
+		d.leave()
+	}
+	return m, err
+}
+
+func (d *reader) message(s start) (Message, error) {
+	if s.name == soapFault {
+		return d.fault()
+	}
+	t := model.messages[s.name]
+	if t == nil {
+		return nil, unknownOperation(s.name)
+	}
+	if _, err := d.isNil(t, false, s); err != nil {
+		return nil, err
+	}
+	made := reflect.New(t.goType)
+	err := d.value(t, made.Elem(), s)
+	return made.Interface().(Message), err
+}
+
+// AppendMessage appends the envelope of a request or a response. It fails with
+// an *Error if the message lacks a required member, or holds a value that
+// its type does not allow; dst is then given back as it was.
+func AppendMessage(dst []byte, m Message) ([]byte, error) {
+	if fault, ok := m.(*Fault); ok {
+		return AppendFault(dst, fault)
+	}
+	t := model.byGo[reflect.TypeOf(m).Elem()]
+	e := &encoder{dst: append(dst, head...)}
+	e.element(t.name.prefixed(), t, reflect.ValueOf(m).Elem())
+	return e.finish(dst)
+}
+
+func (e *encoder) finish(before []byte) ([]byte, error) {
+	if e.err != nil {
+		return before, e.err
+	}
+	return append(e.dst, tail...), nil
+}
+
+const tail = "</soapenv:Body></soapenv:Envelope>\n"
+
+// head opens an envelope up to its body.
+var head = func() string {
+	text := xmlDeclaration + "<soapenv:Envelope"
+	for _, space := range []string{nsEnvelope, nsInstance, nsCommon, nsRouting, nsService, nsExceptions, nsPrimitives} {
+		text += fmt.Sprintf(" xmlns:%s=%q", prefixes[space], space)
+	}
+	return text + "><soapenv:Body>"
+}()
+
+const xmlDeclaration = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"

@@ -1,0 +1,72 @@
+package xroute
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kind is what is wrong with an envelope.
+type Kind int
+
+// The kinds. The zero value is none of them.
+const (
+	KindSyntax         Kind = iota + 1 // not the XML that a SOAP message may hold
+	KindVersion                        // an envelope, but not of SOAP 1.1
+	KindEnvelope                       // XML, but no envelope with one message
+	KindMustUnderstand                 // a header that has to be understood, and is not
+	KindOperation                      // no message of that name
+	KindMissing                        // a required member is not there
+	KindValue                          // a member has a value that its type does not allow
+	KindLimit                          // more than Limits allow
+)
+
+// Error says what is wrong with an envelope that was read, or with a message
+// that was to be written. An error of the reader that the bytes come from is
+// no Error.
+type Error struct {
+	Kind   Kind
+	Path   string // such as Envelope/Body/convertGeometry/options/@coordFormat
+	Type   string // the wanted type of KindMissing and KindValue, such as CoordFormat
+	Reason string // a phrase that goes on after the path
+}
+
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return e.Reason
+	}
+	return e.Path + ": " + e.Reason
+}
+
+// maxEcho is how much of a wrong text stands in an error (decisions.md 1.1).
+const maxEcho = 64
+
+// echo quotes text, cut between two characters.
+func echo(text string) string {
+	if len(text) > maxEcho {
+		text = text[:maxEcho]
+		for !utf8.ValidString(text) {
+			text = text[:len(text)-1]
+		}
+		return fmt.Sprintf("%q…", text)
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// missing says that a required member is not there.
+func (m *member) missing(path string) *Error {
+	reason := "this attribute is required"
+	if m.name.space != "" {
+		reason = "this element is required, in the namespace " + m.name.space
+	}
+	return &Error{Kind: KindMissing, Path: path, Type: m.typ.label, Reason: reason}
+}
+
+// invalid says that text is no value of a type.
+func (t *typ) invalid(path, text string, err error) *Error {
+	article := "a "
+	if strings.ContainsRune("aeiouAEIOU", rune(t.label[0])) {
+		article = "an "
+	}
+	return &Error{Kind: KindValue, Path: path, Type: t.label, Reason: echo(text) + " is not " + article + t.label + ": " + err.Error()}
+}
