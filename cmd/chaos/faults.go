@@ -33,17 +33,17 @@ const (
 )
 
 // targets are all that is hit. A weight of 1 is a fault every four seconds.
-func targets(r *rig.Rig, weights map[string]float64, brokerKind string) []nemesis.Target {
+func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	gap := func(name string) time.Duration {
-		if weights[name] <= 0 {
+		if cfg.Weights[name] <= 0 {
 			return 0
 		}
-		return time.Duration(float64(4*time.Second) / weights[name])
+		return time.Duration(float64(4*time.Second) / cfg.Weights[name])
 	}
 	list := []nemesis.Target{
 		{Name: daemon, Gap: gap(daemon), Faults: daemonFaults(r)},
 		{Name: archive, Gap: gap(archive), Faults: archiveFaults(r)},
-		{Name: broker, Gap: gap(broker), Faults: brokerFaults(r, brokerKind)},
+		{Name: broker, Gap: gap(broker), Faults: brokerFaults(r, cfg.Broker, cfg.Brokers)},
 		{Name: network + " of clients", Gap: gap(network), Faults: wireFaults([]*rig.Wire{r.ClientWire})},
 		{Name: network + " of clickhouse", Gap: gap(network), Faults: wireFaults([]*rig.Wire{r.ArchiveWire})},
 		{Name: network + " of kafka", Gap: gap(network), Faults: wireFaults(r.ForwardWires)},
@@ -121,21 +121,24 @@ func spell(a *rig.Archive, shortest, longest time.Duration, begin func(context.C
 	}
 }
 
-func brokerFaults(r *rig.Rig, kind string) []nemesis.Fault {
+func brokerFaults(r *rig.Rig, kind string, brokers int) []nemesis.Fault {
 	b := r.Broker
 	end := kill9
 	if kind == stores.Kfake {
 		end = stopped
 	}
-	faults := []nemesis.Fault{
-		{Name: end, Weight: 8, Hit: func(ctx context.Context, rng *rand.Rand) error {
-			away := nemesis.Between(rng, 0, 500*time.Millisecond)
-			if err := b.End(); err != nil {
+	down := func(end func(*rand.Rand) error, longest time.Duration) func(context.Context, *rand.Rand) error {
+		return func(ctx context.Context, rng *rand.Rand) error {
+			away := nemesis.Between(rng, 0, longest)
+			if err := end(rng); err != nil {
 				return err
 			}
 			nemesis.Sleep(ctx, away)
 			return b.Restart()
-		}},
+		}
+	}
+	faults := []nemesis.Fault{
+		{Name: end, Weight: 8, Hit: down(func(*rand.Rand) error { return b.End() }, 500*time.Millisecond)},
 		{Name: "pause", Weight: 2, Hit: func(ctx context.Context, rng *rand.Rand) error {
 			lasts := nemesis.Between(rng, time.Second, 5*time.Second)
 			if err := b.Freeze(rng); err != nil {
@@ -145,6 +148,9 @@ func brokerFaults(r *rig.Rig, kind string) []nemesis.Fault {
 			return b.Thaw()
 		}},
 	}
+	if m, ok := b.(rig.Members); ok && brokers > 1 {
+		faults = append(faults, someDown(m, brokers, down)...)
+	}
 	if b, ok := b.(rig.Refuser); ok {
 		faults = append(faults, nemesis.Fault{Name: "errors", Weight: 10, Hit: func(_ context.Context, rng *rand.Rand) error {
 			b.Refuse(rng)
@@ -152,6 +158,19 @@ func brokerFaults(r *rig.Rig, kind string) []nemesis.Fault {
 		}})
 	}
 	return faults
+}
+
+// someDown ends one of several brokers for longer than its session, so that
+// the others lead its partitions, and all but one, so that there are too few
+// replicas.
+func someDown(m rig.Members, brokers int, down func(func(*rand.Rand) error, time.Duration) func(context.Context, *rand.Rand) error) []nemesis.Fault {
+	some := func(n int) func(*rand.Rand) error {
+		return func(rng *rand.Rand) error { return m.EndSome(rng, n) }
+	}
+	return []nemesis.Fault{
+		{Name: kill9 + " of one", Weight: 12, Hit: down(some(1), 8*time.Second)},
+		{Name: kill9 + " of all but one", Weight: 4, Hit: down(some(brokers-1), 4*time.Second)},
+	}
 }
 
 // diskFaults hit the journal. Of a few calls one fails, or each: then the

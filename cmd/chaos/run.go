@@ -115,7 +115,7 @@ func harm(ctx context.Context, cfg config, r *rig.Rig, size load.Config, book *l
 			book.Wrong("%v", err)
 		}
 	}()
-	counts, err := nemesis.Run(soft, cfg.Seed, targets(r, cfg.Weights, cfg.Broker), log)
+	counts, err := nemesis.Run(soft, cfg.Seed, targets(r, cfg), log)
 	stop()
 	if err != nil {
 		cancel()

@@ -29,7 +29,9 @@ type options struct {
 	clickhouseKind string
 	broker         string
 	brokers        int
+	node           int
 	kafkaPorts     []int
+	controllers    []int    // ports
 	advertised     []string // host:port
 	partitions     int
 	topics         []string // name:partitions
@@ -59,6 +61,8 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.clickhouseKind, "clickhouse-kind", o.clickhouseKind, "which ClickHouse: "+strings.Join(clickhouse.Kinds, ", "))
 	flags.StringVar(&o.broker, "broker", o.broker, "which broker: "+strings.Join(kafka.Kinds, ", "))
 	flags.IntVar(&o.brokers, "brokers", o.brokers, "number of brokers")
+	flags.IntVar(&o.node, "node", 0, "run only this one of the brokers, counted from 1; the others run elsewhere with the same --kafka and --controllers (apache only)")
+	flags.IntSliceVar(&o.controllers, "controllers", nil, "port of each controller, with --node")
 	flags.IntSliceVar(&o.kafkaPorts, "kafka", o.kafkaPorts, "port of each broker, 0 = a free one; brokers without one get a free one")
 	flags.StringSliceVar(&o.advertised, "advertise", nil, "host:port that each broker tells its clients, such as a proxy's; default is where it listens (apache only)")
 	flags.IntVar(&o.partitions, "partitions", o.partitions, "partitions of topics that come into being by use")

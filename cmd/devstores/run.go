@@ -102,15 +102,17 @@ func (s *stores) startKafka(ctx context.Context, opts options, fail func(error),
 		return err
 	}
 	server, err := kafka.Start(ctx, kafka.Config{
-		Dir:        filepath.Join(opts.dir, "kafka"),
-		Kind:       opts.broker,
-		Brokers:    opts.brokers,
-		Ports:      opts.kafkaPorts,
-		Advertised: opts.advertised,
-		Partitions: opts.partitions,
-		Topics:     topics,
-		Properties: properties,
-		Progress:   log,
+		Dir:         filepath.Join(opts.dir, "kafka"),
+		Kind:        opts.broker,
+		Brokers:     opts.brokers,
+		Node:        opts.node,
+		Ports:       opts.kafkaPorts,
+		Controllers: opts.controllers,
+		Advertised:  opts.advertised,
+		Partitions:  opts.partitions,
+		Topics:      topics,
+		Properties:  properties,
+		Progress:    log,
 	}, fail)
 	if err != nil {
 		return err

@@ -29,13 +29,15 @@ type Options struct {
 	ClickHouseTCP  int // port, 0 = a free one
 	ClickHouseHTTP int // port, 0 = a free one
 
-	Broker     string            // Kfake or Apache; empty = Kfake
-	Brokers    int               // how many; 0 = 1
-	KafkaPorts []int             // one for each broker, 0 = a free one
-	Advertised []string          // host:port that each broker tells its clients, such as a proxy's; empty = where it listens (Apache only)
-	Partitions int               // of topics that come into being by use; 0 = 6
-	Topics     map[string]int    // topics made at the start: name → partitions
-	Properties map[string]string // broker properties, such as min.insync.replicas
+	Broker      string            // Kfake or Apache; empty = Kfake
+	Brokers     int               // how many; 0 = 1
+	Node        int               // run only this one of the brokers, counted from 1, with the ports of all; 0 = all (Apache only)
+	KafkaPorts  []int             // one for each broker, 0 = a free one
+	Controllers []int             // ports of the controllers, with Node
+	Advertised  []string          // host:port that each broker tells its clients, such as a proxy's; empty = where it listens (Apache only)
+	Partitions  int               // of topics that come into being by use; 0 = 6
+	Topics      map[string]int    // topics made at the start: name → partitions
+	Properties  map[string]string // broker properties, such as min.insync.replicas
 }
 
 // Stores are the running stores; one that was not asked for is nil.
@@ -113,12 +115,21 @@ func launchKafka(ctx context.Context, opts Options) (*Kafka, error) {
 		return nil, err
 	}
 	found := address.Kafka
+	d.pin("--kafka", pinned(opts, found.Brokers))
+	return &Kafka{daemon: d, Brokers: found.Brokers, Kind: found.Kind, Version: found.Version}, nil
+}
+
+// pinned are the ports of every later start: those that were found, or the
+// ports of all brokers where only one of them runs here.
+func pinned(opts Options, brokers []string) string {
+	if opts.Node > 0 {
+		return joinInts(opts.KafkaPorts)
+	}
 	var ports []string
-	for _, broker := range found.Brokers {
+	for _, broker := range brokers {
 		ports = append(ports, port(broker))
 	}
-	d.pin("--kafka", strings.Join(ports, ","))
-	return &Kafka{daemon: d, Brokers: found.Brokers, Kind: found.Kind, Version: found.Version}, nil
+	return strings.Join(ports, ",")
 }
 
 func brokerFlags(opts Options) []string {
@@ -126,6 +137,9 @@ func brokerFlags(opts Options) []string {
 		"--broker", orElse(opts.Broker, Kfake),
 		"--brokers", strconv.Itoa(orElse(opts.Brokers, 1)),
 		"--partitions", strconv.Itoa(orElse(opts.Partitions, 6)),
+	}
+	if opts.Node > 0 {
+		flags = append(flags, "--node", strconv.Itoa(opts.Node), "--controllers", joinInts(opts.Controllers))
 	}
 	if len(opts.Advertised) > 0 {
 		flags = append(flags, "--advertise", strings.Join(opts.Advertised, ","))

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-
-	"golang.org/x/sys/unix"
+	"sync"
+	"time"
 
 	"trafficd/cmd/devstores/stores"
 )
@@ -23,7 +23,7 @@ const (
 type Broker interface {
 	// End ends all brokers: by kill -9 where they survive that, else cleanly.
 	End() error
-	// Restart starts all of them again.
+	// Restart starts what has ended.
 	Restart() error
 	// Freeze has one broker, chosen by r, stand still until Thaw.
 	Freeze(r *rand.Rand) error
@@ -37,12 +37,18 @@ type Broker interface {
 // errors drawn from r, some of them after the records were taken.
 type Refuser interface{ Refuse(r *rand.Rand) }
 
-// apache is Apache Kafka: a broker that is killed loses nothing of what it has
-// acknowledged, and knows its producers again.
+// Members is a broker of several of which some can be ended. Restart starts
+// those that were.
+type Members interface {
+	EndSome(r *rand.Rand, n int) error
+}
+
+// apache is Apache Kafka, each node by itself: one that is killed loses nothing
+// of what it has acknowledged, and knows its producers again.
 type apache struct {
-	*stores.Kafka
-	all    *stores.Stores
-	frozen int
+	nodes  []*stores.Stores
+	down   []*stores.Kafka
+	frozen *stores.Kafka
 }
 
 func startApache(ctx context.Context, dir string, out io.Writer, ports []int, advertised []string) (*apache, error) {
@@ -50,30 +56,76 @@ func startApache(ctx context.Context, dir string, out io.Writer, ports []int, ad
 	if len(ports) > 1 {
 		properties["min.insync.replicas"] = "2"
 	}
-	s, err := stores.Launch(ctx, stores.Options{
-		Dir: dir, Only: "kafka", Stderr: out, Broker: stores.Apache, Brokers: len(ports), KafkaPorts: ports, Advertised: advertised, Properties: properties,
+	a := &apache{nodes: make([]*stores.Stores, len(ports))}
+	controllers, err := freePorts(len(ports))
+	if err != nil {
+		return a, err
+	}
+	err = each(a.nodes, func(i int, _ *stores.Stores) (err error) { // none of them is ready before most are there
+		a.nodes[i], err = stores.Launch(ctx, stores.Options{
+			Dir: dir, Only: "kafka", Stderr: out, Broker: stores.Apache, Brokers: len(ports), Node: i + 1,
+			KafkaPorts: ports, Controllers: controllers, Advertised: advertised, Properties: properties,
+		})
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return a, err
 	}
-	return &apache{Kafka: s.Kafka, all: s}, s.Kafka.CreateTopic(ctx, Topic, partitions)
+	return a, eventually(ctx, time.Minute, func() error { return a.nodes[0].Kafka.CreateTopic(ctx, Topic, partitions) })
 }
 
-func (a *apache) End() error { return a.Kill() }
+// each does something to all at once.
+func each[T any](all []T, do func(i int, of T) error) error {
+	errs := make([]error, len(all))
+	var done sync.WaitGroup
+	for i, of := range all {
+		done.Go(func() { errs[i] = do(i, of) })
+	}
+	done.Wait()
+	return errors.Join(errs...)
+}
 
-// Freeze stops one process: for longer than its session it loses its
-// partitions to the others, and does not know it when it wakes.
+func (a *apache) End() error { return a.end(rand.Perm(len(a.nodes))) }
+
+func (a *apache) EndSome(r *rand.Rand, n int) error { return a.end(r.Perm(len(a.nodes))[:n]) }
+
+func (a *apache) end(which []int) error {
+	for _, i := range which {
+		a.down = append(a.down, a.nodes[i].Kafka)
+	}
+	return each(a.down, func(_ int, k *stores.Kafka) error { return k.Kill() })
+}
+
+func (a *apache) Restart() error {
+	down := a.down
+	a.down = nil
+	return each(down, func(_ int, k *stores.Kafka) error { return k.Restart() })
+}
+
+// Freeze stops one node: for longer than its session it loses its partitions to
+// the others, and does not know it when it wakes.
 func (a *apache) Freeze(r *rand.Rand) error {
-	pids := a.PIDs()
-	a.frozen = pids[r.IntN(len(pids))]
-	return unix.Kill(a.frozen, unix.SIGSTOP)
+	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
+	return a.frozen.Pause()
 }
 
-func (a *apache) Thaw() error { return unix.Kill(a.frozen, unix.SIGCONT) }
+func (a *apache) Thaw() error { return a.frozen.Resume() }
 
-func (a *apache) Addresses() []string { return a.Brokers }
+func (a *apache) Addresses() (all []string) {
+	for _, n := range a.nodes {
+		all = append(all, n.Kafka.Brokers...)
+	}
+	return all
+}
 
-func (a *apache) Close() error { return errors.Join(a.Resume(), a.all.Close()) }
+func (a *apache) Close() error {
+	return each(a.nodes, func(_ int, n *stores.Stores) error {
+		if n == nil {
+			return nil
+		}
+		return n.Close()
+	})
+}
 
 // newBroker starts the cluster behind its wires.
 func (r *Rig) newBroker(ctx context.Context, ports []int, advertised []string) (Broker, error) {

@@ -58,7 +58,9 @@ type advertising struct {
 func (a *advertising) Addr() net.Addr { return a.told }
 
 func (f *fake) End() error {
-	f.cluster.Close()
+	if f.cluster != nil { // it has started
+		f.cluster.Close()
+	}
 	return nil
 }
 

@@ -46,7 +46,7 @@ func startApache(ctx context.Context, cfg Config, failed func(error)) (*Server, 
 	if err := a.checkSize(); err != nil {
 		return nil, err
 	}
-	for node := 1; node <= cfg.Brokers; node++ {
+	for _, node := range cfg.nodes() {
 		if err := a.prepareNode(ctx, node); err != nil {
 			return nil, err
 		}
@@ -55,15 +55,23 @@ func startApache(ctx context.Context, cfg Config, failed func(error)) (*Server, 
 		a.stop()
 		return nil, err
 	}
-	info := Info{Brokers: addresses(cfg.Ports), Kind: KindApache, Version: apacheVersion()}
+	info := Info{Kind: KindApache, Version: apacheVersion()}
+	for _, node := range cfg.nodes() {
+		info.Brokers = append(info.Brokers, loopback.Address(cfg.Ports[node-1]))
+	}
 	for _, p := range a.procs {
 		info.PIDs = append(info.PIDs, p.PID())
 	}
 	return &Server{Info: info, stop: a.stop}, nil
 }
 
-// pickControllers finds ports for the controllers' own listeners. They may change from start to start: nobody else knows them.
+// pickControllers finds ports for the controllers' own listeners. They may change from start to start: nobody else knows them, unless
+// each node is run by itself.
 func pickControllers(cfg Config) ([]int, error) {
+	if cfg.Node > 0 {
+		_, err := loopback.Pick(fmt.Sprintf("Kafka controller %d", cfg.Node), cfg.Controllers[cfg.Node-1])
+		return cfg.Controllers, err
+	}
 	var ports []int
 	for i := range cfg.Brokers {
 		port, err := loopback.Pick(fmt.Sprintf("Kafka controller %d", i+1), 0)
@@ -78,7 +86,7 @@ func pickControllers(cfg Config) ([]int, error) {
 // checkSize refuses a folder of another cluster size: the voters of the metadata log are fixed when it is formatted.
 func (a *apache) checkSize() error {
 	nodes, err := filepath.Glob(filepath.Join(a.cfg.Dir, "node-*"))
-	if err != nil || len(nodes) == 0 || len(nodes) == a.cfg.Brokers {
+	if err != nil || len(nodes) == 0 || len(nodes) == a.cfg.Brokers || a.cfg.Node > 0 {
 		return err
 	}
 	return fmt.Errorf("cannot run %d brokers in %s: it holds a cluster of %d; give that number or another folder", a.cfg.Brokers, a.cfg.Dir, len(nodes))
@@ -130,9 +138,9 @@ func (a *apache) command(node int, class string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// launch starts all nodes: none of them is ready before most are there.
+// launch starts the nodes: none of them is ready before most are there.
 func (a *apache) launch(failed func(error)) error {
-	for node := 1; node <= a.cfg.Brokers; node++ {
+	for _, node := range a.cfg.nodes() {
 		if err := a.startNode(node, failed); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"trafficd/cmd/devstores/internal/filelock"
@@ -30,15 +31,17 @@ var Kinds = []string{KindFake, KindApache}
 
 // Config says what cluster to run.
 type Config struct {
-	Dir        string            // survives a restart; each kind has a folder of its own in it
-	Kind       string            // one of Kinds
-	Brokers    int               // how many
-	Ports      []int             // one for each broker, 0 = a free one; fewer than Brokers are followed by free ones
-	Advertised []string          // host:port that each broker tells its clients; empty = where it listens
-	Partitions int               // of topics that are created without saying how many
-	Topics     map[string]int    // made at the start where they do not exist: name → partitions
-	Properties map[string]string // broker properties over ours
-	Progress   io.Writer         // lines for a human
+	Dir         string            // survives a restart; each kind has a folder of its own in it
+	Kind        string            // one of Kinds
+	Brokers     int               // how many
+	Node        int               // run only this one of them, counted from 1; 0 = all (Apache only)
+	Ports       []int             // one for each broker, 0 = a free one; fewer than Brokers are followed by free ones; with Node all of them
+	Controllers []int             // ports of the controllers, with Node; else free ones
+	Advertised  []string          // host:port that each broker tells its clients; empty = where it listens
+	Partitions  int               // of topics that are created without saying how many
+	Topics      map[string]int    // made at the start where they do not exist: name → partitions
+	Properties  map[string]string // broker properties over ours
+	Progress    io.Writer         // lines for a human
 }
 
 // Info is what a client has to know of a running cluster.
@@ -65,7 +68,7 @@ func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err 
 	if cfg.Dir, err = makeHome(cfg); err != nil {
 		return nil, err
 	}
-	unlock, err := filelock.Try(filepath.Join(cfg.Dir, "lock"))
+	unlock, err := filelock.Try(filepath.Join(cfg.Dir, cfg.lock()))
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the folder %s, is a Kafka running in it? %w", cfg.Dir, err)
 	}
@@ -126,8 +129,33 @@ func (cfg Config) validate() error {
 		return fmt.Errorf("cannot advertise another address with %s: take the broker %s", KindFake, KindApache)
 	case cfg.Partitions < 1:
 		return fmt.Errorf("cannot create topics of %d partitions: give 1 or more", cfg.Partitions)
+	case cfg.Node == 0:
+		return nil
+	case cfg.Node < 0 || cfg.Node > cfg.Brokers || cfg.Kind == KindFake:
+		return fmt.Errorf("cannot run node %d of %d: give one of them, of the broker %s", cfg.Node, cfg.Brokers, KindApache)
+	case len(cfg.Ports) != cfg.Brokers || len(cfg.Controllers) != cfg.Brokers || slices.Contains(cfg.Ports, 0) || slices.Contains(cfg.Controllers, 0):
+		return fmt.Errorf("cannot run node %d of %d without the others' ports: give one port for each broker and each controller", cfg.Node, cfg.Brokers)
 	}
 	return nil
+}
+
+// lock is the file that tells one cluster from another in the same folder, or
+// one node from another.
+func (cfg Config) lock() string {
+	if cfg.Node > 0 {
+		return fmt.Sprint("lock-", cfg.Node)
+	}
+	return "lock"
+}
+
+// nodes are those that this process runs.
+func (cfg Config) nodes() (list []int) {
+	for node := 1; node <= cfg.Brokers; node++ {
+		if cfg.Node == 0 || cfg.Node == node {
+			list = append(list, node)
+		}
+	}
+	return list
 }
 
 // makeHome makes the folder of the kind: the two must never meet each other's files.
@@ -143,6 +171,10 @@ func makeHome(cfg Config) (string, error) {
 }
 
 func pickPorts(cfg Config) ([]int, error) {
+	if cfg.Node > 0 {
+		_, err := loopback.Pick(fmt.Sprintf("Kafka broker %d", cfg.Node), cfg.Ports[cfg.Node-1])
+		return cfg.Ports, err
+	}
 	var ports []int
 	for i := range cfg.Brokers {
 		wanted := 0
