@@ -1,0 +1,200 @@
+package geo_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twpayne/go-geom"
+	"github.com/twpayne/go-geom/encoding/wkt"
+
+	"trafficd/schemas/geo"
+)
+
+var limits = geo.DefaultLimits()
+
+// canonical has a text of each kind, as this package writes it.
+var canonical = []string{
+	"POINT (1 2)",
+	"POINT Z (1 2 3)",
+	"POINT EMPTY",
+	"POINT Z EMPTY",
+	"LINESTRING (1 2, 3 4)",
+	"LINESTRING Z (1 2 3, 4 5 6)",
+	"LINESTRING EMPTY",
+	"POLYGON ((0 0, 4 0, 4 4, 0 0), (1 1, 2 1, 2 2, 1 1))",
+	"POLYGON Z ((0 0 1, 4 0 1, 4 4 1, 0 0 1))",
+	"POLYGON EMPTY",
+	"MULTIPOINT ((1 2), (3 4))",
+	"MULTIPOINT Z ((1 2 3), EMPTY, (3 4 5))",
+	"MULTIPOINT EMPTY",
+	"MULTILINESTRING ((1 2, 3 4), EMPTY, (5 6, 7 8, 9 10))",
+	"MULTILINESTRING Z EMPTY",
+	"MULTIPOLYGON (((0 0, 4 0, 4 4, 0 0), (1 1, 2 1, 2 2, 1 1)), EMPTY, ((9 9, 10 9, 10 10, 9 9)))",
+	"MULTIPOLYGON EMPTY",
+	"GEOMETRYCOLLECTION (POINT (1 2), LINESTRING EMPTY, GEOMETRYCOLLECTION (MULTIPOINT ((3 4))))",
+	"GEOMETRYCOLLECTION Z (POINT Z EMPTY, LINESTRING Z (1 2 3, 4 5 6), GEOMETRYCOLLECTION Z EMPTY)",
+	"GEOMETRYCOLLECTION EMPTY",
+	"POINT (-0 0.000001)",
+	"POINT (1e-7 -1.7976931348623157e+308)",
+	"POINT (123456789012345680000 5e-324)",
+}
+
+// What is written is what was read, and the library's reader, written
+// independently, sees the same.
+func TestWKTCanonical(t *testing.T) {
+	for _, text := range canonical {
+		g, err := limits.ParseWKT(text, geo.Any)
+		require.NoError(t, err, text)
+		require.Equal(t, text, string(geo.AppendWKT(nil, g)))
+		require.NoError(t, limits.Check(g), text)
+
+		theirs, err := wkt.Unmarshal(text)
+		require.NoError(t, err, text)
+		require.True(t, geo.Same(theirs, g), text)
+	}
+}
+
+func parsed(t testing.TB, text string) geom.T {
+	t.Helper()
+	g, err := limits.ParseWKT(text, geo.Any)
+	require.NoError(t, err, text)
+	return g
+}
+
+func TestWKTSpellings(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		require.Equal(t, want, string(geo.AppendWKT(nil, parsed(t, text))), text)
+	}
+	f("point(1 2)", "POINT (1 2)")
+	f(" \t\r\n Point \n(\t1\n2 ) ", "POINT (1 2)")
+	f("POINT(1 2 3)", "POINT Z (1 2 3)")
+	f("POINTZ(1 2 3)", "POINT Z (1 2 3)")
+	f("point z(1 2 3)", "POINT Z (1 2 3)")
+	f("POINT(+1.50 -.5e+01)", "POINT (1.5 -5)")
+	f("POINT(1E3 2.e-2)", "POINT (1000 0.02)")
+	f("MULTIPOINT(1 2,3 4)", "MULTIPOINT ((1 2), (3 4))")
+	f("MULTIPOINT(1 2,(3 4),EMPTY)", "MULTIPOINT ((1 2), (3 4), EMPTY)")
+	f("linearring(0 0,1 0,1 1,0 0)", "LINESTRING (0 0, 1 0, 1 1, 0 0)")
+	f("LINEARRING EMPTY", "LINESTRING EMPTY")
+	f("PolygonZ empty", "POLYGON Z EMPTY")
+	f("GEOMETRYCOLLECTION(POINT EMPTY,POINT(1 2 3))", "GEOMETRYCOLLECTION Z (POINT Z EMPTY, POINT Z (1 2 3))")
+}
+
+func TestWKTRefuses(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		g, err := limits.ParseWKT(text, geo.Any)
+		require.ErrorContains(t, err, want, text)
+		require.Nil(t, g)
+	}
+	f("", "byte 0: the end of the text, expected is the name of a geometry")
+	f("CIRCLE (1 2)", `byte 0: "CIRCLE (1 2)", expected is the name`)
+	f("POINTS (1 2)", `byte 0: "POINTS (1 2)", expected is the name`)
+	f("POINT", "byte 5: the end of the text, expected is ( or EMPTY")
+	f("POINT 1 2", `byte 6: "1 2", expected is ( or EMPTY`)
+	f("POINT (1)", `byte 8: ")", expected is a number; points have 2`)
+	f("POINT (1 2", "byte 10: the end of the text, expected is )")
+	f("POINT (1,2)", `byte 8: ",2)", expected is a number`)
+	f("POINT (1 2 3 4)", `byte 13: "4)", but points have 3 numbers`)
+	f("POINT (1 2) x", `byte 12: "x" behind the geometry`)
+	f("POINT (1 2)POINT (1 2)", `byte 11: "POINT (1 2)" behind`)
+	f("POINT (1 NaN)", `byte 9: "NaN)", expected is a number`)
+	f("POINT (1 1e999)", `byte 9: "1e999" is no number within the range`)
+	f("POINT (1 1-2)", `byte 9: "1-2" is no number`)
+	f("POINT (1 0x10)", `byte 10: "x10)", expected is )`)
+	f("POINT (1 1_0)", `byte 10: "_0)", expected is )`)
+	f("POINT M (1 2 3)", "byte 7: M: measures (M) are not supported")
+	f("POINTZM (1 2 3 4)", "byte 8: ZM: measures (M) are not supported")
+	f("POINT Z (1 2)", "byte 7: Z, but the first point has no z")
+	f("LINESTRING (1 2, 3 4 5)", `byte 21: "5)", but points have 2 numbers`)
+	f("LINESTRING (1 2 3, 4 5)", `byte 22: ")", expected is a number; points have 3`)
+	f("LINESTRING (1 2)", "byte 16: a line of 1 point")
+	f("LINESTRING (1 2,)", `byte 16: ")", expected is a number`)
+	f("LINESTRING ()", `byte 12: ")", expected is a number`)
+	f("POLYGON ((0 0, 1 0, 1 1))", "byte 24: a ring of points: 3")
+	f("POLYGON ((0 0, 1 0, 1 1, 0 1))", "byte 29: a ring is not closed: it begins at (0 0) and ends at (0 1)")
+	f("POLYGON (0 0, 1 0, 1 1, 0 0)", `byte 9: "0 0, 1 0, 1 1, 0 0)", expected is ( or EMPTY`)
+	f("GEOMETRYCOLLECTION (POINT (1 2), 3 4)", `byte 33: "3 4)", expected is the name`)
+	f("GEOMETRYCOLLECTION (POINT (1 2), POINT Z (1 2 3))", "byte 40: Z, but the first point has no z")
+	f("SRID=4326;POINT (1 2)", "byte 0: SRID=…; is PostGIS's EWKT")
+	f("POINT (1 \x00)", `byte 9: "\x00)", expected is a number`)
+	f("PÖINT (1 2)", `byte 0: "PÖINT (1 2)", expected is the name`)
+	f("POINT\u00a0(1 2)", "byte 5:")
+}
+
+// Each text that ends too early is refused.
+func TestWKTTruncated(t *testing.T) {
+	for _, text := range canonical {
+		end := len(text) - 1
+		for n := range end {
+			_, err := limits.ParseWKT(text[:n], geo.Any)
+			require.Error(t, err, text[:n])
+		}
+	}
+}
+
+func TestWKTKinds(t *testing.T) {
+	const ring, open = "LINESTRING (0 0, 1 0, 1 1, 0 0)", "LINESTRING (0 0, 1 0, 1 1, 0 1)"
+	f := func(text string, want geo.Kind, fault string) {
+		t.Helper()
+		g, err := limits.ParseWKT(text, want)
+		if fault == "" {
+			require.NoError(t, err)
+			require.Equal(t, want, geo.KindOf(g))
+			return
+		}
+		require.ErrorIs(t, err, geo.ErrKind)
+		require.ErrorContains(t, err, fault)
+		require.Nil(t, g)
+	}
+	f("POINT (1 2)", geo.Point, "")
+	f("POINT (1 2)", geo.LineString, "it is a Point, wanted is a LineString")
+	f(ring, geo.LineString, "")
+	f(ring, geo.LinearRing, "")
+	f("LINEARRING (0 0, 1 0, 1 1, 0 0)", geo.LinearRing, "")
+	f("LINEARRING (0 0, 1 0, 1 1, 0 0)", geo.LineString, "")
+	f("LINESTRING EMPTY", geo.LinearRing, "")
+	f(open, geo.LinearRing, "a LineString is a LinearRing if it is closed, but a ring is not closed")
+	f("LINESTRING (0 0, 1 0, 0 0)", geo.LinearRing, "a ring of points: 3")
+	f("POLYGON ((0 0, 1 0, 1 1, 0 0))", geo.LinearRing, "it is a Polygon, wanted is a LinearRing")
+	f("MULTIPOINT ((1 2))", geo.GeometryCollection, "it is a MultiPoint, wanted is a GeometryCollection")
+}
+
+func TestWKTLimits(t *testing.T) {
+	f := func(l geo.Limits, text string, want string) {
+		t.Helper()
+		_, err := l.ParseWKT(text, geo.Any)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorIs(t, err, geo.ErrTooLarge)
+		require.ErrorContains(t, err, want)
+	}
+	small := geo.Limits{Points: 4, Depth: 2}
+	f(small, "LINESTRING (1 2, 3 4, 5 6)", "")
+	f(small, "LINESTRING (1 2, 3 4, 5 6, 7 8)", "byte 26: geometry is too large: more than 4 points and parts")
+	f(small, "MULTIPOINT (EMPTY, EMPTY, EMPTY)", "")
+	f(small, "MULTIPOINT (EMPTY, EMPTY, EMPTY, EMPTY)", "more than 4")
+	f(small, "MULTIPOLYGON (EMPTY, EMPTY, EMPTY, EMPTY)", "more than 4")
+	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY, GEOMETRYCOLLECTION EMPTY)", "")
+	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY))", "deeper than 2")
+	f(geo.DefaultLimits(), strings.Repeat("GEOMETRYCOLLECTION (", 1_000_000), "deeper than 32")
+}
+
+func TestLimitsValidate(t *testing.T) {
+	f := func(l geo.Limits, want string) {
+		t.Helper()
+		if want == "" {
+			require.NoError(t, l.Validate())
+			return
+		}
+		require.ErrorContains(t, l.Validate(), want)
+	}
+	f(geo.DefaultLimits(), "")
+	f(geo.Limits{Points: 0, Depth: 1}, "limit of 0 points")
+	f(geo.Limits{Points: 1, Depth: 0}, "limit of 0 for the depth")
+	f(geo.Limits{Points: 1, Depth: 1001}, "limit of 1001 for the depth")
+}
