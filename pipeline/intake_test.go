@@ -394,6 +394,49 @@ func TestAnswersLeaveTheWindow(t *testing.T) {
 	h.close()
 }
 
+// The same key after its window, before the old answer is forgotten: the new one takes its place, and only the old one goes.
+func TestAnExpiredAnswerIsReplaced(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	h.answers.stop()
+	<-h.answers.done
+	_, err := h.submit(measurements(item("A", 1)), "k")
+	require.NoError(t, err)
+	one := h.answers.bytes
+	later := time.Now().Add(61 * time.Minute)
+	h.answers.now = func() time.Time { return later }
+	h.intake.now = h.answers.now
+	second, err := h.submit(measurements(item("B", 2)), "k")
+	require.NoError(t, err)
+	require.False(t, second.Result.Replay)
+	require.Equal(t, one, h.answers.bytes)
+	h.copyAnswers()
+	h.answers.forget()
+	require.Equal(t, one, h.answers.bytes)
+	require.Len(t, h.answers.order, 1)
+	again, err := h.submit(measurements(item("B", 2)), "k")
+	require.NoError(t, err)
+	require.True(t, again.Result.Replay)
+	require.Equal(t, second.Result.ID, again.Result.ID)
+}
+
+// A frame that the journal voided is no answer, and does not hold the journal's old frames on disk for ever.
+func TestAVoidedAnswerHoldsNobody(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	_, err := h.submit(measurements(item("A", 1)), "kept")
+	require.NoError(t, err)
+	e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{}, &batch.Answer{Key: "voided"})}
+	require.NoError(t, h.answers.enqueue(e))
+	require.NoError(t, e.Wait())
+	require.NoError(t, h.answers.copy())
+	done, _ := h.journal.Cursor(AnswersConsumer).Load()
+	require.Equal(t, e.Seq, done, "as long as its fate is open it is not passed")
+	h.answers.settle(scope{"city", "voided"}, e, journal.ErrVoided)
+	h.copyAnswers()
+	require.Len(t, h.answers.known, 1)
+}
+
 func TestKeysUnderWayAndFullMemory(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
