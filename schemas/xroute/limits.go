@@ -41,7 +41,7 @@ func tooMany(limit int64, what string) *Error {
 }
 
 // A meter stands between the bytes and the XML decoder, which takes one byte
-// at a time. It counts bytes, and attributes of one tag by their opening
+// at a time. It counts bytes, and the attributes of a tag by their opening
 // quotes: the decoder itself would keep any number of them before it lets
 // anyone count.
 type meter struct {
@@ -50,14 +50,15 @@ type meter struct {
 	bytes      int64
 	attributes int
 	state      byte // one of those below, or the quote that ends a value
+	last       byte
 	utf16      bool
 }
 
 const (
-	inText byte = iota
-	atTag       // after <
+	atStart byte = iota // of a token
+	atName              // after <
 	inTag
-	inMarkup // a comment or the like: quotes mean nothing there
+	inOther // text, a comment or the like: quotes mean nothing there
 )
 
 // newMeter looks for a byte order mark: the one of UTF-8 is left out, and with
@@ -91,29 +92,34 @@ func (m *meter) ReadByte() (byte, error) {
 	return c, nil
 }
 
+// next is called before each token. The decoder looks no further than to the
+// end of a token, but for the < at which text ends.
+func (m *meter) next() {
+	m.state, m.attributes = atStart, 0
+	if m.last == '<' {
+		m.state = atName
+	}
+}
+
 func (m *meter) follow(c byte) {
+	m.last = c
 	switch m.state {
-	case inText:
+	case atStart:
+		m.state = inOther
 		if c == '<' {
-			m.state, m.attributes = atTag, 0
+			m.state = atName
 		}
-	case atTag:
+	case atName:
 		m.state = inTag
 		if c == '!' || c == '?' {
-			m.state = inMarkup
+			m.state = inOther
 		}
 	case inTag:
-		switch c {
-		case '"', '\'':
+		if c == '"' || c == '\'' {
 			m.state = c
 			m.attributes++
-		case '>':
-			m.state = inText
 		}
-	case inMarkup:
-		if c == '>' {
-			m.state = inText
-		}
+	case inOther:
 	default:
 		if c == m.state {
 			m.state = inTag

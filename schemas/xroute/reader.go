@@ -13,11 +13,12 @@ import (
 // the path for errors, and takes only the XML that SOAP allows.
 type reader struct {
 	xml    *xml.Decoder
+	meter  *meter
 	limits Limits
 
-	open   []frame   // from the root to where the reader stands
-	scope  []binding // of prefixes, the innermost last
-	isRoot bool      // the root has been seen
+	open    []frame   // from the root to where the reader stands
+	scope   []binding // of prefixes, the innermost last
+	started bool      // the root has been met
 }
 
 // A frame is an element that is open.
@@ -38,7 +39,7 @@ type start struct {
 func newReader(r io.Reader, limits Limits) *reader {
 	limits = limits.withDefaults()
 	m := newMeter(r, limits)
-	d := &reader{xml: xml.NewDecoder(m), limits: limits}
+	d := &reader{xml: xml.NewDecoder(m), meter: m, limits: limits}
 	d.xml.CharsetReader = m.charset
 	return d
 }
@@ -58,7 +59,11 @@ func (d *reader) child() (start, bool, error) {
 		case xml.EndElement:
 			return start{}, false, d.end(token)
 		case xml.CharData:
-			if text := trim(string(token)); text != "" {
+			text := trim(string(token))
+			if text != "" && len(d.open) == 0 {
+				return start{}, false, d.syntax(echo(text) + " stands where XML has to start")
+			}
+			if text != "" {
 				return start{}, false, &Error{Kind: KindValue, Path: d.path(), Reason: echo(text) + " is text where only elements may stand"}
 			}
 		}
@@ -67,7 +72,7 @@ func (d *reader) child() (start, bool, error) {
 
 // text gives the text of the open element, up to its end tag.
 func (d *reader) text() (string, error) {
-	var text string
+	var text []byte // in parts, if comments stand between them
 	for {
 		token, err := d.token()
 		if err != nil {
@@ -77,9 +82,9 @@ func (d *reader) text() (string, error) {
 		case xml.StartElement:
 			return "", &Error{Kind: KindValue, Path: d.path(), Reason: "an element " + echo(token.Name.Local) + " stands where only text may stand"}
 		case xml.EndElement:
-			return text, d.end(token)
+			return string(text), d.end(token)
 		case xml.CharData:
-			text += string(token) // comments may stand between two parts
+			text = append(text, token...)
 		}
 	}
 }
@@ -127,6 +132,7 @@ func (d *reader) finish() error {
 func (d *reader) token() (xml.Token, error) {
 	for {
 		at := d.xml.InputOffset()
+		d.meter.next()
 		token, err := d.xml.RawToken()
 		if err != nil {
 			return nil, d.failed(err)
@@ -154,8 +160,8 @@ func (d *reader) failed(err error) error {
 	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
 		return &Error{Kind: KindSyntax, Path: d.path(), Reason: fmt.Sprintf("line %d is not XML: %s", syntax.Line, syntax.Msg)}
 	}
-	if err == io.EOF && (len(d.open) > 0 || !d.isRoot) {
-		return d.syntax("the XML ends too early")
+	if err == io.EOF && (len(d.open) > 0 || !d.started) {
+		return d.syntax("the XML ends before the envelope does")
 	}
 	return err
 }
@@ -169,7 +175,7 @@ func (d *reader) begin(s xml.StartElement) (start, error) {
 		return start{}, d.at(tooMany(int64(d.limits.Depth), "elements in one another"))
 	}
 	d.open = append(d.open, frame{tag: s.Name, bindings: len(d.scope)})
-	d.isRoot = true
+	d.started = true
 	for i, a := range s.Attr {
 		for _, other := range s.Attr[:i] {
 			if a.Name == other.Name {
@@ -207,7 +213,7 @@ func (d *reader) bind(a xml.Attr) error {
 
 // end checks that an end tag is that of the open element.
 func (d *reader) end(e xml.EndElement) error {
-	if d.open[len(d.open)-1].tag != e.Name {
+	if len(d.open) == 0 || d.open[len(d.open)-1].tag != e.Name {
 		return d.syntax("the end tag of " + echo(e.Name.Local) + " ends another element")
 	}
 	return nil
