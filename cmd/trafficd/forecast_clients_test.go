@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sinks/layers"
+)
+
+const (
+	mapKey  = "map"
+	mapZone = "America/Argentina/Buenos_Aires"
+)
+
+// Clients that share no code with the daemon read what was published, field by
+// field, whichever feed it came by: the definition comes from the daemon itself,
+// the layer by curl; Python with protoc's code and protoc decode it.
+func TestForecastClients(t *testing.T) {
+	published := publishedForecasts()
+	file := filepath.Join(t.TempDir(), "forecasts.json")
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(published)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, text, 0o644))
+
+	f := func(settings ...string) {
+		t.Helper()
+		d := newProcess(t, settings...)
+		replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry(mapKey, "forecast", mapZone))
+		d.start().await(http.StatusOK)
+		d.awaitLayer(mapKey)
+		readByClients(t, d, published)
+	}
+	f("forecasts.feed=file", "forecasts.file.path="+file)
+
+	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("forecasts", 3), stores.Set("log.cleanup.policy", "compact"))
+	mustRun(t, trafficctl(t), "forecast", "publish", file, "--brokers", k.Brokers[0], "--topic", "forecasts")
+	f("forecasts.feed=kafka", "forecasts.kafka.topic=forecasts", "forecasts.kafka.brokers="+k.Brokers[0])
+
+	c := stores.StartClickHouse(t)
+	fillTable(t, c, published)
+	f("forecasts.feed=clickhouse", "forecasts.clickhouse.address="+c.TCP, "forecasts.clickhouse.query=SELECT * FROM road.forecasts")
+}
+
+// publishedForecasts has what clients may stumble over: the ends of each type's
+// range, and defaults, which stand in no message. They are
+// in the order of the layer, their periods in their order.
+func publishedForecasts() *pb.StreetForecastResponse {
+	start := time.Now().UTC().Truncate(time.Hour)
+	at := func(hours int) string {
+		return start.Add(time.Duration(hours) * time.Hour).Format("2006-01-02T15:04:05Z")
+	}
+	all := []*pb.StreetForecast{
+		{Street: math.MinInt32, Fromnode: math.MaxInt32, OpenLRcode: "CwOiYCUMnQkJAP+/ABQBCg==", Forecast: []*pb.ForecastPeriod{
+			{Start: at(0), End: at(6), SpeedValid: true, Speed: 0.1},
+			{Start: at(6), End: at(7), SpeedValid: true, Speed: 499.99999999999994},
+		}},
+		{Street: -1, Fromnode: -1, OpenLRcode: "CwV9qyHNxjv+AwAZAMQ74AH//gBOO/8A//8AFjvgCgKdAEQ7FQ==", Forecast: []*pb.ForecastPeriod{
+			{Start: at(0), End: at(6), FlowValid: true, SpeedValid: true, Speed: 5e-324, Flow: 1234.5},
+		}},
+		{Street: 0, Fromnode: 1, Forecast: []*pb.ForecastPeriod{
+			{Start: at(0), End: at(6)}, // everything else is a default
+		}},
+	}
+	for i := range int32(500) { // more than a deflate block
+		all = append(all, &pb.StreetForecast{Street: i + 1, Fromnode: 2*i + 7, OpenLRcode: "CwV/OiHN2TvlAAA1ABM7FQ==", Forecast: []*pb.ForecastPeriod{
+			{Start: at(0), End: at(6), SpeedValid: true, Speed: 30 + float64(i)/10},
+			{Start: at(6), End: at(12), FlowValid: i%2 == 0, SpeedValid: true, Speed: 50 - float64(i)/100, Flow: float64(i)},
+		}})
+	}
+	return &pb.StreetForecastResponse{StreetForecast: all}
+}
+
+// fillTable puts the forecasts into a table, a row for each period.
+func fillTable(t *testing.T, c *stores.ClickHouse, published *pb.StreetForecastResponse) {
+	t.Helper()
+	var rows []string
+	for _, s := range published.StreetForecast {
+		for _, p := range s.Forecast {
+			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', parseDateTimeBestEffort('%s'), parseDateTimeBestEffort('%s'), %t, %t, %v, %v)",
+				s.Street, s.Fromnode, s.OpenLRcode, p.Start, p.End, p.FlowValid, p.SpeedValid, p.Speed, p.Flow))
+		}
+	}
+	c.Query(t, "CREATE DATABASE road")
+	c.Query(t, `CREATE TABLE road.forecasts (street Int32, fromnode Int32, openLRcode String, start DateTime('UTC'), end DateTime('UTC'),
+		flow_valid Bool, speed_valid Bool, speed Float64, flow Float64) ENGINE = MergeTree ORDER BY (street, fromnode, start)`)
+	c.Query(t, "INSERT INTO road.forecasts VALUES "+strings.Join(rows, ", "))
+}
+
+// readByClients reads the layer with each client.
+func readByClients(t *testing.T, d *process, published *pb.StreetForecastResponse) {
+	t.Helper()
+	base, dir := "http://"+d.api, t.TempDir()
+	want := proto.Clone(published).(*pb.StreetForecastResponse)
+	for _, s := range want.StreetForecast {
+		for _, p := range s.Forecast {
+			p.Timezone = mapZone
+		}
+	}
+	same := func(client string, got *pb.StreetForecastResponse) {
+		t.Helper()
+		require.Len(t, got.StreetForecast, len(want.StreetForecast), client)
+		for i := range want.StreetForecast {
+			require.True(t, proto.Equal(want.StreetForecast[i], got.StreetForecast[i]), "%s: want %v, got %v", client, want.StreetForecast[i], got.StreetForecast[i])
+		}
+	}
+
+	download(t, base, dir)
+	layer := filepath.Join(dir, "layer.pb")
+	curl := func(options ...string) []byte {
+		t.Helper()
+		mustRun(t, "curl", append(options, "-sS", "--fail", "-H", "Authorization: apiKey "+mapKey, "-o", layer, base+layers.Path)...)
+		body, err := os.ReadFile(layer)
+		require.NoError(t, err)
+		return body
+	}
+	require.Equal(t, curl(), curl("--compressed"))
+
+	mustRun(t, "protoc", "--proto_path="+dir, "--python_out="+dir, "trafficd/v1/forecast.proto")
+	same("Python", fromLines(t, mustRun(t, protobufPython(t), filepath.Join("testdata", "clients", "layer.py"), dir, layer)))
+
+	var byProtoc pb.StreetForecastResponse
+	decoded := mustRun(t, "bash", "-c", `protoc --proto_path="$1" --decode trafficd.v1.StreetForecastResponse trafficd/v1/forecast.proto <"$2"`, "bash", dir, layer)
+	require.NoError(t, prototext.Unmarshal(decoded, &byProtoc))
+	same("protoc", &byProtoc)
+
+	var byTrafficctl pb.StreetForecastResponse
+	shown := mustRun(t, trafficctl(t), "forecast", "get", "--url", base, "--key", mapKey, "--format", "json")
+	require.NoError(t, protojson.Unmarshal(shown, &byTrafficctl))
+	same("trafficctl", &byTrafficctl)
+}
+
+// fromLines reads a street in JSON from each line.
+func fromLines(t *testing.T, text []byte) *pb.StreetForecastResponse {
+	t.Helper()
+	layer := &pb.StreetForecastResponse{}
+	for line := range bytes.Lines(text) {
+		var s pb.StreetForecast
+		require.NoError(t, protojson.Unmarshal(line, &s), "%s", line)
+		layer.StreetForecast = append(layer.StreetForecast, &s)
+	}
+	return layer
+}
+
+// pythonWithProtobuf is the Python that has the runtime of protoc's code: where that
+// is Debian's, it belongs to Debian's Python, which may not be the first on the PATH.
+var pythonWithProtobuf = sync.OnceValues(func() (string, error) {
+	var err error
+	for _, program := range []string{"/usr/bin/python3", "python3"} {
+		var out []byte
+		if out, err = exec.Command(program, "-c", "import google.protobuf").CombinedOutput(); err == nil {
+			return program, nil
+		}
+		err = fmt.Errorf("%s has no module google.protobuf (package python3-protobuf): %w: %s", program, err, out)
+	}
+	return "", err
+})
+
+func protobufPython(t *testing.T) string {
+	t.Helper()
+	program, err := pythonWithProtobuf()
+	require.NoError(t, err)
+	return program
+}
+
+var buildTrafficctl = sync.OnceValues(func() ([]byte, error) {
+	return exec.Command("go", "build", "-o", filepath.Dir(binary), "../trafficctl").CombinedOutput()
+})
+
+// trafficctl gives the program as it is shipped.
+func trafficctl(t *testing.T) string {
+	t.Helper()
+	out, err := buildTrafficctl()
+	require.NoError(t, err, "cannot build trafficctl: %s", out)
+	return filepath.Join(filepath.Dir(binary), "trafficctl")
+}
+
+// mustRun runs a program to its end and gives what it wrote to standard output.
+func mustRun(t *testing.T, program string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	out, err := cmd.Output()
+	if exit, ok := err.(*exec.ExitError); ok {
+		t.Fatalf("%s: %v\n%s%s", cmd, exit, out, exit.Stderr)
+	}
+	require.NoError(t, err, "%s is missing: .ci/run names its package", program)
+	return out
+}
