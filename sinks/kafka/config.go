@@ -22,7 +22,7 @@ type Config struct {
 	DialTimeout    time.Duration `koanf:"dial_timeout"`     // TCP, TLS and SASL together
 	RequestTimeout time.Duration `koanf:"request_timeout"`  // for any answer, replication of a produce request included
 	MetadataMaxAge time.Duration `koanf:"metadata_max_age"` // how soon new partitions and moved leaders are seen
-	ResolveAfter   time.Duration `koanf:"resolve_after"`    // an attempt without answer that is older is looked up in the topic
+	ResolveAfter   time.Duration `koanf:"resolve_after"`    // an attempt without answer that is older, or whose rows are, is looked up in the topic
 
 	CreateTopic CreateTopic `koanf:"create_topic"`
 	TLS         TLS         `koanf:"tls"`

@@ -18,8 +18,9 @@
 //
 //  1. A broker takes any sequence from a producer that it has forgotten, and a
 //     restarted daemon does not know how far it had come. So a plan inherited
-//     from an earlier process, and an attempt without an answer that lies longer
-//     back than resolve_after, are first looked up in the topic: the partition
+//     from an earlier process, and an attempt without an answer, are first looked
+//     up in the topic, the latter if the attempt or its rows' received_at (from
+//     which brokers count) lie longer back than resolve_after: the partition
 //     is read from the last acknowledged offset up to its end, and rows are
 //     known by their headers (batch-id, index). The read-back is the authority:
 //     what it finds is done, only what is missing is sent.
@@ -37,8 +38,9 @@
 //     (see Refusals) are counted in the state as suspect. Plans over them
 //     begin with the look-up.
 //
-// What remains: a request that still lies in a broker's socket while the look-up
-// finds nothing, if that broker forgets the producer before it reads it; and a
+// What remains: a request that still lies in a broker's socket, or in its log
+// beyond what all replicas in sync have, while the look-up finds nothing, if
+// that broker forgets the producer before the next attempt; and a
 // block that the daemon delivers to another cluster than it was planned for,
 // if it is killed once more in that moment (the new producer id of such a
 // block is not in its plan).

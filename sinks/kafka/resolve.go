@@ -19,8 +19,7 @@ import (
 // known to be in the topic or not.
 func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 	for _, p := range d.pending() {
-		late := !p.unanswered.IsZero() && time.Since(p.unanswered) > s.cfg.ResolveAfter
-		if !p.doubt && !late {
+		if !p.doubt && !p.outlived(d.block, s.cfg.ResolveAfter) {
 			continue
 		}
 		d.spoiled = true
@@ -29,6 +28,18 @@ func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 		}
 	}
 	return nil
+}
+
+// outlived tells whether the broker may have forgotten an attempt without an
+// answer. It counts from the time of the producer's last record, which is
+// received_at: of rows that have waited in the journal for days it knows
+// nothing any more as soon as it looks.
+func (p *part) outlived(block batch.Block, limit time.Duration) bool {
+	if p.unanswered.IsZero() {
+		return false
+	}
+	last := block[p.rows[len(p.rows)-1].span]
+	return time.Since(p.unanswered) > limit || time.Since(time.Unix(0, last.ReceivedAt)) > limit
 }
 
 // lookUp reads what the partition got after its last acknowledged record and
