@@ -18,6 +18,7 @@ import (
 	"trafficd/sources/forecasts"
 	"trafficd/sources/ingest"
 	"trafficd/sources/registry"
+	"trafficd/sources/routing"
 )
 
 // Config is everything that can be set: a section for each package.
@@ -36,6 +37,7 @@ type Config struct {
 	Kafka           Kafka            `koanf:"kafka"`
 	Forecasts       forecasts.Config `koanf:"forecasts"`
 	Layers          layers.Config    `koanf:"layers"`
+	Routing         routing.Config   `koanf:"routing"`
 }
 
 // ClickHouse is the archive, its switch and how blocks are gathered for it.
@@ -85,6 +87,7 @@ func Default() Config {
 		Kafka:           Kafka{Enabled: true, Config: kafka.DefaultConfig(), Delivery: forwarding()},
 		Forecasts:       forecasts.DefaultConfig(),
 		Layers:          layers.DefaultConfig(),
+		Routing:         routing.DefaultConfig(),
 	}
 	c.API.Listen = "127.0.0.1:8080" // who wants to be reached from elsewhere has to say so
 	c.Journal.Dir = "trafficd-data/journal"
@@ -127,6 +130,7 @@ func (c *Config) validate(origins Origins) error {
 	}
 	section("forecasts", c.Forecasts.Validate())
 	section("layers", c.Layers.Validate())
+	section("routing", c.Routing.Validate())
 	return errors.Join(wrong...)
 }
 

@@ -1,0 +1,244 @@
+package routing
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/twpayne/go-geom"
+
+	"trafficd/schemas/geo"
+	"trafficd/schemas/xroute"
+)
+
+// form is one of the geometry elements, with its plain encoding where it has one.
+type form struct {
+	kind  geo.Kind
+	plain xroute.PlainGeometry // nil: none
+}
+
+// formOf gives nil for what is no geometry.
+func formOf(g xroute.EncodedGeometry) *form {
+	switch g := g.(type) {
+	case *xroute.Point:
+		return formed(geo.Point, g.Point)
+	case *xroute.LineString:
+		return formed(geo.LineString, g.LineString)
+	case *xroute.LinearRing:
+		return formed(geo.LinearRing, g.LinearRing)
+	case *xroute.Polygon:
+		return formed(geo.Polygon, g.Polygon)
+	case *xroute.MultiPoint:
+		return formed(geo.MultiPoint, g.MultiPoint)
+	case *xroute.MultiLineString:
+		return formed(geo.MultiLineString, g.MultiLineString)
+	case *xroute.MultiPolygon:
+		return formed(geo.MultiPolygon, g.MultiPolygon)
+	case *xroute.GeometryCollection:
+		return formed(geo.GeometryCollection, g.GeometryCollection)
+	}
+	return nil
+}
+
+// formed keeps a nil pointer from being an interface that is not nil.
+func formed[P interface {
+	comparable
+	xroute.PlainGeometry
+}](kind geo.Kind, plain P) *form {
+	var none P
+	if plain == none {
+		return &form{kind: kind}
+	}
+	return &form{kind: kind, plain: plain}
+}
+
+// read gives the geometry of an element. All encodings that it has have to be the
+// same one. The error is a *failure.
+func read(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
+	f := formOf(e)
+	if f == nil {
+		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is no geometry", e), nil)
+	}
+	var first geom.T
+	var firstName string
+	for _, r := range f.readers(e.Encoded()) {
+		g, err := r.read(limits)
+		if err != nil {
+			return nil, err.in(r.name)
+		}
+		if first == nil {
+			first, firstName = g, r.name
+		} else if !geo.Same(first, g) {
+			return nil, serviceFailure(xroute.CodeGeometryObject,
+				fmt.Sprintf("the encodings %s and %s are not the same geometry: give one of them, or the same in all", firstName, r.name), nil)
+		}
+	}
+	if first == nil {
+		return nil, serviceFailure(xroute.CodeGeometryEncoding,
+			fmt.Sprintf("the %s has no encoding: give it as plain elements, wkt, wkb or kml", f.kind), nil)
+	}
+	return first, nil
+}
+
+// encodingReader reads one of the encodings that are there.
+type encodingReader struct {
+	name string
+	read func(geo.Limits) (geom.T, *failure)
+}
+
+func (f *form) readers(e *xroute.Encodings) (list []encodingReader) {
+	add := func(name string, read func(geo.Limits) (geom.T, *failure)) {
+		list = append(list, encodingReader{name, read})
+	}
+	if f.plain != nil {
+		add("PLAIN", func(l geo.Limits) (geom.T, *failure) { return readPlain(f.plain, l) })
+	}
+	if e.WKB != nil {
+		add("WKB", func(l geo.Limits) (geom.T, *failure) {
+			g, err := l.ParseWKB(e.WKB, f.kind)
+			return g, orFailure(err, xroute.CodeInvalidWKB, "the WKB cannot be used")
+		})
+	}
+	if e.WKT != nil {
+		add("WKT", func(l geo.Limits) (geom.T, *failure) {
+			g, err := l.ParseWKT(*e.WKT, f.kind)
+			return g, orFailure(err, xroute.CodeInvalidWKT, "the WKT cannot be used")
+		})
+	}
+	if e.KML == nil {
+		return list
+	}
+	kml := func(texts ...string) func(geo.Limits) (geom.T, *failure) {
+		return func(l geo.Limits) (geom.T, *failure) {
+			g, err := l.ParseKML(f.kind, texts...)
+			return g, orFailure(err, xroute.CodeInvalidKML, "the KML cannot be used")
+		}
+	}
+	if e.KML.KML != nil {
+		add("KML", kml(*e.KML.KML))
+	}
+	if e.KML.Placemarks != nil || e.KML.KML == nil {
+		add("KML placemarks", kml(e.KML.Placemarks...))
+	}
+	return list
+}
+
+// orFailure is nil where there is no error.
+func orFailure(err error, syntax xroute.ErrorCode, message string) *failure {
+	if err == nil {
+		return nil
+	}
+	return inputFailure(err, syntax, message)
+}
+
+func readPlain(p xroute.PlainGeometry, limits geo.Limits) (geom.T, *failure) {
+	g, err := fromPlain(p)
+	if err != nil {
+		return nil, serviceFailure(xroute.CodeGeometryObject, "the plain elements cannot be used", err)
+	}
+	if at := notFinite(g); at >= 0 {
+		return nil, serviceFailure(xroute.CodeCoordinateFormat, fmt.Sprintf("point %d has a coordinate that is no finite number", at), nil)
+	}
+	return g, orFailure(limits.Check(g), xroute.CodeGeometryObject, "the plain elements cannot be used")
+}
+
+// notFinite gives the number of the first point with such a coordinate, or -1. XML
+// has words for them, other encodings have not.
+func notFinite(g geom.T) int {
+	points := 0
+	for _, part := range flats(g) {
+		for i, v := range part.FlatCoords() {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return points + i/part.Stride()
+			}
+		}
+		points += len(part.FlatCoords()) / max(part.Stride(), 1)
+	}
+	return -1
+}
+
+// flats gives the geometry, or the members of all its collections: those that have
+// coordinates of their own.
+func flats(g geom.T) []geom.T {
+	c, ok := g.(*geom.GeometryCollection)
+	if !ok {
+		return []geom.T{g}
+	}
+	var list []geom.T
+	for _, member := range c.Geoms() {
+		list = append(list, flats(member)...)
+	}
+	return list
+}
+
+// parts counts what geo.Limits counts: points, rings, lines, members.
+func parts(g geom.T) int {
+	n := 1
+	if c, ok := g.(*geom.GeometryCollection); ok {
+		for _, member := range c.Geoms() {
+			n += parts(member)
+		}
+		return n
+	}
+	n += len(g.FlatCoords())/max(g.Stride(), 1) + len(g.Ends())
+	for _, ends := range g.Endss() {
+		n += 1 + len(ends)
+	}
+	return n
+}
+
+// encodings is a set of them.
+type encodings struct{ plain, wkb, wkt, kml bool }
+
+// write gives the geometry as the element of its kind, in these encodings. The error
+// is a *failure.
+func write(g geom.T, kind geo.Kind, in encodings) (xroute.EncodedGeometry, error) {
+	var plain xroute.PlainGeometry
+	if in.plain {
+		var err error
+		if plain, err = toPlain(g); err != nil {
+			return nil, serviceFailure(xroute.CodeGeometryObject, "the geometry cannot be given in the encoding PLAIN", err)
+		}
+	}
+	e := elementOf(kind, plain)
+	texts := e.Encoded()
+	if in.wkb {
+		texts.WKB = geo.AppendWKB(nil, g, binary.LittleEndian)
+	}
+	if in.wkt {
+		text := string(geo.AppendWKT(nil, g))
+		texts.WKT = &text
+	}
+	if in.kml {
+		text := string(geo.AppendKML(nil, g))
+		texts.KML = &xroute.KML{KML: &text}
+	}
+	return e, nil
+}
+
+// elementOf makes the element of a kind. plain is of the type that goes with it, or nil.
+func elementOf(kind geo.Kind, plain xroute.PlainGeometry) xroute.EncodedGeometry {
+	switch kind {
+	case geo.Point:
+		return &xroute.Point{Point: as[*xroute.PlainPoint](plain)}
+	case geo.LineString:
+		return &xroute.LineString{LineString: as[*xroute.PlainLineString](plain)}
+	case geo.LinearRing:
+		return &xroute.LinearRing{LinearRing: as[*xroute.PlainLinearRing](plain)}
+	case geo.Polygon:
+		return &xroute.Polygon{Polygon: as[*xroute.PlainPolygon](plain)}
+	case geo.MultiPoint:
+		return &xroute.MultiPoint{MultiPoint: as[*xroute.PlainMultiPoint](plain)}
+	case geo.MultiLineString:
+		return &xroute.MultiLineString{MultiLineString: as[*xroute.PlainMultiLineString](plain)}
+	case geo.MultiPolygon:
+		return &xroute.MultiPolygon{MultiPolygon: as[*xroute.PlainMultiPolygon](plain)}
+	}
+	return &xroute.GeometryCollection{GeometryCollection: as[*xroute.PlainGeometryCollection](plain)}
+}
+
+// as gives nil for nil, where a type assertion would panic.
+func as[P xroute.PlainGeometry](plain xroute.PlainGeometry) P {
+	p, _ := plain.(P)
+	return p
+}

@@ -1,0 +1,386 @@
+package routing
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// bulk is what a job works through: pieces that succeed or fail one by one. A
+// worker calls do, and fail after an error, in the order of the pieces. Who
+// fetches a job may look at the pieces that are done, and at no others.
+type bulk interface {
+	len() int
+	size() int64 // bytes that it holds until it is fetched
+	do(i int) error
+	fail(i int, err error) // keeps the reason instead of what the piece held
+}
+
+// jobs runs bulks beside the requests and keeps them until they are fetched
+// (decisions.md 3). Everything is in memory: after a restart no job is known.
+type jobs struct {
+	cfg     JobsConfig
+	log     zerolog.Logger
+	drained context.Context // done: nobody waits any longer
+	drain   func()
+	workers sync.WaitGroup
+
+	mu     sync.Mutex
+	byID   map[string]*job
+	queue  []*job     // those of byID that no worker has taken yet, in order
+	queued *sync.Cond // there is one, or closed is set
+	closed bool       // the workers stop between two pieces
+	bytes  int64      // of all that is in byID
+}
+
+// job is one bulk. jobs.mu guards what changes: the second group.
+type job struct {
+	owner  string
+	queued time.Time
+	ended  chan struct{} // closed when results do not count any more
+
+	state  progress
+	work   bulk        // nil once deleted
+	bytes  int64       // of work
+	expiry *time.Timer // set with the end
+}
+
+// progress is what a client is told of a job.
+type progress struct {
+	id                            string
+	status                        status
+	elapsed                       time.Duration // since queued, until the end
+	successful, failed, remaining int
+}
+
+// done is how many pieces were worked on.
+func (p progress) done() int { return p.successful + p.failed }
+
+// newJobs starts the workers; close stops them.
+func newJobs(cfg JobsConfig, log zerolog.Logger) *jobs {
+	t := &jobs{cfg: cfg, log: log, byID: map[string]*job{}}
+	t.queued = sync.NewCond(&t.mu)
+	t.drained, t.drain = context.WithCancel(context.Background())
+	jobsLimit.Set(float64(cfg.Max))
+	jobBytesLimit.Set(float64(cfg.MaxBytes))
+	for range cfg.Workers {
+		t.workers.Go(t.run)
+	}
+	return t
+}
+
+// close stops the workers and forgets all jobs.
+func (t *jobs) close() {
+	t.drain()
+	t.mu.Lock()
+	t.closed = true
+	t.queued.Broadcast()
+	t.mu.Unlock()
+	t.workers.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, j := range t.byID {
+		t.forget(j)
+	}
+}
+
+// start queues a bulk. The error is a *fullError.
+func (t *jobs) start(owner string, work bulk) (progress, error) {
+	j := &job{owner: owner, queued: time.Now(), ended: make(chan struct{}), work: work, bytes: work.size()}
+	j.state = progress{id: rand.Text(), status: queuing, remaining: work.len()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.room(owner, j.bytes); err != nil {
+		jobsRejected.Inc()
+		return progress{}, err
+	}
+	t.byID[j.state.id] = j
+	t.take(j.bytes)
+	jobsStarted.Inc()
+	t.queue = append(t.queue, j)
+	t.queued.Signal()
+	return j.progress(), nil
+}
+
+// look gives a job's progress; status unknown where the owner has no such job.
+func (t *jobs) look(owner, id string) progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if j := t.find(owner, id); j != nil {
+		return j.progress()
+	}
+	return progress{id: id, status: unknown}
+}
+
+// halt stops a job: what is done by now stays to be fetched.
+func (t *jobs) halt(owner, id string) progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	j := t.find(owner, id)
+	if j == nil {
+		return progress{id: id, status: unknown}
+	}
+	if j.underWay() {
+		t.end(j, stopping)
+	}
+	return j.progress()
+}
+
+// remove deletes a job and what it holds. Its id tells so until it expires, or until
+// its place is needed.
+func (t *jobs) remove(owner, id string) progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	j := t.find(owner, id)
+	if j == nil {
+		return progress{id: id, status: unknown}
+	}
+	if j.underWay() {
+		t.end(j, deleted)
+	}
+	j.state.status = deleted
+	t.take(-j.bytes)
+	j.work, j.bytes = nil, 0
+	return j.progress()
+}
+
+// fetch hands over the work of a job that has ended, of which p.done() pieces are
+// done, and forgets the job. work is nil where there is nothing to fetch.
+func (t *jobs) fetch(owner, id string) (p progress, work bulk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	j := t.find(owner, id)
+	if j == nil {
+		return progress{id: id, status: unknown}, nil
+	}
+	if !j.underWay() {
+		work = j.work
+	}
+	if work != nil {
+		t.forget(j)
+	}
+	return j.progress(), work
+}
+
+// watch waits for news of a job: for its end; else, at least as long as least, for
+// progress; and no longer than most (decisions.md 3).
+func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
+	before, ended := t.begin(owner, id)
+	if ended == nil {
+		return before
+	}
+	limit, tick := time.NewTimer(most), time.NewTicker(least)
+	defer limit.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+		case <-limit.C:
+		case <-t.drained.Done():
+		case <-tick.C:
+			if t.look(owner, id).same(before) {
+				continue
+			}
+		}
+		return t.look(owner, id)
+	}
+}
+
+func (t *jobs) begin(owner, id string) (progress, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if j := t.find(owner, id); j != nil {
+		return j.progress(), j.ended
+	}
+	return progress{id: id, status: unknown}, nil
+}
+
+// same tells whether there is no news.
+func (p progress) same(q progress) bool {
+	p.elapsed = q.elapsed
+	return p == q
+}
+
+// run is a worker: it takes one job after the other until close.
+func (t *jobs) run() {
+	for {
+		j := t.pop()
+		if j == nil {
+			return
+		}
+		t.workOn(j)
+	}
+}
+
+// pop waits for the next job; nil: there will be none.
+func (t *jobs) pop() *job {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.queue) == 0 && !t.closed {
+		t.queued.Wait()
+	}
+	if t.closed {
+		return nil
+	}
+	j := t.queue[0]
+	t.queue = slices.Delete(t.queue, 0, 1)
+	return j
+}
+
+func (t *jobs) workOn(j *job) {
+	for i := 0; ; i++ {
+		work := t.next(j, i)
+		if work == nil {
+			return
+		}
+		err := t.do(work, i)
+		if err != nil {
+			work.fail(i, err)
+		}
+		t.count(j, err)
+	}
+}
+
+// next gives the job's work if there is still a piece i to be done, and ends the
+// job after its last piece.
+func (t *jobs) next(j *job, i int) bulk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed || !j.underWay():
+		return nil
+	case i < j.work.len():
+		j.state.status = running
+		return j.work
+	case j.state.failed > 0 && j.state.successful == 0:
+		t.end(j, failed)
+	default:
+		t.end(j, succeeded)
+	}
+	return nil
+}
+
+// do is one piece. A panic costs that piece only.
+func (t *jobs) do(work bulk, i int) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			panics.Inc()
+			t.log.Error().Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a piece of a job panicked: it counts as failed, the job goes on")
+			err = errUnexpected
+		}
+	}()
+	return work.do(i)
+}
+
+// count notes a finished piece, unless the job was stopped meanwhile.
+func (t *jobs) count(j *job, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !j.underWay() {
+		return
+	}
+	j.state.remaining--
+	if err == nil {
+		j.state.successful++
+	} else {
+		j.state.failed++
+	}
+}
+
+// find gives a job to its owner only: to others its id is unknown.
+func (t *jobs) find(owner, id string) *job {
+	if j := t.byID[id]; j != nil && j.owner == owner {
+		return j
+	}
+	return nil
+}
+
+// end is the last change of a job that is under way. From now on it is kept for a
+// while.
+func (t *jobs) end(j *job, s status) {
+	t.queue = slices.DeleteFunc(t.queue, func(q *job) bool { return q == j })
+	j.state.elapsed = time.Since(j.queued)
+	j.state.status = s
+	close(j.ended)
+	jobsEnded[s].Inc()
+	j.expiry = time.AfterFunc(t.cfg.Keep, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.byID[j.state.id] == j {
+			jobsExpired.Inc()
+			t.forget(j)
+		}
+	})
+}
+
+func (t *jobs) forget(j *job) {
+	if j.expiry != nil {
+		j.expiry.Stop()
+	}
+	delete(t.byID, j.state.id)
+	t.take(-j.bytes)
+	j.bytes = 0
+}
+
+// take counts the memory that jobs hold.
+func (t *jobs) take(bytes int64) {
+	t.bytes += bytes
+	jobBytes.Set(float64(t.bytes))
+	jobsKept.Set(float64(len(t.byID)))
+}
+
+// room refuses a job that is too many or too large. A deleted one makes room.
+func (t *jobs) room(owner string, bytes int64) error {
+	own := 0
+	var oldest *job
+	for _, j := range t.byID {
+		switch {
+		case j.state.status == deleted:
+			if oldest == nil || j.queued.Before(oldest.queued) {
+				oldest = j
+			}
+		case j.owner == owner:
+			own++
+		}
+	}
+	switch {
+	case bytes > t.cfg.MaxBytes:
+		return &fullError{never: true, text: fmt.Sprintf("the job would hold %d bytes, and all jobs together may hold %d: send the geometries as several jobs", bytes, t.cfg.MaxBytes)}
+	case own >= t.cfg.MaxPerClient:
+		return &fullError{text: fmt.Sprintf("there are %d jobs of this client, as many as it may have: fetch or delete one that has ended, or try again later", own)}
+	case len(t.byID) >= t.cfg.Max && oldest == nil:
+		return &fullError{text: fmt.Sprintf("all %d places for jobs are taken: try again later", t.cfg.Max)}
+	case t.bytes+bytes > t.cfg.MaxBytes:
+		return &fullError{text: fmt.Sprintf("the memory for jobs is taken up to %d bytes: fetch or delete jobs that have ended, or try again later", t.cfg.MaxBytes)}
+	}
+	if len(t.byID) >= t.cfg.Max {
+		t.forget(oldest)
+	}
+	return nil
+}
+
+// fullError says that there is no room for another job, and what to do.
+type fullError struct {
+	text  string
+	never bool // not for this one, however long it waits
+}
+
+func (e *fullError) Error() string { return e.text }
+
+func (j *job) underWay() bool {
+	return j.state.status == queuing || j.state.status == running
+}
+
+func (j *job) progress() progress {
+	p := j.state
+	if j.underWay() {
+		p.elapsed = time.Since(j.queued)
+	}
+	return p
+}

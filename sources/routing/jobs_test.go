@@ -1,0 +1,468 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	errPiece = errors.New("the piece fails")
+	errPanic = errors.New("the piece panics")
+)
+
+// gated is a bulk whose pieces end when the test says so, and how.
+type gated struct {
+	pieces int
+	bytes  int64
+	gate   chan error
+	failed map[int]error
+}
+
+func newGated(pieces int, bytes int64) *gated {
+	return &gated{pieces: pieces, bytes: bytes, gate: make(chan error), failed: map[int]error{}}
+}
+
+func (b *gated) len() int              { return b.pieces }
+func (b *gated) size() int64           { return b.bytes }
+func (b *gated) fail(i int, err error) { b.failed[i] = err }
+
+func (b *gated) do(int) error {
+	err := <-b.gate
+	if errors.Is(err, errPanic) {
+		panic(err)
+	}
+	return err
+}
+
+// modelJob and model are the rules of decisions.md 3 in their plainest form: one
+// list, one step after the other.
+type modelJob struct {
+	*gated
+	owner        string
+	p            progress
+	queued, done time.Time
+}
+
+func (j *modelJob) underWay() bool { return j.p.status == queuing || j.p.status == running }
+
+func (j *modelJob) end(s status) {
+	j.p.status, j.done, j.p.elapsed = s, time.Now(), time.Since(j.queued)
+}
+
+type model struct {
+	cfg  JobsConfig
+	all  []*modelJob // those that are known, oldest first
+	wait []*modelJob
+	busy []*modelJob // what the workers have in hand
+}
+
+func without(list []*modelJob, j *modelJob) []*modelJob {
+	return slices.DeleteFunc(slices.Clone(list), func(x *modelJob) bool { return x == j })
+}
+
+func (m *model) bytes() (n int64) {
+	for _, j := range m.all {
+		if j.p.status != deleted {
+			n += j.gated.bytes
+		}
+	}
+	return n
+}
+
+func (m *model) find(owner, id string) *modelJob {
+	for _, j := range m.all {
+		if j.owner == owner && j.p.id == id {
+			return j
+		}
+	}
+	return nil
+}
+
+func (m *model) look(owner, id string) progress {
+	j := m.find(owner, id)
+	if j == nil {
+		return progress{id: id, status: unknown}
+	}
+	p := j.p
+	if j.underWay() {
+		p.elapsed = time.Since(j.queued)
+	}
+	return p
+}
+
+// dispatch gives waiting jobs to idle workers.
+func (m *model) dispatch() {
+	for len(m.busy) < m.cfg.Workers && len(m.wait) > 0 {
+		j := m.wait[0]
+		m.wait = m.wait[1:]
+		if j.p.remaining == 0 {
+			j.end(succeeded)
+			continue
+		}
+		j.p.status = running
+		m.busy = append(m.busy, j)
+	}
+}
+
+// finished is the end of the piece that a worker has in hand.
+func (m *model) finished(j *modelJob, err error) {
+	if j.underWay() {
+		j.p.remaining--
+		if err == nil {
+			j.p.successful++
+		} else {
+			j.p.failed++
+		}
+		if j.p.remaining > 0 {
+			return
+		}
+		if j.p.successful == 0 {
+			j.end(failed)
+		} else {
+			j.end(succeeded)
+		}
+	}
+	m.busy = without(m.busy, j)
+	m.dispatch()
+}
+
+func (m *model) expire() {
+	for _, j := range m.all {
+		if !j.underWay() && time.Since(j.done) >= m.cfg.Keep {
+			m.all = without(m.all, j)
+		}
+	}
+}
+
+// start tells whether there is room, and takes the job in if so.
+func (m *model) start(j *modelJob) bool {
+	own, dead := 0, []*modelJob(nil)
+	for _, x := range m.all {
+		if x.p.status == deleted {
+			dead = append(dead, x)
+		} else if x.owner == j.owner {
+			own++
+		}
+	}
+	full := len(m.all) >= m.cfg.Max
+	if own >= m.cfg.MaxPerClient || m.bytes()+j.gated.bytes > m.cfg.MaxBytes || full && len(dead) == 0 {
+		return false
+	}
+	if full {
+		m.all = without(m.all, dead[0])
+	}
+	m.all = append(m.all, j)
+	m.wait = append(m.wait, j)
+	m.dispatch()
+	return true
+}
+
+func TestJobsFollowTheModel(t *testing.T) {
+	seen := map[status]int{}
+	for seed := range uint64(150) {
+		synctest.Test(t, func(t *testing.T) { playModel(t, rand.New(rand.NewPCG(seed, 1)), seen) })
+	}
+	for _, s := range []status{queuing, running, stopping, succeeded, failed, deleted, unknown} {
+		require.NotZero(t, seen[s], "%s was never met", s)
+	}
+}
+
+// playModel does at random what clients and workers can do, and compares everything
+// that clients can see after each step.
+func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
+	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxPerClient: 2 + r.IntN(4), MaxBytes: 1000, Keep: 20 * time.Millisecond}
+	real, m := newJobs(cfg, zerolog.Nop()), &model{cfg: cfg}
+	var made []*modelJob
+	defer func() {
+		for _, j := range made {
+			close(j.gate)
+		}
+		real.close()
+		requireEmpty(t, real)
+	}()
+	owners := []string{"a", "b"}
+	for range 120 {
+		owner := owners[r.IntN(2)]
+		id := "never there was"
+		if len(made) > 0 {
+			id = made[max(0, len(made)-1-r.IntN(8))].p.id
+		}
+		switch r.IntN(8) {
+		case 0, 1:
+			made = append(made, startBoth(t, real, m, owner, r)...)
+		case 2, 3, 4:
+			if len(m.busy) > 0 {
+				j := m.busy[r.IntN(len(m.busy))]
+				err := []error{nil, errPiece, errPanic}[r.IntN(3)]
+				j.gate <- err
+				if errors.Is(err, errPanic) {
+					err = errUnexpected
+				}
+				m.finished(j, err)
+			}
+		case 5:
+			if j := m.find(owner, id); j != nil && j.underWay() {
+				j.end(stopping)
+				m.wait = without(m.wait, j)
+			}
+			require.Equal(t, m.look(owner, id), real.halt(owner, id))
+		case 6:
+			if j := m.find(owner, id); j != nil {
+				if j.underWay() {
+					j.end(deleted)
+				}
+				j.p.status = deleted
+				m.wait = without(m.wait, j)
+			}
+			require.Equal(t, m.look(owner, id), real.remove(owner, id))
+		case 7:
+			fetchBoth(t, real, m, owner, id)
+		}
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		m.expire()
+		for _, j := range made {
+			for _, owner := range owners {
+				want := m.look(owner, j.p.id)
+				seen[want.status]++
+				require.Equal(t, want, real.look(owner, j.p.id))
+			}
+		}
+		known, bytes := held(real)
+		require.Equal(t, m.bytes(), bytes)
+		require.Equal(t, len(m.all), known)
+	}
+}
+
+func held(table *jobs) (known int, bytes int64) {
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	return len(table.byID), table.bytes
+}
+
+func requireEmpty(t *testing.T, table *jobs) {
+	t.Helper()
+	known, bytes := held(table)
+	require.Zero(t, known)
+	require.Zero(t, bytes)
+}
+
+func startBoth(t *testing.T, real *jobs, m *model, owner string, r *rand.Rand) []*modelJob {
+	work := newGated(r.IntN(4), int64(r.IntN(400)))
+	j := &modelJob{gated: work, owner: owner, queued: time.Now()}
+	got, err := real.start(owner, work)
+	j.p = progress{id: got.id, status: queuing, remaining: work.pieces}
+	if !m.start(j) {
+		var full *fullError
+		require.ErrorAs(t, err, &full)
+		return nil
+	}
+	require.NoError(t, err)
+	require.Equal(t, progress{id: got.id, status: queuing, remaining: work.pieces}, got)
+	require.NotEmpty(t, got.id)
+	return []*modelJob{j}
+}
+
+func fetchBoth(t *testing.T, real *jobs, m *model, owner, id string) {
+	want := m.look(owner, id)
+	got, work := real.fetch(owner, id)
+	require.Equal(t, want, got)
+	j := m.find(owner, id)
+	switch want.status {
+	case succeeded, stopping, failed:
+		require.Same(t, j.gated, work)
+		require.LessOrEqual(t, want.done(), j.pieces)
+		m.all = without(m.all, j)
+	default:
+		require.Nil(t, work)
+	}
+}
+
+// TestFailedPiecesKeepTheReason, and the others are done, also after a panic.
+func TestFailedPiecesKeepTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
+		defer table.close()
+		work := newGated(4, 1)
+		p, err := table.start("a", work)
+		require.NoError(t, err)
+		for _, err := range []error{nil, errPiece, errPanic, nil} {
+			work.gate <- err
+		}
+		synctest.Wait()
+		p, fetched := table.fetch("a", p.id)
+		require.Same(t, work, fetched)
+		require.Equal(t, succeeded, p.status)
+		require.Equal(t, map[int]error{1: errPiece, 2: errUnexpected}, work.failed)
+		require.Equal(t, 2, p.failed)
+	})
+}
+
+func TestRoomSaysWhatIsFull(t *testing.T) {
+	f := func(cfg JobsConfig, want string) {
+		t.Helper()
+		cfg.Workers, cfg.Keep = 1, time.Hour
+		table := newJobs(cfg, zerolog.Nop())
+		blocked := newGated(1, 60)
+		defer table.close()
+		defer close(blocked.gate)
+		_, err := table.start("a", blocked)
+		require.NoError(t, err)
+		_, err = table.start("a", newGated(1, 60))
+		require.ErrorContains(t, err, want)
+		_, err = table.start("b", newGated(1, 120))
+		require.ErrorContains(t, err, "several jobs")
+	}
+	f(JobsConfig{Max: 1, MaxPerClient: 9, MaxBytes: 119}, "all 1 places")
+	f(JobsConfig{Max: 9, MaxPerClient: 1, MaxBytes: 119}, "1 jobs of this client")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119}, "memory for jobs")
+}
+
+// TestWatch holds the waiting rules of decisions.md 3, on a clock that stands still
+// while anything runs.
+func TestWatch(t *testing.T) {
+	// f watches a job of two pieces for 10 s, with news at most every second, and wants an
+	// answer after a while with this status. happens is called as soon as the watch waits.
+	f := func(what string, after time.Duration, want status, happens func(table *jobs, id string, work *gated)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
+			defer table.close()
+			work := newGated(2, 1)
+			defer close(work.gate)
+			p, err := table.start("a", work)
+			require.NoError(t, err)
+			synctest.Wait()
+			begin := time.Now()
+			answer := make(chan progress)
+			go func() { answer <- table.watch("a", p.id, time.Second, 10*time.Second) }()
+			synctest.Wait()
+			happens(table, p.id, work)
+			got := <-answer
+			require.Equal(t, after, time.Since(begin), what)
+			require.Equal(t, want, got.status, what)
+		})
+	}
+	f("nothing happens", 10*time.Second, running, func(*jobs, string, *gated) {})
+	f("progress at once", time.Second, running, func(_ *jobs, _ string, w *gated) { w.gate <- nil })
+	f("progress later", 4*time.Second, running, func(_ *jobs, _ string, w *gated) {
+		time.Sleep(3500 * time.Millisecond)
+		w.gate <- nil
+	})
+	f("the end at once", 0, succeeded, func(_ *jobs, _ string, w *gated) { w.gate <- nil; w.gate <- nil })
+	f("the end later", 3500*time.Millisecond, failed, func(_ *jobs, _ string, w *gated) {
+		time.Sleep(3500 * time.Millisecond)
+		w.gate <- errPiece
+		w.gate <- errPiece
+	})
+	f("a stop", 300*time.Millisecond, stopping, func(table *jobs, id string, _ *gated) {
+		time.Sleep(300 * time.Millisecond)
+		table.halt("a", id)
+	})
+	f("a delete", 0, deleted, func(table *jobs, id string, _ *gated) { table.remove("a", id) })
+	f("the shutdown", 200*time.Millisecond, running, func(table *jobs, _ string, _ *gated) {
+		time.Sleep(200 * time.Millisecond)
+		table.drain()
+	})
+}
+
+func TestWatchReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
+		defer table.close()
+		begin := time.Now()
+		p, err := table.start("a", newGated(0, 1))
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, succeeded, table.watch("a", p.id, time.Second, 10*time.Second).status)
+		require.Equal(t, unknown, table.watch("b", p.id, time.Second, 10*time.Second).status)
+		require.Equal(t, unknown, table.watch("a", "another", time.Second, 10*time.Second).status)
+		require.Equal(t, begin, time.Now())
+	})
+}
+
+// TestJobsUnderPressure lets many clients and workers at one table. Nobody may see a
+// job go back, nor anything of another client's; at the end nothing is left over.
+func TestJobsUnderPressure(t *testing.T) {
+	cfg := JobsConfig{Workers: 3, Max: 12, MaxPerClient: 5, MaxBytes: 1 << 20, Keep: 2 * time.Millisecond}
+	table := newJobs(cfg, zerolog.Nop())
+	var clients sync.WaitGroup
+	for c := range 6 {
+		clients.Go(func() { beClient(t, table, c) })
+	}
+	clients.Wait()
+	table.close()
+	requireEmpty(t, table)
+}
+
+// rank is the order in which a job can go through its statuses.
+var rank = map[status]int{queuing: 0, running: 1, stopping: 2, succeeded: 2, failed: 2, deleted: 3, unknown: 4}
+
+func beClient(t *testing.T, table *jobs, c int) {
+	owner, r := fmt.Sprint("client ", c), rand.New(rand.NewPCG(uint64(c), 7))
+	last := map[string]progress{}
+	note := func(p progress) {
+		before := last[p.id]
+		if rank[p.status] < rank[before.status] || p.done() < before.done() && p.status != unknown {
+			t.Errorf("%+v after %+v", p, before)
+		}
+		last[p.id] = p
+	}
+	var ids []string
+	for range 400 {
+		if p, err := table.start(owner, counted(r.IntN(30))); err == nil {
+			ids = append(ids, p.id)
+			note(p)
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		id := ids[max(0, len(ids)-1-r.IntN(5))]
+		switch r.IntN(5) {
+		case 0:
+			note(table.halt(owner, id))
+		case 1:
+			note(table.remove(owner, id))
+		case 2:
+			p, work := table.fetch(owner, id)
+			note(p)
+			if work != nil {
+				last[id] = progress{id: id, status: unknown}
+				if p.status == succeeded && p.done() != work.len() {
+					t.Errorf("%+v of %d pieces", p, work.len())
+				}
+			}
+		case 3:
+			note(table.watch(owner, id, time.Millisecond, 2*time.Millisecond))
+		case 4:
+			if p := table.look("nobody", id); p.status != unknown {
+				t.Errorf("another client sees %+v", p)
+			}
+			note(table.look(owner, id))
+		}
+	}
+}
+
+// counted is a bulk whose pieces are done at once; each third fails.
+type counted int
+
+func (n counted) len() int        { return int(n) }
+func (n counted) size() int64     { return int64(n) }
+func (n counted) fail(int, error) {}
+
+func (n counted) do(i int) error {
+	if i%3 == 2 {
+		return errPiece
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package routing
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"trafficd/pipeline/batch"
+	"trafficd/schemas/xroute"
+	"trafficd/sources/api"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs for ever, once per process
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
+
+// patience is how long a test waits for what has to come.
+const patience = 10 * time.Second
+
+// server is the service on a real port, for the clients a and b.
+type server struct {
+	t       testing.TB
+	service *Service
+	api     *api.Server
+	url     string
+}
+
+// start serves until the test's end. Everything that was taken for requests has to be
+// given back by then.
+func start(t testing.TB, change func(*Config)) *server {
+	t.Helper()
+	cfg := DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	require.NoError(t, cfg.Validate())
+	front := api.DefaultConfig()
+	front.Listen, front.BasePath, front.DrainGrace = "127.0.0.1:0", "/base", 10*time.Millisecond
+	for _, name := range []string{"a", "b"} {
+		digest := sha256.Sum256([]byte(name))
+		front.Keys = append(front.Keys, api.KeyEntry{Name: "client " + name, SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"routing"}})
+	}
+	keys, err := api.OpenKeyring(front, zerolog.Nop())
+	require.NoError(t, err)
+	s := &server{t: t, service: New(cfg, "http", zerolog.Nop())}
+	s.api, err = api.New(front, keys, []api.Route{{
+		Path: Path, Methods: []string{"GET", "HEAD", "POST"}, Open: []string{"GET", "HEAD"}, Right: batch.RightRouting, Endpoint: s.service, Basic: true,
+	}}, zerolog.Nop())
+	require.NoError(t, err)
+	require.NoError(t, s.api.Start())
+	s.url = "http://" + s.api.Addr().String() + "/base" + Path
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		s.service.Drain()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, s.api.Stop(ctx))
+		s.service.Stop()
+		keys.Close()
+		require.Zero(t, s.service.admission.requests.Load(), "places in the admission")
+		require.Zero(t, s.service.admission.bytes.Load(), "bytes of bodies and answers")
+		require.Empty(t, s.service.cpu)
+		require.Empty(t, s.service.watches)
+	})
+	return s
+}
+
+// post sends a body as client a, unless a header says otherwise.
+func (s *server) post(body string, headers ...string) (*http.Response, []byte) {
+	s.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, s.url, strings.NewReader(body))
+	require.NoError(s.t, err)
+	req.Header.Set("Authorization", "apiKey a")
+	req.Header.Set("Content-Type", "text/xml; charset=utf-8")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(s.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(s.t, err)
+	return resp, text
+}
+
+// call wants a response or a fault, and that the status says the same.
+func (s *server) call(body string, headers ...string) (xroute.Response, *xroute.Fault) {
+	s.t.Helper()
+	resp, text := s.post(body, headers...)
+	require.Equal(s.t, "text/xml; charset=utf-8", resp.Header.Get("Content-Type"), "%s", text)
+	response, err := xroute.ReadResponse(bytes.NewReader(text), xroute.DefaultLimits())
+	var fault *xroute.Fault
+	if errors.As(err, &fault) {
+		require.Equal(s.t, http.StatusInternalServerError, resp.StatusCode)
+		if fault.Exception != nil {
+			require.Equal(s.t, resp.Header.Get("Trace-Id"), *fault.Exception.Base().TransactionID)
+		}
+		return nil, fault
+	}
+	require.NoError(s.t, err, "%s", text)
+	require.Equal(s.t, http.StatusOK, resp.StatusCode)
+	return response, nil
+}
+
+// ask wants a response of a type.
+func ask[R xroute.Response](s *server, body string, headers ...string) R {
+	s.t.Helper()
+	response, fault := s.call(body, headers...)
+	require.Nil(s.t, fault)
+	require.IsType(s.t, *new(R), response)
+	return response.(R)
+}
+
+// envelope puts a message into one. r is the namespace of the messages, c of geometries
+// and jobs, v of the caller's context, p of strings.
+func envelope(message string) string {
+	return `<?xml version="1.0" encoding="UTF-8"?>
+<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+ xmlns:c="urn:xserver:common" xmlns:r="urn:xserver:routing" xmlns:v="urn:xserver:service" xmlns:p="urn:xserver:primitives"><s:Body>` +
+		message + `</s:Body></s:Envelope>`
+}
+
+// options asks for encodings; format is the attributes: a coordFormat, and an srId perhaps.
+func options(format string, encodings ...string) string {
+	list := ""
+	for _, e := range encodings {
+		list += "<c:GeometryEncoding>" + e + "</c:GeometryEncoding>"
+	}
+	return `<r:options ` + format + `><r:wrappedResponseGeometry>` + list + `</r:wrappedResponseGeometry></r:options>`
+}
+
+// caller is a CallerContext with properties: key, value, key, value, …
+func caller(properties ...string) string {
+	list := ""
+	for i := 0; i < len(properties); i += 2 {
+		list += fmt.Sprintf(`<v:CallerContextProperty key=%q value=%q/>`, properties[i], properties[i+1])
+	}
+	return `<r:callerContext><v:wrappedProperties>` + list + `</v:wrappedProperties></r:callerContext>`
+}
+
+// convert asks for one geometry; what is its xsi:type, attributes and all.
+func convert(what, content, options, caller string) string {
+	return envelope(`<r:convertGeometry><r:geometry xsi:type="c:` + what + `>` + content + `</r:geometry>` + options + caller + `</r:convertGeometry>`)
+}

@@ -1,0 +1,103 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"trafficd/pipeline/batch"
+	"trafficd/schemas/xroute"
+)
+
+var (
+	requests       = requestCounters()
+	requestSeconds = operationHistograms() // without the receiving and the sending; with the waiting of watchJob
+	refusals       = refusalCounters()
+	points         = metrics.NewCounter("trafficd_routing_points_total") // converted; parts of geometries count as one each
+	panics         = metrics.NewCounter("trafficd_routing_panics_total")
+
+	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total") // as received
+	receiveSeconds = metrics.NewHistogram("trafficd_routing_receive_seconds")
+	aborted        = metrics.NewCounter("trafficd_routing_aborted_total") // the client went away within the body
+	watches        = metrics.NewGauge("trafficd_routing_watches", nil)
+
+	admissionRequests      = metrics.NewGauge("trafficd_routing_admission_requests", nil)
+	admissionRequestsLimit = metrics.NewGauge("trafficd_routing_admission_requests_limit", nil)
+	admissionBytes         = metrics.NewGauge("trafficd_routing_admission_bytes", nil)
+	admissionBytesLimit    = metrics.NewGauge("trafficd_routing_admission_bytes_limit", nil)
+
+	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total")
+	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total") // there was no room
+	jobsEnded     = endCounters()
+	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total") // without having been fetched
+	jobsKept      = metrics.NewGauge("trafficd_routing_jobs", nil)            // of whatever status
+	jobsLimit     = metrics.NewGauge("trafficd_routing_jobs_limit", nil)
+	jobBytes      = metrics.NewGauge("trafficd_routing_job_bytes", nil)
+	jobBytesLimit = metrics.NewGauge("trafficd_routing_job_bytes_limit", nil)
+)
+
+// operations are those of the WSDL; none is a request that could not be read.
+var operations = []string{"none", "convertGeometry", "startConvertGeometries", "fetchConvertGeometries", "watchJob", "stopJob", "deleteJob"}
+
+// outcomes are what a request can end with.
+func outcomes() []string {
+	all := []string{"OK"}
+	for _, c := range []*class{illegal, notSet, unforeseen, version, mustUnderstand} {
+		all = append(all, c.name)
+	}
+	for _, code := range []xroute.ErrorCode{
+		xroute.CodeInvalidWKT, xroute.CodeInvalidWKB, xroute.CodeInvalidKML, xroute.CodePlacemarkNotFound,
+		xroute.CodeGeometryObject, xroute.CodeCoordinateFormat, xroute.CodeGeometryEncoding,
+	} {
+		all = append(all, string(code))
+	}
+	return all
+}
+
+func requestCounters() map[string]map[string]*metrics.Counter {
+	all := map[string]map[string]*metrics.Counter{}
+	for _, operation := range operations {
+		all[operation] = map[string]*metrics.Counter{}
+		for _, outcome := range outcomes() {
+			all[operation][outcome] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_requests_total{operation=%q,outcome=%q}", operation, outcome))
+		}
+	}
+	return all
+}
+
+func operationHistograms() map[string]*metrics.Histogram {
+	all := map[string]*metrics.Histogram{}
+	for _, operation := range operations {
+		all[operation] = metrics.NewHistogram(fmt.Sprintf("trafficd_routing_request_seconds{operation=%q}", operation))
+	}
+	return all
+}
+
+func refusalCounters() (all [batch.CodeCount]*metrics.Counter) {
+	for code := batch.CodeNone + 1; code < batch.BatchLimitExceeded; code++ {
+		all[code] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_refusals_total{code=%q}", code))
+	}
+	return all
+}
+
+// refused counts a request that gets neither a response nor a fault, and gives its
+// error back.
+func refused[E error](err E) E {
+	code := batch.InternalError
+	var refusal *batch.Refusal
+	if errors.As(err, &refusal) {
+		code = refusal.Code
+	}
+	refusals[code].Inc()
+	return err
+}
+
+// endCounters makes a counter for each status that a job can end with.
+func endCounters() map[status]*metrics.Counter {
+	all := map[status]*metrics.Counter{}
+	for _, s := range []status{succeeded, failed, stopping, deleted} {
+		all[s] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_jobs_ended_total{status=%q}", s))
+	}
+	return all
+}

@@ -1,0 +1,255 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twpayne/go-geom"
+
+	"trafficd/schemas/xroute"
+)
+
+// errPlain says that what stands in plain elements is no geometry.
+var errPlain = errors.New("no geometry")
+
+// fromPlain makes a geometry of plain elements. The error is errPlain.
+func fromPlain(p xroute.PlainGeometry) (geom.T, error) {
+	b := builder{layout: geom.XY}
+	if hasZ(p) {
+		b.layout = geom.XYZ
+	}
+	return b.geometry(p)
+}
+
+// hasZ looks at the first point: all others have to be like it.
+func hasZ(p xroute.PlainGeometry) bool {
+	z, _ := firstZ(p)
+	return z
+}
+
+// firstZ tells whether the first point has a z, and whether there is a point at all.
+func firstZ(p xroute.PlainGeometry) (z, some bool) {
+	switch p := p.(type) {
+	case *xroute.PlainPoint:
+		return p.Z != nil, true
+	case *xroute.PlainLineString:
+		return firstOf(p.Points)
+	case *xroute.PlainLinearRing:
+		return firstOf(p.Points)
+	case *xroute.PlainPolygon:
+		return firstIn(p.LinearRings, func(r *xroute.PlainLinearRing) xroute.PlainGeometry { return r })
+	case *xroute.PlainMultiPoint:
+		return firstOf(p.Points)
+	case *xroute.PlainMultiLineString:
+		return firstIn(p.LineStrings, func(l *xroute.PlainLineString) xroute.PlainGeometry { return l })
+	case *xroute.PlainMultiPolygon:
+		return firstIn(p.Polygons, func(p *xroute.PlainPolygon) xroute.PlainGeometry { return p })
+	case *xroute.PlainGeometryCollection:
+		return firstIn(p.Geometries, func(g *xroute.PlainGeometry) xroute.PlainGeometry { return *g })
+	}
+	return false, false
+}
+
+func firstOf(points []xroute.PlainPoint) (z, some bool) {
+	if len(points) == 0 {
+		return false, false
+	}
+	return points[0].Z != nil, true
+}
+
+func firstIn[T any](list []T, plain func(*T) xroute.PlainGeometry) (z, some bool) {
+	for i := range list {
+		if z, some = firstZ(plain(&list[i])); some {
+			return z, some
+		}
+	}
+	return false, false
+}
+
+// builder makes geometries of one layout.
+type builder struct{ layout geom.Layout }
+
+func (b builder) geometry(p xroute.PlainGeometry) (geom.T, error) {
+	switch p := p.(type) {
+	case *xroute.PlainPoint:
+		flat, err := b.points(nil, []xroute.PlainPoint{*p})
+		return geom.NewPointFlat(b.layout, flat), err
+	case *xroute.PlainLineString:
+		flat, err := b.points(nil, p.Points)
+		return geom.NewLineStringFlat(b.layout, flat), err
+	case *xroute.PlainLinearRing:
+		flat, err := b.points(nil, p.Points)
+		return geom.NewLinearRingFlat(b.layout, flat), err
+	case *xroute.PlainPolygon:
+		flat, ends, err := b.rings(nil, p.LinearRings)
+		return geom.NewPolygonFlat(b.layout, flat, ends), err
+	case *xroute.PlainMultiPoint:
+		flat, err := b.points(nil, p.Points)
+		return geom.NewMultiPointFlat(b.layout, flat), err
+	case *xroute.PlainMultiLineString:
+		return b.lines(p.LineStrings)
+	case *xroute.PlainMultiPolygon:
+		return b.polygons(p.Polygons)
+	case *xroute.PlainGeometryCollection:
+		return b.collection(p.Geometries)
+	}
+	return nil, fmt.Errorf("%w: a PlainGeometryBase has no coordinates: take one of the types that extend it", errPlain)
+}
+
+// points appends coordinates. A z that is missing is not made up.
+func (b builder) points(flat []float64, points []xroute.PlainPoint) ([]float64, error) {
+	if flat == nil {
+		flat = make([]float64, 0, len(points)*b.layout.Stride())
+	}
+	for i := range points {
+		p := &points[i]
+		if (p.Z != nil) != (b.layout == geom.XYZ) {
+			return nil, fmt.Errorf("%w: some points have a z and others have none", errPlain)
+		}
+		flat = append(flat, p.X, p.Y)
+		if p.Z != nil {
+			flat = append(flat, *p.Z)
+		}
+	}
+	return flat, nil
+}
+
+func (b builder) rings(flat []float64, rings []xroute.PlainLinearRing) ([]float64, []int, error) {
+	ends := make([]int, 0, len(rings))
+	for i := range rings {
+		var err error
+		if flat, err = b.points(flat, rings[i].Points); err != nil {
+			return nil, nil, err
+		}
+		ends = append(ends, len(flat))
+	}
+	return flat, ends, nil
+}
+
+func (b builder) lines(lines []xroute.PlainLineString) (geom.T, error) {
+	var flat []float64
+	ends := make([]int, 0, len(lines))
+	for i := range lines {
+		var err error
+		if flat, err = b.points(flat, lines[i].Points); err != nil {
+			return nil, err
+		}
+		ends = append(ends, len(flat))
+	}
+	return geom.NewMultiLineStringFlat(b.layout, flat, ends), nil
+}
+
+func (b builder) polygons(polygons []xroute.PlainPolygon) (geom.T, error) {
+	var flat []float64
+	endss := make([][]int, 0, len(polygons))
+	for i := range polygons {
+		var ends []int
+		var err error
+		if flat, ends, err = b.rings(flat, polygons[i].LinearRings); err != nil {
+			return nil, err
+		}
+		endss = append(endss, ends)
+	}
+	return geom.NewMultiPolygonFlat(b.layout, flat, endss), nil
+}
+
+func (b builder) collection(members []xroute.PlainGeometry) (geom.T, error) {
+	c := geom.NewGeometryCollection()
+	c.MustSetLayout(b.layout) // it would have none without members
+	for i, member := range members {
+		g, err := b.geometry(member)
+		if err != nil {
+			return nil, fmt.Errorf("member %d: %w", i, err)
+		}
+		if err := c.Push(g); err != nil {
+			return nil, fmt.Errorf("member %d: %w: %w", i, errPlain, err)
+		}
+	}
+	return c, nil
+}
+
+// toPlain makes plain elements of a geometry. Their z point into it. The error is
+// errPlain: there is no plain form of a point without coordinates.
+func toPlain(g geom.T) (xroute.PlainGeometry, error) {
+	stride := g.Stride()
+	switch g := g.(type) {
+	case *geom.Point:
+		points := plainPoints(g.FlatCoords(), stride)
+		if len(points) == 0 {
+			return nil, errEmptyPoint
+		}
+		return &points[0], nil
+	case *geom.LineString:
+		return &xroute.PlainLineString{Points: plainPoints(g.FlatCoords(), stride)}, nil
+	case *geom.LinearRing:
+		return &xroute.PlainLinearRing{Points: plainPoints(g.FlatCoords(), stride)}, nil
+	case *geom.Polygon:
+		return &xroute.PlainPolygon{LinearRings: plainRings(g.FlatCoords(), 0, g.Ends(), stride)}, nil
+	case *geom.MultiPoint:
+		points := plainPoints(g.FlatCoords(), stride)
+		if len(points) < g.NumPoints() {
+			return nil, errEmptyPoint
+		}
+		return &xroute.PlainMultiPoint{Points: points}, nil
+	case *geom.MultiLineString:
+		lines := make([]xroute.PlainLineString, 0, len(g.Ends()))
+		start := 0
+		for _, end := range g.Ends() {
+			lines = append(lines, xroute.PlainLineString{Points: plainPoints(g.FlatCoords()[start:end], stride)})
+			start = end
+		}
+		return &xroute.PlainMultiLineString{LineStrings: lines}, nil
+	case *geom.MultiPolygon:
+		return plainPolygons(g), nil
+	case *geom.GeometryCollection:
+		return plainCollection(g)
+	}
+	return nil, fmt.Errorf("%w: %T", errPlain, g)
+}
+
+var errEmptyPoint = fmt.Errorf("%w: a point without coordinates has no form in the encoding PLAIN: ask for another one", errPlain)
+
+func plainPoints(flat []float64, stride int) []xroute.PlainPoint {
+	points := make([]xroute.PlainPoint, 0, len(flat)/max(stride, 1))
+	for at := 0; at < len(flat); at += stride {
+		p := xroute.PlainPoint{X: flat[at], Y: flat[at+1]}
+		if stride > 2 {
+			p.Z = &flat[at+2]
+		}
+		points = append(points, p)
+	}
+	return points
+}
+
+func plainRings(flat []float64, start int, ends []int, stride int) []xroute.PlainLinearRing {
+	rings := make([]xroute.PlainLinearRing, 0, len(ends))
+	for _, end := range ends {
+		rings = append(rings, xroute.PlainLinearRing{Points: plainPoints(flat[start:end], stride)})
+		start = end
+	}
+	return rings
+}
+
+func plainPolygons(g *geom.MultiPolygon) *xroute.PlainMultiPolygon {
+	polygons := make([]xroute.PlainPolygon, 0, len(g.Endss()))
+	start := 0
+	for _, ends := range g.Endss() {
+		polygons = append(polygons, xroute.PlainPolygon{LinearRings: plainRings(g.FlatCoords(), start, ends, g.Stride())})
+		if len(ends) > 0 {
+			start = ends[len(ends)-1]
+		}
+	}
+	return &xroute.PlainMultiPolygon{Polygons: polygons}
+}
+
+func plainCollection(g *geom.GeometryCollection) (xroute.PlainGeometry, error) {
+	members := make([]xroute.PlainGeometry, 0, g.NumGeoms())
+	for i, member := range g.Geoms() {
+		p, err := toPlain(member)
+		if err != nil {
+			return nil, fmt.Errorf("member %d: %w", i, err)
+		}
+		members = append(members, p)
+	}
+	return &xroute.PlainGeometryCollection{Geometries: members}, nil
+}

@@ -1,0 +1,211 @@
+package routing
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+	"trafficd/schemas/geo"
+	"trafficd/schemas/xroute"
+)
+
+// Path is where the service stands below the base path (decisions.md 3).
+const Path = "/xroute/ws/XRoute"
+
+// Service answers the requests of Path. Its Before and Serve are what the server
+// for clients calls; all methods may be used by many goroutines at once.
+type Service struct {
+	cfg       Config
+	scheme    string
+	log       zerolog.Logger
+	admission *admission
+	leave     func()        // admission.leave, made a value once
+	cpu       chan struct{} // a token for each request that is worked on
+	watches   chan struct{} // a token for each request that watches a job
+	jobs      *jobs
+}
+
+// New makes the service and starts the workers of its jobs. scheme, http or https, is how
+// clients reach it; it stands in the WSDL.
+func New(cfg Config, scheme string, log zerolog.Logger) *Service {
+	s := &Service{
+		cfg: cfg, scheme: scheme, log: log, admission: newAdmission(cfg),
+		cpu: make(chan struct{}, cfg.Concurrency), watches: make(chan struct{}, cfg.MaxWatches),
+		jobs: newJobs(cfg.Jobs, log),
+	}
+	s.leave = s.admission.leave
+	return s
+}
+
+// Drain ends the waiting of watchJob, now and from now on: a stop of the server for
+// clients waits for the requests under way.
+func (s *Service) Drain() { s.jobs.drain() }
+
+// Stop ends the jobs. It is for after the server for clients has stopped.
+func (s *Service) Stop() { s.jobs.close() }
+
+// Before does what comes before the body. Until release is called the request has
+// its place in the admission.
+func (s *Service) Before(_ *batch.Client, h *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
+	if !h.IsPost() {
+		return nil, nil
+	}
+	if refusal = checkHeader(h, s.cfg.MaxBodyBytes); refusal == nil && !s.admission.enter() {
+		refusal = batch.Unavailable("too many requests are under way: try again in a moment", time.Second)
+	}
+	if refusal != nil {
+		return nil, refused(refusal)
+	}
+	return s.leave, nil
+}
+
+// Serve answers a request with a response or a fault; what keeps it from being
+// read at all is refused as everywhere. items are the geometries in it.
+func (s *Service) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	if !ctx.IsPost() {
+		return 0, s.describe(ctx)
+	}
+	body := &body{admission: s.admission}
+	defer body.free()
+	if err := s.receive(ctx, body); err != nil {
+		return 0, refused(err)
+	}
+	x := &exchange{
+		service: s, client: c, start: time.Now(),
+		trace: string(ctx.Response.Header.Peek("Trace-Id")),
+	}
+	out, err := x.answer(&ctx.Request.Header, body)
+	if err != nil {
+		return 0, refused(err)
+	}
+	s.send(ctx, out, x.failure != nil)
+	x.account()
+	return x.items, nil
+}
+
+// exchange is a request whose body is complete, and its outcome.
+type exchange struct {
+	service *Service
+	client  *batch.Client
+	trace   string
+	start   time.Time
+
+	request xroute.Request // nil until it is read
+	items   int            // geometries in it
+	failure *failure       // nil: there is a response
+}
+
+// answer gives the envelope of the answer. The error is a *batch.Refusal.
+func (x *exchange) answer(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
+	err = x.guard(func() (err error) {
+		out, err = x.process(h, body)
+		return err
+	})
+	var refusal *batch.Refusal
+	if errors.As(err, &refusal) {
+		return nil, refusal
+	}
+	if err != nil {
+		return x.fault(err)
+	}
+	return out, nil
+}
+
+// process makes the response. All but the waiting of a watch is done with a token of
+// the CPU, so that what a request is unpacked to is bounded too.
+func (x *exchange) process(h *fasthttp.RequestHeader, body *body) ([]byte, error) {
+	s := x.service
+	s.cpu <- struct{}{}
+	out, err := func() ([]byte, error) {
+		defer func() { <-s.cpu }()
+		var err error
+		if x.request, err = s.read(h, body); err != nil {
+			return nil, err
+		}
+		body.free()
+		if _, waits := x.request.(*xroute.WatchJob); waits {
+			return nil, nil
+		}
+		return x.respond()
+	}()
+	if err != nil || out != nil {
+		return out, err
+	}
+	return x.respond()
+}
+
+func (x *exchange) respond() ([]byte, error) {
+	response, err := x.operate()
+	if err != nil {
+		return nil, err
+	}
+	return xroute.AppendMessage(nil, response)
+}
+
+// guard turns a panic into an error: it costs one request only, and that gets its
+// fault like any other.
+func (x *exchange) guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			panics.Inc()
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// fault gives the envelope of a fault, and logs what the client is not told.
+func (x *exchange) fault(err error) ([]byte, error) {
+	f, known := failureOf(err)
+	if !known {
+		x.service.log.Error().Err(err).Str("trace_id", x.trace).Str("operation", x.operation()).Msg("cannot answer a request of the routing service: it got a fault")
+	}
+	x.failure = f
+	return xroute.AppendFault(nil, f.fault(x.trace))
+}
+
+// read gives the request in a body. Errors of the gzip stream are refusals.
+func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, error) {
+	if f := checkContent(h); f != nil {
+		return nil, f
+	}
+	limits := xroute.DefaultLimits()
+	limits.Bytes = s.cfg.MaxBodyBytes
+	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth
+	if !isGzipped(h) {
+		return xroute.ReadRequest(bytes.NewReader(body.bytes), limits)
+	}
+	z, err := newGunzip(body.bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer z.free()
+	return xroute.ReadRequest(z, limits)
+}
+
+// envelopeDepth is what stands around a collection, and inside the innermost one; each
+// collection is an element, and its list of members another.
+const envelopeDepth = 32
+
+func (s *Service) limits() geo.Limits {
+	return geo.Limits{Points: s.cfg.MaxPoints, Depth: s.cfg.MaxDepth}
+}
+
+// account counts a request that was answered, and logs it.
+func (x *exchange) account() {
+	outcome := "OK"
+	if x.failure != nil {
+		outcome = x.failure.outcome()
+	}
+	operation := x.operation()
+	requests[operation][outcome].Inc()
+	requestSeconds[operation].UpdateDuration(x.start)
+	x.service.log.Debug().Str("trace_id", x.trace).Str("client", x.client.Name).
+		Str("operation", operation).Str("outcome", outcome).Int("geometries", x.items).Msg("routing")
+}
