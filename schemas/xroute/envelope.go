@@ -43,9 +43,16 @@ func ReadResponse(r io.Reader, limits Limits) (Response, error) {
 func expect[T Message](m Message) (T, error) {
 	wanted, ok := m.(T)
 	if !ok {
-		return wanted, unknownOperation(model.byGo[reflect.TypeOf(m).Elem()].name)
+		return wanted, unknownOperation(nameOf(m))
 	}
 	return wanted, nil
+}
+
+func nameOf(m Message) name {
+	if _, ok := m.(*Fault); ok {
+		return soapFault
+	}
+	return model.byGo[reflect.TypeOf(m).Elem()].name
 }
 
 func unknownOperation(n name) *Error {

@@ -52,6 +52,7 @@ type meter struct {
 	state      byte // one of those below, or the quote that ends a value
 	last       byte
 	utf16      bool
+	failed     error // what the reader beneath said, unless it was io.EOF
 }
 
 const (
@@ -80,7 +81,10 @@ func newMeter(r io.Reader, limits Limits) *meter {
 func (m *meter) ReadByte() (byte, error) {
 	c, err := m.in.ReadByte()
 	if err != nil {
-		return c, err
+		if err != io.EOF {
+			m.failed = err
+		}
+		return 0, err
 	}
 	if m.bytes++; m.bytes > m.limits.Bytes {
 		return 0, tooMany(m.limits.Bytes, "bytes")

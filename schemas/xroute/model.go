@@ -38,7 +38,7 @@ type typ struct {
 	goType   reflect.Type // the struct of a complex type, the slice of an array
 	simple   *simple      // of a simple type
 	item     *typ         // of an array
-	label    string       // of T in ArrayOf<T>, and of the array's items
+	label    string       // T in ArrayOf<T>; what errors call the type
 	base     *typ         // that it extends
 	abstract bool
 	message  bool // the content of a global element; it has no name of its own
@@ -227,7 +227,7 @@ func (s *schema) declare(space string, list []declaration) {
 func (s *schema) addMessage(goType reflect.Type) {
 	local := []rune(goType.Name())
 	local[0] = unicode.ToLower(local[0])
-	t := &typ{name: name{nsRouting, string(local)}, goType: goType, message: true}
+	t := &typ{name: name{nsRouting, string(local)}, label: string(local), goType: goType, message: true}
 	s.describe(t)
 	s.messages[t.name] = t
 	s.byGo[goType] = t

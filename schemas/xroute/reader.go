@@ -151,19 +151,25 @@ func (d *reader) token() (xml.Token, error) {
 	}
 }
 
-// failed tells errors in the XML from those of the reader beneath.
+// failed tells what is wrong with the XML from what is wrong with the reader
+// beneath, whose error stays as it is.
 func (d *reader) failed(err error) error {
 	if own, ok := errors.AsType[*Error](err); ok {
-		own.Path = d.path()
-		return own
+		return d.at(own)
 	}
-	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return &Error{Kind: KindSyntax, Path: d.path(), Reason: fmt.Sprintf("line %d is not XML: %s", syntax.Line, syntax.Msg)}
+	if d.meter.failed != nil {
+		return d.meter.failed
 	}
-	if err == io.EOF && (len(d.open) > 0 || !d.started) {
+	if err == io.EOF {
+		if d.started && len(d.open) == 0 {
+			return err
+		}
 		return d.syntax("the XML ends before the envelope does")
 	}
-	return err
+	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
+		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, syntax.Msg))
+	}
+	return d.syntax(strings.TrimPrefix(err.Error(), "xml: "))
 }
 
 func (d *reader) syntax(reason string) *Error {

@@ -1,0 +1,358 @@
+package xroute
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf16"
+
+	"github.com/stretchr/testify/require"
+)
+
+// point asks for a point in WKT; the same request in other clothes is below.
+var point = &ConvertGeometry{
+	Geometry: &Point{Encodings: Encodings{WKT: new("POINT (8.25 48.75)")}, Point: &PlainPoint{X: 8.25, Y: 48.75}},
+	Options:  RequestOptions{ResponseGeometry: []GeometryEncoding{EncodingWKB, EncodingWKT}, CoordFormat: FormatOGGeoDecimal},
+	CallerContext: &CallerContext{
+		Properties: []CallerContextProperty{{Key: new("CoordFormat"), Value: new("VENDOR_MERCATOR")}},
+	},
+}
+
+const pointText = `<S:Envelope xmlns:S="http://schemas.xmlsoap.org/soap/envelope/" xmlns:i="http://www.w3.org/2001/XMLSchema-instance">
+<S:Body><convertGeometry xmlns="urn:xserver:routing" xmlns:c="urn:xserver:common" xmlns:s="urn:xserver:service">
+<geometry i:type="c:Point" wkt="POINT (8.25 48.75)"><c:point x="8.25" y="48.75"/></geometry>
+<options coordFormat="OG_GEODECIMAL"><wrappedResponseGeometry>
+<c:GeometryEncoding>WKB</c:GeometryEncoding><c:GeometryEncoding>WKT</c:GeometryEncoding>
+</wrappedResponseGeometry></options>
+<callerContext><s:wrappedProperties><s:CallerContextProperty key="CoordFormat" value="VENDOR_MERCATOR"/></s:wrappedProperties></callerContext>
+</convertGeometry></S:Body></S:Envelope>`
+
+// swap replaces parts of pointText, each of which has to be there.
+func swap(t *testing.T, pairs ...string) string {
+	t.Helper()
+	text := pointText
+	for i := 0; i < len(pairs); i += 2 {
+		require.Contains(t, text, pairs[i])
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
+	}
+	return text
+}
+
+// TestSameRequest reads the request in all the forms that toolkits give it.
+func TestSameRequest(t *testing.T) {
+	f := func(text string) {
+		t.Helper()
+		got, err := ReadRequest(strings.NewReader(text), Limits{})
+		require.NoError(t, err)
+		require.Equal(t, point, got)
+	}
+	f(pointText)
+	written, err := AppendMessage(nil, point)
+	require.NoError(t, err)
+	f(string(written))
+	f(xmlDeclaration + pointText)
+	f("\uFEFF" + pointText)
+	f("<!-- made by hand -->\n" + pointText + "\n<!-- the end -->\n")
+	f(swap(t, "c:", "common:", "xmlns:c=", "xmlns:common="))
+	f(swap(t, "i:type", "xsi:type", "xmlns:i=", "xmlns:xsi="))
+	f(swap(t, `i:type="c:Point"`, `i:type=" p:Point " xmlns:p="urn:xserver:common"`))
+	f(swap(t, `<c:point `, `<point xmlns="urn:xserver:common" `))
+	// A prefix means another namespace inside, and the first again after it.
+	f(swap(t, `<c:point x="8.25" y="48.75"/>`, `<s:point xmlns:s="urn:xserver:common" x="8.25" y="48.75"/>`))
+	// Elements in another order, as node-soap sends them.
+	options := pointText[strings.Index(pointText, "<options"):strings.Index(pointText, "<callerContext")]
+	f(swap(t, options, "", "<geometry ", options+"<geometry "))
+	// Unknown elements and attributes, and those of XML itself.
+	f(swap(t, `<c:point `, `<c:colour red="1">text<c:point/></c:colour><c:point colour="red" c:x="3" xml:lang="en" `))
+	f(swap(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><String>PLAIN</String>`))
+	f(swap(t, `<S:Body>`, `<S:Header><o:security xmlns:o="urn:other" S:mustUnderstand="0"><o:token/></o:security></S:Header><S:Body>`))
+	f(swap(t, `<S:Body>`, `<S:Header><o xmlns="urn:other" S:mustUnderstand="1" S:actor="urn:someone.else"/></S:Header><S:Body>`))
+	f(swap(t, `<S:Body>`, `<S:Header/><S:Body S:encodingStyle="">`))
+	f(swap(t, `xmlns:i=`, `i:schemaLocation="urn:x x.xsd" xmlns:i=`))
+	f(swap(t, `>WKB<`, "> W<!-- not the end -->K<![CDATA[B]]>\n<"))
+	f(swap(t, `"POINT (8.25`, `"&#80;OINT&#x20;(8.25`))
+	f(swap(t, `x="8.25"`, `x=" +825.0E-2 "`))
+	f(swap(t, `>WKB<`, ` i:nil="false" i:type="c:GeometryEncoding">WKB<`))
+	for _, order := range []func(uint16) []byte{
+		func(u uint16) []byte { return []byte{byte(u >> 8), byte(u)} },
+		func(u uint16) []byte { return []byte{byte(u), byte(u >> 8)} },
+	} {
+		var text []byte
+		for _, u := range utf16.Encode([]rune("\uFEFF" + `<?xml version="1.0" encoding="UTF-16"?>` + pointText)) {
+			text = append(text, order(u)...)
+		}
+		f(string(text))
+	}
+}
+
+// TestWrongRequest has a line for each thing that can be wrong.
+func TestWrongRequest(t *testing.T) {
+	const operation = "Envelope/Body/convertGeometry"
+	f := func(kind Kind, path, reason, text string) {
+		t.Helper()
+		_, err := ReadRequest(strings.NewReader(text), Limits{Depth: 20})
+		var wrong *Error
+		require.ErrorAs(t, err, &wrong)
+		require.Contains(t, wrong.Reason, reason)
+		require.Equal(t, path, wrong.Path)
+		require.Equal(t, kind, wrong.Kind)
+		require.Contains(t, err.Error(), reason)
+	}
+
+	// XML that is none, or that SOAP does not allow.
+	f(KindSyntax, "", "ends before", "")
+	f(KindSyntax, "", "ends before", xmlDeclaration)
+	f(KindSyntax, "", "has to start", `{"geometry": 1}`)
+	f(KindSyntax, "", "ends another", `</a>`)
+	f(KindSyntax, operation, "ends before", pointText[:strings.Index(pointText, "<geometry")])
+	f(KindSyntax, operation+"/options", "line 4 is not XML", strings.Split(pointText, "<wrappedR")[0]+"<<")
+	f(KindSyntax, "", "follows after", pointText+"<again/>")
+	f(KindSyntax, "", "follows after", pointText+"again")
+	f(KindSyntax, "", "follows after", pointText+"</again>")
+	f(KindSyntax, operation, "ends another", swap(t, "</convertGeometry>", "</Convertgeometry>"))
+	f(KindSyntax, operation+"/geometry/point", `"x" stands twice`, swap(t, `x="8.25"`, `x="8.25" x="9"`))
+	f(KindSyntax, operation+"/geometry", "unquoted", swap(t, `x="8.25"`, `x=8.25`))
+	f(KindSyntax, "", "not supported", `<?xml version="1.0" encoding="ISO-8859-1"?>`+pointText)
+	f(KindSyntax, "", "version", `<?xml version="1.1"?>`+pointText)
+	f(KindSyntax, operation+"/options/wrappedResponseGeometry/GeometryEncoding[1]", "UTF-8", swap(t, ">WKB<", ">W\xFFKB<"))
+	f(KindSyntax, operation+"/options/wrappedResponseGeometry/GeometryEncoding[1]", "code", swap(t, ">WKB<", ">W\x01KB<"))
+	f(KindSyntax, operation+"/options/wrappedResponseGeometry/GeometryEncoding[1]", "character", swap(t, ">WKB<", ">W&#0;KB<"))
+	f(KindSyntax, "", "processing", `<?php exit ?>`+pointText)
+	f(KindSyntax, "", "processing", "\n"+xmlDeclaration+pointText)
+	f(KindSyntax, "Envelope/Body", "processing", swap(t, "<convertG", `<?xml version="1.0"?><convertG`))
+	f(KindSyntax, "", "document type", "<!DOCTYPE a>"+pointText)
+	f(KindSyntax, "", "document type", `<!DOCTYPE a [<!ENTITY lol "lol"><!ENTITY lol2 "&lol;&lol;">]>`+swap(t, ">WKB<", ">&lol2;<"))
+	f(KindSyntax, "", "document type", `<!DOCTYPE a SYSTEM "file:///etc/passwd">`+pointText)
+	f(KindSyntax, operation+"/options/wrappedResponseGeometry/GeometryEncoding[1]", "entity", swap(t, ">WKB<", ">&eacute;<"))
+	f(KindSyntax, operation, "entity", swap(t, `"POINT `, `"&xxe;POINT `))
+
+	// Prefixes.
+	f(KindSyntax, operation+"/geometry/point", `"d" is not declared`, swap(t, "<c:point", "<d:point"))
+	f(KindSyntax, operation+"/geometry/point", `"d" is not declared`, swap(t, ` y="`, ` d:z="1" y="`))
+	f(KindSyntax, operation+"/geometry", `"d" is not declared`, swap(t, "c:Point", "d:Point"))
+	f(KindSyntax, operation+"/callerContext", `"q" is not declared`, swap(t, "<options ", `<options xmlns:q="urn:q" `, "<callerContext>", "<q:callerContext>"))
+	f(KindSyntax, operation+"/geometry/point", "as no namespace", swap(t, ` y="`, ` xmlns:d="" y="`))
+
+	// Envelopes.
+	f(KindVersion, "Envelope", "soap-envelope", swap(t, "http://schemas.xmlsoap.org/soap/envelope/", "http://www.w3.org/2003/05/soap-envelope"))
+	f(KindEnvelope, "html", "starts with an Envelope", "<html/>")
+	f(KindEnvelope, "Envelope", "has a Body", `<Envelope xmlns="`+nsEnvelope+`"/>`)
+	f(KindEnvelope, "Envelope/Body", "is empty", `<Envelope xmlns="`+nsEnvelope+`"><Body/></Envelope>`)
+	f(KindEnvelope, "Envelope/stopJob", "does not stand here", swap(t, "</S:Body>", "</S:Body><stopJob/>"))
+	f(KindEnvelope, "Envelope/Body/stopJob", "only one", swap(t, "</S:Body>", "<stopJob/></S:Body>"))
+	f(KindEnvelope, "Envelope/Body", "does not stand here", swap(t, "</S:Body>", "</S:Body><S:Body/>"))
+	f(KindEnvelope, "Envelope/Header", "does not stand here", swap(t, "</S:Body>", "</S:Body><S:Header/>"))
+	f(KindMustUnderstand, "Envelope/Header/Security", "understand", swap(t, "<S:Body>", `<S:Header><o:Security xmlns:o="urn:o" S:mustUnderstand="1"/></S:Header><S:Body>`))
+	f(KindMustUnderstand, "Envelope/Header/a", "understand", swap(t, "<S:Body>", `<S:Header><a S:mustUnderstand="1" S:actor="`+actorNext+`"/></S:Header><S:Body>`))
+	f(KindOperation, "Envelope/Body/ConvertGeometry", "no such operation", swap(t, "convertGeometry", "ConvertGeometry"))
+	f(KindOperation, "Envelope/Body/convertGeometry", `namespace "urn:other"`, swap(t, "urn:xserver:routing", "urn:other"))
+	f(KindOperation, "Envelope/Body/stopJobResponse", "no such operation",
+		`<Envelope xmlns="`+nsEnvelope+`"><Body><r:stopJobResponse xmlns:r="`+nsRouting+`"><r:result elapsedTime="1" status="FAILED"/></r:stopJobResponse></Body></Envelope>`)
+	f(KindOperation, "Envelope/Body/Fault", "no such operation", `<Envelope xmlns="`+nsEnvelope+`"><Body><Fault/></Body></Envelope>`)
+
+	// Members.
+	f(KindMissing, operation+"/options/@coordFormat", "attribute is required", swap(t, ` coordFormat="OG_GEODECIMAL"`, ""))
+	f(KindMissing, operation+"/options/@coordFormat", "attribute is required", swap(t, ` coordFormat=`, " c:coordFormat="))
+	f(KindMissing, operation+"/geometry/point/@y", "attribute is required", swap(t, ` y="48.75"`, ""))
+	f(KindMissing, operation+"/options", "required, in the namespace urn:xserver:routing", swap(t, "<options", "<c:options", "</options", "</c:options"))
+	f(KindMissing, operation+"/options/wrappedResponseGeometry", "required, in the namespace urn:xserver:routing",
+		swap(t, "wrappedResponseGeometry", "c:wrappedResponseGeometry"))
+	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", swap(t, ` i:type="c:Point"`, ""))
+	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", swap(t, `"c:Point"`, `"c:EncodedGeometry"`))
+	f(KindValue, operation+"/geometry/@xsi:type", "does not extend", swap(t, `"c:Point"`, `"c:PlainPoint"`))
+	f(KindValue, operation+"/geometry/@xsi:type", "does not extend", swap(t, `"c:Point"`, `"c:EncodedGeometryBase"`))
+	f(KindValue, operation+"/geometry/@xsi:type", "has this name", swap(t, `"c:Point"`, `"Point"`))
+	f(KindValue, operation+"/geometry/@xsi:type", "has this name", swap(t, `"c:Point"`, `"c:"`))
+	f(KindValue, operation+"/options/@xsi:type", "does not extend", swap(t, "<options ", `<options i:type="c:Job" `))
+	f(KindValue, operation+"/@xsi:type", "does not extend", swap(t, "<convertGeometry ", `<convertGeometry i:type="c:Job" `))
+	f(KindValue, operation+"/geometry/@xsi:nil", "may not be nil", swap(t, "<geometry ", `<geometry i:nil="true" `))
+	f(KindValue, operation+"/@xsi:nil", "may not be nil", swap(t, "<convertGeometry ", `<convertGeometry i:nil="1" `))
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]/@xsi:nil", "may not be nil",
+		swap(t, "<c:GeometryEncoding>WKT</c:GeometryEncoding>", `<c:GeometryEncoding i:nil="1"/>`))
+	f(KindValue, operation+"/callerContext/@xsi:nil", `"yes" is neither`, swap(t, "<callerContext>", `<callerContext i:nil="yes">`))
+	f(KindValue, operation+"/callerContext/wrappedProperties", "inside one that is nil", swap(t, "<callerContext>", `<callerContext i:nil="true">`))
+	f(KindValue, operation+"/options", "only once", swap(t, "<callerContext>", `<options/><callerContext>`))
+	f(KindValue, operation+"/geometry", `"POINT" is text`, swap(t, "<c:point ", "POINT<c:point "))
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[1]", `"b" stands where only text`, swap(t, ">WKB<", "><b>WKB</b><"))
+	f(KindValue, operation+"/geometry/point/@x", `"8,25" is not a double`, swap(t, `x="8.25"`, `x="8,25"`))
+	f(KindValue, operation+"/geometry/point/@x", `"0x1p3" is not a double`, swap(t, `x="8.25"`, `x="0x1p3"`))
+	f(KindValue, operation+"/geometry/point/@x", `"" is not a double`, swap(t, `x="8.25"`, `x=""`))
+	f(KindValue, operation+"/geometry/point/@x", `"`+strings.Repeat("ü", 32)+`"… is not a double`, swap(t, `x="8.25"`, `x="`+strings.Repeat("ü", 1000)+`"`))
+	f(KindValue, operation+"/options/@coordFormat", `"OG_GEO" is not a CoordFormat: want one of OG_GEODECIMAL, VENDOR_MERCATOR,`, swap(t, "OG_GEODECIMAL", "OG_GEO"))
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]", `"SVG" is not a GeometryEncoding`, swap(t, ">WKT<", ">SVG<"))
+}
+
+func TestWrongTypeIsNamed(t *testing.T) {
+	f := func(want, text string) {
+		t.Helper()
+		_, err := ReadRequest(strings.NewReader(text), Limits{})
+		var wrong *Error
+		require.ErrorAs(t, err, &wrong)
+		require.Equal(t, want, wrong.Type)
+	}
+	f("CoordFormat", swap(t, ` coordFormat="OG_GEODECIMAL"`, ""))
+	f("CoordFormat", swap(t, "OG_GEODECIMAL", "OG_GEO"))
+	f("GeometryEncoding", swap(t, ">WKT<", ">SVG<"))
+	f("double", swap(t, `x="8.25"`, `x="east"`))
+	f("EncodedGeometry", swap(t, ` i:type="c:Point"`, ""))
+	f("", swap(t, "convertGeometry", "ConvertGeometry"))
+}
+
+// TestNilAndAbsent reads the forms of having no value.
+func TestNilAndAbsent(t *testing.T) {
+	f := func(text string, want *CallerContext) {
+		t.Helper()
+		got, err := ReadRequest(strings.NewReader(text), Limits{})
+		require.NoError(t, err)
+		require.Equal(t, want, got.(*ConvertGeometry).CallerContext)
+	}
+	start, end := strings.Index(pointText, "<callerContext>"), strings.Index(pointText, "</convertGeometry>")
+	with := func(context string) string { return pointText[:start] + context + pointText[end:] }
+	f(with(""), nil)
+	f(with(`<callerContext i:nil="true"/>`), nil)
+	f(with(`<callerContext i:nil="1" log1="x"> </callerContext>`), nil)
+	f(with(`<callerContext><s:wrappedProperties i:nil=" true "/></callerContext>`), &CallerContext{})
+	f(with(`<callerContext log1=""><s:wrappedProperties/></callerContext>`), &CallerContext{Properties: []CallerContextProperty{}, Log1: new("")})
+}
+
+// TestTruncated cuts the request after each byte: every piece is an error that
+// says where.
+func TestTruncated(t *testing.T) {
+	for n := range len(pointText) {
+		_, err := ReadRequest(strings.NewReader(pointText[:n]), Limits{})
+		var wrong *Error
+		require.ErrorAs(t, err, &wrong, pointText[:n])
+		require.Equal(t, KindSyntax, wrong.Kind, pointText[:n])
+	}
+}
+
+// TestReaderFails: an error of the connection is no fault of the XML.
+func TestReaderFails(t *testing.T) {
+	broken := errors.New("connection reset")
+	for _, n := range []int{0, 2, 100, len(pointText)} {
+		_, err := ReadRequest(io.MultiReader(strings.NewReader(pointText[:n]), iotest.ErrReader(broken)), Limits{})
+		require.Equal(t, broken, err)
+	}
+}
+
+func TestResponses(t *testing.T) {
+	f := func(m Response) {
+		t.Helper()
+		text, err := AppendMessage([]byte("before"), m)
+		require.NoError(t, err)
+		got, err := ReadResponse(strings.NewReader(strings.TrimPrefix(string(text), "before")), Limits{})
+		require.NoError(t, err)
+		require.Equal(t, m, got)
+		_, err = ReadRequest(strings.NewReader(strings.TrimPrefix(string(text), "before")), Limits{})
+		require.ErrorContains(t, err, "no such operation")
+	}
+	job := Job{ID: new("7"), Status: StatusRunning, ElapsedTime: 12, Progress: &BulkProgress{Failed: 1, Remaining: 2, Successful: 3}}
+	f(&ConvertGeometryResponse{Result: point.Geometry})
+	f(&StartConvertGeometriesResponse{Result: job})
+	f(&WatchJobResponse{Result: job})
+	f(&StopJobResponse{Result: job})
+	f(&DeleteJobResponse{Result: job})
+	f(&FetchConvertGeometriesResponse{Result: ConvertedGeometries{Job: Job{Status: StatusUnknown}}})
+	f(&FetchConvertGeometriesResponse{Result: ConvertedGeometries{
+		Job:        job,
+		Geometries: []EncodedGeometry{point.Geometry, &Polygon{}},
+		Failures:   []ConversionFailure{{Index: 1, Exception: fault(CodeInvalidWKT).Exception}},
+	}})
+}
+
+func fault(code ErrorCode) *Fault {
+	x := &XServiceException{}
+	x.TransactionID = new("4bf9")
+	x.StackElement = &StackElement{
+		ErrorKey: new(string(code)), Message: new("no <WKT>"), Context: []string{"a", "b"},
+		Cause: &StackElement{Message: new("the reason")},
+	}
+	return &Fault{Code: FaultClient, Text: "cannot read the geometry: no <WKT>", Exception: x}
+}
+
+func TestFaults(t *testing.T) {
+	f := func(want *Fault) {
+		t.Helper()
+		text, err := AppendFault(nil, want)
+		require.NoError(t, err)
+		_, err = ReadResponse(strings.NewReader(string(text)), Limits{})
+		require.Equal(t, want, err)
+		_, err = ReadRequest(strings.NewReader(string(text)), Limits{})
+		require.ErrorContains(t, err, "no such operation")
+		require.Contains(t, want.Error(), want.Text)
+	}
+	f(fault(CodeInvalidWKT))
+	f(&Fault{Code: FaultServer, Text: "", Exception: &UnexpectedException{}})
+	f(&Fault{Code: FaultClient, Exception: &BaseException{}})
+	f(&Fault{Code: FaultVersionMismatch, Text: "SOAP 1.1 it has to be"})
+	f(&Fault{Code: FaultMustUnderstand})
+
+	read := func(inside string) *Fault {
+		_, err := ReadResponse(strings.NewReader(`<s:Envelope xmlns:s="`+nsEnvelope+`"><s:Body><s:Fault>`+inside+`</s:Fault></s:Body></s:Envelope>`), Limits{})
+		fault, _ := err.(*Fault)
+		require.NotNil(t, fault, err)
+		return fault
+	}
+	require.Equal(t, &Fault{Code: FaultClient, Text: "x"}, read(`<faultcode>s:Client.Authentication</faultcode><faultstring>x</faultstring><faultactor>y</faultactor><detail><z/></detail>`))
+}
+
+// TestFaultText holds what goes over the wire, byte by byte.
+func TestFaultText(t *testing.T) {
+	got, err := AppendFault(nil, fault(CodeInvalidWKT))
+	require.NoError(t, err)
+	require.Equal(t, head+`<soapenv:Fault><faultcode>soapenv:Client</faultcode><faultstring>cannot read the geometry: no &lt;WKT&gt;</faultstring><detail>`+
+		`<e:XServiceException transactionId="4bf9"><e:stackElement errorKey="REQUEST_INVALID_WKT" message="no &lt;WKT&gt;">`+
+		`<e:cause message="the reason"><e:wrappedContext xsi:nil="true"/></e:cause>`+
+		`<e:wrappedContext><p:String>a</p:String><p:String>b</p:String></e:wrappedContext></e:stackElement></e:XServiceException></detail></soapenv:Fault>`+tail, string(got))
+}
+
+// TestCannotWrite: a message that lacks something is an error, and dst stays as it was.
+func TestCannotWrite(t *testing.T) {
+	f := func(want string, m Message) {
+		t.Helper()
+		got, err := AppendMessage([]byte("before"), m)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, "before", string(got))
+	}
+	f("convertGeometryResponse/result: this element is required", &ConvertGeometryResponse{})
+	f("convertGeometryResponse/result: this element is required", &ConvertGeometryResponse{Result: (*Point)(nil)})
+	f("is not EncodedGeometry", &ConvertGeometryResponse{Result: &Encodings{}})
+	f("is not EncodedGeometry", &ConvertGeometryResponse{Result: struct{ *Point }{&Point{}}})
+	f(`"" is not a JobStatus`, &StopJobResponse{})
+	f(`"gone" is not a JobStatus`, &StopJobResponse{Result: Job{Status: "gone"}})
+	f("ArrayOfEncodedGeometry: item 1 is nil", &StartConvertGeometries{
+		Geometries: []EncodedGeometry{&Point{}, nil}, Options: RequestOptions{CoordFormat: FormatOGSRID},
+	})
+	f("is not BaseException", &Fault{Exception: struct{ *BaseException }{&BaseException{}}})
+}
+
+func TestDocumentsFromRequest(t *testing.T) {
+	wsdl := string(WSDL(`https://road.example/a&b/xroute/ws/XRoute`, `https://road.example/a&b?xsd=`))
+	require.Contains(t, wsdl, `<soap:address location="https://road.example/a&amp;b/xroute/ws/XRoute"/>`)
+	require.Contains(t, wsdl, `schemaLocation="https://road.example/a&amp;b?xsd=routing.xsd"`)
+	require.NotContains(t, wsdl, "localhost")
+	text, ok := Schema("routing.xsd", "?xsd=")
+	require.True(t, ok)
+	require.Contains(t, string(text), `schemaLocation="?xsd=common.xsd"`)
+	for _, name := range []string{"", "other.xsd", wsdlName, "../documents.go"} {
+		_, ok := Schema(name, "")
+		require.False(t, ok, name)
+	}
+	require.Contains(t, SchemaNames(), "common.xsd")
+}
+
+// TestNumbers writes and reads the values at the ends of what a double may be.
+func TestNumbers(t *testing.T) {
+	for _, x := range []float64{0, math.Copysign(0, -1), math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1), math.Inf(-1), math.NaN(), 1e21, 0.1} {
+		text, err := AppendMessage(nil, &ConvertGeometryResponse{Result: &Point{Point: &PlainPoint{X: x, Y: 1}}})
+		require.NoError(t, err)
+		got, err := ReadResponse(strings.NewReader(string(text)), Limits{})
+		require.NoError(t, err)
+		read := got.(*ConvertGeometryResponse).Result.(*Point).Point.X
+		require.Equal(t, fmt.Sprint(x), fmt.Sprint(read))
+	}
+}
