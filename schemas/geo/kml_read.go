@@ -21,9 +21,10 @@ const deepestXML = 256
 
 // ParseKML reads the geometries of all placemarks of all texts, each a document,
 // a placemark or a geometry alone, as one geometry: one that stands alone is
-// itself, several are members as those of a MultiGeometry are. The error names
-// the byte, counted from 0, and is ErrNoPlacemark, ErrKind or ErrTooLarge where
-// it is one of these.
+// itself, several are members as those of a MultiGeometry are. Each MultiGeometry
+// counts as a collection for the Depth. The error names the byte, counted from 0
+// behind a byte order mark, and is ErrNoPlacemark, ErrKind or ErrTooLarge where it
+// is one of these.
 func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	r := kmlReader{budget: budget{limits: l}}
 	for i, text := range texts {
@@ -35,8 +36,11 @@ func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 		return nil, fmt.Errorf("cannot read KML: %w", ErrNoPlacemark)
 	}
 	g, err := kmlCombine(r.found, want)
-	if err != nil || r.altitude {
-		return g, err
+	switch {
+	case err != nil:
+		return nil, err
+	case r.altitude:
+		return g, nil
 	}
 	return withoutZ(g), nil
 }
@@ -61,7 +65,7 @@ type kmlReader struct {
 
 // document reads a text to its end.
 func (r *kmlReader) document(text string) error {
-	r.xml = xml.NewDecoder(strings.NewReader(text))
+	r.xml = xml.NewDecoder(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
 	// The text has been decoded already, whatever its declaration says.
 	r.xml.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	r.depth = 0

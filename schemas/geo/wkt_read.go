@@ -138,8 +138,13 @@ var wktKinds = [...]struct {
 	word string
 	kind Kind
 }{
-	{"POINT", Point}, {"LINESTRING", LineString}, {"LINEARRING", LinearRing}, {"POLYGON", Polygon},
-	{"MULTIPOINT", MultiPoint}, {"MULTILINESTRING", MultiLineString}, {"MULTIPOLYGON", MultiPolygon},
+	{"POINT", Point},
+	{"LINESTRING", LineString},
+	{"LINEARRING", LinearRing},
+	{"POLYGON", Polygon},
+	{"MULTIPOINT", MultiPoint},
+	{"MULTILINESTRING", MultiLineString},
+	{"MULTIPOLYGON", MultiPolygon},
 	{"GEOMETRYCOLLECTION", GeometryCollection},
 }
 
@@ -178,7 +183,7 @@ func (r *wktReader) checkDimension(suffix string) error {
 	case !strings.EqualFold(suffix, "Z"):
 		return fmt.Errorf("%s: measures (M) are not supported, only x, y and z", strings.ToUpper(suffix))
 	case r.layout != geom.XYZ:
-		return errors.New("Z, but the first point has no z")
+		return errors.New("a Z, but the first point has no z")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func TestWKTRefuses(t *testing.T) {
 	f("POINT (1 1_0)", `byte 10: "_0)", expected is )`)
 	f("POINT M (1 2 3)", "byte 7: M: measures (M) are not supported")
 	f("POINTZM (1 2 3 4)", "byte 8: ZM: measures (M) are not supported")
-	f("POINT Z (1 2)", "byte 7: Z, but the first point has no z")
+	f("POINT Z (1 2)", "byte 7: a Z, but the first point has no z")
 	f("LINESTRING (1 2, 3 4 5)", `byte 21: "5)", but points have 2 numbers`)
 	f("LINESTRING (1 2 3, 4 5)", `byte 22: ")", expected is a number; points have 3`)
 	f("LINESTRING (1 2)", "byte 16: a line of 1 point")
@@ -117,7 +117,7 @@ func TestWKTRefuses(t *testing.T) {
 	f("POLYGON ((0 0, 1 0, 1 1, 0 1))", "byte 29: a ring is not closed: it begins at (0 0) and ends at (0 1)")
 	f("POLYGON (0 0, 1 0, 1 1, 0 0)", `byte 9: "0 0, 1 0, 1 1, 0 0)", expected is ( or EMPTY`)
 	f("GEOMETRYCOLLECTION (POINT (1 2), 3 4)", `byte 33: "3 4)", expected is the name`)
-	f("GEOMETRYCOLLECTION (POINT (1 2), POINT Z (1 2 3))", "byte 40: Z, but the first point has no z")
+	f("GEOMETRYCOLLECTION (POINT (1 2), POINT Z (1 2 3))", "byte 40: a Z, but the first point has no z")
 	f("SRID=4326;POINT (1 2)", "byte 0: SRID=…; is PostGIS's EWKT")
 	f("POINT (1 \x00)", `byte 9: "\x00)", expected is a number`)
 	f("PÖINT (1 2)", `byte 0: "PÖINT (1 2)", expected is the name`)
@@ -162,6 +162,11 @@ func TestWKTKinds(t *testing.T) {
 	f("MULTIPOINT ((1 2))", geo.GeometryCollection, "it is a MultiPoint, wanted is a GeometryCollection")
 }
 
+// empties gives a geometry with so many empty parts.
+func empties(word string, n int) string {
+	return word + " (EMPTY" + strings.Repeat(", EMPTY", n-1) + ")"
+}
+
 func TestWKTLimits(t *testing.T) {
 	f := func(l geo.Limits, text string, want string) {
 		t.Helper()
@@ -176,9 +181,9 @@ func TestWKTLimits(t *testing.T) {
 	small := geo.Limits{Points: 4, Depth: 2}
 	f(small, "LINESTRING (1 2, 3 4, 5 6)", "")
 	f(small, "LINESTRING (1 2, 3 4, 5 6, 7 8)", "byte 26: geometry is too large: more than 4 points and parts")
-	f(small, "MULTIPOINT (EMPTY, EMPTY, EMPTY)", "")
-	f(small, "MULTIPOINT (EMPTY, EMPTY, EMPTY, EMPTY)", "more than 4")
-	f(small, "MULTIPOLYGON (EMPTY, EMPTY, EMPTY, EMPTY)", "more than 4")
+	f(small, empties("MULTIPOINT", 3), "")
+	f(small, empties("MULTIPOINT", 4), "more than 4")
+	f(small, empties("MULTIPOLYGON", 4), "more than 4")
 	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY, GEOMETRYCOLLECTION EMPTY)", "")
 	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY))", "deeper than 2")
 	f(geo.DefaultLimits(), strings.Repeat("GEOMETRYCOLLECTION (", 1_000_000), "deeper than 32")

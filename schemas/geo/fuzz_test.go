@@ -1,0 +1,96 @@
+package geo_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twpayne/go-geom"
+
+	"trafficd/schemas/geo"
+)
+
+// small keeps what a fuzzed input may take in memory low, so that one that
+// takes more is seen.
+var small = geo.Limits{Points: 10_000, Depth: 8}
+
+// FuzzWKT: what is read keeps the rules, and is the same after a way through
+// each encoding.
+func FuzzWKT(f *testing.F) {
+	for _, text := range canonical {
+		f.Add(text)
+	}
+	f.Add("multipoint z(1 2 3,(4 5 6))")
+	f.Add("LINEARRING(0 0,1 0,1 1,0 0)")
+	f.Fuzz(func(t *testing.T, text string) {
+		g, err := small.ParseWKT(text, geo.Any)
+		if err != nil {
+			require.Nil(t, g)
+			return
+		}
+		throughAll(t, g)
+	})
+}
+
+func FuzzWKB(f *testing.F) {
+	for _, text := range canonical {
+		f.Add(geo.AppendWKB(nil, parsed(f, text), binary.LittleEndian))
+		f.Add(geo.AppendWKB(nil, parsed(f, text), binary.BigEndian))
+	}
+	f.Add(wkbOf(f, "01 010000a0 e6100000"+one+two+tree))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := small.ParseWKB(data, geo.Any)
+		if err != nil {
+			require.Nil(t, g)
+			return
+		}
+		require.LessOrEqual(t, len(geo.AppendWKB(nil, g, binary.LittleEndian)), len(data))
+		throughAll(t, g)
+	})
+}
+
+func FuzzKML(f *testing.F) {
+	for _, text := range canonical {
+		f.Add(string(geo.AppendKML(nil, parsed(f, text))))
+	}
+	f.Add("<MultiGeometry>" + kmlPoint + kmlLine + kmlRing + "</MultiGeometry>")
+	f.Fuzz(func(t *testing.T, text string) {
+		g, err := small.ParseKML(geo.Any, text)
+		if err != nil {
+			require.Nil(t, g)
+			return
+		}
+		throughAll(t, g)
+	})
+}
+
+func throughAll(t *testing.T, g geom.T) {
+	require.NoError(t, small.Check(g))
+	text := string(geo.AppendWKT(nil, g))
+
+	fromText, err := small.ParseWKT(text, geo.Any)
+	require.NoError(t, err, text)
+	require.Equal(t, text, string(geo.AppendWKT(nil, fromText)))
+
+	for _, order := range orders {
+		fromBinary, err := small.ParseWKB(geo.AppendWKB(nil, g, order), geo.Any)
+		require.NoError(t, err, text)
+		require.Equal(t, text, string(geo.AppendWKT(nil, fromBinary)))
+		require.True(t, geo.Same(fromText, fromBinary))
+	}
+	throughKML(t, g)
+}
+
+// throughKML cannot compare all: KML has no word for what is empty in three
+// dimensions, and a collection of lines and rings becomes one of lines.
+func throughKML(t *testing.T, g geom.T) {
+	deeper := geo.Limits{Points: small.Points, Depth: small.Depth + 1} // a MULTIPOINT is a MultiGeometry too
+	once, err := deeper.ParseKML(geo.KindOf(g), string(geo.AppendKML(nil, g)))
+	require.NoError(t, err)
+	twice, err := deeper.ParseKML(geo.KindOf(g), string(geo.AppendKML(nil, once)))
+	require.NoError(t, err)
+	require.True(t, geo.Same(once, twice))
+	if _, ok := g.(*geom.GeometryCollection); !ok && !g.Empty() {
+		require.True(t, geo.Same(g, once))
+	}
+}

@@ -1,0 +1,212 @@
+package geo_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twpayne/go-geom"
+
+	"trafficd/schemas/geo"
+)
+
+// What is written reads back as it was, as long as the kind is said: a
+// MultiGeometry may be four of them.
+func TestKMLCanonical(t *testing.T) {
+	for _, text := range canonical {
+		g := parsed(t, text)
+		for _, write := range []func([]byte, geom.T) []byte{geo.AppendKML, geo.AppendPlacemark, geo.AppendKMLGeometry} {
+			document := string(write(nil, g))
+			back, err := limits.ParseKML(geo.KindOf(g), document)
+			require.NoError(t, err, document)
+			if strings.Contains(text, "(") { // KML's empty geometries have no Z
+				require.Equal(t, text, string(geo.AppendWKT(nil, back)), document)
+			}
+			require.NoError(t, limits.Check(back))
+		}
+	}
+}
+
+func TestKMLWritten(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		require.Equal(t, want, string(geo.AppendKMLGeometry(nil, parsed(t, text))))
+	}
+	f("POINT Z (8.25 48.76 110)", "<Point><coordinates>8.25,48.76,110</coordinates></Point>")
+	f("POINT EMPTY", "<Point><coordinates></coordinates></Point>")
+	f("LINESTRING (1 2, 3 4)", "<LineString><coordinates>1,2 3,4</coordinates></LineString>")
+	f("LINEARRING (0 0, 1 0, 1 1, 0 0)", "<LinearRing><coordinates>0,0 1,0 1,1 0,0</coordinates></LinearRing>")
+	f("POLYGON ((0 0, 4 0, 4 4, 0 0), (1 1, 2 1, 2 2, 1 1))",
+		"<Polygon><outerBoundaryIs><LinearRing><coordinates>0,0 4,0 4,4 0,0</coordinates></LinearRing></outerBoundaryIs>"+
+			"<innerBoundaryIs><LinearRing><coordinates>1,1 2,1 2,2 1,1</coordinates></LinearRing></innerBoundaryIs></Polygon>")
+	f("MULTIPOINT ((1 2), (3 4))",
+		"<MultiGeometry><Point><coordinates>1,2</coordinates></Point><Point><coordinates>3,4</coordinates></Point></MultiGeometry>")
+	f("GEOMETRYCOLLECTION EMPTY", "<MultiGeometry></MultiGeometry>")
+	require.Equal(t, `<kml xmlns="http://www.opengis.net/kml/2.2"><Placemark><Point><coordinates>1,2</coordinates></Point></Placemark></kml>`,
+		string(geo.AppendKML(nil, parsed(t, "POINT (1 2)"))))
+}
+
+const (
+	kmlPoint = "<Point><coordinates>1,2</coordinates></Point>"
+	kmlLine  = "<LineString><coordinates>1,2 3,4</coordinates></LineString>"
+	kmlRing  = "<LinearRing><coordinates>0,0 1,0 1,1 0,0</coordinates></LinearRing>"
+)
+
+func TestKMLForms(t *testing.T) {
+	f := func(want string, texts ...string) {
+		t.Helper()
+		g, err := limits.ParseKML(geo.Any, texts...)
+		require.NoError(t, err, texts)
+		require.Equal(t, want, string(geo.AppendWKT(nil, g)))
+	}
+	f("POINT (1 2)", kmlPoint)
+	f("POINT (1 2)", "<Placemark><name>here</name>"+kmlPoint+"</Placemark>")
+	f("POINT (1 2)", `<?xml version="1.0" encoding="ISO-8859-1"?><!-- a place --><kml xmlns="http://earth.google.com/kml/2.1"><Placemark>`+kmlPoint+"</Placemark></kml>\n")
+	f("POINT (1 2)", "\ufeff<Point><coordinates>1,2</coordinates></Point>")
+	f("POINT (1 2)", `<k:kml xmlns:k="http://www.opengis.net/kml/2.2"><k:Document><k:Folder><k:Placemark><k:Point><k:coordinates>1,2</k:coordinates></k:Point></k:Placemark></k:Folder></k:Document></k:kml>`)
+	f("POINT (1 2)", `<kml><Document><Style id="a"><LineStyle><width>4</width></LineStyle></Style><Placemark><LookAt><longitude>9</longitude></LookAt>`+kmlPoint+`</Placemark></Document></kml>`)
+	f("POINT Z (1 2 3)", "<Point><extrude>1</extrude><altitudeMode>absolute</altitudeMode><coordinates>\n\t1,2,3\n</coordinates></Point>")
+	f("POINT (1 2)", "<Point><coordinates><![CDATA[1,]]><!-- and -->2</coordinates></Point>")
+	f("POINT (1 2)", "<Point><coordinates> 1 , 2 </coordinates></Point>")
+	f("LINESTRING Z (1 2 3, 4 5 0)", "<LineString><coordinates>1,2,3\r\n4,5</coordinates></LineString>")
+	f("LINESTRING (0 0, 1 0, 1 1, 0 0)", kmlRing)
+	f("POLYGON ((0 0, 4 0, 4 4, 0 0), (0 0, 1 0, 1 1, 0 0))",
+		"<Polygon><innerBoundaryIs>"+kmlRing+"</innerBoundaryIs><tessellate>1</tessellate><outerBoundaryIs><LinearRing><coordinates>0,0 4,0 4,4 0,0</coordinates></LinearRing></outerBoundaryIs></Polygon>")
+	f("POLYGON ((0 0, 1 0, 1 1, 0 0), (0 0, 1 0, 1 1, 0 0), (0 0, 1 0, 1 1, 0 0))",
+		"<Polygon><outerBoundaryIs>"+kmlRing+"</outerBoundaryIs><innerBoundaryIs>"+kmlRing+kmlRing+"</innerBoundaryIs></Polygon>")
+	f("POLYGON EMPTY", "<Polygon/>")
+	f("GEOMETRYCOLLECTION EMPTY", "<MultiGeometry/>")
+	f("MULTIPOINT ((1 2))", "<MultiGeometry>"+kmlPoint+"</MultiGeometry>")
+	f("MULTIPOINT ((1 2), (1 2))", kmlPoint, "<Placemark>"+kmlPoint+"</Placemark>")
+	f("MULTIPOINT ((1 2), (1 2))", "<Folder><Placemark>"+kmlPoint+"</Placemark><Placemark>"+kmlPoint+"</Placemark></Folder>")
+	f("MULTILINESTRING ((1 2, 3 4), (0 0, 1 0, 1 1, 0 0))", "<MultiGeometry>"+kmlLine+kmlRing+"</MultiGeometry>")
+	f("GEOMETRYCOLLECTION (POINT (1 2), LINESTRING (1 2, 3 4))", kmlPoint, kmlLine)
+	f("GEOMETRYCOLLECTION (POINT (1 2), MULTILINESTRING ((1 2, 3 4)))", "<MultiGeometry>"+kmlPoint+"<MultiGeometry>"+kmlLine+"</MultiGeometry></MultiGeometry>")
+	f("GEOMETRYCOLLECTION Z (POINT Z (1 2 0), LINESTRING Z (1 2 3, 4 5 6))", kmlPoint, "<LineString><coordinates>1,2,3 4,5,6</coordinates></LineString>")
+	f("POINT (1 2)", "<Folder><Placemark>"+kmlPoint+"</Placemark><GroundOverlay><LinearRing/></GroundOverlay></Folder>", "<Placemark/>")
+}
+
+// A MultiGeometry, and several placemarks, are what is wanted if they can be.
+func TestKMLKinds(t *testing.T) {
+	f := func(kind geo.Kind, want string, texts ...string) {
+		t.Helper()
+		g, err := limits.ParseKML(kind, texts...)
+		require.NoError(t, err)
+		require.Equal(t, kind, geo.KindOf(g))
+		require.Equal(t, want, string(geo.AppendWKT(nil, g)))
+	}
+	multi := "<MultiGeometry>" + kmlPoint + kmlPoint + "</MultiGeometry>"
+	f(geo.MultiPoint, "MULTIPOINT ((1 2), (1 2))", multi)
+	f(geo.GeometryCollection, "GEOMETRYCOLLECTION (POINT (1 2), POINT (1 2))", multi)
+	f(geo.GeometryCollection, "GEOMETRYCOLLECTION (POINT (1 2), POINT (1 2))", kmlPoint, kmlPoint)
+	f(geo.GeometryCollection, "GEOMETRYCOLLECTION (MULTIPOINT ((1 2), (1 2)), POINT (1 2))", multi, kmlPoint)
+	f(geo.MultiPoint, "MULTIPOINT ((1 2))", kmlPoint)
+	f(geo.GeometryCollection, "GEOMETRYCOLLECTION (POINT (1 2))", kmlPoint)
+	f(geo.MultiPoint, "MULTIPOINT EMPTY", "<MultiGeometry/>")
+	f(geo.MultiPolygon, "MULTIPOLYGON EMPTY", "<MultiGeometry/>")
+	f(geo.LineString, "LINESTRING (0 0, 1 0, 1 1, 0 0)", kmlRing)
+	f(geo.LinearRing, "LINESTRING (0 0, 1 0, 1 1, 0 0)", kmlRing)
+	f(geo.LinearRing, "LINESTRING (0 0, 1 0, 1 1, 0 0)", "<LineString><coordinates>0,0 1,0 1,1 0,0</coordinates></LineString>")
+}
+
+func TestKMLOtherKinds(t *testing.T) {
+	f := func(kind geo.Kind, want string, texts ...string) {
+		t.Helper()
+		g, err := limits.ParseKML(kind, texts...)
+		require.ErrorIs(t, err, geo.ErrKind)
+		require.ErrorContains(t, err, want)
+		require.Nil(t, g)
+	}
+	f(geo.LineString, "it is a Point, wanted is a LineString", kmlPoint)
+	f(geo.LinearRing, "a LineString is a LinearRing if it is closed, but a ring of points: 2", kmlLine)
+	f(geo.Point, "it is a MultiPoint, wanted is a Point", "<MultiGeometry>"+kmlPoint+"</MultiGeometry>")
+	f(geo.Point, "it is a MultiPoint, wanted is a Point", kmlPoint, kmlPoint)
+	f(geo.MultiPoint, "member 1 of a MultiPoint: geometry of another kind: it is a LineString, wanted is a Point", kmlPoint, kmlLine)
+	f(geo.MultiPolygon, "member 0 of a MultiPolygon", kmlLine)
+}
+
+func TestKMLNoPlacemark(t *testing.T) {
+	f := func(texts ...string) {
+		t.Helper()
+		g, err := limits.ParseKML(geo.Any, texts...)
+		require.ErrorIs(t, err, geo.ErrNoPlacemark)
+		require.Nil(t, g)
+	}
+	f()
+	f("<kml/>")
+	f("<Placemark/>")
+	f("<Placemark><name>Point</name></Placemark>", "<Document/>")
+	f("<kml>"+kmlPoint+"</kml>")
+	f("<Placemark><Model><Point/></Model></Placemark>")
+	f("<html><body>Point</body></html>")
+}
+
+func TestKMLRefuses(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		g, err := limits.ParseKML(geo.Any, text)
+		require.ErrorContains(t, err, want, text)
+		require.NotErrorIs(t, err, geo.ErrNoPlacemark)
+		require.Nil(t, g)
+	}
+	point := func(coordinates string) string { return "<Point><coordinates>" + coordinates + "</coordinates></Point>" }
+	f("", "byte 0: there is no element")
+	f(" \n", "byte 2: there is no element")
+	f("POINT (1 2)", "byte 11: text before the first element")
+	f("<Point>", "byte 7: XML syntax error on line 1: unexpected EOF")
+	f("<Point><coordinates>1,2</Point>", "byte 31: XML syntax error on line 1: element <coordinates> closed by </Point>")
+	f("<kml>&nbsp;</kml>", "invalid character entity &nbsp;")
+	f(kmlPoint+"x", "text behind the last element")
+	f(kmlPoint+kmlPoint, `a second root element "Point"`)
+	f("<Point/>", "a Point without coordinates")
+	f("<LineString><name/></LineString>", "a LineString without coordinates")
+	f("<Point><coordinates>1,2</coordinates><coordinates>1,2</coordinates></Point>", "a Point with coordinates twice")
+	f("<Point><coordinates><b/></coordinates></Point>", `an element "b" within coordinates`)
+	f(point("1"), "coordinates of point 0: no y behind the x 1")
+	f(point("1 2"), "no y behind the x 1")
+	f(point("1,2,3,4"), `more than x,y,z: ",4"`)
+	f(point("1,x"), `"x" begins with no number`)
+	f(point("1,"), `"" begins with no number`)
+	f(point("1,1e999"), `"1e999" begins with no number`)
+	f(point("NaN,1"), `"NaN,1" begins with no number`)
+	f(point("1,2 3,4"), "a Point of 2 points")
+	f("<LineString><coordinates>1,2</coordinates></LineString>", "byte 55: a line of 1 point")
+	f("<LinearRing><coordinates>0,0 1,0 1,1 0,1</coordinates></LinearRing>", "a ring is not closed")
+	f("<Polygon><outerBoundaryIs><LinearRing><coordinates>0,0 1,0</coordinates></LinearRing></outerBoundaryIs></Polygon>", "a ring of points: 2")
+	f("<Polygon><innerBoundaryIs>"+kmlRing+"</innerBoundaryIs></Polygon>", "a Polygon with outer rings: 0, inner: 1")
+	f("<Polygon><outerBoundaryIs>"+kmlRing+kmlRing+"</outerBoundaryIs></Polygon>", "a Polygon with outer rings: 2")
+	_, err := limits.ParseKML(geo.Any, kmlPoint, point("1"))
+	require.ErrorContains(t, err, "cannot read KML: text 1, byte ")
+}
+
+func TestKMLTruncated(t *testing.T) {
+	for _, text := range canonical {
+		document := string(geo.AppendKML(nil, parsed(t, text)))
+		for n := range len(document) {
+			_, err := limits.ParseKML(geo.Any, document[:n])
+			require.Error(t, err, document[:n])
+		}
+	}
+}
+
+func TestKMLLimits(t *testing.T) {
+	f := func(l geo.Limits, want string, texts ...string) {
+		t.Helper()
+		_, err := l.ParseKML(geo.Any, texts...)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorIs(t, err, geo.ErrTooLarge)
+		require.ErrorContains(t, err, want)
+	}
+	small := geo.Limits{Points: 4, Depth: 2}
+	f(small, "", kmlPoint, kmlPoint)
+	f(small, "text 2, byte 7: geometry is too large: more than 4 points and parts", kmlPoint, kmlPoint, kmlPoint)
+	f(small, "more than 4 points", "<LineString><coordinates>1,2 3,4 5,6 7,8</coordinates></LineString>")
+	f(small, "more than 4 points", "<MultiGeometry>"+strings.Repeat("<MultiGeometry/>", 4)+"</MultiGeometry>")
+	f(small, "deeper than 2", strings.Repeat("<MultiGeometry>", 3)+strings.Repeat("</MultiGeometry>", 3))
+	f(limits, "elements deeper than 256", strings.Repeat("<Folder>", 100_000))
+	f(limits, "elements deeper than 256", "<Placemark>"+strings.Repeat("<a>", 100_000))
+	f(limits, "collections deeper than 32", strings.Repeat("<MultiGeometry>", 100_000))
+}

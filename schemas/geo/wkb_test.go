@@ -1,0 +1,210 @@
+package geo_test
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twpayne/go-geom"
+	"github.com/twpayne/go-geom/encoding/ewkb"
+	"github.com/twpayne/go-geom/encoding/wkb"
+	"github.com/twpayne/go-geom/encoding/wkbcommon"
+
+	"trafficd/schemas/geo"
+)
+
+var orders = []geo.ByteOrder{binary.LittleEndian, binary.BigEndian}
+
+// What is written is what the library writes, in both byte orders, and reads
+// back as it was.
+func TestWKBCanonical(t *testing.T) {
+	for _, text := range canonical {
+		g := parsed(t, text)
+		for _, order := range orders {
+			data := geo.AppendWKB(nil, g, order)
+			want, err := wkb.Marshal(g, order, wkbcommon.WKBOptionEmptyPointHandling(wkbcommon.EmptyPointHandlingNaN))
+			require.NoError(t, err)
+			require.Equal(t, hex.EncodeToString(want), hex.EncodeToString(data), text)
+
+			back, err := limits.ParseWKB(data, geo.Any)
+			require.NoError(t, err, text)
+			require.Equal(t, text, string(geo.AppendWKT(nil, back)))
+			require.Zero(t, back.SRID())
+		}
+	}
+}
+
+// PostGIS's flags mean the same as the codes of the ISO; the SRID stays.
+func TestWKBExtended(t *testing.T) {
+	for _, text := range canonical {
+		for _, order := range orders {
+			g, err := geom.SetSRID(parsed(t, text), 25832)
+			require.NoError(t, err)
+			data, err := ewkb.Marshal(g, order)
+			require.NoError(t, err)
+			back, err := limits.ParseWKB(data, geo.Any)
+			require.NoError(t, err, text)
+			require.Equal(t, text, string(geo.AppendWKT(nil, back)))
+			require.Equal(t, 25832, back.SRID())
+		}
+	}
+}
+
+func wkbOf(t testing.TB, digits string) []byte {
+	t.Helper()
+	data, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+	require.NoError(t, err)
+	return data
+}
+
+const (
+	one  = "000000000000f03f"
+	two  = "0000000000000040"
+	tree = "0000000000000840"
+	none = "000000000000f87f" // not a number
+)
+
+func TestWKBForms(t *testing.T) {
+	f := func(digits, want string, srid int) {
+		t.Helper()
+		g, err := limits.ParseWKB(wkbOf(t, digits), geo.Any)
+		require.NoError(t, err)
+		require.Equal(t, want, string(geo.AppendWKT(nil, g)))
+		require.Equal(t, srid, g.SRID())
+	}
+	f("01 01000000"+one+two, "POINT (1 2)", 0)
+	f("00 00000001 3ff0000000000000 4000000000000000", "POINT (1 2)", 0)
+	f("01 e9030000"+one+two+tree, "POINT Z (1 2 3)", 0)
+	f("01 01000080"+one+two+tree, "POINT Z (1 2 3)", 0)
+	f("01 e9030080"+one+two+tree, "POINT Z (1 2 3)", 0)
+	f("01 01000020 e6100000"+one+two, "POINT (1 2)", 4326)
+	f("01 010000a0 e6100000"+one+two+tree, "POINT Z (1 2 3)", 4326)
+	f("01 01000000"+none+none, "POINT EMPTY", 0)
+	f("01 e9030000"+none+none+none, "POINT Z EMPTY", 0)
+	f("01 04000000 02000000  00 00000001 3ff0000000000000 4000000000000000  01 01000000"+two+one, "MULTIPOINT ((1 2), (2 1))", 0)
+	f("01 07000020 e6100000 01000000  01 01000020 e7100000"+one+two, "GEOMETRYCOLLECTION (POINT (1 2))", 4326)
+}
+
+func TestWKBRefuses(t *testing.T) {
+	f := func(digits, want string) {
+		t.Helper()
+		g, err := limits.ParseWKB(wkbOf(t, digits), geo.Any)
+		require.ErrorContains(t, err, want, digits)
+		require.Nil(t, g)
+	}
+	const point = "01 01000000" + one + two
+	f("", "byte 0: it ends: 0 bytes are left, at least 5 are missing")
+	f("01 010000", "byte 0: it ends: 4 bytes are left, at least 1 are missing")
+	f("02 01000000", "byte 0: byte order 2, expected is 0")
+	f("01 00000000", "byte 0: type code 0x0 is none of the seven")
+	f("01 08000000", "type code 0x8 is none of the seven")
+	f("01 11000000", "type code 0x11 is none of the seven")
+	f("01 a10f0000", "type code 0xfa1 is none of the seven")
+	f("01 01010000", "type code 0x101 is none of the seven")
+	f("01 d1070000", "type code 0x7d1: measures (M) are not supported")
+	f("01 b90b0000", "type code 0xbb9: measures (M) are not supported")
+	f("01 01000040", "type code 0x40000001: measures (M)")
+	f("01 01000000"+one, "byte 5: it ends: 8 bytes are left, at least 8 are missing")
+	f("01 01000020 e610", "byte 5: it ends: 2 bytes are left, at least 2 are missing")
+	f(point+"00", "byte 21: 1 bytes behind the geometry")
+	f("01 01000000"+one+none, "byte 13: coordinate NaN is no finite number")
+	f("01 01000000"+none+one, "byte 5: coordinate NaN")
+	f("01 01000000"+one+"000000000000f07f", "byte 13: coordinate +Inf")
+	f("01 02000000", "byte 5: it ends: 0 bytes are left, at least 4 are missing")
+	f("01 02000000 01000000"+one+two, "byte 25: a line of 1 point")
+	f("01 02000000 ffffffff", "byte 5: it says 4294967295 points of at least 16 bytes, but 0 bytes are left")
+	f("01 03000000 ffffffff", "byte 5: it says 4294967295 rings of at least 4 bytes")
+	f("01 04000000 ffffffff", "byte 5: it says 4294967295 members of at least 9 bytes")
+	f("01 06000000 ffffffff", "byte 5: it says 4294967295 polygons of at least 9 bytes")
+	f("01 07000000 ffffffff", "byte 5: it says 4294967295 members of at least 9 bytes")
+	f("01 03000000 01000000 ffffff7f", "byte 9: it says 2147483647 points")
+	f("01 03000000 01000000 02000000"+one+two+one+two, "byte 45: a ring of points: 2")
+	f("01 04000000 01000000 01 02000000 00000000", "byte 9: a member is a LineString, expected is a Point")
+	f("01 07000000 01000000 01 e9030000"+one+two+tree, "byte 9: some points have a z and others have none")
+	f("01 07000000 01000000 01 04000000 ffffffff", "byte 14: it says 4294967295 members")
+}
+
+func TestWKBKind(t *testing.T) {
+	ring := geo.AppendWKB(nil, parsed(t, "LINESTRING (0 0, 1 0, 1 1, 0 0)"), binary.LittleEndian)
+	g, err := limits.ParseWKB(ring, geo.LinearRing)
+	require.NoError(t, err)
+	require.Equal(t, geo.LinearRing, geo.KindOf(g))
+	require.Equal(t, ring, geo.AppendWKB(nil, g, binary.LittleEndian))
+	_, err = limits.ParseWKB(ring, geo.Polygon)
+	require.ErrorIs(t, err, geo.ErrKind)
+}
+
+func TestWKBLimits(t *testing.T) {
+	f := func(l geo.Limits, text, want string) {
+		t.Helper()
+		_, err := l.ParseWKB(geo.AppendWKB(nil, parsed(t, text), binary.BigEndian), geo.Any)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorIs(t, err, geo.ErrTooLarge)
+		require.ErrorContains(t, err, want)
+	}
+	small := geo.Limits{Points: 4, Depth: 2}
+	f(small, "LINESTRING (1 2, 3 4, 5 6)", "")
+	f(small, "LINESTRING (1 2, 3 4, 5 6, 7 8)", "byte 9: geometry is too large: more than 4 points and parts")
+	f(small, empties("MULTIPOINT", 3), "")
+	f(small, empties("MULTIPOINT", 4), "more than 4")
+	f(small, empties("MULTIPOLYGON", 4), "more than 4")
+	f(small, empties("POLYGON", 4), "more than 4")
+	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY, GEOMETRYCOLLECTION EMPTY)", "")
+	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY))", "deeper than 2")
+}
+
+// A chain of collections, each of one, as deep as the input is long.
+func TestWKBDepth(t *testing.T) {
+	data := []byte(strings.Repeat("\x00\x00\x00\x00\x07\x00\x00\x00\x01", 1_000_000))
+	_, err := limits.ParseWKB(append(data, 0, 0, 0, 0, 7, 0, 0, 0, 0), geo.Any)
+	require.ErrorIs(t, err, geo.ErrTooLarge)
+	require.ErrorContains(t, err, "deeper than 32")
+}
+
+// Whatever ends too early is refused, and nothing is taken for what is not there.
+func TestWKBTruncated(t *testing.T) {
+	for _, text := range canonical {
+		data := geo.AppendWKB(nil, parsed(t, text), binary.LittleEndian)
+		for n := range data {
+			_, err := limits.ParseWKB(data[:n], geo.Any)
+			require.Error(t, err)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	f := func(g geom.T, want string) {
+		t.Helper()
+		if want == "" {
+			require.NoError(t, limits.Check(g))
+			return
+		}
+		require.ErrorContains(t, limits.Check(g), want)
+	}
+	xy := func(v ...float64) []float64 { return v }
+	f(geom.NewPointFlat(geom.XY, xy(1, 2)), "")
+	f(geom.NewPointFlat(geom.XYM, xy(1, 2, 3)), "layout XYM: points have x, y and perhaps z")
+	f(geom.NewPointFlat(geom.NoLayout, nil), "some points have a z")
+	f(geom.NewLineStringFlat(geom.XY, xy(1, 2, 3, math.Inf(1))), "point 1: +Inf is no finite number")
+	f(geom.NewLineStringFlat(geom.XY, xy(1, 2)), "a line of 1 point")
+	f(geom.NewLinearRingFlat(geom.XY, xy(0, 0, 1, 0, 1, 1, 0, 1)), "a ring is not closed")
+	f(geom.NewPolygonFlat(geom.XY, xy(0, 0, 1, 0, 1, 1, 0, 0, 5, 5), []int{8, 10}), "ring 1: a ring of points: 1")
+	f(geom.NewMultiLineStringFlat(geom.XY, xy(1, 2, 3, 4, 5, 6), []int{4, 6}), "line 1: a line of 1 point")
+	f(geom.NewMultiPolygonFlat(geom.XY, xy(0, 0, 1, 0, 1, 1, 0, 0, 5, 5), [][]int{{8}, {10}}), "polygon 1: ring 0: a ring of points: 1")
+	f(geom.NewGeometryCollection(), "")
+	f(geom.NewGeometryCollection().MustPush(geom.NewPointFlat(geom.XY, xy(1, 2))), "")
+	f(geom.NewGeometryCollection().MustPush(geom.NewPointFlat(geom.XY, xy(1, 2)), geom.NewPointFlat(geom.XYZ, xy(1, 2, 3))),
+		"member 0: some points have a z and others have none")
+	deep := geom.NewGeometryCollection()
+	for range 40 {
+		deep = geom.NewGeometryCollection().MustPush(deep)
+	}
+	f(deep, "deeper than 32")
+	require.ErrorIs(t, geo.Limits{Points: 2, Depth: 1}.Check(geom.NewLineStringFlat(geom.XY, xy(1, 2, 3, 4))), geo.ErrTooLarge)
+}
