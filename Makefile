@@ -17,9 +17,12 @@ RACE     ?= ./pipeline/... ./sources/... ./sinks/...
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
+# What --version says: the tag or the commit, whether there are changes beyond it, and its day.
+VERSION  ?= $(shell git describe --tags --always --dirty=+changes && git show --no-patch --format='of %cs')
+
 .PHONY: build
 build: ## build all programs into bin/
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X 'trafficd/cmd/internal/version.stamp=$(VERSION)'" -o bin/ ./cmd/...
 
 .PHONY: run
 run: ## start stores and daemon, send a day of traffic, show what arrived; DATA=folder for real data

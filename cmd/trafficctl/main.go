@@ -11,6 +11,8 @@ import (
 	_ "time/tzdata" // zones also where the machine has none
 
 	"github.com/spf13/cobra"
+
+	"trafficd/cmd/internal/version"
 )
 
 // Exit codes, as the help texts promise them.
@@ -66,9 +68,11 @@ A first try, against a daemon on this machine:
   trafficctl generate --detectors 14000 --send --url http://127.0.0.1:8080 --key-file demo.key
 
 Exit codes: 0 all done and all accepted, 2 some items were rejected, 1 failure.`,
+		Version:       version.Text(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)

@@ -68,6 +68,12 @@ func TestUnknownFlag(t *testing.T) {
 	require.Contains(t, r.err, "--fast")
 }
 
+func TestVersion(t *testing.T) {
+	r := runWith(t, "", "--version")
+	require.Equal(t, exitDone, r.code)
+	require.Regexp(t, `^trafficctl .* go1\.\d+`, r.out)
+}
+
 func TestGrouped(t *testing.T) {
 	f := func(n int64, want string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/cmd/trafficd/ops"
 	"trafficd/pipeline"
@@ -50,7 +51,7 @@ func serve(cfg *config.Config, log zerolog.Logger) error {
 
 	defer limitMemory(cfg.MemoryLimit)()
 	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1)}
-	log.Info().Str("version", version()).Int("pid", os.Getpid()).Msg("trafficd starts")
+	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("trafficd starts")
 	r := runner{timeout: cfg.ShutdownTimeout, draining: func() { d.draining.Store(true) }, log: log}
 	return r.run(d.steps(), signals, d.failed)
 }

@@ -18,11 +18,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
 )
 
@@ -65,11 +65,13 @@ SIGTERM and SIGINT drain: what was accepted is durable, exit code 0. A second on
   trafficd --config trafficd.yaml --check-config
   trafficd --set kafka.enabled=false --set clickhouse.addresses=ch1:9000,ch2:9000
   TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd --config trafficd.yaml --print-config`,
+		Version:       version.Text(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	p := root.PersistentFlags()
 	p.StringVar(&f.file, "config", "", "YAML file with settings")
 	p.StringArrayVar(&f.set, "set", nil, "section.key=value; may be repeated")
@@ -120,24 +122,6 @@ func versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print what was built from which revision",
 		Args:  cobra.NoArgs,
-		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "trafficd", version()) },
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "trafficd", version.Text()) },
 	}
-}
-
-// version is the revision that the Go toolchain put into the binary.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	revision, dirty := info.Main.Version, ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "+changes"
-		}
-	}
-	return revision + dirty + " " + info.GoVersion
 }

@@ -114,6 +114,7 @@ func TestCommandLine(t *testing.T) {
 	f(0, "listen: 127.0.0.1:8080", "--print-config")
 	f(1, "take one of them", "--print-config", "--check-config")
 	f(0, "trafficd ", "version")
+	f(0, "trafficd ", "--version")
 	f(0, "TRAFFICD_SECTION__KEY", "--help")
 	f(1, "clickhouse.enabled is false", "migrate", "--set", "clickhouse.enabled=false")
 	f(1, "unknown command", "serv")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/ops"
 	"trafficd/pipeline/batch"
 )
@@ -34,7 +35,7 @@ func (d *daemon) readiness() ops.Readiness {
 }
 
 func (d *daemon) daemonState() ops.Component {
-	c := ops.Fine(map[string]any{"version": version()})
+	c := ops.Fine(map[string]any{"version": version.Text()})
 	switch {
 	case d.draining.Load():
 		c.Add(ops.NotReady, "draining: a stop was asked for")
