@@ -69,14 +69,21 @@ func BenchmarkForms(b *testing.B) {
 	for f, name := range []string{"protobuf", "json"} {
 		p := press{scope: wholeLayer(), format: format(f), writer: newWriter("Europe/Copenhagen"), compressor: newCompressor()}
 		d := p.print(nil, buckets, instantOf(noon), noon)
-		plain := d.bodies[identity].bytes
+		plain := d.bodies[identity].size
 		run := func(step string, do func()) {
 			b.Run(name+"/"+step, func(b *testing.B) {
-				b.SetBytes(int64(len(plain)))
+				b.SetBytes(int64(plain))
 				for b.Loop() {
 					do()
 				}
 			})
+		}
+		each := func(compress func([]byte) []byte) func() {
+			return func() {
+				for _, part := range d.parts {
+					compress(part.forms[identity])
+				}
+			}
 		}
 		run("write", func() {
 			var dst []byte
@@ -85,13 +92,9 @@ func BenchmarkForms(b *testing.B) {
 				dst = p.append(p.format, dst[:0], s, picked)
 			}
 		})
-		run(fmt.Sprintf("gzip,%d%%", 100*len(d.bodies[gzipped].bytes)/len(plain)), func() {
-			for _, part := range d.parts {
-				p.blocks(part.plain)
-			}
-		})
-		run(fmt.Sprintf("zstd,%d%%", 100*len(d.bodies[zstandard].bytes)/len(plain)), func() { p.frame(plain) })
-		run("join", func() { join(p.pieces(d.parts)) })
+		run(fmt.Sprintf("gzip,%d%%", 100*d.bodies[gzipped].size/plain), each(p.deflated))
+		run(fmt.Sprintf("zstd,%d%%", 100*d.bodies[zstandard].size/plain), each(p.zstdBlocks))
+		run("join", func() { p.bodies(p.pages(nil, d.parts)) })
 	}
 }
 

@@ -2,45 +2,70 @@ package layers
 
 import "slices"
 
-// bucketStreets is how many streets a bucket holds on the average, a power of two. Fewer
-// make updates cheaper and gzip bodies larger (128 of them: a tenth smaller), because a
-// deflate block knows nothing of those before it.
+// bucketStreets is how many streets a bucket holds on the average. Fewer make updates
+// cheaper and compressed bodies larger (128 of them: a tenth smaller), because a bucket's
+// blocks know nothing of those before them.
 const bucketStreets = 32
+
+// pageBuckets is how many buckets a page holds on the average. Fewer have an update copy
+// less, and an answer take more writes.
+const pageBuckets = 64
 
 // bucket is a run of streets in their order. It is immutable.
 type bucket struct{ streets []*street }
 
+func (b *bucket) first() key { return b.streets[0].id }
+
 // cut puts the streets into buckets. A bucket of old that holds the same
-// streets is taken over.
+// streets is taken over. All entries of a street with one number are in one bucket.
 func cut(streets []*street, old []*bucket) []*bucket {
 	known := make(map[key]*bucket, len(old))
 	for _, b := range old {
-		known[b.streets[0].id] = b
+		known[b.first()] = b
 	}
 	var buckets []*bucket
-	for len(streets) > 0 {
-		n := 1
-		for n < len(streets) && !begins(streets[n-1].id, streets[n].id) {
-			n++
-		}
-		b := known[streets[0].id]
-		if b == nil || !slices.Equal(b.streets, streets[:n]) {
-			b = &bucket{slices.Clone(streets[:n])} // a clone, or one bucket would keep the whole of streets
+	begins := func(i int) bool {
+		return streets[i-1].id.street != streets[i].id.street && scatter(streets[i].id)%(bucketStreets/2) == 0
+	}
+	for from, to := range runs(len(streets), bucketStreets/2, begins) {
+		b := known[streets[from].id]
+		if b == nil || !slices.Equal(b.streets, streets[from:to]) {
+			b = &bucket{slices.Clone(streets[from:to])} // a clone, or one bucket would keep the whole of streets
 		}
 		buckets = append(buckets, b)
-		streets = streets[n:]
 	}
 	return buckets
 }
 
-// begins tells whether a bucket begins at this entry: at the first one of a
-// street whose number hashes to zero.
-func begins(before, this key) bool {
-	return before.street != this.street && scatter(uint32(this.street))%bucketStreets == 0
+// runs cuts n things in their order into runs, and gives each as the numbers that it
+// begins at and ends before. One begins where begins says so, if the run before has at least
+// least things. So a thing more or less shifts a few runs, and soon the same begin again.
+func runs(n, least int, begins func(i int) bool) func(yield func(from, to int) bool) {
+	return func(yield func(from, to int) bool) {
+		from := 0
+		for i := range n {
+			if i-from >= least && begins(i) {
+				if !yield(from, i) {
+					return
+				}
+				from = i
+			}
+		}
+		if from < n {
+			yield(from, n)
+		}
+	}
+}
+
+// opensPage tells whether a page may begin at the bucket; by other bits than those that made
+// the bucket begin.
+func (b *bucket) opensPage() bool {
+	return scatter(b.first())>>16%(pageBuckets/2) == 0
 }
 
 // scatter is the finaliser of MurmurHash3: neighbouring numbers get unrelated hashes.
-func scatter(x uint32) uint32 {
+func scatter(k key) uint32 {
+	x := uint32(k.street)
 	x ^= x >> 16
 	x *= 0x85ebca6b
 	x ^= x >> 13

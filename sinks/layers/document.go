@@ -1,33 +1,24 @@
 package layers
 
 import (
-	"fmt"
+	"bytes"
 	"net/http"
-	"slices"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // document is the layer in one time zone, scope and format. What is served of it
-// is immutable; parts belong to the builder.
+// is immutable; parts and pages belong to the builder.
 type document struct {
 	bodies       [encodings]body
 	modified     time.Time // when these bodies were built, to the second
 	lastModified []byte    // the same as a header
 	parts        []*part
+	pages        []*page
 }
 
-// body is a finished answer.
-type body struct {
-	bytes []byte
-	etag  []byte
-}
-
-// part is a bucket's share of a document. It has no bytes where no street of the
-// bucket has a period to show.
+// part is a bucket's share of a document.
 type part struct {
-	piece
+	*piece // nil where no street of the bucket has a period to show
 	bucket *bucket
 	from   instant // reference times from…
 	until  instant // …to before this one give these bytes
@@ -43,55 +34,56 @@ type press struct {
 	format format
 	*writer
 	*compressor
-	picked []*period
+	picked []*period // scratch memory
+	plain  []byte    // likewise
 }
 
 // print gives the document at the reference time; old, if there is one and nothing has
-// changed. Parts of old that still fit are taken over.
+// changed. Parts and pages of old that still fit are taken over.
 func (p *press) print(old *document, buckets []*bucket, ref instant, now time.Time) *document {
-	parts, changed := p.parts(old, buckets, ref)
-	if old != nil && !changed {
+	if old == nil {
+		old = &document{}
+	}
+	parts, changed := p.parts(old.parts, buckets, ref)
+	if !changed && old.lastModified != nil {
 		partsReused.Add(len(parts))
 		return old
 	}
-	d := &document{parts: parts, modified: now.Truncate(time.Second)}
-	d.lastModified = []byte(d.modified.UTC().Format(http.TimeFormat))
-	plain, member := join(p.pieces(parts))
-	for e, bytes := range [encodings][]byte{identity: plain, gzipped: member, zstandard: p.frame(plain)} {
-		d.bodies[e] = body{bytes, fmt.Appendf(nil, `"%016x%s"`, xxhash.Sum64(bytes), etagSuffix[e])}
-	}
-	if old != nil && slices.Equal(old.bodies[identity].etag, d.bodies[identity].etag) { // other parts, the same in sum
-		d.modified, d.lastModified = old.modified, old.lastModified
+	d := &document{parts: parts, pages: p.pages(old.pages, parts), modified: old.modified, lastModified: old.lastModified}
+	d.bodies = p.bodies(d.pages)
+	if !bytes.Equal(old.bodies[identity].etag, d.bodies[identity].etag) {
+		d.modified = now.Truncate(time.Second)
+		d.lastModified = []byte(d.modified.UTC().Format(http.TimeFormat))
 	}
 	return d
 }
 
-// parts gives a part for each bucket; old ones where they fit. Both are in the order of
+// parts gives a part for each bucket; those of before where they fit. Both are in the order of
 // their streets.
-func (p *press) parts(old *document, buckets []*bucket, ref instant) (parts []*part, changed bool) {
-	var before []*part
-	if old != nil {
-		before = old.parts
-	}
+func (p *press) parts(before []*part, buckets []*bucket, ref instant) (parts []*part, changed bool) {
 	changed = len(before) != len(buckets)
 	parts = make([]*part, 0, len(buckets))
 	for _, b := range buckets {
-		for len(before) > 0 && before[0].bucket.streets[0].id.compare(b.streets[0].id) < 0 {
+		for len(before) > 0 && before[0].bucket.first().compare(b.first()) < 0 {
 			before = before[1:]
 		}
-		if len(before) > 0 && before[0].fits(b, ref) {
-			parts = append(parts, before[0])
-			continue
+		var old *part
+		if len(before) > 0 && before[0].bucket.first() == b.first() {
+			old = before[0]
 		}
-		parts = append(parts, p.part(b, ref))
-		changed = true
+		if old == nil || !old.fits(b, ref) {
+			old, changed = p.part(old, b, ref), true
+		}
+		parts = append(parts, old)
 	}
 	return parts, changed
 }
 
-// part writes a bucket's streets. A street without a period to show is left out.
-func (p *press) part(b *bucket, ref instant) *part {
+// part writes a bucket's streets. A street without a period to show is left out. Where
+// the text is that of old, the bucket's part so far, it is not compressed again.
+func (p *press) part(old *part, b *bucket, ref instant) *part {
 	made := &part{bucket: b, from: ref, until: never}
+	plain := p.plain[:0]
 	for _, s := range b.streets {
 		var until instant
 		p.picked, until = p.scope.pick(p.picked[:0], s, ref)
@@ -99,40 +91,53 @@ func (p *press) part(b *bucket, ref instant) *part {
 		if len(p.picked) == 0 {
 			continue
 		}
-		if p.format == jsonText && len(made.plain) > 0 {
-			made.plain = append(made.plain, ',')
+		if p.format == jsonText && len(plain) > 0 {
+			plain = append(plain, ',')
 		}
-		made.plain = p.append(p.format, made.plain, s, p.picked)
+		plain = p.append(p.format, plain, s, p.picked)
 	}
-	if len(made.plain) > 0 {
-		made.deflated = p.blocks(made.plain)
+	p.plain = plain
+	switch {
+	case len(plain) == 0:
+	case old != nil && old.piece != nil && bytes.Equal(old.forms[identity], plain):
+		made.piece = old.piece
+	default:
+		made.piece = p.piece(bytes.Clone(plain))
+		partsBuilt.Inc()
 	}
-	partsBuilt.Inc()
 	return made
 }
 
-// pieces lists what a document consists of, in order: the parts that have bytes, and in
-// JSON what stands around and between them.
-func (p *press) pieces(parts []*part) []*piece {
-	list := make([]*piece, 0, 2*len(parts)+2)
-	bracket := func(text string) {
-		if p.format == jsonText {
-			made := stored(text)
-			list = append(list, &made)
-		}
+// pages puts the parts into pages; those of before where nothing has changed.
+func (p *press) pages(before []*page, parts []*part) (pages []*page) {
+	known := make(map[key]*page, len(before))
+	for _, old := range before {
+		known[old.start] = old
 	}
-	bracket(jsonOpen)
-	first := true
-	for _, part := range parts {
-		if len(part.plain) == 0 {
+	for from, to := range runs(len(parts), pageBuckets/2, func(i int) bool { return parts[i].bucket.opensPage() }) {
+		made := &page{start: parts[from].bucket.first(), between: betweens[p.format], follows: len(pages) > 0}
+		for _, part := range parts[from:to] {
+			if part.piece != nil {
+				made.pieces = append(made.pieces, part.piece)
+			}
+		}
+		old := known[made.start]
+		switch {
+		case len(made.pieces) == 0:
 			continue
+		case old != nil && old.same(made):
+			made = old
+		default:
+			made.fill()
 		}
-		if !first {
-			bracket(",")
-		}
-		first = false
-		list = append(list, &part.piece)
+		pages = append(pages, made)
 	}
-	bracket(jsonClose)
-	return list
+	return pages
 }
+
+// What stands around the pages of a document and between its pieces. Protobuf has nothing there.
+var (
+	opens    = [formats]*piece{protobuf: {}, jsonText: stored(jsonOpen)}
+	betweens = [formats]*piece{jsonText: stored(",")}
+	closes   = [formats]*piece{protobuf: {}, jsonText: stored(jsonClose)}
+)

@@ -108,23 +108,23 @@ func send(ctx *fasthttp.RequestCtx, d wanted, e encoding) outcome {
 	h.SetContentTypeBytes(mediaTypes[d.format])
 	if e != identity {
 		h.SetCanonical(headerContentCoding, encodingNames[e])
-		ctx.Response.SetBodyRaw(b.bytes)
+		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
-	r := rangeOf(req, b.etag, len(b.bytes))
+	r := rangeOf(req, b.etag, b.size)
 	switch {
 	case r.none:
-		ctx.Response.SetBodyRaw(b.bytes)
+		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
 	case r.beyond:
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
 	default:
 		ctx.SetStatusCode(fasthttp.StatusPartialContent)
-		ctx.Response.SetBodyRaw(b.bytes[r.from:r.to])
+		b.send(&ctx.Response, r.from, r.to)
 	}
 	var text [80]byte
-	h.SetCanonical(headerContentRange, r.append(text[:0], len(b.bytes)))
+	h.SetCanonical(headerContentRange, r.append(text[:0], b.size))
 	if r.beyond {
 		return badRange
 	}

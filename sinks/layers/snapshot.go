@@ -26,7 +26,7 @@ func (s *snapshot) size() (total int) {
 		for _, scope := range *layer {
 			for _, d := range scope {
 				for _, b := range d.bodies {
-					total += len(b.bytes)
+					total += b.size
 				}
 			}
 		}
