@@ -3,6 +3,7 @@ package xroute
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -12,7 +13,13 @@ type encoder struct {
 	err error
 }
 
-func (e *encoder) fail(err error) {
+func (e *encoder) put(texts ...string) {
+	for _, text := range texts {
+		e.dst = append(e.dst, text...)
+	}
+}
+
+func (e *encoder) fail(err *Error) {
 	if e.err == nil {
 		e.err = err
 	}
@@ -25,21 +32,22 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 		e.fail(&Error{Kind: KindValue, Path: tag, Type: t.label, Reason: fmt.Sprintf("%s is not %s", v.Type(), t.label)})
 		return
 	}
-	e.dst = append(append(e.dst, '<'), tag...)
+	e.put("<", tag)
 	if actual != t {
-		e.attribute("xsi:type", actual.name.prefixed())
+		e.put(` xsi:type="`, actual.name.prefixed(), `"`)
 	}
 	for _, m := range actual.attributes {
-		e.attributeOf(actual, m, v.FieldByIndex(m.index))
+		e.attribute(actual, m, v.FieldByIndex(m.index))
 	}
-	start := len(e.dst)
-	e.dst = append(e.dst, '>')
+	end := len(e.dst)
+	e.put(">")
 	e.content(actual, v)
-	if len(e.dst) == start+1 {
-		e.dst = append(e.dst[:start], "/>"...)
+	if len(e.dst) == end+len(">") {
+		e.dst = e.dst[:end]
+		e.put("/>")
 		return
 	}
-	e.dst = append(append(append(e.dst, "</"...), tag...), '>')
+	e.put("</", tag, ">")
 }
 
 // actual follows pointers and interfaces to the value, and finds its type: nil
@@ -52,19 +60,14 @@ func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 	return t, reflect.Indirect(v)
 }
 
-func (e *encoder) attribute(tag, value string) {
-	e.dst = append(append(append(e.dst, ' '), tag...), `="`...)
-	e.dst = append(append(e.dst, value...), '"')
-}
-
-func (e *encoder) attributeOf(t *typ, m *member, v reflect.Value) {
+func (e *encoder) attribute(t *typ, m *member, v reflect.Value) {
 	if absent(v) {
-		e.missing(t, m)
+		e.leaveOut(t, m)
 		return
 	}
-	e.dst = append(append(append(e.dst, ' '), m.name.local...), `="`...)
+	e.put(" ", m.name.local, `="`)
 	e.simple(m.typ, reflect.Indirect(v))
-	e.dst = append(e.dst, '"')
+	e.put(`"`)
 }
 
 func (e *encoder) content(t *typ, v reflect.Value) {
@@ -72,45 +75,48 @@ func (e *encoder) content(t *typ, v reflect.Value) {
 	case t.simple != nil:
 		e.simple(t, v)
 	case t.item != nil:
-		tag := t.item.itemName().prefixed()
-		for i := range v.Len() {
-			item := v.Index(i)
-			if item.Kind() == reflect.Interface && absent(item) {
-				e.fail(&Error{Kind: KindMissing, Path: t.label, Type: t.item.label, Reason: fmt.Sprintf("item %d is nil", i)})
-				return
-			}
-			e.element(tag, t.item, item)
-		}
+		e.items(t, v)
 	default:
 		for _, m := range t.elements {
-			e.elementOf(t, m, v.FieldByIndex(m.index))
+			e.member(t, m, v.FieldByIndex(m.index))
 		}
 	}
 }
 
-func (e *encoder) elementOf(t *typ, m *member, v reflect.Value) {
-	switch {
-	case !absent(v) || m.required && m.typ.item != nil && !m.nillable:
-		e.element(m.name.prefixed(), m.typ, v)
-	case m.required && m.nillable:
-		e.dst = append(append(append(e.dst, '<'), m.name.prefixed()...), ` xsi:nil="true"/>`...)
-	default:
-		e.missing(t, m)
+func (e *encoder) items(t *typ, v reflect.Value) {
+	tag := t.item.itemName().prefixed()
+	for i := range v.Len() {
+		item := v.Index(i)
+		if item.Kind() == reflect.Interface && absent(item) {
+			e.fail(&Error{Kind: KindMissing, Path: t.label, Type: t.item.label, Reason: fmt.Sprintf("item %d is nil", i)})
+			return
+		}
+		e.element(tag, t.item, item)
 	}
 }
 
-// missing takes the absence of a member, unless it is required.
-func (e *encoder) missing(t *typ, m *member) {
+func (e *encoder) member(t *typ, m *member, v reflect.Value) {
+	switch {
+	case !absent(v), m.required && !m.nillable && v.Kind() == reflect.Slice: // a nil slice is an empty array
+		e.element(m.tag, m.typ, v)
+	case m.required && m.nillable:
+		e.put("<", m.tag, ` xsi:nil="true"/>`)
+	default:
+		e.leaveOut(t, m)
+	}
+}
+
+// leaveOut takes the absence of a member, unless it is required.
+func (e *encoder) leaveOut(t *typ, m *member) {
 	if m.required {
 		e.fail(m.missing(t.name.local + "/" + m.name.local))
 	}
 }
 
 func (e *encoder) simple(t *typ, v reflect.Value) {
-	if t.simple.values != nil {
-		if err := t.simple.set(reflect.New(t.goType).Elem(), v.String()); err != nil {
-			e.fail(t.invalid(t.label, v.String(), err))
-		}
+	if t.simple.values != nil && !slices.Contains(t.simple.values, v.String()) {
+		e.fail(t.invalid(t.label, v.String(), t.simple.wanted()))
+		return
 	}
 	e.dst = t.simple.append(e.dst, v)
 }

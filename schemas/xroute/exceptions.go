@@ -39,22 +39,39 @@ type StackElement struct {
 	Message   *string       `xsd:"@message"`
 }
 
-// The exceptions; each embeds the one that it extends.
+// Each of the exceptions embeds the one that it extends (specification, 7.3).
 type (
-	SystemException              struct{ BaseException }
-	BusinessException            struct{ BaseException }
-	DatabaseException            struct{ SystemException }
+	// SystemException is trouble of the service.
+	SystemException struct{ BaseException }
+	// DatabaseException is trouble with a database.
+	DatabaseException struct{ SystemException }
+	// ConstraintViolationException is a row that a database refuses.
 	ConstraintViolationException struct{ DatabaseException }
-	TableNotFoundException       struct{ DatabaseException }
-	UnexpectedException          struct{ SystemException }
-	OptimisticRollbackException  struct{ SystemException }
-	RemoteAccessException        struct{ SystemException }
-	CreateException              struct{ SystemException }
-	DuplicateKeyException        struct{ CreateException }
-	RemoveException              struct{ SystemException }
-	FinderException              struct{ SystemException }
-	ObjectNotFoundException      struct{ FinderException }
-	IllegalParameterException    struct{ BusinessException }
-	ParameterNotSetException     struct{ IllegalParameterException }
-	XServiceException            struct{ BusinessException }
+	// TableNotFoundException is a table that a database lacks.
+	TableNotFoundException struct{ DatabaseException }
+	// UnexpectedException is an error of the service itself.
+	UnexpectedException struct{ SystemException }
+	// OptimisticRollbackException is a change that came too late.
+	OptimisticRollbackException struct{ SystemException }
+	// RemoteAccessException is trouble on the way to another service.
+	RemoteAccessException struct{ SystemException }
+	// CreateException is an object that cannot be made.
+	CreateException struct{ SystemException }
+	// DuplicateKeyException is an object that exists already.
+	DuplicateKeyException struct{ CreateException }
+	// RemoveException is an object that cannot be removed.
+	RemoveException struct{ SystemException }
+	// FinderException is trouble with a search.
+	FinderException struct{ SystemException }
+	// ObjectNotFoundException is a search without a result.
+	ObjectNotFoundException struct{ FinderException }
+
+	// BusinessException is trouble with what the caller asks for.
+	BusinessException struct{ BaseException }
+	// IllegalParameterException is a value that is out of range.
+	IllegalParameterException struct{ BusinessException }
+	// ParameterNotSetException is a required value that is not there.
+	ParameterNotSetException struct{ IllegalParameterException }
+	// XServiceException is one of the ErrorCodes.
+	XServiceException struct{ BusinessException }
 )

@@ -31,29 +31,28 @@ func (f *Fault) Error() string { return "SOAP fault " + string(f.Code) + ": " + 
 // that is none of this package's types.
 func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	e := &encoder{dst: append(dst, head...)}
-	e.dst = append(e.dst, "<soapenv:Fault><faultcode>soapenv:"...)
+	e.put("<soapenv:Fault><faultcode>soapenv:")
 	e.dst = appendText(e.dst, string(f.Code))
-	e.dst = append(e.dst, "</faultcode><faultstring>"...)
+	e.put("</faultcode><faultstring>")
 	e.dst = appendText(e.dst, f.Text)
-	e.dst = append(e.dst, "</faultstring>"...)
+	e.put("</faultstring>")
 	if f.Exception != nil {
-		e.dst = append(e.dst, "<detail>"...)
-		e.exception(f.Exception)
-		e.dst = append(e.dst, "</detail>"...)
+		e.put("<detail>")
+		e.exception(reflect.ValueOf(&f.Exception).Elem())
+		e.put("</detail>")
 	}
-	e.dst = append(e.dst, "</soapenv:Fault>"...)
+	e.put("</soapenv:Fault>")
 	return e.finish(dst)
 }
 
-// exception appends the global element of an exception: it has the name of the type.
-func (e *encoder) exception(x Exception) {
-	base := model.byGo[reflect.TypeFor[Exception]()]
-	t, v := base.actual(reflect.ValueOf(&x).Elem())
-	if t == nil {
-		e.element("", base, reflect.ValueOf(&x).Elem()) // says what is wrong
-		return
+// exception appends the global element of an exception, which has the name of
+// its type.
+func (e *encoder) exception(v reflect.Value) {
+	declared := model.byGo[v.Type()]
+	if actual, _ := declared.actual(v); actual != nil {
+		declared = actual
 	}
-	e.element(t.name.prefixed(), t, v)
+	e.element(declared.name.prefixed(), declared, v)
 }
 
 // fault reads the open Fault. Its parts have no namespace, in SOAP 1.1.

@@ -52,7 +52,8 @@ type typ struct {
 
 // A member is an attribute or an element of a complex type.
 type member struct {
-	name               name // attributes are in no namespace
+	name               name   // attributes are in no namespace
+	tag                string // the name as this package writes it, of an element
 	typ                *typ
 	index              []int // of the struct field
 	required, nillable bool
@@ -281,6 +282,7 @@ func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 		return
 	}
 	m.name = name{t.name.space, local}
+	m.tag = m.name.prefixed()
 	t.elements = append(t.elements, m)
 }
 

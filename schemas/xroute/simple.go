@@ -57,12 +57,17 @@ func enumeration[T ~string](space string, values ...T) *simple {
 	e.set = func(v reflect.Value, text string) error {
 		text = trim(text)
 		if !slices.Contains(e.values, text) {
-			return errors.New("want one of " + strings.Join(e.values, ", "))
+			return e.wanted()
 		}
 		v.SetString(text)
 		return nil
 	}
 	return e
+}
+
+// wanted says what an enumeration allows.
+func (s *simple) wanted() error {
+	return errors.New("want one of " + strings.Join(s.values, ", "))
 }
 
 // trim removes what XML calls white space.
