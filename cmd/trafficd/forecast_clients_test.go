@@ -90,10 +90,11 @@ func publishedForecasts() *pb.StreetForecastResponse {
 func fillTable(t *testing.T, c *stores.ClickHouse, published *pb.StreetForecastResponse) {
 	t.Helper()
 	var rows []string
+	plain := strings.NewReplacer("T", " ", "Z", "")
 	for _, s := range published.StreetForecast {
 		for _, p := range s.Forecast {
-			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', parseDateTimeBestEffort('%s'), parseDateTimeBestEffort('%s'), %t, %t, %v, %v)",
-				s.Street, s.Fromnode, s.OpenLRcode, p.Start, p.End, p.FlowValid, p.SpeedValid, p.Speed, p.Flow))
+			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', '%s', '%s', %t, %t, %v, %v)",
+				s.Street, s.Fromnode, s.OpenLRcode, plain.Replace(p.Start), plain.Replace(p.End), p.FlowValid, p.SpeedValid, p.Speed, p.Flow))
 		}
 	}
 	c.Query(t, "CREATE DATABASE road")
