@@ -285,6 +285,31 @@ func TestAnUnreadableFrameIsNotPassed(t *testing.T) {
 	f(one)
 }
 
+// Frames without rows behind the last row are passed at once: nobody knows when the next row comes.
+func TestTheCursorIsAtTheEndWhenNothingWaits(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	_, err := h.submit(measurements(item("A", 1)), "")
+	require.NoError(t, err)
+	for n := range 3 {
+		_, err := h.submit(measurements(item("unknown", n)), fmt.Sprint(n))
+		require.NoError(t, err)
+	}
+	d, err := NewDelivery("sink", quick, h.journal, newShop(1), NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx, ctx) }()
+	_, next := h.journal.Bounds()
+	require.Eventually(t, func() bool {
+		done, _ := h.journal.Cursor("sink").Load()
+		return done == next && d.reached.Load() == next
+	}, time.Minute, time.Millisecond)
+	require.EqualValues(t, 1, d.Status().Rows)
+	cancel()
+	require.NoError(t, <-ended)
+}
+
 func TestProgressRoundTrip(t *testing.T) {
 	f := func(p progress) {
 		t.Helper()
