@@ -20,6 +20,7 @@ import (
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
 	"trafficd/sources/registry"
+	"trafficd/sources/routing"
 )
 
 // daemon holds the parts that run, in the order of the data.
@@ -34,6 +35,7 @@ type daemon struct {
 	answers    *pipeline.Answers
 	intake     *pipeline.Intake
 	forecast   forecast
+	routing    *routing.Service
 	endpoint   *ingest.Endpoint
 	api        *api.Server
 	ops        *ops.Server
@@ -70,6 +72,7 @@ func (d *daemon) steps() []step {
 		{"the remembered answers", d.openAnswers, d.closeAnswers},
 		{"the pipeline", d.startIntake, d.stopIntake},
 		{"the forecasts", d.startForecast, d.stopForecast},
+		{"the routing service", d.startRouting, d.stopRouting},
 		{"the listener for clients", d.startAPI, d.stopAPI},
 	}
 }
@@ -156,6 +159,7 @@ func (d *daemon) startAPI() (err error) {
 }
 
 func (d *daemon) stopAPI(ctx context.Context) error {
+	d.routing.Drain()
 	err := d.api.Stop(ctx)
 	d.endpoint.Stop()
 	if errors.Is(err, context.DeadlineExceeded) {

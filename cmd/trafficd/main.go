@@ -6,6 +6,8 @@
 //	daemon.go      the parts, in the order of their start and stop
 //	steps.go       how that order is gone through, and what bounds it
 //	deliveries.go  the loops to ClickHouse and Kafka
+//	forecast.go    the way of the forecasts, and their layer
+//	routing.go     the routing web service
 //	routes.go      what clients can ask for
 //	schemas.go     the descriptions of that
 //	readiness.go   what /readyz says of each part

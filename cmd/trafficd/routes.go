@@ -8,7 +8,7 @@ import (
 
 // routes is what clients can ask for (interface specification, part 4).
 func (d *daemon) routes() []api.Route {
-	return append(schemaRoutes(),
+	return append(append(schemaRoutes(), d.routingRoutes()...),
 		api.Route{Path: ingest.Path, Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: d.endpoint},
 		d.forecastRoute(),
 	)
