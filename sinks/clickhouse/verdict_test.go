@@ -7,11 +7,14 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
 )
 
 func TestClassify(t *testing.T) {
@@ -26,6 +29,10 @@ func TestClassify(t *testing.T) {
 	f(classOverload, exception(241))
 	f(classReadOnly, exception(164))
 	f(classReadOnly, exception(242))
+	f(classReadOnly, exception(774))
+	f(classOverload, exception(745))
+	f(classNetwork, exception(101))
+	f(classOther, exception(117)) // of a broken stream, or of a value: not final
 	f(classTimeout, exception(159))
 	f(classNetwork, exception(210))
 	f(classSchema, exception(60))
@@ -58,8 +65,27 @@ func TestRefusedIsRare(t *testing.T) {
 			final = append(final, number)
 		}
 	}
-	require.ElementsMatch(t, []int32{6, 38, 41, 72, 153, 321, 395, 407, 469, 691}, final)
+	require.ElementsMatch(t, []int32{6, 27, 38, 41, 69, 72, 128, 131, 135, 153, 321, 376, 395, 407, 441, 467, 469, 675, 676, 691}, final)
 	for _, c := range codes {
 		require.Contains(t, hints, c.class)
+	}
+}
+
+// TestCodesBearTheServersNames compares the table with what the server calls
+// its codes.
+func TestCodesBearTheServersNames(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	names := map[int32]string{}
+	for line := range strings.Lines(store.Query(t, "SELECT number, errorCodeToName(number) FROM numbers(1010)")) {
+		var number int32
+		var name string
+		_, _ = fmt.Sscan(line, &number, &name) // most numbers have no name
+		names[number] = name
+	}
+	require.Equal(t, "MEMORY_LIMIT_EXCEEDED", names[241])
+	for number, c := range codes {
+		if name := names[number]; name != "" { // an older server does not know all of them
+			require.Equal(t, c.name, name)
+		}
 	}
 }

@@ -118,12 +118,14 @@ func (a *apache) Addresses() (all []string) {
 	return all
 }
 
+// Close kills: the last of several nodes would wait in vain for the others to
+// let it go.
 func (a *apache) Close() error {
 	return each(a.nodes, func(_ int, n *stores.Stores) error {
-		if n == nil {
-			return nil
+		if n == nil || n.Kafka == nil {
+			return nil // it was never there
 		}
-		return n.Close()
+		return errors.Join(n.Kafka.Kill(), n.Close())
 	})
 }
 

@@ -62,17 +62,15 @@ func (w *Wire) Spoil(ctx context.Context, kind, direction string, attributes map
 	})
 }
 
-// Heal takes a toxic away. Where a link is stuck, because who should read from it
-// stands still, toxiproxy waits: then the connections are closed, which ends that.
+// Heal takes a toxic away, and the connections with it: where a link is stuck,
+// because who should read from it stands still, toxiproxy would wait for it for
+// ever, with the proxy locked.
 func (w *Wire) Heal(ctx context.Context, kind, direction string) error {
-	toxic := "/proxies/" + w.name + "/toxics/" + kind + "-" + direction
-	if err := w.wires.call(ctx, http.MethodDelete, toxic, nil); err == nil {
-		return nil
-	}
 	if err := w.Cut(ctx); err != nil {
 		return err
 	}
-	return errors.Join(w.wires.call(ctx, http.MethodDelete, toxic, nil), w.Join(ctx))
+	err := w.wires.call(ctx, http.MethodDelete, "/proxies/"+w.name+"/toxics/"+kind+"-"+direction, nil)
+	return errors.Join(err, w.Join(ctx))
 }
 
 // Cut closes all connections and takes none; Join takes them again.
