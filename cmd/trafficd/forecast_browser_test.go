@@ -18,7 +18,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
+	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 )
 
@@ -27,56 +29,93 @@ import (
 const mapStreets = 20_000
 
 // A real browser unpacks the layer to the bytes of the identity body, by gzip and by
-// zstd, and keeps it: what has not changed is not sent again.
+// zstd, when it was built whole and after some streets have changed. It keeps it,
+// too: what has not changed is not sent again.
 func TestForecastInBrowser(t *testing.T) {
 	d := newProcess(t)
 	feed := filepath.Join(d.dir, "forecasts.pb")
 	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
 	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
-	publishFile(t, feed, 1)
+	publishFile(t, feed)
 	d.start().await(http.StatusOK)
 	d.awaitLayer("map")
 	chrome := startBrowser(t)
 
-	f := func(accepts, wantEncoding string) {
-		t.Helper()
-		proxy := startProxy(t, d.api, accepts)
-		page := chrome.open(t, proxy.URL+"/map.html")
-		for _, accept := range []string{"application/x-protobuf", "application/json"} {
-			for _, query := range []string{"", "?horizon=30"} {
-				path := layers.Path + query
-				want := d.identity(query, accept)
+	maps := []*mapPage{
+		chrome.open(t, d, "gzip", "gzip"),
+		chrome.open(t, d, "zstd", "zstd"),
+		chrome.open(t, d, "identity", ""),
+		chrome.open(t, d, "", "zstd"), // what the browser says itself
+	}
+	for _, m := range maps {
+		m.checkAll(t)
+	}
 
-				require.Equal(t, want.as(wantEncoding), page.get(t, path, accept, "reload"), path)
-				require.Equal(t, []passed{{http.StatusOK, wantEncoding}}, proxy.passed(), path)
-				require.Equal(t, want.as(wantEncoding), page.get(t, path, accept, "no-cache"), path)
-				require.Equal(t, []passed{{http.StatusNotModified, ""}}, proxy.passed(), path)
-			}
+	before := d.identity("", protobufType).Digest
+	changeFile(t, feed)
+	d.eventually(func() bool { return d.identity("", protobufType).Digest != before }, "the new layer")
+	for _, m := range maps {
+		m.check(t, "", jsonType, "no-cache", passed{http.StatusOK, m.encoding}) // the last one that it has
+		m.checkAll(t)
+	}
+}
+
+const (
+	protobufType = "application/x-protobuf"
+	jsonType     = "application/json"
+)
+
+// checkAll gets each kind of layer anew, and then asks whether it has changed.
+func (m *mapPage) checkAll(t *testing.T) {
+	t.Helper()
+	for _, accept := range []string{protobufType, jsonType} {
+		for _, query := range []string{"?horizon=30", ""} {
+			m.check(t, query, accept, "reload", passed{http.StatusOK, m.encoding})
+			m.check(t, query, accept, "no-cache", passed{http.StatusNotModified, ""})
 		}
 	}
-	f("gzip", "gzip")
-	f("zstd", "zstd")
-	f("identity", "")
-	f("", "zstd") // what the browser says itself
+}
 
-	proxy := startProxy(t, d.api, "gzip")
-	page := chrome.open(t, proxy.URL+"/map.html")
-	const accept = "application/x-protobuf"
-	before := page.get(t, layers.Path, accept, "no-cache")
-	publishFile(t, feed, 2)
-	d.eventually(func() bool { return d.identity("", accept).Digest != before.Digest }, "the new layer")
-	require.Equal(t, d.identity("", accept).as("gzip"), page.get(t, layers.Path, accept, "no-cache"))
-	require.Equal(t, []passed{{http.StatusOK, "gzip"}, {http.StatusOK, "gzip"}}, proxy.passed())
+// check has the page fetch the layer, in a mode of its cache: it gets the bytes that a
+// client without compression gets, and the daemon has sent what is wanted.
+func (m *mapPage) check(t *testing.T, query, accept, cache string, want passed) {
+	t.Helper()
+	whole := m.daemon.identity(query, accept)
+	whole.Encoding = m.encoding
+	require.Equal(t, whole, m.get(t, layers.Path+query, accept, cache), "%s %s %s", query, accept, cache)
+	require.Equal(t, []passed{want}, m.proxy.passed(), "%s %s %s", query, accept, cache)
 }
 
 // publishFile makes a file of forecasts. Their periods last so long that none begins
 // or ends during a test.
-func publishFile(t *testing.T, path string, seed int) {
+func publishFile(t *testing.T, path string) {
 	t.Helper()
 	start := time.Now().UTC().Truncate(time.Hour)
-	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(mapStreets), "--seed", fmt.Sprint(seed),
+	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(mapStreets),
 		"--from", start.Format(time.RFC3339), "--periods", "3", "--step", "6h", "--output", path+".new.pb")
 	require.NoError(t, os.Rename(path+".new.pb", path))
+}
+
+// changeFile changes some streets and removes some, here and there.
+func changeFile(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var layer pb.StreetForecastResponse
+	require.NoError(t, proto.Unmarshal(text, &layer))
+	var kept []*pb.StreetForecast
+	for i, s := range layer.StreetForecast {
+		if i%500 == 100 {
+			s.Forecast[0].Speed += 7.25
+		}
+		if i%1000 > 3 {
+			kept = append(kept, s)
+		}
+	}
+	layer.StreetForecast = kept
+	text, err = proto.Marshal(&layer)
+	require.NoError(t, err)
+	replaceFile(t, path, string(text))
 }
 
 // awaitLayer waits until the layer is there.
@@ -91,12 +130,6 @@ type arrived struct {
 	Encoding string `json:"encoding"`
 	Size     int    `json:"size"`
 	Digest   string `json:"digest"`
-}
-
-// as is the same content in another encoding.
-func (a arrived) as(encoding string) arrived {
-	a.Encoding = encoding
-	return a
 }
 
 // identity is the layer without any compression, got without a browser.
@@ -160,11 +193,8 @@ func (p *proxy) passed() []passed {
 	return log
 }
 
-// browser is a running Chromium, tab one of its tabs.
-type (
-	browser struct{ ctx context.Context }
-	tab     struct{ ctx context.Context }
-)
+// browser is a running Chromium.
+type browser struct{ ctx context.Context }
 
 // startBrowser runs Chromium with an empty profile until the test's end.
 func startBrowser(t *testing.T) browser {
@@ -181,18 +211,29 @@ func startBrowser(t *testing.T) browser {
 	return browser{ctx}
 }
 
-func (b browser) open(t *testing.T, address string) tab {
+// mapPage is an open page that gets the layer from the daemon in one encoding.
+type mapPage struct {
+	ctx      context.Context
+	daemon   *process
+	proxy    *proxy
+	encoding string // Content-Encoding; empty: identity
+}
+
+// open opens the page in a tab of its own. accepts is as with startProxy.
+func (b browser) open(t *testing.T, d *process, accepts, encoding string) *mapPage {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(b.ctx)
+	m := &mapPage{daemon: d, proxy: startProxy(t, d.api, accepts), encoding: encoding}
+	var cancel context.CancelFunc
+	m.ctx, cancel = chromedp.NewContext(b.ctx)
 	t.Cleanup(cancel)
-	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate(address)))
-	return tab{ctx}
+	require.NoError(t, chromedp.Do(m.ctx, chromedp.Navigate(m.proxy.URL+"/map.html")))
+	return m
 }
 
 // get has the page fetch the layer; cache is fetch's mode.
-func (p tab) get(t *testing.T, path, accept, cache string) arrived {
+func (m *mapPage) get(t *testing.T, path, accept, cache string) arrived {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(m.ctx, time.Minute)
 	defer cancel()
 	script := fmt.Sprintf("get(%q, %q, %q)", path, accept, cache)
 	a, err := chromedp.Run(ctx, chromedp.Evaluate[arrived](script, chromedp.EvalAwaitPromise))
