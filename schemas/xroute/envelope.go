@@ -57,7 +57,7 @@ func nameOf(m Message) name {
 
 func unknownOperation(n name) *Error {
 	return &Error{
-		Kind: KindOperation, Path: "Envelope/Body/" + n.local,
+		Kind: KindOperation, Path: "Envelope/Body/" + shown(n.local),
 		Reason: fmt.Sprintf("there is no such operation in the namespace %s: the WSDL lists them", echo(n.space)),
 	}
 }

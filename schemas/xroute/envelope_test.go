@@ -186,6 +186,37 @@ func TestWrongRequest(t *testing.T) {
 	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]", `"SVG" is not a GeometryEncoding`, swap(t, ">WKT<", ">SVG<"))
 }
 
+// TestErrorsAreShort: however long the names and texts that are wrong, an error
+// shows little of them.
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("ü", 10000)
+	f := func(text string) {
+		t.Helper()
+		_, err := ReadRequest(strings.NewReader(text), Limits{})
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 500)
+	}
+	f("<" + long + "/>")
+	f(long)
+	f(`<?xml version="` + long + `"?>`)
+	f(`<?xml version="1.0" encoding="` + long + `"?>`)
+	f(swap(t, "convertGeometry", long))
+	f(swap(t, "<c:point ", "<"+long+":point "))
+	f(swap(t, "<c:point ", "<"+long+"><c:point "))
+	f(swap(t, "<c:point ", "<c:point>&"+long+";"))
+	f(swap(t, "<c:point ", "<c:point "+long+"='' "+long+"='' "))
+	f(swap(t, "<c:point ", "<c:point b='"+long+"<' "))
+	f(swap(t, "c:Point", "c:"+long))
+	f(swap(t, "c:Point", long+":Point"))
+	f(swap(t, "urn:xserver:routing", long))
+	f(swap(t, nsEnvelope, long))
+	f(swap(t, "8.25", long))
+	f(swap(t, "WKT<", long+"<"))
+	f(swap(t, "WKT<", "<"+long+"/><"))
+	f(swap(t, "<c:point ", long+"<c:point "))
+	f(swap(t, "<callerContext>", "<callerContext i:nil='"+long+"'>"))
+}
+
 func TestWrongTypeIsNamed(t *testing.T) {
 	f := func(want, text string) {
 		t.Helper()

@@ -1,7 +1,7 @@
 package xroute
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -38,19 +38,31 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
-// maxEcho is how much of a wrong text stands in an error (decisions.md 1.1).
+// maxEcho is how much of a text that was read stands in an error (decisions.md 1.1).
 const maxEcho = 64
 
-// echo quotes text, cut between two characters.
-func echo(text string) string {
-	if len(text) > maxEcho {
-		text = text[:maxEcho]
-		for !utf8.ValidString(text) {
-			text = text[:len(text)-1]
-		}
-		return fmt.Sprintf("%q…", text)
+// cut shortens text between two characters, and gives what tells of it.
+func cut(text string) (short, more string) {
+	if len(text) <= maxEcho {
+		return text, ""
 	}
-	return fmt.Sprintf("%q", text)
+	end := maxEcho
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], "…"
+}
+
+// echo quotes text.
+func echo(text string) string {
+	short, more := cut(text)
+	return strconv.Quote(short) + more
+}
+
+// shown is text as it is, but for its length.
+func shown(text string) string {
+	short, more := cut(text)
+	return short + more
 }
 
 // missing says that a required member is not there.

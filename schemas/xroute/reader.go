@@ -167,9 +167,9 @@ func (d *reader) failed(err error) error {
 		return d.syntax("the XML ends before the envelope does")
 	}
 	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, syntax.Msg))
+		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, shown(syntax.Msg)))
 	}
-	return d.syntax(strings.TrimPrefix(err.Error(), "xml: "))
+	return d.syntax(shown(strings.TrimPrefix(err.Error(), "xml: ")))
 }
 
 func (d *reader) syntax(reason string) *Error {
@@ -294,7 +294,7 @@ func (d *reader) path() string {
 		if i > 0 {
 			b.WriteByte('/')
 		}
-		b.WriteString(f.tag.Local)
+		b.WriteString(shown(f.tag.Local))
 		if f.position > 0 {
 			b.WriteString("[" + strconv.Itoa(f.position) + "]")
 		}
