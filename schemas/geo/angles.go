@@ -40,22 +40,25 @@ const wholeSeconds = 1e-9
 
 func toDigits(angle float64) float64 {
 	seconds := snap(math.Abs(angle)*3600, wholeSeconds)
-	whole, rest := math.Modf(seconds)
-	minutes := math.Floor(whole / 60)
-	g, m, s := math.Floor(minutes/60), math.Mod(minutes, 60), math.Mod(whole, 60)+rest
-	return math.Copysign(10*(10_000*g+100*m+s), angle)
+	whole := uint64(seconds)
+	g, m, s := whole/3600, whole/60%60, float64(whole%60)+(seconds-float64(whole))
+	return math.Copysign(10*(float64(10_000*g+100*m)+s), angle)
 }
 
 var errMinutes = errors.New("minutes and seconds have to be below 60")
 
 func fromDigits(v float64) (float64, error) {
+	const farOut = 1e9 // in degrees too, and still a whole number for sure
+	if math.Abs(v) > farOut {
+		return v, nil
+	}
 	seconds := snap(math.Abs(v)/10, wholeSeconds)
-	whole, rest := math.Modf(seconds)
-	g, m, s := math.Floor(whole/10_000), math.Mod(math.Floor(whole/100), 100), math.Mod(whole, 100)+rest
+	whole := uint64(seconds)
+	g, m, s := whole/10_000, whole/100%100, float64(whole%100)+(seconds-float64(whole))
 	if m >= 60 || s >= 60 {
 		return 0, errMinutes
 	}
-	return math.Copysign(g+(60*m+s)/3600, v), nil
+	return math.Copysign(float64(g)+(float64(60*m)+s)/3600, v), nil
 }
 
 func snap(v, width float64) float64 {

@@ -101,7 +101,7 @@ var (
 )
 
 // grace is what a longitude may lie beyond 180, in degrees: about a metre. The
-// corner of VENDOR_SMARTUNITS lies 20 cm beyond, since its offset is rounded.
+// edge of VENDOR_SMARTUNITS lies 20 cm beyond, since its offset is rounded.
 const grace = 1e-5
 
 func onEarth(lon, lat float64) error {
@@ -112,6 +112,15 @@ func onEarth(lon, lat float64) error {
 		return errLatitude
 	}
 	return nil
+}
+
+// wrap gives the longitude within -180 and 180. One that is no more than rounded
+// beyond stays where it is: 180 does not become -180.
+func wrap(lon float64) float64 {
+	if math.Abs(lon) <= 180+grace {
+		return lon
+	}
+	return math.Remainder(lon, 360)
 }
 
 const radian = math.Pi / 180

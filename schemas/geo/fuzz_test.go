@@ -2,6 +2,7 @@ package geo_test
 
 import (
 	"encoding/binary"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,3 +95,32 @@ func throughKML(t *testing.T, g geom.T) {
 		require.True(t, geo.Same(g, once))
 	}
 }
+
+// FuzzConvert: whatever the numbers are, a point is converted to finite ones or
+// refused.
+func FuzzConvert(f *testing.F) {
+	for format, p := range place {
+		f.Add(string(format), "", p[0], p[1])
+	}
+	f.Add("OG_SRID", "EPSG:25832", 444924.0, 5401356.0)
+	f.Add("OG_SRID", "EPSG:3857", -2e7, 2e7)
+	f.Fuzz(func(t *testing.T, format, srID string, x, y float64) {
+		s, err := geo.ParseSystem(format, srID)
+		if err != nil {
+			require.ErrorIs(t, err, geo.ErrUnknownSystem)
+			return
+		}
+		for _, target := range []geo.Format{geo.GeoDecimal, geo.Mercator, geo.Conform, geo.GeoMinSec, geo.SRID} {
+			points := []float64{x, y}
+			err := geo.NewConversion(s, system(t, target, "EPSG:32632")).Points(points, 2)
+			var domain *geo.DomainError
+			if err != nil {
+				require.ErrorAs(t, err, &domain)
+				continue
+			}
+			require.True(t, finite(points[0]) && finite(points[1]), "%v of %s in %s", points, s, target)
+		}
+	})
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

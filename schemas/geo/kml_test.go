@@ -136,7 +136,7 @@ func TestKMLNoPlacemark(t *testing.T) {
 	f("<kml/>")
 	f("<Placemark/>")
 	f("<Placemark><name>Point</name></Placemark>", "<Document/>")
-	f("<kml>"+kmlPoint+"</kml>")
+	f("<kml>" + kmlPoint + "</kml>")
 	f("<Placemark><Model><Point/></Model></Placemark>")
 	f("<html><body>Point</body></html>")
 }
@@ -149,7 +149,9 @@ func TestKMLRefuses(t *testing.T) {
 		require.NotErrorIs(t, err, geo.ErrNoPlacemark)
 		require.Nil(t, g)
 	}
-	point := func(coordinates string) string { return "<Point><coordinates>" + coordinates + "</coordinates></Point>" }
+	point := func(coordinates string) string {
+		return "<Point><coordinates>" + coordinates + "</coordinates></Point>"
+	}
 	f("", "byte 0: there is no element")
 	f(" \n", "byte 2: there is no element")
 	f("POINT (1 2)", "byte 11: text before the first element")

@@ -64,5 +64,5 @@ func (l lambert) inverse(x, y float64) (lon, lat float64, err error) {
 	if lat <= -90 {
 		return 0, 0, errPole
 	}
-	return math.Remainder(lon+l.lon0, 360), lat, nil
+	return wrap(lon + l.lon0), lat, nil
 }

@@ -102,7 +102,7 @@ func (t *transverse) inverse(x, y float64) (lon, lat float64, err error) {
 		return 0, 0, errZone
 	}
 	tau := t.geographic(sin / math.Hypot(sinh, cos))
-	return math.Remainder(t.lon0+delta, 360), math.Atan(tau) / radian, nil
+	return wrap(t.lon0 + delta), math.Atan(tau) / radian, nil
 }
 
 // conformal gives the tangent of the conformal latitude from that of the
@@ -114,16 +114,21 @@ func (t *transverse) conformal(tau float64) float64 {
 }
 
 // geographic is the inverse of conformal, by Newton's method. Each step doubles
-// the digits; the third is beyond those of a double.
+// the digits: two are enough near the start, which is good to the flattening.
 func (t *transverse) geographic(tauC float64) float64 {
+	const steps, enough = 5, 1e-9 // a step as small leaves nothing to the next
 	e2m := 1 - t.e*t.e
 	tau := tauC / e2m
-	if math.IsInf(tau, 0) || math.Abs(tau) > 1e15 { // the pole
+	if math.Abs(tau) > 1e15 { // the pole
 		return tau
 	}
-	for range 4 {
+	for range steps {
 		c := t.conformal(tau)
-		tau += (tauC - c) / math.Hypot(1, c) * (1 + e2m*tau*tau) / (e2m * math.Hypot(1, tau))
+		step := (tauC - c) / math.Hypot(1, c) * (1 + e2m*tau*tau) / (e2m * math.Hypot(1, tau))
+		tau += step
+		if math.Abs(step) < enough*max(1, math.Abs(tau)) {
+			break
+		}
 	}
 	return tau
 }

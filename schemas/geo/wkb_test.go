@@ -16,7 +16,10 @@ import (
 	"trafficd/schemas/geo"
 )
 
-var orders = []geo.ByteOrder{binary.LittleEndian, binary.BigEndian}
+var orders = []interface {
+	binary.ByteOrder
+	binary.AppendByteOrder
+}{binary.LittleEndian, binary.BigEndian}
 
 // What is written is what the library writes, in both byte orders, and reads
 // back as it was.

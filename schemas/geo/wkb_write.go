@@ -7,15 +7,10 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// ByteOrder is binary.LittleEndian or binary.BigEndian.
-type ByteOrder interface {
-	binary.ByteOrder
-	binary.AppendByteOrder
-}
-
 // AppendWKB appends g, which has to be as Check demands it, as well-known binary
-// of the ISO: Z is 1000 more in the type code. An SRID is not written.
-func AppendWKB(dst []byte, g geom.T, order ByteOrder) []byte {
+// of the ISO: Z is 1000 more in the type code. The order is binary.LittleEndian or
+// binary.BigEndian. An SRID is not written.
+func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 	w := wkbWriter{dst: dst, order: order, layout: g.Layout()}
 	w.geometry(g)
 	return w.dst
@@ -23,7 +18,7 @@ func AppendWKB(dst []byte, g geom.T, order ByteOrder) []byte {
 
 type wkbWriter struct {
 	dst    []byte
-	order  ByteOrder
+	order  binary.AppendByteOrder
 	layout geom.Layout
 }
 
@@ -65,15 +60,12 @@ func (w *wkbWriter) geometry(g geom.T) {
 }
 
 func (w *wkbWriter) header(kind Kind) {
-	order := byte(bigEndian)
-	if w.order.Uint16([]byte{1, 0}) == 1 {
-		order = littleEndian
-	}
 	code := uint32(kind)
 	if w.layout == geom.XYZ {
 		code += isoStep
 	}
-	w.dst = w.order.AppendUint32(append(w.dst, order), code)
+	w.dst = w.order.AppendUint16(w.dst, littleEndian) // its first byte is 1 in the one order and 0 in the other
+	w.dst = w.order.AppendUint32(w.dst[:len(w.dst)-1], code)
 }
 
 func (w *wkbWriter) count(n int) { w.dst = w.order.AppendUint32(w.dst, uint32(n)) }

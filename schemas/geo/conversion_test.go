@@ -1,0 +1,253 @@
+package geo_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twpayne/go-geom"
+
+	"trafficd/schemas/geo"
+)
+
+// The check of decisions 3, and the same place in VENDOR_SUPERCONFORM, which is
+// defined over VENDOR_CONFORM, and VENDOR_GEODECIMAL.
+var place = map[geo.Format][2]float64{
+	geo.GeoDecimal:       {8.2505556, 48.7627778},
+	geo.VendorGeoDecimal: {825055.56, 4876277.78},
+	geo.Mercator:         {917419.9247, 6227728.6864},
+	geo.SmartUnits:       {4352286.0539, 5456405.2523},
+	geo.GeoMinSec:        {815020.0016, 4845460.0008},
+	geo.Conform:          {1672357.2299, 1620743.2152},
+	geo.SuperConform:     {1672357.2299 + 3_400_000, 1620743.2152 + 1_700_000},
+}
+
+// The last of the printed digits is a tenth of a millimetre, or a part of a
+// second; in degrees that is as much as this.
+var printed = map[geo.Format]float64{
+	geo.GeoDecimal:       1.1e-9,
+	geo.VendorGeoDecimal: 1.1e-4,
+	geo.Mercator:         1.1e-4,
+	geo.SmartUnits:       1.1e-4,
+	geo.GeoMinSec:        1.1e-4,
+	geo.Conform:          1.1e-4,
+	geo.SuperConform:     1.1e-4,
+}
+
+func TestCheckPlace(t *testing.T) {
+	for from, p := range place {
+		for to, want := range place {
+			got := converted(t, system(t, from, ""), system(t, to, ""), p[:])
+			width := printed[to]
+			if from == geo.SmartUnits {
+				width *= 5 // its unit has that many metres
+			}
+			require.InDelta(t, want[0], got[0], width, "x of %s → %s", from, to)
+			require.InDelta(t, want[1], got[1], width, "y of %s → %s", from, to)
+		}
+	}
+}
+
+// All formats and codes there and back, on a grid over Central Europe.
+func TestThereAndBack(t *testing.T) {
+	systems := []geo.System{system(t, geo.SRID, "EPSG:4258"), system(t, geo.SRID, "EPSG:3857"), system(t, geo.SRID, "EPSG:25832"), system(t, geo.SRID, "EPSG:32733")}
+	for format := range place {
+		systems = append(systems, system(t, format, ""))
+	}
+	points := area(2000, -10, 40, 35, 70)
+	plain := system(t, geo.GeoDecimal, "")
+	for _, from := range systems {
+		start := converted(t, plain, from, points)
+		for _, to := range systems {
+			there := converted(t, from, to, start)
+			back := converted(t, to, plain, there)
+			require.LessOrEqual(t, furthest(points, back), 1e-11, "%s → %s", from, to)
+		}
+	}
+}
+
+func TestSameSystemChangesNothing(t *testing.T) {
+	for format, p := range place {
+		s := system(t, format, "")
+		require.Equal(t, p[:], converted(t, s, s, p[:]))
+	}
+	s := system(t, geo.SRID, "EPSG:25832")
+	require.Equal(t, []float64{444924.094734, 5401356.335918}, converted(t, s, s, []float64{444924.094734, 5401356.335918}))
+}
+
+func TestGeoMinSec(t *testing.T) {
+	plain, digits := system(t, geo.GeoDecimal, ""), system(t, geo.GeoMinSec, "")
+	f := func(degrees, want float64) {
+		t.Helper()
+		require.InDelta(t, want, converted(t, plain, digits, []float64{degrees, 0})[0], 1e-9)
+		require.InDelta(t, degrees, converted(t, digits, plain, []float64{want, 0})[0], 1e-13)
+	}
+	f(0, 0)
+	f(1, 100_000)
+	f(0.5, 30_000)
+	f(-0.5, -30_000)
+	f(8.1, 806_000) // not 8° 5' 59.999…"
+	f(-8.1, -806_000)
+	f(8+1.0/3600, 800_010)
+	f(8+59.0/60+59.5/3600, 859_595)
+	f(-8.2505556, -815_020.0016)
+	f(180, 18_000_000)
+	f(-180, -18_000_000)
+	f(89.99999999, 8_959_599.99964)
+}
+
+func TestDomains(t *testing.T) {
+	f := func(format geo.Format, srID string, x, y float64, want string) {
+		t.Helper()
+		s := system(t, format, srID)
+		points := []float64{x, y}
+		for _, to := range []geo.System{s, system(t, geo.GeoDecimal, "")} {
+			err := geo.NewConversion(s, to).Points(points, 2)
+			if want == "" {
+				require.NoError(t, err)
+				continue
+			}
+			var domain *geo.DomainError
+			require.ErrorAs(t, err, &domain)
+			require.ErrorContains(t, err, want)
+			require.Equal(t, s, domain.Of)
+		}
+	}
+	f(geo.GeoDecimal, "", 180, 90, "")
+	f(geo.GeoDecimal, "", -180, -90, "")
+	f(geo.GeoDecimal, "", 180.1, 0, "point 0 (180.1 0) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not within -180 and 180")
+	f(geo.GeoDecimal, "", 0, -90.00001, "latitude is not within")
+	f(geo.GeoDecimal, "", math.NaN(), 0, "not a finite number")
+	f(geo.GeoDecimal, "", 0, math.Inf(-1), "not a finite number")
+	f(geo.VendorGeoDecimal, "", 18_000_000, 9_000_000, "")
+	f(geo.VendorGeoDecimal, "", 18_000_002, 0, "longitude")
+	f(geo.GeoMinSec, "", 18_000_000, 9_000_000, "")
+	f(geo.GeoMinSec, "", 18_000_010, 0, "longitude")
+	f(geo.GeoMinSec, "", 860_000, 0, "minutes and seconds have to be below 60")
+	f(geo.GeoMinSec, "", 0, 815_600, "minutes and seconds")
+	f(geo.Mercator, "", 20_015_086, 60_000_000, "")
+	f(geo.Mercator, "", 20_015_095, 0, "longitude")
+	f(geo.Mercator, "", 0, 1e9, "no place for the pole")
+	f(geo.SmartUnits, "", 0, 0, "") // the corner, by 20 cm beyond 180°
+	f(geo.SmartUnits, "", 8_323_072, 8_323_072, "")
+	f(geo.SmartUnits, "", 8_323_073, 0, "longitude")
+	f(geo.SmartUnits, "", -100, 0, "longitude")
+	f(geo.Conform, "", 1_800_000, -500_000, "")
+	f(geo.Conform, "", 1_800_000, 1e8, "where the cone is cut open")
+	f(geo.Conform, "", 1e30, -1e30, "no place for the pole")
+	f(geo.SRID, "EPSG:25832", 500_000, 0, "")
+	f(geo.SRID, "EPSG:25832", 500_000, 9_997_964, "")
+	f(geo.SRID, "EPSG:25832", 500_000, 9_998_000, "beyond the pole or the width")
+	f(geo.SRID, "EPSG:25832", 7_000_000, 0, "beyond the pole or the width")
+	f(geo.SRID, "EPSG:25832", 5_500_000, 0, "more than 40 degrees of longitude from the zone's central meridian")
+	f(geo.SRID, "EPSG:32701", 500_000, 10_000_000, "")
+}
+
+// Places that one system has and the other has not.
+func TestDomainOfTheTarget(t *testing.T) {
+	f := func(format geo.Format, srID string, lon, lat float64, want string) {
+		t.Helper()
+		to := system(t, format, srID)
+		points := []float64{8, 50, lon, lat}
+		err := geo.NewConversion(system(t, geo.GeoDecimal, ""), to).Points(points, 2)
+		var domain *geo.DomainError
+		require.ErrorAs(t, err, &domain)
+		require.Equal(t, 1, domain.Point)
+		require.Equal(t, [2]float64{lon, lat}, [2]float64{domain.X, domain.Y})
+		require.Equal(t, to, domain.Of)
+		require.ErrorContains(t, err, want)
+	}
+	f(geo.Mercator, "", 0, 90, "no place for the pole")
+	f(geo.SmartUnits, "", 0, -90, "no place for the pole")
+	f(geo.Conform, "", 0, -90, "no place for the pole")
+	f(geo.SRID, "EPSG:3857", 0, 90, "outside the domain of OG_SRID EPSG:3857: the projection has no place for the pole")
+	f(geo.SRID, "EPSG:25832", 50, 50, "more than 40 degrees")
+}
+
+func TestPoles(t *testing.T) {
+	plain := system(t, geo.GeoDecimal, "")
+	f := func(to geo.System, lat float64) {
+		t.Helper()
+		got := converted(t, to, plain, converted(t, plain, to, []float64{10, lat}))
+		require.InDelta(t, lat, got[1], 1e-12)
+	}
+	f(system(t, geo.Conform, ""), 90)
+	f(system(t, geo.SRID, "EPSG:32632"), 90)
+	f(system(t, geo.SRID, "EPSG:32732"), -90)
+	f(system(t, geo.SRID, "EPSG:4326"), 90)
+}
+
+// Zones that touch the 180th meridian go over it.
+func TestDateLine(t *testing.T) {
+	plain := system(t, geo.GeoDecimal, "")
+	f := func(srID string, lon, easting float64) {
+		t.Helper()
+		to := system(t, geo.SRID, srID)
+		there := converted(t, plain, to, []float64{lon, 0})
+		require.InDelta(t, easting, there[0], 1)
+		require.InDelta(t, lon, converted(t, to, plain, there)[0], 1e-11)
+	}
+	f("EPSG:32660", 179, 722_595)
+	f("EPSG:32660", 180, 833_979)
+	f("EPSG:32660", -179, 945_464)
+	f("EPSG:32601", -180, 166_021)
+	f("EPSG:32601", 179, 54_536)
+}
+
+func TestApply(t *testing.T) {
+	to := geo.NewConversion(system(t, geo.GeoDecimal, ""), system(t, geo.VendorGeoDecimal, ""))
+	f := func(text, want string) {
+		t.Helper()
+		g := parsed(t, text)
+		require.NoError(t, to.Apply(g))
+		require.Equal(t, want, string(geo.AppendWKT(nil, g)))
+	}
+	f("POINT Z (1 2 3)", "POINT Z (100000 200000 3)")
+	f("POINT EMPTY", "POINT EMPTY")
+	f("MULTIPOINT ((1 2), EMPTY, (3 4))", "MULTIPOINT ((100000 200000), EMPTY, (300000 400000))")
+	f("GEOMETRYCOLLECTION Z (POINT Z EMPTY, LINESTRING Z (1 2 3, 4 5 6))", "GEOMETRYCOLLECTION Z (POINT Z EMPTY, LINESTRING Z (100000 200000 3, 400000 500000 6))")
+	f("GEOMETRYCOLLECTION EMPTY", "GEOMETRYCOLLECTION EMPTY")
+
+	var domain *geo.DomainError
+	require.ErrorAs(t, to.Apply(parsed(t, "GEOMETRYCOLLECTION (LINESTRING (1 2, 3 4), GEOMETRYCOLLECTION (POINT (5 6), POINT (7 91)))")), &domain)
+	require.Equal(t, 3, domain.Point)
+	require.NoError(t, to.Apply(geom.NewGeometryCollection()))
+}
+
+func TestParseSystem(t *testing.T) {
+	f := func(format, srID, want string, epsg int) {
+		t.Helper()
+		s, err := geo.ParseSystem(format, srID)
+		require.NoError(t, err)
+		require.Equal(t, want, s.String())
+		require.Equal(t, epsg, s.EPSG())
+	}
+	f("OG_GEODECIMAL", "", "OG_GEODECIMAL", 0)
+	f("VENDOR_MERCATOR", "EPSG:25832", "VENDOR_MERCATOR", 0)
+	f("OG_SRID", "EPSG:25832", "OG_SRID EPSG:25832", 25832)
+	f("OG_SRID", " epsg:4326 ", "OG_SRID EPSG:4326", 4326)
+	f("OG_SRID", "3857", "OG_SRID EPSG:3857", 3857)
+	for _, code := range []string{"4258", "25828", "25838", "32601", "32660", "32701", "32760"} {
+		f("OG_SRID", code, "OG_SRID EPSG:"+code, system(t, geo.SRID, code).EPSG())
+	}
+	for _, format := range geo.Formats() {
+		require.Equal(t, format, system(t, format, "EPSG:4326").Format())
+	}
+}
+
+func TestParseSystemRefuses(t *testing.T) {
+	f := func(format, srID, want string) {
+		t.Helper()
+		_, err := geo.ParseSystem(format, srID)
+		require.ErrorIs(t, err, geo.ErrUnknownSystem)
+		require.ErrorContains(t, err, want)
+	}
+	f("", "", `format ""; known are [OG_GEODECIMAL VENDOR_MERCATOR`)
+	f("og_geodecimal", "", `format "og_geodecimal"`)
+	f("OG_SRID", "", "OG_SRID needs an srId, as EPSG:25832")
+	f("OG_SRID", "EPSG:", `srId "EPSG:"`)
+	f("OG_SRID", "EPSG:31467", `srId "EPSG:31467"; known are EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760`)
+	for _, code := range []string{"25827", "25839", "32600", "32661", "32700", "32761", "-4326", "4326.0", "CRS84", "99999999999999999999"} {
+		f("OG_SRID", code, code)
+	}
+}
