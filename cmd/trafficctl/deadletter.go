@@ -117,8 +117,10 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 	}
 	counts, n := map[reason]deadLetterCount{}, 0
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "sink\tat\tproduct instance\tdetector\ttype\tinterval\tvalue\treason")
 	err := eachLetter(path, std.err, func(l pipeline.DeadLetter) error {
+		if n == 0 {
+			fmt.Fprintln(table, "sink\tat\tproduct instance\tdetector\ttype\tinterval\tvalue\treason")
+		}
 		printLetter(table, l)
 		count(counts, l)
 		if n++; n%listed == 0 {

@@ -75,6 +75,18 @@ func TestDeadLetterList(t *testing.T) {
 	require.Equal(t, l.text(), r.out, "whole, and nothing else")
 }
 
+func TestDeadLetterListWithoutLetters(t *testing.T) {
+	l := newLetters(t)
+	r := runWith(t, "", "deadletter", "ls", l.path)
+	require.Equal(t, exitFailed, r.code)
+	require.Empty(t, r.out)
+	require.Contains(t, r.err, "there may be none")
+	require.NoError(t, os.WriteFile(l.path, nil, 0o600))
+	r = runWith(t, "", "deadletter", "ls", l.path)
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, []string{"", "0 dead letters"}, lines(r.out))
+}
+
 // A crash cuts a line off, or has one written again.
 func TestDeadLetterListAfterCrashes(t *testing.T) {
 	l := newLetters(t)

@@ -61,10 +61,11 @@ func newRoot(std streams) *cobra.Command {
 makes synthetic ones and makes keys. It makes, publishes and gets street forecasts,
 and looks at a daemon's journal and dead letters.
 
-A first try, against a daemon on this machine:
+A first try, with a daemon on this machine:
 
   trafficctl key new --name demo --product-instance demo --rights ingest --file keys.yaml > demo.key
   trafficctl generate --detectors 14000 --registry-out detectors.csv --output /dev/null
+  trafficd --set api.keys_file=keys.yaml --set 'registry.feeds=[{product_instance: demo, file: {path: detectors.csv}}]' &
   trafficctl generate --detectors 14000 --send --url http://127.0.0.1:8080 --key-file demo.key
 
 Exit codes: 0 all done and all accepted, 2 some items were rejected, 1 failure.`,

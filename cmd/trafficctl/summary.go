@@ -80,7 +80,7 @@ func (s *summary) printCodes(w io.Writer) {
 func (s *summary) printNext(w io.Writer, rejectedFile string) {
 	switch {
 	case s.Rejected > 0 && rejectedFile != "":
-		fmt.Fprintf(w, "Correct the items in %s, then: trafficctl resubmit %s\n", rejectedFile, rejectedFile)
+		fmt.Fprintf(w, "Correct the items in %s, then, with the same URL and key: trafficctl resubmit %s\n", rejectedFile, rejectedFile)
 	case s.Rejected > 0:
 		fmt.Fprintln(w, "With --rejected FILE the rejected items are kept, to be corrected and sent again.")
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 
@@ -49,6 +50,9 @@ type key struct {
 func Letters(path string) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		file, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; a daemon makes its file (setting dead_letters) with the first one, so there may be none", err)
+		}
 		if err != nil {
 			yield(Letter{}, fmt.Errorf("cannot read the dead letters: %w", err))
 			return
