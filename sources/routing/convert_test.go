@@ -1,6 +1,9 @@
 package routing
 
 import (
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,14 +11,142 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-func TestConvertPoint(t *testing.T) {
+var all = []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
+
+// message is a request as a client of the same types sends it.
+func message(t testing.TB, r xroute.Request) string {
+	t.Helper()
+	text, err := xroute.AppendMessage(nil, r)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// asWKT is an element with a WKT in it.
+func asWKT(e xroute.EncodedGeometry, wkt string) xroute.EncodedGeometry {
+	e.Encoded().WKT = &wkt
+	return e
+}
+
+func convertTo(e xroute.EncodedGeometry, format xroute.CoordFormat, encodings ...xroute.GeometryEncoding) *xroute.ConvertGeometry {
+	return &xroute.ConvertGeometry{Geometry: e, Options: xroute.RequestOptions{CoordFormat: format, ResponseGeometry: encodings}}
+}
+
+// only gives a copy with a single encoding, which is there in e.
+func only(e xroute.EncodedGeometry, encoding xroute.GeometryEncoding) xroute.EncodedGeometry {
+	f := formOf(e)
+	plain := f.plain
+	if encoding != xroute.EncodingPlain {
+		plain = nil
+	}
+	made := elementOf(f.kind, plain)
+	switch from, to := e.Encoded(), made.Encoded(); encoding {
+	case xroute.EncodingWKB:
+		to.WKB = from.WKB
+	case xroute.EncodingWKT:
+		to.WKT = from.WKT
+	case xroute.EncodingKML:
+		to.KML = from.KML
+	}
+	return made
+}
+
+// TestEveryKindInEveryEncoding takes each kind from a WKT to all encodings, and then each
+// of these alone, and all together, to all again.
+func TestEveryKindInEveryEncoding(t *testing.T) {
 	s := start(t, nil)
-	r := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, `<c:point x="8.2505556" y="48.7627778"/>`,
-		options(`coordFormat="VENDOR_MERCATOR"`, "PLAIN", "WKT", "WKB", "KML"), ""))
-	p := r.Result.(*xroute.Point)
-	require.InDelta(t, 917419.9247, p.Point.X, 1e-4)
-	require.InDelta(t, 6227728.6864, p.Point.Y, 1e-4)
-	require.NotNil(t, p.KML)
-	require.NotNil(t, p.WKT)
-	require.Len(t, p.WKB, 21)
+	f := func(e xroute.EncodedGeometry, wkt string) {
+		t.Helper()
+		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), xroute.FormatOGGeoDecimal, all...))).Result
+		require.IsType(t, e, first)
+		require.Equal(t, wkt, *first.Encoded().WKT)
+		require.NotNil(t, formOf(first).plain)
+		require.NotEmpty(t, first.Encoded().WKB)
+		require.True(t, strings.HasPrefix(*first.Encoded().KML.KML, "<kml "), *first.Encoded().KML.KML)
+		for _, encoding := range all {
+			one := only(first, encoding)
+			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(one, xroute.FormatOGGeoDecimal, all...))).Result
+			require.Equal(t, first, again, "from %s", encoding)
+			answer := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, xroute.FormatOGGeoDecimal, encoding))).Result
+			require.Equal(t, one, answer, "to %s", encoding)
+		}
+	}
+	for _, z := range []struct{ name, a, b, c, d string }{
+		{"", "8 48", "9 48.5", "9 49", "8.5 48.25"},
+		{" Z", "8 48 1", "9 48.5 -2", "9 49 3.5", "8.5 48.25 0"},
+	} {
+		ring := fmt.Sprintf("(%s, %s, %s, %s)", z.a, z.b, z.c, z.a)
+		other := fmt.Sprintf("(%s, %s, %s, %s)", z.b, z.c, z.d, z.b)
+		line := fmt.Sprintf("(%s, %s)", z.a, z.b)
+		g := func(e xroute.EncodedGeometry, word, content string) {
+			t.Helper()
+			f(e, word+z.name+" "+content)
+		}
+		g(&xroute.Point{}, "POINT", "("+z.a+")")
+		g(&xroute.LineString{}, "LINESTRING", line)
+		g(&xroute.LinearRing{}, "LINESTRING", ring)
+		g(&xroute.Polygon{}, "POLYGON", "("+ring+", "+other+")")
+		g(&xroute.MultiPoint{}, "MULTIPOINT", "(("+z.a+"), ("+z.b+"))")
+		g(&xroute.MultiLineString{}, "MULTILINESTRING", "("+line+", "+other+")")
+		g(&xroute.MultiPolygon{}, "MULTIPOLYGON", "(("+ring+", "+other+"), ("+other+"))")
+		g(&xroute.GeometryCollection{}, "GEOMETRYCOLLECTION", fmt.Sprintf("(POINT%s (%s), LINESTRING%s %s, POLYGON%s (%s))", z.name, z.a, z.name, line, z.name, ring))
+	}
+}
+
+// TestFormats takes the point of decisions.md 3 from each format to each other.
+func TestFormats(t *testing.T) {
+	s := start(t, nil)
+	type place struct {
+		format, srid string
+		x, y, digit  float64 // digit: that of the last one printed, or what rounding by the others costs
+	}
+	places := []place{
+		{"OG_GEODECIMAL", "", 8.2505556, 48.7627778, 1e-7},
+		{"VENDOR_GEODECIMAL", "", 825055.56, 4876277.78, 1e-2},
+		{"VENDOR_MERCATOR", "", 917419.9247, 6227728.6864, 1e-2},
+		{"VENDOR_SMARTUNITS", "", 4352286.0539, 5456405.2523, 1e-2},
+		{"VENDOR_GEOMINSEC", "", 815020.0016, 4845460.0008, 1e-2},
+		{"VENDOR_CONFORM", "", 1672357.2299, 1620743.2152, 1e-2},
+		{"VENDOR_SUPERCONFORM", "", 5072357.2299, 3320743.2152, 1e-2},
+		{"OG_SRID", "EPSG:4326", 8.2505556, 48.7627778, 1e-7},
+		{"OG_SRID", "EPSG:3857", 918447.6495, 6234705.1939, 10},
+	}
+	for _, from := range places {
+		for _, to := range places {
+			srid := ""
+			if to.srid != "" {
+				srid = ` srId="` + to.srid + `"`
+			}
+			properties := []string{"CoordFormat", from.format}
+			if from.srid != "" {
+				properties = append(properties, "SrId", from.srid)
+			}
+			if from.srid == "EPSG:3857" || to.srid == "EPSG:3857" {
+				continue // has its own check in package geo
+			}
+			r := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, fmt.Sprintf(`<c:point x="%v" y="%v" z="17.25"/>`, from.x, from.y),
+				options(`coordFormat="`+to.format+`"`+srid, "PLAIN"), caller(properties...)))
+			p := r.Result.(*xroute.Point).Point
+			require.LessOrEqual(t, math.Abs(p.X-to.x), to.digit, "x from %s to %s", from.format, to.format)
+			require.LessOrEqual(t, math.Abs(p.Y-to.y), to.digit, "y from %s to %s", from.format, to.format)
+			require.Equal(t, 17.25, *p.Z)
+		}
+	}
+}
+
+// TestKMLIsReadAsItComes: a document, a bare geometry, placemarks, one of them twice.
+func TestKMLIsReadAsItComes(t *testing.T) {
+	s := start(t, nil)
+	text := func(s string) *string { return &s }
+	const point = "<Point><coordinates>8,48</coordinates></Point>"
+	f := func(e xroute.EncodedGeometry, want string, kml xroute.KML) {
+		t.Helper()
+		e.Encoded().KML = &kml
+		r := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(e, xroute.FormatOGGeoDecimal, xroute.EncodingWKT)))
+		require.Equal(t, want, *r.Result.Encoded().WKT)
+	}
+	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: text(point)})
+	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: text("<kml><Document><Folder><Placemark>" + point + "</Placemark></Folder></Document></kml>")})
+	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{Placemarks: []string{"<Placemark>" + point + "</Placemark>"}})
+	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: text(point), Placemarks: []string{"<Placemark>" + point + "</Placemark>"}})
+	f(&xroute.MultiPoint{}, "MULTIPOINT ((8 48), (8 48))", xroute.KML{Placemarks: []string{"<Placemark>" + point + "</Placemark>", point}})
 }

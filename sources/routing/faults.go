@@ -75,7 +75,8 @@ func (f *failure) fault(trace string) *xroute.Fault {
 func (f *failure) exception(trace string) xroute.Exception {
 	x := f.class.make()
 	top := element(f.class.name, f.message)
-	top.Context, top.Cause = f.context, chain(f.cause)
+	top.Context = append(top.Context, f.context...)
+	top.Cause = chain(f.cause)
 	if f.key != "" {
 		key := string(f.key)
 		top.ErrorKey = &key

@@ -180,14 +180,14 @@ func TestJobsFollowTheModel(t *testing.T) {
 // that clients can see after each step.
 func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxPerClient: 2 + r.IntN(4), MaxBytes: 1000, Keep: 20 * time.Millisecond}
-	real, m := newJobs(cfg, zerolog.Nop()), &model{cfg: cfg}
+	table, m := newJobs(cfg, zerolog.Nop()), &model{cfg: cfg}
 	var made []*modelJob
 	defer func() {
 		for _, j := range made {
 			close(j.gate)
 		}
-		real.close()
-		requireEmpty(t, real)
+		table.close()
+		requireEmpty(t, table)
 	}()
 	owners := []string{"a", "b"}
 	for range 120 {
@@ -198,7 +198,7 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 		}
 		switch r.IntN(8) {
 		case 0, 1:
-			made = append(made, startBoth(t, real, m, owner, r)...)
+			made = append(made, startBoth(t, table, m, owner, r)...)
 		case 2, 3, 4:
 			if len(m.busy) > 0 {
 				j := m.busy[r.IntN(len(m.busy))]
@@ -214,7 +214,7 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 				j.end(stopping)
 				m.wait = without(m.wait, j)
 			}
-			require.Equal(t, m.look(owner, id), real.halt(owner, id))
+			require.Equal(t, m.look(owner, id), table.halt(owner, id))
 		case 6:
 			if j := m.find(owner, id); j != nil {
 				if j.underWay() {
@@ -223,9 +223,9 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 				j.p.status = deleted
 				m.wait = without(m.wait, j)
 			}
-			require.Equal(t, m.look(owner, id), real.remove(owner, id))
+			require.Equal(t, m.look(owner, id), table.remove(owner, id))
 		case 7:
-			fetchBoth(t, real, m, owner, id)
+			fetchBoth(t, table, m, owner, id)
 		}
 		synctest.Wait()
 		time.Sleep(time.Millisecond)
@@ -235,10 +235,10 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 			for _, owner := range owners {
 				want := m.look(owner, j.p.id)
 				seen[want.status]++
-				require.Equal(t, want, real.look(owner, j.p.id))
+				require.Equal(t, want, table.look(owner, j.p.id))
 			}
 		}
-		known, bytes := held(real)
+		known, bytes := held(table)
 		require.Equal(t, m.bytes(), bytes)
 		require.Equal(t, len(m.all), known)
 	}
@@ -257,10 +257,10 @@ func requireEmpty(t *testing.T, table *jobs) {
 	require.Zero(t, bytes)
 }
 
-func startBoth(t *testing.T, real *jobs, m *model, owner string, r *rand.Rand) []*modelJob {
+func startBoth(t *testing.T, table *jobs, m *model, owner string, r *rand.Rand) []*modelJob {
 	work := newGated(r.IntN(4), int64(r.IntN(400)))
 	j := &modelJob{gated: work, owner: owner, queued: time.Now()}
-	got, err := real.start(owner, work)
+	got, err := table.start(owner, work)
 	j.p = progress{id: got.id, status: queuing, remaining: work.pieces}
 	if !m.start(j) {
 		var full *fullError
@@ -273,9 +273,9 @@ func startBoth(t *testing.T, real *jobs, m *model, owner string, r *rand.Rand) [
 	return []*modelJob{j}
 }
 
-func fetchBoth(t *testing.T, real *jobs, m *model, owner, id string) {
+func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
 	want := m.look(owner, id)
-	got, work := real.fetch(owner, id)
+	got, work := table.fetch(owner, id)
 	require.Equal(t, want, got)
 	j := m.find(owner, id)
 	switch want.status {

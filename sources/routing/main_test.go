@@ -41,7 +41,7 @@ type server struct {
 
 // start serves until the test's end. Everything that was taken for requests has to be
 // given back by then.
-func start(t testing.TB, change func(*Config)) *server {
+func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *server {
 	t.Helper()
 	cfg := DefaultConfig()
 	if change != nil {
@@ -57,6 +57,9 @@ func start(t testing.TB, change func(*Config)) *server {
 	keys, err := api.OpenKeyring(front, zerolog.Nop())
 	require.NoError(t, err)
 	s := &server{t: t, service: New(cfg, "http", zerolog.Nop())}
+	for _, f := range prepare {
+		f(s.service)
+	}
 	s.api, err = api.New(front, keys, []api.Route{{
 		Path: Path, Methods: []string{"GET", "HEAD", "POST"}, Open: []string{"GET", "HEAD"}, Right: batch.RightRouting, Endpoint: s.service, Basic: true,
 	}}, zerolog.Nop())

@@ -74,7 +74,8 @@ func (s *Service) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, e
 
 // at adds the place of a geometry to a failure.
 func at(where string, err error) error {
-	if f, ok := err.(*failure); ok {
+	var f *failure
+	if errors.As(err, &f) {
 		return f.in(where)
 	}
 	return err
@@ -199,6 +200,7 @@ func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millis
 
 // jobOf is the progress as a client is told it. Of a job that is unknown there is none.
 func jobOf(p progress) xroute.Job {
+	p.id = p.id[:min(len(p.id), batch.EchoLimit)] // ours are shorter
 	j := xroute.Job{ID: &p.id, Status: xroute.JobStatus(p.status), ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}
 	if p.status != unknown {
 		j.Progress = &xroute.BulkProgress{Failed: int32(p.failed), Remaining: int32(p.remaining), Successful: int32(p.successful)}

@@ -29,6 +29,7 @@ type Service struct {
 	cpu       chan struct{} // a token for each request that is worked on
 	watches   chan struct{} // a token for each request that watches a job
 	jobs      *jobs
+	operate   func(*exchange) (xroute.Response, error) // exchange.operate, but in tests
 }
 
 // New makes the service and starts the workers of its jobs. scheme, http or https, is how
@@ -37,7 +38,7 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	s := &Service{
 		cfg: cfg, scheme: scheme, log: log, admission: newAdmission(cfg),
 		cpu: make(chan struct{}, cfg.Concurrency), watches: make(chan struct{}, cfg.MaxWatches),
-		jobs: newJobs(cfg.Jobs, log),
+		jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
 	}
 	s.leave = s.admission.leave
 	return s
@@ -141,11 +142,15 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) ([]byte, error
 }
 
 func (x *exchange) respond() ([]byte, error) {
-	response, err := x.operate()
+	response, err := x.service.operate(x)
 	if err != nil {
 		return nil, err
 	}
-	return xroute.AppendMessage(nil, response)
+	out, err := xroute.AppendMessage(nil, response)
+	if err != nil {
+		return nil, errors.New("cannot write the answer: " + err.Error()) // not wrapped: it is no error of the request
+	}
+	return out, nil
 }
 
 // guard turns a panic into an error: it costs one request only, and that gets its

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -134,12 +135,45 @@ func (s *Service) send(ctx *fasthttp.RequestCtx, envelope []byte, fault bool) {
 	}
 	h.SetContentType("text/xml; charset=utf-8")
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
-	if len(envelope) >= worthPacking && ctx.Request.Header.HasAcceptEncoding("gzip") {
+	if len(envelope) >= worthPacking && acceptsGzip(&ctx.Request.Header) {
 		envelope = pack(envelope)
 		h.SetContentEncoding("gzip")
 	}
 	out := newAnswer(s.admission, envelope)
 	ctx.Response.SetBodyStream(out, len(envelope))
+}
+
+// acceptsGzip reads Accept-Encoding (RFC 9110, 12.5.3): gzip's own weight counts, else
+// that of *.
+func acceptsGzip(h *fasthttp.RequestHeader) bool {
+	others := false
+	for _, value := range h.PeekAll(fasthttp.HeaderAcceptEncoding) {
+		for element := range strings.SplitSeq(string(value), ",") {
+			coding, parameters, _ := strings.Cut(element, ";")
+			wanted := weight(parameters) > 0
+			switch coding = strings.TrimSpace(coding); {
+			case isGzip(coding):
+				return wanted
+			case coding == "*":
+				others = wanted
+			}
+		}
+	}
+	return others
+}
+
+// weight is the q parameter, 1 without one; a malformed one is 0, because the client
+// did not say that it wants this.
+func weight(parameters string) float64 {
+	name, value, some := strings.Cut(parameters, "=")
+	if !some || !strings.EqualFold(strings.TrimSpace(name), "q") {
+		return 1
+	}
+	q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	if err != nil || q > 1 {
+		return 0
+	}
+	return q
 }
 
 func pack(text []byte) []byte {

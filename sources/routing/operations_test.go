@@ -1,0 +1,226 @@
+package routing
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/xroute"
+)
+
+// startJob asks for a job over points at these coordinates.
+func (s *server) startJob(coordinates ...string) xroute.Job {
+	s.t.Helper()
+	return ask[*xroute.StartConvertGeometriesResponse](s, startMessage(coordinates...)).Result
+}
+
+func startMessage(coordinates ...string) string {
+	list := ""
+	for _, c := range coordinates {
+		list += `<c:EncodedGeometry xsi:type="c:Point" wkt="POINT (` + c + `)"/>`
+	}
+	return envelope(`<r:startConvertGeometries><r:geometries>` + list + `</r:geometries>` + options(`coordFormat="VENDOR_GEODECIMAL"`, "WKT") + `</r:startConvertGeometries>`)
+}
+
+func about(operation, id, rest string) string {
+	return envelope(`<r:` + operation + `><r:id>` + id + `</r:id>` + rest + `</r:` + operation + `>`)
+}
+
+func watchOptions(most, least int) string {
+	return fmt.Sprintf(`<r:options maximumPollingPeriod="%d" progressUpdatePeriod="%d"/>`, most, least)
+}
+
+func (s *server) watch(id, options string) xroute.Job {
+	s.t.Helper()
+	return ask[*xroute.WatchJobResponse](s, about("watchJob", id, options)).Result
+}
+
+func (s *server) fetch(id string, headers ...string) xroute.ConvertedGeometries {
+	s.t.Helper()
+	return ask[*xroute.FetchConvertGeometriesResponse](s, about("fetchConvertGeometries", id, ""), headers...).Result
+}
+
+// requireUnknown is what is said of an id that there is not: no fault.
+func requireUnknown(t *testing.T, id string, j xroute.Job) {
+	t.Helper()
+	require.Equal(t, xroute.Job{ID: &id, Status: xroute.StatusUnknown}, j)
+}
+
+func TestJobFromStartToFetch(t *testing.T) {
+	s := start(t, nil)
+	j := s.startJob("8 48", "181 48", "x", "9 49")
+	require.Contains(t, []xroute.JobStatus{xroute.StatusQueuing, xroute.StatusRunning, xroute.StatusSucceeded}, j.Status)
+	require.GreaterOrEqual(t, len(*j.ID), 26)
+
+	done := s.watch(*j.ID, "")
+	require.Equal(t, xroute.StatusSucceeded, done.Status)
+	require.Equal(t, &xroute.BulkProgress{Failed: 2, Successful: 2}, done.Progress)
+
+	other := ask[*xroute.FetchConvertGeometriesResponse](s, about("fetchConvertGeometries", *j.ID, ""), "Authorization", "apiKey b").Result
+	requireUnknown(t, *j.ID, other.Job)
+	require.Nil(t, other.Geometries)
+
+	r := s.fetch(*j.ID)
+	require.Equal(t, done, r.Job)
+	require.Len(t, r.Geometries, 2)
+	require.Equal(t, "POINT (800000 4800000)", *r.Geometries[0].Encoded().WKT)
+	require.Equal(t, "POINT (900000 4900000)", *r.Geometries[1].Encoded().WKT)
+	require.Len(t, r.Failures, 2)
+	f := func(failure xroute.ConversionFailure, index int32, code xroute.ErrorCode) {
+		t.Helper()
+		require.Equal(t, index, failure.Index)
+		require.IsType(t, &xroute.XServiceException{}, failure.Exception)
+		stack := failure.Exception.Base().StackElement
+		require.Equal(t, string(code), *stack.ErrorKey)
+		require.Equal(t, place("geometries", int(index)), stack.Context[0])
+	}
+	f(r.Failures[0], 1, xroute.CodeCoordinateFormat)
+	f(r.Failures[1], 2, xroute.CodeInvalidWKT)
+
+	again := s.fetch(*j.ID)
+	requireUnknown(t, *j.ID, again.Job)
+	require.Nil(t, again.Geometries)
+	requireUnknown(t, *j.ID, s.watch(*j.ID, ""))
+}
+
+func TestJobsThatEndAtOnce(t *testing.T) {
+	s := start(t, nil)
+	f := func(want xroute.JobStatus, fails int, coordinates ...string) {
+		t.Helper()
+		j := s.startJob(coordinates...)
+		require.Equal(t, want, s.watch(*j.ID, "").Status)
+		r := s.fetch(*j.ID)
+		require.Equal(t, want, r.Job.Status)
+		require.Len(t, r.Failures, fails)
+		require.Len(t, r.Geometries, len(coordinates)-fails)
+	}
+	f(xroute.StatusSucceeded, 0)
+	f(xroute.StatusSucceeded, 0, "1 1")
+	f(xroute.StatusFailed, 1, "x")
+	f(xroute.StatusFailed, 2, "x", "1 91")
+}
+
+// hold puts a job of client a into a worker's hands, whose pieces end when the test
+// says so.
+func (s *server) hold(pieces int) (id string, work *gated) {
+	s.t.Helper()
+	work = newGated(pieces, 1)
+	p, err := s.service.jobs.start("client a", work)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { close(work.gate) })
+	return p.id, work
+}
+
+func TestStopAndDelete(t *testing.T) {
+	s := start(t, func(c *Config) { c.Jobs.Workers = 1 })
+	held, work := s.hold(3)
+	work.gate <- nil
+	require.Eventually(t, func() bool {
+		return s.watch(held, watchOptions(0, 250)).Progress.(*xroute.BulkProgress).Successful == 1
+	}, patience, time.Millisecond)
+
+	waiting := s.startJob("8 48")
+	require.Equal(t, xroute.StatusQueuing, s.watch(*waiting.ID, watchOptions(0, 250)).Status)
+	early := s.fetch(*waiting.ID)
+	require.Equal(t, xroute.StatusQueuing, early.Job.Status)
+	require.Nil(t, early.Geometries)
+
+	stopped := ask[*xroute.StopJobResponse](s, about("stopJob", *waiting.ID, "")).Result
+	require.Equal(t, xroute.StatusStopping, stopped.Status)
+	require.Equal(t, &xroute.BulkProgress{Remaining: 1}, stopped.Progress)
+	require.Equal(t, xroute.StatusStopping, s.watch(*waiting.ID, "").Status)
+	r := s.fetch(*waiting.ID)
+	require.Equal(t, xroute.StatusStopping, r.Job.Status)
+	require.Empty(t, r.Geometries)
+	requireUnknown(t, *waiting.ID, s.watch(*waiting.ID, ""))
+
+	for range 2 {
+		gone := ask[*xroute.DeleteJobResponse](s, about("deleteJob", held, "")).Result
+		require.Equal(t, xroute.StatusDeleted, gone.Status)
+	}
+	require.Equal(t, xroute.StatusDeleted, s.watch(held, "").Status)
+	require.Equal(t, xroute.StatusDeleted, ask[*xroute.StopJobResponse](s, about("stopJob", held, "")).Result.Status)
+	r = s.fetch(held)
+	require.Equal(t, xroute.StatusDeleted, r.Job.Status)
+	require.Nil(t, r.Geometries)
+
+	requireUnknown(t, "none", ask[*xroute.StopJobResponse](s, about("stopJob", "none", "")).Result)
+	requireUnknown(t, "none", ask[*xroute.DeleteJobResponse](s, about("deleteJob", "none", "")).Result)
+}
+
+// TestWatchEndsWithTheDrain, and does not keep the service from answering meanwhile.
+func TestWatchEndsWithTheDrain(t *testing.T) {
+	s := start(t, func(c *Config) { c.Concurrency = 1 })
+	id, _ := s.hold(1)
+	watched := make(chan xroute.Job)
+	for range 3 {
+		go func() { watched <- s.watch(id, watchOptions(60_000, 50_000)) }()
+	}
+	require.Eventually(t, func() bool { return len(s.service.watches) == 3 }, patience, time.Millisecond)
+	requireUnknown(t, "none", s.watch("none", ""))
+	s.service.Drain()
+	for range 3 {
+		require.Equal(t, xroute.StatusRunning, (<-watched).Status)
+	}
+	require.Equal(t, xroute.StatusRunning, s.watch(id, "").Status)
+}
+
+func TestTooManyWatches(t *testing.T) {
+	s := start(t, func(c *Config) { c.MaxWatches = 1 })
+	id, _ := s.hold(1)
+	watched := make(chan xroute.Job)
+	go func() { watched <- s.watch(id, watchOptions(60_000, 50_000)) }()
+	require.Eventually(t, func() bool { return len(s.service.watches) == 1 }, patience, time.Millisecond)
+	resp, _ := s.post(about("watchJob", id, ""))
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	s.service.Drain()
+	<-watched
+}
+
+func TestWaiting(t *testing.T) {
+	number := func(n int32) *int32 { return &n }
+	f := func(most, least *int32, wantLeast, wantMost time.Duration) {
+		t.Helper()
+		gotLeast, gotMost, err := waiting(&xroute.WatchOptions{MaximumPollingPeriod: most, ProgressUpdatePeriod: least}, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, []time.Duration{wantLeast, wantMost}, []time.Duration{gotLeast, gotMost})
+	}
+	f(nil, nil, time.Second, 10*time.Second)
+	f(number(0), number(0), 250*time.Millisecond, 0)
+	f(number(1), number(-7), 250*time.Millisecond, time.Millisecond)
+	f(number(60_000), number(251), 251*time.Millisecond, time.Minute)
+	f(number(60_001), number(50_001), 50*time.Second, time.Minute)
+	least, most, err := waiting(nil, 3*time.Second)
+	require.NoError(t, err)
+	require.Equal(t, []time.Duration{time.Second, 3 * time.Second}, []time.Duration{least, most})
+}
+
+// TestNoRoomForAJob is told as a fault that says what to do, and a job that can never fit
+// as the caller's mistake.
+func TestNoRoomForAJob(t *testing.T) {
+	f := func(want string, class xroute.Exception, geometries int, change func(*Config)) {
+		t.Helper()
+		s := start(t, change)
+		s.hold(1)
+		fault, _ := s.fails(class, "", startMessage(strings.Split(strings.Repeat(",8 48", geometries)[1:], ",")...))
+		require.Contains(t, fault.Text, want)
+	}
+	f("all 1 places for jobs are taken: try again later", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 1 })
+	f("1 jobs of this client", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.MaxPerClient = 1 })
+	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytes = 1024 })
+}
+
+// TestRestart: whatever id there was, a new process knows none.
+func TestRestart(t *testing.T) {
+	before := start(t, nil)
+	j := before.startJob("8 48")
+	require.Equal(t, xroute.StatusSucceeded, before.watch(*j.ID, "").Status)
+	after := start(t, nil)
+	requireUnknown(t, *j.ID, after.watch(*j.ID, ""))
+	requireUnknown(t, *j.ID, after.fetch(*j.ID).Job)
+}

@@ -1,0 +1,252 @@
+package routing
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+	"trafficd/schemas/xroute"
+)
+
+// simple is a request that is answered with a WKT.
+var simple = convert(`Point" wkt="POINT (8 48)"`, "", options(inDegrees, "WKT"), "")
+
+func zip(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, text)
+	_ = w.Close()
+	return b.String()
+}
+
+// refuses wants an answer as every other path gives it.
+func (s *server) refuses(status int, code batch.Code, body string, headers ...string) {
+	s.t.Helper()
+	resp, text := s.post(body, headers...)
+	requireRefusal(s.t, resp, text, status, code)
+}
+
+func requireRefusal(t testing.TB, resp *http.Response, text []byte, status int, code batch.Code) {
+	t.Helper()
+	require.Equal(t, status, resp.StatusCode, "%s", text)
+	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+	var answer struct{ ErrorCode, Description string }
+	require.NoError(t, json.Unmarshal(text, &answer))
+	require.Equal(t, code.String(), answer.ErrorCode, answer.Description)
+}
+
+func TestWhatIsTaken(t *testing.T) {
+	s := start(t, nil)
+	f := func(body string, headers ...string) {
+		t.Helper()
+		r := ask[*xroute.ConvertGeometryResponse](s, body, headers...)
+		require.Equal(t, "POINT (8 48)", *r.Result.Encoded().WKT)
+	}
+	f(simple)
+	f(simple, "Content-Type", "text/xml")
+	f(simple, "Content-Type", `Text/XML; charset="UTF-8"`)
+	f(simple, "Content-Type", "application/xml")
+	f(simple, "Content-Type", "", "SOAPAction", `"urn:whatever"`)
+	f(zip(simple), "Content-Encoding", "gzip")
+	f(zip(simple), "Content-Encoding", "X-GZIP")
+	f(simple, "Content-Encoding", "identity")
+	f(zip(simple[:100])+zip(simple[100:]), "Content-Encoding", "gzip")
+	f("\ufeff" + simple)
+	wide := []byte{0xfe, 0xff}
+	for _, unit := range utf16.Encode([]rune(strings.Replace(simple, "UTF-8", "UTF-16", 1))) {
+		wide = append(wide, byte(unit>>8), byte(unit))
+	}
+	f(string(wide), "Content-Type", "text/xml; charset=utf-16")
+	basic := func(user, password string) string {
+		req, _ := http.NewRequest(http.MethodGet, "/", nil)
+		req.SetBasicAuth(user, password)
+		return req.Header.Get("Authorization")
+	}
+	f(simple, "Authorization", basic("anybody", "a"))
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	s := start(t, func(c *Config) { c.MaxBodyBytes = 2000 })
+	s.refuses(401, batch.Unauthenticated, simple, "Authorization", "apiKey x")
+	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Type", "application/json")
+	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Type", `multipart/related; type="application/xop+xml"`)
+	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Type", "text/xml2; =")
+	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Encoding", "br")
+	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Encoding", "gzip, gzip")
+	s.refuses(413, batch.BodyTooLarge, simple+strings.Repeat(" ", 2000))
+	s.refuses(400, batch.InvalidGzip, simple, "Content-Encoding", "gzip")
+	s.refuses(400, batch.InvalidGzip, zip(simple)[:100], "Content-Encoding", "gzip")
+	s.refuses(400, batch.InvalidGzip, zip(simple)+"rest", "Content-Encoding", "gzip")
+	broken := []byte(zip(simple))
+	broken[len(broken)-5] ^= 1 // of the checksum
+	s.refuses(400, batch.InvalidGzip, string(broken), "Content-Encoding", "gzip")
+
+	fault, _ := s.fails(&xroute.IllegalParameterException{}, "", zip(simple+strings.Repeat(" ", 1<<20)), "Content-Encoding", "gzip")
+	require.Contains(t, fault.Text, "2000 bytes")
+	fault, _ = s.fails(&xroute.IllegalParameterException{}, "", simple, "Content-Type", "text/xml; charset=ISO-8859-1")
+	require.Contains(t, fault.Text, "send UTF-8")
+}
+
+// peer sends raw bytes.
+type peer struct {
+	t testing.TB
+	net.Conn
+}
+
+func (s *server) dial(headers string) *peer {
+	s.t.Helper()
+	c, err := net.Dial("tcp", s.api.Addr().String())
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = c.Close() })
+	require.NoError(s.t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = fmt.Fprintf(c, "POST /base%s HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey a\r\nContent-Type: text/xml\r\n%s\r\n", Path, headers)
+	require.NoError(s.t, err)
+	return &peer{s.t, c}
+}
+
+func (p *peer) send(text string) *peer {
+	p.t.Helper()
+	_, err := io.WriteString(p, text)
+	require.NoError(p.t, err)
+	return p
+}
+
+func (p *peer) response() (*http.Response, []byte) {
+	p.t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(p), &http.Request{Method: http.MethodPost})
+	require.NoError(p.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return resp, text
+}
+
+func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), text) }
+
+func TestBodiesThatDoNotCome(t *testing.T) {
+	slow := start(t, func(c *Config) { c.ReceiveTimeout, c.RateGrace = 300*time.Millisecond, 100*time.Millisecond })
+	s := start(t, func(c *Config) { c.MaxBodyBytes = 2000 })
+	f := func(p *peer, status int, code batch.Code) {
+		t.Helper()
+		resp, text := p.response()
+		requireRefusal(t, resp, text, status, code)
+	}
+	const chunked = "Transfer-Encoding: chunked\r\n"
+	f(slow.dial("Content-Length: 1000\r\n").send("<"), 408, batch.RequestTimeout)
+	f(slow.dial(chunked).send(chunk("<a>")), 408, batch.RequestTimeout)
+	f(s.dial(chunked).send(chunk(strings.Repeat(" ", 1500))+chunk(strings.Repeat(" ", 501))), 413, batch.BodyTooLarge)
+	f(s.dial(chunked).send(chunk("<a>")+"zz\r\n"), 400, batch.InvalidParameter)
+
+	p := s.dial("Content-Length: 1000\r\n").send("<")
+	require.NoError(t, p.Conn.(*net.TCPConn).CloseWrite())
+	f(p, 400, batch.InvalidParameter)
+
+	exact := simple + strings.Repeat(" ", 2000-len(simple))
+	resp, text := s.dial(chunked).send(chunk(exact[:700]) + chunk(exact[700:]) + "0\r\n\r\n").response()
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", text)
+}
+
+// TestSlowSenderHoldsNoWorker: others are answered while it sends.
+func TestSlowSenderHoldsNoWorker(t *testing.T) {
+	s := start(t, func(c *Config) { c.Concurrency = 1 })
+	slow := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:100])
+	ask[*xroute.ConvertGeometryResponse](s, simple)
+	resp, _ := slow.send(simple[100:]).response()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+}
+
+func TestAdmissionIsBounded(t *testing.T) {
+	s := start(t, func(c *Config) { c.AdmissionRequests, c.MaxWatches = 2, 1 })
+	var slow []*peer
+	for range 2 {
+		slow = append(slow, s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:1]))
+	}
+	require.Eventually(t, func() bool { return s.service.admission.requests.Load() == 2 }, patience, time.Millisecond)
+	s.refuses(503, batch.ServiceUnavailable, simple)
+	for _, p := range slow {
+		resp, _ := p.send(simple[1:]).response()
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+	}
+	ask[*xroute.ConvertGeometryResponse](s, simple)
+
+	s = start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 10_000, 20_000 })
+	large := simple + strings.Repeat(" ", 9_000)
+	for _, sent := range []int{4097, 1, 1} {
+		s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large))).send(large[:sent])
+	}
+	require.Eventually(t, func() bool { return s.service.admission.bytes.Load() == 8192+2*4096 }, patience, time.Millisecond)
+	s.refuses(503, batch.ServiceUnavailable, simple)
+}
+
+func TestAnswersAreCompressed(t *testing.T) {
+	s := start(t, nil)
+	points := strings.Repeat("8 48, ", 200) + "8 48"
+	large := convert(`LineString" wkt="LINESTRING (`+points+`)"`, "", options(inDegrees, "WKT"), "")
+	f := func(body, accept, want string) {
+		t.Helper()
+		resp, text := s.post(body, "Accept-Encoding", accept)
+		require.Equal(t, want, resp.Header.Get("Content-Encoding"), accept)
+		require.Equal(t, "Accept-Encoding", resp.Header.Get("Vary"))
+		if want == "gzip" {
+			z, err := gzip.NewReader(bytes.NewReader(text))
+			require.NoError(t, err)
+			text, err = io.ReadAll(z)
+			require.NoError(t, err)
+		}
+		r, err := xroute.ReadResponse(bytes.NewReader(text), xroute.DefaultLimits())
+		require.NoError(t, err)
+		require.Contains(t, *r.(*xroute.ConvertGeometryResponse).Result.Encoded().WKT, "8 48")
+	}
+	f(large, "gzip", "gzip")
+	f(large, "br, GZIP;q=0.5", "gzip")
+	f(large, "*", "gzip")
+	f(large, "gzip;q=0, *", "")
+	f(large, "gzip;q=x", "")
+	f(large, "identity", "")
+	f(simple, "gzip", "") // too short to be worth it
+}
+
+func TestDescription(t *testing.T) {
+	f := func(s *server, method, query string) (*http.Response, string) {
+		t.Helper()
+		req, err := http.NewRequest(method, s.url+query, nil)
+		require.NoError(t, err)
+		req.Host = "traffic.example.org"
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp, string(text)
+	}
+	s := start(t, nil)
+	for _, query := range []string{"?WSDL", "?wsdl", "?Wsdl=", "?x=y&wsdl"} {
+		resp, text := f(s, http.MethodGet, query)
+		require.Equal(t, http.StatusOK, resp.StatusCode, query)
+		require.Equal(t, "text/xml; charset=utf-8", resp.Header.Get("Content-Type"))
+		require.Contains(t, text, `<soap:address location="http://traffic.example.org/base/xroute/ws/XRoute"/>`)
+		require.Contains(t, text, `schemaLocation="common.xsd"`)
+	}
+	resp, text := f(s, http.MethodHead, "?WSDL")
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Empty(t, text)
+	resp, text = f(s, http.MethodGet, "")
+	requireRefusal(t, resp, []byte(text), http.StatusNotFound, batch.NotFound)
+	require.Contains(t, text, "?WSDL")
+
+	s = start(t, func(c *Config) { c.PublicURL = "https://public.example.org/api" })
+	_, text = f(s, http.MethodGet, "?wsdl")
+	require.Contains(t, text, `location="https://public.example.org/api/xroute/ws/XRoute"`)
+}
