@@ -6,7 +6,6 @@ import jakarta.xml.ws.handler.MessageContext;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.net.URI;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -40,8 +39,6 @@ final class Client {
     } catch (IllegalParameterException_Exception e) {
       return fault(e, e.getFaultInfo());
     } catch (UnexpectedException_Exception e) {
-      return fault(e, e.getFaultInfo());
-    } catch (CreateException_Exception e) {
       return fault(e, e.getFaultInfo());
     } catch (Exception e) {
       return refused(e);
@@ -93,7 +90,7 @@ final class Client {
   private static CallerContext context(JsonNode properties) {
     var context = new CallerContext();
     context.setWrappedProperties(new ArrayOfCallerContextProperty());
-    properties.fields().forEachRemaining(p -> {
+    properties.properties().forEach(p -> {
       var property = new CallerContextProperty();
       property.setKey(p.getKey());
       property.setValue(p.getValue().asText());
@@ -121,9 +118,11 @@ final class Client {
   private static Map<String, ?> fetched(ConvertedGeometries result) {
     var seen = new TreeMap<String, Object>(job(result.getJob()));
     if (result.getWrappedGeometries() != null) {
-      var geometries = new ArrayList<Object>(); // with nulls
-      result.getWrappedGeometries().getEncodedGeometry().forEach(g -> geometries.add(g == null ? null : Seen.geometry(g)));
-      seen.put("geometries", geometries);
+      seen.put("geometries", result.getWrappedGeometries().getEncodedGeometry().stream().map(Seen::geometry).toList());
+    }
+    if (result.getWrappedFailures() != null) {
+      seen.put("failures", result.getWrappedFailures().getConversionFailure().stream()
+          .map(f -> Map.of("index", f.getIndex(), "exception", Seen.exception(f.getException()))).toList());
     }
     return seen;
   }
@@ -139,9 +138,8 @@ final class Client {
   }
 
   private static Map<String, ?> fault(Exception raised, BaseException exception) {
-    var seen = new TreeMap<String, Object>(Map.of("type", exception.getClass().getSimpleName(), "string", raised.getMessage()));
-    seen.put("transactionId", exception.getTransactionId());
-    seen.put("stack", Seen.stack(exception.getStackElement()));
+    var seen = Seen.exception(exception);
+    seen.put("string", raised.getMessage());
     return Map.of("fault", seen);
   }
 

@@ -91,7 +91,14 @@ final class Seen {
     return parts.stream().map(Seen::coordinates).toList();
   }
 
-  static List<?> stack(StackElement outermost) {
+  static Map<String, Object> exception(BaseException exception) {
+    var seen = new TreeMap<String, Object>(Map.of("type", exception.getClass().getSimpleName()));
+    put(seen, "transactionId", exception.getTransactionId());
+    seen.put("stack", stack(exception.getStackElement()));
+    return seen;
+  }
+
+  private static List<?> stack(StackElement outermost) {
     var seen = new ArrayList<Object>();
     for (var e = outermost; e != null; e = e.getCause()) {
       var element = new TreeMap<String, Object>();

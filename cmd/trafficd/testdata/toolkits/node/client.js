@@ -4,8 +4,6 @@
 const readline = require('node:readline');
 const soap = require('soap');
 
-const common = 'urn:xserver:common';
-
 // Where the items of a plain geometry stand: the member and the items' type.
 const items = {
   PlainLineString: ['wrappedPoints', 'PlainPoint'],
@@ -20,9 +18,10 @@ const items = {
 // member is the element that holds the plain form: point of Point.
 const member = (type) => type[0].toLowerCase() + type.slice(1);
 
-const typed = (type) => ({ xsi_type: { type, xmlns: common, prefix: 'c' } });
+// typed says what a polymorphic object is. The prefix is the WSDL's: node-soap declares those at the envelope.
+const typed = (type) => ({ xsi_type: { type, prefix: 'c' } });
 
-// array is null-tolerant: what is not there is not written.
+// array is undefined, and so not written, where there is no list.
 const array = (item, list) => list && { [item]: list };
 
 // make has what turns the lines into node-soap's objects.
@@ -78,7 +77,6 @@ const list = (value, item) => [].concat(value?.[item] ?? []);
 
 const seen = {
   geometry(g) {
-    if (g === null || g.attributes['xsi:nil']) return null;
     const type = kind(g);
     return given({
       type,
@@ -109,14 +107,20 @@ const seen = {
     };
     return { job: given({ id, status, elapsedTime: Number(elapsedTime), progress: progress ?? undefined }) };
   },
-  fault(f) {
-    const [[name, exception]] = Object.entries(f.detail);
+  exception(type, e) {
     const stack = [];
-    for (let e = exception.stackElement; e; e = e.cause) {
-      const { errorKey, message, className } = e.attributes;
-      stack.push(given({ errorKey, message, className, context: e.wrappedContext && list(e.wrappedContext, 'String') }));
+    for (let s = e.stackElement; s; s = s.cause) {
+      const { errorKey, message, className } = s.attributes;
+      stack.push(given({ errorKey, message, className, context: s.wrappedContext && list(s.wrappedContext, 'String') }));
     }
-    return { fault: { type: name, string: f.faultstring, transactionId: exception.attributes.transactionId, stack } };
+    return { type, transactionId: e.attributes.transactionId, stack };
+  },
+  fault(f) {
+    const [[type, exception]] = Object.entries(f.detail);
+    return { fault: { ...seen.exception(type, exception), string: f.faultstring } };
+  },
+  failure(f) {
+    return { index: Number(f.attributes.index), exception: seen.exception(kind(f.exception), f.exception) };
   },
 };
 
@@ -126,7 +130,7 @@ const context = (line) => (line.properties ? { callerContext: make.context(line.
 // calls is what a line's call does with the client; each gives what was seen.
 const calls = {
   async authorize(client, line) {
-    client.clearHttpHeaders();
+    delete client.getHttpHeaders()?.Authorization; // clearHttpHeaders would keep a security object's out for ever
     client.setSecurity(line.password ? new soap.BasicAuthSecurity('anyone', line.password) : null);
     if (line.header) client.addHttpHeader('Authorization', line.header);
     return {};
@@ -143,7 +147,11 @@ const calls = {
   },
   async fetchConvertGeometries(client, line) {
     const [{ result }] = await client.fetchConvertGeometriesAsync({ id: line.id, ...context(line) });
-    return { ...seen.job(result.job), geometries: result.wrappedGeometries && list(result.wrappedGeometries, 'EncodedGeometry').map(seen.geometry) };
+    return {
+      ...seen.job(result.job),
+      geometries: list(result.wrappedGeometries, 'EncodedGeometry').map(seen.geometry),
+      failures: list(result.wrappedFailures, 'ConversionFailure').map(seen.failure),
+    };
   },
   async watchJob(client, line) {
     const [answer] = await client.watchJobAsync({ id: line.id, ...(line.watch ? { options: { attributes: line.watch } } : {}), ...context(line) });

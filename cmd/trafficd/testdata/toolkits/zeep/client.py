@@ -81,8 +81,6 @@ def kind_of(value):
 
 
 def geometry(value):
-    if value is None:
-        return None
     g = {"type": kind_of(value), "wkt": value.wkt}
     if value.wkb is not None:
         g["wkb"] = base64.b64encode(value.wkb).decode()
@@ -116,17 +114,24 @@ def job(value):
     return seen
 
 
-def fault(client, raised):
-    detail = raised.detail[0]
-    name = etree.QName(detail)
-    exception = client.get_element(name.text).parse(detail, client.wsdl.types)
-    stack, element = [], exception.stackElement
+def exception(value):
+    stack, element = [], value.stackElement
     while element is not None:
         seen = {k: element[k] for k in ("errorKey", "message", "className")}
         seen["context"] = element.wrappedContext and element.wrappedContext.String
         stack.append(seen)
         element = element.cause
-    return {"type": kind_of(exception), "string": raised.message, "transactionId": exception.transactionId, "stack": stack}
+    return {"type": kind_of(value), "transactionId": value.transactionId, "stack": stack}
+
+
+def fault(client, raised):
+    detail = raised.detail[0]
+    value = client.get_element(etree.QName(detail).text).parse(detail, client.wsdl.types)
+    return exception(value) | {"string": raised.message}
+
+
+def failures(array):
+    return array and [{"index": f.index, "exception": exception(f.exception)} for f in array.ConversionFailure]
 
 
 class Calls:
@@ -165,7 +170,11 @@ class Calls:
     def fetchConvertGeometries(self, line):
         answer = self.client.service.fetchConvertGeometries(**self.request(line))
         geometries = answer.wrappedGeometries
-        return {"job": job(answer.job), "geometries": geometries and [geometry(g) for g in geometries.EncodedGeometry]}
+        return {
+            "job": job(answer.job),
+            "geometries": geometries and [geometry(g) for g in geometries.EncodedGeometry],
+            "failures": failures(answer.wrappedFailures),
+        }
 
     def watchJob(self, line):
         options = {"options": self.write.new("WatchOptions", **line["watch"])} if "watch" in line else {}

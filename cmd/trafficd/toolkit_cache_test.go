@@ -1,0 +1,95 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// toolkits is the folder of what the clients of the SOAP toolkits are made from.
+const toolkits = "testdata/toolkits"
+
+// fetched gives the cache's folder with what a toolkit's pins name, one of the files of its folder. fill is called where it is not
+// there yet, with an empty folder. Changed pins are another entry.
+func fetched(t *testing.T, toolkit, pins string, fill func(dir string)) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(toolkits, toolkit, pins))
+	require.NoError(t, err)
+	root := cacheRoot(t)
+	require.NoError(t, os.MkdirAll(root, 0o755))
+	dir := filepath.Join(root, fmt.Sprintf("%s-%x", toolkit, sha256.Sum256(text))[:len(toolkit)+9])
+	defer lock(t, dir+".lock")()
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return dir
+	}
+	unfinished := dir + ".unfinished" // always the same name: what a killed run left is swept here
+	require.NoError(t, os.RemoveAll(unfinished))
+	require.NoError(t, os.Mkdir(unfinished, 0o755))
+	fill(unfinished)
+	require.NoError(t, os.Rename(unfinished, dir))
+	return dir
+}
+
+// cacheRoot is beside the cache of the stores (package devstores), and moves with it.
+func cacheRoot(t *testing.T) string {
+	t.Helper()
+	base := os.Getenv("TRAFFICD_CACHE")
+	if base == "" {
+		base = "../../.cache"
+	}
+	root, err := filepath.Abs(filepath.Join(base, "toolkits"))
+	require.NoError(t, err)
+	return root
+}
+
+// lock keeps a second test run from filling the same entry. It goes with its holder's death.
+func lock(t *testing.T, path string) (unlock func() error) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
+	return f.Close
+}
+
+// fetch runs a package manager, and shows that it is alive: the first time it downloads.
+func fetch(t *testing.T, what, program string, args ...string) {
+	t.Helper()
+	started := time.Now()
+	fmt.Fprintf(os.Stderr, "fetching %s with %s …\n", what, program)
+	alive := time.NewTicker(5 * time.Second)
+	defer alive.Stop()
+	ended := make(chan error, 1)
+	go func() {
+		text, err := exec.Command(program, args...).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("cannot fetch %s with %s: %w\n%s", what, program, err, lastBytes(text, 4000))
+		}
+		ended <- err
+	}()
+	for {
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+			fmt.Fprintf(os.Stderr, "fetching %s: done in %.1f s\n", what, time.Since(started).Seconds())
+			return
+		case <-alive.C:
+			fmt.Fprintf(os.Stderr, "fetching %s: %.0f s\n", what, time.Since(started).Seconds())
+		}
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, text, 0o644))
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// toolkit is a program made with a SOAP toolkit. It reads what to call as JSON, a line each, and prints what its toolkit made of the
+// answer. So one Go test judges what the users of all toolkits see.
+type toolkit struct {
+	t       *testing.T
+	steps   io.WriteCloser
+	answers *bufio.Reader
+}
+
+// toolkitStep is a call of the service. Call alone is enough for "authorize" with nothing: no key is sent.
+type toolkitStep struct {
+	Call       string            `json:"call"`
+	Geometry   *seenGeometry     `json:"geometry,omitempty"`
+	Geometries []seenGeometry    `json:"geometries,omitempty"`
+	Options    *routingOptions   `json:"options,omitempty"`
+	Watch      *watchOptions     `json:"watch,omitempty"`
+	Properties map[string]string `json:"properties,omitempty"` // of the CallerContext
+	ID         string            `json:"id,omitempty"`
+
+	Password string `json:"password,omitempty"` // authorize by HTTP Basic, with any user
+	Header   string `json:"header,omitempty"`   // authorize by this Authorization header
+}
+
+type routingOptions struct {
+	Encodings   []string `json:"encodings"`
+	CoordFormat string   `json:"coordFormat,omitempty"`
+	SrID        string   `json:"srId,omitempty"`
+}
+
+type watchOptions struct {
+	MaximumPollingPeriod int `json:"maximumPollingPeriod"`
+	ProgressUpdatePeriod int `json:"progressUpdatePeriod"`
+}
+
+// seenGeometry is one of the service's geometry types as its toolkit shows it: the members that are there.
+type seenGeometry struct {
+	Type  string     `json:"type"` // the name of the class
+	Plain *seenPlain `json:"plain,omitempty"`
+	WKT   string     `json:"wkt,omitempty"`
+	WKB   []byte     `json:"wkb,omitempty"`
+	KML   *seenKML   `json:"kml,omitempty"`
+}
+
+// seenPlain is a geometry of the Plain types: coordinates nested as in GeoJSON, or the members of a collection.
+type seenPlain struct {
+	Type        string          `json:"type"`
+	Coordinates json.RawMessage `json:"coordinates,omitempty"`
+	Geometries  []seenPlain     `json:"geometries,omitempty"`
+}
+
+type seenKML struct {
+	KML        string   `json:"kml,omitempty"`
+	Placemarks []string `json:"placemarks,omitempty"`
+}
+
+// seen is what the toolkit made of an answer: one of these.
+type seen struct {
+	Geometry   *seenGeometry  `json:"geometry"`
+	Job        *seenJob       `json:"job"`
+	Geometries []seenGeometry `json:"geometries"` // with Job, of a fetch
+	Failures   []seenFailure  `json:"failures"`   // likewise
+	Fault      *seenFault     `json:"fault"`
+	Status     int            `json:"status"` // of an HTTP answer without an envelope
+	Error      string         `json:"error"`  // anything else: the toolkit could not do it
+}
+
+type seenJob struct {
+	ID          string        `json:"id"`
+	Status      string        `json:"status"`
+	ElapsedTime *int          `json:"elapsedTime"`
+	Progress    *seenProgress `json:"progress"`
+}
+
+type seenProgress struct {
+	Type       string `json:"type"`
+	Failed     int    `json:"failed"`
+	Remaining  int    `json:"remaining"`
+	Successful int    `json:"successful"`
+}
+
+// seenFailure says why a geometry of a job could not be converted.
+type seenFailure struct {
+	Index     int       `json:"index"`
+	Exception seenFault `json:"exception"`
+}
+
+// seenFault is a typed exception: its class, and the chain of stack elements from the outermost in.
+type seenFault struct {
+	Type          string             `json:"type"`
+	String        string             `json:"string"` // the faultstring, of a fault
+	TransactionID string             `json:"transactionId"`
+	Stack         []seenStackElement `json:"stack"`
+}
+
+type seenStackElement struct {
+	ErrorKey  string   `json:"errorKey"`
+	Message   string   `json:"message"`
+	ClassName string   `json:"className"`
+	Context   []string `json:"context"`
+}
+
+// startToolkit runs the program, which is to end with its input. What it prints beside its answers is a warning, and no toolkit is to
+// have reason for one.
+func startToolkit(t *testing.T, cmd *exec.Cmd) *toolkit {
+	t.Helper()
+	var warnings bytes.Buffer
+	cmd.Stderr = &warnings
+	steps, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	answers, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		steps.Close()
+		_, _ = io.Copy(io.Discard, answers)
+		require.NoError(t, cmd.Wait(), warnings.String())
+		require.Empty(t, warnings.String())
+	})
+	return &toolkit{t: t, steps: steps, answers: bufio.NewReader(answers)}
+}
+
+// do lets the program take a step and gives what it saw.
+func (k *toolkit) do(s toolkitStep) seen {
+	k.t.Helper()
+	line, err := json.Marshal(s)
+	require.NoError(k.t, err)
+	_, err = k.steps.Write(append(line, '\n'))
+	require.NoError(k.t, err)
+	answer, err := k.answers.ReadBytes('\n')
+	require.NoError(k.t, err, "no answer to %s", line)
+	var o seen
+	require.NoError(k.t, json.Unmarshal(answer, &o), "%s", answer)
+	require.Empty(k.t, o.Error, "%s", line)
+	return o
+}
+
+// silent runs a program that is to succeed without a word: what it prints would be warnings.
+func silent(t *testing.T, program string, args ...string) {
+	t.Helper()
+	text, err := exec.Command(program, args...).CombinedOutput()
+	require.NoError(t, err, "%s: %s", program, lastBytes(text, 4000))
+	require.Empty(t, string(text), program)
+}

@@ -1,0 +1,399 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/sources/routing"
+)
+
+// The routing service as the users of three SOAP toolkits see it (decisions.md 3). Each program under testdata/toolkits makes its
+// types from the running daemon's WSDL, as its users do, and calls what the test says.
+
+func TestZeep(t *testing.T) {
+	exercise(t, func(wsdl string) *exec.Cmd {
+		return exec.Command(python(t), "-W", "always", filepath.Join(toolkits, "zeep", "client.py"), wsdl)
+	})
+}
+
+func TestApacheCXF(t *testing.T) {
+	exercise(t, func(wsdl string) *exec.Cmd {
+		return exec.Command("java", "-cp", buildCXF(t, wsdl), "-Djava.util.logging.config.file="+filepath.Join(toolkits, "cxf", "logging.properties"), "Client", wsdl)
+	})
+}
+
+// The keys of the daemon under test.
+const (
+	routingKey = "route"
+	ingestKey  = "detect"
+)
+
+func exercise(t *testing.T, program func(wsdl string) *exec.Cmd) {
+	d := newProcess(t)
+	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry(routingKey, "routing", "UTC")+keyEntry(ingestKey, "ingest", "UTC"))
+	d.start().await(http.StatusOK)
+	k := startToolkit(t, program("http://"+d.api+routing.Path+"?WSDL"))
+	k.checkKeys()
+	k.checkEncodings()
+	k.checkFormats()
+	k.checkJob()
+	k.checkFailures()
+	k.checkEndedJobs()
+	k.checkFaults()
+}
+
+// shape is a geometry in all encodings. The WKB was made with GEOS 3.14.
+type shape struct{ kind, plain, wkt, wkb, kml string }
+
+var shapes = []shape{
+	{
+		kind: "Point", plain: `[8.25,48.75]`, wkt: "POINT (8.25 48.75)",
+		wkb: "AQEAAAAAAAAAAIAgQAAAAAAAYEhA",
+		kml: "<Point><coordinates>8.25,48.75</coordinates></Point>",
+	},
+	{
+		kind: "Point", plain: `[8.25,48.75,110.5]`, wkt: "POINT Z (8.25 48.75 110.5)",
+		wkb: "AekDAAAAAAAAAIAgQAAAAAAAYEhAAAAAAACgW0A=",
+		kml: "<Point><coordinates>8.25,48.75,110.5</coordinates></Point>",
+	},
+	{
+		kind: "LineString", plain: `[[8.25,48.75],[8.5,49]]`, wkt: "LINESTRING (8.25 48.75, 8.5 49)",
+		wkb: "AQIAAAACAAAAAAAAAACAIEAAAAAAAGBIQAAAAAAAACFAAAAAAACASEA=",
+		kml: "<LineString><coordinates>8.25,48.75 8.5,49</coordinates></LineString>",
+	},
+	{
+		kind: "LinearRing", plain: `[[8,48],[9,48],[9,49],[8,48]]`, wkt: "LINESTRING (8 48, 9 48, 9 49, 8 48)",
+		wkb: "AQIAAAAEAAAAAAAAAAAAIEAAAAAAAABIQAAAAAAAACJAAAAAAAAASEAAAAAAAAAiQAAAAAAAgEhAAAAAAAAAIEAAAAAAAABIQA==",
+		kml: "<LinearRing><coordinates>8,48 9,48 9,49 8,48</coordinates></LinearRing>",
+	},
+	{
+		kind: "Polygon", plain: `[[[8,48],[9,48],[9,49],[8,48]],[[8.5,48.25],[8.75,48.25],[8.75,48.5],[8.5,48.25]]]`,
+		wkt: "POLYGON ((8 48, 9 48, 9 49, 8 48), (8.5 48.25, 8.75 48.25, 8.75 48.5, 8.5 48.25))",
+		wkb: "AQMAAAACAAAABAAAAAAAAAAAACBAAAAAAAAASEAAAAAAAAAiQAAAAAAAAEhAAAAAAAAAIkAAAAAAAIBIQAAAAAAAACBAAAAAAAAASEAEAAAAAAAAAAAAIUAAAAAAACBIQAAAAAAAgCFAAAAAAAAgSEAAAAAAAIAhQAAAAAAAQEhAAAAAAAAAIUAAAAAAACBIQA==",
+		kml: "<Polygon><outerBoundaryIs><LinearRing><coordinates>8,48 9,48 9,49 8,48</coordinates></LinearRing></outerBoundaryIs>" +
+			"<innerBoundaryIs><LinearRing><coordinates>8.5,48.25 8.75,48.25 8.75,48.5 8.5,48.25</coordinates></LinearRing></innerBoundaryIs></Polygon>",
+	},
+	{
+		kind: "MultiPoint", plain: `[[8.25,48.75],[8.5,49]]`, wkt: "MULTIPOINT ((8.25 48.75), (8.5 49))",
+		wkb: "AQQAAAACAAAAAQEAAAAAAAAAAIAgQAAAAAAAYEhAAQEAAAAAAAAAAAAhQAAAAAAAgEhA",
+		kml: "<MultiGeometry><Point><coordinates>8.25,48.75</coordinates></Point><Point><coordinates>8.5,49</coordinates></Point></MultiGeometry>",
+	},
+	{
+		kind: "MultiLineString", plain: `[[[8,48],[9,48]],[[8,49],[9,49]]]`, wkt: "MULTILINESTRING ((8 48, 9 48), (8 49, 9 49))",
+		wkb: "AQUAAAACAAAAAQIAAAACAAAAAAAAAAAAIEAAAAAAAABIQAAAAAAAACJAAAAAAAAASEABAgAAAAIAAAAAAAAAAAAgQAAAAAAAgEhAAAAAAAAAIkAAAAAAAIBIQA==",
+		kml: "<MultiGeometry><LineString><coordinates>8,48 9,48</coordinates></LineString><LineString><coordinates>8,49 9,49</coordinates></LineString></MultiGeometry>",
+	},
+	{
+		kind: "MultiPolygon", plain: `[[[[8,48],[9,48],[9,49],[8,48]]],[[[10,48],[11,48],[11,49],[10,48]]]]`,
+		wkt: "MULTIPOLYGON (((8 48, 9 48, 9 49, 8 48)), ((10 48, 11 48, 11 49, 10 48)))",
+		wkb: "AQYAAAACAAAAAQMAAAABAAAABAAAAAAAAAAAACBAAAAAAAAASEAAAAAAAAAiQAAAAAAAAEhAAAAAAAAAIkAAAAAAAIBIQAAAAAAAACBAAAAAAAAASEABAwAAAAEAAAAEAAAAAAAAAAAAJEAAAAAAAABIQAAAAAAAACZAAAAAAAAASEAAAAAAAAAmQAAAAAAAgEhAAAAAAAAAJEAAAAAAAABIQA==",
+		kml: "<MultiGeometry><Polygon><outerBoundaryIs><LinearRing><coordinates>8,48 9,48 9,49 8,48</coordinates></LinearRing></outerBoundaryIs></Polygon>" +
+			"<Polygon><outerBoundaryIs><LinearRing><coordinates>10,48 11,48 11,49 10,48</coordinates></LinearRing></outerBoundaryIs></Polygon></MultiGeometry>",
+	},
+	{
+		kind: "GeometryCollection", plain: `[{"type":"PlainPoint","coordinates":[8.25,48.75]},{"type":"PlainLineString","coordinates":[[8,48],[9,48]]}]`,
+		wkt: "GEOMETRYCOLLECTION (POINT (8.25 48.75), LINESTRING (8 48, 9 48))",
+		wkb: "AQcAAAACAAAAAQEAAAAAAAAAAIAgQAAAAAAAYEhAAQIAAAACAAAAAAAAAAAAIEAAAAAAAABIQAAAAAAAACJAAAAAAAAASEA=",
+		kml: "<MultiGeometry><Point><coordinates>8.25,48.75</coordinates></Point><LineString><coordinates>8,48 9,48</coordinates></LineString></MultiGeometry>",
+	},
+}
+
+var encodings = []string{"PLAIN", "WKB", "WKT", "KML"}
+
+// in gives the shape in these encodings, as a toolkit shows it.
+func (s shape) in(t *testing.T, encodings ...string) *seenGeometry {
+	t.Helper()
+	g := &seenGeometry{Type: s.kind}
+	for _, encoding := range encodings {
+		switch encoding {
+		case "PLAIN":
+			g.Plain = &seenPlain{Type: "Plain" + s.kind}
+			if s.kind == "GeometryCollection" {
+				require.NoError(t, json.Unmarshal([]byte(s.plain), &g.Plain.Geometries))
+			} else {
+				g.Plain.Coordinates = json.RawMessage(s.plain)
+			}
+		case "WKB":
+			require.NoError(t, json.Unmarshal([]byte(`"`+s.wkb+`"`), &g.WKB))
+		case "WKT":
+			g.WKT = s.wkt
+		case "KML":
+			g.KML = &seenKML{KML: `<kml xmlns="http://www.opengis.net/kml/2.2">` + s.placemark() + "</kml>"}
+		}
+	}
+	return g
+}
+
+func (s shape) placemark() string { return "<Placemark>" + s.kml + "</Placemark>" }
+
+const degrees = "OG_GEODECIMAL"
+
+// toDegrees asks for these encodings of the coordinates as they are.
+func toDegrees(encodings ...string) *routingOptions {
+	return &routingOptions{Encodings: encodings, CoordFormat: degrees}
+}
+
+func (k *toolkit) checkKeys() {
+	k.t.Helper()
+	convert := toolkitStep{Call: "convertGeometry", Geometry: shapes[0].in(k.t, "WKT"), Options: toDegrees("WKT")}
+	f := func(status int, key toolkitStep) {
+		k.t.Helper()
+		key.Call = "authorize"
+		k.do(key)
+		o := k.do(convert)
+		require.Equal(k.t, status, o.Status)
+		require.Equal(k.t, status == 0, o.Geometry != nil, "%+v", o.Fault)
+	}
+	f(http.StatusUnauthorized, toolkitStep{})
+	f(http.StatusUnauthorized, toolkitStep{Password: "wrong"})
+	f(http.StatusUnauthorized, toolkitStep{Header: "apiKey wrong"})
+	f(http.StatusForbidden, toolkitStep{Password: ingestKey})
+	f(0, toolkitStep{Header: "apiKey " + routingKey})
+	f(0, toolkitStep{Password: routingKey}) // stays in force for what follows
+}
+
+// checkEncodings has each kind of geometry converted from each encoding into each, and into all at once.
+func (k *toolkit) checkEncodings() {
+	k.t.Helper()
+	for _, s := range shapes {
+		for _, from := range encodings {
+			for _, to := range [][]string{{"PLAIN"}, {"WKB"}, {"WKT"}, {"KML"}, encodings} {
+				o := k.do(toolkitStep{Call: "convertGeometry", Geometry: s.in(k.t, from), Options: toDegrees(to...)})
+				k.requireGeometry(s.in(k.t, to...), o.Geometry, "%s from %s to %s: %+v", s.kind, from, to, o)
+			}
+		}
+		o := k.do(toolkitStep{Call: "convertGeometry", Geometry: s.in(k.t, encodings...), Options: toDegrees("WKT")})
+		k.requireGeometry(s.in(k.t, "WKT"), o.Geometry, "%s from all encodings, which agree: %+v", s.kind, o)
+	}
+	for _, kml := range []seenKML{{KML: shapes[0].kml}, {Placemarks: []string{shapes[0].placemark()}}} {
+		o := k.do(toolkitStep{Call: "convertGeometry", Geometry: &seenGeometry{Type: "Point", KML: &kml}, Options: toDegrees("WKT")})
+		k.requireGeometry(shapes[0].in(k.t, "WKT"), o.Geometry, "%+v: %+v", kml, o)
+	}
+}
+
+// requireGeometry compares coordinates by their values: languages write one number in several ways.
+func (k *toolkit) requireGeometry(want, got *seenGeometry, what string, args ...any) {
+	k.t.Helper()
+	wanted, err := json.Marshal(want)
+	require.NoError(k.t, err)
+	seen, err := json.Marshal(got)
+	require.NoError(k.t, err)
+	require.JSONEq(k.t, string(wanted), string(seen), append([]any{what}, args...)...)
+}
+
+// checkFormats goes over the check point of decisions.md 3, to its printed digits.
+func (k *toolkit) checkFormats() {
+	k.t.Helper()
+	const x, y = 8.2505556, 48.7627778
+	f := func(format, srID string, wantX, wantY, tolerance float64) {
+		k.t.Helper()
+		convert := func(x, y float64, o routingOptions, from map[string]string) (float64, float64) {
+			k.t.Helper()
+			o.Encodings = []string{"PLAIN"}
+			coordinates, err := json.Marshal([]float64{x, y})
+			require.NoError(k.t, err)
+			point := &seenGeometry{Type: "Point", Plain: &seenPlain{Type: "PlainPoint", Coordinates: coordinates}}
+			answer := k.do(toolkitStep{Call: "convertGeometry", Geometry: point, Options: &o, Properties: from})
+			require.NotNil(k.t, answer.Geometry, "%s: %+v", format, answer.Fault)
+			var xy []float64
+			require.NoError(k.t, json.Unmarshal(answer.Geometry.Plain.Coordinates, &xy))
+			require.Len(k.t, xy, 2)
+			return xy[0], xy[1]
+		}
+		source := map[string]string{"CoordFormat": format}
+		if srID != "" {
+			source["SrId"] = srID
+		}
+		gotX, gotY := convert(x, y, routingOptions{CoordFormat: format, SrID: srID}, nil)
+		require.InDelta(k.t, wantX, gotX, tolerance, format)
+		require.InDelta(k.t, wantY, gotY, tolerance, format)
+		backX, backY := convert(gotX, gotY, routingOptions{CoordFormat: degrees}, source)
+		require.InDelta(k.t, x, backX, 1e-9, format)
+		require.InDelta(k.t, y, backY, 1e-9, format)
+	}
+	f("OG_GEODECIMAL", "", x, y, 0)
+	f("VENDOR_GEODECIMAL", "", x*1e5, y*1e5, 1e-8)
+	f("VENDOR_MERCATOR", "", 917419.9247, 6227728.6864, 5e-5)
+	f("VENDOR_SMARTUNITS", "", 4352286.0539, 5456405.2523, 5e-5)
+	f("VENDOR_GEOMINSEC", "", 815020.0016, 4845460.0008, 5e-5)
+	f("VENDOR_CONFORM", "", 1672357.2299, 1620743.2152, 5e-5)
+	f("VENDOR_SUPERCONFORM", "", 5072357.2299, 3320743.2152, 5e-5)
+	f("OG_SRID", "EPSG:4326", x, y, 0)
+	f("OG_SRID", "EPSG:25832", 444924.0947, 5401356.3359, 5e-5) // by PROJ's cs2cs
+}
+
+// checkJob starts a job, watches it to its end and fetches what it has made: once.
+func (k *toolkit) checkJob() {
+	k.t.Helper()
+	wanted := []shape{shapes[0], shapes[4], shapes[8]}
+	o := k.do(toolkitStep{Call: "startConvertGeometries", Geometries: all(k.t, wanted), Options: toDegrees("PLAIN", "WKT")})
+	require.NotNil(k.t, o.Job, "%+v", o.Fault)
+	id := o.Job.ID
+	require.NotEmpty(k.t, id)
+	require.Contains(k.t, []string{"QUEUING", "RUNNING", "SUCCEEDED"}, o.Job.Status)
+	require.NotNil(k.t, o.Job.ElapsedTime)
+
+	end := k.watch(id)
+	require.Equal(k.t, "SUCCEEDED", end.Status)
+	require.Equal(k.t, &seenProgress{Type: "BulkProgress", Successful: len(wanted)}, end.Progress)
+	require.GreaterOrEqual(k.t, *end.ElapsedTime, 0)
+
+	o = k.do(toolkitStep{Call: "fetchConvertGeometries", ID: id})
+	require.Equal(k.t, "SUCCEEDED", o.Job.Status)
+	require.Len(k.t, o.Geometries, len(wanted))
+	for i, s := range wanted {
+		k.requireGeometry(s.in(k.t, "PLAIN", "WKT"), &o.Geometries[i], "item %d of the job", i)
+	}
+	for _, call := range []string{"fetchConvertGeometries", "watchJob", "stopJob", "deleteJob"} {
+		o = k.do(toolkitStep{Call: call, ID: id})
+		require.Equal(k.t, "UNKNOWN", o.Job.Status, "%s after the fetch", call)
+		require.Empty(k.t, o.Geometries)
+	}
+}
+
+func all(t *testing.T, shapes []shape) (geometries []seenGeometry) {
+	t.Helper()
+	for _, s := range shapes {
+		geometries = append(geometries, *s.in(t, "PLAIN"))
+	}
+	return geometries
+}
+
+// watch waits for the job's end as users do: call after call.
+func (k *toolkit) watch(id string) *seenJob {
+	k.t.Helper()
+	for {
+		o := k.do(toolkitStep{Call: "watchJob", ID: id, Watch: &watchOptions{MaximumPollingPeriod: 5000, ProgressUpdatePeriod: 250}})
+		require.NotNil(k.t, o.Job, "%+v", o.Fault)
+		require.Equal(k.t, id, o.Job.ID)
+		if !slices.Contains([]string{"QUEUING", "RUNNING", "STOPPING"}, o.Job.Status) {
+			return o.Job
+		}
+	}
+}
+
+// checkFailures: what a job cannot convert is told by its place, and why; the rest is converted.
+func (k *toolkit) checkFailures() {
+	k.t.Helper()
+	geometries := all(k.t, shapes[:3])
+	geometries[1] = seenGeometry{Type: "Point", WKT: "POINT (8 48"}
+	id := k.do(toolkitStep{Call: "startConvertGeometries", Geometries: geometries, Options: toDegrees("WKT")}).Job.ID
+	require.Equal(k.t, &seenProgress{Type: "BulkProgress", Successful: 2, Failed: 1}, k.watch(id).Progress)
+	o := k.do(toolkitStep{Call: "fetchConvertGeometries", ID: id})
+	require.Len(k.t, o.Geometries, 2)
+	require.Equal(k.t, "LineString", o.Geometries[1].Type)
+	require.Len(k.t, o.Failures, 1)
+	require.Equal(k.t, 1, o.Failures[0].Index)
+	k.requireException("XServiceException", "REQUEST_INVALID_WKT", o.Failures[0].Exception)
+}
+
+// checkEndedJobs: what a stopped job has done can be fetched; what is deleted cannot, and nothing that never was.
+func (k *toolkit) checkEndedJobs() {
+	k.t.Helper()
+	start := toolkitStep{Call: "startConvertGeometries", Geometries: all(k.t, shapes), Options: toDegrees("WKB")}
+	stopped := k.do(start).Job.ID
+	o := k.do(toolkitStep{Call: "stopJob", ID: stopped})
+	require.Contains(k.t, []string{"STOPPING", "SUCCEEDED"}, o.Job.Status, "it may have been faster")
+	end := k.watch(stopped)
+	require.Equal(k.t, "SUCCEEDED", end.Status)
+	o = k.do(toolkitStep{Call: "fetchConvertGeometries", ID: stopped})
+	require.Equal(k.t, "SUCCEEDED", o.Job.Status)
+	require.Len(k.t, o.Geometries, end.Progress.Successful)
+
+	deleted := k.do(start).Job.ID
+	o = k.do(toolkitStep{Call: "deleteJob", ID: deleted})
+	require.Equal(k.t, "DELETED", o.Job.Status)
+	o = k.do(toolkitStep{Call: "fetchConvertGeometries", ID: deleted})
+	require.Equal(k.t, "DELETED", o.Job.Status)
+	require.Empty(k.t, o.Geometries)
+	o = k.do(toolkitStep{Call: "watchJob", ID: "never-was"})
+	require.Equal(k.t, "UNKNOWN", o.Job.Status)
+}
+
+// checkFaults: each error of decisions.md 3 that a caller can bring about comes as its class, with its key and the reason.
+func (k *toolkit) checkFaults() {
+	k.t.Helper()
+	f := func(class, key string, s toolkitStep) {
+		k.t.Helper()
+		if s.Call == "" {
+			s.Call = "convertGeometry"
+		}
+		fault := k.do(s).Fault
+		require.NotNil(k.t, fault, key)
+		require.NotEmpty(k.t, fault.String)
+		k.requireException(class, key, *fault)
+	}
+	point := func(g seenGeometry) *seenGeometry { g.Type = "Point"; return &g }
+	good, wkt := point(seenGeometry{WKT: "POINT (8 48)"}), toDegrees("WKT")
+	in := func(format, srID string) *routingOptions {
+		return &routingOptions{Encodings: []string{"WKT"}, CoordFormat: format, SrID: srID}
+	}
+	const own = "XServiceException"
+	f(own, "REQUEST_INVALID_WKT", toolkitStep{Geometry: point(seenGeometry{WKT: "POINT (8 48"}), Options: wkt})
+	f(own, "REQUEST_INVALID_WKB", toolkitStep{Geometry: point(seenGeometry{WKB: []byte{1, 1, 0}}), Options: wkt})
+	f(own, "REQUEST_INVALID_KML", toolkitStep{Geometry: point(seenGeometry{KML: &seenKML{KML: "<Point><coordinates>8,48</Point>"}}), Options: wkt})
+	f(own, "KML_PLACEMARK_NOT_FOUND", toolkitStep{Geometry: point(seenGeometry{KML: &seenKML{KML: "<kml><Document/></kml>"}}), Options: wkt})
+	f(own, "CONVERT_GEOMETRY_OBJECT", toolkitStep{Geometry: point(seenGeometry{WKT: "LINESTRING (8 48, 9 49)"}), Options: wkt})
+	f(own, "CONVERT_GEOMETRY_OBJECT", toolkitStep{Geometry: point(seenGeometry{WKT: "POINT (8 48)", KML: &seenKML{KML: shapes[0].kml}}), Options: wkt})
+	f(own, "CONVERT_COORDINATE_FORMAT", toolkitStep{Geometry: good, Options: in("OG_SRID", "EPSG:1")})
+	f(own, "CONVERT_COORDINATE_FORMAT", toolkitStep{Geometry: point(seenGeometry{WKT: "POINT (8 95)"}), Options: in("VENDOR_MERCATOR", "")})
+	f(own, "GEOMETRY_ENCODING", toolkitStep{Geometry: good, Options: toDegrees()})
+	f("ParameterNotSetException", "", toolkitStep{Geometry: good, Options: in("OG_SRID", "")})
+	f("IllegalParameterException", "", toolkitStep{Call: "watchJob", ID: "any", Watch: &watchOptions{MaximumPollingPeriod: -1, ProgressUpdatePeriod: 250}})
+}
+
+// requireException wants an exception that says what, where and which request.
+func (k *toolkit) requireException(class, key string, e seenFault) {
+	k.t.Helper()
+	require.Equal(k.t, class, e.Type)
+	require.NotEmpty(k.t, e.TransactionID)
+	require.NotEmpty(k.t, e.Stack)
+	require.Equal(k.t, key, e.Stack[0].ErrorKey, "%+v", e.Stack)
+	require.NotEmpty(k.t, e.Stack[0].Context, "%+v", e.Stack)
+	for _, element := range e.Stack {
+		require.NotEmpty(k.t, element.Message, "%+v", e.Stack)
+	}
+	if slices.Contains([]string{"REQUEST_INVALID_WKT", "REQUEST_INVALID_WKB", "REQUEST_INVALID_KML"}, key) {
+		require.Greater(k.t, len(e.Stack), 1, "the parser's reason is the cause")
+	}
+}
+
+// python gives the Python that has zeep.
+func python(t *testing.T) string {
+	dir := fetched(t, "zeep", "requirements.txt", func(dir string) {
+		fetch(t, "zeep", "python3", "-m", "venv", dir)
+		fetch(t, "zeep", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
+			"--require-hashes", "--only-binary", ":all:", "--requirement", filepath.Join(toolkits, "zeep", "requirements.txt"))
+	})
+	return filepath.Join(dir, "bin", "python")
+}
+
+// jars gives the class path of Apache CXF.
+func jars(t *testing.T) string {
+	dir := fetched(t, "cxf", "pom.xml", func(dir string) {
+		fetch(t, "Apache CXF", "mvn", "--batch-mode", "--strict-checksums", "--file", filepath.Join(toolkits, "cxf", "pom.xml"),
+			"dependency:copy-dependencies", "-DoutputDirectory="+dir)
+	})
+	return filepath.Join(dir, "*")
+}
+
+// buildCXF generates classes from the WSDL, compiles them with the client, and gives the class path. Neither may print a word.
+func buildCXF(t *testing.T, wsdl string) (classPath string) {
+	t.Helper()
+	dir, libraries := t.TempDir(), jars(t)
+	generated, classes := filepath.Join(dir, "generated"), filepath.Join(dir, "classes")
+	silent(t, "java", "-cp", libraries, "org.apache.cxf.tools.wsdlto.WSDLToJava", "-p", "xroute",
+		"-b", filepath.Join(toolkits, "cxf", "bindings.xml"), "-d", generated, wsdl)
+	sources, err := filepath.Glob(filepath.Join(generated, "xroute", "*.java"))
+	require.NoError(t, err)
+	own, err := filepath.Glob(filepath.Join(toolkits, "cxf", "*.java"))
+	require.NoError(t, err)
+	silent(t, "javac", append([]string{"-cp", libraries, "-d", classes}, append(sources, own...)...)...)
+	return classes + string(filepath.ListSeparator) + libraries
+}
