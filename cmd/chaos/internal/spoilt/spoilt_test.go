@@ -35,7 +35,8 @@ func main() {
 		at := time.Now()
 		n, write := file.WriteAt([]byte("12345678"), 0)
 		_, read := file.ReadAt(make([]byte, 8), 0)
-		fmt.Println(at.Unix(), time.Since(begin) < time.Minute && time.Since(begin) >= 0, n, write != nil, read != nil, file.Sync() != nil, file.Truncate(8) != nil)
+		steady := time.Since(begin) >= 0 && time.Since(begin) < time.Minute
+		fmt.Println(at.Unix(), steady, n, "write", write != nil, "read", read != nil, "sync", file.Sync() != nil, "truncate", file.Truncate(8) != nil)
 	}
 }
 `
@@ -61,12 +62,12 @@ func TestSpoilt(t *testing.T) {
 		require.Equal(t, want, rest)
 		require.InDelta(t, time.Now().Add(skew).Unix(), clock, 60)
 	}
-	const sound = "true 8 false false false false"
+	const sound = "true 8 write false read false sync false truncate false"
 	f(sound, 0, 0, 0)
-	f("true 0 true false true true", 0, 1, 0)
-	f("true 8 false true false false", 0, 0, 1)
+	f("true 0 write true read false sync true truncate true", 0, 1, 0)
+	f("true 8 write false read true sync false truncate false", 0, 0, 1)
 	f(sound, -20*time.Minute, 0, 0)
-	f("true 0 true true true true", time.Hour, 1, 1)
+	f("true 0 write true read true sync true truncate true", time.Hour, 1, 1)
 	f(sound, 0, 0, 0)
 
 	text, err := os.ReadFile(filepath.Join(dir, "file"))

@@ -28,3 +28,22 @@ func TestAdvertisedBounds(t *testing.T) {
 	c.Kind = KindFake
 	require.ErrorContains(t, c.validate(), "cannot advertise another address with kfake")
 }
+
+func TestNodeBounds(t *testing.T) {
+	good := Config{Kind: KindApache, Brokers: 3, Partitions: 1, Node: 2, Ports: []int{1, 2, 3}, Controllers: []int{4, 5, 6}}
+	require.NoError(t, good.validate())
+	require.Equal(t, []int{2}, good.nodes())
+	require.Equal(t, []int{1, 2, 3}, Config{Brokers: 3}.nodes())
+	f := func(want string, change func(*Config)) {
+		t.Helper()
+		c := good
+		change(&c)
+		require.ErrorContains(t, c.validate(), want)
+	}
+	f("node 4 of 3", func(c *Config) { c.Node = 4 })
+	f("node -1 of 3", func(c *Config) { c.Node = -1 })
+	f("of the broker apache", func(c *Config) { c.Kind = KindFake })
+	f("without the others' ports", func(c *Config) { c.Ports = []int{1, 2} })
+	f("without the others' ports", func(c *Config) { c.Ports = []int{0, 2, 3} })
+	f("without the others' ports", func(c *Config) { c.Controllers = nil })
+}
