@@ -250,15 +250,22 @@ func TestNilAndAbsent(t *testing.T) {
 	f(with(`<callerContext log1=""><s:wrappedProperties/></callerContext>`), &CallerContext{Properties: []CallerContextProperty{}, Log1: new("")})
 }
 
-// TestTruncated cuts the request after each byte: every piece is an error that
-// says where.
+// TestTruncated cuts envelopes after each byte: every piece is an error.
 func TestTruncated(t *testing.T) {
-	for n := range len(pointText) {
-		_, err := ReadRequest(strings.NewReader(pointText[:n]), Limits{})
-		var wrong *Error
-		require.ErrorAs(t, err, &wrong, pointText[:n])
-		require.Equal(t, KindSyntax, wrong.Kind, pointText[:n])
+	f := func(text string) {
+		t.Helper()
+		for n := range len(text) {
+			_, err := read(strings.NewReader(text[:n]), Limits{})
+			var wrong *Error
+			require.ErrorAs(t, err, &wrong, text[:n])
+			require.Equal(t, KindSyntax, wrong.Kind, text[:n])
+		}
 	}
+	f(pointText)
+	f(swap(t, "<S:Body>", `<S:Header><o:a xmlns:o="urn:o"><b>text</b></o:a></S:Header><S:Body>`))
+	text, err := AppendFault(nil, fault(CodeInvalidWKB))
+	require.NoError(t, err)
+	f(strings.TrimSuffix(string(text), "\n"))
 }
 
 // TestReaderFails: an error of the connection is no fault of the XML.
