@@ -231,7 +231,7 @@ func wireFaults(wires []*rig.Wire) []nemesis.Fault {
 				return err
 			}
 			nemesis.Sleep(ctx, lasts)
-			return w.Heal(undo, kind, direction)
+			return w.Heal(undo)
 		}
 	}
 	cut := func(most float64) func(*rand.Rand) map[string]any {

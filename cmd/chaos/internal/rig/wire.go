@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,13 +38,18 @@ func (w *Wires) close() { w.proc.kill() }
 type Wire struct {
 	wires   *Wires
 	name    string
+	server  string
 	Address string // where clients connect to
 }
 
 // lay leads from a port to a server, which need not be there.
 func (w *Wires) lay(ctx context.Context, name string, port int, server string) (*Wire, error) {
-	wire := &Wire{wires: w, name: name, Address: loopback(port)}
-	return wire, w.call(ctx, http.MethodPost, "/proxies", map[string]any{"name": name, "listen": wire.Address, "upstream": server, "enabled": true})
+	wire := &Wire{wires: w, name: name, server: server, Address: loopback(port)}
+	return wire, wire.make(ctx)
+}
+
+func (w *Wire) make(ctx context.Context) error {
+	return w.wires.call(ctx, http.MethodPost, "/proxies", map[string]any{"name": w.name, "listen": w.Address, "upstream": w.server, "enabled": true})
 }
 
 // The directions of a toxic.
@@ -55,22 +59,32 @@ const (
 )
 
 // Spoil puts a toxic on the wire's connections, those that are open and those
-// to come, in one direction; Heal takes it away.
+// to come, in one direction, until Heal. If an open one is stuck, because who
+// should read from it stands still, toxiproxy waits for it for ever: then only
+// those to come are spoilt.
 func (w *Wire) Spoil(ctx context.Context, kind, direction string, attributes map[string]any) error {
+	if err := w.poison(ctx, kind, direction, attributes); err == nil {
+		return nil
+	}
+	if err := w.Heal(ctx); err != nil {
+		return err
+	}
+	return w.poison(ctx, kind, direction, attributes)
+}
+
+func (w *Wire) poison(ctx context.Context, kind, direction string, attributes map[string]any) error {
 	return w.wires.call(ctx, http.MethodPost, "/proxies/"+w.name+"/toxics", map[string]any{
 		"name": kind + "-" + direction, "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes,
 	})
 }
 
-// Heal takes a toxic away, and the connections with it: where a link is stuck,
-// because who should read from it stands still, toxiproxy would wait for it for
-// ever, with the proxy locked.
-func (w *Wire) Heal(ctx context.Context, kind, direction string) error {
-	if err := w.Cut(ctx); err != nil {
+// Heal closes the wire's connections and lays it anew: to take a toxic from a
+// stuck connection is what toxiproxy waits for, too.
+func (w *Wire) Heal(ctx context.Context) error {
+	if err := w.wires.call(ctx, http.MethodDelete, "/proxies/"+w.name, nil); err != nil {
 		return err
 	}
-	err := w.wires.call(ctx, http.MethodDelete, "/proxies/"+w.name+"/toxics/"+kind+"-"+direction, nil)
-	return errors.Join(err, w.Join(ctx))
+	return w.make(ctx)
 }
 
 // Cut closes all connections and takes none; Join takes them again.
@@ -99,9 +113,6 @@ func (w *Wires) call(ctx context.Context, method, path string, body any) error {
 		return fmt.Errorf("cannot reach toxiproxy: %w", err)
 	}
 	defer r.Body.Close()
-	if method == http.MethodDelete && r.StatusCode == http.StatusNotFound {
-		return nil // gone already
-	}
 	if said, _ := io.ReadAll(r.Body); r.StatusCode >= 300 {
 		return fmt.Errorf("cannot change the proxy by %s %s %s: %s", method, path, text, said)
 	}

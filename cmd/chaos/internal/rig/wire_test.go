@@ -2,8 +2,8 @@ package rig
 
 import (
 	"errors"
+	"io"
 	"net"
-	"net/http"
 	"os"
 	"testing"
 	"time"
@@ -11,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHeal takes a toxic from a link that is stuck: the server stands still, so
-// toxiproxy waits in a write. New connections have to get through.
-func TestHeal(t *testing.T) {
+// TestStuckLink spoils and heals a wire with a connection that is stuck: the
+// server reads nothing, so toxiproxy waits in a write. New connections have to
+// get through.
+func TestStuckLink(t *testing.T) {
 	wires := startToxiproxy(t)
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -22,32 +23,34 @@ func TestHeal(t *testing.T) {
 	require.NoError(t, err)
 	wire, err := wires.lay(t.Context(), "stuck", port, server.Addr().String())
 	require.NoError(t, err)
-	require.NoError(t, wire.Spoil(t.Context(), "latency", Requests, map[string]any{"latency": 1}))
-	client, err := net.Dial("tcp", wire.Address)
-	require.NoError(t, err)
-	defer client.Close()
-	standing, err := server.Accept() // reads nothing
-	require.NoError(t, err)
-	defer standing.Close()
-	fill(t, client)
+	connect := func() (client, accepted net.Conn) {
+		client, err := net.Dial("tcp", wire.Address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		accepted, err = server.Accept()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = accepted.Close() })
+		return client, accepted
+	}
+	stick := func() {
+		client, _ := connect()
+		fill(t, client)
+	}
 
-	require.NoError(t, wire.Heal(t.Context(), "latency", Requests))
-	require.NoError(t, wires.call(t.Context(), http.MethodPost, "/proxies/stuck/toxics", map[string]any{
-		"name": "latency-" + Requests, "type": "latency", "stream": Requests,
-	}), "its name is free again")
-	require.NoError(t, wire.Heal(t.Context(), "latency", Requests))
-	client, err = net.Dial("tcp", wire.Address)
-	require.NoError(t, err)
-	defer client.Close()
+	stick()
+	require.NoError(t, wire.Spoil(t.Context(), "bandwidth", Requests, map[string]any{"rate": 1000}))
+	stick()
+	require.NoError(t, wire.Heal(t.Context()))
+	client, accepted := connect()
 	_, err = client.Write([]byte("through"))
 	require.NoError(t, err)
-	through, err := server.Accept()
-	require.NoError(t, err)
-	defer through.Close()
 	got := make([]byte, 7)
-	_, err = through.Read(got)
+	_, err = io.ReadFull(accepted, got)
 	require.NoError(t, err)
 	require.Equal(t, "through", string(got))
+	require.NoError(t, wire.Cut(t.Context()))
+	require.NoError(t, wire.Join(t.Context()))
+	require.NoError(t, wire.Spoil(t.Context(), "latency", Answers, map[string]any{"latency": 1}), "nothing is left of the first")
 }
 
 func startToxiproxy(t *testing.T) *Wires {
