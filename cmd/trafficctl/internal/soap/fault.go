@@ -1,0 +1,97 @@
+package soap
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"trafficd/schemas/xroute"
+)
+
+// Fault is a fault of the service, put into words.
+type Fault xroute.Fault
+
+// Error says which exception with which key, why, and what to do.
+func (f *Fault) Error() string {
+	return describe(f.Exception, f.Text)
+}
+
+// Reason puts the exception of a geometry that a job could not convert into words.
+func Reason(x xroute.Exception) string { return describe(x, "no reason given") }
+
+func describe(x xroute.Exception, otherwise string) string {
+	if x == nil {
+		return otherwise
+	}
+	base := x.Base()
+	name := reflect.TypeOf(x).Elem().Name()
+	text, where := otherwise, ""
+	if top := base.StackElement; top != nil {
+		name = first(top.ErrorKey, name)
+		text = reasons(top)
+		where = strings.Join(top.Context, ", ")
+	}
+	text = name + ": " + text
+	if where != "" {
+		text += " (at " + where + ")"
+	}
+	if do := advice[name]; do != "" {
+		text += "; " + do
+	}
+	if id := first(base.TransactionID, ""); id != "" {
+		text += " (trace " + id + ")"
+	}
+	return text
+}
+
+// reasons joins the messages of the stack: each is the cause of the one before it.
+func reasons(e *xroute.StackElement) string {
+	var said []string
+	for ; e != nil; e = e.Cause {
+		text := strings.TrimSuffix(first(e.Message, ""), ".")
+		if text != "" && (len(said) == 0 || !strings.Contains(said[len(said)-1], text)) {
+			said = append(said, text)
+		}
+	}
+	return strings.Join(said, ": ")
+}
+
+func first(text *string, otherwise string) string {
+	if text != nil && *text != "" {
+		return *text
+	}
+	return otherwise
+}
+
+// advice is what to do about the errors of decisions.md 3.
+var advice = map[string]string{
+	string(xroute.CodeInvalidWKT):        "is the input WKT, as --from says?",
+	string(xroute.CodeInvalidWKB):        "is the input WKB, as --from says?",
+	string(xroute.CodeInvalidKML):        "is the input KML, as --from says?",
+	string(xroute.CodePlacemarkNotFound): "put the geometry into a Placemark",
+	string(xroute.CodeCoordinateFormat):  "are --format-from, --format-to and --srid right for these coordinates?",
+	"UnexpectedException":                "try again; if it stays, tell the operators the trace",
+	"CreateException":                    "wait for jobs to end, or fetch or delete those that are done",
+}
+
+// refusal puts an answer into words that is no envelope: the daemon's own
+// refusals are JSON (decisions.md 1.1).
+func refusal(resp *http.Response) error {
+	var says struct{ Description, ErrorCode, TraceID string }
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what could be read will do
+	if json.Unmarshal(text, &says) != nil || says.Description == "" {
+		return fmt.Errorf("the routing service answers %s without an envelope: is --url the base URL of a trafficd?", resp.Status)
+	}
+	message := fmt.Sprintf("the daemon answers %d %s: %s", resp.StatusCode, says.ErrorCode, strings.TrimSuffix(says.Description, "."))
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		message += "; try again after " + after + " s"
+	}
+	if says.TraceID != "" {
+		message += " (trace " + says.TraceID + ")"
+	}
+	return errors.New(message)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/cmd/trafficctl/internal/soap"
+	"trafficd/schemas/xroute"
+	"trafficd/sources/routing"
+)
+
+// startJob starts a job of these texts, WKT all of them, and gives its id.
+func startJob(t *testing.T, url string, texts ...string) string {
+	t.Helper()
+	client, err := soap.New(soap.Config{URL: url, Key: daemontest.Key, Timeout: time.Minute})
+	require.NoError(t, err)
+	defer client.Close()
+	var list []xroute.EncodedGeometry
+	for _, text := range texts {
+		list = append(list, &xroute.Point{Encodings: xroute.Encodings{WKT: &text}})
+	}
+	job, err := client.Start(t.Context(), list, xroute.RequestOptions{
+		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: xroute.FormatGeoDecimal,
+	}, nil)
+	require.NoError(t, err)
+	return *job.ID
+}
+
+func runJob(t *testing.T, url, verb, id string, args ...string) ran {
+	t.Helper()
+	return runWith(t, "", append([]string{"job", verb, id, "--url", url, "--key", daemontest.Key}, args...)...)
+}
+
+func TestJob(t *testing.T) {
+	url := daemontest.Routing(t, nil)
+	id := startJob(t, url, "POINT (8.25 48.75)", "POINT (8.25", "POINT (9 49)")
+
+	r := runJob(t, url, "watch", id, "--json")
+	require.Equal(t, exitRejected, r.code, r.err)
+	var state shownJob
+	require.NoError(t, json.Unmarshal([]byte(r.out), &state))
+	state.Elapsed = 0
+	require.Equal(t, shownJob{ID: id, Status: xroute.StatusSucceeded, Successful: 2, Failed: 1}, state)
+
+	r = runJob(t, url, "stop", id)
+	require.Equal(t, exitDone, r.code, r.err)
+	require.Contains(t, r.out, "SUCCEEDED: 2 converted, 1 failed, 0 to go", "it had ended before")
+
+	r = runJob(t, url, "fetch", id)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Equal(t, "POINT (825000 4875000)\nPOINT (900000 4900000)\n", r.out)
+	require.Contains(t, r.err, "geometry 2 of the request: REQUEST_INVALID_WKT: ")
+	require.Contains(t, r.err, "is the input WKT")
+
+	for _, verb := range []string{"watch", "stop", "delete", "fetch"} {
+		r = runJob(t, url, verb, id)
+		require.Equal(t, exitFailed, r.code, verb)
+		require.Contains(t, r.err, "is not known: it has expired, was fetched or deleted")
+	}
+}
+
+func TestJobDelete(t *testing.T) {
+	url := daemontest.Routing(t, nil)
+	id := startJob(t, url, "POINT (8 48)")
+	r := runJob(t, url, "delete", id)
+	require.Equal(t, exitDone, r.code, r.err)
+	require.Contains(t, r.out, "DELETED")
+	r = runJob(t, url, "fetch", id)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "was deleted")
+}
+
+// What the service refuses, and what is no service at all, is told in words.
+func TestJobRefused(t *testing.T) {
+	url := daemontest.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
+	id := startJob(t, url, "POINT (8 48)")
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runWith(t, "", append([]string{"job", "watch", id}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+		require.Empty(t, r.out)
+	}
+	f("is not known", "--url", url, "--key", daemontest.OtherKey, "--quiet")
+	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
+	f("403 GENERAL_FORBIDDEN", "--url", url, "--key", daemontest.NoRightKey)
+	f("404", "--url", url+"/elsewhere", "--key", daemontest.Key)
+	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", daemontest.Key)
+	f("no API key", "--url", url)
+	f("is no http or https URL", "--url", "ftp://example.org", "--key", daemontest.Key)
+	f("--timeout 1ms", "--url", url, "--key", daemontest.Key, "--timeout", "1ms")
+}
+
+func TestJobHelp(t *testing.T) {
+	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {
+		r := runWith(t, "", "job", verb, "--help")
+		require.Zero(t, r.code)
+		require.Contains(t, r.out, "Examples:")
+		require.Contains(t, strings.ToLower(r.out), "job")
+	}
+}
