@@ -19,7 +19,11 @@ import (
 // new one, never a part; of two that append at once one waits. A file keeps
 // its mode and owner, so that the daemon can still read it.
 func Append(path string, e Entry) error {
-	err := locked(filepath.Dir(path), func() error { return appendTo(path, e) })
+	file := path
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		file = target // the link stays a link
+	}
+	err := locked(filepath.Dir(file), func() error { return appendTo(file, e) })
 	if err != nil {
 		return fmt.Errorf("cannot add the key to %s: %w", path, err)
 	}
@@ -27,9 +31,6 @@ func Append(path string, e Entry) error {
 }
 
 func appendTo(path string, e Entry) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // the link stays a link
-	}
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

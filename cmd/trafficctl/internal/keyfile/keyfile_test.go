@@ -120,6 +120,25 @@ func TestAppendAtOnce(t *testing.T) {
 	require.Len(t, left, 1, "no temporary file is left")
 }
 
+// Who comes by a link from another folder waits for the others as well.
+func TestAppendAtOnceByALink(t *testing.T) {
+	path, link := filepath.Join(t.TempDir(), "keys.yaml"), filepath.Join(t.TempDir(), "link.yaml")
+	require.NoError(t, Append(path, entry("first")))
+	require.NoError(t, os.Symlink(path, link))
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			if err := Append([]string{path, link}[i%2], entry(fmt.Sprintf("k%d", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Len(t, read(t, text), 41)
+}
+
 func TestAppendKeepsModeAndLink(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "real.yaml"), filepath.Join(dir, "link.yaml")
