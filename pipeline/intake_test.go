@@ -183,6 +183,40 @@ func TestReadiness(t *testing.T) {
 	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
 }
 
+// With every worker at work and the queue full, a batch is refused at once, not made to wait.
+func TestAFullQueueRefuses(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *Config) { c.Workers, c.Queue = 1, 1 })
+	defer h.close()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	slow := &batch.Submission{ProductInstance: "city", Body: readerFunc(func([]byte) (int, error) {
+		close(asked)
+		<-answer
+		return 0, io.EOF
+	})}
+	var clients sync.WaitGroup
+	clients.Go(func() { _ = h.intake.Submit(context.Background(), slow) })
+	<-asked
+	clients.Go(func() {
+		if _, err := h.submit(measurements(item("A", 1)), ""); err != nil {
+			t.Error(err)
+		}
+	})
+	require.Eventually(t, func() bool { return len(h.intake.jobs) == 1 }, time.Minute, time.Millisecond)
+	_, err := h.submit(measurements(item("A", 2)), "")
+	var r *batch.Refusal
+	require.ErrorAs(t, err, &r)
+	require.Equal(t, batch.ServiceUnavailable, r.Code)
+	require.Positive(t, r.RetryAfter)
+	require.Equal(t, batch.ServiceUnavailable, h.intake.Ready("city").Code)
+	close(answer)
+	clients.Wait()
+	require.Len(t, h.frames(), 1)
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 func TestReceivedAtNeverRunsBackwards(t *testing.T) {
 	dir := t.TempDir()
 	clock := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
