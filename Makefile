@@ -26,7 +26,8 @@ build: ## build all programs into bin/
 
 .PHONY: run
 run: ## start stores and daemon, send a day of traffic, show what arrived; DATA=folder for real data
-	go run ./cmd/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
+	@go build -o bin/ ./cmd/quickstart # go run would call Ctrl-C a failure
+	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 .PHONY: stores
 stores: ## run the stores alone, in the foreground, until Ctrl-C

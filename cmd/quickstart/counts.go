@@ -18,13 +18,12 @@ import (
 // counts is what stands in the stores, asked of the stores themselves.
 type counts struct {
 	Inserted uint64 // rows of all parts that inserts made, as long as the server's log reaches back
-	Rows     uint64 // count()
 	Final    uint64 // count() FINAL: a measurement that was sent again replaces its earlier self
 	Records  int64  // in the topic, over all partitions
 }
 
 func (c counts) minus(o counts) counts {
-	return counts{c.Inserted - o.Inserted, c.Rows - o.Rows, c.Final - o.Final, c.Records - o.Records}
+	return counts{c.Inserted - o.Inserted, c.Final - o.Final, c.Records - o.Records}
 }
 
 // count asks both stores; a table or topic that is not there yet counts 0.
@@ -58,9 +57,6 @@ func (c *counts) ask(ctx context.Context, ch clickhouse) (err error) {
 		if err != nil {
 			return err
 		}
-	}
-	if c.Rows, err = ch.number(ctx, "SELECT count() FROM "+table); err != nil {
-		return err
 	}
 	c.Final, err = ch.number(ctx, "SELECT count() FROM "+table+" FINAL")
 	return err

@@ -29,7 +29,7 @@ func TestThousands(t *testing.T) {
 	f(999, "999")
 	f(1000, "1,000")
 	f(14274722, "14,274,722")
-	f(counts{Rows: 1}.minus(counts{Rows: 1235}).Rows, "-1,234")
+	f(counts{Final: 1}.minus(counts{Final: 1235}).Final, "-1,234")
 }
 
 func TestScrape(t *testing.T) {

@@ -29,7 +29,6 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer served
 		now, total uint64
 		how        string
 	}{
-		{"             count()", now.Rows, total.Rows, "merges replace what was sent again"},
 		{"             count() FINAL", now.Final, total.Final, "each measurement once"},
 		{"Kafka        records", uint64(now.Records), uint64(total.Records), "by the offsets of " + topic},
 	} {
@@ -82,15 +81,14 @@ func (q *quickstart) printAddresses(line func(string, ...any)) {
 	line("  operators    http://%s/metrics  /readyz", q.Ops)
 	line("  ClickHouse   http://%s  native %s  (%s %s)", q.ClickHouse.HTTP, q.ClickHouse.TCP, q.ClickHouse.Kind, q.ClickHouse.Version)
 	line("  Kafka        %s  topics %s, %s  (%s)", strings.Join(q.Kafka.Brokers, ","), topic, forecastTopic, q.Kafka.Kind)
-	line("  API key      %s", q.key)
-	line("  files        %s: trafficd.yaml, trafficd.log, keys.yaml, stores/", q.short(q.dir))
+	line("  key          Authorization: apiKey %s", q.key)
+	line("  files        %s: trafficd.yaml, trafficd.log, keys.yaml, stores/ …", q.short(q.dir))
 }
 
 // printCommands prints commands that work as they stand.
 func (q *quickstart) printCommands(line func(string, ...any)) {
 	line("  # send a batch of two, one of them wrong")
-	line(`  gzip -c %s | curl -i --data-binary @- \`, q.short(q.path(sampleFile)))
-	line(`    -H 'Authorization: apiKey %s' -H 'Content-Encoding: gzip' \`, q.key)
+	line(`  gzip -c %s | curl -i --data-binary @- -H @%s -H 'Content-Encoding: gzip' \`, q.short(q.path(sampleFile)), q.short(q.path(headerFile)))
 	line(`    http://%s%s`, q.API, ingestPath)
 	line("  # ask the archive")
 	line(`  curl http://%s --data "SELECT measure_type_code, count(), avg(value) \`, q.ClickHouse.HTTP)
@@ -99,8 +97,7 @@ func (q *quickstart) printCommands(line func(string, ...any)) {
 	line(`  %s`, q.consumer())
 	line("  # get the forecasts for half an hour from now and decode them%s", missing("protoc", "protobuf-compiler"))
 	line(`  curl -so %s http://%s/schemas/%s`, q.short(q.path(protoFile)), q.API, "trafficd/v1/"+protoFile)
-	line(`  curl -s -H 'Authorization: apiKey %s' \`, q.key)
-	line(`    'http://%s%s?horizon=30' |`, q.API, forecastPath)
+	line(`  curl -s -H @%s 'http://%s%s?horizon=30' |`, q.short(q.path(headerFile)), q.API, forecastPath)
 	line(`    protoc -I %s --decode trafficd.v1.StreetForecastResponse %s | head -15`, q.short(q.dir), protoFile)
 	line("  # the same as a table")
 	line(`  bin/trafficctl forecast get --key-file %s%s --horizon 30 | head`, q.short(q.path(keyFile)), q.urlFlag())

@@ -20,7 +20,10 @@ import (
 const (
 	instance = "quickstart" // the product instance of the key and the registry
 	keysFile = "keys.yaml"
-	keyFile  = "key" // the key itself: only here, because this is a demonstration
+
+	// The key itself, and as a header for curl: only here, because this is a demonstration.
+	keyFile    = "key"
+	headerFile = "auth"
 
 	rejectedFile = "rejected.ndjson"
 	sampleFile   = "sample.json"
@@ -43,7 +46,7 @@ var rights = []string{"ingest", "forecast", "routing"}
 // makeKey makes an API key at the first start and finds it again at later ones,
 // unless it has fewer rights than are needed now.
 func (q *quickstart) makeKey(ctx context.Context) error {
-	if key, err := os.ReadFile(q.path(keyFile)); err == nil && hasRights(q.path(keysFile)) {
+	if key, err := os.ReadFile(q.path(keyFile)); err == nil && hasRights(q.path(keysFile)) && exists(q.path(headerFile)) {
 		q.key = strings.TrimSpace(string(key))
 		return nil
 	}
@@ -56,6 +59,9 @@ func (q *quickstart) makeKey(ctx context.Context) error {
 	}
 	q.key = firstLine(out)
 	if err := os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600); err != nil {
+		return fmt.Errorf("cannot keep the key: %w", err)
+	}
+	if err := os.WriteFile(q.path(headerFile), []byte("Authorization: apiKey "+q.key+"\n"), 0o600); err != nil {
 		return fmt.Errorf("cannot keep the key: %w", err)
 	}
 	return nil
