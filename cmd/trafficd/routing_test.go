@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/xroute"
+	"trafficd/sources/routing"
+)
+
+const routingBase = "/traffic" // so that the WSDL has to know of the prefix
+
+// routingProcess has the key map with the right routing, and test with another one.
+func routingProcess(t *testing.T) *process {
+	t.Helper()
+	d := newProcess(t, "api.base_path="+routingBase)
+	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "routing", "UTC")+keyEntry("city", "ingest", "UTC"))
+	d.start().await(http.StatusOK)
+	return d
+}
+
+func (d *process) routingURL() string { return "http://" + d.api + routingBase + routing.Path }
+
+// soap sends a request, and gives the answer's status with the response or the fault.
+func (d *process) soap(authorize func(*http.Request), request xroute.Request) (status int, response xroute.Response, fault *xroute.Fault) {
+	d.t.Helper()
+	body, err := xroute.AppendMessage(nil, request)
+	require.NoError(d.t, err)
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.routingURL(), bytes.NewReader(body))
+	require.NoError(d.t, err)
+	req.Header.Set("Content-Type", "text/xml; charset=utf-8")
+	authorize(req)
+	answer, err := http.DefaultClient.Do(req)
+	require.NoError(d.t, err)
+	defer answer.Body.Close()
+	if answer.Header.Get("Content-Type") == "application/json" {
+		return answer.StatusCode, nil, nil
+	}
+	response, err = xroute.ReadResponse(answer.Body, xroute.DefaultLimits())
+	if !errors.As(err, &fault) {
+		require.NoError(d.t, err)
+	}
+	return answer.StatusCode, response, fault
+}
+
+func withKey(key string) func(*http.Request) {
+	return func(req *http.Request) { req.Header.Set("Authorization", "apiKey "+key) }
+}
+
+func pointToMercator(wkt string) *xroute.ConvertGeometry {
+	p := &xroute.Point{}
+	p.WKT = &wkt
+	return &xroute.ConvertGeometry{Geometry: p, Options: xroute.RequestOptions{
+		CoordFormat: xroute.FormatMercator, ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain},
+	}}
+}
+
+func TestRoutingConverts(t *testing.T) {
+	d := routingProcess(t)
+	f := func(status int, authorize func(*http.Request)) xroute.Response {
+		t.Helper()
+		got, response, _ := d.soap(authorize, pointToMercator("POINT (8.2505556 48.7627778)"))
+		require.Equal(t, status, got)
+		return response
+	}
+	f(http.StatusUnauthorized, func(*http.Request) {})
+	f(http.StatusUnauthorized, withKey("nobody"))
+	f(http.StatusForbidden, withKey("city"))
+	f(http.StatusOK, func(req *http.Request) { req.SetBasicAuth("any user", "map") })
+	point := f(http.StatusOK, withKey("map")).(*xroute.ConvertGeometryResponse).Result.(*xroute.Point).Point
+	require.InDelta(t, 917419.9247, point.X, 1e-4)
+	require.InDelta(t, 6227728.6864, point.Y, 1e-4)
+
+	status, _, fault := d.soap(withKey("map"), pointToMercator("POINT (8.25)"))
+	require.Equal(t, http.StatusInternalServerError, status)
+	require.IsType(t, &xroute.XServiceException{}, fault.Exception)
+	require.Equal(t, string(xroute.CodeInvalidWKT), *fault.Exception.Base().StackElement.ErrorKey)
+	require.Equal(t, 4.0, d.metric("trafficd_routing_points_total")) // two geometries of one point each
+}
+
+// TestRoutingDescribesItself: the WSDL and what it imports need no key, and the address in it is
+// the one that it was asked at.
+func TestRoutingDescribesItself(t *testing.T) {
+	d := routingProcess(t)
+	get := func(url string) string {
+		t.Helper()
+		answer, err := http.Get(url)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", url, body)
+		require.Equal(t, "text/xml; charset=utf-8", answer.Header.Get("Content-Type"))
+		return string(body)
+	}
+	wsdl := get(d.routingURL() + "?WSDL")
+	require.Contains(t, wsdl, `<soap:address location="`+d.routingURL()+`"/>`)
+	imports := regexp.MustCompile(`schemaLocation="([^"]+)"`).FindAllStringSubmatch(wsdl, -1)
+	require.Len(t, imports, len(xroute.SchemaNames()))
+	for _, match := range imports {
+		beside := d.routingURL()[:strings.LastIndexByte(d.routingURL(), '/')+1]
+		text, ok := xroute.Schema(match[1], "")
+		require.True(t, ok)
+		require.Equal(t, string(text), get(beside+match[1]))
+	}
+}
+
+// TestRoutingJobsAndTheStop: a job is fetched once, and the next process knows none of the ids.
+func TestRoutingJobsAndTheStop(t *testing.T) {
+	d := routingProcess(t)
+	one := pointToMercator("POINT (8 48)")
+	status, response, _ := d.soap(withKey("map"), &xroute.StartConvertGeometries{
+		Geometries: []xroute.EncodedGeometry{one.Geometry, one.Geometry}, Options: one.Options,
+	})
+	require.Equal(t, http.StatusOK, status)
+	id := *response.(*xroute.StartConvertGeometriesResponse).Result.ID
+
+	watched := func() xroute.JobStatus {
+		t.Helper()
+		_, response, _ := d.soap(withKey("map"), &xroute.WatchJob{ID: id})
+		return response.(*xroute.WatchJobResponse).Result.Status
+	}
+	require.Equal(t, xroute.StatusSucceeded, watched())
+	_, response, _ = d.soap(withKey("map"), &xroute.FetchConvertGeometries{ID: id})
+	fetched := response.(*xroute.FetchConvertGeometriesResponse).Result
+	require.Len(t, fetched.Geometries, 2)
+	require.Equal(t, xroute.StatusUnknown, watched())
+
+	_, response, _ = d.soap(withKey("map"), &xroute.StartConvertGeometries{Geometries: []xroute.EncodedGeometry{one.Geometry}, Options: one.Options})
+	id = *response.(*xroute.StartConvertGeometriesResponse).Result.ID
+	require.Equal(t, xroute.StatusSucceeded, watched())
+	code, _ := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code)
+	d.start().await(http.StatusOK)
+	require.Equal(t, xroute.StatusUnknown, watched())
+}

@@ -1,0 +1,53 @@
+package openapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/xroute"
+)
+
+const routingPath = "/xroute/ws/XRoute"
+
+// TestRoutingExample: the envelope that is shown is one that can be sent.
+func TestRoutingExample(t *testing.T) {
+	example := at(t, document(t), "paths", routingPath, "post", "requestBody", "content", "text/xml", "examples", "convertGeometry", "value").(string)
+	request, err := xroute.ReadRequest(strings.NewReader(example), xroute.DefaultLimits())
+	require.NoError(t, err)
+	require.IsType(t, &xroute.ConvertGeometry{}, request)
+	require.NotNil(t, request.(*xroute.ConvertGeometry).Geometry.Encoded().WKT)
+}
+
+// TestRoutingNamesAreThoseOfTheProgram: operations, schemas, error codes.
+func TestRoutingNamesAreThoseOfTheProgram(t *testing.T) {
+	doc := document(t)
+	var names []string
+	for _, name := range at(t, doc, "paths", "/xroute/ws/{schema}", "get").(object)["parameters"].([]any)[0].(object)["schema"].(object)["enum"].([]any) {
+		names = append(names, name.(string))
+	}
+	require.Equal(t, xroute.SchemaNames(), names)
+
+	post := at(t, doc, "paths", routingPath, "post", "description").(string)
+	wsdl := string(xroute.WSDL("http://h", ""))
+	for _, operation := range []string{
+		"convertGeometry", "startConvertGeometries", "watchJob", "fetchConvertGeometries", "stopJob", "deleteJob",
+	} {
+		require.Contains(t, post, "| "+operation+" |")
+		require.Contains(t, wsdl, `<wsdl:operation name="`+operation+`">`)
+	}
+	require.Equal(t, 2*6, strings.Count(wsdl, "<wsdl:operation "), "in the port type and in the binding")
+
+	faults := at(t, doc, "paths", routingPath, "post", "responses", "500", "description").(string)
+	for _, code := range []xroute.ErrorCode{
+		xroute.CodeInvalidWKT, xroute.CodeInvalidWKB, xroute.CodeInvalidKML, xroute.CodePlacemarkNotFound,
+		xroute.CodeGeometryObject, xroute.CodeCoordinateFormat, xroute.CodeGeometryEncoding,
+	} {
+		require.Contains(t, faults, string(code))
+	}
+	for _, exception := range []string{"XServiceException", "ParameterNotSetException", "IllegalParameterException", "UnexpectedException"} {
+		require.Contains(t, faults, "| "+exception+" |")
+		require.Contains(t, wsdl, `<wsdl:message name="`+exception+`">`)
+	}
+}
