@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trafficd/pipeline/batch"
+	"trafficd/sources/internal/watch"
 )
 
 // Keyring holds the keys in use: those of the configuration and those of the
@@ -25,8 +27,10 @@ type Keyring struct {
 	inline []KeyEntry
 	log    zerolog.Logger
 
-	now   atomic.Pointer[ring]
-	watch *watcher // nil without a file
+	now  atomic.Pointer[ring]
+	file *watch.File // nil without one
+	stop context.CancelFunc
+	done chan struct{} // closed when the watching has ended
 
 	mu      sync.Mutex // guards what follows, and reloads
 	text    []byte     // the file's content that was judged last
@@ -50,16 +54,38 @@ func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	if err := k.judge(text); err != nil {
 		return nil, err
 	}
-	if k.watch, err = watchFile(k.path, pollEvery, k.reload); err != nil {
-		return nil, fmt.Errorf("cannot watch the keys file %s: %w", k.path, err)
-	}
+	k.watch()
 	return k, nil
+}
+
+const (
+	// settle is for how long the file has to be left alone before it is read:
+	// editors and copies write in several steps.
+	settle = 50 * time.Millisecond
+	// pollEvery bounds how late a change is seen that no event tells of: network
+	// file systems, or a folder that was itself replaced.
+	pollEvery = 15 * time.Second
+	// maxKeysFile is far more than the keys of any country.
+	maxKeysFile = 64 << 20
+)
+
+// watch looks for changes until Close.
+func (k *Keyring) watch() {
+	var ctx context.Context
+	ctx, k.stop = context.WithCancel(context.Background())
+	k.file, k.done = watch.NewFile(k.path, settle, maxKeysFile), make(chan struct{})
+	go func() {
+		defer close(k.done)
+		defer k.file.Close()
+		watch.Rounds(ctx, k.file.Changes(), settle, k.check)
+	}()
 }
 
 // Close ends the watching. The keys stay in use.
 func (k *Keyring) Close() {
-	if k.watch != nil {
-		k.watch.close()
+	if k.file != nil {
+		k.stop()
+		<-k.done
 	}
 }
 
@@ -90,10 +116,19 @@ func (k *Keyring) Err() error {
 // find gives the key whose text was presented, or nil.
 func (k *Keyring) find(presented []byte) *key { return k.now.Load().find(presented) }
 
-// reload is called when the file may have changed. An error is logged once for
-// each content.
-func (k *Keyring) reload() {
-	text, err := os.ReadFile(k.path)
+// check looks at the file and tells when to do so again.
+func (k *Keyring) check(context.Context) time.Duration {
+	text, _, err := k.file.Read()
+	if errors.Is(err, watch.ErrUnsettled) {
+		return settle
+	}
+	k.reload(text, err)
+	return pollEvery
+}
+
+// reload takes the file's content, which may be the one in use, or why it could
+// not be read. An error is logged once for each content.
+func (k *Keyring) reload(text []byte, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil && k.seen && bytes.Equal(text, k.text) {

@@ -99,29 +99,6 @@ func TestKeysFileBehindSwappedLinks(t *testing.T) {
 	}
 }
 
-// A folder that is itself replaced takes its watch along: then the poll sees the change.
-func TestWatchedFolderIsReplaced(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "etc")
-	path := filepath.Join(dir, "keys.yaml")
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	write(t, path, "old")
-	contents := make(chan string, 1000)
-	w, err := watchFile(path, 20*time.Millisecond, func() {
-		text, _ := os.ReadFile(path)
-		contents <- string(text)
-	})
-	require.NoError(t, err)
-	defer w.close()
-	require.Equal(t, "old", <-contents)
-	require.NoError(t, os.Rename(dir, dir+".old"))
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	for i := range 3 {
-		write(t, path, fmt.Sprint(i))
-		for <-contents != fmt.Sprint(i) {
-		}
-	}
-}
-
 func TestBrokenKeysFileKeepsTheLastGoodOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	first := keysYAML(entry("one", "k1", "ingest"))

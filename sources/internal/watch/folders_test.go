@@ -1,9 +1,13 @@
 package watch
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -34,4 +38,38 @@ func TestFoldersTo(t *testing.T) {
 	f("etc/data/list.csv", "data", "data/..v1", "etc")
 	f("etc/missing.csv", "etc")
 	f("loop/a", "loop")
+}
+
+// TestFolderIsReplaced: a folder that is itself replaced takes its watch along; the checks between see the change.
+func TestFolderIsReplaced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "etc")
+	path := filepath.Join(dir, "keys.yaml")
+	put := func(content string) {
+		require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o600))
+		require.NoError(t, os.Rename(path+".new", path))
+	}
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	put("old")
+	file := NewFile(path, 0, 1<<20)
+	contents := make(chan string, 1000)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer file.Close()
+		Rounds(ctx, file.Changes(), time.Millisecond, func(context.Context) time.Duration {
+			text, _, _ := file.Read()
+			contents <- string(text)
+			return 20 * time.Millisecond
+		})
+	})
+	require.Equal(t, "old", <-contents)
+	require.NoError(t, os.Rename(dir, dir+".old"))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	for i := range 3 {
+		put(fmt.Sprint(i))
+		for <-contents != fmt.Sprint(i) {
+		}
+	}
+	stop()
+	running.Wait()
 }
