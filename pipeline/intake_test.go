@@ -514,3 +514,16 @@ func TestUndurable(t *testing.T) {
 	require.ErrorAs(t, undurable(journal.ErrVoided), &r)
 	require.Equal(t, batch.ServiceUnavailable, r.Code)
 }
+
+func TestWhatTheJournalRefuses(t *testing.T) {
+	f := func(err error, code batch.Code, after time.Duration) {
+		t.Helper()
+		r := journalRefusal(fmt.Errorf("wrapped: %w", err))
+		require.Equal(t, code, r.Code)
+		require.Equal(t, after, r.RetryAfter)
+	}
+	f(journal.ErrBusy, batch.ServiceUnavailable, time.Second)
+	f(journal.ErrFull, batch.ServiceUnavailable, 5*time.Second)
+	f(journal.ErrDiskLow, batch.ServiceUnavailable, 5*time.Second)
+	f(journal.ErrTooLarge, batch.BodyTooLarge, 0) // never again: it is not going to fit
+}
