@@ -25,6 +25,9 @@ ingest_cpu_ms           CPU time of the daemon for the whole way: HTTP, key, gun
 ingest_cpu_over_…       the daemon's time over these, round by round: compare ratios, times vary between runs
 http_items_per_s_N      items per second over N connections
 rss_64_batches_mb       the daemon's largest resident size while 64 clients send
+geo_points_per_s_…      coordinates converted from degrees into a format, and back
+geo_…_points_per_s      coordinates written in an encoding and read again
+soap_over_conversion    the daemon's CPU time for a convertGeometry of 1,000 points as WKT, over that of reading, converting and writing alone
 
 The body is a synthetic batch of 14,000 items. --body adds files of NDJSON measurements, one batch each.`,
 		Args: cobra.NoArgs,

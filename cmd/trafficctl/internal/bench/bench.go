@@ -34,7 +34,10 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.memory(ctx, synthetic); err != nil {
 		return err
 	}
-	return o.defuse(ctx)
+	if err := o.defuse(ctx); err != nil {
+		return err
+	}
+	return o.geometries(ctx)
 }
 
 // costs are CPU times of one body in milliseconds.

@@ -26,28 +26,40 @@ type daemon struct {
 	dir  string
 	api  string
 	ops  string
+	more string // of the configuration
 	logs bytes.Buffer
 }
 
 const benchKey = "bench"
 
+// start starts a daemon with a registry of these detectors.
 func start(ctx context.Context, program string, detectors []string) (*daemon, error) {
-	dir, err := os.MkdirTemp("", "trafficd-bench-")
+	d, err := newDaemon()
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{dir: dir, api: freeAddress(), ops: freeAddress()}
+	return d, d.start(ctx, program, detectors)
+}
+
+func newDaemon() (*daemon, error) {
+	dir, err := os.MkdirTemp("", "trafficd-bench-")
+	return &daemon{dir: dir, api: freeAddress(), ops: freeAddress()}, err
+}
+
+// start returns when the daemon is ready; env is added to its environment.
+func (d *daemon) start(ctx context.Context, program string, detectors []string, env ...string) error {
 	if err := d.files(detectors); err != nil {
-		return nil, err
+		return err
 	}
-	d.cmd = exec.CommandContext(ctx, program, "--config", filepath.Join(dir, "trafficd.yaml"))
+	d.cmd = exec.CommandContext(ctx, program, "--config", filepath.Join(d.dir, "trafficd.yaml"))
+	d.cmd.Env = append(os.Environ(), env...)
 	d.cmd.Stdout, d.cmd.Stderr = &d.logs, &d.logs
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
 	if err := d.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start %s (make build makes it): %w", program, err)
+		return fmt.Errorf("cannot start %s (make build makes it): %w", program, err)
 	}
-	return d, d.ready(ctx)
+	return d.ready(ctx)
 }
 
 func (d *daemon) files(detectors []string) error {
@@ -58,14 +70,14 @@ func (d *daemon) files(detectors []string) error {
 	config := fmt.Sprintf(`log: {level: warn}
 api:
   listen: %s
-  keys: [{name: bench, sha256: "%x", product_instance: bench, rights: [ingest]}]
+  keys: [{name: bench, sha256: "%x", product_instance: bench, rights: [ingest, forecast, routing]}]
 ops: {listen: %q}
 registry:
   feeds: [{product_instance: bench, file: {path: %q, format: json}}]
 journal: {dir: %q, max_bytes: 64GiB, min_free_bytes: 0}
 clickhouse: {enabled: false}
 kafka: {enabled: false}
-`, d.api, sha256.Sum256([]byte(benchKey)), d.ops, filepath.Join(d.dir, "detectors.json"), filepath.Join(d.dir, "journal"))
+%s`, d.api, sha256.Sum256([]byte(benchKey)), d.ops, filepath.Join(d.dir, "detectors.json"), filepath.Join(d.dir, "journal"), d.more)
 	if err := os.WriteFile(filepath.Join(d.dir, "detectors.json"), list, 0o600); err != nil {
 		return err
 	}
@@ -186,8 +198,11 @@ func (d *daemon) load(b Body, connections, n int) (time.Duration, error) {
 	}
 }
 
-// mallocs is the number of objects that the daemon has allocated, from its metrics.
-func (d *daemon) mallocs() (float64, error) {
+// mallocs is the number of objects that the daemon has allocated.
+func (d *daemon) mallocs() (float64, error) { return d.metric("go_memstats_mallocs_total") }
+
+// metric reads one of the daemon's metrics.
+func (d *daemon) metric(name string) (float64, error) {
 	resp, err := http.Get("http://" + d.ops + "/metrics")
 	if err != nil {
 		return 0, err
@@ -195,11 +210,11 @@ func (d *daemon) mallocs() (float64, error) {
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
-		if text, ok := strings.CutPrefix(lines.Text(), "go_memstats_mallocs_total "); ok {
+		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
 			return strconv.ParseFloat(text, 64)
 		}
 	}
-	return 0, fmt.Errorf("the daemon's metrics do not tell its allocations")
+	return 0, fmt.Errorf("the daemon's metrics do not have %s", name)
 }
 
 // cpu is the user and system time of all threads of the daemon, to the nanosecond where the kernel counts so.

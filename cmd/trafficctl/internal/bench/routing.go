@@ -1,0 +1,176 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twpayne/go-geom"
+
+	"trafficd/cmd/trafficctl/internal/soap"
+	"trafficd/schemas/geo"
+	"trafficd/schemas/xroute"
+)
+
+const (
+	linePoints = 1000 // of the geometry that everything is measured with: a long road
+	lines      = 300  // such geometries in a round
+)
+
+// road is a line that wanders through Baden-Baden, with centimetres.
+func road() *geom.LineString {
+	r := rand.New(rand.NewPCG(3, 4))
+	flat := make([]float64, 0, 2*linePoints)
+	x, y := 8.25, 48.76
+	for range linePoints {
+		x, y = x+r.Float64()/1000, y+r.Float64()/2000
+		flat = append(flat, float64(int(x*1e7))/1e7, float64(int(y*1e7))/1e7)
+	}
+	return geom.NewLineStringFlat(geom.XY, flat)
+}
+
+// geometries measures the conversion of coordinates by format, reading and writing by encoding, and what SOAP
+// costs on top.
+func (o Options) geometries(ctx context.Context) error {
+	line := road()
+	for _, format := range geo.Formats() {
+		if err := o.format(line, format); err != nil {
+			return err
+		}
+	}
+	for _, e := range encodings {
+		if err := o.encoding(line, e); err != nil {
+			return err
+		}
+	}
+	return o.soap(ctx, line)
+}
+
+// format measures points per second from degrees into a format and back.
+func (o Options) format(line *geom.LineString, format geo.Format) error {
+	const utm32 = "EPSG:25832"
+	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
+	if err != nil {
+		return err
+	}
+	system, err := geo.ParseSystem(string(format), utm32) // the srId counts with OG_SRID only
+	if err != nil {
+		return err
+	}
+	there, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
+	flat := slices.Clone(line.FlatCoords())
+	return o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
+		if err := there.Points(flat, 2); err != nil {
+			return err
+		}
+		return back.Points(flat, 2)
+	})
+}
+
+// encoding is a way to write a geometry and to read it again.
+type encoding struct {
+	name   string
+	append func(dst []byte, g geom.T) []byte
+	parse  func(text []byte) (geom.T, error)
+}
+
+var encodings = []encoding{
+	{"wkt", geo.AppendWKT, func(text []byte) (geom.T, error) { return geo.DefaultLimits().ParseWKT(string(text), geo.Any) }},
+	{
+		"wkb", func(dst []byte, g geom.T) []byte { return geo.AppendWKB(dst, g, binary.LittleEndian) },
+		func(data []byte) (geom.T, error) { return geo.DefaultLimits().ParseWKB(data, geo.Any) },
+	},
+	{"kml", geo.AppendKML, func(text []byte) (geom.T, error) { return geo.DefaultLimits().ParseKML(geo.Any, string(text)) }},
+}
+
+// encoding measures points per second that are written and read again.
+func (o Options) encoding(line *geom.LineString, e encoding) error {
+	var text []byte
+	return o.points("geo_"+e.name+"_points_per_s", linePoints, func() error {
+		text = e.append(text[:0], line)
+		_, err := e.parse(text)
+		return err
+	})
+}
+
+// points measures what do does to n points.
+func (o Options) points(name string, n int, do func() error) error {
+	var rates []float64
+	for range o.Rounds + 1 {
+		ms, err := perBody(lines, do)
+		if err != nil {
+			return err
+		}
+		rates = append(rates, float64(n)/ms*1000)
+	}
+	o.line(name, median(rates[1:]), "points/s") // everything was cold in the first
+	return nil
+}
+
+// soap measures the daemon's CPU time for a call of convertGeometry, over that of the conversion alone: WKT is read, its coordinates
+// are converted, WKT is written. Round by round, as the ratios vary less than the times.
+func (o Options) soap(ctx context.Context, line *geom.LineString) error {
+	d, err := start(ctx, o.Daemon, []string{"none"})
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	client, err := soap.New(soap.Config{URL: "http://" + d.api, Key: benchKey, Timeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	text := string(geo.AppendWKT(nil, line))
+	var calls, ratios []float64
+	for round := range o.Rounds + 1 {
+		alone, err := perBody(lines, func() error { return conversion(text) })
+		if err != nil {
+			return err
+		}
+		before := d.cpu()
+		for range lines {
+			if err := convert(ctx, client, text); err != nil {
+				return err
+			}
+		}
+		call := float64((d.cpu() - before).Microseconds()) / 1000 / lines
+		if round > 0 {
+			calls, ratios = append(calls, call), append(ratios, call/alone)
+		}
+	}
+	o.line(fmt.Sprintf("soap_convert_%d_points_cpu_ms", linePoints), median(calls), "ms")
+	o.line("soap_over_conversion", median(ratios), "ratio")
+	return nil
+}
+
+func conversion(text string) error {
+	g, err := geo.DefaultLimits().ParseWKT(text, geo.LineString)
+	if err != nil {
+		return err
+	}
+	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
+	if err != nil {
+		return err
+	}
+	mercator, err := geo.ParseSystem(string(geo.Mercator), "")
+	if err != nil {
+		return err
+	}
+	if err := geo.NewConversion(degrees, mercator).Apply(g); err != nil {
+		return err
+	}
+	geo.AppendWKT(nil, g)
+	return nil
+}
+
+func convert(ctx context.Context, client *soap.Client, text string) error {
+	request := &xroute.LineString{Encodings: xroute.Encodings{WKT: &text}}
+	_, err := client.Convert(ctx, request, xroute.RequestOptions{
+		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: xroute.FormatMercator,
+	}, nil)
+	return err
+}
