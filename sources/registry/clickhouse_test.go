@@ -46,6 +46,12 @@ func TestClickHouseFeed(t *testing.T) {
 	// An error after the first rows have been sent: they are not the list.
 	source.Query = "SELECT toString(number), throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", "A", "B", "C")
+	source.Query = "OPTIMIZE TABLE detectors"
+	f("cannot query ClickHouse", "A", "B", "C")
+	source.Query = "SELECT NULL, 1"
+	f("first column has to hold strings", "A", "B", "C")
+	source.Query = "SELECT if(lanes = 1, NULL, code) FROM detectors"
+	f("first column has to hold strings", "A", "B", "C")
 	source.Query = query
 
 	require.NoError(t, store.Kill())
