@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+// letterLines reads the file's lines.
+func letterLines(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+func TestDeadLetterHoldsTheWholeMeasurement(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	good := strings.TrimSuffix(item("B", -2.5), "}") + `,"quality":0.75}`
+	s, err := h.submit(measurements(item("A", 1), item("unknown", 0), good), "")
+	require.NoError(t, err)
+	kept := h.frames()[0]
+	path := filepath.Join(h.dir, "dead.ndjson")
+	rows := batch.Block{{Batch: &kept, Frame: 1, To: kept.Rows()}}
+	require.NoError(t, NewDeadLetters(path).Add("sink", rows, errors.New("no\nroom")))
+
+	lines := letterLines(t, path)
+	require.Len(t, lines, 2)
+	var l DeadLetter
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &l))
+	require.Nil(t, l.Item.Quality)
+	require.NoError(t, json.Unmarshal([]byte(lines[1]), &l))
+	require.WithinDuration(t, time.Now(), l.At, time.Hour)
+	quality := 0.75
+	want := DeadLetter{
+		Sink: "sink", Reason: "no\nroom", At: l.At, ProductInstance: "city", BatchID: s.Result.ID.String(), Index: 2,
+		ReceivedAt: time.Unix(0, kept.ReceivedAt).UTC(),
+	}
+	want.Item.DetectorCode, want.Item.MeasureTypeCode, want.Item.Value, want.Item.Quality = "B", "speed", -2.5, &quality
+	want.Item.TimestampFrom, want.Item.TimestampTo = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 5, 0, 0, time.UTC)
+	require.Equal(t, want, l)
+}
+
+// A crash may cut a line off: the next letter does not become a part of it.
+func TestDeadLettersAfterATornLine(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	_, err := h.submit(measurements(item("A", 1)), "")
+	require.NoError(t, err)
+	kept := h.frames()[0]
+	path := filepath.Join(h.dir, "dead.ndjson")
+	require.NoError(t, os.WriteFile(path, []byte(`{"sink":"si`), 0o600))
+	d := NewDeadLetters(path)
+	for range 2 {
+		require.NoError(t, d.Add("sink", batch.Block{{Batch: &kept, Frame: 1, To: 1}}, errors.New("no")))
+	}
+	lines := letterLines(t, path)
+	require.Len(t, lines, 3)
+	require.Equal(t, `{"sink":"si`, lines[0])
+	for _, line := range lines[1:] {
+		require.True(t, json.Valid([]byte(line)), line)
+	}
+}
+
+func TestDeadLettersThatCannotBeWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "dead.ndjson")
+	err := NewDeadLetters(path).Add("sink", batch.Block{}, errors.New("no"))
+	require.ErrorContains(t, err, "cannot write the dead-letter file")
+	require.ErrorContains(t, err, path)
+}
