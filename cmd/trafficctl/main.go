@@ -78,6 +78,6 @@ Exit codes: 0 all done and all accepted, 2 some items were rejected, 1 failure.`
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.AddCommand(newSend(std), newResubmit(std), newGenerate(std), newKey(std),
-		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newBench(std))
+		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), newBench(std))
 	return root
 }

@@ -17,9 +17,18 @@ type Conversion struct{ from, to System }
 func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
 // Apply converts g in place. After an error g is spoilt: its first points are
-// converted. The error is a *DomainError.
+// converted. The error is a *DomainError, or says that g, read from EWKB, has an
+// SRID that contradicts the system it is said to be in.
 func (c Conversion) Apply(g geom.T) error {
-	return c.apply(g, new(int))
+	srID := g.SRID()
+	if srID != 0 && !c.from.agrees(srID) {
+		return fmt.Errorf("the geometry has SRID %d, but its coordinates are said to be in %s", srID, c.from)
+	}
+	err := c.apply(g, new(int))
+	if err == nil && srID != 0 {
+		_, err = geom.SetSRID(g, c.to.epsg)
+	}
+	return err
 }
 
 // apply counts the points before those of g.

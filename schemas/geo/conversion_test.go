@@ -251,3 +251,28 @@ func TestParseSystemRefuses(t *testing.T) {
 		f("OG_SRID", code, code)
 	}
 }
+
+// An SRID that came with EWKB has to be that of the coordinates, and goes along.
+func TestApplySRID(t *testing.T) {
+	f := func(srID int, format geo.Format, code string, want string) {
+		t.Helper()
+		g, err := geom.SetSRID(parsed(t, "POINT (500000 30)"), srID)
+		if format == geo.GeoDecimal {
+			g, err = geom.SetSRID(parsed(t, "POINT (9 30)"), srID)
+		}
+		require.NoError(t, err)
+		err = geo.NewConversion(system(t, format, code), system(t, geo.SRID, "EPSG:25832")).Apply(g)
+		if want != "" {
+			require.EqualError(t, err, want)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, 25832, g.SRID())
+	}
+	f(4326, geo.GeoDecimal, "", "")
+	f(4258, geo.GeoDecimal, "", "")
+	f(31467, geo.GeoDecimal, "", "the geometry has SRID 31467, but its coordinates are said to be in OG_GEODECIMAL")
+	f(25832, geo.SRID, "EPSG:25832", "")
+	f(25832, geo.SRID, "EPSG:32632", "the geometry has SRID 25832, but its coordinates are said to be in OG_SRID EPSG:32632")
+	f(76131, geo.Mercator, "", "")
+}

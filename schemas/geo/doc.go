@@ -17,8 +17,9 @@
 //
 // WKT and WKB as the OGC's Simple Features 1.2.1 have them, and what PostGIS and
 // JTS write beside that: `POINT(1 2 3)` without a Z, `LINEARRING`, in WKB the
-// flags for Z and SRID (the SRID stays in the geometry). M is refused. A line has
-// no points or two and more; a ring is closed and has none or four and more.
+// flags for Z and SRID. The SRID stays in the geometry; a Conversion refuses one
+// that contradicts the coordinates' system. M is refused. A line has no points or
+// two and more; a ring is closed and has none or four and more.
 //
 // KML 2.2 and its forerunners, in any namespace or none: a whole document, a
 // placemark or a geometry alone. If some points have an altitude, that of the

@@ -117,3 +117,15 @@ func (s System) Format() Format { return s.format }
 
 // EPSG gives the code that goes with OG_SRID, 0 with other formats.
 func (s System) EPSG() int { return s.epsg }
+
+// agrees tells whether coordinates in the system may be labelled with the SRID.
+// Those of a vendor have no number that is known here.
+func (s System) agrees(srID int) bool {
+	switch s.format {
+	case SRID:
+		return srID == s.epsg
+	case GeoDecimal:
+		return srID == 4326 || srID == 4258 || srID == 4979 || srID == 4937 // the latter with a height
+	}
+	return true
+}

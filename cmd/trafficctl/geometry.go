@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"trafficd/cmd/trafficctl/internal/geometry"
+	"trafficd/schemas/geo"
+)
+
+const geometryHelp = `Converts the geometries of a file, or of standard input, from one encoding to another
+and their coordinates from one format to another, as the routing service does.
+
+Encodings, for --from and --to; by default what the names of the files end in, else wkt:
+
+  wkt, hex, base64   one geometry in each line; hex and base64 are those of WKB
+  wkb                one geometry in the file
+  kml                each placemark is a geometry
+  geojson            a FeatureCollection, only written
+
+Formats, for --format-from and --format-to; an EPSG code stands for OG_SRID:
+
+  %s
+  EPSG:4326, EPSG:3857, EPSG:4258, EPSG:25828 to 25838, EPSG:32601 to 32660 and 32701 to 32760
+
+x is the longitude or easting and y the latitude or northing in all of them. Programs
+that read KML and GeoJSON expect OG_GEODECIMAL in them.
+
+A geometry that cannot be converted is reported with its line and left out.
+
+Exit codes: 0 everything is converted, 2 some geometries are left out, 1 failure.`
+
+const geometryExamples = `  echo 'POINT (8.2505556 48.7627778)' | trafficctl geometry --format-to VENDOR_CONFORM
+  trafficctl geometry --from wkt --to hex --format-from VENDOR_SMARTUNITS --format-to EPSG:25832 streets.wkt
+  trafficctl geometry places.kml --output places.geojson`
+
+// converting holds the flags of geometry.
+type converting struct {
+	cfg        geometry.Config
+	from, to   string
+	formatFrom string
+	formatTo   string
+	srID       string
+	output     string
+	quiet      bool
+}
+
+func newGeometry(std streams) *cobra.Command {
+	c := &converting{cfg: geometry.DefaultConfig()}
+	names := make([]string, 0, len(geo.Formats()))
+	for _, f := range geo.Formats() {
+		names = append(names, string(f))
+	}
+	cmd := &cobra.Command{
+		Use:     "geometry [FILE]",
+		Short:   "Convert geometries between encodings and coordinate formats",
+		Long:    fmt.Sprintf(geometryHelp, strings.Join(names, ", ")),
+		Example: geometryExamples,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			by, err := c.offline()
+			if err != nil {
+				return err
+			}
+			return c.run(cmd.Context(), std, args, by)
+		},
+	}
+	c.register(cmd.Flags())
+	return cmd
+}
+
+func (c *converting) register(f *pflag.FlagSet) {
+	f.StringVar(&c.from, "from", "", "encoding of the input")
+	f.StringVar(&c.to, "to", "", "encoding of the output")
+	f.StringVar(&c.formatFrom, "format-from", string(geo.GeoDecimal), "format of the coordinates in the input")
+	f.StringVar(&c.formatTo, "format-to", string(geo.GeoDecimal), "format of the coordinates in the output")
+	f.StringVar(&c.srID, "srid", "", "EPSG code that goes with the format OG_SRID")
+	f.StringVar(&c.output, "output", "-", "write the geometries to this file")
+	f.IntVar(&c.cfg.MaxBytes, "max-bytes", c.cfg.MaxBytes, "largest geometry in the input")
+	f.BoolVar(&c.quiet, "quiet", false, "nothing on standard error but failures")
+}
+
+// system reads a format, or an EPSG code in its place.
+func (c *converting) system(flag, text string) (geo.System, error) {
+	format, srID := text, c.srID
+	if strings.HasPrefix(strings.ToUpper(text), "EPSG:") {
+		format, srID = string(geo.SRID), text
+	}
+	s, err := geo.ParseSystem(strings.ToUpper(format), srID)
+	if err != nil {
+		return s, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return s, nil
+}
+
+func (c *converting) offline() (geometry.Converter, error) {
+	from, err := c.system("format-from", c.formatFrom)
+	if err != nil {
+		return nil, err
+	}
+	to, err := c.system("format-to", c.formatTo)
+	if err != nil {
+		return nil, err
+	}
+	return geometry.Offline{Conversion: geo.NewConversion(from, to)}, nil
+}
+
+// config completes the settings from the names of the files.
+func (c *converting) config(input string) (geometry.Config, error) {
+	cfg := c.cfg
+	cfg.From = chosen(c.from, input, cfg.From)
+	cfg.To = chosen(c.to, c.output, cfg.To)
+	return cfg, cfg.Validate()
+}
+
+func chosen(flag, file string, otherwise geometry.Encoding) geometry.Encoding {
+	if flag != "" {
+		return geometry.Encoding(strings.ToLower(flag))
+	}
+	if e, ok := geometry.OfFile(file); ok {
+		return e
+	}
+	return otherwise
+}
+
+// run converts all with the converter, and says how many there were.
+func (c *converting) run(ctx context.Context, std streams, args []string, by geometry.Converter) error {
+	name := "-"
+	if len(args) > 0 {
+		name = args[0]
+	}
+	cfg, err := c.config(name)
+	if err != nil {
+		return err
+	}
+	in, err := c.open(std, name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := c.create(std.out)
+	if err != nil {
+		return err
+	}
+	tally, err := geometry.Run(ctx, in, out, cfg, by, func(place string, err error) {
+		in.clear()
+		fmt.Fprintf(std.err, "trafficctl: %s: %v\n", place, err)
+	})
+	in.clear()
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	if !c.quiet {
+		fmt.Fprintf(std.err, "trafficctl: geometries converted: %s, left out: %s\n", grouped(tally.Converted), grouped(tally.Refused))
+	}
+	if tally.Refused > 0 {
+		return errRejected
+	}
+	return nil
+}
+
+// metered is an input that shows how much of it has been read.
+type metered struct {
+	io.ReadCloser
+	shown *meter // nil if nobody knows how long the input is
+}
+
+func (c *converting) open(std streams, name string) (metered, error) {
+	if name == "-" {
+		return metered{ReadCloser: io.NopCloser(std.in)}, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return metered{}, fmt.Errorf("cannot read geometries: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return metered{ReadCloser: f}, nil
+	}
+	return metered{f, newMeter(std.err, "converted", info.Size(), c.quiet)}, nil
+}
+
+// Read implements io.Reader.
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	if m.shown != nil {
+		m.shown.add(int64(n))
+	}
+	return n, err
+}
+
+// clear takes the bar away, for something else to be written.
+func (m metered) clear() {
+	if m.shown != nil && m.shown.bar != nil {
+		m.shown.bar.Clear()
+	}
+}
+
+func (c *converting) create(stdout io.Writer) (io.WriteCloser, error) {
+	if c.output == "-" {
+		return buffered(stdout, nil), nil
+	}
+	f, err := os.Create(c.output)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write geometries: %w", err)
+	}
+	return buffered(f, f), nil
+}
+
+// bufferedFile writes in large pieces.
+type bufferedFile struct {
+	*bufio.Writer
+	file io.Closer // nil: it stays open
+}
+
+func buffered(w io.Writer, file io.Closer) bufferedFile {
+	return bufferedFile{bufio.NewWriterSize(w, 64<<10), file}
+}
+
+// Close implements io.Closer.
+func (b bufferedFile) Close() error {
+	err := b.Flush()
+	if b.file != nil {
+		err = errors.Join(err, b.file.Close())
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	place    = "POINT (8.2505556 48.7627778)\n"
+	placeUTM = "POINT (444924.0947341882 5401356.335917767)\n"
+)
+
+func TestGeometry(t *testing.T) {
+	f := func(in, want string, args ...string) {
+		t.Helper()
+		r := runWith(t, in, append([]string{"geometry"}, args...)...)
+		require.Equal(t, exitDone, r.code, r.err)
+		require.Equal(t, want, r.out)
+		require.Equal(t, "trafficctl: geometries converted: 1, left out: 0\n", r.err)
+	}
+	f(place, place)
+	f(place, "POINT (825055.56 4876277.78)\n", "--format-to", "VENDOR_GEODECIMAL")
+	f(place, "POINT (825055.56 4876277.78)\n", "--format-to", "vendor_geodecimal")
+	f(place, placeUTM, "--format-to", "EPSG:25832")
+	f(place, placeUTM, "--format-to", "OG_SRID", "--srid", "EPSG:25832")
+	f("POINT (825055.56 4876277.78)", placeUTM, "--format-from", "VENDOR_GEODECIMAL", "--format-to", "epsg:25832")
+	f("POINT (1 2)", "0101000000000000000000f03f0000000000000040\n", "--to", "hex")
+	f("0101000000000000000000f03f0000000000000040", "AQEAAAAAAAAAAADwPwAAAAAAAABA\n", "--from", "hex", "--to", "base64")
+	f("<Point><coordinates>1,2</coordinates></Point>", "POINT (1 2)\n", "--from", "KML", "--to", "wkt", "-")
+}
+
+// Files say their encoding by their names.
+func TestGeometryFiles(t *testing.T) {
+	kml := filepath.Join(t.TempDir(), "places.kml")
+	r := runWith(t, "", "geometry", file(t, "places.WKT", place+place), "--output", kml)
+	require.Equal(t, exitDone, r.code, r.err)
+	require.Empty(t, r.out)
+	r = runWith(t, "", "geometry", kml, "--quiet")
+	require.Equal(t, exitDone, r.code)
+	require.Equal(t, place+place, r.out)
+	require.Empty(t, r.err)
+
+	r = runWith(t, "", "geometry", kml, "--to", "geojson")
+	require.Contains(t, r.out, `"coordinates":[8.2505556,48.7627778]`)
+}
+
+// What is left out is named, and the exit code tells.
+func TestGeometryRefused(t *testing.T) {
+	r := runWith(t, "POINT (1)\n"+place+"POINT (200 1)\n", "geometry")
+	require.Equal(t, exitRejected, r.code)
+	require.Equal(t, place, r.out)
+	require.Equal(t, []string{
+		`trafficctl: line 1: cannot read WKT: byte 8: ")", expected is a number; points have 2`,
+		"trafficctl: line 3: point 0 (200 1) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not within -180 and 180",
+		"trafficctl: geometries converted: 1, left out: 2",
+	}, strings.Split(strings.TrimSpace(r.err), "\n"))
+}
+
+func TestGeometryFails(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runWith(t, place, append([]string{"geometry"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+		require.Empty(t, r.out)
+	}
+	f("--from \"geojson\": can be read are", "--from", "geojson")
+	f("--to \"shp\": can be written are", "--to", "shp")
+	f("--format-from: unknown coordinate system: format \"METRES\"; known are [OG_GEODECIMAL", "--format-from", "metres")
+	f("--format-to: unknown coordinate system: OG_SRID needs an srId, as EPSG:25832", "--format-to", "OG_SRID")
+	f("--format-to: unknown coordinate system: srId \"EPSG:31467\"; known are", "--format-to", "EPSG:31467")
+	f("--max-bytes", "--max-bytes", "0")
+	f("cannot read geometries", filepath.Join(t.TempDir(), "none.wkt"))
+	f("cannot write geometries", "--output", filepath.Join(t.TempDir(), "no", "folder.wkt"))
+	f("cannot read the input", t.TempDir())
+}
+
+func TestGeometryHelp(t *testing.T) {
+	r := runWith(t, "", "geometry", "--help")
+	require.Zero(t, r.code)
+	require.Contains(t, r.out, "VENDOR_SUPERCONFORM")
+	require.Contains(t, r.out, "Examples:")
+}
+
+// A long file, of many batches, keeps its order.
+func TestGeometryLong(t *testing.T) {
+	path := file(t, "many.wkt", strings.Repeat(place, 10_000))
+	r := runWith(t, "", "geometry", path)
+	require.Equal(t, exitDone, r.code)
+	require.Equal(t, strings.Repeat(place, 10_000), r.out)
+	require.Contains(t, r.err, "geometries converted: 10,000")
+}

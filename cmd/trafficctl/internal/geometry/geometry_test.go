@@ -1,0 +1,289 @@
+package geometry_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twpayne/go-geom"
+
+	"trafficd/cmd/trafficctl/internal/geometry"
+	"trafficd/schemas/geo"
+)
+
+// outcome of a run.
+type outcome struct {
+	out     string
+	refused []string
+	tally   geometry.Tally
+	err     error
+}
+
+// config reads and writes with limits that a test can reach.
+func config(from, to geometry.Encoding) geometry.Config {
+	cfg := geometry.DefaultConfig()
+	cfg.From, cfg.To, cfg.MaxBytes = from, to, 10_000
+	return cfg
+}
+
+func offline(t testing.TB) geometry.Converter {
+	t.Helper()
+	return geometry.Offline{Conversion: geo.NewConversion(system(t, geo.GeoDecimal), system(t, geo.GeoDecimal))}
+}
+
+func system(t testing.TB, format geo.Format) geo.System {
+	t.Helper()
+	s, err := geo.ParseSystem(string(format), "EPSG:25832")
+	require.NoError(t, err)
+	return s
+}
+
+func run(t testing.TB, cfg geometry.Config, by geometry.Converter, in io.Reader) (o outcome) {
+	t.Helper()
+	require.NoError(t, cfg.Validate())
+	var out bytes.Buffer
+	o.tally, o.err = geometry.Run(t.Context(), in, &out, cfg, by, func(place string, err error) {
+		o.refused = append(o.refused, fmt.Sprintf("%s: %v", place, err))
+	})
+	o.out = out.String()
+	require.Len(t, o.refused, int(o.tally.Refused))
+	return o
+}
+
+var texts = []string{
+	"POINT (1 2)",
+	"POINT Z (1 2 3)",
+	"LINESTRING (1 2, 3 4)",
+	"POLYGON ((0 0, 4 0, 4 4, 0 0), (1 1, 2 1, 2 2, 1 1))",
+	"MULTIPOINT ((1 2), (3 4))",
+	"MULTILINESTRING ((1 2, 3 4), (5 6, 7 8))",
+	"MULTIPOLYGON (((0 0, 4 0, 4 4, 0 0)), ((9 9, 10 9, 10 10, 9 9)))",
+	"GEOMETRYCOLLECTION (POINT (1 2), LINESTRING (1 2, 3 4))",
+}
+
+func joined(lines []string) string { return strings.Join(lines, "\n") + "\n" }
+
+// All geometries go through each encoding and come back as they were.
+func TestThereAndBack(t *testing.T) {
+	for _, to := range []geometry.Encoding{geometry.WKT, geometry.Hex, geometry.Base64, geometry.KML} {
+		there := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(joined(texts)))
+		require.NoError(t, there.err)
+		require.Empty(t, there.refused)
+		require.EqualValues(t, len(texts), there.tally.Converted)
+		back := run(t, config(to, geometry.WKT), offline(t), iotest.OneByteReader(strings.NewReader(there.out)))
+		require.NoError(t, back.err)
+		require.Equal(t, joined(texts), back.out, to)
+	}
+	for _, text := range texts { // one in a file
+		there := run(t, config(geometry.WKT, geometry.WKB), offline(t), strings.NewReader(text))
+		require.NoError(t, there.err)
+		back := run(t, config(geometry.WKB, geometry.WKT), offline(t), strings.NewReader(there.out))
+		require.NoError(t, back.err)
+		require.Equal(t, text+"\n", back.out)
+	}
+}
+
+func TestWritten(t *testing.T) {
+	const in = "POINT Z (1 2 3)\nLINEARRING (0 0, 1 0, 1 1, 0 0)\n"
+	f := func(to geometry.Encoding, in, want string) {
+		t.Helper()
+		o := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(in))
+		require.NoError(t, o.err)
+		require.Equal(t, want, o.out)
+	}
+	f(geometry.WKT, in, "POINT Z (1 2 3)\nLINESTRING (0 0, 1 0, 1 1, 0 0)\n")
+	f(geometry.Hex, "POINT (1 2)", "0101000000000000000000f03f0000000000000040\n")
+	f(geometry.Base64, "POINT (1 2)", "AQEAAAAAAAAAAADwPwAAAAAAAABA\n")
+	f(geometry.KML, in, `<?xml version="1.0" encoding="UTF-8"?>
+<kml xmlns="http://www.opengis.net/kml/2.2"><Document>
+<Placemark><Point><coordinates>1,2,3</coordinates></Point></Placemark>
+<Placemark><LinearRing><coordinates>0,0 1,0 1,1 0,0</coordinates></LinearRing></Placemark>
+</Document></kml>
+`)
+	f(geometry.GeoJSON, in, `{"type":"FeatureCollection","features":[
+{"type":"Feature","geometry":{"type":"Point","coordinates":[1,2,3]},"properties":{}},
+{"type":"Feature","geometry":{"type":"LineString","coordinates":[[0,0],[1,0],[1,1],[0,0]]},"properties":{}}
+]}
+`)
+	f(geometry.GeoJSON, "GEOMETRYCOLLECTION (LINEARRING (0 0, 1 0, 1 1, 0 0))", `{"type":"FeatureCollection","features":[
+{"type":"Feature","geometry":{"type":"GeometryCollection","geometries":[{"type":"LineString","coordinates":[[0,0],[1,0],[1,1],[0,0]]}]},"properties":{}}
+]}
+`)
+	f(geometry.WKT, "", "")
+	f(geometry.GeoJSON, "", "{\"type\":\"FeatureCollection\",\"features\":[\n]}\n")
+	f(geometry.KML, "", `<?xml version="1.0" encoding="UTF-8"?>
+<kml xmlns="http://www.opengis.net/kml/2.2"><Document>
+</Document></kml>
+`)
+}
+
+// What cannot be converted is named with its place; all others are there.
+func TestRefused(t *testing.T) {
+	f := func(from, to geometry.Encoding, in, out string, refused ...string) {
+		t.Helper()
+		o := run(t, config(from, to), offline(t), strings.NewReader(in))
+		require.NoError(t, o.err)
+		require.Equal(t, out, o.out)
+		require.Len(t, o.refused, len(refused), o.refused)
+		for i, want := range refused {
+			require.Contains(t, o.refused[i], want)
+		}
+	}
+	f(geometry.WKT, geometry.WKT, "POINT (1 2)\r\n\r\n  POINT (1)\nPOINT (3 4)", "POINT (1 2)\nPOINT (3 4)\n", "line 3: cannot read WKT: byte 8")
+	f(geometry.WKT, geometry.WKT, "\ufeffPOINT (1 2)\nPOINT (1 91)\n", "POINT (1 2)\n", "line 2: point 0 (1 91) in OG_GEODECIMAL is outside the domain")
+	f(geometry.Hex, geometry.WKT, "0101000000000000000000F03F0000000000000040\n\\x0101000000000000000000f03f0000000000000040\n01g\n01010000", "POINT (1 2)\nPOINT (1 2)\n",
+		"line 3: cannot read hex: encoding/hex: invalid byte: U+0067 'g'", "line 4: cannot read WKB: byte 0: it ends")
+	f(geometry.Base64, geometry.WKT, "AQEAAAAAAAAAAADwPwAAAAAAAABA\n*\n", "POINT (1 2)\n", "line 2: cannot read base64")
+	f(geometry.WKB, geometry.WKT, "", "", "the input: cannot read WKB: byte 0: it ends")
+	f(geometry.WKT, geometry.GeoJSON, "MULTIPOINT (EMPTY)", "{\"type\":\"FeatureCollection\",\"features\":[\n]}\n", "line 1: cannot write GeoJSON: it has no empty point")
+	f(geometry.KML, geometry.WKT, `<kml><Document>
+<Placemark><name>a</name><Point><coordinates>1,2</coordinates></Point></Placemark>
+<Placemark><Point><coordinates>1</coordinates></Point></Placemark><Placemark/>
+<Folder><Placemark>
+<k:Point xmlns:k="x"><k:coordinates>3,4</k:coordinates></k:Point></Placemark></Folder>
+</Document></kml>
+<MultiGeometry><Point><coordinates>5,6</coordinates></Point></MultiGeometry>`,
+		"POINT (1 2)\nPOINT (3 4)\nMULTIPOINT ((5 6))\n",
+		"line 3: cannot read KML: byte 46: coordinates of point 0: no y", "line 3: cannot read KML: no placemark with a geometry")
+}
+
+// What ends a run: all before it is written.
+func TestEndsEarly(t *testing.T) {
+	f := func(from, to geometry.Encoding, in io.Reader, out, want string) {
+		t.Helper()
+		o := run(t, config(from, to), offline(t), in)
+		require.ErrorContains(t, o.err, want)
+		require.Equal(t, out, o.out)
+	}
+	long := strings.Repeat("1", 20_000)
+	f(geometry.WKT, geometry.WKT, strings.NewReader("POINT (1 2)\nPOINT ("+long), "POINT (1 2)\n", "line 2: more than 10000 bytes in one geometry; --max-bytes allows more")
+	f(geometry.WKB, geometry.WKT, strings.NewReader(long), "", "the input: more than 10000 bytes")
+	f(geometry.KML, geometry.WKT, strings.NewReader("<kml>\n<Placemark><name>"+long), "", "line 2, column")
+	f(geometry.KML, geometry.WKT, strings.NewReader("<kml>\n"+long), "", "more than 10000 bytes")
+	f(geometry.KML, geometry.WKT, strings.NewReader("<Placemark><Point><coordinates>1,2</coordinates></Point></Placemark>\n<Placemark></kml>"), "POINT (1 2)\n",
+		"cannot read KML: line 2, column 18: XML syntax error on line 2: element <Placemark> closed by </kml>")
+	f(geometry.KML, geometry.WKT, strings.NewReader(strings.Repeat("<a>", 500)), "", "elements deeper than 256")
+	f(geometry.KML, geometry.WKT, strings.NewReader(`<?xml version="1.0" encoding="ISO-8859-1"?><kml/>`), "", "it is in ISO-8859-1: convert it to UTF-8")
+	f(geometry.WKT, geometry.WKT, io.MultiReader(strings.NewReader("POINT (1 2)\n"), iotest.ErrReader(errors.New("disk"))), "POINT (1 2)\n", "cannot read the input after line 1: disk")
+	f(geometry.WKT, geometry.WKB, strings.NewReader("POINT (1 2)\nPOINT (1 2)"), "\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\xf0?\x00\x00\x00\x00\x00\x00\x00@", "line 2: raw WKB is one geometry in a file")
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := geometry.Run(ctx, strings.NewReader("POINT (1 2)"), io.Discard, config(geometry.WKT, geometry.WKT), offline(t), nil)
+	require.ErrorContains(t, err, "interrupted")
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+func TestOutputFails(t *testing.T) {
+	_, err := geometry.Run(t.Context(), strings.NewReader("POINT (1 2)"), failingWriter{}, config(geometry.WKT, geometry.WKT), offline(t), nil)
+	require.ErrorContains(t, err, "cannot write the output: full")
+}
+
+func TestValidate(t *testing.T) {
+	f := func(want string, change func(*geometry.Config)) {
+		t.Helper()
+		cfg := geometry.DefaultConfig()
+		require.NoError(t, cfg.Validate())
+		change(&cfg)
+		require.ErrorContains(t, cfg.Validate(), want)
+	}
+	f(`--from "geojson": can be read are [wkt wkb hex base64 kml]`, func(c *geometry.Config) { c.From = geometry.GeoJSON })
+	f(`--to "shp": can be written are [wkt wkb hex base64 kml geojson]`, func(c *geometry.Config) { c.To = "shp" })
+	f("--max-bytes 0", func(c *geometry.Config) { c.MaxBytes = 0 })
+	f("limit of 0 points", func(c *geometry.Config) { c.Limits.Points = 0 })
+}
+
+// counting notes the sizes of the batches, and refuses every other geometry.
+type counting struct{ batches []int }
+
+func (c *counting) Convert(_ context.Context, batch []geom.T) ([]geometry.Result, error) {
+	c.batches = append(c.batches, len(batch))
+	results := make([]geometry.Result, len(batch))
+	for i, g := range batch {
+		results[i].Geometry = g
+		if i%2 == 1 {
+			results[i].Err = errors.New("every other one")
+		}
+	}
+	return results, nil
+}
+
+// Geometries go to the converter in batches, and their results are told apart.
+func TestBatches(t *testing.T) {
+	var by counting
+	o := run(t, config(geometry.WKT, geometry.WKT), &by, strings.NewReader(strings.Repeat("POINT (1 2)\n", 1200)))
+	require.NoError(t, o.err)
+	require.Equal(t, []int{500, 500, 200}, by.batches)
+	require.Equal(t, geometry.Tally{Converted: 600, Refused: 600}, o.tally)
+	require.Equal(t, "line 2: every other one", o.refused[0])
+	require.Equal(t, "line 1200: every other one", o.refused[599])
+	require.Equal(t, strings.Repeat("POINT (1 2)\n", 600), o.out)
+}
+
+type broken struct{}
+
+func (broken) Convert(context.Context, []geom.T) ([]geometry.Result, error) {
+	return nil, errors.New("no daemon")
+}
+
+func TestConverterFails(t *testing.T) {
+	o := run(t, config(geometry.WKT, geometry.WKT), broken{}, strings.NewReader("x\nPOINT (1 2)\n"))
+	require.ErrorContains(t, o.err, "cannot convert what begins at line 2: no daemon")
+	require.Len(t, o.refused, 1)
+}
+
+func TestConverts(t *testing.T) {
+	by := geometry.Offline{Conversion: geo.NewConversion(system(t, geo.VendorGeoDecimal), system(t, geo.GeoDecimal))}
+	o := run(t, config(geometry.WKT, geometry.WKT), by, strings.NewReader("LINESTRING Z (100000 200000 3, 400000 500000 6)"))
+	require.Equal(t, "LINESTRING Z (1 2 3, 4 5 6)\n", o.out)
+}
+
+// FuzzRun: whatever the input is, what is written is read again, as many
+// geometries as were counted.
+func FuzzRun(f *testing.F) {
+	for _, text := range texts {
+		f.Add(uint8(0), []byte(text+"\nPOINT (1"))
+	}
+	f.Add(uint8(1), []byte(hex.EncodeToString([]byte("\x01\x01"))))
+	f.Add(uint8(2), []byte(base64.StdEncoding.EncodeToString([]byte("\x01\x01"))))
+	f.Add(uint8(3), []byte("<kml><Placemark><Point><coordinates>1,2</coordinates></Point></Placemark><Placemark>\n</Placemark></kml>"))
+	encodings := []geometry.Encoding{geometry.WKT, geometry.Hex, geometry.Base64, geometry.KML}
+	f.Fuzz(func(t *testing.T, pick uint8, in []byte) {
+		from := encodings[int(pick)%len(encodings)]
+		for _, to := range encodings {
+			there := run(t, config(from, to), offline(t), bytes.NewReader(in))
+			cfg := config(to, geometry.WKT)
+			cfg.MaxBytes *= 100
+			back := run(t, cfg, offline(t), strings.NewReader(there.out))
+			require.NoError(t, back.err)
+			require.Empty(t, back.refused)
+			require.Equal(t, there.tally.Converted, back.tally.Converted)
+		}
+	})
+}
+
+func BenchmarkRun(b *testing.B) {
+	lines := strings.Repeat(texts[3]+"\n", 10_000)
+	cfg := config(geometry.WKT, geometry.Hex)
+	by := geometry.Offline{Conversion: geo.NewConversion(system(b, geo.GeoDecimal), system(b, geo.SRID))}
+	b.SetBytes(int64(len(lines)))
+	b.ReportAllocs()
+	for b.Loop() {
+		tally, err := geometry.Run(b.Context(), strings.NewReader(lines), io.Discard, cfg, by, nil)
+		require.NoError(b, err)
+		require.EqualValues(b, 10_000, tally.Converted)
+	}
+}
