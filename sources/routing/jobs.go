@@ -239,7 +239,7 @@ func (t *jobs) workOn(j *job) {
 		if work == nil {
 			return
 		}
-		err := t.do(work, i)
+		err := t.do(j, work, i)
 		if err != nil {
 			work.fail(i, err)
 		}
@@ -267,11 +267,11 @@ func (t *jobs) next(j *job, i int) bulk {
 }
 
 // do is one piece. A panic costs that piece only.
-func (t *jobs) do(work bulk, i int) (err error) {
+func (t *jobs) do(j *job, work bulk, i int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Inc()
-			t.log.Error().Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a piece of a job panicked: it counts as failed, the job goes on")
+			t.log.Error().Str("job", j.state.id).Int("piece", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a piece of a job panicked: it counts as failed, the job goes on")
 			err = errUnexpected
 		}
 	}()

@@ -118,27 +118,29 @@ func (x *exchange) answer(h *fasthttp.RequestHeader, body *body) (out []byte, er
 	return out, nil
 }
 
-// process makes the response. All but the waiting of a watch is done with a token of
-// the CPU, so that what a request is unpacked to is bounded too.
-func (x *exchange) process(h *fasthttp.RequestHeader, body *body) ([]byte, error) {
-	s := x.service
-	s.cpu <- struct{}{}
-	out, err := func() ([]byte, error) {
-		defer func() { <-s.cpu }()
-		var err error
-		if x.request, err = s.read(h, body); err != nil {
-			return nil, err
+// process makes the response. All but the waiting of a watch is done with a token, so
+// that what the bodies are unpacked to is bounded too.
+func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
+	x.withToken(func() {
+		if x.request, err = x.service.read(h, body); err == nil && !x.waits() {
+			out, err = x.respond()
 		}
-		body.free()
-		if _, waits := x.request.(*xroute.WatchJob); waits {
-			return nil, nil
-		}
-		return x.respond()
-	}()
-	if err != nil || out != nil {
-		return out, err
+	})
+	if err == nil && x.waits() {
+		out, err = x.respond()
 	}
-	return x.respond()
+	return out, err
+}
+
+func (x *exchange) withToken(f func()) {
+	x.service.cpu <- struct{}{}
+	defer func() { <-x.service.cpu }()
+	f()
+}
+
+func (x *exchange) waits() bool {
+	_, watch := x.request.(*xroute.WatchJob)
+	return watch
 }
 
 func (x *exchange) respond() ([]byte, error) {
@@ -175,8 +177,10 @@ func (x *exchange) fault(err error) ([]byte, error) {
 	return xroute.AppendFault(nil, f.fault(x.trace))
 }
 
-// read gives the request in a body. Errors of the gzip stream are refusals.
+// read gives the request in a body, which is not needed any more then. Errors of the
+// gzip stream are refusals.
 func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, error) {
+	defer body.free()
 	if f := checkContent(h); f != nil {
 		return nil, f
 	}

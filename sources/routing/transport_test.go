@@ -246,6 +246,10 @@ func TestDescription(t *testing.T) {
 	requireRefusal(t, resp, []byte(text), http.StatusNotFound, batch.NotFound)
 	require.Contains(t, text, "?WSDL")
 
+	s = start(t, nil, func(s *Service) { s.scheme = "https" })
+	_, text = f(s, http.MethodGet, "?wsdl")
+	require.Contains(t, text, `location="https://traffic.example.org/base/xroute/ws/XRoute"`)
+
 	s = start(t, func(c *Config) { c.PublicURL = "https://public.example.org/api" })
 	_, text = f(s, http.MethodGet, "?wsdl")
 	require.Contains(t, text, `location="https://public.example.org/api/xroute/ws/XRoute"`)

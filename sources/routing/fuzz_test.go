@@ -1,0 +1,53 @@
+package routing
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+	"trafficd/schemas/xroute"
+)
+
+// FuzzAnswer: whatever the body, there is a response or a fault that a client can read,
+// and never one that says that we have failed.
+func FuzzAnswer(f *testing.F) {
+	all := options(`coordFormat="VENDOR_CONFORM"`, "PLAIN", "WKT", "WKB", "KML")
+	f.Add([]byte(simple))
+	f.Add([]byte(convert(`Point"`, `<c:point x="8" y="48" z="1"/>`, all, caller("CoordFormat", "OG_SRID", "SrId", "4326"))))
+	f.Add([]byte(convert(`Polygon" wkt="POLYGON ((8 48, 9 48, 9 49, 8 48), EMPTY)"`, "", all, "")))
+	f.Add([]byte(convert(`MultiPoint" wkt="MULTIPOINT (EMPTY, 8 48)"`, "", all, "")))
+	f.Add([]byte(convert(`GeometryCollection"`, `<c:kml kml="&lt;MultiGeometry>&lt;Point>&lt;coordinates>8,48&lt;/coordinates>&lt;/Point>&lt;/MultiGeometry>"/>`, all, "")))
+	f.Add([]byte(convert(`LinearRing" wkb="AQIAAAAAAAAA"`, `<c:linearRing><c:wrappedPoints/></c:linearRing>`, all, "")))
+	f.Add([]byte(convert(`GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase xsi:type="c:PlainPoint" x="1" y="2"/></c:wrappedGeometries></c:geometryCollection>`, all, "")))
+	f.Add([]byte(startMessage("8 48", "x")))
+	f.Add([]byte(about("watchJob", "x", watchOptions(0, 250))))
+	f.Add([]byte(about("fetchConvertGeometries", "x", "")))
+	cfg := DefaultConfig()
+	cfg.MaxBodyBytes = 64 << 10
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s := New(cfg, "http", zerolog.Nop())
+		defer s.Stop()
+		x := &exchange{service: s, client: &batch.Client{Name: "client"}, trace: "t", start: time.Now()}
+		var h fasthttp.RequestHeader
+		out, err := x.answer(&h, &body{admission: s.admission, bytes: text})
+		require.NoError(t, err)
+		if x.failure != nil {
+			require.NotSame(t, unforeseen, x.failure.class, "%v", x.failure)
+		}
+		limits := xroute.DefaultLimits()
+		limits.Depth, limits.Bytes = 1<<20, 1<<30
+		_, err = xroute.ReadResponse(bytes.NewReader(out), limits)
+		var fault *xroute.Fault
+		require.Equal(t, x.failure != nil, errors.As(err, &fault), "%v", err)
+		if fault == nil {
+			require.NoError(t, err)
+		}
+		x.account()
+	})
+}
