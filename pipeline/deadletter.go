@@ -2,11 +2,15 @@ package pipeline
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"trafficd/pipeline/batch"
 )
@@ -40,6 +44,30 @@ type DeadLetter struct {
 // NewDeadLetters names the file; it is made with the first letter.
 func NewDeadLetters(path string) *DeadLetters { return &DeadLetters{path: path} }
 
+// Check tells at the start what would hold a delivery up at the first refusal, perhaps years later: that the file cannot
+// be written. It writes nothing, for the disk may be full.
+func (d *DeadLetters) Check() error {
+	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		dir := filepath.Dir(d.path)
+		if err = unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+			err = &fs.PathError{Op: "write into", Path: dir, Err: err}
+		}
+		return deadLetterError(err)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	return deadLetterError(err)
+}
+
+func deadLetterError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("cannot write the dead-letter file: %w", err)
+}
+
 // Add appends the rows of a block and returns when they are on disk.
 func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	var lines []byte
@@ -54,8 +82,8 @@ func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := appendDurably(d.path, lines); err != nil {
-		return fmt.Errorf("cannot write the dead-letter file: %w", err)
+	if err := deadLetterError(appendDurably(d.path, lines)); err != nil {
+		return err
 	}
 	deadLetters(sink).Add(rows.Rows())
 	return nil

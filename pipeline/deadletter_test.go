@@ -72,8 +72,21 @@ func TestDeadLettersAfterATornLine(t *testing.T) {
 }
 
 func TestDeadLettersThatCannotBeWritten(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "none", "dead.ndjson")
-	err := NewDeadLetters(path).Add("sink", batch.Block{}, errors.New("no"))
-	require.ErrorContains(t, err, "cannot write the dead-letter file")
-	require.ErrorContains(t, err, path)
+	dir := t.TempDir()
+	f := func(path, want string) {
+		t.Helper()
+		d := NewDeadLetters(path)
+		for _, err := range []error{d.Check(), d.Add("sink", batch.Block{}, errors.New("no"))} {
+			require.ErrorContains(t, err, "cannot write the dead-letter file")
+			require.ErrorContains(t, err, want)
+		}
+	}
+	f(filepath.Join(dir, "none", "dead.ndjson"), filepath.Join(dir, "none"))
+	f(dir, "is a directory")
+
+	d := NewDeadLetters(filepath.Join(dir, "dead.ndjson"))
+	require.NoError(t, d.Check())
+	require.NoFileExists(t, d.path, "it may have to start on a full disk")
+	require.NoError(t, d.Add("sink", batch.Block{}, errors.New("no")))
+	require.NoError(t, d.Check())
 }

@@ -40,6 +40,9 @@ func (d *daemon) sinkNames() []string {
 
 func (d *daemon) startDeliveries() error {
 	dead := pipeline.NewDeadLetters(d.cfg.DeadLetters)
+	if err := dead.Check(); err != nil {
+		return fmt.Errorf("%w; see the setting dead_letters", err)
+	}
 	for _, name := range d.sinkNames() {
 		sink, cfg, err := d.sink(name)
 		if err != nil {

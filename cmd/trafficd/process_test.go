@@ -94,6 +94,7 @@ func TestRefusesToStart(t *testing.T) {
 	f(newProcess(t, "ops.listen="+taken), "cannot listen for operators", taken, "address already in use")
 	f(newProcess(t, "journal.dir=/proc/nowhere"), "/proc/nowhere")
 	f(newProcess(t, "api.keys_file=/nowhere/keys.yaml"), "/nowhere/keys.yaml")
+	f(newProcess(t, "dead_letters=/nowhere/dead.ndjson"), "cannot write the dead-letter file", "/nowhere", "dead_letters")
 	f(newProcess(t, "kafka.toppic=x"), `unknown key "kafka.toppic" (--set): did you mean "kafka.topic"?`)
 }
 
