@@ -74,8 +74,7 @@ func newJobWatch(std streams) *cobra.Command {
 		Short: "Show how far a job is until it ends",
 		Long: `Shows how far a job is until it ends, and then its last state.
 
-Exit codes: 0 all of it is converted, 2 some geometries failed, 1 the job failed or is
-not known.`,
+Exit codes: 0 all of it is converted, 2 some of it is not, 1 the job is not known.`,
 		Example: "  trafficctl job watch 0197… --key-file routing.key",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -132,14 +131,12 @@ func known(job xroute.Job) error {
 	return fmt.Errorf("the job %s is not known: it has expired, was fetched or deleted, or was started with the key of another client", jobID(job))
 }
 
+// jobVerdict is errRejected where not all was converted.
 func jobVerdict(job xroute.Job) error {
-	p, _ := job.Progress.(*xroute.BulkProgress)
-	switch {
-	case job.Status == xroute.StatusFailed:
-		return fmt.Errorf("the job %s has failed: fetch it to see why", jobID(job))
-	case job.Status == xroute.StatusUnknown:
-		return known(job)
-	case p != nil && p.Failed > 0:
+	if err := known(job); err != nil {
+		return err
+	}
+	if s := shownOf(job); s.Failed+s.Remaining > 0 {
 		return errRejected
 	}
 	return nil
@@ -233,8 +230,7 @@ func newJobFetch(std streams) *cobra.Command {
 request, and on standard error why others could not be converted. Afterwards the
 service does not know the job any more. Before the job's end nothing is fetched.
 
-Exit codes: 0 all of it was converted, 2 some geometries failed, 1 there is nothing to
-fetch.`,
+Exit codes: 0 all of it was converted, 2 some of it was not, 1 there is nothing to fetch.`,
 		Example: "  trafficctl job fetch 0197… --key-file routing.key > converted.wkt",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

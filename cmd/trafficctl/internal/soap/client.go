@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -116,13 +117,10 @@ func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (x
 	}
 }
 
-// Ended tells whether a job will not change any more by itself.
+// Ended tells whether a job will not change any more by itself. One that was
+// stopped stays STOPPING.
 func Ended(s xroute.JobStatus) bool {
-	switch s {
-	case xroute.StatusQueuing, xroute.StatusRunning, xroute.StatusStopping:
-		return false
-	}
-	return true
+	return s != xroute.StatusQueuing && s != xroute.StatusRunning
 }
 
 // Stop ends a job early; what is done can be fetched.
@@ -181,7 +179,37 @@ func call[R xroute.Response](ctx context.Context, c *Client, wait time.Duration,
 	return right, nil
 }
 
+// post sends an envelope. A daemon that is too busy is asked again, as long as
+// there is time for what it says.
 func (c *Client) post(ctx context.Context, envelope []byte) (*http.Response, error) {
+	for {
+		resp, err := c.send(ctx, envelope)
+		if err != nil {
+			return nil, err
+		}
+		wait, busy := retryAfter(resp)
+		if deadline, _ := ctx.Deadline(); !busy || time.Until(deadline) < wait {
+			return resp, nil
+		}
+		resp.Body.Close()
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// retryAfter tells whether an answer asks to try again, and when.
+func retryAfter(resp *http.Response) (time.Duration, bool) {
+	if resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusTooManyRequests {
+		return 0, false
+	}
+	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	return time.Duration(max(seconds, 1)) * time.Second, err == nil
+}
+
+func (c *Client) send(ctx context.Context, envelope []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(envelope))
 	if err != nil {
 		return nil, err

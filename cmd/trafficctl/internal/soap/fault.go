@@ -20,6 +20,13 @@ func (f *Fault) Error() string {
 	return describe(f.Exception, f.Text)
 }
 
+// illegal tells whether the service takes no such request: for one, because it
+// is too large.
+func (f *Fault) illegal() bool {
+	_, ok := f.Exception.(*xroute.IllegalParameterException)
+	return ok
+}
+
 // Reason puts the exception of a geometry that a job could not convert into words.
 func Reason(x xroute.Exception) string { return describe(x, "no reason given") }
 
