@@ -36,11 +36,13 @@ type JobsConfig struct {
 
 // DefaultConfig takes 100,000 points in a request.
 //
-// As plain elements that is about 10 MB of XML in a request, and 20 MB in an answer that has
-// to show all four encodings. A job keeps 16 or 24 bytes a point.
+// As plain elements they are 5 MB of XML in a request, and 20 MB in an answer that has to show
+// all four encodings. While a request is worked on, what it is unpacked to and its
+// answer take up to 100 MB: as often as concurrency says. A job keeps 24 bytes a
+// point, and some for each geometry.
 func DefaultConfig() Config {
 	return Config{
-		MaxBodyBytes:      16 << 20,
+		MaxBodyBytes:      8 << 20,
 		MaxPoints:         100_000,
 		MaxDepth:          32,
 		ReceiveTimeout:    time.Minute,

@@ -190,6 +190,21 @@ func parts(g geom.T) int {
 // encodings is a set of them.
 type encodings struct{ plain, wkb, wkt, kml bool }
 
+// size is about how many bytes of an answer so many points take.
+func (e encodings) size(points int) int {
+	const frame, plain, wkb, text = 300, 80, 30, 42
+	size := frame
+	for _, x := range []struct {
+		wanted bool
+		bytes  int
+	}{{e.plain, plain}, {e.wkb, wkb}, {e.wkt, text}, {e.kml, text}} {
+		if x.wanted {
+			size += points * x.bytes
+		}
+	}
+	return size
+}
+
 // write gives the geometry as the element of its kind, in these encodings. The error
 // is a *failure.
 func write(g geom.T, kind geo.Kind, in encodings) (xroute.EncodedGeometry, error) {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/twpayne/go-geom"
+
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
@@ -32,44 +34,50 @@ func (x *exchange) operation() string {
 
 // operate does what the request asks for.
 func (x *exchange) operate() (xroute.Response, error) {
-	s, owner := x.service, x.client.Name
+	jobs, owner := x.service.jobs, x.client.Name
 	switch r := x.request.(type) {
 	case *xroute.ConvertGeometry:
-		x.items = 1
-		return s.convertGeometry(r)
+		return x.convertGeometry(r)
 	case *xroute.StartConvertGeometries:
-		x.items = len(r.Geometries)
-		return s.startConvertGeometries(owner, r)
+		return x.startConvertGeometries(r)
 	case *xroute.FetchConvertGeometries:
-		return s.fetchConvertGeometries(owner, r, x.trace)
+		return x.fetchConvertGeometries(r)
 	case *xroute.WatchJob:
-		return s.watchJob(owner, r)
+		return x.watchJob(r)
 	case *xroute.StopJob:
-		return &xroute.StopJobResponse{Result: jobOf(s.jobs.halt(owner, r.ID))}, nil
+		return &xroute.StopJobResponse{Result: jobOf(jobs.halt(owner, r.ID))}, nil
 	case *xroute.DeleteJob:
-		return &xroute.DeleteJobResponse{Result: jobOf(s.jobs.remove(owner, r.ID))}, nil
+		return &xroute.DeleteJobResponse{Result: jobOf(jobs.remove(owner, r.ID))}, nil
 	}
 	return nil, fmt.Errorf("a request of type %T cannot be answered", x.request)
 }
 
-func (s *Service) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, error) {
+func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, error) {
+	x.items = 1
 	w, err := wishOf(&r.Options, r.CallerContext)
 	if err != nil {
 		return nil, err
 	}
-	g, err := read(r.Geometry, s.limits())
+	g, err := read(r.Geometry, x.service.limits())
 	if err != nil {
 		return nil, at("geometry", err)
 	}
 	if err := w.convert(g); err != nil {
 		return nil, at("geometry", err)
 	}
-	result, err := write(g, formOf(r.Geometry).kind, w.encodings)
+	result, err := x.write(g, formOf(r.Geometry).kind, w.encodings)
 	if err != nil {
 		return nil, at("geometry", err)
 	}
-	points.Add(parts(g))
 	return &xroute.ConvertGeometryResponse{Result: result}, nil
+}
+
+// write gives a converted geometry for the answer.
+func (x *exchange) write(g geom.T, kind geo.Kind, in encodings) (xroute.EncodedGeometry, error) {
+	n := parts(g)
+	points.Add(n)
+	x.size += in.size(n)
+	return write(g, kind, in)
 }
 
 // at adds the place of a geometry to a failure.
@@ -84,7 +92,9 @@ func at(where string, err error) error {
 // startConvertGeometries reads the geometries, so that it is known how much the job
 // will hold, and leaves the rest to the job. A geometry that cannot be read is a
 // failed one of the job.
-func (s *Service) startConvertGeometries(owner string, r *xroute.StartConvertGeometries) (xroute.Response, error) {
+func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xroute.Response, error) {
+	s := x.service
+	x.items = len(r.Geometries)
 	w, err := wishOf(&r.Options, r.CallerContext)
 	if err != nil {
 		return nil, err
@@ -95,16 +105,16 @@ func (s *Service) startConvertGeometries(owner string, r *xroute.StartConvertGeo
 	work := &conversion{wish: w, items: make([]item, len(r.Geometries))}
 	total := 0
 	for i, e := range r.Geometries {
-		x := &work.items[i]
-		x.kind = kindOf(e)
-		if x.geometry, x.err = read(e, s.limits()); x.err == nil {
-			total += parts(x.geometry)
+		it := &work.items[i]
+		it.kind = kindOf(e)
+		if it.geometry, it.err = read(e, s.limits()); it.err == nil {
+			total += parts(it.geometry)
 		}
 		if total > s.cfg.MaxPoints {
 			return nil, tooMany(fmt.Sprintf("the geometries have more than %d points and parts: send them as several jobs", s.cfg.MaxPoints))
 		}
 	}
-	p, err := s.jobs.start(owner, work)
+	p, err := s.jobs.start(x.client.Name, work)
 	var full *fullError
 	switch {
 	case errors.As(err, &full) && full.never:
@@ -127,32 +137,32 @@ func tooMany(message string) *failure {
 }
 
 // fetchConvertGeometries gives what a job has made, and forgets the job.
-func (s *Service) fetchConvertGeometries(owner string, r *xroute.FetchConvertGeometries, trace string) (xroute.Response, error) {
-	p, work := s.jobs.fetch(owner, r.ID)
+func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xroute.Response, error) {
+	p, work := x.service.jobs.fetch(x.client.Name, r.ID)
 	result := xroute.ConvertedGeometries{Job: jobOf(p)}
 	if work != nil {
-		work.(*conversion).collect(p.done(), &result, trace)
+		x.collect(work.(*conversion), p.done(), &result)
 	}
 	return &xroute.FetchConvertGeometriesResponse{Result: result}, nil
 }
 
-// collect gives the first pieces, which are done.
-func (c *conversion) collect(done int, into *xroute.ConvertedGeometries, trace string) {
+// collect gives the first pieces of a job, which are done.
+func (x *exchange) collect(c *conversion, done int, into *xroute.ConvertedGeometries) {
 	into.Geometries, into.Failures = []xroute.EncodedGeometry{}, []xroute.ConversionFailure{}
-	for i, x := range c.items[:done] {
+	for i, it := range c.items[:done] {
 		var e xroute.EncodedGeometry
-		err := x.err
+		err := it.err
 		if err == nil {
-			e, err = write(x.geometry, x.kind, c.wish.encodings)
+			e, err = x.write(it.geometry, it.kind, c.wish.encodings)
 		}
 		if err == nil {
 			into.Geometries = append(into.Geometries, e)
-			points.Add(parts(x.geometry))
 			continue
 		}
 		f, _ := failureOf(err)
+		x.size += itemBytes
 		into.Failures = append(into.Failures, xroute.ConversionFailure{
-			Index: int32(i), Exception: f.in(place("geometries", i)).exception(trace),
+			Index: int32(i), Exception: f.in(place("geometries", i)).exception(x.trace),
 		})
 	}
 }
@@ -165,7 +175,8 @@ const (
 	maxUpdating     = 50 * time.Second
 )
 
-func (s *Service) watchJob(owner string, r *xroute.WatchJob) (xroute.Response, error) {
+func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
+	s := x.service
 	least, most, err := waiting(r.Options, s.cfg.Jobs.MaxPoll)
 	if err != nil {
 		return nil, err
@@ -178,7 +189,7 @@ func (s *Service) watchJob(owner string, r *xroute.WatchJob) (xroute.Response, e
 	}
 	watches.Inc()
 	defer watches.Dec()
-	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(owner, r.ID, least, most))}, nil
+	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Name, r.ID, least, most))}, nil
 }
 
 // waiting gives how long a watch waits at least, for progress, and at most.

@@ -99,6 +99,7 @@ type exchange struct {
 
 	request xroute.Request // nil until it is read
 	items   int            // geometries in it
+	size    int            // about how many bytes the response takes; 0: few
 	failure *failure       // nil: there is a response
 }
 
@@ -148,7 +149,7 @@ func (x *exchange) respond() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := xroute.AppendMessage(nil, response)
+	out, err := xroute.AppendMessage(make([]byte, 0, x.size), response)
 	if err != nil {
 		return nil, errors.New("cannot write the answer: " + err.Error()) // not wrapped: it is no error of the request
 	}
