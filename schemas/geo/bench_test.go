@@ -103,3 +103,20 @@ func TestAllocations(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkSmall reads and writes a geometry as it stands in most requests.
+func BenchmarkSmall(b *testing.B) {
+	f := func(name, text string) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var dst []byte
+			for b.Loop() {
+				g, err := limits.ParseWKT(text, geo.Any)
+				require.NoError(b, err)
+				dst = geo.AppendWKT(dst[:0], g)
+			}
+		})
+	}
+	f("point", "POINT (8.2505556 48.7627778)")
+	f("polygon", "POLYGON ((8.25 48.76, 8.26 48.76, 8.26 48.77, 8.25 48.76), (8.251 48.761, 8.252 48.761, 8.252 48.762, 8.251 48.761))")
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twpayne/go-geom"
+	"github.com/twpayne/go-geom/encoding/wkt"
 
 	"trafficd/schemas/geo"
 )
@@ -28,6 +29,9 @@ func FuzzWKT(f *testing.F) {
 		if err != nil {
 			require.Nil(t, g)
 			return
+		}
+		if theirs, err := wkt.Unmarshal(text); err == nil {
+			require.True(t, geo.Same(theirs, g), "the library reads %q otherwise", text)
 		}
 		throughAll(t, g)
 	})
