@@ -40,7 +40,9 @@ func (f *fileFeed) check(context.Context) (confirmed time.Time, err error) {
 		return modified, err
 	}
 	if err := f.take(content, modified); err != nil {
-		return modified, fmt.Errorf("cannot use %s: %w", f.Path, err)
+		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
+		f.file.Refuse(err)
+		return modified, err
 	}
 	f.file.Keep()
 	return modified, nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -118,6 +119,23 @@ func TestFileRefused(t *testing.T) {
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(2, 1, 20)}}))
 	layer.waitFor("2:1 20")
 	require.True(t, assertEventually(func() bool { return feed.Status().Error == "" }))
+}
+
+// TestBadFileIsReadOnce: looking at it again costs nothing and counts nothing.
+func TestBadFileIsReadOnce(t *testing.T) {
+	path := inFolder(t, "f.ndjson")
+	write(t, path, "{\n[\n")
+	faults := &faults{log: zerolog.Nop()}
+	feed := newFileFeed(fileConfig(path).File, 1000, newShelf(t), faults)
+	defer feed.close()
+	before := recordsSkipped.Get()
+	for range 3 {
+		_, err := feed.check(t.Context())
+		require.ErrorIs(t, err, errNothingGood)
+	}
+	require.Equal(t, before+2, recordsSkipped.Get())
+	skips, _, _ := faults.report()
+	require.EqualValues(t, 2, skips)
 }
 
 // TestProtobufFileTruncated: a beginning of the file that is taken at all holds

@@ -31,9 +31,10 @@ func (s *fileSource) read(context.Context) ([]string, error) {
 	}
 	codes, err := s.codes(body)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", s.Path, err)
+		err = fmt.Errorf("cannot read %s: %w", s.Path, err)
+		s.file.Refuse(err)
 	}
-	return codes, nil
+	return codes, err
 }
 
 func (s *fileSource) codes(body []byte) ([]string, error) {

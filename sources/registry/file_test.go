@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,25 @@ func TestFileForms(t *testing.T) {
 	f("A.JSON.GZ", zipped(t, `[{"id":"A"}]`), FileConfig{Column: "id"}, "A")
 	f("a.txt", `{"detectors":["A"]}`, FileConfig{Format: FormatJSON}, "A")
 	f("a.json", "detectorCode\nA\n", FileConfig{Format: FormatCSV}, "A")
+}
+
+// TestBadFileIsReadOnce writes what nobody can notice, and what is noticed.
+func TestBadFileIsReadOnce(t *testing.T) {
+	path := inFolder(t, "list.csv")
+	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
+	stamp := time.Now().Add(-time.Hour)
+	f := func(content, wantError string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+		require.NoError(t, os.Chtimes(path, stamp, stamp))
+		feed.check(t.Context())
+		require.Contains(t, feed.status(time.Now()).Error, wantError)
+		require.Equal(t, wantError == "", feed.current.Load() != nil)
+	}
+	f("detectorCodeX\nA\n", "no column")
+	f("\ndetectorCode\nA\n", "no column") // as long and as old as before: it is not read
+	stamp = stamp.Add(time.Second)
+	f("\ndetectorCode\nA\n", "")
 }
 
 func TestFileRefused(t *testing.T) {

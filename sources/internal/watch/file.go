@@ -29,7 +29,8 @@ type File struct {
 	maxBytes int64
 	folders  *folders
 
-	last, kept fs.FileInfo // the version read last, the version in use
+	last, kept, refused fs.FileInfo // the version read last, the one in use, the one that is of no use
+	refusal             error       // why it is not
 }
 
 // NewFile names the file, which need not be there yet. The watching begins with
@@ -48,6 +49,10 @@ func (f *File) Close() { f.folders.close() }
 // another one, Read gives ErrUnchanged.
 func (f *File) Keep() { f.kept = f.last }
 
+// Refuse says that the version read last is of no use, and why: until there is
+// another one, Read gives that reason instead of reading all of it again.
+func (f *File) Refuse(reason error) { f.refused, f.refusal = f.last, reason }
+
 // Read gives the file's content, uncompressed if it is gzip, and the time of its
 // last modification, which comes with ErrUnchanged as well.
 func (f *File) Read() (content []byte, modified time.Time, err error) {
@@ -60,8 +65,11 @@ func (f *File) Read() (content []byte, modified time.Time, err error) {
 		return nil, modified, fmt.Errorf("%s is no regular file", f.path)
 	}
 	modified = before.ModTime()
-	if f.kept != nil && sameVersion(f.kept, before) {
+	switch {
+	case f.kept != nil && sameVersion(f.kept, before):
 		return nil, modified, ErrUnchanged
+	case f.refused != nil && sameVersion(f.refused, before):
+		return nil, modified, f.refusal
 	}
 	// An age below zero is a clock that went back, or another machine's.
 	if age := time.Since(modified); age >= 0 && age < f.settle {

@@ -3,6 +3,7 @@ package watch
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,36 @@ func TestFileIsReadWhenItHasSettled(t *testing.T) {
 	require.WithinDuration(t, stamp, modified, time.Minute)
 	f(time.Second, ErrUnsettled)
 	f(3*time.Minute, nil)
+}
+
+// What is known to be of no use is not read again, and again, for it may be long.
+func TestFileThatIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.csv")
+	file := NewFile(path, 0, 10)
+	defer file.Close()
+	stamp := time.Now().Add(-time.Hour)
+	put := func(content string) {
+		t.Helper()
+		stamp = stamp.Add(time.Second)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+		require.NoError(t, os.Chtimes(path, stamp, stamp))
+	}
+	refusal := errors.New("no list")
+	put("bad")
+	content, _, err := file.Read()
+	require.NoError(t, err)
+	require.Equal(t, "bad", string(content))
+	file.Refuse(refusal)
+	for range 2 {
+		content, modified, err := file.Read()
+		require.Equal(t, refusal, err)
+		require.Nil(t, content)
+		require.WithinDuration(t, stamp, modified, time.Millisecond)
+	}
+	put("good")
+	content, _, err = file.Read()
+	require.NoError(t, err)
+	require.Equal(t, "good", string(content))
 }
 
 func TestFileThatCannotBeRead(t *testing.T) {
