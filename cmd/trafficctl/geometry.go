@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/geometry"
+	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
 )
 
@@ -36,11 +37,15 @@ that read KML and GeoJSON expect OG_GEODECIMAL in them.
 
 A geometry that cannot be converted is reported with its line and left out.
 
+With --url a daemon's routing service converts the coordinates, as jobs of some hundred
+geometries; encodings are read and written here. That needs a key with the right routing.
+
 Exit codes: 0 everything is converted, 2 some geometries are left out, 1 failure.`
 
 const geometryExamples = `  echo 'POINT (8.2505556 48.7627778)' | trafficctl geometry --format-to VENDOR_CONFORM
   trafficctl geometry --from wkt --to hex --format-from VENDOR_SMARTUNITS --format-to EPSG:25832 streets.wkt
-  trafficctl geometry places.kml --output places.geojson`
+  trafficctl geometry places.kml --output places.geojson
+  trafficctl geometry streets.wkt --format-to EPSG:25832 --url http://127.0.0.1:8080 --key-file routing.key`
 
 // converting holds the flags of geometry.
 type converting struct {
@@ -51,10 +56,13 @@ type converting struct {
 	srID       string
 	output     string
 	quiet      bool
+
+	url     string   // of a daemon that converts; empty: offline
+	calling *calling // how it is called
 }
 
 func newGeometry(std streams) *cobra.Command {
-	c := &converting{cfg: geometry.DefaultConfig()}
+	c := &converting{cfg: geometry.DefaultConfig(), calling: newCalling()}
 	names := make([]string, 0, len(geo.Formats()))
 	for _, f := range geo.Formats() {
 		names = append(names, string(f))
@@ -66,10 +74,11 @@ func newGeometry(std streams) *cobra.Command {
 		Example: geometryExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			by, err := c.offline()
+			by, done, err := c.converter()
 			if err != nil {
 				return err
 			}
+			defer done()
 			return c.run(cmd.Context(), std, args, by)
 		},
 	}
@@ -86,6 +95,8 @@ func (c *converting) register(f *pflag.FlagSet) {
 	f.StringVar(&c.output, "output", "-", "write the geometries to this file")
 	f.IntVar(&c.cfg.MaxBytes, "max-bytes", c.cfg.MaxBytes, "largest geometry in the input")
 	f.BoolVar(&c.quiet, "quiet", false, "nothing on standard error but failures")
+	f.StringVar(&c.url, "url", "", "base URL of a daemon whose routing service converts; by default the conversion is made here")
+	c.calling.registerKey(f)
 }
 
 // system reads a format, or an EPSG code in its place.
@@ -101,16 +112,24 @@ func (c *converting) system(flag, text string) (geo.System, error) {
 	return s, nil
 }
 
-func (c *converting) offline() (geometry.Converter, error) {
+// converter gives who converts. done is to be called at the end.
+func (c *converting) converter() (by geometry.Converter, done func(), err error) {
 	from, err := c.system("format-from", c.formatFrom)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	to, err := c.system("format-to", c.formatTo)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return geometry.Offline{Conversion: geo.NewConversion(from, to)}, nil
+	if c.url == "" {
+		return geometry.Offline{Conversion: geo.NewConversion(from, to)}, func() {}, nil
+	}
+	client, err := c.calling.clientOf(c.url)
+	if err != nil {
+		return nil, nil, err
+	}
+	return soap.Converter{Client: client, From: from, To: to, Limits: c.cfg.Limits}, client.Close, nil
 }
 
 // config completes the settings from the names of the files.

@@ -48,15 +48,14 @@ func newCalling() *calling { return &calling{sending: newSending()} }
 
 func (c *calling) register(f *pflag.FlagSet) {
 	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon (or environment "+envURL+")")
-	c.registerRest(f)
+	c.registerKey(f)
+	f.BoolVar(&c.quiet, "quiet", false, "nothing on standard error but failures")
 }
 
-// registerRest registers all but the URL, which some commands do without.
-func (c *calling) registerRest(f *pflag.FlagSet) {
+func (c *calling) registerKey(f *pflag.FlagSet) {
 	f.StringVar(&c.cfg.Key, "key", "", "API key with the right routing; other users of this machine can see it: better --key-file or "+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file whose first line is the API key")
-	f.DurationVar(&c.cfg.Timeout, "timeout", c.cfg.Timeout, "for one call and its answer")
-	f.BoolVar(&c.quiet, "quiet", false, "nothing on standard error but failures")
+	f.DurationVar(&c.cfg.Timeout, "timeout", c.cfg.Timeout, "for one call of the daemon and its answer")
 }
 
 func (c *calling) client(f *pflag.FlagSet) (*soap.Client, error) {
@@ -64,7 +63,15 @@ func (c *calling) client(f *pflag.FlagSet) (*soap.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return soap.New(soap.Config{URL: cfg.URL, Key: cfg.Key, Timeout: cfg.Timeout})
+	return c.clientOf(cfg.URL)
+}
+
+func (c *calling) clientOf(url string) (*soap.Client, error) {
+	key, err := c.key()
+	if err != nil {
+		return nil, err
+	}
+	return soap.New(soap.Config{URL: url, Key: key, Timeout: c.cfg.Timeout})
 }
 
 func newJobWatch(std streams) *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"trafficd/schemas/xroute"
@@ -15,9 +16,16 @@ import (
 // Fault is a fault of the service, put into words.
 type Fault xroute.Fault
 
-// Error says which exception with which key, why, and what to do.
+// Error says which exception with which key, where, why, and what to do.
 func (f *Fault) Error() string {
-	return describe(f.Exception, f.Text)
+	if f.Exception == nil {
+		return f.Text
+	}
+	text := describe(f.Exception, places(f.Exception))
+	if id := f.Exception.Base().TransactionID; id != nil {
+		text += " (trace " + *id + ")"
+	}
+	return text
 }
 
 // illegal tells whether the service takes no such request: for one, because it
@@ -27,30 +35,33 @@ func (f *Fault) illegal() bool {
 	return ok
 }
 
-// Reason puts the exception of a geometry that a job could not convert into words.
-func Reason(x xroute.Exception) string { return describe(x, "no reason given") }
+// Reason puts the exception of a geometry that a job could not convert into
+// words. Its place in the request, which its context begins with, is told by
+// who has made the request.
+func Reason(x xroute.Exception) string {
+	return describe(x, slices.DeleteFunc(places(x), func(where string) bool { return strings.HasPrefix(where, "geometries[") }))
+}
 
-func describe(x xroute.Exception, otherwise string) string {
-	if x == nil {
-		return otherwise
+func places(x xroute.Exception) []string {
+	if top := x.Base().StackElement; top != nil {
+		return slices.Clone(top.Context)
 	}
-	base := x.Base()
+	return nil
+}
+
+func describe(x xroute.Exception, where []string) string {
 	name := reflect.TypeOf(x).Elem().Name()
-	text, where := otherwise, ""
-	if top := base.StackElement; top != nil {
+	text := "no reason is given"
+	if top := x.Base().StackElement; top != nil {
 		name = first(top.ErrorKey, name)
 		text = reasons(top)
-		where = strings.Join(top.Context, ", ")
 	}
 	text = name + ": " + text
-	if where != "" {
-		text += " (at " + where + ")"
+	if len(where) > 0 {
+		text += " (at " + strings.Join(where, ", ") + ")"
 	}
 	if do := advice[name]; do != "" {
 		text += "; " + do
-	}
-	if id := first(base.TransactionID, ""); id != "" {
-		text += " (trace " + id + ")"
 	}
 	return text
 }

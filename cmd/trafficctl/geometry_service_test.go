@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/sources/routing"
+)
+
+// With --url everything that comes out is, byte for byte, what comes out without.
+func TestGeometryService(t *testing.T) {
+	url := daemontest.Routing(t, nil)
+	f := func(in string, args ...string) {
+		t.Helper()
+		args = append([]string{"geometry"}, args...)
+		offline := runWith(t, in, args...)
+		online := runWith(t, in, append(args, "--url", url, "--key", daemontest.Key)...)
+		require.Equal(t, offline.code, online.code, online.err)
+		require.NotEmpty(t, online.out)
+		require.Equal(t, offline.out, online.out)
+	}
+	f(place)
+	f(place, "--format-to", "VENDOR_SMARTUNITS", "--to", "hex")
+	f(place+"LINESTRING Z (8 48 1, 9 49 2)\n", "--format-to", "EPSG:25832", "--to", "kml")
+	f("POLYGON ((444924 5401356, 445000 5401356, 445000 5401400, 444924 5401356))\n"+place, "--format-from", "EPSG:25832", "--format-to", "VENDOR_CONFORM")
+	f(place+"POINT (\nPOINT (8 95)\n"+place, "--format-to", "VENDOR_MERCATOR", "--to", "geojson")
+}
+
+// A file of several batches, with the lines that the service refuses among them.
+func TestGeometryServiceManyBatches(t *testing.T) {
+	url := daemontest.Routing(t, func(c *routing.Config) { c.MaxPoints = 300 })
+	var in, want strings.Builder
+	for i := range 1200 {
+		if i%400 == 7 {
+			fmt.Fprintln(&in, "POINT (8 95)")
+			continue
+		}
+		fmt.Fprintf(&in, "POINT (8 %d)\n", i%90)
+		fmt.Fprintf(&want, "POINT (800000 %d)\n", i%90*100_000)
+	}
+	r := runWith(t, in.String(), "geometry", "--format-to", "VENDOR_GEODECIMAL", "--url", url, "--key", daemontest.Key)
+	require.Equal(t, exitRejected, r.code)
+	require.Equal(t, want.String(), r.out)
+	for _, line := range []int{8, 408, 808} {
+		require.Contains(t, r.err, fmt.Sprintf("line %d: CONVERT_COORDINATE_FORMAT: ", line))
+	}
+	require.Contains(t, r.err, "geometries converted: 1,197, left out: 3")
+}
+
+func TestGeometryServiceRefuses(t *testing.T) {
+	url := daemontest.Routing(t, nil)
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runWith(t, place, append([]string{"geometry"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+		require.Empty(t, r.out)
+	}
+	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
+	f("403 GENERAL_FORBIDDEN", "--url", url, "--key", daemontest.NoRightKey)
+	f("no API key", "--url", url)
+	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", daemontest.Key)
+	f("--format-to", "--url", url, "--key", daemontest.Key, "--format-to", "NONE")
+}

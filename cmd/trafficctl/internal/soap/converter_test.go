@@ -1,0 +1,193 @@
+package soap_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twpayne/go-geom"
+
+	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/cmd/trafficctl/internal/geometry"
+	"trafficd/cmd/trafficctl/internal/soap"
+	"trafficd/schemas/geo"
+	"trafficd/sources/routing"
+)
+
+var _ geometry.Converter = soap.Converter{}
+
+func client(t *testing.T, base string) *soap.Client {
+	t.Helper()
+	c, err := soap.New(soap.Config{URL: base, Key: daemontest.Key, Timeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func system(t *testing.T, format, srID string) geo.System {
+	t.Helper()
+	s, err := geo.ParseSystem(format, srID)
+	require.NoError(t, err)
+	return s
+}
+
+func parse(t *testing.T, texts ...string) (list []geom.T) {
+	t.Helper()
+	for _, text := range texts {
+		g, err := geo.DefaultLimits().ParseWKT(text, geo.Any)
+		require.NoError(t, err)
+		list = append(list, g)
+	}
+	return list
+}
+
+// What the service gives is, bit by bit, what the same conversion gives here:
+// for every kind, one by one and as a job.
+func TestConverterLikeOffline(t *testing.T) {
+	texts := []string{
+		"POINT Z (8.25 48.75 110.5)",
+		"LINESTRING (8.25 48.75, 8.5 49)",
+		"LINESTRING (8 48, 9 48, 9 49, 8 48)",
+		"POLYGON ((8 48, 9 48, 9 49, 8 48), (8.5 48.25, 8.75 48.25, 8.75 48.5, 8.5 48.25))",
+		"MULTIPOINT ((8.25 48.75), (8.5 49))",
+		"MULTILINESTRING ((8 48, 9 48), (8 49, 9 49))",
+		"MULTIPOLYGON (((8 48, 9 48, 9 49, 8 48)), ((10 48, 11 48, 11 49, 10 48)))",
+		"GEOMETRYCOLLECTION (POINT (8.25 48.75), LINESTRING (8 48, 9 48))",
+		"POINT (8 95)", // there is no such place
+	}
+	degrees, utm := system(t, "OG_GEODECIMAL", ""), system(t, "OG_SRID", "EPSG:25832")
+	service := soap.Converter{Client: client(t, daemontest.Routing(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
+	f := func(texts ...string) {
+		t.Helper()
+		ring := geom.NewLinearRingFlat(geom.XY, []float64{8, 48, 9, 48, 9, 49, 8, 48})
+		want, err := geometry.Offline{Conversion: geo.NewConversion(degrees, utm)}.Convert(t.Context(), append(parse(t, texts...), ring.Clone()))
+		require.NoError(t, err)
+		got, err := service.Convert(t.Context(), append(parse(t, texts...), ring))
+		require.NoError(t, err)
+		require.Len(t, got, len(want))
+		for i, w := range want {
+			if w.Err != nil {
+				require.ErrorContains(t, got[i].Err, "CONVERT_COORDINATE_FORMAT: ")
+				continue
+			}
+			require.NoError(t, got[i].Err)
+			require.True(t, geo.Same(w.Geometry, got[i].Geometry), "%s", geo.AppendWKT(nil, got[i].Geometry))
+		}
+	}
+	for _, text := range texts {
+		f(text)
+	}
+	f(texts...)
+	one, err := service.Convert(t.Context(), parse(t, "POINT (8 95)"))
+	require.NoError(t, err)
+	require.ErrorContains(t, one[0].Err, "CONVERT_COORDINATE_FORMAT: ")
+}
+
+// A batch that is too large for the service goes in pieces; a single geometry
+// that is too large is one that cannot be converted.
+func TestConverterSplits(t *testing.T) {
+	daemon := daemontest.Routing(t, func(c *routing.Config) { c.MaxPoints = 10 })
+	service := soap.Converter{
+		Client: client(t, daemon), From: system(t, "OG_GEODECIMAL", ""), To: system(t, "VENDOR_GEODECIMAL", ""), Limits: geo.DefaultLimits(),
+	}
+	long := "LINESTRING (1 1, 2 2, 3 3, 4 4, 5 5, 6 6, 7 7, 8 8, 9 9, 10 10, 11 11)"
+	var texts []string
+	for i := range 30 {
+		texts = append(texts, fmt.Sprintf("POINT (%d 1)", i))
+	}
+	texts[17] = long
+	got, err := service.Convert(t.Context(), parse(t, texts...))
+	require.NoError(t, err)
+	require.Len(t, got, len(texts))
+	for i, r := range got {
+		if i == 17 {
+			require.Error(t, r.Err)
+			continue
+		}
+		require.NoError(t, r.Err)
+		require.Equal(t, []float64{float64(i) * 1e5, 1e5}, r.Geometry.FlatCoords())
+	}
+}
+
+// A run that is interrupted leaves no job behind: there is room for one only.
+func TestConverterInterrupted(t *testing.T) {
+	daemon := daemontest.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
+	degrees := system(t, "OG_GEODECIMAL", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	front := proxy(t, daemon, func(n int32, _ *http.Request) bool {
+		if n == 2 { // the watch
+			cancel()
+		}
+		return true
+	})
+	service := soap.Converter{Client: client(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	_, err := service.Convert(ctx, parse(t, "POINT (8 48)", "POINT (9 49)"))
+	require.ErrorIs(t, err, context.Canceled)
+	service.Client = client(t, daemon)
+	got, err := service.Convert(t.Context(), parse(t, "POINT (8 48)", "POINT (9 49)"))
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+}
+
+// A daemon that is busy is asked again.
+func TestConverterBusy(t *testing.T) {
+	degrees := system(t, "OG_GEODECIMAL", "")
+	front := proxy(t, daemontest.Routing(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
+	service := soap.Converter{Client: client(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	got, err := service.Convert(t.Context(), parse(t, "POINT (8 48)"))
+	require.NoError(t, err)
+	require.NoError(t, got[0].Err)
+}
+
+// The job is gone, as after a restart of the daemon: nothing is taken for
+// converted.
+func TestConverterLosesJob(t *testing.T) {
+	degrees := system(t, "OG_GEODECIMAL", "")
+	front := proxy(t, daemontest.Routing(t, nil), func(n int32, r *http.Request) bool {
+		if n > 1 {
+			r.Header.Set("Authorization", "apiKey "+daemontest.OtherKey) // who has no such job
+		}
+		return true
+	})
+	service := soap.Converter{Client: client(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	_, err := service.Convert(t.Context(), parse(t, "POINT (8 48)", "POINT (9 49)"))
+	require.ErrorContains(t, err, "as UNKNOWN with 0")
+	require.ErrorContains(t, err, "try again")
+}
+
+// proxy passes requests on to a daemon if pass, which may change them, says so
+// of the n-th; else it answers that it is busy.
+func proxy(t *testing.T, daemon string, pass func(n int32, r *http.Request) bool) string {
+	t.Helper()
+	target, err := url.Parse(daemon)
+	require.NoError(t, err)
+	var n atomic.Int32
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	forward := &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorLog:  log.New(io.Discard, "", 0), // interrupted requests
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if pass(n.Add(1), r) {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(func() {
+		s.Close()
+		transport.CloseIdleConnections()
+	})
+	return s.URL
+}
