@@ -25,13 +25,14 @@ type Config struct {
 
 // JobsConfig is what jobs may take.
 type JobsConfig struct {
-	Workers       int           `koanf:"workers"`        // jobs that run at a time
-	Max           int           `koanf:"max"`            // jobs that are queued, run or are kept, of all clients
-	MaxPerClient  int           `koanf:"max_per_client"` // of one client
-	MaxGeometries int           `koanf:"max_geometries"` // of one job
-	MaxBytes      int64         `koanf:"max_bytes"`      // memory of what they hold, all together
-	Keep          time.Duration `koanf:"keep"`           // for how long a job is kept after its end
-	MaxPoll       time.Duration `koanf:"max_poll"`       // longest wait of watchJob, whatever it asks for
+	Workers           int           `koanf:"workers"`              // jobs that run at a time
+	Max               int           `koanf:"max"`                  // jobs that are queued, run or are kept, of all clients
+	MaxPerClient      int           `koanf:"max_per_client"`       // of one client
+	MaxGeometries     int           `koanf:"max_geometries"`       // of one job
+	MaxBytes          int64         `koanf:"max_bytes"`            // memory of what they hold, all together
+	MaxBytesPerClient int64         `koanf:"max_bytes_per_client"` // of one client
+	Keep              time.Duration `koanf:"keep"`                 // for how long a job is kept after its end
+	MaxPoll           time.Duration `koanf:"max_poll"`             // longest wait of watchJob, whatever it asks for
 }
 
 // DefaultConfig takes 100,000 points in a request.
@@ -53,7 +54,7 @@ func DefaultConfig() Config {
 		Concurrency:       2,
 		MaxWatches:        256,
 		Jobs: JobsConfig{
-			Workers: 2, Max: 1024, MaxPerClient: 256, MaxGeometries: 20_000, MaxBytes: 64 << 20,
+			Workers: 2, Max: 1024, MaxPerClient: 256, MaxGeometries: 20_000, MaxBytes: 64 << 20, MaxBytesPerClient: 32 << 20,
 			Keep: 10 * time.Minute, MaxPoll: time.Minute,
 		},
 	}
@@ -83,7 +84,8 @@ func (c Config) Validate() error {
 	check(j.Max >= 1, "jobs.max is %d: it has to be at least 1, or no job can be started", j.Max)
 	check(j.MaxPerClient >= 1, "jobs.max_per_client is %d: it has to be at least 1, or no job can be started", j.MaxPerClient)
 	check(j.MaxGeometries >= 1, "jobs.max_geometries is %d: it has to be at least 1, or no job can be started", j.MaxGeometries)
-	check(j.MaxBytes >= 1<<10, "jobs.max_bytes is %d: it has to be at least 1KiB, because a job of a few points needs as much", j.MaxBytes)
+	check(j.MaxBytesPerClient >= 1<<10, "jobs.max_bytes_per_client is %d: it has to be at least 1KiB, because a job of a few points needs as much", j.MaxBytesPerClient)
+	check(j.MaxBytes >= j.MaxBytesPerClient, "jobs.max_bytes is %d: it has to be at least jobs.max_bytes_per_client (%d), or that could never be used up", j.MaxBytes, j.MaxBytesPerClient)
 	check(j.Keep >= time.Second, "jobs.keep is %v: it has to be at least 1s, or nobody could fetch what is done", j.Keep)
 	check(j.MaxPoll > 0 && j.MaxPoll <= 10*time.Minute, "jobs.max_poll is %v: it has to lie between 0, or watchJob never waits, and 10m, because a request holds its connection for as long", j.MaxPoll)
 	return errors.Join(wrong...)

@@ -100,8 +100,12 @@ func property(caller *xroute.CallerContext, key string) string {
 	return ""
 }
 
-// convert turns the coordinates of a geometry, in place. The error is a *failure.
+// convert turns the coordinates of a geometry, in place. After nil it can be written as
+// it is wanted. The error is a *failure.
 func (w wish) convert(g geom.T) error {
+	if w.encodings.plain && hasEmptyPoint(g) {
+		return serviceFailure(xroute.CodeGeometryObject, "a point without coordinates has no form in the encoding PLAIN: ask for another one", nil)
+	}
 	err := w.conversion.Apply(g)
 	if err == nil {
 		return nil

@@ -92,6 +92,27 @@ func TestEveryKindInEveryEncoding(t *testing.T) {
 	}
 }
 
+// TestNothingIsAGeometryToo: what is empty stays so in all encodings that have a form for it.
+func TestNothingIsAGeometryToo(t *testing.T) {
+	s := start(t, nil)
+	f := func(e xroute.EncodedGeometry, wkt string, encodings ...xroute.GeometryEncoding) {
+		t.Helper()
+		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), xroute.FormatConform, encodings...))).Result
+		for _, encoding := range encodings {
+			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(only(first, encoding), xroute.FormatOGGeoDecimal, xroute.EncodingWKT))).Result
+			require.Equal(t, wkt, *again.Encoded().WKT, "from %s", encoding)
+		}
+	}
+	f(&xroute.Point{}, "POINT EMPTY", xroute.EncodingWKT, xroute.EncodingWKB, xroute.EncodingKML)
+	f(&xroute.LineString{}, "LINESTRING EMPTY", all...)
+	f(&xroute.LinearRing{}, "LINESTRING EMPTY", all...)
+	f(&xroute.Polygon{}, "POLYGON EMPTY", all...)
+	f(&xroute.MultiPoint{}, "MULTIPOINT EMPTY", all...)
+	f(&xroute.MultiLineString{}, "MULTILINESTRING EMPTY", all...)
+	f(&xroute.MultiPolygon{}, "MULTIPOLYGON EMPTY", all...)
+	f(&xroute.GeometryCollection{}, "GEOMETRYCOLLECTION EMPTY", all...)
+}
+
 // TestFormats takes the point of decisions.md 3 from each format to each other.
 func TestFormats(t *testing.T) {
 	s := start(t, nil)

@@ -82,7 +82,9 @@ func TestErrorCodes(t *testing.T) {
 	f(xroute.CodeGeometryObject, `LineString"`, `<c:lineString><c:wrappedPoints><c:PlainPoint x="1" y="2"/></c:wrappedPoints></c:lineString>`, wkt, "", "geometry PLAIN", "a line of 1 point")
 	f(xroute.CodeGeometryObject, `MultiPoint"`, `<c:multiPoint><c:wrappedPoints><c:PlainPoint x="1" y="2"/><c:PlainPoint x="1" y="2" z="3"/></c:wrappedPoints></c:multiPoint>`, wkt, "", "geometry PLAIN", "geometry")
 	f(xroute.CodeGeometryObject, `GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase/></c:wrappedGeometries></c:geometryCollection>`, wkt, "", "geometry PLAIN", "geometry")
-	f(xroute.CodeGeometryObject, `Point" wkt="POINT EMPTY"`, "", options(inDegrees, "PLAIN"), "", "geometry", "geometry")
+	for _, empty := range []string{`Point" wkt="POINT EMPTY"`, `MultiPoint" wkt="MULTIPOINT (1 1, EMPTY)"`, `GeometryCollection" wkt="GEOMETRYCOLLECTION (POINT EMPTY)"`} {
+		f(xroute.CodeGeometryObject, empty, "", options(inDegrees, "PLAIN", "WKT"), "", "geometry", "no form in the encoding PLAIN")
+	}
 	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (181 48)"`, "", wkt, "", "geometry point[0]", "longitude")
 	f(xroute.CodeCoordinateFormat, `LineString" wkt="LINESTRING (8 48, 8 91)"`, "", wkt, "", "geometry point[1]", "latitude")
 	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="NaN" y="48"/>`, wkt, "", "geometry PLAIN", "no finite number")

@@ -205,15 +205,11 @@ func (e encodings) size(points int) int {
 	return size
 }
 
-// write gives the geometry as the element of its kind, in these encodings. The error
-// is a *failure.
-func write(g geom.T, kind geo.Kind, in encodings) (xroute.EncodedGeometry, error) {
+// write gives the geometry as the element of its kind, in these encodings.
+func write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
 	if in.plain {
-		var err error
-		if plain, err = toPlain(g); err != nil {
-			return nil, serviceFailure(xroute.CodeGeometryObject, "the geometry cannot be given in the encoding PLAIN", err)
-		}
+		plain = toPlain(g)
 	}
 	e := elementOf(kind, plain)
 	texts := e.Encoded()
@@ -228,7 +224,7 @@ func write(g geom.T, kind geo.Kind, in encodings) (xroute.EncodedGeometry, error
 		text := string(geo.AppendKML(nil, g))
 		texts.KML = &xroute.KML{KML: &text}
 	}
-	return e, nil
+	return e
 }
 
 // elementOf makes the element of a kind. plain is of the type that goes with it, or nil.

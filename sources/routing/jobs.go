@@ -34,7 +34,7 @@ type jobs struct {
 	mu     sync.Mutex
 	byID   map[string]*job
 	queue  []*job     // those of byID that no worker has taken yet, in order
-	queued *sync.Cond // there is one, or closed is set
+	change *sync.Cond // of queue or closed
 	closed bool       // the workers stop between two pieces
 	bytes  int64      // of all that is in byID
 }
@@ -65,7 +65,7 @@ func (p progress) done() int { return p.successful + p.failed }
 // newJobs starts the workers; close stops them.
 func newJobs(cfg JobsConfig, log zerolog.Logger) *jobs {
 	t := &jobs{cfg: cfg, log: log, byID: map[string]*job{}}
-	t.queued = sync.NewCond(&t.mu)
+	t.change = sync.NewCond(&t.mu)
 	t.drained, t.drain = context.WithCancel(context.Background())
 	jobsLimit.Set(float64(cfg.Max))
 	jobBytesLimit.Set(float64(cfg.MaxBytes))
@@ -80,7 +80,7 @@ func (t *jobs) close() {
 	t.drain()
 	t.mu.Lock()
 	t.closed = true
-	t.queued.Broadcast()
+	t.change.Broadcast()
 	t.mu.Unlock()
 	t.workers.Wait()
 	t.mu.Lock()
@@ -104,7 +104,7 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 	t.take(j.bytes)
 	jobsStarted.Inc()
 	t.queue = append(t.queue, j)
-	t.queued.Signal()
+	t.change.Signal()
 	return j.progress(), nil
 }
 
@@ -223,7 +223,7 @@ func (t *jobs) pop() *job {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(t.queue) == 0 && !t.closed {
-		t.queued.Wait()
+		t.change.Wait()
 	}
 	if t.closed {
 		return nil
@@ -337,7 +337,7 @@ func (t *jobs) take(bytes int64) {
 
 // room refuses a job that is too many or too large. A deleted one makes room.
 func (t *jobs) room(owner string, bytes int64) error {
-	own := 0
+	own, ownBytes := 0, int64(0)
 	var oldest *job
 	for _, j := range t.byID {
 		switch {
@@ -347,17 +347,20 @@ func (t *jobs) room(owner string, bytes int64) error {
 			}
 		case j.owner == owner:
 			own++
+			ownBytes += j.bytes
 		}
 	}
-	switch {
-	case bytes > t.cfg.MaxBytes:
-		return &fullError{never: true, text: fmt.Sprintf("the job would hold %d bytes, and all jobs together may hold %d: send the geometries as several jobs", bytes, t.cfg.MaxBytes)}
-	case own >= t.cfg.MaxPerClient:
+	switch cfg := t.cfg; {
+	case bytes > cfg.MaxBytesPerClient:
+		return &fullError{never: true, text: fmt.Sprintf("the job would hold %d bytes, and all jobs of a client together may hold %d: send the geometries as several jobs", bytes, cfg.MaxBytesPerClient)}
+	case own >= cfg.MaxPerClient:
 		return &fullError{text: fmt.Sprintf("there are %d jobs of this client, as many as it may have: fetch or delete one that has ended, or try again later", own)}
-	case len(t.byID) >= t.cfg.Max && oldest == nil:
-		return &fullError{text: fmt.Sprintf("all %d places for jobs are taken: try again later", t.cfg.Max)}
-	case t.bytes+bytes > t.cfg.MaxBytes:
-		return &fullError{text: fmt.Sprintf("the memory for jobs is taken up to %d bytes: fetch or delete jobs that have ended, or try again later", t.cfg.MaxBytes)}
+	case ownBytes+bytes > cfg.MaxBytesPerClient:
+		return &fullError{text: fmt.Sprintf("the jobs of this client hold %d bytes of the %d that they may: fetch or delete one that has ended, or try again later", ownBytes, cfg.MaxBytesPerClient)}
+	case len(t.byID) >= cfg.Max && oldest == nil:
+		return &fullError{text: fmt.Sprintf("all %d places for jobs are taken: try again later", cfg.Max)}
+	case t.bytes+bytes > cfg.MaxBytes:
+		return &fullError{text: fmt.Sprintf("all jobs together hold %d bytes of the %d that they may: try again later", t.bytes, cfg.MaxBytes)}
 	}
 	if len(t.byID) >= t.cfg.Max {
 		t.forget(oldest)

@@ -145,16 +145,17 @@ func (m *model) expire() {
 
 // start tells whether there is room, and takes the job in if so.
 func (m *model) start(j *modelJob) bool {
-	own, dead := 0, []*modelJob(nil)
+	own, ownBytes, dead := 0, int64(0), []*modelJob(nil)
 	for _, x := range m.all {
 		if x.p.status == deleted {
 			dead = append(dead, x)
 		} else if x.owner == j.owner {
 			own++
+			ownBytes += x.gated.bytes
 		}
 	}
 	full := len(m.all) >= m.cfg.Max
-	if own >= m.cfg.MaxPerClient || m.bytes()+j.gated.bytes > m.cfg.MaxBytes || full && len(dead) == 0 {
+	if own >= m.cfg.MaxPerClient || ownBytes+j.gated.bytes > m.cfg.MaxBytesPerClient || m.bytes()+j.gated.bytes > m.cfg.MaxBytes || full && len(dead) == 0 {
 		return false
 	}
 	if full {
@@ -179,7 +180,7 @@ func TestJobsFollowTheModel(t *testing.T) {
 // playModel does at random what clients and workers can do, and compares everything
 // that clients can see after each step.
 func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
-	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxPerClient: 2 + r.IntN(4), MaxBytes: 1000, Keep: 20 * time.Millisecond}
+	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxPerClient: 2 + r.IntN(4), MaxBytes: 1000, MaxBytesPerClient: 700, Keep: 20 * time.Millisecond}
 	table, m := newJobs(cfg, zerolog.Nop()), &model{cfg: cfg}
 	var made []*modelJob
 	defer func() {
@@ -320,12 +321,13 @@ func TestRoomSaysWhatIsFull(t *testing.T) {
 		require.NoError(t, err)
 		_, err = table.start("a", newGated(1, 60))
 		require.ErrorContains(t, err, want)
-		_, err = table.start("b", newGated(1, 120))
+		_, err = table.start("b", newGated(1, 121))
 		require.ErrorContains(t, err, "several jobs")
 	}
-	f(JobsConfig{Max: 1, MaxPerClient: 9, MaxBytes: 119}, "all 1 places")
-	f(JobsConfig{Max: 9, MaxPerClient: 1, MaxBytes: 119}, "1 jobs of this client")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119}, "memory for jobs")
+	f(JobsConfig{Max: 1, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 120}, "all 1 places")
+	f(JobsConfig{Max: 9, MaxPerClient: 1, MaxBytes: 120, MaxBytesPerClient: 120}, "1 jobs of this client")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 119}, "jobs of this client hold 60 bytes of the 119")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together hold 60 bytes of the 119")
 }
 
 // TestWatch holds the waiting rules of decisions.md 3, on a clock that stands still
@@ -394,7 +396,7 @@ func TestWatchReturnsAtOnce(t *testing.T) {
 // TestJobsUnderPressure lets many clients and workers at one table. Nobody may see a
 // job go back, nor anything of another client's; at the end nothing is left over.
 func TestJobsUnderPressure(t *testing.T) {
-	cfg := JobsConfig{Workers: 3, Max: 12, MaxPerClient: 5, MaxBytes: 1 << 20, Keep: 2 * time.Millisecond}
+	cfg := JobsConfig{Workers: 3, Max: 12, MaxPerClient: 5, MaxBytes: 1 << 20, MaxBytesPerClient: 1 << 20, Keep: 2 * time.Millisecond}
 	table := newJobs(cfg, zerolog.Nop())
 	var clients sync.WaitGroup
 	for c := range 6 {

@@ -65,15 +65,11 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err := w.convert(g); err != nil {
 		return nil, at("geometry", err)
 	}
-	result, err := x.write(g, formOf(r.Geometry).kind, w.encodings)
-	if err != nil {
-		return nil, at("geometry", err)
-	}
-	return &xroute.ConvertGeometryResponse{Result: result}, nil
+	return &xroute.ConvertGeometryResponse{Result: x.write(g, kindOf(r.Geometry), w.encodings)}, nil
 }
 
 // write gives a converted geometry for the answer.
-func (x *exchange) write(g geom.T, kind geo.Kind, in encodings) (xroute.EncodedGeometry, error) {
+func (x *exchange) write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
 	n := parts(g)
 	points.Add(n)
 	x.size += in.size(n)
@@ -150,16 +146,11 @@ func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xro
 func (x *exchange) collect(c *conversion, done int, into *xroute.ConvertedGeometries) {
 	into.Geometries, into.Failures = []xroute.EncodedGeometry{}, []xroute.ConversionFailure{}
 	for i, it := range c.items[:done] {
-		var e xroute.EncodedGeometry
-		err := it.err
-		if err == nil {
-			e, err = x.write(it.geometry, it.kind, c.wish.encodings)
-		}
-		if err == nil {
-			into.Geometries = append(into.Geometries, e)
+		if it.err == nil {
+			into.Geometries = append(into.Geometries, x.write(it.geometry, it.kind, c.wish.encodings))
 			continue
 		}
-		f, _ := failureOf(err)
+		f, _ := failureOf(it.err)
 		x.size += itemBytes
 		into.Failures = append(into.Failures, xroute.ConversionFailure{
 			Index: int32(i), Exception: f.in(place("geometries", i)).exception(x.trace),

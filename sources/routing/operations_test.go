@@ -212,7 +212,7 @@ func TestNoRoomForAJob(t *testing.T) {
 	}
 	f("all 1 places for jobs are taken: try again later", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 1 })
 	f("1 jobs of this client", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.MaxPerClient = 1 })
-	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytes = 1024 })
+	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
 }
 
 // TestRestart: whatever id there was, a new process knows none.

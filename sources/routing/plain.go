@@ -3,6 +3,7 @@ package routing
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twpayne/go-geom"
 
@@ -168,46 +169,46 @@ func (b builder) collection(members []xroute.PlainGeometry) (geom.T, error) {
 	return c, nil
 }
 
-// toPlain makes plain elements of a geometry. Their z point into it. The error is
-// errPlain: there is no plain form of a point without coordinates.
-func toPlain(g geom.T) (xroute.PlainGeometry, error) {
+// hasEmptyPoint tells whether a point has no coordinates: then there is no plain form.
+func hasEmptyPoint(g geom.T) bool {
+	switch g := g.(type) {
+	case *geom.Point:
+		return g.Empty()
+	case *geom.MultiPoint:
+		return len(g.FlatCoords()) < g.NumPoints()*g.Stride()
+	case *geom.GeometryCollection:
+		return slices.ContainsFunc(g.Geoms(), hasEmptyPoint)
+	}
+	return false
+}
+
+// toPlain makes plain elements of a geometry without empty points. Their z point into it.
+func toPlain(g geom.T) xroute.PlainGeometry {
 	stride := g.Stride()
 	switch g := g.(type) {
 	case *geom.Point:
-		points := plainPoints(g.FlatCoords(), stride)
-		if len(points) == 0 {
-			return nil, errEmptyPoint
-		}
-		return &points[0], nil
+		return &plainPoints(g.FlatCoords(), stride)[0]
 	case *geom.LineString:
-		return &xroute.PlainLineString{Points: plainPoints(g.FlatCoords(), stride)}, nil
+		return &xroute.PlainLineString{Points: plainPoints(g.FlatCoords(), stride)}
 	case *geom.LinearRing:
-		return &xroute.PlainLinearRing{Points: plainPoints(g.FlatCoords(), stride)}, nil
+		return &xroute.PlainLinearRing{Points: plainPoints(g.FlatCoords(), stride)}
 	case *geom.Polygon:
-		return &xroute.PlainPolygon{LinearRings: plainRings(g.FlatCoords(), 0, g.Ends(), stride)}, nil
+		return &xroute.PlainPolygon{LinearRings: plainRings(g.FlatCoords(), 0, g.Ends(), stride)}
 	case *geom.MultiPoint:
-		points := plainPoints(g.FlatCoords(), stride)
-		if len(points) < g.NumPoints() {
-			return nil, errEmptyPoint
-		}
-		return &xroute.PlainMultiPoint{Points: points}, nil
+		return &xroute.PlainMultiPoint{Points: plainPoints(g.FlatCoords(), stride)}
 	case *geom.MultiLineString:
-		lines := make([]xroute.PlainLineString, 0, len(g.Ends()))
-		start := 0
-		for _, end := range g.Ends() {
-			lines = append(lines, xroute.PlainLineString{Points: plainPoints(g.FlatCoords()[start:end], stride)})
-			start = end
-		}
-		return &xroute.PlainMultiLineString{LineStrings: lines}, nil
+		return plainLines(g)
 	case *geom.MultiPolygon:
-		return plainPolygons(g), nil
+		return plainPolygons(g)
 	case *geom.GeometryCollection:
-		return plainCollection(g)
+		members := make([]xroute.PlainGeometry, 0, g.NumGeoms())
+		for _, member := range g.Geoms() {
+			members = append(members, toPlain(member))
+		}
+		return &xroute.PlainGeometryCollection{Geometries: members}
 	}
-	return nil, fmt.Errorf("%w: %T", errPlain, g)
+	return &xroute.PlainGeometryBase{} // of none of the kinds
 }
-
-var errEmptyPoint = fmt.Errorf("%w: a point without coordinates has no form in the encoding PLAIN: ask for another one", errPlain)
 
 func plainPoints(flat []float64, stride int) []xroute.PlainPoint {
 	points := make([]xroute.PlainPoint, 0, len(flat)/max(stride, 1))
@@ -230,6 +231,16 @@ func plainRings(flat []float64, start int, ends []int, stride int) []xroute.Plai
 	return rings
 }
 
+func plainLines(g *geom.MultiLineString) *xroute.PlainMultiLineString {
+	lines := make([]xroute.PlainLineString, 0, len(g.Ends()))
+	start := 0
+	for _, end := range g.Ends() {
+		lines = append(lines, xroute.PlainLineString{Points: plainPoints(g.FlatCoords()[start:end], g.Stride())})
+		start = end
+	}
+	return &xroute.PlainMultiLineString{LineStrings: lines}
+}
+
 func plainPolygons(g *geom.MultiPolygon) *xroute.PlainMultiPolygon {
 	polygons := make([]xroute.PlainPolygon, 0, len(g.Endss()))
 	start := 0
@@ -240,16 +251,4 @@ func plainPolygons(g *geom.MultiPolygon) *xroute.PlainMultiPolygon {
 		}
 	}
 	return &xroute.PlainMultiPolygon{Polygons: polygons}
-}
-
-func plainCollection(g *geom.GeometryCollection) (xroute.PlainGeometry, error) {
-	members := make([]xroute.PlainGeometry, 0, g.NumGeoms())
-	for i, member := range g.Geoms() {
-		p, err := toPlain(member)
-		if err != nil {
-			return nil, fmt.Errorf("member %d: %w", i, err)
-		}
-		members = append(members, p)
-	}
-	return &xroute.PlainGeometryCollection{Geometries: members}, nil
 }
