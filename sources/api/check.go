@@ -35,7 +35,7 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 func (s *Server) check(x *exchange, h *fasthttp.RequestHeader) (refusal *batch.Refusal) {
 	defer func() {
 		if p := recover(); p != nil {
-			refusal = s.panicked(p, x.trace)
+			refusal = s.panicked(p, x.trace.String())
 		}
 	}()
 	if r := framing(h); r != nil {

@@ -157,7 +157,7 @@ func TestEveryCodeOfARequestHasAStatus(t *testing.T) {
 		require.Equal(t, 400, answers[code].status, code) // of the member measurements
 	}
 	var resp fasthttp.Response
-	writeRefusal(&resp, batch.Refuse(batch.UnknownDetector, "of an item"), newTrace())
+	writeRefusal(&resp, batch.Refuse(batch.UnknownDetector, "of an item"), "trace")
 	require.Equal(t, 500, resp.StatusCode())
 }
 

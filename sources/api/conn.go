@@ -22,6 +22,8 @@ type conn struct {
 	// expecting is the exchange of a request that is about to get its 100 Continue.
 	// Only the connection's own goroutine touches it.
 	expecting *exchange
+
+	joined joined // likewise
 }
 
 // Read notes that the connection is in use.
@@ -36,7 +38,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // Write ends the exchange of a request whose 100 Continue cannot be written:
 // fasthttp then closes the connection and calls no handler.
 func (c *conn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+	n, err := c.joined.write(c.Conn, p)
 	if x := c.expecting; x != nil && err != nil {
 		c.expecting = nil
 		x.abandon()

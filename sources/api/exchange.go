@@ -12,7 +12,7 @@ import (
 // exchange is what is known of a request between its header and its answer.
 type exchange struct {
 	start   time.Time
-	trace   string
+	trace   trace
 	route   *route // nil: none was found
 	key     *key   // nil: none was presented or needed, or an unknown one
 	refusal *batch.Refusal

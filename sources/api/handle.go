@@ -29,6 +29,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
 	}
 	s.account(x, ctx, code)
+	ctx.Conn().(*conn).joined.want(ctx)
 	x.free()
 }
 
@@ -37,10 +38,10 @@ func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 	defer x.end()
 	defer func() {
 		if p := recover(); p != nil {
-			err = s.panicked(p, x.trace)
+			err = s.panicked(p, x.trace.String())
 		}
 	}()
-	ctx.Response.Header.Set(traceHeader, x.trace)
+	ctx.Response.Header.SetBytesV(traceHeader, x.trace[:])
 	items, err := x.route.Endpoint.Serve(x.client(), ctx)
 	if x.key != nil {
 		x.key.items.charge(items)
@@ -60,19 +61,20 @@ func internalError(trace string) *batch.Refusal {
 
 // answer writes what an error says; nil means that the endpoint has answered.
 func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) batch.Code {
+	if err == nil {
+		return batch.CodeNone
+	}
 	var refusal *batch.Refusal
 	switch {
-	case err == nil:
-		return batch.CodeNone
 	case errors.Is(err, batch.ErrNoAnswer):
 		x.silent = true
 		hangUp(ctx)
 		return batch.CodeNone
 	case !errors.As(err, &refusal):
-		s.log.Error().Err(err).Str("trace_id", x.trace).Msg("cannot serve a request")
-		refusal = internalError(x.trace)
+		s.log.Error().Err(err).Stringer("trace_id", &x.trace).Msg("cannot serve a request")
+		refusal = internalError(x.trace.String())
 	}
-	writeRefusal(&ctx.Response, refusal, x.trace)
+	writeRefusal(&ctx.Response, refusal, x.trace.String())
 	switch refusal.Code {
 	case batch.Unauthenticated:
 		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, x.route.challenge)
@@ -124,7 +126,7 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code batch.Code)
 	if client := x.client(); client != nil {
 		e = e.Str("client", client.Name)
 	}
-	e.Str("trace_id", x.trace).Str("remote", ctx.RemoteAddr().String()).
+	e.Stringer("trace_id", &x.trace).Str("remote", ctx.RemoteAddr().String()).
 		Str("method", echo(ctx.Method())).Str("path", echo(pathOf(ctx.RequestURI()))).
 		Int("status", ctx.Response.StatusCode()).Stringer("code", code).Bool("answered", !x.silent).
 		Dur("took", time.Since(x.start)).Msg("request")
@@ -148,7 +150,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	ctx.Conn().(*conn).unread.Store(true)
 	refusal, status := malformation(err, s.cfg)
-	writeRefusal(&ctx.Response, refusal, x.trace)
+	writeRefusal(&ctx.Response, refusal, x.trace.String())
 	if status != 0 {
 		ctx.SetStatusCode(status)
 	}

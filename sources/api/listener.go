@@ -108,7 +108,8 @@ func (l *listener) turnAway(c *conn) {
 		defer func() { <-l.surplus }()
 		_ = c.SetDeadline(time.Now().Add(turnAwayTime))
 		var resp fasthttp.Response
-		writeRefusal(&resp, batch.Unavailable("all connections are in use: try again later", time.Second), newTrace())
+		trace := newTrace()
+		writeRefusal(&resp, batch.Unavailable("all connections are in use: try again later", time.Second), trace.String())
 		resp.SetConnectionClose()
 		_, _ = resp.WriteTo(c)
 		c.unread.Store(true)

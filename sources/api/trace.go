@@ -9,27 +9,32 @@ import (
 
 const traceHeader = "Trace-Id"
 
+// trace is a trace id, in 32 lower-case hexadecimal digits. It is no string, so that a request
+// needs none that nobody reads.
+type trace [32]byte
+
+func (t *trace) String() string { return string(t[:]) }
+
 // traceID takes the trace id from a W3C traceparent header
 // (version-traceid-parentid-flags), so that a client finds its own trace in our
 // logs; without one, or with a malformed one, it makes a new id.
-func traceID(h *fasthttp.RequestHeader) string {
+func traceID(h *fasthttp.RequestHeader) trace {
 	parent := h.Peek("Traceparent")
 	if len(parent) >= 55 && parent[2] == '-' && parent[35] == '-' && parent[52] == '-' && validTrace(parent[3:35]) {
-		return string(parent[3:35])
+		return trace(parent[3:35])
 	}
 	return newTrace()
 }
 
-func newTrace() string {
+func newTrace() (text trace) {
 	var id [16]byte
 	for i := 0; i < len(id); i += 8 {
 		for j, r := 0, rand.Uint64(); j < 8; j, r = j+1, r>>8 {
 			id[i+j] = byte(r)
 		}
 	}
-	var text [32]byte
 	hex.Encode(text[:], id[:])
-	return string(text[:])
+	return text
 }
 
 // validTrace wants lower-case hexadecimal digits that are not all zero.

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// Answers of all sizes arrive whole and in order, whether their requests came one by one or all at
+// once, and also where a body that was set is not sent.
+func TestAnswersOfAllSizes(t *testing.T) {
+	sizes := []int{0, 1, 100, writeBuffer - 1, writeBuffer, largeBody - 1, largeBody, largeBody + 1, 10 * largeBody, 3 << 20, 5, largeBody}
+	p := &probe{serve: func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		size, err := ctx.QueryArgs().GetUint("size")
+		body := []byte(strings.Repeat("x", size))
+		switch string(ctx.QueryArgs().Peek("as")) {
+		case "stream":
+			ctx.Response.SetBodyStream(bytes.NewReader(body), size)
+		case "unchanged":
+			ctx.Response.SetBodyRaw(body)
+			ctx.SetStatusCode(fasthttp.StatusNotModified)
+		default:
+			ctx.Response.SetBodyRaw(body)
+		}
+		return 0, err
+	}}
+	s := start(t, p, nil)
+	c := dial(t, s)
+	type request struct{ method, as, text string }
+	var list []request
+	var all strings.Builder
+	for _, size := range sizes {
+		for _, r := range []request{{"GET", "raw", ""}, {"GET", "stream", ""}, {"HEAD", "raw", ""}, {"GET", "unchanged", ""}, {"HEAD", "stream", ""}} {
+			r.text = r.method + " /base/map?size=" + itoa(size) + "&as=" + r.as + " HTTP/1.1\r\n" + good + "\r\n"
+			list = append(list, r)
+			all.WriteString(r.text)
+		}
+	}
+	answer := func(i int) {
+		t.Helper()
+		resp := c.responseTo(list[i].method)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		want := sizes[i/5]
+		if list[i].method == "HEAD" || list[i].as == "unchanged" {
+			want = 0
+		}
+		require.Equal(t, want, len(body), list[i].text)
+	}
+	for i, r := range list {
+		c.send(r.text)
+		answer(i)
+	}
+	go func() { _, _ = io.WriteString(c, all.String()) }()
+	for i := range list {
+		answer(i)
+	}
+}
+
+func itoa(n int) string { return string(fasthttp.AppendUint(nil, n)) }
+
+// sink takes limit bytes and then fails.
+type sink struct {
+	net.Conn
+	got   bytes.Buffer
+	limit int
+}
+
+var errFull = errors.New("full")
+
+func (s *sink) Write(p []byte) (int, error) {
+	n := min(len(p), s.limit-s.got.Len())
+	s.got.Write(p[:n])
+	if n < len(p) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// What was held back counts as written, so a failure never claims more than it was given.
+func TestJoinedWrites(t *testing.T) {
+	for limit := range 9 {
+		s, j := &sink{limit: limit}, joined{wanted: true}
+		n, err := j.write(s, []byte("head"))
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+		require.Zero(t, s.got.Len())
+		n, err = j.write(s, []byte("body"))
+		require.Equal(t, max(0, limit-4), n)
+		require.Equal(t, "headbody"[:limit], s.got.String())
+		require.Equal(t, limit < 8, errors.Is(err, errFull))
+		s.limit = 100
+		n, err = j.write(s, []byte("next"))
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+		require.Equal(t, "headbody"[:limit]+"next", s.got.String())
+	}
+}
