@@ -24,8 +24,8 @@ func watchFolders(path string) *folders {
 	return &folders{path: path, poke: make(chan struct{}, 1)}
 }
 
-// follow watches the folders on today's way to the file. Where the system
-// grants no watch, the slow check remains.
+// follow watches the folders on today's way to the file, and those of the past
+// no longer. Where the system grants no watch, the slow check remains.
 func (w *folders) follow() {
 	if w.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
@@ -35,8 +35,14 @@ func (w *folders) follow() {
 		w.watcher = watcher
 		w.running.Go(func() { w.forward(watcher) })
 	}
-	for _, folder := range foldersTo(w.path) {
+	today := foldersTo(w.path)
+	for _, folder := range today {
 		_ = w.watcher.Add(folder) // a folder that is not there is met by the slow check
+	}
+	for _, folder := range w.watcher.WatchList() {
+		if !slices.Contains(today, folder) {
+			_ = w.watcher.Remove(folder) // it may have gone by itself
+		}
 	}
 }
 

@@ -40,6 +40,22 @@ func TestFoldersTo(t *testing.T) {
 	f("loop/a", "loop")
 }
 
+// TestFoldersOfThePastAreLeft: each release of a list may have its own folder, and stay.
+func TestFoldersOfThePastAreLeft(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	w := watchFolders(filepath.Join(dir, "current", "list.csv"))
+	defer w.close()
+	for i := range 5 {
+		version := fmt.Sprint("v", i)
+		require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o755))
+		require.NoError(t, os.Symlink(version, filepath.Join(dir, "next")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
+		w.follow()
+		require.ElementsMatch(t, []string{dir, filepath.Join(dir, version)}, w.watcher.WatchList())
+	}
+}
+
 // TestFolderIsReplaced: a folder that is itself replaced takes its watch along; the checks between see the change.
 func TestFolderIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etc")
