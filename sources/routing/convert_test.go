@@ -129,7 +129,6 @@ func TestFormats(t *testing.T) {
 		{"VENDOR_CONFORM", "", 1672357.2299, 1620743.2152, 1e-2},
 		{"VENDOR_SUPERCONFORM", "", 5072357.2299, 3320743.2152, 1e-2},
 		{"OG_SRID", "EPSG:4326", 8.2505556, 48.7627778, 1e-7},
-		{"OG_SRID", "EPSG:3857", 918447.6495, 6234705.1939, 10},
 	}
 	for _, from := range places {
 		for _, to := range places {
@@ -141,9 +140,6 @@ func TestFormats(t *testing.T) {
 			if from.srid != "" {
 				properties = append(properties, "SrId", from.srid)
 			}
-			if from.srid == "EPSG:3857" || to.srid == "EPSG:3857" {
-				continue // has its own check in package geo
-			}
 			r := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, fmt.Sprintf(`<c:point x="%v" y="%v" z="17.25"/>`, from.x, from.y),
 				options(`coordFormat="`+to.format+`"`+srid, "PLAIN"), caller(properties...)))
 			p := r.Result.(*xroute.Point).Point
@@ -151,6 +147,19 @@ func TestFormats(t *testing.T) {
 			require.LessOrEqual(t, math.Abs(p.Y-to.y), to.digit, "y from %s to %s", from.format, to.format)
 			require.Equal(t, 17.25, *p.Z)
 		}
+	}
+}
+
+// TestSRIDsThereAndBack: the srId counts on both sides of a request.
+func TestSRIDsThereAndBack(t *testing.T) {
+	s := start(t, nil)
+	for _, srid := range []string{"EPSG:4258", "EPSG:3857", "EPSG:25832", "32632"} {
+		there := ask[*xroute.ConvertGeometryResponse](s, convert(`Point" wkt="POINT (8.2505556 48.7627778)"`, "",
+			options(`coordFormat="OG_SRID" srId="`+srid+`"`, "PLAIN"), "")).Result.(*xroute.Point).Point
+		back := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, fmt.Sprintf(`<c:point x="%v" y="%v"/>`, there.X, there.Y),
+			options(inDegrees, "PLAIN"), caller("CoordFormat", "OG_SRID", "SrId", srid))).Result.(*xroute.Point).Point
+		require.InDelta(t, 8.2505556, back.X, 1e-9, srid)
+		require.InDelta(t, 48.7627778, back.Y, 1e-9, srid)
 	}
 }
 
