@@ -204,7 +204,7 @@ func FuzzErrorBody(f *testing.F) {
 			t.Fatalf("%d bytes of input repeated", n)
 		}
 		var resp fasthttp.Response
-		writeRefusal(&resp, &batch.Refusal{Code: batch.InvalidParameter, Description: "is " + text, Parameter: parameter}, newTrace())
+		writeRefusal(&resp, &batch.Refusal{Code: batch.InvalidParameter, Description: "is " + text, Parameter: parameter}, "trace")
 		body := refused(t, asHTTP(t, &resp), 400, batch.InvalidParameter)
 		if want := "is " + text; body.Description != want {
 			t.Fatalf("description %q, want %q", body.Description, want)
