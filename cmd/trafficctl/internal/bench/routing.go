@@ -1,19 +1,21 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/twpayne/go-geom"
 
-	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
+	"trafficd/sources/routing"
 )
 
 const (
@@ -46,6 +48,9 @@ func (o Options) geometries(ctx context.Context) error {
 		if err := o.encoding(line, e); err != nil {
 			return err
 		}
+	}
+	if err := o.plain(line); err != nil {
+		return err
 	}
 	return o.soap(ctx, line)
 }
@@ -97,6 +102,26 @@ func (o Options) encoding(line *geom.LineString, e encoding) error {
 	})
 }
 
+// plain measures points per second as XML elements, the envelope around them included.
+func (o Options) plain(line *geom.LineString) error {
+	points := make([]xroute.PlainPoint, 0, linePoints)
+	for at := 0; at < len(line.FlatCoords()); at += 2 {
+		points = append(points, xroute.PlainPoint{X: line.FlatCoords()[at], Y: line.FlatCoords()[at+1]})
+	}
+	message := &xroute.ConvertGeometry{
+		Geometry: &xroute.LineString{LineString: &xroute.PlainLineString{Points: points}},
+		Options:  xroute.RequestOptions{CoordFormat: xroute.FormatGeoDecimal},
+	}
+	var text []byte
+	return o.points("geo_plain_points_per_s", linePoints, func() (err error) {
+		if text, err = xroute.AppendMessage(text[:0], message); err != nil {
+			return err
+		}
+		_, err = xroute.ReadRequest(bytes.NewReader(text), xroute.DefaultLimits())
+		return err
+	})
+}
+
 // points measures what do does to n points.
 func (o Options) points(name string, n int, do func() error) error {
 	var rates []float64
@@ -119,12 +144,14 @@ func (o Options) soap(ctx context.Context, line *geom.LineString) error {
 		return err
 	}
 	defer d.stop()
-	client, err := soap.New(soap.Config{URL: "http://" + d.api, Key: benchKey, Timeout: time.Minute})
+	text := string(geo.AppendWKT(nil, line))
+	request, err := xroute.AppendMessage(nil, &xroute.ConvertGeometry{
+		Geometry: &xroute.LineString{Encodings: xroute.Encodings{WKT: &text}},
+		Options:  xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: xroute.FormatMercator},
+	})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	text := string(geo.AppendWKT(nil, line))
 	var calls, ratios []float64
 	for round := range o.Rounds + 1 {
 		alone, err := perBody(lines, func() error { return conversion(text) })
@@ -133,7 +160,7 @@ func (o Options) soap(ctx context.Context, line *geom.LineString) error {
 		}
 		before := d.cpu()
 		for range lines {
-			if err := convert(ctx, client, text); err != nil {
+			if err := d.convert(ctx, request); err != nil {
 				return err
 			}
 		}
@@ -167,10 +194,23 @@ func conversion(text string) error {
 	return nil
 }
 
-func convert(ctx context.Context, client *soap.Client, text string) error {
-	request := &xroute.LineString{Encodings: xroute.Encodings{WKT: &text}}
-	_, err := client.Convert(ctx, request, xroute.RequestOptions{
-		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: xroute.FormatMercator,
-	}, nil)
+// convert posts an envelope. An identity answer is asked for: gzip would cost more than all the rest.
+func (d *daemon) convert(ctx context.Context, envelope []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.api+routing.Path, bytes.NewReader(envelope))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "apiKey "+benchKey)
+	req.Header.Set("Content-Type", "text/xml; charset=utf-8")
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d, wanted 200 but got %.300s", resp.StatusCode, text)
+	}
 	return err
 }
