@@ -157,7 +157,7 @@ func TestEveryCodeOfARequestHasAStatus(t *testing.T) {
 		require.Equal(t, 400, answers[code].status, code) // of the member measurements
 	}
 	var resp fasthttp.Response
-	writeRefusal(&resp, batch.Refuse(batch.UnknownDetector, "of an item"), "trace")
+	writeRefusal(&resp, batch.Refuse(batch.UnknownDetector, "of an item"), someTrace)
 	require.Equal(t, 500, resp.StatusCode())
 }
 
@@ -204,7 +204,7 @@ func FuzzErrorBody(f *testing.F) {
 			t.Fatalf("%d bytes of input repeated", n)
 		}
 		var resp fasthttp.Response
-		writeRefusal(&resp, &batch.Refusal{Code: batch.InvalidParameter, Description: "is " + text, Parameter: parameter}, "trace")
+		writeRefusal(&resp, &batch.Refusal{Code: batch.InvalidParameter, Description: "is " + text, Parameter: parameter}, someTrace)
 		body := refused(t, asHTTP(t, &resp), 400, batch.InvalidParameter)
 		if want := "is " + text; body.Description != want {
 			t.Fatalf("description %q, want %q", body.Description, want)
@@ -214,3 +214,5 @@ func FuzzErrorBody(f *testing.F) {
 		}
 	})
 }
+
+const someTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
