@@ -230,12 +230,14 @@ var operations = []operation{
 
 const nsWSDL = "urn:xserver:xroute"
 
+// wsdlDocument declares all namespaces at its root: node-soap writes those, and no
+// others, at the root of its envelopes, where an xsi:type needs its prefix.
 func wsdlDocument() string {
 	p := &page{}
 	p.WriteString(xmlDeclaration)
 	p.in(`wsdl:definitions name="XRouteWSService" targetNamespace="`+nsWSDL+`" xmlns:tns="`+nsWSDL+`"`+
 		` xmlns:wsdl="http://schemas.xmlsoap.org/wsdl/" xmlns:soap="http://schemas.xmlsoap.org/wsdl/soap/"`+
-		declarations(nsSchema, nsExceptions, nsRouting), func() {
+		declarations(nsSchema, nsCommon, nsExceptions, nsPrimitives, nsRouting, nsService), func() {
 		p.in("wsdl:types", func() {
 			p.in("xsd:schema", func() {
 				for _, file := range documentList() {
