@@ -61,6 +61,26 @@ func TestLastGoodListStays(t *testing.T) {
 	require.Equal(t, 1, feed.status(time.Now()).LeftOut)
 }
 
+// TestSuspicionEnds when the list in use is read again: the next time that much is gone, it has to be confirmed anew.
+func TestSuspicionEnds(t *testing.T) {
+	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inFolder(t, "list.csv")}})
+	feed.guard.confirm = time.Hour
+	start := time.Now()
+	f := func(after time.Duration, want error, codes ...string) {
+		t.Helper()
+		err := feed.take(codes, start.Add(after))
+		feed.conclude(err)
+		require.IsType(t, want, err)
+	}
+	suspect := &suspectError{}
+	f(0, nil, "A", "B", "C")
+	f(time.Minute, suspect, "D")
+	f(2*time.Minute, watch.ErrUnchanged, "A", "B", "C")
+	f(3*time.Hour, suspect, "D")
+	f(4*time.Hour-time.Second, suspect, "D")
+	f(4*time.Hour, nil, "D")
+}
+
 func TestOutcomesAreCounted(t *testing.T) {
 	path := inFolder(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})

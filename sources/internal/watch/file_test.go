@@ -70,6 +70,12 @@ func TestFileThatIsRefused(t *testing.T) {
 	content, _, err = file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "good", string(content))
+	file.Refuse(refusal)
+	stamp = stamp.Add(-time.Second)
+	put("better") // in the same moment, as slow clocks see it
+	content, _, err = file.Read()
+	require.NoError(t, err)
+	require.Equal(t, "better", string(content))
 }
 
 func TestFileThatCannotBeRead(t *testing.T) {
