@@ -2,7 +2,6 @@ package routing
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 	"time"
 
@@ -14,8 +13,9 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// FuzzAnswer: whatever the body, there is a response or a fault that a client can read,
-// and never one that says that we have failed.
+// FuzzAnswer: whatever the body, there is a response or a fault that a client can read, and
+// never one that says that we have failed. What is answered is a geometry that is taken
+// again, the same one in all its encodings.
 func FuzzAnswer(f *testing.F) {
 	all := options(`coordFormat="VENDOR_CONFORM"`, "PLAIN", "WKT", "WKB", "KML")
 	f.Add([]byte(simple))
@@ -25,6 +25,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(convert(`GeometryCollection"`, `<c:kml kml="&lt;MultiGeometry>&lt;Point>&lt;coordinates>8,48&lt;/coordinates>&lt;/Point>&lt;/MultiGeometry>"/>`, all, "")))
 	f.Add([]byte(convert(`LinearRing" wkb="AQIAAAAAAAAA"`, `<c:linearRing><c:wrappedPoints/></c:linearRing>`, all, "")))
 	f.Add([]byte(convert(`GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase xsi:type="c:PlainPoint" x="1" y="2"/></c:wrappedGeometries></c:geometryCollection>`, all, "")))
+	f.Add([]byte(convert(`LineString" wkt="LINESTRING Z EMPTY"`, "", all, "")))
 	f.Add([]byte(startMessage("8 48", "x")))
 	f.Add([]byte(about("watchJob", "x", watchOptions(0, 250))))
 	f.Add([]byte(about("fetchConvertGeometries", "x", "")))
@@ -33,21 +34,36 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s := New(cfg, "http", zerolog.Nop())
 		defer s.Stop()
-		x := &exchange{service: s, client: &batch.Client{Name: "client"}, trace: "t", start: time.Now()}
-		var h fasthttp.RequestHeader
-		out, err := x.answer(&h, &body{admission: s.admission, bytes: text})
-		require.NoError(t, err)
-		if x.failure != nil {
-			require.NotSame(t, unforeseen, x.failure.class, "%v", x.failure)
+		response, _ := answerTo(t, s, text)
+		converted, ok := response.(*xroute.ConvertGeometryResponse)
+		if !ok {
+			return
 		}
-		limits := xroute.DefaultLimits()
-		limits.Depth, limits.Bytes = 1<<20, 1<<30
-		_, err = xroute.ReadResponse(bytes.NewReader(out), limits)
-		var fault *xroute.Fault
-		require.Equal(t, x.failure != nil, errors.As(err, &fault), "%v", err)
-		if fault == nil {
-			require.NoError(t, err)
+		s.cfg.MaxBodyBytes, s.cfg.MaxPoints = 1<<30, 1<<30 // the answer may be larger than the request
+		again := convertTo(converted.Result, xroute.FormatOGGeoDecimal, xroute.EncodingWKB)
+		if _, f := answerTo(t, s, []byte(message(t, again))); f != nil {
+			require.Equal(t, xroute.CodeCoordinateFormat, f.key, "%v", f) // of course: these are other coordinates
 		}
-		x.account()
 	})
+}
+
+// answerTo gives the response as a client reads it, or the failure that the fault tells.
+func answerTo(t *testing.T, s *Service, text []byte) (xroute.Response, *failure) {
+	t.Helper()
+	x := &exchange{service: s, client: &batch.Client{Name: "client"}, trace: "t", start: time.Now()}
+	var h fasthttp.RequestHeader
+	out, err := x.answer(&h, &body{admission: s.admission, bytes: text})
+	require.NoError(t, err)
+	x.account()
+	limits := xroute.DefaultLimits()
+	limits.Depth, limits.Bytes = 1<<20, 1<<30
+	response, err := xroute.ReadResponse(bytes.NewReader(out), limits)
+	if x.failure == nil {
+		require.NoError(t, err)
+		return response, nil
+	}
+	require.NotSame(t, unforeseen, x.failure.class, "%v", x.failure)
+	var fault *xroute.Fault
+	require.ErrorAs(t, err, &fault)
+	return nil, x.failure
 }

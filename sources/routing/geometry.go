@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/twpayne/go-geom"
 
@@ -68,7 +69,7 @@ func read(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 		}
 		if first == nil {
 			first, firstName = g, r.name
-		} else if !geo.Same(first, g) {
+		} else if !same(first, g) {
 			return nil, serviceFailure(xroute.CodeGeometryObject,
 				fmt.Sprintf("the encodings %s and %s are not the same geometry: give one of them, or the same in all", firstName, r.name), nil)
 		}
@@ -78,6 +79,16 @@ func read(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 			fmt.Sprintf("the %s has no encoding: give it as plain elements, wkt, wkb or kml", f.kind), nil)
 	}
 	return first, nil
+}
+
+// same is geo.Same, but for geometries without points: whether those would have a z is
+// something that PLAIN and KML have no word for.
+func same(a, b geom.T) bool {
+	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && pointless(a) && pointless(b) && parts(a) == parts(b)
+}
+
+func pointless(g geom.T) bool {
+	return !slices.ContainsFunc(flats(g), func(part geom.T) bool { return len(part.FlatCoords()) > 0 })
 }
 
 // encodingReader reads one of the encodings that are there.
