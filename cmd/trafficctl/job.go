@@ -29,8 +29,8 @@ client or by trafficctl geometry --url.
 
 A job belongs to its key. What it has made is given out once; an id that is unknown,
 expired, deleted or already fetched has the status UNKNOWN.`,
-		Example: `  trafficctl job watch 0197… --key-file routing.key
-  trafficctl job fetch 0197… --key-file routing.key > converted.wkt`,
+		Example: `  trafficctl job watch D5SRAWTM… --key-file routing.key
+  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt`,
 	}
 	cmd.AddCommand(newJobWatch(std), newJobFetch(std),
 		newJobEnd(std, "stop", "End a job early; what is done can be fetched", (*soap.Client).Stop),
@@ -82,7 +82,7 @@ func newJobWatch(std streams) *cobra.Command {
 		Long: `Shows how far a job is until it ends, and then its last state.
 
 Exit codes: 0 all of it is converted, 2 some of it is not, 1 the job is not known.`,
-		Example: "  trafficctl job watch 0197… --key-file routing.key",
+		Example: "  trafficctl job watch D5SRAWTM… --key-file routing.key",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.client(cmd.Flags())
@@ -109,7 +109,7 @@ func newJobEnd(std streams, verb, short string, end func(*soap.Client, context.C
 	cmd := &cobra.Command{
 		Use:     verb + " ID",
 		Short:   short,
-		Example: "  trafficctl job " + verb + " 0197… --key-file routing.key",
+		Example: "  trafficctl job " + verb + " D5SRAWTM… --key-file routing.key",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.client(cmd.Flags())
@@ -238,8 +238,9 @@ request, and on standard error why others could not be converted. Afterwards the
 service does not know the job any more. Before the job's end nothing is fetched.
 
 Exit codes: 0 all of it was converted, 2 some of it was not, 1 there is nothing to fetch.`,
-		Example: "  trafficctl job fetch 0197… --key-file routing.key > converted.wkt",
-		Args:    cobra.ExactArgs(1),
+		Example: `  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt
+  trafficctl job fetch D5SRAWTM… --key-file routing.key | trafficctl geometry --to kml --output converted.kml`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.client(cmd.Flags())
 			if err != nil {

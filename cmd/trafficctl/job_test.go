@@ -88,8 +88,8 @@ func TestJobRefused(t *testing.T) {
 	}
 	f("is not known", "--url", url, "--key", daemontest.OtherKey, "--quiet")
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
-	f("403 GENERAL_FORBIDDEN", "--url", url, "--key", daemontest.NoRightKey)
-	f("404", "--url", url+"/elsewhere", "--key", daemontest.Key)
+	f("the key needs the right `routing`", "--url", url, "--key", daemontest.NoRightKey)
+	f("check --url", "--url", url+"/elsewhere", "--key", daemontest.Key)
 	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", daemontest.Key)
 	f("no API key", "--url", url)
 	f("is no http or https URL", "--url", "ftp://example.org", "--key", daemontest.Key)

@@ -59,7 +59,8 @@ func newRoot(std streams) *cobra.Command {
 		Short: "The tool of those who send to trafficd and of those who run it",
 		Long: `trafficctl sends detector measurements to trafficd, sends rejected ones again,
 makes synthetic ones and makes keys. It makes, publishes and gets street forecasts,
-and looks at a daemon's journal and dead letters.
+converts geometries, here or by the routing service, whose jobs it looks after, and
+looks at a daemon's journal and dead letters.
 
 A first try, with a daemon on this machine:
 

@@ -223,7 +223,7 @@ func (c *Client) send(ctx context.Context, envelope []byte) (*http.Response, err
 // read tells an answer and a fault from what no SOAP service says.
 func read(resp *http.Response) (xroute.Response, error) {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusInternalServerError || !isXML(resp.Header) {
-		return nil, refusal(resp)
+		return nil, refusalOf(resp)
 	}
 	answer, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxAnswer})
 	var fault *xroute.Fault

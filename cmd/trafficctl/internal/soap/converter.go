@@ -28,8 +28,7 @@ func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Resu
 		return c.one(ctx, batch[0])
 	}
 	results, err := c.job(ctx, batch)
-	var fault *Fault
-	if !errors.As(err, &fault) || !fault.illegal() {
+	if !tooLarge(err) {
 		return results, err
 	}
 	half := len(batch) / 2
@@ -41,7 +40,8 @@ func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Resu
 	return append(first, second...), err
 }
 
-// one converts a geometry. A fault of the client is about that geometry.
+// one converts a geometry. A fault of the client is about that geometry, as is
+// that the request is too large.
 func (c Converter) one(ctx context.Context, g geom.T) ([]geometry.Result, error) {
 	e, err := Encode(g)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c Converter) one(ctx context.Context, g geom.T) ([]geometry.Result, error)
 	}
 	e, err = c.Client.Convert(ctx, e, c.options(), c.caller())
 	var fault *Fault
-	if errors.As(err, &fault) && fault.Code == xroute.FaultClient {
+	if tooLarge(err) || errors.As(err, &fault) && fault.Code == xroute.FaultClient {
 		return []geometry.Result{{Err: err}}, nil
 	}
 	if err != nil {

@@ -95,27 +95,36 @@ func TestConverterLikeOffline(t *testing.T) {
 // A batch that is too large for the service goes in pieces; a single geometry
 // that is too large is one that cannot be converted.
 func TestConverterSplits(t *testing.T) {
-	daemon := daemontest.Routing(t, func(c *routing.Config) { c.MaxPoints = 10 })
-	service := soap.Converter{
-		Client: client(t, daemon), From: system(t, "OG_GEODECIMAL", ""), To: system(t, "VENDOR_GEODECIMAL", ""), Limits: geo.DefaultLimits(),
+	long := "LINESTRING (0 0"
+	for i := range 60 {
+		long += fmt.Sprintf(", %d 1", i)
 	}
-	long := "LINESTRING (1 1, 2 2, 3 3, 4 4, 5 5, 6 6, 7 7, 8 8, 9 9, 10 10, 11 11)"
-	var texts []string
-	for i := range 30 {
-		texts = append(texts, fmt.Sprintf("POINT (%d 1)", i))
-	}
-	texts[17] = long
-	got, err := service.Convert(t.Context(), parse(t, texts...))
-	require.NoError(t, err)
-	require.Len(t, got, len(texts))
-	for i, r := range got {
-		if i == 17 {
-			require.Error(t, r.Err)
-			continue
+	long += ")"
+	f := func(limit func(*routing.Config)) {
+		t.Helper()
+		service := soap.Converter{
+			Client: client(t, daemontest.Routing(t, limit)),
+			From:   system(t, "OG_GEODECIMAL", ""), To: system(t, "VENDOR_GEODECIMAL", ""), Limits: geo.DefaultLimits(),
 		}
-		require.NoError(t, r.Err)
-		require.Equal(t, []float64{float64(i) * 1e5, 1e5}, r.Geometry.FlatCoords())
+		var texts []string
+		for i := range 30 {
+			texts = append(texts, fmt.Sprintf("POINT (%d 1)", i))
+		}
+		texts[17] = long
+		got, err := service.Convert(t.Context(), parse(t, texts...))
+		require.NoError(t, err)
+		require.Len(t, got, len(texts))
+		for i, r := range got {
+			if i == 17 {
+				require.Error(t, r.Err)
+				continue
+			}
+			require.NoError(t, r.Err)
+			require.Equal(t, []float64{float64(i) * 1e5, 1e5}, r.Geometry.FlatCoords())
+		}
 	}
+	f(func(c *routing.Config) { c.MaxPoints = 10 })
+	f(func(c *routing.Config) { c.MaxBodyBytes = 2 << 10 })
 }
 
 // A run that is interrupted leaves no job behind: there is room for one only.

@@ -28,13 +28,6 @@ func (f *Fault) Error() string {
 	return text
 }
 
-// illegal tells whether the service takes no such request: for one, because it
-// is too large.
-func (f *Fault) illegal() bool {
-	_, ok := f.Exception.(*xroute.IllegalParameterException)
-	return ok
-}
-
 // Reason puts the exception of a geometry that a job could not convert into
 // words. Its place in the request, which its context begins with, is told by
 // who has made the request.
@@ -96,20 +89,55 @@ var advice = map[string]string{
 	"CreateException":                    "wait for jobs to end, or fetch or delete those that are done",
 }
 
-// refusal puts an answer into words that is no envelope: the daemon's own
-// refusals are JSON (decisions.md 1.1).
-func refusal(resp *http.Response) error {
-	var says struct{ Description, ErrorCode, TraceID string }
+// refusal is an answer that is no envelope. The daemon's own are JSON
+// (decisions.md 1.1).
+type refusal struct {
+	Description, ErrorCode, TraceID string
+
+	status     int
+	retryAfter string
+}
+
+func refusalOf(resp *http.Response) *refusal {
+	r := &refusal{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what could be read will do
-	if json.Unmarshal(text, &says) != nil || says.Description == "" {
-		return fmt.Errorf("the routing service answers %s without an envelope: is --url the base URL of a trafficd?", resp.Status)
+	if json.Unmarshal(text, r) != nil || r.Description == "" {
+		r.Description = "no envelope; is --url the base URL of a trafficd?"
 	}
-	message := fmt.Sprintf("the daemon answers %d %s: %s", resp.StatusCode, says.ErrorCode, strings.TrimSuffix(says.Description, "."))
-	if after := resp.Header.Get("Retry-After"); after != "" {
-		message += "; try again after " + after + " s"
+	return r
+}
+
+// Error says what the daemon said, and what to do.
+func (r *refusal) Error() string {
+	text := strings.TrimSpace(fmt.Sprintf("the daemon answers %d %s", r.status, r.ErrorCode)) + ": " + strings.TrimSuffix(r.Description, ".")
+	if r.retryAfter != "" {
+		text += "; try again after " + r.retryAfter + " s"
 	}
-	if says.TraceID != "" {
-		message += " (trace " + says.TraceID + ")"
+	if do := hints[r.status]; do != "" {
+		text += "; " + do
 	}
-	return errors.New(message)
+	if r.TraceID != "" {
+		text += " (trace " + r.TraceID + ")"
+	}
+	return text
+}
+
+// tooLarge tells whether the service takes no such request: it may take half of
+// it.
+func tooLarge(err error) bool {
+	var f *Fault
+	if errors.As(err, &f) {
+		_, illegal := f.Exception.(*xroute.IllegalParameterException)
+		return illegal
+	}
+	var r *refusal
+	return errors.As(err, &r) && r.status == http.StatusRequestEntityTooLarge
+}
+
+// hints is what to do about a refusal.
+var hints = map[int]string{
+	http.StatusUnauthorized:          "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)",
+	http.StatusForbidden:             "the key needs the right `routing` in the daemon's keys file",
+	http.StatusNotFound:              "check --url: it is the base URL, with its path prefix if the daemon has one",
+	http.StatusRequestEntityTooLarge: "the daemon's setting routing.max_body_bytes allows more",
 }
