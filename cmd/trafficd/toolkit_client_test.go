@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -124,6 +125,7 @@ func startToolkit(t *testing.T, cmd *exec.Cmd) *toolkit {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		steps.Close()
+		defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
 		_, _ = io.Copy(io.Discard, answers)
 		require.NoError(t, cmd.Wait(), warnings.String())
 		require.Empty(t, warnings.String())
@@ -147,9 +149,9 @@ func (k *toolkit) do(s toolkitStep) seen {
 }
 
 // silent runs a program that is to succeed without a word: what it prints would be warnings.
-func silent(t *testing.T, program string, args ...string) {
+func silent(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	text, err := exec.Command(program, args...).CombinedOutput()
-	require.NoError(t, err, "%s: %s", program, lastBytes(text, 4000))
-	require.Empty(t, string(text), program)
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s: %s", cmd.Path, lastBytes(text, 4000))
+	require.Empty(t, string(text), cmd.Path)
 }

@@ -24,7 +24,7 @@ func TestZeep(t *testing.T) {
 
 func TestApacheCXF(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
-		return exec.Command("java", "-cp", buildCXF(t, wsdl), "-Djava.util.logging.config.file="+filepath.Join(toolkits, "cxf", "logging.properties"), "Client", wsdl)
+		return java("-cp", buildCXF(t, wsdl), "-Djava.util.logging.config.file="+filepath.Join(toolkits, "cxf", "logging.properties"), "Client", wsdl)
 	})
 }
 
@@ -391,18 +391,23 @@ func jars(t *testing.T) string {
 	return filepath.Join(dir, "*")
 }
 
+// java runs a program of a few seconds, for which the JVM's thorough compiler would only cost time.
+func java(args ...string) *exec.Cmd {
+	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}, args...)...)
+}
+
 // buildCXF generates classes from the WSDL, compiles them with the client, and gives the class path. Neither may print a word.
 func buildCXF(t *testing.T, wsdl string) (classPath string) {
 	t.Helper()
 	dir, libraries := t.TempDir(), jars(t)
 	generated, classes := filepath.Join(dir, "generated"), filepath.Join(dir, "classes")
-	silent(t, "java", "-cp", libraries, "org.apache.cxf.tools.wsdlto.WSDLToJava", "-p", "xroute",
-		"-b", filepath.Join(toolkits, "cxf", "bindings.xml"), "-d", generated, wsdl)
+	silent(t, java("-cp", libraries, "org.apache.cxf.tools.wsdlto.WSDLToJava", "-p", "xroute",
+		"-b", filepath.Join(toolkits, "cxf", "bindings.xml"), "-d", generated, wsdl))
 	sources, err := filepath.Glob(filepath.Join(generated, "xroute", "*.java"))
 	require.NoError(t, err)
 	own, err := filepath.Glob(filepath.Join(toolkits, "cxf", "*.java"))
 	require.NoError(t, err)
-	silent(t, "javac", append([]string{"-cp", libraries, "-d", classes}, append(sources, own...)...)...)
+	silent(t, exec.Command("javac", append([]string{"-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", libraries, "-d", classes}, append(sources, own...)...)...))
 	return classes + string(filepath.ListSeparator) + libraries
 }
 
