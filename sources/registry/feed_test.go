@@ -153,3 +153,41 @@ func TestPace(t *testing.T) {
 		require.True(t, f.current.Load().Has([]byte("A")))
 	})
 }
+
+// TestStatusOfACheck follows what readiness is told by checks of each kind.
+func TestStatusOfACheck(t *testing.T) {
+	away := errors.New("away")
+	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
+	feed := &feed{source: s, interval: time.Hour, settle: time.Second, log: zerolog.Nop()}
+	feed.begin(time.Now().Add(-time.Hour))
+	f := func(ctx context.Context, wantNext time.Duration, wantError string, confirmed bool) {
+		t.Helper()
+		require.Equal(t, wantNext, feed.check(ctx))
+		status := feed.status(time.Now())
+		require.Contains(t, status.Error, wantError)
+		require.Equal(t, wantError == "", status.Error == "")
+		require.Equal(t, confirmed, status.AgeSeconds < 3000)
+	}
+	f(t.Context(), time.Second, "being written", false) // nothing is in use: a reason not to be ready
+	f(t.Context(), watch.RetryAfter, "away", false)
+	f(t.Context(), time.Hour, "", true)
+	f(t.Context(), time.Second, "", true) // the list in use is well
+	f(t.Context(), watch.RetryAfter, "away", true)
+	feed.condition.confirmed = time.Now().Add(-time.Hour)
+	f(t.Context(), time.Hour, "", true)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	f(ended, time.Hour, "", true) // cut off, which says nothing about the feed
+}
+
+// TestASuspectListIsReadAgain when it may be taken, but no more often than the feed bears.
+func TestASuspectListIsReadAgain(t *testing.T) {
+	f := func(interval, confirm, want time.Duration) {
+		t.Helper()
+		feed := &feed{interval: interval, guard: guard{confirm: confirm}, log: zerolog.Nop()}
+		require.Equal(t, want, feed.conclude(&suspectError{"much is gone"}))
+	}
+	f(time.Hour, 2*time.Minute, 2*time.Minute)
+	f(time.Minute, 2*time.Minute, time.Minute)
+	f(time.Minute, 0, watch.RetryAfter)
+}
