@@ -183,10 +183,10 @@ func TestAdmissionIsBounded(t *testing.T) {
 
 	s = start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 10_000, 20_000 })
 	large := simple + strings.Repeat(" ", 9_000)
-	for _, sent := range []int{4097, 1, 1} {
-		s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large))).send(large[:sent])
+	for _, next := range []struct{ sent, held int }{{4097, 8192}, {1, 8192 + 4096}, {1, 8192 + 2*4096}} {
+		s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large))).send(large[:next.sent])
+		require.Eventually(t, func() bool { return s.service.admission.bytes.Load() == int64(next.held) }, patience, time.Millisecond)
 	}
-	require.Eventually(t, func() bool { return s.service.admission.bytes.Load() == 8192+2*4096 }, patience, time.Millisecond)
 	s.refuses(503, batch.ServiceUnavailable, simple)
 }
 
