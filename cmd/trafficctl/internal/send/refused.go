@@ -63,11 +63,11 @@ func mayHelp(err error) bool {
 
 // inDoubt tells whether a failed attempt leaves open if the batch was taken:
 // it was on its way and there was no answer, or one that says that another
-// attempt is under way.
+// attempt is under way, or one without a code of ours: by a proxy in between.
 func inDoubt(err error) bool {
 	var r *RefusedError
 	if errors.As(err, &r) {
-		return r.Status == http.StatusConflict
+		return r.Status == http.StatusConflict || r.ErrorCode == ""
 	}
 	var op *net.OpError
 	return !errors.As(err, &op) || op.Op != "dial"
