@@ -237,6 +237,42 @@ func TestInterrupted(t *testing.T) {
 }
 
 // Interrupted while it waits to try again.
+// A refusal after an attempt that had no answer does not settle that one.
+func TestDoubtStays(t *testing.T) {
+	d := daemontest.New(t)
+	d.CutAfter = func(n int) bool { return n == 1 }
+	d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n == 1 {
+			return false
+		}
+		w.Header().Set("Retry-After", "3600")
+		daemontest.Refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		return true
+	}
+	s := newSender(t, configFor(d), nil)
+	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "later")
+	require.Len(t, d.Items(), 3, "it was taken, as it happens")
+	require.EqualValues(t, 3, s.Tally().Unknown)
+}
+
+// Items of a batch that was begun and never sent are not acknowledged.
+func TestInterruptedWhileABatchIsFilled(t *testing.T) {
+	d := daemontest.New(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	s := newSender(t, configFor(d), nil)
+	err := s.Send(ctx, func(yield func(measurement.Item, error) bool) {
+		for item, err := range series(1, 3) {
+			if !yield(item, err) {
+				return
+			}
+		}
+		interrupt()
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualValues(t, 1, s.Tally().Resume)
+	require.Empty(t, d.Items())
+}
+
 func TestInterruptedInPause(t *testing.T) {
 	d := daemontest.New(t)
 	ctx, interrupt := context.WithCancel(t.Context())
