@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
@@ -219,6 +222,57 @@ func TestTopicTransactions(t *testing.T) {
 	f, layer := run(t, topicConfig("f", k.Brokers...))
 	layer.waitFor("1:1 10", "2:1 10", "3:1 10")
 	require.Zero(t, f.Status().Skipped)
+}
+
+// TestTopicPartitionAway: a partition that cannot be read does not hide the others, whichever it is.
+func TestTopicPartitionAway(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(3, "f"))
+	f, layer := run(t, topicConfig("f", c.ListenAddrs()...))
+	layer.waitFor()
+	away := atomic.Int32{}
+	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		asked := r.(*kmsg.FetchRequest).Topics
+		if len(asked) == 0 || asked[0].Partitions[0].Partition != away.Load() {
+			return nil, nil, false
+		}
+		return nil, errors.New("the broker of this partition is away"), true
+	})
+	k := producer(t, c.ListenAddrs())
+	speed := 10.0
+	for partition := range int32(3) {
+		away.Store(partition)
+		waitForError(t, f, fmt.Sprintf("partition %d of topic", partition))
+		speed++
+		a, b := (partition+1)%3, (partition+2)%3
+		produce(t, k, record("f", a, "1:1", value(t, street(1, 1, speed))), record("f", b, "2:1", value(t, street(2, 1, speed))))
+		layer.waitFor(fmt.Sprint("1:1 ", speed), fmt.Sprint("2:1 ", speed))
+	}
+	away.Store(-1)
+	require.True(t, assertEventually(func() bool { return f.Status().Error == "" }))
+}
+
+// TestTopicOrder: within a partition the order of the records counts, whatever their times; between two of them, only
+// time is left.
+func TestTopicOrder(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(2, "f"))
+	k := producer(t, c.ListenAddrs())
+	at := func(hours int, r *kgo.Record) *kgo.Record {
+		r.Timestamp = time.Date(2026, 7, 1, hours, 0, 0, 0, time.UTC)
+		return r
+	}
+	produce(t, k,
+		at(5, record("f", 0, "1:1", value(t, street(1, 1, 10)))),
+		at(4, record("f", 0, "1:1", value(t, street(1, 1, 11)))), // its producer's clock was set back
+		at(5, record("f", 0, "2:1", value(t, street(2, 1, 20)))),
+		at(6, record("f", 1, "2:1", value(t, street(2, 1, 21)))),
+		at(6, record("f", 0, "3:1", value(t, street(3, 1, 30)))),
+		at(5, record("f", 1, "3:1", value(t, street(3, 1, 31)))),
+		at(6, record("f", 0, "4:1", nil)),
+		at(5, record("f", 1, "4:1", value(t, street(4, 1, 40)))),
+	)
+	_, layer := run(t, topicConfig("f", c.ListenAddrs()...))
+	layer.waitFor("1:1 11", "2:1 21", "3:1 30")
 }
 
 // TestTopicPublishesInPart: while one partition cannot be read, what others say

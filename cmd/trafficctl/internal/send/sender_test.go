@@ -161,6 +161,19 @@ func TestRefusalsStop(t *testing.T) {
 	f(200, "")
 }
 
+// A redirected POST would become a GET, and the key go to another host.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	d, other := daemontest.New(t), daemontest.New(t)
+	d.Before = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		http.Redirect(w, r, other.URL, http.StatusFound)
+		return true
+	}
+	err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
+	require.ErrorContains(t, err, "302")
+	require.Empty(t, other.Keys())
+	require.Len(t, d.Keys(), 1)
+}
+
 // An answer that does not fit the batch is none.
 func TestOddAnswers(t *testing.T) {
 	f := func(answer string) {
