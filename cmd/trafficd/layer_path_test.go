@@ -2,17 +2,25 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"trafficd/pipeline/batch"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -21,7 +29,7 @@ import (
 )
 
 // layerServer is the way of a layer's readers as the daemon wires it, in this process.
-func layerServer(t *testing.T) (*layers.Layer, net.Addr) {
+func layerServer(t *testing.T, layerConfig layers.Config) (*layers.Layer, string) {
 	t.Helper()
 	cfg := api.DefaultConfig()
 	cfg.Listen, cfg.DrainGrace = "127.0.0.1:0", 0
@@ -29,7 +37,7 @@ func layerServer(t *testing.T) (*layers.Layer, net.Addr) {
 	keys, err := api.OpenKeyring(cfg, zerolog.Nop())
 	require.NoError(t, err)
 	t.Cleanup(keys.Close)
-	layer := layers.New(layers.DefaultConfig(), zerolog.Nop())
+	layer := layers.New(layerConfig, zerolog.Nop())
 	keys.BeforeUse(layer.Prepare)
 	server, err := api.New(cfg, keys, []api.Route{{Path: layers.Path, Methods: layers.Methods, Right: batch.RightForecast, Endpoint: layer}}, zerolog.Nop())
 	require.NoError(t, err)
@@ -41,7 +49,7 @@ func layerServer(t *testing.T) (*layers.Layer, net.Addr) {
 		require.NoError(t, server.Stop(ctx))
 		layer.Stop()
 	})
-	return layer, server.Addr()
+	return layer, server.Addr().String()
 }
 
 // streetsAt is a layer's worth of streets that all have this speed from now on.
@@ -50,7 +58,7 @@ func streetsAt(n int, speed float64) []*pb.StreetForecast {
 	for street := range int32(n) {
 		f := &pb.StreetForecast{Street: street + 1, Fromnode: 1, OpenLRcode: "CwOiYCUMnQkJAP+/ABQBCg=="}
 		from := time.Now().UTC().Truncate(15 * time.Minute)
-		for range 6 {
+		for range 12 {
 			to := from.Add(15 * time.Minute)
 			f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: from.Format(time.RFC3339), End: to.Format(time.RFC3339), SpeedValid: true, Speed: speed})
 			from = to
@@ -60,14 +68,135 @@ func streetsAt(n int, speed float64) []*pb.StreetForecast {
 	return list
 }
 
+// Readers of all forms of the layer, while it is built a thousand times: each answer is whole and of
+// one generation, all of whose speeds are its number, and none is older than the one before.
+func TestReadersDuringRebuilds(t *testing.T) {
+	f := func(streets, rebuilds int) {
+		t.Helper()
+		cfg := layers.DefaultConfig()
+		cfg.BuildInterval = 0 // at once
+		layer, addr := layerServer(t, cfg)
+		build := func(generation int) {
+			builds := layer.Status(time.Now()).Builds
+			layer.Replace(streetsAt(streets, float64(generation)))
+			layer.Publish(time.Now())
+			require.Eventually(t, func() bool { return layer.Status(time.Now()).Builds > builds }, time.Minute, 100*time.Microsecond)
+		}
+		build(1)
+		done := make(chan struct{})
+		var readers sync.WaitGroup
+		answers := make([]int, 6)
+		for reader := range answers {
+			readers.Go(func() { answers[reader] = readLayer(t, addr, reader, streets, done) })
+		}
+		for generation := 2; generation <= rebuilds && !t.Failed(); generation++ {
+			build(generation)
+		}
+		close(done)
+		readers.Wait()
+		for reader, n := range answers {
+			require.Greater(t, n, 10, "reader %d", reader)
+		}
+		t.Logf("%d streets, %d rebuilds, answers to each reader: %d", streets, rebuilds, answers)
+	}
+	f(40, 1000)
+	f(6000, 20) // several pages
+}
+
+// readLayer asks for one form after the other until done, or until an answer is wrong, and gives how
+// many it got. Even readers take protobuf, odd ones JSON.
+func readLayer(t *testing.T, addr string, reader, streets int, done <-chan struct{}) (answers int) {
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	defer client.CloseIdleConnections()
+	accept := []string{"application/x-protobuf", "application/json"}[reader%2]
+	latest := map[string]float64{}
+	for ; ; answers++ {
+		select {
+		case <-done:
+			return answers
+		default:
+		}
+		query := []string{"", "?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}[(answers+reader)%6]
+		encoding := []string{"identity", "gzip", "zstd"}[answers%3]
+		generation, err := generationOf(client, "http://"+addr+layers.Path+query, accept, encoding, streets)
+		if form := query + encoding; err != nil || generation < latest[form] {
+			t.Errorf("%s %s %s: generation %v after %v: %v", query, accept, encoding, generation, latest[form], err)
+			return answers
+		}
+		latest[query+encoding] = generation
+	}
+}
+
+// generationOf gets a layer and gives the speed that is everywhere in it.
+func generationOf(client *http.Client, url, accept, encoding string, streets int) (float64, error) {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Authorization", "apiKey map-key")
+	req.Header.Set("Accept", accept)
+	req.Header.Set("Accept-Encoding", encoding)
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	body, err := unpacked(resp)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("%s: %.200s: %w", resp.Status, body, err)
+	}
+	var layer pb.StreetForecastResponse
+	if accept == "application/json" {
+		err = protojson.Unmarshal(body, &layer)
+	} else {
+		err = proto.Unmarshal(body, &layer)
+	}
+	if err != nil || len(layer.StreetForecast) != streets {
+		return 0, fmt.Errorf("%d streets instead of %d: %w", len(layer.StreetForecast), streets, err)
+	}
+	generation := layer.StreetForecast[0].Forecast[0].Speed
+	for _, s := range layer.StreetForecast {
+		for _, p := range s.Forecast {
+			if p.Speed != generation {
+				return 0, fmt.Errorf("speeds of the generations %v and %v in one layer", generation, p.Speed)
+			}
+		}
+	}
+	return generation, nil
+}
+
+func unpacked(resp *http.Response) ([]byte, error) {
+	packed, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	switch resp.Header.Get("Content-Encoding") {
+	case "gzip":
+		z, err := gzip.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			return nil, err
+		}
+		z.Multistream(false)
+		return io.ReadAll(z)
+	case "zstd":
+		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		defer z.Close()
+		return z.DecodeAll(packed, nil)
+	}
+	return packed, nil
+}
+
 // A GET of the layer allocates nothing, from the socket to the socket: key, rates, negotiation,
 // headers and all.
 func TestLayerPathAllocatesNothing(t *testing.T) {
-	layer, addr := layerServer(t)
+	layer, addr := layerServer(t, layers.DefaultConfig())
 	layer.Replace(streetsAt(5000, 50)) // several pages
 	layer.Publish(time.Now())
 	require.Eventually(t, func() bool { return layer.Status(time.Now()).Published }, time.Minute, time.Millisecond)
-	conn, err := net.Dial("tcp", addr.String())
+	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, 64<<10)

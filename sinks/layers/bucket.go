@@ -5,7 +5,7 @@ import "slices"
 // bucketStreets is how many streets a bucket holds on the average. Fewer make updates
 // cheaper and compressed bodies larger (128 of them: a tenth smaller), because a bucket's
 // blocks know nothing of those before them.
-const bucketStreets = 32
+const bucketStreets = 64
 
 // pageBuckets is how many buckets a page holds on the average. Fewer have an update copy
 // less, and an answer take more writes.

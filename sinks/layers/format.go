@@ -46,8 +46,8 @@ func (w *writer) appendProto(dst []byte, s *street, periods []*period) []byte {
 	m = appendInt(m, 2, s.id.fromnode)
 	m = appendString(m, 3, s.code)
 	for _, p := range periods {
-		in := appendString(w.inner[:0], 1, p.start)
-		in = appendString(in, 2, p.end)
+		in := appendString(w.inner[:0], 1, p.start.Value())
+		in = appendString(in, 2, p.end.Value())
 		in = appendBool(in, 3, p.flowValid)
 		in = appendBool(in, 4, p.speedValid)
 		in = appendDouble(in, 5, p.speed)
@@ -106,8 +106,8 @@ func (w *writer) appendJSON(dst []byte, s *street, periods []*period) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(append(dst, `{"start":"`...), p.start...) // times need no escapes
-		dst = append(append(dst, `","end":"`...), p.end...)
+		dst = append(append(dst, `{"start":"`...), p.start.Value()...) // times need no escapes
+		dst = append(append(dst, `","end":"`...), p.end.Value()...)
 		dst = strconv.AppendBool(append(dst, `","flow_valid":`...), p.flowValid)
 		dst = strconv.AppendBool(append(dst, `,"speed_valid":`...), p.speedValid)
 		dst = appendNumber(append(dst, `,"speed":`...), p.speed)

@@ -76,8 +76,8 @@ func TestNewStreet(t *testing.T) {
 			return
 		}
 		require.NoError(t, err)
-		require.Equal(t, wantStart, s.periods[0].start)
-		require.Equal(t, wantEnd, s.periods[0].end)
+		require.Equal(t, wantStart, s.periods[0].start.Value())
+		require.Equal(t, wantEnd, s.periods[0].end.Value())
 	}
 	f("2026-01-31T12:00:00Z", "2026-01-31T12:15:00Z", "2026-01-31T12:00:00Z", "2026-01-31T12:15:00Z")
 	f("2026-01-31T13:00:00+01:00", "2026-01-31T12:15:00.500Z", "2026-01-31T12:00:00Z", "2026-01-31T12:15:00.5Z")

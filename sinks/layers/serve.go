@@ -70,7 +70,7 @@ func (l *Layer) find(c *batch.Client, ctx *fasthttp.RequestCtx, now time.Time) (
 		return wanted{}, noLayer
 	}
 	f := chooseFormat(&ctx.Request.Header)
-	return wanted{(*zone)[scope][f], f}, nil
+	return wanted{zone.document(scope, f), f}, nil
 }
 
 // describe sets the headers that a 304 carries too.

@@ -3,14 +3,17 @@ package layers
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
 // snapshot is the finished layer: all documents that a client can ask for. It is
-// immutable.
+// immutable, but for the documents of a time zone: an answer is one document, and each is
+// replaced as soon as the next one is finished, so that a build needs memory for the
+// largest document and not for a second layer.
 type snapshot struct {
-	zones   map[string]*zoneLayer // by the name of the time zone
-	ref     instant               // the reference time
+	zones   map[string]zoneLayer // by the name of the time zone
+	ref     instant              // the reference time
 	streets int
 	leftOut int // as the builder's
 	built   time.Time
@@ -18,16 +21,27 @@ type snapshot struct {
 }
 
 // zoneLayer has a document for each scope (as in builder.scopes) and format.
-type zoneLayer [][formats]*document
+type zoneLayer [][formats]atomic.Pointer[document]
+
+func (z zoneLayer) document(scope int, f format) *document { return z[scope][f].Load() }
+
+// each gives the documents in the order that they are built in.
+func (z zoneLayer) each(yield func(*document) bool) {
+	for scope := range z {
+		for f := range formats {
+			if !yield(z.document(scope, f)) {
+				return
+			}
+		}
+	}
+}
 
 // size counts the bytes of all bodies.
 func (s *snapshot) size() (total int) {
 	for _, layer := range s.zones {
-		for _, scope := range *layer {
-			for _, d := range scope {
-				for _, b := range d.bodies {
-					total += b.size
-				}
+		for d := range layer.each {
+			for _, b := range d.bodies {
+				total += b.size
 			}
 		}
 	}
@@ -103,33 +117,32 @@ func (b *builder) extend(now time.Time) *snapshot {
 func (b *builder) build(ref instant, now time.Time) *snapshot {
 	shown := showing(b.streets, ref)
 	b.buckets = cut(shown, b.buckets)
-	next := &snapshot{zones: make(map[string]*zoneLayer, len(b.zones)), ref: ref, streets: len(shown), leftOut: b.leftOut, built: now, number: 1}
+	next := &snapshot{zones: make(map[string]zoneLayer, len(b.zones)), ref: ref, streets: len(shown), leftOut: b.leftOut, built: now, number: 1}
 	if b.last != nil {
 		next.number = b.last.number + 1
 	}
 	for zone := range b.zones {
-		var old *zoneLayer
+		layer := zoneLayer(nil)
 		if b.last != nil {
-			old = b.last.zones[zone]
+			layer = b.last.zones[zone]
 		}
-		next.zones[zone] = b.zone(zone, old, ref, now)
+		if layer == nil {
+			layer = make(zoneLayer, len(b.scopes))
+		}
+		b.renew(layer, zone, ref, now)
+		next.zones[zone] = layer
 	}
 	b.last = next
 	return next
 }
 
-func (b *builder) zone(name string, old *zoneLayer, ref instant, now time.Time) *zoneLayer {
-	layer := make(zoneLayer, len(b.scopes))
-	w := newWriter(name)
+// renew brings the documents of a time zone up to the reference time.
+func (b *builder) renew(layer zoneLayer, zone string, ref instant, now time.Time) {
+	w := newWriter(zone)
 	for i, scope := range b.scopes {
 		for f := range formats {
-			var before *document
-			if old != nil {
-				before = (*old)[i][f]
-			}
 			p := press{scope: scope, format: f, writer: w, compressor: b.compressor}
-			layer[i][f] = p.print(before, b.buckets, ref, now)
+			layer[i][f].Store(p.print(layer.document(i, f), b.buckets, ref, now))
 		}
 	}
-	return &layer
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unique"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -28,10 +29,13 @@ func (k key) compare(o key) int {
 // period is a forecast period, [from, to).
 type period struct {
 	from, to              instant
-	start, end            string // from and to as text
+	start, end            moment // from and to as text
 	speed, flow           float64
 	flowValid, speedValid bool
 }
+
+// moment is a time as text. Streets share their periods, so each text is kept once.
+type moment = unique.Handle[string]
 
 // instant counts microseconds since 1970.
 type instant int64
@@ -63,15 +67,15 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 }
 
 // parseTime reads an ISO 8601 date-time, and writes it in UTC with Z.
-func parseTime(text string) (instant, string, error) {
+func parseTime(text string) (instant, moment, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return 0, "", fmt.Errorf("a period needs start and end such as 2026-01-31T12:30:00Z: %w", err)
+		return 0, moment{}, fmt.Errorf("a period needs start and end such as 2026-01-31T12:30:00Z: %w", err)
 	}
 	if t.Nanosecond() != 0 || text[len(text)-1] != 'Z' {
 		text = t.UTC().Format(time.RFC3339Nano)
 	}
-	return instantOf(t), text, nil
+	return instantOf(t), unique.Make(text), nil
 }
 
 // compare orders periods by all that they say, so that their order tells nothing
@@ -79,7 +83,7 @@ func parseTime(text string) (instant, string, error) {
 func (p period) compare(o period) int {
 	return cmp.Or(
 		cmp.Compare(p.from, o.from), cmp.Compare(p.to, o.to),
-		cmp.Compare(p.start, o.start), cmp.Compare(p.end, o.end), // equal instants, finer than a microsecond
+		cmp.Compare(p.start.Value(), o.start.Value()), cmp.Compare(p.end.Value(), o.end.Value()), // equal instants, finer than a microsecond
 		cmp.Compare(math.Float64bits(p.speed), math.Float64bits(o.speed)),
 		cmp.Compare(math.Float64bits(p.flow), math.Float64bits(o.flow)),
 		compareBool(p.flowValid, o.flowValid), compareBool(p.speedValid, o.speedValid))
