@@ -36,7 +36,7 @@ type toolkitStep struct {
 
 type routingOptions struct {
 	Encodings   []string `json:"encodings"`
-	CoordFormat string   `json:"coordFormat,omitempty"`
+	CoordFormat string   `json:"coordFormat"`
 	SrID        string   `json:"srId,omitempty"`
 }
 

@@ -375,7 +375,7 @@ func (k *toolkit) requireException(class, key string, e seenFault) {
 // python gives the Python that has zeep.
 func python(t *testing.T) string {
 	dir := fetched(t, "zeep", "requirements.txt", func(dir string) {
-		fetch(t, "zeep", "python3", "-m", "venv", dir)
+		fetch(t, "an environment for zeep", "python3", "-m", "venv", dir)
 		fetch(t, "zeep", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
 			"--require-hashes", "--only-binary", ":all:", "--requirement", filepath.Join(toolkits, "zeep", "requirements.txt"))
 	})

@@ -9,6 +9,7 @@ import java.net.URI;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.cxf.message.Message;
 import org.apache.cxf.transport.http.HTTPException;
 import xroute.*;
 
@@ -18,6 +19,7 @@ final class Client {
 
   private Client(String wsdl) throws Exception {
     port = new XRouteWSService(URI.create(wsdl).toURL()).getXRouteWSPort();
+    ((BindingProvider) port).getRequestContext().put(Message.SCHEMA_VALIDATION_ENABLED, "BOTH"); // requests and answers
   }
 
   public static void main(String[] args) throws Exception {
@@ -80,9 +82,7 @@ final class Client {
     var options = new RequestOptions();
     options.setWrappedResponseGeometry(new ArrayOfGeometryEncoding());
     o.get("encodings").forEach(e -> options.getWrappedResponseGeometry().getGeometryEncoding().add(GeometryEncoding.fromValue(e.asText())));
-    if (o.has("coordFormat")) {
-      options.setCoordFormat(CoordFormat.fromValue(o.get("coordFormat").asText()));
-    }
+    options.setCoordFormat(CoordFormat.fromValue(o.get("coordFormat").asText()));
     options.setSrId(text(o, "srId"));
     return options;
   }

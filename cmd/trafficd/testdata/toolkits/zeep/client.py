@@ -67,7 +67,7 @@ class Writing:
         return self.new(
             "RequestOptions",
             wrappedResponseGeometry=self.array("GeometryEncoding", o["encodings"]),
-            coordFormat=o.get("coordFormat", zeep.xsd.SkipValue),
+            coordFormat=o["coordFormat"],
             srId=o.get("srId"),
         )
 
