@@ -244,9 +244,7 @@ func wireFaults(wires []*rig.Wire) []nemesis.Fault {
 		{Name: "cut", Weight: 2, Hit: func(ctx context.Context, rng *rand.Rand) error {
 			w, lasts := wires[rng.IntN(len(wires))], nemesis.Between(rng, 0, 300*time.Millisecond)
 			undo := context.WithoutCancel(ctx)
-			if err := w.Cut(undo); err != nil {
-				return err
-			}
+			w.Cut()
 			nemesis.Sleep(ctx, lasts)
 			return w.Join(undo)
 		}},

@@ -120,13 +120,13 @@ func harm(ctx context.Context, cfg config, r *rig.Rig, size load.Config, book *l
 	if err != nil {
 		cancel()
 	}
-	keepUp(r, sent)
+	keepUp(ctx, r, sent)
 	return counts, errors.Join(err, ctx.Err())
 }
 
 // keepUp is the service manager: until all is sent it starts again what ends by
-// itself.
-func keepUp(r *rig.Rig, sent <-chan struct{}) {
+// itself, or has ended so while the harm lasted and nobody looked.
+func keepUp(ctx context.Context, r *rig.Rig, sent <-chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -134,7 +134,7 @@ func keepUp(r *rig.Rig, sent <-chan struct{}) {
 		case <-sent:
 			return
 		case <-tick.C:
-			_ = r.Daemon.Start() // the next tick tries again, and Drain tells
+			_ = errors.Join(r.Daemon.Start(), r.Archive.Revive(ctx)) // the next tick tries again, and Drain tells
 		}
 	}
 }

@@ -46,7 +46,8 @@ type Rig struct {
 	ArchiveWire  *Wire
 	ForwardWires []*Wire // one for each broker
 
-	wires  *Wires
+	proxy  string // the program that wires are made of
+	wires  []*Wire
 	stores *stores.Stores
 	log    *os.File // of the stores' own words
 }
@@ -60,7 +61,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	if r.log, err = os.Create(r.path("stores.log")); err != nil {
 		return r, fmt.Errorf("cannot open the stores' log: %w", err)
 	}
-	steps := []func(context.Context) error{r.startWires, r.startArchive, r.startBroker, r.startDaemon}
+	steps := []func(context.Context) error{r.buildWires, r.startArchive, r.startBroker, r.startDaemon}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return r, err
@@ -81,8 +82,8 @@ func (r *Rig) Close() error {
 	if r.stores != nil {
 		errs = append(errs, r.stores.Close())
 	}
-	if r.wires != nil && r.wires.proc != nil {
-		r.wires.close()
+	for _, w := range r.wires {
+		w.close()
 	}
 	if r.Disk != nil {
 		r.Disk.close()
@@ -101,16 +102,11 @@ func (r *Rig) Endpoint() string {
 	return "http://" + r.ClientWire.Address + "/dataprovider/ingestion/v1/detectors/data/ingest"
 }
 
-func (r *Rig) startWires(ctx context.Context) error {
+func (r *Rig) buildWires(ctx context.Context) error {
 	root, err := Root()
-	if err != nil {
-		return err
+	if err == nil {
+		r.proxy, err = buildToxiproxy(ctx, root)
 	}
-	binary, err := buildToxiproxy(ctx, root)
-	if err != nil {
-		return err
-	}
-	r.wires, err = startWires(ctx, binary, r.cfg.Dir)
 	return err
 }
 
@@ -144,11 +140,11 @@ func (r *Rig) startBroker(ctx context.Context) error {
 }
 
 func (r *Rig) lay(ctx context.Context, name, server string) (*Wire, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
+	w, err := lay(ctx, r.proxy, r.path("toxiproxy-"+name+".log"), server)
+	if w != nil {
+		r.wires = append(r.wires, w)
 	}
-	return r.wires.lay(ctx, name, port, server)
+	return w, err
 }
 
 func (r *Rig) startDaemon(ctx context.Context) error {

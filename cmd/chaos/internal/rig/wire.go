@@ -7,49 +7,52 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"time"
 )
 
-// Wires is a running toxiproxy: each wire is a way to a server on which
-// connections can be spoilt.
-type Wires struct {
-	api  string
-	proc *child
-}
-
-// startWires runs toxiproxy.
-func startWires(ctx context.Context, binary, dir string) (*Wires, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	w := &Wires{api: "http://" + loopback(port)}
-	w.proc, err = start(filepath.Join(dir, "toxiproxy.log"), nil, binary, "-host", "127.0.0.1", "-port", fmt.Sprint(port))
-	if err != nil {
-		return nil, err
-	}
-	return w, eventually(ctx, 20*time.Second, func() error { return w.call(ctx, http.MethodGet, "/version", nil) })
-}
-
-func (w *Wires) close() { w.proc.kill() }
-
-// Wire is the way to one server.
+// Wire is the way to one server, on which connections can be spoilt: a
+// toxiproxy of its own. Where a connection is stuck, because who should read
+// from it stands still, toxiproxy waits for it for ever, with everything locked;
+// then it is killed and started again.
 type Wire struct {
-	wires   *Wires
-	name    string
-	server  string
 	Address string // where clients connect to
+
+	binary string
+	log    string
+	server string
+	port   int // of its API
+	proc   *child
 }
 
-// lay leads from a port to a server, which need not be there.
-func (w *Wires) lay(ctx context.Context, name string, port int, server string) (*Wire, error) {
-	wire := &Wire{wires: w, name: name, server: server, Address: loopback(port)}
-	return wire, wire.make(ctx)
+// lay leads from a free port to a server, which need not be there.
+func lay(ctx context.Context, binary, log, server string) (*Wire, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	w := &Wire{Address: loopback(ports[0]), binary: binary, log: log, server: server, port: ports[1]}
+	return w, w.start(ctx)
 }
 
-func (w *Wire) make(ctx context.Context) error {
-	return w.wires.call(ctx, http.MethodPost, "/proxies", map[string]any{"name": w.name, "listen": w.Address, "upstream": w.server, "enabled": true})
+func (w *Wire) start(ctx context.Context) (err error) {
+	if w.proc, err = start(w.log, nil, w.binary, "-host", "127.0.0.1", "-port", fmt.Sprint(w.port)); err != nil {
+		return err
+	}
+	return eventually(ctx, 20*time.Second, func() error {
+		return w.call(ctx, http.MethodPost, "/populate", []any{map[string]any{"name": "wire", "listen": w.Address, "upstream": w.server, "enabled": true}})
+	})
+}
+
+func (w *Wire) close() {
+	if w.proc != nil {
+		w.proc.kill()
+	}
+}
+
+// anew closes all connections and forgets all toxics.
+func (w *Wire) anew(ctx context.Context) error {
+	w.close()
+	return w.start(ctx)
 }
 
 // The directions of a toxic.
@@ -59,52 +62,40 @@ const (
 )
 
 // Spoil puts a toxic on the wire's connections, those that are open and those
-// to come, in one direction, until Heal. If an open one is stuck, because who
-// should read from it stands still, toxiproxy waits for it for ever: then only
-// those to come are spoilt.
+// to come, in one direction, until Heal. A connection that is stuck is closed.
 func (w *Wire) Spoil(ctx context.Context, kind, direction string, attributes map[string]any) error {
-	if err := w.poison(ctx, kind, direction, attributes); err == nil {
+	toxic := map[string]any{"name": "toxic", "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes}
+	if err := w.call(ctx, http.MethodPost, "/proxies/wire/toxics", toxic); err == nil {
 		return nil
 	}
-	if err := w.Heal(ctx); err != nil {
+	if err := w.anew(ctx); err != nil {
 		return err
 	}
-	return w.poison(ctx, kind, direction, attributes)
+	return w.call(ctx, http.MethodPost, "/proxies/wire/toxics", toxic)
 }
 
-func (w *Wire) poison(ctx context.Context, kind, direction string, attributes map[string]any) error {
-	return w.wires.call(ctx, http.MethodPost, "/proxies/"+w.name+"/toxics", map[string]any{
-		"name": kind + "-" + direction, "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes,
-	})
-}
-
-// Heal closes the wire's connections and lays it anew: to take a toxic from a
-// stuck connection is what toxiproxy waits for, too.
+// Heal ends Spoil.
 func (w *Wire) Heal(ctx context.Context) error {
-	if err := w.wires.call(ctx, http.MethodDelete, "/proxies/"+w.name, nil); err != nil {
-		return err
+	if err := w.call(ctx, http.MethodDelete, "/proxies/wire/toxics/toxic", nil); err == nil {
+		return nil
 	}
-	return w.make(ctx)
+	return w.anew(ctx)
 }
 
-// Cut closes all connections and takes none; Join takes them again.
-func (w *Wire) Cut(ctx context.Context) error { return w.enable(ctx, false) }
+// Cut closes all connections and takes none until Join.
+func (w *Wire) Cut() { w.close() }
 
 // Join ends Cut.
-func (w *Wire) Join(ctx context.Context) error { return w.enable(ctx, true) }
+func (w *Wire) Join(ctx context.Context) error { return w.start(ctx) }
 
-func (w *Wire) enable(ctx context.Context, on bool) error {
-	return w.wires.call(ctx, http.MethodPost, "/proxies/"+w.name, map[string]any{"enabled": on})
-}
-
-func (w *Wires) call(ctx context.Context, method, path string, body any) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+func (w *Wire) call(ctx context.Context, method, path string, body any) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, w.api+path, bytes.NewReader(text))
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+loopback(w.port)+path, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}

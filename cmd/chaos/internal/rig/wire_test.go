@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,13 +16,15 @@ import (
 // server reads nothing, so toxiproxy waits in a write. New connections have to
 // get through.
 func TestStuckLink(t *testing.T) {
-	wires := startToxiproxy(t)
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer server.Close()
-	port, err := freePort()
+	root, err := Root()
 	require.NoError(t, err)
-	wire, err := wires.lay(t.Context(), "stuck", port, server.Addr().String())
+	binary, err := buildToxiproxy(t.Context(), root)
+	require.NoError(t, err)
+	wire, err := lay(t.Context(), binary, filepath.Join(t.TempDir(), "log"), server.Addr().String())
+	defer func() { wire.close() }()
 	require.NoError(t, err)
 	connect := func() (client, accepted net.Conn) {
 		client, err := net.Dial("tcp", wire.Address)
@@ -48,21 +51,9 @@ func TestStuckLink(t *testing.T) {
 	_, err = io.ReadFull(accepted, got)
 	require.NoError(t, err)
 	require.Equal(t, "through", string(got))
-	require.NoError(t, wire.Cut(t.Context()))
+	wire.Cut()
 	require.NoError(t, wire.Join(t.Context()))
 	require.NoError(t, wire.Spoil(t.Context(), "latency", Answers, map[string]any{"latency": 1}), "nothing is left of the first")
-}
-
-func startToxiproxy(t *testing.T) *Wires {
-	t.Helper()
-	root, err := Root()
-	require.NoError(t, err)
-	binary, err := buildToxiproxy(t.Context(), root)
-	require.NoError(t, err)
-	wires, err := startWires(t.Context(), binary, t.TempDir())
-	require.NoError(t, err)
-	t.Cleanup(wires.close)
-	return wires
 }
 
 // fill writes until nobody takes any more.
