@@ -209,3 +209,22 @@ func TestAppendNumber(t *testing.T) {
 	}
 	f("1.000,5", ',', "")
 }
+
+// TestNothingOfTheRowBefore: a member that is missing is missing, whatever the object before had.
+func TestNothingOfTheRowBefore(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Format = NDJSON
+	cfg.Mapping = mapped(func(m *Mapping) { m.Detector = "loop" })
+	const times = `"timestampFrom":"2026-07-01T06:00:00Z","timestampTo":"2026-07-01T06:05:00Z"`
+	r := readAll(t, cfg, `{"loop":"A","measureTypeCode":"speed",`+times+`,"value":1,"quality":0.5}`+"\n"+
+		`{"loop":"B","measureTypeCode":"flow",`+times+`,"value":2}`+"\n"+
+		`{"loop":"C","measureTypeCode":"flow",`+times+`}`+"\n"+
+		`{"measureTypeCode":"flow",`+times+`,"value":4}`+"\n")
+	require.NoError(t, r.err)
+	require.Len(t, r.items, 2)
+	require.Contains(t, r.items[0], `"quality":0.5`)
+	require.NotContains(t, r.items[1], "quality")
+	require.EqualValues(t, 1, r.empty)
+	require.Len(t, r.bad, 1)
+	require.Contains(t, r.bad[0], "the detector's code is empty")
+}

@@ -219,3 +219,24 @@ func BenchmarkUnpackXZ(b *testing.B) {
 		return io.NopCloser(d), err
 	})
 }
+
+// TestLongFiles: only a row is bounded, whatever the number of rows.
+func TestLongFiles(t *testing.T) {
+	const rows = 20_000
+	f := func(format Format, head, row, between, tail string) {
+		t.Helper()
+		text := head + strings.Repeat(row+between, rows-1) + row + tail
+		require.Greater(t, len(text), 2*MaxRow)
+		cfg := DefaultConfig()
+		cfg.Format = format
+		r := readAll(t, cfg, text)
+		require.NoError(t, r.err)
+		require.Zero(t, len(r.bad), "%.200s", r.bad)
+		require.Equal(t, rows, len(r.items))
+	}
+	object := item("D1", "speed", "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z", "50")
+	f(CSV, "detectorCode,measureTypeCode,timestampFrom,timestampTo,value,note\n", "D1,speed,2026-07-01T06:00:00Z,2026-07-01T06:05:00Z,50,"+strings.Repeat("x", 50), "\n", "\n")
+	f(NDJSON, "", object, "\n", "\n")
+	f(JSON, "[", object, ",", "]")
+	f(JSON, `{"measurements":[`, object, ",\n", "]}")
+}
