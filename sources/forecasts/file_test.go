@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/watch"
 )
 
 func fileConfig(path string) Config {
@@ -119,6 +120,32 @@ func TestFileRefused(t *testing.T) {
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(2, 1, 20)}}))
 	layer.waitFor("2:1 20")
 	require.True(t, assertEventually(func() bool { return feed.Status().Error == "" }))
+}
+
+// TestFileInUseIsNotReadAgain: looking at it confirms what it says, and the faults told are those of the content in use.
+func TestFileInUseIsNotReadAgain(t *testing.T) {
+	path := inFolder(t, "f.ndjson")
+	layer, faults := newShelf(t), &faults{log: zerolog.Nop()}
+	feed := newFileFeed(fileConfig(path).File, 1000, layer, faults)
+	defer feed.close()
+	f := func(content string, wantSkips int) {
+		t.Helper()
+		write(t, path, content)
+		later := time.Now().Add(time.Hour) // by another machine's clock: what can be confirmed is now
+		require.NoError(t, os.Chtimes(path, later, later))
+		_, err := feed.check(t.Context())
+		require.NoError(t, err)
+		published, confirmed := layer.published, layer.confirmedAt()
+		at, err := feed.check(t.Context())
+		require.ErrorIs(t, err, watch.ErrUnchanged)
+		require.Equal(t, published, layer.published)
+		require.True(t, layer.confirmedAt().After(confirmed))
+		require.Equal(t, at, layer.confirmedAt())
+		skips, _, _ := faults.report()
+		require.EqualValues(t, wantSkips, skips)
+	}
+	f(jsonOf(t, street(1, 1, 10))+"\n{\n", 1)
+	f(jsonOf(t, street(1, 1, 11)), 0)
 }
 
 // TestBadFileIsReadOnce: looking at it again costs nothing and counts nothing.
