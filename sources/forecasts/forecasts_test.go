@@ -110,6 +110,31 @@ func TestPace(t *testing.T) {
 	})
 }
 
+// TestStatusOfACheck follows what readiness is told by checks of each kind.
+func TestStatusOfACheck(t *testing.T) {
+	away := errors.New("away")
+	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
+	feed := &Forecasts{feed: s, interval: time.Hour, settle: time.Second, faults: &faults{}, log: zerolog.Nop()}
+	feed.begin(time.Now())
+	f := func(ctx context.Context, wantNext time.Duration, wantError string, published bool) {
+		t.Helper()
+		require.Equal(t, wantNext, feed.check(ctx))
+		status := feed.Status()
+		require.Contains(t, status.Error, wantError)
+		require.Equal(t, wantError == "", status.Error == "")
+		require.Equal(t, published, status.Published)
+	}
+	f(t.Context(), time.Second, "being written", false) // there is no layer: a reason not to be ready
+	f(t.Context(), watch.RetryAfter, "away", false)
+	f(t.Context(), time.Hour, "", true)
+	f(t.Context(), time.Second, "", true) // the layer is well
+	f(t.Context(), watch.RetryAfter, "away", true)
+	f(t.Context(), time.Hour, "", true)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	f(ended, time.Hour, "", true) // cut off, which says nothing about the feed
+}
+
 // TestFaultsAreBounded and logged sparsely, however many there are.
 func TestFaultsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
