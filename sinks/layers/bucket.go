@@ -38,8 +38,8 @@ func cut(streets []*street, old []*bucket) []*bucket {
 }
 
 // runs cuts n things in their order into runs, and gives each as the numbers that it
-// begins at and ends before. One begins where begins says so, if the run before has at least
-// least things. So a thing more or less shifts a few runs, and soon the same begin again.
+// begins at and ends before. One begins where begins says so, if the run before has
+// enough things. So a thing more or less shifts a few runs, and soon the same ones begin again.
 func runs(n, least int, begins func(i int) bool) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
 		from := 0

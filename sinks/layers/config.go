@@ -26,8 +26,9 @@ type Config struct {
 	QueryKey      bool          `koanf:"query_key"`      // take ?apiKey= too; addresses end up in logs
 }
 
-// DefaultConfig is that of decisions.md 2. A street of six periods takes about 3.6 kB in
-// each time zone, all its forms together, and twice as much during a build.
+// DefaultConfig is that of decisions.md 2. A street of five periods takes about 3.2 kB in
+// each time zone, all its forms together, two thirds of that as JSON; a build that changes everything
+// takes a quarter as much again, for a while.
 func DefaultConfig() Config {
 	return Config{
 		MaxStreets:    100_000,

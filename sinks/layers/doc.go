@@ -13,29 +13,31 @@
 // client can ask for are in the snapshot:
 //
 //	street ─┐
-//	street ─┼▶ bucket ─▶ part ─┐ identity: the parts, one after the other
-//	street ─┘                  ├▶ document ─▶ gzip: the parts' deflate blocks, one member
-//	           bucket ─▶ part ─┘ zstd: the whole identity, one frame
+//	street ─┼▶ bucket ─▶ part ─▶ piece ─┐
+//	street ─┘                           ├▶ page ─┐
+//	           bucket ─▶ part ─▶ piece ─┘        ├▶ document ─▶ body, one for each encoding
+//	                                  … ─▶ page ─┘
 //
-// Streets are immutable values in the order of (street, fromnode). The order is cut
-// into buckets before streets whose number hashes to zero; so where a bucket begins is a
-// function of the street alone, every bucket holds about as much however the numbers lie, and
-// a change of one street touches one bucket (two where it begins one). A part is a
-// bucket's share of a document, and lives until a street of the bucket changes or the
-// reference time passes the next end (or beginning) of a period that matters to it.
+// Streets are immutable values in the order of (street, fromnode). The order is cut into
+// buckets before streets whose number hashes to zero, so that the cuts are a function
+// of the streets alone and a change of one street touches one bucket, a street more or less
+// a few. A part is a bucket's share of a document, and lives until a street of the bucket
+// changes or the reference time passes the next end (or beginning) of a period that matters
+// to it.
 //
-// Messages of protobuf concatenate. Blocks of deflate do as well, if each was
-// compressed by itself and ends at a byte: that is what a full flush makes. A
-// zstd frame cannot be put together like this: its blocks inherit the last three
-// offsets of the block before. So zstd is made anew from the whole document,
-// at the fastest level.
+// Its bytes are the piece, in each encoding by itself, so that what did not change is not
+// compressed again. Messages of protobuf concatenate. So do blocks of deflate, if they look
+// back no further than the piece and end at a byte: that is what a full flush makes. So
+// do blocks of zstd, under conditions that compressor.zstdBlocks names. The bodies are
+// one gzip member and one zstd frame: browsers read no further. The member's checksum is
+// combined from those of the pages, and a body's ETag is a hash of the pieces' hashes.
+//
+// A page is a run of pieces in one stretch of memory. A document takes over the pages of the
+// one before in which nothing has changed, so that a small change copies little and
+// needs little memory; it is sent stretch by stretch, without a copy.
 //
 // A street is left out of a document that has no period of it to show, and out of the
 // buckets once its last period has ended.
-//
-// The checksum of the gzip member is taken while the parts are joined, over all of
-// them: at the speed of memory that costs less than the zstd frame by far, so the parts'
-// own checksums are neither kept nor combined.
 //
 // Nothing of the bytes depends on the order or the number of updates, nor on when they
 // came: two replicas that know the same forecasts give the same bytes and ETags.
