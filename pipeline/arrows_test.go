@@ -42,6 +42,7 @@ var arrows = []arrow{
 	{"pipeline/validate/", []string{"pipeline/batch/"}, "validate knows the noun only"},
 	{"pipeline/", []string{"pipeline/"}, "the pipeline declares the interfaces that it needs; cmd hands sources and sinks in"},
 	{"sources/internal/watch/", nil, "how files are watched knows nothing of what is in them"},
+	{"sources/internal/upload/", []string{"pipeline/batch/"}, "how bodies are received knows nothing of what is in them"},
 	{"sources/*/", []string{"pipeline/batch/", "schemas/", "sources/internal/"}, "adapters know the noun and the schemas, not each other and not the pipeline"},
 	{"sinks/*/", []string{"pipeline/batch/", "schemas/"}, "adapters know the noun and the schemas, not each other and not the pipeline"},
 	{"schemas/xroute/", []string{"schemas/geo/"}, "schemas are described by themselves; xroute speaks in geo's coordinates"},
@@ -123,6 +124,7 @@ func TestArrowsHold(t *testing.T) {
 	f("trafficd/sources/ingest", "trafficd/pipeline/journal", "not the pipeline")
 	f("trafficd/sources/registry", "trafficd/sources/internal/watch", "")
 	f("trafficd/sources/internal/watch", "trafficd/pipeline/batch", "knows nothing")
+	f("trafficd/sources/internal/upload", "trafficd/schemas/geo", "knows nothing")
 	f("trafficd/sinks/layers", "trafficd/sources/internal/watch", "not each other")
 	f("trafficd/sources/ingestion", "trafficd/sources/ingest", "not each other")
 	f("trafficd/sinks/kafka", "trafficd/sinks/clickhouse", "not each other")
