@@ -128,7 +128,7 @@ func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 			h.deliverFor(t, store, dead, 30*time.Millisecond)
 			return len(store.rows) >= len(want)
 		}, time.Minute, time.Microsecond)
-		h.deliverFor(t, store, dead, 50*time.Millisecond)
+		h.deliverAll(t, store)
 		require.Equal(t, want, store.rows, "seed %d", seed)
 		require.Equal(t, refused, deadCodes(t, dead), "seed %d", seed)
 		done, _ := h.journal.Cursor("sink").Load()
@@ -152,6 +152,23 @@ func (h *house) deliverFor(t *testing.T, store Sink, dead string, d time.Duratio
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	require.NoError(t, delivery.Run(ctx, ctx))
+}
+
+// deliverAll runs a delivery until it has come to the end of the journal.
+func (h *house) deliverAll(t *testing.T, store Sink) {
+	t.Helper()
+	d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "dead.ndjson")), zerolog.Nop())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx, ctx) }()
+	_, next := h.journal.Bounds()
+	require.Eventually(t, func() bool {
+		done, _ := h.journal.Cursor("sink").Load()
+		return done == next
+	}, time.Minute, time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
 }
 
 func deadCodes(t *testing.T, path string) (codes []string) {
@@ -228,8 +245,8 @@ func TestStateOfARefusalIsKept(t *testing.T) {
 	_, err := h.submit(measurements(item("A", 1), item("B", 2)), "")
 	require.NoError(t, err)
 	store := &halfway{}
-	h.deliverFor(t, store, filepath.Join(h.dir, "d"), 50*time.Millisecond)
-	require.Equal(t, []string{"", "A is there", "all"}, store.states[:3])
+	h.deliverAll(t, store)
+	require.Equal(t, []string{"", "A is there", "all"}, store.states)
 }
 
 func TestFramesWithoutRowsDoNotPileUp(t *testing.T) {
@@ -240,9 +257,7 @@ func TestFramesWithoutRowsDoNotPileUp(t *testing.T) {
 		require.NoError(t, err)
 	}
 	store := newShop(1)
-	h.deliverFor(t, store, filepath.Join(h.dir, "d"), 100*time.Millisecond)
-	done, _ := h.journal.Cursor("sink").Load()
-	require.Greater(t, done, uint64(passedFrames))
+	h.deliverAll(t, store)
 	require.Zero(t, store.plans)
 }
 
@@ -283,6 +298,96 @@ func TestAnUnreadableFrameIsNotPassed(t *testing.T) {
 	f(one)
 	one.Linger = 0
 	f(one)
+}
+
+// taker takes every block and notes what it was told.
+type taker struct {
+	codes  []string
+	states []string
+}
+
+func (s *taker) Plan(_ context.Context, state []byte, rows batch.Block) (int, []byte, error) {
+	s.states = append(s.states, string(state))
+	return rows.Rows(), []byte("plan"), nil
+}
+
+func (s *taker) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte, error) {
+	for _, span := range rows {
+		for i := span.From; i < span.To; i++ {
+			s.codes = append(s.codes, string(span.Code(i)))
+		}
+	}
+	return []byte("all"), nil
+}
+
+func (s *taker) Close() error { return nil }
+
+// TestADeliveryThatWasSwitchedOff for so long that the journal has deleted frames which it never read goes on with the first
+// row that is left: rows, plan and state of its cursor belong to frames that are gone.
+func TestADeliveryThatWasSwitchedOff(t *testing.T) {
+	f := func(before progress, wantState string) {
+		t.Helper()
+		h := &house{t: t, dir: t.TempDir()}
+		cfg := journal.DefaultConfig()
+		cfg.Dir, cfg.SegmentBytes, cfg.MaxBytes = filepath.Join(h.dir, "journal"), 64<<10, 192<<20
+		reopen := func(consumer string) {
+			t.Helper()
+			if h.journal != nil {
+				require.NoError(t, h.journal.Close())
+			}
+			var err error
+			h.journal, err = journal.Open(cfg, []string{consumer})
+			require.NoError(t, err)
+		}
+		reopen("sink")
+		h.add(t, 5)
+		require.NoError(t, h.journal.Cursor("sink").Save(before.done.Frame, before.encode()))
+		reopen("other")
+		h.add(t, 200)
+		_, next := h.journal.Bounds()
+		require.NoError(t, h.journal.Cursor("other").Save(next, nil))
+		oldest, _ := h.journal.Bounds()
+		require.Greater(t, oldest, uint64(5), "frames were deleted")
+
+		reopen("sink")
+		store := &taker{}
+		h.deliverAll(t, store)
+		require.Equal(t, wantState, store.states[0])
+		var want []string
+		for frame := oldest; frame < next; frame++ {
+			for row := range rowsOfFrame {
+				want = append(want, fmt.Sprintf("%d-%d", frame, row))
+			}
+		}
+		require.Equal(t, want, store.codes)
+		require.NoError(t, h.journal.Close())
+	}
+	f(progress{done: batch.Position{Frame: 2}}, "")
+	f(progress{done: batch.Position{Frame: 2, Row: 7}, state: []byte("old")}, "")
+	f(progress{done: batch.Position{Frame: 2, Row: 7}, state: []byte("old"), end: batch.Position{Frame: 4, Row: 1}, plan: []byte("plan")}, "")
+}
+
+const rowsOfFrame = 20
+
+// add appends frames whose rows are named after them.
+func (h *house) add(t *testing.T, frames int) {
+	t.Helper()
+	for range frames {
+		_, frame := h.journal.Bounds()
+		b := &batch.Batch{ProductInstance: "city"}
+		b.TypeText, b.TypeEnd = []byte("speed"), []uint32{5}
+		for row := range rowsOfFrame {
+			b.Codes = fmt.Appendf(b.Codes, "%d-%d", frame, row)
+			b.CodeEnd = append(b.CodeEnd, uint32(len(b.Codes)))
+			b.Type, b.Index = append(b.Type, 0), append(b.Index, uint32(row))
+			b.From, b.To = append(b.From, 0), append(b.To, 0)
+			b.Value, b.Quality = append(b.Value, 1), append(b.Quality, 1)
+		}
+		e := &journal.Entry{Data: batch.AppendFrame(nil, b, nil)}
+		require.NoError(t, h.journal.Enqueue(e))
+		require.NoError(t, e.Wait())
+		require.Equal(t, frame, e.Seq)
+	}
 }
 
 // Frames without rows behind the last row are passed at once: nobody knows when the next row comes.
@@ -327,8 +432,26 @@ func TestProgressRoundTrip(t *testing.T) {
 	f(progress{done: batch.Position{Frame: 3, Row: 70_000}, state: []byte("abc")})
 	f(progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc"), end: batch.Position{Frame: 900, Row: 2}, plan: []byte("plan")})
 	f(progress{end: batch.Position{Frame: 1}, plan: []byte{}})
-	_, err := decodeProgress(1, []byte{9})
+	moved, err := decodeProgress(4, progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc")}.encode())
+	require.NoError(t, err)
+	require.Equal(t, progress{done: batch.Position{Frame: 4}}, moved)
+	_, err = decodeProgress(1, []byte{9})
 	require.ErrorIs(t, err, errProgress)
+}
+
+// TestProgressOfVersion1 had no frame: only a plan that ends before its start tells that the journal has moved the cursor.
+func TestProgressOfVersion1(t *testing.T) {
+	f := func(frame uint64, saved []byte, want progress) {
+		t.Helper()
+		got, err := decodeProgress(frame, saved)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	idle := []byte("\x01\x07\x03abc\x00")
+	f(3, idle, progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc")})
+	busy := []byte("\x01\x07\x03abc\x01\x05\x02\x04plan")
+	f(3, busy, progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc"), end: batch.Position{Frame: 5, Row: 2}, plan: []byte("plan")})
+	f(9, busy, progress{done: batch.Position{Frame: 9}})
 }
 
 func TestDeliveryBounds(t *testing.T) {

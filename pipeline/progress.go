@@ -16,15 +16,18 @@ type progress struct {
 	plan  []byte         // nil: none is under way
 }
 
-const progressVersion = 1
+// progressVersion is the first byte of what encode gives. Version 1 did not say which frame it was about.
+const progressVersion = 2
 
 var errProgress = errors.New("bad cursor")
 
 func (p progress) planned() bool { return p.plan != nil }
 
-// encode gives everything but done.Frame, which the journal keeps itself.
+// encode gives what the journal keeps beside done.Frame. The frame is in it nevertheless: the journal moves a consumer that
+// was not named for a while to the oldest frame that is left, and leaves it this.
 func (p progress) encode() []byte {
 	b := []byte{progressVersion}
+	b = binary.AppendUvarint(b, p.done.Frame)
 	b = binary.AppendUvarint(b, uint64(p.done.Row))
 	b = batch.AppendCounted(b, p.state)
 	if !p.planned() {
@@ -36,14 +39,21 @@ func (p progress) encode() []byte {
 	return batch.AppendCounted(b, p.plan)
 }
 
-// decodeProgress reads a cursor; one that was never saved has no state.
+// decodeProgress reads a cursor. One that was never saved has no state; and one that the journal has moved begins anew, for
+// its rows, its plan and the sink's state are about frames that are gone.
 func decodeProgress(frame uint64, b []byte) (progress, error) {
-	p := progress{done: batch.Position{Frame: frame}}
+	begin := progress{done: batch.Position{Frame: frame}}
 	if len(b) == 0 {
-		return p, nil
+		return begin, nil
 	}
+	p := begin
 	r := batch.Unpack(b, errProgress)
-	r.Version(progressVersion)
+	if b[0] == 1 {
+		r.Version(1)
+	} else {
+		r.Version(progressVersion)
+		p.done.Frame = r.Uvarint()
+	}
 	p.done.Row = uint32(r.Uvarint())
 	if state := r.Counted(); len(state) > 0 {
 		p.state = state
@@ -52,5 +62,9 @@ func decodeProgress(frame uint64, b []byte) (progress, error) {
 		p.end = batch.Position{Frame: r.Uvarint(), Row: uint32(r.Uvarint())}
 		p.plan = append([]byte{}, r.Counted()...)
 	}
-	return p, r.End()
+	err := r.End()
+	if moved := p.done.Frame != frame || p.planned() && !p.done.Before(p.end); err == nil && moved {
+		return begin, nil
+	}
+	return p, err
 }
