@@ -56,6 +56,7 @@ func numbered(noun string, i, of int) string {
 // collection until it is known what is wanted.
 type kmlReader struct {
 	xml      *xml.Decoder
+	in       *tagMeter
 	depth    int // of elements
 	found    []geom.T
 	altitude bool // some point has one
@@ -65,7 +66,8 @@ type kmlReader struct {
 
 // document reads a text to its end.
 func (r *kmlReader) document(text string) error {
-	r.xml = xml.NewDecoder(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
+	r.in = &tagMeter{in: strings.NewReader(strings.TrimPrefix(text, "\ufeff"))}
+	r.xml = xml.NewDecoder(r.in)
 	// The text has been decoded already, whatever its declaration says.
 	r.xml.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	r.depth = 0
@@ -131,6 +133,7 @@ func blank(text []byte) bool { return spaceLen(text) == len(text) }
 
 // next counts how deep it is.
 func (r *kmlReader) next() (xml.Token, error) {
+	r.in.next()
 	token, err := r.xml.Token()
 	switch token.(type) {
 	case xml.StartElement:

@@ -211,4 +211,14 @@ func TestKMLLimits(t *testing.T) {
 	f(limits, "elements deeper than 256", strings.Repeat("<Folder>", 100_000))
 	f(limits, "elements deeper than 256", "<Placemark>"+strings.Repeat("<a>", 100_000))
 	f(limits, "collections deeper than 32", strings.Repeat("<MultiGeometry>", 100_000))
+
+	// A tag that is too long: the decoder would keep all that is in it.
+	attributes := strings.Repeat(" a='1'", 10_000)
+	f(limits, "a tag of more than 16384 bytes", "<Placemark"+attributes+">"+kmlPoint+"</Placemark>")
+	f(limits, "a tag of more than 16384 bytes", "<Placemark>text<b"+attributes+"/>"+kmlPoint+"</Placemark>")
+	f(limits, "a tag of more than 16384 bytes", "<Placemark>"+kmlPoint+"<"+strings.Repeat("b", 100_000)+"/></Placemark>")
+	f(limits, "a tag of more than 16384 bytes", "<Placemark></Placemark"+strings.Repeat(" ", 100_000)+">")
+	// What is no tag may be long.
+	long := strings.Repeat("<a b='1'>", 10_000)
+	f(limits, "", "<Placemark><!--"+long+"--><![CDATA["+long+"]]>"+strings.Repeat("a='1' ", 10_000)+kmlPoint+"<?a "+long+"?></Placemark>")
 }

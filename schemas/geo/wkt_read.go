@@ -38,8 +38,11 @@ func wktLayout(text string) geom.Layout {
 	if end := strings.IndexAny(point, ",)"); end >= 0 {
 		point = point[:end]
 	}
-	if len(strings.Fields(point)) > 2 {
-		return geom.XYZ
+	numbers := 0
+	for range strings.FieldsSeq(point) {
+		if numbers++; numbers > 2 {
+			return geom.XYZ
+		}
 	}
 	return geom.XY
 }

@@ -89,8 +89,8 @@ func (d *reader) items(t *typ, v reflect.Value) error {
 			return err
 		case s.name == want:
 			err = d.item(t.item, v, s)
-		default:
-			err = d.skip()
+		default: // to pass over it would lose an item of a client that has the name wrong
+			err = &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: "only " + want.local + " of the namespace " + want.space + " may stand here"}
 		}
 		if err != nil {
 			return err
@@ -125,7 +125,7 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 			return d.complete(t.elements, seen)
 		}
 		if i := indexOf(t.elements, s.name); i < 0 {
-			err = d.skip()
+			err = d.other(t, s)
 		} else if m := t.elements[i]; seen.add(i) {
 			err = d.elementOf(m, v.FieldByIndex(m.index), s)
 		} else {
@@ -135,6 +135,18 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 			return err
 		}
 	}
+}
+
+// other passes over an element that t does not have. One that has an optional member's
+// name, but not its namespace, is an error: the answer would be one to another question.
+// Without a required one there is no answer anyway.
+func (d *reader) other(t *typ, s start) error {
+	for _, m := range t.elements {
+		if m.name.local == s.name.local && !m.required {
+			return &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "this element has to be in the namespace " + m.name.space + ", not " + echo(s.name.space)}
+		}
+	}
+	return d.skip()
 }
 
 // attributesOf reads the attributes of t; others are ignored.

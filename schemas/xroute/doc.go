@@ -18,6 +18,8 @@
 //
 // Reading takes what toolkits send: any prefixes, elements of a type in any
 // order, unknown elements and attributes, comments and CDATA, UTF-8 and UTF-16.
+// Not taken for unknown, but refused, are items of another name in an array, and
+// members in another namespace.
 // It refuses what no SOAP message holds: document types and, with them, all
 // entities but the five of XML, and processing instructions. Everything is
 // bounded by Limits.

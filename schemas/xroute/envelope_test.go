@@ -68,7 +68,6 @@ func TestSameRequest(t *testing.T) {
 	f(swap(t, options, "", "<geometry ", options+"<geometry "))
 	// Unknown elements and attributes, and those of XML itself.
 	f(swap(t, `<c:point `, `<c:colour red="1">text<c:point/></c:colour><c:point colour="red" c:x="3" xml:lang="en" `))
-	f(swap(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><String>PLAIN</String>`))
 	f(swap(t, `<S:Body>`, `<S:Header><o:security xmlns:o="urn:other" S:mustUnderstand="0"><o:token/></o:security></S:Header><S:Body>`))
 	f(swap(t, `<S:Body>`, `<S:Header><o xmlns="urn:other" S:mustUnderstand="1" S:actor="urn:someone.else"/></S:Header><S:Body>`))
 	f(swap(t, `<S:Body>`, `<S:Header/><S:Body S:encodingStyle="">`))
@@ -81,11 +80,13 @@ func TestSameRequest(t *testing.T) {
 		func(u uint16) []byte { return []byte{byte(u >> 8), byte(u)} },
 		func(u uint16) []byte { return []byte{byte(u), byte(u >> 8)} },
 	} {
-		var text []byte
-		for _, u := range utf16.Encode([]rune("\uFEFF" + `<?xml version="1.0" encoding="UTF-16"?>` + pointText)) {
-			text = append(text, order(u)...)
+		for _, mark := range []string{"\uFEFF", ""} {
+			var text []byte
+			for _, u := range utf16.Encode([]rune(mark + `<?xml version="1.0" encoding="UTF-16"?>` + pointText)) {
+				text = append(text, order(u)...)
+			}
+			f(string(text))
 		}
-		f(string(text))
 	}
 }
 
@@ -161,6 +162,15 @@ func TestWrongRequest(t *testing.T) {
 	f(KindMissing, operation+"/options", "required, in the namespace urn:xserver:routing", swap(t, "<options", "<c:options", "</options", "</c:options"))
 	f(KindMissing, operation+"/options/wrappedResponseGeometry", "required, in the namespace urn:xserver:routing",
 		swap(t, "wrappedResponseGeometry", "c:wrappedResponseGeometry"))
+	// What would be left out otherwise, and the rest be answered as if it had been understood.
+	f(KindValue, operation+"/callerContext", "in the namespace urn:xserver:routing, not \"urn:xserver:common\"",
+		swap(t, "<callerContext", "<c:callerContext", "</callerContext", "</c:callerContext"))
+	f(KindValue, operation+"/geometry/point", "in the namespace urn:xserver:common, not \"urn:xserver:routing\"", swap(t, "<c:point", "<point"))
+	f(KindValue, operation+"/options/wrappedResponseGeometry/String", "only GeometryEncoding of the namespace urn:xserver:common",
+		swap(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><String>PLAIN</String>`))
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding", "only GeometryEncoding of the namespace urn:xserver:common",
+		swap(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><GeometryEncoding>PLAIN</GeometryEncoding>`))
+	f(KindValue, operation+"/geometry/@wkb", "is not a base64Binary", swap(t, `i:type="c:Point"`, `i:type="c:Point" wkb="AQE"`))
 	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", swap(t, ` i:type="c:Point"`, ""))
 	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", swap(t, `"c:Point"`, `"c:EncodedGeometry"`))
 	f(KindValue, operation+"/geometry/@xsi:type", "does not extend", swap(t, `"c:Point"`, `"c:PlainPoint"`))

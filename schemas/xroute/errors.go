@@ -76,9 +76,13 @@ func (m *member) missing(path string) *Error {
 
 // invalid says that text is no value of a type.
 func (t *typ) invalid(path, text string, err error) *Error {
+	called := t.label
+	if t.simple != nil && t.simple.values == nil {
+		called = t.simple.xsd // that of base64 is byte, which says little
+	}
 	article := "a "
-	if strings.ContainsRune("aeiouAEIOU", rune(t.label[0])) {
+	if strings.ContainsRune("aeiouAEIOU", rune(called[0])) {
 		article = "an "
 	}
-	return &Error{Kind: KindValue, Path: path, Type: t.label, Reason: echo(text) + " is not " + article + t.label + ": " + err.Error()}
+	return &Error{Kind: KindValue, Path: path, Type: t.label, Reason: echo(text) + " is not " + article + called + ": " + err.Error()}
 }

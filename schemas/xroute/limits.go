@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/unicode"
 )
 
@@ -62,8 +63,8 @@ const (
 	inOther // text, a comment or the like: quotes mean nothing there
 )
 
-// newMeter looks for a byte order mark: the one of UTF-8 is left out, and with
-// one of UTF-16 the bytes are turned into UTF-8.
+// newMeter looks at the first bytes, as XML 1.0 says in its appendix F: a byte order
+// mark of UTF-8 is left out, and UTF-16, with one or without, is turned into UTF-8.
 func newMeter(r io.Reader, limits Limits) *meter {
 	m := &meter{in: bufio.NewReader(r), limits: limits}
 	mark, _ := m.in.Peek(3) // too short: no mark, and the decoder meets the error
@@ -71,10 +72,18 @@ func newMeter(r io.Reader, limits Limits) *meter {
 	case bytes.HasPrefix(mark, []byte("\xEF\xBB\xBF")):
 		m.in.Discard(3) //nolint:errcheck // these bytes are in the buffer
 	case bytes.HasPrefix(mark, []byte("\xFE\xFF")), bytes.HasPrefix(mark, []byte("\xFF\xFE")):
-		m.utf16 = true
-		m.in = bufio.NewReader(unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM).NewDecoder().Reader(m.in))
+		m.decode(unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM))
+	case bytes.HasPrefix(mark, []byte("\x00<")):
+		m.decode(unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM))
+	case bytes.HasPrefix(mark, []byte("<\x00")):
+		m.decode(unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM))
 	}
 	return m
+}
+
+func (m *meter) decode(from encoding.Encoding) {
+	m.utf16 = true
+	m.in = bufio.NewReader(from.NewDecoder().Reader(m.in))
 }
 
 // ReadByte gives the next byte, or an Error of KindLimit.
