@@ -113,6 +113,24 @@ func TestNothingIsAGeometryToo(t *testing.T) {
 	f(&xroute.GeometryCollection{}, "GEOMETRYCOLLECTION EMPTY", all...)
 }
 
+// TestAnswersAreTakenAgain: in all their encodings together, also where an encoding has
+// only one word for several kinds.
+func TestAnswersAreTakenAgain(t *testing.T) {
+	s := start(t, nil)
+	all := []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
+	f := func(want, wkt string) {
+		t.Helper()
+		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(&xroute.GeometryCollection{}, wkt), xroute.FormatOGGeoDecimal, all...))).Result
+		again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, xroute.FormatOGGeoDecimal, xroute.EncodingWKT))).Result
+		require.Equal(t, want, *again.Encoded().WKT)
+	}
+	same := func(wkt string) { t.Helper(); f(wkt, wkt) }
+	same("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (POINT (1 2)))")
+	same("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (LINESTRING (0 0, 1 1)), MULTIPOINT ((1 2)))")
+	same("GEOMETRYCOLLECTION (MULTIPOLYGON EMPTY, POINT (1 2))")
+	f("GEOMETRYCOLLECTION (LINESTRING (0 0, 1 0, 1 1, 0 0))", "GEOMETRYCOLLECTION (LINEARRING (0 0, 1 0, 1 1, 0 0))")
+}
+
 // TestFormats takes the point of decisions.md 3 from each format to each other.
 func TestFormats(t *testing.T) {
 	s := start(t, nil)

@@ -188,6 +188,9 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 	limits := xroute.DefaultLimits()
 	limits.Bytes = s.cfg.MaxBodyBytes
 	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth
+	if !isGzipped(h) && bytes.HasPrefix(body.bytes, []byte("\x1f\x8b")) {
+		return nil, &failure{class: illegal, context: []string{fasthttp.HeaderContentEncoding}, message: "the body is compressed, but no header says so: send Content-Encoding: gzip"}
+	}
 	if !isGzipped(h) {
 		return xroute.ReadRequest(bytes.NewReader(body.bytes), limits)
 	}

@@ -95,6 +95,9 @@ func newGunzip(packed []byte) (gunzip, error) {
 	g := gunzip{gzipReaders.Get().(*gzip.Reader)}
 	if err := g.z.Reset(bytes.NewReader(packed)); err != nil {
 		g.free()
+		if err == io.EOF { // there is no header at all
+			err = io.ErrUnexpectedEOF
+		}
 		return g, invalidGzip(err)
 	}
 	return g, nil

@@ -87,6 +87,7 @@ func TestWhatIsRefused(t *testing.T) {
 	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Encoding", "gzip, gzip")
 	s.refuses(413, batch.BodyTooLarge, simple+strings.Repeat(" ", 2000))
 	s.refuses(400, batch.InvalidGzip, simple, "Content-Encoding", "gzip")
+	s.refuses(400, batch.InvalidGzip, "", "Content-Encoding", "gzip")
 	s.refuses(400, batch.InvalidGzip, zip(simple)[:100], "Content-Encoding", "gzip")
 	s.refuses(400, batch.InvalidGzip, zip(simple)+"rest", "Content-Encoding", "gzip")
 	broken := []byte(zip(simple))
@@ -95,6 +96,8 @@ func TestWhatIsRefused(t *testing.T) {
 
 	fault, _ := s.fails(&xroute.IllegalParameterException{}, "", zip(simple+strings.Repeat(" ", 1<<20)), "Content-Encoding", "gzip")
 	require.Contains(t, fault.Text, "2000 bytes")
+	fault, _ = s.fails(&xroute.IllegalParameterException{}, "", zip(simple))
+	require.Contains(t, fault.Text, "Content-Encoding: gzip")
 	fault, _ = s.fails(&xroute.IllegalParameterException{}, "", simple, "Content-Type", "text/xml; charset=ISO-8859-1")
 	require.Contains(t, fault.Text, "send UTF-8")
 }
