@@ -27,7 +27,9 @@
 // the first attempt and written into the cursor together with the plan, so that every attempt, after whatever
 // crash, is the same block with the same token (ClickHouse) or the same producer, epoch and sequences (Kafka).
 // Blocks may begin and end inside a batch: so a sink bounds them by what its store takes in one piece, and
-// a refused block is halved down to the row that is at fault, which goes to the dead-letter file.
+// a refused block is halved down to the row that is at fault, which goes to the dead-letter file. A sink that was switched off
+// for so long that frames were deleted before it had them begins anew at the oldest one: what its cursor says is about
+// frames that are gone.
 //
 // # Promises, and the tests that try to break them
 //

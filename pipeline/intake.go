@@ -43,7 +43,7 @@ func (c Config) Check() error {
 	case c.Queue < 1 || c.Queue > 100_000:
 		return fmt.Errorf("queue: %d is not in 1…100000: each place may hold a whole compressed body", c.Queue)
 	case c.MaxBodyBytes < 1<<10 || c.MaxBodyBytes > 1<<40:
-		return fmt.Errorf("max_body_bytes: %d is not in 1024…1099511627776", c.MaxBodyBytes)
+		return fmt.Errorf("max_body_bytes: %d is not in 1024…1099511627776: it bounds the time that a bomb can take; a body is never held whole", c.MaxBodyBytes)
 	}
 	if err := c.Decode.Validate(); err != nil {
 		return fmt.Errorf("decode.%w", err)
