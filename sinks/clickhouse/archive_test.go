@@ -105,6 +105,7 @@ func TestArchive(t *testing.T) {
 	t.Run("tls", func(t *testing.T) { testTLS(t, store) })
 	t.Run("doubt", func(t *testing.T) { testDoubt(t, store) })
 	t.Run("look", func(t *testing.T) { testLook(t, store) })
+	t.Run("hostile profile", func(t *testing.T) { testHostileProfile(t, store) })
 	t.Run("trouble", func(t *testing.T) { testTrouble(t, store) })
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
@@ -67,6 +68,30 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		require.Zero(t, a.count("count()"))
 		require.EqualValues(t, rows.Rows(), rowsVanished.Get()-before)
 	})
+}
+
+// testHostileProfile looks under settings that hide rows, such as the profile of
+// the daemon's user could have.
+func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthly(40)...))) // in as many parts
+	a.deliver(plan, rows)
+	f := func(hide ch.Settings) {
+		t.Helper()
+		hostile := a.restarted()
+		require.NoError(t, hostile.conn.Close())
+		var err error
+		hostile.conn, err = ch.Open(&ch.Options{Addr: []string{store.TCP}, Settings: hide})
+		require.NoError(t, err)
+		if _, err = hostile.Deliver(t.Context(), plan, rows); err != nil {
+			require.ErrorContains(t, err, "cannot look for")
+		}
+		a.requireRows(rows)
+	}
+	f(ch.Settings{"limit": 1})
+	f(ch.Settings{"offset": 1})
+	f(ch.Settings{"max_rows_to_read": 1, "read_overflow_mode": "break"})
+	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 
 // testLook holds the search for a block to its month and its time: it must not

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/google/uuid"
 
 	"trafficd/pipeline/batch"
@@ -108,7 +109,7 @@ func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 			return nil, err
 		}
 	}
-	found, err := s.conn.Query(ctx, lookStatement(s.table, rows))
+	found, err := s.conn.Query(ch.Context(ctx, ch.WithSettings(lookSettings)), lookStatement(s.table, rows))
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +124,20 @@ func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 		f.mark(batch.ID(id), index)
 	}
 	return f, found.Err()
+}
+
+// lookSettings have a look see each row that stands in the table now, or fail,
+// whatever the server's profile says: a row that is there and not seen would be
+// sent again.
+var lookSettings = ch.Settings{
+	"use_query_cache":         0,
+	"limit":                   0,
+	"offset":                  0,
+	"final":                   0,
+	"read_overflow_mode":      "throw",
+	"read_overflow_mode_leaf": "throw",
+	"result_overflow_mode":    "throw",
+	"timeout_overflow_mode":   "throw",
 }
 
 func lookStatement(table string, rows batch.Block) string {
