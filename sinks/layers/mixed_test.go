@@ -141,31 +141,33 @@ func serveInMemory(t *testing.T, l *Layer) (connect func() (net.Conn, error)) {
 	return listener.Dial
 }
 
-// HEAD says what GET would send, and sends nothing.
+// HEAD says what GET would send, and sends nothing; also of a layer of several pages.
 func TestHead(t *testing.T) {
-	l := served(t, 100)
-	connect := serveInMemory(t, l)
-	conn, err := connect()
-	require.NoError(t, err)
-	defer conn.Close()
-	reader := bufio.NewReader(conn)
-	ask := func(method string) (*http.Response, []byte) {
-		fmt.Fprintf(conn, "%s %s?horizon=15 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n", method, Path)
-		answer, err := http.ReadResponse(reader, &http.Request{Method: method})
+	for _, streets := range []int{0, 100, 8000} {
+		connect := serveInMemory(t, served(t, streets))
+		conn, err := connect()
 		require.NoError(t, err)
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		return answer, body
-	}
-	for range 2 { // on the same connection
-		head, nothing := ask("HEAD")
-		got, body := ask("GET")
-		require.Empty(t, nothing)
-		require.EqualValues(t, len(body), got.ContentLength)
-		head.Header.Del("Date")
-		got.Header.Del("Date")
-		require.Equal(t, got.Header, head.Header)
-		require.Equal(t, got.ContentLength, head.ContentLength)
+		defer conn.Close()
+		reader := bufio.NewReader(conn)
+		ask := func(method string) (*http.Response, []byte) {
+			fmt.Fprintf(conn, "%s %s?horizon=15 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n", method, Path)
+			answer, err := http.ReadResponse(reader, &http.Request{Method: method})
+			require.NoError(t, err)
+			defer answer.Body.Close()
+			body, err := io.ReadAll(answer.Body)
+			require.NoError(t, err)
+			return answer, body
+		}
+		for range 2 { // on the same connection
+			head, nothing := ask("HEAD")
+			got, body := ask("GET")
+			require.Empty(t, nothing)
+			require.EqualValues(t, len(body), got.ContentLength)
+			unpack(t, "gzip", body)
+			head.Header.Del("Date")
+			got.Header.Del("Date")
+			require.Equal(t, got.Header, head.Header)
+			require.Equal(t, got.ContentLength, head.ContentLength)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -89,4 +90,42 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 
 	l.Put(forecast(all[1500].Street, all[1500].Fromnode, noon, 6, 99))
 	require.Equal(t, documents, built(), "one bucket")
+
+	last := forecast(all[1500].Street, all[1500].Fromnode, noon, 6, 99)
+	last.Forecast[5].Speed = 1 // from 13:15, which no horizon reaches
+	l.Put(last)
+	before = slices.Collect(l.current.Load().zones["UTC"].each)
+	require.Equal(t, uint64(formats), built(), "the whole layer only")
+	for i, d := range slices.Collect(l.current.Load().zones["UTC"].each) {
+		same := bytes.Equal(before[i].bodies[gzipped].etag, d.bodies[gzipped].etag)
+		require.Equal(t, i >= int(formats), same, "document %d", i)
+	}
+}
+
+// A small change leaves most of a layer where it is.
+func TestPagesAreShared(t *testing.T) {
+	l := served(t, 30_000)
+	stretches := func() map[*byte]bool {
+		places := map[*byte]bool{}
+		for d := range l.current.Load().zones["UTC"].each {
+			for _, b := range d.bodies {
+				for _, stretch := range b.stretches {
+					places[&stretch[0]] = true
+				}
+			}
+		}
+		return places
+	}
+	before := stretches()
+	l.Put(forecast(20_000, 1, noon, 6, 99)) // one street more
+	l.Publish(noon)
+	l.build(noon)
+	stayed, after := 0, stretches()
+	for place := range after {
+		if before[place] {
+			stayed++
+		}
+	}
+	require.Greater(t, stayed, len(after)/2)
+	require.Less(t, stayed, len(after))
 }
