@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/chaos/internal/judge"
+	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/devstores/stores"
 )
 
@@ -43,4 +45,17 @@ func TestParseWeights(t *testing.T) {
 	f("from 0 to 100", daemon, "often")
 	f("from 0 to 100", daemon, "-1")
 	f("from 0 to 100", daemon, "101")
+}
+
+func TestSums(t *testing.T) {
+	all := sums{counts: nemesis.Counts{}}
+	all.add(&result{stores: []*judge.Verdict{{}, {}}, counts: nemesis.Counts{"trafficd kill -9": 2, "trafficd pause": 9, "clickhouse kill -9": 1}})
+	require.True(t, all.clean())
+	all.add(&result{wrong: []string{"an exit status of 1"}, counts: nemesis.Counts{"trafficd SIGTERM": 3, "kafka kill -9 of one": 4, "kafka kill -9": 1}})
+	require.False(t, all.clean(), "a wrong end is a fault of its own")
+	require.Equal(t, `chaos: wrong answers or ends 1
+chaos: kills: trafficd kill -9 2, trafficd SIGTERM 3, clickhouse kill -9 1, kafka kill -9 5
+chaos: missing 0 doubled 0 reordered 0 altered 0 kills 11 seed 7`, all.lines(7))
+	all.add(&result{stores: []*judge.Verdict{{Altered: 2}}})
+	require.Contains(t, all.lines(7), "altered 2 ")
 }

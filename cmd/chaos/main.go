@@ -77,7 +77,7 @@ func command() *cobra.Command {
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&cfg.Broker, "broker", cfg.Broker, "kfake, apache or both; kfake forgets its producers when it is killed, so it is stopped cleanly")
-	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "how many; from 2 on with min.insync.replicas=2 on Apache Kafka")
+	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "how many; from 2 on, Apache Kafka has min.insync.replicas=2 and its brokers are killed one by one too")
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long the harm lasts in each run")
 	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "of the first run, the others count on; 0 draws one")
 	flags.IntVar(&runs, "runs", runs, "how many runs on each broker")

@@ -1,6 +1,7 @@
 // Package rig is everything that a run needs, on loopback: the daemon as it is
-// shipped, a real ClickHouse, a broker, and toxiproxy on each way between them
-// and to the clients. Each part can be killed, stopped and started by itself.
+// shipped, with a clock and a disk that can be spoilt, a real ClickHouse, a
+// broker, and a toxiproxy on each way between them and to the clients. Each part
+// can be killed, stopped and started by itself.
 package rig
 
 import (
