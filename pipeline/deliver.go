@@ -60,19 +60,26 @@ type Delivery struct {
 	name   string
 	cfg    DeliveryConfig
 	sink   Sink
-	cursor *journal.Cursor
+	cursor cursor
 	window window
 	dead   *DeadLetters
 	log    zerolog.Logger
 
-	at    progress // as it is on disk
-	limit int      // rows of a block; lowered while a refused row is looked for
+	at      progress // as it is on disk, or further if unsaved
+	unsaved bool     // the last save failed
+	limit   int      // rows of a block; lowered while a refused row is looked for
 
 	reached atomic.Uint64 // frame of the first row that is not delivered
 	behind  atomic.Int64  // received_at of the oldest row that is not delivered, 0 if there is none
 	rows    atomic.Int64  // delivered by this process
 	mu      sync.Mutex
 	trouble error // why the last attempt failed, nil if it did not
+}
+
+// cursor keeps the progress; journal.Cursor is it.
+type cursor interface {
+	Load() (frame uint64, state []byte)
+	Save(frame uint64, state []byte) error
 }
 
 // passedFrames is how many frames without rows may wait to be told to the disk.
@@ -120,6 +127,12 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 			d.behind.Store(rows[0].ReceivedAt)
 		}
 		return rows, err
+	}
+	if d.unsaved { // the journal deletes nothing until it is told, and nobody knows when the next row comes
+		if err := d.save(d.at); err != nil {
+			return nil, err
+		}
+		d.setTrouble(nil)
 	}
 	for {
 		rows, err := d.window.gather(ctx, d.cfg)
@@ -210,7 +223,7 @@ func (d *Delivery) idle() {
 	d.behind.Store(0)
 	d.at.done = d.window.end()
 	if err := d.rest(); err != nil {
-		d.failed(err, "cannot save the cursor; trying again with the next block")
+		d.failed(err, "cannot save the cursor; trying again")
 	}
 }
 
@@ -238,11 +251,11 @@ func (d *Delivery) rest() error {
 }
 
 func (d *Delivery) save(p progress) error {
-	if err := d.cursor.Save(p.done.Frame, p.encode()); err != nil {
-		return err
+	err := d.cursor.Save(p.done.Frame, p.encode())
+	if d.unsaved = err != nil; !d.unsaved {
+		d.at = p
 	}
-	d.at = p
-	return nil
+	return err
 }
 
 // sleep waits about as long as told; the error is ctx's.
@@ -275,7 +288,7 @@ func (d *Delivery) setTrouble(err error) (began bool) {
 	defer d.mu.Unlock()
 	began = d.trouble == nil && err != nil
 	if d.trouble != nil && err == nil {
-		d.log.Info().Msg("the store takes blocks again")
+		d.log.Info().Msg("delivering again")
 	}
 	d.trouble = err
 	return began

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,7 +93,7 @@ func newShop(seed uint64) *shop {
 var quick = DeliveryConfig{MaxRows: 100, MinRows: 10, Linger: time.Millisecond, RetryMin: time.Millisecond, RetryMax: 2 * time.Millisecond}
 
 // TestEachRowArrivesOnceAndInOrder sends batches while the delivery is killed and started again, the store forgets to
-// answer, and some rows are refused for good.
+// answer, the cursor cannot be saved, and some rows are refused for good.
 func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -149,9 +150,25 @@ func codesOf(n int) (list []string) {
 func (h *house) deliverFor(t *testing.T, store Sink, dead string, d time.Duration) {
 	delivery, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(dead), zerolog.Nop())
 	require.NoError(t, err)
+	delivery.cursor = flaky{delivery.cursor}
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	require.NoError(t, delivery.Run(ctx, ctx))
+	if err := delivery.Run(ctx, ctx); !errors.Is(err, errDisk) {
+		require.NoError(t, err)
+	}
+}
+
+// flaky is a cursor whose saves fail now and then, before they are on disk or after.
+type flaky struct{ cursor }
+
+func (c flaky) Save(frame uint64, state []byte) error {
+	switch rand.IntN(12) {
+	case 0:
+		return errDisk
+	case 1:
+		return errors.Join(c.cursor.Save(frame, state), errDisk)
+	}
+	return c.cursor.Save(frame, state)
 }
 
 // deliverAll runs a delivery until it has come to the end of the journal.
@@ -300,10 +317,55 @@ func TestAnUnreadableFrameIsNotPassed(t *testing.T) {
 	f(one)
 }
 
+// moody is a cursor on a disk that fails as long as it is told to.
+type moody struct {
+	cursor
+	broken atomic.Bool
+	failed atomic.Int64
+}
+
+var errDisk = errors.New("the disk is away")
+
+func (c *moody) Save(frame uint64, state []byte) error {
+	if c.broken.Load() {
+		c.failed.Add(1)
+		return errDisk
+	}
+	return c.cursor.Save(frame, state)
+}
+
+// TestACursorThatCouldNotBeSaved is saved as soon as it can be, without a next row: it may be what keeps the journal full.
+func TestACursorThatCouldNotBeSaved(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	_, err := h.submit(measurements(item("A", 1)), "")
+	require.NoError(t, err)
+	disk := &moody{}
+	store := &taker{delivered: func() { disk.broken.Store(true) }}
+	d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	require.NoError(t, err)
+	disk.cursor, d.cursor = d.cursor, disk
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx, ctx) }()
+	require.Eventually(t, func() bool { return disk.failed.Load() > 2 }, time.Minute, time.Millisecond)
+	require.ErrorIs(t, d.Status().Trouble, errDisk)
+	disk.broken.Store(false)
+	_, next := h.journal.Bounds()
+	require.Eventually(t, func() bool {
+		done, _ := h.journal.Cursor("sink").Load()
+		return done == next && d.Status().Trouble == nil
+	}, time.Minute, time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
+	require.Equal(t, []string{"A"}, store.codes, "once")
+}
+
 // taker takes every block and notes what it was told.
 type taker struct {
-	codes  []string
-	states []string
+	codes     []string
+	states    []string
+	delivered func() // told of each block; may be nil
 }
 
 func (s *taker) Plan(_ context.Context, state []byte, rows batch.Block) (int, []byte, error) {
@@ -316,6 +378,9 @@ func (s *taker) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte, 
 		for i := span.From; i < span.To; i++ {
 			s.codes = append(s.codes, string(span.Code(i)))
 		}
+	}
+	if s.delivered != nil {
+		s.delivered()
 	}
 	return []byte("all"), nil
 }
