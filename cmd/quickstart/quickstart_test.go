@@ -246,7 +246,7 @@ func TestPrintedCommands(t *testing.T) {
 	_, report, _ = strings.Cut(report, "\n  # ")
 	report, _, _ = strings.Cut(report, "\n\n  Ctrl-C")
 	commands := strings.Split(report, "\n  # ")
-	wants := []string{"HTTP/1.1 207", "speed", "product-instance=quickstart", "streetForecast {", "OPENLR"}
+	wants := []string{"HTTP/1.1 207", "speed", "product-instance=quickstart", "streetForecast {", "OPENLR", "POINT (1672357.22"}
 	require.Len(t, commands, len(wants))
 	root, err := moduleRoot()
 	require.NoError(t, err)

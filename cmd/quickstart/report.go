@@ -9,8 +9,11 @@ import (
 	"strings"
 )
 
-// ingestPath is that of the interface specification, 4.1.
-const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
+// The paths are those of the interface specification, 4.1, and of decisions.md 3.
+const (
+	ingestPath  = "/dataprovider/ingestion/v1/detectors/data/ingest"
+	routingPath = "/xroute/ws/XRoute"
+)
 
 // report prints what a newcomer wants to know, on one screen. The error says
 // that the stores do not hold what was accepted.
@@ -77,6 +80,7 @@ func (q *quickstart) afterRestarts(s sent) string {
 func (q *quickstart) printAddresses(line func(string, ...any)) {
 	line("  batches      http://%s%s", q.API, ingestPath)
 	line("  forecasts    http://%s%s", q.API, forecastPath)
+	line("  routing      http://%s%s?WSDL", q.API, routingPath)
 	line("  OpenAPI      http://%s/schemas/openapi.yaml", q.API)
 	line("  operators    http://%s/metrics  /readyz", q.Ops)
 	line("  ClickHouse   http://%s  native %s  (%s %s)", q.ClickHouse.HTTP, q.ClickHouse.TCP, q.ClickHouse.Kind, q.ClickHouse.Version)
@@ -101,6 +105,9 @@ func (q *quickstart) printCommands(line func(string, ...any)) {
 	line(`    protoc -I %s --decode trafficd.v1.StreetForecastResponse %s | head -15`, q.short(q.dir), protoFile)
 	line("  # the same as a table")
 	line(`  bin/trafficctl forecast get --key-file %s%s --horizon 30 | head`, q.short(q.path(keyFile)), q.urlFlag())
+	line("  # convert a geometry by the routing web service")
+	line(`  echo 'POINT (8.2505556 48.7627778)' |`)
+	line(`    bin/trafficctl geometry --format-to VENDOR_CONFORM --key-file %s --url http://%s`, q.short(q.path(keyFile)), q.API)
 }
 
 // protoFile holds the messages of the layer, in what the daemon publishes.
