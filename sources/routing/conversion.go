@@ -137,14 +137,32 @@ const itemBytes = 512
 
 func (c *conversion) len() int { return len(c.items) }
 
+// memberBytes is about what a geometry takes as member of another one, without its
+// coordinates.
+const memberBytes = 96
+
 func (c *conversion) size() int64 {
 	size := int64(len(c.items)) * itemBytes
 	for i := range c.items {
 		if g := c.items[i].geometry; g != nil {
 			size += int64(parts(g)) * 3 * 8 // a point has three coordinates at most, a part has less
+			size += int64(members(g)) * memberBytes
 		}
 	}
 	return size
+}
+
+// members counts all geometries that are in a collection, and in those in it.
+func members(g geom.T) int {
+	c, ok := g.(*geom.GeometryCollection)
+	if !ok {
+		return 0
+	}
+	n := c.NumGeoms()
+	for _, member := range c.Geoms() {
+		n += members(member)
+	}
+	return n
 }
 
 func (c *conversion) do(i int) error {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/geo"
 )
 
 var (
@@ -307,6 +311,34 @@ func TestFailedPiecesKeepTheReason(t *testing.T) {
 		require.Equal(t, map[int]error{1: errPiece, 2: errUnexpected}, work.failed)
 		require.Equal(t, 2, p.failed)
 	})
+}
+
+// TestSizeIsWhatIsHeld: what is counted for a job is not less than what it takes, also
+// where most of that is not coordinates.
+func TestSizeIsWhatIsHeld(t *testing.T) {
+	f := func(member string, n int) {
+		t.Helper()
+		text := "GEOMETRYCOLLECTION (" + member + strings.Repeat(", "+member, n-1) + ")"
+		c := &conversion{items: make([]item, 1)}
+		before := heap()
+		var err error
+		c.items[0].geometry, err = geo.DefaultLimits().ParseWKT(text, geo.GeometryCollection)
+		require.NoError(t, err)
+		require.LessOrEqual(t, int64(heap()-before), c.size(), "of %s", member)
+		runtime.KeepAlive(text)
+	}
+	f("POINT (1 2)", 20_000)
+	f("POINT EMPTY", 20_000)
+	f("MULTIPOLYGON EMPTY", 20_000)
+	f("MULTILINESTRING ((1 2, 3 4))", 20_000)
+	f("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY)", 20_000)
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 func TestRoomSaysWhatIsFull(t *testing.T) {
