@@ -160,6 +160,9 @@ func (c *converting) run(ctx context.Context, std streams, args []string, by geo
 	if err != nil {
 		return err
 	}
+	if err := c.checkOutput(name); err != nil {
+		return err
+	}
 	in, err := c.open(std, name)
 	if err != nil {
 		return err
@@ -221,6 +224,19 @@ func (m metered) clear() {
 	if m.shown != nil && m.shown.bar != nil {
 		m.shown.bar.Clear()
 	}
+}
+
+// checkOutput keeps a file from being emptied before it is read.
+func (c *converting) checkOutput(input string) error {
+	in, err := os.Stat(input)
+	if err != nil || !in.Mode().IsRegular() {
+		return nil // standard input; or else the opening says why not
+	}
+	out, err := os.Stat(c.output)
+	if err == nil && os.SameFile(in, out) {
+		return fmt.Errorf("--output %s is the input too: write to another file", c.output)
+	}
+	return nil
 }
 
 func (c *converting) create(stdout io.Writer) (io.WriteCloser, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,6 +46,22 @@ func TestGeometryFiles(t *testing.T) {
 
 	r = runWith(t, "", "geometry", kml, "--to", "geojson")
 	require.Contains(t, r.out, `"coordinates":[8.2505556,48.7627778]`)
+}
+
+// A file is not emptied before it is read.
+func TestGeometryOntoItself(t *testing.T) {
+	in := file(t, "places.wkt", place)
+	for _, out := range []string{in, filepath.Join(filepath.Dir(in), ".", "link.wkt")} {
+		if out != in {
+			require.NoError(t, os.Symlink(in, out))
+		}
+		r := runWith(t, "", "geometry", in, "--output", out)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "is the input too")
+		text, err := os.ReadFile(in)
+		require.NoError(t, err)
+		require.Equal(t, place, string(text))
+	}
 }
 
 // What is left out is named, and the exit code tells.
