@@ -27,8 +27,8 @@ func newJob(std streams) *cobra.Command {
 go on after the answer. They are started with startConvertGeometries, by any SOAP
 client or by trafficctl geometry --url.
 
-A job belongs to its key. What it has made is given out once; an id that is unknown,
-expired, deleted or already fetched has the status UNKNOWN.`,
+A job belongs to its key's client. What it has made is given out once; an id that is
+unknown, expired or already fetched has the status UNKNOWN.`,
 		Example: `  trafficctl job watch D5SRAWTM… --key-file routing.key
   trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt`,
 	}
