@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -52,11 +53,9 @@ type wanted struct {
 
 // find gives the document that the request asks for.
 func (l *Layer) find(c *batch.Client, ctx *fasthttp.RequestCtx, now time.Time) (wanted, *batch.Refusal) {
-	scope := 0
-	if args := ctx.QueryArgs(); args.Has("horizon") {
-		if scope = l.scopes[string(args.Peek("horizon"))]; scope == 0 {
-			return wanted{}, badHorizon
-		}
+	scope, ok := l.scope(ctx)
+	if !ok {
+		return wanted{}, badHorizon
 	}
 	current := l.current.Load()
 	if current == nil {
@@ -71,6 +70,16 @@ func (l *Layer) find(c *batch.Client, ctx *fasthttp.RequestCtx, now time.Time) (
 	}
 	f := chooseFormat(&ctx.Request.Header)
 	return wanted{zone.document(scope, f), f}, nil
+}
+
+// scope gives the scope that the query asks for, and whether there is such a one. The
+// target is parsed only where it has a query.
+func (l *Layer) scope(ctx *fasthttp.RequestCtx) (scope int, ok bool) {
+	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 || !ctx.QueryArgs().Has("horizon") {
+		return 0, true
+	}
+	scope, ok = l.scopes[string(ctx.QueryArgs().Peek("horizon"))]
+	return scope, ok
 }
 
 // describe sets the headers that a 304 carries too.

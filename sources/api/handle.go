@@ -41,7 +41,7 @@ func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 			err = s.panicked(p, x.trace.String())
 		}
 	}()
-	ctx.Response.Header.SetBytesV(traceHeader, x.trace[:])
+	ctx.Response.Header.SetCanonical(traceHeaderName, x.trace[:])
 	items, err := x.route.Endpoint.Serve(x.client(), ctx)
 	if x.key != nil {
 		x.key.items.charge(items)

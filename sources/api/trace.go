@@ -9,6 +9,8 @@ import (
 
 const traceHeader = "Trace-Id"
 
+var traceHeaderName = []byte(traceHeader)
+
 // trace is a trace id, in 32 lower-case hexadecimal digits. It is no string, so that a request
 // needs none that nobody reads.
 type trace [32]byte
