@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"runtime"
@@ -216,13 +217,16 @@ func TestLayerPathAllocatesNothing(t *testing.T) {
 		}
 		require.Equal(t, status, h.StatusCode())
 		const n = 1000
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range n {
-			get()
+		allocs := math.Inf(1)
+		for range 5 { // a minute's turn builds, and that allocates
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range n {
+				get()
+			}
+			runtime.ReadMemStats(&after)
+			allocs = min(allocs, float64(after.Mallocs-before.Mallocs)/n)
 		}
-		runtime.ReadMemStats(&after)
-		allocs := float64(after.Mallocs-before.Mallocs) / n
 		t.Logf("%d %q: %.3f allocations", status, headers, allocs)
 		require.Less(t, allocs, 0.5, "%d %q", status, headers)
 	}
