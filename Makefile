@@ -46,7 +46,7 @@ fuzz: ## each fuzz target for FUZZTIME (20s)
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: chaos
-chaos: ## kill, stop and cut off everything under load, then count; SEED=1 DURATION=60s RUNS=2 ARGS=…
+chaos: ## kill, stop and cut off everything under load, then count; SEED=1 DURATION=60s RUNS=2, ARGS='--brokers 3' for a cluster
 	go run ./cmd/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: bench
