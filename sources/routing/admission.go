@@ -48,11 +48,14 @@ func (a *admission) hold(n int) bool {
 }
 
 // exceed counts n bytes of an answer. It is there already, so this may go over the
-// limit; new bodies then wait until it is below it again.
+// limit; until it is below it again no body is received, and no answer made.
 func (a *admission) exceed(n int) {
 	a.bytes.Add(int64(n))
 	admissionBytes.Add(float64(n))
 }
+
+// exceeded tells whether answers wait for their clients that are more than the limit.
+func (a *admission) exceeded() bool { return a.bytes.Load() > a.maxBytes }
 
 func (a *admission) release(n int) {
 	a.bytes.Add(-int64(n))

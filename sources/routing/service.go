@@ -120,9 +120,15 @@ func (x *exchange) answer(h *fasthttp.RequestHeader, body *body) (out []byte, er
 }
 
 // process makes the response. All but the waiting of a watch is done with a token, so
-// that what the bodies are unpacked to is bounded too.
+// that what the bodies are unpacked to is bounded too. So are the answers: a small body
+// can have a large one, and each of the requests that are under way a client that does not
+// read its own. Once they are over the limit no more than the tokens' are added.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	x.withToken(func() {
+		if x.service.admission.exceeded() {
+			err = memoryFull()
+			return
+		}
 		if x.request, err = x.service.read(h, body); err == nil && !x.waits() {
 			out, err = x.respond()
 		}

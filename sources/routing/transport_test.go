@@ -193,6 +193,19 @@ func TestAdmissionIsBounded(t *testing.T) {
 	s.refuses(503, batch.ServiceUnavailable, simple)
 }
 
+// TestAnswersAreBounded: where answers that are not read have used up the memory, no more
+// are made for bodies that had been received by then.
+func TestAnswersAreBounded(t *testing.T) {
+	s := start(t, nil)
+	p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:10])
+	require.Eventually(t, func() bool { return s.service.admission.bytes.Load() > 0 }, patience, time.Millisecond)
+	waiting := newAnswer(s.service.admission, make([]byte, s.service.cfg.AdmissionBytes))
+	resp, text := p.send(simple[10:]).response()
+	requireRefusal(t, resp, text, 503, batch.ServiceUnavailable)
+	require.NoError(t, waiting.Close())
+	ask[*xroute.ConvertGeometryResponse](s, simple)
+}
+
 func TestAnswersAreCompressed(t *testing.T) {
 	s := start(t, nil)
 	points := strings.Repeat("8 48, ", 200) + "8 48"
