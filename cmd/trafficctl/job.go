@@ -81,7 +81,8 @@ func newJobWatch(std streams) *cobra.Command {
 		Short: "Show how far a job is until it ends",
 		Long: `Shows how far a job is until it ends, and then its last state.
 
-Exit codes: 0 all of it is converted, 2 some of it is not, 1 the job is not known.`,
+Exit codes: 0 all of it is converted, 2 some of it is not, 1 the job is not known or was
+deleted.`,
 		Example: "  trafficctl job watch D5SRAWTM… --key-file routing.key",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -140,7 +141,7 @@ func known(job xroute.Job) error {
 
 // jobVerdict is errRejected where not all was converted.
 func jobVerdict(job xroute.Job) error {
-	if err := known(job); err != nil {
+	if err := fetchable(job); err != nil {
 		return err
 	}
 	if s := shownOf(job); s.Failed+s.Remaining > 0 {

@@ -64,15 +64,36 @@ func TestJob(t *testing.T) {
 	}
 }
 
+// What a job has made is given out once, so all that the service takes has to be readable.
+func TestJobFetchDeep(t *testing.T) {
+	url := daemontest.Routing(t, nil)
+	client, err := soap.New(soap.Config{URL: url, Key: daemontest.Key, Timeout: time.Minute})
+	require.NoError(t, err)
+	defer client.Close()
+	deepest := routing.DefaultConfig().MaxDepth
+	text := strings.Repeat("GEOMETRYCOLLECTION (", deepest) + "POINT (8 48)" + strings.Repeat(")", deepest)
+	job, err := client.Start(t.Context(), []xroute.EncodedGeometry{&xroute.GeometryCollection{Encodings: xroute.Encodings{WKT: &text}}}, xroute.RequestOptions{
+		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKT}, CoordFormat: xroute.FormatOGGeoDecimal,
+	}, nil)
+	require.NoError(t, err)
+	_, err = client.Await(t.Context(), *job.ID, func(xroute.Job) {})
+	require.NoError(t, err)
+	r := runJob(t, url, "fetch", *job.ID)
+	require.Equal(t, exitDone, r.code, r.err)
+	require.Equal(t, text+"\n", r.out)
+}
+
 func TestJobDelete(t *testing.T) {
 	url := daemontest.Routing(t, nil)
 	id := startJob(t, url, "POINT (8 48)")
 	r := runJob(t, url, "delete", id)
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Contains(t, r.out, "DELETED")
-	r = runJob(t, url, "fetch", id)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "was deleted")
+	for _, verb := range []string{"watch", "fetch"} {
+		r = runJob(t, url, verb, id)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "was deleted")
+	}
 }
 
 // What the service refuses, and what is no service at all, is told in words.

@@ -150,8 +150,13 @@ func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometri
 	return answer.Result, nil
 }
 
-// maxAnswer bounds an answer: some 4 million points.
-const maxAnswer = 256 << 20
+// The bounds of an answer: some 4 million points, in collections as deep as the service
+// can be set to, which in PLAIN are two elements each. What a job has made is given out
+// once, and must not be lost here.
+const (
+	maxAnswer = 256 << 20
+	maxDepth  = 2*1000 + 32
+)
 
 // call sends a request and reads the answer of the type that goes with it. The
 // service may wait for so long before it answers.
@@ -225,7 +230,7 @@ func read(resp *http.Response) (xroute.Response, error) {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusInternalServerError || !isXML(resp.Header) {
 		return nil, refusalOf(resp)
 	}
-	answer, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxAnswer})
+	answer, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxAnswer, Depth: maxDepth})
 	var fault *xroute.Fault
 	switch {
 	case errors.As(err, &fault):
