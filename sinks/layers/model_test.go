@@ -102,6 +102,33 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	}
 }
 
+// Whoever has a snapshot has one generation of all documents, also while and after the
+// next one is built.
+func TestASnapshotIsOfOneGeneration(t *testing.T) {
+	l := prepared(DefaultConfig())
+	build := func(speed float64) *snapshot {
+		for street := range int32(300) {
+			l.Put(forecast(street, 1, noon, 6, speed))
+		}
+		l.Publish(noon)
+		l.build(noon)
+		return l.current.Load()
+	}
+	etags := func(s *snapshot) (list []string) {
+		for d := range s.zones["UTC"].each {
+			list = append(list, string(d.bodies[identity].etag))
+		}
+		return list
+	}
+	first := build(1)
+	before := etags(first)
+	second := build(2)
+	require.Equal(t, before, etags(first))
+	for i, etag := range etags(second) {
+		require.NotEqual(t, before[i], etag, "document %d", i)
+	}
+}
+
 // A small change leaves most of a layer where it is.
 func TestPagesAreShared(t *testing.T) {
 	l := served(t, 30_000)

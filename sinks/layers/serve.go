@@ -69,7 +69,7 @@ func (l *Layer) find(c *batch.Client, ctx *fasthttp.RequestCtx, now time.Time) (
 		return wanted{}, noLayer
 	}
 	f := chooseFormat(&ctx.Request.Header)
-	return wanted{zone.document(scope, f), f}, nil
+	return wanted{zone[scope][f], f}, nil
 }
 
 // scope gives the scope that the query asks for, and whether there is such a one. The

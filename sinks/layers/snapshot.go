@@ -3,14 +3,12 @@ package layers
 import (
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 )
 
 // snapshot is the finished layer: all documents that a client can ask for. It is
-// immutable, but for the documents of a time zone: an answer is one document, and each is
-// replaced as soon as the next one is finished, so that a build needs memory for the
-// largest document and not for a second layer.
+// immutable, so that two horizons that were asked for at a time are of one layer. What
+// has not changed it shares with the one before.
 type snapshot struct {
 	zones   map[string]zoneLayer // by the name of the time zone
 	ref     instant              // the reference time
@@ -21,15 +19,13 @@ type snapshot struct {
 }
 
 // zoneLayer has a document for each scope (as in builder.scopes) and format.
-type zoneLayer [][formats]atomic.Pointer[document]
-
-func (z zoneLayer) document(scope int, f format) *document { return z[scope][f].Load() }
+type zoneLayer [][formats]*document
 
 // each gives the documents in the order that they are built in.
 func (z zoneLayer) each(yield func(*document) bool) {
 	for scope := range z {
 		for f := range formats {
-			if !yield(z.document(scope, f)) {
+			if !yield(z[scope][f]) {
 				return
 			}
 		}
@@ -122,27 +118,30 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 		next.number = b.last.number + 1
 	}
 	for zone := range b.zones {
-		layer := zoneLayer(nil)
+		last := zoneLayer(nil)
 		if b.last != nil {
-			layer = b.last.zones[zone]
+			last = b.last.zones[zone]
 		}
-		if layer == nil {
-			layer = make(zoneLayer, len(b.scopes))
-		}
-		b.renew(layer, zone, ref, now)
-		next.zones[zone] = layer
+		next.zones[zone] = b.renewed(last, zone, ref, now)
 	}
 	b.last = next
 	return next
 }
 
-// renew brings the documents of a time zone up to the reference time.
-func (b *builder) renew(layer zoneLayer, zone string, ref instant, now time.Time) {
+// renewed gives the documents of a time zone at the reference time. last are those of
+// before, nil if there are none.
+func (b *builder) renewed(last zoneLayer, zone string, ref instant, now time.Time) zoneLayer {
 	w := newWriter(zone)
+	layer := make(zoneLayer, len(b.scopes))
 	for i, scope := range b.scopes {
 		for f := range formats {
+			var old *document
+			if last != nil {
+				old = last[i][f]
+			}
 			p := press{scope: scope, format: f, writer: w, compressor: b.compressor}
-			layer[i][f].Store(p.print(layer.document(i, f), b.buckets, ref, now))
+			layer[i][f] = p.print(old, b.buckets, ref, now)
 		}
 	}
+	return layer
 }
