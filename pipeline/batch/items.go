@@ -65,6 +65,9 @@ type Rejection struct {
 	size  uint32
 }
 
+// rejectionSize is the memory of one, in bytes.
+const rejectionSize = 16
+
 // Rejections is the list of a batch, ascending by index.
 type Rejections struct {
 	List []Rejection
@@ -84,6 +87,9 @@ func (r *Rejections) Echo(x Rejection) []byte { return r.text[x.off : x.off+x.si
 
 // Len is the number of rejections.
 func (r *Rejections) Len() int { return len(r.List) }
+
+// Size is how many bytes of memory the list takes.
+func (r *Rejections) Size() int { return rejectionSize*len(r.List) + len(r.text) }
 
 // Reset empties the list and keeps its memory.
 func (r *Rejections) Reset() { r.List, r.text = r.List[:0], r.text[:0] }

@@ -40,11 +40,14 @@ func (a *admission) grow(n int64) bool {
 }
 
 // exceed counts n bytes of an answer. What is durable has to be answered, so
-// this may go over the limit; new bodies then wait until it is below it again.
+// this may go over the limit; until it is below it again nothing new is begun.
 func (a *admission) exceed(n int64) {
 	a.bytes.Add(n)
 	admissionBytes.Add(float64(n))
 }
+
+// exceeded tells whether answers wait for their clients that are more than the limit.
+func (a *admission) exceeded() bool { return a.bytes.Load() > a.maxBytes }
 
 func (a *admission) shrink(n int64) {
 	a.bytes.Add(-n)

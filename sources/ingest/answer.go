@@ -11,20 +11,10 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// answer writes the 207 (interface specification 2.3, decisions.md 1.3). It renders
-// into out, which the response closes when it is written.
-func answer(ctx *fasthttp.RequestCtx, r *batch.Result, out *blocks) {
+// answer writes the 207 (interface specification 2.3, decisions.md 1.3). r is spent
+// afterwards.
+func answer(ctx *fasthttp.RequestCtx, r *batch.Result, a *admission) {
 	h := &ctx.Response.Header
-	if wantsGzip(&ctx.Request.Header) {
-		w := gzipWriters.Get().(*gzip.Writer)
-		w.Reset(out)
-		render(w, r)
-		_ = w.Close() // out never fails
-		gzipWriters.Put(w)
-		h.SetContentEncoding("gzip")
-	} else {
-		render(out, r)
-	}
 	ctx.SetStatusCode(fasthttp.StatusMultiStatus)
 	h.SetContentType("application/json")
 	h.Set(fasthttp.HeaderVary, "Accept, Accept-Encoding")
@@ -32,37 +22,26 @@ func answer(ctx *fasthttp.RequestCtx, r *batch.Result, out *blocks) {
 	if r.Replay {
 		h.Set("Idempotent-Replay", "true")
 	}
+	text := newRendering(r, a)
+	if !wantsGzip(&ctx.Request.Header) {
+		ctx.Response.SetBodyStream(text, text.size())
+		return
+	}
+	h.SetContentEncoding("gzip")
+	out := compress(text, a)
 	ctx.Response.SetBodyStream(out, out.written)
 }
 
-// writer is what an answer is rendered into; it never fails.
-type writer interface {
-	Write(p []byte) (int, error)
-}
-
-// render writes the IngestResult. Rejections come in ascending order already.
-func render(w writer, r *batch.Result) {
-	scratch := scratches.Get().(*[]byte)
-	b := (*scratch)[:0]
-	b = append(b, `{"accepted":`...)
-	b = strconv.AppendInt(b, int64(r.Accepted), 10)
-	b = append(b, `,"rejected":`...)
-	b = strconv.AppendInt(b, int64(r.Rejected()), 10)
-	b = append(b, `,"rejections":[`...)
-	for i, x := range r.List {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendRejection(b, x, r.Echo(x))
-		if len(b) >= flushAt {
-			_, _ = w.Write(b)
-			b = b[:0]
-		}
-	}
-	b = append(b, "]}"...)
-	_, _ = w.Write(b)
-	*scratch = b
-	scratches.Put(scratch)
+// compress gives a rendering as gzip, and closes it.
+func compress(text *rendering, a *admission) *blocks {
+	out := newBlocks(a)
+	w := gzipWriters.Get().(*gzip.Writer)
+	w.Reset(out)
+	_, _ = text.WriteTo(w) // out never fails
+	_ = w.Close()
+	gzipWriters.Put(w)
+	_ = text.Close()
+	return out
 }
 
 func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
@@ -104,15 +83,9 @@ func appendEscaped(b, echo []byte) []byte {
 	return b
 }
 
-const (
-	hexDigits = "0123456789abcdef"
-	flushAt   = 8 << 10 // what the scratch memory of an answer may grow to, and one rejection more
-)
+const hexDigits = "0123456789abcdef"
 
-var (
-	scratches   = sync.Pool{New: func() any { b := make([]byte, 0, flushAt+1<<10); return &b }}
-	gzipWriters = sync.Pool{New: func() any {
-		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
-		return w
-	}}
-)
+var gzipWriters = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
+	return w
+}}

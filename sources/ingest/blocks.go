@@ -59,7 +59,13 @@ func (b *blocks) Write(p []byte) (int, error) {
 func (b *blocks) add() { b.list = append(b.list, blockPool.Get().(*block)) }
 
 // Read implements io.Reader. Its last error is end.
+//
+// A body that waited for its turn is not begun where by then the answers of others, that
+// their clients do not read, have used up the memory: its own would be one more.
 func (b *blocks) Read(p []byte) (int, error) {
+	if b.read == 0 && b.admission.exceeded() {
+		return 0, memoryFull()
+	}
 	if b.read == b.written {
 		return 0, b.end
 	}

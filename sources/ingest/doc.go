@@ -6,7 +6,7 @@
 //	Before   admission, headers, Idempotency-Key       nothing of the body is awaited
 //	Serve    receive ─▶ Pipeline.Submit ─▶ answer      a slow client is waited for in receive only
 //
-// Memory. Bodies and answers stand in blocks of 64 KiB that are counted by the
-// admission when they are taken, so that clients of any speed and number hold
-// no more than its limits. Nothing is taken for a length that is only declared.
+// Memory. Bodies and compressed answers stand in blocks of 64 KiB that are counted by
+// the admission when they are taken; a plain answer is rendered while it is written, and
+// its list of rejections is counted. Nothing is taken for a length that is only declared.
 package ingest

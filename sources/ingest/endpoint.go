@@ -96,9 +96,10 @@ func (e *Endpoint) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, 
 	if err := e.submit(ctx, s); err != nil {
 		return 0, counted(err)
 	}
-	answer(ctx, &s.Result, newBlocks(e.admission))
 	e.account(c, ctx, &s.Result)
-	return s.Result.Items, nil
+	items = s.Result.Items
+	answer(ctx, &s.Result, e.admission)
+	return items, nil
 }
 
 // submit receives the body and hands it over. The body's memory is given back

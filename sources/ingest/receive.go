@@ -30,7 +30,7 @@ func (e *Endpoint) receive(ctx *fasthttp.RequestCtx, body *blocks) error {
 		var space []byte
 		if !u.Full() {
 			if space = body.space(); space == nil {
-				return batch.Unavailable("the memory for request bodies is full: try again in a moment", time.Second)
+				return memoryFull()
 			}
 		}
 		n, err := u.Read(space)
@@ -42,6 +42,10 @@ func (e *Endpoint) receive(ctx *fasthttp.RequestCtx, body *blocks) error {
 			return e.ended(err, body)
 		}
 	}
+}
+
+func memoryFull() *batch.Refusal {
+	return batch.Unavailable("the memory for requests is full: try again in a moment", time.Second)
 }
 
 // ended sorts the ways in which a body ends.

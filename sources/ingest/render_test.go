@@ -118,9 +118,10 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 	a := newAdmission(DefaultConfig())
 	allocs := func(r *batch.Result) float64 {
 		return testing.AllocsPerRun(20, func() {
-			out := newBlocks(a)
-			render(out, r)
+			out := newRendering(r, a)
+			_ = out.size()
 			_, _ = out.WriteTo(io.Discard)
+			*r, out.result = out.result, *r
 			_ = out.Close()
 		})
 	}
@@ -132,6 +133,30 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 		t.Errorf("%v allocations for 10,000 rejections", got)
 	}
 	require.Zero(t, a.bytes.Load())
+}
+
+// What a client that does not read its answer holds is the list, not the text.
+func TestRenderingHoldsTheListOnly(t *testing.T) {
+	const items = 140_000
+	r := &batch.Result{Items: items}
+	for i := range items {
+		r.Add(i, batch.BatchLimitExceeded, batch.FieldItem, nil)
+	}
+	a := newAdmission(DefaultConfig())
+	out := newRendering(r, a)
+	size := out.size()
+	require.Zero(t, r.Len())
+	require.Greater(t, size, 20<<20)
+	require.Less(t, a.bytes.Load(), int64(3<<20))
+	text, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Len(t, text, size)
+	require.True(t, json.Valid(text))
+	require.NoError(t, out.Close())
+	require.Zero(t, a.bytes.Load())
+
+	_, err = newRendering(r, a).WriteTo(brokenPipe{})
+	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
 func TestAcceptEncoding(t *testing.T) {
@@ -210,6 +235,23 @@ func TestBlocks(t *testing.T) {
 	require.NoError(t, refused.Close())
 	_, err = io.Copy(brokenPipe{}, func() io.Reader { b := newBlocks(a); fmt.Fprint(b, "x"); return b }())
 	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+// A body is not begun while answers that nobody reads are over the limit.
+func TestBodyWaitsForAnswers(t *testing.T) {
+	a := newAdmission(DefaultConfig())
+	body := newBlocks(a)
+	fmt.Fprint(body, "body")
+	a.exceed(a.maxBytes)
+	_, err := io.ReadAll(body)
+	var refusal *batch.Refusal
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
+	a.shrink(a.maxBytes)
+	text, err := io.ReadAll(body)
+	require.NoError(t, err)
+	require.Equal(t, "body", string(text))
+	require.NoError(t, body.Close())
 }
 
 type brokenPipe struct{}
