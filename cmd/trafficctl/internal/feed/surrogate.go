@@ -29,7 +29,7 @@ func hasLoneSurrogate(b []byte) bool {
 	return false
 }
 
-// escaped reads \uXXXX at the start of b.
+// escaped reads an escape of four hexadecimal digits, such as \u0041, at the start of b.
 func escaped(b []byte) (rune, bool) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
