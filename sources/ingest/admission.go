@@ -1,63 +1,9 @@
 package ingest
 
-import "sync/atomic"
+import "trafficd/sources/internal/upload"
 
-// admission bounds how many requests are under way and how much memory their
-// bodies and answers hold.
-type admission struct {
-	maxRequests, maxBytes int64
-	requests, bytes       atomic.Int64
-}
+type admission = upload.Admission
 
 func newAdmission(cfg Config) *admission {
-	admissionRequestsLimit.Set(float64(cfg.AdmissionRequests))
-	admissionBytesLimit.Set(float64(cfg.AdmissionBytes))
-	return &admission{maxRequests: cfg.AdmissionRequests, maxBytes: cfg.AdmissionBytes}
-}
-
-// enter takes a request in, unless all places are taken, or the memory is: then
-// its body could not be received.
-func (a *admission) enter() bool {
-	if a.bytes.Load()+blockSize > a.maxBytes || !a.add(&a.requests, 1, a.maxRequests) {
-		return false
-	}
-	admissionRequests.Inc()
-	return true
-}
-
-func (a *admission) leave() {
-	a.requests.Add(-1)
-	admissionRequests.Dec()
-}
-
-// grow counts n bytes of a body, unless they are too many.
-func (a *admission) grow(n int64) bool {
-	if !a.add(&a.bytes, n, a.maxBytes) {
-		return false
-	}
-	admissionBytes.Add(float64(n))
-	return true
-}
-
-// exceed counts n bytes of an answer. What is durable has to be answered, so
-// this may go over the limit; until it is below it again nothing new is begun.
-func (a *admission) exceed(n int64) {
-	a.bytes.Add(n)
-	admissionBytes.Add(float64(n))
-}
-
-// exceeded tells whether answers wait for their clients that are more than the limit.
-func (a *admission) exceeded() bool { return a.bytes.Load() > a.maxBytes }
-
-func (a *admission) shrink(n int64) {
-	a.bytes.Add(-n)
-	admissionBytes.Add(-float64(n))
-}
-
-func (a *admission) add(count *atomic.Int64, n, limit int64) bool {
-	if count.Add(n) <= limit {
-		return true
-	}
-	count.Add(-n)
-	return false
+	return upload.NewAdmission(cfg.AdmissionRequests, cfg.AdmissionBytes, admissionGauges)
 }

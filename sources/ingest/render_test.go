@@ -132,7 +132,7 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 	if got := allocs(many); got > 1 && !raceEnabled {
 		t.Errorf("%v allocations for 10,000 rejections", got)
 	}
-	require.Zero(t, a.bytes.Load())
+	require.Zero(t, heldBytes(a))
 }
 
 // What a client that does not read its answer holds is the list, not the text.
@@ -147,13 +147,13 @@ func TestRenderingHoldsTheListOnly(t *testing.T) {
 	size := out.size()
 	require.Zero(t, r.Len())
 	require.Greater(t, size, 20<<20)
-	require.Less(t, a.bytes.Load(), int64(3<<20))
+	require.Less(t, heldBytes(a), int64(3<<20))
 	text, err := io.ReadAll(out)
 	require.NoError(t, err)
 	require.Len(t, text, size)
 	require.True(t, json.Valid(text))
 	require.NoError(t, out.Close())
-	require.Zero(t, a.bytes.Load())
+	require.Zero(t, heldBytes(a))
 
 	_, err = newRendering(r, a).WriteTo(brokenPipe{})
 	require.ErrorIs(t, err, io.ErrClosedPipe)
@@ -210,7 +210,7 @@ func TestBlocks(t *testing.T) {
 		for rest := want; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
 			_, _ = out.Write(rest[:min(piece, len(rest))])
 		}
-		require.EqualValues(t, 2*((size+blockSize-1)/blockSize*blockSize), a.bytes.Load())
+		require.EqualValues(t, 2*((size+blockSize-1)/blockSize*blockSize), heldBytes(a))
 		got, err := io.ReadAll(in)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(want, got))
@@ -221,7 +221,7 @@ func TestBlocks(t *testing.T) {
 		require.True(t, bytes.Equal(want, b.Bytes()))
 		require.NoError(t, in.Close())
 		require.NoError(t, out.Close())
-		require.Zero(t, a.bytes.Load())
+		require.Zero(t, heldBytes(a))
 	}
 	for _, size := range []int{0, 1, blockSize - 1, blockSize, blockSize + 1, 3*blockSize + 7} {
 		for _, piece := range []int{1000, blockSize, blockSize + 1} {
@@ -242,12 +242,12 @@ func TestBodyWaitsForAnswers(t *testing.T) {
 	a := newAdmission(DefaultConfig())
 	body := newBlocks(a)
 	fmt.Fprint(body, "body")
-	a.exceed(a.maxBytes)
+	a.Exceed(DefaultConfig().AdmissionBytes)
 	_, err := io.ReadAll(body)
 	var refusal *batch.Refusal
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
-	a.shrink(a.maxBytes)
+	a.Release(DefaultConfig().AdmissionBytes)
 	text, err := io.ReadAll(body)
 	require.NoError(t, err)
 	require.Equal(t, "body", string(text))
@@ -257,3 +257,8 @@ func TestBodyWaitsForAnswers(t *testing.T) {
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func heldBytes(a *admission) int64 {
+	_, n := a.Held()
+	return n
+}

@@ -50,7 +50,7 @@ func benchmarkSOAP(b *testing.B, wkt string, points int) {
 	for b.Loop() {
 		body := &body{admission: s.admission}
 		body.bytes = append(make([]byte, 0, len(text)), text...)
-		s.admission.exceed(cap(body.bytes))
+		s.admission.Exceed(int64(cap(body.bytes)))
 		x := &exchange{service: s, client: client, trace: "t", start: time.Now()}
 		if _, err := x.answer(&h, body); err != nil || x.failure != nil {
 			b.Fatal(err, x.failure)

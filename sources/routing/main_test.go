@@ -75,8 +75,9 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 		require.NoError(t, s.api.Stop(ctx))
 		s.service.Stop()
 		keys.Close()
-		require.Zero(t, s.service.admission.requests.Load(), "places in the admission")
-		require.Zero(t, s.service.admission.bytes.Load(), "bytes of bodies and answers")
+		requests, bytes := s.service.admission.Held()
+		require.Zero(t, requests, "places in the admission")
+		require.Zero(t, bytes, "bytes of bodies and answers")
 		require.Empty(t, s.service.cpu)
 		require.Empty(t, s.service.watches)
 	})
@@ -159,4 +160,16 @@ func caller(properties ...string) string {
 // convert asks for one geometry; what is its xsi:type, attributes and all.
 func convert(what, content, options, caller string) string {
 	return envelope(`<r:convertGeometry><r:geometry xsi:type="c:` + what + `>` + content + `</r:geometry>` + options + caller + `</r:convertGeometry>`)
+}
+
+// requests are those in the admission.
+func (s *server) requests() int64 {
+	n, _ := s.service.admission.Held()
+	return n
+}
+
+// held are the bytes of bodies and answers.
+func (s *server) held() int64 {
+	_, n := s.service.admission.Held()
+	return n
 }

@@ -8,6 +8,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/xroute"
+	"trafficd/sources/internal/upload"
 )
 
 var (
@@ -21,11 +22,6 @@ var (
 	receiveSeconds = metrics.NewHistogram("trafficd_routing_receive_seconds")
 	aborted        = metrics.NewCounter("trafficd_routing_aborted_total") // the client went away within the body
 	watches        = metrics.NewGauge("trafficd_routing_watches", nil)
-
-	admissionRequests      = metrics.NewGauge("trafficd_routing_admission_requests", nil)
-	admissionRequestsLimit = metrics.NewGauge("trafficd_routing_admission_requests_limit", nil)
-	admissionBytes         = metrics.NewGauge("trafficd_routing_admission_bytes", nil)
-	admissionBytesLimit    = metrics.NewGauge("trafficd_routing_admission_bytes_limit", nil)
 
 	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total")
 	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total") // there was no room
@@ -100,4 +96,11 @@ func endCounters() map[status]*metrics.Counter {
 		all[s] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_jobs_ended_total{status=%q}", s))
 	}
 	return all
+}
+
+var admissionGauges = upload.Gauges{
+	Requests:      metrics.NewGauge("trafficd_routing_admission_requests", nil),
+	RequestsLimit: metrics.NewGauge("trafficd_routing_admission_requests_limit", nil),
+	Bytes:         metrics.NewGauge("trafficd_routing_admission_bytes", nil),
+	BytesLimit:    metrics.NewGauge("trafficd_routing_admission_bytes_limit", nil),
 }

@@ -25,7 +25,7 @@ type Service struct {
 	scheme    string
 	log       zerolog.Logger
 	admission *admission
-	leave     func()        // admission.leave, made a value once
+	leave     func()        // admission.Leave, made a value once
 	cpu       chan struct{} // a token for each request that is worked on
 	watches   chan struct{} // a token for each request that watches a job
 	jobs      *jobs
@@ -40,7 +40,7 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 		cpu: make(chan struct{}, cfg.Concurrency), watches: make(chan struct{}, cfg.MaxWatches),
 		jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
 	}
-	s.leave = s.admission.leave
+	s.leave = s.admission.Leave
 	return s
 }
 
@@ -57,7 +57,7 @@ func (s *Service) Before(_ *batch.Client, h *fasthttp.RequestHeader) (release fu
 	if !h.IsPost() {
 		return nil, nil
 	}
-	if refusal = checkHeader(h, s.cfg.MaxBodyBytes); refusal == nil && !s.admission.enter() {
+	if refusal = checkHeader(h, s.cfg.MaxBodyBytes); refusal == nil && !s.admission.Enter(firstBytes) {
 		refusal = batch.Unavailable("too many requests are under way: try again in a moment", time.Second)
 	}
 	if refusal != nil {
@@ -125,7 +125,7 @@ func (x *exchange) answer(h *fasthttp.RequestHeader, body *body) (out []byte, er
 // read its own. Once they are over the limit no more than the tokens' are added.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	x.withToken(func() {
-		if x.service.admission.exceeded() {
+		if x.service.admission.Exceeded() {
 			err = memoryFull()
 			return
 		}

@@ -176,7 +176,7 @@ func TestAdmissionIsBounded(t *testing.T) {
 	for range 2 {
 		slow = append(slow, s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:1]))
 	}
-	require.Eventually(t, func() bool { return s.service.admission.requests.Load() == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.requests() == 2 }, patience, time.Millisecond)
 	s.refuses(503, batch.ServiceUnavailable, simple)
 	for _, p := range slow {
 		resp, _ := p.send(simple[1:]).response()
@@ -188,7 +188,7 @@ func TestAdmissionIsBounded(t *testing.T) {
 	large := simple + strings.Repeat(" ", 9_000)
 	for _, next := range []struct{ sent, held int }{{4097, 8192}, {1, 8192 + 4096}, {1, 8192 + 2*4096}} {
 		s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large))).send(large[:next.sent])
-		require.Eventually(t, func() bool { return s.service.admission.bytes.Load() == int64(next.held) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return s.held() == int64(next.held) }, patience, time.Millisecond)
 	}
 	s.refuses(503, batch.ServiceUnavailable, simple)
 }
@@ -198,7 +198,7 @@ func TestAdmissionIsBounded(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:10])
-	require.Eventually(t, func() bool { return s.service.admission.bytes.Load() > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.held() > 0 }, patience, time.Millisecond)
 	waiting := newAnswer(s.service.admission, make([]byte, s.service.cfg.AdmissionBytes))
 	resp, text := p.send(simple[10:]).response()
 	requireRefusal(t, resp, text, 503, batch.ServiceUnavailable)
