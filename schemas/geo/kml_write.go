@@ -91,7 +91,7 @@ func (w *kmlWriter) points(element string, flat []float64) {
 		default:
 			w.dst = append(w.dst, ',')
 		}
-		w.dst = AppendNumber(w.dst, v)
+		w.dst = appendNumber(w.dst, v)
 	}
 	w.text("</coordinates></", element, ">")
 }

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// AppendNumber appends the shortest text that reads back as the same number,
+// appendNumber appends the shortest text that reads back as the same number,
 // with an exponent only where there would be more than 21 digits otherwise.
-func AppendNumber(dst []byte, v float64) []byte {
+func appendNumber(dst []byte, v float64) []byte {
 	if a := math.Abs(v); v != 0 && (a < 1e-6 || a >= 1e21) {
 		dst = strconv.AppendFloat(dst, v, 'e', -1, 64)
 		if n := len(dst); dst[n-2] == '0' && dst[n-3] == '-' { // e-07 is one longer than needed

@@ -37,9 +37,7 @@ func (w *wktWriter) body(g geom.T) {
 	switch g := g.(type) {
 	case *geom.Point, *geom.LineString, *geom.LinearRing:
 		w.points(g.FlatCoords())
-	case *geom.Polygon:
-		w.lines(g.FlatCoords(), 0, g.Ends())
-	case *geom.MultiPoint, *geom.MultiLineString:
+	case *geom.Polygon, *geom.MultiPoint, *geom.MultiLineString:
 		w.lines(g.FlatCoords(), 0, g.Ends())
 	case *geom.MultiPolygon:
 		w.open(len(g.Endss()))
@@ -77,7 +75,7 @@ func (w *wktWriter) points(flat []float64) {
 		default:
 			w.dst = append(w.dst, ' ')
 		}
-		w.dst = AppendNumber(w.dst, v)
+		w.dst = appendNumber(w.dst, v)
 	}
 	w.close(len(flat))
 }

@@ -10,8 +10,8 @@ func parts(flat []float64, start int, ends []int, f func(i int, part []float64))
 	}
 }
 
-// polygons calls f with the flat coordinates of each polygon, and the ends of
-// its rings therein.
+// polygons calls f with the number of each polygon, where its coordinates start in
+// those of g, and the ends of its rings.
 func polygons(g *geom.MultiPolygon, f func(i, start int, ends []int)) {
 	start := 0
 	for i, ends := range g.Endss() {

@@ -118,7 +118,7 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 		next.number = b.last.number + 1
 	}
 	for zone := range b.zones {
-		last := zoneLayer(nil)
+		var last zoneLayer
 		if b.last != nil {
 			last = b.last.zones[zone]
 		}

@@ -3,6 +3,8 @@ package ingest
 import (
 	"io"
 	"sync"
+
+	"trafficd/sources/internal/upload"
 )
 
 // blockSize is large enough that a read of the socket takes what is there, and
@@ -64,7 +66,7 @@ func (b *blocks) add() { b.list = append(b.list, blockPool.Get().(*block)) }
 // their clients do not read, have used up the memory: its own would be one more.
 func (b *blocks) Read(p []byte) (int, error) {
 	if b.read == 0 && b.admission.Exceeded() {
-		return 0, memoryFull()
+		return 0, upload.MemoryFull()
 	}
 	if b.read == b.written {
 		return 0, b.end

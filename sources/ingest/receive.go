@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -30,7 +29,7 @@ func (e *Endpoint) receive(ctx *fasthttp.RequestCtx, body *blocks) error {
 		var space []byte
 		if !u.Full() {
 			if space = body.space(); space == nil {
-				return memoryFull()
+				return upload.MemoryFull()
 			}
 		}
 		n, err := u.Read(space)
@@ -42,10 +41,6 @@ func (e *Endpoint) receive(ctx *fasthttp.RequestCtx, body *blocks) error {
 			return e.ended(err, body)
 		}
 	}
-}
-
-func memoryFull() *batch.Refusal {
-	return batch.Unavailable("the memory for requests is full: try again in a moment", time.Second)
 }
 
 // ended sorts the ways in which a body ends.

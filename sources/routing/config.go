@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -68,7 +69,7 @@ func (c Config) Validate() error {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.PublicURL == "" || isOrigin(c.PublicURL), "public_url is %q: it has to be empty or like https://traffic.example.org/api, without a slash at its end", c.PublicURL)
+	check(c.PublicURL == "" || isBaseURL(c.PublicURL), "public_url is %q: it has to be empty or like https://traffic.example.org/api, without a slash at its end", c.PublicURL)
 	check(c.MaxBodyBytes >= 1<<10, "max_body_bytes is %d: it has to be at least 1KiB, because an envelope with one point needs as much", c.MaxBodyBytes)
 	check(c.MaxPoints >= 1, "max_points is %d: it has to be at least 1, or nothing could be converted", c.MaxPoints)
 	check(c.MaxDepth >= 1 && c.MaxDepth <= 1000, "max_depth is %d: it has to lie between 1, or there are no collections, and 1000, because each level takes stack", c.MaxDepth)
@@ -91,9 +92,9 @@ func (c Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// isOrigin wants a scheme, a host, and no query, fragment or slash at the end.
-func isOrigin(text string) bool {
+// isBaseURL wants a scheme, a host, and no query, fragment or slash at the end.
+func isBaseURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
-		u.RawQuery == "" && u.Fragment == "" && text[len(text)-1] != '/'
+		!strings.ContainsAny(text, "?#") && text[len(text)-1] != '/'
 }

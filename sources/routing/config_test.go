@@ -15,7 +15,7 @@ func TestConfig(t *testing.T) {
 		change(&c)
 		require.ErrorContains(t, c.Validate(), key+" is ")
 	}
-	for _, url := range []string{"example.org", "ftp://example.org", "https://", "https://example.org/", "https://u@example.org", "https://example.org?x", "https://example.org#x"} {
+	for _, url := range []string{"example.org", "ftp://example.org", "https://", "https://example.org/", "https://u@example.org", "https://example.org?x", "https://example.org#x", "https://example.org?", "https://example.org#"} {
 		f("public_url", func(c *Config) { c.PublicURL = url })
 	}
 	f("max_body_bytes", func(c *Config) { c.MaxBodyBytes = 1023 })

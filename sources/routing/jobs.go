@@ -313,7 +313,9 @@ func (t *jobs) end(j *job, s status) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.byID[j.state.id] == j {
-			jobsExpired.Inc()
+			if j.work != nil { // a deleted one has nothing left to lose
+				jobsExpired.Inc()
+			}
 			t.forget(j)
 		}
 	})

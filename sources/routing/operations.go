@@ -203,7 +203,7 @@ func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millis
 // jobOf is the progress as a client is told it. Of a job that is unknown there is none.
 func jobOf(p progress) xroute.Job {
 	p.id = p.id[:min(len(p.id), batch.EchoLimit)] // ours are shorter
-	j := xroute.Job{ID: &p.id, Status: xroute.JobStatus(p.status), ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}
+	j := xroute.Job{ID: &p.id, Status: p.status, ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}
 	if p.status != unknown {
 		j.Progress = &xroute.BulkProgress{Failed: int32(p.failed), Remaining: int32(p.remaining), Successful: int32(p.successful)}
 	}

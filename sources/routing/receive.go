@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -27,7 +26,7 @@ func (s *Service) receive(ctx *fasthttp.RequestCtx, body *body) error {
 		var space []byte
 		if !u.Full() {
 			if space = body.space(s.cfg.MaxBodyBytes); space == nil {
-				return memoryFull()
+				return upload.MemoryFull()
 			}
 		}
 		n, err := u.Read(space)
@@ -45,10 +44,6 @@ func (s *Service) receive(ctx *fasthttp.RequestCtx, body *body) error {
 			return err
 		}
 	}
-}
-
-func memoryFull() *batch.Refusal {
-	return batch.Unavailable("the memory for requests is full: try again in a moment", time.Second)
 }
 
 func tooLarge(limit int64) *batch.Refusal {

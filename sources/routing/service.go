@@ -13,6 +13,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
+	"trafficd/sources/internal/upload"
 )
 
 // Path is where the service stands below the base path (decisions.md 3).
@@ -126,7 +127,7 @@ func (x *exchange) answer(h *fasthttp.RequestHeader, body *body) (out []byte, er
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	x.withToken(func() {
 		if x.service.admission.Exceeded() {
-			err = memoryFull()
+			err = upload.MemoryFull()
 			return
 		}
 		if x.request, err = x.service.read(h, body); err == nil && !x.waits() {

@@ -1,5 +1,7 @@
 package routing
 
+import "trafficd/schemas/xroute"
+
 // status is where a job stands (interface specification 2.5, decisions.md 3):
 //
 //	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   some piece was successful, or there was none
@@ -8,14 +10,14 @@ package routing
 //	            └─ from all ─────▶ DELETED     by deleteJob
 //
 // UNKNOWN is an id that is not the client's, was fetched, or has expired.
-type status string
+type status = xroute.JobStatus
 
 const (
-	queuing   status = "QUEUING"
-	running   status = "RUNNING"
-	stopping  status = "STOPPING"
-	succeeded status = "SUCCEEDED"
-	failed    status = "FAILED"
-	deleted   status = "DELETED"
-	unknown   status = "UNKNOWN"
+	queuing   = xroute.StatusQueuing
+	running   = xroute.StatusRunning
+	stopping  = xroute.StatusStopping
+	succeeded = xroute.StatusSucceeded
+	failed    = xroute.StatusFailed
+	deleted   = xroute.StatusDeleted
+	unknown   = xroute.StatusUnknown
 )

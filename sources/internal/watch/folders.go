@@ -49,16 +49,15 @@ func (w *folders) follow() {
 // forward ends when the watcher is closed. An error means that events were
 // lost: a reason to look as well.
 func (w *folders) forward(watcher *fsnotify.Watcher) {
-	events, errs := watcher.Events, watcher.Errors
-	for events != nil && errs != nil {
+	for {
 		select {
-		case _, ok := <-events:
+		case _, ok := <-watcher.Events:
 			if !ok {
-				events = nil
+				return
 			}
-		case _, ok := <-errs:
+		case _, ok := <-watcher.Errors:
 			if !ok {
-				errs = nil
+				return
 			}
 		}
 		select {
