@@ -199,6 +199,6 @@ func mustRun(t *testing.T, program string, args ...string) []byte {
 	if exit, ok := err.(*exec.ExitError); ok {
 		t.Fatalf("%s: %v\n%s%s", cmd, exit, out, exit.Stderr)
 	}
-	require.NoError(t, err, "%s is missing: .ci/run names its package", program)
+	require.NoError(t, err, "%s is missing: .ci/needs names its package", program)
 	return out
 }

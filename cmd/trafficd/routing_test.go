@@ -19,7 +19,7 @@ import (
 
 const routingBase = "/traffic" // so that the WSDL has to know of the prefix
 
-// routingProcess has the key map with the right routing, and test with another one.
+// routingProcess has the key map with the right routing, and city with another one.
 func routingProcess(t *testing.T) *process {
 	t.Helper()
 	d := newProcess(t, "api.base_path="+routingBase)

@@ -28,6 +28,8 @@ type daemon struct {
 	ops  string
 	more string // of the configuration
 	logs bytes.Buffer
+
+	changes int // how often its forecasts were changed
 }
 
 const benchKey = "bench"

@@ -34,7 +34,7 @@ func RunLayer(ctx context.Context, o Options) error {
 	return nil
 }
 
-// network makes forecasts for so many streets, from a time within the current period.
+// network makes forecasts for so many streets, from the start of the current period.
 func network(streets, periods int) ([]*pb.StreetForecast, error) {
 	cfg := forecast.DefaultConfig()
 	cfg.Streets, cfg.Periods, cfg.From = streets, periods, time.Now().Truncate(15*time.Minute)
@@ -155,13 +155,16 @@ func (o Options) layerSizes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for encoding, whole := range map[string]int{"gzip": gzipSize(plain), "zstd": zstdSize(plain)} {
-		packed, err := l.get(encoding)
+	for _, whole := range []struct {
+		encoding string
+		size     int
+	}{{"gzip", gzipSize(plain)}, {"zstd", zstdSize(plain)}} {
+		packed, err := l.get(whole.encoding)
 		if err != nil {
 			return err
 		}
-		o.line("layer_"+encoding+"_over_whole", float64(len(packed))/float64(whole), "ratio")
-		o.line("layer_"+encoding+"_over_identity", float64(len(packed))/float64(len(plain)), "ratio")
+		o.line("layer_"+whole.encoding+"_over_whole", float64(len(packed))/float64(whole.size), "ratio")
+		o.line("layer_"+whole.encoding+"_over_identity", float64(len(packed))/float64(len(plain)), "ratio")
 	}
 	return nil
 }

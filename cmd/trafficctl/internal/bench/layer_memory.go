@@ -84,7 +84,8 @@ func (d *daemon) change() error {
 	if err != nil {
 		return err
 	}
-	offset := float64(time.Now().UnixMilli() % 100)
+	d.changes++
+	offset := float64(d.changes)
 	for _, f := range all {
 		for _, p := range f.Forecast {
 			p.Speed += offset

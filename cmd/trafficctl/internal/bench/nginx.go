@@ -211,7 +211,11 @@ func layerDaemon(ctx context.Context, program string, size int, env ...string) (
 	if err := d.start(ctx, program, []string{"A"}, env...); err != nil {
 		return nil, err
 	}
-	return d, d.served(ctx, 0)
+	if err := d.served(ctx, 0); err != nil {
+		d.stop()
+		return nil, err
+	}
+	return d, nil
 }
 
 // feed writes the file of the forecasts, and names it in the configuration.

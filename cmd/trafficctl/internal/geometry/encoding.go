@@ -20,8 +20,8 @@ import (
 // Encoding of geometries in a file.
 type Encoding string
 
-// The encodings. All but KML and GeoJSON have a geometry in each line, and raw
-// WKB is the only one of a file.
+// The encodings. WKT, hex and base64 have a geometry in each line, raw WKB has one
+// in the whole file.
 const (
 	WKT     Encoding = "wkt"
 	WKB     Encoding = "wkb"

@@ -249,7 +249,6 @@ func TestInterrupted(t *testing.T) {
 	require.Zero(t, tally.Unknown)
 }
 
-// Interrupted while it waits to try again.
 // A refusal after an attempt that had no answer does not settle that one.
 func TestDoubtStays(t *testing.T) {
 	d := daemontest.New(t)
@@ -286,6 +285,7 @@ func TestInterruptedWhileABatchIsFilled(t *testing.T) {
 	require.Empty(t, d.Items())
 }
 
+// Interrupted while it waits to try again.
 func TestInterruptedInPause(t *testing.T) {
 	d := daemontest.New(t)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -106,7 +106,7 @@ const (
 	watchFor  = 10 * time.Second
 )
 
-// Await watches a job until its end and shows each state.
+// Await watches a job until its end, shows each state before the last, and returns that.
 func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (xroute.Job, error) {
 	for {
 		job, err := c.Watch(ctx, id, watchFor)

@@ -86,7 +86,6 @@ var advice = map[string]string{
 	string(xroute.CodePlacemarkNotFound): "put the geometry into a Placemark",
 	string(xroute.CodeCoordinateFormat):  "are --format-from, --format-to and --srid right for these coordinates?",
 	"UnexpectedException":                "try again; if it stays, tell the operators the trace",
-	"CreateException":                    "wait for jobs to end, or fetch or delete those that are done",
 }
 
 // refusal is an answer that is no envelope. The daemon's own are JSON
