@@ -210,17 +210,24 @@ type begun struct {
 	rest []byte
 }
 
-// begin sends the first half of a request and returns when the daemon has begun with it.
+// begin sends the first half of a request and returns when the daemon has begun with it: a request that it does not take
+// gets no 100.
 func (d *process) begin(r rawRequest) *begun {
 	d.t.Helper()
-	before := d.metric("trafficd_ingest_admission_requests")
 	c, err := net.Dial("tcp", d.api)
 	require.NoError(d.t, err)
 	d.t.Cleanup(func() { _ = c.Close() })
-	half := len(r.body) / 2
-	_, err = c.Write(r.upTo(half))
+	_, err = c.Write(bytes.Replace(r.header, []byte("\r\n\r\n"), []byte("\r\nExpect: 100-continue\r\n\r\n"), 1))
 	require.NoError(d.t, err)
-	d.eventually(func() bool { return d.metric("trafficd_ingest_admission_requests") > before }, "the request is under way")
+	const goOn = "HTTP/1.1 100 Continue\r\n\r\n"
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	text := make([]byte, len(goOn))
+	_, err = io.ReadFull(c, text)
+	require.NoError(d.t, err)
+	require.Equal(d.t, goOn, string(text))
+	half := len(r.body) / 2
+	_, err = c.Write(r.body[:half])
+	require.NoError(d.t, err)
 	return &begun{c, r.body[half:]}
 }
 
