@@ -51,6 +51,9 @@ func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the keys file: %w", err)
 	}
+	if text, err = watch.ReadAll(bytes.NewReader(text), maxKeysFile); err != nil { // as every check does
+		return nil, fmt.Errorf("cannot read the keys file: %w", tooLong(err))
+	}
 	if err := k.judge(text); err != nil {
 		return nil, err
 	}
@@ -122,8 +125,16 @@ func (k *Keyring) check(context.Context) time.Duration {
 	if errors.Is(err, watch.ErrUnsettled) {
 		return settle
 	}
-	k.reload(text, err)
+	k.reload(text, tooLong(err))
 	return pollEvery
+}
+
+// tooLong names the limit of this file, which is no setting.
+func tooLong(err error) error {
+	if errors.Is(err, watch.ErrTooLong) {
+		return fmt.Errorf("longer than %d bytes", maxKeysFile)
+	}
+	return err
 }
 
 // reload takes the file's content, which may be the one in use, or why it could

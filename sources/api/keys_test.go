@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/sources/internal/watch"
 )
 
 // keysYAML is a keys file with these entries.
@@ -130,6 +133,32 @@ func TestBrokenKeysFileKeepsTheLastGoodOne(t *testing.T) {
 	require.Equal(t, "one", names(k))
 	write(t, path, first)
 	require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
+}
+
+// A file with a byte order mark, or compressed, is the same one at the start and at each
+// check after it.
+func TestFormsOfTheKeysFile(t *testing.T) {
+	f := func(text string) {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "keys.yaml")
+		write(t, path, text)
+		k, err := OpenKeyring(Config{KeysFile: path}, zerolog.Nop())
+		require.NoError(t, err)
+		defer k.Close()
+		file := watch.NewFile(path, 0, maxKeysFile)
+		defer file.Close()
+		at, _, err := file.Read()
+		require.NoError(t, err)
+		require.Equal(t, string(k.text), string(at))
+		require.Empty(t, k.Clients())
+	}
+	f("keys: []\n")
+	f("\xef\xbb\xbfkeys: []\n")
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write([]byte("keys: []\n"))
+	require.NoError(t, z.Close())
+	f(packed.String())
 }
 
 func TestBrokenKeysFileAtTheStart(t *testing.T) {
