@@ -2,50 +2,81 @@ package layers
 
 import (
 	"bytes"
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
 )
 
-// unchanged tells whether the client has this body already (RFC 9110, 13.1): by
-// If-None-Match or, only where that is missing, by If-Modified-Since.
-func unchanged(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
-	if lines := h.PeekAll(fasthttp.HeaderIfNoneMatch); len(lines) > 0 {
-		for _, line := range lines {
-			if names(line, etag) {
-				return true
-			}
-		}
-		return false
+// replaced tells whether the client asks for another body than this one (RFC 9110, 13.1): by
+// If-Match or, only where that is missing, by If-Unmodified-Since.
+func replaced(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
+	if lists := h.PeekAll(fasthttp.HeaderIfMatch); len(lists) > 0 {
+		return !named(lists, etag, strongly)
 	}
-	text := h.Peek(fasthttp.HeaderIfModifiedSince)
-	if len(text) == 0 {
-		return false
-	}
-	since, err := fasthttp.ParseHTTPDate(text)
-	return err == nil && !modified.After(since)
+	since, ok := dateIn(h, fasthttp.HeaderIfUnmodifiedSince)
+	return ok && modified.After(since)
 }
 
-// names tells whether a list of entity tags has this one; W/ does not matter here.
-func names(list, etag []byte) bool {
+// unchanged tells whether the client has this body already: by If-None-Match or, only
+// where that is missing, by If-Modified-Since.
+func unchanged(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
+	if lists := h.PeekAll(fasthttp.HeaderIfNoneMatch); len(lists) > 0 {
+		return named(lists, etag, weakly)
+	}
+	since, ok := dateIn(h, fasthttp.HeaderIfModifiedSince)
+	return ok && !modified.After(since)
+}
+
+// dateIn gives the date of a header, in any of the three forms of RFC 9110, 5.6.7. What is no date
+// is passed over, and so is a header that stands twice.
+func dateIn(h *fasthttp.RequestHeader, name string) (date time.Time, ok bool) {
+	lines := h.PeekAll(name)
+	if len(lines) != 1 {
+		return date, false
+	}
+	date, err := fasthttp.ParseHTTPDate(lines[0]) // the usual form, without an allocation
+	if err != nil {
+		date, err = http.ParseTime(string(lines[0]))
+	}
+	return date, err == nil
+}
+
+// How entity tags are compared (RFC 9110, 8.8.3.2).
+const (
+	strongly = false // a weak one is like none
+	weakly   = true  // W/ does not matter
+)
+
+func named(lists [][]byte, etag []byte, weakToo bool) bool {
+	for _, list := range lists {
+		if names(list, etag, weakToo) {
+			return true
+		}
+	}
+	return false
+}
+
+// names tells whether a list of entity tags has this one, or stands for all.
+func names(list, etag []byte, weakToo bool) bool {
 	for {
 		list = bytes.TrimLeft(list, " \t,")
 		if len(list) > 0 && list[0] == '*' {
 			return true
 		}
-		list = bytes.TrimPrefix(list, weak)
-		if len(list) == 0 || list[0] != '"' {
+		tag, isWeak := bytes.CutPrefix(list, weak)
+		if len(tag) == 0 || tag[0] != '"' {
 			return false
 		}
-		end := bytes.IndexByte(list[1:], '"') + 2
+		end := bytes.IndexByte(tag[1:], '"') + 2
 		if end < 2 {
 			return false
 		}
-		if bytes.Equal(list[:end], etag) {
+		if bytes.Equal(tag[:end], etag) && (weakToo || !isWeak) {
 			return true
 		}
-		list = list[end:]
+		list = tag[end:]
 	}
 }
 

@@ -1,23 +1,32 @@
 package layers
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 )
+
+// The second of noon, the one before it and the one after.
+const atNoon, beforeNoon, afterNoon = "Sat, 31 Jan 2026 12:00:00 GMT", "Sat, 31 Jan 2026 11:59:59 GMT", "Sat, 31 Jan 2026 12:00:01 GMT"
+
+// conditions gives a request with these headers: name, value, name, value.
+func conditions(headers []string) *fasthttp.RequestHeader {
+	h := requestWith("")
+	for i := 0; i < len(headers); i += 2 {
+		h.Add(headers[i], headers[i+1])
+	}
+	return h
+}
 
 func TestUnchanged(t *testing.T) {
 	f := func(want bool, headers ...string) {
 		t.Helper()
-		h := requestWith("")
-		for i := 0; i < len(headers); i += 2 {
-			h.Add(headers[i], headers[i+1])
-		}
-		require.Equal(t, want, unchanged(h, []byte(`"ab-g"`), noon), "%q", headers)
+		require.Equal(t, want, unchanged(conditions(headers), []byte(`"ab-g"`), noon), "%q", headers)
 	}
-	const at, before, after = "Sat, 31 Jan 2026 12:00:00 GMT", "Sat, 31 Jan 2026 11:59:59 GMT", "Sat, 31 Jan 2026 12:00:01 GMT"
-	require.Equal(t, at, noon.Format(time.RFC1123[:len(time.RFC1123)-3]+"GMT"))
+	require.Equal(t, atNoon, noon.Format(http.TimeFormat))
 	f(false)
 	f(true, "If-None-Match", `"ab-g"`)
 	f(true, "If-None-Match", `W/"ab-g"`)
@@ -28,11 +37,56 @@ func TestUnchanged(t *testing.T) {
 	f(false, "If-None-Match", "ab-g")
 	f(false, "If-None-Match", `"ab-g`)
 	f(false, "If-None-Match", "")
-	f(true, "If-Modified-Since", at)
-	f(true, "If-Modified-Since", after)
-	f(false, "If-Modified-Since", before)
-	f(false, "If-Modified-Since", "yesterday")
-	f(false, "If-None-Match", `"x"`, "If-Modified-Since", after) // the tag decides alone
+	f(true, "If-Modified-Since", atNoon)
+	f(true, "If-Modified-Since", afterNoon)
+	f(false, "If-Modified-Since", beforeNoon)
+	f(false, "If-None-Match", `"x"`, "If-Modified-Since", afterNoon) // the tag decides alone
+}
+
+func TestReplaced(t *testing.T) {
+	f := func(want bool, headers ...string) {
+		t.Helper()
+		require.Equal(t, want, replaced(conditions(headers), []byte(`"ab-g"`), noon), "%q", headers)
+	}
+	f(false)
+	f(false, "If-Match", `"ab-g"`)
+	f(false, "If-Match", `W/"ab-g", "x", "ab-g"`)
+	f(false, "If-Match", `"x"`, "If-Match", `"ab-g"`)
+	f(false, "If-Match", "*")
+	f(true, "If-Match", `W/"ab-g"`) // a weak tag is like no other
+	f(true, "If-Match", `"ab"`)
+	f(true, "If-Match", "ab-g")
+	f(true, "If-Match", "")
+	f(false, "If-Unmodified-Since", atNoon)
+	f(false, "If-Unmodified-Since", afterNoon)
+	f(true, "If-Unmodified-Since", beforeNoon)
+	f(false, "If-Match", `"ab-g"`, "If-Unmodified-Since", beforeNoon) // the tag decides alone
+	f(true, "If-Match", `"x"`, "If-Unmodified-Since", afterNoon)
+}
+
+// RFC 9110, 5.6.7: its three forms of one time, the last two of which nobody should send.
+func TestDateIn(t *testing.T) {
+	f := func(want bool, lines ...string) {
+		t.Helper()
+		h := requestWith("")
+		for _, line := range lines {
+			h.Add("If-Modified-Since", line)
+		}
+		date, ok := dateIn(h, "If-Modified-Since")
+		require.Equal(t, want, ok, "%q", lines)
+		if want {
+			require.True(t, date.Equal(time.Date(1994, 11, 6, 8, 49, 37, 0, time.UTC)), "%q is %v", lines, date)
+		}
+	}
+	f(true, "Sun, 06 Nov 1994 08:49:37 GMT")
+	f(true, "Sunday, 06-Nov-94 08:49:37 GMT")
+	f(true, "Sun Nov  6 08:49:37 1994")
+	f(false)
+	f(false, "")
+	f(false, "yesterday")
+	f(false, "1994-11-06T08:49:37Z")
+	f(false, "Sun, 06 Nov 1994 08:49:37 +0100")
+	f(false, "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 GMT")
 }
 
 func TestRangeOf(t *testing.T) {

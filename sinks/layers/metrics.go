@@ -46,11 +46,12 @@ const (
 	sentWhole outcome = iota
 	sentRange
 	notModified
+	conditionFailed
 	badRange
 	outcomes
 )
 
-var outcomeStatus = [outcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, badRange: 416}
+var outcomeStatus = [outcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, conditionFailed: 412, badRange: 416}
 
 func answerCounters() (all [outcomes][encodings]*metrics.Counter) {
 	for o := range all {

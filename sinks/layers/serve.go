@@ -82,7 +82,7 @@ func (l *Layer) scope(ctx *fasthttp.RequestCtx) (scope int, ok bool) {
 	return scope, ok
 }
 
-// describe sets the headers that a 304 carries too.
+// describe sets the headers that a 304 and a 412 carry too.
 func (l *Layer) describe(h *fasthttp.ResponseHeader, d wanted, e encoding, now time.Time) {
 	h.SetCanonical(headerETag, d.bodies[e].etag)
 	h.SetCanonical(headerLastModified, d.lastModified)
@@ -110,7 +110,11 @@ var (
 // send writes what the request's conditions and its range leave.
 func send(ctx *fasthttp.RequestCtx, d wanted, e encoding) outcome {
 	req, h, b := &ctx.Request.Header, &ctx.Response.Header, &d.bodies[e]
-	if unchanged(req, b.etag, d.modified) {
+	switch { // in the order of RFC 9110, 13.2.2
+	case replaced(req, b.etag, d.modified):
+		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
+		return conditionFailed
+	case unchanged(req, b.etag, d.modified):
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return notModified
 	}

@@ -129,7 +129,40 @@ func TestServeAllocatesNothing(t *testing.T) {
 	f(416, "Range", "bytes=99999999-")
 	f(304, "If-None-Match", "*")
 	f(304, "If-None-Match", `W/"x", *`)
-	f(304, "If-Modified-Since", "Sat, 31 Jan 2026 12:00:00 GMT")
+	f(304, "If-Modified-Since", atNoon)
+	f(304, "If-Match", "*", "If-Modified-Since", atNoon)
+	f(412, "If-Match", `W/"x", "y"`)
+	f(412, "If-Unmodified-Since", beforeNoon)
+}
+
+// RFC 9110, 13.2.2: what the client takes the layer for comes first, then what it has of it, then
+// the range.
+func TestOrderOfConditions(t *testing.T) {
+	l := served(t, 100)
+	full, err := get(l, client("UTC"), "")
+	require.NoError(t, err)
+	etag := header(full, "ETag")
+	f := func(status int, headers ...string) {
+		t.Helper()
+		ctx, err := get(l, client("UTC"), "", headers...)
+		require.NoError(t, err)
+		require.Equal(t, status, ctx.Response.StatusCode(), "%q", headers)
+		require.Equal(t, etag, header(ctx, "ETag"))
+		require.NotEmpty(t, header(ctx, "Forecast-Age"))
+		if status >= 300 {
+			require.Empty(t, ctx.Response.Body())
+		}
+	}
+	f(200, "If-Match", etag, "If-Unmodified-Since", beforeNoon)
+	f(206, "If-Match", etag, "Range", "bytes=0-9")
+	f(206, "If-Unmodified-Since", atNoon, "Range", "bytes=0-9")
+	f(304, "If-Match", etag, "If-None-Match", etag)
+	f(304, "If-Unmodified-Since", atNoon, "If-Modified-Since", atNoon)
+	f(412, "If-Match", `"x"`, "If-None-Match", etag)
+	f(412, "If-Match", "W/"+etag, "Range", "bytes=0-9")
+	f(412, "If-Unmodified-Since", beforeNoon, "If-None-Match", etag)
+	f(412, "If-Unmodified-Since", beforeNoon, "Range", "bytes=99999999-")
+	f(416, "If-Match", etag, "Range", "bytes=99999999-")
 }
 
 // The body that is sent is the one that was built, not a copy.
