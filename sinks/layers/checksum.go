@@ -22,14 +22,14 @@ func (c checksum) then(next checksum) checksum {
 
 // In the CRC's order of bits the highest one is the coefficient of x⁰.
 const (
-	one        = uint32(1) << 31
-	xToThe8    = one >> 8
+	unity      = uint32(1) << 31
+	xToThe8    = unity >> 8
 	ieeeModulo = crc32.IEEE
 )
 
 // shift is x to the power of 8·size.
 func shift(size int) uint32 {
-	product := one
+	product := unity
 	for square := xToThe8; size > 0; size >>= 1 {
 		if size&1 == 1 {
 			product = times(product, square)
@@ -42,7 +42,7 @@ func shift(size int) uint32 {
 // times multiplies two polynomials modulo the CRC's own.
 func times(a, b uint32) (product uint32) {
 	for ; a != 0; a <<= 1 {
-		if a&one != 0 {
+		if a&unity != 0 {
 			product ^= b
 		}
 		carry := b & 1
