@@ -29,7 +29,7 @@ func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	r := kmlReader{budget: budget{limits: l}}
 	for i, text := range texts {
 		if err := r.document(text); err != nil {
-			return nil, fmt.Errorf("cannot read KML: %sbyte %d: %w", numbered("text", i, len(texts)), r.xml.InputOffset(), err)
+			return nil, fmt.Errorf("cannot read KML: %sbyte %d: %w", numbered(i, len(texts)), r.xml.InputOffset(), err)
 		}
 	}
 	if len(r.found) == 0 {
@@ -45,11 +45,12 @@ func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	return withoutZ(g), nil
 }
 
-func numbered(noun string, i, of int) string {
+// numbered names one of several texts.
+func numbered(i, of int) string {
 	if of < 2 {
 		return ""
 	}
-	return fmt.Sprintf("%s %d, ", noun, i)
+	return fmt.Sprintf("text %d, ", i)
 }
 
 // kmlReader gathers geometries, all in the layout XYZ. A MultiGeometry is a

@@ -140,36 +140,6 @@ func TestWKBKind(t *testing.T) {
 	require.ErrorIs(t, err, geo.ErrKind)
 }
 
-func TestWKBLimits(t *testing.T) {
-	f := func(l geo.Limits, text, want string) {
-		t.Helper()
-		_, err := l.ParseWKB(geo.AppendWKB(nil, parsed(t, text), binary.BigEndian), geo.Any)
-		if want == "" {
-			require.NoError(t, err)
-			return
-		}
-		require.ErrorIs(t, err, geo.ErrTooLarge)
-		require.ErrorContains(t, err, want)
-	}
-	small := geo.Limits{Points: 4, Depth: 2}
-	f(small, "LINESTRING (1 2, 3 4, 5 6)", "")
-	f(small, "LINESTRING (1 2, 3 4, 5 6, 7 8)", "byte 9: geometry is too large: more than 4 points and parts")
-	f(small, empties("MULTIPOINT", 3), "")
-	f(small, empties("MULTIPOINT", 4), "more than 4")
-	f(small, empties("MULTIPOLYGON", 4), "more than 4")
-	f(small, empties("POLYGON", 4), "more than 4")
-	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY, GEOMETRYCOLLECTION EMPTY)", "")
-	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY))", "deeper than 2")
-}
-
-// A chain of collections, each of one, as deep as the input is long.
-func TestWKBDepth(t *testing.T) {
-	data := []byte(strings.Repeat("\x00\x00\x00\x00\x07\x00\x00\x00\x01", 1_000_000))
-	_, err := limits.ParseWKB(append(data, 0, 0, 0, 0, 7, 0, 0, 0, 0), geo.Any)
-	require.ErrorIs(t, err, geo.ErrTooLarge)
-	require.ErrorContains(t, err, "deeper than 32")
-}
-
 // Whatever ends too early is refused, and nothing is taken for what is not there.
 func TestWKBTruncated(t *testing.T) {
 	for _, text := range canonical {

@@ -1,7 +1,6 @@
 package geo_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -160,46 +159,4 @@ func TestWKTKinds(t *testing.T) {
 	f("LINESTRING (0 0, 1 0, 0 0)", geo.LinearRing, "a ring of points: 3")
 	f("POLYGON ((0 0, 1 0, 1 1, 0 0))", geo.LinearRing, "it is a Polygon, wanted is a LinearRing")
 	f("MULTIPOINT ((1 2))", geo.GeometryCollection, "it is a MultiPoint, wanted is a GeometryCollection")
-}
-
-// empties gives a geometry with so many empty parts.
-func empties(word string, n int) string {
-	return word + " (EMPTY" + strings.Repeat(", EMPTY", n-1) + ")"
-}
-
-func TestWKTLimits(t *testing.T) {
-	f := func(l geo.Limits, text string, want string) {
-		t.Helper()
-		_, err := l.ParseWKT(text, geo.Any)
-		if want == "" {
-			require.NoError(t, err)
-			return
-		}
-		require.ErrorIs(t, err, geo.ErrTooLarge)
-		require.ErrorContains(t, err, want)
-	}
-	small := geo.Limits{Points: 4, Depth: 2}
-	f(small, "LINESTRING (1 2, 3 4, 5 6)", "")
-	f(small, "LINESTRING (1 2, 3 4, 5 6, 7 8)", "byte 26: geometry is too large: more than 4 points and parts")
-	f(small, empties("MULTIPOINT", 3), "")
-	f(small, empties("MULTIPOINT", 4), "more than 4")
-	f(small, empties("MULTIPOLYGON", 4), "more than 4")
-	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY, GEOMETRYCOLLECTION EMPTY)", "")
-	f(small, "GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY))", "deeper than 2")
-	f(geo.DefaultLimits(), strings.Repeat("GEOMETRYCOLLECTION (", 1_000_000), "deeper than 32")
-}
-
-func TestLimitsValidate(t *testing.T) {
-	f := func(l geo.Limits, want string) {
-		t.Helper()
-		if want == "" {
-			require.NoError(t, l.Validate())
-			return
-		}
-		require.ErrorContains(t, l.Validate(), want)
-	}
-	f(geo.DefaultLimits(), "")
-	f(geo.Limits{Points: 0, Depth: 1}, "limit of 0 points")
-	f(geo.Limits{Points: 1, Depth: 0}, "limit of 0 for the depth")
-	f(geo.Limits{Points: 1, Depth: 1001}, "limit of 1001 for the depth")
 }

@@ -1,0 +1,69 @@
+package geo_test
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/geo"
+)
+
+// What is too large is so as text and as WKB, which names another byte.
+func TestTooLarge(t *testing.T) {
+	f := func(text string, want ...string) {
+		t.Helper()
+		small := geo.Limits{Points: 4, Depth: 2}
+		_, asWKT := small.ParseWKT(text, geo.Any)
+		_, asWKB := small.ParseWKB(geo.AppendWKB(nil, parsed(t, text), binary.BigEndian), geo.Any)
+		if want == nil {
+			require.NoError(t, asWKT)
+			require.NoError(t, asWKB)
+			return
+		}
+		for i, err := range []error{asWKT, asWKB} {
+			require.ErrorIs(t, err, geo.ErrTooLarge)
+			require.ErrorContains(t, err, want[i%len(want)])
+		}
+	}
+	f("LINESTRING (1 2, 3 4, 5 6)")
+	f("LINESTRING (1 2, 3 4, 5 6, 7 8)", "byte 26: geometry is too large: more than 4 points and parts", "byte 9: geometry is too large: more than 4 points and parts")
+	f(empties("MULTIPOINT", 3))
+	f(empties("MULTIPOINT", 4), "more than 4")
+	f(empties("MULTIPOLYGON", 4), "more than 4")
+	f(empties("POLYGON", 4), "more than 4")
+	f("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY, GEOMETRYCOLLECTION EMPTY)")
+	f("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY))", "deeper than 2")
+}
+
+// empties gives a geometry with so many empty parts.
+func empties(word string, n int) string {
+	return word + " (EMPTY" + strings.Repeat(", EMPTY", n-1) + ")"
+}
+
+// A chain of collections, each of one, as deep as the input is long.
+func TestTooDeep(t *testing.T) {
+	const deep = 1_000_000
+	_, asWKT := limits.ParseWKT(strings.Repeat("GEOMETRYCOLLECTION (", deep), geo.Any)
+	_, asWKB := limits.ParseWKB([]byte(strings.Repeat("\x00\x00\x00\x00\x07\x00\x00\x00\x01", deep)), geo.Any)
+	for _, err := range []error{asWKT, asWKB} {
+		require.ErrorIs(t, err, geo.ErrTooLarge)
+		require.ErrorContains(t, err, "deeper than 32")
+	}
+}
+
+func TestLimitsValidate(t *testing.T) {
+	f := func(l geo.Limits, want string) {
+		t.Helper()
+		if want == "" {
+			require.NoError(t, l.Validate())
+			return
+		}
+		require.ErrorContains(t, l.Validate(), want)
+	}
+	f(geo.DefaultLimits(), "")
+	f(geo.Limits{Points: 0, Depth: 1}, "limit of 0 points")
+	f(geo.Limits{Points: 1, Depth: 0}, "limit of 0 for the depth")
+	f(geo.Limits{Points: 1, Depth: 1001}, "limit of 1001 for the depth")
+}
