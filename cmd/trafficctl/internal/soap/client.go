@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -86,21 +85,8 @@ func (c *Client) Start(ctx context.Context, list []xroute.EncodedGeometry, o xro
 	return answer.Result, nil
 }
 
-// Watch gives the state of a job when it has ended or, before that, as soon as
-// the progress has changed and no later than after longest.
-func (c *Client) Watch(ctx context.Context, id string, longest time.Duration) (xroute.Job, error) {
-	poll, update := int32(longest.Milliseconds()), int32(watchStep.Milliseconds())
-	answer, err := call[*xroute.WatchJobResponse](ctx, c, longest, &xroute.WatchJob{
-		ID: id, Options: &xroute.WatchOptions{MaximumPollingPeriod: &poll, ProgressUpdatePeriod: &update},
-	})
-	if err != nil {
-		return xroute.Job{}, err
-	}
-	return answer.Result, nil
-}
-
-// watchStep is how often Watch wants news: as often as the service gives them.
-// watchFor is how long one call of Await waits where there are none.
+// watchStep is how often Await wants news: as often as the service gives them.
+// watchFor is how long one of its calls waits where there are none.
 const (
 	watchStep = 250 * time.Millisecond
 	watchFor  = 10 * time.Second
@@ -108,12 +94,17 @@ const (
 
 // Await watches a job until its end, shows each state before the last, and returns that.
 func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (xroute.Job, error) {
+	poll, update := int32(watchFor.Milliseconds()), int32(watchStep.Milliseconds())
+	request := &xroute.WatchJob{ID: id, Options: &xroute.WatchOptions{MaximumPollingPeriod: &poll, ProgressUpdatePeriod: &update}}
 	for {
-		job, err := c.Watch(ctx, id, watchFor)
-		if err != nil || Ended(job.Status) {
-			return job, err
+		answer, err := call[*xroute.WatchJobResponse](ctx, c, watchFor, request)
+		if err != nil {
+			return xroute.Job{}, err
 		}
-		show(job)
+		if Ended(answer.Result.Status) {
+			return answer.Result, nil
+		}
+		show(answer.Result)
 	}
 }
 
@@ -238,13 +229,7 @@ func read(resp *http.Response) (xroute.Response, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the answer of the routing service: %w", err)
 	}
-	return answer, drain(resp.Body)
-}
-
-// drain lets the connection serve the next call.
-func drain(r io.Reader) error {
-	_, err := io.Copy(io.Discard, r)
-	return err
+	return answer, nil
 }
 
 func isXML(h http.Header) bool { return strings.HasPrefix(h.Get("Content-Type"), "text/xml") }
