@@ -121,7 +121,7 @@ const (
 	listens = `"listening for clients"`
 )
 
-func (d *Daemon) said(what string) bool { return strings.Contains(d.words(d.spoken), what) }
+func (d *Daemon) said(what string) bool { return strings.Contains(d.words(), what) }
 
 // diskFailed tells whether the daemon ended with an error of its disk.
 func (d *Daemon) diskFailed() bool {
@@ -174,18 +174,19 @@ func (d *Daemon) send(s syscall.Signal) {
 
 // lastWords is the end of what this process has said.
 func (d *Daemon) lastWords() string {
-	text := d.words(d.spoken)
+	text := d.words()
 	return strings.TrimSpace(text[max(0, len(text)-1200):])
 }
 
-// words is the log from an offset on.
-func (d *Daemon) words(from int64) string {
+// words is what this process has said.
+func (d *Daemon) words() string {
 	f, err := os.Open(d.log)
 	if err != nil {
 		return "" // nothing was said
 	}
 	defer f.Close()
-	text, _ := io.ReadAll(io.NewSectionReader(f, from, math.MaxInt64-from))
+	_, _ = f.Seek(d.spoken, io.SeekStart)
+	text, _ := io.ReadAll(f)
 	return string(text)
 }
 
