@@ -16,23 +16,17 @@ var errPlain = errors.New("no geometry")
 // fromPlain makes a geometry of plain elements. The error is errPlain.
 func fromPlain(p xroute.PlainGeometry) (geom.T, error) {
 	b := builder{layout: geom.XY}
-	if hasZ(p) {
-		b.layout = geom.XYZ
+	if first := firstPoint(p); first != nil && first.Z != nil {
+		b.layout = geom.XYZ // all others have to be like it
 	}
 	return b.geometry(p)
 }
 
-// hasZ looks at the first point: all others have to be like it.
-func hasZ(p xroute.PlainGeometry) bool {
-	z, _ := firstZ(p)
-	return z
-}
-
-// firstZ tells whether the first point has a z, and whether there is a point at all.
-func firstZ(p xroute.PlainGeometry) (z, some bool) {
+// firstPoint is nil where there is no point.
+func firstPoint(p xroute.PlainGeometry) *xroute.PlainPoint {
 	switch p := p.(type) {
 	case *xroute.PlainPoint:
-		return p.Z != nil, true
+		return p
 	case *xroute.PlainLineString:
 		return firstOf(p.Points)
 	case *xroute.PlainLinearRing:
@@ -48,23 +42,23 @@ func firstZ(p xroute.PlainGeometry) (z, some bool) {
 	case *xroute.PlainGeometryCollection:
 		return firstIn(p.Geometries, func(g *xroute.PlainGeometry) xroute.PlainGeometry { return *g })
 	}
-	return false, false
+	return nil
 }
 
-func firstOf(points []xroute.PlainPoint) (z, some bool) {
+func firstOf(points []xroute.PlainPoint) *xroute.PlainPoint {
 	if len(points) == 0 {
-		return false, false
+		return nil
 	}
-	return points[0].Z != nil, true
+	return &points[0]
 }
 
-func firstIn[T any](list []T, plain func(*T) xroute.PlainGeometry) (z, some bool) {
+func firstIn[T any](list []T, plain func(*T) xroute.PlainGeometry) *xroute.PlainPoint {
 	for i := range list {
-		if z, some = firstZ(plain(&list[i])); some {
-			return z, some
+		if p := firstPoint(plain(&list[i])); p != nil {
+			return p
 		}
 	}
-	return false, false
+	return nil
 }
 
 // builder makes geometries of one layout.
