@@ -60,6 +60,39 @@ func TestForecastInBrowser(t *testing.T) {
 	}
 }
 
+// A page of another origin gets the layer straight from the daemon, where the settings name its
+// origin. The browser asks before it sends the key.
+func TestForecastFromAnotherOrigin(t *testing.T) {
+	chrome := startBrowser(t)
+	page := chrome.open(t, &process{}, "", "zstd") // its proxy gives the page itself only
+	f := func(origin, wantError string) {
+		t.Helper()
+		d := newProcess(t)
+		feed := filepath.Join(d.dir, "forecasts.pb")
+		d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "api.cors_origins=["+origin+"]")
+		replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
+		publishFile(t, feed)
+		d.start().await(http.StatusOK)
+		d.awaitLayer("map")
+		url := "http://" + d.api + layers.Path
+		for _, cache := range []string{"reload", "no-cache"} {
+			got, err := page.fetch(t, url, protobufType, cache)
+			if wantError != "" {
+				require.ErrorContains(t, err, wantError)
+				continue
+			}
+			require.NoError(t, err)
+			want := d.identity("", protobufType)
+			want.Encoding = "zstd"
+			require.Equal(t, want, got)
+		}
+	}
+	f(page.proxy.URL, "")
+	f("'*'", "")
+	f("https://map.example.org", "Failed to fetch")
+	f("", "Failed to fetch")
+}
+
 const (
 	protobufType = "application/x-protobuf"
 	jsonType     = "application/json"
@@ -233,10 +266,15 @@ func (b browser) open(t *testing.T, d *process, accepts, encoding string) *mapPa
 // get has the page fetch the layer; cache is fetch's mode.
 func (m *mapPage) get(t *testing.T, path, accept, cache string) arrived {
 	t.Helper()
+	a, err := m.fetch(t, path, accept, cache)
+	require.NoError(t, err)
+	return a
+}
+
+func (m *mapPage) fetch(t *testing.T, path, accept, cache string) (arrived, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(m.ctx, time.Minute)
 	defer cancel()
 	script := fmt.Sprintf("get(%q, %q, %q)", path, accept, cache)
-	a, err := chromedp.Run(ctx, chromedp.Evaluate[arrived](script, chromedp.EvalAwaitPromise))
-	require.NoError(t, err)
-	return a
+	return chromedp.Run(ctx, chromedp.Evaluate[arrived](script, chromedp.EvalAwaitPromise))
 }

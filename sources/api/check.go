@@ -45,6 +45,9 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader) (refusal *batch.R
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
 		return batch.Refuse(batch.NotFound, fmt.Sprintf("there is nothing at %q", echo(pathOf(h.RequestURI()))))
 	}
+	if x.asks = s.origins.asks(h); x.asks {
+		return nil
+	}
 	if !x.route.takes(h.Method()) {
 		return batch.Refuse(batch.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, echo(h.Method())))
 	}

@@ -23,6 +23,7 @@ type Config struct {
 	DiscardTime    time.Duration `koanf:"discard_time"`     // for how long the body of a refused request is discarded
 	DiscardBytes   int64         `koanf:"discard_bytes"`    // and how much of it
 	DrainGrace     time.Duration `koanf:"drain_grace"`      // for how long requests still get a 503 at shutdown; longer than a load balancer takes to see /readyz change
+	CORSOrigins    []string      `koanf:"cors_origins"`     // of the web pages that may call the interface, such as https://map.example.org; * is all
 	KeysFile       string        `koanf:"keys_file"`        // YAML, watched; empty: only those below
 	Keys           []KeyEntry    `koanf:"keys"`
 }
@@ -76,6 +77,11 @@ func (c Config) Validate() error {
 	check(c.DiscardTime >= 0 && c.DiscardTime <= time.Minute, "discard_time is %v: it has to lie between 0 and 1m, because a refused client holds its connection for as long", c.DiscardTime)
 	check(c.DiscardBytes >= 0, "discard_bytes is %d: it cannot be negative", c.DiscardBytes)
 	check(c.DrainGrace >= 0 && c.DrainGrace <= time.Minute, "drain_grace is %v: it has to lie between 0 and 1m, because every stop waits for it", c.DrainGrace)
+	for _, origin := range c.CORSOrigins {
+		if err := checkOrigin(origin); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
 	if _, err := newRing(c.Keys, nil); err != nil {
 		wrong = append(wrong, fmt.Errorf("keys: %w", err))
 	}

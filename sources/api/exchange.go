@@ -18,6 +18,7 @@ type exchange struct {
 	refusal *batch.Refusal
 	body    bool // there is a body, and fasthttp was told of none if refusal is set
 	silent  bool // there is no answer
+	asks    bool // it is a preflight
 	release func()
 	probe   [1]byte
 }

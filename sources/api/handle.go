@@ -17,10 +17,14 @@ import (
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x := s.take(ctx)
 	err := error(x.refusal)
-	if x.refusal == nil {
+	switch {
+	case x.asks:
+		err = x.permit(ctx)
+	case x.refusal == nil:
 		err = s.serve(x, ctx)
 	}
 	code := s.answer(x, ctx, err)
+	s.origins.mark(ctx)
 	if x.mustClose(ctx) {
 		ctx.Conn().(*conn).unread.Store(true)
 		ctx.SetConnectionClose()

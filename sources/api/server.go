@@ -17,6 +17,7 @@ type Server struct {
 	cfg     Config
 	keys    *Keyring
 	routes  routes
+	origins origins
 	log     zerolog.Logger
 	pending pending
 
@@ -34,7 +35,7 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, keys: keys, routes: routes, log: log, failed: make(chan error, 1), done: make(chan struct{})}
+	s := &Server{cfg: cfg, keys: keys, routes: routes, origins: newOrigins(cfg.CORSOrigins), log: log, failed: make(chan error, 1), done: make(chan struct{})}
 	s.pending.open = map[*fasthttp.RequestHeader]*exchange{}
 	s.http = &fasthttp.Server{
 		Handler:                      s.handle,

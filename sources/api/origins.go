@@ -1,0 +1,105 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// anyOrigin in the settings stands for all.
+const anyOrigin = "*"
+
+// origins are those of the web pages whose scripts may call the interface: browsers keep an
+// answer from a page of another origin that the answer does not name (the CORS protocol
+// of the Fetch standard, fetch.spec.whatwg.org). Nothing is kept from other
+// clients by it, nor given to anybody without a key.
+type origins map[string]bool
+
+func newOrigins(list []string) origins {
+	set := origins{}
+	for _, o := range list {
+		set[o] = true
+	}
+	return set
+}
+
+// checkOrigin wants an origin as browsers write it.
+func checkOrigin(text string) error {
+	u, err := url.Parse(text)
+	if text != anyOrigin && (err != nil || u.Host == "" || strings.Contains(u.Host, anyOrigin) || text != strings.ToLower(u.Scheme+"://"+u.Host)) {
+		return fmt.Errorf(`cors_origins has %q: an origin is * or like https://map.example.org, in small letters and without a path`, text)
+	}
+	return nil
+}
+
+// names gives the origin that an answer to this request has to name, nil for none.
+func (o origins) names(h *fasthttp.RequestHeader) []byte {
+	if len(o) == 0 {
+		return nil
+	}
+	origin := h.PeekBytes(headerOrigin)
+	switch {
+	case len(origin) == 0:
+		return nil
+	case o[anyOrigin]:
+		return everyOrigin
+	case o[string(origin)]:
+		return origin
+	}
+	return nil
+}
+
+// asks tells whether the request is a browser's question whether a page may send another
+// one (a preflight). It never carries a key.
+func (o origins) asks(h *fasthttp.RequestHeader) bool {
+	return h.IsOptions() && len(h.PeekBytes(headerRequestMethod)) > 0 && o.names(h) != nil
+}
+
+// mark lets the page read the answer.
+func (o origins) mark(ctx *fasthttp.RequestCtx) {
+	if len(o) == 0 {
+		return
+	}
+	if !o[anyOrigin] {
+		ctx.Response.Header.AddBytesKV(headerVary, headerOrigin) // of all answers: a cache may keep one for the next page
+	}
+	if origin := o.names(&ctx.Request.Header); origin != nil {
+		ctx.Response.Header.SetCanonical(headerAllowOrigin, origin)
+		ctx.Response.Header.SetCanonical(headerExposeHeaders, exposed)
+	}
+}
+
+// permit answers a preflight: what the route takes may be sent.
+func (x *exchange) permit(ctx *fasthttp.RequestCtx) error {
+	h := &ctx.Response.Header
+	ctx.SetStatusCode(fasthttp.StatusNoContent)
+	h.SetCanonical(traceHeaderName, x.trace[:])
+	h.Set(fasthttp.HeaderAccessControlAllowMethods, x.route.allow)
+	h.Set(fasthttp.HeaderAccessControlAllowHeaders, sendable)
+	h.Set(fasthttp.HeaderAccessControlMaxAge, "7200") // seconds; Chromium's limit
+	return nil
+}
+
+var (
+	headerOrigin        = []byte(fasthttp.HeaderOrigin)
+	headerVary          = []byte(fasthttp.HeaderVary)
+	headerRequestMethod = []byte(fasthttp.HeaderAccessControlRequestMethod)
+	headerAllowOrigin   = []byte(fasthttp.HeaderAccessControlAllowOrigin)
+	headerExposeHeaders = []byte(fasthttp.HeaderAccessControlExposeHeaders)
+
+	everyOrigin = []byte(anyOrigin)
+	exposed     = bytes.Join([][]byte{
+		[]byte(fasthttp.HeaderAcceptRanges), []byte(fasthttp.HeaderContentEncoding), []byte(fasthttp.HeaderContentRange),
+		[]byte(fasthttp.HeaderETag), []byte("Forecast-Age"), []byte(fasthttp.HeaderRetryAfter), []byte(traceHeader),
+	}, []byte(", "))
+)
+
+// sendable are the headers of the interface that a page may not send unasked.
+var sendable = strings.Join([]string{
+	fasthttp.HeaderAuthorization, fasthttp.HeaderContentEncoding, fasthttp.HeaderContentType, "Idempotency-Key",
+	fasthttp.HeaderIfMatch, fasthttp.HeaderIfModifiedSince, fasthttp.HeaderIfNoneMatch, fasthttp.HeaderIfRange, fasthttp.HeaderIfUnmodifiedSince,
+	fasthttp.HeaderRange, "SOAPAction", "Traceparent",
+}, ", ")

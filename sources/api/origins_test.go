@@ -1,0 +1,91 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// A page's script reads an answer, a refusal too, if its origin is in the settings.
+func TestOrigins(t *testing.T) {
+	f := func(allowed []string, origin, wantAllowed string, wantVary []string) {
+		t.Helper()
+		s := start(t, &probe{}, func(c *Config) { c.CORSOrigins = allowed })
+		for target, status := range map[string]int{"/base/map": 200, "/base/in": 405, "/base/nothing": 404} {
+			a := dial(t, s).send("GET " + target + " HTTP/1.1\r\n" + good + "Origin: " + origin + "\r\n\r\n").response()
+			require.Equal(t, status, a.StatusCode)
+			require.Equal(t, wantAllowed, a.Header.Get("Access-Control-Allow-Origin"))
+			require.Equal(t, wantAllowed != "", strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "Forecast-Age"))
+			require.Equal(t, wantVary, a.Header.Values("Vary"))
+		}
+	}
+	const mine, other = "https://map.example.org", "http://localhost:8000"
+	f(nil, mine, "", nil)
+	f([]string{"*"}, mine, "*", nil)
+	f([]string{"*"}, "null", "*", nil) // a page from a file
+	f([]string{other, mine}, mine, mine, []string{"Origin"})
+	f([]string{other, mine}, other, other, []string{"Origin"})
+	f([]string{mine}, other, "", []string{"Origin"})
+	f([]string{mine}, mine+".evil.org", "", []string{"Origin"})
+	f([]string{mine}, "null", "", []string{"Origin"})
+}
+
+// A preflight gets its answer without a key, and costs the endpoint nothing.
+func TestPreflight(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, func(c *Config) { c.CORSOrigins = []string{"https://map.example.org"} })
+	const ask = "Origin: https://map.example.org\r\nAccess-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization\r\n"
+
+	c := dial(t, s)
+	a := c.send("OPTIONS /base/map HTTP/1.1\r\nHost: h\r\n" + ask + "\r\n").responseTo("OPTIONS")
+	require.Equal(t, http.StatusNoContent, a.StatusCode)
+	require.Equal(t, "https://map.example.org", a.Header.Get("Access-Control-Allow-Origin"))
+	require.Equal(t, "GET, HEAD", a.Header.Get("Access-Control-Allow-Methods"))
+	require.Contains(t, a.Header.Get("Access-Control-Allow-Headers"), "Authorization")
+	require.Contains(t, a.Header.Get("Access-Control-Allow-Headers"), "If-None-Match")
+	require.Len(t, a.Header.Get("Trace-Id"), 32)
+	require.Zero(t, p.asked.Load()+p.served.Load())
+	require.Equal(t, 200, c.send("GET /base/map HTTP/1.1\r\n"+good+"\r\n").response().StatusCode, "on the same connection")
+
+	none := func(target, header string, status int, code batch.Code) {
+		t.Helper()
+		a := dial(t, s).send("OPTIONS " + target + " HTTP/1.1\r\nHost: h\r\n" + header + "\r\n").response()
+		refused(t, a, status, code)
+		require.Empty(t, a.Header.Get("Access-Control-Allow-Methods"))
+	}
+	none("/base/nothing", ask, fasthttp.StatusNotFound, batch.NotFound)
+	none("/base/map", "Origin: https://map.example.org\r\n", fasthttp.StatusMethodNotAllowed, batch.MethodNotAllowed)
+	none("/base/map", strings.Replace(ask, "map.", "evil.", 1), fasthttp.StatusMethodNotAllowed, batch.MethodNotAllowed)
+	none("/base/map", strings.Replace(ask, "Origin", "No-Origin", 1), fasthttp.StatusMethodNotAllowed, batch.MethodNotAllowed)
+}
+
+func TestOriginsInTheSettings(t *testing.T) {
+	f := func(origin string, fine bool) {
+		t.Helper()
+		cfg := testConfig()
+		cfg.CORSOrigins = []string{origin}
+		err := cfg.Validate()
+		if fine {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, "cors_origins has ")
+		require.ErrorContains(t, err, "https://map.example.org")
+	}
+	f("*", true)
+	f("https://map.example.org", true)
+	f("http://localhost:8000", true)
+	f("", false)
+	f("map.example.org", false)
+	f("https://map.example.org/", false)
+	f("https://map.example.org/map", false)
+	f("https://Map.example.org", false)
+	f("https://user@map.example.org", false)
+	f("https://*.example.org", false)
+	f("https://map.example.org?x", false)
+}
