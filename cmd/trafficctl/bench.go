@@ -37,8 +37,9 @@ layer_update_1pct_scattered_ms   the same for every hundredth street
 layer_…_over_full                these over the whole build
 layer_gzip_over_whole, …         size of a compressed body over that of the layer compressed in one go, at the default level
 layer_rss_over_bodies            the daemon's largest resident size, while everything changes and clients read, over all bodies
-layer_1k_over_nginx, …           requests per second of a daemon on one processor over those of nginx sending the same
-                                 bytes from a file, turn by turn; needs nginx and wrk
+layer_1k_over_nginx, …           requests per second of a daemon on one processor over those of nginx, as Debian packages
+                                 it, sending the same bytes from a file, turn by turn; needs nginx and wrk
+layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache)
 
 The body is a synthetic batch of 14,000 items. --body adds files of NDJSON measurements, one batch each.`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
