@@ -23,11 +23,15 @@ type conn struct {
 	// Only the connection's own goroutine touches it.
 	expecting *exchange
 
-	joined joined // likewise
+	joined      joined // likewise
+	read, write deadline
 }
 
 // Read notes that the connection is in use.
 func (c *conn) Read(p []byte) (int, error) {
+	if err := c.read.apply(c.Conn.SetReadDeadline); err != nil {
+		return 0, err
+	}
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.used.Load() {
 		c.used.Store(true)
@@ -37,13 +41,33 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Write ends the exchange of a request whose 100 Continue cannot be written:
 // fasthttp then closes the connection and calls no handler.
-func (c *conn) Write(p []byte) (int, error) {
-	n, err := c.joined.write(c.Conn, p)
+func (c *conn) Write(p []byte) (n int, err error) {
+	if err = c.write.apply(c.Conn.SetWriteDeadline); err == nil {
+		n, err = c.joined.write(c.Conn, p)
+	}
 	if x := c.expecting; x != nil && err != nil {
 		c.expecting = nil
 		x.abandon()
 	}
 	return n, err
+}
+
+// SetReadDeadline notes t for the reads that follow.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.read.wanted = t
+	return nil
+}
+
+// SetWriteDeadline notes t for the writes that follow.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.write.wanted = t
+	return nil
+}
+
+// SetDeadline notes t for both.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.read.wanted, c.write.wanted = t, t
+	return nil
 }
 
 // Close ends the connection. Where something may be unread, it first says that

@@ -1,0 +1,163 @@
+package api
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/batch"
+)
+
+// The socket's deadline is never before the wanted one, at most the slack behind it, and set no
+// more often than that needs.
+func TestDeadlineReachesTheSocketWhereNeeded(t *testing.T) {
+	start := time.Now()
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	f := func(sets int, wanted ...time.Time) {
+		t.Helper()
+		var d deadline
+		var socket time.Time
+		n := 0
+		for _, d.wanted = range wanted {
+			require.NoError(t, d.apply(func(to time.Time) error { socket, n = to, n+1; return nil }))
+			if d.wanted.IsZero() {
+				require.True(t, socket.IsZero())
+				continue
+			}
+			require.False(t, socket.Before(d.wanted), "%v for %v", socket, d.wanted)
+			require.False(t, socket.After(d.wanted.Add(slack)), "%v for %v", socket, d.wanted)
+		}
+		require.Equal(t, sets, n)
+	}
+	never, past := time.Time{}, time.Unix(1, 0)
+	f(0, never)
+	f(0, never, never)
+	f(1, at(0))
+	f(1, at(0), at(0), at(slack/2), at(slack))
+	f(2, at(0), at(slack+1))
+	f(2, at(0), at(-1))
+	f(3, at(0), at(slack+1), at(0))
+	f(3, at(time.Hour), at(time.Minute), at(time.Hour))
+	f(3, at(0), never, at(0))
+	f(3, at(time.Hour), past, at(time.Hour))
+	f(2, never, past, never)
+
+	broken := errors.New("broken")
+	d := deadline{wanted: at(0)}
+	require.ErrorIs(t, d.apply(func(time.Time) error { return broken }), broken)
+}
+
+// Who is slow has the time that the settings give, and no more than the slack beyond it.
+func TestTimeLimitsToTheEdge(t *testing.T) {
+	_ = new(fasthttp.Response).String() // starts fasthttp's clock, which never ends, outside of all bubbles
+	serve := func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		ctx.SetBodyString(strings.Repeat("x", 100_000))
+		return 0, nil
+	}
+	cfg := testConfig()
+	f := func(limit time.Duration, until func(c net.Conn, in *bufio.Reader)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			keys, err := OpenKeyring(cfg, zerolog.Nop())
+			require.NoError(t, err)
+			s, err := New(cfg, keys, []Route{{Path: "/in", Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: &probe{serve: serve}}}, zerolog.Nop())
+			require.NoError(t, err)
+			ours, theirs := net.Pipe()
+			go func() {
+				c := newListener(nil, nil, cfg, zerolog.Nop()).wrap(ours)
+				_ = s.http.ServeConn(c)
+				_ = c.Close()
+			}()
+			start := time.Now()
+			until(theirs, bufio.NewReader(theirs))
+			took := time.Since(start)
+			require.NoError(t, theirs.Close())
+			require.GreaterOrEqual(t, took, limit)
+			require.LessOrEqual(t, took, limit+slack)
+		})
+	}
+	write := func(c net.Conn, text string) {
+		_, err := io.WriteString(c, text)
+		require.NoError(t, err)
+	}
+	answer := func(in *bufio.Reader, status int) {
+		resp, err := http.ReadResponse(in, nil)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, status, resp.StatusCode)
+	}
+	ended := func(in *bufio.Reader) {
+		_, err := in.ReadByte()
+		require.ErrorIs(t, err, io.EOF)
+	}
+	whole := post + good + "Content-Length: 0\r\n\r\n"
+
+	f(cfg.HeaderTimeout, func(_ net.Conn, in *bufio.Reader) { answer(in, 408) })
+	f(cfg.HeaderTimeout, func(c net.Conn, in *bufio.Reader) {
+		write(c, post)
+		time.Sleep(cfg.HeaderTimeout - 1)
+		write(c, good)
+		answer(in, 408)
+	})
+	f(cfg.HeaderTimeout, func(c net.Conn, in *bufio.Reader) { // the body's first byte
+		write(c, post+good+"Content-Length: 1\r\n\r\n")
+		answer(in, 408)
+	})
+	f(cfg.IdleTimeout, func(c net.Conn, in *bufio.Reader) {
+		write(c, whole)
+		answer(in, 200)
+		ended(in)
+	})
+	f(2*cfg.IdleTimeout-2+cfg.HeaderTimeout, func(c net.Conn, in *bufio.Reader) { // each limit begins anew
+		for range 2 {
+			write(c, whole)
+			answer(in, 200)
+			time.Sleep(cfg.IdleTimeout - 1)
+		}
+		write(c, post[:1])
+		answer(in, 408)
+	})
+	f(cfg.WriteTimeout, func(c net.Conn, in *bufio.Reader) {
+		write(c, whole)
+		_, err := in.ReadByte() // and no more
+		require.NoError(t, err)
+		time.Sleep(cfg.WriteTimeout - 1)
+		synctest.Wait()
+		_, err = c.Write([]byte{'x'}) // blocks while the answer is being written
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+	})
+	f(cfg.HeaderTimeout+cfg.DiscardTime, func(_ net.Conn, in *bufio.Reader) {
+		answer(in, 408)
+		ended(in)
+	})
+}
+
+// A deadline in the past ends the next read and the next write, and what is set then counts.
+func TestDeadlineInThePast(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	c := newListener(nil, nil, testConfig(), zerolog.Nop()).wrap(ours)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Unix(1, 0)))
+	_, err := c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	_, err = c.Write([]byte{'x'})
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, c.SetDeadline(time.Time{}))
+	go func() { _, _ = theirs.Write([]byte{'y'}) }()
+	n, err := c.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
