@@ -48,13 +48,14 @@ func benchmarkSOAP(b *testing.B, wkt string, points int) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		body := &body{admission: s.admission}
+		body := &body{memory: s.memory, client: client.Name}
 		body.bytes = append(make([]byte, 0, len(text)), text...)
-		s.admission.Exceed(int64(cap(body.bytes)))
+		s.memory.exceed(client.Name, int64(cap(body.bytes)))
 		x := &exchange{service: s, client: client, trace: "t", start: time.Now()}
 		if _, err := x.answer(&h, body); err != nil || x.failure != nil {
 			b.Fatal(err, x.failure)
 		}
+		x.free()
 	}
 	perSecond(b, points)
 }

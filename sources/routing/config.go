@@ -9,6 +9,10 @@ import (
 )
 
 // Config of the routing web service.
+//
+// Of admission_requests, admission_bytes and max_watches a client may have as much as it
+// leaves free to others: a half of all when it is alone. So one that sends slowly, or does
+// not read its answers, keeps nobody else from being served.
 type Config struct {
 	PublicURL         string        `koanf:"public_url"`           // scheme, host and path prefix that stand in the WSDL, such as https://traffic.example.org/api; empty: as the request names them
 	MaxBodyBytes      int64         `koanf:"max_body_bytes"`       // of one request, as sent and unpacked
@@ -77,7 +81,7 @@ func (c Config) Validate() error {
 	check(c.MinBytesPerSecond >= 0, "min_bytes_per_second is %d: it has to be 0 (no minimum) or more", c.MinBytesPerSecond)
 	check(c.RateGrace >= 0 && c.RateGrace <= c.ReceiveTimeout, "rate_grace is %v: it has to lie between 0 and receive_timeout (%v), which ends the receiving anyway", c.RateGrace, c.ReceiveTimeout)
 	check(c.AdmissionRequests >= 1, "admission_requests is %d: it has to be at least 1, or every request is answered 503", c.AdmissionRequests)
-	check(c.AdmissionBytes >= 2*c.MaxBodyBytes, "admission_bytes is %d: it has to be at least twice max_body_bytes (%d), or the largest body could never be received: it is copied when it outgrows its memory", c.AdmissionBytes, c.MaxBodyBytes)
+	check(c.AdmissionBytes >= 4*c.MaxBodyBytes, "admission_bytes is %d: it has to be at least four times max_body_bytes (%d), or the largest body could never be received: a client may have half of the memory, and a body is copied when it outgrows its own", c.AdmissionBytes, c.MaxBodyBytes)
 	check(c.Concurrency >= 1, "concurrency is %d: it has to be at least 1, or no request is ever answered", c.Concurrency)
 	check(c.MaxWatches >= 1 && int64(c.MaxWatches) < c.AdmissionRequests, "max_watches is %d: it has to lie between 1 and below admission_requests (%d), because a watch holds its place there while it waits", c.MaxWatches, c.AdmissionRequests)
 	j := c.Jobs

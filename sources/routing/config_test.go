@@ -26,7 +26,7 @@ func TestConfig(t *testing.T) {
 	f("min_bytes_per_second", func(c *Config) { c.MinBytesPerSecond = -1 })
 	f("rate_grace", func(c *Config) { c.RateGrace = 2 * time.Minute })
 	f("admission_requests", func(c *Config) { c.AdmissionRequests = 0 })
-	f("admission_bytes", func(c *Config) { c.AdmissionBytes = 2*c.MaxBodyBytes - 1 })
+	f("admission_bytes", func(c *Config) { c.AdmissionBytes = 4*c.MaxBodyBytes - 1 })
 	f("concurrency", func(c *Config) { c.Concurrency = 0 })
 	f("max_watches", func(c *Config) { c.MaxWatches = 0 })
 	f("max_watches", func(c *Config) { c.MaxWatches = int(c.AdmissionRequests) })

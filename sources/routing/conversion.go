@@ -152,6 +152,18 @@ func (c *conversion) size() int64 {
 	return size
 }
 
+// answerSize is about how many bytes the answer takes that has the first pieces.
+func (c *conversion) answerSize(done int) (size int) {
+	for _, it := range c.items[:done] {
+		if it.err == nil {
+			size += c.wish.encodings.size(parts(it.geometry))
+		} else {
+			size += itemBytes
+		}
+	}
+	return size
+}
+
 // members counts all geometries that are in a collection, and in those in it.
 func members(g geom.T) int {
 	c, ok := g.(*geom.GeometryCollection)

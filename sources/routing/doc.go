@@ -11,6 +11,10 @@
 // fault with an exception in it. What is not the client's business is in the
 // log only, under the transactionId that the fault names.
 //
+// Shares. Of the places, of the memory for bodies and answers, and of the watches a client
+// may have as much as it leaves free to others (shares.go). An answer's memory is
+// reserved before the answer is made.
+//
 // Jobs. startConvertGeometries reads the geometries in the request, as coordinates; a
 // worker converts them in place, and fetchConvertGeometries writes them in the
 // encodings that were asked for. So it is known how much memory a job holds before it is

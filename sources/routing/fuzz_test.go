@@ -52,7 +52,9 @@ func answerTo(t *testing.T, s *Service, text []byte) (xroute.Response, *failure)
 	t.Helper()
 	x := &exchange{service: s, client: &batch.Client{Name: "client"}, trace: "t", start: time.Now()}
 	var h fasthttp.RequestHeader
-	out, err := x.answer(&h, &body{admission: s.admission, bytes: text})
+	s.memory.exceed(x.client.Name, int64(cap(text)))
+	defer x.free()
+	out, err := x.answer(&h, &body{memory: s.memory, client: x.client.Name, bytes: text})
 	require.NoError(t, err)
 	x.account()
 	limits := xroute.DefaultLimits()

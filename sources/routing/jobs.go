@@ -151,21 +151,25 @@ func (t *jobs) remove(owner, id string) progress {
 }
 
 // fetch hands over the work of a job that has ended, of which p.done() pieces are
-// done, and forgets the job. work is nil where there is nothing to fetch.
-func (t *jobs) fetch(owner, id string) (p progress, work bulk) {
+// done, and forgets the job, unless there is an error: that of ready, which is asked
+// whether the work can be answered with. work is nil where there is nothing to fetch.
+func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p progress, work bulk, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j := t.find(owner, id)
 	if j == nil {
-		return progress{id: id, status: unknown}, nil
+		return progress{id: id, status: unknown}, nil, nil
 	}
 	if !j.underWay() {
 		work = j.work
 	}
 	if work != nil {
+		if err := ready(work, j.state.done()); err != nil {
+			return progress{}, nil, err
+		}
 		t.forget(j)
 	}
-	return j.progress(), work
+	return j.progress(), work, nil
 }
 
 // watch waits for news of a job: for its end; else, at least as long as least, for

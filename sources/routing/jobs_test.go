@@ -278,9 +278,12 @@ func startBoth(t *testing.T, table *jobs, m *model, owner string, r *rand.Rand) 
 	return []*modelJob{j}
 }
 
+func always(bulk, int) error { return nil }
+
 func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
 	want := m.look(owner, id)
-	got, work := table.fetch(owner, id)
+	got, work, err := table.fetch(owner, id, always)
+	require.NoError(t, err)
 	require.Equal(t, want, got)
 	j := m.find(owner, id)
 	switch want.status {
@@ -305,11 +308,34 @@ func TestFailedPiecesKeepTheReason(t *testing.T) {
 			work.gate <- err
 		}
 		synctest.Wait()
-		p, fetched := table.fetch("a", p.id)
+		p, fetched, err := table.fetch("a", p.id, always)
+		require.NoError(t, err)
 		require.Same(t, work, fetched)
 		require.Equal(t, succeeded, p.status)
 		require.Equal(t, map[int]error{1: errPiece, 2: errUnexpected}, work.failed)
 		require.Equal(t, 2, p.failed)
+	})
+}
+
+// TestFetchThatCannotBeAnswered leaves the job to be fetched again.
+func TestFetchThatCannotBeAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
+		defer table.close()
+		p, err := table.start("a", counted(2))
+		require.NoError(t, err)
+		synctest.Wait()
+		_, work, err := table.fetch("a", p.id, func(work bulk, done int) error {
+			require.Equal(t, counted(2), work)
+			require.Equal(t, 2, done)
+			return errPiece
+		})
+		require.ErrorIs(t, err, errPiece)
+		require.Nil(t, work)
+		p, work, err = table.fetch("a", p.id, always)
+		require.NoError(t, err)
+		require.Equal(t, succeeded, p.status)
+		require.Equal(t, counted(2), work)
 	})
 }
 
@@ -468,7 +494,7 @@ func beClient(t *testing.T, table *jobs, c int) {
 		case 1:
 			note(table.remove(owner, id))
 		case 2:
-			p, work := table.fetch(owner, id)
+			p, work, _ := table.fetch(owner, id, always)
 			note(p)
 			if work != nil {
 				last[id] = progress{id: id, status: unknown}

@@ -51,6 +51,7 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 	require.NoError(t, cfg.Validate())
 	front := api.DefaultConfig()
 	front.Listen, front.BasePath, front.DrainGrace = "127.0.0.1:0", "/base", 10*time.Millisecond
+	front.WriteTimeout = 2 * patience
 	for _, name := range []string{"a", "b"} {
 		digest := sha256.Sum256([]byte(name))
 		front.Keys = append(front.Keys, api.KeyEntry{Name: "client " + name, SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"routing"}})
@@ -75,11 +76,11 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 		require.NoError(t, s.api.Stop(ctx))
 		s.service.Stop()
 		keys.Close()
-		requests, bytes := s.service.admission.Held()
-		require.Zero(t, requests, "places in the admission")
-		require.Zero(t, bytes, "bytes of bodies and answers")
+		for _, shares := range []*shares{s.service.places, s.service.memory, s.service.watches} {
+			require.Zero(t, taken(shares), shares.noun)
+			require.Empty(t, shares.of, shares.noun)
+		}
 		require.Empty(t, s.service.cpu)
-		require.Empty(t, s.service.watches)
 	})
 	return s
 }
@@ -162,14 +163,9 @@ func convert(what, content, options, caller string) string {
 	return envelope(`<r:convertGeometry><r:geometry xsi:type="c:` + what + `>` + content + `</r:geometry>` + options + caller + `</r:convertGeometry>`)
 }
 
-// requests are those in the admission.
-func (s *server) requests() int64 {
-	n, _ := s.service.admission.Held()
-	return n
-}
-
-// held are the bytes of bodies and answers.
-func (s *server) held() int64 {
-	_, n := s.service.admission.Held()
-	return n
+// taken is what all clients have of what is shared.
+func taken(s *shares) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
 }

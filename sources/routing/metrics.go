@@ -8,7 +8,6 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/xroute"
-	"trafficd/sources/internal/upload"
 )
 
 var (
@@ -21,7 +20,6 @@ var (
 	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total") // as received
 	receiveSeconds = metrics.NewHistogram("trafficd_routing_receive_seconds")
 	aborted        = metrics.NewCounter("trafficd_routing_aborted_total") // the client went away within the body
-	watches        = metrics.NewGauge("trafficd_routing_watches", nil)
 
 	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total")
 	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total") // there was no room
@@ -98,9 +96,24 @@ func endCounters() map[status]*metrics.Counter {
 	return all
 }
 
-var admissionGauges = upload.Gauges{
-	Requests:      metrics.NewGauge("trafficd_routing_admission_requests", nil),
-	RequestsLimit: metrics.NewGauge("trafficd_routing_admission_requests_limit", nil),
-	Bytes:         metrics.NewGauge("trafficd_routing_admission_bytes", nil),
-	BytesLimit:    metrics.NewGauge("trafficd_routing_admission_bytes_limit", nil),
-}
+// What all clients share.
+var (
+	places = shared{
+		noun: "requests under way", advice: "wait for the answers to some of them, then try again",
+		none:  "too many requests are under way: try again in a moment",
+		now:   metrics.NewGauge("trafficd_routing_admission_requests", nil),
+		limit: metrics.NewGauge("trafficd_routing_admission_requests_limit", nil),
+	}
+	memory = shared{
+		noun: "bytes of requests and answers", advice: "read the answers that wait, then try again",
+		none:  "the memory for requests is full: try again in a moment",
+		now:   metrics.NewGauge("trafficd_routing_admission_bytes", nil),
+		limit: metrics.NewGauge("trafficd_routing_admission_bytes_limit", nil),
+	}
+	watches = shared{
+		noun: "watches of jobs", advice: "wait for the answers to some of them, then try again",
+		none:  "too many requests watch jobs: try again in a moment",
+		now:   metrics.NewGauge("trafficd_routing_watches", nil),
+		limit: metrics.NewGauge("trafficd_routing_watches_limit", nil),
+	}
+)

@@ -65,14 +65,15 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err := w.convert(g); err != nil {
 		return nil, at("geometry", err)
 	}
+	if err := x.reserve(w.encodings.size(parts(g))); err != nil {
+		return nil, err
+	}
 	return &xroute.ConvertGeometryResponse{Result: x.write(g, kindOf(r.Geometry), w.encodings)}, nil
 }
 
 // write gives a converted geometry for the answer.
 func (x *exchange) write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
-	n := parts(g)
-	points.Add(n)
-	x.size += in.size(n)
+	points.Add(parts(g))
 	return write(g, kind, in)
 }
 
@@ -134,7 +135,12 @@ func tooMany(message string) *failure {
 
 // fetchConvertGeometries gives what a job has made, and forgets the job.
 func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xroute.Response, error) {
-	p, work := x.service.jobs.fetch(x.client.Name, r.ID)
+	p, work, err := x.service.jobs.fetch(x.client.Name, r.ID, func(work bulk, done int) error {
+		return x.reserve(work.(*conversion).answerSize(done))
+	})
+	if err != nil {
+		return nil, err
+	}
 	result := xroute.ConvertedGeometries{Job: jobOf(p)}
 	if work != nil {
 		x.collect(work.(*conversion), p.done(), &result)
@@ -151,7 +157,6 @@ func (x *exchange) collect(c *conversion, done int, into *xroute.ConvertedGeomet
 			continue
 		}
 		f, _ := failureOf(it.err)
-		x.size += itemBytes
 		into.Failures = append(into.Failures, xroute.ConversionFailure{
 			Index: int32(i), Exception: f.in(place("geometries", i)).exception(x.trace),
 		})
@@ -172,14 +177,10 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case s.watches <- struct{}{}:
-		defer func() { <-s.watches }()
-	default:
-		return nil, batch.Unavailable("too many requests watch jobs: try again in a moment", time.Second)
+	if refusal := s.watches.take(x.client.Name, 1); refusal != nil {
+		return nil, refusal
 	}
-	watches.Inc()
-	defer watches.Dec()
+	defer s.watches.give(x.client.Name, 1)
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Name, r.ID, least, most))}, nil
 }
 

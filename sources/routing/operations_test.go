@@ -2,7 +2,6 @@ package routing
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -160,26 +159,13 @@ func TestWatchEndsWithTheDrain(t *testing.T) {
 	for range 3 {
 		go func() { watched <- s.watch(id, watchOptions(60_000, 50_000)) }()
 	}
-	require.Eventually(t, func() bool { return len(s.service.watches) == 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return taken(s.service.watches) == 3 }, patience, time.Millisecond)
 	requireUnknown(t, "none", s.watch("none", ""))
 	s.service.Drain()
 	for range 3 {
 		require.Equal(t, xroute.StatusRunning, (<-watched).Status)
 	}
 	require.Equal(t, xroute.StatusRunning, s.watch(id, "").Status)
-}
-
-func TestTooManyWatches(t *testing.T) {
-	s := start(t, func(c *Config) { c.MaxWatches = 1 })
-	id, _ := s.hold(1)
-	watched := make(chan xroute.Job)
-	go func() { watched <- s.watch(id, watchOptions(60_000, 50_000)) }()
-	require.Eventually(t, func() bool { return len(s.service.watches) == 1 }, patience, time.Millisecond)
-	resp, _ := s.post(about("watchJob", id, ""))
-	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
-	require.NotEmpty(t, resp.Header.Get("Retry-After"))
-	s.service.Drain()
-	<-watched
 }
 
 func TestWaiting(t *testing.T) {

@@ -25,8 +25,9 @@ func (s *Service) receive(ctx *fasthttp.RequestCtx, body *body) error {
 	for {
 		var space []byte
 		if !u.Full() {
-			if space = body.space(s.cfg.MaxBodyBytes); space == nil {
-				return upload.MemoryFull()
+			var refusal *batch.Refusal
+			if space, refusal = body.space(s.cfg.MaxBodyBytes); refusal != nil {
+				return refusal
 			}
 		}
 		n, err := u.Read(space)

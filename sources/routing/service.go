@@ -13,7 +13,6 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
-	"trafficd/sources/internal/upload"
 )
 
 // Path is where the service stands below the base path (decisions.md 3).
@@ -22,27 +21,25 @@ const Path = "/xroute/ws/XRoute"
 // Service answers the requests of Path. Its Before and Serve are what the server
 // for clients calls; all methods may be used by many goroutines at once.
 type Service struct {
-	cfg       Config
-	scheme    string
-	log       zerolog.Logger
-	admission *admission
-	leave     func()        // admission.Leave, made a value once
-	cpu       chan struct{} // a token for each request that is worked on
-	watches   chan struct{} // a token for each request that watches a job
-	jobs      *jobs
-	operate   func(*exchange) (xroute.Response, error) // exchange.operate, but in tests
+	cfg     Config
+	scheme  string
+	log     zerolog.Logger
+	places  *shares       // one for each request under way
+	memory  *shares       // of bodies and answers
+	watches *shares       // one for each request that watches a job
+	cpu     chan struct{} // a token for each request that is worked on
+	jobs    *jobs
+	operate func(*exchange) (xroute.Response, error) // exchange.operate, but in tests
 }
 
 // New makes the service and starts the workers of its jobs. scheme, http or https, is how
 // clients reach it; it stands in the WSDL.
 func New(cfg Config, scheme string, log zerolog.Logger) *Service {
-	s := &Service{
-		cfg: cfg, scheme: scheme, log: log, admission: newAdmission(cfg),
-		cpu: make(chan struct{}, cfg.Concurrency), watches: make(chan struct{}, cfg.MaxWatches),
-		jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
+	return &Service{
+		cfg: cfg, scheme: scheme, log: log,
+		places: newShares(cfg.AdmissionRequests, places), memory: newShares(cfg.AdmissionBytes, memory), watches: newShares(int64(cfg.MaxWatches), watches),
+		cpu: make(chan struct{}, cfg.Concurrency), jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
 	}
-	s.leave = s.admission.Leave
-	return s
 }
 
 // Drain ends the waiting of watchJob, now and from now on: a stop of the server for
@@ -53,18 +50,21 @@ func (s *Service) Drain() { s.jobs.drain() }
 func (s *Service) Stop() { s.jobs.close() }
 
 // Before does what comes before the body. Until release is called the request has
-// its place in the admission.
-func (s *Service) Before(_ *batch.Client, h *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
+// its place.
+func (s *Service) Before(c *batch.Client, h *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
 	if !h.IsPost() {
 		return nil, nil
 	}
-	if refusal = checkHeader(h, s.cfg.MaxBodyBytes); refusal == nil && !s.admission.Enter(firstBytes) {
-		refusal = batch.Unavailable("too many requests are under way: try again in a moment", time.Second)
+	if refusal = checkHeader(h, s.cfg.MaxBodyBytes); refusal == nil {
+		refusal = s.memory.check(c.Name, firstBytes)
+	}
+	if refusal == nil {
+		refusal = s.places.take(c.Name, 1)
 	}
 	if refusal != nil {
 		return nil, refused(refusal)
 	}
-	return s.leave, nil
+	return func() { s.places.give(c.Name, 1) }, nil
 }
 
 // Serve answers a request with a response or a fault; what keeps it from being
@@ -73,7 +73,7 @@ func (s *Service) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, e
 	if !ctx.IsPost() {
 		return 0, s.describe(ctx)
 	}
-	body := &body{admission: s.admission}
+	body := &body{memory: s.memory, client: c.Name}
 	defer body.free()
 	if err := s.receive(ctx, body); err != nil {
 		return 0, refused(err)
@@ -82,11 +82,12 @@ func (s *Service) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, e
 		service: s, client: c, start: time.Now(),
 		trace: string(ctx.Response.Header.Peek("Trace-Id")),
 	}
+	defer x.free()
 	out, err := x.answer(&ctx.Request.Header, body)
 	if err != nil {
 		return 0, refused(err)
 	}
-	s.send(ctx, out, x.failure != nil)
+	s.send(ctx, c.Name, out, x.failure != nil)
 	x.account()
 	return x.items, nil
 }
@@ -100,7 +101,7 @@ type exchange struct {
 
 	request xroute.Request // nil until it is read
 	items   int            // geometries in it
-	size    int            // about how many bytes the response takes; 0: few
+	size    int            // about how many bytes the response takes, which are counted; 0: few
 	failure *failure       // nil: there is a response
 }
 
@@ -121,15 +122,9 @@ func (x *exchange) answer(h *fasthttp.RequestHeader, body *body) (out []byte, er
 }
 
 // process makes the response. All but the waiting of a watch is done with a token, so
-// that what the bodies are unpacked to is bounded too. So are the answers: a small body
-// can have a large one, and each of the requests that are under way a client that does not
-// read its own. Once they are over the limit no more than the tokens' are added.
+// that what the bodies are unpacked to is bounded too.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	x.withToken(func() {
-		if x.service.admission.Exceeded() {
-			err = upload.MemoryFull()
-			return
-		}
 		if x.request, err = x.service.read(h, body); err == nil && !x.waits() {
 			out, err = x.respond()
 		}
@@ -162,6 +157,19 @@ func (x *exchange) respond() ([]byte, error) {
 	}
 	return out, nil
 }
+
+// reserve counts the memory of an answer before it is made: a small body can have a large one,
+// and a client need not read it. The error is a *batch.Refusal.
+func (x *exchange) reserve(bytes int) error {
+	if refusal := x.service.memory.take(x.client.Name, int64(bytes)); refusal != nil {
+		return refusal
+	}
+	x.size += bytes
+	return nil
+}
+
+// free ends what was reserved: from now on the answer itself counts.
+func (x *exchange) free() { x.service.memory.give(x.client.Name, int64(x.size)) }
 
 // guard turns a panic into an error: it costs one request only, and that gets its
 // fault like any other.

@@ -130,8 +130,8 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// send makes an envelope the answer.
-func (s *Service) send(ctx *fasthttp.RequestCtx, envelope []byte, fault bool) {
+// send makes an envelope the answer to a client.
+func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte, fault bool) {
 	h := &ctx.Response.Header
 	if fault {
 		ctx.SetStatusCode(fasthttp.StatusInternalServerError)
@@ -142,8 +142,7 @@ func (s *Service) send(ctx *fasthttp.RequestCtx, envelope []byte, fault bool) {
 		envelope = pack(envelope)
 		h.SetContentEncoding("gzip")
 	}
-	out := newAnswer(s.admission, envelope)
-	ctx.Response.SetBodyStream(out, len(envelope))
+	ctx.Response.SetBodyStream(newAnswer(s.memory, client, envelope), len(envelope))
 }
 
 // acceptsGzip reads Accept-Encoding (RFC 9110, 12.5.3): gzip's own weight counts, else

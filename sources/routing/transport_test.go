@@ -108,6 +108,7 @@ type peer struct {
 	net.Conn
 }
 
+// dial begins a request of client a.
 func (s *server) dial(headers string) *peer {
 	s.t.Helper()
 	c, err := net.Dial("tcp", s.api.Addr().String())
@@ -168,42 +169,6 @@ func TestSlowSenderHoldsNoWorker(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, simple)
 	resp, _ := slow.send(simple[100:]).response()
 	require.Equal(t, http.StatusOK, resp.StatusCode)
-}
-
-func TestAdmissionIsBounded(t *testing.T) {
-	s := start(t, func(c *Config) { c.AdmissionRequests, c.MaxWatches = 2, 1 })
-	var slow []*peer
-	for range 2 {
-		slow = append(slow, s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:1]))
-	}
-	require.Eventually(t, func() bool { return s.requests() == 2 }, patience, time.Millisecond)
-	s.refuses(503, batch.ServiceUnavailable, simple)
-	for _, p := range slow {
-		resp, _ := p.send(simple[1:]).response()
-		require.Equal(t, http.StatusOK, resp.StatusCode)
-	}
-	ask[*xroute.ConvertGeometryResponse](s, simple)
-
-	s = start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 10_000, 20_000 })
-	large := simple + strings.Repeat(" ", 9_000)
-	for _, next := range []struct{ sent, held int }{{4097, 8192}, {1, 8192 + 4096}, {1, 8192 + 2*4096}} {
-		s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large))).send(large[:next.sent])
-		require.Eventually(t, func() bool { return s.held() == int64(next.held) }, patience, time.Millisecond)
-	}
-	s.refuses(503, batch.ServiceUnavailable, simple)
-}
-
-// TestAnswersAreBounded: where answers that are not read have used up the memory, no more
-// are made for bodies that had been received by then.
-func TestAnswersAreBounded(t *testing.T) {
-	s := start(t, nil)
-	p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:10])
-	require.Eventually(t, func() bool { return s.held() > 0 }, patience, time.Millisecond)
-	waiting := newAnswer(s.service.admission, make([]byte, s.service.cfg.AdmissionBytes))
-	resp, text := p.send(simple[10:]).response()
-	requireRefusal(t, resp, text, 503, batch.ServiceUnavailable)
-	require.NoError(t, waiting.Close())
-	ask[*xroute.ConvertGeometryResponse](s, simple)
 }
 
 func TestAnswersAreCompressed(t *testing.T) {

@@ -3,14 +3,8 @@ package routing
 import (
 	"io"
 
-	"trafficd/sources/internal/upload"
+	"trafficd/pipeline/batch"
 )
-
-type admission = upload.Admission
-
-func newAdmission(cfg Config) *admission {
-	return upload.NewAdmission(cfg.AdmissionRequests, cfg.AdmissionBytes, admissionGauges)
-}
 
 // firstBytes is how much of a body is received into at first: most requests are
 // smaller. Nothing is taken for a length that is only declared.
@@ -18,43 +12,44 @@ const firstBytes = 4 << 10
 
 // body is a request's body as far as it was received.
 type body struct {
-	admission *admission
-	bytes     []byte
+	memory *shares
+	client string
+	bytes  []byte
 }
 
-// space gives room for more, at most up to a limit that is not reached yet; nil
-// where the memory is full.
-func (b *body) space(limit int64) []byte {
+// space gives room for more, at most up to a limit that is not reached yet.
+func (b *body) space(limit int64) ([]byte, *batch.Refusal) {
 	if len(b.bytes) == cap(b.bytes) {
 		size := int(min(max(firstBytes, 2*int64(cap(b.bytes))), limit))
-		if !b.admission.Hold(int64(size)) {
-			return nil
+		if refusal := b.memory.take(b.client, int64(size)); refusal != nil {
+			return nil, refusal
 		}
 		larger := append(make([]byte, 0, size), b.bytes...)[:len(b.bytes)]
-		b.admission.Release(int64(cap(b.bytes)))
+		b.memory.give(b.client, int64(cap(b.bytes)))
 		b.bytes = larger
 	}
-	return b.bytes[len(b.bytes):cap(b.bytes)]
+	return b.bytes[len(b.bytes):cap(b.bytes)], nil
 }
 
 func (b *body) wrote(n int) { b.bytes = b.bytes[:len(b.bytes)+n] }
 
 func (b *body) free() {
-	b.admission.Release(int64(cap(b.bytes)))
+	b.memory.give(b.client, int64(cap(b.bytes)))
 	b.bytes = nil
 }
 
 // answer is a finished answer on its way to the client. Its memory counts until
 // the server closes it.
 type answer struct {
-	admission *admission
-	bytes     []byte
-	at        int
+	memory *shares
+	client string
+	bytes  []byte
+	at     int
 }
 
-func newAnswer(a *admission, bytes []byte) *answer {
-	a.Exceed(int64(cap(bytes)))
-	return &answer{admission: a, bytes: bytes}
+func newAnswer(memory *shares, client string, bytes []byte) *answer {
+	memory.exceed(client, int64(cap(bytes)))
+	return &answer{memory: memory, client: client, bytes: bytes}
 }
 
 // Read implements io.Reader.
@@ -69,7 +64,7 @@ func (a *answer) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (a *answer) Close() error {
-	a.admission.Release(int64(cap(a.bytes)))
+	a.memory.give(a.client, int64(cap(a.bytes)))
 	a.bytes, a.at = nil, 0
 	return nil
 }
