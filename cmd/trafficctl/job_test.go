@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"trafficd/cmd/trafficctl/internal/daemontest"
 	"trafficd/cmd/trafficctl/internal/soap"
+	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/routing"
 )
@@ -81,6 +83,43 @@ func TestJobFetchDeep(t *testing.T) {
 	r := runJob(t, url, "fetch", *job.ID)
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Equal(t, text+"\n", r.out)
+}
+
+// A job whose client asked for plain elements only, in all kinds and with heights.
+func TestJobFetchPlain(t *testing.T) {
+	url := daemontest.Routing(t, nil)
+	client, err := soap.New(soap.Config{URL: url, Key: daemontest.Key, Timeout: time.Minute})
+	require.NoError(t, err)
+	defer client.Close()
+	texts := []string{
+		"POINT Z (8 48 1.5)",
+		"LINESTRING (8 48, 9 49)",
+		"POLYGON ((8 48, 9 48, 9 49, 8 48))",
+		"MULTIPOINT ((8 48), (9 49))",
+		"MULTILINESTRING ((8 48, 9 48), (8 49, 9 49))",
+		"MULTIPOLYGON (((8 48, 9 48, 9 49, 8 48)), EMPTY)",
+		"GEOMETRYCOLLECTION Z (POINT Z (8 48 1), GEOMETRYCOLLECTION Z EMPTY)",
+		"POINT (8 95)", // there is no such place
+		"LINESTRING EMPTY",
+	}
+	var list []xroute.EncodedGeometry
+	for _, text := range texts {
+		g, err := geo.DefaultLimits().ParseWKT(text, geo.Any)
+		require.NoError(t, err)
+		e, err := soap.Encode(g)
+		require.NoError(t, err)
+		list = append(list, e)
+	}
+	job, err := client.Start(t.Context(), list, xroute.RequestOptions{
+		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain}, CoordFormat: xroute.FormatOGGeoDecimal,
+	}, nil)
+	require.NoError(t, err)
+	_, err = client.Await(t.Context(), *job.ID, func(xroute.Job) {})
+	require.NoError(t, err)
+	r := runJob(t, url, "fetch", *job.ID)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Equal(t, strings.Join(slices.Delete(texts, 7, 8), "\n")+"\n", r.out)
+	require.Contains(t, r.err, "geometry 8 of the request: CONVERT_COORDINATE_FORMAT")
 }
 
 func TestJobDelete(t *testing.T) {

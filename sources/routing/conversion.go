@@ -103,7 +103,7 @@ func property(caller *xroute.CallerContext, key string) string {
 // convert turns the coordinates of a geometry, in place. After nil it can be written as
 // it is wanted. The error is a *failure.
 func (w wish) convert(g geom.T) error {
-	if w.encodings.plain && hasEmptyPoint(g) {
+	if w.encodings.plain && xroute.HasEmptyPoint(g) {
 		return serviceFailure(xroute.CodeGeometryObject, "a point without coordinates has no form in the encoding PLAIN: ask for another one", nil)
 	}
 	err := w.conversion.Apply(g)

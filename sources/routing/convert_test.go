@@ -33,12 +33,11 @@ func convertTo(e xroute.EncodedGeometry, format xroute.CoordFormat, encodings ..
 
 // only gives a copy with a single encoding, which is there in e.
 func only(e xroute.EncodedGeometry, encoding xroute.GeometryEncoding) xroute.EncodedGeometry {
-	f := formOf(e)
-	plain := f.plain
+	plain := xroute.PlainOf(e)
 	if encoding != xroute.EncodingPlain {
 		plain = nil
 	}
-	made := elementOf(f.kind, plain)
+	made := xroute.NewElement(xroute.KindOf(e), plain)
 	switch from, to := e.Encoded(), made.Encoded(); encoding {
 	case xroute.EncodingWKB:
 		to.WKB = from.WKB
@@ -59,7 +58,7 @@ func TestEveryKindInEveryEncoding(t *testing.T) {
 		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), xroute.FormatOGGeoDecimal, all...))).Result
 		require.IsType(t, e, first)
 		require.Equal(t, wkt, *first.Encoded().WKT)
-		require.NotNil(t, formOf(first).plain)
+		require.NotNil(t, xroute.PlainOf(first))
 		require.NotEmpty(t, first.Encoded().WKB)
 		require.True(t, strings.HasPrefix(*first.Encoded().KML.KML, "<kml "), *first.Encoded().KML.KML)
 		for _, encoding := range all {

@@ -12,57 +12,16 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// form is one of the geometry elements, with its plain encoding where it has one.
-type form struct {
-	kind  geo.Kind
-	plain xroute.PlainGeometry // nil: none
-}
-
-// formOf gives nil for what is no geometry.
-func formOf(g xroute.EncodedGeometry) *form {
-	switch g := g.(type) {
-	case *xroute.Point:
-		return formed(geo.Point, g.Point)
-	case *xroute.LineString:
-		return formed(geo.LineString, g.LineString)
-	case *xroute.LinearRing:
-		return formed(geo.LinearRing, g.LinearRing)
-	case *xroute.Polygon:
-		return formed(geo.Polygon, g.Polygon)
-	case *xroute.MultiPoint:
-		return formed(geo.MultiPoint, g.MultiPoint)
-	case *xroute.MultiLineString:
-		return formed(geo.MultiLineString, g.MultiLineString)
-	case *xroute.MultiPolygon:
-		return formed(geo.MultiPolygon, g.MultiPolygon)
-	case *xroute.GeometryCollection:
-		return formed(geo.GeometryCollection, g.GeometryCollection)
-	}
-	return nil
-}
-
-// formed keeps a nil pointer from being an interface that is not nil.
-func formed[P interface {
-	comparable
-	xroute.PlainGeometry
-}](kind geo.Kind, plain P) *form {
-	var none P
-	if plain == none {
-		return &form{kind: kind}
-	}
-	return &form{kind: kind, plain: plain}
-}
-
 // read gives the geometry of an element. All encodings that it has have to be the
 // same one. The error is a *failure.
 func read(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
-	f := formOf(e)
-	if f == nil {
+	kind := xroute.KindOf(e)
+	if kind == geo.Any {
 		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is no geometry", e), nil)
 	}
 	var first geom.T
 	var firstName string
-	for _, r := range f.readers(e.Encoded()) {
+	for _, r := range readers(e, kind) {
 		g, err := r.read(limits)
 		if err != nil {
 			return nil, err.in(r.name)
@@ -76,7 +35,7 @@ func read(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 	}
 	if first == nil {
 		return nil, serviceFailure(xroute.CodeGeometryEncoding,
-			fmt.Sprintf("the %s has no encoding: give it as plain elements, wkt, wkb or kml", f.kind), nil)
+			fmt.Sprintf("the %s has no encoding: give it as plain elements, wkt, wkb or kml", kind), nil)
 	}
 	return first, nil
 }
@@ -97,22 +56,23 @@ type encodingReader struct {
 	read func(geo.Limits) (geom.T, *failure)
 }
 
-func (f *form) readers(e *xroute.Encodings) (list []encodingReader) {
+func readers(element xroute.EncodedGeometry, kind geo.Kind) (list []encodingReader) {
+	e := element.Encoded()
 	add := func(name string, read func(geo.Limits) (geom.T, *failure)) {
 		list = append(list, encodingReader{name, read})
 	}
-	if f.plain != nil {
-		add("PLAIN", func(l geo.Limits) (geom.T, *failure) { return readPlain(f.plain, l) })
+	if plain := xroute.PlainOf(element); plain != nil {
+		add("PLAIN", func(l geo.Limits) (geom.T, *failure) { return readPlain(plain, l) })
 	}
 	if e.WKB != nil {
 		add("WKB", func(l geo.Limits) (geom.T, *failure) {
-			g, err := l.ParseWKB(e.WKB, f.kind)
+			g, err := l.ParseWKB(e.WKB, kind)
 			return g, orFailure(err, xroute.CodeInvalidWKB, "the WKB cannot be used")
 		})
 	}
 	if e.WKT != nil {
 		add("WKT", func(l geo.Limits) (geom.T, *failure) {
-			g, err := l.ParseWKT(*e.WKT, f.kind)
+			g, err := l.ParseWKT(*e.WKT, kind)
 			return g, orFailure(err, xroute.CodeInvalidWKT, "the WKT cannot be used")
 		})
 	}
@@ -121,7 +81,7 @@ func (f *form) readers(e *xroute.Encodings) (list []encodingReader) {
 	}
 	kml := func(texts ...string) func(geo.Limits) (geom.T, *failure) {
 		return func(l geo.Limits) (geom.T, *failure) {
-			g, err := l.ParseKML(f.kind, texts...)
+			g, err := l.ParseKML(kind, texts...)
 			return g, orFailure(err, xroute.CodeInvalidKML, "the KML cannot be used")
 		}
 	}
@@ -143,7 +103,7 @@ func orFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 }
 
 func readPlain(p xroute.PlainGeometry, limits geo.Limits) (geom.T, *failure) {
-	g, err := fromPlain(p)
+	g, err := xroute.FromPlain(p)
 	if err != nil {
 		return nil, serviceFailure(xroute.CodeGeometryObject, "the plain elements cannot be used", err)
 	}
@@ -220,9 +180,9 @@ func (e encodings) size(points int) int {
 func write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
 	if in.plain {
-		plain = toPlain(g)
+		plain = xroute.ToPlain(g)
 	}
-	e := elementOf(kind, plain)
+	e := xroute.NewElement(kind, plain)
 	texts := e.Encoded()
 	if in.wkb {
 		texts.WKB = geo.AppendWKB(nil, g, binary.LittleEndian)
@@ -236,31 +196,4 @@ func write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
 		texts.KML = &xroute.KML{KML: &text}
 	}
 	return e
-}
-
-// elementOf makes the element of a kind. plain is of the type that goes with it, or nil.
-func elementOf(kind geo.Kind, plain xroute.PlainGeometry) xroute.EncodedGeometry {
-	switch kind {
-	case geo.Point:
-		return &xroute.Point{Point: as[*xroute.PlainPoint](plain)}
-	case geo.LineString:
-		return &xroute.LineString{LineString: as[*xroute.PlainLineString](plain)}
-	case geo.LinearRing:
-		return &xroute.LinearRing{LinearRing: as[*xroute.PlainLinearRing](plain)}
-	case geo.Polygon:
-		return &xroute.Polygon{Polygon: as[*xroute.PlainPolygon](plain)}
-	case geo.MultiPoint:
-		return &xroute.MultiPoint{MultiPoint: as[*xroute.PlainMultiPoint](plain)}
-	case geo.MultiLineString:
-		return &xroute.MultiLineString{MultiLineString: as[*xroute.PlainMultiLineString](plain)}
-	case geo.MultiPolygon:
-		return &xroute.MultiPolygon{MultiPolygon: as[*xroute.PlainMultiPolygon](plain)}
-	}
-	return &xroute.GeometryCollection{GeometryCollection: as[*xroute.PlainGeometryCollection](plain)}
-}
-
-// as gives nil for nil, where a type assertion would panic.
-func as[P xroute.PlainGeometry](plain xroute.PlainGeometry) P {
-	p, _ := plain.(P)
-	return p
 }

@@ -68,7 +68,7 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err := x.reserve(w.encodings.size(parts(g))); err != nil {
 		return nil, err
 	}
-	return &xroute.ConvertGeometryResponse{Result: x.write(g, kindOf(r.Geometry), w.encodings)}, nil
+	return &xroute.ConvertGeometryResponse{Result: x.write(g, xroute.KindOf(r.Geometry), w.encodings)}, nil
 }
 
 // write gives a converted geometry for the answer.
@@ -103,7 +103,7 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 	total := 0
 	for i, e := range r.Geometries {
 		it := &work.items[i]
-		it.kind = kindOf(e)
+		it.kind = xroute.KindOf(e)
 		if it.geometry, it.err = read(e, s.limits()); it.err == nil {
 			total += parts(it.geometry)
 		}
@@ -120,13 +120,6 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 		return nil, &failure{class: unforeseen, message: "there is no room for another job: " + err.Error()}
 	}
 	return &xroute.StartConvertGeometriesResponse{Result: jobOf(p)}, nil
-}
-
-func kindOf(e xroute.EncodedGeometry) geo.Kind {
-	if f := formOf(e); f != nil {
-		return f.kind
-	}
-	return geo.Any
 }
 
 func tooMany(message string) *failure {

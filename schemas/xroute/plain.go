@@ -1,4 +1,4 @@
-package routing
+package xroute
 
 import (
 	"errors"
@@ -6,15 +6,14 @@ import (
 	"slices"
 
 	"github.com/twpayne/go-geom"
-
-	"trafficd/schemas/xroute"
 )
 
 // errPlain says that what stands in plain elements is no geometry.
 var errPlain = errors.New("no geometry")
 
-// fromPlain makes a geometry of plain elements. The error is errPlain.
-func fromPlain(p xroute.PlainGeometry) (geom.T, error) {
+// FromPlain makes a geometry of plain elements, of the kind that they are. Whether it keeps the
+// rules of geometries geo.Limits tell: lines may have one point here, and rings be open.
+func FromPlain(p PlainGeometry) (geom.T, error) {
 	b := builder{layout: geom.XY}
 	if first := firstPoint(p); first != nil && first.Z != nil {
 		b.layout = geom.XYZ // all others have to be like it
@@ -23,36 +22,36 @@ func fromPlain(p xroute.PlainGeometry) (geom.T, error) {
 }
 
 // firstPoint is nil where there is no point.
-func firstPoint(p xroute.PlainGeometry) *xroute.PlainPoint {
+func firstPoint(p PlainGeometry) *PlainPoint {
 	switch p := p.(type) {
-	case *xroute.PlainPoint:
+	case *PlainPoint:
 		return p
-	case *xroute.PlainLineString:
+	case *PlainLineString:
 		return firstOf(p.Points)
-	case *xroute.PlainLinearRing:
+	case *PlainLinearRing:
 		return firstOf(p.Points)
-	case *xroute.PlainPolygon:
-		return firstIn(p.LinearRings, func(r *xroute.PlainLinearRing) xroute.PlainGeometry { return r })
-	case *xroute.PlainMultiPoint:
+	case *PlainPolygon:
+		return firstIn(p.LinearRings, func(r *PlainLinearRing) PlainGeometry { return r })
+	case *PlainMultiPoint:
 		return firstOf(p.Points)
-	case *xroute.PlainMultiLineString:
-		return firstIn(p.LineStrings, func(l *xroute.PlainLineString) xroute.PlainGeometry { return l })
-	case *xroute.PlainMultiPolygon:
-		return firstIn(p.Polygons, func(p *xroute.PlainPolygon) xroute.PlainGeometry { return p })
-	case *xroute.PlainGeometryCollection:
-		return firstIn(p.Geometries, func(g *xroute.PlainGeometry) xroute.PlainGeometry { return *g })
+	case *PlainMultiLineString:
+		return firstIn(p.LineStrings, func(l *PlainLineString) PlainGeometry { return l })
+	case *PlainMultiPolygon:
+		return firstIn(p.Polygons, func(p *PlainPolygon) PlainGeometry { return p })
+	case *PlainGeometryCollection:
+		return firstIn(p.Geometries, func(g *PlainGeometry) PlainGeometry { return *g })
 	}
 	return nil
 }
 
-func firstOf(points []xroute.PlainPoint) *xroute.PlainPoint {
+func firstOf(points []PlainPoint) *PlainPoint {
 	if len(points) == 0 {
 		return nil
 	}
 	return &points[0]
 }
 
-func firstIn[T any](list []T, plain func(*T) xroute.PlainGeometry) *xroute.PlainPoint {
+func firstIn[T any](list []T, plain func(*T) PlainGeometry) *PlainPoint {
 	for i := range list {
 		if p := firstPoint(plain(&list[i])); p != nil {
 			return p
@@ -64,35 +63,35 @@ func firstIn[T any](list []T, plain func(*T) xroute.PlainGeometry) *xroute.Plain
 // builder makes geometries of one layout.
 type builder struct{ layout geom.Layout }
 
-func (b builder) geometry(p xroute.PlainGeometry) (geom.T, error) {
+func (b builder) geometry(p PlainGeometry) (geom.T, error) {
 	switch p := p.(type) {
-	case *xroute.PlainPoint:
-		flat, err := b.points(nil, []xroute.PlainPoint{*p})
+	case *PlainPoint:
+		flat, err := b.points(nil, []PlainPoint{*p})
 		return geom.NewPointFlat(b.layout, flat), err
-	case *xroute.PlainLineString:
+	case *PlainLineString:
 		flat, err := b.points(nil, p.Points)
 		return geom.NewLineStringFlat(b.layout, flat), err
-	case *xroute.PlainLinearRing:
+	case *PlainLinearRing:
 		flat, err := b.points(nil, p.Points)
 		return geom.NewLinearRingFlat(b.layout, flat), err
-	case *xroute.PlainPolygon:
+	case *PlainPolygon:
 		flat, ends, err := b.rings(nil, p.LinearRings)
 		return geom.NewPolygonFlat(b.layout, flat, ends), err
-	case *xroute.PlainMultiPoint:
+	case *PlainMultiPoint:
 		flat, err := b.points(nil, p.Points)
 		return geom.NewMultiPointFlat(b.layout, flat), err
-	case *xroute.PlainMultiLineString:
+	case *PlainMultiLineString:
 		return b.lines(p.LineStrings)
-	case *xroute.PlainMultiPolygon:
+	case *PlainMultiPolygon:
 		return b.polygons(p.Polygons)
-	case *xroute.PlainGeometryCollection:
+	case *PlainGeometryCollection:
 		return b.collection(p.Geometries)
 	}
 	return nil, fmt.Errorf("%w: a PlainGeometryBase has no coordinates: take one of the types that extend it", errPlain)
 }
 
 // points appends coordinates. A z that is missing is not made up.
-func (b builder) points(flat []float64, points []xroute.PlainPoint) ([]float64, error) {
+func (b builder) points(flat []float64, points []PlainPoint) ([]float64, error) {
 	if flat == nil {
 		flat = make([]float64, 0, len(points)*b.layout.Stride())
 	}
@@ -109,7 +108,7 @@ func (b builder) points(flat []float64, points []xroute.PlainPoint) ([]float64, 
 	return flat, nil
 }
 
-func (b builder) rings(flat []float64, rings []xroute.PlainLinearRing) ([]float64, []int, error) {
+func (b builder) rings(flat []float64, rings []PlainLinearRing) ([]float64, []int, error) {
 	ends := make([]int, 0, len(rings))
 	for i := range rings {
 		var err error
@@ -121,7 +120,7 @@ func (b builder) rings(flat []float64, rings []xroute.PlainLinearRing) ([]float6
 	return flat, ends, nil
 }
 
-func (b builder) lines(lines []xroute.PlainLineString) (geom.T, error) {
+func (b builder) lines(lines []PlainLineString) (geom.T, error) {
 	var flat []float64
 	ends := make([]int, 0, len(lines))
 	for i := range lines {
@@ -134,7 +133,7 @@ func (b builder) lines(lines []xroute.PlainLineString) (geom.T, error) {
 	return geom.NewMultiLineStringFlat(b.layout, flat, ends), nil
 }
 
-func (b builder) polygons(polygons []xroute.PlainPolygon) (geom.T, error) {
+func (b builder) polygons(polygons []PlainPolygon) (geom.T, error) {
 	var flat []float64
 	endss := make([][]int, 0, len(polygons))
 	for i := range polygons {
@@ -148,7 +147,7 @@ func (b builder) polygons(polygons []xroute.PlainPolygon) (geom.T, error) {
 	return geom.NewMultiPolygonFlat(b.layout, flat, endss), nil
 }
 
-func (b builder) collection(members []xroute.PlainGeometry) (geom.T, error) {
+func (b builder) collection(members []PlainGeometry) (geom.T, error) {
 	c := geom.NewGeometryCollection()
 	c.MustSetLayout(b.layout) // it would have none without members
 	for i, member := range members {
@@ -163,51 +162,51 @@ func (b builder) collection(members []xroute.PlainGeometry) (geom.T, error) {
 	return c, nil
 }
 
-// hasEmptyPoint tells whether a point has no coordinates: then there is no plain form.
-func hasEmptyPoint(g geom.T) bool {
+// HasEmptyPoint tells whether a point has no coordinates: then there is no plain form.
+func HasEmptyPoint(g geom.T) bool {
 	switch g := g.(type) {
 	case *geom.Point:
 		return g.Empty()
 	case *geom.MultiPoint:
 		return len(g.FlatCoords()) < g.NumPoints()*g.Stride()
 	case *geom.GeometryCollection:
-		return slices.ContainsFunc(g.Geoms(), hasEmptyPoint)
+		return slices.ContainsFunc(g.Geoms(), HasEmptyPoint)
 	}
 	return false
 }
 
-// toPlain makes plain elements of a geometry without empty points. Their z point into it.
-func toPlain(g geom.T) xroute.PlainGeometry {
+// ToPlain makes plain elements of a geometry without empty points. Their z point into it.
+func ToPlain(g geom.T) PlainGeometry {
 	stride := g.Stride()
 	switch g := g.(type) {
 	case *geom.Point:
 		return &plainPoints(g.FlatCoords(), stride)[0]
 	case *geom.LineString:
-		return &xroute.PlainLineString{Points: plainPoints(g.FlatCoords(), stride)}
+		return &PlainLineString{Points: plainPoints(g.FlatCoords(), stride)}
 	case *geom.LinearRing:
-		return &xroute.PlainLinearRing{Points: plainPoints(g.FlatCoords(), stride)}
+		return &PlainLinearRing{Points: plainPoints(g.FlatCoords(), stride)}
 	case *geom.Polygon:
-		return &xroute.PlainPolygon{LinearRings: plainRings(g.FlatCoords(), 0, g.Ends(), stride)}
+		return &PlainPolygon{LinearRings: plainRings(g.FlatCoords(), 0, g.Ends(), stride)}
 	case *geom.MultiPoint:
-		return &xroute.PlainMultiPoint{Points: plainPoints(g.FlatCoords(), stride)}
+		return &PlainMultiPoint{Points: plainPoints(g.FlatCoords(), stride)}
 	case *geom.MultiLineString:
 		return plainLines(g)
 	case *geom.MultiPolygon:
 		return plainPolygons(g)
 	case *geom.GeometryCollection:
-		members := make([]xroute.PlainGeometry, 0, g.NumGeoms())
+		members := make([]PlainGeometry, 0, g.NumGeoms())
 		for _, member := range g.Geoms() {
-			members = append(members, toPlain(member))
+			members = append(members, ToPlain(member))
 		}
-		return &xroute.PlainGeometryCollection{Geometries: members}
+		return &PlainGeometryCollection{Geometries: members}
 	}
-	return &xroute.PlainGeometryBase{} // of none of the kinds
+	return &PlainGeometryBase{} // of none of the kinds
 }
 
-func plainPoints(flat []float64, stride int) []xroute.PlainPoint {
-	points := make([]xroute.PlainPoint, 0, len(flat)/max(stride, 1))
+func plainPoints(flat []float64, stride int) []PlainPoint {
+	points := make([]PlainPoint, 0, len(flat)/max(stride, 1))
 	for at := 0; at < len(flat); at += stride {
-		p := xroute.PlainPoint{X: flat[at], Y: flat[at+1]}
+		p := PlainPoint{X: flat[at], Y: flat[at+1]}
 		if stride > 2 {
 			p.Z = &flat[at+2]
 		}
@@ -216,33 +215,33 @@ func plainPoints(flat []float64, stride int) []xroute.PlainPoint {
 	return points
 }
 
-func plainRings(flat []float64, start int, ends []int, stride int) []xroute.PlainLinearRing {
-	rings := make([]xroute.PlainLinearRing, 0, len(ends))
+func plainRings(flat []float64, start int, ends []int, stride int) []PlainLinearRing {
+	rings := make([]PlainLinearRing, 0, len(ends))
 	for _, end := range ends {
-		rings = append(rings, xroute.PlainLinearRing{Points: plainPoints(flat[start:end], stride)})
+		rings = append(rings, PlainLinearRing{Points: plainPoints(flat[start:end], stride)})
 		start = end
 	}
 	return rings
 }
 
-func plainLines(g *geom.MultiLineString) *xroute.PlainMultiLineString {
-	lines := make([]xroute.PlainLineString, 0, len(g.Ends()))
+func plainLines(g *geom.MultiLineString) *PlainMultiLineString {
+	lines := make([]PlainLineString, 0, len(g.Ends()))
 	start := 0
 	for _, end := range g.Ends() {
-		lines = append(lines, xroute.PlainLineString{Points: plainPoints(g.FlatCoords()[start:end], g.Stride())})
+		lines = append(lines, PlainLineString{Points: plainPoints(g.FlatCoords()[start:end], g.Stride())})
 		start = end
 	}
-	return &xroute.PlainMultiLineString{LineStrings: lines}
+	return &PlainMultiLineString{LineStrings: lines}
 }
 
-func plainPolygons(g *geom.MultiPolygon) *xroute.PlainMultiPolygon {
-	polygons := make([]xroute.PlainPolygon, 0, len(g.Endss()))
+func plainPolygons(g *geom.MultiPolygon) *PlainMultiPolygon {
+	polygons := make([]PlainPolygon, 0, len(g.Endss()))
 	start := 0
 	for _, ends := range g.Endss() {
-		polygons = append(polygons, xroute.PlainPolygon{LinearRings: plainRings(g.FlatCoords(), start, ends, g.Stride())})
+		polygons = append(polygons, PlainPolygon{LinearRings: plainRings(g.FlatCoords(), start, ends, g.Stride())})
 		if len(ends) > 0 {
 			start = ends[len(ends)-1]
 		}
 	}
-	return &xroute.PlainMultiPolygon{Polygons: polygons}
+	return &PlainMultiPolygon{Polygons: polygons}
 }
