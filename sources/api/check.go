@@ -11,28 +11,38 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// headerReceived does all that comes before the body (decisions.md 1.1), and
-// leaves the result for handle.
+// headerReceived does all that comes before the body (decisions.md 1.1), and leaves the
+// result for handle. Where there is no body, handle may as well do it itself.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	x := newExchange(h)
-	x.body = h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
-	x.refusal = s.check(x, h)
-	continues(h, x)
-	if namesClose(h) {
-		h.SetConnectionClose()
+	if announcesBody(h) || len(h.PeekCanonical(headerExpect)) > 0 {
+		x := s.judge(h, time.Now())
+		continues(h, x)
+		if x.refusal != nil {
+			x.end()
+			h.SetContentLength(0) // nothing of the body is awaited
+		}
+		s.pending.put(h, x)
 	}
-	if x.refusal != nil {
-		x.end()
-		h.SetContentLength(0) // nothing of the body is awaited
-	}
-	s.pending.put(h, x)
 	// One byte of a body with a Content-Length is read before the handler runs: with
 	// the default it would be 8 KiB, and the slow client's deadlines would be wrong.
 	return fasthttp.RequestConfig{MaxRequestBodySize: 1}
 }
 
+func announcesBody(h *fasthttp.RequestHeader) bool {
+	return h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
+}
+
+// judge begins the exchange of a request whose header is complete.
+func (s *Server) judge(h *fasthttp.RequestHeader, now time.Time) *exchange {
+	said := saidIn(h)
+	x := newExchange(&said, now)
+	x.body, x.close = announcesBody(h), said.close
+	x.refusal = s.check(x, h, &said)
+	return x
+}
+
 // check is the order of the table in decisions.md 1.1.
-func (s *Server) check(x *exchange, h *fasthttp.RequestHeader) (refusal *batch.Refusal) {
+func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (refusal *batch.Refusal) {
 	defer func() {
 		if p := recover(); p != nil {
 			refusal = s.panicked(p, x.trace.String())
@@ -52,7 +62,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader) (refusal *batch.R
 		return batch.Refuse(batch.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, echo(h.Method())))
 	}
 	if !x.route.open(h.Method()) {
-		if r := s.admit(x, h); r != nil {
+		if r := s.admit(x, h, said); r != nil {
 			return r
 		}
 	}
@@ -64,8 +74,8 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader) (refusal *batch.R
 }
 
 // admit finds the key and checks its right and its rates.
-func (s *Server) admit(x *exchange, h *fasthttp.RequestHeader) *batch.Refusal {
-	presented, refusal := credential(x.route, h)
+func (s *Server) admit(x *exchange, h *fasthttp.RequestHeader, said *said) *batch.Refusal {
+	presented, refusal := credential(x.route, h, said)
 	if refusal != nil {
 		return refusal
 	}
@@ -82,9 +92,8 @@ func (s *Server) admit(x *exchange, h *fasthttp.RequestHeader) *batch.Refusal {
 }
 
 // credential gives the key that the request presents.
-func credential(r *route, h *fasthttp.RequestHeader) ([]byte, *batch.Refusal) {
-	values := h.PeekAll(fasthttp.HeaderAuthorization)
-	if len(values) == 0 && r.QueryKey {
+func credential(r *route, h *fasthttp.RequestHeader, said *said) ([]byte, *batch.Refusal) {
+	if said.authorizations == 0 && r.QueryKey {
 		if _, query, ok := bytes.Cut(h.RequestURI(), []byte{'?'}); ok {
 			var args fasthttp.Args
 			args.ParseBytes(query)
@@ -93,10 +102,10 @@ func credential(r *route, h *fasthttp.RequestHeader) ([]byte, *batch.Refusal) {
 			}
 		}
 	}
-	if len(values) != 1 {
+	if said.authorizations != 1 {
 		return nil, unauthenticated("the request needs one header Authorization: apiKey <API_KEY>")
 	}
-	scheme, rest, _ := bytes.Cut(values[0], []byte{' '})
+	scheme, rest, _ := bytes.Cut(said.authorization, []byte{' '})
 	rest = bytes.TrimSpace(rest)
 	switch {
 	case bytes.EqualFold(scheme, []byte("apiKey")) && len(rest) > 0:
@@ -118,7 +127,7 @@ func unauthenticated(description string) *batch.Refusal {
 // continues settles an Expect: 100-continue: only a request that goes on gets
 // its 100, and HTTP/1.0 knows none. fasthttp compares the word byte by byte.
 func continues(h *fasthttp.RequestHeader, x *exchange) {
-	expect := h.Peek(fasthttp.HeaderExpect)
+	expect := h.PeekCanonical(headerExpect)
 	if len(expect) == 0 {
 		return
 	}
@@ -126,17 +135,4 @@ func continues(h *fasthttp.RequestHeader, x *exchange) {
 	if x.refusal == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue")) {
 		h.Set(fasthttp.HeaderExpect, "100-continue")
 	}
-}
-
-// namesClose finds the option close in the Connection header, in any case and beside
-// others; fasthttp knows only the bare word.
-func namesClose(h *fasthttp.RequestHeader) bool {
-	for _, value := range h.PeekAll(fasthttp.HeaderConnection) {
-		for option := range bytes.SplitSeq(value, []byte{','}) {
-			if bytes.EqualFold(bytes.TrimSpace(option), []byte("close")) {
-				return true
-			}
-		}
-	}
-	return false
 }

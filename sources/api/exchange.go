@@ -18,6 +18,7 @@ type exchange struct {
 	refusal *batch.Refusal
 	body    bool // there is a body, and fasthttp was told of none if refusal is set
 	silent  bool // there is no answer
+	close   bool // the client wants the connection to end with the answer
 	asks    bool // it is a preflight
 	release func()
 	probe   [1]byte
@@ -25,9 +26,9 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-func newExchange(h *fasthttp.RequestHeader) *exchange {
+func newExchange(said *said, now time.Time) *exchange {
 	x := exchanges.Get().(*exchange)
-	x.start, x.trace = time.Now(), traceID(h)
+	x.start, x.trace = now, traceID(said.traceparent)
 	return x
 }
 
@@ -57,7 +58,7 @@ func (x *exchange) metrics() *routeMetrics {
 	return x.route.metrics
 }
 
-// take gives the exchange that belongs to ctx, nil if its header was never complete.
+// take gives the exchange that was begun for ctx, nil if there is none.
 func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 	c := ctx.Conn().(*conn)
 	if x := c.expecting; x != nil {
@@ -75,8 +76,8 @@ func (x *exchange) client() *batch.Client {
 	return x.key.client
 }
 
-// pending holds the exchanges whose header is complete and whose handler was not
-// called yet. Each gets out by the handler, or by the handler of errors; before a
+// pending holds the exchanges of requests with a body, whose header is complete and whose
+// handler was not called yet. Each gets out by the handler, or by the handler of errors; before a
 // 100 Continue, after which fasthttp may call neither, it moves to its conn.
 type pending struct {
 	mu   sync.Mutex

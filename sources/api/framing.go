@@ -28,11 +28,15 @@ func framing(h *fasthttp.RequestHeader) *batch.Refusal {
 	return nil
 }
 
-// rawHeader gives the first value of a header in an unparsed block.
+// rawHeader gives the first value of a header in an unparsed block. Most lines it knows by
+// their first letter.
 func rawHeader(raw []byte, name string) (value []byte, ok bool) {
 	for len(raw) > 0 {
 		var line []byte
 		line, raw, _ = bytes.Cut(raw, []byte{'\n'})
+		if len(line) > 0 && line[0] > ' ' && line[0]|0x20 != name[0]|0x20 {
+			continue
+		}
 		key, value, _ := bytes.Cut(line, []byte{':'})
 		if bytes.EqualFold(bytes.TrimSpace(key), []byte(name)) {
 			return bytes.TrimSpace(value), true

@@ -13,9 +13,12 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// handle answers a request whose header was judged, and counts it.
+// handle answers a request, and counts it.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x := s.take(ctx)
+	if x == nil {
+		x = s.judge(&ctx.Request.Header, ctx.Time())
+	}
 	err := error(x.refusal)
 	switch {
 	case x.asks:
@@ -29,7 +32,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		ctx.Conn().(*conn).unread.Store(true)
 		ctx.SetConnectionClose()
 	}
-	if s.draining.Load() {
+	if x.close || s.draining.Load() {
 		ctx.SetConnectionClose()
 	}
 	s.account(x, ctx, code)
@@ -149,7 +152,8 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	x := s.take(ctx)
 	if x == nil {
-		x = newExchange(&ctx.Request.Header)
+		said := saidIn(&ctx.Request.Header)
+		x = newExchange(&said, time.Now())
 	}
 	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	ctx.Conn().(*conn).unread.Store(true)

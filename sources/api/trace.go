@@ -3,8 +3,6 @@ package api
 import (
 	"encoding/hex"
 	"math/rand/v2"
-
-	"github.com/valyala/fasthttp"
 )
 
 const traceHeader = "Trace-Id"
@@ -20,8 +18,7 @@ func (t *trace) String() string { return string(t[:]) }
 // traceID takes the trace id from a W3C traceparent header
 // (version-traceid-parentid-flags), so that a client finds its own trace in our
 // logs; without one, or with a malformed one, it makes a new id.
-func traceID(h *fasthttp.RequestHeader) trace {
-	parent := h.Peek("Traceparent")
+func traceID(parent []byte) trace {
 	if len(parent) >= 55 && parent[2] == '-' && parent[35] == '-' && parent[52] == '-' && validTrace(parent[3:35]) {
 		return trace(parent[3:35])
 	}
