@@ -29,6 +29,10 @@ func newPiece(plain, deflated, zstd []byte) *piece {
 // deflateLevel 9 would make the bodies a fifth smaller, in five times the time.
 const deflateLevel = 6
 
+// zstdLevel: the next better one would make the bodies 6 % smaller, and a build that changes
+// everything a quarter longer.
+const zstdLevel = zstd.SpeedDefault
+
 // zstdWindow is how far a zstd block looks back, at most; browsers take up to 8 MiB. It is
 // more than a piece usually has.
 const zstdWindow = 1 << 20
@@ -45,7 +49,7 @@ func newCompressor() *compressor {
 	c := &compressor{}
 	var errs [2]error
 	c.deflate, errs[0] = flate.NewWriter(nil, deflateLevel)
-	c.zstd, errs[1] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
+	c.zstd, errs[1] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
 		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
 	for _, err := range errs {
 		if err != nil {
