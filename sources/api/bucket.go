@@ -2,6 +2,7 @@ package api
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,6 +36,8 @@ func (l *limits) admit() (wait time.Duration, what string) {
 // bucket is a token bucket that holds one second's worth, or one token if that
 // is less. Its rate 0 means no limit.
 type bucket struct {
+	limited atomic.Bool // whether rate is more than 0: most keys have no limit, and then nobody locks
+
 	mu    sync.Mutex
 	rate  float64 // tokens per second
 	level float64
@@ -51,12 +54,16 @@ func (b *bucket) set(rate float64) {
 		b.level = size(rate)
 	}
 	b.rate = rate
+	b.limited.Store(rate > 0)
 	b.level = min(b.level, size(rate))
 }
 
 // take asks for need tokens and takes cost of them. If they are not there it
 // takes nothing and says when they will be.
 func (b *bucket) take(need, cost float64) (wait time.Duration) {
+	if !b.limited.Load() {
+		return 0
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.rate == 0 {
@@ -72,6 +79,9 @@ func (b *bucket) take(need, cost float64) (wait time.Duration) {
 
 // charge takes n tokens that were used already.
 func (b *bucket) charge(n int) {
+	if !b.limited.Load() {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.rate > 0 {

@@ -35,8 +35,10 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if x.close || s.draining.Load() {
 		ctx.SetConnectionClose()
 	}
-	s.account(x, ctx, code)
-	ctx.Conn().(*conn).joined.want(ctx)
+	took := s.account(x, ctx, code)
+	c := ctx.Conn().(*conn)
+	_ = c.SetWriteDeadline(x.start.Add(took + s.cfg.WriteTimeout))
+	c.joined.want(ctx)
 	x.free()
 }
 
@@ -118,17 +120,18 @@ func (x *exchange) mustClose(ctx *fasthttp.RequestCtx) bool {
 
 // account counts a request and, for whoever looks for something, logs it. The
 // query is left out: it may hold the key.
-func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code batch.Code) {
+func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code batch.Code) (took time.Duration) {
 	m := x.metrics()
 	if x.silent {
 		unansweredRequests.Inc()
 	} else {
 		m.count(code)
 	}
-	m.seconds.UpdateDuration(x.start)
+	took = time.Since(x.start)
+	m.seconds.Update(took.Seconds())
 	e := s.log.Debug()
 	if !e.Enabled() {
-		return
+		return took
 	}
 	if client := x.client(); client != nil {
 		e = e.Str("client", client.Name)
@@ -136,12 +139,12 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code batch.Code)
 	e.Stringer("trace_id", &x.trace).Str("remote", ctx.RemoteAddr().String()).
 		Str("method", echo(ctx.Method())).Str("path", echo(pathOf(ctx.RequestURI()))).
 		Int("status", ctx.Response.StatusCode()).Stringer("code", code).Bool("answered", !x.silent).
-		Dur("took", time.Since(x.start)).Msg("request")
+		Dur("took", took).Msg("request")
+	return took
 }
 
-// expect is called for a request that is about to get its 100 Continue. fasthttp
-// sets the write deadline before whole answers only, so that on a kept connection
-// the one of the answer before may have passed.
+// expect is called for a request that is about to get its 100 Continue. On a kept connection
+// the write deadline of the answer before may have passed.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	ctx.Conn().(*conn).expecting = s.pending.take(&ctx.Request.Header)

@@ -47,8 +47,7 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 		ReadBufferSize:               cfg.MaxHeaderBytes,
 		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  cfg.HeaderTimeout,
-		IdleTimeout:                  cfg.IdleTimeout,
-		WriteTimeout:                 cfg.WriteTimeout,
+		IdleTimeout:                  cfg.IdleTimeout,                  // WriteTimeout: see handle, which knows the time already
 		Concurrency:                  cfg.MaxConnections + turningAway, // the listener keeps to MaxConnections
 		MaxIdleWorkerDuration:        time.Second,                      // an idle worker goroutine outlives Stop for as long
 		NoDefaultServerHeader:        true,
