@@ -6,6 +6,26 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// asked tells which of the headers that an answer depends on a request has. To go over its headers
+// once costs less than to look for one of those, and most requests have few.
+type asked struct{ format, encoding, condition, part bool }
+
+func askedBy(h *fasthttp.RequestHeader) (a asked) {
+	for name := range h.All() {
+		switch string(name) {
+		case fasthttp.HeaderAccept:
+			a.format = true
+		case fasthttp.HeaderAcceptEncoding:
+			a.encoding = true
+		case fasthttp.HeaderIfMatch, fasthttp.HeaderIfNoneMatch, fasthttp.HeaderIfModifiedSince, fasthttp.HeaderIfUnmodifiedSince:
+			a.condition = true
+		case fasthttp.HeaderRange:
+			a.part = true
+		}
+	}
+	return a
+}
+
 // quality is a q-value in thousandths; unsaid where the header does not say.
 type quality int
 

@@ -39,16 +39,17 @@ func (l *Layer) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err
 	if refusal != nil {
 		return 0, refusal
 	}
-	e := chooseEncoding(&ctx.Request.Header)
-	l.describe(&ctx.Response.Header, d, e, now)
-	answers[send(ctx, d, e)][e].Inc()
+	l.describe(&ctx.Response.Header, d, now)
+	answers[send(ctx, d)][d.encoding].Inc()
 	return 0, nil
 }
 
-// wanted is a document, in the format that was asked for.
+// wanted is a document, in the form that was asked for.
 type wanted struct {
 	*document
-	format format
+	format   format
+	encoding encoding
+	asked    asked
 }
 
 // find gives the document that the request asks for.
@@ -68,8 +69,15 @@ func (l *Layer) find(c *batch.Client, ctx *fasthttp.RequestCtx, now time.Time) (
 	if zone == nil { // cannot be where Prepare was called before the key came into use
 		return wanted{}, noLayer
 	}
-	f := chooseFormat(&ctx.Request.Header)
-	return wanted{zone[scope][f], f}, nil
+	w := wanted{asked: askedBy(&ctx.Request.Header), format: protobuf, encoding: identity}
+	if w.asked.format {
+		w.format = chooseFormat(&ctx.Request.Header)
+	}
+	if w.asked.encoding {
+		w.encoding = chooseEncoding(&ctx.Request.Header)
+	}
+	w.document = zone[scope][w.format]
+	return w, nil
 }
 
 // scope gives the scope that the query asks for, and whether there is such a one. The
@@ -83,8 +91,8 @@ func (l *Layer) scope(ctx *fasthttp.RequestCtx) (scope int, ok bool) {
 }
 
 // describe sets the headers that a 304 and a 412 carry too.
-func (l *Layer) describe(h *fasthttp.ResponseHeader, d wanted, e encoding, now time.Time) {
-	h.SetCanonical(headerETag, d.bodies[e].etag)
+func (l *Layer) describe(h *fasthttp.ResponseHeader, d wanted, now time.Time) {
+	h.SetCanonical(headerETag, d.bodies[d.encoding].etag)
 	h.SetCanonical(headerLastModified, d.lastModified)
 	h.SetCanonical(headerCacheControl, private)
 	h.SetCanonical(headerVary, vary)
@@ -108,9 +116,10 @@ var (
 )
 
 // send writes what the request's conditions and its range leave.
-func send(ctx *fasthttp.RequestCtx, d wanted, e encoding) outcome {
-	req, h, b := &ctx.Request.Header, &ctx.Response.Header, &d.bodies[e]
+func send(ctx *fasthttp.RequestCtx, d wanted) outcome {
+	req, h, b := &ctx.Request.Header, &ctx.Response.Header, &d.bodies[d.encoding]
 	switch { // in the order of RFC 9110, 13.2.2
+	case !d.asked.condition:
 	case replaced(req, b.etag, d.modified):
 		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
 		return conditionFailed
@@ -119,13 +128,16 @@ func send(ctx *fasthttp.RequestCtx, d wanted, e encoding) outcome {
 		return notModified
 	}
 	h.SetContentTypeBytes(mediaTypes[d.format])
-	if e != identity {
-		h.SetCanonical(headerContentCoding, encodingNames[e])
+	if d.encoding != identity {
+		h.SetCanonical(headerContentCoding, encodingNames[d.encoding])
 		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
-	r := rangeOf(req, b.etag, b.size)
+	r := whole
+	if d.asked.part {
+		r = rangeOf(req, b.etag, b.size)
+	}
 	switch {
 	case r.none:
 		b.send(&ctx.Response, 0, b.size)
