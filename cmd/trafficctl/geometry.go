@@ -20,7 +20,8 @@ import (
 const geometryHelp = `Converts the geometries of a file, or of standard input, from one encoding to another
 and their coordinates from one format to another, as the routing service does.
 
-Encodings, for --from and --to; by default what the names of the files end in, else wkt:
+Encodings, for --from and --to; by default what the names of the files end in (.json is
+geojson), else wkt:
 
   wkt, hex, base64   one geometry in each line; hex and base64 are those of WKB
   wkb                one geometry in the file
@@ -72,8 +73,11 @@ func newGeometry(std streams) *cobra.Command {
 		Short:   "Convert geometries between encodings and coordinate formats",
 		Long:    fmt.Sprintf(geometryHelp, strings.Join(names, ", ")),
 		Example: geometryExamples,
-		Args:    cobra.MaximumNArgs(1),
+		Args:    oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.check(cmd.Flags()); err != nil {
+				return err
+			}
 			by, done, err := c.converter()
 			if err != nil {
 				return err
@@ -84,6 +88,13 @@ func newGeometry(std streams) *cobra.Command {
 	}
 	c.register(cmd.Flags())
 	return cmd
+}
+
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("%q is one file too many: convert one at a time, or join them, as by cat", args[1])
+	}
+	return nil
 }
 
 func (c *converting) register(f *pflag.FlagSet) {
@@ -99,17 +110,35 @@ func (c *converting) register(f *pflag.FlagSet) {
 	c.calling.registerKey(f)
 }
 
+// check refuses flags that would have no effect: whoever gives them counts on it.
+func (c *converting) check(f *pflag.FlagSet) error {
+	byCode := func(format string) bool { return strings.EqualFold(format, string(geo.SRID)) }
+	if c.srID != "" && !byCode(c.formatFrom) && !byCode(c.formatTo) {
+		return errors.New("--srid is the code of the format OG_SRID, which neither --format-from nor --format-to names: write for example --format-to EPSG:25832")
+	}
+	for _, name := range []string{"key", "key-file", "timeout"} {
+		if c.url == "" && f.Changed(name) {
+			return fmt.Errorf("--%s is for a daemon's routing service: say with --url which, or leave it out and the conversion is made here", name)
+		}
+	}
+	return nil
+}
+
 // system reads a format, or an EPSG code in its place.
 func (c *converting) system(flag, text string) (geo.System, error) {
 	format, srID := text, c.srID
 	if strings.HasPrefix(strings.ToUpper(text), "EPSG:") {
 		format, srID = string(geo.SRID), text
 	}
-	s, err := geo.ParseSystem(strings.ToUpper(format), srID)
-	if err != nil {
+	format = strings.ToUpper(format)
+	s, err := geo.ParseSystem(format, srID)
+	switch {
+	case err == nil:
+		return s, nil
+	case format == string(geo.SRID):
 		return s, fmt.Errorf("--%s: %w", flag, err)
 	}
-	return s, nil
+	return s, fmt.Errorf("--%s: %w, or an EPSG code, as EPSG:25832", flag, err)
 }
 
 // converter gives who converts. done is to be called at the end.
@@ -177,7 +206,7 @@ func (c *converting) run(ctx context.Context, std streams, args []string, by geo
 		fmt.Fprintf(std.err, "trafficctl: %s: %v\n", place, err)
 	})
 	in.clear()
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err = errors.Join(err, out.close(err == nil)); err != nil {
 		return err
 	}
 	if !c.quiet {
@@ -239,32 +268,60 @@ func (c *converting) checkOutput(input string) error {
 	return nil
 }
 
-func (c *converting) create(stdout io.Writer) (io.WriteCloser, error) {
+func (c *converting) create(stdout io.Writer) (output, error) {
 	if c.output == "-" {
-		return buffered(stdout, nil), nil
+		return output{bufio.NewWriterSize(stdout, outputBuffer), nil}, nil
 	}
-	f, err := os.Create(c.output)
+	f, err := os.OpenFile(c.output, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // who may read it is the umask's business
 	if err != nil {
-		return nil, fmt.Errorf("cannot write geometries: %w", err)
+		return output{}, fmt.Errorf("cannot write geometries: %w", err)
 	}
-	return buffered(f, f), nil
+	made := &madeFile{File: f}
+	return output{bufio.NewWriterSize(made, outputBuffer), made}, nil
 }
 
-// bufferedFile writes in large pieces.
-type bufferedFile struct {
+const outputBuffer = 64 << 10
+
+// output writes in large pieces.
+type output struct {
 	*bufio.Writer
-	file io.Closer // nil: it stays open
+	file *madeFile // nil: standard output, which stays open
 }
 
-func buffered(w io.Writer, file io.Closer) bufferedFile {
-	return bufferedFile{bufio.NewWriterSize(w, 64<<10), file}
-}
-
-// Close implements io.Closer.
-func (b bufferedFile) Close() error {
-	err := b.Flush()
-	if b.file != nil {
-		err = errors.Join(err, b.file.Close())
+// close ends the output. All that a run has made that succeeded is what was written.
+func (o output) close(succeeded bool) error {
+	err := o.Flush()
+	if o.file == nil {
+		return err
 	}
-	return err
+	if succeeded {
+		err = errors.Join(err, o.file.empty())
+	}
+	return errors.Join(err, o.file.Close())
+}
+
+// madeFile is emptied when there is something to write: a run that fails before leaves what
+// another one has made.
+type madeFile struct {
+	*os.File
+	emptied bool
+}
+
+// Write implements io.Writer.
+func (f *madeFile) Write(p []byte) (int, error) {
+	if err := f.empty(); err != nil {
+		return 0, err
+	}
+	return f.File.Write(p)
+}
+
+func (f *madeFile) empty() error {
+	if f.emptied {
+		return nil
+	}
+	f.emptied = true
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err // a pipe or a terminal keeps nothing
+	}
+	return f.Truncate(0)
 }

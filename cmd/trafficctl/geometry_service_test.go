@@ -30,6 +30,31 @@ func TestGeometryService(t *testing.T) {
 	f(place+"POINT (\nPOINT (8 95)\n"+place, "--format-to", "VENDOR_MERCATOR", "--to", "geojson")
 }
 
+// The service judges the SRID of EWKB as it is judged here.
+func TestGeometryServiceSRID(t *testing.T) {
+	url := daemontest.Routing(t, nil)
+	const (
+		point = "0101000020E610000000000000000020400000000000004840\n"
+		line  = "0102000020E6100000020000000000000000002040000000000000484000000000000022400000000000804840\n"
+		group = "0107000020E610000001000000010100000000000000000020400000000000004840\n"
+	)
+	f := func(code int, in, why string, args ...string) {
+		t.Helper()
+		args = append([]string{"geometry", "--from", "hex"}, args...)
+		offline := runWith(t, in, args...)
+		online := runWith(t, in, append(args, "--url", url, "--key", daemontest.Key)...)
+		for _, r := range []ran{offline, online} {
+			require.Equal(t, code, r.code, r.err)
+			require.Contains(t, r.err, why)
+		}
+		require.Equal(t, offline.out, online.out)
+	}
+	for _, in := range []string{point, line, group, point + group} {
+		f(exitDone, in, "left out: 0", "--format-to", "EPSG:25832")
+		f(exitRejected, in, "the geometry has SRID 4326, but its coordinates are said to be in OG_SRID EPSG:25832", "--format-from", "EPSG:25832")
+	}
+}
+
 // A file of several batches, with the lines that the service refuses among them.
 func TestGeometryServiceManyBatches(t *testing.T) {
 	url := daemontest.Routing(t, func(c *routing.Config) { c.MaxPoints = 300 })

@@ -46,6 +46,16 @@ func TestGeometryFiles(t *testing.T) {
 
 	r = runWith(t, "", "geometry", kml, "--to", "geojson")
 	require.Contains(t, r.out, `"coordinates":[8.2505556,48.7627778]`)
+
+	json := filepath.Join(t.TempDir(), "places.json")
+	r = runWith(t, "", "geometry", kml, "--output", json)
+	require.Equal(t, exitDone, r.code, r.err)
+	text, err := os.ReadFile(json)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `{"type":"FeatureCollection"`)
+	r = runWith(t, "", "geometry", json)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, `--from "geojson": can be read are`)
 }
 
 // A file is not emptied before it is read.
@@ -93,6 +103,36 @@ func TestGeometryFails(t *testing.T) {
 	f("cannot read geometries", filepath.Join(t.TempDir(), "none.wkt"))
 	f("cannot write geometries", "--output", filepath.Join(t.TempDir(), "no", "folder.wkt"))
 	f("cannot read the input", t.TempDir())
+	f("\"b.wkt\" is one file too many", "a.wkt", "b.wkt")
+	f("or an EPSG code, as EPSG:25832", "--format-to", "UTM32")
+	f("--srid is the code of the format OG_SRID", "--format-to", "EPSG:25832", "--srid", "25832")
+	f("--key is for a daemon's routing service: say with --url which", "--key", "tfd_key")
+	f("--key-file is for a daemon's", "--key-file", "routing.key")
+	f("--timeout is for a daemon's", "--timeout", "1m")
+	f("compressed with gzip: unpack it first", file(t, "places.wkt.gz", "\x1f\x8b\x08"))
+	f("is it KML, as --from or the name of the file says?", file(t, "places.kml", place))
+}
+
+// A run that fails before there is anything to write leaves the file that another run has
+// made; every other one replaces all of it.
+func TestGeometryReplacesItsOutput(t *testing.T) {
+	const before = "POINT (1 2)\nPOINT (3 4)\nPOINT (5 6)\n"
+	out := file(t, "out", before)
+	f := func(code int, want, in string, args ...string) {
+		t.Helper()
+		r := runWith(t, in, append([]string{"geometry", "--output", out}, args...)...)
+		require.Equal(t, code, r.code, r.err)
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
+	}
+	f(exitFailed, before, place, "--from", "kml", "--to", "kml")
+	f(exitFailed, before, place, "--url", "http://127.0.0.1:1", "--key", "tfd_key")
+	f(exitFailed, before, place, "--url", "http://127.0.0.1:1", "--key", "tfd_key", "--to", "geojson")
+	f(exitDone, place, place)
+	f(exitRejected, "", "POINT (\n")
+	f(exitDone, place, place)
+	f(exitDone, "", "")
 }
 
 func TestGeometryHelp(t *testing.T) {

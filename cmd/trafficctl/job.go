@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -31,11 +33,34 @@ A job belongs to its key's client. What it has made is given out once; an id tha
 unknown, expired or already fetched has the status UNKNOWN.`,
 		Example: `  trafficctl job watch D5SRAWTM… --key-file routing.key
   trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt`,
+		// Without this a word that is no command would be answered with the help, or with a
+		// complaint about its flags.
+		RunE:                  unknownCommand,
+		FParseErrWhitelist:    cobra.FParseErrWhitelist{UnknownFlags: true},
+		DisableFlagsInUseLine: true,
 	}
 	cmd.AddCommand(newJobWatch(std), newJobFetch(std),
 		newJobEnd(std, "stop", "End a job early; what is done can be fetched", (*soap.Client).Stop),
 		newJobEnd(std, "delete", "Forget a job and what it has made", (*soap.Client).Delete))
 	return cmd
+}
+
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return fmt.Errorf("%s has no command %q: there are %s", cmd.Name(), args[0], strings.Join(names, ", "))
+}
+
+func oneJob(_ *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return errors.New("write the id of one job, as startConvertGeometries has given it")
+	}
+	return nil
 }
 
 // calling holds the flags of all commands that call the routing service.
@@ -71,6 +96,9 @@ func (c *calling) clientOf(url string) (*soap.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if key == "" && c.keyFile != "" {
+		return nil, fmt.Errorf("the first line of --key-file %s is empty: it has to be the API key", c.keyFile)
+	}
 	return soap.New(soap.Config{URL: url, Key: key, Timeout: c.cfg.Timeout})
 }
 
@@ -84,7 +112,7 @@ func newJobWatch(std streams) *cobra.Command {
 Exit codes: 0 all of it is converted, 2 some of it is not, 1 the job is not known or was
 deleted.`,
 		Example: "  trafficctl job watch D5SRAWTM… --key-file routing.key",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.client(cmd.Flags())
 			if err != nil {
@@ -111,7 +139,7 @@ func newJobEnd(std streams, verb, short string, end func(*soap.Client, context.C
 		Use:     verb + " ID",
 		Short:   short,
 		Example: "  trafficctl job " + verb + " D5SRAWTM… --key-file routing.key",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.client(cmd.Flags())
 			if err != nil {
@@ -241,7 +269,7 @@ service does not know the job any more. Before the job's end nothing is fetched.
 Exit codes: 0 all of it was converted, 2 some of it was not, 1 there is nothing to fetch.`,
 		Example: `  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt
   trafficctl job fetch D5SRAWTM… --key-file routing.key | trafficctl geometry --to kml --output converted.kml`,
-		Args: cobra.ExactArgs(1),
+		Args: oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := c.client(cmd.Flags())
 			if err != nil {
@@ -264,10 +292,13 @@ func printFetched(std streams, made xroute.ConvertedGeometries) error {
 		return err
 	}
 	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the answer was bounded before
+	var unread error
 	for i, e := range made.Geometries {
 		g, err := soap.Decode(e, limits)
-		if err != nil {
-			return fmt.Errorf("cannot read geometry %d of the job: %w", i+1, err)
+		if err != nil { // the others are not given out again
+			unread = errRejected
+			fmt.Fprintf(std.err, "trafficctl: cannot read geometry %d of the answer: %v\n", i+1, err)
+			continue
 		}
 		if _, err := std.out.Write(append(geo.AppendWKT(nil, g), '\n')); err != nil {
 			return fmt.Errorf("cannot write a geometry: %w", err)
@@ -276,7 +307,7 @@ func printFetched(std streams, made xroute.ConvertedGeometries) error {
 	for _, f := range made.Failures {
 		fmt.Fprintf(std.err, "trafficctl: geometry %d of the request: %s\n", f.Index+1, soap.Reason(f.Exception))
 	}
-	return jobVerdict(made.Job)
+	return errors.Join(unread, jobVerdict(made.Job))
 }
 
 const maxFetchedDepth = 1000 // the most that the service can be set to

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +62,7 @@ func TestJob(t *testing.T) {
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, "POINT (825000 4875000)\nPOINT (900000 4900000)\n", r.out)
 	require.Contains(t, r.err, "geometry 2 of the request: REQUEST_INVALID_WKT: ")
-	require.Contains(t, r.err, "is the input WKT")
+	require.Contains(t, r.err, "is it WKT?")
 
 	for _, verb := range []string{"watch", "stop", "delete", "fetch"} {
 		r = runJob(t, url, verb, id)
@@ -154,6 +159,65 @@ func TestJobRefused(t *testing.T) {
 	f("no API key", "--url", url)
 	f("is no http or https URL", "--url", "ftp://example.org", "--key", daemontest.Key)
 	f("--timeout 1ms", "--url", url, "--key", daemontest.Key, "--timeout", "1ms")
+}
+
+func TestJobCommands(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runWith(t, "", append([]string{"job"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+		require.Empty(t, r.out)
+	}
+	const there = `job has no command "list": there are delete, fetch, stop, watch`
+	f(there, "list")
+	f(there, "list", "--url", "http://127.0.0.1:1", "--key", daemontest.Key)
+	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {
+		f("write the id of one job", verb)
+		f("write the id of one job", verb, "")
+		f("write the id of one job", verb, "A", "B")
+	}
+	empty := file(t, "empty.key", "\n")
+	f("the first line of --key-file "+empty+" is empty", "watch", "A", "--key-file", empty)
+}
+
+// A daemon that does not answer: the time is up, or the user's patience.
+func TestJobWithoutAnswer(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	daemon := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // from now on the server sees that the client goes
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer daemon.Close()
+	args := []string{"job", "fetch", "A", "--url", daemon.URL, "--key", daemontest.Key}
+	r := runWith(t, "", append(args, "--timeout", "1s")...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "the routing service did not answer within --timeout 1s")
+	<-asked
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-asked
+		cancel(errors.New("interrupt signal received"))
+	}()
+	var out, errs strings.Builder
+	require.Equal(t, exitFailed, run(ctx, args, streams{nil, &out, &errs}))
+	require.Equal(t, "trafficctl: interrupted (interrupt signal received)\n", errs.String())
+}
+
+// One geometry that cannot be read does not take the others along.
+func TestJobFetchKeepsWhatItCan(t *testing.T) {
+	wkt := "POINT (8 48)"
+	point := &xroute.Point{Encodings: xroute.Encodings{WKT: &wkt}}
+	var out, errs strings.Builder
+	err := printFetched(streams{nil, &out, &errs}, xroute.ConvertedGeometries{
+		Job:        xroute.Job{Status: xroute.StatusSucceeded, Progress: &xroute.BulkProgress{Successful: 3}},
+		Geometries: []xroute.EncodedGeometry{point, &xroute.Point{}, point},
+	})
+	require.ErrorIs(t, err, errRejected)
+	require.Equal(t, wkt+"\n"+wkt+"\n", out.String())
+	require.Equal(t, "trafficctl: cannot read geometry 2 of the answer: the answer has it in no encoding\n", errs.String())
 }
 
 func TestJobHelp(t *testing.T) {

@@ -150,10 +150,11 @@ func (e Encoding) frame() frame {
 
 // OfFile gives the encoding that a file's name ends in.
 func OfFile(name string) (Encoding, bool) {
+	name = strings.ToLower(name)
 	for _, e := range writable {
-		if strings.HasSuffix(strings.ToLower(name), "."+string(e)) {
+		if strings.HasSuffix(name, "."+string(e)) {
 			return e, true
 		}
 	}
-	return "", false
+	return GeoJSON, strings.HasSuffix(name, ".json")
 }

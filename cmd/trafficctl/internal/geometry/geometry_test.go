@@ -172,6 +172,9 @@ func TestEndsEarly(t *testing.T) {
 		"cannot read KML: line 2, column 18: XML syntax error on line 2: element <Placemark> closed by </kml>")
 	f(geometry.KML, geometry.WKT, strings.NewReader(strings.Repeat("<a>", 500)), "", "elements deeper than 256")
 	f(geometry.KML, geometry.WKT, strings.NewReader(`<?xml version="1.0" encoding="ISO-8859-1"?><kml/>`), "", "it is in ISO-8859-1: convert it to UTF-8")
+	f(geometry.KML, geometry.KML, strings.NewReader(" hello"), "", "no placemark and no geometry is in it: is it KML")
+	f(geometry.KML, geometry.WKT, strings.NewReader("<gpx><Point/></gpx>"), "", "is it KML")
+	f(geometry.WKT, geometry.GeoJSON, strings.NewReader("\x1f\x8b\x08"), "", "the input is compressed with gzip: unpack it first")
 	f(geometry.WKT, geometry.WKT, io.MultiReader(strings.NewReader("POINT (1 2)\n"), iotest.ErrReader(errors.New("disk"))), "POINT (1 2)\n", "cannot read the input after line 1: disk")
 	f(geometry.WKT, geometry.WKB, strings.NewReader("POINT (1 2)\nPOINT (1 2)"), "\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\xf0?\x00\x00\x00\x00\x00\x00\x00@", "line 2: raw WKB is one geometry in a file")
 }

@@ -2,6 +2,7 @@ package geometry
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ func placemarks(in io.Reader, most int) iter.Seq2[record, error] {
 		for {
 			r, err := c.next()
 			if errors.Is(err, io.EOF) {
+				if !c.isKML && c.isSomething {
+					yield(record{}, errors.New("cannot read KML: no placemark and no geometry is in it: is it KML, as --from or the name of the file says?"))
+				}
 				return
 			}
 			if err != nil {
@@ -40,6 +44,9 @@ type cutter struct {
 	xml   *xml.Decoder
 	kept  *keeper
 	depth int
+
+	isSomething bool // there is more than blanks
+	isKML       bool // there is an element that KML has
 }
 
 func newCutter(in io.Reader, most int) *cutter {
@@ -71,13 +78,24 @@ func (c *cutter) next() (record, error) {
 }
 
 func (c *cutter) isRecord(e xml.StartElement) bool {
-	switch e.Name.Local {
-	case "Placemark":
-		return true
+	return e.Name.Local == "Placemark" || c.depth == 1 && isGeometry(e.Name.Local)
+}
+
+func isGeometry(name string) bool {
+	switch name {
 	case "Point", "LineString", "LinearRing", "Polygon", "MultiGeometry":
-		return c.depth == 1
+		return true
 	}
 	return false
+}
+
+// isKML knows the elements that KML begins with.
+func isKML(name string, depth int) bool {
+	switch name {
+	case "kml", "Document", "Folder", "Placemark":
+		return true
+	}
+	return depth == 1 && isGeometry(name)
 }
 
 // end passes over all up to the end of the element that has been opened.
@@ -92,9 +110,13 @@ func (c *cutter) end() error {
 
 func (c *cutter) token() (xml.Token, error) {
 	token, err := c.xml.Token()
-	switch token.(type) {
+	switch token := token.(type) {
+	case xml.CharData:
+		c.isSomething = c.isSomething || len(bytes.TrimSpace(token)) > 0
 	case xml.StartElement:
 		c.depth++
+		c.isSomething = true
+		c.isKML = c.isKML || isKML(token.Name.Local, c.depth)
 		if c.depth > deepest {
 			return nil, fmt.Errorf("elements deeper than %d", deepest)
 		}

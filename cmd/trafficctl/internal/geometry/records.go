@@ -18,6 +18,13 @@ type record struct {
 // records cuts the input into records of at most so many bytes. The second value
 // is an error that ends the input.
 func records(in io.Reader, e Encoding, most int) iter.Seq2[record, error] {
+	b := bufio.NewReader(in)
+	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {
+		return func(yield func(record, error) bool) {
+			yield(record{}, errors.New("the input is compressed with gzip: unpack it first, as by zcat"))
+		}
+	}
+	in = b
 	switch e {
 	case WKB:
 		return whole(in, most)

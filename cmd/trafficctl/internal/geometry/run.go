@@ -79,6 +79,9 @@ const (
 func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Converter, refused func(place string, err error)) (Tally, error) {
 	r := &run{cfg: cfg, by: by, out: out, refused: refused, frame: cfg.To.frame()}
 	err := r.all(ctx, in)
+	if err != nil && !r.begun {
+		return r.tally, err // nothing is there that would need an end
+	}
 	return r.tally, errors.Join(err, r.finish())
 }
 

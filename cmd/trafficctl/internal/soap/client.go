@@ -157,22 +157,34 @@ func call[R xroute.Response](ctx context.Context, c *Client, wait time.Duration,
 	if err != nil {
 		return none, fmt.Errorf("cannot write the request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait+c.cfg.Timeout)
+	limited, cancel := context.WithTimeout(ctx, wait+c.cfg.Timeout)
 	defer cancel()
-	resp, err := c.post(ctx, envelope)
+	resp, err := c.post(limited, envelope)
 	if err != nil {
-		return none, fmt.Errorf("cannot reach the routing service: %w", err)
+		return none, c.lost(ctx, fmt.Errorf("cannot reach the routing service: %w", err))
 	}
 	defer resp.Body.Close()
 	answer, err := read(resp)
 	if err != nil {
-		return none, err
+		return none, c.lost(ctx, err)
 	}
 	right, ok := answer.(R)
 	if !ok {
 		return none, fmt.Errorf("the routing service answers with a %T where a %T belongs", answer, none)
 	}
 	return right, nil
+}
+
+// lost gives the error of a call, or what is behind it: that there was no more time for it,
+// or that the user has had enough.
+func (c *Client) lost(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the routing service did not answer within --timeout %s: allow more, or see whether the daemon is well", c.cfg.Timeout)
+	}
+	return err
 }
 
 // post sends an envelope. A daemon that is too busy is asked again, as long as

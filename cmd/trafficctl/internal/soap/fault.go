@@ -80,11 +80,11 @@ func first(text *string, otherwise string) string {
 
 // advice is what to do about the errors of decisions.md 3.
 var advice = map[string]string{
-	string(xroute.CodeInvalidWKT):        "is the input WKT, as --from says?",
-	string(xroute.CodeInvalidWKB):        "is the input WKB, as --from says?",
-	string(xroute.CodeInvalidKML):        "is the input KML, as --from says?",
+	string(xroute.CodeInvalidWKT):        "is it WKT?",
+	string(xroute.CodeInvalidWKB):        "is it WKB?",
+	string(xroute.CodeInvalidKML):        "is it KML?",
 	string(xroute.CodePlacemarkNotFound): "put the geometry into a Placemark",
-	string(xroute.CodeCoordinateFormat):  "are --format-from, --format-to and --srid right for these coordinates?",
+	string(xroute.CodeCoordinateFormat):  "are the coordinate formats the right ones, which trafficctl geometry takes from --format-from and --format-to?",
 	"UnexpectedException":                "try again; if it stays, tell the operators the trace",
 }
 

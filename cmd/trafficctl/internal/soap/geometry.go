@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twpayne/go-geom"
 
@@ -17,8 +18,22 @@ func Encode(g geom.T) (xroute.EncodedGeometry, error) {
 	if e == nil {
 		return nil, fmt.Errorf("a %T cannot be sent to the routing service", g)
 	}
-	e.Encoded().WKB = geo.AppendWKB(nil, g, binary.LittleEndian)
+	wkb := geo.AppendWKB(nil, g, binary.LittleEndian)
+	if id := g.SRID(); id != 0 {
+		wkb = withSRID(wkb, id)
+	}
+	e.Encoded().WKB = wkb
 	return e, nil
+}
+
+// withSRID makes the WKB of a geometry, which begins with the order of its bytes and its
+// kind, PostGIS's EWKB: the service is to see where an SRID contradicts the
+// coordinates' format.
+func withSRID(wkb []byte, id int) []byte {
+	const kindAt, idAt, flag = 1, 5, 0x2000_0000
+	order := binary.LittleEndian
+	order.PutUint32(wkb[kindAt:], order.Uint32(wkb[kindAt:])|flag)
+	return slices.Insert(wkb, idAt, order.AppendUint32(nil, uint32(id))...)
 }
 
 var errNoEncoding = errors.New("the answer has it in no encoding")
