@@ -80,10 +80,10 @@ func (c Config) Validate() error {
 	check(c.ReceiveTimeout > 0, "receive_timeout is %v: it has to be more than 0, or a client could hold its place for ever", c.ReceiveTimeout)
 	check(c.MinBytesPerSecond >= 0, "min_bytes_per_second is %d: it has to be 0 (no minimum) or more", c.MinBytesPerSecond)
 	check(c.RateGrace >= 0 && c.RateGrace <= c.ReceiveTimeout, "rate_grace is %v: it has to lie between 0 and receive_timeout (%v), which ends the receiving anyway", c.RateGrace, c.ReceiveTimeout)
-	check(c.AdmissionRequests >= 1, "admission_requests is %d: it has to be at least 1, or every request is answered 503", c.AdmissionRequests)
+	check(c.AdmissionRequests >= 4, "admission_requests is %d: it has to be at least 4, because a client may have half of them, and needs one more than that with which it watches a job", c.AdmissionRequests)
 	check(c.AdmissionBytes >= 4*c.MaxBodyBytes, "admission_bytes is %d: it has to be at least four times max_body_bytes (%d), or the largest body could never be received: a client may have half of the memory, and a body is copied when it outgrows its own", c.AdmissionBytes, c.MaxBodyBytes)
 	check(c.Concurrency >= 1, "concurrency is %d: it has to be at least 1, or no request is ever answered", c.Concurrency)
-	check(c.MaxWatches >= 1 && int64(c.MaxWatches) < c.AdmissionRequests, "max_watches is %d: it has to lie between 1 and below admission_requests (%d), because a watch holds its place there while it waits", c.MaxWatches, c.AdmissionRequests)
+	check(c.MaxWatches >= 1 && int64(c.MaxWatches) <= c.AdmissionRequests-2, "max_watches is %d: it has to lie between 1 and 2 below admission_requests (%d), because a watch holds its place there while it waits, and a client that watches all it may has to have one place left", c.MaxWatches, c.AdmissionRequests)
 	j := c.Jobs
 	check(j.Workers >= 1, "jobs.workers is %d: it has to be at least 1, or no job ever runs", j.Workers)
 	check(j.Max >= 1, "jobs.max is %d: it has to be at least 1, or no job can be started", j.Max)

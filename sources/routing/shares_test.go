@@ -49,6 +49,25 @@ func TestSharesLeaveSomething(t *testing.T) {
 	f("a", 31, 31, "this client has 31 ")
 }
 
+// TestWatchingLeavesAPlace: whatever the settings, a client that watches as much as it may can
+// still stop what it watches.
+func TestWatchingLeavesAPlace(t *testing.T) {
+	for requests := range int64(40) {
+		for watching := range 40 {
+			c := DefaultConfig()
+			c.AdmissionRequests, c.MaxWatches = requests, watching
+			if c.Validate() != nil {
+				continue
+			}
+			p, w := newShares(c.AdmissionRequests, places), newShares(int64(c.MaxWatches), watches)
+			for w.take("a", 1) == nil {
+				require.Nil(t, p.take("a", 1), "%d of %d", watching, requests)
+			}
+			require.Nil(t, p.take("a", 1), "%d of %d", watching, requests)
+		}
+	}
+}
+
 // requireShareRefused wants the refusal of a client that has its share.
 func requireShareRefused(t testing.TB, resp *http.Response, text []byte, what string) {
 	t.Helper()
