@@ -16,6 +16,9 @@
 // Exception. An optional member is a pointer or a slice, nil when it is absent;
 // a required, nillable one is written as xsi:nil when it is nil.
 //
+// FromPlain and ToPlain lead from plain elements to geometries as package geo has
+// them, and back (plain.go); KindOf, PlainOf and NewElement from their elements (element.go).
+//
 // Reading takes what toolkits send: any prefixes, elements of a type in any
 // order, unknown elements and attributes, comments and CDATA, UTF-8 and UTF-16.
 // Not taken for unknown, but refused, are items of another name in an array, and
