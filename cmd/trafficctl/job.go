@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -33,27 +32,11 @@ A job belongs to its key's client. What it has made is given out once; an id tha
 unknown, expired or already fetched has the status UNKNOWN.`,
 		Example: `  trafficctl job watch D5SRAWTM… --key-file routing.key
   trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt`,
-		// Without this a word that is no command would be answered with the help, or with a
-		// complaint about its flags.
-		RunE:                  unknownCommand,
-		FParseErrWhitelist:    cobra.FParseErrWhitelist{UnknownFlags: true},
-		DisableFlagsInUseLine: true,
 	}
 	cmd.AddCommand(newJobWatch(std), newJobFetch(std),
 		newJobEnd(std, "stop", "End a job early; what is done can be fetched", (*soap.Client).Stop),
 		newJobEnd(std, "delete", "Forget a job and what it has made", (*soap.Client).Delete))
 	return cmd
-}
-
-func unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
-	}
-	var names []string
-	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
-	}
-	return fmt.Errorf("%s has no command %q: there are %s", cmd.Name(), args[0], strings.Join(names, ", "))
 }
 
 func oneJob(_ *cobra.Command, args []string) error {

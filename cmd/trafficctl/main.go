@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // zones also where the machine has none
 
@@ -80,5 +81,27 @@ Exit codes: 0 all done and all accepted, 2 some items were rejected, 1 failure.`
 	root.SetErr(std.err)
 	root.AddCommand(newSend(std), newResubmit(std), newGenerate(std), newKey(std),
 		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), newBench(std))
+	for _, group := range root.Commands() {
+		if group.HasSubCommands() {
+			knowItsCommands(group)
+		}
+	}
 	return root
+}
+
+// knowItsCommands has a group of commands refuse a word that is none of them; cobra would
+// answer with the help, as if all were well, or with a complaint about its flags.
+func knowItsCommands(group *cobra.Command) {
+	group.FParseErrWhitelist.UnknownFlags = true
+	group.DisableFlagsInUseLine = true
+	group.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return group.Help()
+		}
+		var names []string
+		for _, command := range group.Commands() {
+			names = append(names, command.Name())
+		}
+		return fmt.Errorf("%s has no command %q: there are %s", group.Name(), args[0], strings.Join(names, ", "))
+	}
 }

@@ -98,3 +98,20 @@ func summaryOf(t testing.TB, r ran) (sum map[string]any) {
 	require.NoError(t, json.Unmarshal([]byte(r.out), &sum))
 	return sum
 }
+
+// A word that is no command is an error in each group of commands, whatever flags follow.
+func TestUnknownCommands(t *testing.T) {
+	for _, group := range newRoot(streams{}).Commands() {
+		if !group.HasSubCommands() {
+			continue
+		}
+		for _, args := range [][]string{{"nosuch"}, {"nosuch", "--url", "http://127.0.0.1:1"}} {
+			r := runWith(t, "", append([]string{group.Name()}, args...)...)
+			require.Equal(t, exitFailed, r.code)
+			require.Contains(t, r.err, group.Name()+` has no command "nosuch": there are `+group.Commands()[0].Name())
+		}
+		r := runWith(t, "", group.Name())
+		require.Equal(t, exitDone, r.code)
+		require.Contains(t, r.out, "Available Commands:")
+	}
+}
