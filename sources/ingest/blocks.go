@@ -3,8 +3,6 @@ package ingest
 import (
 	"io"
 	"sync"
-
-	"trafficd/sources/internal/upload"
 )
 
 // blockSize is large enough that a read of the socket takes what is there, and
@@ -34,7 +32,7 @@ func newBlocks(a *admission) *blocks {
 func (b *blocks) space() []byte {
 	at := b.written % blockSize
 	if b.written == len(b.list)*blockSize {
-		if !b.admission.Hold(blockSize) {
+		if !b.admission.hold(blockSize) {
 			return nil
 		}
 		b.add()
@@ -48,7 +46,7 @@ func (b *blocks) wrote(n int) { b.written += n }
 func (b *blocks) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		if b.written == len(b.list)*blockSize {
-			b.admission.Exceed(blockSize)
+			b.admission.exceed(blockSize)
 			b.add()
 		}
 		n := copy(b.list[len(b.list)-1][b.written%blockSize:], rest)
@@ -65,8 +63,8 @@ func (b *blocks) add() { b.list = append(b.list, blockPool.Get().(*block)) }
 // A body that waited for its turn is not begun where by then the answers of others, that
 // their clients do not read, have used up the memory: its own would be one more.
 func (b *blocks) Read(p []byte) (int, error) {
-	if b.read == 0 && b.admission.Exceeded() {
-		return 0, upload.MemoryFull()
+	if b.read == 0 && b.admission.exceeded() {
+		return 0, memoryFull()
 	}
 	if b.read == b.written {
 		return 0, b.end
@@ -111,7 +109,7 @@ func (b *blocks) Close() error {
 
 // free gives all memory back, b's own included: it is not to be used again.
 func (b *blocks) free() {
-	b.admission.Release(int64(len(b.list)) * blockSize)
+	b.admission.release(int64(len(b.list)) * blockSize)
 	for i, x := range b.list {
 		poison(x)
 		blockPool.Put(x)

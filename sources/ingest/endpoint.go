@@ -38,7 +38,7 @@ type Endpoint struct {
 	pipeline  Pipeline
 	log       zerolog.Logger
 	admission *admission
-	leave     func() // admission.Leave, made a value once
+	leave     func() // admission.leave, made a value once
 
 	ctx    context.Context // of the submissions
 	cancel context.CancelFunc
@@ -47,7 +47,7 @@ type Endpoint struct {
 // New makes the endpoint.
 func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 	e := &Endpoint{cfg: cfg, pipeline: pipeline, log: log, admission: newAdmission(cfg)}
-	e.leave = e.admission.Leave
+	e.leave = e.admission.leave
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
@@ -63,7 +63,7 @@ func (e *Endpoint) Before(c *batch.Client, h *fasthttp.RequestHeader) (release f
 	if r := e.pipeline.Ready(c.ProductInstance); r != nil {
 		return nil, counted(r)
 	}
-	if !e.admission.Enter(blockSize) {
+	if !e.admission.enter() {
 		return nil, counted(batch.Unavailable("too many requests are under way: try again in a moment", time.Second))
 	}
 	if r := checkHeader(h, e.cfg.MaxCompressedBytes); r != nil {

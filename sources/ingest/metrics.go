@@ -7,7 +7,6 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"trafficd/pipeline/batch"
-	"trafficd/sources/internal/upload"
 )
 
 var (
@@ -20,6 +19,10 @@ var (
 	receiveSeconds = metrics.NewHistogram("trafficd_ingest_receive_seconds")
 	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total") // the client went away within the body
 
+	admissionRequests      = metrics.NewGauge("trafficd_ingest_admission_requests", nil)
+	admissionRequestsLimit = metrics.NewGauge("trafficd_ingest_admission_requests_limit", nil)
+	admissionBytes         = metrics.NewGauge("trafficd_ingest_admission_bytes", nil)
+	admissionBytesLimit    = metrics.NewGauge("trafficd_ingest_admission_bytes_limit", nil)
 )
 
 // counters makes one counter for each code.
@@ -46,11 +49,4 @@ func counted[E error](err E) E {
 		batches[batch.InternalError].Inc()
 	}
 	return err
-}
-
-var admissionGauges = upload.Gauges{
-	Requests:      metrics.NewGauge("trafficd_ingest_admission_requests", nil),
-	RequestsLimit: metrics.NewGauge("trafficd_ingest_admission_requests_limit", nil),
-	Bytes:         metrics.NewGauge("trafficd_ingest_admission_bytes", nil),
-	BytesLimit:    metrics.NewGauge("trafficd_ingest_admission_bytes_limit", nil),
 }

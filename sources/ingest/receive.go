@@ -29,7 +29,7 @@ func (e *Endpoint) receive(ctx *fasthttp.RequestCtx, body *blocks) error {
 		var space []byte
 		if !u.Full() {
 			if space = body.space(); space == nil {
-				return upload.MemoryFull()
+				return memoryFull()
 			}
 		}
 		n, err := u.Read(space)

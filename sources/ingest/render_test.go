@@ -242,12 +242,12 @@ func TestBodyWaitsForAnswers(t *testing.T) {
 	a := newAdmission(DefaultConfig())
 	body := newBlocks(a)
 	fmt.Fprint(body, "body")
-	a.Exceed(DefaultConfig().AdmissionBytes)
+	a.exceed(DefaultConfig().AdmissionBytes)
 	_, err := io.ReadAll(body)
 	var refusal *batch.Refusal
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
-	a.Release(DefaultConfig().AdmissionBytes)
+	a.release(DefaultConfig().AdmissionBytes)
 	text, err := io.ReadAll(body)
 	require.NoError(t, err)
 	require.Equal(t, "body", string(text))
@@ -259,6 +259,6 @@ type brokenPipe struct{}
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func heldBytes(a *admission) int64 {
-	_, n := a.Held()
+	_, n := a.held()
 	return n
 }

@@ -29,7 +29,7 @@ func newRendering(r *batch.Result, a *admission) *rendering {
 	x := renderings.Get().(*rendering)
 	x.result, *r = *r, x.result
 	x.admission, x.held = a, int64(x.result.Size())
-	a.Exceed(x.held)
+	a.exceed(x.held)
 	return x
 }
 
@@ -94,7 +94,7 @@ func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
 
 // Close implements io.Closer: an answer is closed when it is written, or when it cannot be.
 func (x *rendering) Close() error {
-	x.admission.Release(x.held)
+	x.admission.release(x.held)
 	rejections := x.result.Rejections
 	rejections.Reset()
 	*x = rendering{result: batch.Result{Rejections: rejections}, piece: x.piece}

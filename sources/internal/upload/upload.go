@@ -138,8 +138,3 @@ func (b *Body) tooSlow() *batch.Refusal {
 	}
 	return batch.Refuse(batch.RequestTimeout, fmt.Sprintf("the body came slower than %d bytes per second", b.limits.MinBytesPerSecond))
 }
-
-// MemoryFull refuses a body that there is no memory for.
-func MemoryFull() *batch.Refusal {
-	return batch.Unavailable("the memory for requests is full: try again in a moment", time.Second)
-}

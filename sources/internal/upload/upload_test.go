@@ -145,9 +145,3 @@ func TestPace(t *testing.T) {
 	})
 	require.Equal(t, received{early + "y", false, io.EOF}, r)
 }
-
-func TestMemoryFull(t *testing.T) {
-	refusal := upload.MemoryFull()
-	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
-	require.Positive(t, refusal.RetryAfter)
-}
