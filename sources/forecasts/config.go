@@ -14,7 +14,8 @@ type Config struct {
 	Kafka      KafkaConfig      `koanf:"kafka"`
 	File       FileConfig       `koanf:"file"`
 	ClickHouse ClickHouseConfig `koanf:"clickhouse"`
-	// MaxBytes bounds the content of a file, uncompressed, and of a query's answer.
+	// MaxBytes bounds the content of a file, uncompressed, of a query's answer, and
+	// of a topic without the records that later ones replace.
 	MaxBytes int64 `koanf:"max_bytes"`
 }
 

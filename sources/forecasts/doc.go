@@ -49,13 +49,20 @@
 //	protobuf or NDJSON cut off between
 //	  two records                         taken, since it cannot be told: write beside the file, then rename
 //	street twice in a file or an answer   the later one counts; rows of a query are periods, all of them count
-//	street in two partitions of a topic   the record with the later timestamp counts when the topic is read from its start
+//	street in two partitions of a topic   the record with the later timestamp counts, of two with the same that in the higher partition
+//	topic that holds more than MaxBytes   record of a street that is new skipped, so that memory is bounded
 //
 // # When a feed has confirmed its data
 //
-//	topic        at each poll that has reached the end of every partition
+//	topic        when a poll begins that reaches the end of every partition
 //	file         at the time of its last modification: looking at a file that nobody writes confirms nothing
 //	ClickHouse   at each answer with a good record
+//
+// A topic that is deleted and made anew is read from its start, and replaces all, as
+// soon as it is seen: by its identifier (brokers from 2.8 on have one), or because
+// it ends before the place that was read up to. Until it has been read to its
+// end the layer stays as it is. Where an unclean election takes records back, and
+// others have their offsets before the next poll, those are not seen.
 //
 // The topic is read uncommitted. Control records are passed over, but records
 // of aborted transactions are not told from others: write it without

@@ -74,7 +74,7 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	switch cfg.Feed {
 	case FeedKafka:
 		f.interval = cfg.Kafka.Interval
-		f.feed, err = newTopicFeed(cfg.Kafka, layer, f.faults)
+		f.feed, err = newTopicFeed(cfg.Kafka, cfg.MaxBytes, layer, f.faults)
 	case FeedFile:
 		f.interval, f.feed = cfg.File.Recheck, newFileFeed(cfg.File, cfg.MaxBytes, layer, f.faults)
 	case FeedClickHouse:

@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,31 +21,44 @@ import (
 // all at once, and from there on each record as it comes.
 type topicFeed struct {
 	cfg       KafkaConfig
+	maxBytes  int64
 	layer     Layer
 	faults    *faults
 	transport *kafka.Transport
 	client    *kafka.Client
 
+	topic     topicID             // that is read
 	next      map[int]int64       // by partition: the offset to read next
-	gathered  map[identity]latest // nil once the layer has it
+	streets   map[identity]latest // the last word about each
+	bytes     int64               // of streets, about
+	caughtUp  bool                // the layer has the streets; else they are gathered
 	changed   bool                // the layer was given something that is not published
 	confirmed time.Time           // by the last poll that went well
 	turn      int                 // polls so far
 }
 
-// latest is the last word of the topic about a street while it is gathered.
+// latest is the last word of the topic about a street.
 type latest struct {
-	forecast  *pb.StreetForecast // nil: it was removed
+	forecast  *pb.StreetForecast // only while gathering; nil: it was removed
 	partition int
-	at        time.Time // of the record
+	at        time.Time // of the latest record in this partition
+	bytes     int64     // about what it takes
 }
 
-func newTopicFeed(cfg KafkaConfig, layer Layer, faults *faults) (*topicFeed, error) {
+// follows tells whether a record is to replace what was said before. Within a
+// partition the order counts, between two of them only time is left. The outcome
+// does not depend on which partition is read first.
+func (l latest) follows(before latest) bool {
+	return l.partition == before.partition ||
+		cmp.Or(l.at.Compare(before.at), cmp.Compare(l.partition, before.partition)) > 0
+}
+
+func newTopicFeed(cfg KafkaConfig, maxBytes int64, layer Layer, faults *faults) (*topicFeed, error) {
 	transport, err := cfg.Transport()
 	if err != nil {
 		return nil, err
 	}
-	t := &topicFeed{cfg: cfg, layer: layer, faults: faults, transport: transport}
+	t := &topicFeed{cfg: cfg, maxBytes: maxBytes, layer: layer, faults: faults, transport: transport}
 	t.client = &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
 	t.startOver()
 	return t, nil
@@ -55,20 +69,22 @@ func (t *topicFeed) changes() <-chan struct{} { return nil }
 func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
 func (t *topicFeed) startOver() {
-	t.next, t.gathered = make(map[int]int64), make(map[identity]latest)
+	t.next, t.streets = make(map[int]int64), make(map[identity]latest)
+	t.bytes, t.caughtUp = 0, false
 	t.faults.restart()
 }
 
 func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
+	began := time.Now()
 	err := t.poll(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return t.confirmed, ctx.Err()
-	case errors.Is(err, kafka.OffsetOutOfRange):
+	case errors.Is(err, kafka.OffsetOutOfRange), errors.Is(err, errMadeAnew):
 		t.startOver()
 		err = fmt.Errorf("%w: the topic was made anew, or lost records that were not read yet; it is read from its start", err)
 	case err == nil:
-		t.confirmed = time.Now()
+		t.confirmed = began // what came later was perhaps not seen
 	}
 	if err != nil {
 		t.transport.CloseIdleConnections() // forgets leaders that may have moved
@@ -79,12 +95,12 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 // publish shows what was read. Where some partition could not be read, what
 // others said is shown nevertheless, but confirms nothing.
 func (t *topicFeed) publish(err error) error {
-	if err == nil && t.gathered != nil {
-		t.layer.Replace(t.whole())
-		t.gathered, t.changed = nil, true
+	if err == nil && !t.caughtUp {
+		t.layer.Replace(t.handOver())
+		t.caughtUp, t.changed = true, true
 	}
 	switch {
-	case t.gathered == nil && t.changed:
+	case t.caughtUp && t.changed:
 		t.layer.Publish(t.confirmed)
 		t.changed = false
 	case err == nil:
@@ -94,19 +110,44 @@ func (t *topicFeed) publish(err error) error {
 	return err
 }
 
-func (t *topicFeed) whole() []*pb.StreetForecast {
-	all := make([]*pb.StreetForecast, 0, len(t.gathered))
-	for _, l := range t.gathered {
-		if l.forecast != nil {
-			all = append(all, l.forecast)
+// handOver gives what was gathered, which belongs to the layer from then on.
+func (t *topicFeed) handOver() []*pb.StreetForecast {
+	all := make([]*pb.StreetForecast, 0, len(t.streets))
+	for id, l := range t.streets {
+		if l.forecast == nil {
+			t.forget(id)
+			continue
 		}
+		all = append(all, l.forecast)
+		l.forecast = nil
+		t.streets[id] = l
 	}
 	return all
 }
 
-// poll reads every partition up to the end that it has. It begins with another
-// one each time, so that a broker that is away does not hide the others.
-func (t *topicFeed) poll(ctx context.Context) error {
+var errMadeAnew = errors.New("another topic has the name now")
+
+// poll reads every partition up to the end that it has. That all of it was of
+// one topic is seen at the end: another one of the name has the same offsets.
+func (t *topicFeed) poll(ctx context.Context) (err error) {
+	if len(t.next) == 0 {
+		if t.topic, err = t.identify(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.drainAll(ctx); err != nil {
+		return err
+	}
+	now, err := t.identify(ctx)
+	if err == nil && now != t.topic {
+		err = errMadeAnew
+	}
+	return err
+}
+
+// drainAll begins with another partition each time, so that a broker that is
+// away does not hide the others.
+func (t *topicFeed) drainAll(ctx context.Context) error {
 	partitions, err := t.partitions(ctx)
 	if err != nil {
 		return err
@@ -119,6 +160,16 @@ func (t *topicFeed) poll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
+	defer cancel()
+	id, err := askTopicID(ctx, t.client, t.cfg.Topic)
+	if err != nil {
+		return id, fmt.Errorf("cannot find topic %q at %v: %w", t.cfg.Topic, t.cfg.Brokers, err)
+	}
+	return id, nil
 }
 
 func (t *topicFeed) partitions(ctx context.Context) ([]int, error) {
@@ -225,33 +276,57 @@ func (t *topicFeed) take(partition int, r *kafka.Record) error {
 	t.next[partition] = r.Offset + 1
 	position := fmt.Sprintf("partition %d offset %d", partition, r.Offset)
 	id, forecast, remarks, err := parseRecord(key, value)
+	if err == nil {
+		err = t.apply(id, latest{forecast, partition, r.Time, streetBytes + int64(len(value))})
+	}
 	if err != nil {
 		t.faults.skip(position, err)
 		return nil
 	}
 	t.faults.remark(position, remarks)
-	t.apply(id, latest{forecast, partition, r.Time})
 	return nil
 }
 
-func (t *topicFeed) apply(id identity, l latest) {
+// streetBytes is about what a street takes in memory besides its record.
+const streetBytes = 200
+
+// apply takes the record in where it is the last word about its street.
+func (t *topicFeed) apply(id identity, l latest) error {
+	before, known := t.streets[id]
+	if known && !l.follows(before) {
+		return nil
+	}
+	if removes := known && l.forecast == nil; !removes && t.bytes-before.bytes+l.bytes > t.maxBytes {
+		return fmt.Errorf("the topic's streets take more than %d bytes: raise forecasts.max_bytes, and start again", t.maxBytes)
+	}
+	if known && l.partition == before.partition && l.at.Before(before.at) {
+		l.at = before.at // its producer's clock was set back
+	}
+	t.forget(id)
+	t.remember(id, l)
+	return nil
+}
+
+func (t *topicFeed) remember(id identity, l latest) {
 	if l.forecast == nil {
 		recordsRemoved.Inc()
 	} else {
 		recordsTaken.Inc()
 	}
-	if t.gathered != nil {
-		// Within a partition the order counts, between two of them only time is left.
-		before, ok := t.gathered[id]
-		if !ok || before.partition == l.partition || !l.at.Before(before.at) {
-			t.gathered[id] = l
+	if t.caughtUp {
+		t.changed = true
+		if l.forecast == nil {
+			t.layer.Remove(id.street, id.fromnode)
+			return // brokers forget tombstones, too
 		}
-		return
+		t.layer.Put(l.forecast)
+		l.forecast = nil
 	}
-	t.changed = true
-	if l.forecast == nil {
-		t.layer.Remove(id.street, id.fromnode)
-		return
-	}
-	t.layer.Put(l.forecast)
+	t.streets[id] = l
+	t.bytes += l.bytes
+}
+
+func (t *topicFeed) forget(id identity) {
+	t.bytes -= t.streets[id].bytes
+	delete(t.streets, id)
 }

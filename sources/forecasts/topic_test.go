@@ -142,7 +142,7 @@ func TestTopicBrokerAway(t *testing.T) {
 	k := stores.StartKafka(t)
 	require.NoError(t, k.Kill())
 	f, layer := run(t, topicConfig("f", k.Brokers...))
-	waitForError(t, f, "cannot find the partitions")
+	waitForError(t, f, "cannot find")
 	require.Nil(t, layer.shown())
 	require.NoError(t, k.Restart())
 	k.Create(t, "f", 2)
@@ -279,11 +279,11 @@ func TestTopicOrder(t *testing.T) {
 // is shown, but confirms nothing. Before the first whole layer nothing is.
 func TestTopicPublishesInPart(t *testing.T) {
 	layer := newShelf(t)
-	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, layer, &faults{})
+	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 1<<20, layer, &faults{})
 	require.NoError(t, err)
 	defer feed.close()
 	away := errors.New("away")
-	feed.apply(identity{1, 1}, latest{forecast: street(1, 1, 10)})
+	require.NoError(t, feed.apply(identity{1, 1}, latest{forecast: street(1, 1, 10)}))
 	require.Equal(t, away, feed.publish(away))
 	require.Nil(t, layer.shown())
 
@@ -291,7 +291,7 @@ func TestTopicPublishesInPart(t *testing.T) {
 	feed.confirmed = confirmed
 	require.NoError(t, feed.publish(nil))
 	require.Equal(t, []string{"1:1 10"}, layer.shown())
-	feed.apply(identity{2, 1}, latest{forecast: street(2, 1, 20)})
+	require.NoError(t, feed.apply(identity{2, 1}, latest{forecast: street(2, 1, 20)}))
 	require.Equal(t, away, feed.publish(away))
 	require.Equal(t, []string{"1:1 10", "2:1 20"}, layer.shown())
 	require.Equal(t, confirmed, layer.confirmedAt())

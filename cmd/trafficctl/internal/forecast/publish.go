@@ -110,7 +110,7 @@ func reason(err error) error {
 // among them.
 func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, error) {
 	cfg := forecasts.DefaultConfig()
-	cfg.Feed, cfg.Kafka = forecasts.FeedKafka, p.cfg
+	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, MaxBytes
 	seen := &inventory{keys: make(map[string]bool), whole: make(chan struct{})}
 	feed, err := forecasts.New(cfg, seen, zerolog.Nop())
 	if err != nil {

@@ -1,0 +1,220 @@
+package forecasts
+
+import (
+	"encoding/hex"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"trafficd/cmd/devstores/stores"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/watch"
+)
+
+// TestTopicMadeAnewUnseen: a topic is deleted and made again between two polls,
+// and has as many records as the old one had, or more. No offset tells.
+func TestTopicMadeAnewUnseen(t *testing.T) {
+	f := func(records int32) {
+		t.Helper()
+		c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
+		k := producer(t, c.ListenAddrs())
+		for i := range int32(3) {
+			produce(t, k, record("f", 0, string(Key(street(i+1, 1))), value(t, street(i+1, 1, 10))))
+		}
+		layer := newShelf(t)
+		feed, err := newTopicFeed(topicConfig("f", c.ListenAddrs()...).Kafka, 1<<20, layer, &faults{})
+		require.NoError(t, err)
+		t.Cleanup(feed.close)
+		_, err = feed.check(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown())
+
+		makeAnew(t, c, "f")
+		again := producer(t, c.ListenAddrs())
+		for i := range records {
+			produce(t, again, record("f", 0, string(Key(street(i+5, 1))), value(t, street(i+5, 1, 50))))
+		}
+		confirmed := layer.confirmedAt()
+		_, err = feed.check(t.Context())
+		require.ErrorIs(t, err, errMadeAnew)
+		require.Equal(t, confirmed, layer.confirmedAt())
+		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown(), "not a mixture")
+		_, err = feed.check(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"5:1 50", "6:1 50", "7:1 50", "8:1 50"}[:records], layer.shown())
+	}
+	f(3)
+	f(4)
+}
+
+func makeAnew(t *testing.T, c *kfake.Cluster, topic string) {
+	t.Helper()
+	admin := &kafka.Transport{}
+	defer admin.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(c.ListenAddrs()...), Transport: admin}
+	_, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topic}})
+	require.NoError(t, err)
+	_, err = client.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: 1, ReplicationFactor: 1}}})
+	require.NoError(t, err)
+}
+
+// TestTopicOfOldBrokers, which have no identifiers: they are not asked for them.
+func TestTopicOfOldBrokers(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
+	c.ControlKey(int16(kmsg.ApiVersions), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		answer := r.ResponseKind().(*kmsg.ApiVersionsResponse)
+		for _, known := range []struct{ key, last int16 }{{1, 11}, {2, 5}, {3, 9}, {18, 2}} {
+			answer.ApiKeys = append(answer.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: known.key, MaxVersion: known.last})
+		}
+		return answer, nil, true
+	})
+	c.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if r.GetVersion() > 9 {
+			return nil, errors.New("an old broker hangs up"), true
+		}
+		return nil, nil, false
+	})
+	_, layer := run(t, topicConfig("f", c.ListenAddrs()...))
+	layer.waitFor()
+	k := producer(t, c.ListenAddrs())
+	produce(t, k, record("f", 0, "1:1", value(t, street(1, 1, 10))))
+	layer.waitFor("1:1 10")
+}
+
+// TestTopicIDMessages holds both messages against those of another client.
+func TestTopicIDMessages(t *testing.T) {
+	asked := kmsg.NewMetadataRequest()
+	asked.Version = metadataWithID
+	topic := kmsg.NewMetadataRequestTopic()
+	name := "forecasts"
+	topic.Topic = &name
+	asked.Topics = append(asked.Topics, topic)
+	require.Equal(t, hex.EncodeToString(asked.AppendTo(nil)), hex.EncodeToString((&topicIDRequest{name}).encode()[4+11:]), "behind size and header")
+
+	answer := kmsg.NewMetadataResponse()
+	answer.Version = metadataWithID
+	cluster, rack := "c1", "r1"
+	answer.ClusterID = &cluster
+	answer.Brokers = []kmsg.MetadataResponseBroker{{NodeID: 1, Host: "k1", Port: 9092, Rack: &rack}, {NodeID: 2, Host: "k2", Port: 9092}}
+	about := kmsg.NewMetadataResponseTopic()
+	about.Topic, about.TopicID = &name, [16]byte{1, 2, 15: 16}
+	about.Partitions = make([]kmsg.MetadataResponseTopicPartition, 3)
+	answer.Topics = append(answer.Topics, about)
+	message := func() []byte { return answer.AppendTo([]byte{0, 0, 0, 0, 0}) }
+	r, err := decodeTopicID(message())
+	require.NoError(t, err)
+	require.Equal(t, &topicIDResponse{0, topicID{1, 2, 15: 16}}, r)
+
+	whole := message()
+	for n := range len(whole) {
+		if r, err := decodeTopicID(whole[:n]); err == nil {
+			require.Equal(t, topicID(about.TopicID), r.id, "a beginning with the identifier in it will do")
+		}
+	}
+	answer.Topics[0].ErrorCode = int16(kafka.UnknownTopicOrPartition)
+	r, err = decodeTopicID(message())
+	require.NoError(t, err)
+	require.Equal(t, kafka.UnknownTopicOrPartition, kafka.Error(r.code))
+	answer.Topics = nil
+	_, err = decodeTopicID(message())
+	require.ErrorContains(t, err, "0 topics")
+}
+
+// FuzzTopicID: whatever a broker answers, nothing crashes, and no more is read than there is.
+func FuzzTopicID(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2})
+	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff\x07"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		r, err := decodeTopicID(answer)
+		require.Equal(t, err == nil, r != nil)
+	})
+}
+
+// TestTopicReadInAnyOrder: a street stands in several partitions, with clocks
+// that go back. What comes out does not depend on which one is read first, nor on how
+// much of it came after the layer had caught up.
+func TestTopicReadInAnyOrder(t *testing.T) {
+	type said struct {
+		partition, at int
+		speed         float64 // 0: removed
+	}
+	partitions := [][]said{
+		{{0, 5, 1}, {0, 4, 2}},
+		{{1, 5, 3}, {1, 3, 4}},
+		{{2, 4, 5}},
+	}
+	f := func(order []int, live int) {
+		t.Helper()
+		layer := newShelf(t)
+		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 1<<20, layer, &faults{})
+		require.NoError(t, err)
+		defer feed.close()
+		read := make([]int, len(partitions))
+		for i, p := range order {
+			if i == live {
+				require.NoError(t, feed.publish(nil))
+			}
+			s := partitions[p][read[p]]
+			read[p]++
+			require.NoError(t, feed.apply(identity{1, 1}, wordOf(s.partition, s.at, s.speed)))
+		}
+		if err := feed.publish(nil); err != nil {
+			require.ErrorIs(t, err, watch.ErrUnchanged)
+		}
+		require.Equal(t, []string{"1:1 4"}, layer.shown(), "%v %d", order, live)
+	}
+	for _, order := range [][]int{{0, 0, 1, 1, 2}, {1, 1, 0, 0, 2}, {2, 1, 0, 1, 0}, {0, 1, 2, 0, 1}, {1, 2, 1, 0, 0}, {2, 0, 0, 1, 1}} {
+		for live := range len(order) {
+			f(order, live)
+		}
+	}
+}
+
+func wordOf(partition, at int, speed float64) latest {
+	l := latest{partition: partition, at: kafkaTime(at), bytes: streetBytes}
+	if speed > 0 {
+		l.forecast = street(1, 1, speed)
+	}
+	return l
+}
+
+func kafkaTime(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+
+// TestTopicTakesNoMoreThanMaxBytes: streets beyond it are left out and named, those that are removed make room.
+func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
+	for _, live := range []bool{false, true} {
+		layer := newShelf(t)
+		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 3*streetBytes, layer, &faults{})
+		require.NoError(t, err)
+		defer feed.close()
+		if live {
+			require.NoError(t, feed.publish(nil))
+		}
+		put := func(id int32, f *pb.StreetForecast) error {
+			return feed.apply(identity{id, 1}, latest{forecast: f, bytes: streetBytes})
+		}
+		for id := range int32(3) {
+			require.NoError(t, put(id+1, street(id+1, 1, 10)))
+		}
+		require.ErrorContains(t, put(4, street(4, 1, 10)), "forecasts.max_bytes")
+		require.NoError(t, put(2, street(2, 1, 20)), "one that is known")
+		require.ErrorContains(t, put(5, nil), "forecasts.max_bytes", "nobody knows it")
+		require.NoError(t, put(1, nil))
+		if live {
+			require.NoError(t, put(4, street(4, 1, 40)))
+			require.NoError(t, feed.publish(nil))
+			require.Equal(t, []string{"2:1 20", "3:1 10", "4:1 40"}, layer.shown())
+			continue
+		}
+		require.NoError(t, feed.publish(nil))
+		require.Equal(t, []string{"2:1 20", "3:1 10"}, layer.shown())
+		require.NoError(t, put(4, street(4, 1, 40)), "what was removed is forgotten")
+	}
+}
