@@ -431,15 +431,17 @@ func TestJournalBesideARunningDaemon(t *testing.T) {
 			}
 		}
 	}()
+	t.Cleanup(func() {
+		close(quit)
+		<-done
+		require.NoError(t, j.Close())
+	})
 	for range 40 {
 		for _, args := range [][]string{{"ls"}, {"verify"}, {"dump", "--frames"}, {"cursors"}} {
 			r := runWith(t, "", append([]string{"journal", args[0], dir}, args[1:]...)...)
 			require.Zero(t, r.code, "%v: %s%s", args, r.out, r.err)
 		}
 	}
-	close(quit)
-	<-done
-	require.NoError(t, j.Close())
 }
 
 // contents gives all files of a folder.

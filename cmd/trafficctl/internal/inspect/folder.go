@@ -23,9 +23,9 @@ const (
 
 var segmentName = regexp.MustCompile(`^[0-9]{20}\.seg$`)
 
-// cursorLooks is how often a cursor that is not whole is looked at: a daemon
-// may be writing it, and has another slot for the next time.
-const cursorLooks = 3
+// looks is how often a cursor that is not whole is looked at, and a segment that is listed but not there: a daemon
+// may be writing the one, and has another slot for the next time; it may be deleting the other.
+const looks = 3
 
 // Folder is a journal's folder as it was when Open looked. It serves one goroutine.
 type Folder struct {
@@ -63,10 +63,14 @@ func Open(dir string) (*Folder, error) {
 	if err := f.readCursors(names); err != nil {
 		return nil, err
 	}
-	if names, err = list(dir); err != nil {
-		return nil, err
+	for range looks {
+		if names, err = list(dir); err != nil {
+			return nil, err
+		}
+		if f.openSegments(names) {
+			break
+		}
 	}
-	f.openSegments(names)
 	return f, nil
 }
 
@@ -109,7 +113,11 @@ func (f *Folder) look(how func(string, ...journal.Option) (*journal.Inspection, 
 	return in, nil
 }
 
-func (f *Folder) openSegments(names []string) {
+// openSegments opens the segments of a list. It is false if the last of them was deleted since: a daemon deletes no segment
+// before it has another one, so the list lacks those that are there now.
+func (f *Folder) openSegments(names []string) (there bool) {
+	f.Close()
+	f.segments, there = nil, true
 	for _, name := range names {
 		if !strings.HasSuffix(name, segmentSuffix) {
 			continue
@@ -117,7 +125,7 @@ func (f *Folder) openSegments(names []string) {
 		s := segment{name: name}
 		s.first, _ = strconv.ParseUint(strings.TrimSuffix(name, segmentSuffix), 10, 64) // another name: the journal will say so
 		s.file, s.err = os.Open(filepath.Join(f.dir, name))
-		if errors.Is(s.err, fs.ErrNotExist) {
+		if there = !errors.Is(s.err, fs.ErrNotExist); !there {
 			continue // deleted since it was listed
 		}
 		if s.err == nil {
@@ -125,6 +133,7 @@ func (f *Folder) openSegments(names []string) {
 		}
 		f.segments = append(f.segments, s)
 	}
+	return there
 }
 
 func sizeOf(file *os.File) int64 {
@@ -142,7 +151,7 @@ func (f *Folder) readCursors(names []string) error {
 			files = append(files, name)
 		}
 	}
-	for range cursorLooks {
+	for range looks {
 		in, err := journal.Inspect(f.dir, journal.WithFS(&view{names: files, open: openFile}))
 		if err != nil {
 			return fmt.Errorf("cannot read the cursors: %w", err)
