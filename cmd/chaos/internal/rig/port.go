@@ -7,16 +7,23 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 )
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// given are the ports that freePort has found: whoever asked may not listen yet.
+var given sync.Map
 
 // freePort is below Linux's range for outgoing connections: one of those could
 // sit on the port while its server is down.
 func freePort() (int, error) {
 	for range 100 {
 		port := 12000 + rand.IntN(20000)
+		if _, twice := given.LoadOrStore(port, nil); twice {
+			continue
+		}
 		if l, err := net.Listen("tcp", loopback(port)); err == nil {
 			return port, l.Close()
 		}

@@ -20,7 +20,7 @@ import (
 const apacheStopLimit = 20 * time.Second
 
 // javaOptions keep a broker small and quick to start: nobody here needs its best throughput after an hour.
-var javaOptions = []string{"-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"}
+var javaOptions = []string{"-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-XX:-UsePerfData"}
 
 // apache is a cluster of Apache Kafka: every node is broker and controller.
 type apache struct {
@@ -131,7 +131,8 @@ func (a *apache) format(ctx context.Context, node int, properties string) error 
 func (a *apache) command(node int, class string, args ...string) *exec.Cmd {
 	dir := a.nodeDir(node)
 	line := append([]string{}, javaOptions...)
-	line = append(line, "-Dlog4j2.configurationFile="+filepath.Join(dir, "log4j2.properties"), "-Dtrafficd.logs="+dir,
+	line = append(line, "-Djava.io.tmpdir="+dir, // a library that is unpacked there goes with the folder, also after a kill
+		"-Dlog4j2.configurationFile="+filepath.Join(dir, "log4j2.properties"), "-Dtrafficd.logs="+dir,
 		"-cp", filepath.Join(a.jars, "*"), class)
 	cmd := exec.Command(a.java, append(line, args...)...)
 	cmd.Dir = dir

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 // Free ports are looked for below Linux's range of ephemeral ports (32768 and up). From that range the kernel hands out ports to
@@ -15,19 +16,22 @@ const (
 	highest = 32000
 )
 
+// given are the ports that Pick has found: whoever asked may not listen yet.
+var given sync.Map
+
 // Address is the host:port of a port on loopback.
 func Address(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// Pick returns port if nobody listens there, or, if it is 0, one that is free. what says whose port it is, for the error.
+// Pick returns port if nobody listens there, or, if it is 0, one that is free, another one each time. what says whose port it is, for the error.
 func Pick(what string, port int) (int, error) {
 	if port != 0 {
 		return port, check(what, port)
 	}
 	for range 100 {
 		port = lowest + rand.IntN(highest-lowest)
-		if check(what, port) == nil {
+		if _, twice := given.LoadOrStore(port, nil); !twice && check(what, port) == nil {
 			return port, nil
 		}
 	}

@@ -22,4 +22,12 @@ func TestPick(t *testing.T) {
 	again, err := loopback.Pick("a test", free)
 	require.NoError(t, err)
 	require.Equal(t, free, again)
+
+	seen := map[int]bool{}
+	for range 500 { // none listens yet
+		port, err := loopback.Pick("a test", 0)
+		require.NoError(t, err)
+		require.False(t, seen[port])
+		seen[port] = true
+	}
 }
