@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -258,9 +259,11 @@ func (d *process) request(ctx context.Context, packed []byte, idempotencyKey str
 	return req, nil
 }
 
+// freeAddress has a host of its own, one of Linux's 16 million loopback addresses. So nobody takes the port
+// while its daemon is being started or is down: no other test, and no outgoing connection.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()

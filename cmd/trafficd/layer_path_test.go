@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,45 +87,52 @@ func TestReadersDuringRebuilds(t *testing.T) {
 		build(1)
 		done := make(chan struct{})
 		var readers sync.WaitGroup
-		answers := make([]int, 6)
+		answers := make([]atomic.Int64, 6)
 		for reader := range answers {
-			readers.Go(func() { answers[reader] = readLayer(t, addr, reader, streets, done) })
+			readers.Go(func() { readLayer(t, addr, reader, streets, &answers[reader], done) })
 		}
-		for generation := 2; generation <= rebuilds && !t.Failed(); generation++ {
+		fewest := func() int64 {
+			n := int64(math.MaxInt64)
+			for i := range answers {
+				n = min(n, answers[i].Load())
+			}
+			return n
+		}
+		generation := 1
+		for (generation < rebuilds || fewest() <= 10) && !t.Failed() { // a busy machine may let a reader wait
+			generation++
 			build(generation)
 		}
 		close(done)
 		readers.Wait()
-		for reader, n := range answers {
-			require.Greater(t, n, 10, "reader %d", reader)
-		}
-		t.Logf("%d streets, %d rebuilds, answers to each reader: %d", streets, rebuilds, answers)
+		t.Logf("%d streets, %d rebuilds, at least %d answers to each reader", streets, generation, fewest())
 	}
 	f(20, 1000)
 	f(5000, 20) // several pages
 }
 
-// readLayer asks for one form after the other until done, or until an answer is wrong, and gives how
-// many it got. Even readers take protobuf, odd ones JSON.
-func readLayer(t *testing.T, addr string, reader, streets int, done <-chan struct{}) (answers int) {
+// readLayer asks for one form after the other until done, or until an answer is wrong, and counts
+// those that it got. Even readers take protobuf, odd ones JSON.
+func readLayer(t *testing.T, addr string, reader, streets int, answers *atomic.Int64, done <-chan struct{}) {
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	accept := []string{"application/x-protobuf", "application/json"}[reader%2]
 	latest := map[string]float64{}
-	for ; ; answers++ {
+	for n := 0; ; n++ {
 		select {
 		case <-done:
-			return answers
+			return
 		case <-time.After(time.Millisecond): // the builds have to get on as well
 		}
-		query := []string{"", "?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}[(answers+reader)%6]
-		encoding := []string{"identity", "gzip", "zstd"}[answers%3]
+		query := []string{"", "?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}[(n+reader)%6]
+		encoding := []string{"identity", "gzip", "zstd"}[n%3]
 		generation, err := generationOf(client, "http://"+addr+layers.Path+query, accept, encoding, streets)
 		if form := query + encoding; err != nil || generation < latest[form] {
 			t.Errorf("%s %s %s: generation %v after %v: %v", query, accept, encoding, generation, latest[form], err)
-			return answers
+			return
 		}
 		latest[query+encoding] = generation
+		answers.Add(1)
 	}
 }
 
