@@ -163,11 +163,9 @@ func TestBrokerKilled(t *testing.T) {
 		more := block(rowsOf(rng, 14_000, 50))
 		rows = append(rows, more...)
 		j.add(more)
+		j.runDownTo(s, 12_000) // in the midst of 140 blocks
 		killed := make(chan error, 1)
-		go func() {
-			time.Sleep(100 * time.Millisecond) // in the midst of 140 blocks
-			killed <- errors.Join(k.Kill(), k.Restart())
-		}()
+		go func() { killed <- errors.Join(k.Kill(), k.Restart()) }()
 		j.run(s)
 		require.NoError(t, <-killed)
 	}

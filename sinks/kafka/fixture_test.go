@@ -114,10 +114,13 @@ type journal struct {
 func (j *journal) add(b batch.Block) { j.rows = append(j.rows, b...) }
 
 // run delivers everything through the sink, as the loop does it.
-func (j *journal) run(s *Sink) {
+func (j *journal) run(s *Sink) { j.t.Helper(); j.runDownTo(s, 0) }
+
+// runDownTo stops when so many rows are left.
+func (j *journal) runDownTo(s *Sink, left int) {
 	j.t.Helper()
 	deadline := time.Now().Add(time.Minute)
-	for len(j.rows) > 0 {
+	for j.rows.Rows() > left {
 		if err := j.step(s); err != nil {
 			j.t.Log("retry:", err)
 			j.retries++

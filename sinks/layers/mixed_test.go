@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,11 +48,11 @@ func TestNoReaderSeesAMixedLayer(t *testing.T) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer stop()
-	seen := make([]int, readers)
+	seen := make([]atomic.Int64, readers)
 	for reader := range readers {
 		wait.Go(func() {
 			encoding := []string{"identity", "gzip", "zstd"}[reader%3]
-			for last := -1; ctx.Err() == nil; seen[reader]++ {
+			for last := -1; ctx.Err() == nil; seen[reader].Add(1) {
 				generation, err := readGeneration(t, connect, encoding, streets)
 				if err != nil || generation < last {
 					t.Errorf("%s: generation %d after %d: %v", encoding, generation, last, err)
@@ -61,18 +62,21 @@ func TestNoReaderSeesAMixedLayer(t *testing.T) {
 			}
 		})
 	}
-	for generation := 1; generation <= generations && !t.Failed(); generation++ {
+	allHaveSeen := func() bool {
+		for i := range seen {
+			if seen[i].Load() == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for generation := 1; (generation <= generations || !allHaveSeen()) && !t.Failed(); generation++ { // a busy machine may let a reader wait
 		publish(generation)
 		l.Put(forecast(1, 1, noon, 1, -1)) // not published
 		l.Remove(1000, 1)
 		l.build(time.Now())
 		l.Put(generationOf(generation, 1)[0])
 		l.Remove(1, 1)
-	}
-	stop()
-	wait.Wait()
-	for reader, n := range seen {
-		require.Positive(t, n, "reader %d", reader)
 	}
 }
 
