@@ -72,11 +72,16 @@ type taker struct {
 	forgets  bool // answers are not remembered
 	lies     bool // rejections are left out
 	broken   bool // every answer is a 400
+	requests int
+	enough   func() // called at each request from the 150th on
 }
 
 func (d *taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.requests++; d.requests >= 150 {
+		d.enough()
+	}
 	key := r.Header.Get("Idempotency-Key")
 	switch n := d.rng.IntN(10); {
 	case d.broken:
@@ -139,13 +144,14 @@ func TestRun(t *testing.T) {
 		d.rng, d.answers = rand.New(rand.NewPCG(5, 5)), map[string]string{}
 		server := httptest.NewServer(d)
 		defer server.Close()
-		soft, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		hard, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		if !d.broken {
-			hard, cancel = context.WithTimeout(t.Context(), time.Minute)
+		soft, stop := context.WithCancel(t.Context())
+		defer stop()
+		hard, cut := context.WithCancel(t.Context())
+		defer cut()
+		d.enough = stop
+		if d.broken {
+			d.enough = cut // no batch ever gets its 207
 		}
-		defer cancel()
 		var book ledger.Ledger
 		err := Run(soft, hard, Config{Clients: 3, Detectors: 5, Items: 50, Pause: time.Millisecond}, server.URL, "key", &book)
 		accepted, wrong, tally := book.Read()
