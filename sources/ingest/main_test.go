@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what has to come.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // stages stands in for the pipeline: plain, slow and strict. An item is rejected as
 // UNKNOWN_DETECTOR unless its detectorCode is "known".

@@ -98,9 +98,12 @@ func TestCompressedLimit(t *testing.T) {
 
 func TestSlowClient(t *testing.T) {
 	p := &stages{}
-	addr := start(t, p, func(c *ingest.Config) {
-		c.ReceiveTimeout, c.RateGrace, c.MinBytesPerSecond = 400*time.Millisecond, 100*time.Millisecond, 1000
-	})
+	within := func(timeout time.Duration) (addr string) {
+		return start(t, p, func(c *ingest.Config) {
+			c.ReceiveTimeout, c.RateGrace, c.MinBytesPerSecond = timeout, 100*time.Millisecond, 1000
+		})
+	}
+	addr := within(patience)
 	body := zip(measurements("known"))
 	f := func(headers, sent string) {
 		t.Helper()
@@ -119,12 +122,13 @@ func TestSlowClient(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"0\r\n")
 
 	// Fast enough by the average, but not within the time.
-	c := dial(t, addr).begin("Content-Length: 1000000\r\nContent-Encoding: gzip\r\n")
+	c := dial(t, within(400*time.Millisecond)).begin("Content-Length: 1000000\r\nContent-Encoding: gzip\r\n")
 	stop := make(chan struct{})
 	go func() {
 		defer close(stop)
 		head := "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\xff\xff" // of 65,535 bytes of which gzip says nothing
-		for _, err := c.Write([]byte(head)); err == nil; _, err = c.Write(make([]byte, 40)) {
+		early := make([]byte, 1000)                                // a second's worth: the clock alone decides, however seldom this goroutine runs
+		for _, err := c.Write(append([]byte(head), early...)); err == nil; _, err = c.Write(make([]byte, 40)) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()

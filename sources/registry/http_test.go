@@ -52,26 +52,27 @@ func TestHTTPPolling(t *testing.T) {
 }
 
 func TestHTTPFailures(t *testing.T) {
-	f := func(handler http.HandlerFunc, want string) {
+	f := func(timeout time.Duration, handler http.HandlerFunc, want string) {
 		t.Helper()
 		server := httptest.NewServer(handler)
 		defer server.Close()
 		feed := newTestFeed(t, FeedConfig{HTTP: &HTTPConfig{URL: server.URL}})
 		feed.source.(*httpSource).maxBytes = 1000
-		feed.source.(*httpSource).client.Timeout = 200 * time.Millisecond
+		feed.source.(*httpSource).client.Timeout = timeout
 		feed.check(t.Context())
 		require.Contains(t, feed.status(time.Now()).Error, want)
 		require.Contains(t, feed.status(time.Now()).Error, server.URL)
 	}
-	f(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500 Internal Server Error")
-	f(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304") // nobody asked for it
-	f(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "no JSON")
-	f(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "[%q]", make([]byte, 1000)) }, "max_bytes")
-	f(func(w http.ResponseWriter, _ *http.Request) {
+	const patient = time.Minute
+	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500 Internal Server Error")
+	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304") // nobody asked for it
+	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "no JSON")
+	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "[%q]", make([]byte, 1000)) }, "max_bytes")
+	f(patient, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, `["A"]`) // whole to look at, but less than was promised
 	}, "unexpected EOF")
-	f(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "Timeout")
+	f(200*time.Millisecond, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "Timeout")
 }
 
 func TestHTTPSecretsStayOutOfErrors(t *testing.T) {
