@@ -2,9 +2,11 @@ package forecasts
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -91,57 +93,111 @@ func eachMessage(content []byte, yield yieldFunc) error {
 	return nil
 }
 
-// eachElement takes a StreetForecastResponse, or its array alone.
+// eachElement takes a StreetForecastResponse, or its array alone. It reads one
+// element after the other: all at once would take many times the content's memory.
 func eachElement(content []byte, yield yieldFunc) error {
-	list, err := elements(content)
-	if err != nil {
-		return err
+	d := json.NewDecoder(bytes.NewReader(content))
+	opening, err := d.Token()
+	switch {
+	case err != nil:
+	case opening == json.Delim('['):
+		err = eachOf(d, yield)
+	case opening == json.Delim('{'):
+		err = eachOfMember(d, yield)
+	default:
+		return fmt.Errorf("no StreetForecastResponse: it is %.64q, neither object nor array", fmt.Sprint(opening))
 	}
-	for i, text := range list {
-		if err := give(yield, fmt.Sprintf("streetForecast[%d]", i), parseJSON, text); err != nil {
+	if err == nil {
+		err = nothingFollows(d)
+	}
+	return jsonError(err, d, len(content))
+}
+
+// eachOfMember reads the object's streetForecast.
+func eachOfMember(d *json.Decoder, yield yieldFunc) error {
+	found := false
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
 			return err
 		}
+		if name != "streetForecast" {
+			if err := d.Decode(new(json.RawMessage)); err != nil {
+				return err
+			}
+			continue
+		}
+		if found {
+			return errors.New("no StreetForecastResponse: streetForecast stands more than once")
+		}
+		found = true
+		if opening, err := d.Token(); err != nil || opening != json.Delim('[') {
+			return cmp.Or(err, errors.New("no StreetForecastResponse: streetForecast is no array"))
+		}
+		if err := eachOf(d, yield); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	if !found {
+		return errors.New("the object has no array streetForecast")
 	}
 	return nil
 }
 
-func elements(content []byte) (list []json.RawMessage, err error) {
-	if bytes.HasPrefix(bytes.TrimLeft(content, " \t\r\n"), []byte("[")) {
-		return list, jsonError(json.Unmarshal(content, &list))
+// eachOf reads an array whose opening has been read.
+func eachOf(d *json.Decoder, yield yieldFunc) error {
+	var text json.RawMessage
+	for i := 0; d.More(); i++ {
+		if err := d.Decode(&text); err != nil {
+			return err
+		}
+		if err := give(yield, fmt.Sprintf("streetForecast[%d]", i), parseJSON, text); err != nil {
+			return err
+		}
 	}
-	var response struct {
-		StreetForecast *[]json.RawMessage `json:"streetForecast"`
-	}
-	if err := json.Unmarshal(content, &response); err != nil {
-		return nil, jsonError(err)
-	}
-	if response.StreetForecast == nil {
-		return nil, errors.New("the object has no array streetForecast")
-	}
-	return *response.StreetForecast, nil
+	_, err := d.Token()
+	return err
 }
 
-func jsonError(err error) error {
+func nothingFollows(d *json.Decoder) error {
+	switch _, err := d.Token(); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("no StreetForecastResponse: something follows behind it")
+}
+
+// jsonError says where the content is broken: that it is cut off, at its end.
+func jsonError(err error, d *json.Decoder, size int) error {
 	var syntax *json.SyntaxError
 	switch {
-	case err == nil:
-		return nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("no JSON, or cut off, at byte %d: %w", size, io.ErrUnexpectedEOF)
 	case errors.As(err, &syntax):
-		return fmt.Errorf("no JSON, or cut off, at byte %d: %w", syntax.Offset, err)
+		return fmt.Errorf("no JSON, or cut off, behind byte %d: %w", d.InputOffset(), err)
 	}
-	return fmt.Errorf("no StreetForecastResponse: %w", err)
+	return err
 }
 
-// eachLine passes over empty lines.
+// eachLine passes over empty lines. A last line that has no end and is no JSON
+// shows that the content was cut off in it.
 func eachLine(content []byte, yield yieldFunc) error {
 	n := 0
 	for line := range bytes.Lines(content) {
 		n++
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 {
+		text := bytes.TrimSpace(line)
+		if len(text) == 0 {
 			continue
 		}
-		if err := give(yield, fmt.Sprintf("line %d", n), parseJSON, line); err != nil {
+		if line[len(line)-1] != '\n' && !json.Valid(text) {
+			return fmt.Errorf("cut off in line %d, which is no JSON and has no end", n)
+		}
+		if err := give(yield, fmt.Sprintf("line %d", n), parseJSON, text); err != nil {
 			return err
 		}
 	}

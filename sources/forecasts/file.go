@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +14,14 @@ import (
 // fileFeed takes the whole content of a file at a time.
 type fileFeed struct {
 	FileConfig
-	file   *watch.File
-	layer  Layer
-	faults *faults
+	file     *watch.File
+	maxBytes int64
+	layer    Layer
+	faults   *faults
 }
 
 func newFileFeed(cfg FileConfig, maxBytes int64, layer Layer, faults *faults) *fileFeed {
-	return &fileFeed{FileConfig: cfg, file: watch.NewFile(cfg.Path, cfg.Settle, maxBytes), layer: layer, faults: faults}
+	return &fileFeed{FileConfig: cfg, file: watch.NewFile(cfg.Path, cfg.Settle, maxBytes), maxBytes: maxBytes, layer: layer, faults: faults}
 }
 
 func (f *fileFeed) changes() <-chan struct{} { return f.file.Changes() }
@@ -28,7 +30,7 @@ func (f *fileFeed) close() { f.file.Close() }
 
 // check takes the time of the last modification as what the file vouches for.
 // One in the future is the clock of another machine: now is as much as can be said.
-func (f *fileFeed) check(context.Context) (confirmed time.Time, err error) {
+func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	content, modified, err := f.file.Read()
 	if now := time.Now(); modified.After(now) {
 		modified = now
@@ -39,7 +41,7 @@ func (f *fileFeed) check(context.Context) (confirmed time.Time, err error) {
 	if err != nil {
 		return modified, err
 	}
-	if err := f.take(content, modified); err != nil {
+	if err := f.take(ctx, content, modified); err != nil {
 		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
 		f.file.Refuse(err)
 		return modified, err
@@ -48,7 +50,11 @@ func (f *fileFeed) check(context.Context) (confirmed time.Time, err error) {
 	return modified, nil
 }
 
-func (f *fileFeed) take(content []byte, confirmed time.Time) error {
+// spread is by how much more memory forecasts may take than the file that holds
+// them. Those of real streets take three times as much.
+const spread = 4
+
+func (f *fileFeed) take(ctx context.Context, content []byte, confirmed time.Time) error {
 	format := f.Format
 	if format == "" {
 		format = FormatOf(f.Path)
@@ -56,10 +62,13 @@ func (f *fileFeed) take(content []byte, confirmed time.Time) error {
 	f.faults.restart()
 	streets := newStreets(f.faults)
 	for record, err := range Read(content, format) {
-		if err != nil {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
 		streets.add(record)
+		if streets.bytes > spread*f.maxBytes {
+			return fmt.Errorf("its forecasts take more than %d bytes of memory: raise forecasts.max_bytes, a %dth of that", spread*f.maxBytes, spread)
+		}
 	}
 	return streets.publish(f.layer, confirmed)
 }
@@ -69,6 +78,7 @@ type streets struct {
 	faults *faults
 	place  map[identity]int
 	all    []*pb.StreetForecast
+	bytes  int64 // of memory, about
 }
 
 func newStreets(faults *faults) *streets {
@@ -81,13 +91,20 @@ func (s *streets) add(r Record) {
 		return
 	}
 	s.faults.remark(r.Position, r.Remarks)
+	s.bytes += memoryOf(r.Forecast)
 	id := identityOf(r.Forecast)
 	if at, ok := s.place[id]; ok {
+		s.bytes -= memoryOf(s.all[at])
 		s.all[at] = r.Forecast
 		return
 	}
 	s.place[id] = len(s.all)
 	s.all = append(s.all, r.Forecast)
+}
+
+// memoryOf is about what a street takes.
+func memoryOf(f *pb.StreetForecast) int64 {
+	return streetBytes + int64(len(f.OpenLRcode)) + rowBytes*int64(len(f.Forecast))
 }
 
 var errNothingGood = errors.New("there is not one good forecast in it: that is never taken")

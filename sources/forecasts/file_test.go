@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -197,4 +198,88 @@ func TestFileConfirms(t *testing.T) {
 	require.NoError(t, os.Chtimes(path, later, later))
 	require.True(t, assertEventually(func() bool { return feed.Status().AgeSeconds < 60 }))
 	require.False(t, layer.confirmedAt().After(time.Now()))
+}
+
+// TestFileCutInALine: NDJSON that ends within a record is no whole file, however many records it has before.
+func TestFileCutInALine(t *testing.T) {
+	whole := jsonOf(t, street(1, 1, 10)) + "\n" + jsonOf(t, street(2, 1, 20))
+	first := strings.IndexByte(whole, '\n')
+	for n := range len(whole) {
+		var last error
+		for r, err := range Read([]byte(whole[:n]), FormatNDJSON) {
+			require.NoError(t, r.Err)
+			last = err
+		}
+		between := n == 0 || n == first || n == first+1
+		require.Equal(t, !between, last != nil, "%d: %v", n, last)
+	}
+}
+
+// TestJSONFileTruncated: no beginning of it is taken.
+func TestJSONFileTruncated(t *testing.T) {
+	f := func(whole string) {
+		t.Helper()
+		for n := range len(whole) {
+			var last error
+			for _, err := range Read([]byte(whole[:n]), FormatJSON) {
+				last = err
+			}
+			require.ErrorContains(t, last, fmt.Sprintf("cut off, at byte %d", n))
+		}
+	}
+	list := fmt.Sprintf("[%s,%s]", jsonOf(t, street(1, 1, 10)), jsonOf(t, street(2, 1)))
+	f(list)
+	f(`{"by":{"streetForecast":[]},"streetForecast":` + list + `,"n":0}`)
+}
+
+// TestJSONFileBroken: what is wrong is told, and where.
+func TestJSONFileBroken(t *testing.T) {
+	f := func(content, want string) {
+		t.Helper()
+		var last error
+		for _, err := range Read([]byte(content), FormatJSON) {
+			last = err
+		}
+		require.ErrorContains(t, last, want)
+	}
+	one := `[{"street":1}]`
+	f(one+"x", "no JSON, or cut off, behind byte 14")
+	f(one+one, "something follows")
+	f(`{"streetForecast":`+one+`}]`, "behind byte 33")
+	f(`{"streetForecast":`+one+`,"streetForecast":`+one+`}`, "more than once")
+	f(`{"streetForecast":null}`, "no array")
+	f(`{"StreetForecast":`+one+`}`, "the object has no array streetForecast")
+	f(`[{"street":1} {"street":2}]`, "no JSON, or cut off, behind byte")
+	f(`[{"street":1},]`, "no JSON, or cut off, behind byte")
+	f(`"text"`, `no StreetForecastResponse: it is "text"`)
+	f(`null`, "neither object nor array")
+	f("\x00", "no JSON, or cut off, behind byte 0")
+}
+
+// TestFileThatSpreads: a small file may hold so many streets that memory would not do.
+func TestFileThatSpreads(t *testing.T) {
+	path := inFolder(t, "f.ndjson")
+	var lines strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&lines, "{\"street\":%d}\n", i+1)
+	}
+	write(t, path, lines.String())
+	cfg := fileConfig(path)
+	cfg.MaxBytes = int64(lines.Len())
+	feed, _ := run(t, cfg)
+	waitForError(t, feed, "bytes of memory: raise forecasts.max_bytes")
+}
+
+// TestFileIsLeftAtTheEnd: the daemon does not wait for a long file when it stops.
+func TestFileIsLeftAtTheEnd(t *testing.T) {
+	path := inFolder(t, "f.ndjson")
+	write(t, path, strings.Repeat(jsonOf(t, street(1, 1, 10))+"\n", 3))
+	feed := newFileFeed(fileConfig(path).File, 1000, newShelf(t), &faults{log: zerolog.Nop()})
+	defer feed.close()
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	_, err := feed.check(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	skips, _, _ := feed.faults.report()
+	require.Zero(t, skips)
 }
