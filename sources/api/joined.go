@@ -12,8 +12,6 @@ import (
 type joined struct {
 	wanted bool   // the next write is followed by another one at once
 	held   []byte // what that was about to write
-	pair   [2][]byte
-	vector net.Buffers
 }
 
 // writeBuffer is fasthttp's for each connection. A body of twice the size is larger
@@ -45,10 +43,23 @@ func (j *joined) write(to net.Conn, p []byte) (int, error) {
 	case len(j.held) == 0:
 		return to.Write(p)
 	}
-	j.pair = [2][]byte{j.held, p}
-	j.vector = j.pair[:]
-	n, err := j.vector.WriteTo(to) // one call where to is TCP
-	n -= int64(len(j.held))
-	j.held, j.pair = j.held[:0], [2][]byte{}
-	return int(max(0, n)), err
+	n, err := writeBoth(to, j.held, p)
+	n -= len(j.held)
+	j.held = j.held[:0]
+	return max(0, n), err
+}
+
+func writeBoth(to net.Conn, p, q []byte) (int, error) {
+	if s, ok := to.(interface {
+		writeBoth(p, q []byte) (int, error)
+	}); ok {
+		return s.writeBoth(p, q)
+	}
+	n, err := to.Write(p)
+	if err == nil {
+		var more int
+		more, err = to.Write(q)
+		n += more
+	}
+	return n, err
 }

@@ -69,6 +69,7 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 func (l *listener) wrap(raw net.Conn) *conn {
+	raw = newSocket(raw)
 	c := &conn{Conn: raw, raw: raw, owner: l}
 	if l.tls != nil {
 		c.Conn = tls.Server(raw, l.tls)
