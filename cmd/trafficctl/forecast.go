@@ -1,20 +1,13 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
-	"iter"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/forecast"
-	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/sources/forecasts"
 )
 
 func newForecast(std streams) *cobra.Command {
@@ -40,9 +33,9 @@ code is 2.`,
 const maxNotes = 20
 
 // readForecasts reads a file and tells its faults on standard error.
-func readForecasts(std streams, path, format string) (forecast.Content, error) {
+func readForecasts(ctx context.Context, std streams, path, format string) (forecast.Content, error) {
 	notes := 0
-	content, err := forecast.ReadFile(path, format, std.in, func(text string) {
+	content, err := forecast.ReadFile(ctx, path, format, std.in, func(text string) {
 		if notes++; notes <= maxNotes {
 			fmt.Fprintln(std.err, "trafficctl:", text)
 		}
@@ -62,38 +55,6 @@ func verdict(c forecast.Content) error {
 		return errRejected
 	}
 	return nil
-}
-
-// writeForecasts writes to a file, packed as its name says, or to standard output.
-func writeForecasts(std streams, path, format string, all iter.Seq[*pb.StreetForecast]) error {
-	if format == "" {
-		format = forecasts.FormatNDJSON
-		if path != forecast.Stdin {
-			format = forecasts.FormatOf(path)
-		}
-	}
-	out, err := createForecasts(std, path)
-	if err != nil {
-		return fmt.Errorf("cannot write forecasts: %w", err)
-	}
-	n, err := forecast.Write(out, format, all)
-	if err = errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("cannot write forecasts to %s: %w", path, err)
-	}
-	fmt.Fprintf(std.err, "trafficctl: forecasts of %s streets as %s\n", grouped(int64(n)), format)
-	return nil
-}
-
-func createForecasts(std streams, path string) (io.WriteCloser, error) {
-	if path == forecast.Stdin {
-		return outputs{Writer: std.out}, nil
-	}
-	f, err := os.Create(path)
-	if err != nil || filepath.Ext(path) != ".gz" {
-		return f, err
-	}
-	z := gzip.NewWriter(f)
-	return outputs{z, []io.Closer{z, f}}, nil
 }
 
 // parseStart reads the beginning of the forecasts; none means the period that

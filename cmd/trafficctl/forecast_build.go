@@ -18,15 +18,15 @@ cannot be taken is left out and named; then the exit code is 2.`,
 		Example: `  trafficctl forecast build town.ndjson --output town.pb
   trafficctl forecast build town.pb --format json | jq '.streetForecast | length'`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			content, err := readForecasts(std, args[0], input)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			content, err := readForecasts(cmd.Context(), std, args[0], input)
 			if err != nil {
 				return err
 			}
 			if format == "" && output == forecast.Stdin {
 				format = forecasts.FormatProtobuf
 			}
-			if err := writeForecasts(std, output, format, forecast.All(content.Forecasts)); err != nil {
+			if err := writeForecasts(cmd.Context(), std, output, format, forecast.All(content.Forecasts)); err != nil {
 				return err
 			}
 			return verdict(content)

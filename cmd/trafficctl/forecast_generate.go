@@ -22,7 +22,7 @@ same flags give the same bytes.`,
 		Example: `  trafficctl forecast generate --streets 5000 --periods 24 --step 15m --output town.pb
   trafficctl forecast generate --codes lines.txt.xz --seed 7 | trafficctl forecast publish -`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.From, err = parseStart(from, cfg.Step); err != nil {
 				return err
 			}
@@ -36,7 +36,7 @@ same flags give the same bytes.`,
 			if err != nil {
 				return err
 			}
-			return writeForecasts(std, output, format, all)
+			return writeForecasts(cmd.Context(), std, output, format, all)
 		},
 	}
 	f := cmd.Flags()

@@ -35,6 +35,9 @@ nothing has changed, if so; then nothing is printed and the exit code is 0.`,
 			if !slices.Contains(forecast.Formats, format) {
 				return fmt.Errorf("--format %q: write one of %v", format, forecast.Formats)
 			}
+			if r.Horizon < -1 {
+				return fmt.Errorf("--horizon %d: write minutes from now, or -1 for all periods", r.Horizon)
+			}
 			cfg, err := s.config(cmd.Flags())
 			if err != nil {
 				return err

@@ -77,7 +77,7 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 	if p.cfg.SASL.Mechanism != "" {
 		p.cfg.SASL.Password = os.Getenv(envPassword)
 	}
-	content, err := readForecasts(std, path, p.input)
+	content, err := readForecasts(ctx, std, path, p.input)
 	if err != nil {
 		return err
 	}

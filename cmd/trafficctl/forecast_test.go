@@ -345,6 +345,7 @@ func TestForecastGetRefused(t *testing.T) {
 	f("--encoding", "--encoding", "br")
 	f("--url", "--url", "localhost:8080")
 	f("--format", "--format", "xml")
+	f("--horizon -7", "--horizon", "-7")
 	f("cannot get the forecasts", "--url", "http://127.0.0.1:1")
 }
 

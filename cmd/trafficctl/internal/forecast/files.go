@@ -3,6 +3,8 @@ package forecast
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,7 +39,7 @@ type Content struct {
 // ReadFile reads forecasts as the daemon does; format is one of package
 // forecasts, or empty: by the name. Every record with a fault is told to note.
 // A file that is broken as a whole is an error.
-func ReadFile(path, format string, stdin io.Reader, note func(string)) (Content, error) {
+func ReadFile(ctx context.Context, path, format string, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
 	text, err := readAll(path, stdin)
 	if err != nil {
@@ -48,7 +50,7 @@ func ReadFile(path, format string, stdin io.Reader, note func(string)) (Content,
 	}
 	place := make(map[string]int)
 	for r, err := range forecasts.Read(text, format) {
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return all, fmt.Errorf("cannot read %s as %s: %w", path, format, err)
 		}
 		all.add(r, place, note)

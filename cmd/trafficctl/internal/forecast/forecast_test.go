@@ -57,7 +57,7 @@ func TestWriteIsRead(t *testing.T) {
 		n, err := Write(&b, format, All(all))
 		require.NoError(t, err)
 		require.Equal(t, len(all), n)
-		content, err := ReadFile(Stdin, format, &b, func(note string) { t.Error(note) })
+		content, err := ReadFile(t.Context(), Stdin, format, &b, func(note string) { t.Error(note) })
 		require.NoError(t, err)
 		require.Len(t, content.Forecasts, len(all))
 		for i := range all {

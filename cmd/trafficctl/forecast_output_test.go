@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestForecastOutputIsWholeOrAsBefore: a run that fails leaves what was there, and nothing beside it.
+func TestForecastOutputIsWholeOrAsBefore(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f.pb")
+	require.NoError(t, os.WriteFile(path, []byte("before"), 0o640))
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runForecast(t, "{}\n", append(args, "--output", path)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, "before", string(text))
+		left, err := filepath.Glob(filepath.Join(dir, "*"))
+		require.NoError(t, err)
+		require.Equal(t, []string{path}, left)
+	}
+	f("write protobuf, json or ndjson", "generate", "--format", "xml")
+	f("not one good forecast", "build", "-", "--input-format", "ndjson")
+
+	r := runForecast(t, "", "generate", "--streets", "3", "--output", path)
+	require.Zero(t, r.code, r.err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o640), info.Mode().Perm())
+	require.Zero(t, runForecast(t, "", "build", path, "--output", path).code, "a file may be built into itself")
+	require.Len(t, decoded(t, runForecast(t, "", "build", path).out).StreetForecast, 3)
+}
+
+// TestForecastOutputBehindALink: the link stays.
+func TestForecastOutputBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	link, target := filepath.Join(dir, "link.json.gz"), filepath.Join(dir, "target.json.gz")
+	require.NoError(t, os.WriteFile(target, nil, 0o600))
+	require.NoError(t, os.Symlink("target.json.gz", link))
+	require.Zero(t, runForecast(t, "", "generate", "--streets", "3", "--output", link).code)
+	to, err := os.Readlink(link)
+	require.NoError(t, err)
+	require.Equal(t, "target.json.gz", to)
+	require.Len(t, decoded(t, runForecast(t, "", "build", link).out).StreetForecast, 3)
+}
+
+func TestForecastOutputThatCannotBe(t *testing.T) {
+	f := func(output, want string) {
+		t.Helper()
+		r := runForecast(t, "", "generate", "--streets", "1000", "--output", output)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "cannot write forecasts to "+output)
+		require.Contains(t, r.err, want)
+	}
+	f(filepath.Join(t.TempDir(), "missing", "f.pb"), "no such file")
+	f(t.TempDir(), "is a directory")
+	f("/dev/full", "no space left")
+}
+
+// TestForecastInterrupted ends a run that would take hours.
+func TestForecastInterrupted(t *testing.T) {
+	path := temporary(t, "f.pb")
+	f := func(want string, atOnce bool, args ...string) {
+		t.Helper()
+		ctx, interrupt := context.WithCancel(t.Context())
+		if atOnce {
+			interrupt()
+		}
+		cmd := newForecast(streams{out: &interrupting{then: interrupt}, err: io.Discard})
+		cmd.SetArgs(args)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		err := cmd.ExecuteContext(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, want)
+		require.NoFileExists(t, path)
+		require.NoFileExists(t, path+".new")
+	}
+	f("cannot write forecasts to -", false, "generate", "--streets", "1000000000")
+	f("cannot write forecasts to "+path, true, "generate", "--streets", "1000000000", "--output", path)
+	input := temporary(t, "in.ndjson")
+	require.NoError(t, os.WriteFile(input, bytes.Repeat([]byte(`{"street":1}`+"\n"), 10), 0o600))
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	_, err := readForecasts(ctx, streams{err: io.Discard}, input, "")
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "cannot read "+input)
+}
+
+// interrupting is a person who has seen enough.
+type interrupting struct{ then func() }
+
+func (i *interrupting) Write(b []byte) (int, error) {
+	i.then()
+	return len(b), nil
+}
