@@ -49,5 +49,9 @@ func parseTime(text string) (t time.Time, err error) {
 	if len(text) <= minutes || text[minutes-3] != ':' || text[minutes] != ':' {
 		return t, errors.New("the hour has no two digits") // which time.Parse takes
 	}
-	return time.Parse(time.RFC3339, text)
+	t, err = time.Parse(time.RFC3339, text)
+	if _, zone := t.Zone(); err == nil && max(zone, -zone) >= 24*60*60 {
+		err = errors.New("no zone is a day from UTC") // which time.Parse takes as well
+	}
+	return t, err
 }

@@ -2,9 +2,11 @@ package forecast
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +98,23 @@ func TestGeoJSONWithoutGeometry(t *testing.T) {
 	b.Reset()
 	require.NoError(t, Show(&b, "geojson", &pb.StreetForecastResponse{}))
 	require.True(t, json.Valid(b.Bytes()))
+}
+
+// TestShowOddText: a code may hold anything that is text. It does not break a table, nor speak to the terminal.
+func TestShowOddText(t *testing.T) {
+	f := made(t, 1)[0]
+	f.Forecast = f.Forecast[:1]
+	f.OpenLRcode, f.Forecast[0].Speed = "a,\"b\"\n\x1b[2J\x00", 1e-300
+	layer := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{f}}
+	var table, rows bytes.Buffer
+	require.NoError(t, Show(&table, "table", layer))
+	require.Equal(t, 2, strings.Count(table.String(), "\n"))
+	require.Contains(t, table.String(), `  1e-300  `)
+	require.Contains(t, table.String(), `  "a,\"b\"\n\x1b[2J\x00"`)
+	require.NoError(t, Show(&rows, "csv", layer))
+	read, err := csv.NewReader(&rows).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, f.OpenLRcode, read[1][2])
 }
 
 // TestGetOddAnswers: nothing but a whole layer is taken for one.

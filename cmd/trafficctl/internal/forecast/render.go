@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -42,14 +43,22 @@ func showTable(w io.Writer, layer *pb.StreetForecastResponse) error {
 	fmt.Fprintln(table, "STREET\tFROM\tSTART\tEND\tSPEED\tZONE\tOPENLR")
 	for _, f := range layer.StreetForecast {
 		for _, p := range f.Forecast {
-			speed := number(p.Speed)
+			speed := strconv.FormatFloat(p.Speed, 'g', 6, 64)
 			if !p.SpeedValid {
 				speed = "-"
 			}
-			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", f.Street, f.Fromnode, p.Start, p.End, speed, p.Timezone, f.OpenLRcode)
+			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", f.Street, f.Fromnode, p.Start, p.End, speed, p.Timezone, printable(f.OpenLRcode))
 		}
 	}
 	return table.Flush()
+}
+
+// printable quotes a text that would break the table, or speak to the terminal.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // showCSV writes a row for each period; the columns are those of the feed's query.
