@@ -2,7 +2,9 @@ package stores_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
@@ -124,6 +127,58 @@ func TestClickHouseSaysWhatIsWrongWithAStatement(t *testing.T) {
 	s := stores.StartClickHouse(t)
 	_, err := s.Do(t.Context(), "SELECT no_such_column")
 	require.ErrorContains(t, err, "UNKNOWN_IDENTIFIER")
+}
+
+// Clients that go at any point of the handshake, or of a query, take nobody with them.
+func TestClickHouseOutlivesItsClients(t *testing.T) {
+	s := stores.StartClickHouse(t)
+	pids := s.PIDs()
+	for n := range 100 {
+		gone := &leaving{steps: n % 10, abruptly: n%3 > 0}
+		client, err := ch.Open(&ch.Options{Addr: []string{s.TCP}, DialContext: gone.dial})
+		require.NoError(t, err)
+		_ = client.Exec(t.Context(), "SELECT 1") // it may have come that far
+		require.NoError(t, client.Close())
+	}
+	require.Equal(t, "1", s.Query(t, "SELECT 1"))
+	require.Equal(t, pids, s.PIDs())
+}
+
+// leaving is a client's connection that ends after so many steps, as that of a killed process does.
+type leaving struct {
+	net.Conn
+	steps    int
+	abruptly bool
+}
+
+func (l *leaving) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	l.Conn = conn
+	return l, err
+}
+
+func (l *leaving) step() error {
+	if l.steps--; l.steps >= 0 {
+		return nil
+	}
+	if l.abruptly {
+		_ = l.Conn.(*net.TCPConn).SetLinger(0)
+	}
+	return errors.Join(l.Conn.Close(), net.ErrClosed)
+}
+
+func (l *leaving) Write(p []byte) (int, error) {
+	if err := l.step(); err != nil {
+		return 0, err
+	}
+	return l.Conn.Write(p)
+}
+
+func (l *leaving) Read(p []byte) (int, error) {
+	if err := l.step(); err != nil {
+		return 0, err
+	}
+	return l.Conn.Read(p)
 }
 
 func stopped(t *testing.T, pid int) bool {

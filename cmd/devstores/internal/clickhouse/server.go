@@ -4,6 +4,7 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,6 +50,8 @@ type Info struct {
 type Server struct {
 	Info
 	proc   *process.Process
+	relay  *relay // nil where the engine needs none
+	native string // where the engine itself listens for the native protocol
 	unlock func()
 }
 
@@ -83,11 +86,30 @@ func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err 
 			return nil, err
 		}
 	}
+	s = &Server{unlock: unlock, Info: Info{TCP: loopback.Address(cfg.TCP), HTTP: loopback.Address(cfg.HTTP), Kind: engine.kind}}
+	if engine.kind == KindLibrary {
+		if cfg.TCP, err = loopback.Pick("ClickHouse's engine", 0); err != nil {
+			return nil, err
+		}
+	}
+	s.native = loopback.Address(cfg.TCP)
 	if err := home.writeConfig(cfg); err != nil {
 		return nil, err
 	}
-	s = &Server{unlock: unlock, Info: Info{TCP: loopback.Address(cfg.TCP), HTTP: loopback.Address(cfg.HTTP), Kind: engine.kind}}
-	return s, s.launch(ctx, engine.command(home, cfg), home, failed)
+	if err := s.launch(ctx, engine.command(home, cfg), home, failed); err != nil {
+		return nil, err
+	}
+	return s, s.startRelay()
+}
+
+func (s *Server) startRelay() (err error) {
+	if s.native == s.TCP {
+		return nil
+	}
+	if s.relay, err = startRelay(s.TCP, s.native); err != nil {
+		return errors.Join(err, s.proc.Kill())
+	}
+	return nil
 }
 
 // launch starts the child and waits until it answers; on an error nothing is left running.
@@ -115,7 +137,11 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 // Stop ends the server cleanly.
 func (s *Server) Stop() error {
 	defer s.unlock()
-	return s.proc.Stop(stopLimit)
+	err := s.proc.Stop(stopLimit)
+	if s.relay != nil {
+		s.relay.stop()
+	}
+	return err
 }
 
 // awaitReady returns when both listeners answer; HTTP is the first to come and tells the version.
@@ -123,7 +149,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	for {
 		version, err := Query(ctx, s.HTTP, "SELECT version()")
 		if err == nil {
-			err = dial(ctx, s.TCP)
+			err = dial(ctx, s.native)
 		}
 		if err == nil {
 			s.Version = strings.TrimSpace(version)
