@@ -329,6 +329,9 @@ func TestManyProducersAndReaders(t *testing.T) {
 	const producers, each = 8, 60
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
+	cfg.MaxBytes = 2 * producers * each * blockBytes // nobody delivers, and each frame may get a commit of its own
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	j := mustOpen(t, cfg, osFS{}, "a")
 	var wg sync.WaitGroup
 	for p := range producers {
@@ -352,7 +355,7 @@ func TestManyProducersAndReaders(t *testing.T) {
 			r := j.Reader(1)
 			var buf []byte
 			for want := uint64(1); want <= producers*each; want++ {
-				seq, frame, err := r.Next(context.Background(), buf)
+				seq, frame, err := r.Next(ctx, buf)
 				buf = frame
 				if err != nil || seq != want || !bytes.Equal(frame, payload(idOf(frame), len(frame))) {
 					t.Errorf("frame %d: got %d, %v", want, seq, err)
