@@ -101,7 +101,11 @@ func (t *transfer) write(fd uintptr) (done bool) {
 			t.list[i].Base = unsafe.SliceData(part)
 			t.list[i].SetLen(len(part))
 		}
-		if !t.call(syscall.SYS_WRITEV, fd, unsafe.Pointer(&t.list), len(t.list)) {
+		parts := 2
+		if len(t.parts[1]) == 0 {
+			parts = 1 // which the kernel does faster
+		}
+		if !t.call(syscall.SYS_WRITEV, fd, unsafe.Pointer(&t.list), parts) {
 			return false
 		}
 		if t.errno != 0 {
