@@ -81,7 +81,7 @@ func (s *socket) writeBoth(p, q []byte) (int, error) {
 func (s *socket) transfer(t *transfer, wait func(func(uintptr) bool) error, op string, p, q []byte) (int, error) {
 	t.parts, t.n, t.errno = [2][]byte{p, q}, 0, 0
 	err := wait(t.step)
-	t.parts = [2][]byte{}
+	t.parts, t.list = [2][]byte{}, [2]syscall.Iovec{} // an idle connection keeps no layer alive
 	if t.errno != 0 && err == nil {
 		err = &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError(op, t.errno)}
 	}

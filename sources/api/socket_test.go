@@ -5,9 +5,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -133,4 +135,28 @@ func TestSocketClosedWhileReading(t *testing.T) {
 	time.Sleep(5 * time.Millisecond) // for the read to begin; if it has not, it ends at once
 	require.NoError(t, ours.Close())
 	require.ErrorIs(t, <-ended, net.ErrClosed)
+}
+
+// A connection that waits for its next request keeps nothing of the answer before alive.
+func TestSocketKeepsNothing(t *testing.T) {
+	ours, theirs := sockets(t)
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	f := func(size int) {
+		t.Helper()
+		write := func() (a, b weak.Pointer[byte]) {
+			p, q := make([]byte, size), make([]byte, size)
+			_, err := writeBoth(ours, p, q)
+			require.NoError(t, err)
+			return weak.Make(&p[0]), weak.Make(&q[0])
+		}
+		a, b := write()
+		require.Eventually(t, func() bool {
+			runtime.GC()
+			return a.Value() == nil && b.Value() == nil
+		}, patience, time.Millisecond)
+	}
+	f(1 << 10)
+	f(1 << 20)
+	_, err := ours.Write([]byte("still open"))
+	require.NoError(t, err)
 }
