@@ -31,6 +31,7 @@ type topicFeed struct {
 	next      map[int]int64       // by partition: the offset to read next
 	streets   map[identity]latest // the last word about each
 	bytes     int64               // of streets, about
+	removed   int                 // of streets
 	caughtUp  bool                // the layer has the streets; else they are gathered
 	changed   bool                // the layer was given something that is not published
 	confirmed time.Time           // by the last poll that went well
@@ -39,7 +40,8 @@ type topicFeed struct {
 
 // latest is the last word of the topic about a street.
 type latest struct {
-	forecast  *pb.StreetForecast // only while gathering; nil: it was removed
+	forecast  *pb.StreetForecast // only until the layer has it; nil: the street was removed
+	removes   bool
 	partition int
 	at        time.Time // of the latest record in this partition
 	bytes     int64     // about what it takes
@@ -70,7 +72,7 @@ func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
 func (t *topicFeed) startOver() {
 	t.next, t.streets = make(map[int]int64), make(map[identity]latest)
-	t.bytes, t.caughtUp = 0, false
+	t.bytes, t.removed, t.caughtUp = 0, 0, false
 	t.faults.restart()
 }
 
@@ -114,13 +116,11 @@ func (t *topicFeed) publish(err error) error {
 func (t *topicFeed) handOver() []*pb.StreetForecast {
 	all := make([]*pb.StreetForecast, 0, len(t.streets))
 	for id, l := range t.streets {
-		if l.forecast == nil {
-			t.forget(id)
-			continue
+		if !l.removes {
+			all = append(all, l.forecast)
+			l.forecast = nil
+			t.streets[id] = l
 		}
-		all = append(all, l.forecast)
-		l.forecast = nil
-		t.streets[id] = l
 	}
 	return all
 }
@@ -277,7 +277,7 @@ func (t *topicFeed) take(partition int, r *kafka.Record) error {
 	position := fmt.Sprintf("partition %d offset %d", partition, r.Offset)
 	id, forecast, remarks, err := parseRecord(key, value)
 	if err == nil {
-		err = t.apply(id, latest{forecast, partition, r.Time, streetBytes + int64(len(value))})
+		err = t.apply(id, latest{forecast, forecast == nil, partition, r.Time, streetBytes + int64(len(value))})
 	}
 	if err != nil {
 		t.faults.skip(position, err)
@@ -296,37 +296,58 @@ func (t *topicFeed) apply(id identity, l latest) error {
 	if known && !l.follows(before) {
 		return nil
 	}
-	if removes := known && l.forecast == nil; !removes && t.bytes-before.bytes+l.bytes > t.maxBytes {
-		return fmt.Errorf("the topic's streets take more than %d bytes: raise forecasts.max_bytes, and start again", t.maxBytes)
-	}
 	if known && l.partition == before.partition && l.at.Before(before.at) {
 		l.at = before.at // its producer's clock was set back
 	}
+	if !t.fits(id, l) {
+		return fmt.Errorf("the topic's streets take more than %d bytes: raise forecasts.max_bytes, and start again", t.maxBytes)
+	}
 	t.forget(id)
 	t.remember(id, l)
-	return nil
-}
-
-func (t *topicFeed) remember(id identity, l latest) {
-	if l.forecast == nil {
+	if l.removes {
 		recordsRemoved.Inc()
 	} else {
 		recordsTaken.Inc()
 	}
+	return nil
+}
+
+// fits makes room by forgetting streets that were removed, as brokers do after
+// a day. Only an older record in another partition would still ask for them.
+func (t *topicFeed) fits(id identity, l latest) bool {
+	fits := func() bool { return t.bytes-t.streets[id].bytes+l.bytes <= t.maxBytes }
+	if !fits() && t.removed > len(t.streets)/2 {
+		for id, l := range t.streets {
+			if l.removes {
+				t.forget(id)
+			}
+		}
+	}
+	return fits()
+}
+
+func (t *topicFeed) remember(id identity, l latest) {
 	if t.caughtUp {
 		t.changed = true
-		if l.forecast == nil {
+		if l.removes {
 			t.layer.Remove(id.street, id.fromnode)
-			return // brokers forget tombstones, too
+		} else {
+			t.layer.Put(l.forecast)
 		}
-		t.layer.Put(l.forecast)
 		l.forecast = nil
 	}
 	t.streets[id] = l
 	t.bytes += l.bytes
+	if l.removes {
+		t.removed++
+	}
 }
 
 func (t *topicFeed) forget(id identity) {
-	t.bytes -= t.streets[id].bytes
+	l := t.streets[id]
+	t.bytes -= l.bytes
+	if l.removes {
+		t.removed--
+	}
 	delete(t.streets, id)
 }

@@ -145,12 +145,7 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 		partition, at int
 		speed         float64 // 0: removed
 	}
-	partitions := [][]said{
-		{{0, 5, 1}, {0, 4, 2}},
-		{{1, 5, 3}, {1, 3, 4}},
-		{{2, 4, 5}},
-	}
-	f := func(order []int, live int) {
+	f := func(partitions [][]said, order []int, live int, want []string) {
 		t.Helper()
 		layer := newShelf(t)
 		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 1<<20, layer, &faults{})
@@ -168,17 +163,18 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 		if err := feed.publish(nil); err != nil {
 			require.ErrorIs(t, err, watch.ErrUnchanged)
 		}
-		require.Equal(t, []string{"1:1 4"}, layer.shown(), "%v %d", order, live)
+		require.Equal(t, want, layer.shown(), "%v %d", order, live)
 	}
 	for _, order := range [][]int{{0, 0, 1, 1, 2}, {1, 1, 0, 0, 2}, {2, 1, 0, 1, 0}, {0, 1, 2, 0, 1}, {1, 2, 1, 0, 0}, {2, 0, 0, 1, 1}} {
 		for live := range len(order) {
-			f(order, live)
+			f([][]said{{{0, 5, 1}, {0, 4, 2}}, {{1, 5, 3}, {1, 3, 4}}, {{2, 4, 5}}}, order, live, []string{"1:1 4"})
+			f([][]said{{{0, 5, 1}, {0, 4, 2}}, {{1, 6, 3}, {1, 3, 0}}, {{2, 4, 5}}}, order, live, []string{})
 		}
 	}
 }
 
 func wordOf(partition, at int, speed float64) latest {
-	l := latest{partition: partition, at: kafkaTime(at), bytes: streetBytes}
+	l := latest{partition: partition, at: kafkaTime(at), bytes: streetBytes, removes: speed == 0}
 	if speed > 0 {
 		l.forecast = street(1, 1, speed)
 	}
@@ -187,7 +183,7 @@ func wordOf(partition, at int, speed float64) latest {
 
 func kafkaTime(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 
-// TestTopicTakesNoMoreThanMaxBytes: streets beyond it are left out and named, those that are removed make room.
+// TestTopicTakesNoMoreThanMaxBytes: streets beyond it are left out and named; those that were removed make room.
 func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		layer := newShelf(t)
@@ -198,7 +194,7 @@ func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 			require.NoError(t, feed.publish(nil))
 		}
 		put := func(id int32, f *pb.StreetForecast) error {
-			return feed.apply(identity{id, 1}, latest{forecast: f, bytes: streetBytes})
+			return feed.apply(identity{id, 1}, latest{forecast: f, removes: f == nil, bytes: streetBytes})
 		}
 		for id := range int32(3) {
 			require.NoError(t, put(id+1, street(id+1, 1, 10)))
@@ -207,14 +203,13 @@ func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 		require.NoError(t, put(2, street(2, 1, 20)), "one that is known")
 		require.ErrorContains(t, put(5, nil), "forecasts.max_bytes", "nobody knows it")
 		require.NoError(t, put(1, nil))
-		if live {
-			require.NoError(t, put(4, street(4, 1, 40)))
-			require.NoError(t, feed.publish(nil))
-			require.Equal(t, []string{"2:1 20", "3:1 10", "4:1 40"}, layer.shown())
-			continue
-		}
+		require.NoError(t, put(3, nil))
+		require.NoError(t, put(4, street(4, 1, 40)))
+		require.NoError(t, put(6, street(6, 1, 60)))
+		require.ErrorContains(t, put(7, street(7, 1, 10)), "forecasts.max_bytes")
 		require.NoError(t, feed.publish(nil))
-		require.Equal(t, []string{"2:1 20", "3:1 10"}, layer.shown())
-		require.NoError(t, put(4, street(4, 1, 40)), "what was removed is forgotten")
+		require.Equal(t, []string{"2:1 20", "4:1 40", "6:1 60"}, layer.shown())
+		require.Zero(t, feed.removed)
+		require.EqualValues(t, 3*streetBytes, feed.bytes)
 	}
 }

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// TestForecastTopicHistories: daemons that have seen different parts of a topic's
+// life, good and bad records, a broker that was away and a topic that was made
+// anew, serve the same bytes in the end, and they are those of an oracle that reads
+// the topic by the rules of decisions.md 2. A daemon that starts serves nothing before
+// it has read all.
+func TestForecastTopicHistories(t *testing.T) {
+	const topic = "forecasts"
+	k := stores.StartKafka(t, stores.Topic(topic, 3))
+	writer := newTopicWriter(t, k.Brokers, topic)
+	daemons := []*process{followTopic(t, k.Brokers, topic)} // from the empty topic on
+	check := func() {
+		t.Helper()
+		want := writer.oracle()
+		for i, d := range daemons {
+			d.eventually(func() bool { return proto.Equal(want, d.forecasts("")) }, "daemon %d shows what the topic says", i)
+		}
+	}
+	check()
+	for range 4 {
+		writer.write(300)
+		check()
+	}
+	daemons = append(daemons, followTopic(t, k.Brokers, topic))
+	require.NoError(t, k.Stop())
+	daemons[0].eventually(func() bool { return daemons[0].metric("trafficd_forecasts_failing") == 1 }, "the broker is missed")
+	require.NoError(t, k.Restart())
+	writer.write(100)
+	check()
+
+	held := writer.makeAnew()
+	for writer.held() < held { // so that no offset tells
+		writer.write(300)
+	}
+	check()
+	writer.write(50)
+	check()
+
+	fresh := followTopic(t, k.Brokers, topic)
+	var first *pb.StreetForecastResponse
+	fresh.eventually(func() bool { first = fresh.forecasts(""); return first != nil }, "a first layer")
+	require.True(t, proto.Equal(writer.oracle(), first), "the first layer is the whole one")
+	daemons = append(daemons, fresh)
+	for _, query := range []string{"", "?horizon=0", "?horizon=60"} {
+		for _, accept := range []string{"application/x-protobuf", "application/json"} {
+			tags := map[string]bool{}
+			for _, d := range daemons {
+				answer, _ := d.layer("map", query, "Accept", accept, "Accept-Encoding", "identity")
+				tags[answer.Header.Get("Etag")] = true
+			}
+			require.Len(t, tags, 1, "%s %s", accept, query)
+		}
+	}
+	_, body := fresh.layer("map", "", "Accept", "application/json", "Accept-Encoding", "identity")
+	asJSON := new(pb.StreetForecastResponse)
+	require.NoError(t, protojson.Unmarshal(body, asJSON))
+	require.True(t, proto.Equal(writer.oracle(), asJSON))
+}
+
+// followTopic starts a daemon.
+func followTopic(t *testing.T, brokers []string, topic string) *process {
+	t.Helper()
+	d := newProcess(t)
+	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
+	d.set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic, "forecasts.kafka.interval=50ms",
+		"forecasts.kafka.fetch_bytes=16384", "forecasts.kafka.metadata_max_age=200ms")
+	return d.start()
+}
+
+// forecasts gives the layer; nil while there is none.
+func (d *process) forecasts(query string) *pb.StreetForecastResponse {
+	d.t.Helper()
+	answer, err := d.tryLayer(query)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return nil
+	}
+	_, body := d.layer("map", query)
+	got := new(pb.StreetForecastResponse)
+	require.NoError(d.t, proto.Unmarshal(body, got))
+	return got
+}
+
+// tryLayer asks a daemon that may not listen yet.
+func (d *process) tryLayer(query string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.api+"/mlf/v1/forecast/realtime"+query, nil)
+	require.NoError(d.t, err)
+	req.Header.Set("Authorization", "apiKey map")
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	return answer, answer.Body.Close()
+}
+
+// topicWriter writes what good and bad producers write.
+type topicWriter struct {
+	t       *testing.T
+	brokers []string
+	topic   string
+	random  *rand.Rand
+	hour    time.Time // the forecasts cover the hours from here on, whatever happens to the minute
+}
+
+func newTopicWriter(t *testing.T, brokers []string, topic string) *topicWriter {
+	return &topicWriter{t, brokers, topic, rand.New(rand.NewPCG(1, 2)), time.Now().UTC().Truncate(time.Hour)}
+}
+
+func (w *topicWriter) client() *kgo.Client {
+	c, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(8<<10))
+	require.NoError(w.t, err)
+	return c
+}
+
+func (w *topicWriter) write(records int) {
+	w.t.Helper()
+	c := w.client()
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	all := make([]*kgo.Record, records)
+	for i := range all {
+		all[i] = w.record()
+	}
+	require.NoError(w.t, c.ProduceSync(ctx, all...).FirstErr())
+}
+
+// record is about one of 60 streets, in any partition, with a clock that is not to be relied on.
+func (w *topicWriter) record() *kgo.Record {
+	f := w.street()
+	r := &kgo.Record{
+		Topic: w.topic, Partition: w.random.Int32N(3), Key: fmt.Appendf(nil, "%d:%d", f.Street, f.Fromnode),
+		Timestamp: time.UnixMilli(time.Now().UnixMilli() - w.random.Int64N(5000)),
+	}
+	var err error
+	r.Value, err = proto.Marshal(f)
+	require.NoError(w.t, err)
+	switch w.random.IntN(16) {
+	case 0, 1:
+		r.Value = nil
+	case 2:
+		r.Value = []byte{}
+	case 3:
+		r.Value = r.Value[:len(r.Value)-1]
+	case 4:
+		r.Key = []byte("60:1")
+	case 5:
+		r.Key = append(r.Key, '0', ':')
+	case 6:
+		r.Key = nil
+	}
+	return r
+}
+
+func (w *topicWriter) street() *pb.StreetForecast {
+	f := &pb.StreetForecast{Street: 1 + w.random.Int32N(30), Fromnode: w.random.Int32N(2), OpenLRcode: "CwOiYCUMnQkJAP+/ABQBCg=="}
+	for i := range 1 + w.random.IntN(3) {
+		start := w.hour.Add(time.Duration(i) * 4 * time.Hour)
+		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{
+			Start: start.Format(time.RFC3339), End: start.Add(4 * time.Hour).Format(time.RFC3339), SpeedValid: true, Speed: float64(w.random.IntN(200)),
+		})
+	}
+	if w.random.IntN(8) == 0 {
+		f.Forecast[0].Speed = math.NaN()
+	}
+	return f
+}
+
+// held is how many records the topic holds.
+func (w *topicWriter) held() int { return len(w.records()) }
+
+func (w *topicWriter) records() []stores.Record {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	records, err := stores.ReadTopic(ctx, w.brokers, w.topic)
+	require.NoError(w.t, err)
+	return records
+}
+
+// makeAnew deletes the topic and makes another one of its name, at once. It
+// gives how many records the old one held.
+func (w *topicWriter) makeAnew() (held int) {
+	w.t.Helper()
+	held = w.held()
+	c := w.client()
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	remove := kmsg.NewDeleteTopicsRequest()
+	remove.TopicNames = []string{w.topic}
+	named := kmsg.NewDeleteTopicsRequestTopic()
+	named.Topic = &w.topic
+	remove.Topics = append(remove.Topics, named)
+	_, err := remove.RequestWith(ctx, c)
+	require.NoError(w.t, err)
+	create := kmsg.NewCreateTopicsRequest()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = w.topic, 3, 1
+	create.Topics = append(create.Topics, topic)
+	require.Eventually(w.t, func() bool {
+		answer, err := create.RequestWith(ctx, c)
+		return err == nil && answer.Topics[0].ErrorCode == 0
+	}, time.Minute, 10*time.Millisecond)
+	return held
+}
+
+// oracle reads the whole topic: of each partition the last good word about a street counts, with the latest
+// time that the partition has for it; of the partitions that with the later time, then the higher one.
+func (w *topicWriter) oracle() *pb.StreetForecastResponse {
+	w.t.Helper()
+	type word struct {
+		at        time.Time
+		partition int32
+		value     *pb.StreetForecast
+	}
+	words := map[string]map[int32]word{}
+	for _, r := range w.records() {
+		f, good := understood(r)
+		if !good {
+			continue
+		}
+		if words[string(r.Key)] == nil {
+			words[string(r.Key)] = map[int32]word{}
+		}
+		before := words[string(r.Key)][r.Partition]
+		if r.Timestamp.Before(before.at) {
+			r.Timestamp = before.at
+		}
+		words[string(r.Key)][r.Partition] = word{r.Timestamp, r.Partition, f}
+	}
+	all := new(pb.StreetForecastResponse)
+	for _, said := range words {
+		last := slices.MaxFunc(slices.Collect(maps.Values(said)), func(a, b word) int {
+			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.partition, b.partition))
+		})
+		if last.value != nil {
+			all.StreetForecast = append(all.StreetForecast, last.value)
+		}
+	}
+	slices.SortFunc(all.StreetForecast, func(a, b *pb.StreetForecast) int {
+		return cmp.Or(cmp.Compare(a.Street, b.Street), cmp.Compare(a.Fromnode, b.Fromnode))
+	})
+	return all
+}
+
+// understood gives a record's forecast as the layer shows it, nil for a tombstone.
+func understood(r stores.Record) (f *pb.StreetForecast, good bool) {
+	var street, node int32
+	if n, err := fmt.Sscanf(string(r.Key)+"!", "%d:%d!", &street, &node); n != 2 || err != nil {
+		return nil, false
+	}
+	if r.Value == nil {
+		return nil, true
+	}
+	f = new(pb.StreetForecast)
+	if proto.Unmarshal(r.Value, f) != nil || f.Street != street || f.Fromnode != node {
+		return nil, false
+	}
+	f.Forecast = slices.DeleteFunc(f.Forecast, func(p *pb.ForecastPeriod) bool { return math.IsNaN(p.Speed) })
+	for _, p := range f.Forecast {
+		p.Timezone = "Europe/Copenhagen"
+	}
+	return f, len(f.Forecast) > 0
+}
