@@ -22,7 +22,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	err := error(x.refusal)
 	switch {
 	case x.asks:
-		err = x.permit(ctx)
+		x.permit(ctx)
+		err = nil
 	case x.refusal == nil:
 		err = s.serve(x, ctx)
 	}

@@ -73,14 +73,13 @@ func (o origins) mark(ctx *fasthttp.RequestCtx) {
 }
 
 // permit answers a preflight: what the route takes may be sent.
-func (x *exchange) permit(ctx *fasthttp.RequestCtx) error {
+func (x *exchange) permit(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
 	h.SetCanonical(traceHeaderName, x.trace[:])
 	h.Set(fasthttp.HeaderAccessControlAllowMethods, x.route.allow)
 	h.Set(fasthttp.HeaderAccessControlAllowHeaders, sendable)
 	h.Set(fasthttp.HeaderAccessControlMaxAge, "7200") // seconds; Chromium's limit
-	return nil
 }
 
 var (
