@@ -24,11 +24,11 @@ func (c KafkaConfig) Transport() (*kafka.Transport, error) {
 		return nil, err
 	}
 	return &kafka.Transport{
+		Dial:           dial(encryption),
 		DialTimeout:    c.DialTimeout,
 		MetadataTTL:    c.MetadataMaxAge,
 		MetadataTopics: []string{c.Topic}, // of all other topics nothing is needed
 		ClientID:       c.ClientID,
-		TLS:            encryption,
 		SASL:           identity,
 	}, nil
 }
