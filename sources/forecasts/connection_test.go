@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -15,7 +16,7 @@ import (
 func TestTopicAtAnotherServer(t *testing.T) {
 	f := func(says, want string) {
 		t.Helper()
-		feed, _ := run(t, topicConfig("f", serverThatSays(t, says)))
+		feed, _ := run(t, topicConfig("f", serverThatSays(t, says, plainly)))
 		waitForError(t, feed, want)
 		feed.Close()
 	}
@@ -26,9 +27,7 @@ func TestTopicAtAnotherServer(t *testing.T) {
 	f("SSH-2.0-OpenSSH_9.2\r\n", `begins with "SSH-"`)
 	f("", "EOF")
 	f("HT", "EOF")
-	https := httptest.NewTLSServer(http.NotFoundHandler())
-	defer https.Close()
-	cfg := topicConfig("f", https.Listener.Addr().String())
+	cfg := topicConfig("f", serverThatSays(t, "HTTP/1.1 400 Bad Request\r\n\r\n", encrypting(t)))
 	cfg.Kafka.TLS = TLS{Enabled: true, InsecureSkipVerify: true}
 	feed, _ := run(t, cfg)
 	waitForError(t, feed, `begins with "HTTP"`)
@@ -37,11 +36,23 @@ func TestTopicAtAnotherServer(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
 }
 
+func plainly(l net.Listener) net.Listener { return l }
+
+// encrypting has a listener speak TLS.
+func encrypting(t *testing.T) func(net.Listener) net.Listener {
+	t.Helper()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	server.Close() // only its certificate is wanted
+	return func(l net.Listener) net.Listener { return tls.NewListener(l, server.TLS) }
+}
+
 // serverThatSays one thing, to whoever asks, and gives its address.
-func serverThatSays(t *testing.T, text string) string {
+func serverThatSays(t *testing.T, text string, how func(net.Listener) net.Listener) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	address := l.Addr().String()
+	l = how(l)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -52,7 +63,7 @@ func serverThatSays(t *testing.T, text string) string {
 			}
 			_, _ = io.ReadFull(c, make([]byte, 8)) // the beginning of a question
 			_, _ = c.Write([]byte(text))
-			_ = c.(*net.TCPConn).CloseWrite()
+			_ = c.(interface{ CloseWrite() error }).CloseWrite()
 			_, _ = io.Copy(io.Discard, c)
 			_ = c.Close()
 		}
@@ -61,5 +72,5 @@ func serverThatSays(t *testing.T, text string) string {
 		_ = l.Close()
 		<-done
 	})
-	return l.Addr().String()
+	return address
 }
