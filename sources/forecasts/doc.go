@@ -64,7 +64,7 @@
 // end the layer stays as it is. Where an unclean election takes records back, and
 // others have their offsets before the next poll, those are not seen.
 //
-// The topic is read uncommitted. Control records are passed over, but records
-// of aborted transactions are not told from others: write it without
-// transactions (idempotence is fine).
+// What is in a transaction is taken when it is committed, never when it was
+// aborted. One that is open holds back what follows it in its partition, and counts as
+// the partition's end.
 package forecasts

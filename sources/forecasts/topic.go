@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -228,40 +227,7 @@ func (t *topicFeed) first(ctx context.Context, partition int) (int64, error) {
 	return 0, errors.New("cannot find its start: empty answer")
 }
 
-// fetch reads one answer from the next offset on and gives the partition's end.
-func (t *topicFeed) fetch(ctx context.Context, partition int) (end int64, err error) {
-	from := t.next[partition]
-	r, err := t.client.Fetch(ctx, &kafka.FetchRequest{
-		Topic: t.cfg.Topic, Partition: partition, Offset: from,
-		MaxBytes: int64(t.cfg.FetchBytes), // without a minimum the broker does not wait
-	})
-	if err == nil {
-		err = r.Error
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cannot read from offset %d on: %w", from, err)
-	}
-	for {
-		record, err := r.Records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = t.take(partition, record)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("cannot read offset %d: %w", t.next[partition], err)
-		}
-	}
-	// Nothing at this offset is the end of a batch that was compacted away, or
-	// a control record: the next answer is about what follows.
-	if t.next[partition] == from && from < r.HighWatermark {
-		t.next[partition]++
-	}
-	return r.HighWatermark, nil
-}
-
-func (t *topicFeed) take(partition int, r *kafka.Record) error {
+func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {
 	if r.Offset < t.next[partition] { // brokers give whole batches
 		return nil
 	}
@@ -274,6 +240,9 @@ func (t *topicFeed) take(partition int, r *kafka.Record) error {
 		return err
 	}
 	t.next[partition] = r.Offset + 1
+	if aborted {
+		return nil
+	}
 	position := fmt.Sprintf("partition %d offset %d", partition, r.Offset)
 	id, forecast, remarks, err := parseRecord(key, value)
 	if err == nil {

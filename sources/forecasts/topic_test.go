@@ -210,18 +210,77 @@ func TestTopicGrowsPartitions(t *testing.T) {
 	}
 }
 
-// TestTopicTransactions: the end of a transaction is a record that nobody sees.
+// TestTopicTransactions: what is committed counts, in its order; what is aborted, or open, does not.
 func TestTopicTransactions(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 1))
-	c := producer(t, k.Brokers, kgo.TransactionalID("t"))
-	for i := range int32(3) {
-		require.NoError(t, c.BeginTransaction())
-		produce(t, c, record("f", 0, fmt.Sprintf("%d:1", i+1), value(t, street(i+1, 1, 10))))
-		require.NoError(t, c.EndTransaction(t.Context(), kgo.TryCommit))
+	one, two := producer(t, k.Brokers, kgo.TransactionalID("1")), producer(t, k.Brokers, kgo.TransactionalID("2"))
+	plain := producer(t, k.Brokers)
+	begin := func(c *kgo.Client) { require.NoError(t, c.BeginTransaction()) }
+	end := func(c *kgo.Client, how kgo.TransactionEndTry) { require.NoError(t, c.EndTransaction(t.Context(), how)) }
+	put := func(c *kgo.Client, id int32, speed float64) {
+		produce(t, c, record("f", 0, fmt.Sprintf("%d:1", id), value(t, street(id, 1, speed))))
 	}
+	for i := range int32(3) {
+		begin(one)
+		put(one, i+1, 10)
+		end(one, kgo.TryCommit)
+	}
+	begin(one)
+	begin(two)
+	put(one, 1, 66)
+	put(two, 2, 20)
+	put(plain, 3, 30)
+	put(one, 2, 66)
+	end(one, kgo.TryAbort)
+	put(two, 4, 40)
+	end(two, kgo.TryCommit)
+	begin(one)
+	put(one, 5, 50)
+	end(one, kgo.TryCommit)
 	f, layer := run(t, topicConfig("f", k.Brokers...))
-	layer.waitFor("1:1 10", "2:1 10", "3:1 10")
+	want := []string{"1:1 10", "2:1 20", "3:1 30", "4:1 40", "5:1 50"}
+	layer.waitFor(want...)
+
+	// While the feed follows.
+	begin(one)
+	put(one, 1, 66)
+	put(plain, 6, 60)
+	before := layer.confirmedAt()
+	require.True(t, assertEventually(func() bool { return layer.confirmedAt().After(before.Add(50 * time.Millisecond)) }))
+	require.Equal(t, want, layer.shown(), "an open transaction holds back what follows it")
+	end(one, kgo.TryAbort)
+	want = append(want, "6:1 60")
+	layer.waitFor(want...)
+	begin(one)
+	put(one, 7, 70)
+	end(one, kgo.TryCommit)
+	layer.waitFor(append(want, "7:1 70")...)
 	require.Zero(t, f.Status().Skipped)
+}
+
+// TestTopicThrottled: a broker that answers nothing, because of a quota, is asked again; no record is passed over.
+func TestTopicThrottled(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
+	k := producer(t, c.ListenAddrs())
+	for i := range int32(20) {
+		produce(t, k, record("f", 0, fmt.Sprintf("%d:1", i+1), value(t, street(i+1, 1, 10))))
+	}
+	asked := 0
+	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if asked++; asked%2 == 0 {
+			return nil, nil, false
+		}
+		answer := r.ResponseKind().(*kmsg.FetchResponse)
+		answer.ThrottleMillis = 1
+		return answer, nil, true
+	})
+	f, layer := run(t, topicConfig("f", c.ListenAddrs()...))
+	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
+	require.Len(t, layer.shown(), 20)
+	produce(t, k, record("f", 0, "1:1", nil))
+	require.True(t, assertEventually(func() bool { return len(layer.shown()) == 19 }))
+	require.Empty(t, f.Status().Error)
 }
 
 // TestTopicPartitionAway: a partition that cannot be read does not hide the others, whichever it is.
