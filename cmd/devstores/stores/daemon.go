@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,15 +120,40 @@ func (d *daemon) Restart() error {
 	return err
 }
 
-// Pause stops every process of the store with SIGSTOP: connections stay open and nothing answers.
-func (d *daemon) Pause() error { return d.signal(unix.SIGSTOP) }
-
-// Resume lets a paused store go on.
-func (d *daemon) Resume() error { return d.signal(unix.SIGCONT) }
-
-func (d *daemon) signal(sig unix.Signal) error {
+// Pause stops every process of the store with SIGSTOP: connections stay open and nothing answers. It returns when they stand still: on a
+// busy machine a thread may go on for a while before another one of its process gets to the signal.
+func (d *daemon) Pause() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	for _, pid := range append([]int{d.proc.PID()}, d.pids...) {
+		for !standsStill(pid) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// standsStill tells whether no thread of a process runs. One that is gone does not.
+func standsStill(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is a good one
+	return !slices.ContainsFunc(threads, func(file string) bool {
+		stat, err := os.ReadFile(file)
+		_, after, _ := strings.Cut(string(stat), ") ")
+		return err == nil && !strings.ContainsAny(after[:min(1, len(after))], "TtZX")
+	})
+}
+
+// Resume lets a paused store go on.
+func (d *daemon) Resume() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.signal(unix.SIGCONT)
+}
+
+func (d *daemon) signal(sig unix.Signal) error {
 	if d.down() {
 		return errors.New("cannot pause or resume a store that is down: restart it first")
 	}
