@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -127,9 +128,9 @@ func TestStartSaysWhatItCouldNotStart(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	ticks := 0
-	require.NoError(t, process.Run(t.Context(), exec.Command("sleep", "0.5"), func() { ticks++ }))
-	require.Positive(t, ticks)
+	ticked := filepath.Join(t.TempDir(), "ticked")
+	untilThere := exec.Command("sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done`, ticked)
+	require.NoError(t, process.Run(t.Context(), untilThere, func() { _ = os.WriteFile(ticked, nil, 0o600) }))
 	require.ErrorContains(t, process.Run(t.Context(), exec.Command("false"), func() {}), "exit status 1")
 
 	enough := errors.New("enough")
