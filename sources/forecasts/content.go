@@ -195,7 +195,7 @@ func eachLine(content []byte, yield yieldFunc) error {
 			continue
 		}
 		if line[len(line)-1] != '\n' && !json.Valid(text) {
-			return fmt.Errorf("cut off in line %d, which is no JSON and has no end", n)
+			return fmt.Errorf("line %d, the last one, has no end and is no JSON: the file is cut off there, or is no NDJSON", n)
 		}
 		if err := give(yield, fmt.Sprintf("line %d", n), parseJSON, text); err != nil {
 			return err

@@ -51,6 +51,8 @@ func (q *queryFeed) query(ctx context.Context, asked time.Time) error {
 	if err := q.open(); err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	rows, err := q.conn.Query(ctx, q.Query)
 	if err != nil {
 		return err
@@ -59,6 +61,7 @@ func (q *queryFeed) query(ctx context.Context, asked time.Time) error {
 	q.faults.restart()
 	periods, err := q.read(rows)
 	if err = errors.Join(err, rows.Err()); err != nil {
+		end() // or else Close would read on to the end, which may be far
 		return err
 	}
 	return periods.streets(q.faults).publish(q.layer, asked)

@@ -90,7 +90,13 @@ func TestQuery(t *testing.T) {
 	// An error after the first rows have been sent: they are not the layer.
 	source.Query = "SELECT 1 + number AS street, 1 AS fromnode, now() AS start, now() + 60 AS `end`, 1 AS speed, throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", 0, good...)
-	source.Query = query
+	// What has no end is left as soon as it is too long, however much time there is.
+	source.Query = "SELECT 1 + number AS street, 1 AS fromnode, now() AS start, now() + 60 AS `end`, 1 AS speed FROM system.numbers"
+	timeout := source.Timeout
+	source.Timeout = time.Hour
+	f("max_bytes", 0, good...)
+	source.Query, source.Timeout = query, timeout
+	f("", 4, good...)
 
 	require.NoError(t, store.Kill())
 	f(store.TCP, 0, good...)
