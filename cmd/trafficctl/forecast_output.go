@@ -29,12 +29,11 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 		n, err = forecast.Write(w, format, until(ctx, all))
 		return n, errors.Join(err, ctx.Err())
 	}
-	n, err := 0, error(nil)
-	if path == forecast.Stdin {
-		n, err = write(std.out)
-	} else {
-		n, err = writeInPlace(path, write)
+	put := func() (int, error) { return write(std.out) }
+	if path != forecast.Stdin {
+		put = func() (int, error) { return writeInPlace(path, write) }
 	}
+	n, err := put()
 	if err != nil {
 		return fmt.Errorf("cannot write forecasts to %s: %w", path, err)
 	}

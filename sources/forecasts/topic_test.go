@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -134,6 +135,25 @@ func TestTopicOfManyAnswers(t *testing.T) {
 	for _, s := range shown {
 		require.Regexp(t, ` 1,1,2,3$`, s)
 	}
+}
+
+// TestTopicCompressed: batches in every codec, and records that are longer than an answer is to be.
+func TestTopicCompressed(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("f", 1))
+	var want []string
+	long := make([]float64, 9000) // half a megabyte
+	for i, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()} {
+		c := producer(t, k.Brokers, kgo.ProducerBatchCompression(codec))
+		short, tall := street(1, int32(i), float64(i)), street(2, int32(i), long...)
+		produce(t, c, record("f", 0, string(Key(short)), value(t, short)), record("f", 0, string(Key(tall)), value(t, tall)))
+		want = append(want, fmt.Sprintf("1:%d %d", i, i), fmt.Sprintf("2:%d 0%s", i, strings.Repeat(",0", len(long)-1)))
+	}
+	cfg := topicConfig("f", k.Brokers...)
+	cfg.Kafka.FetchBytes = 16 << 10
+	f, layer := run(t, cfg)
+	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
+	require.ElementsMatch(t, want, layer.shown())
+	require.Zero(t, f.Status().Skipped)
 }
 
 // TestTopicBrokerAway: away at the start, away later, a topic that does not
