@@ -89,6 +89,12 @@ func inserted(t *testing.T, s *stores.ClickHouse) int {
 	return n
 }
 
+func TestClickHouseIsInUTC(t *testing.T) {
+	t.Setenv("TZ", "Asia/Kolkata") // whatever the machine's time zone
+	s := stores.StartClickHouse(t)
+	require.Equal(t, "UTC\t1792756800", s.Query(t, "SELECT timezone(), toUnixTimestamp(toDateTime('2026-10-23 12:00:00'))"))
+}
+
 func TestClickHouseUsers(t *testing.T) {
 	s := stores.StartClickHouse(t)
 	f := func(user, password string, status int) {

@@ -76,10 +76,12 @@ func findServer(ctx context.Context) (string, error) {
 func (e engine) command(home home, cfg Config) *exec.Cmd {
 	config := "--config-file=" + home.path("config.xml")
 	if e.kind == KindLibrary {
-		return libraryCommand(e.program,
+		cmd := libraryCommand(e.program,
 			"--path="+home.path("data"), "--listen_host=127.0.0.1",
 			fmt.Sprintf("--http_port=%d", cfg.HTTP), fmt.Sprintf("--tcp_port=%d", cfg.TCP),
 			"--log-level=warning", config)
+		cmd.Env = append(cmd.Environ(), "TZ=UTC") // it does not heed the configuration's time zone
+		return cmd
 	}
 	cmd := exec.Command(e.program, "server", config)
 	cmd.Dir = string(home) // it drops files into its working directory
