@@ -140,7 +140,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) time.Duration {
 		return f.settle
 	default:
 		checksFailed.Inc()
-		if f.failed(fmt.Errorf("cannot read the forecasts: %w", err)) {
+		if f.failed(fmt.Errorf("cannot read the forecasts: %w", err), time.Now()) {
 			f.log.Warn().Err(err).Msg("forecasts not taken; the layer stays as it is")
 		}
 		return min(f.interval, watch.RetryAfter)

@@ -298,3 +298,28 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 	f(FeedClickHouse, func(c *Config) { c.ClickHouse = ClickHouseConfig{Address: "x"} },
 		`clickhouse.address is "x"`, "clickhouse.query is empty", "clickhouse.interval", "clickhouse.timeout")
 }
+
+// TestFailuresInTheLog: a broker that is away for hours does not fill it.
+func TestFailuresInTheLog(t *testing.T) {
+	f, err := New(fileConfig("f.pb"), newShelf(t), zerolog.Nop())
+	require.NoError(t, err)
+	defer f.feed.close()
+	now := time.Now()
+	f.begin(now)
+	one, two := errors.New("partition 0"), errors.New("partition 1")
+	failed := func(err error, after time.Duration, worthy bool) {
+		t.Helper()
+		now = now.Add(after)
+		require.Equal(t, worthy, f.failed(err, now))
+		require.Equal(t, err.Error(), f.Status().Error, "readiness has the latest in any case")
+	}
+	failed(one, 0, true)
+	failed(two, time.Second, false)
+	failed(one, time.Second, false)
+	failed(two, time.Minute, true)
+	failed(two, time.Hour, false)
+	failed(one, time.Second, true)
+	require.True(t, f.well(now))
+	require.False(t, f.well(now))
+	failed(one, time.Second, true)
+}

@@ -19,6 +19,7 @@ type condition struct {
 	published bool
 	confirmed time.Time
 	err       error
+	told      time.Time // when the log was told of err, or of one before it
 }
 
 // Status describes the feed for readiness. The caller owns it.
@@ -55,13 +56,18 @@ func (f *Forecasts) well(confirmed time.Time) (changed bool) {
 	return changed
 }
 
-// failed tells whether the reason is another one than last time.
-func (f *Forecasts) failed(err error) (changed bool) {
+// failed tells whether it is worth a line in the log: the first failure is, and
+// from then on another reason, but one a minute at most, since each poll begins with
+// another partition.
+func (f *Forecasts) failed(err error, now time.Time) (worthy bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := f.condition.err
-	f.condition.err = err
-	return before == nil || before.Error() != err.Error()
+	c := &f.condition
+	worthy = c.told.IsZero() || c.err.Error() != err.Error() && now.Sub(c.told) >= logEvery
+	if c.err = err; worthy {
+		c.told = now
+	}
+	return worthy
 }
 
 // unsettled is worth a word only as long as there is no layer.
