@@ -50,6 +50,7 @@
 //	  two records                         taken, since it cannot be told: write beside the file, then rename
 //	street twice in a file or an answer   the later one counts; rows of a query are periods, all of them count
 //	street in two partitions of a topic   the record with the later timestamp counts, of two with the same that in the higher partition
+//	batch over 256 MiB, decompressed      the partition is not read any further, and readiness says so
 //	topic that holds more than MaxBytes   record of a street that is new skipped, so that memory is bounded
 //
 // # When a feed has confirmed its data
