@@ -103,21 +103,21 @@ func (l *Layer) refuse(err error) {
 }
 
 // Publish makes everything that was put so far visible with the next build.
-// confirmed is when the feed knew it to be right.
+// confirmed is when the feed knew it to be right, which may be before an earlier content was.
 func (l *Layer) Publish(confirmed time.Time) {
 	l.mu.Lock()
 	l.ready.follow(l.open)
 	l.open = changes{}
 	l.due = true
 	l.mu.Unlock()
-	l.Confirm(confirmed)
+	l.confirmed.Store(int64(instantOf(confirmed)))
 	select {
 	case l.wake <- struct{}{}:
 	default: // a build is to come anyway
 	}
 }
 
-// Confirm says that at this time the feed held the layer for right.
+// Confirm says that at this time the feed still held for right what it published last.
 func (l *Layer) Confirm(at time.Time) {
 	for next := int64(instantOf(at)); ; {
 		now := l.confirmed.Load()

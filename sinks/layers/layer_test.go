@@ -323,6 +323,11 @@ func TestStale(t *testing.T) {
 		ctx, err = get(strict, client("UTC"), "")
 		require.NoError(t, err)
 		require.Equal(t, "0", header(ctx, "Forecast-Age"))
+
+		strict.Publish(time.Now().Add(-time.Hour)) // other content, from before
+		_, err = get(strict, client("UTC"), "")
+		require.ErrorAs(t, err, &refusal)
+		require.True(t, strict.Status(time.Now()).Stale)
 	})
 }
 
