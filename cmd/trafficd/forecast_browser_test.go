@@ -234,12 +234,17 @@ func startBrowser(t *testing.T) browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
 	require.NoError(t, err, "chromium (package chromium)")
-	ctx, cancel := chromedp.NewContext(t.Context(), chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(
+	ctx, cancel := chromedp.NewContext(context.Background(), chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.WSURLReadTimeout(time.Minute), // a busy machine
 	))
-	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		defer cancel()
+		within, done := context.WithTimeout(ctx, time.Minute)
+		defer done()
+		require.NoError(t, chromedp.Cancel(within)) // a killed browser leaves files behind
+	})
 	require.NoError(t, chromedp.Do(ctx), "cannot start %s", program)
 	return browser{ctx}
 }

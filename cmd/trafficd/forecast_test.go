@@ -81,7 +81,7 @@ func TestForecastLayer(t *testing.T) {
 	require.Len(t, got.StreetForecast[0].Forecast, 1)
 	require.Equal(t, "Europe/Copenhagen", got.StreetForecast[0].Forecast[0].Timezone)
 	require.NotEmpty(t, answer.Header.Get("Trace-Id"))
-	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["forecasts"].State)
+	d.eventually(func() bool { return d.await(http.StatusOK).Components["forecasts"].State == ops.OK }, "word that all is well")
 
 	answer, body = d.layer("map", "?horizon=30", "Accept", "application/json")
 	require.Equal(t, "application/json", answer.Header.Get("Content-Type"))

@@ -158,7 +158,7 @@ func errTimeout(err error) error {
 
 func TestExpect(t *testing.T) {
 	p := &probe{}
-	s := start(t, p, func(c *Config) { c.WriteTimeout = 150 * time.Millisecond })
+	s := start(t, p, func(c *Config) { c.WriteTimeout = 400 * time.Millisecond })
 	f := func(announced string) {
 		t.Helper()
 		c := dial(t, s)
@@ -168,7 +168,7 @@ func TestExpect(t *testing.T) {
 			c.send("abc")
 			resp := c.response()
 			require.Equal(t, 200, resp.StatusCode)
-			time.Sleep(200 * time.Millisecond) // the first answer's write deadline has passed
+			time.Sleep(500 * time.Millisecond) // the first answer's write deadline has passed
 		}
 	}
 	f("Content-Length: 3\r\nExpect: 100-continue\r\n")
@@ -253,8 +253,9 @@ func TestFraming(t *testing.T) {
 
 func TestMalformed(t *testing.T) {
 	p := &probe{}
-	s := start(t, p, func(c *Config) { c.MaxHeaderBytes = 1024; c.HeaderTimeout = 100 * time.Millisecond })
-	f := func(sent string, status int, code batch.Code) {
+	patient := start(t, p, func(c *Config) { c.MaxHeaderBytes = 1024 })
+	hasty := start(t, p, func(c *Config) { c.HeaderTimeout = 100 * time.Millisecond })
+	f := func(s *Server, sent string, status int, code batch.Code) {
 		t.Helper()
 		c := dial(t, s).send(sent)
 		resp := c.response()
@@ -262,13 +263,13 @@ func TestMalformed(t *testing.T) {
 		require.NotContains(t, body.Description, "good-key", "the header is not repeated")
 		c.ended()
 	}
-	f("nonsense\r\n\r\n", 400, batch.InvalidParameter)
-	f("POST /base/in HTTP/1.1\r\nAuthorization: apiKey good-key\r\n\r\n", 400, batch.InvalidParameter) // no Host
-	f("POST /base/in HTTP/9.1x\r\n"+good+"\r\n", 400, batch.InvalidParameter)
-	f(post+good+"X: "+strings.Repeat("x", 2000)+"\r\n\r\n", 431, batch.InvalidParameter)
-	f("", 408, batch.RequestTimeout)
-	f(post+good, 408, batch.RequestTimeout)
-	f(post+good+"Content-Length: 5\r\n\r\n", 408, batch.RequestTimeout) // the body's first byte
+	f(patient, "nonsense\r\n\r\n", 400, batch.InvalidParameter)
+	f(patient, "POST /base/in HTTP/1.1\r\nAuthorization: apiKey good-key\r\n\r\n", 400, batch.InvalidParameter) // no Host
+	f(patient, "POST /base/in HTTP/9.1x\r\n"+good+"\r\n", 400, batch.InvalidParameter)
+	f(patient, post+good+"X: "+strings.Repeat("x", 2000)+"\r\n\r\n", 431, batch.InvalidParameter)
+	f(hasty, "", 408, batch.RequestTimeout)
+	f(hasty, post+good, 408, batch.RequestTimeout)
+	f(hasty, post+good+"Content-Length: 5\r\n\r\n", 408, batch.RequestTimeout) // the body's first byte
 }
 
 func TestMultipartIsNotParsedAhead(t *testing.T) {

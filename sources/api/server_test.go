@@ -89,7 +89,7 @@ func TestStop(t *testing.T) {
 		}
 		return readAll(c, ctx)
 	}}
-	s := start(t, p, func(c *Config) { c.DrainGrace = 500 * time.Millisecond })
+	s := start(t, p, func(c *Config) { c.DrainGrace = 2 * time.Second })
 	slow := dial(t, s).send("POST /base/in?slow HTTP/1.1\r\n" + good + "Content-Length: 3\r\n\r\nabc")
 	<-entered
 	kept := dial(t, s)

@@ -109,6 +109,12 @@ func (s *shelf) waitFor(want ...string) {
 	}
 }
 
+// waitUntilWell waits for the word that follows a layer.
+func waitUntilWell(t *testing.T, f *Forecasts) {
+	t.Helper()
+	require.True(t, assertEventually(func() bool { s := f.Status(); return s.Published && s.Error == "" }), "it is not well: %v", f.Status())
+}
+
 func assertEventually(ok func() bool) bool {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if ok() {
