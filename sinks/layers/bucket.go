@@ -4,7 +4,9 @@ import "slices"
 
 // bucketStreets is how many streets a bucket holds on the average. Fewer make updates
 // cheaper and compressed bodies larger (128 of them: a tenth smaller), because a bucket's
-// blocks know nothing of those before them.
+// blocks know nothing of those before them. Streets that change are neighbours most of the time.
+// Every hundredth of the whole network touches most buckets; for that to cost little they would have to
+// hold four, and the bodies, which every client gets, would be twice as large.
 const bucketStreets = 64
 
 // pageBuckets is how many buckets a page holds on the average. Fewer have an update copy
