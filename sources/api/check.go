@@ -55,7 +55,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (refu
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
 		return batch.Refuse(batch.NotFound, fmt.Sprintf("there is nothing at %q", echo(pathOf(h.RequestURI()))))
 	}
-	if x.asks = s.origins.asks(h); x.asks {
+	if x.preflight = s.origins.preflight(h); x.preflight {
 		return nil
 	}
 	if !x.route.takes(h.Method()) {

@@ -11,17 +11,17 @@ import (
 
 // exchange is what is known of a request between its header and its answer.
 type exchange struct {
-	start   time.Time
-	trace   trace
-	route   *route // nil: none was found
-	key     *key   // nil: none was presented or needed, or an unknown one
-	refusal *batch.Refusal
-	body    bool // there is a body, and fasthttp was told of none if refusal is set
-	silent  bool // there is no answer
-	close   bool // the client wants the connection to end with the answer
-	asks    bool // it is a preflight
-	release func()
-	probe   [1]byte
+	start     time.Time
+	trace     trace
+	route     *route // nil: none was found
+	key       *key   // nil: none was presented or needed, or an unknown one
+	refusal   *batch.Refusal
+	body      bool // there is a body, and fasthttp was told of none if refusal is set
+	silent    bool // there is no answer
+	close     bool // the client wants the connection to end with the answer
+	preflight bool // a browser asks whether a page may send another request
+	release   func()
+	probe     [1]byte
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}

@@ -21,7 +21,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	err := error(x.refusal)
 	switch {
-	case x.asks:
+	case x.preflight:
 		x.permit(ctx)
 		err = nil
 	case x.refusal == nil:

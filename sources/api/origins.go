@@ -52,9 +52,9 @@ func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	return nil
 }
 
-// asks tells whether the request is a browser's question whether a page may send another
-// one (a preflight). It never carries a key.
-func (o origins) asks(h *fasthttp.RequestHeader) bool {
+// preflight tells whether the request is a browser's question whether a page may send another
+// one. It never carries a key.
+func (o origins) preflight(h *fasthttp.RequestHeader) bool {
 	return h.IsOptions() && len(h.PeekBytes(headerRequestMethod)) > 0 && o.names(h) != nil
 }
 

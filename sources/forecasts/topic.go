@@ -284,15 +284,18 @@ func (t *topicFeed) apply(id identity, l latest) error {
 // fits makes room by forgetting streets that were removed, as brokers do after
 // a day. Only an older record in another partition would still ask for them.
 func (t *topicFeed) fits(id identity, l latest) bool {
-	fits := func() bool { return t.bytes-t.streets[id].bytes+l.bytes <= t.maxBytes }
-	if !fits() && t.removed > len(t.streets)/2 {
-		for id, l := range t.streets {
-			if l.removes {
-				t.forget(id)
+	if !t.hasRoom(id, l) && t.removed > len(t.streets)/2 {
+		for other, said := range t.streets {
+			if said.removes {
+				t.forget(other)
 			}
 		}
 	}
-	return fits()
+	return t.hasRoom(id, l)
+}
+
+func (t *topicFeed) hasRoom(id identity, l latest) bool {
+	return t.bytes-t.streets[id].bytes+l.bytes <= t.maxBytes
 }
 
 func (t *topicFeed) remember(id identity, l latest) {

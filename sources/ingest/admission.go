@@ -28,7 +28,7 @@ func memoryFull() *batch.Refusal {
 // enter takes a request in, unless all places are taken, or the memory is: then
 // its body could not be received.
 func (a *admission) enter() bool {
-	if a.bytes.Load()+blockSize > a.maxBytes || !add(&a.requests, 1, a.maxRequests) {
+	if a.bytes.Load()+blockSize > a.maxBytes || !addWithin(&a.requests, 1, a.maxRequests) {
 		return false
 	}
 	admissionRequests.Inc()
@@ -43,7 +43,7 @@ func (a *admission) leave() {
 
 // hold counts n bytes of a body, unless they are too many.
 func (a *admission) hold(n int64) bool {
-	if !add(&a.bytes, n, a.maxBytes) {
+	if !addWithin(&a.bytes, n, a.maxBytes) {
 		return false
 	}
 	admissionBytes.Add(float64(n))
@@ -71,7 +71,8 @@ func (a *admission) held() (requests, bytes int64) {
 	return a.requests.Load(), a.bytes.Load()
 }
 
-func add(count *atomic.Int64, n, limit int64) bool {
+// addWithin adds n, unless that is over the limit.
+func addWithin(count *atomic.Int64, n, limit int64) bool {
 	if count.Add(n) <= limit {
 		return true
 	}
