@@ -197,16 +197,16 @@ func (c *converting) run(ctx context.Context, std streams, args []string, by geo
 		return err
 	}
 	defer in.Close()
-	out, err := c.create(std.out)
-	if err != nil {
-		return err
-	}
-	tally, err := geometry.Run(ctx, in, out, cfg, by, func(place string, err error) {
+	var tally geometry.Tally
+	err = c.into(std.out, func(out io.Writer) (err error) {
+		tally, err = geometry.Run(ctx, in, out, cfg, by, func(place string, err error) {
+			in.clear()
+			fmt.Fprintf(std.err, "trafficctl: %s: %v\n", place, err)
+		})
 		in.clear()
-		fmt.Fprintf(std.err, "trafficctl: %s: %v\n", place, err)
+		return err
 	})
-	in.clear()
-	if err = errors.Join(err, out.close(err == nil)); err != nil {
+	if err != nil {
 		return err
 	}
 	if !c.quiet {
@@ -268,60 +268,22 @@ func (c *converting) checkOutput(input string) error {
 	return nil
 }
 
-func (c *converting) create(stdout io.Writer) (output, error) {
+// into has write fill the output.
+func (c *converting) into(stdout io.Writer, write func(io.Writer) error) error {
+	buffered := func(w io.Writer) error {
+		out := bufio.NewWriterSize(w, 64<<10)
+		return errors.Join(write(out), out.Flush())
+	}
 	if c.output == "-" {
-		return output{bufio.NewWriterSize(stdout, outputBuffer), nil}, nil
+		return buffered(stdout)
 	}
-	f, err := os.OpenFile(c.output, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // who may read it is the umask's business
-	if err != nil {
-		return output{}, fmt.Errorf("cannot write geometries: %w", err)
+	var failed error
+	err := writeInPlace(c.output, func(w io.Writer) error {
+		failed = buffered(w)
+		return failed
+	})
+	if err != nil && failed == nil {
+		err = fmt.Errorf("cannot write geometries: %w", err)
 	}
-	made := &madeFile{File: f}
-	return output{bufio.NewWriterSize(made, outputBuffer), made}, nil
-}
-
-const outputBuffer = 64 << 10
-
-// output writes in large pieces.
-type output struct {
-	*bufio.Writer
-	file *madeFile // nil: standard output, which stays open
-}
-
-// close ends the output. All that a run has made that succeeded is what was written.
-func (o output) close(succeeded bool) error {
-	err := o.Flush()
-	if o.file == nil {
-		return err
-	}
-	if succeeded {
-		err = errors.Join(err, o.file.empty())
-	}
-	return errors.Join(err, o.file.Close())
-}
-
-// madeFile is emptied when there is something to write: a run that fails before leaves what
-// another one has made.
-type madeFile struct {
-	*os.File
-	emptied bool
-}
-
-// Write implements io.Writer.
-func (f *madeFile) Write(p []byte) (int, error) {
-	if err := f.empty(); err != nil {
-		return 0, err
-	}
-	return f.File.Write(p)
-}
-
-func (f *madeFile) empty() error {
-	if f.emptied {
-		return nil
-	}
-	f.emptied = true
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return err // a pipe or a terminal keeps nothing
-	}
-	return f.Truncate(0)
+	return err
 }
