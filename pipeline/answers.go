@@ -10,9 +10,10 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/schemas/contract"
 )
 
-// AnswersConfig bounds what is remembered of requests with an Idempotency-Key (decisions.md 1.5).
+// AnswersConfig bounds what is remembered of requests with an Idempotency-Key (contract 1.5).
 type AnswersConfig struct {
 	Window   time.Duration  `koanf:"window"`    // how long a 207 is remembered
 	MaxBytes int64          `koanf:"max_bytes"` // memory for them; when it is full, requests with the header get 503
@@ -54,7 +55,7 @@ const AnswersConsumer = "answers"
 const windowConsumer = "window"
 
 // Answers remembers the 207s of requests with an Idempotency-Key, so that the same batch sent again gets the
-// same answer and is not kept twice (decisions.md 1.5).
+// same answer and is not kept twice (contract 1.5).
 //
 // An answer becomes durable in the frame of its batch, in the same commit. Those frames go when both
 // stores have them, the answers stay for the window: so a third consumer of the journal copies them, without
@@ -118,15 +119,15 @@ func (a *Answers) Close() error {
 
 // Hold claims a key for a request under way. The refusal says that it is claimed already (409) or that no more
 // answers can be remembered (503). Without a refusal, Release has to follow.
-func (a *Answers) Hold(productInstance, key string) *batch.Refusal {
+func (a *Answers) Hold(productInstance, key string) *contract.APIError {
 	s := scope{productInstance, key}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, taken := a.held[s]; taken {
-		return &batch.Refusal{Code: batch.IdempotencyKeyInUse, Description: "a request with this Idempotency-Key is under way; wait for its end, then send again", Parameter: "Idempotency-Key", RetryAfter: time.Second}
+		return &contract.APIError{Code: contract.IdempotencyKeyInUse, Description: "a request with this Idempotency-Key is under way; wait for its end, then send again", Parameter: "Idempotency-Key", RetryAfter: time.Second}
 	}
 	if _, known := a.known[s]; !known && a.bytes >= a.cfg.MaxBytes {
-		return batch.Unavailable("no more answers can be remembered now; send again later, or without Idempotency-Key", 30*time.Second)
+		return contract.Unavailable("no more answers can be remembered now; send again later, or without Idempotency-Key", 30*time.Second)
 	}
 	a.held[s] = struct{}{}
 	return nil
@@ -151,7 +152,7 @@ func (a *Answers) replay(s *batch.Submission, hash uint64) (bool, error) {
 		return false, nil
 	}
 	if k.hash != hash {
-		return false, &batch.Refusal{Code: batch.IdempotencyKeyReused, Description: "this Idempotency-Key stands for another body; use a new key for a new batch", Parameter: "Idempotency-Key"}
+		return false, &contract.APIError{Code: contract.IdempotencyKeyReused, Description: "this Idempotency-Key stands for another body; use a new key for a new batch", Parameter: "Idempotency-Key"}
 	}
 	return true, k.fill(&s.Result)
 }
@@ -160,7 +161,7 @@ func (k *kept) fill(r *batch.Result) error {
 	var b batch.Batch
 	var ans batch.Answer
 	if err := batch.DecodeFrame(k.answer, &b, &ans); err != nil {
-		return batch.Refuse(batch.InternalError, "cannot read the remembered answer: "+err.Error())
+		return contract.NewError(contract.InternalError, "cannot read the remembered answer: "+err.Error())
 	}
 	r.ID, r.Items, r.Accepted, r.Replay = b.ID, ans.Items, ans.Items-ans.Len(), true
 	r.Rejections = ans.Rejections

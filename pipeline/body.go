@@ -9,7 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/gzip"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // body is the decompressed side of a request's body: gunzip through a fixed block, a limit on what comes out of it, and
@@ -74,16 +74,16 @@ func (b *body) sum() uint64 {
 }
 
 func (b *body) tooLarge() error {
-	return batch.Refuse(batch.BodyTooLarge, fmt.Sprintf("the decompressed body is larger than %d bytes; send fewer measurements at a time", b.max))
+	return contract.NewError(contract.BodyTooLarge, fmt.Sprintf("the decompressed body is larger than %d bytes; send fewer measurements at a time", b.max))
 }
 
 // refusal turns an error of decoding into what the client is told: a refusal as it is, all else came from gunzip.
-func (b *body) refusal(err error) error {
-	var r *batch.Refusal
+func (b *body) apiErr(err error) error {
+	var r *contract.APIError
 	if errors.As(err, &r) {
 		return r
 	}
-	return batch.Refuse(batch.InvalidGzip, "the body is no valid gzip: "+err.Error())
+	return contract.NewError(contract.InvalidGzip, "the body is no valid gzip: "+err.Error())
 }
 
 // cutShort keeps the end of an empty body from looking like the end of a complete one.

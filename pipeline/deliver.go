@@ -23,7 +23,7 @@ type Sink interface {
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
 	// Deliver returns when the store has exactly this block durably. It is called again with the same plan and rows
 	// after an error, and after a restart of the daemon. state is what the next Plan gets. A
-	// *batch.RefusedError says that the store will never take these rows as a block: the loop halves it. Where a part of the
+	// *batch.PermanentError says that the store will never take these rows as a block: the loop halves it. Where a part of the
 	// block was applied all the same, the state that comes with the error makes later plans know. Every
 	// other error is tried again.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
@@ -188,7 +188,7 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 			d.delivered(rows, state, started)
 			return nil
 		}
-		var refused *batch.RefusedError
+		var refused *batch.PermanentError
 		if errors.As(err, &refused) {
 			if state != nil {
 				d.at.state = state
@@ -228,7 +228,7 @@ func (d *Delivery) idle() {
 }
 
 // refused halves the block until the row that the store does not want stands alone, and puts that one aside.
-func (d *Delivery) refused(rows batch.Block, cause *batch.RefusedError) error {
+func (d *Delivery) refused(rows batch.Block, cause *batch.PermanentError) error {
 	if n := rows.Rows(); n > 1 {
 		d.limit = n / 2
 		d.log.Warn().Err(cause).Int("rows", n).Msg("the store refuses a block; halving it")

@@ -67,14 +67,14 @@ func (s *shop) Deliver(_ context.Context, plan []byte, rows batch.Block) ([]byte
 
 func (s *shop) apply(plan string, rows batch.Block) error {
 	if !strings.HasPrefix(plan, fmt.Sprintf("%d rows from %s/%d", rows.Rows(), rows[0].ID, rows[0].From)) {
-		return &batch.RefusedError{Err: fmt.Errorf("plan %q is not for these %d rows", plan, rows.Rows())}
+		return &batch.PermanentError{Err: fmt.Errorf("plan %q is not for these %d rows", plan, rows.Rows())}
 	}
 	var codes []string
 	for _, span := range rows {
 		for i := span.From; i < span.To; i++ {
 			codes = append(codes, string(span.Code(i)))
 			if s.refuses(codes[len(codes)-1]) {
-				return &batch.RefusedError{Err: errors.New("the shop does not want " + codes[len(codes)-1])}
+				return &batch.PermanentError{Err: errors.New("the shop does not want " + codes[len(codes)-1])}
 			}
 		}
 	}
@@ -250,7 +250,7 @@ func (h *halfway) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte
 		return []byte("all"), nil
 	}
 	h.applied = []string{first}
-	return []byte(first + " is there"), &batch.RefusedError{Err: errors.New("not the others")}
+	return []byte(first + " is there"), &batch.PermanentError{Err: errors.New("not the others")}
 }
 
 func (h *halfway) Close() error { return nil }

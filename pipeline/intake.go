@@ -14,6 +14,7 @@ import (
 	"trafficd/pipeline/decode"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/validate"
+	"trafficd/schemas/contract"
 )
 
 // Config is what the stages between a complete body and the journal leave to the operator.
@@ -27,7 +28,7 @@ type Config struct {
 	Answers  AnswersConfig   `koanf:"answers"`
 }
 
-// DefaultConfig gives a worker to each CPU, a queue of 256 and 64 MiB for a decompressed body (decisions.md 1.1).
+// DefaultConfig gives a worker to each CPU, a queue of 256 and 64 MiB for a decompressed body (contract 1.1).
 func DefaultConfig() Config {
 	return Config{
 		Queue: 256, MaxBodyBytes: 64 << 20,
@@ -122,10 +123,10 @@ func (in *Intake) Close() {
 }
 
 // Ready gives the reason why a batch of this product instance could not be taken now, nil if there is none
-// (decisions.md 1.1: 503).
-func (in *Intake) Ready(productInstance string) *batch.Refusal {
+// (contract 1.1: 503).
+func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if len(in.jobs) == cap(in.jobs) {
-		return batch.Unavailable("too many batches wait for a worker; send again later", time.Second)
+		return contract.Unavailable("too many batches wait for a worker; send again later", time.Second)
 	}
 	if err := in.journal.Ready(); err != nil {
 		return journalRefusal(err)
@@ -137,20 +138,20 @@ func (in *Intake) Ready(productInstance string) *batch.Refusal {
 }
 
 // Hold claims an Idempotency-Key while its request is under way; see Answers.Hold.
-func (in *Intake) Hold(productInstance, key string) *batch.Refusal {
+func (in *Intake) Hold(productInstance, key string) *contract.APIError {
 	return in.answers.Hold(productInstance, key)
 }
 
 // Release gives a claimed key free.
 func (in *Intake) Release(productInstance, key string) { in.answers.Release(productInstance, key) }
 
-// Submit takes a body to disk. nil: every accepted item is durable, s.Result is the 207. A *batch.Refusal:
+// Submit takes a body to disk. nil: every accepted item is durable, s.Result is the 207. A *contract.APIError:
 // nothing of the batch was or will be archived or forwarded. batch.ErrNoAnswer: nobody knows.
 func (in *Intake) Submit(_ context.Context, s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
 	if in.closed {
-		return batch.Unavailable("the daemon is shutting down; send again", time.Second)
+		return contract.Unavailable("the daemon is shutting down; send again", time.Second)
 	}
 	j := in.pool.Get().(*job)
 	j.s, j.write = s, false
@@ -158,7 +159,7 @@ func (in *Intake) Submit(_ context.Context, s *batch.Submission) error {
 	select {
 	case in.jobs <- j:
 	default:
-		return batch.Unavailable("too many batches wait for a worker; send again later", time.Second)
+		return contract.Unavailable("too many batches wait for a worker; send again later", time.Second)
 	}
 	if err := <-j.done; err != nil {
 		return err
@@ -221,7 +222,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	}
 	st.body.reset(s.Body, s.IdempotencyKey != "")
 	if err := st.decoder.Decode(&st.body, &st.items); err != nil {
-		return st.body.refusal(err)
+		return st.body.apiErr(err)
 	}
 	if replayed, err := in.answers.replay(s, st.body.sum()); replayed || err != nil {
 		return err
@@ -230,7 +231,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	st.validate.Validate(&st.items, known, now.UnixNano(), &s.Result.Rejections)
 	id, err := uuid.NewV7()
 	if err != nil {
-		return batch.Refuse(batch.InternalError, "cannot make a batch id: "+err.Error())
+		return contract.NewError(contract.InternalError, "cannot make a batch id: "+err.Error())
 	}
 	s.Result.ID, s.Result.Items = batch.ID(id), st.items.Count
 	s.Result.Accepted = st.items.Count - s.Result.Len()
@@ -268,27 +269,27 @@ func (in *Intake) enqueue(j *job, now int64) error {
 	return nil
 }
 
-// undurable is what a client is told when the disk failed after the frame was queued (decisions.md 1.1).
+// undurable is what a client is told when the disk failed after the frame was queued (contract 1.1).
 func undurable(err error) error {
 	if errors.Is(err, journal.ErrVoided) {
-		return batch.Unavailable("the journal could not write the batch to disk; nothing of it was kept; send again", 5*time.Second)
+		return contract.Unavailable("the journal could not write the batch to disk; nothing of it was kept; send again", 5*time.Second)
 	}
 	return fmt.Errorf("%w: %w", batch.ErrNoAnswer, err)
 }
 
-func journalRefusal(err error) *batch.Refusal {
+func journalRefusal(err error) *contract.APIError {
 	after := 5 * time.Second
 	switch {
 	case errors.Is(err, journal.ErrBusy):
 		after = time.Second
 	case errors.Is(err, journal.ErrTooLarge):
-		return batch.Refuse(batch.BodyTooLarge, "the batch is larger than one frame of the journal; send fewer measurements")
+		return contract.NewError(contract.BodyTooLarge, "the batch is larger than one frame of the journal; send fewer measurements")
 	}
-	return batch.Unavailable("the batch cannot be kept now: "+err.Error(), after)
+	return contract.Unavailable("the batch cannot be kept now: "+err.Error(), after)
 }
 
-func noRegistry(productInstance string) *batch.Refusal {
-	return batch.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; send again later", 5*time.Second)
+func noRegistry(productInstance string) *contract.APIError {
+	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; send again later", 5*time.Second)
 }
 
 func lastReceivedAt(j *journal.Journal) (int64, error) {

@@ -19,6 +19,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/schemas/contract"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -111,7 +112,7 @@ func TestSubmitKeepsWhatIsValid(t *testing.T) {
 	require.Equal(t, 3, s.Result.Items)
 	require.Equal(t, 2, s.Result.Accepted)
 	require.Equal(t, 1, s.Result.Rejected())
-	require.Equal(t, batch.UnknownDetector, s.Result.List[0].Code)
+	require.Equal(t, contract.UnknownDetector, s.Result.List[0].Code)
 	require.Equal(t, uint32(1), s.Result.List[0].Index)
 	frames := h.frames()
 	require.Len(t, frames, 1)
@@ -129,11 +130,11 @@ func TestNothingOfARefusedRequestIsKept(t *testing.T) {
 	defer h.close()
 	good := measurements(item("A", 1))
 	whole := zipped(good)
-	f := func(name string, body io.Reader, want batch.Code) {
+	f := func(name string, body io.Reader, want contract.Code) {
 		t.Helper()
 		s := &batch.Submission{ProductInstance: "city", Body: body}
 		err := h.intake.Submit(context.Background(), s)
-		var r *batch.Refusal
+		var r *contract.APIError
 		require.ErrorAs(t, err, &r, name)
 		require.Equal(t, want, r.Code, "%s: %s", name, r)
 	}
@@ -142,23 +143,23 @@ func TestNothingOfARefusedRequestIsKept(t *testing.T) {
 		b[at] ^= 0x40
 		return b
 	}
-	f("empty", bytes.NewReader(nil), batch.InvalidGzip)
-	f("no gzip", strings.NewReader(good), batch.InvalidGzip)
+	f("empty", bytes.NewReader(nil), contract.InvalidGzip)
+	f("no gzip", strings.NewReader(good), contract.InvalidGzip)
 	for n := range len(whole) {
-		f(fmt.Sprint("cut at ", n), bytes.NewReader(whole[:n]), batch.InvalidGzip)
+		f(fmt.Sprint("cut at ", n), bytes.NewReader(whole[:n]), contract.InvalidGzip)
 	}
-	f("bad checksum", bytes.NewReader(bits(len(whole)-8)), batch.InvalidGzip)
-	f("bad length", bytes.NewReader(bits(len(whole)-1)), batch.InvalidGzip)
-	f("bytes after the end", bytes.NewReader(append(bytes.Clone(whole), "x"...)), batch.InvalidGzip)
-	f("zeros after the end", bytes.NewReader(append(bytes.Clone(whole), make([]byte, 20)...)), batch.InvalidGzip)
-	f("two JSON texts", bytes.NewReader(append(bytes.Clone(whole), whole...)), batch.InvalidJSON)
-	f("JSON", bytes.NewReader(zipped(good+"]")), batch.InvalidJSON)
-	f("too long", bytes.NewReader(zipped(good+strings.Repeat(" ", 3000))), batch.BodyTooLarge)
-	f("too many", bytes.NewReader(zipped(measurements(strings.Split(strings.Repeat("{},", 9)+"{}", ",")...))), batch.TooManyItems)
-	f("first error wins", bytes.NewReader(zipped("x"+strings.Repeat(" ", 3000))), batch.InvalidJSON)
-	slow := batch.Refuse(batch.RequestTimeout, "too slow")
-	f("cut by a refusal", io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(slow)), batch.RequestTimeout)
-	f("JSON error before the refusal", io.MultiReader(bytes.NewReader(zipped("x" + good)[:60]), iotest.ErrReader(slow)), batch.InvalidJSON)
+	f("bad checksum", bytes.NewReader(bits(len(whole)-8)), contract.InvalidGzip)
+	f("bad length", bytes.NewReader(bits(len(whole)-1)), contract.InvalidGzip)
+	f("bytes after the end", bytes.NewReader(append(bytes.Clone(whole), "x"...)), contract.InvalidGzip)
+	f("zeros after the end", bytes.NewReader(append(bytes.Clone(whole), make([]byte, 20)...)), contract.InvalidGzip)
+	f("two JSON texts", bytes.NewReader(append(bytes.Clone(whole), whole...)), contract.InvalidJSON)
+	f("JSON", bytes.NewReader(zipped(good+"]")), contract.InvalidJSON)
+	f("too long", bytes.NewReader(zipped(good+strings.Repeat(" ", 3000))), contract.BodyTooLarge)
+	f("too many", bytes.NewReader(zipped(measurements(strings.Split(strings.Repeat("{},", 9)+"{}", ",")...))), contract.TooManyItems)
+	f("first error wins", bytes.NewReader(zipped("x"+strings.Repeat(" ", 3000))), contract.InvalidJSON)
+	slow := contract.NewError(contract.RequestTimeout, "too slow")
+	f("cut by a apiErr", io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(slow)), contract.RequestTimeout)
+	f("JSON error before the apiErr", io.MultiReader(bytes.NewReader(zipped("x" + good)[:60]), iotest.ErrReader(slow)), contract.InvalidJSON)
 	require.Empty(t, h.frames())
 
 	half := len(good) / 2
@@ -172,15 +173,15 @@ func TestReadiness(t *testing.T) {
 	h := open(t, t.TempDir())
 	require.Nil(t, h.intake.Ready("city"))
 	r := h.intake.Ready("elsewhere")
-	require.Equal(t, batch.ServiceUnavailable, r.Code)
+	require.Equal(t, contract.ServiceUnavailable, r.Code)
 	require.Positive(t, r.RetryAfter)
 	_, err := h.submit(`x`, "")
 	require.Error(t, err)
 	h.close()
 	_, err = h.submit(measurements(item("A", 1)), "")
-	var refusal *batch.Refusal
-	require.ErrorAs(t, err, &refusal)
-	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
+	var apiErr *contract.APIError
+	require.ErrorAs(t, err, &apiErr)
+	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
 }
 
 // With every worker at work and the queue full, a batch is refused at once, not made to wait.
@@ -203,11 +204,11 @@ func TestAFullQueueRefuses(t *testing.T) {
 	})
 	require.Eventually(t, func() bool { return len(h.intake.jobs) == 1 }, time.Minute, time.Millisecond)
 	_, err := h.submit(measurements(item("A", 2)), "")
-	var r *batch.Refusal
+	var r *contract.APIError
 	require.ErrorAs(t, err, &r)
-	require.Equal(t, batch.ServiceUnavailable, r.Code)
+	require.Equal(t, contract.ServiceUnavailable, r.Code)
 	require.Positive(t, r.RetryAfter)
-	require.Equal(t, batch.ServiceUnavailable, h.intake.Ready("city").Code)
+	require.Equal(t, contract.ServiceUnavailable, h.intake.Ready("city").Code)
 	close(answer)
 	clients.Wait()
 	require.Len(t, h.frames(), 1)
@@ -317,9 +318,9 @@ func TestTheSameBatchAgain(t *testing.T) {
 			}
 		}
 		_, err := h.submit(measurements(item("A", 1)), "key-1")
-		var r *batch.Refusal
+		var r *contract.APIError
 		require.ErrorAs(t, err, &r)
-		require.Equal(t, batch.IdempotencyKeyReused, r.Code)
+		require.Equal(t, contract.IdempotencyKeyReused, r.Code)
 		require.Len(t, h.frames(), 2)
 	}
 	again()
@@ -476,7 +477,7 @@ func TestKeysUnderWayAndFullMemory(t *testing.T) {
 	defer h.close()
 	require.Nil(t, h.intake.Hold("city", "k"))
 	r := h.intake.Hold("city", "k")
-	require.Equal(t, batch.IdempotencyKeyInUse, r.Code)
+	require.Equal(t, contract.IdempotencyKeyInUse, r.Code)
 	require.Positive(t, r.RetryAfter)
 	require.Nil(t, h.intake.Hold("town", "k"))
 	h.intake.Release("city", "k")
@@ -486,7 +487,7 @@ func TestKeysUnderWayAndFullMemory(t *testing.T) {
 	require.NoError(t, err)
 	h.answers.cfg.MaxBytes = 1
 	require.Nil(t, h.intake.Hold("city", "known"), "what is remembered can be asked for")
-	require.Equal(t, batch.ServiceUnavailable, h.intake.Hold("city", "new").Code, "never an early forgetting")
+	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold("city", "new").Code, "never an early forgetting")
 }
 
 func TestConfigBounds(t *testing.T) {
@@ -510,20 +511,20 @@ var errSentinel = errors.New("sentinel")
 func TestUndurable(t *testing.T) {
 	require.ErrorIs(t, undurable(journal.ErrUnknown), batch.ErrNoAnswer)
 	require.ErrorIs(t, undurable(errSentinel), batch.ErrNoAnswer)
-	var r *batch.Refusal
+	var r *contract.APIError
 	require.ErrorAs(t, undurable(journal.ErrVoided), &r)
-	require.Equal(t, batch.ServiceUnavailable, r.Code)
+	require.Equal(t, contract.ServiceUnavailable, r.Code)
 }
 
 func TestWhatTheJournalRefuses(t *testing.T) {
-	f := func(err error, code batch.Code, after time.Duration) {
+	f := func(err error, code contract.Code, after time.Duration) {
 		t.Helper()
 		r := journalRefusal(fmt.Errorf("wrapped: %w", err))
 		require.Equal(t, code, r.Code)
 		require.Equal(t, after, r.RetryAfter)
 	}
-	f(journal.ErrBusy, batch.ServiceUnavailable, time.Second)
-	f(journal.ErrFull, batch.ServiceUnavailable, 5*time.Second)
-	f(journal.ErrDiskLow, batch.ServiceUnavailable, 5*time.Second)
-	f(journal.ErrTooLarge, batch.BodyTooLarge, 0) // never again: it is not going to fit
+	f(journal.ErrBusy, contract.ServiceUnavailable, time.Second)
+	f(journal.ErrFull, contract.ServiceUnavailable, 5*time.Second)
+	f(journal.ErrDiskLow, contract.ServiceUnavailable, 5*time.Second)
+	f(journal.ErrTooLarge, contract.BodyTooLarge, 0) // never again: it is not going to fit
 }

@@ -17,9 +17,10 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/validate"
+	"trafficd/schemas/contract"
 )
 
-// The oracle judges a batch slowly and simply: encoding/json and the rules of decisions.md 1.2 as plain code.
+// The oracle judges a batch slowly and simply: encoding/json and the rules of contract 1.2 as plain code.
 
 type verdict struct{ code, parameter string }
 
@@ -296,7 +297,7 @@ func (o oracle) compare(t *testing.T, h *house, body string) {
 		require.Greater(t, int(x.Index), last, "ascending")
 		last = int(x.Index)
 		path := fmt.Sprintf("measurements[%d]", x.Index)
-		if x.Field != batch.FieldItem {
+		if x.Field != contract.FieldItem {
 			path += "." + x.Field.String()
 		}
 		require.Equal(t, rejected[last], verdict{x.Code.String(), path}, "item %d", last)

@@ -47,7 +47,7 @@ func decodeProgress(frame uint64, b []byte) (progress, error) {
 		return begin, nil
 	}
 	p := begin
-	r := batch.Unpack(b, errProgress)
+	r := batch.NewWireReader(b, errProgress)
 	if b[0] == 1 {
 		r.Version(1)
 	} else {

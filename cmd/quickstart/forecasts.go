@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// forecastPath is that of the interface specification, 4.2.
+	// forecastPath is that of the contract 2.
 	forecastPath = "/mlf/v1/forecast/realtime"
 
 	forecastTopic = "forecasts"

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The paths are those of the interface specification, 4.1, and of decisions.md 3.
+// The paths are those of the contract 1, and of contract 3.
 const (
 	ingestPath  = "/dataprovider/ingestion/v1/detectors/data/ingest"
 	routingPath = "/xroute/ws/XRoute"

@@ -24,7 +24,7 @@ import (
 
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/trafficctl/internal/daemontest"
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
@@ -178,19 +178,19 @@ func serveLayer(t *testing.T) served {
 	layer := layers.New(layers.DefaultConfig(), zerolog.New(zerolog.NewTestWriter(t)))
 	zone, err := time.LoadLocation("Europe/Copenhagen")
 	require.NoError(t, err)
-	client := &batch.Client{Name: "map", Rights: batch.RightForecast, Zone: zone}
+	client := &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: zone}
 	layer.Start()
 	t.Cleanup(layer.Stop)
-	layer.Prepare([]*batch.Client{client})
+	layer.Prepare([]*contract.Client{client})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var ctx fasthttp.RequestCtx
 		ctx.Request.SetRequestURI(strings.TrimPrefix(r.URL.RequestURI(), "/base"))
 		for name := range r.Header {
 			ctx.Request.Header.Set(name, r.Header.Get(name))
 		}
-		err := error(batch.Refuse(batch.Unauthenticated, "no key"))
+		err := error(contract.NewError(contract.Unauthenticated, "no key"))
 		if r.Header.Get("Authorization") == "apiKey "+daemontest.Key {
-			_, err = layer.Serve(client, &ctx)
+			_, err = layer.Handle(client, &ctx)
 		}
 		answer(w, &ctx, err)
 	}))
@@ -199,11 +199,11 @@ func serveLayer(t *testing.T) served {
 }
 
 func answer(w http.ResponseWriter, ctx *fasthttp.RequestCtx, err error) {
-	var refusal *batch.Refusal
-	if errors.As(err, &refusal) {
+	var apiErr *contract.APIError
+	if errors.As(err, &apiErr) {
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(http.StatusTeapot)
-		json.NewEncoder(w).Encode(map[string]string{"description": refusal.Description, "errorCode": refusal.Code.String(), "traceId": "t1"})
+		json.NewEncoder(w).Encode(map[string]string{"description": apiErr.Description, "errorCode": apiErr.Code.String(), "traceId": "t1"})
 		return
 	}
 	for name, value := range ctx.Response.Header.All() {

@@ -178,7 +178,7 @@ func (d *process) requireRefusing(r refused) {
 	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), "the journal is full")
 }
 
-// requireComeBack is the answer of a daemon that cannot take a batch now (decisions.md 1.1).
+// requireComeBack is the answer of a daemon that cannot take a batch now (contract 1.1).
 func requireComeBack(t *testing.T, a answer) {
 	t.Helper()
 	require.Equal(t, http.StatusServiceUnavailable, a.status, "%+v", a)

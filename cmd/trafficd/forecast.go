@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"trafficd/cmd/trafficd/ops"
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sinks/layers"
 	"trafficd/sources/api"
 	"trafficd/sources/forecasts"
@@ -45,7 +45,7 @@ func (d *daemon) stopForecast(context.Context) error {
 
 func (d *daemon) forecastRoute() api.Route {
 	return api.Route{
-		Path: layers.Path, Methods: layers.Methods, Right: batch.RightForecast,
+		Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast,
 		Endpoint: d.forecast.layer, QueryKey: d.cfg.Layers.QueryKey,
 	}
 }
@@ -56,7 +56,7 @@ func (d *daemon) forecastState() (c ops.Component, some bool) {
 	feed, layer := d.forecast.feed.Status(), d.forecast.layer.Status(time.Now())
 	c = ops.Fine(map[string]any{"feed": feed, "layer": layer})
 	if feed.Feed == "" {
-		wanted := slices.ContainsFunc(d.keys.Clients(), func(c *batch.Client) bool { return c.May(batch.RightForecast) })
+		wanted := slices.ContainsFunc(d.keys.Clients(), func(c *contract.Client) bool { return c.May(contract.RightForecast) })
 		c.Add(ops.Degraded, noForecasts)
 		return c, wanted
 	}

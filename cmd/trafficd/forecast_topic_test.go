@@ -26,7 +26,7 @@ import (
 // TestForecastTopicHistories: daemons that have seen different parts of a topic's
 // life, good and bad records, a broker that was away and a topic that was made
 // anew, serve the same bytes in the end, and they are those of an oracle that reads
-// the topic by the rules of decisions.md 2. A daemon that starts serves nothing before
+// the topic by the rules of contract 2. A daemon that starts serves nothing before
 // it has read all.
 func TestForecastTopicHistories(t *testing.T) {
 	const topic = "forecasts"

@@ -202,7 +202,7 @@ func (d *process) sum(name, labels string) float64 {
 	return sum
 }
 
-// answer is what the interface specification 2.3 calls IngestResult.
+// answer is what the contract 5.2 calls IngestResult.
 type answer struct {
 	status     int
 	header     http.Header

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 	"trafficd/sources/api"
@@ -41,7 +41,7 @@ func layerServer(t *testing.T, layerConfig layers.Config) (*layers.Layer, string
 	t.Cleanup(keys.Close)
 	layer := layers.New(layerConfig, zerolog.Nop())
 	keys.BeforeUse(layer.Prepare)
-	server, err := api.New(cfg, keys, []api.Route{{Path: layers.Path, Methods: layers.Methods, Right: batch.RightForecast, Endpoint: layer}}, zerolog.Nop())
+	server, err := api.New(cfg, keys, []api.Route{{Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast, Endpoint: layer}}, zerolog.Nop())
 	require.NoError(t, err)
 	require.NoError(t, server.Start())
 	layer.Start()

@@ -7,7 +7,7 @@ import (
 
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/ops"
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // What has no default; said in the log and in readiness.
@@ -93,7 +93,7 @@ func (d *daemon) instancesWithoutFeed() []string {
 		fed = append(fed, f.ProductInstance)
 	}
 	for _, client := range d.keys.Clients() {
-		if i := client.ProductInstance; client.May(batch.RightIngest) && !slices.Contains(fed, i) && !slices.Contains(missing, i) {
+		if i := client.ProductInstance; client.May(contract.RightIngest) && !slices.Contains(fed, i) && !slices.Contains(missing, i) {
 			missing = append(missing, i)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 // A client that lost its connection, wherever in the exchange that was and whatever became of the daemon since, sends
 // again with the same Idempotency-Key: it gets its 207, later ones name the same Batch-Id, and the items are in
-// both stores once (decisions.md 1.5).
+// both stores once (contract 1.5).
 func TestALostAnswer(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)

@@ -1,15 +1,15 @@
 package main
 
 import (
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
 )
 
-// routes is what clients can ask for (interface specification, part 4).
+// routes is what clients can ask for (contract 4).
 func (d *daemon) routes() []api.Route {
 	return append(append(schemaRoutes(), d.routingRoutes()...),
-		api.Route{Path: ingest.Path, Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: d.endpoint},
+		api.Route{Path: ingest.Path, Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: d.endpoint},
 		d.forecastRoute(),
 	)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/api"
 	"trafficd/sources/routing"
@@ -31,7 +31,7 @@ func (d *daemon) stopRouting(context.Context) error {
 func (d *daemon) routingRoutes() []api.Route {
 	list := []api.Route{{
 		Path: routing.Path, Methods: append([]string{fasthttp.MethodPost}, schemaMethods...), Open: schemaMethods,
-		Right: batch.RightRouting, Endpoint: d.routing, Basic: true,
+		Right: contract.RightRouting, Endpoint: d.routing, Basic: true,
 	}}
 	for _, name := range xroute.SchemaNames() {
 		text, _ := xroute.Schema(name, "") // is one of them

@@ -8,7 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/openapi"
 	"trafficd/schemas/proto"
 	"trafficd/sources/api"
@@ -68,14 +68,14 @@ func newSchema(mediaType string, content []byte) *schema {
 	return &schema{mediaType, fmt.Sprintf("%q", fmt.Sprintf("%x", digest[:8])), content}
 }
 
-// Before implements api.Endpoint.
-func (s *schema) Before(*batch.Client, *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
+// Admit implements api.Endpoint.
+func (s *schema) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	return nil, nil
 }
 
-// Serve implements api.Endpoint. A cache may keep the text, but asks each time: it
+// Handle implements api.Endpoint. A cache may keep the text, but asks each time: it
 // changes with the daemon's version, and the answer is most often a 304.
-func (s *schema) Serve(_ *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+func (s *schema) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	h := &ctx.Response.Header
 	h.Set(fasthttp.HeaderETag, s.etag)
 	h.Set(fasthttp.HeaderCacheControl, "public, no-cache")

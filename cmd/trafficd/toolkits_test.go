@@ -13,7 +13,7 @@ import (
 	"trafficd/sources/routing"
 )
 
-// The routing service as the users of three SOAP toolkits see it (decisions.md 3). Each program under testdata/toolkits makes its
+// The routing service as the users of three SOAP toolkits see it (contract 3). Each program under testdata/toolkits makes its
 // types from the running daemon's WSDL, as its users do, and calls what the test says.
 
 func TestZeep(t *testing.T) {
@@ -195,7 +195,7 @@ func (k *toolkit) requireGeometry(want, got *seenGeometry, what string, args ...
 	require.JSONEq(k.t, string(wanted), string(seen), append([]any{what}, args...)...)
 }
 
-// checkFormats goes over the check point of decisions.md 3, to its printed digits.
+// checkFormats goes over the check point of contract 3, to its printed digits.
 func (k *toolkit) checkFormats() {
 	k.t.Helper()
 	const x, y = 8.2505556, 48.7627778
@@ -324,7 +324,7 @@ func (k *toolkit) checkEndedJobs() {
 	require.Equal(k.t, "UNKNOWN", o.Job.Status)
 }
 
-// checkFaults: each error of decisions.md 3 that a caller can bring about comes as its class, with its key and the reason.
+// checkFaults: each error of contract 3 that a caller can bring about comes as its class, with its key and the reason.
 func (k *toolkit) checkFaults() {
 	k.t.Helper()
 	f := func(class, key string, s toolkitStep) {

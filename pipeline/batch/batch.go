@@ -1,7 +1,7 @@
 package batch
 
 // Batch is what was accepted of one request: the rows that go to the archive
-// and to the topic (decisions.md 4).
+// and to the topic (contract 4).
 type Batch struct {
 	ID              ID
 	ProductInstance string

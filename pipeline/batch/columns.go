@@ -6,7 +6,7 @@ import (
 )
 
 // ID is a batch's UUIDv7, as it stands in the Batch-Id header, in the archive
-// and on every forwarded record (decisions.md 1.3).
+// and on every forwarded record (contract 1.3).
 type ID [16]byte
 
 // String gives the canonical 36 characters.
@@ -22,7 +22,7 @@ func (id ID) String() string {
 }
 
 // NoTime stands in From and To where the text was no valid timestamp. It lies
-// outside the years 1970–2261 that decisions.md 1.2 allows.
+// outside the years 1970–2261 that contract 1.2 allows.
 const NoTime = math.MinInt64
 
 // Columns holds measurements column by column; all columns have one length.

@@ -6,11 +6,11 @@ import (
 )
 
 // MaxCodeLen is the longest detector code in bytes: a longer one is in no
-// registry (decisions.md 1.2, rule 7).
+// registry (contract 1.2, rule 7).
 const MaxCodeLen = 256
 
 // Detectors is the set of detector codes of one product instance: an immutable
-// snapshot, safe for concurrent use (decisions.md 1.4). Each code has an
+// snapshot, safe for concurrent use (contract 1.4). Each code has an
 // ordinal 0 ≤ n < Len in the order of the feed.
 type Detectors struct {
 	seed  maphash.Seed

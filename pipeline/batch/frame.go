@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+
+	"trafficd/schemas/contract"
 )
 
 // FrameVersion is the first byte of each frame.
@@ -13,7 +15,7 @@ const FrameVersion = 1
 var ErrFrame = errors.New("bad frame")
 
 // Answer is what the daemon remembers of a 207 whose request carried an
-// Idempotency-Key (decisions.md 1.5). It travels in the batch's own frame, so
+// Idempotency-Key (contract 1.5). It travels in the batch's own frame, so
 // that both become durable in the same commit.
 type Answer struct {
 	Key      string // as sent by the client; empty: nothing is to be remembered
@@ -162,9 +164,9 @@ func FrameReceivedAt(frame []byte) int64 {
 }
 
 // reader takes a frame apart.
-type reader struct{ Unpacker }
+type reader struct{ WireReader }
 
-func read(frame []byte) reader { return reader{Unpack(frame, ErrFrame)} }
+func read(frame []byte) reader { return reader{NewWireReader(frame, ErrFrame)} }
 
 func (r *reader) answer(a *Answer) {
 	var discard Answer
@@ -181,7 +183,7 @@ func (r *reader) answer(a *Answer) {
 	for n := r.Count(); n > 0 && r.Err() == nil; n-- {
 		index := r.Uvarint()
 		code, field := r.Byte(), r.Byte()
-		a.Add(int(index), Code(code), Field(field), r.Counted())
+		a.Add(int(index), contract.Code(code), contract.Field(field), r.Counted())
 	}
 }
 

@@ -1,5 +1,7 @@
 package batch
 
+import "trafficd/schemas/contract"
+
 // Items is what decoding makes of a request body: the rows up to the batch
 // limit, and what was structurally wrong with some of them.
 type Items struct {
@@ -11,21 +13,21 @@ type Items struct {
 }
 
 // Fault holds the structural findings on one item. Which rule it breaks first
-// is for validation to say (decisions.md 1.2, rules 2–6).
+// is for validation to say (contract 1.2, rules 2–6).
 type Fault struct {
 	Row       uint32
-	NoObject  bool     // the item is no object; nothing else is set
-	LinkID    bool     // linkId is there and not null
-	Twice     FieldSet // members that stand more than once
-	Absent    FieldSet // required members that are missing or null
-	WrongType FieldSet // members that are there, not null, and of another JSON type
+	NoObject  bool              // the item is no object; nothing else is set
+	LinkID    bool              // linkId is there and not null
+	Twice     contract.FieldSet // members that stand more than once
+	Absent    contract.FieldSet // required members that are missing or null
+	WrongType contract.FieldSet // members that are there, not null, and of another JSON type
 }
 
 // RawText keeps up to EchoLimit bytes of a timestamp that is none, so that the
 // rejection can repeat it.
 type RawText struct {
 	Row      uint32
-	Field    Field
+	Field    contract.Field
 	Off, Len uint32
 }
 
@@ -37,7 +39,7 @@ func (it *Items) Reset() {
 }
 
 // RawOf is the kept text of a bad timestamp, nil if there is none.
-func (it *Items) RawOf(row int, f Field) []byte {
+func (it *Items) RawOf(row int, f contract.Field) []byte {
 	lo, hi := 0, len(it.Raw)
 	for lo < hi { // ascending by row
 		mid := (lo + hi) / 2
@@ -56,11 +58,11 @@ func (it *Items) RawOf(row int, f Field) []byte {
 }
 
 // Rejection is the outcome of one invalid item: the first rule that it breaks
-// (decisions.md 1.2).
+// (contract 1.2).
 type Rejection struct {
 	Index uint32 // position in measurements
-	Code  Code
-	Field Field
+	Code  contract.Code
+	Field contract.Field
 	off   uint32
 	size  uint32
 }
@@ -74,11 +76,11 @@ type Rejections struct {
 	text []byte
 }
 
-// Add appends a rejection; echo, cut to EchoLimit, is what of the input its
+// Add appends a rejection; echo, cut to contract.EchoLimit, is what of the input its
 // description repeats (nil for nothing). Indexes have to come in ascending order.
-func (r *Rejections) Add(index int, code Code, field Field, echo []byte) {
+func (r *Rejections) Add(index int, code contract.Code, field contract.Field, echo []byte) {
 	off := uint32(len(r.text))
-	r.text = append(r.text, echo[:min(len(echo), EchoLimit)]...)
+	r.text = append(r.text, echo[:min(len(echo), contract.EchoLimit)]...)
 	r.List = append(r.List, Rejection{Index: uint32(index), Code: code, Field: field, off: off, size: uint32(len(r.text)) - off})
 }
 

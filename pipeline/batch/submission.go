@@ -18,8 +18,8 @@ type Submission struct {
 	Result Result
 }
 
-// Result is the outcome of a submission that gets its 207 (interface
-// specification 2.3). Its memory is the submission's.
+// Result is the outcome of a submission that gets its 207 (
+// contract 5.2). Its memory is the submission's.
 type Result struct {
 	ID       ID
 	Items    int // accepted + rejected

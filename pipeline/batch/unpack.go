@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// Unpacker takes bytes apart that were put together by appending numbers, counts
+// WireReader takes bytes apart that were put together by appending numbers, counts
 // and texts: frames, cursors, plans. After the first error all reads give zero, so
 // that the error is looked at once, at the end.
-type Unpacker struct {
+type WireReader struct {
 	rest []byte
 	err  error
 	kind error
 }
 
-// Unpack starts reading b; errors wrap kind. What Bytes gives are views into b.
-func Unpack(b []byte, kind error) Unpacker { return Unpacker{rest: b, kind: kind} }
+// NewWireReader starts reading b; errors wrap kind. What Bytes gives are views into b.
+func NewWireReader(b []byte, kind error) WireReader { return WireReader{rest: b, kind: kind} }
 
 // Err is the first error.
-func (u *Unpacker) Err() error { return u.err }
+func (u *WireReader) Err() error { return u.err }
 
 // Left is the number of bytes that are not read yet, 0 after an error.
-func (u *Unpacker) Left() int { return len(u.rest) }
+func (u *WireReader) Left() int { return len(u.rest) }
 
 // Fail makes what the first error, if there was none.
-func (u *Unpacker) Fail(what string) {
+func (u *WireReader) Fail(what string) {
 	if u.err == nil {
 		u.err = fmt.Errorf("%w: %s with %d bytes to go", u.kind, what, len(u.rest))
 	}
@@ -32,7 +32,7 @@ func (u *Unpacker) Fail(what string) {
 }
 
 // End is the error of the whole: surplus bytes are one too.
-func (u *Unpacker) End() error {
+func (u *WireReader) End() error {
 	if len(u.rest) != 0 {
 		u.Fail("surplus bytes")
 	}
@@ -40,7 +40,7 @@ func (u *Unpacker) End() error {
 }
 
 // Bytes takes n bytes, nil where there are not as many.
-func (u *Unpacker) Bytes(n int) []byte {
+func (u *WireReader) Bytes(n int) []byte {
 	if n < 0 || n > len(u.rest) {
 		u.Fail("cut off")
 		return nil
@@ -51,7 +51,7 @@ func (u *Unpacker) Bytes(n int) []byte {
 }
 
 // Byte takes one byte.
-func (u *Unpacker) Byte() byte {
+func (u *WireReader) Byte() byte {
 	if b := u.Bytes(1); b != nil {
 		return b[0]
 	}
@@ -59,14 +59,14 @@ func (u *Unpacker) Byte() byte {
 }
 
 // Version takes one byte, which has to be want.
-func (u *Unpacker) Version(want byte) {
+func (u *WireReader) Version(want byte) {
 	if v := u.Byte(); v != want && u.err == nil {
 		u.Fail(fmt.Sprintf("version %d, this program reads %d,", v, want))
 	}
 }
 
 // Uint64 takes eight bytes, little endian.
-func (u *Unpacker) Uint64() uint64 {
+func (u *WireReader) Uint64() uint64 {
 	if b := u.Bytes(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
@@ -74,20 +74,20 @@ func (u *Unpacker) Uint64() uint64 {
 }
 
 // Uvarint takes what binary.AppendUvarint appended.
-func (u *Unpacker) Uvarint() uint64 {
+func (u *WireReader) Uvarint() uint64 {
 	v, n := binary.Uvarint(u.rest)
 	u.skip(n)
 	return v
 }
 
 // Varint takes what binary.AppendVarint appended.
-func (u *Unpacker) Varint() int64 {
+func (u *WireReader) Varint() int64 {
 	v, n := binary.Varint(u.rest)
 	u.skip(n)
 	return v
 }
 
-func (u *Unpacker) skip(n int) {
+func (u *WireReader) skip(n int) {
 	if n <= 0 {
 		u.Fail("bad number")
 		return
@@ -97,7 +97,7 @@ func (u *Unpacker) skip(n int) {
 
 // Count takes a number of things that take at least one byte each, so that no
 // memory is taken for more than there can be.
-func (u *Unpacker) Count() int {
+func (u *WireReader) Count() int {
 	n := u.Uvarint()
 	if n > uint64(len(u.rest)) {
 		u.Fail("count too large")
@@ -107,7 +107,7 @@ func (u *Unpacker) Count() int {
 }
 
 // Counted takes a count and as many bytes, as AppendCounted appended them.
-func (u *Unpacker) Counted() []byte { return u.Bytes(u.Count()) }
+func (u *WireReader) Counted() []byte { return u.Bytes(u.Count()) }
 
 // AppendCounted appends the length of b and b.
 func AppendCounted[T string | []byte](dst []byte, b T) []byte {

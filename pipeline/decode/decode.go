@@ -6,12 +6,13 @@ import (
 	"io"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // Config bounds what one body may hold.
 type Config struct {
-	BatchLimit int `koanf:"batch_limit"` // items that are examined (interface specification 8)
-	HardLimit  int `koanf:"hard_limit"`  // items at which the request is refused (decisions.md 1.1)
+	BatchLimit int `koanf:"batch_limit"` // items that are examined (contract 1.2)
+	HardLimit  int `koanf:"hard_limit"`  // items at which the request is refused (contract 1.1)
 	MaxDepth   int `koanf:"max_depth"`   // nesting of objects and arrays
 }
 
@@ -58,7 +59,7 @@ func New(cfg Config) *Decoder {
 // Decode reads r to its end and fills it, whose memory it reuses. Nothing in it
 // points into the decoder.
 //
-// The error is a *batch.Refusal (INVALID_JSON, INVALID_TYPE, MISSING_FIELD,
+// The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD,
 // DUPLICATE_FIELD, TOO_MANY_ITEMS) or r's own error, whichever comes first in the
 // stream. it is then undefined.
 func (d *Decoder) Decode(r io.Reader, it *batch.Items) error {
@@ -93,7 +94,7 @@ func (d *Decoder) body(it *batch.Items) error {
 			continue
 		}
 		if found {
-			return refuse(batch.DuplicateField, "measurements stands twice in the request; send it once")
+			return refuse(contract.DuplicateField, "measurements stands twice in the request; send it once")
 		}
 		found = true
 		if err := d.measurements(it); err != nil {
@@ -104,7 +105,7 @@ func (d *Decoder) body(it *batch.Items) error {
 		return d.err
 	}
 	if !found {
-		return refuse(batch.MissingField, `the request has no member "measurements"`)
+		return refuse(contract.MissingField, `the request has no member "measurements"`)
 	}
 	return nil
 }
@@ -118,19 +119,19 @@ func (d *Decoder) measurements(it *batch.Items) error {
 		if !d.skipValue() {
 			return d.err
 		}
-		return refuse(batch.MissingField, "measurements is null; it has to be an array")
+		return refuse(contract.MissingField, "measurements is null; it has to be an array")
 	case '{':
-		return refuse(batch.InvalidType, "measurements is an object; it has to be an array")
+		return refuse(contract.InvalidType, "measurements is an object; it has to be an array")
 	default:
 		if !d.skipValue() {
 			return d.err
 		}
-		return refuse(batch.InvalidType, "measurements has to be an array")
+		return refuse(contract.InvalidType, "measurements has to be an array")
 	}
 	d.depth = 2
 	for more := d.firstItem(); more; more = d.nextItem() {
 		if it.Count == d.cfg.HardLimit {
-			return refuse(batch.TooManyItems, fmt.Sprintf("measurements has more than %d items; send batches of up to %d", d.cfg.HardLimit, d.cfg.BatchLimit))
+			return refuse(contract.TooManyItems, fmt.Sprintf("measurements has more than %d items; send batches of up to %d", d.cfg.HardLimit, d.cfg.BatchLimit))
 		}
 		if it.Count >= d.cfg.BatchLimit {
 			d.skipValue()
@@ -174,11 +175,11 @@ func (d *Decoder) nextItem() bool {
 }
 
 func wrongRoot(what string) error {
-	return refuse(batch.InvalidType, `the request is `+what+`; it has to be an object with a member "measurements"`)
+	return refuse(contract.InvalidType, `the request is `+what+`; it has to be an object with a member "measurements"`)
 }
 
-func refuse(code batch.Code, description string) error {
-	return &batch.Refusal{Code: code, Description: description, Parameter: "measurements"}
+func refuse(code contract.Code, description string) error {
+	return &contract.APIError{Code: code, Description: description, Parameter: "measurements"}
 }
 
 // errEnd is the lexer's own mark for the end of the stream.

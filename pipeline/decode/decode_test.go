@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 func decodeWith(d *Decoder, r io.Reader) (*batch.Items, error) {
@@ -28,73 +29,73 @@ func decodeWith(d *Decoder, r io.Reader) (*batch.Items, error) {
 	return it, d.Decode(r, it)
 }
 
-func codeOf(err error) batch.Code {
-	var r *batch.Refusal
+func codeOf(err error) contract.Code {
+	var r *contract.APIError
 	if errors.As(err, &r) {
 		return r.Code
 	}
-	return batch.CodeNone
+	return contract.OK
 }
 
 func TestWholeRequestRules(t *testing.T) {
-	f := func(body string, want batch.Code, offset int) {
+	f := func(body string, want contract.Code, offset int) {
 		t.Helper()
 		for _, r := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
 			_, err := decodeWith(New(DefaultConfig()), r)
 			require.Equal(t, want, codeOf(err), "%s: %v", body, err)
-			if want == batch.InvalidJSON {
+			if want == contract.InvalidJSON {
 				require.Contains(t, err.Error(), fmt.Sprintf("at byte %d:", offset), body)
 			}
 		}
 	}
-	f(`{"measurements":[]}`, batch.CodeNone, 0)
-	f("\xef\xbb\xbf \r\n\t{ \"measurements\" : [ ] } \n", batch.CodeNone, 0)
-	f(`{"a":1,"measurements":[],"b":[{"measurements":null}]}`, batch.CodeNone, 0)
-	f(`{"\u006deasurements":[]}`, batch.CodeNone, 0)
-	f(`{"measurements":[1,"x",null,true,[],{}]}`, batch.CodeNone, 0)
-	f("\xef\xbb\xbf\xef\xbb\xbf{}", batch.InvalidJSON, 3)
-	f(``, batch.InvalidJSON, 0)
-	f(` `, batch.InvalidJSON, 1)
-	f(`x`, batch.InvalidJSON, 0)
-	f(`nul`, batch.InvalidJSON, 3)
-	f("{\"measurements\":[]}\x00", batch.InvalidJSON, 19)
-	f(`{"measurements":[]} {}`, batch.InvalidJSON, 20)
-	f(`{"measurements":[],}`, batch.InvalidJSON, 19)
-	f(`{"measurements":[,]}`, batch.InvalidJSON, 17)
-	f(`{"measurements":[{},]}`, batch.InvalidJSON, 20)
-	f(`{"measurements":[{}}`, batch.InvalidJSON, 19)
-	f(`{"measurements":[{"value":01}]}`, batch.InvalidJSON, 27)
-	f(`{"measurements":[{"value":1.}]}`, batch.InvalidJSON, 28)
-	f(`{"measurements":[{"value":+1}]}`, batch.InvalidJSON, 26)
-	f(`{"measurements":[{"value":NaN}]}`, batch.InvalidJSON, 26)
-	f(`{"measurements":[{"value":nuLl}]}`, batch.InvalidJSON, 28)
-	f(`{"measurements":[{"value" 1}]}`, batch.InvalidJSON, 26)
-	f(`{"measurements":[{value:1}]}`, batch.InvalidJSON, 18)
-	f(`{"measurements":[{"a":"\ud800"}]}`, batch.InvalidJSON, 23)
-	f(`{"measurements":[{"a":"\udc00"}]}`, batch.InvalidJSON, 23)
-	f(`{"measurements":[{"a":"\ud800\u0041"}]}`, batch.InvalidJSON, 23)
-	f(`{"measurements":[{"a":"\x"}]}`, batch.InvalidJSON, 24)
-	f("{\"measurements\":[{\"a\":\"ok\xff\"}]}", batch.InvalidJSON, 25)
-	f("{\"measurements\":[{\"a\":\"\xed\xa0\x80\"}]}", batch.InvalidJSON, 23)
-	f("{\"measurements\":[{\"a\":\"\xc0\x80\"}]}", batch.InvalidJSON, 23)
-	f("{\"measurements\":[{\"a\":\"\t\"}]}", batch.InvalidJSON, 23)
-	f(`[]`, batch.InvalidType, 0)
-	f(`"measurements"`, batch.InvalidType, 0)
-	f(`null`, batch.InvalidType, 0)
-	f(`12`, batch.InvalidType, 0)
-	f(`{}`, batch.MissingField, 0)
-	f(`{"Measurements":[]}`, batch.MissingField, 0)
-	f(`{"measurements":null}`, batch.MissingField, 0)
-	f(`{"measurements":{}}`, batch.InvalidType, 0)
-	f(`{"measurements":"x"}`, batch.InvalidType, 0)
-	f(`{"measurements":[],"measurements":[]}`, batch.DuplicateField, 0)
-	f(`{"measurements":[],"x":`+strings.Repeat("[", 62)+strings.Repeat("]", 62)+`}`, batch.CodeNone, 0)
-	f(`{"x":`+strings.Repeat("[", 64), batch.InvalidJSON, 68)
+	f(`{"measurements":[]}`, contract.OK, 0)
+	f("\xef\xbb\xbf \r\n\t{ \"measurements\" : [ ] } \n", contract.OK, 0)
+	f(`{"a":1,"measurements":[],"b":[{"measurements":null}]}`, contract.OK, 0)
+	f(`{"\u006deasurements":[]}`, contract.OK, 0)
+	f(`{"measurements":[1,"x",null,true,[],{}]}`, contract.OK, 0)
+	f("\xef\xbb\xbf\xef\xbb\xbf{}", contract.InvalidJSON, 3)
+	f(``, contract.InvalidJSON, 0)
+	f(` `, contract.InvalidJSON, 1)
+	f(`x`, contract.InvalidJSON, 0)
+	f(`nul`, contract.InvalidJSON, 3)
+	f("{\"measurements\":[]}\x00", contract.InvalidJSON, 19)
+	f(`{"measurements":[]} {}`, contract.InvalidJSON, 20)
+	f(`{"measurements":[],}`, contract.InvalidJSON, 19)
+	f(`{"measurements":[,]}`, contract.InvalidJSON, 17)
+	f(`{"measurements":[{},]}`, contract.InvalidJSON, 20)
+	f(`{"measurements":[{}}`, contract.InvalidJSON, 19)
+	f(`{"measurements":[{"value":01}]}`, contract.InvalidJSON, 27)
+	f(`{"measurements":[{"value":1.}]}`, contract.InvalidJSON, 28)
+	f(`{"measurements":[{"value":+1}]}`, contract.InvalidJSON, 26)
+	f(`{"measurements":[{"value":NaN}]}`, contract.InvalidJSON, 26)
+	f(`{"measurements":[{"value":nuLl}]}`, contract.InvalidJSON, 28)
+	f(`{"measurements":[{"value" 1}]}`, contract.InvalidJSON, 26)
+	f(`{"measurements":[{value:1}]}`, contract.InvalidJSON, 18)
+	f(`{"measurements":[{"a":"\ud800"}]}`, contract.InvalidJSON, 23)
+	f(`{"measurements":[{"a":"\udc00"}]}`, contract.InvalidJSON, 23)
+	f(`{"measurements":[{"a":"\ud800\u0041"}]}`, contract.InvalidJSON, 23)
+	f(`{"measurements":[{"a":"\x"}]}`, contract.InvalidJSON, 24)
+	f("{\"measurements\":[{\"a\":\"ok\xff\"}]}", contract.InvalidJSON, 25)
+	f("{\"measurements\":[{\"a\":\"\xed\xa0\x80\"}]}", contract.InvalidJSON, 23)
+	f("{\"measurements\":[{\"a\":\"\xc0\x80\"}]}", contract.InvalidJSON, 23)
+	f("{\"measurements\":[{\"a\":\"\t\"}]}", contract.InvalidJSON, 23)
+	f(`[]`, contract.InvalidType, 0)
+	f(`"measurements"`, contract.InvalidType, 0)
+	f(`null`, contract.InvalidType, 0)
+	f(`12`, contract.InvalidType, 0)
+	f(`{}`, contract.MissingField, 0)
+	f(`{"Measurements":[]}`, contract.MissingField, 0)
+	f(`{"measurements":null}`, contract.MissingField, 0)
+	f(`{"measurements":{}}`, contract.InvalidType, 0)
+	f(`{"measurements":"x"}`, contract.InvalidType, 0)
+	f(`{"measurements":[],"measurements":[]}`, contract.DuplicateField, 0)
+	f(`{"measurements":[],"x":`+strings.Repeat("[", 62)+strings.Repeat("]", 62)+`}`, contract.OK, 0)
+	f(`{"x":`+strings.Repeat("[", 64), contract.InvalidJSON, 68)
 }
 
 func TestHardLimit(t *testing.T) {
 	cfg := Config{BatchLimit: 3, HardLimit: 5, MaxDepth: 8}
-	f := func(items int, want batch.Code, rows int) {
+	f := func(items int, want contract.Code, rows int) {
 		t.Helper()
 		body := `{"measurements":[` + strings.TrimSuffix(strings.Repeat("{},", items), ",") + `]}`
 		it, err := decodeWith(New(cfg), strings.NewReader(body))
@@ -104,15 +105,15 @@ func TestHardLimit(t *testing.T) {
 			require.Equal(t, rows, it.Rows())
 		}
 	}
-	f(0, batch.CodeNone, 0)
-	f(3, batch.CodeNone, 3)
-	f(5, batch.CodeNone, 3)
-	f(6, batch.TooManyItems, 0)
+	f(0, contract.OK, 0)
+	f(3, contract.OK, 3)
+	f(5, contract.OK, 3)
+	f(6, contract.TooManyItems, 0)
 }
 
 func TestReaderErrorComesAfterWhatWasReadBefore(t *testing.T) {
 	broken := errors.New("gzip: invalid checksum")
-	f := func(body string, want error, code batch.Code) {
+	f := func(body string, want error, code contract.Code) {
 		t.Helper()
 		_, err := decodeWith(New(DefaultConfig()), io.MultiReader(strings.NewReader(body), iotest.ErrReader(broken)))
 		require.Equal(t, code, codeOf(err))
@@ -120,18 +121,18 @@ func TestReaderErrorComesAfterWhatWasReadBefore(t *testing.T) {
 			require.ErrorIs(t, err, want)
 		}
 	}
-	f(`{"measurements":[]}`, broken, batch.CodeNone)
-	f(`{"measurements":[{"value":1`, broken, batch.CodeNone)
-	f(`{"measurements":[{"a":"b`, broken, batch.CodeNone)
-	f(`{"measurements":[{"a":tru`, broken, batch.CodeNone)
-	f(`{"measurements":[x`, nil, batch.InvalidJSON)
-	f(`{"measurements":null`, nil, batch.MissingField)
+	f(`{"measurements":[]}`, broken, contract.OK)
+	f(`{"measurements":[{"value":1`, broken, contract.OK)
+	f(`{"measurements":[{"a":"b`, broken, contract.OK)
+	f(`{"measurements":[{"a":tru`, broken, contract.OK)
+	f(`{"measurements":[x`, nil, contract.InvalidJSON)
+	f(`{"measurements":null`, nil, contract.MissingField)
 }
 
 func TestFaults(t *testing.T) {
 	const good = `"detectorCode":"a","measureTypeCode":"s","timestampFrom":"2026-01-01T00:00:00Z","timestampTo":"2026-01-01T00:05Z","value":1`
-	all := batch.FieldSet(0)
-	for f := batch.FieldDetectorCode; f <= batch.FieldValue; f++ {
+	all := contract.FieldSet(0)
+	for f := contract.FieldDetectorCode; f <= contract.FieldValue; f++ {
 		all |= f.Bit()
 	}
 	f := func(item string, want ...batch.Fault) {
@@ -152,12 +153,12 @@ func TestFaults(t *testing.T) {
 	f(`null`, batch.Fault{NoObject: true})
 	f(`{}`, batch.Fault{Absent: all})
 	f(`{`+good+`,"linkId":{"a":null}}`, batch.Fault{LinkID: true})
-	f(`{`+good+`,"value":2}`, batch.Fault{Twice: batch.FieldValue.Bit()})
-	f(`{`+good+`,"\u0076alue":2}`, batch.Fault{Twice: batch.FieldValue.Bit()})
-	f(`{`+good+`,"quality":null,"quality":"x"}`, batch.Fault{Twice: batch.FieldQuality.Bit(), WrongType: batch.FieldQuality.Bit()})
-	f(strings.Replace(`{`+good+`}`, `"a"`, `1`, 1), batch.Fault{WrongType: batch.FieldDetectorCode.Bit()})
-	f(strings.Replace(`{`+good+`}`, `"a"`, `null`, 1), batch.Fault{Absent: batch.FieldDetectorCode.Bit()})
-	f(strings.Replace(`{`+good+`}`, `:1`, `:"1"`, 1), batch.Fault{WrongType: batch.FieldValue.Bit()})
+	f(`{`+good+`,"value":2}`, batch.Fault{Twice: contract.FieldValue.Bit()})
+	f(`{`+good+`,"\u0076alue":2}`, batch.Fault{Twice: contract.FieldValue.Bit()})
+	f(`{`+good+`,"quality":null,"quality":"x"}`, batch.Fault{Twice: contract.FieldQuality.Bit(), WrongType: contract.FieldQuality.Bit()})
+	f(strings.Replace(`{`+good+`}`, `"a"`, `1`, 1), batch.Fault{WrongType: contract.FieldDetectorCode.Bit()})
+	f(strings.Replace(`{`+good+`}`, `"a"`, `null`, 1), batch.Fault{Absent: contract.FieldDetectorCode.Bit()})
+	f(strings.Replace(`{`+good+`}`, `:1`, `:"1"`, 1), batch.Fault{WrongType: contract.FieldValue.Bit()})
 }
 
 func TestColumns(t *testing.T) {
@@ -180,9 +181,9 @@ func TestColumns(t *testing.T) {
 	require.Equal(t, time.Date(2026, 1, 1, 0, 5, 0, 0, time.UTC).UnixNano(), it.To[0])
 	require.Equal(t, time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano(), it.From[2])
 	require.Equal(t, int64(batch.NoTime), it.To[1])
-	require.Equal(t, "nonsense", string(it.RawOf(1, batch.FieldTimestampTo)))
-	require.Equal(t, strings.Repeat("9", 64), string(it.RawOf(2, batch.FieldTimestampTo)))
-	require.Nil(t, it.RawOf(0, batch.FieldTimestampTo))
+	require.Equal(t, "nonsense", string(it.RawOf(1, contract.FieldTimestampTo)))
+	require.Equal(t, strings.Repeat("9", 64), string(it.RawOf(2, contract.FieldTimestampTo)))
+	require.Nil(t, it.RawOf(0, contract.FieldTimestampTo))
 }
 
 func TestTimestamps(t *testing.T) {
@@ -391,7 +392,7 @@ func TestEveryTruncationIsInvalid(t *testing.T) {
 	d := New(DefaultConfig())
 	for n := range len(body) - 1 {
 		_, want := decodeWith(New(DefaultConfig()), bytes.NewReader(body[:n]))
-		require.Equal(t, batch.InvalidJSON, codeOf(want), "%s", body[:n])
+		require.Equal(t, contract.InvalidJSON, codeOf(want), "%s", body[:n])
 		for range 2 { // nothing is learned from an item that breaks off
 			_, err := decodeWith(d, bytes.NewReader(body[:n]))
 			require.Equal(t, want, err)
@@ -438,9 +439,9 @@ func FuzzDecode(f *testing.F) {
 			return // encoding/json takes lone surrogates and any nesting
 		}
 		switch code := codeOf(err); code {
-		case batch.CodeNone:
+		case contract.OK:
 			require.True(t, json.Valid(text) && utf8.Valid(text), "taken, but no JSON: %q", body)
-		case batch.InvalidJSON:
+		case contract.InvalidJSON:
 			require.False(t, json.Valid(text) && utf8.Valid(text), "%v: %q", err, body)
 		}
 	})

@@ -4,12 +4,13 @@ import (
 	"math"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
-const required = batch.FieldSet(1<<batch.FieldDetectorCode | 1<<batch.FieldMeasureTypeCode |
-	1<<batch.FieldTimestampFrom | 1<<batch.FieldTimestampTo | 1<<batch.FieldValue)
+const required = contract.FieldSet(1<<contract.FieldDetectorCode | 1<<contract.FieldMeasureTypeCode |
+	1<<contract.FieldTimestampFrom | 1<<contract.FieldTimestampTo | 1<<contract.FieldValue)
 
-// maxTypeLen is the longest measure type code that can be valid (decisions.md
+// maxTypeLen is the longest measure type code that can be valid (contract
 // 1.2, rule 8); of longer ones one byte more is kept, so that they stay invalid.
 const maxTypeLen = 64
 
@@ -19,7 +20,7 @@ type row struct {
 	from, to       int64
 	value, quality float64
 
-	seen, present batch.FieldSet
+	seen, present contract.FieldSet
 	batch.Fault
 }
 
@@ -51,7 +52,7 @@ func (d *Decoder) item(it *batch.Items) {
 // member decodes the value of the member whose name is in text.
 func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 	f := fieldOf(d.text, d.long)
-	if f == batch.FieldItem {
+	if f == contract.FieldItem {
 		d.unknown()
 		return
 	}
@@ -65,11 +66,11 @@ func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 	r.present |= f.Bit()
 	at := d.pos
 	switch f {
-	case batch.FieldLinkID:
+	case contract.FieldLinkID:
 		r.LinkID = true
 		d.skipValue()
 		return
-	case batch.FieldValue, batch.FieldQuality:
+	case contract.FieldValue, contract.FieldQuality:
 		if c != '-' && (c < '0' || c > '9') {
 			r.WrongType |= f.Bit()
 			d.skipValue()
@@ -101,7 +102,7 @@ func (d *Decoder) unknown() {
 	}
 	switch {
 	case c == '"':
-		d.learn.addString(batch.FieldItem, at, d.pos, d.plain)
+		d.learn.addString(contract.FieldItem, at, d.pos, d.plain)
 	case c == '{' || c == '[':
 		d.learn.complete = false
 	case c == '-' || '0' <= c && c <= '9':
@@ -109,34 +110,34 @@ func (d *Decoder) unknown() {
 	}
 }
 
-func (r *row) setNumber(f batch.Field, v float64) {
-	if f == batch.FieldValue {
+func (r *row) setNumber(f contract.Field, v float64) {
+	if f == contract.FieldValue {
 		r.value = v
 	} else {
 		r.quality = v
 	}
 }
 
-func (d *Decoder) setString(it *batch.Items, r *row, f batch.Field, codes int) {
+func (d *Decoder) setString(it *batch.Items, r *row, f contract.Field, codes int) {
 	switch f {
-	case batch.FieldDetectorCode:
+	case contract.FieldDetectorCode:
 		it.Codes = append(it.Codes[:codes], d.text[:min(len(d.text), batch.MaxCodeLen+1)]...)
-	case batch.FieldMeasureTypeCode:
+	case contract.FieldMeasureTypeCode:
 		r.kind = d.types.find(d.text[:min(len(d.text), maxTypeLen+1)], it)
-	case batch.FieldTimestampFrom:
+	case contract.FieldTimestampFrom:
 		r.from = d.time(it, f)
-	case batch.FieldTimestampTo:
+	case contract.FieldTimestampTo:
 		r.to = d.time(it, f)
 	}
 }
 
 // time reads text as a timestamp; where it is none, it is kept for the rejection.
-func (d *Decoder) time(it *batch.Items, f batch.Field) int64 {
+func (d *Decoder) time(it *batch.Items, f contract.Field) int64 {
 	if ns, ok := parseTimestamp(d.text); ok && !d.long {
 		return ns
 	}
 	off := len(it.Text)
-	it.Text = append(it.Text, d.text[:min(len(d.text), batch.EchoLimit)]...)
+	it.Text = append(it.Text, d.text[:min(len(d.text), contract.EchoLimit)]...)
 	it.Raw = append(it.Raw, batch.RawText{Row: uint32(it.Count), Field: f, Off: uint32(off), Len: uint32(len(it.Text) - off)})
 	return batch.NoTime
 }
@@ -159,25 +160,25 @@ func push(it *batch.Items, r *row) {
 	it.Quality = append(it.Quality, r.quality)
 }
 
-func fieldOf(name []byte, long bool) batch.Field {
+func fieldOf(name []byte, long bool) contract.Field {
 	if long {
-		return batch.FieldItem
+		return contract.FieldItem
 	}
 	switch string(name) {
 	case "detectorCode":
-		return batch.FieldDetectorCode
+		return contract.FieldDetectorCode
 	case "measureTypeCode":
-		return batch.FieldMeasureTypeCode
+		return contract.FieldMeasureTypeCode
 	case "timestampFrom":
-		return batch.FieldTimestampFrom
+		return contract.FieldTimestampFrom
 	case "timestampTo":
-		return batch.FieldTimestampTo
+		return contract.FieldTimestampTo
 	case "value":
-		return batch.FieldValue
+		return contract.FieldValue
 	case "quality":
-		return batch.FieldQuality
+		return contract.FieldQuality
 	case "linkId":
-		return batch.FieldLinkID
+		return contract.FieldLinkID
 	}
-	return batch.FieldItem
+	return contract.FieldItem
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 const (
@@ -26,8 +27,8 @@ type layout struct {
 
 type piece struct {
 	glue  []byte
-	field batch.Field // FieldItem: not known to the specification
-	quote bool        // the value is a string
+	field contract.Field // FieldItem: not known to the specification
+	quote bool           // the value is a string
 }
 
 // layouts are the shapes seen last; current is the one that matched last.
@@ -72,21 +73,21 @@ func (d *Decoder) follow(l *layout, it *batch.Items) bool {
 		p += len(g)
 		var next int
 		switch pc.field {
-		case batch.FieldDetectorCode:
+		case contract.FieldDetectorCode:
 			next = endOfString(buf, p, end)
 			if next-p > batch.MaxCodeLen {
 				return false
 			}
 			it.Codes = append(it.Codes, buf[p:next]...)
-		case batch.FieldMeasureTypeCode:
+		case contract.FieldMeasureTypeCode:
 			kind, next = d.types.predict(buf, p, end, it)
-		case batch.FieldTimestampFrom:
+		case contract.FieldTimestampFrom:
 			from, next = d.from.read(buf, p, end)
-		case batch.FieldTimestampTo:
+		case contract.FieldTimestampTo:
 			to, next = d.to.read(buf, p, end)
-		case batch.FieldValue:
+		case contract.FieldValue:
 			value, next = readNumber(buf, p)
-		case batch.FieldQuality:
+		case contract.FieldQuality:
 			quality, next = readNumber(buf, p)
 		default:
 			next = skipPiece(buf, p, end, pc.quote)
@@ -135,7 +136,7 @@ type learner struct {
 	complete bool // the item can be predicted
 	n        int
 	values   [maxPieces]struct {
-		field    batch.Field
+		field    contract.Field
 		quote    bool
 		from, to int // of the value in the buffer, quotes excluded
 	}
@@ -143,17 +144,17 @@ type learner struct {
 
 func (l *learner) begin(pos int) { l.start, l.n, l.complete = pos, 0, true }
 
-func (l *learner) add(f batch.Field, from, to int) { l.note(f, from, to, false) }
+func (l *learner) add(f contract.Field, from, to int) { l.note(f, from, to, false) }
 
-func (l *learner) addNumber(from, to int) { l.note(batch.FieldItem, from, to, false) }
+func (l *learner) addNumber(from, to int) { l.note(contract.FieldItem, from, to, false) }
 
 // addString notes a string that stands from its opening quote to behind its closing one.
-func (l *learner) addString(f batch.Field, from, to int, plain bool) {
+func (l *learner) addString(f contract.Field, from, to int, plain bool) {
 	l.complete = l.complete && plain
 	l.note(f, from+1, to-1, true)
 }
 
-func (l *learner) note(f batch.Field, from, to int, quote bool) {
+func (l *learner) note(f contract.Field, from, to int, quote bool) {
 	if l.n == maxPieces {
 		l.complete = false
 		return

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 const (
@@ -96,7 +96,7 @@ func (l *lexer) syntax(what string) {
 
 func (l *lexer) syntaxAt(offset int64, what string) {
 	if l.err == nil {
-		l.err = batch.Refuse(batch.InvalidJSON, fmt.Sprintf("invalid JSON at byte %d: %s", offset, what))
+		l.err = contract.NewError(contract.InvalidJSON, fmt.Sprintf("invalid JSON at byte %d: %s", offset, what))
 	}
 }
 

@@ -11,7 +11,7 @@ const (
 )
 
 // parseTimestamp reads an ISO 8601 extended date-time in UTC as rule 9 of
-// decisions.md 1.2 has it: seconds are optional, a fraction of 1–9 digits may
+// contract 1.2 has it: seconds are optional, a fraction of 1–9 digits may
 // follow them after '.' or ',', UTC is Z, ±00:00 or ±00, letters in either case;
 // the date exists, the year is 1970–2261; 23:59:60 is the next second.
 func parseTimestamp(s []byte) (ns int64, ok bool) {

@@ -39,7 +39,7 @@ func (j *Journal) accept(e *Entry) error {
 	room := roomFor(len(e.Data))
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.refusal(room); err != nil {
+	if err := j.apiErr(room); err != nil {
 		if err == ErrFull {
 			j.refused = room // so that Ready does not call ready what has just refused
 		}

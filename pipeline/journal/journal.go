@@ -113,7 +113,7 @@ func (j *Journal) Close() error {
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	err := j.refusal(max(j.refused, roomFor(0)))
+	err := j.apiErr(max(j.refused, roomFor(0)))
 	if errors.Is(err, ErrFailed) {
 		return fmt.Errorf("%w: %w", err, j.failure)
 	}
@@ -121,7 +121,7 @@ func (j *Journal) Ready() error {
 }
 
 // refusal is why a frame that takes room bytes cannot be taken. The caller holds mu.
-func (j *Journal) refusal(room int64) error {
+func (j *Journal) apiErr(room int64) error {
 	switch {
 	case j.closed:
 		return ErrClosed

@@ -2,9 +2,10 @@ package validate
 
 import (
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
-// rules is the table of decisions.md 1.2 for one batch.
+// rules is the table of contract 1.2 for one batch.
 type rules struct {
 	*Validator
 	it     *batch.Items
@@ -13,9 +14,9 @@ type rules struct {
 
 // firstBroken gives the first rule that a row breaks, CodeNone if it is valid.
 // Rule 1, the batch limit, is for the rows that there are not.
-func (b *rules) firstBroken(row int, fault *batch.Fault) (batch.Code, batch.Field) {
+func (b *rules) firstBroken(row int, fault *batch.Fault) (contract.Code, contract.Field) {
 	if fault != nil {
-		if code, field := structural(fault); code != batch.CodeNone {
+		if code, field := structural(fault); code != contract.OK {
 			return code, field
 		}
 	}
@@ -24,45 +25,45 @@ func (b *rules) firstBroken(row int, fault *batch.Fault) (batch.Code, batch.Fiel
 	from, to := it.From[row], it.To[row]
 	switch {
 	case !b.detectors.has(it.Code(row)): // 7
-		return batch.UnknownDetector, batch.FieldDetectorCode
+		return contract.UnknownDetector, contract.FieldDetectorCode
 	case !kind.allowed: // 8
-		return batch.UnknownMeasureType, batch.FieldMeasureTypeCode
+		return contract.UnknownMeasureType, contract.FieldMeasureTypeCode
 	case from == batch.NoTime: // 9
-		return batch.InvalidTimestamp, batch.FieldTimestampFrom
+		return contract.InvalidTimestamp, contract.FieldTimestampFrom
 	case to == batch.NoTime:
-		return batch.InvalidTimestamp, batch.FieldTimestampTo
+		return contract.InvalidTimestamp, contract.FieldTimestampTo
 	case to < from: // 10
-		return batch.InvalidInterval, batch.FieldTimestampTo
+		return contract.InvalidInterval, contract.FieldTimestampTo
 	case to > b.latest: // 11
-		return batch.TimestampInFuture, batch.FieldTimestampTo
+		return contract.TimestampInFuture, contract.FieldTimestampTo
 	case !kind.has(it.Value[row]): // 12
-		return batch.InvalidValue, batch.FieldValue
+		return contract.InvalidValue, contract.FieldValue
 	case it.HasQuality(row) && !b.quality.has(it.Quality[row]): // 13
-		return batch.InvalidQuality, batch.FieldQuality
+		return contract.InvalidQuality, contract.FieldQuality
 	}
-	return batch.CodeNone, 0
+	return contract.OK, 0
 }
 
 // structural is rules 2–6: what decoding found.
-func structural(f *batch.Fault) (batch.Code, batch.Field) {
+func structural(f *batch.Fault) (contract.Code, contract.Field) {
 	switch {
 	case f.NoObject: // 2
-		return batch.InvalidType, batch.FieldItem
+		return contract.InvalidType, contract.FieldItem
 	case f.Twice != 0: // 3
-		return batch.DuplicateField, first(f.Twice)
+		return contract.DuplicateField, first(f.Twice)
 	case f.LinkID: // 4
-		return batch.ReservedField, batch.FieldLinkID
+		return contract.ReservedField, contract.FieldLinkID
 	case f.Absent != 0: // 5
-		return batch.MissingField, first(f.Absent)
+		return contract.MissingField, first(f.Absent)
 	case f.WrongType != 0: // 6
-		return batch.InvalidType, first(f.WrongType)
+		return contract.InvalidType, first(f.WrongType)
 	}
-	return batch.CodeNone, 0
+	return contract.OK, 0
 }
 
 // first is the member that comes first in the table's order.
-func first(s batch.FieldSet) batch.Field {
-	f := batch.FieldDetectorCode
+func first(s contract.FieldSet) contract.Field {
+	f := contract.FieldDetectorCode
 	for !s.Has(f) {
 		f++
 	}
@@ -70,13 +71,13 @@ func first(s batch.FieldSet) batch.Field {
 }
 
 // echo is what of the input the rejection repeats.
-func (b *rules) echo(row int, code batch.Code, field batch.Field) []byte {
+func (b *rules) echo(row int, code contract.Code, field contract.Field) []byte {
 	switch code {
-	case batch.UnknownDetector:
+	case contract.UnknownDetector:
 		return b.it.Code(row)
-	case batch.UnknownMeasureType:
+	case contract.UnknownMeasureType:
 		return b.it.TypeCode(int(b.it.Type[row]))
-	case batch.InvalidTimestamp:
+	case contract.InvalidTimestamp:
 		return b.it.RawOf(row, field)
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package validate holds the per-item rules of decisions.md 1.2: rules.go reads
+// Package validate holds the per-item rules of contract 1.2: rules.go reads
 // like that table. It is a pure function of decoded items, one registry snapshot
 // and one point in time.
 package validate
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // Config is what the rules leave to the operator.
@@ -119,12 +120,12 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		if len(faults) > 0 && faults[0].Row == uint32(row) {
 			fault, faults = &faults[0], faults[1:]
 		}
-		if code, field := b.firstBroken(row, fault); code != batch.CodeNone {
+		if code, field := b.firstBroken(row, fault); code != contract.OK {
 			out.Add(row, code, field, b.echo(row, code, field))
 		}
 	}
 	for index := it.Rows(); index < it.Count; index++ {
-		out.Add(index, batch.BatchLimitExceeded, batch.FieldItem, nil) // rule 1
+		out.Add(index, contract.BatchLimitExceeded, contract.FieldItem, nil) // rule 1
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/decode"
+	"trafficd/schemas/contract"
 )
 
 var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -111,9 +112,9 @@ func TestItemsPastTheLimitAreRejectedOneByOne(t *testing.T) {
 	New(DefaultConfig()).Validate(decoded(t, items...), set(), now.UnixNano(), &out)
 	require.Equal(t, 1003, out.Len())
 	for i, x := range out.List {
-		want := batch.MissingField
+		want := contract.MissingField
 		if i >= 1000 {
-			want = batch.BatchLimitExceeded
+			want = contract.BatchLimitExceeded
 		}
 		require.Equal(t, want, x.Code)
 		require.Equal(t, uint32(i), x.Index)

@@ -4,7 +4,7 @@
 // # Tables
 //
 // One server: `measurements`, a ReplacingMergeTree(received_at) with the
-// columns, key and partitions of decisions.md 4. The daemon inserts into it
+// columns, key and partitions of contract 4. The daemon inserts into it
 // and everybody reads it; with FINAL a measurement that was sent again hides
 // its earlier self.
 //

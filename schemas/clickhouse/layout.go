@@ -8,7 +8,7 @@ type Layout struct {
 }
 
 // Local is the table that rows are inserted into, without the database: the
-// replicated one of a cluster, never the Distributed one (decisions.md 4).
+// replicated one of a cluster, never the Distributed one (contract 4).
 func (l Layout) Local() string {
 	if l.Cluster != "" {
 		return l.Table + "_local"

@@ -1,5 +1,5 @@
 // Package geo reads and writes geometries in the encodings of the routing
-// service (interface specification 2.5, GeometryEncoding) and converts their
+// service (contract 5.4, GeometryEncoding) and converts their
 // coordinates between its formats (CoordFormat, decisions 3).
 //
 // A geometry is a geom.T of github.com/twpayne/go-geom, in the layout XY or XYZ,

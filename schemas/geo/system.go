@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Format is a CoordFormat of the interface specification 2.5.
+// Format is a CoordFormat of the contract 5.4.
 type Format string
 
 // The formats.

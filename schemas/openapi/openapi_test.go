@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/openapi"
 )
 
@@ -98,21 +98,21 @@ func enum(t *testing.T, schema string) []string {
 // TestCodesAreThoseOfTheProgram compares with package batch, in its order.
 func TestCodesAreThoseOfTheProgram(t *testing.T) {
 	var requests, items []string
-	for code := batch.CodeNone + 1; code < batch.CodeCount; code++ {
-		if code < batch.BatchLimitExceeded {
+	for code := contract.OK + 1; code < contract.CodeCount; code++ {
+		if code < contract.BatchLimitExceeded {
 			requests = append(requests, code.String())
 		} else {
 			items = append(items, code.String())
 		}
 	}
-	both := []string{batch.InvalidType.String(), batch.DuplicateField.String(), batch.MissingField.String()}
+	both := []string{contract.InvalidType.String(), contract.DuplicateField.String(), contract.MissingField.String()}
 	require.Equal(t, append(requests, both...), enum(t, "ErrorCode"))
 	require.Equal(t, items, enum(t, "ItemErrorCode"))
 }
 
 func TestMembersAreThoseOfTheProgram(t *testing.T) {
 	var want []string
-	for field := batch.FieldItem + 1; field < batch.FieldCount; field++ {
+	for field := contract.FieldItem + 1; field < contract.FieldCount; field++ {
 		want = append(want, field.String())
 	}
 	members := at(t, document(t), "components", "schemas", "Measurement", "properties").(object)
@@ -153,7 +153,7 @@ func TestEveryCodeIsShownWithItsStatus(t *testing.T) {
 
 const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
-// TestHeadersOfAnswers holds what decisions.md 1.1 and 1.3 ask for.
+// TestHeadersOfAnswers holds what contract 1.1 and 1.3 ask for.
 func TestHeadersOfAnswers(t *testing.T) {
 	doc := document(t)
 	f := func(status string, headers ...string) {
@@ -171,7 +171,7 @@ func TestHeadersOfAnswers(t *testing.T) {
 	f("503", "Retry-After")
 }
 
-// TestTimestampPattern holds the pattern to the forms of decisions.md 1.2, rule 9.
+// TestTimestampPattern holds the pattern to the forms of contract 1.2, rule 9.
 func TestTimestampPattern(t *testing.T) {
 	pattern := regexp.MustCompile(at(t, document(t), "components", "schemas", "Timestamp", "pattern").(string))
 	f := func(text string, want bool) {

@@ -1,6 +1,6 @@
 // Package openlr reads and writes location references of the OpenLR binary
 // format, version 3, as far as they are lines: the openLRcode of a street
-// (interface specification 2.4; that it is this format is our reading, the
+// (contract 5.3; that it is this format is our reading, the
 // specification says "a string").
 //
 // The layout below is that of public descriptions and open decoders of the

@@ -213,7 +213,7 @@ type operation struct {
 }
 
 // Every operation can meet a missing and a wrong parameter, and an error of
-// the service itself (decisions.md 3).
+// the service itself (contract 3).
 var (
 	always  = []Exception{&IllegalParameterException{}, &ParameterNotSetException{}, &UnexpectedException{}}
 	convert = append([]Exception{&XServiceException{}}, always...)

@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
-// maxEcho is how much of a text that was read stands in an error (decisions.md 1.1).
+// maxEcho is how much of a text that was read stands in an error (contract 1.1).
 const maxEcho = 64
 
 // cut shortens text between two characters, and gives what tells of it.

@@ -99,7 +99,7 @@ type FetchConvertGeometriesResponse struct {
 
 // ConvertedGeometries are the outcome of a job: the geometries in the order of
 // the request, without those that failed. With the job's status UNKNOWN
-// (decisions.md 3) or before its end there are none.
+// (contract 3) or before its end there are none.
 type ConvertedGeometries struct {
 	Job        Job                 `xsd:"job,required"`
 	Geometries []EncodedGeometry   `xsd:"wrappedGeometries,nillable"`

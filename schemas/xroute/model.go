@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// The namespaces, one for each family of types (decisions.md 3).
+// The namespaces, one for each family of types (contract 3).
 const (
 	nsCommon     = "urn:xserver:common"
 	nsRouting    = "urn:xserver:routing"

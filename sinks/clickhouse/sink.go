@@ -47,7 +47,7 @@ func (s *Sink) Plan(_ context.Context, _ []byte, rows batch.Block) (n int, plan 
 }
 
 // Deliver returns when the archive has each of the planned rows once, on its
-// disk. Errors say what can be done; a *batch.RefusedError comes only when the
+// disk. Errors say what can be done; a *batch.PermanentError comes only when the
 // server took the block, a row's value was at fault, and a look into the table
 // found nothing of it. It reads rows only during the call.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
@@ -109,13 +109,13 @@ func (s *Sink) migrate(ctx context.Context) error {
 // confirm makes a refusal final only if nothing of the block is in the table:
 // some months could have been written before the fault was met, or a view
 // behind the table may have raised it.
-func (s *Sink) confirm(ctx context.Context, refusal error, rows batch.Block) error {
+func (s *Sink) confirm(ctx context.Context, apiErr error, rows batch.Block) error {
 	missing, err := s.missing(ctx, rows)
 	if err != nil {
-		return errors.Join(refusal, err)
+		return errors.Join(apiErr, err)
 	}
 	if missing.Rows() < rows.Rows() {
-		return fmt.Errorf("%w; %d rows of the block were applied all the same", refusal, rows.Rows()-missing.Rows())
+		return fmt.Errorf("%w; %d rows of the block were applied all the same", apiErr, rows.Rows()-missing.Rows())
 	}
-	return &batch.RefusedError{Err: refusal}
+	return &batch.PermanentError{Err: apiErr}
 }

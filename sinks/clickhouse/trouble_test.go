@@ -32,7 +32,7 @@ func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
 	require.Error(a.t, err)
 	require.Equal(a.t, want, classify(err), err)
 	require.Equal(a.t, before+1, errorsTotal[want].Get())
-	var refused *batch.RefusedError
+	var refused *batch.PermanentError
 	require.False(a.t, errors.As(err, &refused), err)
 	return err
 }
@@ -89,7 +89,7 @@ func deliverBySplitting(a *archive, rows batch.Block, plan []byte) (refused int)
 	if err == nil {
 		return 0
 	}
-	var final *batch.RefusedError
+	var final *batch.PermanentError
 	require.ErrorAs(a.t, err, &final)
 	if rows.Rows() == 1 {
 		return 1
@@ -111,7 +111,7 @@ func testView(t *testing.T, store *stores.ClickHouse) {
 	rows, plan := a.plan(small(1))
 	_, err := a.Deliver(context.Background(), plan, rows)
 	require.Error(t, err)
-	refused := errors.As(err, new(*batch.RefusedError))
+	refused := errors.As(err, new(*batch.PermanentError))
 	require.Equal(t, refused, a.count("count()") == 0, "refused if and only if nothing was applied")
 	store.Query(t, "DROP VIEW "+a.name+"_view")
 	a.deliver(plan, rows)

@@ -11,7 +11,7 @@ import (
 // Config is section kafka of the configuration.
 type Config struct {
 	Brokers     []string `koanf:"brokers"`   // host:port of some brokers; they name the others
-	Topic       string   `koanf:"topic"`     // decisions.md 4
+	Topic       string   `koanf:"topic"`     // contract 4
 	ClientID    string   `koanf:"client_id"` // shown in the brokers' logs and quotas
 	Compression string   `koanf:"compression"`
 

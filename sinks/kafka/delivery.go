@@ -212,7 +212,7 @@ func (p *part) conclude(v verdict) {
 func (s *Sink) settle(d *delivery) ([]byte, error) {
 	next := d.state
 	s.current, s.planned = nil, nil
-	if err := s.refusal(d); err != nil {
+	if err := s.apiErr(d); err != nil {
 		if d.plan.rows > 1 {
 			next.suspect = max(next.suspect, d.plan.rows)
 		}
@@ -230,7 +230,7 @@ func (s *Sink) settle(d *delivery) ([]byte, error) {
 
 // refusal gives the error of a block with refused parts, and plans smaller
 // from now on if that helps.
-func (s *Sink) refusal(d *delivery) error {
+func (s *Sink) apiErr(d *delivery) error {
 	for _, p := range d.parts {
 		if p.refused == nil {
 			continue
@@ -240,7 +240,7 @@ func (s *Sink) refusal(d *delivery) error {
 			s.log.Warn().Str("topic", d.topic).Int("batch_bytes", s.batchBytes).
 				Msg("a record batch was too large: plans are smaller from now on; lower kafka.batch_bytes or raise max.message.bytes of the topic")
 		}
-		return &batch.RefusedError{Err: fmt.Errorf("topic %q, partition %d, %d records of a block of %d rows: %w", d.topic, p.id, len(p.rows), d.plan.rows, p.refused)}
+		return &batch.PermanentError{Err: fmt.Errorf("topic %q, partition %d, %d records of a block of %d rows: %w", d.topic, p.id, len(p.rows), d.plan.rows, p.refused)}
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package kafka is the forward: it delivers accepted rows to a Kafka topic,
-// each exactly once, one record per row (decisions.md 4).
+// each exactly once, one record per row (contract 4).
 //
 //	Plan     which rows go out together, under which producer id, epoch and
 //	         sequences; the deliver loop makes that durable before anything is sent
@@ -50,7 +50,7 @@
 // A broker refuses a record batch as a whole (message too large, invalid
 // record) and may have taken the others of the block. Deliver goes on until
 // each partition of the block is either acknowledged or refused for good with
-// no attempt in doubt, and only then returns a *batch.RefusedError together
+// no attempt in doubt, and only then returns a *batch.PermanentError together
 // with a state that says that the block's rows are suspect. The loop has to
 // keep that state in place of the former one. When it then plans parts of the
 // block, the look-up finds what was taken, so for the loop it is as if

@@ -144,7 +144,7 @@ func (j *journal) step(s *Sink) error {
 		j.n, j.plan = n, plan
 	}
 	state, err := s.Deliver(j.t.Context(), j.plan, j.rows.Head(j.n))
-	var no *batch.RefusedError
+	var no *batch.PermanentError
 	switch {
 	case err == nil:
 		j.rows = rest(j.rows, j.n)

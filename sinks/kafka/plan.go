@@ -80,13 +80,13 @@ func (p plan) encode() []byte {
 }
 
 func decodeState(b []byte) (state, error) {
-	r := reader{batch.Unpack(b, errFormat)}
+	r := reader{batch.NewWireReader(b, errFormat)}
 	s := r.state()
 	return s, r.End()
 }
 
 func decodePlan(b []byte) (plan, error) {
-	r := reader{batch.Unpack(b, errFormat)}
+	r := reader{batch.NewWireReader(b, errFormat)}
 	p := plan{state: r.state()}
 	p.id, p.epoch = r.Varint(), int16(r.Uvarint())
 	p.codec = compress.Compression(r.Byte())
@@ -103,7 +103,7 @@ func appendName(dst []byte, n name) []byte {
 }
 
 // reader takes a plan or a state apart.
-type reader struct{ batch.Unpacker }
+type reader struct{ batch.WireReader }
 
 func (r *reader) state() state {
 	r.Version(formatVersion)

@@ -10,7 +10,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// Headers of each record (decisions.md 4).
+// Headers of each record (contract 4).
 const (
 	headerInstance = "product-instance"
 	headerBatch    = "batch-id"

@@ -73,7 +73,7 @@ func TestRefusedWhileInDoubt(t *testing.T) {
 	for range 3 {
 		err := s.step(s.sink)
 		require.Error(t, err)
-		var no *batch.RefusedError
+		var no *batch.PermanentError
 		require.False(t, errors.As(err, &no))
 	}
 	s.run(s.sink)

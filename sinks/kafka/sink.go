@@ -60,7 +60,7 @@ func New(cfg Config, log zerolog.Logger, opts ...Option) (*Sink, error) {
 // Plan fixes the next block: how many of the offered rows, of which there is
 // at least one, from their start, go out together, and a plan that makes every
 // attempt of that block the same one. state is what the last Deliver returned,
-// nil at first; also the one that it returned beside a *batch.RefusedError.
+// nil at first; also the one that it returned beside a *batch.PermanentError.
 // The plan has to be durable before it is delivered; it keeps nothing of rows.
 // All errors pass by trying again, once what they say is mended.
 func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
@@ -90,7 +90,7 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 // error, by a later process too, and delivers each row once. The rows are not
 // read after it returns.
 //
-// A *batch.RefusedError comes with a state that replaces the former one (see
+// A *batch.PermanentError comes with a state that replaces the former one (see
 // the package comment); every other error is to be retried.
 func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (state []byte, err error) {
 	d, err := s.resume(ctx, planned, rows)

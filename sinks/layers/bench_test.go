@@ -106,7 +106,7 @@ func BenchmarkServe(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		ctx.Response.Reset()
-		if _, err := l.Serve(c, ctx); err != nil {
+		if _, err := l.Handle(c, ctx); err != nil {
 			b.Fatal(err)
 		}
 	}

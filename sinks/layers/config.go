@@ -26,7 +26,7 @@ type Config struct {
 	QueryKey      bool          `koanf:"query_key"`      // take ?apiKey= too; addresses end up in logs
 }
 
-// DefaultConfig is that of decisions.md 2. A street of five periods takes about 3.2 kB in
+// DefaultConfig is that of contract 2. A street of five periods takes about 3.2 kB in
 // each time zone, all its forms together, two thirds of that as JSON; a build that changes everything
 // takes a quarter as much again, for a while.
 func DefaultConfig() Config {

@@ -1,5 +1,5 @@
-// Package layers keeps the street forecast layer and serves it (decisions.md 2,
-// interface specification 2.4 and 4.2). Map clients poll it all day and it changes
+// Package layers keeps the street forecast layer and serves it (contract 2,
+// contract 5.3 and 4.2). Map clients poll it all day and it changes
 // every few minutes, so it is built when it changes and served as finished bytes.
 //
 //	feed ── Put, Remove, Replace ─▶ open ── Publish ─▶ ready ── build ─▶ snapshot ◀── Serve

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -128,11 +128,11 @@ func (l *Layer) Confirm(at time.Time) {
 }
 
 // Prepare makes the layer in the time zones of these clients, and returns when it is
-// served: for the keyring, before it puts new keys into use (decisions.md 2).
-func (l *Layer) Prepare(clients []*batch.Client) {
+// served: for the keyring, before it puts new keys into use (contract 2).
+func (l *Layer) Prepare(clients []*contract.Client) {
 	var zones []string
 	for _, c := range clients {
-		if zone := c.Zone.String(); c.May(batch.RightForecast) && !slices.Contains(zones, zone) {
+		if zone := c.Zone.String(); c.May(contract.RightForecast) && !slices.Contains(zones, zone) {
 			zones = append(zones, zone)
 		}
 	}

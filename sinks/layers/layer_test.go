@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -48,10 +48,10 @@ func TestNoLayerYet(t *testing.T) {
 	l.Put(forecast(1, 1, noon, 2, 50))
 	l.build(noon) // nothing was published
 	_, err := get(l, client("UTC"), "")
-	var refusal *batch.Refusal
-	require.True(t, errors.As(err, &refusal))
-	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
-	require.Positive(t, refusal.RetryAfter)
+	var apiErr *contract.APIError
+	require.True(t, errors.As(err, &apiErr))
+	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
+	require.Positive(t, apiErr.RetryAfter)
 	require.False(t, l.Status(noon).Published)
 
 	l.Publish(noon)
@@ -148,10 +148,10 @@ func TestHorizons(t *testing.T) {
 	f(noon, "", all) // the clock was set back
 	for _, wrong := range []string{"?horizon=20", "?horizon=", "?horizon=030", "?horizon=-15", "?horizon=x"} {
 		_, err := get(l, client("UTC"), wrong)
-		var refusal *batch.Refusal
-		require.True(t, errors.As(err, &refusal), wrong)
-		require.Equal(t, batch.InvalidParameter, refusal.Code)
-		require.Equal(t, "horizon", refusal.Parameter)
+		var apiErr *contract.APIError
+		require.True(t, errors.As(err, &apiErr), wrong)
+		require.Equal(t, contract.InvalidParameter, apiErr.Code)
+		require.Equal(t, "horizon", apiErr.Parameter)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestZones(t *testing.T) {
 		etags := map[string]bool{}
 		for _, zone := range []string{"Europe/Copenhagen", "America/Phoenix", "UTC"} { // whether it has summer time does not matter
 			c := client(zone)
-			l.Prepare([]*batch.Client{client("UTC"), c, {Rights: batch.RightIngest, Zone: client("Asia/Tokyo").Zone}})
+			l.Prepare([]*contract.Client{client("UTC"), c, {Rights: contract.RightIngest, Zone: client("Asia/Tokyo").Zone}})
 			ctx, err := get(l, c, "") // at once
 			require.NoError(t, err)
 			etags[header(ctx, "ETag")] = true
@@ -312,10 +312,10 @@ func TestStale(t *testing.T) {
 		require.False(t, l.Status(time.Now()).Refuses)
 
 		_, err = get(strict, client("UTC"), "")
-		var refusal *batch.Refusal
-		require.True(t, errors.As(err, &refusal))
-		require.Equal(t, batch.ServiceUnavailable, refusal.Code)
-		require.Positive(t, refusal.RetryAfter)
+		var apiErr *contract.APIError
+		require.True(t, errors.As(err, &apiErr))
+		require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
+		require.Positive(t, apiErr.RetryAfter)
 		require.True(t, strict.Status(time.Now()).Refuses)
 
 		strict.Confirm(time.Now()) // without a change
@@ -326,7 +326,7 @@ func TestStale(t *testing.T) {
 
 		strict.Publish(time.Now().Add(-time.Hour)) // other content, from before
 		_, err = get(strict, client("UTC"), "")
-		require.ErrorAs(t, err, &refusal)
+		require.ErrorAs(t, err, &apiErr)
 		require.True(t, strict.Status(time.Now()).Stale)
 	})
 }

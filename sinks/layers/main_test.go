@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -56,29 +56,29 @@ func city(n int, start time.Time) []*pb.StreetForecast {
 	return all
 }
 
-func client(zone string) *batch.Client {
+func client(zone string) *contract.Client {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
 		panic(err)
 	}
-	return &batch.Client{Name: "map", Rights: batch.RightForecast, Zone: location}
+	return &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: location}
 }
 
 // prepared is a layer for UTC that nothing builds but the test itself.
 func prepared(cfg Config) *Layer {
 	l := New(cfg, zerolog.Nop())
-	l.Prepare([]*batch.Client{client("UTC")})
+	l.Prepare([]*contract.Client{client("UTC")})
 	return l
 }
 
 // get asks the layer; headers are given as name, value, name, value.
-func get(l *Layer, c *batch.Client, query string, headers ...string) (*fasthttp.RequestCtx, error) {
+func get(l *Layer, c *contract.Client, query string, headers ...string) (*fasthttp.RequestCtx, error) {
 	ctx := &fasthttp.RequestCtx{}
 	ctx.Request.SetRequestURI(Path + query)
 	for i := 0; i < len(headers); i += 2 {
 		ctx.Request.Header.Add(headers[i], headers[i+1])
 	}
-	_, err := l.Serve(c, ctx)
+	_, err := l.Handle(c, ctx)
 	return ctx, err
 }
 

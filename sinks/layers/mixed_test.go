@@ -18,7 +18,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -28,7 +28,7 @@ import (
 func TestNoReaderSeesAMixedLayer(t *testing.T) {
 	const streets, generations, readers = 200, 30, 6
 	l := New(DefaultConfig(), zerolog.Nop())
-	l.Prepare([]*batch.Client{client("UTC"), client("Asia/Tokyo")})
+	l.Prepare([]*contract.Client{client("UTC"), client("Asia/Tokyo")})
 	publish := func(generation int) {
 		all := generationOf(generation, streets)
 		if generation%2 == 0 {
@@ -131,7 +131,7 @@ func serveInMemory(t *testing.T, l *Layer) (connect func() (net.Conn, error)) {
 	listener := fasthttputil.NewInmemoryListener()
 	utc := client("UTC")
 	server := &fasthttp.Server{MaxIdleWorkerDuration: 10 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
-		if _, err := l.Serve(utc, ctx); err != nil {
+		if _, err := l.Handle(utc, ctx); err != nil {
 			ctx.Error(err.Error(), 500)
 		}
 	}}

@@ -7,10 +7,10 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
-// Path is where the layer stands below the base path (interface specification 4.2).
+// Path is where the layer stands below the base path (contract 2).
 const Path = "/mlf/v1/forecast/realtime"
 
 // Methods are those that Serve answers.
@@ -21,23 +21,23 @@ var Methods = []string{"GET", "HEAD"}
 const retryAfter = 10 * time.Second
 
 var (
-	noLayer    = batch.Unavailable("there is no forecast yet: try again in a moment", retryAfter)
-	staleLayer = batch.Unavailable("the forecasts are too old to be served: try again in a moment", retryAfter)
-	badHorizon = &batch.Refusal{Code: batch.InvalidParameter, Description: "horizon has to be one of the minutes that are offered, such as 30; without it the whole layer is given", Parameter: "horizon"}
+	noLayer    = contract.Unavailable("there is no forecast yet: try again in a moment", retryAfter)
+	staleLayer = contract.Unavailable("the forecasts are too old to be served: try again in a moment", retryAfter)
+	badHorizon = &contract.APIError{Code: contract.InvalidParameter, Description: "horizon has to be one of the minutes that are offered, such as 30; without it the whole layer is given", Parameter: "horizon"}
 )
 
-// Before reserves nothing: an answer is at hand, whatever the daemon is doing.
-func (l *Layer) Before(*batch.Client, *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
+// Admit reserves nothing: an answer is at hand, whatever the daemon is doing.
+func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	return nil, nil
 }
 
-// Serve answers GET and HEAD from the finished bytes. It copies no body and allocates
+// Handle answers GET and HEAD from the finished bytes. It copies no body and allocates
 // nothing where it does not refuse.
-func (l *Layer) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	now := time.Now()
-	d, refusal := l.find(c, ctx, now)
-	if refusal != nil {
-		return 0, refusal
+	d, apiErr := l.find(c, ctx, now)
+	if apiErr != nil {
+		return 0, apiErr
 	}
 	l.describe(&ctx.Response.Header, d, now)
 	answers[send(ctx, d)][d.encoding].Inc()
@@ -53,7 +53,7 @@ type wanted struct {
 }
 
 // find gives the document that the request asks for.
-func (l *Layer) find(c *batch.Client, ctx *fasthttp.RequestCtx, now time.Time) (wanted, *batch.Refusal) {
+func (l *Layer) find(c *contract.Client, ctx *fasthttp.RequestCtx, now time.Time) (wanted, *contract.APIError) {
 	scope, ok := l.scope(ctx)
 	if !ok {
 		return wanted{}, badHorizon

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // served is a layer of n streets, confirmed at noon of a day in the past.
@@ -116,7 +116,7 @@ func TestServeAllocatesNothing(t *testing.T) {
 			for i := 0; i < len(headers); i += 2 {
 				ctx.Request.Header.Set(headers[i], headers[i+1])
 			}
-			if _, err := l.Serve(c, ctx); err != nil {
+			if _, err := l.Handle(c, ctx); err != nil {
 				panic(err)
 			}
 		})
@@ -175,7 +175,7 @@ func TestServeCopiesNoBody(t *testing.T) {
 }
 
 func TestBeforeHoldsNothing(t *testing.T) {
-	release, refusal := prepared(DefaultConfig()).Before(&batch.Client{}, nil)
-	require.Nil(t, refusal)
+	release, apiErr := prepared(DefaultConfig()).Admit(&contract.Client{}, nil)
+	require.Nil(t, apiErr)
 	require.Nil(t, release)
 }

@@ -19,7 +19,7 @@ type street struct {
 	periods []period // by from, to, then the rest
 }
 
-// key identifies a street (decisions.md 2).
+// key identifies a street (contract 2).
 type key struct{ street, fromnode int32 }
 
 func (k key) compare(o key) int {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 const layerRequest = "GET /map HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAuthorization: apiKey good-key\r\n\r\n"
@@ -19,11 +19,11 @@ const layerRequest = "GET /map HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAuthorization
 // layerLike answers as the forecast layer does.
 type layerLike struct{ body []byte }
 
-func (l layerLike) Before(*batch.Client, *fasthttp.RequestHeader) (func(), *batch.Refusal) {
+func (l layerLike) Admit(*contract.Client, *fasthttp.RequestHeader) (func(), *contract.APIError) {
 	return nil, nil
 }
 
-func (l layerLike) Serve(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+func (l layerLike) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 	l.answer(ctx)
 	return 0, nil
 }
@@ -54,7 +54,7 @@ func BenchmarkGet(b *testing.B) {
 	cfg.BasePath = ""
 	keys, err := OpenKeyring(cfg, zerolog.Nop())
 	require.NoError(b, err)
-	ours, err := New(cfg, keys, []Route{{Path: "/map", Methods: []string{"GET", "HEAD"}, Right: batch.RightForecast, Endpoint: endpoint}}, zerolog.Nop())
+	ours, err := New(cfg, keys, []Route{{Path: "/map", Methods: []string{"GET", "HEAD"}, Right: contract.RightForecast, Endpoint: endpoint}}, zerolog.Nop())
 	require.NoError(b, err)
 	own := newListener(nil, nil, cfg, zerolog.Nop())
 	bare := &fasthttp.Server{

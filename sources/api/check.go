@@ -8,16 +8,16 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
-// headerReceived does all that comes before the body (decisions.md 1.1), and leaves the
+// headerReceived does all that comes before the body (contract 1.1), and leaves the
 // result for handle. Where there is no body, handle may as well do it itself.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if announcesBody(h) || len(h.PeekCanonical(headerExpect)) > 0 {
 		x := s.judge(h, time.Now())
 		continues(h, x)
-		if x.refusal != nil {
+		if x.apiErr != nil {
 			x.end()
 			h.SetContentLength(0) // nothing of the body is awaited
 		}
@@ -37,15 +37,15 @@ func (s *Server) judge(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	said := saidIn(h)
 	x := newExchange(&said, now)
 	x.body, x.close = announcesBody(h), said.close
-	x.refusal = s.check(x, h, &said)
+	x.apiErr = s.check(x, h, &said)
 	return x
 }
 
-// check is the order of the table in decisions.md 1.1.
-func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (refusal *batch.Refusal) {
+// check is the order of the table in contract 1.1.
+func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (apiErr *contract.APIError) {
 	defer func() {
 		if p := recover(); p != nil {
-			refusal = s.panicked(p, x.trace.String())
+			apiErr = s.panicked(p, x.trace.String())
 		}
 	}()
 	if r := framing(h); r != nil {
@@ -53,13 +53,13 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (refu
 		return r
 	}
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
-		return batch.Refuse(batch.NotFound, fmt.Sprintf("there is nothing at %q", echo(pathOf(h.RequestURI()))))
+		return contract.NewError(contract.NotFound, fmt.Sprintf("there is nothing at %q", echo(pathOf(h.RequestURI()))))
 	}
 	if x.preflight = s.origins.preflight(h); x.preflight {
 		return nil
 	}
 	if !x.route.takes(h.Method()) {
-		return batch.Refuse(batch.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, echo(h.Method())))
+		return contract.NewError(contract.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, echo(h.Method())))
 	}
 	if !x.route.open(h.Method()) {
 		if r := s.admit(x, h, said); r != nil {
@@ -67,32 +67,32 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (refu
 		}
 	}
 	if s.draining.Load() {
-		return batch.Unavailable("the service is stopping: send the request again, to another replica or in a moment", time.Second)
+		return contract.Unavailable("the service is stopping: send the request again, to another replica or in a moment", time.Second)
 	}
-	x.release, refusal = x.route.Endpoint.Before(x.client(), h)
-	return refusal
+	x.release, apiErr = x.route.Endpoint.Admit(x.client(), h)
+	return apiErr
 }
 
 // admit finds the key and checks its right and its rates.
-func (s *Server) admit(x *exchange, h *fasthttp.RequestHeader, said *said) *batch.Refusal {
-	presented, refusal := credential(x.route, h, said)
-	if refusal != nil {
-		return refusal
+func (s *Server) admit(x *exchange, h *fasthttp.RequestHeader, said *said) *contract.APIError {
+	presented, apiErr := credential(x.route, h, said)
+	if apiErr != nil {
+		return apiErr
 	}
 	if x.key = s.keys.find(presented); x.key == nil {
 		return unauthenticated("the key is unknown: check that it is complete and was not withdrawn")
 	}
 	if !x.key.client.May(x.route.Right) {
-		return batch.Refuse(batch.Forbidden, "the key does not have the right that this path needs")
+		return contract.NewError(contract.Forbidden, "the key does not have the right that this path needs")
 	}
 	if wait, what := x.key.admit(); wait > 0 {
-		return &batch.Refusal{Code: batch.RateLimited, Description: "the key has used up its " + what + " per second", RetryAfter: wait}
+		return &contract.APIError{Code: contract.RateLimited, Description: "the key has used up its " + what + " per second", RetryAfter: wait}
 	}
 	return nil
 }
 
 // credential gives the key that the request presents.
-func credential(r *route, h *fasthttp.RequestHeader, said *said) ([]byte, *batch.Refusal) {
+func credential(r *route, h *fasthttp.RequestHeader, said *said) ([]byte, *contract.APIError) {
 	if said.authorizations == 0 && r.QueryKey {
 		if _, query, ok := bytes.Cut(h.RequestURI(), []byte{'?'}); ok {
 			var args fasthttp.Args
@@ -120,8 +120,8 @@ func credential(r *route, h *fasthttp.RequestHeader, said *said) ([]byte, *batch
 	return nil, unauthenticated("the header Authorization has to be: apiKey <API_KEY>")
 }
 
-func unauthenticated(description string) *batch.Refusal {
-	return &batch.Refusal{Code: batch.Unauthenticated, Description: description, Parameter: fasthttp.HeaderAuthorization}
+func unauthenticated(description string) *contract.APIError {
+	return &contract.APIError{Code: contract.Unauthenticated, Description: description, Parameter: fasthttp.HeaderAuthorization}
 }
 
 // continues settles an Expect: 100-continue: only a request that goes on gets
@@ -132,7 +132,7 @@ func continues(h *fasthttp.RequestHeader, x *exchange) {
 		return
 	}
 	h.Del(fasthttp.HeaderExpect)
-	if x.refusal == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue")) {
+	if x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue")) {
 		h.Set(fasthttp.HeaderExpect, "100-continue")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 func contextWithin(d time.Duration) (context.Context, context.CancelFunc) {
@@ -19,11 +19,11 @@ func contextWithin(d time.Duration) (context.Context, context.CancelFunc) {
 // Every row before the body, in every way to announce a body, of which no byte is
 // ever sent: the answer comes without waiting for one.
 func TestRefusedBeforeBody(t *testing.T) {
-	p := &probe{before: func(*batch.Client, *fasthttp.RequestHeader) *batch.Refusal {
-		return &batch.Refusal{Code: batch.GzipRequired, Description: "no", Parameter: "Content-Encoding"}
+	p := &probe{before: func(*contract.Client, *fasthttp.RequestHeader) *contract.APIError {
+		return &contract.APIError{Code: contract.GzipRequired, Description: "no", Parameter: "Content-Encoding"}
 	}}
 	s := start(t, p, nil)
-	f := func(line, headers string, status int, code batch.Code, header, value string) {
+	f := func(line, headers string, status int, code contract.Code, header, value string) {
 		t.Helper()
 		for _, announced := range []string{
 			"Content-Length: 5\r\n", "Content-Length: 16777216\r\n", "Transfer-Encoding: chunked\r\n",
@@ -39,23 +39,23 @@ func TestRefusedBeforeBody(t *testing.T) {
 			c.ended()
 		}
 	}
-	f("POST /nothing HTTP/1.1\r\n", "", 404, batch.NotFound, "", "")
-	f("POST /in HTTP/1.1\r\n", "", 404, batch.NotFound, "", "") // outside the base path
-	f("GET /base/in HTTP/1.1\r\n", "", 405, batch.MethodNotAllowed, "Allow", "POST")
-	f("POST /base/map HTTP/1.1\r\n", "", 405, batch.MethodNotAllowed, "Allow", "GET, HEAD")
-	f(post, "", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
-	f(post, "Authorization: apiKey\r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
-	f(post, "Authorization: apiKey \r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
-	f(post, "Authorization: good-key\r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
-	f(post, "Authorization: Bearer good-key\r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
-	f(post, "Authorization: apiKey bad-key\r\n", 401, batch.Unauthenticated, "Www-Authenticate", "apiKey")
-	f(post, "Authorization: apiKey good-key\r\nAuthorization: apiKey good-key\r\n", 401, batch.Unauthenticated, "", "")
-	f(post, "Authorization: Basic eDpnb29kLWtleQ==\r\n", 401, batch.Unauthenticated, "", "") // not on this route
-	f("POST /base/in?apiKey=good-key HTTP/1.1\r\n", "", 401, batch.Unauthenticated, "", "")  // nor this
-	f(post, "Authorization: apiKey view-key\r\n", 403, batch.Forbidden, "", "")
+	f("POST /nothing HTTP/1.1\r\n", "", 404, contract.NotFound, "", "")
+	f("POST /in HTTP/1.1\r\n", "", 404, contract.NotFound, "", "") // outside the base path
+	f("GET /base/in HTTP/1.1\r\n", "", 405, contract.MethodNotAllowed, "Allow", "POST")
+	f("POST /base/map HTTP/1.1\r\n", "", 405, contract.MethodNotAllowed, "Allow", "GET, HEAD")
+	f(post, "", 401, contract.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: apiKey\r\n", 401, contract.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: apiKey \r\n", 401, contract.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: good-key\r\n", 401, contract.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: Bearer good-key\r\n", 401, contract.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: apiKey bad-key\r\n", 401, contract.Unauthenticated, "Www-Authenticate", "apiKey")
+	f(post, "Authorization: apiKey good-key\r\nAuthorization: apiKey good-key\r\n", 401, contract.Unauthenticated, "", "")
+	f(post, "Authorization: Basic eDpnb29kLWtleQ==\r\n", 401, contract.Unauthenticated, "", "") // not on this route
+	f("POST /base/in?apiKey=good-key HTTP/1.1\r\n", "", 401, contract.Unauthenticated, "", "")  // nor this
+	f(post, "Authorization: apiKey view-key\r\n", 403, contract.Forbidden, "", "")
 	require.Zero(t, p.asked.Load(), "the endpoint comes last")
-	f(post, "Authorization: apiKey good-key\r\n", 415, batch.GzipRequired, "Accept-Encoding", "gzip")
-	f("POST http://h/base/in?x=1 HTTP/1.1\r\n", "Authorization: APIKEY   good-key \r\n", 415, batch.GzipRequired, "", "")
+	f(post, "Authorization: apiKey good-key\r\n", 415, contract.GzipRequired, "Accept-Encoding", "gzip")
+	f("POST http://h/base/in?x=1 HTTP/1.1\r\n", "Authorization: APIKEY   good-key \r\n", 415, contract.GzipRequired, "", "")
 	require.NotZero(t, p.asked.Load())
 	require.Zero(t, p.served.Load())
 }
@@ -73,7 +73,7 @@ func TestRates(t *testing.T) {
 		}
 		c = dial(t, s).send(request)
 		resp := c.response()
-		refused(t, resp, 429, batch.RateLimited)
+		refused(t, resp, 429, contract.RateLimited)
 		require.Regexp(t, "^[1-9][0-9]*$", resp.Header.Get("Retry-After"))
 		c.ended()
 	}
@@ -105,9 +105,9 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestOpenMethods(t *testing.T) {
-	s := start(t, &probe{before: func(c *batch.Client, h *fasthttp.RequestHeader) *batch.Refusal {
+	s := start(t, &probe{before: func(c *contract.Client, h *fasthttp.RequestHeader) *contract.APIError {
 		if open := string(h.Method()) == "GET"; open != (c == nil) {
-			return batch.Refuse(batch.InternalError, "the client is nil exactly where no key is needed")
+			return contract.NewError(contract.InternalError, "the client is nil exactly where no key is needed")
 		}
 		return nil
 	}}, nil)
@@ -126,7 +126,7 @@ func TestTrace(t *testing.T) {
 	f := func(traceparent, want string) {
 		t.Helper()
 		resp := dial(t, s).send("GET /x HTTP/1.1\r\nHost: h\r\nTraceparent: " + traceparent + "\r\n\r\n").response()
-		body := refused(t, resp, 404, batch.NotFound)
+		body := refused(t, resp, 404, contract.NotFound)
 		require.Equal(t, want != "", body.TraceID == want)
 	}
 	id := "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -142,7 +142,7 @@ func TestTrace(t *testing.T) {
 func TestEchoIsCutAndEscaped(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	path := "/\"\\" + strings.Repeat("é", 100)
-	body := refused(t, dial(t, s).send("GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n").response(), 404, batch.NotFound)
+	body := refused(t, dial(t, s).send("GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n").response(), 404, contract.NotFound)
 	require.Contains(t, body.Description, strings.Repeat("é", 30))
 	require.NotContains(t, body.Description, strings.Repeat("é", 32), "at most 64 bytes")
 	require.NotContains(t, body.Description, "�", "cut between characters")
@@ -150,14 +150,14 @@ func TestEchoIsCutAndEscaped(t *testing.T) {
 }
 
 func TestEveryCodeOfARequestHasAStatus(t *testing.T) {
-	for code := batch.NotFound; code <= batch.InternalError; code++ {
+	for code := contract.NotFound; code <= contract.InternalError; code++ {
 		require.GreaterOrEqual(t, answers[code].status, 400, code)
 	}
-	for _, code := range []batch.Code{batch.InvalidType, batch.MissingField, batch.DuplicateField} {
+	for _, code := range []contract.Code{contract.InvalidType, contract.MissingField, contract.DuplicateField} {
 		require.Equal(t, 400, answers[code].status, code) // of the member measurements
 	}
 	var resp fasthttp.Response
-	writeRefusal(&resp, batch.Refuse(batch.UnknownDetector, "of an item"), someTrace)
+	writeRefusal(&resp, contract.NewError(contract.UnknownDetector, "of an item"), someTrace)
 	require.Equal(t, 500, resp.StatusCode())
 }
 
@@ -200,12 +200,12 @@ func FuzzErrorBody(f *testing.F) {
 	f.Add([]byte(strings.Repeat("ü", 64)), "")
 	f.Fuzz(func(t *testing.T, input []byte, parameter string) {
 		text := echo(input)
-		if n := len(strings.ReplaceAll(text, "�", "?")); n > batch.EchoLimit {
+		if n := len(strings.ReplaceAll(text, "�", "?")); n > contract.EchoLimit {
 			t.Fatalf("%d bytes of input repeated", n)
 		}
 		var resp fasthttp.Response
-		writeRefusal(&resp, &batch.Refusal{Code: batch.InvalidParameter, Description: "is " + text, Parameter: parameter}, someTrace)
-		body := refused(t, asHTTP(t, &resp), 400, batch.InvalidParameter)
+		writeRefusal(&resp, &contract.APIError{Code: contract.InvalidParameter, Description: "is " + text, Parameter: parameter}, someTrace)
+		body := refused(t, asHTTP(t, &resp), 400, contract.InvalidParameter)
 		if want := "is " + text; body.Description != want {
 			t.Fatalf("description %q, want %q", body.Description, want)
 		}

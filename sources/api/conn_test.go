@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 const smuggled = "GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey good-key\r\n\r\n"
@@ -27,7 +27,7 @@ func TestBodyOfRefusedIsNoRequest(t *testing.T) {
 	f := func(headers, body string) {
 		t.Helper()
 		c := dial(t, s).send(post + "Host: h\r\n" + headers + "\r\n" + body)
-		refused(t, c.response(), 401, batch.Unauthenticated)
+		refused(t, c.response(), 401, contract.Unauthenticated)
 		c.ended()
 	}
 	f("Content-Length: 86\r\n", smuggled)
@@ -44,7 +44,7 @@ func TestBodyOfRefusedIsNoRequest(t *testing.T) {
 func TestBodyLeftByTheEndpoint(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.HeaderTimeout = time.Hour; c.DiscardTime = 100 * time.Millisecond })
-	f := func(serve func(*batch.Client, *fasthttp.RequestCtx) (int, error), announced, body string, status int, closed bool) {
+	f := func(serve func(*contract.Client, *fasthttp.RequestCtx) (int, error), announced, body string, status int, closed bool) {
 		t.Helper()
 		p.serve = serve
 		c := dial(t, s).send(post + good + announced + "\r\n" + body)
@@ -58,17 +58,17 @@ func TestBodyLeftByTheEndpoint(t *testing.T) {
 		p.serve = nil
 		require.Equal(t, 200, c.send(post+good+"Content-Length: 1\r\n\r\nx").response().StatusCode)
 	}
-	none := func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	none := func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		ctx.SetBodyString("read none")
 		return 0, nil
 	}
-	some := func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	some := func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		_, err := io.ReadFull(ctx.RequestBodyStream(), make([]byte, 3))
 		return 0, err
 	}
-	refuse := func(c *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	refuse := func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		_, _ = readAll(c, ctx)
-		return 0, batch.Refuse(batch.InvalidJSON, "after all was read")
+		return 0, contract.NewError(contract.InvalidJSON, "after all was read")
 	}
 	f(none, "Content-Length: 86\r\n", smuggled, 200, true)
 	f(none, "Transfer-Encoding: chunked\r\n", "56\r\n"+smuggled+"\r\n0\r\n\r\n", 200, true)
@@ -125,7 +125,7 @@ func TestStillSendingClientSeesStatus(t *testing.T) {
 		c.send(strings.Repeat("x", 100_000))
 		time.Sleep(5 * time.Millisecond)
 	}
-	refused(t, c.response(), 401, batch.Unauthenticated)
+	refused(t, c.response(), 401, contract.Unauthenticated)
 	c.ended()
 }
 
@@ -225,7 +225,7 @@ func TestFraming(t *testing.T) {
 		t.Helper()
 		c := dial(t, s).send(line + good + headers + "\r\n0\r\n\r\n" + smuggled)
 		resp := c.response()
-		refused(t, resp, 400, batch.InvalidParameter)
+		refused(t, resp, 400, contract.InvalidParameter)
 		require.True(t, resp.Close)
 		c.ended()
 	}
@@ -255,7 +255,7 @@ func TestMalformed(t *testing.T) {
 	p := &probe{}
 	patient := start(t, p, func(c *Config) { c.MaxHeaderBytes = 1024 })
 	hasty := start(t, p, func(c *Config) { c.HeaderTimeout = 100 * time.Millisecond })
-	f := func(s *Server, sent string, status int, code batch.Code) {
+	f := func(s *Server, sent string, status int, code contract.Code) {
 		t.Helper()
 		c := dial(t, s).send(sent)
 		resp := c.response()
@@ -263,17 +263,17 @@ func TestMalformed(t *testing.T) {
 		require.NotContains(t, body.Description, "good-key", "the header is not repeated")
 		c.ended()
 	}
-	f(patient, "nonsense\r\n\r\n", 400, batch.InvalidParameter)
-	f(patient, "POST /base/in HTTP/1.1\r\nAuthorization: apiKey good-key\r\n\r\n", 400, batch.InvalidParameter) // no Host
-	f(patient, "POST /base/in HTTP/9.1x\r\n"+good+"\r\n", 400, batch.InvalidParameter)
-	f(patient, post+good+"X: "+strings.Repeat("x", 2000)+"\r\n\r\n", 431, batch.InvalidParameter)
-	f(hasty, "", 408, batch.RequestTimeout)
-	f(hasty, post+good, 408, batch.RequestTimeout)
-	f(hasty, post+good+"Content-Length: 5\r\n\r\n", 408, batch.RequestTimeout) // the body's first byte
+	f(patient, "nonsense\r\n\r\n", 400, contract.InvalidParameter)
+	f(patient, "POST /base/in HTTP/1.1\r\nAuthorization: apiKey good-key\r\n\r\n", 400, contract.InvalidParameter) // no Host
+	f(patient, "POST /base/in HTTP/9.1x\r\n"+good+"\r\n", 400, contract.InvalidParameter)
+	f(patient, post+good+"X: "+strings.Repeat("x", 2000)+"\r\n\r\n", 431, contract.InvalidParameter)
+	f(hasty, "", 408, contract.RequestTimeout)
+	f(hasty, post+good, 408, contract.RequestTimeout)
+	f(hasty, post+good+"Content-Length: 5\r\n\r\n", 408, contract.RequestTimeout) // the body's first byte
 }
 
 func TestMultipartIsNotParsedAhead(t *testing.T) {
-	p := &probe{serve: func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	p := &probe{serve: func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		body, err := io.ReadAll(ctx.RequestBodyStream())
 		ctx.SetBody(body)
 		return 0, err
@@ -288,7 +288,7 @@ func TestMultipartIsNotParsedAhead(t *testing.T) {
 // A large body arrives as it was sent, whatever way it is announced.
 func TestBodyArrivesWhole(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789abcdef"), 30_000)
-	p := &probe{serve: func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	p := &probe{serve: func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		got, err := io.ReadAll(ctx.RequestBodyStream())
 		if !bytes.Equal(got, want) {
 			return 0, errors.New("another body")
@@ -326,6 +326,6 @@ func TestTLS(t *testing.T) {
 	for range 5 {
 		p.send(strings.Repeat("x", 100_000))
 	}
-	refused(t, p.response(), 401, batch.Unauthenticated)
+	refused(t, p.response(), 401, contract.Unauthenticated)
 	p.ended()
 }

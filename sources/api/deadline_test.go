@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // The socket's deadline is never before the wanted one, at most the slack behind it, and set no
@@ -61,7 +61,7 @@ func TestDeadlineReachesTheSocketWhereNeeded(t *testing.T) {
 // Who is slow has the time that the settings give, and no more than the slack beyond it.
 func TestTimeLimitsToTheEdge(t *testing.T) {
 	_ = new(fasthttp.Response).String() // starts fasthttp's clock, which never ends, outside of all bubbles
-	serve := func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	serve := func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		ctx.SetBodyString(strings.Repeat("x", 100_000))
 		return 0, nil
 	}
@@ -71,7 +71,7 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			keys, err := OpenKeyring(cfg, zerolog.Nop())
 			require.NoError(t, err)
-			s, err := New(cfg, keys, []Route{{Path: "/in", Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: &probe{serve: serve}}}, zerolog.Nop())
+			s, err := New(cfg, keys, []Route{{Path: "/in", Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: &probe{serve: serve}}}, zerolog.Nop())
 			require.NoError(t, err)
 			ours, theirs := net.Pipe()
 			go func() {

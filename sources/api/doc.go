@@ -1,5 +1,5 @@
 // Package api is the one HTTP server for clients: connections, routes, keys,
-// rate limits, and the body of every error (decisions.md 1.1, 1.4). What a
+// rate limits, and the body of every error (contract 1.1, 1.4). What a
 // route does is an Endpoint's business; this package knows none of them.
 //
 // A request takes three steps, all on its connection's own goroutine:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // exchange is what is known of a request between its header and its answer.
@@ -15,7 +15,7 @@ type exchange struct {
 	trace     trace
 	route     *route // nil: none was found
 	key       *key   // nil: none was presented or needed, or an unknown one
-	refusal   *batch.Refusal
+	apiErr   *contract.APIError
 	body      bool // there is a body, and fasthttp was told of none if refusal is set
 	silent    bool // there is no answer
 	close     bool // the client wants the connection to end with the answer
@@ -69,7 +69,7 @@ func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 }
 
 // client is the key's client, nil where there is none.
-func (x *exchange) client() *batch.Client {
+func (x *exchange) client() *contract.Client {
 	if x.key == nil {
 		return nil
 	}

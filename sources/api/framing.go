@@ -5,7 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // framing refuses requests that two readers can cut differently, which is how
@@ -13,17 +13,17 @@ import (
 // takes a Content-Length beside chunks, and "Transfer-Encoding: identity", which
 // has no meaning any more (RFC 9112, 6.1 and 6.3); neither shows in the parsed
 // header, so that the raw one is looked at.
-func framing(h *fasthttp.RequestHeader) *batch.Refusal {
+func framing(h *fasthttp.RequestHeader) *contract.APIError {
 	raw := h.RawHeaders()
 	te, coded := rawHeader(raw, fasthttp.HeaderTransferEncoding)
 	if !coded {
 		return nil
 	}
 	if !bytes.EqualFold(te, []byte("chunked")) {
-		return &batch.Refusal{Code: batch.InvalidParameter, Description: "the only transfer coding taken is chunked", Parameter: fasthttp.HeaderTransferEncoding}
+		return &contract.APIError{Code: contract.InvalidParameter, Description: "the only transfer coding taken is chunked", Parameter: fasthttp.HeaderTransferEncoding}
 	}
 	if _, both := rawHeader(raw, fasthttp.HeaderContentLength); both {
-		return &batch.Refusal{Code: batch.InvalidParameter, Description: "a request has either a Content-Length or a Transfer-Encoding, not both", Parameter: fasthttp.HeaderContentLength}
+		return &contract.APIError{Code: contract.InvalidParameter, Description: "a request has either a Content-Length or a Transfer-Encoding, not both", Parameter: fasthttp.HeaderContentLength}
 	}
 	return nil
 }

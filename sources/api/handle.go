@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // handle answers a request, and counts it.
@@ -19,12 +20,12 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if x == nil {
 		x = s.judge(&ctx.Request.Header, ctx.Time())
 	}
-	err := error(x.refusal)
+	err := error(x.apiErr)
 	switch {
 	case x.preflight:
 		x.permit(ctx)
 		err = nil
-	case x.refusal == nil:
+	case x.apiErr == nil:
 		err = s.serve(x, ctx)
 	}
 	code := s.answer(x, ctx, err)
@@ -52,46 +53,46 @@ func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 		}
 	}()
 	ctx.Response.Header.SetCanonical(traceHeaderName, x.trace[:])
-	items, err := x.route.Endpoint.Serve(x.client(), ctx)
+	items, err := x.route.Endpoint.Handle(x.client(), ctx)
 	if x.key != nil {
 		x.key.items.charge(items)
 	}
 	return err
 }
 
-func (s *Server) panicked(p any, trace string) *batch.Refusal {
+func (s *Server) panicked(p any, trace string) *contract.APIError {
 	panics.Inc()
 	s.log.Error().Str("trace_id", trace).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a request panicked: it was answered 500, the service goes on")
 	return internalError(trace)
 }
 
-func internalError(trace string) *batch.Refusal {
-	return batch.Refuse(batch.InternalError, "something went wrong on our side; when asking for help, give the trace id "+trace)
+func internalError(trace string) *contract.APIError {
+	return contract.NewError(contract.InternalError, "something went wrong on our side; when asking for help, give the trace id "+trace)
 }
 
 // answer writes what an error says; nil means that the endpoint has answered.
-func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) batch.Code {
+func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contract.Code {
 	if err == nil {
-		return batch.CodeNone
+		return contract.OK
 	}
-	var refusal *batch.Refusal
+	var apiErr *contract.APIError
 	switch {
 	case errors.Is(err, batch.ErrNoAnswer):
 		x.silent = true
 		hangUp(ctx)
-		return batch.CodeNone
-	case !errors.As(err, &refusal):
+		return contract.OK
+	case !errors.As(err, &apiErr):
 		s.log.Error().Err(err).Stringer("trace_id", &x.trace).Msg("cannot serve a request")
-		refusal = internalError(x.trace.String())
+		apiErr = internalError(x.trace.String())
 	}
-	writeRefusal(&ctx.Response, refusal, x.trace.String())
-	switch refusal.Code {
-	case batch.Unauthenticated:
+	writeRefusal(&ctx.Response, apiErr, x.trace.String())
+	switch apiErr.Code {
+	case contract.Unauthenticated:
 		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, x.route.challenge)
-	case batch.MethodNotAllowed:
+	case contract.MethodNotAllowed:
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, x.route.allow)
 	}
-	return refusal.Code
+	return apiErr.Code
 }
 
 // hangUp closes the connection without an answer, after those to earlier requests
@@ -107,7 +108,7 @@ func hangUp(ctx *fasthttp.RequestCtx) {
 func (x *exchange) mustClose(ctx *fasthttp.RequestCtx) bool {
 	body := ctx.RequestBodyStream()
 	switch {
-	case x.refusal != nil:
+	case x.apiErr != nil:
 		return x.body
 	case !x.body || body == nil:
 		return false
@@ -121,7 +122,7 @@ func (x *exchange) mustClose(ctx *fasthttp.RequestCtx) bool {
 
 // account counts a request and, for whoever looks for something, logs it. The
 // query is left out: it may hold the key.
-func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code batch.Code) (took time.Duration) {
+func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Code) (took time.Duration) {
 	m := x.metrics()
 	if x.silent {
 		unansweredRequests.Inc()
@@ -161,27 +162,27 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	}
 	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	ctx.Conn().(*conn).unread.Store(true)
-	refusal, status := malformation(err, s.cfg)
-	writeRefusal(&ctx.Response, refusal, x.trace.String())
+	apiErr, status := malformation(err, s.cfg)
+	writeRefusal(&ctx.Response, apiErr, x.trace.String())
 	if status != 0 {
 		ctx.SetStatusCode(status)
 	}
-	s.account(x, ctx, refusal.Code)
+	s.account(x, ctx, apiErr.Code)
 	x.abandon()
 }
 
 // malformation gives the refusal for fasthttp's error, and the status where the code's
 // own does not fit. The error's text repeats the client's bytes: it is not used.
-func malformation(err error, cfg Config) (*batch.Refusal, int) {
+func malformation(err error, cfg Config) (*contract.APIError, int) {
 	var small *fasthttp.ErrSmallBuffer
 	var slow net.Error
 	switch {
 	case errors.As(err, &small):
-		return batch.Refuse(batch.InvalidParameter, fmt.Sprintf("the request's header is larger than %d bytes", cfg.MaxHeaderBytes)), fasthttp.StatusRequestHeaderFieldsTooLarge
+		return contract.NewError(contract.InvalidParameter, fmt.Sprintf("the request's header is larger than %d bytes", cfg.MaxHeaderBytes)), fasthttp.StatusRequestHeaderFieldsTooLarge
 	case errors.As(err, &slow) && slow.Timeout():
-		return batch.Refuse(batch.RequestTimeout, fmt.Sprintf("the header, or the body's first byte, did not come within %v", cfg.HeaderTimeout)), 0
+		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the header, or the body's first byte, did not come within %v", cfg.HeaderTimeout)), 0
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return batch.Refuse(batch.InvalidParameter, "the request ends before it is complete"), 0
+		return contract.NewError(contract.InvalidParameter, "the request ends before it is complete"), 0
 	}
-	return batch.Refuse(batch.InvalidParameter, "this is no well-formed HTTP/1.1 request"), 0
+	return contract.NewError(contract.InvalidParameter, "this is no well-formed HTTP/1.1 request"), 0
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // Answers of all sizes arrive whole and in order, whether their requests came one by one or all at
 // once, and also where a body that was set is not sent.
 func TestAnswersOfAllSizes(t *testing.T) {
 	sizes := []int{0, 1, 100, writeBuffer - 1, writeBuffer, largeBody - 1, largeBody, largeBody + 1, 10 * largeBody, 3 << 20, 5, largeBody}
-	p := &probe{serve: func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	p := &probe{serve: func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		size, err := ctx.QueryArgs().GetUint("size")
 		body := []byte(strings.Repeat("x", size))
 		switch string(ctx.QueryArgs().Peek("as")) {

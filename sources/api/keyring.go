@@ -15,13 +15,13 @@ import (
 	"github.com/rs/zerolog"
 	"go.yaml.in/yaml/v3"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/internal/watch"
 )
 
 // Keyring holds the keys in use: those of the configuration and those of the
 // keys file, which is watched. A set is swapped in whole; a broken file keeps the
-// last good one (decisions.md 1.4).
+// last good one (contract 1.4).
 type Keyring struct {
 	path   string
 	inline []KeyEntry
@@ -37,7 +37,7 @@ type Keyring struct {
 	seen    bool       // whether text was read at all
 	problem error
 	loaded  time.Time
-	prepare []func([]*batch.Client)
+	prepare []func([]*contract.Client)
 }
 
 // OpenKeyring reads the keys and watches their file until Close. At the start a
@@ -93,13 +93,13 @@ func (k *Keyring) Close() {
 }
 
 // Clients are those of the keys in use.
-func (k *Keyring) Clients() []*batch.Client { return slices.Clone(k.now.Load().clients) }
+func (k *Keyring) Clients() []*contract.Client { return slices.Clone(k.now.Load().clients) }
 
 // BeforeUse makes f be called with the clients of a new set before its keys
 // become active, so that what is made for each client (the forecast layers of its
 // time zone) is there with its first request. f is called at once for those
 // in use, and never twice at a time.
-func (k *Keyring) BeforeUse(f func([]*batch.Client)) {
+func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.prepare = append(k.prepare, f)

@@ -12,11 +12,11 @@ import (
 	"time"
 	_ "time/tzdata" // IANA zones also where the machine has none
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // KeyEntry is one key as it stands in the keys file or in the configuration
-// (decisions.md 1.4).
+// (contract 1.4).
 type KeyEntry struct {
 	Name              string   `koanf:"name" yaml:"name"`                               // for logs; one of a kind
 	SHA256            string   `koanf:"sha256" yaml:"sha256"`                           // hexadecimal digest of the key, never the key
@@ -28,23 +28,23 @@ type KeyEntry struct {
 }
 
 // maxZones is how many time zones the keys with the right forecast may name: a
-// forecast layer is kept ready for each (decisions.md 2).
+// forecast layer is kept ready for each (contract 2).
 const maxZones = 8
 
 // minRate keeps the time until a bucket has its next token within reason.
 const minRate = 0.001
 
-var rights = map[string]batch.Right{
-	"ingest":   batch.RightIngest,
-	"forecast": batch.RightForecast,
-	"routing":  batch.RightRouting,
-	"admin":    batch.RightAdmin,
+var rights = map[string]contract.Right{
+	"ingest":   contract.RightIngest,
+	"forecast": contract.RightForecast,
+	"routing":  contract.RightRouting,
+	"admin":    contract.RightAdmin,
 }
 
 // key is an active key.
 type key struct {
 	digest [sha256.Size]byte
-	client *batch.Client
+	client *contract.Client
 	*limits
 }
 
@@ -53,7 +53,7 @@ type key struct {
 // is compared in constant time.
 type ring struct {
 	byPrefix map[[4]byte][]*key
-	clients  []*batch.Client
+	clients  []*contract.Client
 }
 
 // find gives the key whose digest is that of the presented bytes, or nil.
@@ -98,7 +98,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	return r, nil
 }
 
-func (r *ring) add(e KeyEntry, client *batch.Client) {
+func (r *ring) add(e KeyEntry, client *contract.Client) {
 	k := &key{client: client, limits: newLimits(e)}
 	_, _ = hex.Decode(k.digest[:], []byte(e.SHA256)) // was checked by client
 	prefix := [4]byte(k.digest[:4])
@@ -132,8 +132,8 @@ func (r *ring) get(digest [sha256.Size]byte) *key {
 }
 
 // client checks the entry and makes its client.
-func (e KeyEntry) client() (*batch.Client, error) {
-	c := &batch.Client{Name: e.Name, ProductInstance: e.ProductInstance}
+func (e KeyEntry) client() (*contract.Client, error) {
+	c := &contract.Client{Name: e.Name, ProductInstance: e.ProductInstance}
 	if e.Name == "" {
 		return nil, errors.New("it has no name: logs need one")
 	}
@@ -187,10 +187,10 @@ func rightNames() string {
 	return strings.Join(names, ", ")
 }
 
-func forecastZones(clients []*batch.Client) []string {
+func forecastZones(clients []*contract.Client) []string {
 	var names []string
 	for _, c := range clients {
-		if c.May(batch.RightForecast) && !slices.Contains(names, c.Zone.String()) {
+		if c.May(contract.RightForecast) && !slices.Contains(names, c.Zone.String()) {
 			names = append(names, c.Zone.String())
 		}
 	}

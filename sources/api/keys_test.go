@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/internal/watch"
 )
 
@@ -65,7 +65,7 @@ func TestKeysFileIsReloaded(t *testing.T) {
 	write(t, path, keysYAML(one, two)) // in place
 	becomes(t, k, "inline one two")
 	found := k.find([]byte("k2")).client
-	require.Equal(t, batch.Client{Name: "two", ProductInstance: "city", Rights: batch.RightForecast | batch.RightAdmin, Zone: found.Zone}, *found)
+	require.Equal(t, contract.Client{Name: "two", ProductInstance: "city", Rights: contract.RightForecast | contract.RightAdmin, Zone: found.Zone}, *found)
 	require.Equal(t, "Europe/Copenhagen", found.Zone.String())
 	require.Equal(t, time.UTC, k.find([]byte("k1")).client.Zone)
 
@@ -216,9 +216,9 @@ func TestBeforeUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, path, keysYAML(entry("one", "k1", "forecast")))
 	k := openKeys(t, path)
-	told := make(chan []*batch.Client, 10)
+	told := make(chan []*contract.Client, 10)
 	active := make(chan bool, 10)
-	k.BeforeUse(func(c []*batch.Client) {
+	k.BeforeUse(func(c []*contract.Client) {
 		told <- c
 		active <- k.find([]byte("k2")) != nil
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 const (
@@ -110,7 +110,7 @@ func (l *listener) turnAway(c *conn) {
 		_ = c.SetDeadline(time.Now().Add(turnAwayTime))
 		var resp fasthttp.Response
 		trace := newTrace()
-		writeRefusal(&resp, batch.Unavailable("all connections are in use: try again later", time.Second), trace.String())
+		writeRefusal(&resp, contract.Unavailable("all connections are in use: try again later", time.Second), trace.String())
 		resp.SetConnectionClose()
 		_, _ = resp.WriteTo(c)
 		c.unread.Store(true)

@@ -19,7 +19,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.uber.org/goleak"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 func TestMain(m *testing.M) {
@@ -33,15 +33,15 @@ const patience = 10 * time.Second
 
 // probe is an endpoint that does what a test wants and counts what it was asked.
 type probe struct {
-	before   func(*batch.Client, *fasthttp.RequestHeader) *batch.Refusal
-	serve    func(*batch.Client, *fasthttp.RequestCtx) (int, error)
+	before   func(*contract.Client, *fasthttp.RequestHeader) *contract.APIError
+	serve    func(*contract.Client, *fasthttp.RequestCtx) (int, error)
 	asked    atomic.Int32
 	held     atomic.Int32 // reserved and not released
 	released atomic.Int32
 	served   atomic.Int32
 }
 
-func (p *probe) Before(c *batch.Client, h *fasthttp.RequestHeader) (func(), *batch.Refusal) {
+func (p *probe) Admit(c *contract.Client, h *fasthttp.RequestHeader) (func(), *contract.APIError) {
 	p.asked.Add(1)
 	if p.before != nil {
 		if r := p.before(c, h); r != nil {
@@ -52,7 +52,7 @@ func (p *probe) Before(c *batch.Client, h *fasthttp.RequestHeader) (func(), *bat
 	return func() { p.held.Add(-1); p.released.Add(1) }, nil
 }
 
-func (p *probe) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+func (p *probe) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 	p.served.Add(1)
 	if p.serve != nil {
 		return p.serve(c, ctx)
@@ -61,7 +61,7 @@ func (p *probe) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
 }
 
 // readAll reads the body and answers its length.
-func readAll(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+func readAll(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 	n := int64(0)
 	if body := ctx.RequestBodyStream(); body != nil {
 		n, _ = io.Copy(io.Discard, body)
@@ -101,9 +101,9 @@ func start(t *testing.T, p *probe, change func(*Config)) *Server {
 	keys, err := OpenKeyring(cfg, zerolog.Nop())
 	require.NoError(t, err)
 	s, err := New(cfg, keys, []Route{
-		{Path: "/in", Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: p},
-		{Path: "/map", Methods: []string{"GET", "HEAD"}, Right: batch.RightForecast, Endpoint: p, Basic: true, QueryKey: true},
-		{Path: "/open", Methods: []string{"GET", "POST"}, Open: []string{"GET"}, Right: batch.RightIngest, Endpoint: p},
+		{Path: "/in", Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: p},
+		{Path: "/map", Methods: []string{"GET", "HEAD"}, Right: contract.RightForecast, Endpoint: p, Basic: true, QueryKey: true},
+		{Path: "/open", Methods: []string{"GET", "POST"}, Open: []string{"GET"}, Right: contract.RightIngest, Endpoint: p},
 	}, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel))
 	require.NoError(t, err)
 	require.NoError(t, s.Start())
@@ -168,8 +168,8 @@ func (p *peer) ended() {
 	require.Empty(p.t, string(rest))
 }
 
-// refused wants the error body of decisions.md 1.1.
-func refused(t *testing.T, resp *http.Response, status int, code batch.Code) errorBody {
+// refused wants the error body of contract 1.1.
+func refused(t *testing.T, resp *http.Response, status int, code contract.Code) errorBody {
 	t.Helper()
 	text, _ := io.ReadAll(resp.Body)
 	require.Equal(t, status, resp.StatusCode, string(text))

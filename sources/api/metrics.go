@@ -5,7 +5,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 var (
@@ -26,15 +26,15 @@ var (
 
 // routeMetrics counts the requests of one route by their outcome.
 type routeMetrics struct {
-	requests [batch.CodeCount]*metrics.Counter // by code; CodeNone: answered by the endpoint
+	requests [contract.CodeCount]*metrics.Counter // by code; CodeNone: answered by the endpoint
 	seconds  *metrics.Histogram
 }
 
 func metricsOf(route string) *routeMetrics {
 	m := &routeMetrics{seconds: metrics.GetOrCreateHistogram(fmt.Sprintf("trafficd_api_request_seconds{route=%q}", route))}
 	for code := range m.requests {
-		label := batch.Code(code).String()
-		if batch.Code(code) == batch.CodeNone {
+		label := contract.Code(code).String()
+		if contract.Code(code) == contract.OK {
 			label = "OK"
 		} else if answers[code].status == 0 {
 			continue // never the outcome of a whole request
@@ -44,9 +44,9 @@ func metricsOf(route string) *routeMetrics {
 	return m
 }
 
-func (m *routeMetrics) count(code batch.Code) {
+func (m *routeMetrics) count(code contract.Code) {
 	if m.requests[code] == nil {
-		code = batch.InternalError
+		code = contract.InternalError
 	}
 	m.requests[code].Inc()
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // A page's script reads an answer, a refusal too, if its origin is in the settings.
@@ -52,16 +52,16 @@ func TestPreflight(t *testing.T) {
 	require.Zero(t, p.asked.Load()+p.served.Load())
 	require.Equal(t, 200, c.send("GET /base/map HTTP/1.1\r\n"+good+"\r\n").response().StatusCode, "on the same connection")
 
-	none := func(target, header string, status int, code batch.Code) {
+	none := func(target, header string, status int, code contract.Code) {
 		t.Helper()
 		a := dial(t, s).send("OPTIONS " + target + " HTTP/1.1\r\nHost: h\r\n" + header + "\r\n").response()
 		refused(t, a, status, code)
 		require.Empty(t, a.Header.Get("Access-Control-Allow-Methods"))
 	}
-	none("/base/nothing", ask, fasthttp.StatusNotFound, batch.NotFound)
-	none("/base/map", "Origin: https://map.example.org\r\n", fasthttp.StatusMethodNotAllowed, batch.MethodNotAllowed)
-	none("/base/map", strings.Replace(ask, "map.", "evil.", 1), fasthttp.StatusMethodNotAllowed, batch.MethodNotAllowed)
-	none("/base/map", strings.Replace(ask, "Origin", "No-Origin", 1), fasthttp.StatusMethodNotAllowed, batch.MethodNotAllowed)
+	none("/base/nothing", ask, fasthttp.StatusNotFound, contract.NotFound)
+	none("/base/map", "Origin: https://map.example.org\r\n", fasthttp.StatusMethodNotAllowed, contract.MethodNotAllowed)
+	none("/base/map", strings.Replace(ask, "map.", "evil.", 1), fasthttp.StatusMethodNotAllowed, contract.MethodNotAllowed)
+	none("/base/map", strings.Replace(ask, "Origin", "No-Origin", 1), fasthttp.StatusMethodNotAllowed, contract.MethodNotAllowed)
 }
 
 func TestOriginsInTheSettings(t *testing.T) {

@@ -8,42 +8,42 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // Endpoint answers the requests of a route. Its methods run on the goroutines
 // of many connections at once. The client is nil where the route's Open names
 // the method.
 type Endpoint interface {
-	// Before is asked when path, method, key, right and rate are fine and before a
+	// Admit is asked when path, method, key, right and rate are fine and before a
 	// byte of the body is awaited. It returns the refusal, or nil. It may
 	// reserve something for the request: release, where it is not nil, is called
 	// exactly once, after Serve, or without Serve where the client went away first.
 	// h is valid during the call only and must not be changed.
-	Before(c *batch.Client, h *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal)
+	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
 
-	// Serve writes the answer into ctx. It may instead return an error, and then what
-	// it wrote is dropped: a *batch.Refusal is answered as such, batch.ErrNoAnswer closes
+	// Handle writes the answer into ctx. It may instead return an error, and then what
+	// it wrote is dropped: a *contract.APIError is answered as such, batch.ErrNoAnswer closes
 	// the connection without an answer, anything else is a 500. items are charged to
 	// the key's item rate in any case.
 	//
 	// The Trace-Id header of the answer is set before. Serve should read the body to its
 	// io.EOF; where it does not, the connection closes after the answer. The read
 	// deadline of ctx.Conn() is Serve's to set.
-	Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error)
+	Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error)
 }
 
 // Route is one path of the interface.
 type Route struct {
 	Path     string   // below the base path, like /mlf/v1/forecast/realtime; compared byte by byte
 	Methods  []string // those that the endpoint answers; HEAD has to be named
-	Right    batch.Right
+	Right    contract.Right
 	Endpoint Endpoint
 
 	Open []string // those of Methods that need no key, for what anybody may read, such as a schema
 
-	Basic    bool // HTTP Basic with the key as password is taken too (decisions.md 3)
-	QueryKey bool // ?apiKey= is taken where there is no Authorization header (decisions.md 2)
+	Basic    bool // HTTP Basic with the key as password is taken too (contract 3)
+	QueryKey bool // ?apiKey= is taken where there is no Authorization header (contract 2)
 }
 
 // route is a Route with what is made ready for it once.

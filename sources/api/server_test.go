@@ -21,6 +21,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
@@ -29,21 +30,21 @@ func TestPanicsCostOneRequest(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) {})
 	s.log = s.log.Level(6) // the stack is not for the test's output
-	p.serve = func(_ *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	p.serve = func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		ctx.SetBodyString("half an answer")
 		panic("in Serve")
 	}
 	c := dial(t, s).send(post + good + "Content-Length: 1\r\n\r\nx")
-	refused(t, c.response(), 500, batch.InternalError)
+	refused(t, c.response(), 500, contract.InternalError)
 	require.Zero(t, p.held.Load())
 
-	p.serve = func(*batch.Client, *fasthttp.RequestCtx) (int, error) { return 0, errors.New("secret detail") }
-	body := refused(t, dial(t, s).send(post+good+"\r\n").response(), 500, batch.InternalError)
+	p.serve = func(*contract.Client, *fasthttp.RequestCtx) (int, error) { return 0, errors.New("secret detail") }
+	body := refused(t, dial(t, s).send(post+good+"\r\n").response(), 500, contract.InternalError)
 	require.NotContains(t, body.Description, "secret")
 
 	p.serve = nil
-	p.before = func(*batch.Client, *fasthttp.RequestHeader) *batch.Refusal { panic("in Before") }
-	refused(t, dial(t, s).send(post+good+"Content-Length: 1\r\n\r\nx").response(), 500, batch.InternalError)
+	p.before = func(*contract.Client, *fasthttp.RequestHeader) *contract.APIError { panic("in Before") }
+	refused(t, dial(t, s).send(post+good+"Content-Length: 1\r\n\r\nx").response(), 500, contract.InternalError)
 	p.before = nil
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
@@ -53,7 +54,7 @@ func TestPanicsCostOneRequest(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
-	p.serve = func(c *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	p.serve = func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		if p.served.Load() == 1 {
 			return readAll(c, ctx)
 		}
@@ -68,13 +69,13 @@ func TestNoAnswer(t *testing.T) {
 }
 
 func TestItemsAreChargedAfterwards(t *testing.T) {
-	p := &probe{serve: func(*batch.Client, *fasthttp.RequestCtx) (int, error) { return 1000, nil }}
+	p := &probe{serve: func(*contract.Client, *fasthttp.RequestCtx) (int, error) { return 1000, nil }}
 	s := start(t, p, nil)
 	request := post + "Host: h\r\nAuthorization: apiKey items-key\r\n\r\n"
 	c := dial(t, s)
 	require.Equal(t, 200, c.send(request).response().StatusCode)
 	resp := c.send(request).response()
-	refused(t, resp, 429, batch.RateLimited)
+	refused(t, resp, 429, contract.RateLimited)
 	require.Contains(t, []string{"99", "100"}, resp.Header.Get("Retry-After"), "(1000 - 10 + 1) items at 10 per second")
 }
 
@@ -82,7 +83,7 @@ func TestItemsAreChargedAfterwards(t *testing.T) {
 // new ones; after the grace nobody is taken in.
 func TestStop(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	p := &probe{serve: func(c *batch.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		if ctx.QueryArgs().Has("slow") {
 			close(entered)
 			<-leave
@@ -104,7 +105,7 @@ func TestStop(t *testing.T) {
 	require.Eventually(t, s.draining.Load, patience, time.Millisecond)
 	for _, c := range []*peer{kept, dial(t, s)} {
 		resp := c.send(post + good + "Content-Length: 5\r\n\r\n").response()
-		refused(t, resp, 503, batch.ServiceUnavailable)
+		refused(t, resp, 503, contract.ServiceUnavailable)
 		require.NotEmpty(t, resp.Header.Get("Retry-After"))
 		require.True(t, resp.Close)
 		c.ended()
@@ -144,7 +145,7 @@ func TestStopClosesUnusedConnections(t *testing.T) {
 func TestStopWaitsForDiscarding(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = 300 * time.Millisecond })
 	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 5\r\n\r\n")
-	refused(t, c.response(), 401, batch.Unauthenticated)
+	refused(t, c.response(), 401, contract.Unauthenticated)
 	ctx, cancel := contextWithin(patience)
 	defer cancel()
 	require.NoError(t, s.Stop(ctx))
@@ -153,7 +154,7 @@ func TestStopWaitsForDiscarding(t *testing.T) {
 
 func TestStopCutsOffAtTheDeadline(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	p := &probe{serve: func(*batch.Client, *fasthttp.RequestCtx) (int, error) {
+	p := &probe{serve: func(*contract.Client, *fasthttp.RequestCtx) (int, error) {
 		close(entered)
 		<-leave
 		return 0, nil
@@ -182,7 +183,7 @@ func TestSurplusConnectionsAreTold(t *testing.T) {
 	require.Equal(t, 200, second.send(post+good+"\r\n").response().StatusCode)
 	third := dial(t, s).send(post + good + "Content-Length: 100000\r\n\r\n")
 	resp := third.response()
-	refused(t, resp, 503, batch.ServiceUnavailable)
+	refused(t, resp, 503, contract.ServiceUnavailable)
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	third.ended()
 	require.NoError(t, first.Close())

@@ -1,5 +1,5 @@
-// Package forecasts feeds the street forecast layer (decisions.md 2, interface
-// specification 2.4) from a compacted Kafka topic, a watched file or a polled
+// Package forecasts feeds the street forecast layer (contract 2,
+// contract 5.3) from a compacted Kafka topic, a watched file or a polled
 // ClickHouse query. It says what a good forecast is; the layer, which takes
 // them, is handed in.
 //

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Years that every part of the system can hold (decisions.md 1.2, rule 9).
+// Years that every part of the system can hold (contract 1.2, rule 9).
 const (
 	firstYear = 1970
 	lastYear  = 2261

@@ -13,7 +13,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// identity is what a forecast is about (decisions.md 2).
+// identity is what a forecast is about (contract 2).
 type identity struct{ street, fromnode int32 }
 
 func identityOf(f *pb.StreetForecast) identity { return identity{f.Street, f.Fromnode} }

@@ -9,7 +9,7 @@ import (
 
 // wantsGzip tells whether the answer is to be compressed: Accept-Encoding allows
 // it, or Accept names gzip, as in the interface specification's example
-// (decisions.md 1.3).
+// (contract 1.3).
 func wantsGzip(h *fasthttp.RequestHeader) bool {
 	return acceptsGzip(h.PeekAll(fasthttp.HeaderAcceptEncoding)) || namesGzip(h.PeekAll(fasthttp.HeaderAccept))
 }

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // admission bounds how many requests are under way and how much memory their bodies and
@@ -21,8 +21,8 @@ func newAdmission(cfg Config) *admission {
 }
 
 // memoryFull refuses a body that there is no memory for.
-func memoryFull() *batch.Refusal {
-	return batch.Unavailable("the memory for requests is full: try again in a moment", time.Second)
+func memoryFull() *contract.APIError {
+	return contract.Unavailable("the memory for requests is full: try again in a moment", time.Second)
 }
 
 // enter takes a request in, unless all places are taken, or the memory is: then

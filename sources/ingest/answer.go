@@ -9,9 +9,10 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
-// answer writes the 207 (interface specification 2.3, decisions.md 1.3). r is spent
+// answer writes the 207 (contract 5.2, contract 1.3). r is spent
 // afterwards.
 func answer(ctx *fasthttp.RequestCtx, r *batch.Result, a *admission) {
 	h := &ctx.Response.Header
@@ -54,7 +55,7 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	b = append(b, `","parameter":"measurements[`...)
 	b = strconv.AppendUint(b, uint64(x.Index), 10)
 	b = append(b, ']')
-	if x.Field != batch.FieldItem {
+	if x.Field != contract.FieldItem {
 		b = append(b, '.')
 		b = append(b, x.Field.String()...)
 	}
@@ -63,9 +64,9 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 
 // appendEscaped appends echoed input as the inside of a JSON string. It may hold any
 // bytes: what is no UTF-8 becomes U+FFFD, and a character that was cut off at
-// batch.EchoLimit is left out.
+// contract.EchoLimit is left out.
 func appendEscaped(b, echo []byte) []byte {
-	if len(echo) == batch.EchoLimit {
+	if len(echo) == contract.EchoLimit {
 		echo = wholeRunes(echo)
 	}
 	for len(echo) > 0 {

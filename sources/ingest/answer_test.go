@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // ingestResult is the interface specification's 2.3.
@@ -121,21 +122,21 @@ func TestRefusedByPipeline(t *testing.T) {
 	body := zip(measurements("known"))
 	c := dial(t, addr)
 	for _, x := range []struct {
-		code   batch.Code
+		code   contract.Code
 		status int
 	}{
-		{batch.InvalidJSON, 400},
-		{batch.InvalidGzip, 400},
-		{batch.MissingField, 400},
-		{batch.InvalidType, 400},
-		{batch.DuplicateField, 400},
-		{batch.TooManyItems, 413},
-		{batch.BodyTooLarge, 413},
-		{batch.IdempotencyKeyReused, 422},
-		{batch.ServiceUnavailable, 503},
+		{contract.InvalidJSON, 400},
+		{contract.InvalidGzip, 400},
+		{contract.MissingField, 400},
+		{contract.InvalidType, 400},
+		{contract.DuplicateField, 400},
+		{contract.TooManyItems, 413},
+		{contract.BodyTooLarge, 413},
+		{contract.IdempotencyKeyReused, 422},
+		{contract.ServiceUnavailable, 503},
 	} {
 		p.mu.Lock()
-		p.submit = func(*batch.Submission) error { return batch.Refuse(x.code, "why") }
+		p.submit = func(*batch.Submission) error { return contract.NewError(x.code, "why") }
 		p.mu.Unlock()
 		resp := c.begin(length(body)).send(body).refused(x.status, x.code)
 		require.False(t, resp.Close)
@@ -143,5 +144,5 @@ func TestRefusedByPipeline(t *testing.T) {
 	p.mu.Lock()
 	p.submit = func(*batch.Submission) error { panic(bytes.ErrTooLarge) }
 	p.mu.Unlock()
-	c.begin(length(body)).send(body).refused(500, batch.InternalError)
+	c.begin(length(body)).send(body).refused(500, contract.InternalError)
 }

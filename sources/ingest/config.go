@@ -16,7 +16,7 @@ type Config struct {
 	AdmissionBytes     int64         `koanf:"admission_bytes"`      // memory of their bodies and answers
 }
 
-// DefaultConfig takes bodies of up to 16 MiB (decisions.md 1.1), sixty times a
+// DefaultConfig takes bodies of up to 16 MiB (contract 1.1), sixty times a
 // full batch of 14,000 items.
 //
 // Such a batch, 250 KiB, passes the minimum rate within a minute; who sends

@@ -3,37 +3,37 @@ package ingest
 import (
 	"strings"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // descriptions say to a person what is wrong with an item. {field}, {type} and
 // {echo} are filled in; what stands in [ ] is left out where there is no input
 // to repeat. The texts need no escape in JSON.
-var descriptions = parseDescriptions(map[batch.Code]string{
-	batch.BatchLimitExceeded: "the item is past the limit of items in a batch and was not examined: send it again in another batch",
-	batch.InvalidType:        "{field} has to be {type}",
-	batch.DuplicateField:     "{field} stands more than once",
-	batch.ReservedField:      "the reserved field {field} must be null or absent",
-	batch.MissingField:       "{field} is missing or null",
-	batch.UnknownDetector:    "the detector[ {echo}] does not exist in the product instance",
-	batch.UnknownMeasureType: "the measure type[ {echo}] is not an allowed one",
-	batch.InvalidTimestamp:   "{field}[ {echo}] is not an ISO 8601 date-time in UTC, such as 2026-01-31T12:00:00Z, of the years 1970 to 2261",
-	batch.InvalidInterval:    "{field}[ {echo}] is before timestampFrom",
-	batch.TimestampInFuture:  "{field}[ {echo}] is too far in the future",
-	batch.InvalidValue:       "{field}[ {echo}] is not a finite number within the range of its measure type",
-	batch.InvalidQuality:     "{field}[ {echo}] is not a finite number within the allowed range",
+var descriptions = parseDescriptions(map[contract.Code]string{
+	contract.BatchLimitExceeded: "the item is past the limit of items in a batch and was not examined: send it again in another batch",
+	contract.InvalidType:        "{field} has to be {type}",
+	contract.DuplicateField:     "{field} stands more than once",
+	contract.ReservedField:      "the reserved field {field} must be null or absent",
+	contract.MissingField:       "{field} is missing or null",
+	contract.UnknownDetector:    "the detector[ {echo}] does not exist in the product instance",
+	contract.UnknownMeasureType: "the measure type[ {echo}] is not an allowed one",
+	contract.InvalidTimestamp:   "{field}[ {echo}] is not an ISO 8601 date-time in UTC, such as 2026-01-31T12:00:00Z, of the years 1970 to 2261",
+	contract.InvalidInterval:    "{field}[ {echo}] is before timestampFrom",
+	contract.TimestampInFuture:  "{field}[ {echo}] is too far in the future",
+	contract.InvalidValue:       "{field}[ {echo}] is not a finite number within the range of its measure type",
+	contract.InvalidQuality:     "{field}[ {echo}] is not a finite number within the allowed range",
 })
 
 // fields has for each field what {field} and {type} stand for.
-var fields = [batch.FieldCount]struct{ name, kind string }{
-	batch.FieldItem:            {"the item", "an object"},
-	batch.FieldDetectorCode:    {"detectorCode", "a string"},
-	batch.FieldMeasureTypeCode: {"measureTypeCode", "a string"},
-	batch.FieldTimestampFrom:   {"timestampFrom", "a string"},
-	batch.FieldTimestampTo:     {"timestampTo", "a string"},
-	batch.FieldValue:           {"value", "a number"},
-	batch.FieldQuality:         {"quality", "a number or null"},
-	batch.FieldLinkID:          {"linkId", "null"},
+var fields = [contract.FieldCount]struct{ name, kind string }{
+	contract.FieldItem:            {"the item", "an object"},
+	contract.FieldDetectorCode:    {"detectorCode", "a string"},
+	contract.FieldMeasureTypeCode: {"measureTypeCode", "a string"},
+	contract.FieldTimestampFrom:   {"timestampFrom", "a string"},
+	contract.FieldTimestampTo:     {"timestampTo", "a string"},
+	contract.FieldValue:           {"value", "a number"},
+	contract.FieldQuality:         {"quality", "a number or null"},
+	contract.FieldLinkID:          {"linkId", "null"},
 }
 
 // piece is a part of a description: a text, or one of the markers.
@@ -45,7 +45,7 @@ type piece struct {
 
 // appendDescription appends the inside of a JSON string: a function of code, field
 // and echo alone.
-func appendDescription(b []byte, code batch.Code, field batch.Field, echo []byte) []byte {
+func appendDescription(b []byte, code contract.Code, field contract.Field, echo []byte) []byte {
 	for _, p := range descriptions[code] {
 		switch {
 		case p.optional && len(echo) == 0:
@@ -64,9 +64,9 @@ func appendDescription(b []byte, code batch.Code, field batch.Field, echo []byte
 	return b
 }
 
-func parseDescriptions(texts map[batch.Code]string) (all [batch.CodeCount][]piece) {
+func parseDescriptions(texts map[contract.Code]string) (all [contract.CodeCount][]piece) {
 	for code := range all {
-		text, ok := texts[batch.Code(code)]
+		text, ok := texts[contract.Code(code)]
 		if !ok {
 			text = "the item is invalid"
 		}

@@ -1,5 +1,5 @@
-// Package ingest is the endpoint that takes detector measurements (interface
-// specification 4.1, decisions.md 1): it receives a compressed body on the
+// Package ingest is the endpoint that takes detector measurements (
+// contract 1, contract 1): it receives a compressed body on the
 // client's own connection, hands the complete body to the pipeline, and
 // renders the outcome as IngestResult.
 //

@@ -9,25 +9,26 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
-// Path is where the endpoint stands below the base path (interface specification 4.1).
+// Path is where the endpoint stands below the base path (contract 1).
 const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
 // Pipeline is what the endpoint needs of the stages behind it.
 type Pipeline interface {
 	// Ready tells why no batch of this product instance can be taken now: a 503
 	// (stages full, disk low, journal failed, draining, no registry snapshot yet), or nil.
-	Ready(productInstance string) *batch.Refusal
+	Ready(productInstance string) *contract.APIError
 
 	// Submit decodes, validates and journals one body. After nil s.Result is
-	// durable. Otherwise it gives a *batch.Refusal, and nothing of the batch was or will be
+	// durable. Otherwise it gives a *contract.APIError, and nothing of the batch was or will be
 	// archived or forwarded; or batch.ErrNoAnswer where that is not known.
 	Submit(ctx context.Context, s *batch.Submission) error
 
 	// Hold reserves an idempotency key until Release: nil, or the 409 because it is
 	// under way, or the 503 because the memory of keys is full.
-	Hold(productInstance, idempotencyKey string) *batch.Refusal
+	Hold(productInstance, idempotencyKey string) *contract.APIError
 	Release(productInstance, idempotencyKey string)
 }
 
@@ -56,15 +57,15 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 // shutdown: until the server for clients has stopped they should finish.
 func (e *Endpoint) Stop() { e.cancel() }
 
-// Before does what comes before the body (decisions.md 1.1), in the order of the
+// Admit does what comes before the body (contract 1.1), in the order of the
 // table. Until release is called the request has its place in the admission, and
 // holds its idempotency key.
-func (e *Endpoint) Before(c *batch.Client, h *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
+func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if r := e.pipeline.Ready(c.ProductInstance); r != nil {
 		return nil, counted(r)
 	}
 	if !e.admission.enter() {
-		return nil, counted(batch.Unavailable("too many requests are under way: try again in a moment", time.Second))
+		return nil, counted(contract.Unavailable("too many requests are under way: try again in a moment", time.Second))
 	}
 	if r := checkHeader(h, e.cfg.MaxCompressedBytes); r != nil {
 		e.leave()
@@ -84,9 +85,9 @@ func (e *Endpoint) Before(c *batch.Client, h *fasthttp.RequestHeader) (release f
 	}, nil
 }
 
-// Serve receives the body, submits it and answers 207. items are those of the
+// Handle receives the body, submits it and answers 207. items are those of the
 // batch, 0 where there is another answer.
-func (e *Endpoint) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	s := submissions.Get().(*batch.Submission)
 	defer func() {
 		s.Reset()
@@ -117,8 +118,8 @@ func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, s *batch.Submission) error {
 var submissions = sync.Pool{New: func() any { return new(batch.Submission) }}
 
 // account counts a batch that got its 207, and logs it.
-func (e *Endpoint) account(c *batch.Client, ctx *fasthttp.RequestCtx, r *batch.Result) {
-	batches[batch.CodeNone].Inc()
+func (e *Endpoint) account(c *contract.Client, ctx *fasthttp.RequestCtx, r *batch.Result) {
+	batches[contract.OK].Inc()
 	itemsAccepted.Add(r.Accepted)
 	for i := range r.List {
 		itemsRejected[r.List[i].Code].Inc()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 const (
@@ -16,11 +16,11 @@ const (
 	maxKeyLen         = 128
 )
 
-// checkHeader is the part of decisions.md 1.1 that the header alone decides.
-func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *batch.Refusal {
+// checkHeader is the part of contract 1.1 that the header alone decides.
+func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	if multipart(h.ContentType()) {
-		return &batch.Refusal{
-			Code: batch.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
+		return &contract.APIError{
+			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
 			Description: "a multipart body is not taken: send the gzip-compressed JSON as the body itself",
 		}
 	}
@@ -41,7 +41,7 @@ func multipart(contentType []byte) bool {
 
 // checkEncoding takes gzip, once, or nothing; without a Content-Encoding the
 // body's first bytes decide (receive).
-func checkEncoding(h *fasthttp.RequestHeader) *batch.Refusal {
+func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
 	times := 0
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
 		for coding := range bytes.SplitSeq(value, []byte{','}) {
@@ -75,23 +75,23 @@ func isGzip(coding []byte) bool {
 	return bytes.EqualFold(coding, []byte("gzip")) || bytes.EqualFold(coding, []byte("x-gzip"))
 }
 
-func gzipRequired(description string) *batch.Refusal {
-	return &batch.Refusal{Code: batch.GzipRequired, Description: description, Parameter: fasthttp.HeaderContentEncoding}
+func gzipRequired(description string) *contract.APIError {
+	return &contract.APIError{Code: contract.GzipRequired, Description: description, Parameter: fasthttp.HeaderContentEncoding}
 }
 
-func tooLarge(maxBody int64) *batch.Refusal {
-	return batch.Refuse(batch.BodyTooLarge, fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
+func tooLarge(maxBody int64) *contract.APIError {
+	return contract.NewError(contract.BodyTooLarge, fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
 }
 
 // checkIdempotencyKey wants the header not at all, or once with 1–128 visible
-// ASCII characters (decisions.md 1.5).
-func checkIdempotencyKey(h *fasthttp.RequestHeader) *batch.Refusal {
+// ASCII characters (contract 1.5).
+func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	values := h.PeekAll(idempotencyHeader)
 	if len(values) == 0 || len(values) == 1 && visible(values[0]) {
 		return nil
 	}
-	return &batch.Refusal{
-		Code: batch.InvalidParameter, Parameter: idempotencyHeader,
+	return &contract.APIError{
+		Code: contract.InvalidParameter, Parameter: idempotencyHeader,
 		Description: fmt.Sprintf("the header Idempotency-Key has to stand once and have 1 to %d visible ASCII characters", maxKeyLen),
 	}
 }
@@ -108,11 +108,11 @@ func visible(key []byte) bool {
 // idempotencyKey is the key of a checked header, empty if there is none.
 func idempotencyKey(h *fasthttp.RequestHeader) string { return string(h.Peek(idempotencyHeader)) }
 
-// quoted repeats a piece of input in a description: at most batch.EchoLimit bytes,
+// quoted repeats a piece of input in a description: at most contract.EchoLimit bytes,
 // cut between characters.
 func quoted(b []byte) string {
-	if len(b) > batch.EchoLimit {
-		b = wholeRunes(b[:batch.EchoLimit])
+	if len(b) > contract.EchoLimit {
+		b = wholeRunes(b[:contract.EchoLimit])
 	}
 	return `"` + strings.ToValidUTF8(string(b), string(utf8.RuneError)) + `"`
 }

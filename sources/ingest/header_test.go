@@ -7,15 +7,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/ingest"
 )
 
-// The rows of decisions.md 1.1 that come before the body: no byte of it is sent.
+// The rows of contract 1.1 that come before the body: no byte of it is sent.
 func TestRefusedByHeader(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
-	f := func(headers string, status int, code batch.Code) {
+	f := func(headers string, status int, code contract.Code) {
 		t.Helper()
 		for _, announced := range []string{"Content-Length: 100\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 100\r\nExpect: 100-continue\r\n"} {
 			if strings.Contains(headers, "Content-Length") {
@@ -23,37 +23,37 @@ func TestRefusedByHeader(t *testing.T) {
 			}
 			c := dial(t, addr).begin(headers + announced)
 			resp := c.refused(status, code)
-			require.Equal(t, code == batch.GzipRequired, resp.Header.Get("Accept-Encoding") == "gzip")
+			require.Equal(t, code == contract.GzipRequired, resp.Header.Get("Accept-Encoding") == "gzip")
 			require.True(t, resp.Close)
 			c.ended()
 		}
 	}
-	f("Content-Type: multipart/form-data; boundary=x\r\n", 415, batch.UnsupportedContentType)
-	f("Content-Type: Multipart/Mixed\r\n", 415, batch.UnsupportedContentType)
-	f("Content-Encoding: deflate\r\n", 415, batch.GzipRequired)
-	f("Content-Encoding: identity\r\n", 415, batch.GzipRequired)
-	f("Content-Encoding: gzip, br\r\n", 415, batch.GzipRequired)
-	f("Content-Encoding: gzip\r\nContent-Encoding: zstd\r\n", 415, batch.GzipRequired)
-	f("Content-Encoding: gzip, x-gzip\r\n", 415, batch.GzipRequired) // twice
-	f("Content-Encoding: gz\x09ip\r\n", 415, batch.GzipRequired)
-	f("Content-Encoding: "+strings.Repeat("é", 50)+"\r\n", 415, batch.GzipRequired)
-	f("Content-Length: 16777217\r\n", 413, batch.BodyTooLarge)
-	f("Content-Length: 9223372036854775807\r\n", 413, batch.BodyTooLarge)
-	f("Idempotency-Key: \r\n", 400, batch.InvalidParameter)
-	f("Idempotency-Key: "+strings.Repeat("k", 129)+"\r\n", 400, batch.InvalidParameter)
-	f("Idempotency-Key: a b\r\n", 400, batch.InvalidParameter)
-	f("Idempotency-Key: caf\xc3\xa9\r\n", 400, batch.InvalidParameter)
-	f("Idempotency-Key: a\r\nIdempotency-Key: a\r\n", 400, batch.InvalidParameter)
+	f("Content-Type: multipart/form-data; boundary=x\r\n", 415, contract.UnsupportedContentType)
+	f("Content-Type: Multipart/Mixed\r\n", 415, contract.UnsupportedContentType)
+	f("Content-Encoding: deflate\r\n", 415, contract.GzipRequired)
+	f("Content-Encoding: identity\r\n", 415, contract.GzipRequired)
+	f("Content-Encoding: gzip, br\r\n", 415, contract.GzipRequired)
+	f("Content-Encoding: gzip\r\nContent-Encoding: zstd\r\n", 415, contract.GzipRequired)
+	f("Content-Encoding: gzip, x-gzip\r\n", 415, contract.GzipRequired) // twice
+	f("Content-Encoding: gz\x09ip\r\n", 415, contract.GzipRequired)
+	f("Content-Encoding: "+strings.Repeat("é", 50)+"\r\n", 415, contract.GzipRequired)
+	f("Content-Length: 16777217\r\n", 413, contract.BodyTooLarge)
+	f("Content-Length: 9223372036854775807\r\n", 413, contract.BodyTooLarge)
+	f("Idempotency-Key: \r\n", 400, contract.InvalidParameter)
+	f("Idempotency-Key: "+strings.Repeat("k", 129)+"\r\n", 400, contract.InvalidParameter)
+	f("Idempotency-Key: a b\r\n", 400, contract.InvalidParameter)
+	f("Idempotency-Key: caf\xc3\xa9\r\n", 400, contract.InvalidParameter)
+	f("Idempotency-Key: a\r\nIdempotency-Key: a\r\n", 400, contract.InvalidParameter)
 
 	// The first row wins.
-	f("Content-Type: multipart/x\r\nContent-Encoding: br\r\n", 415, batch.UnsupportedContentType)
-	f("Content-Encoding: br\r\nIdempotency-Key: \r\n", 415, batch.GzipRequired)
-	f("Content-Length: 16777217\r\nIdempotency-Key: \r\n", 413, batch.BodyTooLarge)
+	f("Content-Type: multipart/x\r\nContent-Encoding: br\r\n", 415, contract.UnsupportedContentType)
+	f("Content-Encoding: br\r\nIdempotency-Key: \r\n", 415, contract.GzipRequired)
+	f("Content-Length: 16777217\r\nIdempotency-Key: \r\n", 413, contract.BodyTooLarge)
 	p.mu.Lock()
-	p.ready = batch.Unavailable("no registry snapshot yet", 7*time.Second)
+	p.ready = contract.Unavailable("no registry snapshot yet", 7*time.Second)
 	p.mu.Unlock()
-	f("Content-Type: multipart/x\r\n", 503, batch.ServiceUnavailable)
-	require.Equal(t, "7", dial(t, addr).begin("Content-Length: 1\r\n").refused(503, batch.ServiceUnavailable).Header.Get("Retry-After"))
+	f("Content-Type: multipart/x\r\n", 503, contract.ServiceUnavailable)
+	require.Equal(t, "7", dial(t, addr).begin("Content-Length: 1\r\n").refused(503, contract.ServiceUnavailable).Header.Get("Retry-After"))
 	require.Zero(t, p.count())
 }
 
@@ -90,7 +90,7 @@ func TestIdempotencyKeyUnderWay(t *testing.T) {
 	first := dial(t, addr).begin(headers).send(body[:5])
 	require.Eventually(t, func() bool { return p.holds() == 1 }, patience, time.Millisecond)
 
-	resp := dial(t, addr).begin(headers).refused(409, batch.IdempotencyKeyInUse)
+	resp := dial(t, addr).begin(headers).refused(409, contract.IdempotencyKeyInUse)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 	resp, _ = first.send(body[5:]).response()
 	require.Equal(t, 207, resp.StatusCode)

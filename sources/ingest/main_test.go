@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
 )
@@ -50,21 +51,21 @@ type stages struct {
 	mu        sync.Mutex
 	submitted [][]byte // the compressed bodies, as far as they were read
 	held      map[string]int
-	ready     *batch.Refusal
+	ready     *contract.APIError
 	submit    func(s *batch.Submission) error // instead of judge
 }
 
-func (p *stages) Ready(string) *batch.Refusal {
+func (p *stages) Ready(string) *contract.APIError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ready
 }
 
-func (p *stages) Hold(instance, key string) *batch.Refusal {
+func (p *stages) Hold(instance, key string) *contract.APIError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held[instance+"/"+key] > 0 {
-		return &batch.Refusal{Code: batch.IdempotencyKeyInUse, Description: "under way", Parameter: "Idempotency-Key", RetryAfter: time.Second}
+		return &contract.APIError{Code: contract.IdempotencyKeyInUse, Description: "under way", Parameter: "Idempotency-Key", RetryAfter: time.Second}
 	}
 	if p.held == nil {
 		p.held = map[string]int{}
@@ -110,7 +111,7 @@ func (p *stages) Submit(_ context.Context, s *batch.Submission) error {
 func judge(body io.Reader, s *batch.Submission) error {
 	z, err := gzip.NewReader(bufio.NewReader(body))
 	if err != nil {
-		return refusalIn(err, batch.InvalidGzip)
+		return refusalIn(err, contract.InvalidGzip)
 	}
 	var request struct {
 		Measurements []struct{ DetectorCode string }
@@ -118,18 +119,18 @@ func judge(body io.Reader, s *batch.Submission) error {
 	d := json.NewDecoder(z)
 	if err := d.Decode(&request); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) {
-			return refusalIn(err, batch.InvalidGzip)
+			return refusalIn(err, contract.InvalidGzip)
 		}
-		return refusalIn(err, batch.InvalidJSON)
+		return refusalIn(err, contract.InvalidJSON)
 	}
 	if _, err := io.Copy(io.Discard, z); err != nil {
-		return refusalIn(err, batch.InvalidGzip)
+		return refusalIn(err, contract.InvalidGzip)
 	}
 	s.Result.ID = batch.ID{1, 2, 3, 4, 5, 6, 0x77, 8, 0x89}
 	s.Result.Items = len(request.Measurements)
 	for i, m := range request.Measurements {
 		if m.DetectorCode != "known" {
-			s.Result.Add(i, batch.UnknownDetector, batch.FieldDetectorCode, []byte(m.DetectorCode))
+			s.Result.Add(i, contract.UnknownDetector, contract.FieldDetectorCode, []byte(m.DetectorCode))
 		}
 	}
 	s.Result.Accepted = s.Result.Items - s.Result.Len()
@@ -137,12 +138,12 @@ func judge(body io.Reader, s *batch.Submission) error {
 }
 
 // refusalIn gives the refusal that ended the body, else one of this code.
-func refusalIn(err error, code batch.Code) error {
-	var r *batch.Refusal
+func refusalIn(err error, code contract.Code) error {
+	var r *contract.APIError
 	if errors.As(err, &r) {
 		return r
 	}
-	return batch.Refuse(code, err.Error())
+	return contract.NewError(code, err.Error())
 }
 
 type pipeline interface {
@@ -166,7 +167,7 @@ func start(t testing.TB, p pipeline, change func(*ingest.Config)) string {
 	keys, err := api.OpenKeyring(front, zerolog.Nop())
 	require.NoError(t, err)
 	e := ingest.New(cfg, p, zerolog.Nop())
-	s, err := api.New(front, keys, []api.Route{{Path: ingest.Path, Methods: []string{"POST"}, Right: batch.RightIngest, Endpoint: e}}, zerolog.Nop())
+	s, err := api.New(front, keys, []api.Route{{Path: ingest.Path, Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: e}}, zerolog.Nop())
 	require.NoError(t, err)
 	require.NoError(t, s.Start())
 	t.Cleanup(func() {
@@ -221,7 +222,7 @@ func (p *peer) response() (*http.Response, string) {
 }
 
 // refused wants an error answer.
-func (p *peer) refused(status int, code batch.Code) *http.Response {
+func (p *peer) refused(status int, code contract.Code) *http.Response {
 	p.t.Helper()
 	resp, text := p.response()
 	require.Equal(p.t, status, resp.StatusCode, text)

@@ -7,6 +7,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 var (
@@ -26,10 +27,10 @@ var (
 )
 
 // counters makes one counter for each code.
-func counters(name string) (all [batch.CodeCount]*metrics.Counter) {
+func counters(name string) (all [contract.CodeCount]*metrics.Counter) {
 	for code := range all {
-		label := batch.Code(code).String()
-		if batch.Code(code) == batch.CodeNone {
+		label := contract.Code(code).String()
+		if contract.Code(code) == contract.OK {
 			label = "OK"
 		}
 		all[code] = metrics.NewCounter(fmt.Sprintf("%s{code=%q}", name, label))
@@ -39,14 +40,14 @@ func counters(name string) (all [batch.CodeCount]*metrics.Counter) {
 
 // counted counts a batch that got no 207, and gives its error back.
 func counted[E error](err E) E {
-	var refusal *batch.Refusal
+	var apiErr *contract.APIError
 	switch {
-	case errors.As(err, &refusal):
-		batches[refusal.Code].Inc()
+	case errors.As(err, &apiErr):
+		batches[apiErr.Code].Inc()
 	case errors.Is(err, batch.ErrNoAnswer):
 		unanswered.Inc()
 	default:
-		batches[batch.InternalError].Inc()
+		batches[contract.InternalError].Inc()
 	}
 	return err
 }

@@ -7,14 +7,14 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/internal/upload"
 )
 
 // receive reads the compressed body on the connection's own goroutine. After nil
 // body holds it whole, or as far as it came until a limit was met: then the
 // refusal stands at body's end, because an error earlier in the stream wins
-// (decisions.md 1.1). Any other end means that nothing is to be submitted.
+// (contract 1.1). Any other end means that nothing is to be submitted.
 func (e *Endpoint) receive(ctx *fasthttp.RequestCtx, body *blocks) error {
 	u := upload.New(ctx, upload.Limits{
 		Bytes: e.cfg.MaxCompressedBytes, Timeout: e.cfg.ReceiveTimeout,
@@ -45,19 +45,19 @@ func (e *Endpoint) receive(ctx *fasthttp.RequestCtx, body *blocks) error {
 
 // ended sorts the ways in which a body ends.
 func (e *Endpoint) ended(err error, body *blocks) error {
-	var refusal *batch.Refusal
+	var apiErr *contract.APIError
 	switch {
 	case err == io.EOF:
 		return nil
 	case errors.Is(err, upload.ErrTooLarge):
 		body.end = tooLarge(e.cfg.MaxCompressedBytes)
 		return nil
-	case errors.As(err, &refusal) && refusal.Code == batch.RequestTimeout:
-		body.end = refusal
+	case errors.As(err, &apiErr) && apiErr.Code == contract.RequestTimeout:
+		body.end = apiErr
 		return nil
 	case errors.Is(err, upload.ErrBrokenOff):
 		aborted.Inc()
-		return batch.Refuse(batch.InvalidGzip, fmt.Sprintf("the body breaks off after %d bytes", body.written))
+		return contract.NewError(contract.InvalidGzip, fmt.Sprintf("the body breaks off after %d bytes", body.written))
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/ingest"
 )
 
@@ -55,7 +55,7 @@ func TestNoGzip(t *testing.T) {
 	f := func(headers, sent string) {
 		t.Helper()
 		c := dial(t, addr).begin(headers).send(sent)
-		resp := c.refused(415, batch.GzipRequired)
+		resp := c.refused(415, contract.GzipRequired)
 		require.Equal(t, "gzip", resp.Header.Get("Accept-Encoding"))
 	}
 	f("Content-Length: 1000\r\n", "{")
@@ -67,8 +67,8 @@ func TestNoGzip(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", "0\r\n\r\n")
 	require.Zero(t, p.count())
 
-	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 1\r\n").send("{").refused(400, batch.InvalidGzip)
-	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 0\r\n").refused(400, batch.InvalidGzip)
+	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 1\r\n").send("{").refused(400, contract.InvalidGzip)
+	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 0\r\n").refused(400, contract.InvalidGzip)
 }
 
 // Over the compressed limit: the first error in the stream wins, and a body of
@@ -89,11 +89,11 @@ func TestCompressedLimit(t *testing.T) {
 	resp, _ = dial(t, addr).begin(length(exact)).send(exact).response()
 	require.Equal(t, 207, resp.StatusCode)
 
-	resp = chunked(exact+zip("")).refused(413, batch.BodyTooLarge)
+	resp = chunked(exact+zip("")).refused(413, contract.BodyTooLarge)
 	require.True(t, resp.Close, "the rest was not read")
 	require.Len(t, p.submitted[2], len(exact), "no byte beyond the limit")
-	chunked(zip("no json"+strings.Repeat(" ", 10))+strings.Repeat("x", 2000)).refused(400, batch.InvalidJSON)
-	dial(t, addr).begin(length(exact+"x")).refused(413, batch.BodyTooLarge)
+	chunked(zip("no json"+strings.Repeat(" ", 10))+strings.Repeat("x", 2000)).refused(400, contract.InvalidJSON)
+	dial(t, addr).begin(length(exact+"x")).refused(413, contract.BodyTooLarge)
 }
 
 func TestSlowClient(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSlowClient(t *testing.T) {
 	<-stop
 
 	// An error that came before the silence wins.
-	dial(t, addr).begin("Content-Length: 1000\r\n").send(zip("no json!  ")).refused(400, batch.InvalidJSON)
+	dial(t, addr).begin("Content-Length: 1000\r\n").send(zip("no json!  ")).refused(400, contract.InvalidJSON)
 }
 
 // A client that goes away within the body: nothing is submitted, everything is
@@ -149,7 +149,7 @@ func TestClientGoesAway(t *testing.T) {
 	body := zip(measurements("known"))
 	key := 0
 	held := func() string { key++; return fmt.Sprintf("Idempotency-Key: k%d\r\n", key) }
-	f := func(headers, sent string, code batch.Code) {
+	f := func(headers, sent string, code contract.Code) {
 		t.Helper()
 		c := dial(t, addr).begin(headers + held()).send(sent)
 		require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
@@ -160,12 +160,12 @@ func TestClientGoesAway(t *testing.T) {
 		require.NoError(t, c.Conn.(*net.TCPConn).SetLinger(0))
 		require.NoError(t, c.Close())
 	}
-	f("Content-Length: 100\r\n", body[:20], batch.InvalidGzip)
-	f(length(body+"x"), body, batch.InvalidGzip)
-	f("Transfer-Encoding: chunked\r\n", chunk(body), batch.InvalidGzip) // a whole gzip, but no whole body
-	f("Transfer-Encoding: chunked\r\n", "64\r\n"+body[:20], batch.InvalidGzip)
-	f("Transfer-Encoding: chunked\r\n", chunk(body)+"5", batch.InvalidParameter)
-	f("Transfer-Encoding: chunked\r\n", chunk(body)+"zz\r\n", batch.InvalidParameter)
+	f("Content-Length: 100\r\n", body[:20], contract.InvalidGzip)
+	f(length(body+"x"), body, contract.InvalidGzip)
+	f("Transfer-Encoding: chunked\r\n", chunk(body), contract.InvalidGzip) // a whole gzip, but no whole body
+	f("Transfer-Encoding: chunked\r\n", "64\r\n"+body[:20], contract.InvalidGzip)
+	f("Transfer-Encoding: chunked\r\n", chunk(body)+"5", contract.InvalidParameter)
+	f("Transfer-Encoding: chunked\r\n", chunk(body)+"zz\r\n", contract.InvalidParameter)
 	require.Zero(t, p.count())
 }
 
@@ -227,7 +227,7 @@ func TestAdmissionOfBytes(t *testing.T) {
 		dial(t, addr).begin("Content-Length: 262144\r\n").send("\x1f")
 	}
 	c := dial(t, addr).begin(length(body)).send(body)
-	resp := c.refused(503, batch.ServiceUnavailable)
+	resp := c.refused(503, contract.ServiceUnavailable)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 	require.True(t, resp.Close)
 	c.ended()

@@ -13,10 +13,11 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // describe gives a description as a client reads it.
-func describe(t testing.TB, code batch.Code, field batch.Field, echo string) (text string) {
+func describe(t testing.TB, code contract.Code, field contract.Field, echo string) (text string) {
 	t.Helper()
 	raw := append(appendDescription([]byte{'"'}, code, field, []byte(echo)), '"')
 	require.NoError(t, json.Unmarshal(raw, &text), string(raw))
@@ -24,29 +25,29 @@ func describe(t testing.TB, code batch.Code, field batch.Field, echo string) (te
 }
 
 func TestDescriptions(t *testing.T) {
-	f := func(code batch.Code, field batch.Field, echo, want string) {
+	f := func(code contract.Code, field contract.Field, echo, want string) {
 		t.Helper()
 		require.Equal(t, want, describe(t, code, field, echo))
 	}
-	f(batch.UnknownDetector, batch.FieldDetectorCode, "X1", `the detector "X1" does not exist in the product instance`)
-	f(batch.UnknownDetector, batch.FieldDetectorCode, "", `the detector does not exist in the product instance`)
-	f(batch.UnknownDetector, batch.FieldDetectorCode, strings.Repeat("x", 63)+"\xc3", `the detector "`+strings.Repeat("x", 63)+`" does not exist in the product instance`)
-	f(batch.UnknownDetector, batch.FieldDetectorCode, "x\xc3", "the detector \"x\ufffd\" does not exist in the product instance")
-	f(batch.ReservedField, batch.FieldLinkID, "", `the reserved field linkId must be null or absent`)
-	f(batch.InvalidType, batch.FieldItem, "", `the item has to be an object`)
-	f(batch.InvalidType, batch.FieldDetectorCode, "", `detectorCode has to be a string`)
-	f(batch.InvalidType, batch.FieldValue, "", `value has to be a number`)
-	f(batch.MissingField, batch.FieldTimestampTo, "", `timestampTo is missing or null`)
-	f(batch.DuplicateField, batch.FieldQuality, "", `quality stands more than once`)
-	f(batch.InvalidInterval, batch.FieldTimestampTo, "2026-01-01T00:00:00Z", `timestampTo "2026-01-01T00:00:00Z" is before timestampFrom`)
-	f(batch.UnknownMeasureType, batch.FieldMeasureTypeCode, "a\"\n\\", "the measure type \"a\"\n\\\" is not an allowed one")
+	f(contract.UnknownDetector, contract.FieldDetectorCode, "X1", `the detector "X1" does not exist in the product instance`)
+	f(contract.UnknownDetector, contract.FieldDetectorCode, "", `the detector does not exist in the product instance`)
+	f(contract.UnknownDetector, contract.FieldDetectorCode, strings.Repeat("x", 63)+"\xc3", `the detector "`+strings.Repeat("x", 63)+`" does not exist in the product instance`)
+	f(contract.UnknownDetector, contract.FieldDetectorCode, "x\xc3", "the detector \"x\ufffd\" does not exist in the product instance")
+	f(contract.ReservedField, contract.FieldLinkID, "", `the reserved field linkId must be null or absent`)
+	f(contract.InvalidType, contract.FieldItem, "", `the item has to be an object`)
+	f(contract.InvalidType, contract.FieldDetectorCode, "", `detectorCode has to be a string`)
+	f(contract.InvalidType, contract.FieldValue, "", `value has to be a number`)
+	f(contract.MissingField, contract.FieldTimestampTo, "", `timestampTo is missing or null`)
+	f(contract.DuplicateField, contract.FieldQuality, "", `quality stands more than once`)
+	f(contract.InvalidInterval, contract.FieldTimestampTo, "2026-01-01T00:00:00Z", `timestampTo "2026-01-01T00:00:00Z" is before timestampFrom`)
+	f(contract.UnknownMeasureType, contract.FieldMeasureTypeCode, "a\"\n\\", "the measure type \"a\"\n\\\" is not an allowed one")
 }
 
 // Each code of an item has a text of its own, for each field, without markers.
 func TestEveryItemCodeIsDescribed(t *testing.T) {
-	seen := map[string]batch.Code{}
-	for code := batch.BatchLimitExceeded; code < batch.CodeCount; code++ {
-		for field := batch.FieldItem; field < batch.FieldCount; field++ {
+	seen := map[string]contract.Code{}
+	for code := contract.BatchLimitExceeded; code < contract.CodeCount; code++ {
+		for field := contract.FieldItem; field < contract.FieldCount; field++ {
 			text := describe(t, code, field, "echo")
 			require.NotContains(t, text, "is invalid")
 			require.NotRegexp(t, `[{}\[\]]|  |^ | $`, text)
@@ -67,7 +68,7 @@ func FuzzEcho(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
 		var r batch.Rejections
-		r.Add(7, batch.UnknownDetector, batch.FieldDetectorCode, input)
+		r.Add(7, contract.UnknownDetector, contract.FieldDetectorCode, input)
 		raw := appendRejection(nil, r.List[0], r.Echo(r.List[0]))
 		var got struct {
 			Index int
@@ -80,11 +81,11 @@ func FuzzEcho(f *testing.F) {
 			return
 		}
 		whole := input
-		if len(whole) > batch.EchoLimit {
-			whole = whole[:batch.EchoLimit]
+		if len(whole) > contract.EchoLimit {
+			whole = whole[:contract.EchoLimit]
 		}
 		text := strings.TrimSuffix(strings.TrimPrefix(got.Error.Description, `the detector "`), `" does not exist in the product instance`)
-		if len(whole) == batch.EchoLimit && !utf8.Valid(whole) {
+		if len(whole) == contract.EchoLimit && !utf8.Valid(whole) {
 			return // what is left of broken text at the cut is not laid down
 		}
 		want := string([]rune(string(whole))) // each byte that is no UTF-8 is one U+FFFD
@@ -111,7 +112,7 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 	result := func(n int) *batch.Result {
 		r := &batch.Result{Items: n}
 		for i := range n {
-			r.Add(i, batch.UnknownDetector, batch.FieldDetectorCode, []byte("some detector \x01 é"))
+			r.Add(i, contract.UnknownDetector, contract.FieldDetectorCode, []byte("some detector \x01 é"))
 		}
 		return r
 	}
@@ -140,7 +141,7 @@ func TestRenderingHoldsTheListOnly(t *testing.T) {
 	const items = 140_000
 	r := &batch.Result{Items: items}
 	for i := range items {
-		r.Add(i, batch.BatchLimitExceeded, batch.FieldItem, nil)
+		r.Add(i, contract.BatchLimitExceeded, contract.FieldItem, nil)
 	}
 	a := newAdmission(DefaultConfig())
 	out := newRendering(r, a)
@@ -229,7 +230,7 @@ func TestBlocks(t *testing.T) {
 		}
 	}
 	refused := newBlocks(a)
-	refused.end = batch.Refuse(batch.BodyTooLarge, "")
+	refused.end = contract.NewError(contract.BodyTooLarge, "")
 	_, err := io.ReadAll(refused)
 	require.ErrorIs(t, err, refused.end)
 	require.NoError(t, refused.Close())
@@ -244,9 +245,9 @@ func TestBodyWaitsForAnswers(t *testing.T) {
 	fmt.Fprint(body, "body")
 	a.exceed(DefaultConfig().AdmissionBytes)
 	_, err := io.ReadAll(body)
-	var refusal *batch.Refusal
-	require.ErrorAs(t, err, &refusal)
-	require.Equal(t, batch.ServiceUnavailable, refusal.Code)
+	var apiErr *contract.APIError
+	require.ErrorAs(t, err, &apiErr)
+	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
 	a.release(DefaultConfig().AdmissionBytes)
 	text, err := io.ReadAll(body)
 	require.NoError(t, err)

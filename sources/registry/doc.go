@@ -1,5 +1,5 @@
 // Package registry keeps, for each product instance, the set of detector codes
-// that a measurement may name (decisions.md 1.4).
+// that a measurement may name (contract 1.4).
 //
 // A feed is where the list of one product instance comes from: a file that is
 // watched, an HTTP service that is polled, or a ClickHouse query that is

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
@@ -44,7 +44,7 @@ func benchmarkSOAP(b *testing.B, wkt string, points int) {
 	text := []byte(message(b, convertTo(asWKT(&xroute.LineString{}, wkt), xroute.FormatMercator, xroute.EncodingWKT)))
 	var h fasthttp.RequestHeader
 	h.SetContentType("text/xml; charset=utf-8")
-	client := &batch.Client{Name: "client"}
+	client := &contract.Client{Name: "client"}
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -12,7 +12,7 @@ import (
 )
 
 // The properties of a CallerContext that say what coordinates the request's
-// geometries have (decisions.md 3).
+// geometries have (contract 3).
 const (
 	formatProperty = "CoordFormat"
 	sridProperty   = "SrId"

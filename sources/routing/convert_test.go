@@ -130,7 +130,7 @@ func TestAnswersAreTakenAgain(t *testing.T) {
 	f("GEOMETRYCOLLECTION (LINESTRING (0 0, 1 0, 1 1, 0 0))", "GEOMETRYCOLLECTION (LINEARRING (0 0, 1 0, 1 1, 0 0))")
 }
 
-// TestFormats takes the point of decisions.md 3 from each format to each other.
+// TestFormats takes the point of contract 3 from each format to each other.
 func TestFormats(t *testing.T) {
 	s := start(t, nil)
 	type place struct {

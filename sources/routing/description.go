@@ -6,14 +6,14 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 )
 
 // describe answers a GET: with the WSDL, or with what to do.
 func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	if !asksForWSDL(ctx.QueryArgs()) {
-		return batch.Refuse(batch.NotFound, "this is a SOAP service: its description is at "+Path+"?WSDL, and requests are sent by POST")
+		return contract.NewError(contract.NotFound, "this is a SOAP service: its description is at "+Path+"?WSDL, and requests are sent by POST")
 	}
 	ctx.SetContentType("text/xml; charset=utf-8")
 	ctx.SetBody(xroute.WSDL(s.address(ctx), "")) // the schemas stand beside it

@@ -1,5 +1,5 @@
-// Package routing is the routing web service XRouteWSService (decisions.md 3,
-// interface specification 2.5, 3.1, 7.3): SOAP 1.1 over HTTP around the conversion of
+// Package routing is the routing web service XRouteWSService (contract 3,
+// contract 5.4, 3.1, 7.3): SOAP 1.1 over HTTP around the conversion of
 // geometries. Envelopes and types are package xroute's, coordinates package geo's.
 //
 //	Before   admission, Content-Type, Content-Encoding       nothing of the body is awaited

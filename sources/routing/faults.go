@@ -8,7 +8,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// class is an exception that this service raises (interface specification 7.3).
+// class is an exception that this service raises (contract 3.3).
 type class struct {
 	name string
 	code xroute.FaultCode

@@ -148,7 +148,7 @@ func TestIllegalParameter(t *testing.T) {
 	f("ISO-8859-1", strings.Replace(convert(`Point" wkt="POINT (8 48)"`, "", wkt, ""), `encoding="UTF-8"`, `encoding="ISO-8859-1"`, 1))
 }
 
-// TestEchoIsCut: what a client sends comes back at most in part (decisions.md 1.1).
+// TestEchoIsCut: what a client sends comes back at most in part (contract 1.1).
 func TestEchoIsCut(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("q", 5000)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 )
 
@@ -50,7 +50,7 @@ func FuzzAnswer(f *testing.F) {
 // answerTo gives the response as a client reads it, or the failure that the fault tells.
 func answerTo(t *testing.T, s *Service, text []byte) (xroute.Response, *failure) {
 	t.Helper()
-	x := &exchange{service: s, client: &batch.Client{Name: "client"}, trace: "t", start: time.Now()}
+	x := &exchange{service: s, client: &contract.Client{Name: "client"}, trace: "t", start: time.Now()}
 	var h fasthttp.RequestHeader
 	s.memory.exceed(x.client.Name, int64(cap(text)))
 	defer x.free()

@@ -23,7 +23,7 @@ type bulk interface {
 }
 
 // jobs runs bulks beside the requests and keeps them until they are fetched
-// (decisions.md 3). Everything is in memory: after a restart no job is known.
+// (contract 3). Everything is in memory: after a restart no job is known.
 type jobs struct {
 	cfg     JobsConfig
 	log     zerolog.Logger
@@ -173,7 +173,7 @@ func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p
 }
 
 // watch waits for news of a job: for its end; else, at least as long as least, for
-// progress; and no longer than most (decisions.md 3).
+// progress; and no longer than most (contract 3).
 func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 	before, ended := t.begin(owner, id)
 	if ended == nil {

@@ -47,7 +47,7 @@ func (b *gated) do(int) error {
 	return err
 }
 
-// modelJob and model are the rules of decisions.md 3 in their plainest form: one
+// modelJob and model are the rules of contract 3 in their plainest form: one
 // list, one step after the other.
 type modelJob struct {
 	*gated
@@ -388,7 +388,7 @@ func TestRoomSaysWhatIsFull(t *testing.T) {
 	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together hold 60 bytes of the 119")
 }
 
-// TestWatch holds the waiting rules of decisions.md 3, on a clock that stands still
+// TestWatch holds the waiting rules of contract 3, on a clock that stands still
 // while anything runs.
 func TestWatch(t *testing.T) {
 	// f watches a job of two pieces for 10 s, with news at most every second, and wants an

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/api"
 )
@@ -63,7 +63,7 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 		f(s.service)
 	}
 	s.api, err = api.New(front, keys, []api.Route{{
-		Path: Path, Methods: []string{"GET", "HEAD", "POST"}, Open: []string{"GET", "HEAD"}, Right: batch.RightRouting, Endpoint: s.service, Basic: true,
+		Path: Path, Methods: []string{"GET", "HEAD", "POST"}, Open: []string{"GET", "HEAD"}, Right: contract.RightRouting, Endpoint: s.service, Basic: true,
 	}}, zerolog.Nop())
 	require.NoError(t, err)
 	require.NoError(t, s.api.Start())

@@ -3,7 +3,7 @@ package routing
 import (
 	"io"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // firstBytes is how much of a body is received into at first: most requests are
@@ -18,11 +18,11 @@ type body struct {
 }
 
 // space gives room for more, at most up to a limit that is not reached yet.
-func (b *body) space(limit int64) ([]byte, *batch.Refusal) {
+func (b *body) space(limit int64) ([]byte, *contract.APIError) {
 	if len(b.bytes) == cap(b.bytes) {
 		size := int(min(max(firstBytes, 2*int64(cap(b.bytes))), limit))
-		if refusal := b.memory.take(b.client, int64(size)); refusal != nil {
-			return nil, refusal
+		if apiErr := b.memory.take(b.client, int64(size)); apiErr != nil {
+			return nil, apiErr
 		}
 		larger := append(make([]byte, 0, size), b.bytes...)[:len(b.bytes)]
 		b.memory.give(b.client, int64(cap(b.bytes)))

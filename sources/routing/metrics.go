@@ -6,7 +6,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 )
 
@@ -68,8 +68,8 @@ func operationHistograms() map[string]*metrics.Histogram {
 	return all
 }
 
-func refusalCounters() (all [batch.CodeCount]*metrics.Counter) {
-	for code := batch.CodeNone + 1; code < batch.BatchLimitExceeded; code++ {
+func refusalCounters() (all [contract.CodeCount]*metrics.Counter) {
+	for code := contract.OK + 1; code < contract.BatchLimitExceeded; code++ {
 		all[code] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_refusals_total{code=%q}", code))
 	}
 	return all
@@ -78,10 +78,10 @@ func refusalCounters() (all [batch.CodeCount]*metrics.Counter) {
 // refused counts a request that gets neither a response nor a fault, and gives its
 // error back.
 func refused[E error](err E) E {
-	code := batch.InternalError
-	var refusal *batch.Refusal
-	if errors.As(err, &refusal) {
-		code = refusal.Code
+	code := contract.InternalError
+	var apiErr *contract.APIError
+	if errors.As(err, &apiErr) {
+		code = apiErr.Code
 	}
 	refusals[code].Inc()
 	return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/twpayne/go-geom"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
@@ -156,7 +156,7 @@ func (x *exchange) collect(c *conversion, done int, into *xroute.ConvertedGeomet
 	}
 }
 
-// The bounds of watchJob (decisions.md 3).
+// The bounds of watchJob (contract 3).
 const (
 	defaultPolling  = 10 * time.Second
 	defaultUpdating = time.Second
@@ -170,8 +170,8 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if refusal := s.watches.take(x.client.Name, 1); refusal != nil {
-		return nil, refusal
+	if apiErr := s.watches.take(x.client.Name, 1); apiErr != nil {
+		return nil, apiErr
 	}
 	defer s.watches.give(x.client.Name, 1)
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Name, r.ID, least, most))}, nil
@@ -196,7 +196,7 @@ func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millis
 
 // jobOf is the progress as a client is told it. Of a job that is unknown there is none.
 func jobOf(p progress) xroute.Job {
-	p.id = p.id[:min(len(p.id), batch.EchoLimit)] // ours are shorter
+	p.id = p.id[:min(len(p.id), contract.EchoLimit)] // ours are shorter
 	j := xroute.Job{ID: &p.id, Status: p.status, ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}
 	if p.status != unknown {
 		j.Progress = &xroute.BulkProgress{Failed: int32(p.failed), Remaining: int32(p.remaining), Successful: int32(p.successful)}

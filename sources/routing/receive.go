@@ -7,12 +7,12 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/internal/upload"
 )
 
 // receive reads the whole body, as it is sent, on the connection's own goroutine.
-// The error is a *batch.Refusal.
+// The error is a *contract.APIError.
 func (s *Service) receive(ctx *fasthttp.RequestCtx, body *body) error {
 	u := upload.New(ctx, upload.Limits{
 		Bytes: s.cfg.MaxBodyBytes, Timeout: s.cfg.ReceiveTimeout,
@@ -25,9 +25,9 @@ func (s *Service) receive(ctx *fasthttp.RequestCtx, body *body) error {
 	for {
 		var space []byte
 		if !u.Full() {
-			var refusal *batch.Refusal
-			if space, refusal = body.space(s.cfg.MaxBodyBytes); refusal != nil {
-				return refusal
+			var apiErr *contract.APIError
+			if space, apiErr = body.space(s.cfg.MaxBodyBytes); apiErr != nil {
+				return apiErr
 			}
 		}
 		n, err := u.Read(space)
@@ -40,13 +40,13 @@ func (s *Service) receive(ctx *fasthttp.RequestCtx, body *body) error {
 			return tooLarge(s.cfg.MaxBodyBytes)
 		case errors.Is(err, upload.ErrBrokenOff):
 			aborted.Inc()
-			return batch.Refuse(batch.InvalidParameter, fmt.Sprintf("the body breaks off after %d bytes", len(body.bytes)))
+			return contract.NewError(contract.InvalidParameter, fmt.Sprintf("the body breaks off after %d bytes", len(body.bytes)))
 		default:
 			return err
 		}
 	}
 }
 
-func tooLarge(limit int64) *batch.Refusal {
-	return batch.Refuse(batch.BodyTooLarge, fmt.Sprintf("the body is larger than %d bytes: send fewer geometries in one request", limit))
+func tooLarge(limit int64) *contract.APIError {
+	return contract.NewError(contract.BodyTooLarge, fmt.Sprintf("the body is larger than %d bytes: send fewer geometries in one request", limit))
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
 
-// Path is where the service stands below the base path (decisions.md 3).
+// Path is where the service stands below the base path (contract 3).
 const Path = "/xroute/ws/XRoute"
 
 // Service answers the requests of Path. Its Before and Serve are what the server
@@ -49,27 +49,27 @@ func (s *Service) Drain() { s.jobs.drain() }
 // Stop ends the jobs. It is for after the server for clients has stopped.
 func (s *Service) Stop() { s.jobs.close() }
 
-// Before does what comes before the body. Until release is called the request has
+// Admit does what comes before the body. Until release is called the request has
 // its place.
-func (s *Service) Before(c *batch.Client, h *fasthttp.RequestHeader) (release func(), refusal *batch.Refusal) {
+func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if !h.IsPost() {
 		return nil, nil
 	}
-	if refusal = checkHeader(h, s.cfg.MaxBodyBytes); refusal == nil {
-		refusal = s.memory.check(c.Name, firstBytes)
+	if apiErr = checkHeader(h, s.cfg.MaxBodyBytes); apiErr == nil {
+		apiErr = s.memory.check(c.Name, firstBytes)
 	}
-	if refusal == nil {
-		refusal = s.places.take(c.Name, 1)
+	if apiErr == nil {
+		apiErr = s.places.take(c.Name, 1)
 	}
-	if refusal != nil {
-		return nil, refused(refusal)
+	if apiErr != nil {
+		return nil, refused(apiErr)
 	}
 	return func() { s.places.give(c.Name, 1) }, nil
 }
 
-// Serve answers a request with a response or a fault; what keeps it from being
+// Handle answers a request with a response or a fault; what keeps it from being
 // read at all is refused as everywhere. items are the geometries in it.
-func (s *Service) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	if !ctx.IsPost() {
 		return 0, s.describe(ctx)
 	}
@@ -95,7 +95,7 @@ func (s *Service) Serve(c *batch.Client, ctx *fasthttp.RequestCtx) (items int, e
 // exchange is a request whose body is complete, and its outcome.
 type exchange struct {
 	service *Service
-	client  *batch.Client
+	client  *contract.Client
 	trace   string
 	start   time.Time
 
@@ -105,15 +105,15 @@ type exchange struct {
 	failure *failure       // nil: there is a response
 }
 
-// answer gives the envelope of the answer. The error is a *batch.Refusal.
+// answer gives the envelope of the answer. The error is a *contract.APIError.
 func (x *exchange) answer(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	err = x.guard(func() (err error) {
 		out, err = x.process(h, body)
 		return err
 	})
-	var refusal *batch.Refusal
-	if errors.As(err, &refusal) {
-		return nil, refusal
+	var apiErr *contract.APIError
+	if errors.As(err, &apiErr) {
+		return nil, apiErr
 	}
 	if err != nil {
 		return x.fault(err)
@@ -159,10 +159,10 @@ func (x *exchange) respond() ([]byte, error) {
 }
 
 // reserve counts the memory of an answer before it is made: a small body can have a large one,
-// and a client need not read it. The error is a *batch.Refusal.
+// and a client need not read it. The error is a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
-	if refusal := x.service.memory.take(x.client.Name, int64(bytes)); refusal != nil {
-		return refusal
+	if apiErr := x.service.memory.take(x.client.Name, int64(bytes)); apiErr != nil {
+		return apiErr
 	}
 	x.size += bytes
 	return nil

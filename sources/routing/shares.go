@@ -7,7 +7,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // shared is something that there is for all clients together, up to a limit.
@@ -37,18 +37,18 @@ func newShares(limit int64, of shared) *shares {
 }
 
 // take gives a client n more, or says why not.
-func (s *shares) take(client string, n int64) *batch.Refusal {
+func (s *shares) take(client string, n int64) *contract.APIError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	refusal := s.judge(client, n)
-	if refusal == nil {
+	apiErr := s.judge(client, n)
+	if apiErr == nil {
 		s.add(client, n)
 	}
-	return refusal
+	return apiErr
 }
 
 // check says what take would, and takes nothing.
-func (s *shares) check(client string, n int64) *batch.Refusal {
+func (s *shares) check(client string, n int64) *contract.APIError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.judge(client, n)
@@ -56,15 +56,15 @@ func (s *shares) check(client string, n int64) *batch.Refusal {
 
 // judge lets a client that has nothing take what it asks for as long as anything is left,
 // even if that is less: a large answer has to be possible under any limit.
-func (s *shares) judge(client string, n int64) *batch.Refusal {
+func (s *shares) judge(client string, n int64) *contract.APIError {
 	own, free := s.of[client], s.limit-s.all
 	switch {
 	case own == 0 && free > 0, own+n <= free-n:
 		return nil
 	case own == 0:
-		return batch.Unavailable(s.none, time.Second)
+		return contract.Unavailable(s.none, time.Second)
 	}
-	return batch.Unavailable(fmt.Sprintf("this client has %d %s, and with %d more it would have more than it leaves to others: %s", own, s.noun, n, s.advice), time.Second)
+	return contract.Unavailable(fmt.Sprintf("this client has %d %s, and with %d more it would have more than it leaves to others: %s", own, s.noun, n, s.advice), time.Second)
 }
 
 // exceed counts what is there already, even if that is over the limit.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 )
 
@@ -18,15 +18,15 @@ import (
 // gets something, until there is nothing at all.
 func TestSharesLeaveSomething(t *testing.T) {
 	s := newShares(60, watches)
-	f := func(client string, n, want int64, refusal string) {
+	f := func(client string, n, want int64, apiErr string) {
 		t.Helper()
 		for before := s.of[client]; ; before = s.of[client] {
 			refused := s.take(client, n)
 			if refused != nil {
 				require.Equal(t, want, s.of[client])
-				require.Contains(t, refused.Description, refusal)
+				require.Contains(t, refused.Description, apiErr)
 				require.Equal(t, refused, s.check(client, n))
-				require.Equal(t, want, s.of[client], "after a refusal")
+				require.Equal(t, want, s.of[client], "after a apiErr")
 				return
 			}
 			require.Equal(t, before+n, s.of[client])
@@ -71,7 +71,7 @@ func TestWatchingLeavesAPlace(t *testing.T) {
 // requireShareRefused wants the refusal of a client that has its share.
 func requireShareRefused(t testing.TB, resp *http.Response, text []byte, what string) {
 	t.Helper()
-	requireRefusal(t, resp, text, 503, batch.ServiceUnavailable)
+	requireRefusal(t, resp, text, 503, contract.ServiceUnavailable)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 	require.Contains(t, string(text), "this client has "+what)
 }
@@ -120,14 +120,14 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 4<<20, 32<<20 })
 	points := strings.Repeat("8 48, ", 60_000) + "8 48"
 	large := convert(`LineString" wkt="LINESTRING (`+points+`)"`, "", options(`coordFormat="VENDOR_MERCATOR"`, "PLAIN", "WKB", "WKT", "KML"), "")
-	refused := refusals[batch.ServiceUnavailable].Get()
+	refused := refusals[contract.ServiceUnavailable].Get()
 	var peers []*peer
 	for range 6 {
 		p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large)))
 		require.NoError(t, p.Conn.(*net.TCPConn).SetReadBuffer(256<<10)) // no answer has to fit into what is on its way
 		peers = append(peers, p.send(large))
 	}
-	require.Eventually(t, func() bool { return refusals[batch.ServiceUnavailable].Get() == refused+5 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return refusals[contract.ServiceUnavailable].Get() == refused+5 }, patience, time.Millisecond)
 	require.Eventually(t, func() bool { return taken(s.service.places) == 0 }, patience, time.Millisecond)
 	require.Greater(t, taken(s.service.memory), int64(8<<20))
 

@@ -2,7 +2,7 @@ package routing
 
 import "trafficd/schemas/xroute"
 
-// status is where a job stands (interface specification 2.5, decisions.md 3):
+// status is where a job stands (contract 5.4, contract 3):
 //
 //	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   some piece was successful, or there was none
 //	            │          ├─────▶ FAILED      no piece was

@@ -12,20 +12,20 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // checkHeader is what the header alone decides.
-func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *batch.Refusal {
+func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	if media, _ := contentType(h); !isXML(media) {
-		return &batch.Refusal{
-			Code: batch.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
+		return &contract.APIError{
+			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
 			Description: fmt.Sprintf("%.64q is not taken: send a SOAP 1.1 envelope as text/xml; charset=utf-8", media),
 		}
 	}
 	if encoding := contentEncoding(h); encoding != "" && !isGzip(encoding) {
-		return &batch.Refusal{
-			Code: batch.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding,
+		return &contract.APIError{
+			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding,
 			Description: fmt.Sprintf("the Content-Encoding %.64q is not taken: compress the envelope with gzip, once, or not at all", encoding),
 		}
 	}
@@ -115,8 +115,8 @@ func invalidGzip(err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	return &batch.Refusal{
-		Code: batch.InvalidGzip, Parameter: fasthttp.HeaderContentEncoding,
+	return &contract.APIError{
+		Code: contract.InvalidGzip, Parameter: fasthttp.HeaderContentEncoding,
 		Description: fmt.Sprintf("the body is no complete gzip stream, as Content-Encoding says it is: %v", err),
 	}
 }

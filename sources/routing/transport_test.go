@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 )
 
@@ -32,13 +32,13 @@ func zip(text string) string {
 }
 
 // refuses wants an answer as every other path gives it.
-func (s *server) refuses(status int, code batch.Code, body string, headers ...string) {
+func (s *server) refuses(status int, code contract.Code, body string, headers ...string) {
 	s.t.Helper()
 	resp, text := s.post(body, headers...)
 	requireRefusal(s.t, resp, text, status, code)
 }
 
-func requireRefusal(t testing.TB, resp *http.Response, text []byte, status int, code batch.Code) {
+func requireRefusal(t testing.TB, resp *http.Response, text []byte, status int, code contract.Code) {
 	t.Helper()
 	require.Equal(t, status, resp.StatusCode, "%s", text)
 	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
@@ -79,20 +79,20 @@ func TestWhatIsTaken(t *testing.T) {
 
 func TestWhatIsRefused(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes = 2000 })
-	s.refuses(401, batch.Unauthenticated, simple, "Authorization", "apiKey x")
-	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Type", "application/json")
-	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Type", `multipart/related; type="application/xop+xml"`)
-	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Type", "text/xml2; =")
-	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Encoding", "br")
-	s.refuses(415, batch.UnsupportedContentType, simple, "Content-Encoding", "gzip, gzip")
-	s.refuses(413, batch.BodyTooLarge, simple+strings.Repeat(" ", 2000))
-	s.refuses(400, batch.InvalidGzip, simple, "Content-Encoding", "gzip")
-	s.refuses(400, batch.InvalidGzip, "", "Content-Encoding", "gzip")
-	s.refuses(400, batch.InvalidGzip, zip(simple)[:100], "Content-Encoding", "gzip")
-	s.refuses(400, batch.InvalidGzip, zip(simple)+"rest", "Content-Encoding", "gzip")
+	s.refuses(401, contract.Unauthenticated, simple, "Authorization", "apiKey x")
+	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Type", "application/json")
+	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Type", `multipart/related; type="application/xop+xml"`)
+	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Type", "text/xml2; =")
+	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Encoding", "br")
+	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Encoding", "gzip, gzip")
+	s.refuses(413, contract.BodyTooLarge, simple+strings.Repeat(" ", 2000))
+	s.refuses(400, contract.InvalidGzip, simple, "Content-Encoding", "gzip")
+	s.refuses(400, contract.InvalidGzip, "", "Content-Encoding", "gzip")
+	s.refuses(400, contract.InvalidGzip, zip(simple)[:100], "Content-Encoding", "gzip")
+	s.refuses(400, contract.InvalidGzip, zip(simple)+"rest", "Content-Encoding", "gzip")
 	broken := []byte(zip(simple))
 	broken[len(broken)-5] ^= 1 // of the checksum
-	s.refuses(400, batch.InvalidGzip, string(broken), "Content-Encoding", "gzip")
+	s.refuses(400, contract.InvalidGzip, string(broken), "Content-Encoding", "gzip")
 
 	fault, _ := s.fails(&xroute.IllegalParameterException{}, "", zip(simple+strings.Repeat(" ", 1<<20)), "Content-Encoding", "gzip")
 	require.Contains(t, fault.Text, "2000 bytes")
@@ -142,20 +142,20 @@ func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), t
 func TestBodiesThatDoNotCome(t *testing.T) {
 	slow := start(t, func(c *Config) { c.ReceiveTimeout, c.RateGrace = 300*time.Millisecond, 100*time.Millisecond })
 	s := start(t, func(c *Config) { c.MaxBodyBytes = 2000 })
-	f := func(p *peer, status int, code batch.Code) {
+	f := func(p *peer, status int, code contract.Code) {
 		t.Helper()
 		resp, text := p.response()
 		requireRefusal(t, resp, text, status, code)
 	}
 	const chunked = "Transfer-Encoding: chunked\r\n"
-	f(slow.dial("Content-Length: 1000\r\n").send("<"), 408, batch.RequestTimeout)
-	f(slow.dial(chunked).send(chunk("<a>")), 408, batch.RequestTimeout)
-	f(s.dial(chunked).send(chunk(strings.Repeat(" ", 1500))+chunk(strings.Repeat(" ", 501))), 413, batch.BodyTooLarge)
-	f(s.dial(chunked).send(chunk("<a>")+"zz\r\n"), 400, batch.InvalidParameter)
+	f(slow.dial("Content-Length: 1000\r\n").send("<"), 408, contract.RequestTimeout)
+	f(slow.dial(chunked).send(chunk("<a>")), 408, contract.RequestTimeout)
+	f(s.dial(chunked).send(chunk(strings.Repeat(" ", 1500))+chunk(strings.Repeat(" ", 501))), 413, contract.BodyTooLarge)
+	f(s.dial(chunked).send(chunk("<a>")+"zz\r\n"), 400, contract.InvalidParameter)
 
 	p := s.dial("Content-Length: 1000\r\n").send("<")
 	require.NoError(t, p.Conn.(*net.TCPConn).CloseWrite())
-	f(p, 400, batch.InvalidParameter)
+	f(p, 400, contract.InvalidParameter)
 
 	exact := simple + strings.Repeat(" ", 2000-len(simple))
 	resp, text := s.dial(chunked).send(chunk(exact[:700]) + chunk(exact[700:]) + "0\r\n\r\n").response()
@@ -224,7 +224,7 @@ func TestDescription(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.Empty(t, text)
 	resp, text = f(s, http.MethodGet, "")
-	requireRefusal(t, resp, []byte(text), http.StatusNotFound, batch.NotFound)
+	requireRefusal(t, resp, []byte(text), http.StatusNotFound, contract.NotFound)
 	require.Contains(t, text, "?WSDL")
 
 	s = start(t, nil, func(s *Service) { s.scheme = "https" })

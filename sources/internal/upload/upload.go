@@ -11,7 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // Limits of one body.
@@ -54,7 +54,7 @@ func New(ctx *fasthttp.RequestCtx, limits Limits) Body {
 func (b *Body) Full() bool { return b.Received == b.limits.Bytes }
 
 // Read waits no longer than the client's pace allows. io.EOF means that the body
-// is whole. Other errors are ErrTooLarge, ErrBrokenOff, or a *batch.Refusal:
+// is whole. Other errors are ErrTooLarge, ErrBrokenOff, or a *contract.APIError:
 // RequestTimeout for a client that is too slow, InvalidParameter for chunks that are none.
 func (b *Body) Read(p []byte) (n int, err error) {
 	switch {
@@ -108,7 +108,7 @@ func (b *Body) end(err error) error {
 	case !time.Now().Before(b.due):
 		return b.tooSlow()
 	case b.declared < 0 && !brokeOff(err):
-		return &batch.Refusal{Code: batch.InvalidParameter, Description: "the body's chunks are malformed or break off", Parameter: fasthttp.HeaderTransferEncoding}
+		return &contract.APIError{Code: contract.InvalidParameter, Description: "the body's chunks are malformed or break off", Parameter: fasthttp.HeaderTransferEncoding}
 	}
 	return ErrBrokenOff
 }
@@ -132,9 +132,9 @@ func (b *Body) whole() bool {
 	return err == io.EOF
 }
 
-func (b *Body) tooSlow() *batch.Refusal {
+func (b *Body) tooSlow() *contract.APIError {
 	if time.Since(b.Start) >= b.limits.Timeout {
-		return batch.Refuse(batch.RequestTimeout, fmt.Sprintf("the body did not come within %v", b.limits.Timeout))
+		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body did not come within %v", b.limits.Timeout))
 	}
-	return batch.Refuse(batch.RequestTimeout, fmt.Sprintf("the body came slower than %d bytes per second", b.limits.MinBytesPerSecond))
+	return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body came slower than %d bytes per second", b.limits.MinBytesPerSecond))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/internal/upload"
 )
 
@@ -112,7 +112,7 @@ func TestBodyRefused(t *testing.T) {
 		f(brokenOff, "0123", chunked+"5\r\n0123", goes)
 		f(brokenOff, "0123", chunked+"4\r\n0123\r\n", goes)
 	}
-	noChunks := &batch.Refusal{Code: batch.InvalidParameter, Description: "the body's chunks are malformed or break off", Parameter: "Transfer-Encoding"}
+	noChunks := &contract.APIError{Code: contract.InvalidParameter, Description: "the body's chunks are malformed or break off", Parameter: "Transfer-Encoding"}
 	f(noChunks, "", chunked+"zz\r\n", waits)
 	f(noChunks, "0123", chunked+"4\r\n0123\r\n-1\r\n", waits)
 	f(noChunks, "0123", chunked+"4\r\n0123\r\n5", hangsUp)
@@ -123,9 +123,9 @@ func TestSlowBody(t *testing.T) {
 	fast := upload.Limits{Bytes: patient.Bytes, Timeout: time.Minute, MinBytesPerSecond: 1000, RateGrace: 20 * time.Millisecond}
 	f := func(body, request string) {
 		t.Helper()
-		late := batch.Refuse(batch.RequestTimeout, "the body did not come within 50ms")
+		late := contract.NewError(contract.RequestTimeout, "the body did not come within 50ms")
 		require.Equal(t, received{body, body == twenty, late}, receive(t, inTime, request, waits))
-		slow := batch.Refuse(batch.RequestTimeout, "the body came slower than 1000 bytes per second")
+		slow := contract.NewError(contract.RequestTimeout, "the body came slower than 1000 bytes per second")
 		require.Equal(t, received{body, body == twenty, slow}, receive(t, fast, request, waits))
 	}
 	f("0123", "Content-Length: 5\r\n\r\n0123")

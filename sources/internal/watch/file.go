@@ -30,7 +30,7 @@ type File struct {
 	folders  *folders
 
 	last, kept, refused fs.FileInfo // the version read last, the one in use, the one that is of no use
-	refusal             error       // why it is not
+	apiErr             error       // why it is not
 }
 
 // NewFile names the file, which need not be there yet. The watching begins with
@@ -51,7 +51,7 @@ func (f *File) Keep() { f.kept = f.last }
 
 // Refuse says that the version read last is of no use, and why: until there is
 // another one, Read gives that reason instead of reading all of it again.
-func (f *File) Refuse(reason error) { f.refused, f.refusal = f.last, reason }
+func (f *File) Refuse(reason error) { f.refused, f.apiErr = f.last, reason }
 
 // Read gives the file's content, uncompressed if it is gzip, and the time of its
 // last modification, which comes with ErrUnchanged as well.
@@ -69,7 +69,7 @@ func (f *File) Read() (content []byte, modified time.Time, err error) {
 	case f.kept != nil && sameVersion(f.kept, before):
 		return nil, modified, ErrUnchanged
 	case f.refused != nil && sameVersion(f.refused, before):
-		return nil, modified, f.refusal
+		return nil, modified, f.apiErr
 	}
 	// An age below zero is a clock that went back, or another machine's.
 	if age := time.Since(modified); age >= 0 && age < f.settle {

@@ -54,15 +54,15 @@ func TestFileThatIsRefused(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 		require.NoError(t, os.Chtimes(path, stamp, stamp))
 	}
-	refusal := errors.New("no list")
+	apiErr := errors.New("no list")
 	put("bad")
 	content, _, err := file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "bad", string(content))
-	file.Refuse(refusal)
+	file.Refuse(apiErr)
 	for range 2 {
 		content, modified, err := file.Read()
-		require.Equal(t, refusal, err)
+		require.Equal(t, apiErr, err)
 		require.Nil(t, content)
 		require.WithinDuration(t, stamp, modified, time.Millisecond)
 	}
@@ -70,7 +70,7 @@ func TestFileThatIsRefused(t *testing.T) {
 	content, _, err = file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "good", string(content))
-	file.Refuse(refusal)
+	file.Refuse(apiErr)
 	stamp = stamp.Add(-time.Second)
 	put("better") // in the same moment, as slow clocks see it
 	content, _, err = file.Read()

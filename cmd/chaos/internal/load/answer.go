@@ -14,7 +14,7 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// answer is a 207 (interface specification 2.3).
+// answer is a 207 (contract 5.2).
 type answer struct {
 	Accepted   int         `json:"accepted"`
 	Rejected   int         `json:"rejected"`

@@ -13,7 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/cmd/trafficctl/internal/forecast"
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 )
@@ -62,13 +62,13 @@ func newLayer() (*layer, error) {
 		return nil, err
 	}
 	l := &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
-	l.Prepare([]*batch.Client{mapClient})
+	l.Prepare([]*contract.Client{mapClient})
 	l.Replace(all)
 	l.Start()
 	return l, nil
 }
 
-var mapClient = &batch.Client{Name: "map", Rights: batch.RightForecast, Zone: time.UTC}
+var mapClient = &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: time.UTC}
 
 // build publishes what was put, and gives the CPU time of the build in milliseconds.
 func (l *layer) build(ctx context.Context) (float64, error) {
@@ -173,7 +173,7 @@ func (l *layer) get(encoding string) ([]byte, error) {
 	ctx := &fasthttp.RequestCtx{}
 	ctx.Request.SetRequestURI(layers.Path)
 	ctx.Request.Header.Set(fasthttp.HeaderAcceptEncoding, encoding)
-	if _, err := l.Serve(mapClient, ctx); err != nil {
+	if _, err := l.Handle(mapClient, ctx); err != nil {
 		return nil, fmt.Errorf("cannot get the layer: %w", err)
 	}
 	return bytes.Clone(ctx.Response.Body()), nil

@@ -1,6 +1,6 @@
 // Package daemontest is a daemon for tests: a real HTTP server that keeps the
 // contract as a slow and plain reader of it would (interface specification
-// 4.1, decisions.md 1), remembers what arrived, and fails when it is told to.
+// 4.1, contract 1), remembers what arrived, and fails when it is told to.
 package daemontest
 
 import (

@@ -22,7 +22,7 @@ var (
 	timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?([Zz]|[+-]00(:00)?)$`)
 )
 
-// Judge applies the rules of decisions.md 1.2 in their order and gives the code
+// Judge applies the rules of contract 1.2 in their order and gives the code
 // of the first that the item breaks, "" if there is none, and the field.
 func (d *Daemon) Judge(index int, item json.RawMessage) (code, field string) {
 	if index >= BatchLimit {

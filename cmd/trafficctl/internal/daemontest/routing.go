@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 	"trafficd/sources/api"
 	"trafficd/sources/routing"
 )
@@ -37,7 +37,7 @@ func Routing(t testing.TB, change func(*routing.Config)) string {
 	require.NoError(t, err)
 	service := routing.New(cfg, "http", zerolog.Nop())
 	server, err := api.New(front, keys, []api.Route{{
-		Path: routing.Path, Methods: []string{"POST"}, Right: batch.RightRouting, Endpoint: service,
+		Path: routing.Path, Methods: []string{"POST"}, Right: contract.RightRouting, Endpoint: service,
 	}}, zerolog.Nop())
 	require.NoError(t, err)
 	require.NoError(t, server.Start())

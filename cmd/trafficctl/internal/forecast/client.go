@@ -78,7 +78,7 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 		a.NotModified = true
 		return a, nil
 	}
-	return nil, refusal(resp)
+	return nil, apiErr(resp)
 }
 
 func (r Request) build(ctx context.Context) (*http.Request, error) {
@@ -165,7 +165,7 @@ func (c *counter) Read(b []byte) (int, error) {
 }
 
 // refusal puts an answer that is no layer into words.
-func refusal(resp *http.Response) error {
+func apiErr(resp *http.Response) error {
 	var says struct{ Description, ErrorCode, TraceID string }
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what could be read will do
 	if json.Unmarshal(text, &says) != nil || says.Description == "" {

@@ -8,7 +8,7 @@ import (
 )
 
 // Fault is one way in which an item can be wrong, with the code that the
-// daemon answers (decisions.md 1.2).
+// daemon answers (contract 1.2).
 type Fault struct {
 	Name string
 	Code string

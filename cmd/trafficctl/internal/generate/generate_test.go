@@ -163,7 +163,7 @@ func TestFaults(t *testing.T) {
 		"INVALID_TYPE": true, "DUPLICATE_FIELD": true, "RESERVED_FIELD": true, "MISSING_FIELD": true,
 		"UNKNOWN_DETECTOR": true, "UNKNOWN_MEASURE_TYPE": true, "INVALID_TIMESTAMP": true, "INVALID_INTERVAL": true,
 		"TIMESTAMP_IN_FUTURE": true, "INVALID_VALUE": true, "INVALID_QUALITY": true,
-	}, codes, "all codes of decisions.md 1.2 but that of the batch's size, and no sound item")
+	}, codes, "all codes of contract 1.2 but that of the batch's size, and no sound item")
 }
 
 // CSV says the same as NDJSON.

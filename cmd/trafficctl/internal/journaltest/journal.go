@@ -14,6 +14,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/schemas/contract"
 )
 
 // Start is when the first batch of Batches is received.
@@ -93,7 +94,7 @@ func Frame(n int, of Batch) []byte {
 	}
 	a := batch.Answer{Key: of.Key, Items: len(of.Codes) + of.Rejected}
 	for i := range of.Rejected {
-		a.Add(len(of.Codes)+i, batch.UnknownDetector, batch.FieldDetectorCode, []byte("X"))
+		a.Add(len(of.Codes)+i, contract.UnknownDetector, contract.FieldDetectorCode, []byte("X"))
 	}
 	return batch.AppendFrame(nil, &b, &a)
 }

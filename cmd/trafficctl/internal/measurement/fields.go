@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Names of the members of a measurement (interface specification 2.2).
+// Names of the members of a measurement (contract 5.1).
 const (
 	DetectorCode    = "detectorCode"
 	MeasureTypeCode = "measureTypeCode"

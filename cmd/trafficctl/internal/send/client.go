@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// answer is the daemon's 207 (interface specification 2.3).
+// answer is the daemon's 207 (contract 5.2).
 type answer struct {
 	Accepted   int         `json:"accepted"`
 	Rejected   int         `json:"rejected"`

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Path is where the daemon takes batches (interface specification 4.1).
+// Path is where the daemon takes batches (contract 1).
 const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
 // BatchLimit is the number of measurements that a batch may have
-// (interface specification, part 8).
+// (contract 1.2).
 const BatchLimit = 14_000
 
 // Config says where to send to and how. Each setting is the flag of that name.

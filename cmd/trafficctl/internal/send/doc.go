@@ -1,5 +1,5 @@
-// Package send carries measurements to the daemon over HTTP (interface
-// specification 4.1, decisions.md 1).
+// Package send carries measurements to the daemon over HTTP (
+// contract 1, contract 1).
 //
 //	items ─▶ fill ─▶ lane 0 … n ─▶ gzip, POST, again while it helps ─▶ ledger
 //	         batches   in order       one Idempotency-Key a batch       counts, rejected items

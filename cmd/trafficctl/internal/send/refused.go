@@ -9,7 +9,7 @@ import (
 )
 
 // RefusedError is an answer other than 207: nothing of the batch was taken
-// (decisions.md 1.1).
+// (contract 1.1).
 type RefusedError struct {
 	Status      int    `json:"-"`
 	Description string `json:"description"`

@@ -147,7 +147,7 @@ func TestRefusalsStop(t *testing.T) {
 		require.Len(t, d.Keys(), 1)
 		tally := s.Tally()
 		require.EqualValues(t, 1, tally.Resume)
-		require.Zero(t, tally.Unknown, "a refusal leaves no doubt")
+		require.Zero(t, tally.Unknown, "a apiErr leaves no doubt")
 	}
 	f(400, "--url")
 	f(401, "--key")

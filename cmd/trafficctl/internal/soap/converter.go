@@ -135,7 +135,7 @@ func (c Converter) options() xroute.RequestOptions {
 	}
 }
 
-// caller says what coordinates the geometries have (decisions.md 3).
+// caller says what coordinates the geometries have (contract 3).
 func (c Converter) caller() *xroute.CallerContext {
 	format, formatKey, sridKey := string(c.From.Format()), "CoordFormat", "SrId"
 	properties := []xroute.CallerContextProperty{{Key: &formatKey, Value: &format}}

@@ -1,3 +1,3 @@
-// Package soap calls the routing web service of a daemon (decisions.md 3): the
+// Package soap calls the routing web service of a daemon (contract 3): the
 // client's side of package xroute.
 package soap

@@ -78,7 +78,7 @@ func first(text *string, otherwise string) string {
 	return otherwise
 }
 
-// advice is what to do about the errors of decisions.md 3.
+// advice is what to do about the errors of contract 3.
 var advice = map[string]string{
 	string(xroute.CodeInvalidWKT):        "is it WKT?",
 	string(xroute.CodeInvalidWKB):        "is it WKB?",
@@ -89,16 +89,16 @@ var advice = map[string]string{
 }
 
 // refusal is an answer that is no envelope. The daemon's own are JSON
-// (decisions.md 1.1).
-type refusal struct {
+// (contract 1.1).
+type apiErr struct {
 	Description, ErrorCode, TraceID string
 
 	status     int
 	retryAfter string
 }
 
-func refusalOf(resp *http.Response) *refusal {
-	r := &refusal{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
+func refusalOf(resp *http.Response) *apiErr {
+	r := &apiErr{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what could be read will do
 	if json.Unmarshal(text, r) != nil || r.Description == "" {
 		r.Description = "no envelope; is --url the base URL of a trafficd?"
@@ -107,7 +107,7 @@ func refusalOf(resp *http.Response) *refusal {
 }
 
 // Error says what the daemon said, and what to do.
-func (r *refusal) Error() string {
+func (r *apiErr) Error() string {
 	text := strings.TrimSpace(fmt.Sprintf("the daemon answers %d %s", r.status, r.ErrorCode)) + ": " + strings.TrimSuffix(r.Description, ".")
 	if r.retryAfter != "" {
 		text += "; try again after " + r.retryAfter + " s"
@@ -129,7 +129,7 @@ func tooLarge(err error) bool {
 		_, illegal := f.Exception.(*xroute.IllegalParameterException)
 		return illegal
 	}
-	var r *refusal
+	var r *apiErr
 	return errors.As(err, &r) && r.status == http.StatusRequestEntityTooLarge
 }
 

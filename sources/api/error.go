@@ -9,38 +9,38 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
 )
 
 // answers gives each outcome its HTTP status, and a header that goes with it
-// (decisions.md 1.1). A code that stands for single items only has no status.
-var answers = [batch.CodeCount]struct {
+// (contract 1.1). A code that stands for single items only has no status.
+var answers = [contract.CodeCount]struct {
 	status        int
 	header, value string
 }{
-	batch.NotFound:               {status: 404},
-	batch.MethodNotAllowed:       {status: 405}, // Allow is the route's
-	batch.Unauthenticated:        {status: 401}, // WWW-Authenticate is the route's
-	batch.Forbidden:              {status: 403},
-	batch.RateLimited:            {status: 429},
-	batch.ServiceUnavailable:     {status: 503},
-	batch.UnsupportedContentType: {status: 415},
-	batch.GzipRequired:           {415, "Accept-Encoding", "gzip"},
-	batch.BodyTooLarge:           {status: 413},
-	batch.InvalidParameter:       {status: 400},
-	batch.IdempotencyKeyInUse:    {status: 409},
-	batch.IdempotencyKeyReused:   {status: 422},
-	batch.RequestTimeout:         {status: 408},
-	batch.InvalidGzip:            {status: 400},
-	batch.InvalidJSON:            {status: 400},
-	batch.TooManyItems:           {status: 413},
-	batch.InternalError:          {status: 500},
-	batch.InvalidType:            {status: 400},
-	batch.MissingField:           {status: 400},
-	batch.DuplicateField:         {status: 400},
+	contract.NotFound:               {status: 404},
+	contract.MethodNotAllowed:       {status: 405}, // Allow is the route's
+	contract.Unauthenticated:        {status: 401}, // WWW-Authenticate is the route's
+	contract.Forbidden:              {status: 403},
+	contract.RateLimited:            {status: 429},
+	contract.ServiceUnavailable:     {status: 503},
+	contract.UnsupportedContentType: {status: 415},
+	contract.GzipRequired:           {415, "Accept-Encoding", "gzip"},
+	contract.BodyTooLarge:           {status: 413},
+	contract.InvalidParameter:       {status: 400},
+	contract.IdempotencyKeyInUse:    {status: 409},
+	contract.IdempotencyKeyReused:   {status: 422},
+	contract.RequestTimeout:         {status: 408},
+	contract.InvalidGzip:            {status: 400},
+	contract.InvalidJSON:            {status: 400},
+	contract.TooManyItems:           {status: 413},
+	contract.InternalError:          {status: 500},
+	contract.InvalidType:            {status: 400},
+	contract.MissingField:           {status: 400},
+	contract.DuplicateField:         {status: 400},
 }
 
-// errorBody is the body of every error (decisions.md 1.1).
+// errorBody is the body of every error (contract 1.1).
 type errorBody struct {
 	Description string  `json:"description"`
 	ErrorCode   string  `json:"errorCode"`
@@ -56,7 +56,7 @@ type cause struct {
 
 // writeRefusal makes r the whole answer. Its body is valid JSON whatever bytes
 // the description repeats.
-func writeRefusal(resp *fasthttp.Response, r *batch.Refusal, trace string) {
+func writeRefusal(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	answer := answers[r.Code]
 	if answer.status == 0 {
 		answer.status = fasthttp.StatusInternalServerError
@@ -74,7 +74,7 @@ func writeRefusal(resp *fasthttp.Response, r *batch.Refusal, trace string) {
 	writeErrorBody(resp, r, trace)
 }
 
-func writeErrorBody(resp *fasthttp.Response, r *batch.Refusal, trace string) {
+func writeErrorBody(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	body := errorBody{Description: r.Description, ErrorCode: r.Code.String(), TraceID: trace, Causes: []cause{}}
 	if r.Parameter != "" {
 		body.Causes = append(body.Causes, cause{r.Description, body.ErrorCode, r.Parameter})
@@ -90,12 +90,12 @@ func retryAfter(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// echo gives a piece of input for a description: at most batch.EchoLimit bytes,
+// echo gives a piece of input for a description: at most contract.EchoLimit bytes,
 // cut between characters.
 func echo(b []byte) string {
-	if len(b) > batch.EchoLimit {
-		n := batch.EchoLimit
-		for n > batch.EchoLimit-utf8.UTFMax && !utf8.RuneStart(b[n]) {
+	if len(b) > contract.EchoLimit {
+		n := contract.EchoLimit
+		for n > contract.EchoLimit-utf8.UTFMax && !utf8.RuneStart(b[n]) {
 			n--
 		}
 		b = b[:n]

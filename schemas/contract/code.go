@@ -1,13 +1,13 @@
-package batch
+package contract
 
 // Code is the one word for an outcome: the answer, the metric label and the
-// log all say the same (interface specification 7.1, decisions.md 1.1, 1.2).
+// log all say the same (contract 1, contract 1.1, 1.2).
 type Code uint8
 
 // Codes of whole requests, then those of single items. INVALID_TYPE,
 // MISSING_FIELD and DUPLICATE_FIELD are used for both.
 const (
-	CodeNone Code = iota
+	OK Code = iota
 	NotFound
 	MethodNotAllowed
 	Unauthenticated
@@ -44,7 +44,7 @@ const (
 )
 
 var codeNames = [CodeCount]string{
-	CodeNone:               "NONE",
+	OK:                     "OK",
 	NotFound:               "NOT_FOUND",
 	MethodNotAllowed:       "METHOD_NOT_ALLOWED",
 	Unauthenticated:        "GENERAL_UNAUTHENTICATED",
@@ -84,8 +84,8 @@ func (c Code) String() string {
 	return "UNKNOWN"
 }
 
-// Field names a member of a measurement (interface specification 2.2), in the
-// order in which decisions.md 1.2 examines them.
+// Field names a member of a measurement (contract 5.1), in the
+// order in which contract 1.2 examines them.
 type Field uint8
 
 // The members of a measurement. FieldItem is the item as a whole.

@@ -1,4 +1,4 @@
-package batch
+package contract
 
 import "time"
 
@@ -22,5 +22,5 @@ type Client struct {
 	Zone            *time.Location // never nil
 }
 
-// May tells whether the client has the right.
+// May reports whether the client has the right.
 func (c *Client) May(r Right) bool { return c.Rights&r == r }
