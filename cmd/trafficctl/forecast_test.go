@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
-	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -189,7 +189,7 @@ func serveLayer(t *testing.T) served {
 			ctx.Request.Header.Set(name, r.Header.Get(name))
 		}
 		err := error(contract.NewError(contract.Unauthenticated, "no key"))
-		if r.Header.Get("Authorization") == "apiKey "+daemontest.Key {
+		if r.Header.Get("Authorization") == "apiKey "+testdaemon.Key {
 			_, err = layer.Handle(client, &ctx)
 		}
 		answer(w, &ctx, err)
@@ -215,7 +215,7 @@ func answer(w http.ResponseWriter, ctx *fasthttp.RequestCtx, err error) {
 
 func (s served) get(t *testing.T, args ...string) ran {
 	t.Helper()
-	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", daemontest.Key}, args...)...)
+	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", testdaemon.Key}, args...)...)
 }
 
 // TestForecastWholeWay: generate, publish to a real broker, read by the feed,

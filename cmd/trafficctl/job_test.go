@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/daemontest"
 	"trafficd/cmd/trafficctl/internal/soap"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/routing"
@@ -24,7 +24,7 @@ import (
 // startJob starts a job of these texts, WKT all of them, and gives its id.
 func startJob(t *testing.T, url string, texts ...string) string {
 	t.Helper()
-	client, err := soap.New(soap.Config{URL: url, Key: daemontest.Key, Timeout: time.Minute})
+	client, err := soap.New(soap.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
 	require.NoError(t, err)
 	defer client.Close()
 	var list []xroute.EncodedGeometry
@@ -40,11 +40,11 @@ func startJob(t *testing.T, url string, texts ...string) string {
 
 func runJob(t *testing.T, url, verb, id string, args ...string) ran {
 	t.Helper()
-	return runWith(t, "", append([]string{"job", verb, id, "--url", url, "--key", daemontest.Key}, args...)...)
+	return runWith(t, "", append([]string{"job", verb, id, "--url", url, "--key", testdaemon.Key}, args...)...)
 }
 
 func TestJob(t *testing.T) {
-	url := daemontest.Routing(t, nil)
+	url := testdaemon.Routing(t, nil)
 	id := startJob(t, url, "POINT (8.25 48.75)", "POINT (8.25", "POINT (9 49)")
 
 	r := runJob(t, url, "watch", id, "--json")
@@ -73,8 +73,8 @@ func TestJob(t *testing.T) {
 
 // What a job has made is given out once, so all that the service takes has to be readable.
 func TestJobFetchDeep(t *testing.T) {
-	url := daemontest.Routing(t, nil)
-	client, err := soap.New(soap.Config{URL: url, Key: daemontest.Key, Timeout: time.Minute})
+	url := testdaemon.Routing(t, nil)
+	client, err := soap.New(soap.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
 	require.NoError(t, err)
 	defer client.Close()
 	deepest := routing.DefaultConfig().MaxDepth
@@ -92,8 +92,8 @@ func TestJobFetchDeep(t *testing.T) {
 
 // A job whose client asked for plain elements only, in all kinds and with heights.
 func TestJobFetchPlain(t *testing.T) {
-	url := daemontest.Routing(t, nil)
-	client, err := soap.New(soap.Config{URL: url, Key: daemontest.Key, Timeout: time.Minute})
+	url := testdaemon.Routing(t, nil)
+	client, err := soap.New(soap.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
 	require.NoError(t, err)
 	defer client.Close()
 	texts := []string{
@@ -128,7 +128,7 @@ func TestJobFetchPlain(t *testing.T) {
 }
 
 func TestJobDelete(t *testing.T) {
-	url := daemontest.Routing(t, nil)
+	url := testdaemon.Routing(t, nil)
 	id := startJob(t, url, "POINT (8 48)")
 	r := runJob(t, url, "delete", id)
 	require.Equal(t, exitDone, r.code, r.err)
@@ -142,7 +142,7 @@ func TestJobDelete(t *testing.T) {
 
 // What the service refuses, and what is no service at all, is told in words.
 func TestJobRefused(t *testing.T) {
-	url := daemontest.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
+	url := testdaemon.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	id := startJob(t, url, "POINT (8 48)")
 	f := func(want string, args ...string) {
 		t.Helper()
@@ -151,14 +151,14 @@ func TestJobRefused(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	f("is not known", "--url", url, "--key", daemontest.OtherKey, "--quiet")
+	f("is not known", "--url", url, "--key", testdaemon.OtherKey, "--quiet")
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
-	f("the key needs the right `routing`", "--url", url, "--key", daemontest.NoRightKey)
-	f("check --url", "--url", url+"/elsewhere", "--key", daemontest.Key)
-	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", daemontest.Key)
+	f("the key needs the right `routing`", "--url", url, "--key", testdaemon.NoRightKey)
+	f("check --url", "--url", url+"/elsewhere", "--key", testdaemon.Key)
+	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testdaemon.Key)
 	f("no API key", "--url", url)
-	f("is no http or https URL", "--url", "ftp://example.org", "--key", daemontest.Key)
-	f("--timeout 1ms", "--url", url, "--key", daemontest.Key, "--timeout", "1ms")
+	f("is no http or https URL", "--url", "ftp://example.org", "--key", testdaemon.Key)
+	f("--timeout 1ms", "--url", url, "--key", testdaemon.Key, "--timeout", "1ms")
 }
 
 func TestJobCommands(t *testing.T) {
@@ -171,7 +171,7 @@ func TestJobCommands(t *testing.T) {
 	}
 	const there = `job has no command "list": there are delete, fetch, stop, watch`
 	f(there, "list")
-	f(there, "list", "--url", "http://127.0.0.1:1", "--key", daemontest.Key)
+	f(there, "list", "--url", "http://127.0.0.1:1", "--key", testdaemon.Key)
 	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {
 		f("write the id of one job", verb)
 		f("write the id of one job", verb, "")
@@ -190,7 +190,7 @@ func TestJobWithoutAnswer(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer daemon.Close()
-	args := []string{"job", "fetch", "A", "--url", daemon.URL, "--key", daemontest.Key}
+	args := []string{"job", "fetch", "A", "--url", daemon.URL, "--key", testdaemon.Key}
 	r := runWith(t, "", append(args, "--timeout", "1s")...)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "the routing service did not answer within --timeout 1s")

@@ -13,8 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/daemontest"
-	"trafficd/cmd/trafficctl/internal/journaltest"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
@@ -25,7 +24,7 @@ const frameRows = 300
 
 // A journal of five frames in three segments; the stores have nothing yet.
 func fiveFrames(t *testing.T) string {
-	return journaltest.New(t, journaltest.Batches(5, frameRows), "clickhouse", "kafka")
+	return testdaemon.NewJournal(t, testdaemon.JournalBatches(5, frameRows), "clickhouse", "kafka")
 }
 
 // lines gives what was printed, with runs of blanks made one.
@@ -47,14 +46,14 @@ func TestJournalList(t *testing.T) {
 		"3 segments 5 53,248",
 	}, lines(r.out))
 
-	r = runWith(t, "", "journal", "ls", journaltest.New(t, nil, "kafka"))
+	r = runWith(t, "", "journal", "ls", testdaemon.NewJournal(t, nil, "kafka"))
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, lines(r.out), "00000000000000000001.seg active - - 0 4,096")
 }
 
 func TestJournalListShowsDamage(t *testing.T) {
 	dir := fiveFrames(t)
-	journaltest.Change(t, journaltest.Segments(t, dir)[1], journaltest.Flip(4096))
+	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[1], testdaemon.Flip(4096))
 	r := runWith(t, "", "journal", "ls", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, lines(r.out), "00000000000000000003.seg damaged - - 0 20,480")
@@ -96,7 +95,7 @@ func TestJournalVerify(t *testing.T) {
 		"everything is whole",
 	}, lines(r.out))
 
-	journaltest.Change(t, journaltest.Segments(t, dir)[2], func(b []byte) []byte { return append(b, "half a frame"...) })
+	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[2], func(b []byte) []byte { return append(b, "half a frame"...) })
 	r = runWith(t, "", "journal", "verify", dir)
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.out, "a torn tail of 12 bytes")
@@ -107,7 +106,7 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 	f := func(damage func(dir string, s []string), want ...string) {
 		t.Helper()
 		dir := fiveFrames(t)
-		damage(dir, journaltest.Segments(t, dir))
+		damage(dir, testdaemon.Segments(t, dir))
 		before := contents(t, dir)
 		r := runWith(t, "", "journal", "verify", dir)
 		require.Equal(t, exitFailed, r.code)
@@ -117,10 +116,10 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 		require.Equal(t, before, contents(t, dir), "nothing is changed")
 	}
 	change := func(i int, with func([]byte) []byte) func(string, []string) {
-		return func(_ string, s []string) { journaltest.Change(t, s[i], with) }
+		return func(_ string, s []string) { testdaemon.ChangeFile(t, s[i], with) }
 	}
 	const header, payload = 4096, 4096 + 24 + 50
-	f(change(1, journaltest.Flip(payload)),
+	f(change(1, testdaemon.Flip(payload)),
 		"00000000000000000003.seg  DAMAGED\n    at offset 4,096, frame 3: it is broken, but frame 4",
 		"lost: frame 3, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:04.000Z",
 		"not delivered yet to: clickhouse, kafka",
@@ -128,12 +127,12 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 		"mv DIR/*.seg DIR/*.cursor DIR/damaged/",
 		"ask the integrators to send again",
 		"the journal in DIR is damaged")
-	f(change(1, journaltest.Flip(header)), "lost: the frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
-	f(change(0, journaltest.Flip(20)), "at offset 0: the checksum of its header is wrong", "lost: the frames 1 to 2, received before")
+	f(change(1, testdaemon.Flip(header)), "lost: the frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
+	f(change(0, testdaemon.Flip(20)), "at offset 0: the checksum of its header is wrong", "lost: the frames 1 to 2, received before")
 	f(func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) },
 		"the segment before it should be 00000000000000000003.seg", "lost: the frames 3 to 4")
 	f(func(dir string, _ []string) { // both slots
-		journaltest.Change(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
+		testdaemon.ChangeFile(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
 	}, "kafka.cursor  DAMAGED\n    at offset 0: neither slot is whole", "Move the damaged cursor files away")
 	f(change(1, func(b []byte) []byte { b[8] = 9; return b }),
 		"has format version 9", "was written by another version of trafficd")
@@ -142,12 +141,12 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 // Frames that were there once, and are not any more, are found by the cursors.
 func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(journaltest.Config(dir), []string{"clickhouse", "kafka"})
+	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"clickhouse", "kafka"})
 	require.NoError(t, err)
-	journaltest.Add(t, j, 1, journaltest.Batches(5, frameRows))
+	testdaemon.AddBatches(t, j, 1, testdaemon.JournalBatches(5, frameRows))
 	require.NoError(t, j.Cursor("kafka").Save(6, nil))
 	require.NoError(t, j.Close())
-	require.NoError(t, os.Remove(journaltest.Segments(t, dir)[2]))
+	require.NoError(t, os.Remove(testdaemon.Segments(t, dir)[2]))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "lost: frame 5\n      not delivered yet to: clickhouse\n")
@@ -159,12 +158,12 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 // Damage in what all have is said to be harmless.
 func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(journaltest.Config(dir), []string{"kafka"})
+	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"kafka"})
 	require.NoError(t, err)
-	journaltest.Add(t, j, 1, journaltest.Batches(2, frameRows))
+	testdaemon.AddBatches(t, j, 1, testdaemon.JournalBatches(2, frameRows))
 	require.NoError(t, j.Cursor("kafka").Save(2, nil))
 	require.NoError(t, j.Close())
-	journaltest.Change(t, journaltest.Segments(t, dir)[0], journaltest.Flip(5000))
+	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(5000))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "no harm: every consumer is past it")
@@ -174,8 +173,8 @@ func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
 }
 
 func TestJournalVerifyWithoutCursors(t *testing.T) {
-	dir := journaltest.New(t, journaltest.Batches(3, frameRows))
-	journaltest.Change(t, journaltest.Segments(t, dir)[0], journaltest.Flip(5000))
+	dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(3, frameRows))
+	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(5000))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "there is no cursor to tell who has them")
@@ -185,9 +184,9 @@ func TestJournalVerifyWithoutCursors(t *testing.T) {
 
 // What verify advises, step by step, for a journal with which no daemon starts.
 func TestJournalAdvice(t *testing.T) {
-	dir := journaltest.New(t, journaltest.Batches(4, frameRows), "kafka")
-	journaltest.Change(t, journaltest.Segments(t, dir)[1], journaltest.Flip(5000)) // frame 3
-	_, err := journal.Open(journaltest.Config(dir), []string{"kafka"})
+	dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(4, frameRows), "kafka")
+	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[1], testdaemon.Flip(5000)) // frame 3
+	_, err := journal.Open(testdaemon.JournalConfig(dir), []string{"kafka"})
 	require.Error(t, err)
 	require.Contains(t, runWith(t, "", "journal", "verify", dir).out, "lost: frame 3")
 
@@ -201,28 +200,28 @@ func TestJournalAdvice(t *testing.T) {
 			require.NoError(t, os.Rename(path, filepath.Join(damaged, filepath.Base(path))))
 		}
 	}
-	j, err := journal.Open(journaltest.Config(dir), []string{"kafka"})
+	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"kafka"})
 	require.NoError(t, err)
 	require.NoError(t, j.Close())
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	require.Zero(t, runWith(t, "", to(d, "resubmit", rescued)...).code)
 	require.Len(t, d.Items(), 3*frameRows)
 }
 
 // A dump goes through resubmit and arrives as it was.
 func TestJournalDumpIsForResubmit(t *testing.T) {
-	batches := journaltest.Batches(3, 4)
+	batches := testdaemon.JournalBatches(3, 4)
 	batches[1].Instance, batches[1].Codes[0] = "south", `A "b"\ü`
-	dir := journaltest.New(t, batches)
+	dir := testdaemon.NewJournal(t, batches)
 	r := runWith(t, "", "journal", "dump", dir)
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.err, "12 measurements from 3 frames read")
 	all := strings.Split(strings.TrimSpace(r.out), "\n")
 	require.Len(t, all, 12)
 	require.Equal(t, `{"item":{"detectorCode":"A \"b\"\\ü","measureTypeCode":"speed","timestampFrom":"2026-07-01T06:00:00Z","timestampTo":"2026-07-01T06:05:00Z","value":0.5},`+
-		`"index":0,"batchId":"`+journaltest.ID(2).String()+`","receivedAt":"2026-07-01T06:00:02Z","productInstance":"south"}`, all[4])
+		`"index":0,"batchId":"`+testdaemon.BatchID(2).String()+`","receivedAt":"2026-07-01T06:00:02Z","productInstance":"south"}`, all[4])
 
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	require.Zero(t, runWith(t, "", to(d, "resubmit", file(t, "dump.ndjson", r.out))...).code)
 	var want []string
 	for _, line := range all {
@@ -234,9 +233,9 @@ func TestJournalDumpIsForResubmit(t *testing.T) {
 }
 
 func TestJournalDumpFilters(t *testing.T) {
-	batches := journaltest.Batches(5, 3)
+	batches := testdaemon.JournalBatches(5, 3)
 	batches[3].Instance, batches[3].Codes[2] = "south", "D1.1"
-	dir := journaltest.New(t, batches)
+	dir := testdaemon.NewJournal(t, batches)
 	f := func(want string, flags ...string) {
 		t.Helper()
 		r := runWith(t, "", append([]string{"journal", "dump", dir}, flags...)...)
@@ -257,9 +256,9 @@ func TestJournalDumpFilters(t *testing.T) {
 	f("D2.0/0 D2.1/1 D2.2/2", "--from", "2", "--to", "2")
 	f("D1.1/1 D1.1/2", "--detector", "D1.1")
 	f("D1.1/2", "--detector", "D1.1", "--from", "2")
-	f("D3.0/0 D3.1/1 D3.2/2", "--batch", journaltest.ID(3).String())
+	f("D3.0/0 D3.1/1 D3.2/2", "--batch", testdaemon.BatchID(3).String())
 	f("D4.0/0 D4.1/1 D1.1/2", "--product-instance", "south")
-	f("", "--batch", journaltest.ID(3).String(), "--detector", "D1.1")
+	f("", "--batch", testdaemon.BatchID(3).String(), "--detector", "D1.1")
 
 	bad := func(want string, flags ...string) {
 		t.Helper()
@@ -272,15 +271,15 @@ func TestJournalDumpFilters(t *testing.T) {
 }
 
 func TestJournalDumpFrames(t *testing.T) {
-	batches := journaltest.Batches(3, 3)
+	batches := testdaemon.JournalBatches(3, 3)
 	batches[1].Key, batches[1].Rejected = "again", 2
-	dir := journaltest.New(t, batches)
+	dir := testdaemon.NewJournal(t, batches)
 	r := runWith(t, "", "journal", "dump", dir, "--frames")
 	require.Zero(t, r.code, r.err)
 	want := ""
 	for i, rest := range []string{`"rows":3,"rejected":0,"idempotencyKey":false`, `"rows":3,"rejected":2,"idempotencyKey":true`, `"rows":3,"rejected":0,"idempotencyKey":false`} {
 		want += fmt.Sprintf(`{"seq":%d,"batchId":"%s","receivedAt":"2026-07-01T06:00:0%dZ","productInstance":"north",%s,"bytes":%d}`+"\n",
-			i+1, journaltest.ID(i+1), i+1, rest, len(journaltest.Frame(i+1, batches[i])))
+			i+1, testdaemon.BatchID(i+1), i+1, rest, len(testdaemon.Frame(i+1, batches[i])))
 	}
 	require.Equal(t, want, r.out)
 	r = runWith(t, "", "journal", "dump", dir, "--frames", "--detector", "D2.1")
@@ -291,7 +290,7 @@ func TestJournalDumpFrames(t *testing.T) {
 // Damage ends a dump, unless it is told to go on.
 func TestJournalDumpOfDamage(t *testing.T) {
 	dir := fiveFrames(t)
-	journaltest.Change(t, journaltest.Segments(t, dir)[1], journaltest.Flip(5000))
+	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[1], testdaemon.Flip(5000))
 	r := runWith(t, "", "journal", "dump", dir, "--frames")
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, 2, strings.Count(r.out, "\n"))
@@ -307,7 +306,7 @@ func TestJournalDumpOfDamage(t *testing.T) {
 // A frame of another version of the daemon is no damage of the disk.
 func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(journaltest.Config(dir), nil)
+	j, err := journal.Open(testdaemon.JournalConfig(dir), nil)
 	require.NoError(t, err)
 	e := journal.Entry{Data: []byte{9, 1, 2, 3}}
 	require.NoError(t, j.Enqueue(&e))
@@ -358,9 +357,9 @@ func deliver(t *testing.T, j *journal.Journal, name string, blocks int) {
 
 func TestJournalCursors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(journaltest.Config(dir), []string{pipeline.AnswersConsumer, "clickhouse", "kafka"})
+	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{pipeline.AnswersConsumer, "clickhouse", "kafka"})
 	require.NoError(t, err)
-	journaltest.Add(t, j, 1, journaltest.Batches(4, 3))
+	testdaemon.AddBatches(t, j, 1, testdaemon.JournalBatches(4, 3))
 	require.NoError(t, j.Cursor(pipeline.AnswersConsumer).Save(4, nil))
 	deliver(t, j, "clickhouse", 2) // rows 1 to 4 are delivered; 5 and 6, the last two of frame 2, under way
 	deliver(t, j, "kafka", 0)
@@ -377,7 +376,7 @@ func TestJournalCursors(t *testing.T) {
 		"kafka: the block under way is called two rows",
 	}, lines(r.out))
 
-	journaltest.Change(t, journaltest.Segments(t, dir)[0], journaltest.Flip(4096+24+50)) // frame 1
+	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(4096+24+50)) // frame 1
 	r = runWith(t, "", "journal", "cursors", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "not counted: cannot read frame 1")
@@ -386,7 +385,7 @@ func TestJournalCursors(t *testing.T) {
 
 func TestJournalCursorOfAnotherVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(journaltest.Config(dir), []string{"kafka"})
+	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"kafka"})
 	require.NoError(t, err)
 	require.NoError(t, j.Cursor("kafka").Save(1, []byte{9}))
 	require.NoError(t, j.Close())
@@ -398,9 +397,9 @@ func TestJournalCursorOfAnotherVersion(t *testing.T) {
 // The answers' journal has frames without rows.
 func TestJournalOfAnswers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "answers")
-	j, err := journal.Open(journaltest.Config(dir), []string{"window"})
+	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"window"})
 	require.NoError(t, err)
-	e := journal.Entry{Data: batch.AnswerOf(journaltest.Frame(1, journaltest.Batch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
+	e := journal.Entry{Data: batch.AnswerOf(testdaemon.Frame(1, testdaemon.JournalBatch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
 	require.NoError(t, j.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
@@ -413,7 +412,7 @@ func TestJournalOfAnswers(t *testing.T) {
 // that is whole, and takes no lock from the daemon.
 func TestJournalBesideARunningDaemon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(journaltest.Config(dir), []string{"clickhouse", "kafka"})
+	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"clickhouse", "kafka"})
 	require.NoError(t, err)
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() { // the daemon; ends with quit
@@ -424,7 +423,7 @@ func TestJournalBesideARunningDaemon(t *testing.T) {
 				return
 			default:
 			}
-			e := journal.Entry{Data: journaltest.Frame(n, journaltest.Batches(1, 1+n%frameRows)[0])}
+			e := journal.Entry{Data: testdaemon.Frame(n, testdaemon.JournalBatches(1, 1+n%frameRows)[0])}
 			if j.Enqueue(&e) != nil || e.Wait() != nil || j.Cursor("clickhouse").Save(uint64(n), nil) != nil || j.Cursor("kafka").Save(uint64(n+1), nil) != nil {
 				t.Error("the daemon was disturbed")
 				return

@@ -10,15 +10,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs for ever, once per process
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	testdaemon.VerifyTestMain(m)
 }
 
 // ran is what a run of the program left behind.
@@ -35,8 +32,8 @@ func runWith(t testing.TB, stdin string, args ...string) ran {
 }
 
 // to gives the arguments that lead to a daemon.
-func to(d *daemontest.Daemon, args ...string) []string {
-	return append(args, "--url", d.URL, "--key", daemontest.Key)
+func to(d *testdaemon.Daemon, args ...string) []string {
+	return append(args, "--url", d.URL, "--key", testdaemon.Key)
 }
 
 func file(t testing.TB, name, content string) string {
@@ -46,7 +43,7 @@ func file(t testing.TB, name, content string) string {
 }
 
 // texts gives all items that arrived, as text.
-func texts(d *daemontest.Daemon) (items []string) {
+func texts(d *testdaemon.Daemon) (items []string) {
 	for _, item := range d.Items() {
 		items = append(items, string(item))
 	}

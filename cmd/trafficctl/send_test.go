@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/daemontest"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
 
 const wideCSV = "report_id,timestamp,avg_speed_kmh,vehicle_count\n" +
@@ -34,7 +34,7 @@ var meltFlags = []string{
 }
 
 func TestSendMelt(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	path := file(t, "wide.csv", wideCSV)
 	r := runWith(t, "", to(d, append([]string{"send", path, "--json"}, meltFlags...)...)...)
 	require.Zero(t, r.code, r.err)
@@ -55,7 +55,7 @@ func TestSendMelt(t *testing.T) {
 func TestSendFlags(t *testing.T) {
 	f := func(stdin, want string, flags ...string) {
 		t.Helper()
-		d := daemontest.New(t)
+		d := testdaemon.New(t)
 		r := runWith(t, stdin, to(d, append([]string{"send", "-", "--format", "csv"}, flags...)...)...)
 		require.Zero(t, r.code, r.err)
 		require.Equal(t, []string{want}, texts(d))
@@ -107,12 +107,12 @@ func TestSendBadFlags(t *testing.T) {
 
 // The key comes from the flag, else from the file, else from the environment.
 func TestSendKey(t *testing.T) {
-	d := daemontest.New(t)
-	t.Setenv(envKey, daemontest.Key)
+	d := testdaemon.New(t)
+	t.Setenv(envKey, testdaemon.Key)
 	t.Setenv(envURL, d.URL)
 	item := wire("D", "speed", "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z", "1")
 	require.Zero(t, runWith(t, item, "send").code)
-	require.Zero(t, runWith(t, item, "send", "--key-file", file(t, "key", daemontest.Key+"\nmore\n")).code)
+	require.Zero(t, runWith(t, item, "send", "--key-file", file(t, "key", testdaemon.Key+"\nmore\n")).code)
 	r := runWith(t, item, "send", "--key", "another")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "401 GENERAL_UNAUTHENTICATED")
@@ -123,7 +123,7 @@ func TestSendKey(t *testing.T) {
 // Rejected items go to the file; corrected, they go through resubmit; what is
 // rejected again goes to the next file.
 func TestRejectedRoundTrip(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	d.Known = map[string]bool{"A": true}
 	const t0, t1 = "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z"
 	lines := wire("A", "speed", t0, t1, "1") + "\n" + wire("B", "speed", t0, t1, "2") + "\n" +
@@ -156,7 +156,7 @@ func TestRejectedRoundTrip(t *testing.T) {
 
 // A file of rejected items is never written over.
 func TestRejectedFileIsKept(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	kept := file(t, "rejected.ndjson", `{"item":5}`)
 	r := runWith(t, "", to(d, "resubmit", kept, "--rejected", kept)...)
 	require.Equal(t, exitFailed, r.code)
@@ -173,7 +173,7 @@ func TestRejectedFileIsKept(t *testing.T) {
 // A bad row stops the sending after the rows before it, and the summary says
 // how to go on; skipped, it makes the exit code 2.
 func TestSendBadRow(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	text := wideCSV + "158324,yesterday,1,1\n" + "158324,2014-08-01T08:05:00,1,1\n"
 	r := runWith(t, text, to(d, append([]string{"send"}, meltFlags...)...)...)
 	require.Equal(t, exitFailed, r.code)
@@ -188,7 +188,7 @@ func TestSendBadRow(t *testing.T) {
 
 // Interrupted: the summary is still printed.
 func TestSendInterrupted(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	ctx, interrupt := context.WithCancelCause(context.Background())
 	d.Before = func(int, http.ResponseWriter, *http.Request) bool {
 		interrupt(errors.New("the signal")) // as signal.NotifyContext does

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/trafficctl/internal/inspect"
-	"trafficd/cmd/trafficctl/internal/journaltest"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 )
@@ -34,7 +34,7 @@ func read(t testing.TB, dir string, from uint64) (frames []uint64, gaps []string
 		frames = append(frames, frame.Seq)
 		var b batch.Batch
 		require.NoError(t, batch.DecodeFrame(frame.Data, &b, nil))
-		require.Equal(t, journaltest.ID(int(frame.Seq)), b.ID)
+		require.Equal(t, testdaemon.BatchID(int(frame.Seq)), b.ID)
 	}
 	return frames, gaps
 }
@@ -51,42 +51,42 @@ func segmentsOf(t testing.TB, dir string) []journal.SegmentInfo {
 func TestFramesReadOnBehindDamage(t *testing.T) {
 	f := func(name string, damage func(dir string, s []string), want []uint64, wantGaps ...string) {
 		t.Helper()
-		dir := journaltest.New(t, journaltest.Batches(8, frameRows))
+		dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(8, frameRows))
 		require.Len(t, segmentsOf(t, dir), 4, "two frames in a segment")
-		damage(dir, journaltest.Segments(t, dir))
+		damage(dir, testdaemon.Segments(t, dir))
 		frames, gaps := read(t, dir, 0)
 		require.Equal(t, want, frames, name)
 		require.Equal(t, wantGaps, gaps, name)
 	}
 	change := func(i int, with func([]byte) []byte) func(string, []string) {
-		return func(_ string, s []string) { journaltest.Change(t, s[i], with) }
+		return func(_ string, s []string) { testdaemon.ChangeFile(t, s[i], with) }
 	}
 	const header, payload = 4096, 4096 + 24 + 50 // of the first frame of a segment
 	all := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
 	f("none", func(string, []string) {}, all)
-	f("a payload", change(1, journaltest.Flip(payload)), []uint64{1, 2, 4, 5, 6, 7, 8}, "frame 3")
-	f("a frame's header", change(1, journaltest.Flip(header)), []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
-	f("the first payload", change(0, journaltest.Flip(payload)), []uint64{2, 3, 4, 5, 6, 7, 8}, "frame 1")
-	f("a payload of the newest segment", change(3, journaltest.Flip(payload)), []uint64{1, 2, 3, 4, 5, 6, 8}, "frame 7")
-	f("a header in the newest segment", change(3, journaltest.Flip(header)), []uint64{1, 2, 3, 4, 5, 6}, "the frames from 7 on")
-	f("a segment's header", change(1, journaltest.Flip(20)), []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
-	f("the first segment's header", change(0, journaltest.Flip(20)), []uint64{3, 4, 5, 6, 7, 8}, "the frames 1 to 2")
-	f("the newest segment's header", change(3, journaltest.Flip(20)), []uint64{1, 2, 3, 4, 5, 6}, "the frames from 7 on")
+	f("a payload", change(1, testdaemon.Flip(payload)), []uint64{1, 2, 4, 5, 6, 7, 8}, "frame 3")
+	f("a frame's header", change(1, testdaemon.Flip(header)), []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
+	f("the first payload", change(0, testdaemon.Flip(payload)), []uint64{2, 3, 4, 5, 6, 7, 8}, "frame 1")
+	f("a payload of the newest segment", change(3, testdaemon.Flip(payload)), []uint64{1, 2, 3, 4, 5, 6, 8}, "frame 7")
+	f("a header in the newest segment", change(3, testdaemon.Flip(header)), []uint64{1, 2, 3, 4, 5, 6}, "the frames from 7 on")
+	f("a segment's header", change(1, testdaemon.Flip(20)), []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
+	f("the first segment's header", change(0, testdaemon.Flip(20)), []uint64{3, 4, 5, 6, 7, 8}, "the frames 1 to 2")
+	f("the newest segment's header", change(3, testdaemon.Flip(20)), []uint64{1, 2, 3, 4, 5, 6}, "the frames from 7 on")
 	f("a sealed segment cut off", change(2, func(b []byte) []byte { return b[:len(b)-8192] }), []uint64{1, 2, 3, 4, 5, 7, 8}, "frame 6")
 	f("a missing segment", func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) }, []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
 	f("a torn tail", change(3, func(b []byte) []byte { return append(b, "a commit that was never finished"...) }), all)
 	f("two of them", func(_ string, s []string) {
-		journaltest.Change(t, s[0], journaltest.Flip(payload))
-		journaltest.Change(t, s[2], journaltest.Flip(payload))
+		testdaemon.ChangeFile(t, s[0], testdaemon.Flip(payload))
+		testdaemon.ChangeFile(t, s[2], testdaemon.Flip(payload))
 	}, []uint64{2, 3, 4, 6, 7, 8}, "frame 1", "frame 5")
 	f("neighbours", func(_ string, s []string) {
-		journaltest.Change(t, s[1], journaltest.Flip(header))
-		journaltest.Change(t, s[2], journaltest.Flip(payload))
+		testdaemon.ChangeFile(t, s[1], testdaemon.Flip(header))
+		testdaemon.ChangeFile(t, s[2], testdaemon.Flip(payload))
 	}, []uint64{1, 2, 6, 7, 8}, "the frames 3 to 5")
 }
 
 func TestFramesFrom(t *testing.T) {
-	dir := journaltest.New(t, journaltest.Batches(5, frameRows))
+	dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(5, frameRows))
 	for from := range uint64(8) {
 		frames, gaps := read(t, dir, from)
 		require.Empty(t, gaps)
@@ -104,8 +104,8 @@ func TestFramesWithRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	for round := range 60 {
-		dir := journaltest.New(t, journaltest.Batches(1+r.IntN(9), 1+r.IntN(2*frameRows)))
-		paths := journaltest.Segments(t, dir)
+		dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(1+r.IntN(9), 1+r.IntN(2*frameRows)))
+		paths := testdaemon.Segments(t, dir)
 		for range 1 + r.IntN(3) {
 			hurt(t, r, paths[r.IntN(len(paths))])
 		}
@@ -129,7 +129,7 @@ func TestFramesWithRandomDamage(t *testing.T) {
 
 // hurt damages a file somewhere.
 func hurt(t testing.TB, r *rand.Rand, path string) {
-	journaltest.Change(t, path, func(b []byte) []byte {
+	testdaemon.ChangeFile(t, path, func(b []byte) []byte {
 		if len(b) == 0 {
 			return b
 		}
@@ -140,22 +140,22 @@ func hurt(t testing.TB, r *rand.Rand, path string) {
 			clear(b[r.IntN(len(b)):])
 			return b
 		}
-		return journaltest.Flip(r.IntN(len(b)))(b)
+		return testdaemon.Flip(r.IntN(len(b)))(b)
 	})
 }
 
 // Two batches that a broken one lies between say when it was received.
 func TestGapSaysWhen(t *testing.T) {
-	dir := journaltest.New(t, journaltest.Batches(5, frameRows))
-	journaltest.Change(t, journaltest.Segments(t, dir)[1], journaltest.Flip(5000))
+	dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(5, frameRows))
+	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[1], testdaemon.Flip(5000))
 	f, err := inspect.Open(dir)
 	require.NoError(t, err)
 	defer f.Close()
 	for _, err := range f.Frames(0) {
 		var gap *inspect.Gap
 		if errors.As(err, &gap) {
-			require.True(t, gap.After.Equal(journaltest.ReceivedAt(2)))
-			require.True(t, gap.Before.Equal(journaltest.ReceivedAt(4)))
+			require.True(t, gap.After.Equal(testdaemon.ReceivedAt(2)))
+			require.True(t, gap.Before.Equal(testdaemon.ReceivedAt(4)))
 			var corrupt *journal.CorruptError
 			require.ErrorAs(t, gap, &corrupt)
 			return

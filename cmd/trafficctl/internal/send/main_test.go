@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"trafficd/cmd/trafficctl/internal/daemontest"
 	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testdaemon.VerifyTestMain(m)
+}
 
-func configFor(d *daemontest.Daemon) Config {
+func configFor(d *testdaemon.Daemon) Config {
 	cfg := DefaultConfig()
-	cfg.URL, cfg.Key = d.URL, daemontest.Key
+	cfg.URL, cfg.Key = d.URL, testdaemon.Key
 	return cfg
 }
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/daemontest"
 	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
 
 // Input that is sorted by detector: everything arrives once, each detector's
@@ -24,7 +24,7 @@ import (
 func TestOrderAndFullBatches(t *testing.T) {
 	const detectors, each, limit = 40, 250, 500
 	for _, workers := range []int{1, 4} {
-		d := daemontest.New(t)
+		d := testdaemon.New(t)
 		cfg := configFor(d)
 		cfg.Batch, cfg.Concurrency = limit, workers
 		s := newSender(t, cfg, nil)
@@ -45,7 +45,7 @@ func TestOrderAndFullBatches(t *testing.T) {
 }
 
 func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	cfg := configFor(d)
 	cfg.Batch, cfg.Ordered = 300, false
 	s := newSender(t, cfg, nil)
@@ -60,7 +60,7 @@ func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
 }
 
 func TestEndsBatch(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	cfg := configFor(d)
 	cfg.Concurrency = 1
 	last := itemOf("C", 3)
@@ -72,17 +72,17 @@ func TestEndsBatch(t *testing.T) {
 }
 
 func TestNothingToSend(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	require.NoError(t, newSender(t, configFor(d), nil).Send(t.Context(), mixed()))
 	require.Empty(t, d.Keys())
 }
 
 // Whatever goes wrong for a time, the batch arrives once, under one key.
 func TestRetries(t *testing.T) {
-	f := func(name string, prepare func(*daemontest.Daemon), replayed int64) {
+	f := func(name string, prepare func(*testdaemon.Daemon), replayed int64) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they spend their time in pauses
-			d := daemontest.New(t)
+			d := testdaemon.New(t)
 			prepare(d)
 			s := newSender(t, configFor(d), nil)
 			require.NoError(t, s.Send(t.Context(), series(1, 10)))
@@ -97,17 +97,17 @@ func TestRetries(t *testing.T) {
 		})
 	}
 	for _, status := range []int{408, 409, 429, 500, 502, 503, 504} {
-		f(fmt.Sprint(status), func(d *daemontest.Daemon) {
+		f(fmt.Sprint(status), func(d *testdaemon.Daemon) {
 			d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 				if n < 3 {
 					w.Header().Set("Retry-After", "0")
-					daemontest.Refuse(w, status, "SOME_CODE", "not now")
+					testdaemon.Refuse(w, status, "SOME_CODE", "not now")
 				}
 				return n < 3
 			}
 		}, 0)
 	}
-	f("cut before the batch is taken", func(d *daemontest.Daemon) {
+	f("cut before the batch is taken", func(d *testdaemon.Daemon) {
 		d.Before = func(n int, _ http.ResponseWriter, _ *http.Request) bool {
 			if n < 3 {
 				panic(http.ErrAbortHandler)
@@ -115,8 +115,8 @@ func TestRetries(t *testing.T) {
 			return false
 		}
 	}, 0)
-	f("cut before the answer", func(d *daemontest.Daemon) { d.CutAfter = func(n int) bool { return n < 3 } }, 1)
-	f("cut within the answer", func(d *daemontest.Daemon) {
+	f("cut before the answer", func(d *testdaemon.Daemon) { d.CutAfter = func(n int) bool { return n < 3 } }, 1)
+	f("cut within the answer", func(d *testdaemon.Daemon) {
 		d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 			if n < 3 {
 				w.Header().Set("Content-Length", "100")
@@ -133,9 +133,9 @@ func TestRetries(t *testing.T) {
 func TestRefusalsStop(t *testing.T) {
 	f := func(status int, hint string) {
 		t.Helper()
-		d := daemontest.New(t)
+		d := testdaemon.New(t)
 		d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
-			daemontest.Refuse(w, status, "THE_CODE", "the reason")
+			testdaemon.Refuse(w, status, "THE_CODE", "the reason")
 			return true
 		}
 		s := newSender(t, configFor(d), nil)
@@ -147,7 +147,7 @@ func TestRefusalsStop(t *testing.T) {
 		require.Len(t, d.Keys(), 1)
 		tally := s.Tally()
 		require.EqualValues(t, 1, tally.Resume)
-		require.Zero(t, tally.Unknown, "a apiErr leaves no doubt")
+		require.Zero(t, tally.Unknown, "the refusal is definite")
 	}
 	f(400, "--url")
 	f(401, "--key")
@@ -163,7 +163,7 @@ func TestRefusalsStop(t *testing.T) {
 
 // A redirected POST would become a GET, and the key go to another host.
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	d, other := daemontest.New(t), daemontest.New(t)
+	d, other := testdaemon.New(t), testdaemon.New(t)
 	d.Before = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		http.Redirect(w, r, other.URL, http.StatusFound)
 		return true
@@ -178,7 +178,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestOddAnswers(t *testing.T) {
 	f := func(answer string) {
 		t.Helper()
-		d := daemontest.New(t)
+		d := testdaemon.New(t)
 		d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 			w.WriteHeader(http.StatusMultiStatus)
 			w.Write([]byte(answer))
@@ -196,10 +196,10 @@ func TestOddAnswers(t *testing.T) {
 
 // When the daemon asks for more time than there is, waiting is pointless.
 func TestRetryForEnds(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Retry-After", "3600")
-		daemontest.Refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		testdaemon.Refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
 	err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
@@ -218,7 +218,7 @@ func TestNoDaemon(t *testing.T) {
 
 // Given up without an answer, the items' fate is unknown and the tally says so.
 func TestNoAnswer(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	d.CutAfter = func(int) bool { return true }
 	cfg := configFor(d)
 	cfg.RetryFor = 0
@@ -231,7 +231,7 @@ func TestNoAnswer(t *testing.T) {
 // Interrupted: what is under way is still answered and counted, nothing new
 // begins, and the row to go on with is known.
 func TestInterrupted(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	d.Before = func(n int, _ http.ResponseWriter, _ *http.Request) bool {
 		if n == 2 {
@@ -251,14 +251,14 @@ func TestInterrupted(t *testing.T) {
 
 // A refusal after an attempt that had no answer does not settle that one.
 func TestDoubtStays(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	d.CutAfter = func(n int) bool { return n == 1 }
 	d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 		if n == 1 {
 			return false
 		}
 		w.Header().Set("Retry-After", "3600")
-		daemontest.Refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		testdaemon.Refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
 	s := newSender(t, configFor(d), nil)
@@ -269,7 +269,7 @@ func TestDoubtStays(t *testing.T) {
 
 // Items of a batch that was begun and never sent are not acknowledged.
 func TestInterruptedWhileABatchIsFilled(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	s := newSender(t, configFor(d), nil)
 	err := s.Send(ctx, func(yield func(measurement.Item, error) bool) {
@@ -287,11 +287,11 @@ func TestInterruptedWhileABatchIsFilled(t *testing.T) {
 
 // Interrupted while it waits to try again.
 func TestInterruptedInPause(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Retry-After", "60")
-		daemontest.Refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		testdaemon.Refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
 	s, err := New(configFor(d), nil, func(string) { interrupt() })
@@ -301,7 +301,7 @@ func TestInterruptedInPause(t *testing.T) {
 }
 
 func TestBadRowStops(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	s := newSender(t, configFor(d), nil)
 	err := s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), badRow(3), itemOf("C", 4)))
 	require.ErrorContains(t, err, "item 3: unreadable")
@@ -311,7 +311,7 @@ func TestBadRowStops(t *testing.T) {
 }
 
 func TestBadRowsSkipped(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	cfg := configFor(d)
 	cfg.SkipBadRows = true
 	var notes []string
@@ -329,7 +329,7 @@ func TestBadRowsSkipped(t *testing.T) {
 
 // An error of the input as a whole: what was read is sent.
 func TestInputBreaksOff(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	s := newSender(t, configFor(d), nil)
 	broken := errors.New("unexpected EOF")
 	require.ErrorIs(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), broken)), broken)
@@ -339,7 +339,7 @@ func TestInputBreaksOff(t *testing.T) {
 
 // Rejected items are written one a line, as they were, with where they stood.
 func TestRejectedItems(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	d.Known = map[string]bool{"A": true}
 	var file bytes.Buffer
 	cfg := configFor(d)
@@ -362,10 +362,10 @@ func TestRejectedItems(t *testing.T) {
 	var first line
 	require.NoError(t, json.Unmarshal([]byte(lines[0]), &first))
 	require.Equal(t, string(itemOf("B", 3).JSON), string(first.Item))
-	first.Item = nil
-	require.Equal(t, line{Index: 2, Row: 3, BatchID: "batch-1", Error: ItemError{
-		Description: "it is wrong", ErrorCode: "UNKNOWN_DETECTOR", Parameter: "measurements[2].detectorCode",
-	}}, first)
+	require.Len(t, first.BatchID, 36)
+	require.NotEmpty(t, first.Error.Description)
+	first.Item, first.BatchID, first.Error.Description = nil, "", ""
+	require.Equal(t, line{Index: 2, Row: 3, Error: ItemError{ErrorCode: "UNKNOWN_DETECTOR", Parameter: "measurements[2].detectorCode"}}, first)
 	require.Contains(t, lines[1], string(other.JSON))
 
 	tally := s.Tally()
@@ -379,7 +379,7 @@ type brokenWriter struct{}
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestRejectedItemsCannotBeWritten(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	d.Known = map[string]bool{}
 	err := newSender(t, configFor(d), brokenWriter{}).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "disk full")
@@ -387,7 +387,7 @@ func TestRejectedItemsCannotBeWritten(t *testing.T) {
 
 // A slow daemon holds the reading back: no more batches than go round.
 func TestMemoryIsBounded(t *testing.T) {
-	d := daemontest.New(t)
+	d := testdaemon.New(t)
 	release := make(chan struct{})
 	d.Before = func(int, http.ResponseWriter, *http.Request) bool { <-release; return false }
 	cfg := configFor(d)

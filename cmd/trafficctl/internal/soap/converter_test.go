@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twpayne/go-geom"
 
-	"trafficd/cmd/trafficctl/internal/daemontest"
 	"trafficd/cmd/trafficctl/internal/geometry"
 	"trafficd/cmd/trafficctl/internal/soap"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/schemas/geo"
 	"trafficd/sources/routing"
 )
@@ -27,7 +27,7 @@ var _ geometry.Converter = soap.Converter{}
 
 func client(t *testing.T, base string) *soap.Client {
 	t.Helper()
-	c, err := soap.New(soap.Config{URL: base, Key: daemontest.Key, Timeout: time.Minute})
+	c, err := soap.New(soap.Config{URL: base, Key: testdaemon.Key, Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -65,7 +65,7 @@ func TestConverterLikeOffline(t *testing.T) {
 		"POINT (8 95)", // there is no such place
 	}
 	degrees, utm := system(t, "OG_GEODECIMAL", ""), system(t, "OG_SRID", "EPSG:25832")
-	service := soap.Converter{Client: client(t, daemontest.Routing(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: client(t, testdaemon.Routing(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
 	f := func(texts ...string) {
 		t.Helper()
 		ring := geom.NewLinearRingFlat(geom.XY, []float64{8, 48, 9, 48, 9, 49, 8, 48})
@@ -103,7 +103,7 @@ func TestConverterSplits(t *testing.T) {
 	f := func(limit func(*routing.Config)) {
 		t.Helper()
 		service := soap.Converter{
-			Client: client(t, daemontest.Routing(t, limit)),
+			Client: client(t, testdaemon.Routing(t, limit)),
 			From:   system(t, "OG_GEODECIMAL", ""), To: system(t, "VENDOR_GEODECIMAL", ""), Limits: geo.DefaultLimits(),
 		}
 		var texts []string
@@ -129,7 +129,7 @@ func TestConverterSplits(t *testing.T) {
 
 // A run that is interrupted leaves no job behind: there is room for one only.
 func TestConverterInterrupted(t *testing.T) {
-	daemon := daemontest.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
+	daemon := testdaemon.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	degrees := system(t, "OG_GEODECIMAL", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	front := proxy(t, daemon, func(n int32, _ *http.Request) bool {
@@ -150,7 +150,7 @@ func TestConverterInterrupted(t *testing.T) {
 // A daemon that is busy is asked again.
 func TestConverterBusy(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
-	front := proxy(t, daemontest.Routing(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
+	front := proxy(t, testdaemon.Routing(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
 	service := soap.Converter{Client: client(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
 	got, err := service.Convert(t.Context(), parse(t, "POINT (8 48)"))
 	require.NoError(t, err)
@@ -161,9 +161,9 @@ func TestConverterBusy(t *testing.T) {
 // converted.
 func TestConverterLosesJob(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
-	front := proxy(t, daemontest.Routing(t, nil), func(n int32, r *http.Request) bool {
+	front := proxy(t, testdaemon.Routing(t, nil), func(n int32, r *http.Request) bool {
 		if n > 1 {
-			r.Header.Set("Authorization", "apiKey "+daemontest.OtherKey) // who has no such job
+			r.Header.Set("Authorization", "apiKey "+testdaemon.OtherKey) // who has no such job
 		}
 		return true
 	})

@@ -3,11 +3,9 @@ package soap_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs for ever, once per process
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	testdaemon.VerifyTestMain(m)
 }

@@ -1,5 +1,4 @@
-// Package journaltest makes real journals for tests.
-package journaltest
+package testdaemon
 
 import (
 	"fmt"
@@ -17,22 +16,22 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Start is when the first batch of Batches is received.
+// Start is when batch 0 would be received.
 var Start = time.Date(2026, 7, 1, 6, 0, 0, 0, time.UTC)
 
-// Batch is what a frame is made of.
-type Batch struct {
+// JournalBatch describes one frame.
+type JournalBatch struct {
 	Instance string
 	Codes    []string // a row for each
 	Key      string   // Idempotency-Key
 	Rejected int
 }
 
-// Batches gives n batches of so many rows: row 3 of batch 7 has the detector D7.3.
-func Batches(n, rows int) []Batch {
-	var all []Batch
+// JournalBatches returns n batches of rows rows: row 3 of batch 7 has the detector D7.3.
+func JournalBatches(n, rows int) []JournalBatch {
+	var all []JournalBatch
 	for i := range n {
-		b := Batch{Instance: "north"}
+		b := JournalBatch{Instance: "north"}
 		for row := range rows {
 			b.Codes = append(b.Codes, fmt.Sprintf("D%d.%d", i+1, row))
 		}
@@ -41,35 +40,34 @@ func Batches(n, rows int) []Batch {
 	return all
 }
 
-// ID is the Batch-Id of the n-th batch, from 1.
-func ID(n int) batch.ID {
+// BatchID is the Batch-Id of the n-th batch, from 1.
+func BatchID(n int) batch.ID {
 	return batch.ID{0x01, 0x98, 0xf3, 0xa2, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, byte(n >> 8), byte(n)}
 }
 
 // ReceivedAt is when the n-th batch was received.
 func ReceivedAt(n int) time.Time { return Start.Add(time.Duration(n) * time.Second) }
 
-// Config is for a journal whose segments hold two frames of 300 rows.
-func Config(dir string) journal.Config {
+// JournalConfig is for a journal whose segments hold two frames of 300 rows.
+func JournalConfig(dir string) journal.Config {
 	c := journal.DefaultConfig()
 	c.Dir, c.SegmentBytes, c.MaxBytes, c.MaxFrameBytes, c.MinFreeBytes = dir, 20<<10, 32<<20, 1<<20, 0
 	return c
 }
 
-// New makes a journal in a folder of its own, with a cursor for each consumer,
-// and closes it.
-func New(t testing.TB, batches []Batch, consumers ...string) (dir string) {
+// NewJournal writes a journal to a new folder, with a cursor for each consumer, and closes it.
+func NewJournal(t testing.TB, batches []JournalBatch, consumers ...string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(Config(dir), consumers)
+	j, err := journal.Open(JournalConfig(dir), consumers)
 	require.NoError(t, err)
-	Add(t, j, 1, batches)
+	AddBatches(t, j, 1, batches)
 	require.NoError(t, j.Close())
 	return dir
 }
 
-// Add writes batches, which are numbered from first on, each in a commit of its own.
-func Add(t testing.TB, j *journal.Journal, first int, batches []Batch) {
+// AddBatches appends batches, numbered from first, with one commit each.
+func AddBatches(t testing.TB, j *journal.Journal, first int, batches []JournalBatch) {
 	t.Helper()
 	for i, b := range batches {
 		e := journal.Entry{Data: Frame(first+i, b)}
@@ -78,9 +76,9 @@ func Add(t testing.TB, j *journal.Journal, first int, batches []Batch) {
 	}
 }
 
-// Frame gives the frame of the n-th batch.
-func Frame(n int, of Batch) []byte {
-	b := batch.Batch{ID: ID(n), ProductInstance: of.Instance, ReceivedAt: ReceivedAt(n).UnixNano()}
+// Frame returns the frame of the n-th batch.
+func Frame(n int, of JournalBatch) []byte {
+	b := batch.Batch{ID: BatchID(n), ProductInstance: of.Instance, ReceivedAt: ReceivedAt(n).UnixNano()}
 	b.TypeText, b.TypeEnd = []byte("speed"), []uint32{5}
 	for row, code := range of.Codes {
 		b.Codes = append(b.Codes, code...)
@@ -99,7 +97,7 @@ func Frame(n int, of Batch) []byte {
 	return batch.AppendFrame(nil, &b, &a)
 }
 
-// Segments gives the paths of a journal's segments.
+// Segments returns the paths of a journal's segments.
 func Segments(t testing.TB, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.seg"))
@@ -109,15 +107,15 @@ func Segments(t testing.TB, dir string) []string {
 	return paths
 }
 
-// Change rewrites a file.
-func Change(t testing.TB, path string, change func(b []byte) []byte) {
+// ChangeFile rewrites a file.
+func ChangeFile(t testing.TB, path string, change func(b []byte) []byte) {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, change(b), 0o640))
 }
 
-// Flip gives a change that flips one bit.
+// Flip returns a change that flips one bit.
 func Flip(at int) func(b []byte) []byte {
 	return func(b []byte) []byte { b[at] ^= 1; return b }
 }
