@@ -47,6 +47,7 @@ var arrows = []arrow{
 	{"sources/*/", []string{"pipeline/batch/", "pipeline/dial/", "schemas/", "sources/internal/"}, "adapters know the noun and the schemas, not each other and not the pipeline"},
 	{"sinks/*/", []string{"pipeline/batch/", "pipeline/dial/", "schemas/"}, "adapters know the noun and the schemas, not each other and not the pipeline"},
 	{"schemas/contract/", nil, "the contract is the leaf of everything that has an interface"},
+	{"schemas/negotiate/", nil, "content negotiation reads header lines and knows no endpoint"},
 	{"schemas/xroute/", []string{"schemas/geo/"}, "schemas are described by themselves; xroute speaks in geo's coordinates"},
 	{"schemas/*/", nil, "schemas are described by themselves"},
 	{"deployments/*/", nil, "deployments only embed their files"},
@@ -133,6 +134,8 @@ func TestArrowsHold(t *testing.T) {
 	f("trafficd/sinks/kafka", "trafficd/cmd/devstores/stores", "not each other")
 	f("trafficd/schemas/xroute", "trafficd/schemas/geo", "")
 	f("trafficd/schemas/geo", "trafficd/schemas/xroute", "described by themselves")
+	f("trafficd/sinks/layers", "trafficd/schemas/negotiate", "")
+	f("trafficd/schemas/negotiate", "trafficd/schemas/contract", "knows no endpoint")
 	f("trafficd/deployments/kafka", "trafficd/cmd/devstores", "only embed")
 	f("trafficd/schemas/clickhouse", "trafficd/pipeline/batch", "described by themselves")
 	f("trafficd/sources", "trafficd/pipeline/batch", "has no place")

@@ -62,23 +62,5 @@ func TestChooseEncoding(t *testing.T) {
 	f(identity, "gzip;q=0")
 	f(identity, "gzip;q=0.0000, zstd;q=7")
 	f(gzipped, "gzip ; Q = 0.123 , br")
-}
-
-func TestQuality(t *testing.T) {
-	f := func(params string, want quality) {
-		t.Helper()
-		require.Equal(t, want, qOf([]byte(params)), "%q", params)
-	}
-	f("", 1000)
-	f("level=1", 1000)
-	f("level=1;q=0.25", 250)
-	f("q=1", 1000)
-	f("q=1.000", 1000)
-	f("q=1.5", 1000)
-	f("q=0.", 0)
-	f("q=0.05", 50)
-	f("q=", 0)
-	f("q=.5", 0)
-	f("q=-1", 0)
-	f("q=0.1234", 0)
+	f(identity, "gzip;x=1;q=0, zstd;q=1.5")
 }

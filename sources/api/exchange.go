@@ -15,7 +15,7 @@ type exchange struct {
 	trace     trace
 	route     *route // nil: none was found
 	key       *key   // nil: none was presented or needed, or an unknown one
-	apiErr   *contract.APIError
+	apiErr    *contract.APIError
 	body      bool // there is a body, and fasthttp was told of none if refusal is set
 	silent    bool // there is no answer
 	close     bool // the client wants the connection to end with the answer

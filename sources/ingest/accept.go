@@ -2,43 +2,24 @@ package ingest
 
 import (
 	"bytes"
-	"strconv"
 
 	"github.com/valyala/fasthttp"
+
+	"trafficd/schemas/negotiate"
 )
 
-// wantsGzip tells whether the answer is to be compressed: Accept-Encoding allows
-// it, or Accept names gzip, as in the interface specification's example
-// (contract 1.3).
+// wantsGzip reports whether the answer is to be compressed: Accept-Encoding allows it, or Accept
+// names gzip as a word, as in application/gzip, application/json+gzip or
+// application/json;encoding=gzip (contract 1.3).
 func wantsGzip(h *fasthttp.RequestHeader) bool {
-	return acceptsGzip(h.PeekAll(fasthttp.HeaderAcceptEncoding)) || namesGzip(h.PeekAll(fasthttp.HeaderAccept))
-}
-
-// acceptsGzip reads Accept-Encoding (RFC 9110, 12.5.3): gzip's own weight counts, else
-// that of *.
-func acceptsGzip(values [][]byte) bool {
-	gzip, others := -1.0, -1.0
-	for _, value := range values {
-		for element := range bytes.SplitSeq(value, []byte{','}) {
-			coding, parameters, _ := bytes.Cut(element, []byte{';'})
-			coding = bytes.TrimSpace(coding)
-			if isGzip(coding) {
-				gzip = max(gzip, weight(parameters))
-			} else if string(coding) == "*" {
-				others = max(others, weight(parameters))
-			}
-		}
+	if negotiate.AcceptsGzip(h.PeekAll(fasthttp.HeaderAcceptEncoding)) {
+		return true
 	}
-	return gzip > 0 || gzip < 0 && others > 0
-}
-
-// namesGzip looks for gzip as a word of its own, as in application/gzip,
-// application/json+gzip or application/json;encoding=gzip.
-func namesGzip(values [][]byte) bool {
-	for _, value := range values {
-		for element := range bytes.SplitSeq(value, []byte{','}) {
-			_, parameters, _ := bytes.Cut(element, []byte{';'})
-			if weight(parameters) > 0 && hasWord(element, []byte("gzip")) {
+	for _, rest := range h.PeekAll(fasthttp.HeaderAccept) {
+		for len(rest) > 0 {
+			var e negotiate.Element
+			e, rest = negotiate.Next(rest)
+			if (hasWord(e.Value, []byte("gzip")) || hasWord(e.Parameters, []byte("gzip"))) && e.Quality() > 0 {
 				return true
 			}
 		}
@@ -61,19 +42,3 @@ func hasWord(text, word []byte) bool {
 }
 
 func isLetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
-
-// weight is the q parameter, 1 without one; a malformed one is 0, because the client
-// did not say that it wants this.
-func weight(parameters []byte) float64 {
-	for parameter := range bytes.SplitSeq(parameters, []byte{';'}) {
-		name, value, _ := bytes.Cut(parameter, []byte{'='})
-		if bytes.EqualFold(bytes.TrimSpace(name), []byte("q")) {
-			q, err := strconv.ParseFloat(string(bytes.TrimSpace(value)), 64)
-			if err != nil || !(q >= 0 && q <= 1) {
-				return 0
-			}
-			return q
-		}
-	}
-	return 1
-}

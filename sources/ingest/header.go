@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/negotiate"
 )
 
 const (
@@ -48,7 +49,7 @@ func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
 			coding = bytes.TrimSpace(coding)
 			switch {
 			case len(coding) == 0:
-			case isGzip(coding):
+			case negotiate.IsGzip(coding):
 				times++
 			default:
 				return gzipRequired(fmt.Sprintf("the Content-Encoding %s is not taken: compress the body with gzip", quoted(coding)))
@@ -69,10 +70,6 @@ func declaresGzip(h *fasthttp.RequestHeader) bool {
 		}
 	}
 	return false
-}
-
-func isGzip(coding []byte) bool {
-	return bytes.EqualFold(coding, []byte("gzip")) || bytes.EqualFold(coding, []byte("x-gzip"))
 }
 
 func gzipRequired(description string) *contract.APIError {

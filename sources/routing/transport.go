@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/negotiate"
 )
 
 // checkHeader is what the header alone decides.
@@ -23,7 +23,7 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 			Description: fmt.Sprintf("%.64q is not taken: send a SOAP 1.1 envelope as text/xml; charset=utf-8", media),
 		}
 	}
-	if encoding := contentEncoding(h); encoding != "" && !isGzip(encoding) {
+	if encoding := contentEncoding(h); encoding != "" && !negotiate.IsGzip([]byte(encoding)) {
 		return &contract.APIError{
 			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding,
 			Description: fmt.Sprintf("the Content-Encoding %.64q is not taken: compress the envelope with gzip, once, or not at all", encoding),
@@ -80,10 +80,6 @@ func contentEncoding(h *fasthttp.RequestHeader) string {
 	return strings.Join(codings, ", ")
 }
 
-func isGzip(coding string) bool {
-	return strings.EqualFold(coding, "gzip") || strings.EqualFold(coding, "x-gzip")
-}
-
 func isGzipped(h *fasthttp.RequestHeader) bool { return contentEncoding(h) != "" }
 
 // gunzip unpacks a body. Its errors are refusals.
@@ -138,44 +134,11 @@ func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte,
 	}
 	h.SetContentType("text/xml; charset=utf-8")
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
-	if len(envelope) >= worthPacking && acceptsGzip(&ctx.Request.Header) {
+	if len(envelope) >= worthPacking && negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)) {
 		envelope = pack(envelope)
 		h.SetContentEncoding("gzip")
 	}
 	ctx.Response.SetBodyStream(newAnswer(s.memory, client, envelope), len(envelope))
-}
-
-// acceptsGzip reads Accept-Encoding (RFC 9110, 12.5.3): gzip's own weight counts, else
-// that of *.
-func acceptsGzip(h *fasthttp.RequestHeader) bool {
-	others := false
-	for _, value := range h.PeekAll(fasthttp.HeaderAcceptEncoding) {
-		for element := range strings.SplitSeq(string(value), ",") {
-			coding, parameters, _ := strings.Cut(element, ";")
-			wanted := weight(parameters) > 0
-			switch coding = strings.TrimSpace(coding); {
-			case isGzip(coding):
-				return wanted
-			case coding == "*":
-				others = wanted
-			}
-		}
-	}
-	return others
-}
-
-// weight is the q parameter, 1 without one; a malformed one is 0, because the client
-// did not say that it wants this.
-func weight(parameters string) float64 {
-	name, value, some := strings.Cut(parameters, "=")
-	if !some || !strings.EqualFold(strings.TrimSpace(name), "q") {
-		return 1
-	}
-	q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	if err != nil || q > 1 {
-		return 0
-	}
-	return q
 }
 
 func pack(text []byte) []byte {

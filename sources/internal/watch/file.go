@@ -30,7 +30,7 @@ type File struct {
 	folders  *folders
 
 	last, kept, refused fs.FileInfo // the version read last, the one in use, the one that is of no use
-	apiErr             error       // why it is not
+	apiErr              error       // why it is not
 }
 
 // NewFile names the file, which need not be there yet. The watching begins with

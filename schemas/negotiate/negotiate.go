@@ -1,0 +1,126 @@
+// Package negotiate reads the request headers Accept, Accept-Encoding and Content-Encoding as
+// RFC 9110 (sections 8.4 and 12.5) defines them. Headers come as lines, because a request may
+// repeat them. Nothing is allocated.
+package negotiate
+
+import "bytes"
+
+// Quality is the weight of an alternative in thousandths: 0 is not acceptable, 1000 is the
+// default.
+type Quality int
+
+// Unlisted is the quality of an alternative that a header does not name.
+const Unlisted Quality = -1
+
+// Element is one element of a list header.
+type Element struct {
+	Value      []byte // without parameters and white space
+	Parameters []byte // what follows the first semicolon
+}
+
+// Next cuts the first element off a line. Commas within quoted strings do not separate elements.
+func Next(line []byte) (e Element, rest []byte) {
+	element, rest := cut(line, ',')
+	value, parameters := cut(element, ';')
+	return Element{bytes.TrimSpace(value), parameters}, rest
+}
+
+// Quality returns the element's parameter q: 0 to 1 with up to three decimals, 1000 without the
+// parameter. A malformed one is 0, because the client did not say that it wants this.
+func (e Element) Quality() Quality {
+	for rest := e.Parameters; len(rest) > 0; {
+		var parameter []byte
+		parameter, rest = cut(rest, ';')
+		name, value := cut(parameter, '=')
+		if name = bytes.TrimSpace(name); len(name) == 1 && name[0]|0x20 == 'q' {
+			return thousandths(bytes.TrimSpace(value))
+		}
+	}
+	return 1000
+}
+
+func thousandths(text []byte) Quality {
+	if len(text) == 0 || len(text) > 5 || text[0] != '0' && text[0] != '1' || len(text) > 1 && text[1] != '.' {
+		return 0
+	}
+	q, unit := Quality(text[0]-'0')*1000, Quality(100)
+	for _, c := range text[min(2, len(text)):] {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		q, unit = q+Quality(c-'0')*unit, unit/10
+	}
+	if q > 1000 {
+		return 0
+	}
+	return q
+}
+
+// cut is bytes.Cut for a separator that does not count within a quoted string.
+func cut(text []byte, separator byte) (before, after []byte) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == separator && !quoted:
+			return text[:i], text[i+1:]
+		case c == '"':
+			quoted = !quoted
+		case c == '\\' && quoted:
+			i++
+		}
+	}
+	return text, nil
+}
+
+// Named returns the quality of the first element with exactly this value, in any case.
+func Named(lines [][]byte, value []byte) Quality {
+	for _, rest := range lines {
+		for len(rest) > 0 {
+			var e Element
+			if e, rest = Next(rest); bytes.EqualFold(e.Value, value) {
+				return e.Quality()
+			}
+		}
+	}
+	return Unlisted
+}
+
+var (
+	anything       = []byte("*")
+	anyType        = []byte("*/*")
+	anyApplication = []byte("application/*")
+	gzip           = []byte("gzip")
+	xGzip          = []byte("x-gzip")
+)
+
+// Application returns the quality that Accept gives a media type application/…: its own, else that
+// of application/*, else that of */*.
+func Application(lines [][]byte, mediaType []byte) Quality {
+	for _, name := range [...][]byte{mediaType, anyApplication, anyType} {
+		if q := Named(lines, name); q != Unlisted {
+			return q
+		}
+	}
+	return Unlisted
+}
+
+// Coding returns the quality that Accept-Encoding gives a content coding other than identity: its
+// own, else that of *. x-gzip is another name of gzip.
+func Coding(lines [][]byte, coding []byte) Quality {
+	q := Named(lines, coding)
+	if q == Unlisted && bytes.EqualFold(coding, gzip) {
+		q = Named(lines, xGzip)
+	}
+	if q == Unlisted {
+		q = Named(lines, anything)
+	}
+	return q
+}
+
+// AcceptsGzip reports whether Accept-Encoding allows gzip.
+func AcceptsGzip(lines [][]byte) bool { return Coding(lines, gzip) > 0 }
+
+// IsGzip reports whether a content coding is gzip, by either of its names.
+func IsGzip(coding []byte) bool {
+	return bytes.EqualFold(coding, gzip) || bytes.EqualFold(coding, xGzip)
+}
