@@ -2,10 +2,10 @@ package contract
 
 import "time"
 
-// Right is what a key allows (decisions.md 1.4).
+// Right is an operation that a key allows (contract 1.4).
 type Right uint8
 
-// The rights of a key, to be combined by |.
+// The rights of a key, combined by |.
 const (
 	RightIngest Right = 1 << iota
 	RightForecast
@@ -13,8 +13,7 @@ const (
 	RightAdmin
 )
 
-// Client is who a key belongs to. It is immutable; a reload of the keys makes
-// new ones.
+// Client is the owner of a key. It is immutable; reloading the keys creates new clients.
 type Client struct {
 	Name            string // for logs and metrics; never the key
 	ProductInstance string

@@ -1,11 +1,12 @@
 package contract
 
-// Code is the one word for an outcome: the answer, the metric label and the
-// log all say the same (contract 1, contract 1.1, 1.2).
+import "net/http"
+
+// Code is the outcome of a request or of one item. Responses, metric labels and logs all show its name.
 type Code uint8
 
-// Codes of whole requests, then those of single items. INVALID_TYPE,
-// MISSING_FIELD and DUPLICATE_FIELD are used for both.
+// The codes of whole requests come first, then those of items. InvalidType, MissingField and DuplicateField are used
+// for both.
 const (
 	OK Code = iota
 	NotFound
@@ -43,49 +44,63 @@ const (
 	CodeCount
 )
 
-var codeNames = [CodeCount]string{
-	OK:                     "OK",
-	NotFound:               "NOT_FOUND",
-	MethodNotAllowed:       "METHOD_NOT_ALLOWED",
-	Unauthenticated:        "GENERAL_UNAUTHENTICATED",
-	Forbidden:              "GENERAL_FORBIDDEN",
-	RateLimited:            "RATE_LIMITED",
-	ServiceUnavailable:     "GENERAL_SERVICE_UNAVAILABLE",
-	UnsupportedContentType: "UNSUPPORTED_CONTENT_TYPE",
-	GzipRequired:           "GZIP_REQUIRED",
-	BodyTooLarge:           "BODY_TOO_LARGE",
-	InvalidParameter:       "INVALID_PARAMETER",
-	IdempotencyKeyInUse:    "IDEMPOTENCY_KEY_IN_USE",
-	IdempotencyKeyReused:   "IDEMPOTENCY_KEY_REUSED",
-	RequestTimeout:         "REQUEST_TIMEOUT",
-	InvalidGzip:            "INVALID_GZIP",
-	InvalidJSON:            "INVALID_JSON",
-	TooManyItems:           "TOO_MANY_ITEMS",
-	InternalError:          "GENERAL_INTERNAL_ERROR",
-	BatchLimitExceeded:     "BATCH_LIMIT_EXCEEDED",
-	InvalidType:            "INVALID_TYPE",
-	DuplicateField:         "DUPLICATE_FIELD",
-	ReservedField:          "RESERVED_FIELD",
-	MissingField:           "MISSING_FIELD",
-	UnknownDetector:        "UNKNOWN_DETECTOR",
-	UnknownMeasureType:     "UNKNOWN_MEASURE_TYPE",
-	InvalidTimestamp:       "INVALID_TIMESTAMP",
-	InvalidInterval:        "INVALID_INTERVAL",
-	TimestampInFuture:      "TIMESTAMP_IN_FUTURE",
-	InvalidValue:           "INVALID_VALUE",
-	InvalidQuality:         "INVALID_QUALITY",
+// codes is the table of all codes (contract 1.1, 1.2, 6). A new validation rule is one row here and one case in
+// pipeline/validate/rules.go.
+var codes = [CodeCount]struct {
+	name   string // errorCode in responses
+	status int    // HTTP status of a whole request; 0: the code is for items only
+	item   string // description of a rejected item, after the name of its field; empty: for whole requests only
+}{
+	OK:                     {name: "OK", status: http.StatusMultiStatus},
+	NotFound:               {name: "NOT_FOUND", status: http.StatusNotFound},
+	MethodNotAllowed:       {name: "METHOD_NOT_ALLOWED", status: http.StatusMethodNotAllowed},
+	Unauthenticated:        {name: "GENERAL_UNAUTHENTICATED", status: http.StatusUnauthorized},
+	Forbidden:              {name: "GENERAL_FORBIDDEN", status: http.StatusForbidden},
+	RateLimited:            {name: "RATE_LIMITED", status: http.StatusTooManyRequests},
+	ServiceUnavailable:     {name: "GENERAL_SERVICE_UNAVAILABLE", status: http.StatusServiceUnavailable},
+	UnsupportedContentType: {name: "UNSUPPORTED_CONTENT_TYPE", status: http.StatusUnsupportedMediaType},
+	GzipRequired:           {name: "GZIP_REQUIRED", status: http.StatusUnsupportedMediaType},
+	BodyTooLarge:           {name: "BODY_TOO_LARGE", status: http.StatusRequestEntityTooLarge},
+	InvalidParameter:       {name: "INVALID_PARAMETER", status: http.StatusBadRequest},
+	IdempotencyKeyInUse:    {name: "IDEMPOTENCY_KEY_IN_USE", status: http.StatusConflict},
+	IdempotencyKeyReused:   {name: "IDEMPOTENCY_KEY_REUSED", status: http.StatusUnprocessableEntity},
+	RequestTimeout:         {name: "REQUEST_TIMEOUT", status: http.StatusRequestTimeout},
+	InvalidGzip:            {name: "INVALID_GZIP", status: http.StatusBadRequest},
+	InvalidJSON:            {name: "INVALID_JSON", status: http.StatusBadRequest},
+	TooManyItems:           {name: "TOO_MANY_ITEMS", status: http.StatusRequestEntityTooLarge},
+	InternalError:          {name: "GENERAL_INTERNAL_ERROR", status: http.StatusInternalServerError},
+
+	BatchLimitExceeded: {name: "BATCH_LIMIT_EXCEEDED", item: "exceeds the batch limit and was not examined; send it in another batch"},
+	InvalidType:        {name: "INVALID_TYPE", status: http.StatusBadRequest, item: "must be {type}"},
+	DuplicateField:     {name: "DUPLICATE_FIELD", status: http.StatusBadRequest, item: "is a duplicate member"},
+	ReservedField:      {name: "RESERVED_FIELD", item: "is reserved; it must be null or absent"},
+	MissingField:       {name: "MISSING_FIELD", status: http.StatusBadRequest, item: "is missing or null"},
+	UnknownDetector:    {name: "UNKNOWN_DETECTOR", item: "does not exist in the product instance"},
+	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", item: "is not an allowed measure type"},
+	InvalidTimestamp:   {name: "INVALID_TIMESTAMP", item: "is not an ISO 8601 date-time in UTC from 1970 to 2261, such as 2026-01-31T12:00:00Z"},
+	InvalidInterval:    {name: "INVALID_INTERVAL", item: "is before timestampFrom"},
+	TimestampInFuture:  {name: "TIMESTAMP_IN_FUTURE", item: "is too far in the future"},
+	InvalidValue:       {name: "INVALID_VALUE", item: "is not a finite number within the range of its measure type"},
+	InvalidQuality:     {name: "INVALID_QUALITY", item: "is not a finite number within the allowed range"},
 }
 
-// String gives the errorCode as it stands in answers.
+// String returns the errorCode of responses.
 func (c Code) String() string {
 	if c < CodeCount {
-		return codeNames[c]
+		return codes[c].name
 	}
 	return "UNKNOWN"
 }
 
-// Field names a member of a measurement (contract 5.1), in the
-// order in which contract 1.2 examines them.
+// Status returns the HTTP status of a whole request with this outcome, 0 if the code is for items only.
+func (c Code) Status() int {
+	if c < CodeCount {
+		return codes[c].status
+	}
+	return 0
+}
+
+// Field is a member of a measurement (contract 5.1), in the order in which contract 1.2 examines them.
 type Field uint8
 
 // The members of a measurement. FieldItem is the item as a whole.
@@ -102,21 +117,21 @@ const (
 	FieldCount
 )
 
-var fieldNames = [FieldCount]string{
-	FieldItem:            "",
-	FieldDetectorCode:    "detectorCode",
-	FieldMeasureTypeCode: "measureTypeCode",
-	FieldTimestampFrom:   "timestampFrom",
-	FieldTimestampTo:     "timestampTo",
-	FieldValue:           "value",
-	FieldQuality:         "quality",
-	FieldLinkID:          "linkId",
+var fields = [FieldCount]struct{ name, kind string }{
+	FieldItem:            {"", "an object"},
+	FieldDetectorCode:    {"detectorCode", "a string"},
+	FieldMeasureTypeCode: {"measureTypeCode", "a string"},
+	FieldTimestampFrom:   {"timestampFrom", "a string"},
+	FieldTimestampTo:     {"timestampTo", "a string"},
+	FieldValue:           {"value", "a number"},
+	FieldQuality:         {"quality", "a number or null"},
+	FieldLinkID:          {"linkId", "null"},
 }
 
-// String gives the member's name in JSON; it is empty for the item itself.
+// String returns the member's name in JSON, which is empty for FieldItem.
 func (f Field) String() string {
 	if f < FieldCount {
-		return fieldNames[f]
+		return fields[f].name
 	}
 	return ""
 }
@@ -124,8 +139,8 @@ func (f Field) String() string {
 // FieldSet is a set of fields, one bit each.
 type FieldSet uint16
 
-// Bit gives the set that holds only f.
+// Bit returns the set that holds only f.
 func (f Field) Bit() FieldSet { return 1 << f }
 
-// Has tells whether f is in the set.
+// Has reports whether f is in the set.
 func (s FieldSet) Has(f Field) bool { return s&f.Bit() != 0 }

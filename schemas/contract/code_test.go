@@ -1,16 +1,82 @@
 package contract
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestNames(t *testing.T) {
+func TestEveryCodeHasANameAndIsForRequestsOrItems(t *testing.T) {
+	names := map[string]bool{}
 	for c := OK; c < CodeCount; c++ {
 		require.NotEmpty(t, c.String())
+		require.False(t, names[c.String()], c)
+		names[c.String()] = true
+		require.True(t, c.Status() != 0 || codes[c].item != "", c)
 	}
+	for c := NotFound; c <= InternalError; c++ {
+		require.GreaterOrEqual(t, c.Status(), 400, c)
+	}
+	require.Zero(t, UnknownDetector.Status())
+	require.Zero(t, CodeCount.Status())
 	require.Equal(t, "UNKNOWN", CodeCount.String())
 	require.Equal(t, "linkId", FieldLinkID.String())
 	require.Empty(t, FieldCount.String())
+}
+
+// describe returns a description as a client reads it.
+func describe(t *testing.T, code Code, field Field, echo string) (text string) {
+	t.Helper()
+	raw := append(AppendItemDescription([]byte{'"'}, code, field, []byte(echo)), '"')
+	require.NoError(t, json.Unmarshal(raw, &text), string(raw))
+	return text
+}
+
+func TestItemDescriptions(t *testing.T) {
+	f := func(code Code, field Field, echo, want string) {
+		t.Helper()
+		require.Equal(t, want, describe(t, code, field, echo))
+	}
+	f(UnknownDetector, FieldDetectorCode, "X1", `detectorCode "X1" does not exist in the product instance`)
+	f(UnknownDetector, FieldDetectorCode, "", `detectorCode does not exist in the product instance`)
+	long := strings.Repeat("x", 63)
+	f(UnknownDetector, FieldDetectorCode, long+"\xc3", `detectorCode "`+long+`" does not exist in the product instance`)
+	f(UnknownDetector, FieldDetectorCode, "x\xc3", "detectorCode \"x\ufffd\" does not exist in the product instance")
+	f(UnknownMeasureType, FieldMeasureTypeCode, "a\"\n\\", "measureTypeCode \"a\"\n\\\" is not an allowed measure type")
+	f(ReservedField, FieldLinkID, "", `linkId is reserved; it must be null or absent`)
+	f(InvalidType, FieldItem, "", `the item must be an object`)
+	f(InvalidType, FieldDetectorCode, "", `detectorCode must be a string`)
+	f(InvalidType, FieldValue, "", `value must be a number`)
+	f(MissingField, FieldTimestampTo, "", `timestampTo is missing or null`)
+	f(DuplicateField, FieldQuality, "", `quality is a duplicate member`)
+	f(InvalidInterval, FieldTimestampTo, "", `timestampTo is before timestampFrom`)
+}
+
+func TestEveryItemCodeHasItsOwnDescription(t *testing.T) {
+	seen := map[string]Code{}
+	for code := BatchLimitExceeded; code < CodeCount; code++ {
+		for field := FieldItem; field < FieldCount; field++ {
+			text := describe(t, code, field, "echo")
+			require.NotRegexp(t, `[{}]|  |^ |[ .]$`, text)
+			if other, ok := seen[text]; ok {
+				require.Equal(t, other, code, text)
+			}
+			seen[text] = code
+		}
+	}
+}
+
+func TestWholeRunes(t *testing.T) {
+	f := func(in, want string) { t.Helper(); require.Equal(t, want, string(wholeRunes([]byte(in)))) }
+	f("", "")
+	f("a", "a")
+	f("é", "é")
+	f("a\xc3", "a")
+	f("a\xf0\x9f\x98", "a")
+	f("a😀", "a😀")
+	f("a\xff", "a\xff") // never starts a character
+	f("\xa0\xa0\xa0\xa0", "\xa0\xa0\xa0\xa0")
+	f("\xc3\xc3", "\xc3")
 }

@@ -1,6 +1,5 @@
-// Package contract holds what every interface of trafficd shares: the error codes, the API error, the client's
-// identity and rights. It is a leaf: it imports nothing of this module.
+// Package contract defines what all interfaces of trafficd share: error codes, the API error, and the identity and rights
+// of clients. It imports no other package of this module.
 //
-// contract.md beside this file is the reference of all interfaces as trafficd implements them. Comments cite its
-// sections as "contract 1.2".
+// contract.md in this folder is the reference of all interfaces. Comments cite its sections as "contract 1.2".
 package contract

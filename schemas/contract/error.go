@@ -2,17 +2,16 @@ package contract
 
 import "time"
 
-// EchoLimit is how many bytes of a client's input an answer or a log repeats
-// (decisions.md 1.1).
+// EchoLimit is the number of bytes of client input that a response or a log repeats (contract 1.1).
 const EchoLimit = 64
 
-// APIError is an answer other than 207: the whole request is turned down and
-// nothing of it was or will be archived or forwarded (decisions.md 1.1).
+// APIError is the error response to a whole request. Nothing of the request was or will be archived or forwarded
+// (contract 1.1).
 type APIError struct {
 	Code        Code
-	Description string        // for a person: what, where and what to do
-	Parameter   string        // the header or JSON path at fault; may be empty
-	RetryAfter  time.Duration // > 0: sent as Retry-After
+	Description string        // for people: what is wrong, where, and what to do about it
+	Parameter   string        // the invalid header or JSON path; may be empty
+	RetryAfter  time.Duration // sent as Retry-After if positive
 }
 
 // Error implements error.
@@ -23,7 +22,7 @@ func NewError(code Code, description string) *APIError {
 	return &APIError{Code: code, Description: description}
 }
 
-// Unavailable returns the 503 that asks the client to retry after the given time.
+// Unavailable returns a 503 that asks the client to retry after the given time.
 func Unavailable(description string, after time.Duration) *APIError {
 	return &APIError{Code: ServiceUnavailable, Description: description, RetryAfter: after}
 }

@@ -53,13 +53,13 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (apiE
 		return r
 	}
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
-		return contract.NewError(contract.NotFound, fmt.Sprintf("there is nothing at %q", echo(pathOf(h.RequestURI()))))
+		return contract.NewError(contract.NotFound, fmt.Sprintf("there is nothing at %q", contract.Echo(pathOf(h.RequestURI()))))
 	}
 	if x.preflight = s.origins.preflight(h); x.preflight {
 		return nil
 	}
 	if !x.route.takes(h.Method()) {
-		return contract.NewError(contract.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, echo(h.Method())))
+		return contract.NewError(contract.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, contract.Echo(h.Method())))
 	}
 	if !x.route.open(h.Method()) {
 		if r := s.admit(x, h, said); r != nil {

@@ -151,10 +151,10 @@ func TestEchoIsCutAndEscaped(t *testing.T) {
 
 func TestEveryCodeOfARequestHasAStatus(t *testing.T) {
 	for code := contract.NotFound; code <= contract.InternalError; code++ {
-		require.GreaterOrEqual(t, answers[code].status, 400, code)
+		require.GreaterOrEqual(t, code.Status(), 400, code)
 	}
 	for _, code := range []contract.Code{contract.InvalidType, contract.MissingField, contract.DuplicateField} {
-		require.Equal(t, 400, answers[code].status, code) // of the member measurements
+		require.Equal(t, 400, code.Status(), code) // of the member measurements
 	}
 	var resp fasthttp.Response
 	writeRefusal(&resp, contract.NewError(contract.UnknownDetector, "of an item"), someTrace)
@@ -199,7 +199,7 @@ func FuzzErrorBody(f *testing.F) {
 	f.Add([]byte("\xff\xfe\"\\\n\x00</script>"), "\u2028")
 	f.Add([]byte(strings.Repeat("ü", 64)), "")
 	f.Fuzz(func(t *testing.T, input []byte, parameter string) {
-		text := echo(input)
+		text := contract.Echo(input)
 		if n := len(strings.ReplaceAll(text, "�", "?")); n > contract.EchoLimit {
 			t.Fatalf("%d bytes of input repeated", n)
 		}

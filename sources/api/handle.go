@@ -139,7 +139,7 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 		e = e.Str("client", client.Name)
 	}
 	e.Stringer("trace_id", &x.trace).Str("remote", ctx.RemoteAddr().String()).
-		Str("method", echo(ctx.Method())).Str("path", echo(pathOf(ctx.RequestURI()))).
+		Str("method", contract.Echo(ctx.Method())).Str("path", contract.Echo(pathOf(ctx.RequestURI()))).
 		Int("status", ctx.Response.StatusCode()).Stringer("code", code).Bool("answered", !x.silent).
 		Dur("took", took).Msg("request")
 	return took

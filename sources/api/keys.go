@@ -83,7 +83,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		}
 		names[e.Name], digests[strings.ToLower(e.SHA256)] = i, i
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("entry %d (name %q): %w", i+1, echo([]byte(e.Name)), err))
+			wrong = append(wrong, fmt.Errorf("entry %d (name %q): %w", i+1, contract.Echo([]byte(e.Name)), err))
 			continue
 		}
 		r.add(e, client)
@@ -149,7 +149,7 @@ func (e KeyEntry) client() (*contract.Client, error) {
 	for _, name := range e.Rights {
 		right, ok := rights[name]
 		if !ok {
-			return nil, fmt.Errorf("there is no right %q, only %s", echo([]byte(name)), rightNames())
+			return nil, fmt.Errorf("there is no right %q, only %s", contract.Echo([]byte(name)), rightNames())
 		}
 		c.Rights |= right
 	}
@@ -166,7 +166,7 @@ func (e KeyEntry) zone() (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(e.Timezone)
 	if err != nil || e.Timezone == "Local" { // the machine's own zone is not the client's
-		return nil, fmt.Errorf("there is no time zone %q: give an IANA name such as Europe/Berlin", echo([]byte(e.Timezone)))
+		return nil, fmt.Errorf("there is no time zone %q: give an IANA name such as Europe/Berlin", contract.Echo([]byte(e.Timezone)))
 	}
 	return zone, nil
 }

@@ -34,10 +34,8 @@ func metricsOf(route string) *routeMetrics {
 	m := &routeMetrics{seconds: metrics.GetOrCreateHistogram(fmt.Sprintf("trafficd_api_request_seconds{route=%q}", route))}
 	for code := range m.requests {
 		label := contract.Code(code).String()
-		if contract.Code(code) == contract.OK {
-			label = "OK"
-		} else if answers[code].status == 0 {
-			continue // never the outcome of a whole request
+		if contract.Code(code).Status() == 0 {
+			continue // for items only
 		}
 		m.requests[code] = metrics.GetOrCreateCounter(fmt.Sprintf("trafficd_api_requests_total{route=%q,code=%q}", route, label))
 	}

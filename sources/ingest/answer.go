@@ -3,7 +3,6 @@ package ingest
 import (
 	"strconv"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/valyala/fasthttp"
@@ -49,7 +48,7 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	b = append(b, `{"index":`...)
 	b = strconv.AppendUint(b, uint64(x.Index), 10)
 	b = append(b, `,"error":{"description":"`...)
-	b = appendDescription(b, x.Code, x.Field, echo)
+	b = contract.AppendItemDescription(b, x.Code, x.Field, echo)
 	b = append(b, `","errorCode":"`...)
 	b = append(b, x.Code.String()...)
 	b = append(b, `","parameter":"measurements[`...)
@@ -61,30 +60,6 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	}
 	return append(b, `"}}`...)
 }
-
-// appendEscaped appends echoed input as the inside of a JSON string. It may hold any
-// bytes: what is no UTF-8 becomes U+FFFD, and a character that was cut off at
-// contract.EchoLimit is left out.
-func appendEscaped(b, echo []byte) []byte {
-	if len(echo) == contract.EchoLimit {
-		echo = wholeRunes(echo)
-	}
-	for len(echo) > 0 {
-		r, size := utf8.DecodeRune(echo)
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r < ' ' || r == 0x7f:
-			b = append(b, '\\', 'u', '0', '0', hexDigits[r>>4], hexDigits[r&15])
-		default:
-			b = utf8.AppendRune(b, r) // U+FFFD for a byte that is no UTF-8
-		}
-		echo = echo[size:]
-	}
-	return b
-}
-
-const hexDigits = "0123456789abcdef"
 
 var gzipWriters = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 
@@ -105,26 +104,5 @@ func visible(key []byte) bool {
 // idempotencyKey is the key of a checked header, empty if there is none.
 func idempotencyKey(h *fasthttp.RequestHeader) string { return string(h.Peek(idempotencyHeader)) }
 
-// quoted repeats a piece of input in a description: at most contract.EchoLimit bytes,
-// cut between characters.
-func quoted(b []byte) string {
-	if len(b) > contract.EchoLimit {
-		b = wholeRunes(b[:contract.EchoLimit])
-	}
-	return `"` + strings.ToValidUTF8(string(b), string(utf8.RuneError)) + `"`
-}
-
-// wholeRunes drops a character that is cut off at the end of b. Bytes that are
-// no part of any character stay.
-func wholeRunes(b []byte) []byte {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		last := b[len(b)-n:]
-		if utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return b[:len(b)-n]
-			}
-			break
-		}
-	}
-	return b
-}
+// quoted returns client input for a description, cut to contract.EchoLimit.
+func quoted(b []byte) string { return `"` + contract.Echo(b) + `"` }

