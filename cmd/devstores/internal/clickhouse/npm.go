@@ -1,0 +1,231 @@
+package clickhouse
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"trafficd/cmd/devstores/internal/cache"
+)
+
+// defaultRegistry is npm's documented default for the setting "registry". It has to be here: where
+// npm is not installed, nothing else on the machine knows it. Registries that mirror it may leave
+// it in the tarball URLs that they return, so it is also the prefix that npm replaces there.
+const defaultRegistry = "https://registry.npmjs.org/"
+
+// npmConfig holds npm's settings: environment variables over the project's, the user's and the
+// global .npmrc file. npm itself need not be installed.
+type npmConfig map[string]string
+
+func readNPMConfig(environ []string) (npmConfig, error) {
+	env := npmConfig{}
+	for _, line := range environ {
+		name, value, _ := strings.Cut(line, "=")
+		if len(name) < len("npm_config_") || !strings.EqualFold(name[:len("npm_config_")], "npm_config_") || value == "" {
+			continue
+		}
+		key := name[len("npm_config_"):]
+		if !strings.HasPrefix(key, "//") && key != "" { // keys of a registry are taken as they are
+			key = strings.ToLower(key[:1] + strings.ReplaceAll(key[1:], "_", "-"))
+		}
+		env[key] = value
+	}
+	files := []string{"/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"} // where distributions and node itself have it
+	if file := env["globalconfig"]; file != "" {
+		files = []string{file}
+	}
+	if file := env["userconfig"]; file != "" {
+		files = append(files, file)
+	} else if home, err := os.UserHomeDir(); err == nil {
+		files = append(files, filepath.Join(home, ".npmrc"))
+	}
+	if root, err := cache.ModuleRoot(); err == nil {
+		files = append(files, filepath.Join(root, ".npmrc"))
+	}
+	c := npmConfig{}
+	for _, file := range files {
+		if err := c.readFile(file); err != nil {
+			return nil, fmt.Errorf("cannot read npm's configuration: %w", err)
+		}
+	}
+	for key, value := range env {
+		c[key] = value
+	}
+	return c, nil
+}
+
+var npmVariable = regexp.MustCompile(`\$\{([^}?]+)\??\}`)
+
+// readFile adds the settings of an .npmrc file; a missing file has none.
+func (c npmConfig) readFile(file string) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	expand := func(s string) string { // like npm, leaves variables that are not set
+		return npmVariable.ReplaceAllStringFunc(s, func(name string) string {
+			if value, ok := os.LookupEnv(npmVariable.FindStringSubmatch(name)[1]); ok {
+				return value
+			}
+			return name
+		})
+	}
+	lines := bufio.NewScanner(strings.NewReader(string(text)))
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		key, value, ok := strings.Cut(line, "=")
+		if !ok || strings.HasPrefix(line, ";") || strings.HasPrefix(line, "#") {
+			continue
+		}
+		value = strings.Trim(strings.TrimSpace(value), `"'`)
+		c[expand(strings.TrimSpace(key))] = expand(value)
+	}
+	return lines.Err()
+}
+
+// registry returns the registry of a package, with a slash at its end.
+func (c npmConfig) registry(name string) string {
+	scope, _, _ := strings.Cut(name, "/")
+	for _, key := range []string{scope + ":registry", "registry"} {
+		if r := c[key]; r != "" && r != "null" {
+			return strings.TrimSuffix(r, "/") + "/"
+		}
+	}
+	return defaultRegistry
+}
+
+// authorization returns the credentials for a URL: those whose key, such as
+// //host/path/:_authToken, has the longest path that contains it.
+func (c npmConfig) authorization(u *url.URL) string {
+	for dir := u.Path; ; dir = path.Dir(dir) {
+		prefix := "//" + u.Host + strings.TrimSuffix(dir, "/") + "/:"
+		if token := c[prefix+"_authToken"]; token != "" {
+			return "Bearer " + token
+		}
+		if auth := c[prefix+"_auth"]; auth != "" {
+			return "Basic " + auth
+		}
+		if password, err := base64.StdEncoding.DecodeString(c[prefix+"_password"]); err == nil && len(password) > 0 {
+			return "Basic " + base64.StdEncoding.EncodeToString([]byte(c[prefix+"username"]+":"+string(password)))
+		}
+		if dir == "/" || dir == "." || dir == "" {
+			return ""
+		}
+	}
+}
+
+// client returns an HTTP client with the proxy and the certificates of the settings.
+func (c npmConfig) client() (*http.Client, error) {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = time.Minute
+	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: c["strict-ssl"] == "false"} // the archive's digest is checked anyway
+	if file := c["cafile"]; file != "" && file != "null" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read npm's cafile: %w", err)
+		}
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("npm's cafile %s has no certificate", file)
+		}
+		t.TLSClientConfig.RootCAs = pool
+	}
+	for _, key := range []string{"https-proxy", "proxy"} {
+		if c[key] == "" || c[key] == "null" {
+			continue
+		}
+		if c[key] == "false" {
+			t.Proxy = nil
+			break
+		}
+		proxy, err := url.Parse(c[key])
+		if err != nil || proxy.Host == "" {
+			return nil, fmt.Errorf("npm's setting %s is not a URL", key) // it may contain a password
+		}
+		t.Proxy = func(r *http.Request) (*url.URL, error) {
+			for suffix := range strings.SplitSeq(c["noproxy"], ",") {
+				suffix = strings.TrimPrefix(strings.TrimSpace(suffix), ".")
+				if host := r.URL.Hostname(); suffix != "" && (host == suffix || strings.HasSuffix(host, "."+suffix)) {
+					return nil, nil
+				}
+			}
+			return proxy, nil
+		}
+		break
+	}
+	return &http.Client{Transport: t}, nil
+}
+
+// release is what a registry says about one version of a package.
+type release struct {
+	Tarball   string `json:"tarball"`
+	Integrity string `json:"integrity"`
+}
+
+// find asks the registry for a version of a package, as npm does.
+func (c npmConfig) find(ctx context.Context, client *http.Client, name, version string) (release, error) {
+	registry := c.registry(name)
+	body, _, err := c.get(ctx, client, registry+strings.ReplaceAll(name, "/", "%2f"))
+	if err != nil {
+		return release{}, err
+	}
+	defer body.Close()
+	var document struct {
+		Versions map[string]struct {
+			Dist release `json:"dist"`
+		} `json:"versions"`
+	}
+	if err := json.NewDecoder(io.LimitReader(body, 64<<20)).Decode(&document); err != nil {
+		return release{}, fmt.Errorf("cannot read the registry's answer: %w", err)
+	}
+	found, ok := document.Versions[version]
+	if !ok {
+		return release{}, fmt.Errorf("the registry %s does not have this version", registry)
+	}
+	if rest, ok := strings.CutPrefix(found.Dist.Tarball, defaultRegistry); ok {
+		found.Dist.Tarball = registry + rest
+	}
+	return found.Dist, nil
+}
+
+// get returns the body of a successful response and its size, -1 if unknown.
+func (c npmConfig) get(ctx context.Context, client *http.Client, address string) (io.ReadCloser, int64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	req.Header.Set("Accept", "application/vnd.npm.install-v1+json, */*;q=0.8") // the short form of a package's document
+	if a := c.authorization(req.URL); a != "" {
+		req.Header.Set("Authorization", a)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, 0, fmt.Errorf("GET %s: %s", req.URL.Redacted(), resp.Status)
+	}
+	return resp.Body, resp.ContentLength, nil
+}
