@@ -1,5 +1,4 @@
-# Everything that a developer or a CI machine does here, by name. `make` lists it.
-# Needed: Go, make, bash. The tests and `make run` start the stores themselves.
+# `make` lists the targets. Needed: Go, git, make and bash; `make run` and `make test` install what else they need.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,72 +16,90 @@ RACE     ?= ./pipeline/... ./sources/... ./sinks/...
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
-# What --version says: the tag or the commit, whether there are changes beyond it, and its day.
+# What --version prints: the tag or commit, whether the tree has changes, and the commit's date.
 VERSION  ?= $(shell git describe --tags --always --dirty=+changes && git show --no-patch --format='of %cs')
 
 .PHONY: build
 build: ## build all programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X 'trafficd/cmd/internal/version.stamp=$(VERSION)'" -o bin/ ./cmd/...
 
+.PHONY: cross
+cross: ## compile all programs for the other platforms
+	for platform in linux/arm64 darwin/arm64; do \
+	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go vet ./cmd/... ; \
+	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -o .cache/cross/$$platform/ ./cmd/... ; \
+	done
+
+.PHONY: setup
+setup: ## install the Debian packages that the tests need; SETUP=no prints the command
+	@.ci/setup test
+
 .PHONY: run
-run: ## start stores and daemon, send a day of traffic, show what arrived; DATA=folder for real data
-	@go build -o bin/ ./cmd/quickstart # go run would call Ctrl-C a failure
+run: ## start stores and daemon, send a day of traffic, show the result; DATA=folder for real data, ARGS=--exit to stop then
+	@.ci/setup run
+	@.ci/build ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/devstores
 	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 .PHONY: stores
-stores: ## run the stores alone, in the foreground, until Ctrl-C
+stores: ## run only the stores, until Ctrl-C
 	go run ./cmd/devstores --dir .run/stores $(ARGS)
 
 .PHONY: test
-test: ## all tests, on real stores; a skipped test is a failure
+test: ## run all tests on real stores; a skipped test fails
+	@.ci/setup test
 	.ci/test
 
 .PHONY: race
-race: ## tests under the race detector; RACE=packages
+race: ## run tests with the race detector; RACE=packages
+	@.ci/setup test
 	.ci/test -race $(RACE)
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (20s)
+fuzz: ## run each fuzz target for FUZZTIME (20s)
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: chaos
-chaos: ## kill, stop and cut off everything under load, then count; SEED=1 DURATION=60s RUNS=2, ARGS='--brokers 3' for a cluster
+chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 DURATION=60s RUNS=2, ARGS='--brokers 3' for a cluster
 	go run ./cmd/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: bench
-bench: ## figures as lines `bench: <name> <value> <unit>`; BENCH=regexp for some, DATA=folder for real batches too
+bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA=folder adds real batches
 	DATA='$(DATA)' .ci/bench '$(BENCH)'
 
+.PHONY: fresh
+fresh: ## nightly: `make run` and `make test` in a minimal Debian system; needs root and debootstrap, up to 90 minutes
+	.ci/fresh
+
 .PHONY: lint
-lint: ## golangci-lint (with gofumpt), buf (style; no broken client), and a validator of the OpenAPI document
+lint: ## golangci-lint with gofumpt, buf (style and compatibility), OpenAPI validator
 	$(TOOL) golangci-lint run
 	$(TOOL) buf lint schemas/proto
 	$(BREAKING)
 	$(TOOL) github.com/getkin/kin-openapi/cmd/validate schemas/openapi/openapi.yaml
 
 .PHONY: fmt
-fmt: ## format all Go code as lint wants it
+fmt: ## format all Go code
 	$(TOOL) golangci-lint fmt
 
-# The messages as clients know them: what is changed must still be read by them.
+# The messages as published: changes have to stay compatible with them.
 PUBLISHED := schemas/proto/published.binpb
 BREAKING   = $(TOOL) buf breaking schemas/proto --against $(PUBLISHED)
 
 .PHONY: generate
-generate: ## write the generated Go again; BREAK=yes takes a change that breaks clients, on purpose
+generate: ## regenerate Go code from the .proto files; BREAK=yes allows incompatible changes
 	$(if $(BREAK),,$(BREAKING))
 	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml
 	$(TOOL) buf build schemas/proto --exclude-source-info -o $(PUBLISHED)
 
 .PHONY: generate-check
-generate-check: ## fail if generating again changes anything
+generate-check: ## fail if the generated code is out of date
 	@rm -rf .cache/generated
 	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml --output .cache/generated
 	diff -r --exclude='*.proto' --exclude='buf*.yaml' --exclude=proto.go --exclude=published.binpb .cache/generated/schemas/proto schemas/proto
 
 .PHONY: check
-check: generate-check lint build test race ## what has to pass before a change goes in
+check: generate-check lint build cross test race ## everything that must pass before a merge
 
 .PHONY: clean
-clean: ## remove what was built and run; downloaded stores stay in .cache
-	rm -rf bin .run .cache/generated coverage.*
+clean: ## remove build output and data of runs; keep the downloads in .cache
+	rm -rf bin .run .cache/generated .cache/cross coverage.*

@@ -36,7 +36,7 @@ func RunLibrary(args []string) error {
 	runtime.LockOSThread() // main() of a C++ program expects to stay on one thread
 	lib, err := purego.Dlopen(args[0], purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
-		return fmt.Errorf("cannot load the engine (it wants glibc on x86-64), remove %s to fetch it again: %w", args[0], err)
+		return fmt.Errorf("cannot load the engine (it needs glibc on Linux), remove %s to fetch it again: %w", args[0], err)
 	}
 	var run func(argc int32, argv unsafe.Pointer) uintptr
 	purego.RegisterLibFunc(&run, lib, "chdb_query_cmdline")
