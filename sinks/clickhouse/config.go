@@ -1,36 +1,28 @@
 package clickhouse
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"time"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"trafficd/pipeline/dial"
 	schema "trafficd/schemas/clickhouse"
 )
 
-// Config says where the archive is and how to write to it.
+// Config is section clickhouse of the configuration: where the archive is, and how to write to it.
 type Config struct {
-	// Addresses are host:port of the native protocol, tried in this order.
-	// Several are for replicas of one shard: the deduplication of inserts is
-	// common to those and to nothing else.
-	Addresses []string `koanf:"addresses"`
-	Database  string   `koanf:"database"`
-	Table     string   `koanf:"table"`
-	Cluster   string   `koanf:"cluster"` // name on the servers; empty: one server, no replication
-	Quorum    int      `koanf:"quorum"`  // insert_quorum in a cluster; 0: the replica's own durability
-	Migrate   bool     `koanf:"migrate"` // make or update the tables when the store first answers
-
-	Username string `koanf:"username"`
-	Password string `koanf:"password"`
-	Secure   bool   `koanf:"secure"` // TLS
-	CAFile   string `koanf:"ca_file"`
-	CertFile string `koanf:"cert_file"` // of the client; read again for every connection
-	KeyFile  string `koanf:"key_file"`
-
-	ServerName         string `koanf:"server_name"`
-	InsecureSkipVerify bool   `koanf:"insecure_skip_verify"`
+	// Addresses are host:port of the native protocol, tried in this order. Several must be replicas of
+	// one shard, which share the deduplication of inserts; other servers do not.
+	Addresses       []string `koanf:"addresses"`
+	dial.ClickHouse `koanf:",squash"`
+	Table           string `koanf:"table"`
+	Cluster         string `koanf:"cluster"` // name on the servers; empty: one server, no replication
+	Quorum          int    `koanf:"quorum"`  // insert_quorum in a cluster; 0: the replica's own durability
+	Migrate         bool   `koanf:"migrate"` // create or update the tables when the server first answers
 
 	Compression  string        `koanf:"compression"`
 	DialTimeout  time.Duration `koanf:"dial_timeout"`
@@ -40,14 +32,13 @@ type Config struct {
 	MaxPartitions int `koanf:"max_partitions"`
 }
 
-// DefaultConfig is a server on this machine.
+// DefaultConfig is for a server on this machine.
 func DefaultConfig() Config {
 	return Config{
 		Addresses:     []string{"127.0.0.1:9000"},
-		Database:      "trafficd",
+		ClickHouse:    dial.ClickHouse{Database: "trafficd", Username: "default"},
 		Table:         "measurements",
 		Migrate:       true,
-		Username:      "default",
 		Compression:   "lz4",
 		DialTimeout:   5 * time.Second,
 		WriteTimeout:  time.Minute,
@@ -56,55 +47,44 @@ func DefaultConfig() Config {
 	}
 }
 
-// The bounds, each with its reason in Validate.
+// Upper bounds, with their reasons in Validate.
 const (
 	maxBlockRows  = 200_000
 	maxPartitions = 50
 	maxQuorum     = 16
 )
 
-// identifier keeps names out of need of quoting, in SQL and in Keeper's paths.
+var compressions = map[string]ch.CompressionMethod{
+	"lz4": ch.CompressionLZ4, "zstd": ch.CompressionZSTD, "none": ch.CompressionNone,
+}
+
+// identifier is a name that needs no quoting, in SQL and in Keeper's paths.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// Validate tells all that is wrong, one line for each key.
+// Validate reports every invalid key with the reason for its bound.
 func (c Config) Validate() error {
-	return errors.Join(c.validateWhere(), c.validateTLS(), c.validateHow())
-}
-
-func (c Config) validateWhere() error {
-	var errs []error
-	for key, name := range map[string]string{"database": c.Database, "table": c.Table} {
-		errs = append(errs, check(identifier.MatchString(name), "%s: %q has to be 1–64 letters, digits and underscores, no digit first: it stands in SQL as it is", key, name))
+	const name = "%s is %q, must be 1 to 64 letters, digits and underscores, no digit first: it is used in SQL unquoted"
+	_, known := compressions[c.Compression]
+	errs := []error{
+		check(identifier.MatchString(c.Database), name, "database", c.Database),
+		check(identifier.MatchString(c.Table), name, "table", c.Table),
+		check(identifier.MatchString(cmp.Or(c.Cluster, "none")), name, "cluster", c.Cluster),
+		check(len(c.Addresses) > 0, "addresses must name at least one server"),
+		check(len(c.Addresses) <= 1 || c.Cluster != "", "addresses names %d servers, must name one unless cluster is set: they do not share the deduplication of inserts, so a retry could duplicate rows", len(c.Addresses)),
+		check(c.Quorum >= 0 && c.Quorum <= maxQuorum, "quorum is %d, must be 0 to %d, a number of replicas of one shard", c.Quorum, maxQuorum),
+		check(c.Quorum <= 0 || c.Cluster != "", "quorum is %d, must be 0 unless cluster is set", c.Quorum),
+		check(c.Username != "", "username must be set"),
+		c.ClickHouse.Validate(""),
+		check(known, "compression is %q, must be lz4, zstd or none", c.Compression),
+		check(c.DialTimeout >= 100*time.Millisecond && c.DialTimeout <= time.Minute, "dial_timeout is %v, must be 100ms to 1m: shorter fails on a busy machine, longer only delays the attempt at the next address", c.DialTimeout),
+		check(c.WriteTimeout >= time.Second && c.WriteTimeout <= 10*time.Minute, "write_timeout is %v, must be 1s to 10m: inserting a block takes up to a second, and some seconds more on a server that delays inserts", c.WriteTimeout),
+		check(c.BlockRows >= 1 && c.BlockRows <= maxBlockRows, "block_rows is %d, must be 1 to %d: larger blocks are inserted more slowly and take more memory, here and on the server", c.BlockRows, maxBlockRows),
+		check(c.MaxPartitions >= 1 && c.MaxPartitions <= maxPartitions, "max_partitions is %d, must be 1 to %d: the server writes each month of a block as a part of its own", c.MaxPartitions, maxPartitions),
 	}
-	errs = append(errs,
-		check(c.Cluster == "" || identifier.MatchString(c.Cluster), "cluster: %q has to be 1–64 letters, digits and underscores, no digit first, or empty", c.Cluster),
-		check(len(c.Addresses) > 0, "addresses: at least one host:port is needed"),
-		check(len(c.Addresses) <= 1 || c.Cluster != "", "addresses: %d servers without a cluster do not share what was inserted before, so a repeat could double rows; name one, or set cluster", len(c.Addresses)),
-		check(c.Quorum >= 0 && c.Quorum <= maxQuorum, "quorum: %d has to be 0–%d, a number of replicas of one shard", c.Quorum, maxQuorum),
-		check(c.Quorum == 0 || c.Cluster != "", "quorum: %d needs a cluster", c.Quorum),
-		check(c.Username != "", "username: must not be empty"))
 	for _, a := range c.Addresses {
-		_, _, err := net.SplitHostPort(a)
-		errs = append(errs, check(err == nil, "addresses: %q is no host:port", a))
+		errs = append(errs, dial.ValidateAddress("addresses", a))
 	}
 	return errors.Join(errs...)
-}
-
-func (c Config) validateTLS() error {
-	extras := c.CAFile != "" || c.CertFile != "" || c.ServerName != "" || c.InsecureSkipVerify
-	return errors.Join(
-		check((c.CertFile == "") == (c.KeyFile == ""), "cert_file, key_file: one is of no use without the other"),
-		check(c.Secure || !extras, "secure: is off, but settings of TLS are given, so the connection would not be as safe as it looks"))
-}
-
-func (c Config) validateHow() error {
-	_, known := compressions[c.Compression]
-	return errors.Join(
-		check(known, "compression: %q is none of lz4, zstd, none", c.Compression),
-		check(c.DialTimeout >= 100*time.Millisecond && c.DialTimeout <= time.Minute, "dial_timeout: %s has to be 100ms–1m: shorter fails on a busy machine, longer only delays the next address", c.DialTimeout),
-		check(c.WriteTimeout >= time.Second && c.WriteTimeout <= 10*time.Minute, "write_timeout: %s has to be 1s–10m: a block takes up to a second by itself and a server that holds inserts back up to some seconds more", c.WriteTimeout),
-		check(c.BlockRows >= 1 && c.BlockRows <= maxBlockRows, "block_rows: %d has to be 1–%d: larger blocks are inserted more slowly and take more memory, here and there", c.BlockRows, maxBlockRows),
-		check(c.MaxPartitions >= 1 && c.MaxPartitions <= maxPartitions, "max_partitions: %d has to be 1–%d: each month of a block is a file set of its own on the server", c.MaxPartitions, maxPartitions))
 }
 
 func check(ok bool, format string, args ...any) error {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
+	schema "trafficd/schemas/clickhouse"
 )
 
 // Sink writes blocks to the archive. One goroutine uses it.
@@ -58,6 +60,39 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 	rowsInserted.Add(rows.Rows())
 	blocksDone.Inc()
 	return nil, nil
+}
+
+// Migrate creates or updates the tables now, as the sink does when `migrate` is true.
+func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
+	conn, err := connect(c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return migrate(ctx, conn, c, log)
+}
+
+func migrate(ctx context.Context, conn driver.Conn, c Config, log zerolog.Logger) error {
+	applied, err := schema.Migrate(ctx, conn, c.layout())
+	for _, name := range applied {
+		log.Info().Str("migration", name).Str("database", c.Database).Str("table", c.Table).Msg("archive: migration applied")
+	}
+	return err
+}
+
+// connect prepares a connection without using it. The handshake does not name the database, which
+// may not exist yet.
+func connect(c Config) (driver.Conn, error) {
+	server := c.ClickHouse
+	server.Database = ""
+	conn, err := server.Open(&ch.Options{
+		Addr: c.Addresses, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout,
+		Compression: &ch.Compression{Method: compressions[c.Compression]},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot prepare the connection to ClickHouse: %w", err)
+	}
+	return conn, nil
 }
 
 // Close ends the connection.

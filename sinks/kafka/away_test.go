@@ -85,7 +85,7 @@ func TestForgottenProducer(t *testing.T) {
 			cfg := testConfig("measurements", k.Brokers...)
 			cfg.ResolveAfter = expires
 			cut := &scissors{}
-			s, j := newSink(t, cfg, WithDial(cut.dial)), &journal{t: t}
+			s, j := cut.sink(t, cfg), &journal{t: t}
 			first, second := block(rowsOf(random(), 500, 50)), block(rowsOf(random(), 500, 50))
 			j.add(first)
 			j.run(s)
@@ -120,7 +120,7 @@ func TestOldRecords(t *testing.T) {
 		stores.Set("producer.id.expiration.ms", "60000"), stores.Set("producer.id.expiration.check.interval.ms", "200"))
 	cfg := testConfig("measurements", k.Brokers...)
 	cut := &scissors{}
-	s, j := newSink(t, cfg, WithDial(cut.dial)), &journal{t: t}
+	s, j := cut.sink(t, cfg), &journal{t: t}
 	waited := rowsOf(random(), 500, 50)
 	waited.ReceivedAt -= (2 * time.Minute).Nanoseconds()
 	rows := block(waited)

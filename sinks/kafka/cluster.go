@@ -3,88 +3,55 @@ package kafka
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/sasl"
+
+	"trafficd/pipeline/dial"
 )
 
-// Dial opens a connection to a broker by its advertised address.
-type Dial func(ctx context.Context, network, address string) (net.Conn, error)
-
-// fetchBytes bounds one answer of a look-up; brokers exceed it only for a
-// single larger record batch.
+// fetchBytes bounds one answer of a look-up; brokers exceed it only for a single larger record batch.
 const fetchBytes = 1 << 20
 
-// cluster asks the brokers. It connects when it is first used.
+// cluster sends requests to the brokers. It connects on first use.
 type cluster struct {
-	cfg  Config
-	tls  *tls.Config
-	sasl sasl.Mechanism
-	dial Dial
-
-	topic     string // whose leaders are known
+	cfg       Config
+	topic     string // that all requests are about
 	client    *kafka.Client
 	transport *kafka.Transport
 }
 
-func newCluster(cfg Config, dial Dial) (*cluster, error) {
-	c := &cluster{cfg: cfg, dial: dial}
-	var err error
-	if c.tls, err = cfg.TLS.config(); err != nil {
-		return nil, err
+func newCluster(cfg Config) (*cluster, error) {
+	transport, err := cfg.Transport()
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	c.sasl, err = cfg.SASL.config()
-	return c, err
+	// The client sends the brokers half of its timeout, so that they give up first.
+	client := &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
+	return &cluster{cfg: cfg, topic: cfg.Topic, client: client, transport: transport}, nil
 }
 
-// use makes topic the one that all methods are about.
+// use selects the topic that all requests are about.
 func (c *cluster) use(topic string) {
-	if c.client != nil && c.topic == topic {
-		return
+	if c.topic != topic {
+		c.refresh() // the next connections read the metadata of MetadataTopics
+		c.topic, c.transport.MetadataTopics = topic, []string{topic}
 	}
-	c.close()
-	c.topic = topic
-	c.transport = &kafka.Transport{
-		Dial:           c.dial,
-		DialTimeout:    c.cfg.DialTimeout,
-		MetadataTTL:    c.cfg.MetadataMaxAge,
-		MetadataTopics: []string{topic}, // of all other topics nothing is needed
-		ClientID:       c.cfg.ClientID,
-		TLS:            c.tls,
-		SASL:           c.sasl,
-	}
-	// The client tells the brokers half of its timeout, so that they give up first.
-	c.client = &kafka.Client{Addr: kafka.TCP(c.cfg.Brokers...), Timeout: c.cfg.RequestTimeout, Transport: c.transport}
 }
 
-// refresh forgets leaders and idle connections.
+// refresh forgets leaders and closes idle connections.
 func (c *cluster) refresh() { c.transport.CloseIdleConnections() }
 
-func (c *cluster) close() {
-	if c.transport != nil {
-		c.transport.CloseIdleConnections()
-	}
-}
-
-// describe gives the cluster's id and the topic's number of partitions.
+// describe returns the cluster's id and the topic's number of partitions.
 func (c *cluster) describe(ctx context.Context) (id string, partitions int, err error) {
-	m, err := c.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{c.topic}})
-	if err == nil && len(m.Topics) == 1 {
-		id, partitions, err = m.ClusterID, len(m.Topics[0].Partitions), m.Topics[0].Error
-	}
-	if err == nil && partitions == 0 {
-		err = kafka.UnknownTopicOrPartition
-	}
+	id, list, err := dial.Partitions(ctx, c.client, c.topic)
 	if err != nil {
-		return "", 0, fmt.Errorf("cannot read the partitions of topic %q from %v: %w", c.topic, c.cfg.Brokers, err)
+		return "", 0, fmt.Errorf("%w%s", err, hint(err))
 	}
-	return id, partitions, nil
+	return id, len(list), nil
 }
 
 // create makes the topic; that it exists already is no error.
@@ -115,24 +82,13 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 	return int64(r.Producer.ProducerID), int16(r.Producer.ProducerEpoch), nil
 }
 
-// offset gives where a partition starts (kafka.FirstOffset) or the next offset
-// that readers will see (kafka.LastOffset). It asks for one at a time: of an
-// answer that is missing among several the client makes offset 0.
+// offset returns the offset that dial.Offset returns.
 func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64, error) {
-	r, err := c.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-		Topics: map[string][]kafka.OffsetRequest{c.topic: {{Partition: partition, Timestamp: which}}},
-	})
+	offset, err := dial.Offset(ctx, c.client, c.topic, partition, which)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read the offsets of partition %d of topic %q: %w", partition, c.topic, err)
+		return 0, fmt.Errorf("%w%s", err, hint(err))
 	}
-	answers := r.Topics[c.topic]
-	if len(answers) == 0 {
-		return 0, fmt.Errorf("cannot read the offsets of partition %d of topic %q: empty answer", partition, c.topic)
-	}
-	if err := answers[0].Error; err != nil {
-		return 0, fmt.Errorf("cannot read the offsets of partition %d of topic %q: %w%s", partition, c.topic, err, hint(err))
-	}
-	return max(answers[0].FirstOffset, answers[0].LastOffset), nil
+	return offset, nil
 }
 
 // produce sends a record batch with its length before it and waits until all

@@ -91,7 +91,7 @@ func (s *Sink) adopt(ctx context.Context, d *delivery) error {
 	cluster, _, err := s.cluster.describe(ctx)
 	if err != nil {
 		s.cluster.refresh()
-		return fmt.Errorf("%w%s", err, hint(err))
+		return err
 	}
 	if cluster == d.cluster {
 		return nil

@@ -90,9 +90,9 @@ func testConfig(topic string, brokers ...string) Config {
 	return c
 }
 
-func newSink(t testing.TB, cfg Config, opts ...Option) *Sink {
+func newSink(t testing.TB, cfg Config) *Sink {
 	t.Helper()
-	s, err := New(cfg, zerolog.New(zerolog.NewTestWriter(t)), opts...)
+	s, err := New(cfg, zerolog.New(zerolog.NewTestWriter(t)))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -232,12 +232,20 @@ func requireMeasurement(t testing.TB, m *trafficdv1.Measurement, b *batch.Batch,
 // before the client reads the answer: the request was applied.
 type scissors struct{ cuts atomic.Int32 }
 
-func (s *scissors) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
+// sink returns a sink whose connections are cut.
+func (s *scissors) sink(t testing.TB, cfg Config) *Sink {
+	t.Helper()
+	sink := newSink(t, cfg)
+	transport := sink.cluster.transport
+	dial := transport.Dial
+	transport.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &cuttable{Conn: c, scissors: s}, nil
 	}
-	return &cuttable{Conn: c, scissors: s}, nil
+	return sink
 }
 
 type cuttable struct {

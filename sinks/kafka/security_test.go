@@ -1,23 +1,23 @@
 package kafka
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
-	"math/big"
+	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/dial"
 )
 
 func TestSecurity(t *testing.T) {
@@ -26,8 +26,8 @@ func TestSecurity(t *testing.T) {
 		kfake.Superuser("PLAIN", "trafficd", "secret"), kfake.Superuser("SCRAM-SHA-256", "trafficd", "secret"), kfake.Superuser("SCRAM-SHA-512", "trafficd", "secret"))
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
 		cfg := testConfig(topic, c.ListenAddrs()...)
-		cfg.TLS = TLS{Enabled: true, CA: ca}
-		cfg.SASL = SASL{Mechanism: mechanism, Username: "trafficd", Password: "secret"}
+		cfg.TLS = dial.TLS{Enabled: true, CA: ca}
+		cfg.SASL = dial.SASL{Mechanism: mechanism, Username: "trafficd", Password: "secret"}
 		j := &journal{t: t}
 		j.add(block(rowsOf(random(), 100, 10)))
 		s := newSink(t, cfg)
@@ -44,19 +44,46 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-// certificate makes one for 127.0.0.1 that is its own authority, and writes it
-// to a file.
+// certificate returns a certificate for 127.0.0.1, and a file with the authority that signed it.
 func certificate(t *testing.T) (server *tls.Config, file string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
+	s := httptest.NewTLSServer(nil)
+	s.Close() // only its certificate is used
 	file = filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, file
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
+	return &tls.Config{Certificates: s.TLS.Certificates}, file
+}
+
+// TestNotABroker connects to peers that are not Kafka brokers. Their answers cost no memory, however
+// long they are or claim to be.
+func TestNotABroker(t *testing.T) {
+	f := func(want, start, rest string) {
+		t.Helper()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		var served sync.WaitGroup
+		served.Go(func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				_, _ = io.WriteString(c, start)
+				for range 8 << 10 { // with 1 MiB, 8 GiB in all
+					if _, err := io.WriteString(c, rest); rest == "" || err != nil {
+						break
+					}
+				}
+				_ = c.Close()
+			}
+		})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err = newSink(t, testConfig(topic, l.Addr().String())).Plan(t.Context(), nil, block(rowsOf(random(), 1, 1)))
+		runtime.ReadMemStats(&after)
+		require.ErrorContains(t, err, want)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
+		require.NoError(t, l.Close())
+		served.Wait()
+	}
+	f(`is not a Kafka broker, or it requires TLS: its answer begins with "HTTP`, "HTTP/1.1 400 Bad Request\r\n\r\n", "")
+	endless := strings.Repeat("x", 1<<20)
+	f(`begins with "xxxx`, "", endless)
+	f("is not a Kafka broker", "\x00\x00\xff\xff\x7f\x7f\x7f\x7f\x00\x00\x7f\xff\xff\xff", endless) // a plausible length
 }

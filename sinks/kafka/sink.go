@@ -28,25 +28,13 @@ type Sink struct {
 	encoders   []encoder // one for each request at a time
 }
 
-// Option changes what New makes.
-type Option func(*options)
-
-type options struct{ dial Dial }
-
-// WithDial replaces the way to open connections, for tests behind proxies.
-func WithDial(d Dial) Option { return func(o *options) { o.dial = d } }
-
 // New checks the configuration and reads the files that it names. The brokers
 // are first asked by Plan or Deliver: they may be away now.
-func New(cfg Config, log zerolog.Logger, opts ...Option) (*Sink, error) {
+func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	var o options
-	for _, set := range opts {
-		set(&o)
-	}
-	c, err := newCluster(cfg, o.dial)
+	c, err := newCluster(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +108,7 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 
 // Close drops the connections. A later call would make new ones.
 func (s *Sink) Close() error {
-	s.cluster.close()
+	s.cluster.refresh()
 	return nil
 }
 
@@ -169,7 +157,7 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 	}
 	if err != nil {
 		s.cluster.refresh()
-		return "", 0, fmt.Errorf("%w%s", err, hint(err))
+		return "", 0, err
 	}
 	return id, partitions, nil
 }

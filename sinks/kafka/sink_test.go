@@ -87,7 +87,7 @@ func TestBroker(t *testing.T) {
 		cut := &scissors{}
 		j, rows := &journal{t: t}, block(rowsOf(random(), 2000, 40))
 		j.add(rows)
-		s := newSink(t, cfg, WithDial(cut.dial))
+		s := cut.sink(t, cfg)
 		cut.cuts.Store(6)
 		j.run(s)
 		require.Positive(t, j.retries)
@@ -101,7 +101,7 @@ func TestBroker(t *testing.T) {
 		j, rows := &journal{t: t}, block(rowsOf(random(), 2000, 40))
 		j.add(rows)
 		require.Eventually(t, func() bool {
-			_ = j.step(newSink(t, cfg, WithDial(cut.dial)))
+			_ = j.step(cut.sink(t, cfg))
 			return len(j.rows) == 0
 		}, 30*time.Second, time.Millisecond)
 		require.Negative(t, cut.cuts.Load(), "all cuts were made")

@@ -4,16 +4,20 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"trafficd/pipeline/dial"
 )
 
 // Config is section forecasts of the configuration: where the forecasts come from.
 type Config struct {
 	// Feed is kafka, file or clickhouse, whose section then counts; empty:
 	// there are no forecasts.
-	Feed       string           `koanf:"feed"`
-	Kafka      KafkaConfig      `koanf:"kafka"`
-	File       FileConfig       `koanf:"file"`
-	ClickHouse ClickHouseConfig `koanf:"clickhouse"`
+	Feed  string      `koanf:"feed"`
+	Kafka KafkaConfig `koanf:"kafka"`
+	File  FileConfig  `koanf:"file"`
+	// ClickHouse is a query whose rows, in any order, are forecast periods, with columns by name:
+	// street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow.
+	ClickHouse dial.ClickHouseQuery `koanf:"clickhouse"`
 	// MaxBytes bounds the content of a file, uncompressed, of a query's answer, and
 	// of a topic without the records that later ones replace.
 	MaxBytes int64 `koanf:"max_bytes"`
@@ -21,32 +25,9 @@ type Config struct {
 
 // KafkaConfig is a compacted topic: key street:fromnode, value StreetForecast.
 type KafkaConfig struct {
-	Brokers        []string      `koanf:"brokers"` // host:port of some brokers; they name the others
-	Topic          string        `koanf:"topic"`
-	ClientID       string        `koanf:"client_id"`       // shown in the brokers' logs and quotas
-	Interval       time.Duration `koanf:"interval"`        // between polls
-	FetchBytes     int           `koanf:"fetch_bytes"`     // of one answer, as the broker stores it
-	DialTimeout    time.Duration `koanf:"dial_timeout"`    // TCP, TLS and SASL together
-	RequestTimeout time.Duration `koanf:"request_timeout"` // for any answer
-	MetadataMaxAge time.Duration `koanf:"metadata_max_age"`
-	TLS            TLS           `koanf:"tls"`
-	SASL           SASL          `koanf:"sasl"`
-}
-
-// TLS is how connections are encrypted. The files are PEM and read at start.
-type TLS struct {
-	Enabled            bool   `koanf:"enabled"`
-	CA                 string `koanf:"ca"`   // empty: the system's authorities
-	Cert               string `koanf:"cert"` // of the client, with Key; empty: none
-	Key                string `koanf:"key"`
-	InsecureSkipVerify bool   `koanf:"insecure_skip_verify"` // for trials only
-}
-
-// SASL is how the daemon proves who it is. An empty mechanism means not at all.
-type SASL struct {
-	Mechanism string `koanf:"mechanism"` // plain, scram-sha-256, scram-sha-512
-	Username  string `koanf:"username"`
-	Password  string `koanf:"password"` // secret
+	dial.Kafka `koanf:",squash"`
+	Interval   time.Duration `koanf:"interval"`    // between polls
+	FetchBytes int           `koanf:"fetch_bytes"` // of one answer, as the broker stores it
 }
 
 // FileConfig is a file that is swapped whole; it may be gzip-compressed.
@@ -59,20 +40,6 @@ type FileConfig struct {
 	Recheck time.Duration `koanf:"recheck"`
 	// Settle is how long the file has to lie untouched before it is read.
 	Settle time.Duration `koanf:"settle"`
-}
-
-// ClickHouseConfig is a query whose rows are forecast periods, with columns by
-// name: street, fromnode, openLRcode, start, end, flow_valid, speed_valid,
-// speed, flow. Rows may come in any order.
-type ClickHouseConfig struct {
-	Address  string        `koanf:"address"` // host:port of the native protocol
-	Database string        `koanf:"database"`
-	Username string        `koanf:"username"`
-	Password string        `koanf:"password"` // secret
-	Secure   bool          `koanf:"secure"`   // TLS
-	Query    string        `koanf:"query"`
-	Interval time.Duration `koanf:"interval"` // between polls
-	Timeout  time.Duration `koanf:"timeout"`  // of a poll
 }
 
 // The feeds, as Feed names them.
@@ -95,13 +62,9 @@ const (
 // the other side a scan.
 func DefaultConfig() Config {
 	return Config{
-		Kafka: KafkaConfig{
-			Brokers: []string{"127.0.0.1:9092"}, Topic: "forecasts", ClientID: "trafficd",
-			Interval: time.Second, FetchBytes: 4 << 20,
-			DialTimeout: 5 * time.Second, RequestTimeout: 30 * time.Second, MetadataMaxAge: 5 * time.Second,
-		},
+		Kafka:      KafkaConfig{Kafka: dial.DefaultKafka("forecasts"), Interval: time.Second, FetchBytes: 4 << 20},
 		File:       FileConfig{Recheck: time.Minute, Settle: 500 * time.Millisecond},
-		ClickHouse: ClickHouseConfig{Interval: time.Minute, Timeout: 30 * time.Second},
+		ClickHouse: dial.ClickHouseQuery{Interval: time.Minute, Timeout: 30 * time.Second},
 		MaxBytes:   256 << 20,
 	}
 }

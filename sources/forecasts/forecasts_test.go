@@ -3,16 +3,11 @@ package forecasts
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/dial"
 	"trafficd/sources/internal/watch"
 )
 
@@ -202,15 +198,15 @@ func TestSecurity(t *testing.T) {
 		kfake.Superuser("PLAIN", "trafficd", "secret"), kfake.Superuser("SCRAM-SHA-256", "trafficd", "secret"), kfake.Superuser("SCRAM-SHA-512", "trafficd", "secret"))
 	for _, name := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
 		cfg := topicConfig("f", c.ListenAddrs()...)
-		cfg.Kafka.TLS = TLS{Enabled: true, CA: ca}
-		cfg.Kafka.SASL = SASL{Mechanism: name, Username: "trafficd", Password: "secret"}
+		cfg.Kafka.TLS = dial.TLS{Enabled: true, CA: ca}
+		cfg.Kafka.SASL = dial.SASL{Mechanism: name, Username: "trafficd", Password: "secret"}
 		f, layer := run(t, cfg)
 		layer.waitFor()
 		f.Close()
 
 		cfg.Kafka.SASL.Password = "wrong"
 		f, layer = run(t, cfg)
-		waitForError(t, f, "cannot find")
+		waitForError(t, f, "SASL")
 		require.NotContains(t, f.Status().Error, "wrong")
 		f.Close()
 		cfg.Kafka.TLS.CA = ""
@@ -220,26 +216,19 @@ func TestSecurity(t *testing.T) {
 		require.Nil(t, layer.shown())
 	}
 	cfg := topicConfig("f", c.ListenAddrs()...)
-	cfg.Kafka.TLS = TLS{Enabled: true, CA: inFolder(t, "missing.pem")}
+	cfg.Kafka.TLS = dial.TLS{Enabled: true, CA: inFolder(t, "missing.pem")}
 	_, err := New(cfg, nil, zerolog.Nop())
-	require.ErrorContains(t, err, "forecasts.kafka.tls.ca")
+	require.ErrorContains(t, err, "forecasts.kafka: cannot read the certificate authorities")
 }
 
-// certificate makes one for 127.0.0.1 that is its own authority, and writes it
-// to a file.
+// certificate returns a certificate for 127.0.0.1, and a file with the authority that signed it.
 func certificate(t *testing.T) (server *tls.Config, file string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
+	s := httptest.NewTLSServer(nil)
+	s.Close() // only its certificate is used
 	file = inFolder(t, "ca.pem")
-	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, file
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
+	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
 
 // TestTopicPartitionAdded while the feed runs is read from its start.
@@ -285,18 +274,18 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 	}
 	f("", func(c *Config) { c.Kafka.Topic = "?" })
 	f("ftp", func(*Config) {}, `feed is "ftp"`)
-	f(FeedKafka, func(c *Config) { c.Kafka.Brokers = nil }, "kafka.brokers is empty")
+	f(FeedKafka, func(c *Config) { c.Kafka.Brokers = nil }, "kafka.brokers must name")
 	f(FeedKafka, func(c *Config) { c.Kafka.Topic, c.Kafka.Interval = "a b", 0 }, "kafka.topic", "kafka.interval is 0s")
 	f(FeedKafka, func(c *Config) { c.Kafka.FetchBytes = 1 }, "kafka.fetch_bytes is 1")
 	f(FeedKafka, func(c *Config) { c.Kafka.DialTimeout, c.Kafka.RequestTimeout, c.Kafka.MetadataMaxAge = 0, 0, 0 },
 		"kafka.dial_timeout", "kafka.request_timeout", "kafka.metadata_max_age")
-	f(FeedKafka, func(c *Config) { c.Kafka.TLS.Cert = "x" }, "kafka.tls.cert and", "kafka.tls.enabled is false")
-	f(FeedKafka, func(c *Config) { c.Kafka.SASL = SASL{Username: "x"} }, "kafka.sasl.mechanism is empty")
-	f(FeedKafka, func(c *Config) { c.Kafka.SASL = SASL{Mechanism: "plain"} }, "kafka.sasl.username and")
-	f(FeedKafka, func(c *Config) { c.Kafka.SASL = SASL{Mechanism: "gssapi"} }, `kafka.sasl.mechanism is "gssapi"`)
+	f(FeedKafka, func(c *Config) { c.Kafka.TLS.Cert = "x" }, "kafka.tls.cert and", "kafka.tls.enabled must be true")
+	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Username: "x"} }, "kafka.sasl.mechanism must be set")
+	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Mechanism: "plain"} }, "kafka.sasl.username and")
+	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Mechanism: "gssapi"} }, `kafka.sasl.mechanism is "gssapi"`)
 	f(FeedFile, func(c *Config) { c.File = FileConfig{Format: "xml"} }, "file.path is empty", `file.format is "xml"`, "file.recheck", "file.settle")
-	f(FeedClickHouse, func(c *Config) { c.ClickHouse = ClickHouseConfig{Address: "x"} },
-		`clickhouse.address is "x"`, "clickhouse.query is empty", "clickhouse.interval", "clickhouse.timeout")
+	f(FeedClickHouse, func(c *Config) { c.ClickHouse = dial.ClickHouseQuery{Address: "x"} },
+		`clickhouse.address is "x"`, "clickhouse.query must be set", "clickhouse.interval", "clickhouse.timeout")
 }
 
 // TestFailuresInTheLog: a broker that is away for hours does not fill it.

@@ -2,91 +2,46 @@ package forecasts
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"trafficd/pipeline/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/watch"
 )
 
 // queryFeed polls a query whose rows are forecast periods.
 type queryFeed struct {
-	ClickHouseConfig
+	dial.Poller
 	maxBytes int64
 	layer    Layer
 	faults   *faults
-	conn     driver.Conn // nil before the first poll
 }
 
-func newQueryFeed(cfg ClickHouseConfig, maxBytes int64, layer Layer, faults *faults) *queryFeed {
-	return &queryFeed{ClickHouseConfig: cfg, maxBytes: maxBytes, layer: layer, faults: faults}
+func newQueryFeed(cfg dial.ClickHouseQuery, maxBytes int64, layer Layer, faults *faults) *queryFeed {
+	return &queryFeed{Poller: dial.Poller{ClickHouseQuery: cfg}, maxBytes: maxBytes, layer: layer, faults: faults}
 }
 
 func (q *queryFeed) changes() <-chan struct{} { return nil }
 
-func (q *queryFeed) close() {
-	if q.conn != nil {
-		_ = q.conn.Close()
-	}
-}
+func (q *queryFeed) close() { q.Close() }
 
-// check takes each answer as a change: comparing is left to the layer.
+// check publishes every answer: the layer finds out what changed.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
-	defer cancel()
 	asked := time.Now()
-	if err := q.query(ctx, asked); err != nil {
-		return asked, fmt.Errorf("cannot use the answer of ClickHouse at %s: %w", q.Address, err)
-	}
-	return asked, nil
-}
-
-func (q *queryFeed) query(ctx context.Context, asked time.Time) error {
-	if err := q.open(); err != nil {
+	var all *periods
+	err := q.Poll(ctx, func(rows driver.Rows) (err error) {
+		q.faults.restart()
+		all, err = q.read(rows)
 		return err
-	}
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	rows, err := q.conn.Query(ctx, q.Query)
+	})
 	if err != nil {
-		return err
+		return asked, err
 	}
-	defer rows.Close()
-	q.faults.restart()
-	periods, err := q.read(rows)
-	if err = errors.Join(err, rows.Err()); err != nil {
-		end() // or else Close would read on to the end, which may be far
-		return err
-	}
-	return periods.streets(q.faults).publish(q.layer, asked)
-}
-
-// open connects to nothing yet: the client does that for the first query.
-func (q *queryFeed) open() error {
-	if q.conn != nil {
-		return nil
-	}
-	options := &clickhouse.Options{
-		Addr:         []string{q.Address},
-		Auth:         clickhouse.Auth{Database: q.Database, Username: q.Username, Password: q.Password},
-		DialTimeout:  q.Timeout,
-		ReadTimeout:  q.Timeout,
-		MaxOpenConns: 1,
-		MaxIdleConns: 1,
-		Compression:  &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
-	}
-	if q.Secure {
-		options.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	conn, err := clickhouse.Open(options)
-	q.conn = conn
-	return err
+	return asked, all.streets(q.faults).publish(q.layer, asked)
 }
 
 // rowBytes is about what a period takes in memory besides its openLRcode.
@@ -116,7 +71,7 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 	return all, nil
 }
 
-// periods gathers rows by street, in the order in which streets first appear.
+// periods groups rows by street, in the order in which streets first appear.
 type periods struct {
 	byStreet map[identity]*grouped
 	order    []*grouped

@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 
+	"trafficd/pipeline/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/watch"
 )
@@ -57,7 +56,7 @@ func (l latest) follows(before latest) bool {
 func newTopicFeed(cfg KafkaConfig, maxBytes int64, layer Layer, faults *faults) (*topicFeed, error) {
 	transport, err := cfg.Transport()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("forecasts.kafka: %w", err)
 	}
 	t := &topicFeed{cfg: cfg, maxBytes: maxBytes, layer: layer, faults: faults, transport: transport}
 	t.client = &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
@@ -147,7 +146,7 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 // drainAll begins with another partition each time, so that a broker that is
 // away does not hide the others.
 func (t *topicFeed) drainAll(ctx context.Context) error {
-	partitions, err := t.partitions(ctx)
+	_, partitions, err := dial.Partitions(ctx, t.client, t.cfg.Topic)
 	if err != nil {
 		return err
 	}
@@ -171,30 +170,10 @@ func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
 	return id, nil
 }
 
-func (t *topicFeed) partitions(ctx context.Context) ([]int, error) {
-	m, err := t.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{t.cfg.Topic}})
-	found := make(map[int]bool)
-	if err == nil {
-		for _, topic := range m.Topics {
-			err = errors.Join(err, topic.Error)
-			for _, p := range topic.Partitions {
-				found[p.ID] = true
-			}
-		}
-		if err == nil && len(found) == 0 {
-			err = kafka.UnknownTopicOrPartition
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the partitions of topic %q at %v: %w", t.cfg.Topic, t.cfg.Brokers, err)
-	}
-	return slices.Sorted(maps.Keys(found)), nil
-}
-
 // drain reads a partition up to the end that it has at the beginning.
 func (t *topicFeed) drain(ctx context.Context, partition int) error {
 	if _, ok := t.next[partition]; !ok {
-		first, err := t.first(ctx, partition)
+		first, err := dial.Offset(ctx, t.client, t.cfg.Topic, partition, kafka.FirstOffset)
 		if err != nil {
 			return err
 		}
@@ -210,21 +189,6 @@ func (t *topicFeed) drain(ctx context.Context, partition int) error {
 		}
 	}
 	return nil
-}
-
-func (t *topicFeed) first(ctx context.Context, partition int) (int64, error) {
-	r, err := t.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-		Topics: map[string][]kafka.OffsetRequest{t.cfg.Topic: {kafka.FirstOffsetOf(partition)}},
-	})
-	if err != nil {
-		return 0, fmt.Errorf("cannot find its start: %w", err)
-	}
-	for _, p := range r.Topics[t.cfg.Topic] {
-		if p.Partition == partition {
-			return p.FirstOffset, p.Error
-		}
-	}
-	return 0, errors.New("cannot find its start: empty answer")
 }
 
 func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {

@@ -1,12 +1,19 @@
 package registry
 
 import (
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http/httptest"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/dial"
 )
 
 // TestClickHouseFeed runs on a real ClickHouse, through its death and return.
@@ -15,8 +22,8 @@ func TestClickHouseFeed(t *testing.T) {
 	store.Query(t, "CREATE DATABASE road")
 	store.Query(t, "CREATE TABLE road.detectors (code LowCardinality(String), lanes UInt8) ENGINE = MergeTree ORDER BY code")
 	store.Query(t, "INSERT INTO road.detectors VALUES ('A', 1), ('B', 2)")
-	feed := newTestFeed(t, FeedConfig{ClickHouse: &ClickHouseConfig{
-		Address: store.TCP, Database: "road", Username: "trafficd", Password: "trafficd", Timeout: 10 * time.Second,
+	feed := newTestFeed(t, FeedConfig{ClickHouse: &dial.ClickHouseQuery{
+		Address: store.TCP, ClickHouse: dial.ClickHouse{Database: "road", Username: "trafficd", Password: "trafficd"}, Timeout: 10 * time.Second,
 		Query: "SELECT code, lanes, now() FROM detectors ORDER BY code",
 	}})
 	source := feed.source.(*clickHouseSource)
@@ -38,7 +45,7 @@ func TestClickHouseFeed(t *testing.T) {
 
 	query := source.Query
 	source.Query = "SELECT lanes FROM detectors"
-	f("first column has to hold strings", "A", "B", "C")
+	f("first column must hold strings", "A", "B", "C")
 	source.Query = "SELECT code FROM nowhere"
 	f("nowhere", "A", "B", "C")
 	source.Query = "SELECT code FROM detectors WHERE lanes > 5"
@@ -49,10 +56,14 @@ func TestClickHouseFeed(t *testing.T) {
 	source.Query = "OPTIMIZE TABLE detectors"
 	f("cannot query ClickHouse", "A", "B", "C")
 	source.Query = "SELECT NULL, 1"
-	f("first column has to hold strings", "A", "B", "C")
+	f("first column must hold strings", "A", "B", "C")
 	source.Query = "SELECT if(lanes = 1, NULL, code) FROM detectors"
-	f("first column has to hold strings", "A", "B", "C")
-	source.Query = query
+	f("first column must hold strings", "A", "B", "C")
+	// An endless answer is left as soon as it is too long, however much time there is.
+	timeout := source.Timeout
+	source.Query, source.Timeout = "SELECT toString(number) FROM system.numbers", time.Hour
+	f("max_bytes", "A", "B", "C")
+	source.Query, source.Timeout = query, timeout
 
 	require.NoError(t, store.Kill())
 	f(store.TCP, "A", "B", "C")
@@ -61,4 +72,37 @@ func TestClickHouseFeed(t *testing.T) {
 	f("", "A", "B", "C", "D")
 	store.Query(t, "TRUNCATE TABLE road.detectors")
 	f("never taken", "A", "B", "C", "D")
+}
+
+// TestClickHouseFeedOverTLS queries through a TLS proxy whose certificate a private authority has signed.
+func TestClickHouseFeedOverTLS(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	proxy := httptest.NewTLSServer(nil)
+	proxy.Close() // only its certificate is used
+	ca := inFolder(t, "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}), 0o600))
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: proxy.TLS.Certificates})
+	require.NoError(t, err)
+	defer l.Close()
+	go func() { // forwards every connection
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			if to, err := net.Dial("tcp", store.TCP); err == nil {
+				go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
+				go func() { _, _ = io.Copy(c, to); _ = c.Close() }()
+			}
+		}
+	}()
+	f := func(ca, wantError string, want ...string) {
+		t.Helper()
+		feed := newTestFeed(t, FeedConfig{ClickHouse: &dial.ClickHouseQuery{
+			Address: l.Addr().String(), Query: "SELECT 'A'",
+			ClickHouse: dial.ClickHouse{Username: "trafficd", Password: "trafficd", Secure: true, CAFile: ca},
+		}})
+		feed.check(t.Context())
+		require.Contains(t, feed.status(time.Now()).Error, wantError)
+		require.Equal(t, want, codesOf(feed.current.Load()))
+	}
+	f(ca, "", "A")
+	f("", "certificate signed by unknown authority")
+	f(ca+".missing", "cannot read the certificate authorities")
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"trafficd/pipeline/dial"
 )
 
 // Config says where the detector lists come from, and how far to trust them.
@@ -29,10 +31,11 @@ type Config struct {
 // FeedConfig is the feed of one product instance: exactly one of File, HTTP
 // and ClickHouse is set.
 type FeedConfig struct {
-	ProductInstance string            `koanf:"product_instance"`
-	File            *FileConfig       `koanf:"file"`
-	HTTP            *HTTPConfig       `koanf:"http"`
-	ClickHouse      *ClickHouseConfig `koanf:"clickhouse"`
+	ProductInstance string      `koanf:"product_instance"`
+	File            *FileConfig `koanf:"file"`
+	HTTP            *HTTPConfig `koanf:"http"`
+	// ClickHouse is a query whose first column holds the codes. Interval 0 means one minute, Timeout 0 30 s.
+	ClickHouse *dial.ClickHouseQuery `koanf:"clickhouse"`
 }
 
 // FileConfig is a file with the detector list; it may be gzip-compressed.
@@ -54,18 +57,6 @@ type HTTPConfig struct {
 	Interval      time.Duration `koanf:"interval"`      // between polls; 0: one minute
 	Authorization string        `koanf:"authorization"` // the whole header; secret
 	Timeout       time.Duration `koanf:"timeout"`       // of a poll; 0: 30 s
-}
-
-// ClickHouseConfig is a query whose first column holds the codes.
-type ClickHouseConfig struct {
-	Address  string        `koanf:"address"` // host:port of the native protocol
-	Database string        `koanf:"database"`
-	Username string        `koanf:"username"`
-	Password string        `koanf:"password"` // secret
-	Secure   bool          `koanf:"secure"`   // TLS
-	Query    string        `koanf:"query"`
-	Interval time.Duration `koanf:"interval"` // between polls; 0: one minute
-	Timeout  time.Duration `koanf:"timeout"`  // of a poll; 0: 30 s
 }
 
 // The formats of a file, and where its codes stand unless it is said.

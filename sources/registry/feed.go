@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
 	"trafficd/sources/internal/watch"
 )
 
@@ -57,7 +58,7 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	case fc.HTTP != nil:
 		f.kind, f.interval, f.source = "http", fc.HTTP.Interval, newHTTPSource(*fc.HTTP, cfg.MaxBytes)
 	default:
-		f.kind, f.interval, f.source = "clickhouse", fc.ClickHouse.Interval, newClickHouseSource(*fc.ClickHouse, cfg.MaxBytes)
+		f.kind, f.interval, f.source = "clickhouse", fc.ClickHouse.Interval, &clickHouseSource{dial.Poller{ClickHouseQuery: *fc.ClickHouse}, cfg.MaxBytes}
 	}
 	f.log = log.With().Str("product_instance", f.instance).Str("feed", f.kind).Logger()
 	return f

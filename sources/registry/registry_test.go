@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
 )
 
 func start(t *testing.T, cfg Config) *Registry {
@@ -225,6 +226,6 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 		c.Feeds[0] = FeedConfig{ProductInstance: "x", HTTP: &HTTPConfig{URL: "ftp://x", Interval: time.Millisecond, Timeout: time.Hour, Authorization: "a\r\nb"}}
 	}, "feeds[0].http.url", "feeds[0].http.interval is 1ms", "feeds[0].http.timeout is 1h0m0s", "feeds[0].http.authorization")
 	f(func(c *Config) {
-		c.Feeds[0] = FeedConfig{ProductInstance: "x", ClickHouse: &ClickHouseConfig{Address: "localhost"}}
-	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query is empty")
+		c.Feeds[0] = FeedConfig{ProductInstance: "x", ClickHouse: &dial.ClickHouseQuery{Address: "localhost"}}
+	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query must be set")
 }

@@ -3,7 +3,6 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -43,7 +42,8 @@ func (f FeedConfig) validate(v *findings, at string) {
 	}
 	if f.ClickHouse != nil {
 		set++
-		f.ClickHouse.validate(v, at+"clickhouse.")
+		v.errs = append(v.errs, f.ClickHouse.Validate(at+"clickhouse."))
+		validatePolling(v, at+"clickhouse.", f.ClickHouse.Interval, f.ClickHouse.Timeout)
 	}
 	v.want(set == 1, "%sfile, http, clickhouse: %d of them are given, want exactly one", at, set)
 }
@@ -59,13 +59,6 @@ func (h HTTPConfig) validate(v *findings, at string) {
 	v.want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "%surl has to be http://… or https://… with a host", at)
 	validatePolling(v, at, h.Interval, h.Timeout)
 	v.want(!strings.ContainsFunc(h.Authorization, unprintable), "%sauthorization holds a control character: a header cannot", at)
-}
-
-func (c ClickHouseConfig) validate(v *findings, at string) {
-	_, _, err := net.SplitHostPort(c.Address)
-	v.want(err == nil, "%saddress is %q, want host:port of the native protocol", at, c.Address)
-	v.want(strings.TrimSpace(c.Query) != "", "%squery is empty: its first column gives the codes", at)
-	validatePolling(v, at, c.Interval, c.Timeout)
 }
 
 func validatePolling(v *findings, at string, interval, timeout time.Duration) {

@@ -1,0 +1,120 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// ClickHouse configures connections to a ClickHouse server, over its native protocol.
+type ClickHouse struct {
+	Database string `koanf:"database"`
+	Username string `koanf:"username"`
+	Password string `koanf:"password"`  // secret
+	Secure   bool   `koanf:"secure"`    // TLS
+	CAFile   string `koanf:"ca_file"`   // PEM; empty: the system's certificate authorities
+	CertFile string `koanf:"cert_file"` // of the client, with KeyFile; read for every connection
+	KeyFile  string `koanf:"key_file"`
+
+	ServerName         string `koanf:"server_name"` // in the server's certificate; empty: the host of the address
+	InsecureSkipVerify bool   `koanf:"insecure_skip_verify"`
+}
+
+// Validate reports every invalid key.
+func (c ClickHouse) Validate(section string) error {
+	extras := c.CAFile != "" || c.CertFile != "" || c.ServerName != "" || c.InsecureSkipVerify
+	return errors.Join(
+		check((c.CertFile == "") == (c.KeyFile == ""), section+"cert_file and "+section+"key_file", "must be set together"),
+		check(c.Secure || !extras, section+"secure", "must be true: other TLS settings are given, which would have no effect"),
+	)
+}
+
+// ValidateAddress reports an address that is not host:port. key names it in the error.
+func ValidateAddress(key, address string) error {
+	_, _, err := net.SplitHostPort(address)
+	return check(err == nil, key, fmt.Sprintf("is %q, must be host:port of the native protocol", address))
+}
+
+// Open prepares a connection pool of one connection, for use by one goroutine. It reads the TLS
+// files, but does not connect. The options give the addresses, timeouts and compression.
+func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
+	tlsConfig, err := TLS{c.Secure, c.CAFile, c.CertFile, c.KeyFile, c.InsecureSkipVerify}.config(c.ServerName)
+	if err != nil {
+		return nil, err
+	}
+	connect := dialer(options.DialTimeout, tlsConfig)
+	// The client's own dial function does not obey the context.
+	options.DialContext = func(ctx context.Context, address string) (net.Conn, error) { return connect(ctx, "tcp", address) }
+	options.Auth = clickhouse.Auth{Database: c.Database, Username: c.Username, Password: c.Password}
+	options.ConnOpenStrategy, options.MaxOpenConns, options.MaxIdleConns = clickhouse.ConnOpenInOrder, 1, 1
+	return clickhouse.Open(options)
+}
+
+// ClickHouseQuery configures a query that is polled.
+type ClickHouseQuery struct {
+	Address    string `koanf:"address"` // host:port of the native protocol
+	ClickHouse `koanf:",squash"`
+	Query      string        `koanf:"query"`
+	Interval   time.Duration `koanf:"interval"` // between polls
+	Timeout    time.Duration `koanf:"timeout"`  // of a poll
+}
+
+// Validate reports every invalid key but those of the times, which are the caller's.
+func (q ClickHouseQuery) Validate(section string) error {
+	return errors.Join(
+		ValidateAddress(section+"address", q.Address),
+		q.ClickHouse.Validate(section),
+		check(strings.TrimSpace(q.Query) != "", section+"query", "must be set"),
+	)
+}
+
+// Poller runs a query again and again on one connection. It is used by one goroutine.
+type Poller struct {
+	ClickHouseQuery
+	conn driver.Conn // nil before the first poll
+}
+
+// Poll runs the query once and has read consume its rows.
+func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	if err := p.poll(ctx, cancel, read); err != nil {
+		return fmt.Errorf("cannot query ClickHouse at %s: %w", p.Address, err)
+	}
+	return nil
+}
+
+func (p *Poller) poll(ctx context.Context, cancel context.CancelFunc, read func(driver.Rows) error) (err error) {
+	if p.conn == nil {
+		p.conn, err = p.Open(&clickhouse.Options{
+			Addr: []string{p.Address}, DialTimeout: p.Timeout, ReadTimeout: p.Timeout,
+			Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	rows, err := p.conn.Query(ctx, p.Query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if err := errors.Join(read(rows), rows.Err()); err != nil {
+		cancel() // otherwise Close would read the rest of the answer, which may be endless
+		return err
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (p *Poller) Close() {
+	if p.conn != nil {
+		_ = p.conn.Close() // only a read connection: nothing is lost
+	}
+}

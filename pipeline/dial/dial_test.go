@@ -1,0 +1,149 @@
+package dial
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestValidateKafka(t *testing.T) {
+	f := func(change func(*Kafka), want ...string) {
+		t.Helper()
+		k := DefaultKafka("measurements")
+		require.NoError(t, k.Validate("kafka."))
+		change(&k)
+		for _, w := range want { // all at once
+			require.ErrorContains(t, k.Validate("kafka."), "kafka."+w)
+		}
+	}
+	f(func(k *Kafka) { k.Brokers = nil }, "brokers must name")
+	for _, topic := range []string{"", "a/b", "..", "ä", strings.Repeat("x", 250)} {
+		f(func(k *Kafka) { k.Topic = topic }, "topic must be")
+	}
+	f(func(k *Kafka) { k.DialTimeout, k.RequestTimeout, k.MetadataMaxAge = 0, time.Hour, 0 },
+		"dial_timeout is 0s", "request_timeout is 1h0m0s", "metadata_max_age is 0s")
+	f(func(k *Kafka) { k.TLS.Cert = "c.pem" }, "tls.cert and kafka.tls.key must be set together", "tls.enabled must be true")
+	f(func(k *Kafka) { k.SASL.Password = "p" }, "sasl.mechanism must be set")
+	f(func(k *Kafka) { k.SASL.Mechanism = "plain" }, "sasl.username and kafka.sasl.password must be set for plain")
+	f(func(k *Kafka) { k.SASL.Mechanism = "gssapi" }, `sasl.mechanism is "gssapi", must be plain, scram-sha-256 or scram-sha-512`)
+}
+
+func TestValidateClickHouse(t *testing.T) {
+	f := func(q ClickHouseQuery, want ...string) {
+		t.Helper()
+		err := q.Validate("feed.")
+		for _, w := range want {
+			require.ErrorContains(t, err, "feed."+w)
+		}
+		require.Equal(t, len(want) == 0, err == nil)
+	}
+	f(ClickHouseQuery{Address: "[::1]:9000", Query: "SELECT 1", ClickHouse: ClickHouse{Secure: true, CAFile: "ca.pem"}})
+	f(ClickHouseQuery{Address: "here", ClickHouse: ClickHouse{CertFile: "c.pem"}},
+		`address is "here"`, "query must be set", "cert_file and feed.key_file must be set together", "secure must be true")
+}
+
+// TestFilesAreRead when the connection is prepared, not at the first attempt.
+func TestFilesAreRead(t *testing.T) {
+	junk := filepath.Join(t.TempDir(), "junk.pem")
+	require.NoError(t, os.WriteFile(junk, []byte("no certificate"), 0o600))
+	f := func(c TLS, want string) {
+		t.Helper()
+		_, err := Kafka{TLS: c}.Transport()
+		require.ErrorContains(t, err, want)
+	}
+	f(TLS{Enabled: true, CA: junk + ".missing"}, "cannot read the certificate authorities: open "+junk)
+	f(TLS{Enabled: true, CA: junk}, "no PEM certificate in "+junk)
+	f(TLS{Enabled: true, Cert: junk, Key: junk}, "cannot load the client certificate "+junk)
+	_, err := Kafka{SASL: SASL{Mechanism: "scram-sha-256", Username: "u\x00", Password: "secret"}}.Transport()
+	require.ErrorContains(t, err, "cannot use the SASL user name and password with scram-sha-256")
+	require.NotContains(t, err.Error(), "secret")
+
+	c, err := TLS{Enabled: true, InsecureSkipVerify: true}.config("name")
+	require.NoError(t, err)
+	require.True(t, c.InsecureSkipVerify)
+	require.Equal(t, "name", c.ServerName)
+	require.EqualValues(t, tls.VersionTLS12, c.MinVersion)
+}
+
+// TestNotABroker feeds the first answers of other servers to kafka-go, cut into pieces of each size.
+func TestNotABroker(t *testing.T) {
+	f := func(answer, want string) {
+		t.Helper()
+		for size := 1; size <= max(1, len(answer)); size++ {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+					_, _ = io.ReadFull(c, make([]byte, requestPrefix))
+					for rest := answer; rest != ""; rest = rest[min(size, len(rest)):] {
+						_, _ = io.WriteString(c, rest[:min(size, len(rest))])
+					}
+					_ = c.(*net.TCPConn).CloseWrite()
+					_, _ = io.Copy(io.Discard, c)
+					_ = c.Close()
+				}
+			}()
+			k := DefaultKafka("t")
+			transport, err := k.Transport()
+			require.NoError(t, err)
+			client := &kafka.Client{Addr: kafka.TCP(l.Addr().String()), Timeout: time.Minute, Transport: transport}
+			_, _, err = Partitions(t.Context(), client, k.Topic)
+			require.ErrorContains(t, err, want)
+			transport.CloseIdleConnections()
+			require.NoError(t, l.Close())
+			<-done
+		}
+	}
+	f("HTTP/1.1 400 Bad Request\r\n", `is not a Kafka broker, or it requires TLS: its answer begins with "HTTP`)
+	f("\x15\x03\x03\x00\x02\x02\x46", "is not a Kafka broker, or it requires TLS") // a TLS alert
+	f("SSH-2.0-OpenSSH_9.2\r\n", `begins with "SSH-`)
+	f("\x00\x00\x01\x00\x00\x00\xff\xff", "is not a Kafka broker") // another correlation id
+	f("", "EOF")
+	f("HT", "EOF")
+}
+
+// TestBatchesAreBounded decompresses with each codec no more than the limit.
+func TestBatchesAreBounded(t *testing.T) {
+	boundCodecs()
+	text := make([]byte, 10_000)
+	for _, codec := range compress.Codecs[compress.None+1:] {
+		var packed bytes.Buffer
+		w := codec.NewWriter(&packed)
+		_, err := w.Write(text)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		f := func(limit int64, wantError string) {
+			t.Helper()
+			r := codec.NewReader(bytes.NewReader(packed.Bytes())).(*boundedReader)
+			require.EqualValues(t, maxBatch, r.left, "the limit for kafka-go")
+			r.left = limit
+			got, err := io.ReadAll(r)
+			require.NoError(t, r.Close())
+			require.LessOrEqual(t, int64(len(got)), limit)
+			if wantError == "" {
+				require.NoError(t, err)
+				require.Equal(t, text, got)
+				return
+			}
+			require.ErrorContains(t, err, wantError)
+		}
+		f(int64(len(text)), "")
+		f(int64(len(text))-1, "record batch exceeds")
+		f(0, "record batch exceeds")
+	}
+}

@@ -1,0 +1,166 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+)
+
+// Kafka configures the connections to the brokers of one topic.
+type Kafka struct {
+	Brokers        []string      `koanf:"brokers"` // host:port of some brokers; they name the others
+	Topic          string        `koanf:"topic"`
+	ClientID       string        `koanf:"client_id"`        // shown in the brokers' logs and quotas
+	DialTimeout    time.Duration `koanf:"dial_timeout"`     // TCP, TLS and SASL together
+	RequestTimeout time.Duration `koanf:"request_timeout"`  // for any answer, replication of a produce request included
+	MetadataMaxAge time.Duration `koanf:"metadata_max_age"` // how soon new partitions and moved leaders are seen
+	TLS            TLS           `koanf:"tls"`
+	SASL           SASL          `koanf:"sasl"`
+}
+
+// SASL configures authentication. An empty mechanism means none.
+type SASL struct {
+	Mechanism string `koanf:"mechanism"` // plain, scram-sha-256, scram-sha-512
+	Username  string `koanf:"username"`
+	Password  string `koanf:"password"` // secret
+}
+
+// DefaultKafka connects to one broker on this machine.
+func DefaultKafka(topic string) Kafka {
+	return Kafka{
+		Brokers: []string{"127.0.0.1:9092"}, Topic: topic, ClientID: "trafficd",
+		DialTimeout: 5 * time.Second, RequestTimeout: 30 * time.Second, MetadataMaxAge: 5 * time.Second,
+	}
+}
+
+// Validate reports every invalid key with the reason for its bound.
+func (k Kafka) Validate(section string) error {
+	within := func(key string, v, low, high time.Duration, reason string) error {
+		return check(v >= low && v <= high, section+key, fmt.Sprintf("is %v, must be %v to %v: %s", v, low, high, reason))
+	}
+	return errors.Join(
+		check(len(k.Brokers) > 0, section+"brokers", "must name at least one broker"),
+		check(validTopic(k.Topic), section+"topic", "must be 1 to 249 of A-Za-z0-9._-, the only names that brokers accept"),
+		within("dial_timeout", k.DialTimeout, 100*time.Millisecond, time.Minute, "shorter fails on a busy network, longer delays the attempt at another broker"),
+		within("request_timeout", k.RequestTimeout, 100*time.Millisecond, 5*time.Minute, "shorter gives up on busy brokers, longer stalls on a dead one"),
+		within("metadata_max_age", k.MetadataMaxAge, 100*time.Millisecond, time.Hour, "shorter burdens the brokers, longer asks former leaders"),
+		k.TLS.validate(section+"tls."), k.SASL.validate(section+"sasl."),
+	)
+}
+
+func (s SASL) validate(section string) error {
+	switch s.Mechanism {
+	case "":
+		return check(s == SASL{}, section+"mechanism", "must be set: a user name or password is given, which would have no effect")
+	case "plain", "scram-sha-256", "scram-sha-512":
+		return check(s.Username != "" && s.Password != "", section+"username and "+section+"password", "must be set for "+s.Mechanism)
+	}
+	return check(false, section+"mechanism", fmt.Sprintf("is %q, must be plain, scram-sha-256 or scram-sha-512", s.Mechanism))
+}
+
+func validTopic(topic string) bool {
+	for _, c := range []byte(topic) {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(topic) >= 1 && len(topic) <= 249 && topic != "." && topic != ".."
+}
+
+// Transport returns the transport for requests about the topic. It reads the TLS files, but does not
+// connect. The caller ends its connections with CloseIdleConnections.
+//
+// It bounds what kafka-go decompresses, in the whole process; see boundCodecs.
+func (k Kafka) Transport() (*kafka.Transport, error) {
+	tlsConfig, err := k.TLS.config("")
+	if err != nil {
+		return nil, err
+	}
+	mechanism, err := k.SASL.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	boundCodecs()
+	connect := dialer(k.DialTimeout, tlsConfig)
+	return &kafka.Transport{
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := connect(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &brokerConn{Conn: c}, nil
+		},
+		DialTimeout:    k.DialTimeout,
+		MetadataTTL:    k.MetadataMaxAge,
+		MetadataTopics: []string{k.Topic}, // metadata of other topics is not needed
+		ClientID:       k.ClientID,
+		SASL:           mechanism,
+	}, nil
+}
+
+// mechanism returns nil where SASL is off.
+func (s SASL) mechanism() (m sasl.Mechanism, err error) {
+	switch s.Mechanism {
+	case "plain":
+		m = plain.Mechanism{Username: s.Username, Password: s.Password}
+	case "scram-sha-256":
+		m, err = scram.Mechanism(scram.SHA256, s.Username, s.Password)
+	case "scram-sha-512":
+		m, err = scram.Mechanism(scram.SHA512, s.Username, s.Password)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the SASL user name and password with %s: %w", s.Mechanism, err)
+	}
+	return m, nil
+}
+
+// Partitions returns the cluster's id and the partitions of the topic, of which there is at least
+// one, in ascending order.
+func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluster string, partitions []int, err error) {
+	m, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	if err == nil && len(m.Topics) == 1 {
+		err = m.Topics[0].Error
+		for _, p := range m.Topics[0].Partitions {
+			partitions = append(partitions, p.ID)
+		}
+	}
+	if err == nil && len(partitions) == 0 {
+		err = kafka.UnknownTopicOrPartition
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot read the partitions of topic %q from %v: %w", topic, client.Addr, err)
+	}
+	slices.Sort(partitions)
+	return m.ClusterID, partitions, nil
+}
+
+// Offset returns where a partition starts (kafka.FirstOffset) or the next offset that readers will
+// see (kafka.LastOffset). It asks about one partition at a time: kafka-go returns offset 0 for any
+// that is missing in an answer about several.
+func Offset(ctx context.Context, client *kafka.Client, topic string, partition int, which int64) (int64, error) {
+	r, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+		Topics: map[string][]kafka.OffsetRequest{topic: {{Partition: partition, Timestamp: which}}},
+	})
+	var offsets []kafka.PartitionOffsets
+	if err == nil {
+		offsets = r.Topics[topic]
+		if len(offsets) != 1 || offsets[0].Partition != partition {
+			err = errors.New("the broker's answer is not about this partition")
+		} else {
+			err = offsets[0].Error
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the offsets of partition %d of topic %q: %w", partition, topic, err)
+	}
+	return max(offsets[0].FirstOffset, offsets[0].LastOffset), nil
+}

@@ -1,0 +1,77 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// TLS configures the encryption of connections. Files are PEM.
+type TLS struct {
+	Enabled            bool   `koanf:"enabled"`
+	CA                 string `koanf:"ca"`   // empty: the system's certificate authorities
+	Cert               string `koanf:"cert"` // of the client, with Key; read for every connection; empty: none
+	Key                string `koanf:"key"`
+	InsecureSkipVerify bool   `koanf:"insecure_skip_verify"` // for trials only
+}
+
+func (t TLS) validate(section string) error {
+	return errors.Join(
+		check((t.Cert == "") == (t.Key == ""), section+"cert and "+section+"key", "must be set together"),
+		check(t.Enabled || t == TLS{}, section+"enabled", "must be true: other TLS settings are given, which would have no effect"),
+	)
+}
+
+// config returns nil where TLS is off. An empty server name means the host of the address.
+func (t TLS) config(serverName string) (*tls.Config, error) {
+	if !t.Enabled {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName, InsecureSkipVerify: t.InsecureSkipVerify}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the certificate authorities: %w", err)
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("cannot read the certificate authorities: no PEM certificate in %s", t.CA)
+		}
+	}
+	if t.Cert != "" {
+		// Reading the files for every connection picks up a renewed certificate without a restart.
+		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+			if err != nil {
+				return nil, fmt.Errorf("cannot load the client certificate %s with key %s: %w", t.Cert, t.Key, err)
+			}
+			return &pair, nil
+		}
+		if _, err := load(nil); err != nil {
+			return nil, err
+		}
+		c.GetClientCertificate = load
+	}
+	return c, nil
+}
+
+// dialer returns a function that connects within the timeout, TLS handshake included, and obeys its
+// context. The connection is encrypted unless config is nil.
+func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: timeout}
+	if config == nil {
+		return plain.DialContext
+	}
+	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+}
+
+func check(ok bool, key, reason string) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("%s %s", key, reason)
+}
