@@ -206,7 +206,7 @@ func TestSecurity(t *testing.T) {
 
 		cfg.Kafka.SASL.Password = "wrong"
 		f, layer = run(t, cfg)
-		waitForError(t, f, "SASL")
+		waitForError(t, f, "cannot find")
 		require.NotContains(t, f.Status().Error, "wrong")
 		f.Close()
 		cfg.Kafka.TLS.CA = ""
