@@ -200,7 +200,7 @@ func (a *Answers) from(s scope, answer []byte) *kept {
 	now := a.now()
 	// An answer from what is now the future, after the clock was set back, stays no longer than a new one.
 	age := min(max(now.Sub(received), 0), a.cfg.Window)
-	return &kept{scope: s, hash: batch.FrameBodyHash(answer), answer: answer, expires: now.Add(a.cfg.Window - age)}
+	return &kept{scope: s, hash: bodyHash(answer), answer: answer, expires: now.Add(a.cfg.Window - age)}
 }
 
 // unpend gives a frame free for the cursor. The caller holds mu.
@@ -257,7 +257,7 @@ func each(r *journal.Reader, do func(seq uint64, frame []byte) error) error {
 
 // read keeps the answer of a frame that has one.
 func (a *Answers) read(frame []byte, note func(*kept)) error {
-	instance, key, err := batch.FrameKey(frame)
+	instance, key, _, err := batch.FrameKey(frame)
 	if err != nil || key == "" {
 		return err
 	}
@@ -362,4 +362,9 @@ func (a *Answers) forget() {
 	if err := a.own.Cursor(windowConsumer).Save(last+1, nil); err != nil {
 		answersErrors.Inc()
 	}
+}
+
+func bodyHash(answer []byte) uint64 {
+	_, _, hash, _ := batch.FrameKey(answer)
+	return hash
 }

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -32,7 +31,7 @@ func BenchmarkSubmit(b *testing.B) {
 		s.Reset()
 		in.Reset(body)
 		s.ProductInstance, s.Body = "city", in
-		if err := h.intake.Submit(context.Background(), &s); err != nil || s.Result.Accepted != len(items) {
+		if err := h.intake.Submit(&s); err != nil || s.Result.Accepted != len(items) {
 			b.Fatal(err, s.Result.Accepted)
 		}
 	}

@@ -287,7 +287,7 @@ func TestAnUnreadableFrameIsNotPassed(t *testing.T) {
 		h.codes["city"] = set("before", "behind")
 		_, err := h.submit(measurements(item("before", 1)), "")
 		require.NoError(t, err)
-		bad := &journal.Entry{Data: []byte{batch.FrameVersion + 1, 2, 3}}
+		bad := &journal.Entry{Data: []byte{255, 2, 3}}
 		require.NoError(t, h.journal.Enqueue(bad))
 		require.NoError(t, bad.Wait())
 		_, err = h.submit(measurements(item("behind", 1)), "")

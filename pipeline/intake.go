@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -147,7 +146,7 @@ func (in *Intake) Release(productInstance, key string) { in.answers.Release(prod
 
 // Submit takes a body to disk. nil: every accepted item is durable, s.Result is the 207. A *contract.APIError:
 // nothing of the batch was or will be archived or forwarded. batch.ErrNoAnswer: nobody knows.
-func (in *Intake) Submit(_ context.Context, s *batch.Submission) error {
+func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
 	if in.closed {

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -70,7 +69,7 @@ func (h *house) close() {
 
 func (h *house) submit(body, key string) (*batch.Submission, error) {
 	s := &batch.Submission{ProductInstance: "city", IdempotencyKey: key, Body: bytes.NewReader(zipped(body))}
-	return s, h.intake.Submit(context.Background(), s)
+	return s, h.intake.Submit(s)
 }
 
 // frames reads all batches that the journal holds.
@@ -133,7 +132,7 @@ func TestNothingOfARefusedRequestIsKept(t *testing.T) {
 	f := func(name string, body io.Reader, want contract.Code) {
 		t.Helper()
 		s := &batch.Submission{ProductInstance: "city", Body: body}
-		err := h.intake.Submit(context.Background(), s)
+		err := h.intake.Submit(s)
 		var r *contract.APIError
 		require.ErrorAs(t, err, &r, name)
 		require.Equal(t, want, r.Code, "%s: %s", name, r)
@@ -165,7 +164,7 @@ func TestNothingOfARefusedRequestIsKept(t *testing.T) {
 	half := len(good) / 2
 	two := append(zipped(good[:half]), zipped(good[half:])...)
 	s := &batch.Submission{ProductInstance: "city", Body: iotest.OneByteReader(bytes.NewReader(two))}
-	require.NoError(t, h.intake.Submit(context.Background(), s), "several members are fine")
+	require.NoError(t, h.intake.Submit(s), "several members are fine")
 	require.Len(t, h.frames(), 1)
 }
 
@@ -195,7 +194,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 		return 0, io.EOF
 	})}
 	var clients sync.WaitGroup
-	clients.Go(func() { _ = h.intake.Submit(context.Background(), slow) })
+	clients.Go(func() { _ = h.intake.Submit(slow) })
 	<-asked
 	clients.Go(func() {
 		if _, err := h.submit(measurements(item("A", 1)), ""); err != nil {
@@ -333,7 +332,7 @@ func TestTheSameBatchAgain(t *testing.T) {
 	again()
 	other := &batch.Submission{ProductInstance: "town", IdempotencyKey: "key-1", Body: bytes.NewReader(zipped(body))}
 	h.codes["town"] = set("A")
-	require.NoError(t, h.intake.Submit(context.Background(), other))
+	require.NoError(t, h.intake.Submit(other))
 	require.False(t, other.Result.Replay, "a key belongs to its product instance")
 	h.close()
 }

@@ -161,7 +161,6 @@ func (d *daemon) startAPI() (err error) {
 func (d *daemon) stopAPI(ctx context.Context) error {
 	d.routing.Drain()
 	err := d.api.Stop(ctx)
-	d.endpoint.Stop()
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("requests were cut off at the end of the grace: %w", err)
 	}

@@ -1,11 +1,30 @@
 package batch
 
-// Batch is what was accepted of one request: the rows that go to the archive
-// and to the topic (contract 4).
+import (
+	"encoding/hex"
+	"io"
+)
+
+// ID is a batch's UUIDv7, used in the Batch-Id header, in the archive and on every forwarded record (contract 1.3).
+type ID [16]byte
+
+// String returns the canonical form of 36 characters.
+func (id ID) String() string {
+	var b [36]byte
+	hex.Encode(b[0:8], id[0:4])
+	hex.Encode(b[9:13], id[4:6])
+	hex.Encode(b[14:18], id[6:8])
+	hex.Encode(b[19:23], id[8:10])
+	hex.Encode(b[24:36], id[10:16])
+	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
+	return string(b[:])
+}
+
+// Batch holds the accepted rows of one request, which are archived and forwarded (contract 4).
 type Batch struct {
 	ID              ID
 	ProductInstance string
-	ReceivedAt      int64 // nanoseconds since 1970 UTC; never runs backwards on a replica
+	ReceivedAt      int64 // nanoseconds since 1970 UTC; strictly increasing on a replica
 	Columns
 	Index []uint32 // row → position in the request's measurements, ascending
 }
@@ -17,8 +36,7 @@ func (b *Batch) Reset() {
 	b.Index = b.Index[:0]
 }
 
-// Accept turns decoded items into the accepted batch by dropping the rejected
-// rows. It swaps the columns of it and b, so that it is spent afterwards.
+// Accept moves the rows of it that were not rejected into b. It swaps their columns, so it must be reset before reuse.
 func (b *Batch) Accept(it *Items, r *Rejections) {
 	b.Columns, it.Columns = it.Columns, b.Columns
 	b.Index = b.Index[:0]
@@ -37,61 +55,33 @@ func (b *Batch) Accept(it *Items, r *Rejections) {
 	b.truncate(n)
 }
 
-// Position is a place in the stream of accepted rows: row Row of frame Frame.
-// Positions are ordered by frame, then by row.
-type Position struct {
-	Frame uint64
-	Row   uint32
+// Submission is one request body on its way through the pipeline, with its outcome. It belongs to the pipeline during a
+// call of Submit and to the caller otherwise.
+type Submission struct {
+	ProductInstance string
+	IdempotencyKey  string // may be empty
+
+	// Body is the compressed body, received completely before: reading it never waits for the client.
+	Body io.Reader
+
+	Result Result
 }
 
-// Before tells whether p comes before q.
-func (p Position) Before(q Position) bool {
-	return p.Frame < q.Frame || p.Frame == q.Frame && p.Row < q.Row
+// Reset empties the submission and keeps its memory.
+func (s *Submission) Reset() {
+	rejections := s.Result.Rejections
+	rejections.Reset()
+	*s = Submission{Result: Result{Rejections: rejections}}
 }
 
-// Span is a run of consecutive rows of one batch: From ≤ row < To.
-type Span struct {
-	*Batch
-	Frame    uint64 // the batch's place in the journal
-	From, To int
+// Result is the outcome of a submission that is answered with 207 (contract 5.2).
+type Result struct {
+	ID       ID
+	Items    int // accepted + rejected
+	Accepted int
+	Replay   bool // the first result of the same Idempotency-Key, repeated
+	Rejections
 }
 
-// Block is a run of consecutive accepted rows over one or several batches, in
-// the order of the journal: what a sink delivers in one attempt. The batches
-// belong to the deliver loop; a sink may read them only during the call.
-type Block []Span
-
-// Rows is the number of rows in all spans.
-func (b Block) Rows() int {
-	n := 0
-	for _, s := range b {
-		n += s.To - s.From
-	}
-	return n
-}
-
-// End is the position after the last row of a block that is not empty.
-func (b Block) End() Position {
-	last := b[len(b)-1]
-	if last.To == last.Rows() {
-		return Position{Frame: last.Frame + 1}
-	}
-	return Position{Frame: last.Frame, Row: uint32(last.To)}
-}
-
-// Head gives the first n rows as a block that shares b's memory, but may
-// shorten the last span that it takes: b itself stays whole.
-func (b Block) Head(n int) Block {
-	for i, s := range b {
-		if n < s.To-s.From {
-			head := append(Block(nil), b[:i]...)
-			if n > 0 {
-				s.To = s.From + n
-				head = append(head, s)
-			}
-			return head
-		}
-		n -= s.To - s.From
-	}
-	return b
-}
+// Rejected returns the number of rejected items.
+func (r *Result) Rejected() int { return r.Items - r.Accepted }

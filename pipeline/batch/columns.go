@@ -1,58 +1,38 @@
 package batch
 
-import (
-	"encoding/hex"
-	"math"
-)
+import "math"
 
-// ID is a batch's UUIDv7, as it stands in the Batch-Id header, in the archive
-// and on every forwarded record (contract 1.3).
-type ID [16]byte
-
-// String gives the canonical 36 characters.
-func (id ID) String() string {
-	var b [36]byte
-	hex.Encode(b[0:8], id[0:4])
-	hex.Encode(b[9:13], id[4:6])
-	hex.Encode(b[14:18], id[6:8])
-	hex.Encode(b[19:23], id[8:10])
-	hex.Encode(b[24:36], id[10:16])
-	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
-	return string(b[:])
-}
-
-// NoTime stands in From and To where the text was no valid timestamp. It lies
-// outside the years 1970–2261 that contract 1.2 allows.
+// NoTime marks an invalid timestamp in From and To. It lies outside the years 1970–2261 that contract 1.2 allows.
 const NoTime = math.MinInt64
 
-// Columns holds measurements column by column; all columns have one length.
+// Columns holds measurements column by column; all columns have the same length.
 type Columns struct {
-	Codes   []byte   // detector codes, one after the other
-	CodeEnd []uint32 // row i's code ends here in Codes and starts at CodeEnd[i-1] (0 for i = 0)
+	Codes   []byte   // concatenated detector codes
+	CodeEnd []uint32 // end of row i's code in Codes; it starts at CodeEnd[i-1], or 0
 
-	TypeText []byte   // the distinct measure type codes, one after the other
-	TypeEnd  []uint32 // type t's text ends here in TypeText
+	TypeText []byte   // concatenated distinct measure type codes
+	TypeEnd  []uint32 // end of type t's text in TypeText
 	Type     []uint32 // row → type
 
 	From    []int64   // start of the interval, nanoseconds since 1970 UTC
 	To      []int64   // its end
-	Value   []float64 // the measured value; ±Inf where the number overflows float64
-	Quality []float64 // NaN where it is null or absent (JSON has no NaN of its own)
+	Value   []float64 // ±Inf if the number overflows float64
+	Quality []float64 // NaN if null or absent
 }
 
-// Rows is the number of rows.
+// Rows returns the number of rows.
 func (c *Columns) Rows() int { return len(c.CodeEnd) }
 
-// Types is the number of distinct measure types.
+// Types returns the number of distinct measure types.
 func (c *Columns) Types() int { return len(c.TypeEnd) }
 
-// Code is row i's detector code: a view into Codes.
+// Code returns row i's detector code, a view into Codes.
 func (c *Columns) Code(i int) []byte { return view(c.Codes, c.CodeEnd, i) }
 
-// TypeCode is the text of type t: a view into TypeText.
+// TypeCode returns the text of type t, a view into TypeText.
 func (c *Columns) TypeCode(t int) []byte { return view(c.TypeText, c.TypeEnd, t) }
 
-// HasQuality tells whether row i has a quality.
+// HasQuality reports whether row i has a quality.
 func (c *Columns) HasQuality(i int) bool { return !math.IsNaN(c.Quality[i]) }
 
 // Reset empties all columns and keeps their memory.
@@ -63,7 +43,7 @@ func (c *Columns) Reset() {
 	c.Value, c.Quality = c.Value[:0], c.Quality[:0]
 }
 
-// move copies row src over row dst ≤ src; the caller appends nothing between.
+// move copies row src over row dst ≤ src.
 func (c *Columns) move(dst, src int) {
 	code := c.Code(src)
 	start := uint32(0)

@@ -5,13 +5,11 @@ import (
 	"hash/maphash"
 )
 
-// MaxCodeLen is the longest detector code in bytes: a longer one is in no
-// registry (contract 1.2, rule 7).
+// MaxCodeLen is the maximum length of a detector code in bytes (contract 1.2, rule 7).
 const MaxCodeLen = 256
 
-// Detectors is the set of detector codes of one product instance: an immutable
-// snapshot, safe for concurrent use (contract 1.4). Each code has an
-// ordinal 0 ≤ n < Len in the order of the feed.
+// Detectors is an immutable set of the detector codes of one product instance (contract 1.4), safe for concurrent use.
+// Each code has an ordinal 0 ≤ n < Len in the order of the feed.
 type Detectors struct {
 	seed  maphash.Seed
 	text  []byte
@@ -19,11 +17,11 @@ type Detectors struct {
 	slots []slot // power of two, at most half full
 }
 
-// slot points to a code; ord is the ordinal + 1, 0 means empty.
+// slot refers to a code; ord is its ordinal + 1, or 0 for an empty slot.
 type slot struct{ tag, ord uint32 }
 
-// NewDetectors makes a set of codes; repeated ones count once. Empty codes and
-// those over MaxCodeLen are left out; the second result is their number.
+// NewDetectors returns a set of the codes without duplicates. It skips empty codes and those over MaxCodeLen; the second
+// result is their number.
 func NewDetectors(codes []string) (*Detectors, int) {
 	d := &Detectors{seed: maphash.MakeSeed()}
 	size := 16
@@ -31,36 +29,42 @@ func NewDetectors(codes []string) (*Detectors, int) {
 		size *= 2
 	}
 	d.slots = make([]slot, size)
-	left := 0
+	skipped := 0
 	for _, code := range codes {
 		if len(code) == 0 || len(code) > MaxCodeLen {
-			left++
+			skipped++
 			continue
 		}
-		d.add([]byte(code))
+		at, s := d.lookup([]byte(code))
+		if s.ord != 0 {
+			continue
+		}
+		d.text = append(d.text, code...)
+		d.ends = append(d.ends, uint32(len(d.text)))
+		d.slots[at] = slot{tag: uint32(maphash.String(d.seed, code) >> 32), ord: uint32(len(d.ends))}
 	}
-	return d, left
+	return d, skipped
 }
 
-// Len is the number of codes.
+// Len returns the number of codes.
 func (d *Detectors) Len() int { return len(d.ends) }
 
-// Code is the code with this ordinal, a view.
+// Code returns the code with this ordinal, a view.
 func (d *Detectors) Code(ord int) []byte { return view(d.text, d.ends, ord) }
 
-// Find gives the ordinal of a code.
+// Find returns the ordinal of a code.
 func (d *Detectors) Find(code []byte) (ord int, ok bool) {
 	_, s := d.lookup(code)
 	return int(s.ord) - 1, s.ord != 0
 }
 
-// Has tells whether the code is in the set.
+// Has reports whether the code is in the set.
 func (d *Detectors) Has(code []byte) bool {
 	_, s := d.lookup(code)
 	return s.ord != 0
 }
 
-// lookup gives the slot of a code, or the empty one where it belongs.
+// lookup returns the slot of a code, or the empty slot where it belongs.
 func (d *Detectors) lookup(code []byte) (at uint32, s slot) {
 	h := maphash.Bytes(d.seed, code)
 	mask := uint32(len(d.slots) - 1)
@@ -71,14 +75,4 @@ func (d *Detectors) lookup(code []byte) (at uint32, s slot) {
 			return at, s
 		}
 	}
-}
-
-func (d *Detectors) add(code []byte) {
-	at, s := d.lookup(code)
-	if s.ord != 0 {
-		return
-	}
-	d.text = append(d.text, code...)
-	d.ends = append(d.ends, uint32(len(d.text)))
-	d.slots[at] = slot{tag: uint32(maphash.Bytes(d.seed, code) >> 32), ord: uint32(len(d.ends))}
 }

@@ -1,11 +1,7 @@
-// Package batch holds the nouns that every stage and every adapter shares: a
-// batch of measurements in columns, its rejections, the refusal of a whole
-// request, the set of detectors, the block of rows that a sink delivers.
+// Package batch defines the data that all stages, sources and sinks exchange: measurements in columns, decoded items with
+// their rejections, submissions and results, the set of known detectors, frames as the journal stores them, and the
+// blocks of rows that sinks deliver. Sources and sinks know each other only through it.
 //
-// It is the leaf of the tree: sources and sinks know each other only through
-// it, and it imports nothing of ours.
-//
-// Memory. Columns are slices that keep their capacity; whoever owns a value
-// may Reset and fill it again. Byte views (Code, TypeCode, Rejection text)
-// point into the owner's buffers and are valid until its next Reset.
+// Columns are slices that keep their capacity: the owner of a value may Reset and refill it. Byte views (Code, TypeCode,
+// Echo) point into the owner's buffers and are valid until its next Reset.
 package batch

@@ -2,18 +2,16 @@ package batch
 
 import "errors"
 
-// ErrNoAnswer says that the fate of a batch is unknown: the connection has to
-// be closed without an answer, and the client's Idempotency-Key settles it
-// (decisions.md 1.1).
-var ErrNoAnswer = errors.New("the batch's fate is unknown: close the connection without an answer")
+// ErrNoAnswer is returned when the outcome of a batch is unknown. The connection must be closed without a response; a
+// retry with the same Idempotency-Key settles it (contract 1.1).
+var ErrNoAnswer = errors.New("the outcome of the batch is unknown")
 
-// PermanentError is a store's definite no to a block: no repeat of the same block
-// can succeed. Sinks wrap the store's error in it; the deliver loop then splits the
-// block down to the row at fault. Every other error is retried.
+// PermanentError is returned by a sink when no retry of the same block can succeed. The delivery loop then splits the
+// block until it finds the rejected row. All other errors are retried.
 type PermanentError struct{ Err error }
 
 // Error implements error.
 func (e *PermanentError) Error() string { return "permanently rejected: " + e.Err.Error() }
 
-// Unwrap gives the store's own error.
+// Unwrap returns the store's error.
 func (e *PermanentError) Unwrap() error { return e.Err }

@@ -7,12 +7,12 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"trafficd/schemas/contract"
-
 	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/contract"
 )
 
-// random makes a batch of any shape, and its answer.
+// random returns a random batch and its answer.
 func random(r *rand.Rand) (*Batch, *Answer) {
 	b := &Batch{ProductInstance: "stadt-ü", ReceivedAt: r.Int64()}
 	for i := range b.ID {
@@ -59,10 +59,10 @@ func TestFrameRoundTrip(t *testing.T) {
 		require.NoError(t, DecodeFrame(frame, got, answer))
 		require.Equal(t, fmt.Sprintf("%+v", *b), fmt.Sprintf("%+v", *got))
 		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *answer))
-		instance, key, err := FrameKey(frame)
+		instance, key, hash, err := FrameKey(frame)
 		require.NoError(t, err)
 		require.Equal(t, b.ProductInstance+a.Key, instance+key)
-		require.Equal(t, a.BodyHash, FrameBodyHash(frame))
+		require.Equal(t, a.BodyHash, hash)
 		require.Equal(t, b.ReceivedAt, FrameReceivedAt(frame))
 		StampFrame(frame, 77)
 		require.NoError(t, DecodeFrame(frame, got, nil))
@@ -76,7 +76,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	}
 }
 
-func TestEveryTruncationOfAFrameErrs(t *testing.T) {
+func TestEveryTruncationOfAFrameFails(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var got Batch
 	for range 20 {
@@ -101,7 +101,7 @@ func TestDecodeFrameReusesItsMemory(t *testing.T) {
 	}))
 }
 
-// FuzzFrame: what can be decoded is the same after another round.
+// FuzzFrame checks that a decodable frame survives encoding and decoding again.
 func FuzzFrame(f *testing.F) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 20 {
@@ -121,7 +121,7 @@ func FuzzFrame(f *testing.F) {
 
 func first(b *Batch, _ *Answer) *Batch { return b }
 
-func TestAcceptDropsTheRejected(t *testing.T) {
+func TestAcceptDropsRejectedRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for range 200 {
 		b, _ := random(r)
@@ -159,7 +159,7 @@ func TestBlockHeadAndEnd(t *testing.T) {
 		h := b.Head(n)
 		require.Equal(t, rows, h.Rows())
 		require.Equal(t, end, h.End())
-		require.Equal(t, 7, b.Rows(), "b stays whole")
+		require.Equal(t, 7, b.Rows(), "b is unchanged")
 	}
 	f(1, 1, Position{3, 3})
 	f(3, 3, Position{Frame: 4})
@@ -174,8 +174,8 @@ func TestBlockHeadAndEnd(t *testing.T) {
 
 func TestDetectors(t *testing.T) {
 	long := string(bytes.Repeat([]byte("x"), MaxCodeLen+1))
-	d, left := NewDetectors([]string{"b", "a", "b", "", long, long[1:]})
-	require.Equal(t, 2, left)
+	d, skipped := NewDetectors([]string{"b", "a", "b", "", long, long[1:]})
+	require.Equal(t, 2, skipped)
 	require.Equal(t, 3, d.Len())
 	for ord, code := range []string{"b", "a", long[1:]} {
 		got, ok := d.Find([]byte(code))

@@ -1,30 +1,31 @@
 package batch
 
-import "trafficd/schemas/contract"
+import (
+	"sort"
 
-// Items is what decoding makes of a request body: the rows up to the batch
-// limit, and what was structurally wrong with some of them.
+	"trafficd/schemas/contract"
+)
+
+// Items is a decoded request body: the rows up to the batch limit and their structural faults.
 type Items struct {
-	Columns         // one row for each of the first min(Count, limit) items
-	Count   int     // items in the request, those past the limit included
-	Faults  []Fault // structural faults, ascending by row; few or none
-	Raw     []RawText
-	Text    []byte // what Raw points into
+	Columns           // one row for each of the first min(Count, limit) items
+	Count   int       // items in the request, including those past the limit
+	Faults  []Fault   // structural faults, ascending by row
+	Raw     []RawText // invalid timestamps, ascending by row
+	Text    []byte    // the text of Raw
 }
 
-// Fault holds the structural findings on one item. Which rule it breaks first
-// is for validation to say (contract 1.2, rules 2–6).
+// Fault holds the structural faults of one item (contract 1.2, rules 2–6). Validation decides which one is reported.
 type Fault struct {
 	Row       uint32
-	NoObject  bool              // the item is no object; nothing else is set
-	LinkID    bool              // linkId is there and not null
-	Twice     contract.FieldSet // members that stand more than once
+	NoObject  bool              // the item is not an object; the other fields are zero
+	LinkID    bool              // linkId is present and not null
+	Twice     contract.FieldSet // duplicate members
 	Absent    contract.FieldSet // required members that are missing or null
-	WrongType contract.FieldSet // members that are there, not null, and of another JSON type
+	WrongType contract.FieldSet // members of the wrong JSON type
 }
 
-// RawText keeps up to EchoLimit bytes of a timestamp that is none, so that the
-// rejection can repeat it.
+// RawText is an invalid timestamp, cut to contract.EchoLimit: Text[Off:Off+Len].
 type RawText struct {
 	Row      uint32
 	Field    contract.Field
@@ -38,27 +39,21 @@ func (it *Items) Reset() {
 	it.Faults, it.Raw, it.Text = it.Faults[:0], it.Raw[:0], it.Text[:0]
 }
 
-// RawOf is the kept text of a bad timestamp, nil if there is none.
+// RawOf returns the text of an invalid timestamp, nil if there is none.
 func (it *Items) RawOf(row int, f contract.Field) []byte {
-	lo, hi := 0, len(it.Raw)
-	for lo < hi { // ascending by row
-		mid := (lo + hi) / 2
-		if it.Raw[mid].Row < uint32(row) {
-			lo = mid + 1
-		} else {
-			hi = mid
+	first := sort.Search(len(it.Raw), func(i int) bool { return it.Raw[i].Row >= uint32(row) })
+	for _, r := range it.Raw[first:] {
+		if r.Row != uint32(row) {
+			break
 		}
-	}
-	for ; lo < len(it.Raw) && it.Raw[lo].Row == uint32(row); lo++ {
-		if r := it.Raw[lo]; r.Field == f {
+		if r.Field == f {
 			return it.Text[r.Off : r.Off+r.Len]
 		}
 	}
 	return nil
 }
 
-// Rejection is the outcome of one invalid item: the first rule that it breaks
-// (contract 1.2).
+// Rejection is the outcome of one invalid item: the first rule that it breaks (contract 1.2).
 type Rejection struct {
 	Index uint32 // position in measurements
 	Code  contract.Code
@@ -67,30 +62,29 @@ type Rejection struct {
 	size  uint32
 }
 
-// rejectionSize is the memory of one, in bytes.
+// rejectionSize is the memory of a Rejection in bytes.
 const rejectionSize = 16
 
-// Rejections is the list of a batch, ascending by index.
+// Rejections is the list of a batch's rejections, ascending by index.
 type Rejections struct {
 	List []Rejection
 	text []byte
 }
 
-// Add appends a rejection; echo, cut to contract.EchoLimit, is what of the input its
-// description repeats (nil for nothing). Indexes have to come in ascending order.
+// Add appends a rejection. Its description repeats echo, cut to contract.EchoLimit. Indexes must be ascending.
 func (r *Rejections) Add(index int, code contract.Code, field contract.Field, echo []byte) {
 	off := uint32(len(r.text))
 	r.text = append(r.text, echo[:min(len(echo), contract.EchoLimit)]...)
 	r.List = append(r.List, Rejection{Index: uint32(index), Code: code, Field: field, off: off, size: uint32(len(r.text)) - off})
 }
 
-// Echo is the input that rejection x of this list repeats, cut to EchoLimit.
+// Echo returns the input that the description of rejection x repeats.
 func (r *Rejections) Echo(x Rejection) []byte { return r.text[x.off : x.off+x.size] }
 
-// Len is the number of rejections.
+// Len returns the number of rejections.
 func (r *Rejections) Len() int { return len(r.List) }
 
-// Size is how many bytes of memory the list takes.
+// Size returns the memory of the list in bytes.
 func (r *Rejections) Size() int { return rejectionSize*len(r.List) + len(r.text) }
 
 // Reset empties the list and keeps its memory.

@@ -2,16 +2,16 @@ package validate
 
 import "trafficd/pipeline/batch"
 
-// follower looks codes up in a snapshot. Batches name the detectors in a steady order, so the detector after another is
-// most often the one that followed it before: one comparison of bytes that lie side by side, instead of a hash and a
-// place in a table that is not in the cache (BenchmarkLookup).
+// follower looks up codes in a snapshot. Batches list the detectors in a stable order, so the next detector is usually the
+// one that followed the current one before: one comparison of adjacent bytes instead of a hash and a cache miss in the
+// table (BenchmarkLookup).
 type follower struct {
 	known *batch.Detectors
-	next  []uint32 // ordinal → the one that followed it last
+	next  []uint32 // ordinal → its last successor
 	last  uint32
 }
 
-// use starts a batch.
+// use prepares for a batch.
 func (f *follower) use(known *batch.Detectors) {
 	if f.known == known {
 		return
@@ -23,7 +23,7 @@ func (f *follower) use(known *batch.Detectors) {
 	}
 }
 
-// has tells whether the code is in the snapshot.
+// has reports whether the code is in the snapshot.
 func (f *follower) has(code []byte) bool {
 	if len(f.next) == 0 {
 		return false

@@ -30,12 +30,12 @@ func decoded(t testing.TB, items ...string) *batch.Items {
 	return it
 }
 
-// TestRulesInTheirOrder breaks the rules from the last one upwards, one more at a time: always the first of them is told.
-func TestRulesInTheirOrder(t *testing.T) {
+// TestRuleOrder breaks the rules from the last to the first, one more at a time: the first broken rule is reported.
+func TestRuleOrder(t *testing.T) {
 	lo, hi := 0.0, 100.0
 	v := New(Config{MeasureTypes: []MeasureType{{Code: "speed", Min: &lo, Max: &hi}, {Code: "flow"}}, FutureTolerance: time.Hour, QualityMin: &lo, QualityMax: &lo})
 	members := []string{`"detectorCode":"A"`, `"measureTypeCode":"speed"`, `"timestampFrom":"2026-01-01T00:00Z"`, `"timestampTo":"2026-01-01T00:05Z"`, `"value":7`, `"quality":0`}
-	judge := func() (string, string) {
+	check := func() (string, string) {
 		var out batch.Rejections
 		v.Validate(decoded(t, "{"+strings.Join(members, ",")+"}"), set("A"), now.UnixNano(), &out)
 		if out.Len() == 0 {
@@ -44,7 +44,7 @@ func TestRulesInTheirOrder(t *testing.T) {
 		require.Equal(t, 1, out.Len())
 		return out.List[0].Code.String(), out.List[0].Field.String()
 	}
-	code, field := judge()
+	code, field := check()
 	require.Empty(t, code+field)
 	f := func(member int, text, wantCode, wantField string) {
 		t.Helper()
@@ -52,7 +52,7 @@ func TestRulesInTheirOrder(t *testing.T) {
 			members = append(members, "")
 		}
 		members[member] = text
-		code, field := judge()
+		code, field := check()
 		require.Equal(t, wantCode+" "+wantField, code+" "+field)
 	}
 	f(5, `"quality":1`, "INVALID_QUALITY", "quality")
@@ -72,7 +72,7 @@ func TestRulesInTheirOrder(t *testing.T) {
 	f(7, `"linkId":null`, "DUPLICATE_FIELD", "linkId")
 	f(8, `"value":null`, "DUPLICATE_FIELD", "value")
 	members = []string{`"x":1`}
-	require.NotPanics(t, func() { judge() })
+	require.NotPanics(t, func() { check() })
 }
 
 func TestBounds(t *testing.T) {
@@ -103,7 +103,7 @@ func TestBounds(t *testing.T) {
 	f(item("A", "s p", at, at, "1"), "UNKNOWN_MEASURE_TYPE")
 }
 
-func TestItemsPastTheLimitAreRejectedOneByOne(t *testing.T) {
+func TestItemsPastTheBatchLimitAreRejected(t *testing.T) {
 	items := make([]string, 1003)
 	for i := range items {
 		items[i] = "{}"
@@ -121,7 +121,7 @@ func TestItemsPastTheLimitAreRejectedOneByOne(t *testing.T) {
 	}
 }
 
-func TestFollowerEqualsTheSet(t *testing.T) {
+func TestFollowerAgreesWithDetectors(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var f follower
 	for range 200 {
@@ -138,7 +138,7 @@ func TestFollowerEqualsTheSet(t *testing.T) {
 	}
 }
 
-func TestConfigNamesTheKey(t *testing.T) {
+func TestConfigErrorsNameTheSetting(t *testing.T) {
 	one, two := 1.0, 2.0
 	f := func(want string, c Config) {
 		t.Helper()
@@ -151,7 +151,7 @@ func TestConfigNamesTheKey(t *testing.T) {
 	f("measure_types[0] (a)", Config{MeasureTypes: []MeasureType{{Code: "a", Min: &two, Max: &one}}})
 }
 
-func TestNoAllocation(t *testing.T) {
+func TestValidateDoesNotAllocate(t *testing.T) {
 	v, known := New(DefaultConfig()), set("A")
 	it := decoded(t, `{"detectorCode":"A","measureTypeCode":"s","timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z","value":1}`, `{}`, `3`)
 	var out batch.Rejections

@@ -2,7 +2,6 @@ package ingest_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -24,7 +23,7 @@ import (
 // swallow reads each body to its end and accepts it.
 type swallow struct{ stages }
 
-func (*swallow) Submit(_ context.Context, s *batch.Submission) error {
+func (*swallow) Submit(s *batch.Submission) error {
 	if _, err := io.Copy(io.Discard, s.Body); err != nil {
 		return err
 	}

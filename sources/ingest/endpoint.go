@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -24,7 +23,7 @@ type Pipeline interface {
 	// Submit decodes, validates and journals one body. After nil s.Result is
 	// durable. Otherwise it gives a *contract.APIError, and nothing of the batch was or will be
 	// archived or forwarded; or batch.ErrNoAnswer where that is not known.
-	Submit(ctx context.Context, s *batch.Submission) error
+	Submit(s *batch.Submission) error
 
 	// Hold reserves an idempotency key until Release: nil, or the 409 because it is
 	// under way, or the 503 because the memory of keys is full.
@@ -40,22 +39,14 @@ type Endpoint struct {
 	log       zerolog.Logger
 	admission *admission
 	leave     func() // admission.leave, made a value once
-
-	ctx    context.Context // of the submissions
-	cancel context.CancelFunc
 }
 
 // New makes the endpoint.
 func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 	e := &Endpoint{cfg: cfg, pipeline: pipeline, log: log, admission: newAdmission(cfg)}
 	e.leave = e.admission.leave
-	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
-
-// Stop cancels the submissions that are still under way. It is for the end of a
-// shutdown: until the server for clients has stopped they should finish.
-func (e *Endpoint) Stop() { e.cancel() }
 
 // Admit does what comes before the body (contract 1.1), in the order of the
 // table. Until release is called the request has its place in the admission, and
@@ -112,7 +103,7 @@ func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, s *batch.Submission) error {
 		return err
 	}
 	s.Body = body
-	return e.pipeline.Submit(e.ctx, s)
+	return e.pipeline.Submit(s)
 }
 
 var submissions = sync.Pool{New: func() any { return new(batch.Submission) }}

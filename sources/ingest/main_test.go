@@ -95,7 +95,7 @@ func (p *stages) count() int {
 	return len(p.submitted)
 }
 
-func (p *stages) Submit(_ context.Context, s *batch.Submission) error {
+func (p *stages) Submit(s *batch.Submission) error {
 	var raw bytes.Buffer
 	err := judge(io.TeeReader(s.Body, &raw), s)
 	p.mu.Lock()
@@ -174,7 +174,6 @@ func start(t testing.TB, p pipeline, change func(*ingest.Config)) string {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		require.NoError(t, s.Stop(ctx))
-		e.Stop()
 		keys.Close()
 		requests, memory := ingest.Held(e)
 		require.Zero(t, requests, "places in the admission")

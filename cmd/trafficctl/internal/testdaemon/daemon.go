@@ -84,7 +84,6 @@ func New(t testing.TB) *Daemon {
 	d.backend = serve(t, "ingest", "routing", api.Route{
 		Path: ingest.Path, Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: endpoint,
 	})
-	t.Cleanup(endpoint.Stop)
 	proxy := httptest.NewServer(d)
 	t.Cleanup(proxy.Close)
 	d.URL = proxy.URL + basePath
