@@ -67,8 +67,8 @@ func BenchmarkForms(b *testing.B) {
 	}
 	buckets := cut(list, nil)
 	for f, name := range []string{"protobuf", "json"} {
-		p := press{scope: wholeLayer(), format: format(f), writer: newWriter("Europe/Copenhagen"), compressor: newCompressor()}
-		d := p.print(nil, buckets, instantOf(noon), noon)
+		p := renderer{scope: scope{whole: true}, format: format(f), writer: newWriter("Europe/Copenhagen"), compressor: newCompressor()}
+		d := p.render(nil, buckets, instantOf(noon), noon)
 		plain := d.bodies[identity].size
 		run := func(step string, do func()) {
 			b.Run(name+"/"+step, func(b *testing.B) {

@@ -2,51 +2,51 @@ package layers
 
 import "slices"
 
-// bucketStreets is how many streets a bucket holds on the average. Fewer make updates
-// cheaper and compressed bodies larger (128 of them: a tenth smaller), because a bucket's
-// blocks know nothing of those before them. Streets that change are neighbours most of the time.
-// Every hundredth of the whole network touches most buckets; for that to cost little they would have to
-// hold four, and the bodies, which every client gets, would be twice as large.
+// bucketStreets is the mean number of streets in a bucket. Smaller buckets make updates cheaper and
+// compressed bodies larger (128 streets: a tenth smaller), because each bucket is compressed without
+// the ones before it. Streets that change are mostly neighbours. A random hundredth of the network
+// touches most buckets; only buckets of about four streets would make that cheap, and would double
+// the bodies that every client downloads.
 const bucketStreets = 64
 
-// pageBuckets is how many buckets a page holds on the average. Fewer have an update copy
-// less, and an answer take more writes.
+// pageBuckets is the mean number of buckets in a page. Smaller pages make an update copy less and a
+// response take more writes.
 const pageBuckets = 64
 
-// bucket is a run of streets in their order. It is immutable.
+// bucket is a run of streets in order. It is immutable.
 type bucket struct{ streets []*street }
 
 func (b *bucket) first() key { return b.streets[0].id }
 
-// cut puts the streets into buckets. A bucket of old that holds the same
-// streets is taken over. All entries of a street with one number are in one bucket.
+// cut divides the streets into buckets and reuses each old bucket that holds the same streets. All
+// entries of a street number are in one bucket.
 func cut(streets []*street, old []*bucket) []*bucket {
 	known := make(map[key]*bucket, len(old))
 	for _, b := range old {
 		known[b.first()] = b
 	}
 	var buckets []*bucket
-	begins := func(i int) bool {
-		return streets[i-1].id.street != streets[i].id.street && scatter(streets[i].id)%(bucketStreets/2) == 0
+	starts := func(i int) bool {
+		return streets[i-1].id.street != streets[i].id.street && mix32(streets[i].id)%(bucketStreets/2) == 0
 	}
-	for from, to := range runs(len(streets), bucketStreets/2, begins) {
+	for from, to := range runs(len(streets), bucketStreets/2, starts) {
 		b := known[streets[from].id]
 		if b == nil || !slices.Equal(b.streets, streets[from:to]) {
-			b = &bucket{slices.Clone(streets[from:to])} // a clone, or one bucket would keep the whole of streets
+			b = &bucket{slices.Clone(streets[from:to])} // a subslice would keep all streets in memory
 		}
 		buckets = append(buckets, b)
 	}
 	return buckets
 }
 
-// runs cuts n things in their order into runs, and gives each as the numbers that it
-// begins at and ends before. One begins where begins says so, if the run before has
-// enough things. So a thing more or less shifts a few runs, and soon the same ones begin again.
-func runs(n, least int, begins func(i int) bool) func(yield func(from, to int) bool) {
+// runs divides n items into runs [from, to) of at least the given length. A run starts at each item
+// that starts accepts, once the run before it is long enough, so that an item added or removed moves
+// few boundaries.
+func runs(n, least int, starts func(i int) bool) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
 		from := 0
 		for i := range n {
-			if i-from >= least && begins(i) {
+			if i-from >= least && starts(i) {
 				if !yield(from, i) {
 					return
 				}
@@ -59,14 +59,13 @@ func runs(n, least int, begins func(i int) bool) func(yield func(from, to int) b
 	}
 }
 
-// opensPage tells whether a page may begin at the bucket; by other bits than those that made
-// the bucket begin.
-func (b *bucket) opensPage() bool {
-	return scatter(b.first())>>16%(pageBuckets/2) == 0
+// startsPage reports whether a page may start at the bucket. It uses other bits of the hash than cut.
+func (b *bucket) startsPage() bool {
+	return mix32(b.first())>>16%(pageBuckets/2) == 0
 }
 
-// scatter is the finaliser of MurmurHash3: neighbouring numbers get unrelated hashes.
-func scatter(k key) uint32 {
+// mix32 is the finalizer of MurmurHash3: neighbouring street numbers get unrelated hashes.
+func mix32(k key) uint32 {
 	x := uint32(k.street)
 	x ^= x >> 16
 	x *= 0x85ebca6b

@@ -15,7 +15,7 @@ func streetsOf(numbers ...int32) (list []*street) {
 	return list
 }
 
-// Buckets hold about as much as they should, and one street more shifts a few of them only.
+// TestCut checks the mean size of buckets, and that one street less changes few of them.
 func TestCut(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var numbers []int32
@@ -40,7 +40,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// The entries of a street stay together.
+// TestCutKeepsAStreetTogether: all entries of a street number are in one bucket.
 func TestCutKeepsAStreetTogether(t *testing.T) {
 	var streets []*street
 	for node := range int32(1000) {

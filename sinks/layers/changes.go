@@ -6,14 +6,11 @@ import (
 	"time"
 )
 
-// changes are what a feed said since some time: the forecast of each street
-// that it named, nil where it was removed. The last word counts.
+// changes are updates of a feed: the latest forecast of each street named, nil where it was removed.
 type changes struct {
-	replace bool // the streets not named are removed
+	replace bool // streets not named are removed
 	streets map[key]*street
 }
-
-func (c *changes) put(s *street) { c.set(s.id, s) }
 
 func (c *changes) set(k key, s *street) {
 	if c.streets == nil {
@@ -22,8 +19,8 @@ func (c *changes) set(k key, s *street) {
 	c.streets[k] = s
 }
 
-// follow adds later changes. They are c's from now on.
-func (c *changes) follow(later changes) {
+// merge adds later changes and takes ownership of them.
+func (c *changes) merge(later changes) {
 	if later.replace || c.streets == nil {
 		c.replace = c.replace || later.replace
 		c.streets = later.streets
@@ -34,13 +31,11 @@ func (c *changes) follow(later changes) {
 
 func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 
-// keepEnded is for how long streets are kept that have nothing to show any
-// more: a clock that is set back may need them again.
+// keepEnded is how long streets are kept after their last period: the clock may be set back.
 const keepEnded = instant(time.Hour / time.Microsecond)
 
-// apply gives the streets after the changes, in order. A street that says what it
-// said before stays the same value, so that nothing is built for it. Those that
-// ended long before now are left out.
+// apply returns the streets after the changes, in order, without those that ended long before now.
+// A street whose forecast is unchanged keeps its identity, so that nothing is rebuilt for it.
 func (c *changes) apply(streets []*street, now instant) []*street {
 	named := slices.SortedFunc(maps.Keys(c.streets), key.compare)
 	next := make([]*street, 0, len(streets)+len(named))
@@ -54,23 +49,21 @@ func (c *changes) apply(streets []*street, now instant) []*street {
 			add(c.streets[named[0]])
 			named = named[1:]
 		}
-		switch {
-		case len(named) > 0 && named[0] == old.id:
-			add(unlessSame(old, c.streets[old.id]))
-			named = named[1:]
-		case !c.replace:
-			add(old)
+		if len(named) == 0 || named[0] != old.id {
+			if !c.replace {
+				add(old)
+			}
+			continue
 		}
+		latest := c.streets[old.id]
+		if latest != nil && old.equal(latest) {
+			latest = old
+		}
+		add(latest)
+		named = named[1:]
 	}
 	for _, k := range named {
 		add(c.streets[k])
 	}
 	return next
-}
-
-func unlessSame(old, latest *street) *street {
-	if latest != nil && old.same(latest) {
-		return old
-	}
-	return latest
 }

@@ -2,8 +2,8 @@ package layers
 
 import "hash/crc32"
 
-// checksum is the CRC-32 of some bytes, and how many they are. The checksum of two texts
-// one after the other follows from theirs, without going over the texts again.
+// checksum is the CRC-32 and the length of some text. The checksum of two concatenated texts follows
+// from theirs without rereading the texts.
 type checksum struct {
 	crc  uint32
 	size int
@@ -13,40 +13,33 @@ func (c checksum) add(text []byte) checksum {
 	return checksum{crc32.Update(c.crc, crc32.IEEETable, text), c.size + len(text)}
 }
 
-// then is the checksum of what c stands for followed by what next stands for. A CRC is the
-// remainder of a polynomial, one bit a coefficient; text that follows shifts it
-// by that many bits.
+// then returns the checksum of c's text followed by next's. A CRC is the remainder of a polynomial
+// with one coefficient for each bit; text that follows multiplies it by x for each of its bits.
 func (c checksum) then(next checksum) checksum {
-	return checksum{times(c.crc, shift(next.size)) ^ next.crc, c.size + next.size}
+	shift := unity
+	for square, size := xToThe8, next.size; size > 0; size >>= 1 {
+		if size&1 == 1 {
+			shift = multiply(shift, square)
+		}
+		square = multiply(square, square)
+	}
+	return checksum{multiply(c.crc, shift) ^ next.crc, c.size + next.size}
 }
 
-// In the CRC's order of bits the highest one is the coefficient of x⁰.
+// In the bit order of the CRC the highest bit is the coefficient of x⁰.
 const (
-	unity      = uint32(1) << 31
-	xToThe8    = unity >> 8
-	ieeeModulo = crc32.IEEE
+	unity   = uint32(1) << 31
+	xToThe8 = unity >> 8
 )
 
-// shift is x to the power of 8·size.
-func shift(size int) uint32 {
-	product := unity
-	for square := xToThe8; size > 0; size >>= 1 {
-		if size&1 == 1 {
-			product = times(product, square)
-		}
-		square = times(square, square)
-	}
-	return product
-}
-
-// times multiplies two polynomials modulo the CRC's own.
-func times(a, b uint32) (product uint32) {
+// multiply multiplies two polynomials modulo that of the CRC.
+func multiply(a, b uint32) (product uint32) {
 	for ; a != 0; a <<= 1 {
 		if a&unity != 0 {
 			product ^= b
 		}
 		carry := b & 1
-		b = b>>1 ^ carry*ieeeModulo
+		b = b>>1 ^ carry*crc32.IEEE
 	}
 	return product
 }

@@ -9,28 +9,28 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// replaced tells whether the client asks for another body than this one (RFC 9110, 13.1): by
-// If-Match or, only where that is missing, by If-Unmodified-Since.
-func replaced(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
+// preconditionFailed reports whether If-Match or, only in its absence, If-Unmodified-Since asks for
+// another body than this one (RFC 9110, 13.1).
+func preconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
 	if lists := h.PeekAll(fasthttp.HeaderIfMatch); len(lists) > 0 {
-		return !named(lists, etag, strongly)
+		return !matches(lists, etag, strong)
 	}
 	since, ok := dateIn(h, fasthttp.HeaderIfUnmodifiedSince)
 	return ok && modified.After(since)
 }
 
-// unchanged tells whether the client has this body already: by If-None-Match or, only
-// where that is missing, by If-Modified-Since.
-func unchanged(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
+// unmodified reports whether the client has this body already, by If-None-Match or, only in its
+// absence, by If-Modified-Since.
+func unmodified(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
 	if lists := h.PeekAll(fasthttp.HeaderIfNoneMatch); len(lists) > 0 {
-		return named(lists, etag, weakly)
+		return matches(lists, etag, weak)
 	}
 	since, ok := dateIn(h, fasthttp.HeaderIfModifiedSince)
 	return ok && !modified.After(since)
 }
 
-// dateIn gives the date of a header, in any of the three forms of RFC 9110, 5.6.7. What is no date
-// is passed over, and so is a header that stands twice.
+// dateIn returns the date of a header in any of the three forms of RFC 9110, 5.6.7. Invalid and
+// repeated headers are ignored.
 func dateIn(h *fasthttp.RequestHeader, name string) (date time.Time, ok bool) {
 	lines := h.PeekAll(name)
 	if len(lines) != 1 {
@@ -45,85 +45,79 @@ func dateIn(h *fasthttp.RequestHeader, name string) (date time.Time, ok bool) {
 
 // How entity tags are compared (RFC 9110, 8.8.3.2).
 const (
-	strongly = false // a weak one is like none
-	weakly   = true  // W/ does not matter
+	strong = false // a weak tag matches nothing
+	weak   = true  // W/ is ignored
 )
 
-func named(lists [][]byte, etag []byte, weakToo bool) bool {
+// matches reports whether one of the lists of entity tags contains etag or "*". The rest of a list
+// after a syntax error is ignored.
+func matches(lists [][]byte, etag []byte, weakly bool) bool {
 	for _, list := range lists {
-		if names(list, etag, weakToo) {
-			return true
+		for {
+			list = bytes.TrimLeft(list, " \t,")
+			if len(list) > 0 && list[0] == '*' {
+				return true
+			}
+			tag, isWeak := bytes.CutPrefix(list, weakPrefix)
+			if len(tag) == 0 || tag[0] != '"' {
+				break
+			}
+			end := bytes.IndexByte(tag[1:], '"') + 2
+			if end < 2 {
+				break
+			}
+			if bytes.Equal(tag[:end], etag) && (weakly || !isWeak) {
+				return true
+			}
+			list = tag[end:]
 		}
 	}
 	return false
 }
 
-// names tells whether a list of entity tags has this one, or stands for all.
-func names(list, etag []byte, weakToo bool) bool {
-	for {
-		list = bytes.TrimLeft(list, " \t,")
-		if len(list) > 0 && list[0] == '*' {
-			return true
-		}
-		tag, isWeak := bytes.CutPrefix(list, weak)
-		if len(tag) == 0 || tag[0] != '"' {
-			return false
-		}
-		end := bytes.IndexByte(tag[1:], '"') + 2
-		if end < 2 {
-			return false
-		}
-		if bytes.Equal(tag[:end], etag) && (weakToo || !isWeak) {
-			return true
-		}
-		list = tag[end:]
-	}
-}
-
 var (
-	weak       = []byte("W/")
+	weakPrefix = []byte("W/")
 	bytesRange = []byte("bytes=")
 	hyphen     = []byte{'-'}
 )
 
-// span is the part of a body that is asked for: [from, to).
-type span struct {
-	none     bool // the whole body
-	beyond   bool // no byte of it is there: 416
-	from, to int
+// byteRange is the requested part [from, to) of a body.
+type byteRange struct {
+	whole         bool // no range: the whole body
+	unsatisfiable bool // 416
+	from, to      int
 }
 
-var whole = span{none: true}
+var wholeBody = byteRange{whole: true}
 
-// rangeOf reads the Range of a GET for a body of size bytes (RFC 9110, 14.2). What is no
-// single range of bytes is passed over, and so is a range of a body that is not
-// the one at hand: If-Range has to name its tag. A date there never counts: two
-// replicas may have built different layers in the same second.
-func rangeOf(h *fasthttp.RequestHeader, etag []byte, size int) span {
+// rangeOf returns the range that a GET asks for, of a body of size bytes (RFC 9110, 14.2). Anything
+// but a single byte range is ignored, and so is a range whose If-Range is not the strong tag of this
+// body. A date in If-Range never matches: two replicas may build different layers in one second.
+func rangeOf(h *fasthttp.RequestHeader, etag []byte, size int) byteRange {
 	spec, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), bytesRange)
 	if !ok || !h.IsGet() {
-		return whole
+		return wholeBody
 	}
 	if tag := h.Peek(fasthttp.HeaderIfRange); len(tag) > 0 && !bytes.Equal(tag, etag) {
-		return whole
+		return wholeBody
 	}
 	first, last, ok := bytes.Cut(bytes.TrimSpace(spec), hyphen)
 	if !ok {
-		return whole
+		return wholeBody
 	}
 	from, to := position(first), position(last)
 	switch {
 	case from == malformed || to == malformed, from == missing && to == missing, to != missing && from > to:
-		return whole
+		return wholeBody
 	case from == missing: // the last bytes
-		return span{from: max(0, size-to), to: size, beyond: to == 0 || size == 0}
+		return byteRange{from: max(0, size-to), to: size, unsatisfiable: to == 0 || size == 0}
 	case to == missing:
-		return span{from: from, to: size, beyond: from >= size}
+		return byteRange{from: from, to: size, unsatisfiable: from >= size}
 	}
-	return span{from: from, to: min(to, size-1) + 1, beyond: from >= size}
+	return byteRange{from: from, to: min(to, size-1) + 1, unsatisfiable: from >= size}
 }
 
-// What position gives beside a number.
+// Results of position that are not numbers.
 const (
 	missing   = -1
 	malformed = -2
@@ -140,10 +134,10 @@ func position(text []byte) int {
 	return n
 }
 
-// append writes the Content-Range.
-func (r span) append(dst []byte, size int) []byte {
+// appendContentRange appends the value of Content-Range.
+func (r byteRange) appendContentRange(dst []byte, size int) []byte {
 	dst = append(dst, "bytes "...)
-	if r.beyond {
+	if r.unsatisfiable {
 		dst = append(dst, '*')
 	} else {
 		dst = append(strconv.AppendInt(dst, int64(r.from), 10), '-')

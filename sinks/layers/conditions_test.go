@@ -21,10 +21,10 @@ func conditions(headers []string) *fasthttp.RequestHeader {
 	return h
 }
 
-func TestUnchanged(t *testing.T) {
+func TestUnmodified(t *testing.T) {
 	f := func(want bool, headers ...string) {
 		t.Helper()
-		require.Equal(t, want, unchanged(conditions(headers), []byte(`"ab-g"`), noon), "%q", headers)
+		require.Equal(t, want, unmodified(conditions(headers), []byte(`"ab-g"`), noon), "%q", headers)
 	}
 	require.Equal(t, atNoon, noon.Format(http.TimeFormat))
 	f(false)
@@ -43,10 +43,10 @@ func TestUnchanged(t *testing.T) {
 	f(false, "If-None-Match", `"x"`, "If-Modified-Since", afterNoon) // the tag decides alone
 }
 
-func TestReplaced(t *testing.T) {
+func TestPreconditionFailed(t *testing.T) {
 	f := func(want bool, headers ...string) {
 		t.Helper()
-		require.Equal(t, want, replaced(conditions(headers), []byte(`"ab-g"`), noon), "%q", headers)
+		require.Equal(t, want, preconditionFailed(conditions(headers), []byte(`"ab-g"`), noon), "%q", headers)
 	}
 	f(false)
 	f(false, "If-Match", `"ab-g"`)
@@ -91,7 +91,7 @@ func TestDateIn(t *testing.T) {
 
 func TestRangeOf(t *testing.T) {
 	const size = 10
-	f := func(spec string, want span, ifRange ...string) {
+	f := func(spec string, want byteRange, ifRange ...string) {
 		t.Helper()
 		h := requestWith("Range", spec)
 		for _, tag := range ifRange {
@@ -99,26 +99,26 @@ func TestRangeOf(t *testing.T) {
 		}
 		require.Equal(t, want, rangeOf(h, []byte(`"ab"`), size), "%q", spec)
 	}
-	f("bytes=0-0", span{from: 0, to: 1})
-	f("bytes=2-5", span{from: 2, to: 6})
-	f("bytes=2-", span{from: 2, to: size})
-	f("bytes=2-99999", span{from: 2, to: size})
-	f("bytes=-3", span{from: 7, to: size})
-	f("bytes=-99", span{from: 0, to: size})
-	f("bytes=9-", span{from: 9, to: size})
-	f("bytes=10-", span{from: 10, to: size, beyond: true})
-	f("bytes=10-12", span{from: 10, to: size, beyond: true})
-	f("bytes=-0", span{from: size, to: size, beyond: true})
+	f("bytes=0-0", byteRange{from: 0, to: 1})
+	f("bytes=2-5", byteRange{from: 2, to: 6})
+	f("bytes=2-", byteRange{from: 2, to: size})
+	f("bytes=2-99999", byteRange{from: 2, to: size})
+	f("bytes=-3", byteRange{from: 7, to: size})
+	f("bytes=-99", byteRange{from: 0, to: size})
+	f("bytes=9-", byteRange{from: 9, to: size})
+	f("bytes=10-", byteRange{from: 10, to: size, unsatisfiable: true})
+	f("bytes=10-12", byteRange{from: 10, to: size, unsatisfiable: true})
+	f("bytes=-0", byteRange{from: size, to: size, unsatisfiable: true})
 	for _, none := range []string{"", "bytes=", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "bytes=--1", "bytes=99999999999999999999-"} {
-		f(none, whole)
+		f(none, wholeBody)
 	}
-	f("bytes=2-5", span{from: 2, to: 6}, `"ab"`)
-	f("bytes=2-5", whole, `W/"ab"`)
-	f("bytes=2-5", whole, `"cd"`)
-	f("bytes=2-5", whole, "Sat, 31 Jan 2026 12:00:00 GMT")
+	f("bytes=2-5", byteRange{from: 2, to: 6}, `"ab"`)
+	f("bytes=2-5", wholeBody, `W/"ab"`)
+	f("bytes=2-5", wholeBody, `"cd"`)
+	f("bytes=2-5", wholeBody, "Sat, 31 Jan 2026 12:00:00 GMT")
 	head := requestWith("Range", "bytes=2-5")
 	head.SetMethod("HEAD")
-	require.Equal(t, whole, rangeOf(head, nil, size))
+	require.Equal(t, wholeBody, rangeOf(head, nil, size))
 }
 
 // FuzzRange: whatever a client asks for lies within the body.
@@ -129,7 +129,7 @@ func FuzzRange(f *testing.F) {
 	f.Fuzz(func(t *testing.T, spec string, size int) {
 		size &= 0xffff
 		r := rangeOf(requestWith("Range", spec), nil, size)
-		if !r.none && !r.beyond && (r.from < 0 || r.from >= r.to || r.to > size) {
+		if !r.whole && !r.unsatisfiable && (r.from < 0 || r.from >= r.to || r.to > size) {
 			t.Fatalf("%q of %d bytes gives %+v", spec, size, r)
 		}
 	})

@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// What stale may say.
+// Values of the setting stale.
 const (
 	staleServe  = "serve"
 	staleRefuse = "refuse"
 )
 
-// maxHorizons bounds what is kept: every horizon is a document of its own for
-// each time zone and format.
+// maxHorizons bounds memory: a document is kept for each horizon, time zone and format.
 const maxHorizons = 12
 
-// Config of the street forecast layer.
+// Config is the section layers of the configuration.
 type Config struct {
-	MaxStreets    int           `koanf:"max_streets"`    // those with the highest numbers are left out beyond it
-	Horizons      []int         `koanf:"horizons"`       // minutes that ?horizon= may ask for
-	StaleAfter    time.Duration `koanf:"stale_after"`    // without a word of the feed, the layer is stale
-	Stale         string        `koanf:"stale"`          // what happens to a stale layer: serve or refuse (503)
-	BuildInterval time.Duration `koanf:"build_interval"` // from one build to the next, at least; what is published between waits
-	QueryKey      bool          `koanf:"query_key"`      // take ?apiKey= too; addresses end up in logs
+	MaxStreets    int           `koanf:"max_streets"`    // further streets, those with the highest numbers, are left out
+	Horizons      []int         `koanf:"horizons"`       // minutes that ?horizon= accepts
+	StaleAfter    time.Duration `koanf:"stale_after"`    // age at which the layer becomes stale
+	Stale         string        `koanf:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
+	BuildInterval time.Duration `koanf:"build_interval"` // minimum time between builds
+	QueryKey      bool          `koanf:"query_key"`      // accept ?apiKey= too; URLs end up in logs
 }
 
-// DefaultConfig is that of contract 2. A street of five periods takes about 3.2 kB in
-// each time zone, all its forms together, two thirds of that as JSON; a build that changes everything
-// takes a quarter as much again, for a while.
+// DefaultConfig returns the settings of contract 2. A street with five periods takes about 3.2 kB in
+// each time zone, in all forms together, two thirds of it as JSON. A build that changes every street
+// needs another quarter while it runs.
 func DefaultConfig() Config {
 	return Config{
 		MaxStreets:    100_000,
@@ -39,25 +38,25 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate joins all that is wrong; each error names its key.
+// Validate returns all errors, joined; each names its key.
 func (c Config) Validate() error {
-	var wrong []error
+	var errs []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.MaxStreets >= 1, "max_streets is %d: it has to be at least 1; it bounds the memory, whatever the feed holds", c.MaxStreets)
-	check(len(c.Horizons) <= maxHorizons, "horizons has %d entries: at most %d, because a layer is kept for each in every time zone", len(c.Horizons), maxHorizons)
+	check(c.MaxStreets >= 1, "max_streets is %d, must be at least 1: it bounds memory", c.MaxStreets)
+	check(len(c.Horizons) <= maxHorizons, "horizons has %d entries, must have at most %d: a layer is kept for each in every time zone", len(c.Horizons), maxHorizons)
 	seen := map[int]bool{}
 	for _, h := range c.Horizons {
-		check(h >= 0 && h <= 7*24*60, "horizons has %d: it has to lie between 0 and 10080 minutes (a week), because no forecast reaches further", h)
-		check(!seen[h], "horizons has %d twice: each is built once", h)
+		check(h >= 0 && h <= 7*24*60, "horizons has %d, must be between 0 and 10080 minutes (a week)", h)
+		check(!seen[h], "horizons has a duplicate %d", h)
 		seen[h] = true
 	}
-	check(c.StaleAfter >= time.Minute, "stale_after is %v: it has to be at least 1m, because feeds confirm no more often than that", c.StaleAfter)
-	check(c.Stale == staleServe || c.Stale == staleRefuse, "stale is %q: it has to be serve or refuse", c.Stale)
+	check(c.StaleAfter >= time.Minute, "stale_after is %v, must be at least 1m: feeds are not updated more often", c.StaleAfter)
+	check(c.Stale == staleServe || c.Stale == staleRefuse, "stale is %q, must be serve or refuse", c.Stale)
 	check(c.BuildInterval >= time.Second && c.BuildInterval <= time.Minute,
-		"build_interval is %v: it has to lie between 1s, because Last-Modified counts seconds and must tell two layers apart, and 1m, because the layer changes with every minute", c.BuildInterval)
-	return errors.Join(wrong...)
+		"build_interval is %v, must be between 1s (the resolution of Last-Modified) and 1m (the layer changes every minute)", c.BuildInterval)
+	return errors.Join(errs...)
 }

@@ -8,10 +8,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// format is how a document is written.
+// format is the serialization of a document.
 type format int
 
-// The formats; protobuf is served to whoever does not ask for JSON.
+// The formats. Protobuf is the default.
 const (
 	protobuf format = iota
 	jsonText
@@ -20,10 +20,10 @@ const (
 
 var mediaTypes = [formats][]byte{[]byte("application/x-protobuf"), []byte("application/json")}
 
-// writer appends streets to a document. It keeps scratch memory: one goroutine at a time.
+// writer appends streets to a document. It holds scratch memory and is for one goroutine.
 type writer struct {
-	zone     string // as it is
-	zoneJSON []byte // in quotes
+	zone     string
+	zoneJSON []byte // zone, quoted
 	message  []byte
 	inner    []byte
 }
@@ -39,8 +39,8 @@ func (w *writer) append(f format, dst []byte, s *street, periods []*period) []by
 	return w.appendProto(dst, s, periods)
 }
 
-// appendProto appends an entry of StreetForecastResponse.streetForecast. The field
-// numbers are those of forecast.proto; proto3 leaves zeros out.
+// appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
+// forecast.proto. proto3 omits zero values.
 func (w *writer) appendProto(dst []byte, s *street, periods []*period) []byte {
 	m := appendInt(w.message[:0], 1, s.id.street)
 	m = appendInt(m, 2, s.id.fromnode)
@@ -75,7 +75,7 @@ func appendBool(b []byte, field protowire.Number, v bool) []byte {
 }
 
 func appendDouble(b []byte, field protowire.Number, v float64) []byte {
-	if bits := math.Float64bits(v); bits != 0 { // -0 is written
+	if bits := math.Float64bits(v); bits != 0 { // -0 is not omitted
 		return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), bits)
 	}
 	return b
@@ -88,15 +88,15 @@ func appendString(b []byte, field protowire.Number, v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-// The brackets around the streets of a JSON document.
+// What encloses the streets of a JSON document.
 const (
 	jsonOpen  = `{"streetForecast":[`
 	jsonClose = `]}`
 )
 
-// appendJSON appends an entry of streetForecast in protobuf's JSON mapping, proto
-// names, unpopulated fields shown. protojson itself puts in blanks at random, on
-// purpose, so that its bytes differ from build to build: ETags could not agree.
+// appendJSON appends an entry of streetForecast in protobuf's JSON mapping with proto names and
+// unpopulated fields. protojson inserts random blanks on purpose, so that replicas could not agree on
+// ETags.
 func (w *writer) appendJSON(dst []byte, s *street, periods []*period) []byte {
 	dst = strconv.AppendInt(append(dst, `{"street":`...), int64(s.id.street), 10)
 	dst = strconv.AppendInt(append(dst, `,"fromnode":`...), int64(s.id.fromnode), 10)
@@ -118,7 +118,7 @@ func (w *writer) appendJSON(dst []byte, s *street, periods []*period) []byte {
 	return append(dst, `]}`...)
 }
 
-// appendNumber writes what has no number in JSON as protobuf's mapping has it.
+// appendNumber appends a number in protobuf's JSON mapping, which has strings for NaN and infinity.
 func appendNumber(dst []byte, v float64) []byte {
 	switch {
 	case math.IsNaN(v):
@@ -135,8 +135,8 @@ func appendNumber(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, form, -1, 64)
 }
 
-// quote writes a JSON string. Location references are base64: no escape but in what is wrong.
+// quote returns a JSON string.
 func quote(s string) []byte {
-	text, _ := json.Marshal(s) // of a string: it cannot fail
+	text, _ := json.Marshal(s) // cannot fail for a string
 	return text
 }

@@ -13,7 +13,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestFormats takes the protobuf library as the judge of both formats.
+// TestFormats compares both formats with the protobuf library.
 func TestFormats(t *testing.T) {
 	f := func(message *pb.StreetForecast) {
 		t.Helper()
@@ -23,7 +23,7 @@ func TestFormats(t *testing.T) {
 			p.Timezone = "Europe/Copenhagen"
 		}
 		want := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{message}}
-		picked, _ := wholeLayer().pick(nil, s, math.MinInt64)
+		picked, _ := scope{whole: true}.pick(nil, s, math.MinInt64)
 		w := newWriter("Europe/Copenhagen")
 
 		wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
@@ -31,10 +31,10 @@ func TestFormats(t *testing.T) {
 		require.Equal(t, wire, w.append(protobuf, nil, s, picked))
 
 		text := jsonOpen + string(w.append(jsonText, nil, s, picked)) + jsonClose
-		judged, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(want)
+		wantJSON, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(want)
 		require.NoError(t, err)
-		require.JSONEq(t, string(judged), text)
-		require.Equal(t, memberOrder(t, judged), memberOrder(t, []byte(text)))
+		require.JSONEq(t, string(wantJSON), text)
+		require.Equal(t, memberOrder(t, wantJSON), memberOrder(t, []byte(text)))
 		var back pb.StreetForecastResponse
 		require.NoError(t, protojson.Unmarshal([]byte(text), &back))
 		require.True(t, proto.Equal(want, &back))
@@ -44,13 +44,13 @@ func TestFormats(t *testing.T) {
 	f(forecast(4711, 12, noon, 3, 43.2))
 	f(&pb.StreetForecast{Street: -1, Forecast: []*pb.ForecastPeriod{
 		{Start: "2026-01-31T12:00:00Z", End: "2026-01-31T12:15:00Z", FlowValid: true, Speed: 1e-7, Flow: 1e21},
-		{Start: "2026-01-31T12:15:00Z", End: "2026-01-31T12:30:00.5Z", Speed: math.Copysign(0, -1), Flow: 0.1 + 0.2},
-		{Start: "2026-01-31T12:30:00.5Z", End: "2026-01-31T12:45:00Z", Speed: math.Inf(1), Flow: math.Inf(-1)},
+		{Start: "2026-01-31T12:15:00Z", End: "2026-01-31T12:30:00Z", Speed: math.Copysign(0, -1), Flow: 0.1 + 0.2},
+		{Start: "2026-01-31T12:30:00Z", End: "2026-01-31T12:45:00Z", Speed: math.Inf(1), Flow: math.Inf(-1)},
 		{Start: "2026-01-31T12:45:00Z", End: "2026-01-31T13:00:00Z", Speed: math.MaxFloat64, Flow: math.SmallestNonzeroFloat64},
 	}})
 }
 
-// memberOrder gives all names and values in the order in which they stand.
+// memberOrder returns all names and values in order.
 func memberOrder(t *testing.T, text []byte) (tokens []any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -63,24 +63,25 @@ func memberOrder(t *testing.T, text []byte) (tokens []any) {
 	}
 }
 
-func TestNotANumberInJSON(t *testing.T) {
+func TestJSONNaN(t *testing.T) {
 	require.Equal(t, `"NaN"`, string(appendNumber(nil, math.NaN())))
 }
 
 func TestNewStreet(t *testing.T) {
-	f := func(start, end, wantStart, wantEnd string) {
+	f := func(start, end string, ok bool) {
 		t.Helper()
 		s, err := newStreet(&pb.StreetForecast{Street: 7, Fromnode: 8, Forecast: []*pb.ForecastPeriod{{Start: start, End: end}}})
-		if wantStart == "" {
+		if !ok {
 			require.ErrorContains(t, err, "street 7 from node 8")
 			return
 		}
 		require.NoError(t, err)
-		require.Equal(t, wantStart, s.periods[0].start.Value())
-		require.Equal(t, wantEnd, s.periods[0].end.Value())
+		require.Equal(t, start, s.periods[0].start.Value())
+		require.Equal(t, end, s.periods[0].end.Value())
 	}
-	f("2026-01-31T12:00:00Z", "2026-01-31T12:15:00Z", "2026-01-31T12:00:00Z", "2026-01-31T12:15:00Z")
-	f("2026-01-31T13:00:00+01:00", "2026-01-31T12:15:00.500Z", "2026-01-31T12:00:00Z", "2026-01-31T12:15:00.5Z")
-	f("2026-02-30T12:00:00Z", "2026-01-31T12:15:00Z", "", "")
-	f("2026-01-31T12:00:00Z", "", "", "")
+	f("2026-01-31T12:00:00Z", "2026-01-31T12:15:00Z", true)
+	f("2026-01-31T13:00:00+01:00", "2026-01-31T12:15:00Z", false)
+	f("2026-01-31T12:00:00Z", "2026-01-31T12:15:00.500Z", false)
+	f("2026-02-30T12:00:00Z", "2026-01-31T12:15:00Z", false)
+	f("2026-01-31T12:00:00Z", "", false)
 }

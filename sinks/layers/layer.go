@@ -13,32 +13,31 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Layer is the street forecast layer. A feed changes it through Put, Remove,
-// Replace, Publish and Confirm; clients read it through Before and Serve. All
-// methods may be used by many goroutines at once.
+// Layer is the street forecast layer. A feed changes it through Put, Remove, Replace, Publish and
+// Confirm; clients read it through Admit and Handle. All methods are safe for concurrent use.
 type Layer struct {
 	cfg    Config
 	log    zerolog.Logger
-	scopes map[string]int // of ?horizon=, as an index into a zoneLayer; 0 is the whole layer
+	scopes map[string]int // by ?horizon=: index into a zoneLayer; 0 is the whole layer
 
-	current   atomic.Pointer[snapshot] // nil: no layer yet
-	confirmed atomic.Int64             // the feed's last word, as an instant; 0: none
+	current   atomic.Pointer[snapshot] // nil before the first layer
+	confirmed atomic.Int64             // when the feed last confirmed its data, as an instant
 
 	mu      sync.Mutex
 	open    changes // put, not published
 	ready   changes // published, not built
-	due     bool    // something was published at all
-	trouble error   // the last forecast that could not be taken
+	due     bool    // there was a Publish
+	refused error   // why the last refused forecast cannot be used
 
-	building sync.Mutex // before mu
+	building sync.Mutex // acquired before mu
 	builder  *builder
 
-	wake chan struct{} // of capacity 1: a build is wanted
+	wake chan struct{} // capacity 1: a build is due
 	stop chan struct{}
 	done chan struct{}
 }
 
-// New makes a layer without forecasts. cfg must be valid.
+// New returns a layer without forecasts. cfg must be valid.
 func New(cfg Config, log zerolog.Logger) *Layer {
 	l := &Layer{
 		cfg: cfg, log: log, scopes: map[string]int{}, builder: newBuilder(cfg),
@@ -51,7 +50,7 @@ func New(cfg Config, log zerolog.Logger) *Layer {
 	return l
 }
 
-// Put sets the forecast of a street, in place of an earlier one. f is the layer's from now on.
+// Put sets the forecast of a street and takes ownership of f.
 func (l *Layer) Put(f *pb.StreetForecast) {
 	s, err := newStreet(f)
 	l.mu.Lock()
@@ -60,75 +59,70 @@ func (l *Layer) Put(f *pb.StreetForecast) {
 		l.refuse(err)
 		return
 	}
-	l.open.put(s)
+	l.open.set(s.id, s)
 }
 
-// Remove takes a street out (a tombstone).
+// Remove removes a street (a tombstone).
 func (l *Layer) Remove(street, fromnode int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open.set(key{street, fromnode}, nil)
 }
 
-// Replace makes these all the streets there are. Of two forecasts of a street the later
-// one counts. The messages are the layer's from now on.
+// Replace replaces all streets and takes ownership of the messages. Of two forecasts of a street the
+// later one counts.
 func (l *Layer) Replace(all []*pb.StreetForecast) {
-	whole := changes{replace: true}
-	var last error
-	refused := 0
+	next := changes{replace: true}
+	var errs []error
 	for _, f := range all {
 		s, err := newStreet(f)
 		if err != nil {
-			refused, last = refused+1, err
+			errs = append(errs, err)
 			continue
 		}
-		whole.put(s)
+		next.set(s.id, s)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open = whole
-	if last != nil {
-		streetsRefused.Add(refused - 1)
-		l.refuse(last)
+	l.open = next
+	for _, err := range errs {
+		l.refuse(err)
 	}
 }
 
-// refuse notes a forecast that cannot be taken: what was known of the street stays.
+// refuse records a forecast that cannot be used; the street keeps its earlier one. l.mu is held.
 func (l *Layer) refuse(err error) {
 	streetsRefused.Inc()
-	if l.trouble == nil {
-		l.log.Error().Err(err).Msg("a forecast is left out; readiness names the latest, a metric counts them")
+	if l.refused == nil {
+		l.log.Error().Err(err).Msg("forecast refused; a metric counts further ones, and readiness shows the latest")
 	}
-	l.trouble = err
+	l.refused = err
 }
 
-// Publish makes everything that was put so far visible with the next build.
-// confirmed is when the feed knew it to be right, which may be before an earlier content was.
+// Publish makes all updates so far visible with the next build. confirmed is the time of the data; it
+// may be before that of an earlier Publish.
 func (l *Layer) Publish(confirmed time.Time) {
 	l.mu.Lock()
-	l.ready.follow(l.open)
+	l.ready.merge(l.open)
 	l.open = changes{}
 	l.due = true
-	l.mu.Unlock()
 	l.confirmed.Store(int64(instantOf(confirmed)))
+	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
-	default: // a build is to come anyway
+	default: // a build is due already
 	}
 }
 
-// Confirm says that at this time the feed still held for right what it published last.
+// Confirm records that the data published last was still current at this time.
 func (l *Layer) Confirm(at time.Time) {
-	for next := int64(instantOf(at)); ; {
-		now := l.confirmed.Load()
-		if next <= now || l.confirmed.CompareAndSwap(now, next) {
-			return
-		}
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.confirmed.Store(max(l.confirmed.Load(), int64(instantOf(at))))
 }
 
-// Prepare makes the layer in the time zones of these clients, and returns when it is
-// served: for the keyring, before it puts new keys into use (contract 2).
+// Prepare builds the layer in the time zones of these clients and returns when it is being served. The
+// keyring calls it before it activates new keys (contract 2).
 func (l *Layer) Prepare(clients []*contract.Client) {
 	var zones []string
 	for _, c := range clients {
@@ -139,28 +133,26 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 	l.building.Lock()
 	defer l.building.Unlock()
 	now := time.Now()
-	l.builder.ask(zones, now)
-	if s := l.builder.extend(now); s != nil {
-		l.show(s)
+	l.builder.setZones(zones, now)
+	if last := l.builder.last; last != nil {
+		l.show(l.builder.build(last.ref, now))
 	}
 }
 
-// Start begins to build, on a goroutine of its own, until Stop.
-func (l *Layer) Start() {
-	go l.run() // Stop ends it and waits
-}
+// Start starts building in the background until Stop.
+func (l *Layer) Start() { go l.run() }
 
-// Stop ends the building; a build under way is finished. The layer is served on.
+// Stop waits for a build in progress and stops building. The layer remains available.
 func (l *Layer) Stop() {
 	close(l.stop)
 	<-l.done
 }
 
-// run builds when something was published and when the minute turns; builds
-// begin at least BuildInterval apart.
+// run builds after each Publish and at the start of each minute; builds start at least BuildInterval
+// apart.
 func (l *Layer) run() {
 	defer close(l.done)
-	minute := time.NewTimer(untilMinute(time.Now()))
+	minute := time.NewTimer(untilNextMinute(time.Now()))
 	defer minute.Stop()
 	for {
 		select {
@@ -178,26 +170,24 @@ func (l *Layer) run() {
 			return
 		case <-rest.C:
 		}
-		minute.Reset(untilNext(now))
+		minute.Reset(untilNextMinute(now))
 	}
 }
 
-// untilMinute is how long it is to the minute's turn.
-func untilMinute(now time.Time) time.Duration {
-	return now.Truncate(time.Minute).Add(time.Minute).Sub(now)
+// untilNextMinute returns the time left of the minute that t is in; 0 if it is over. The wall clock
+// counts.
+func untilNextMinute(t time.Time) time.Duration {
+	return max(0, time.Until(t.Round(0).Truncate(time.Minute).Add(time.Minute)))
 }
 
-// untilNext is how long it is to the turn of the minute that built was in: nothing, if
-// it passed since.
-func untilNext(built time.Time) time.Duration {
-	return max(0, time.Until(built.Round(0).Truncate(time.Minute).Add(time.Minute)))
-}
-
-// build brings the layer up to now. Before the first Publish there is none.
+// build brings the layer up to now. It does nothing before the first Publish.
 func (l *Layer) build(now time.Time) {
 	l.building.Lock()
 	defer l.building.Unlock()
-	published, due := l.take()
+	l.mu.Lock()
+	published, due := l.ready, l.due
+	l.ready = changes{}
+	l.mu.Unlock()
 	if !due {
 		return
 	}
@@ -206,17 +196,9 @@ func (l *Layer) build(now time.Time) {
 	buildSeconds.UpdateDuration(now)
 }
 
-// take gives what was published since the last build.
-func (l *Layer) take() (published changes, due bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	published, l.ready = l.ready, changes{}
-	return published, l.due
-}
-
 func (l *Layer) show(s *snapshot) {
 	if l.current.Swap(s) == nil {
-		l.log.Info().Int("streets", s.streets).Msg("the first forecast layer is served")
+		l.log.Info().Int("streets", s.streets).Msg("serving the first forecast layer")
 	}
 	streets.Set(float64(s.streets))
 	streetsLeftOut.Set(float64(s.leftOut))

@@ -9,20 +9,24 @@ import (
 )
 
 var (
-	streets        = metrics.NewGauge("trafficd_layers_streets", nil)          // in the layer that is served
-	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out", nil) // over max_streets, since the feed last gave its whole content
-	bodyBytes      = metrics.NewGauge("trafficd_layers_body_bytes", nil)       // of all finished answers
+	streets        = metrics.NewGauge("trafficd_layers_streets", nil)          // in the layer being served
+	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out", nil) // over max_streets, since the feed last replaced everything
+	bodyBytes      = metrics.NewGauge("trafficd_layers_body_bytes", nil)       // of all finished bodies
 	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total")
 	builds         = metrics.NewCounter("trafficd_layers_builds_total")
 	buildSeconds   = metrics.NewHistogram("trafficd_layers_build_seconds")
 	partsBuilt     = metrics.NewCounter("trafficd_layers_parts_built_total")
-	partsReused    = metrics.NewCounter("trafficd_layers_parts_reused_total") // of documents in which nothing changed
-	answers        = answerCounters()
-	_              = metrics.NewGauge("trafficd_layers_age_seconds", func() float64 { return observe().AgeSeconds })
-	_              = metrics.NewGauge("trafficd_layers_stale", func() float64 { return asNumber(observe().Stale) })
+	partsReused    = metrics.NewCounter("trafficd_layers_parts_reused_total") // of unchanged documents
+	piecesStored   = [encodings]*metrics.Counter{                             // a compressed form failed its proof
+		gzipped:   metrics.NewCounter(`trafficd_layers_pieces_stored_total{encoding="gzip"}`),
+		zstandard: metrics.NewCounter(`trafficd_layers_pieces_stored_total{encoding="zstd"}`),
+	}
+	answers = answerCounters()
+	_       = metrics.NewGauge("trafficd_layers_age_seconds", func() float64 { return observe().AgeSeconds })
+	_       = metrics.NewGauge("trafficd_layers_stale", func() float64 { return asNumber(observe().Stale) })
 )
 
-// observed is the layer whose age is asked for when metrics are read.
+// observed is the layer that the metrics describe.
 var observed atomic.Pointer[Layer]
 
 func observe() Status {
@@ -39,7 +43,7 @@ func asNumber(b bool) float64 {
 	return 0
 }
 
-// outcome is how a request was answered.
+// outcome is the result of a request.
 type outcome int
 
 const (

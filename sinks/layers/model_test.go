@@ -136,7 +136,7 @@ func TestPagesAreShared(t *testing.T) {
 		places := map[*byte]bool{}
 		for d := range l.current.Load().zones["UTC"].each {
 			for _, b := range d.bodies {
-				for _, stretch := range b.stretches {
+				for _, stretch := range b.segments {
 					places[&stretch[0]] = true
 				}
 			}

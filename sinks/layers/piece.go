@@ -4,15 +4,55 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"math/bits"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 )
 
-// piece is some bytes of a document in each encoding: as they are, as deflate blocks, and
-// as zstd blocks. Blocks are whole bytes, none of them is the last one, and none
-// looks back before the piece's start.
+// encoding is a content coding.
+type encoding int
+
+// The encodings. Of two that a client prefers equally, the later one is sent.
+const (
+	identity encoding = iota
+	gzipped
+	zstandard
+	encodings
+)
+
+var (
+	encodingNames = [encodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
+	etagSuffix    = [encodings]string{"", "-g", "-z"}
+)
+
+// headers precede the blocks of a body: a gzip member without name and time, from an unknown system;
+// a zstd frame without checksum, with a window of zstdWindow.
+var headers = [encodings][]byte{
+	gzipped:   {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255},
+	zstandard: {0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3}, // 2^(10+10)
+}
+
+var (
+	deflateEnd = []byte{1, 0, 0, 0xff, 0xff} // the last block: stored, empty
+	zstdEnd    = []byte{1, 0, 0}             // the last block: raw, empty
+)
+
+// trailersOf returns what follows the blocks of a body.
+func trailersOf(content checksum) [encodings][]byte {
+	member := binary.LittleEndian.AppendUint32(bytes.Clone(deflateEnd), content.crc)
+	return [encodings][]byte{
+		gzipped:   binary.LittleEndian.AppendUint32(member, uint32(content.size)), // modulo 2³²
+		zstandard: zstdEnd,
+	}
+}
+
+// piece is a part of a document in each encoding: plain, deflate blocks and zstd blocks. The blocks
+// end at a byte boundary, none is marked as the last one, and they decode to the same text after any
+// other piece.
 type piece struct {
 	forms [encodings][]byte
 	sums  [encodings]uint64 // hashes of the forms
@@ -26,46 +66,102 @@ func newPiece(plain, deflated, zstd []byte) *piece {
 	return p
 }
 
-// deflateLevel 9 would make the bodies a fifth smaller, in five times the time.
-const deflateLevel = 6
+// stored returns a piece that is not compressed.
+func stored(plain []byte) *piece { return newPiece(plain, storeDeflate(plain), storeZstd(plain)) }
 
-// zstdLevel: the next better one would make the bodies 6 % smaller, and a build that changes
-// everything a quarter longer.
-const zstdLevel = zstd.SpeedDefault
+// storeDeflate returns stored deflate blocks (RFC 1951, 3.2.4).
+func storeDeflate(plain []byte) (blocks []byte) {
+	for chunk := range slices.Chunk(plain, 0xffff) {
+		n := uint16(len(chunk))
+		blocks = binary.LittleEndian.AppendUint16(append(blocks, 0), n) // not the last block
+		blocks = append(binary.LittleEndian.AppendUint16(blocks, ^n), chunk...)
+	}
+	return blocks
+}
 
-// zstdWindow is how far a zstd block looks back, at most; browsers take up to 8 MiB. It is
-// more than a piece usually has.
-const zstdWindow = 1 << 20
+// storeZstd returns raw zstd blocks (RFC 8878, 3.1.1.2).
+func storeZstd(plain []byte) (blocks []byte) {
+	for chunk := range slices.Chunk(plain, maxZstdBlock) {
+		blocks = append(appendZstdHeader(blocks, zstdRaw, len(chunk)), chunk...)
+	}
+	return blocks
+}
 
-// compressor makes pieces. One goroutine at a time.
+// Types of zstd blocks.
+const (
+	zstdRaw        = 0
+	zstdRLE        = 1
+	zstdCompressed = 2
+
+	maxZstdBlock = 128 << 10
+)
+
+// appendZstdHeader appends the header of a block that is not the last one.
+func appendZstdHeader(dst []byte, kind, size int) []byte {
+	h := size<<3 | kind<<1
+	return append(dst, byte(h), byte(h>>8), byte(h>>16))
+}
+
+const (
+	// deflateLevel 9 would make bodies a fifth smaller and take five times as long.
+	deflateLevel = 6
+	// zstdLevel: the next level would make bodies 6 % smaller and a full build a quarter longer.
+	zstdLevel = zstd.SpeedDefault
+	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
+	zstdWindow = 1 << 20
+	// zstdChunk is how much text is compressed at a time, so that the window holds it and its proof.
+	zstdChunk = zstdWindow / 4
+)
+
+// compressor makes pieces. It is for one goroutine.
 type compressor struct {
 	out     bytes.Buffer
 	deflate *flate.Writer
+	inflate io.ReadCloser
 	frame   []byte
 	zstd    *zstd.Encoder
+	unzstd  *zstd.Decoder
+	proof   []byte // scratch memory
+	decoded []byte // scratch memory
 }
 
 func newCompressor() *compressor {
-	c := &compressor{}
-	var errs [2]error
+	c := &compressor{inflate: flate.NewReader(nil)}
+	var errs [3]error
 	c.deflate, errs[0] = flate.NewWriter(nil, deflateLevel)
 	c.zstd, errs[1] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
 		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
+	c.unzstd, errs[2] = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	for _, err := range errs {
 		if err != nil {
-			panic(fmt.Sprintf("the settings of the compressor are constants: %v", err))
+			panic(fmt.Sprintf("cannot set up a compressor with constant settings: %v", err))
 		}
 	}
 	return c
 }
 
-// piece compresses plain, and keeps it.
+// piece returns a piece with the text, which it keeps. A form that cannot be proven to decode to the
+// text anywhere in a body is stored uncompressed.
 func (c *compressor) piece(plain []byte) *piece {
-	return newPiece(plain, c.deflated(plain), c.zstdBlocks(plain))
+	deflated := c.deflated(plain)
+	if !c.inflates(deflated, plain) {
+		deflated = storeDeflate(plain)
+		piecesStored[gzipped].Inc()
+	}
+	var blocks []byte
+	for chunk := range slices.Chunk(plain, zstdChunk) {
+		compressed := c.zstdBlocks(chunk)
+		if !c.standsAlone(compressed, chunk) {
+			compressed = storeZstd(chunk)
+			piecesStored[zstandard].Inc()
+		}
+		blocks = append(blocks, compressed...)
+	}
+	return newPiece(plain, deflated, slices.Clip(blocks))
 }
 
-// deflated gives the deflate blocks for plain, ended by a flush. With a new start for
-// each piece that is what zlib calls a full flush.
+// deflated returns deflate blocks of plain, ended by a flush. With a reset before each piece this is
+// what zlib calls a full flush.
 func (c *compressor) deflated(plain []byte) []byte {
 	c.out.Reset()
 	c.deflate.Reset(&c.out)
@@ -74,47 +170,75 @@ func (c *compressor) deflated(plain []byte) []byte {
 	return bytes.Clone(c.out.Bytes())
 }
 
-// zstdBlocks gives the zstd blocks for plain. They come out of a frame of their own, so they
-// use no table and no byte from before. What else a block may inherit are the three
-// offsets used last: in the middle of a frame they are not what they are at
-// its beginning (RFC 8878, 3.1.1.5). The encoder names none of them before a block
-// has set all three by itself.
+// inflates reports whether the blocks are plain and end at a byte boundary without a last block.
+// Deflate blocks share nothing but the window, and a reference to before the first byte is an error
+// here: blocks that decode alone decode to the same text after any others.
+func (c *compressor) inflates(blocks, plain []byte) bool {
+	c.proof = append(append(c.proof[:0], blocks...), deflateEnd...)
+	source := bytes.NewReader(c.proof)
+	_ = c.inflate.(flate.Resetter).Reset(source, nil)
+	c.decoded = slices.Grow(c.decoded[:0], len(plain)+1)[:len(plain)+1]
+	n, err := io.ReadFull(c.inflate, c.decoded)
+	return (err == io.EOF || err == io.ErrUnexpectedEOF) && source.Len() == 0 && bytes.Equal(c.decoded[:n], plain)
+}
+
+// zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one; nothing
+// if the frame has an unknown form.
 func (c *compressor) zstdBlocks(plain []byte) []byte {
-	if len(plain) == 0 {
-		return nil
-	}
 	c.frame = c.zstd.EncodeAll(plain, c.frame[:0])
 	var h zstd.Header
 	if err := h.Decode(c.frame); err != nil {
-		panic(fmt.Sprintf("the zstd encoder made a frame without a header: %v", err))
+		return nil
 	}
-	blocks := bytes.Clone(c.frame[h.HeaderSize:])
-	unmarkLast(blocks)
-	return blocks
-}
-
-// unmarkLast takes the mark off the last block (RFC 8878, 3.1.1.2).
-func unmarkLast(blocks []byte) {
-	const rle = 1
-	for {
-		header := uint32(blocks[0]) | uint32(blocks[1])<<8 | uint32(blocks[2])<<16
+	blocks := c.frame[h.HeaderSize:]
+	for rest := blocks; len(rest) >= 3; { // RFC 8878, 3.1.1.2
+		header := int(rest[0]) | int(rest[1])<<8 | int(rest[2])<<16
 		if header&1 == 1 {
-			blocks[0] &^= 1
-			return
+			rest[0] &^= 1
+			return blocks
 		}
 		size := header >> 3
-		if header>>1&3 == rle {
-			size = 1 // one byte, size times
+		if header>>1&3 == zstdRLE {
+			size = 1
 		}
-		blocks = blocks[3+size:]
+		rest = rest[min(3+size, len(rest)):]
 	}
+	return nil
 }
 
-// stored gives a piece that is not worth compressing, such as a comma.
-func stored(text string) *piece {
-	n := uint16(len(text))
-	deflated := binary.LittleEndian.AppendUint16([]byte{0}, n) // not the last block, stored; the rest of the byte is padding
-	deflated = binary.LittleEndian.AppendUint16(deflated, ^n)
-	raw := binary.LittleEndian.AppendUint16(nil, n<<3) // not the last block, raw
-	return newPiece([]byte(text), append(deflated, text...), append(append(raw, 0), text...))
+// standsAlone reports whether the blocks decode to plain after any other blocks. They are from a frame
+// of their own, which cannot repeat entropy tables that no block before has set. What blocks could
+// inherit nevertheless are the window and the last three match offsets (RFC 8878, 3.1.1.5), which at
+// the start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat one byte and
+// leave three offsets so large that every inherited match copies that byte; and three of that byte in
+// a row, the shortest match, are nowhere in plain.
+func (c *compressor) standsAlone(blocks, plain []byte) bool {
+	filler := byte(0xff)
+	for bytes.Contains(plain, []byte{filler, filler, filler}) {
+		if filler--; filler == 0 {
+			return false
+		}
+	}
+	proof, size := appendPoison(append(c.proof[:0], headers[zstandard]...), filler, len(plain))
+	c.proof = append(append(proof, blocks...), zstdEnd...)
+	var err error
+	c.decoded, err = c.unzstd.DecodeAll(c.proof, c.decoded[:0])
+	return err == nil && len(c.decoded) == size+len(plain) && bytes.Equal(c.decoded[size:], plain)
+}
+
+// appendPoison appends zstd blocks of repeated fillers whose last three offsets exceed reach, and
+// returns the size of the text.
+func appendPoison(dst []byte, filler byte, reach int) (blocks []byte, size int) {
+	code := bits.Len(uint(reach + 8)) // of offsets: 2^code > reach + 8
+	size = 1<<code + 8
+	for left := size; left > 0; left -= maxZstdBlock {
+		dst = append(appendZstdHeader(dst, zstdRLE, min(left, maxZstdBlock)), filler)
+	}
+	// Three sequences, each of a literal and a match of three bytes. All codes are in RLE mode, so that
+	// the bit stream has nothing but the low bits of the offset values, the first one on top, after
+	// the bit that marks its end. An offset is its value - 3.
+	stream := uint64(1)<<(3*code) | 3<<(2*code) | 4<<code | 5
+	block := []byte{3<<3 | 1, filler, 3, 0x54, 1, byte(code), 0}
+	block = append(block, binary.LittleEndian.AppendUint64(nil, stream)[:(3*code+8)/8]...)
+	return append(appendZstdHeader(dst, zstdCompressed, len(block)), block...), size + 3*(1+3)
 }

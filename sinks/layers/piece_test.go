@@ -2,24 +2,25 @@ package layers
 
 import (
 	"bytes"
-	"compress/flate"
 	"io"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 )
 
-// inflate reads deflate blocks that lack only the last one.
+// inflate decodes deflate blocks that lack only the last one.
 func inflate(t *testing.T, blocks []byte) string {
 	t.Helper()
-	plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(bytes.Clone(blocks), gzipLast...))))
+	plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(bytes.Clone(blocks), deflateEnd...))))
 	require.NoError(t, err)
 	return string(plain)
 }
 
-// A piece's blocks can be read without those before them, also where the compressor made
-// others just before; or one could not stay while another is replaced.
+// TestBlocksStandAlone: a piece's blocks decode alone, also if the compressor made others before;
+// otherwise a piece could not stay while its neighbour is replaced.
 func TestBlocksStandAlone(t *testing.T) {
 	c := newCompressor()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)
@@ -27,23 +28,24 @@ func TestBlocksStandAlone(t *testing.T) {
 	require.Equal(t, string(text), inflate(t, first.forms[gzipped]))
 	for n := range text {
 		require.Equal(t, string(text[:n]), inflate(t, c.deflated(text[:n])))
-		framed := append(append(bytes.Clone(heads[zstandard]), c.zstdBlocks(text[:n])...), zstdLast...)
+		framed := append(append(bytes.Clone(headers[zstandard]), c.zstdBlocks(text[:n])...), zstdEnd...)
 		require.Equal(t, string(text[:n]), string(unpack(t, "zstd", framed)))
 	}
-	require.Equal(t, first, c.piece(text), "the same bytes, whatever came before")
-	require.Equal(t, ",", inflate(t, stored(",").forms[gzipped]))
+	require.Equal(t, first, c.piece(text), "the bytes depend on the text only")
+	require.Equal(t, ",", inflate(t, stored([]byte(",")).forms[gzipped]))
 }
 
-// Whatever stands before a piece in a body, it reads the same. The texts are such that the
-// encoder wants to look back, as near and as far as it can.
+// TestPiecesJoin joins random texts that make the encoder refer back, near and far. None needs to be
+// stored.
 func TestPiecesJoin(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := newCompressor()
+	before := piecesStored[gzipped].Get() + piecesStored[zstandard].Get()
 	text := func(n int) []byte {
 		b := make([]byte, 0, n)
 		for len(b) < n {
 			switch back := 1 + random.IntN(12); {
-			case len(b) > 12 && random.IntN(3) > 0: // again what stands this far back
+			case len(b) > 12 && random.IntN(3) > 0: // repeat the text this far back
 				for range 4 + random.IntN(20) {
 					b = append(b, b[len(b)-back])
 				}
@@ -61,9 +63,10 @@ func TestPiecesJoin(t *testing.T) {
 		requireJoined(t, c, texts)
 	}
 	requireJoined(t, c, [][]byte{text(300_000), make([]byte, 300_000), text(10)}) // several blocks in a piece
+	require.Equal(t, before, piecesStored[gzipped].Get()+piecesStored[zstandard].Get())
 }
 
-// requireJoined makes bodies of the texts, a page for every three, and unpacks them.
+// requireJoined renders bodies of the texts, three on a page, and unpacks them.
 func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 	t.Helper()
 	for f := range formats {
@@ -71,7 +74,7 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 		var plain [][]byte
 		for i, text := range texts {
 			if i%3 == 0 {
-				pages = append(pages, &page{between: betweens[f], follows: i > 0})
+				pages = append(pages, &page{separator: separators[f], follows: i > 0})
 			}
 			last := pages[len(pages)-1]
 			last.pieces = append(last.pieces, c.piece(text))
@@ -84,15 +87,54 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 		if f == jsonText {
 			want = []byte(jsonOpen + string(bytes.Join(plain, []byte{','})) + jsonClose)
 		}
-		p := press{format: f}
-		first, again := p.bodies(pages), p.bodies(pages) // when the pieces are views
+		p := renderer{format: f}
+		first, again := p.bodies(pages), p.bodies(pages) // the pieces are views now
 		require.Equal(t, first, again)
 		for e, body := range first {
-			whole := bytes.Join(body.stretches, nil)
+			whole := bytes.Join(body.segments, nil)
 			require.Len(t, whole, body.size)
 			require.True(t, bytes.Equal(want, unpack(t, string(encodingNames[e]), whole)), "%s", encodingNames[e])
 		}
 	}
+}
+
+// TestBrokenPiecesAreStored plants compressors whose blocks decode at the start of a stream only, since
+// they refer to a dictionary, and blocks that inherit an offset: the text is stored instead.
+func TestBrokenPiecesAreStored(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	text := make([]byte, 2000)
+	for i := range text {
+		text[i] = byte(random.Uint32())
+	}
+	c := newCompressor()
+	var err error
+	c.deflate, err = flate.NewWriterDict(nil, deflateLevel, text)
+	require.NoError(t, err)
+	c.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderDictRaw(1, text))
+	require.NoError(t, err)
+	defer c.zstd.Close()
+	deflated, blocks := piecesStored[gzipped].Get(), piecesStored[zstandard].Get()
+	requireJoined(t, c, [][]byte{text, text, bytes.Repeat(text, 200)})
+	require.Equal(t, deflated+3*uint64(formats), piecesStored[gzipped].Get())
+	require.Equal(t, blocks+4*uint64(formats), piecesStored[zstandard].Get(), "the last text has two chunks")
+
+	c = newCompressor()
+	inherits := []byte{1<<3 | 1, 'a', 1, 0x54, 1, 0, 0, 1} // a literal, and a match of 3 at the last offset
+	inherits = append(appendZstdHeader(nil, zstdCompressed, len(inherits)), inherits...)
+	frame := append(append(bytes.Clone(headers[zstandard]), inherits...), zstdEnd...)
+	require.Equal(t, "aaaa", string(unpack(t, "zstd", frame)), "valid at the start of a frame")
+	require.False(t, c.standsAlone(inherits, []byte("aaaa")))
+	require.True(t, c.standsAlone(storeZstd([]byte("aaaa")), []byte("aaaa")))
+	last := append(bytes.Clone(inherits), zstdEnd...)
+	require.False(t, c.standsAlone(append(last, storeZstd([]byte("b"))...), []byte("aaaab")))
+	require.False(t, c.inflates(append(storeDeflate([]byte("a")), deflateEnd...), []byte("a")), "a last block")
+	require.False(t, c.inflates(storeDeflate([]byte("a")), []byte("b")))
+
+	everyRun := make([]byte, 0, 256*3)
+	for b := range 256 {
+		everyRun = append(everyRun, byte(b), byte(b), byte(b))
+	}
+	requireJoined(t, c, [][]byte{everyRun, everyRun}) // no filler is left for the proof
 }
 
 // FuzzPieces cuts arbitrary bytes at arbitrary places.

@@ -10,66 +10,65 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Path is where the layer stands below the base path (contract 2).
+// Path is the layer's path below the base path (contract 2).
 const Path = "/mlf/v1/forecast/realtime"
 
-// Methods are those that Serve answers.
+// Methods are the methods that Handle serves.
 var Methods = []string{"GET", "HEAD"}
 
-// retryAfter is for a client that came before the first forecasts: feeds take
-// seconds, not minutes.
+// retryAfter is the Retry-After of a 503: a feed takes seconds to deliver the first forecasts.
 const retryAfter = 10 * time.Second
 
 var (
-	noLayer    = contract.Unavailable("there is no forecast yet: try again in a moment", retryAfter)
-	staleLayer = contract.Unavailable("the forecasts are too old to be served: try again in a moment", retryAfter)
-	badHorizon = &contract.APIError{Code: contract.InvalidParameter, Description: "horizon has to be one of the minutes that are offered, such as 30; without it the whole layer is given", Parameter: "horizon"}
+	noLayer    = contract.Unavailable("no forecasts yet: try again later", retryAfter)
+	staleLayer = contract.Unavailable("the forecasts are out of date: try again later", retryAfter)
+	badHorizon = &contract.APIError{Code: contract.InvalidParameter, Description: "horizon must be one of the configured minutes, such as 30; omit it for the whole layer", Parameter: "horizon"}
 )
 
-// Admit reserves nothing: an answer is at hand, whatever the daemon is doing.
+// Admit reserves nothing: responses are prebuilt.
 func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	return nil, nil
 }
 
-// Handle answers GET and HEAD from the finished bytes. It copies no body and allocates
-// nothing where it does not refuse.
+// Handle serves GET and HEAD from the finished bytes. It copies no body, and allocates only for
+// errors.
 func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	now := time.Now()
 	d, apiErr := l.find(c, ctx, now)
 	if apiErr != nil {
 		return 0, apiErr
 	}
-	l.describe(&ctx.Response.Header, d, now)
+	l.setHeaders(&ctx.Response.Header, d, now)
 	answers[send(ctx, d)][d.encoding].Inc()
 	return 0, nil
 }
 
-// wanted is a document, in the form that was asked for.
-type wanted struct {
+// representation is a document in the negotiated format and encoding.
+type representation struct {
 	*document
 	format   format
 	encoding encoding
 	asked    asked
 }
 
-// find gives the document that the request asks for.
-func (l *Layer) find(c *contract.Client, ctx *fasthttp.RequestCtx, now time.Time) (wanted, *contract.APIError) {
+// find returns the document that the request asks for.
+func (l *Layer) find(c *contract.Client, ctx *fasthttp.RequestCtx, now time.Time) (representation, *contract.APIError) {
 	scope, ok := l.scope(ctx)
 	if !ok {
-		return wanted{}, badHorizon
+		return representation{}, badHorizon
 	}
 	current := l.current.Load()
 	if current == nil {
-		return wanted{}, noLayer
+		return representation{}, noLayer
 	}
 	if l.cfg.Stale == staleRefuse && l.age(now) > l.cfg.StaleAfter {
-		return wanted{}, staleLayer
+		return representation{}, staleLayer
 	}
 	zone := current.zones[c.Zone.String()]
-	if zone == nil { // cannot be where Prepare was called before the key came into use
-		return wanted{}, noLayer
+	if zone == nil { // Prepare was not called before the key was activated
+		return representation{}, noLayer
 	}
-	w := wanted{asked: askedBy(&ctx.Request.Header), format: protobuf, encoding: identity}
+	w := representation{asked: askedBy(&ctx.Request.Header), format: protobuf, encoding: identity}
 	if w.asked.format {
 		w.format = chooseFormat(&ctx.Request.Header)
 	}
@@ -80,8 +79,8 @@ func (l *Layer) find(c *contract.Client, ctx *fasthttp.RequestCtx, now time.Time
 	return w, nil
 }
 
-// scope gives the scope that the query asks for, and whether there is such a one. The
-// target is parsed only where it has a query.
+// scope returns the scope that the query asks for. The query is parsed only if the request target has
+// one.
 func (l *Layer) scope(ctx *fasthttp.RequestCtx) (scope int, ok bool) {
 	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 || !ctx.QueryArgs().Has("horizon") {
 		return 0, true
@@ -90,8 +89,8 @@ func (l *Layer) scope(ctx *fasthttp.RequestCtx) (scope int, ok bool) {
 	return scope, ok
 }
 
-// describe sets the headers that a 304 and a 412 carry too.
-func (l *Layer) describe(h *fasthttp.ResponseHeader, d wanted, now time.Time) {
+// setHeaders sets the headers that 304 and 412 have too.
+func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, d representation, now time.Time) {
 	h.SetCanonical(headerETag, d.bodies[d.encoding].etag)
 	h.SetCanonical(headerLastModified, d.lastModified)
 	h.SetCanonical(headerCacheControl, private)
@@ -115,15 +114,15 @@ var (
 	byteUnits = []byte("bytes")
 )
 
-// send writes what the request's conditions and its range leave.
-func send(ctx *fasthttp.RequestCtx, d wanted) outcome {
+// send evaluates the request's conditions and its range, and sets the body.
+func send(ctx *fasthttp.RequestCtx, d representation) outcome {
 	req, h, b := &ctx.Request.Header, &ctx.Response.Header, &d.bodies[d.encoding]
 	switch { // in the order of RFC 9110, 13.2.2
 	case !d.asked.condition:
-	case replaced(req, b.etag, d.modified):
+	case preconditionFailed(req, b.etag, d.modified):
 		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
 		return conditionFailed
-	case unchanged(req, b.etag, d.modified):
+	case unmodified(req, b.etag, d.modified):
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return notModified
 	}
@@ -134,23 +133,23 @@ func send(ctx *fasthttp.RequestCtx, d wanted) outcome {
 		return sentWhole
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
-	r := whole
+	r := wholeBody
 	if d.asked.part {
 		r = rangeOf(req, b.etag, b.size)
 	}
 	switch {
-	case r.none:
+	case r.whole:
 		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
-	case r.beyond:
+	case r.unsatisfiable:
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
 	default:
 		ctx.SetStatusCode(fasthttp.StatusPartialContent)
 		b.send(&ctx.Response, r.from, r.to)
 	}
 	var text [80]byte
-	h.SetCanonical(headerContentRange, r.append(text[:0], b.size))
-	if r.beyond {
+	h.SetCanonical(headerContentRange, r.appendContentRange(text[:0], b.size))
+	if r.unsatisfiable {
 		return badRange
 	}
 	return sentRange

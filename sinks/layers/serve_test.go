@@ -170,7 +170,7 @@ func TestServeCopiesNoBody(t *testing.T) {
 	l := served(t, 100)
 	ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
 	require.NoError(t, err)
-	built := l.current.Load().zones["UTC"][0][protobuf].bodies[gzipped].stretches[0]
+	built := l.current.Load().zones["UTC"][0][protobuf].bodies[gzipped].segments[0]
 	require.Same(t, &built[0], &ctx.Response.Body()[0])
 }
 

@@ -2,21 +2,21 @@ package layers
 
 import "time"
 
-// Status says how the layer is.
+// Status describes the layer.
 type Status struct {
-	Published  bool      `json:"published"`          // there is a layer
-	Streets    int       `json:"streets"`            // in it
-	LeftOut    int       `json:"left_out,omitempty"` // forecasts over max_streets since the feed last gave its whole content
-	AgeSeconds float64   `json:"age_seconds"`        // since the feed last confirmed it; 0 before the first time
+	Published  bool      `json:"published"`          // a layer exists
+	Streets    int       `json:"streets"`            // in the layer
+	LeftOut    int       `json:"left_out,omitempty"` // forecasts over max_streets since the feed last replaced everything
+	AgeSeconds float64   `json:"age_seconds"`        // since the feed last confirmed its data
 	Stale      bool      `json:"stale"`              // the age is over stale_after
-	Refuses    bool      `json:"refuses,omitempty"`  // it is stale and not served
+	Refuses    bool      `json:"refuses,omitempty"`  // it is stale and requests get 503
 	Builds     uint64    `json:"builds"`
 	Built      time.Time `json:"built,omitzero"`
-	Reference  time.Time `json:"reference,omitzero"` // the minute that the layer is for
-	Error      string    `json:"error,omitempty"`    // the last forecast that could not be taken
+	Reference  time.Time `json:"reference,omitzero"` // the layer's reference time
+	Error      string    `json:"error,omitempty"`    // why the last refused forecast cannot be used
 }
 
-// Status gives the state of the layer at now, for readiness and metrics.
+// Status returns the state of the layer at now, for readiness and metrics.
 func (l *Layer) Status(now time.Time) Status {
 	var s Status
 	if current := l.current.Load(); current != nil {
@@ -29,13 +29,13 @@ func (l *Layer) Status(now time.Time) Status {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.trouble != nil {
-		s.Error = l.trouble.Error()
+	if l.refused != nil {
+		s.Error = l.refused.Error()
 	}
 	return s
 }
 
-// age is how long ago the feed confirmed its data.
+// age returns the time since the feed last confirmed its data.
 func (l *Layer) age(now time.Time) time.Duration {
 	return max(0, now.Sub(time.UnixMicro(l.confirmed.Load())))
 }

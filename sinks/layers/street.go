@@ -8,15 +8,15 @@ import (
 	"time"
 	"unique"
 
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// street is what is forecast for one street in one direction. It is immutable:
-// another forecast is another street.
+// street is the forecast for one street in one direction. It is immutable.
 type street struct {
 	id      key
 	code    string   // openLRcode
-	periods []period // by from, to, then the rest
+	periods []period // in the order of compare
 }
 
 // key identifies a street (contract 2).
@@ -26,7 +26,7 @@ func (k key) compare(o key) int {
 	return cmp.Or(cmp.Compare(k.street, o.street), cmp.Compare(k.fromnode, o.fromnode))
 }
 
-// period is a forecast period, [from, to).
+// period is a forecast period [from, to).
 type period struct {
 	from, to              instant
 	start, end            moment // from and to as text
@@ -37,87 +37,104 @@ type period struct {
 // moment is a time as text. Streets share their periods, so each text is kept once.
 type moment = unique.Handle[string]
 
-// instant counts microseconds since 1970.
+// instant is a time in microseconds since 1970.
 type instant int64
 
 const never = instant(math.MaxInt64)
 
 func instantOf(t time.Time) instant { return instant(t.UnixMicro()) }
 
-// newStreet takes what it needs from a feed's message. The feed has checked
-// it, so an error is the exception.
+// newStreet converts a feed's message, whose times are in normal form.
 func newStreet(f *pb.StreetForecast) (*street, error) {
 	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode()}
 	if n := len(f.GetForecast()); n > 0 {
 		s.periods = make([]period, 0, n)
 	}
 	for _, p := range f.GetForecast() {
-		period := period{speed: p.GetSpeed(), flow: p.GetFlow(), flowValid: p.GetFlowValid(), speedValid: p.GetSpeedValid()}
-		var err error
-		if period.from, period.start, err = parseTime(p.GetStart()); err == nil {
-			period.to, period.end, err = parseTime(p.GetEnd())
-		}
+		start, err := contract.ParseForecastTime(p.GetStart())
 		if err != nil {
-			return nil, fmt.Errorf("cannot take the forecast of street %d from node %d: %w", s.id.street, s.id.fromnode, err)
+			return nil, fmt.Errorf("street %d from node %d: %w", s.id.street, s.id.fromnode, err)
 		}
-		s.periods = append(s.periods, period)
+		end, err := contract.ParseForecastTime(p.GetEnd())
+		if err != nil {
+			return nil, fmt.Errorf("street %d from node %d: %w", s.id.street, s.id.fromnode, err)
+		}
+		s.periods = append(s.periods, period{
+			from: instantOf(start), to: instantOf(end), start: unique.Make(p.GetStart()), end: unique.Make(p.GetEnd()),
+			speed: p.GetSpeed(), flow: p.GetFlow(), flowValid: p.GetFlowValid(), speedValid: p.GetSpeedValid(),
+		})
 	}
 	slices.SortFunc(s.periods, period.compare)
 	return s, nil
 }
 
-// parseTime reads an ISO 8601 date-time, and writes it in UTC with Z.
-func parseTime(text string) (instant, moment, error) {
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return 0, moment{}, fmt.Errorf("a period needs start and end such as 2026-01-31T12:30:00Z: %w", err)
-	}
-	if t.Nanosecond() != 0 || text[len(text)-1] != 'Z' {
-		text = t.UTC().Format(time.RFC3339Nano)
-	}
-	return instantOf(t), unique.Make(text), nil
-}
-
-// compare orders periods by all that they say, so that their order tells nothing
-// about the feed's.
+// compare orders periods by all their fields, so that the feed's order is lost.
 func (p period) compare(o period) int {
+	flags := func(p period) (n int) {
+		if p.flowValid {
+			n = 2
+		}
+		if p.speedValid {
+			n++
+		}
+		return n
+	}
 	return cmp.Or(
 		cmp.Compare(p.from, o.from), cmp.Compare(p.to, o.to),
-		cmp.Compare(p.start.Value(), o.start.Value()), cmp.Compare(p.end.Value(), o.end.Value()), // equal instants, finer than a microsecond
 		cmp.Compare(math.Float64bits(p.speed), math.Float64bits(o.speed)),
 		cmp.Compare(math.Float64bits(p.flow), math.Float64bits(o.flow)),
-		compareBool(p.flowValid, o.flowValid), compareBool(p.speedValid, o.speedValid))
+		cmp.Compare(flags(p), flags(o)))
 }
 
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
-}
-
-// same tells whether two forecasts of a street say the same.
-func (s *street) same(o *street) bool {
+// equal reports whether two forecasts of a street are the same.
+func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
 }
 
-// showing gives the streets that have not ended at the reference time. The others
-// must leave no trace, not even in where buckets begin: another replica may never have
-// heard of them.
-func showing(streets []*street, ref instant) []*street {
-	shown := make([]*street, 0, len(streets))
-	for _, s := range streets {
-		if !s.ended(ref) {
-			shown = append(shown, s)
-		}
-	}
-	return shown
-}
-
-// ended tells whether the last period was over at t.
+// ended reports whether the last period was over at t.
 func (s *street) ended(t instant) bool {
 	return !slices.ContainsFunc(s.periods, func(p period) bool { return p.to > t })
+}
+
+// scope determines which periods of a street a document shows.
+type scope struct {
+	whole   bool    // all periods that have not ended
+	horizon instant // else the one that covers the reference time + horizon
+}
+
+func atHorizon(minutes int) scope {
+	return scope{horizon: instant((time.Duration(minutes) * time.Minute).Microseconds())}
+}
+
+// pick appends the periods of s to show at the reference time ref, and returns the reference time from
+// which on the result may differ. If several periods cover a horizon, pick appends the one that starts
+// last, because it is the most specific.
+func (c scope) pick(into []*period, s *street, ref instant) (picked []*period, until instant) {
+	until = never
+	if c.whole {
+		for i := range s.periods {
+			if p := &s.periods[i]; p.to > ref {
+				into = append(into, p)
+				until = min(until, p.to)
+			}
+		}
+		return into, until
+	}
+	at := ref + c.horizon
+	var covering *period
+	for i := range s.periods {
+		p := &s.periods[i]
+		if p.from <= at && at < p.to {
+			covering = p
+		}
+		for _, edge := range [2]instant{p.from, p.to} {
+			if edge > at {
+				until = min(until, edge-c.horizon)
+			}
+		}
+	}
+	if covering != nil {
+		into = append(into, covering)
+	}
+	return into, until
 }
