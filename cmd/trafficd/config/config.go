@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,11 +20,11 @@ import (
 	"trafficd/sources/routing"
 )
 
-// Config is everything that can be set: a section for each package.
+// Config has a section for each package.
 type Config struct {
-	ShutdownTimeout time.Duration    `koanf:"shutdown_timeout"` // three quarters to finish, then hard
-	MemoryLimit     int64            `koanf:"memory_limit"`     // bytes that garbage may not take the process over, while half as much again as is in use is less; 0: no such limit; GOMEMLIMIT wins
-	DeadLetters     string           `koanf:"dead_letters"`     // file of measurements that a store refuses for ever; empty: in the journal's folder
+	ShutdownTimeout time.Duration    `koanf:"shutdown_timeout"` // the first three quarters are for a graceful stop
+	MemoryLimit     int64            `koanf:"memory_limit"`     // soft limit in bytes, raised to 1.5 times the memory in use; 0: none; GOMEMLIMIT wins
+	DeadLetters     string           `koanf:"dead_letters"`     // file of measurements that a store rejects permanently; default: in the journal's folder
 	Log             Log              `koanf:"log"`
 	Ops             ops.Config       `koanf:"ops"`
 	API             api.Config       `koanf:"api"`
@@ -40,62 +39,51 @@ type Config struct {
 	Routing         routing.Config   `koanf:"routing"`
 }
 
-// ClickHouse is the archive, its switch and how blocks are gathered for it.
+// ClickHouse configures the archive and its delivery.
 type ClickHouse struct {
 	Enabled           bool `koanf:"enabled"`
 	clickhouse.Config `koanf:",squash"`
 	Delivery          pipeline.DeliveryConfig `koanf:"delivery"`
 }
 
-// Kafka is the forward, its switch and how blocks are gathered for it.
+// Kafka configures the topic of measurements and its delivery.
 type Kafka struct {
 	Enabled      bool `koanf:"enabled"`
 	kafka.Config `koanf:",squash"`
 	Delivery     pipeline.DeliveryConfig `koanf:"delivery"`
 }
 
-// archiving waits up to a second for a block of some size: every insert is a
-// part that the server has to merge, and one or two a second are what it likes.
-func archiving() pipeline.DeliveryConfig {
-	return pipeline.DeliveryConfig{
-		MaxRows: 100_000, MinRows: 50_000, Linger: time.Second,
-		RetryMin: 100 * time.Millisecond, RetryMax: 10 * time.Second,
-	}
-}
-
-// forwarding does not wait: what comes while one block is on its way is the next one.
-func forwarding() pipeline.DeliveryConfig {
-	d := archiving()
-	d.MinRows, d.Linger = 1, 0
-	return d
-}
-
-// Default needs no file: everything on this machine. Without keys and
-// registry the daemon starts, and its readiness says what is missing.
+// Default runs without a file, on this machine only. Without keys and registry the daemon starts, and
+// its readiness says what is missing.
 func Default() Config {
+	delivery := pipeline.DeliveryConfig{
+		MaxRows: 100_000, MinRows: 1, RetryMin: 100 * time.Millisecond, RetryMax: 10 * time.Second,
+	}
+	// Every insert creates a part that ClickHouse has to merge: one or two a second are recommended.
+	archive := delivery
+	archive.MinRows, archive.Linger = 50_000, time.Second
 	c := Config{
 		ShutdownTimeout: 30 * time.Second,
-		MemoryLimit:     200 << 20, // twice what 64 full batches at a time need; without it 300 MiB are taken, for 4 % less CPU
-		Log:             DefaultLog(),
+		MemoryLimit:     200 << 20, // twice what 64 concurrent full batches need; without a limit the heap grows to 300 MiB and CPU falls by 4 %
+		Log:             Log{Level: "info", Format: "auto"},
 		Ops:             ops.DefaultConfig(),
 		API:             api.DefaultConfig(),
 		Ingest:          ingest.DefaultConfig(),
 		Registry:        registry.DefaultConfig(),
 		Pipeline:        pipeline.DefaultConfig(),
 		Journal:         journal.DefaultConfig(),
-		ClickHouse:      ClickHouse{Enabled: true, Config: clickhouse.DefaultConfig(), Delivery: archiving()},
-		Kafka:           Kafka{Enabled: true, Config: kafka.DefaultConfig(), Delivery: forwarding()},
+		ClickHouse:      ClickHouse{Enabled: true, Config: clickhouse.DefaultConfig(), Delivery: archive},
+		Kafka:           Kafka{Enabled: true, Config: kafka.DefaultConfig(), Delivery: delivery},
 		Forecasts:       forecasts.DefaultConfig(),
 		Layers:          layers.DefaultConfig(),
 		Routing:         routing.DefaultConfig(),
 	}
-	c.API.Listen = "127.0.0.1:8080" // who wants to be reached from elsewhere has to say so
+	c.API.Listen = "127.0.0.1:8080" // reachable from other machines only if configured
 	c.Journal.Dir = "trafficd-data/journal"
 	return c
 }
 
-// complete derives what is left empty from other keys: files live inside the
-// journal's folder, because that is the one that is on a volume.
+// complete derives empty paths: files belong into the journal's folder, because that is on a volume.
 func (c *Config) complete() {
 	if c.DeadLetters == "" {
 		c.DeadLetters = filepath.Join(c.Journal.Dir, "dead-letters.ndjson")
@@ -105,20 +93,29 @@ func (c *Config) complete() {
 	}
 }
 
-// HasKeys tells whether there is any place where API keys come from.
+// HasKeys reports whether a source of API keys is configured.
 func (c *Config) HasKeys() bool { return c.API.KeysFile != "" || len(c.API.Keys) > 0 }
 
-// validate joins what all sections find.
-func (c *Config) validate(origins Origins) error {
-	var wrong []error
-	section := func(name string, err error) { wrong = append(wrong, lines(name, err, origins)...) }
+// validate returns the errors of all sections. The error of a setting starts with its key, which the
+// package that owns the section gives relative to the section.
+func (c *Config) validate(origins Origins) (wrong []error) {
+	section := func(name string, err error) {
+		for _, err := range leaves(err) {
+			text := join(name, err.Error())
+			wrong = append(wrong, errors.New(text+origins.of(text)))
+		}
+	}
 	section("", c.validateOwn())
 	section("log", c.Log.Validate())
 	section("ops", c.Ops.Validate())
-	section("api", c.validateAPI())
+	section("api", c.API.Validate())
 	section("ingest", c.Ingest.Validate())
 	section("registry", c.Registry.Validate())
 	section("pipeline", c.Pipeline.Check())
+	section("pipeline.decode", c.Pipeline.Decode.Validate())
+	section("pipeline.validate", c.Pipeline.Validate.Validate())
+	section("pipeline.answers", c.Pipeline.Answers.Validate())
+	section("pipeline.answers.journal", c.Pipeline.Answers.Journal.Validate())
 	section("journal", c.Journal.Validate())
 	if c.ClickHouse.Enabled {
 		section("clickhouse", c.ClickHouse.Validate())
@@ -131,59 +128,49 @@ func (c *Config) validate(origins Origins) error {
 	section("forecasts", c.Forecasts.Validate())
 	section("layers", c.Layers.Validate())
 	section("routing", c.Routing.Validate())
-	return errors.Join(wrong...)
+	return wrong
 }
 
 func (c *Config) validateOwn() error {
+	var errs []error
 	if c.ShutdownTimeout < time.Second || c.ShutdownTimeout > 10*time.Minute {
-		return fmt.Errorf("shutdown_timeout is %v: it has to lie between 1s, because a block in hand needs as long, and 10m, because no platform waits longer before it kills", c.ShutdownTimeout)
+		errs = append(errs, fmt.Errorf("shutdown_timeout is %v, must be 1s to 10m: delivering a block takes up to a second, and no platform waits longer than 10 minutes", c.ShutdownTimeout))
 	}
 	if c.MemoryLimit != 0 && c.MemoryLimit < 64<<20 {
-		return fmt.Errorf("memory_limit is %d: it has to be 0 (none) or at least 67108864, because below that the garbage collector would hardly rest", c.MemoryLimit)
+		errs = append(errs, fmt.Errorf("memory_limit is %d, must be 0 (none) or at least 67108864: with less the garbage collector would run all the time", c.MemoryLimit))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// validateAPI lets missing keys pass: that is for readiness to say.
-func (c *Config) validateAPI() error {
-	a := c.API
-	if !c.HasKeys() {
-		a.KeysFile = "none"
-	}
-	return a.Validate()
-}
-
-// lines gives one error for each line of a section's error. Each names its key
-// in full and where the value came from.
-func lines(section string, err error, origins Origins) []error {
+// leaves returns the errors that errors.Join has joined, at any depth.
+func leaves(err error) []error {
 	if err == nil {
 		return nil
 	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
 	var list []error
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		if section != "" && !strings.HasPrefix(line, section+".") {
-			line = section + "." + line
-		}
-		list = append(list, errors.New(line+origins.of(section, line)))
+	for _, err := range joined.Unwrap() {
+		list = append(list, leaves(err)...)
 	}
 	return list
 }
 
-// of tells where the values of the keys came from that a message names.
-func (o Origins) of(section, message string) string {
-	words := strings.FieldsFunc(message, func(r rune) bool { return strings.ContainsRune(" ,:;()\"[]", r) })
-	var from []string
-	for _, word := range words {
-		for _, key := range []string{word, join(section, word)} {
-			if origin, ok := o[key]; ok {
-				if origin = key + " from " + origin; !slices.Contains(from, origin) {
-					from = append(from, origin)
-				}
-			}
+// of returns the origin of the setting whose key the text starts with.
+func (o Origins) of(text string) string {
+	longest := ""
+	for key := range o {
+		rest, ok := strings.CutPrefix(text, key)
+		if ok && len(key) > len(longest) && (rest == "" || !isKeyByte(rest[0])) {
+			longest = key
 		}
 	}
-	if len(from) == 0 {
+	if longest == "" {
 		return ""
 	}
-	return " (" + strings.Join(from, "; ") + ")"
+	return " (from " + o[longest] + ")"
 }
+
+func isKeyByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' }

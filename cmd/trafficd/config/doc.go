@@ -1,7 +1,6 @@
-// Package config makes the daemon's effective configuration: the defaults, a
-// YAML file, the environment and the command line, each over the one before.
+// Package config reads the daemon's settings from the defaults, a YAML file, the environment and the
+// command line; later ones win.
 //
-// Every section is the Config of the package that it configures; their koanf
-// tags are the only list of keys there is. From it come the check for unknown
-// keys, the nearest known key in an error, and the printed configuration.
+// Each section is the Config of the package that it configures. The struct tags are the only list of
+// keys: unknown keys, suggestions and the printed configuration follow from them.
 package config

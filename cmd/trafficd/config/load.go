@@ -3,145 +3,171 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
+	"go.yaml.in/yaml/v3"
 )
 
-// Options says where settings come from. Later ones win: the file, the
-// environment, --set, the flags with a name of their own.
+// Options names the sources of settings. Later ones win: the file, the environment, --set, flags.
 type Options struct {
 	File    string   // YAML; empty for none
-	Environ []string // as os.Environ gives it
+	Environ []string // as returned by os.Environ
 	Set     []string // "section.key=value"
 	Flags   []Flag
 }
 
-// Flag is a command line flag that stands for a key.
+// Flag is a command line flag that sets a key.
 type Flag struct{ Name, Key, Value string }
 
-// Origins tells for each key that was set where its value came from. Keys
-// that stand at their default are not in it.
+// Origins maps each key that was set to the source of its value. Keys at their default are missing.
 type Origins map[string]string
 
-// Load gives the effective configuration. The error joins everything that is
-// wrong, one finding a line; each names the key, where its value came from
-// and, for an unknown key, the nearest known one.
+// Load returns the effective configuration. Its error joins everything that is wrong, one line each,
+// with the key, the origin of its value and, for an unknown key, the nearest known one.
 func Load(o Options) (*Config, Origins, error) {
 	c := Default()
 	origins, err := load(&c, o)
-	if err != nil {
-		return nil, nil, err
-	}
 	c.complete()
-	if err := c.validate(origins); err != nil {
+	if err := errors.Join(append([]error{err}, c.validate(origins)...)...); err != nil {
 		return nil, nil, err
 	}
 	return &c, origins, nil
 }
 
-// load fills into, a pointer to a struct that holds the defaults.
+// load sets the fields of the struct that into points to. Settings with an error are left alone.
 func load(into any, o Options) (Origins, error) {
-	root := schemaOf(reflect.TypeOf(into).Elem(), "", "")
-	settings, err := collect(o, root)
-	if err != nil {
-		return nil, err
-	}
-	k, origins := koanf.New("."), Origins{}
-	var wrong []error
+	root := schemaOf(reflect.TypeOf(into).Elem(), "", "", nil)
+	settings, errs := collect(o, root)
+	origins := Origins{}
 	for _, s := range settings {
-		value, err := s.value(root)
-		if err != nil {
-			wrong = append(wrong, err)
-			continue
+		at, value, err := s.decode(root)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case value.IsValid(): // "key:" without a value leaves the default
+			reflect.ValueOf(into).Elem().FieldByIndex(at.index).Set(value)
+			origins[s.key] = s.from
 		}
-		if value == nil {
-			continue // "key:" without a value leaves the default
-		}
-		if err := k.Load(confmap.Provider(nested(s.key, value), ""), nil); err != nil {
-			return nil, fmt.Errorf("cannot merge %q (%s): %w", s.key, s.from, err)
-		}
-		origins[s.key] = s.from
 	}
-	if len(wrong) > 0 {
-		return nil, errors.Join(wrong...)
-	}
-	if err := k.UnmarshalWithConf("", into, koanf.UnmarshalConf{DecoderConfig: decoder(into)}); err != nil {
-		return nil, fmt.Errorf("cannot apply the configuration: %s", plain(err))
-	}
-	return origins, nil
+	return origins, errors.Join(errs...)
 }
 
-// collect lists all settings in the order of precedence, lowest first.
-func collect(o Options, root *schema) ([]setting, error) {
-	var list []setting
-	if o.File != "" {
-		file, err := fromFile(o.File, root)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, file...)
-	}
-	list = append(list, fromEnviron(o.Environ, root)...)
-	sets, err := fromFlags(o.Set)
-	if err != nil {
-		return nil, err
-	}
-	list = append(list, sets...)
-	for _, f := range o.Flags {
-		list = append(list, setting{key: f.Key, raw: f.Value, text: true, from: "--" + f.Name})
-	}
-	return list, nil
+// setting is a value for a key.
+type setting struct {
+	key  string
+	raw  any    // as decoded from YAML
+	text bool   // raw is a string that is parsed according to the key's type
+	from string // for people
 }
 
-// value checks the key and gives the value that fits it.
-func (s setting) value(root *schema) (any, error) {
-	at := root.find(s.key)
+// decode finds the key and converts the value to its type. The value is invalid if it is YAML's null.
+func (s setting) decode(root *schema) (at *schema, value reflect.Value, err error) {
+	at = root.find(s.key)
 	if at == nil {
-		return nil, s.unknown(root)
+		hint := ""
+		if near := nearest(s.key, root.keys()); near != "" {
+			hint = fmt.Sprintf(": did you mean %q?", near)
+			if strings.HasPrefix(s.from, "environment ") {
+				hint = ": did you mean " + EnvPrefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__")) + "?"
+			}
+		}
+		return nil, value, fmt.Errorf("unknown key %q (%s)%s", s.key, s.from, hint)
 	}
 	if !at.leaf() {
-		return nil, fmt.Errorf("%q (%s) is a section: set the keys below it, such as %s", s.key, s.from, at.children[0].key)
+		return nil, value, fmt.Errorf("%q (%s) is a section: set the keys in it, such as %s", s.key, s.from, at.children[0].key)
 	}
 	raw := s.raw
 	if s.text {
-		var err error
-		if raw, err = at.fromText(raw.(string)); err != nil {
-			return nil, fmt.Errorf("%q (%s) cannot be %s: %w", s.key, s.from, shown(s.key, s.raw), err)
+		raw, err = at.fromText(raw.(string))
+	}
+	if err == nil && raw != nil {
+		value, err = at.convert(raw)
+	}
+	if err != nil {
+		return nil, value, fmt.Errorf("%q (%s) cannot be %s: %w", s.key, s.from, shown(s.key, s.raw), err)
+	}
+	return at, value, nil
+}
+
+// EnvPrefix starts the names of the daemon's environment variables: TRAFFICD_SECTION__KEY.
+const EnvPrefix = "TRAFFICD_"
+
+// collect lists all settings, the lowest precedence first.
+func collect(o Options, root *schema) (list []setting, errs []error) {
+	if o.File != "" {
+		list, errs = fromFile(o.File, root)
+	}
+	for _, line := range o.Environ {
+		name, value, _ := strings.Cut(line, "=")
+		path, ours := strings.CutPrefix(name, EnvPrefix)
+		key := strings.ToLower(strings.ReplaceAll(path, "__", "."))
+		// Platforms set variables such as TRAFFICD_PORT, so without a double underscore only known
+		// keys count. TRAFFICD_KAFKA_BROKERS must fail, not be ignored.
+		if ours && (strings.Contains(path, "__") || root.isLeaf(key) || root.isLeafWithUnderscores(key)) {
+			list = append(list, setting{key: key, raw: value, text: true, from: "environment " + name})
 		}
 	}
-	if raw == nil {
+	for _, s := range o.Set {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok || key == "" {
+			errs = append(errs, fmt.Errorf("--set %s: want section.key=value", s))
+			continue
+		}
+		list = append(list, setting{key: key, raw: value, text: true, from: "--set"})
+	}
+	for _, f := range o.Flags {
+		list = append(list, setting{key: f.Key, raw: f.Value, text: true, from: "--" + f.Name})
+	}
+	return list, errs
+}
+
+// fromFile lists the settings of a YAML file.
+func fromFile(path string, root *schema) ([]setting, []error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, []error{fmt.Errorf("cannot read the configuration: %w", err)}
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, []error{fmt.Errorf("cannot parse the configuration %s: %w", path, err)}
+	}
+	if len(doc.Content) == 0 { // an empty file
 		return nil, nil
 	}
-	if err := at.check(raw); err != nil {
-		return nil, fmt.Errorf("%q (%s) cannot be %s: %w", s.key, s.from, shown(s.key, raw), err)
-	}
-	return raw, nil
+	return fromNode(doc.Content[0], "", path, root)
 }
 
-func (s setting) unknown(root *schema) error {
-	hint := ""
-	if near := nearest(s.key, root.keys()); near != "" {
-		hint = fmt.Sprintf(": did you mean %q?", near)
-		if strings.HasPrefix(s.from, "environment ") {
-			hint = fmt.Sprintf(": did you mean %s?", EnvName(near))
+// fromNode lists the settings of a node. s is nil if the key is unknown.
+func fromNode(n *yaml.Node, key, path string, s *schema) (list []setting, errs []error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	from := fmt.Sprintf("%s, line %d", path, n.Line)
+	if s == nil || s.leaf() {
+		var raw any
+		if err := n.Decode(&raw); err != nil {
+			return nil, []error{fmt.Errorf("cannot parse %q (%s): %w", key, from, err)}
 		}
+		return []setting{{key: key, raw: raw, from: from}}, nil
 	}
-	return fmt.Errorf("unknown key %q (%s)%s", s.key, s.from, hint)
-}
-
-// EnvName is the environment variable of a key.
-func EnvName(key string) string {
-	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__"))
-}
-
-// nested builds the maps around a value.
-func nested(key string, value any) map[string]any {
-	names := strings.Split(key, ".")
-	for i := len(names) - 1; i > 0; i-- {
-		value = map[string]any{names[i]: value}
+	if n.Tag == "!!null" { // an empty section
+		return nil, nil
 	}
-	return map[string]any{names[0]: value}
+	if n.Kind != yaml.MappingNode {
+		return nil, []error{fmt.Errorf("%q (%s): want a section with keys, such as %s", key, from, s.children[0].key)}
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		if seen[name] {
+			errs = append(errs, fmt.Errorf("duplicate key %q (%s, line %d)", join(key, name), path, n.Content[i].Line))
+			continue
+		}
+		seen[name] = true
+		below, wrong := fromNode(n.Content[i+1], join(key, name), path, s.child(name))
+		list, errs = append(list, below...), append(errs, wrong...)
+	}
+	return list, errs
 }

@@ -158,7 +158,7 @@ func TestErrors(t *testing.T) {
 	f(yaml("store: [1]"), `"store"`, "section")
 	f(set("store=1"), `"store" (--set) is a section`)
 	f(set("rows"), "want section.key=value")
-	f(yaml("store: {rows: 1, rows: 2}"), "store.rows", "stands twice")
+	f(yaml("store: {rows: 1, rows: 2}"), `duplicate key "store.rows"`)
 	f(yaml("store: {"), "cannot parse the configuration")
 	f(Options{File: "/nonexistent/trafficd.yaml"}, "cannot read the configuration", "/nonexistent/trafficd.yaml")
 

@@ -1,39 +1,36 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 )
 
-// Log says what is logged and in which form.
+// Log configures the log.
 type Log struct {
 	Level  string `koanf:"level"`  // debug, info, warn or error
 	Format string `koanf:"format"` // json; console, for people; auto: console on a terminal
 }
 
-// DefaultLog logs what an operator has to know.
-func DefaultLog() Log { return Log{Level: "info", Format: "auto"} }
-
-// Validate names the values that there are.
+// Validate reports every invalid key.
 func (l Log) Validate() error {
-	switch l.Level {
-	case "debug", "info", "warn", "error":
-	default:
-		return fmt.Errorf("level is %q: it is one of debug (one line per batch), info, warn, error", l.Level)
+	var errs []error
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, l.Level) {
+		errs = append(errs, fmt.Errorf("level is %q, must be debug (one line per batch), info, warn or error", l.Level))
 	}
-	switch l.Format {
-	case "auto", "json", "console":
-		return nil
+	if !slices.Contains([]string{"auto", "json", "console"}, l.Format) {
+		errs = append(errs, fmt.Errorf("format is %q, must be auto (console on a terminal, else json), json or console", l.Format))
 	}
-	return fmt.Errorf("format is %q: it is one of auto (console on a terminal, else json), json, console", l.Format)
+	return errors.Join(errs...)
 }
 
-// Logger makes the logger that writes to file. The configuration is valid.
+// Logger returns the logger that writes to file. The configuration must be valid.
 func (l Log) Logger(file *os.File) zerolog.Logger {
 	level, err := zerolog.ParseLevel(l.Level)
 	if err != nil {

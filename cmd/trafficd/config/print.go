@@ -12,9 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the effective configuration as YAML that can be loaded again.
-// Behind each value that is no default stands where it came from. A secret
-// is left empty.
+// Print writes the effective configuration as YAML that can be loaded again. A comment names the origin
+// of each value that is not a default. Secrets are left empty.
 func Print(w io.Writer, c *Config, origins Origins) error {
 	return write(w, reflect.ValueOf(*c), origins)
 }
@@ -72,7 +71,7 @@ func section(v reflect.Value, key string, origins Origins) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range fieldsOf(v.Type()) {
 		name, value := scalar(f.name), node(v.FieldByIndex(f.index), join(key, f.name), origins)
-		if value.Kind != yaml.ScalarNode && value.Style != yaml.FlowStyle { // its comment would slip to the next key
+		if value.Kind != yaml.ScalarNode && value.Style != yaml.FlowStyle { // its comment would move to the next key
 			name.LineComment, value.LineComment = value.LineComment, ""
 		}
 		n.Content = append(n.Content, name, value)
@@ -113,23 +112,17 @@ func scalar(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 }
 
-// secretNote stands behind what was left out.
+// secretNote is the comment in place of a secret.
 const secretNote = "secret, not shown"
 
-// secrets are the last words of keys whose values nobody has to see. The
-// digests of API keys are none: a key cannot be found from them.
+// secrets are the suffixes of keys whose values are not shown. Digests of API keys are not secret.
 var secrets = []string{"password", "authorization", "secret", "token"}
 
 func isSecret(key string) bool {
-	for _, s := range secrets {
-		if strings.HasSuffix(key, s) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secrets, func(suffix string) bool { return strings.HasSuffix(key, suffix) })
 }
 
-// hasPassword finds URLs such as https://user:password@host/path.
+// hasPassword reports whether text is a URL such as https://user:password@host/path.
 func hasPassword(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {
@@ -148,7 +141,7 @@ func withoutPassword(text string) string {
 	return u.String()
 }
 
-// shown is a value as an error repeats it. Lists and maps may hold secrets.
+// shown returns a value for an error. Lists and maps are not shown because they may contain secrets.
 func shown(key string, v any) string {
 	switch text := v.(type) {
 	case string:
@@ -160,5 +153,5 @@ func shown(key string, v any) string {
 			return fmt.Sprintf("%.64q", fmt.Sprint(v))
 		}
 	}
-	return "what it is"
+	return "this value"
 }

@@ -3,40 +3,41 @@ package config
 import (
 	"encoding"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
 
-// schema is the tree of the keys that a struct with koanf tags knows. A leaf
-// is what one value sets: a scalar, a list or a map as a whole.
+// schema is the tree of the keys of a struct with koanf tags. A leaf is set by one value: a scalar,
+// or a whole list or map.
 type schema struct {
 	name     string
 	key      string // dotted path from the root
 	typ      reflect.Type
+	index    []int     // of the field, for reflect.Value.FieldByIndex of the root
 	children []*schema // empty for a leaf
 }
 
 // schemaOf reads the keys from the struct's tags, in the order of its fields.
-func schemaOf(typ reflect.Type, name, key string) *schema {
-	s := &schema{name: name, key: key, typ: typ}
-	if !isSection(typ) {
-		return s
-	}
-	for _, f := range fieldsOf(typ) {
-		s.children = append(s.children, schemaOf(f.typ, f.name, join(key, f.name)))
+func schemaOf(typ reflect.Type, name, key string, index []int) *schema {
+	s := &schema{name: name, key: key, typ: typ, index: index}
+	if isSection(typ) {
+		for _, f := range fieldsOf(typ) {
+			s.children = append(s.children, schemaOf(f.typ, f.name, join(key, f.name), slices.Concat(index, f.index)))
+		}
 	}
 	return s
 }
 
-// field is a field with a key of its own.
+// field is a struct field with a key.
 type field struct {
 	name  string
-	index []int // as reflect.Value.FieldByIndex takes it
+	index []int // for reflect.Value.FieldByIndex
 	typ   reflect.Type
 }
 
-// fieldsOf lists the tagged fields of a struct; those of an embedded one with
-// the tag ",squash" stand among them.
+// fieldsOf lists the tagged fields of a struct, including those of embedded structs with the tag
+// ",squash".
 func fieldsOf(typ reflect.Type) []field {
 	var list []field
 	for i := range typ.NumField() {
@@ -79,7 +80,7 @@ func (s *schema) child(name string) *schema {
 	return nil
 }
 
-// find gives the place of a dotted key, nil where there is none.
+// find returns the node of a dotted key, or nil.
 func (s *schema) find(key string) *schema {
 	for name := range strings.SplitSeq(key, ".") {
 		if s = s.child(name); s == nil {
@@ -89,7 +90,7 @@ func (s *schema) find(key string) *schema {
 	return s
 }
 
-// keys lists the sections and leaves below s, by their dotted path.
+// keys lists the keys of all sections and leaves below s.
 func (s *schema) keys() []string {
 	var keys []string
 	for _, c := range s.children {
@@ -99,8 +100,20 @@ func (s *schema) keys() []string {
 	return keys
 }
 
-// nearest is the known key that takes the fewest changes to get to from a
-// wrong one; it is empty where nothing is near enough to be meant.
+// isLeaf reports whether a value can be set for the key.
+func (s *schema) isLeaf(key string) bool {
+	at := s.find(key)
+	return at != nil && at.leaf()
+}
+
+// isLeafWithUnderscores reports whether the key is that of a leaf with underscores instead of dots.
+func (s *schema) isLeafWithUnderscores(key string) bool {
+	return slices.ContainsFunc(s.keys(), func(known string) bool {
+		return key == strings.ReplaceAll(known, ".", "_") && s.isLeaf(known)
+	})
+}
+
+// nearest returns the known key with the smallest edit distance to a wrong one, or "" if none is close.
 func nearest(wrong string, known []string) string {
 	best, least := "", max(3, len(wrong)/2)+1
 	for _, key := range known {
@@ -111,7 +124,7 @@ func nearest(wrong string, known []string) string {
 	return best
 }
 
-// distance is Levenshtein's, over bytes: keys are ASCII.
+// distance is the Levenshtein distance of two ASCII strings.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -13,42 +13,46 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder turns what YAML gives into Go values, more strictly than koanf does
-// by itself: a value that would be bent to fit is an error.
-func decoder(into any) *mapstructure.DecoderConfig {
-	return &mapstructure.DecoderConfig{
-		Result:      into,
+// convert returns the value as the type of s. It is strict: a value that would have to be altered to
+// fit is an error.
+func (s *schema) convert(v any) (reflect.Value, error) {
+	into := reflect.New(s.typ)
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+		Result:      into.Interface(),
 		TagName:     "koanf",
 		ErrorUnused: true,
-		ZeroFields:  true, // a list replaces the list before it, it is not merged into it
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
 			hookDuration, hookInteger, mapstructure.TextUnmarshallerHookFunc(),
 		),
+	})
+	if err != nil {
+		return reflect.Value{}, err
 	}
+	if err := d.Decode(v); err != nil {
+		return reflect.Value{}, errors.New(plain(err))
+	}
+	return into.Elem(), nil
 }
 
 func hookDuration(from, to reflect.Type, v any) (any, error) {
 	if to != reflect.TypeFor[time.Duration]() || from == to {
 		return v, nil
 	}
-	s, ok := v.(string)
-	if !ok {
-		return nil, fmt.Errorf("want a duration with its unit such as 5s, 1m30s or 1h")
-	}
-	d, err := time.ParseDuration(s)
+	text, _ := v.(string)
+	d, err := time.ParseDuration(text)
 	if err != nil {
-		return nil, fmt.Errorf("want a duration with its unit such as 5s, 1m30s or 1h")
+		return nil, errors.New("want a duration with its unit, such as 5s, 1m30s or 1h")
 	}
 	return d, nil
 }
 
-// sizes are the units that any whole number may carry.
+// sizes are the units that any integer may have.
 var sizes = []struct {
 	suffix string
 	factor int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-var errInteger = errors.New("want a whole number; KiB, MiB and GiB may follow it, as in 64MiB")
+var errInteger = errors.New("want a whole number, also with KiB, MiB, GiB or TiB, such as 64MiB")
 
 func hookInteger(_, to reflect.Type, v any) (any, error) {
 	if to == reflect.TypeFor[time.Duration]() || to.Kind() < reflect.Int || to.Kind() > reflect.Uint64 {
@@ -59,7 +63,7 @@ func hookInteger(_, to reflect.Type, v any) (any, error) {
 		return nil, err
 	}
 	if !fits(n, to) {
-		return nil, fmt.Errorf("want a whole number that a %s can hold", to.Kind())
+		return nil, fmt.Errorf("want a whole number within the range of %s", to.Kind())
 	}
 	return n, nil
 }
@@ -73,7 +77,7 @@ func wholeNumber(v any) (int64, error) {
 	case int64:
 		return v, nil
 	case float64:
-		if v == math.Trunc(v) && math.Abs(v) <= 1<<53 { // 1e6 is a whole number too
+		if v == math.Trunc(v) && math.Abs(v) <= 1<<53 { // such as 1e6
 			return int64(v), nil
 		}
 	}
@@ -101,7 +105,7 @@ func parseSize(s string) (int64, error) {
 	return n * factor, nil
 }
 
-// formatSize is parseSize's other direction, for keys that count bytes.
+// formatSize is the inverse of parseSize.
 func formatSize(n int64) string {
 	for i := len(sizes) - 1; i >= 0; i-- {
 		if unit := sizes[i]; n != 0 && n%unit.factor == 0 {
@@ -111,19 +115,7 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// check tells whether v can be put at s.
-func (s *schema) check(v any) error {
-	d, err := mapstructure.NewDecoder(decoder(reflect.New(s.typ).Interface()))
-	if err != nil {
-		return err
-	}
-	if err := d.Decode(v); err != nil {
-		return errors.New(plain(err))
-	}
-	return nil
-}
-
-// plain takes mapstructure's headline and empty names out of its errors.
+// plain returns mapstructure's error without its headline and empty names.
 func plain(err error) string {
 	text := err.Error()
 	if _, list, ok := strings.Cut(text, "error(s):\n\n"); ok {
@@ -136,9 +128,8 @@ func plain(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
 }
 
-// fromText reads a value that came as text (environment, flag): text stays
-// text where text is wanted, a list of texts may be written a,b,c, and anything
-// else is read as YAML.
+// fromText parses a value from the environment or a flag: strings are taken as they are, a list of
+// strings may be written a,b,c, anything else is YAML.
 func (s *schema) fromText(text string) (any, error) {
 	switch {
 	case s.typ.Kind() == reflect.String:
@@ -155,7 +146,7 @@ func (s *schema) fromText(text string) (any, error) {
 	}
 	var v any
 	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
-		return nil, fmt.Errorf("cannot read it as YAML: %w", err)
+		return nil, fmt.Errorf("invalid YAML: %w", err)
 	}
 	if v == nil {
 		return nil, errors.New("the value is empty")
