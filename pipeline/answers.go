@@ -30,22 +30,17 @@ func DefaultAnswersConfig() AnswersConfig {
 	return c
 }
 
-// Validate tells the first setting that is out of its bounds, and why.
+// Validate reports every setting that is out of bounds.
 func (c AnswersConfig) Validate() error {
-	switch {
-	case c.Window < time.Second || c.Window > 30*24*time.Hour:
-		return fmt.Errorf("window: %v is not in 1s…720h: clients count on it when they send a batch again", c.Window)
-	case c.MaxBytes < 1<<20:
-		return fmt.Errorf("max_bytes: %d is under 1048576: one answer with many rejections may take as much", c.MaxBytes)
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	own := c.Journal
-	if own.Dir == "" {
-		own.Dir = AnswersConsumer
-	}
-	if err := own.Validate(); err != nil {
-		return fmt.Errorf("journal.%w", err)
-	}
-	return nil
+	check(c.Window >= time.Second && c.Window <= 30*24*time.Hour, "window is %v, must be 1s to 720h: clients rely on it for retries", c.Window)
+	check(c.MaxBytes >= 1<<20, "max_bytes is %d, must be at least 1048576: one answer with many rejections may take as much", c.MaxBytes)
+	return errors.Join(errs...)
 }
 
 // AnswersConsumer is the cursor of the answers in the main journal.

@@ -39,19 +39,20 @@ type DeliveryConfig struct {
 	RetryMax time.Duration `koanf:"retry_max"` // up to this
 }
 
-// Validate tells the first setting that is out of its bounds, and why.
+// Validate reports every setting that is out of bounds.
 func (c DeliveryConfig) Validate() error {
-	switch {
-	case c.MaxRows < 1 || c.MaxRows > 1_000_000:
-		return fmt.Errorf("max_rows: %d is not in 1…1000000: a row takes about 100 bytes of memory", c.MaxRows)
-	case c.MinRows < 1 || c.MinRows > c.MaxRows:
-		return fmt.Errorf("min_rows: %d is not in 1…max_rows (%d)", c.MinRows, c.MaxRows)
-	case c.Linger < 0 || c.Linger > time.Minute:
-		return fmt.Errorf("linger: %v is not in 0…1m: measurements wait that long for others", c.Linger)
-	case c.RetryMin < time.Millisecond || c.RetryMax < c.RetryMin:
-		return fmt.Errorf("retry_min, retry_max: %v, %v: the first has to be at least 1ms and at most the second", c.RetryMin, c.RetryMax)
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	return nil
+	check(c.MaxRows >= 1 && c.MaxRows <= 1_000_000, "max_rows is %d, must be 1 to 1000000: a row takes about 100 bytes of memory", c.MaxRows)
+	check(c.MinRows >= 1 && c.MinRows <= c.MaxRows, "min_rows is %d, must be 1 to max_rows (%d)", c.MinRows, c.MaxRows)
+	check(c.Linger >= 0 && c.Linger <= time.Minute, "linger is %v, must be 0 to 1m: measurements wait up to that long for others", c.Linger)
+	check(c.RetryMin >= time.Millisecond, "retry_min is %v, must be at least 1ms", c.RetryMin)
+	check(c.RetryMax >= c.RetryMin, "retry_max is %v, must be at least retry_min (%v)", c.RetryMax, c.RetryMin)
+	return errors.Join(errs...)
 }
 
 // Delivery takes the journal's rows to one sink: cursor → frames → block → sink → cursor. Archive and forward are two

@@ -35,26 +35,19 @@ func DefaultConfig() Config {
 	}
 }
 
-// Check tells the first setting that is out of its bounds, and why.
+// Check reports every setting that is out of bounds. Decode, Validate and Answers are checked separately.
 func (c Config) Check() error {
-	switch {
-	case c.Workers < 0 || c.Workers > 1024:
-		return fmt.Errorf("workers: %d is not in 0…1024: each keeps the columns of one batch in memory", c.Workers)
-	case c.Queue < 1 || c.Queue > 100_000:
-		return fmt.Errorf("queue: %d is not in 1…100000: each place may hold a whole compressed body", c.Queue)
-	case c.MaxBodyBytes < 1<<10 || c.MaxBodyBytes > 1<<40:
-		return fmt.Errorf("max_body_bytes: %d is not in 1024…1099511627776: it bounds the time that a bomb can take; a body is never held whole", c.MaxBodyBytes)
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if err := c.Decode.Validate(); err != nil {
-		return fmt.Errorf("decode.%w", err)
-	}
-	if err := c.Validate.Validate(); err != nil {
-		return fmt.Errorf("validate.%w", err)
-	}
-	if err := c.Answers.Validate(); err != nil {
-		return fmt.Errorf("answers.%w", err)
-	}
-	return nil
+	check(c.Workers >= 0 && c.Workers <= 1024, "workers is %d, must be 0 to 1024: each keeps the columns of one batch in memory", c.Workers)
+	check(c.Queue >= 1 && c.Queue <= 100_000, "queue is %d, must be 1 to 100000: each entry may hold a whole compressed body", c.Queue)
+	check(c.MaxBodyBytes >= 1<<10 && c.MaxBodyBytes <= 1<<40,
+		"max_body_bytes is %d, must be 1024 to 1099511627776: it bounds the CPU time of a decompression bomb, not memory", c.MaxBodyBytes)
+	return errors.Join(errs...)
 }
 
 // Registry gives the detectors of a product instance, nil if none were loaded yet.

@@ -500,9 +500,6 @@ func TestConfigBounds(t *testing.T) {
 	f("workers", func(c *Config) { c.Workers = -1 })
 	f("queue", func(c *Config) { c.Queue = 0 })
 	f("max_body_bytes", func(c *Config) { c.MaxBodyBytes = 1 })
-	f("decode.batch_limit", func(c *Config) { c.Decode.BatchLimit = 0 })
-	f("validate.future_tolerance", func(c *Config) { c.Validate.FutureTolerance = -1 })
-	f("answers.window", func(c *Config) { c.Answers.Window = 0 })
 }
 
 var errSentinel = errors.New("sentinel")

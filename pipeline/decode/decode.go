@@ -22,17 +22,19 @@ func DefaultConfig() Config {
 	return Config{BatchLimit: 14_000, HardLimit: 140_000, MaxDepth: 64}
 }
 
-// Validate tells the first setting that is out of its bounds, and why.
+// Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
-	switch {
-	case c.BatchLimit < 1 || c.BatchLimit > 1_000_000:
-		return fmt.Errorf("batch_limit: %d is not in 1…1000000: each item within it takes about 60 bytes of memory", c.BatchLimit)
-	case c.HardLimit < c.BatchLimit || c.HardLimit > 100_000_000:
-		return fmt.Errorf("hard_limit: %d is not in batch_limit (%d)…100000000: items between the two limits are rejected one by one", c.HardLimit, c.BatchLimit)
-	case c.MaxDepth < 4 || c.MaxDepth > 10_000:
-		return fmt.Errorf("max_depth: %d is not in 4…10000: a measurement alone is at depth 3", c.MaxDepth)
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	return nil
+	check(c.BatchLimit >= 1 && c.BatchLimit <= 1_000_000, "batch_limit is %d, must be 1 to 1000000: each item within it takes about 60 bytes of memory", c.BatchLimit)
+	check(c.HardLimit >= c.BatchLimit && c.HardLimit <= 100_000_000,
+		"hard_limit is %d, must be batch_limit (%d) to 100000000: items between the limits are rejected one by one", c.HardLimit, c.BatchLimit)
+	check(c.MaxDepth >= 4 && c.MaxDepth <= 10_000, "max_depth is %d, must be 4 to 10000: a measurement is at depth 3", c.MaxDepth)
+	return errors.Join(errs...)
 }
 
 // Decoder decodes one body at a time and keeps its memory for the next. It is

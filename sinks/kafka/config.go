@@ -56,17 +56,17 @@ var codecs = map[string]compress.Compression{
 func (c Config) Validate() error {
 	_, codec := codecs[c.Compression]
 	errs := []error{
-		c.Kafka.Validate("kafka."),
-		check(codec, "kafka.compression", fmt.Sprintf("is %q, must be none, gzip, snappy, lz4 or zstd", c.Compression)),
-		within("kafka.batch_bytes", c.BatchBytes, 16<<10, 64<<20, "smaller ones spend more on requests than on records, brokers refuse larger ones (their default is 1 MiB)"),
-		within("kafka.block_rows", c.BlockRows, 1, 1_000_000, "a block is planned and looked up in memory"),
-		within("kafka.parallel_requests", c.ParallelRequests, 1, 64, "each has a connection and two buffers of batch_bytes"),
-		within("kafka.resolve_after", c.ResolveAfter, time.Second, 24*time.Hour, "shorter reads back after every slow answer, longer exceeds how long brokers remember a producer (one day)"),
+		c.Kafka.Validate(""),
+		check(codec, "compression", fmt.Sprintf("is %q, must be none, gzip, snappy, lz4 or zstd", c.Compression)),
+		within("batch_bytes", c.BatchBytes, 16<<10, 64<<20, "smaller ones spend more on requests than on records, brokers refuse larger ones (their default is 1 MiB)"),
+		within("block_rows", c.BlockRows, 1, 1_000_000, "a block is planned and looked up in memory"),
+		within("parallel_requests", c.ParallelRequests, 1, 64, "each has a connection and two buffers of batch_bytes"),
+		within("resolve_after", c.ResolveAfter, time.Second, 24*time.Hour, "shorter reads back after every slow answer, longer exceeds how long brokers remember a producer (one day)"),
 	}
 	if c.CreateTopic.Partitions != 0 {
 		errs = append(errs,
-			within("kafka.create_topic.partitions", c.CreateTopic.Partitions, 1, 10_000, "more slow the brokers down; 0 creates nothing"),
-			within("kafka.create_topic.replication_factor", c.CreateTopic.ReplicationFactor, 1, 10, "it cannot exceed the number of brokers"))
+			within("create_topic.partitions", c.CreateTopic.Partitions, 1, 10_000, "more slow the brokers down; 0 creates nothing"),
+			within("create_topic.replication_factor", c.CreateTopic.ReplicationFactor, 1, 10, "it cannot exceed the number of brokers"))
 	}
 	return errors.Join(errs...)
 }

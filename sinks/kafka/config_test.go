@@ -20,16 +20,16 @@ func TestValidate(t *testing.T) {
 		_, err := New(c, zerolog.Nop())
 		require.ErrorContains(t, err, want)
 	}
-	f(func(c *Config) { c.Brokers = nil }, "kafka.brokers")
-	f(func(c *Config) { c.Topic = "" }, "kafka.topic")
-	f(func(c *Config) { c.Compression = "brotli" }, "kafka.compression")
-	f(func(c *Config) { c.BatchBytes = 100 }, "kafka.batch_bytes")
-	f(func(c *Config) { c.BlockRows = 0 }, "kafka.block_rows")
-	f(func(c *Config) { c.ParallelRequests = 65 }, "kafka.parallel_requests")
-	f(func(c *Config) { c.DialTimeout = 0 }, "kafka.dial_timeout")
-	f(func(c *Config) { c.ResolveAfter = time.Millisecond }, "kafka.resolve_after")
-	f(func(c *Config) { c.CreateTopic.Partitions = -1 }, "kafka.create_topic.partitions")
-	f(func(c *Config) { c.CreateTopic = CreateTopic{Partitions: 1} }, "kafka.create_topic.replication_factor")
+	f(func(c *Config) { c.Brokers = nil }, "brokers")
+	f(func(c *Config) { c.Topic = "" }, "topic")
+	f(func(c *Config) { c.Compression = "brotli" }, "compression")
+	f(func(c *Config) { c.BatchBytes = 100 }, "batch_bytes")
+	f(func(c *Config) { c.BlockRows = 0 }, "block_rows")
+	f(func(c *Config) { c.ParallelRequests = 65 }, "parallel_requests")
+	f(func(c *Config) { c.DialTimeout = 0 }, "dial_timeout")
+	f(func(c *Config) { c.ResolveAfter = time.Millisecond }, "resolve_after")
+	f(func(c *Config) { c.CreateTopic.Partitions = -1 }, "create_topic.partitions")
+	f(func(c *Config) { c.CreateTopic = CreateTopic{Partitions: 1} }, "create_topic.replication_factor")
 }
 
 func TestNewReadsFiles(t *testing.T) {

@@ -263,7 +263,7 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 			return
 		}
 		for _, w := range want {
-			require.ErrorContains(t, err, "forecasts."+w)
+			require.ErrorContains(t, err, w)
 		}
 		_, err = New(cfg, nil, zerolog.Nop())
 		require.ErrorContains(t, err, "cannot use the configuration of forecasts")

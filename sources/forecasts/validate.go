@@ -9,7 +9,7 @@ import (
 // Validate names every key that is wrong, and why it is. Of the feeds' own
 // sections only that of the feed in use is looked at.
 func (c Config) Validate() error {
-	bytes := between("forecasts.max_bytes", c.MaxBytes, 1<<10, 4<<30, "files and answers are read into memory whole")
+	bytes := between("max_bytes", c.MaxBytes, 1<<10, 4<<30, "files and answers are read into memory whole")
 	switch c.Feed {
 	case "":
 		return bytes
@@ -19,30 +19,30 @@ func (c Config) Validate() error {
 		return errors.Join(bytes, c.File.validate())
 	case FeedClickHouse:
 		return errors.Join(bytes,
-			c.ClickHouse.Validate("forecasts.clickhouse."),
-			between("forecasts.clickhouse.interval", c.ClickHouse.Interval, time.Second, 24*time.Hour, "shorter burdens the server, longer delays the map"),
-			between("forecasts.clickhouse.timeout", c.ClickHouse.Timeout, time.Second, 10*time.Minute, "shorter gives up on a busy server, longer stalls on a dead one"),
+			c.ClickHouse.Validate("clickhouse."),
+			between("clickhouse.interval", c.ClickHouse.Interval, time.Second, 24*time.Hour, "shorter burdens the server, longer delays the map"),
+			between("clickhouse.timeout", c.ClickHouse.Timeout, time.Second, 10*time.Minute, "shorter gives up on a busy server, longer stalls on a dead one"),
 		)
 	}
-	return errors.Join(bytes, check(false, "forecasts.feed", fmt.Sprintf("is %q: known are kafka, file and clickhouse; empty means no forecasts", c.Feed)))
+	return errors.Join(bytes, check(false, "feed", fmt.Sprintf("is %q: known are kafka, file and clickhouse; empty means no forecasts", c.Feed)))
 }
 
 // Validate reports every invalid key with the reason for its bound.
 func (c KafkaConfig) Validate() error {
 	return errors.Join(
-		c.Kafka.Validate("forecasts.kafka."),
-		between("forecasts.kafka.interval", c.Interval, 10*time.Millisecond, time.Hour, "every poll costs a request per partition; longer ones delay the map"),
-		between("forecasts.kafka.fetch_bytes", c.FetchBytes, 16<<10, 256<<20, "smaller ones spend more on requests than on records, larger ones only take memory"),
+		c.Kafka.Validate("kafka."),
+		between("kafka.interval", c.Interval, 10*time.Millisecond, time.Hour, "every poll costs a request per partition; longer ones delay the map"),
+		between("kafka.fetch_bytes", c.FetchBytes, 16<<10, 256<<20, "smaller ones spend more on requests than on records, larger ones only take memory"),
 	)
 }
 
 func (f FileConfig) validate() error {
 	known := f.Format == "" || f.Format == FormatProtobuf || f.Format == FormatJSON || f.Format == FormatNDJSON
 	return errors.Join(
-		check(f.Path != "", "forecasts.file.path", "is empty: name the file with the forecasts"),
-		check(known, "forecasts.file.format", fmt.Sprintf("is %q: known are protobuf, json and ndjson; empty goes by the file's name", f.Format)),
-		between("forecasts.file.recheck", f.Recheck, time.Second, time.Hour, "each look costs a system call; with longer ones a change on a network file system waits"),
-		between("forecasts.file.settle", f.Settle, 10*time.Millisecond, time.Minute, "shorter meets half-written files, longer keeps new forecasts waiting"),
+		check(f.Path != "", "file.path", "is empty: name the file with the forecasts"),
+		check(known, "file.format", fmt.Sprintf("is %q: known are protobuf, json and ndjson; empty goes by the file's name", f.Format)),
+		between("file.recheck", f.Recheck, time.Second, time.Hour, "each look costs a system call; with longer ones a change on a network file system waits"),
+		between("file.settle", f.Settle, 10*time.Millisecond, time.Minute, "shorter meets half-written files, longer keeps new forecasts waiting"),
 	)
 }
 
