@@ -51,7 +51,7 @@ func TestGeometryServiceSRID(t *testing.T) {
 	}
 	for _, in := range []string{point, line, group, point + group} {
 		f(exitDone, in, "left out: 0", "--format-to", "EPSG:25832")
-		f(exitRejected, in, "the geometry has SRID 4326, but its coordinates are said to be in OG_SRID EPSG:25832", "--format-from", "EPSG:25832")
+		f(exitRejected, in, "the geometry has SRID 4326, but its coordinates are declared as OG_SRID EPSG:25832", "--format-from", "EPSG:25832")
 	}
 }
 

@@ -80,7 +80,7 @@ func TestGeometryRefused(t *testing.T) {
 	require.Equal(t, exitRejected, r.code)
 	require.Equal(t, place, r.out)
 	require.Equal(t, []string{
-		`trafficctl: line 1: cannot read WKT: byte 8: ")", expected is a number; points have 2`,
+		`trafficctl: line 1: cannot read WKT: byte 8: unexpected ")", want a number; points have 2`,
 		"trafficctl: line 3: point 0 (200 1) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not within -180 and 180",
 		"trafficctl: geometries converted: 1, left out: 2",
 	}, strings.Split(strings.TrimSpace(r.err), "\n"))
@@ -97,7 +97,7 @@ func TestGeometryFails(t *testing.T) {
 	f("--from \"geojson\": can be read are", "--from", "geojson")
 	f("--to \"shp\": can be written are", "--to", "shp")
 	f("--format-from: unknown coordinate system: format \"METRES\"; known are [OG_GEODECIMAL", "--format-from", "metres")
-	f("--format-to: unknown coordinate system: OG_SRID needs an srId, as EPSG:25832", "--format-to", "OG_SRID")
+	f("--format-to: unknown coordinate system: OG_SRID needs an srId such as EPSG:25832", "--format-to", "OG_SRID")
 	f("--format-to: unknown coordinate system: srId \"EPSG:31467\"; known are", "--format-to", "EPSG:31467")
 	f("--max-bytes", "--max-bytes", "0")
 	f("cannot read geometries", filepath.Join(t.TempDir(), "none.wkt"))

@@ -8,21 +8,19 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// Conversion turns coordinates of one system into those of another. It is a
-// value that any number of goroutines may use.
+// Conversion converts coordinates of one system to another. It is safe for concurrent use.
 type Conversion struct{ from, to System }
 
-// NewConversion prepares a conversion. Between a system and itself it changes
-// nothing, but holds the coordinates against the domain.
+// NewConversion returns a conversion. Between a system and itself it changes nothing, but checks that
+// the coordinates are within the domain.
 func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
-// Apply converts g in place. After an error g is spoilt: its first points are
-// converted. The error is a *DomainError, or says that g, read from EWKB, has an
-// SRID that contradicts the system it is said to be in.
+// Apply converts g in place. It fails with a *DomainError, or if g, read from EWKB, has an SRID that
+// contradicts the system. After an error some points of g are converted and others are not.
 func (c Conversion) Apply(g geom.T) error {
 	srID := g.SRID()
 	if srID != 0 && !c.from.agrees(srID) {
-		return fmt.Errorf("the geometry has SRID %d, but its coordinates are said to be in %s", srID, c.from)
+		return fmt.Errorf("the geometry has SRID %d, but its coordinates are declared as %s", srID, c.from)
 	}
 	err := c.apply(g, new(int))
 	if err == nil && srID != 0 {
@@ -31,7 +29,7 @@ func (c Conversion) Apply(g geom.T) error {
 	return err
 }
 
-// apply counts the points before those of g.
+// apply converts g; before is the number of points before it.
 func (c Conversion) apply(g geom.T, before *int) error {
 	members, ok := g.(*geom.GeometryCollection)
 	if !ok {
@@ -48,8 +46,8 @@ func (c Conversion) apply(g geom.T, before *int) error {
 	return nil
 }
 
-// Points converts, in place, the x and y of points that follow one another with
-// so many numbers each. The error is a *DomainError.
+// Points converts the x and y of consecutive points of stride numbers each, in place. The error is a
+// *DomainError.
 func (c Conversion) Points(flat []float64, stride int) error {
 	return c.points(flat, stride, 0)
 }
@@ -73,7 +71,7 @@ func (c Conversion) points(flat []float64, stride, before int) error {
 
 func (s System) same(other System) bool { return s.format == other.format && s.epsg == other.epsg }
 
-// degrees gives the point on earth.
+// degrees returns the point in degrees.
 func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 	if !finite(x) || !finite(y) {
 		return 0, 0, errNotFinite
@@ -85,12 +83,12 @@ func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 	return lon, lat, err
 }
 
-// A DomainError says that a point is outside the domain of a system.
+// A DomainError means that a point is outside the domain of a system.
 type DomainError struct {
-	Point  int     // its number in the geometry, from 0
-	X, Y   float64 // as they were given
-	From   System  // the system that X and Y are given in
-	Of     System  // whose domain it is
+	Point  int     // number of the point in the geometry, from 0
+	X, Y   float64 // as given
+	From   System  // system of X and Y
+	Of     System  // system whose domain it is
 	Reason error
 }
 
@@ -99,18 +97,18 @@ func (e *DomainError) Error() string {
 	return fmt.Sprintf("point %d (%v %v) in %s is outside the domain of %s: %v", e.Point, e.X, e.Y, e.From, e.Of, e.Reason)
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *DomainError) Unwrap() error { return e.Reason }
 
 var (
 	errNotFinite = errors.New("not a finite number")
 	errLongitude = errors.New("longitude is not within -180 and 180")
 	errLatitude  = errors.New("latitude is not within -90 and 90")
-	errPole      = errors.New("the projection has no place for the pole")
+	errPole      = errors.New("the pole cannot be projected")
 )
 
-// grace is what a longitude may lie beyond 180, in degrees: about a metre. The
-// edge of VENDOR_SMARTUNITS lies 20 cm beyond, since its offset is rounded.
+// grace is how far a longitude may be beyond 180, in degrees: about a metre. The edge of
+// VENDOR_SMARTUNITS is 20 cm beyond, because its offset is rounded.
 const grace = 1e-5
 
 func onEarth(lon, lat float64) error {
@@ -123,8 +121,8 @@ func onEarth(lon, lat float64) error {
 	return nil
 }
 
-// wrap gives the longitude within -180 and 180. One that is no more than rounded
-// beyond stays where it is: 180 does not become -180.
+// wrap returns the longitude within -180 and 180. A longitude within the grace stays as it is, so that
+// 180 does not become -180.
 func wrap(lon float64) float64 {
 	if math.Abs(lon) <= 180+grace {
 		return lon

@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// The check of decisions 3, and the same place in VENDOR_SUPERCONFORM, which is
-// defined over VENDOR_CONFORM, and VENDOR_GEODECIMAL.
+// The point of contract 3.2, also in VENDOR_SUPERCONFORM, which is defined by VENDOR_CONFORM, and in
+// VENDOR_GEODECIMAL.
 var place = map[geo.Format][2]float64{
 	geo.GeoDecimal:       {8.2505556, 48.7627778},
 	geo.VendorGeoDecimal: {825055.56, 4876277.78},
@@ -22,8 +22,7 @@ var place = map[geo.Format][2]float64{
 	geo.SuperConform:     {1672357.2299 + 3_400_000, 1620743.2152 + 1_700_000},
 }
 
-// The last of the printed digits is a tenth of a millimetre, or a part of a
-// second; in degrees that is as much as this.
+// The precision of the printed digits: a tenth of a millimetre, or a fraction of a second.
 var printed = map[geo.Format]float64{
 	geo.GeoDecimal:       1.1e-9,
 	geo.VendorGeoDecimal: 1.1e-4,
@@ -48,7 +47,7 @@ func TestCheckPlace(t *testing.T) {
 	}
 }
 
-// All formats and codes there and back, on a grid over Central Europe.
+// TestThereAndBack converts random points of Europe to each system and back.
 func TestThereAndBack(t *testing.T) {
 	systems := []geo.System{system(t, geo.SRID, "EPSG:4258"), system(t, geo.SRID, "EPSG:3857"), system(t, geo.SRID, "EPSG:25832"), system(t, geo.SRID, "EPSG:32733")}
 	for format := range place {
@@ -123,27 +122,27 @@ func TestDomains(t *testing.T) {
 	f(geo.VendorGeoDecimal, "", 18_000_002, 0, "longitude")
 	f(geo.GeoMinSec, "", 18_000_000, 9_000_000, "")
 	f(geo.GeoMinSec, "", 18_000_010, 0, "longitude")
-	f(geo.GeoMinSec, "", 860_000, 0, "minutes and seconds have to be below 60")
+	f(geo.GeoMinSec, "", 860_000, 0, "minutes and seconds must be below 60")
 	f(geo.GeoMinSec, "", 0, 815_600, "minutes and seconds")
 	f(geo.Mercator, "", 20_015_086, 60_000_000, "")
 	f(geo.Mercator, "", 20_015_095, 0, "longitude")
-	f(geo.Mercator, "", 0, 1e9, "no place for the pole")
+	f(geo.Mercator, "", 0, 1e9, "the pole cannot be projected")
 	f(geo.SmartUnits, "", 0, 0, "") // the corner, by 20 cm beyond 180°
 	f(geo.SmartUnits, "", 8_323_072, 8_323_072, "")
 	f(geo.SmartUnits, "", 8_323_073, 0, "longitude")
 	f(geo.SmartUnits, "", -100, 0, "longitude")
 	f(geo.Conform, "", 1_800_000, -500_000, "")
 	f(geo.Conform, "", 1_800_000, 1e8, "where the cone is cut open")
-	f(geo.Conform, "", 1e30, -1e30, "no place for the pole")
+	f(geo.Conform, "", 1e30, -1e30, "the pole cannot be projected")
 	f(geo.SRID, "EPSG:25832", 500_000, 0, "")
 	f(geo.SRID, "EPSG:25832", 500_000, 9_997_964, "")
 	f(geo.SRID, "EPSG:25832", 500_000, 9_998_000, "beyond the pole or the width")
 	f(geo.SRID, "EPSG:25832", 7_000_000, 0, "beyond the pole or the width")
-	f(geo.SRID, "EPSG:25832", 5_500_000, 0, "more than 40 degrees of longitude from the zone's central meridian")
+	f(geo.SRID, "EPSG:25832", 5_500_000, 0, "more than 40 degrees of longitude from the central meridian of the zone")
 	f(geo.SRID, "EPSG:32701", 500_000, 10_000_000, "")
 }
 
-// Places that one system has and the other has not.
+// TestDomainOfTheTarget converts points that only the source system contains.
 func TestDomainOfTheTarget(t *testing.T) {
 	f := func(format geo.Format, srID string, lon, lat float64, want string) {
 		t.Helper()
@@ -157,10 +156,10 @@ func TestDomainOfTheTarget(t *testing.T) {
 		require.Equal(t, to, domain.Of)
 		require.ErrorContains(t, err, want)
 	}
-	f(geo.Mercator, "", 0, 90, "no place for the pole")
-	f(geo.SmartUnits, "", 0, -90, "no place for the pole")
-	f(geo.Conform, "", 0, -90, "no place for the pole")
-	f(geo.SRID, "EPSG:3857", 0, 90, "outside the domain of OG_SRID EPSG:3857: the projection has no place for the pole")
+	f(geo.Mercator, "", 0, 90, "the pole cannot be projected")
+	f(geo.SmartUnits, "", 0, -90, "the pole cannot be projected")
+	f(geo.Conform, "", 0, -90, "the pole cannot be projected")
+	f(geo.SRID, "EPSG:3857", 0, 90, "outside the domain of OG_SRID EPSG:3857: the pole cannot be projected")
 	f(geo.SRID, "EPSG:25832", 50, 50, "more than 40 degrees")
 }
 
@@ -177,7 +176,7 @@ func TestPoles(t *testing.T) {
 	f(system(t, geo.SRID, "EPSG:4326"), 90)
 }
 
-// Zones that touch the 180th meridian go over it.
+// TestDateLine: zones beside the 180th meridian cross it.
 func TestDateLine(t *testing.T) {
 	plain := system(t, geo.GeoDecimal, "")
 	f := func(srID string, lon, easting float64) {
@@ -244,7 +243,7 @@ func TestParseSystemRefuses(t *testing.T) {
 	}
 	f("", "", `format ""; known are [OG_GEODECIMAL VENDOR_MERCATOR`)
 	f("og_geodecimal", "", `format "og_geodecimal"`)
-	f("OG_SRID", "", "OG_SRID needs an srId, as EPSG:25832")
+	f("OG_SRID", "", "OG_SRID needs an srId such as EPSG:25832")
 	f("OG_SRID", "EPSG:", `srId "EPSG:"`)
 	f("OG_SRID", "EPSG:31467", `srId "EPSG:31467"; known are EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760`)
 	for _, code := range []string{"25827", "25839", "32600", "32661", "32700", "32761", "-4326", "4326.0", "CRS84", "99999999999999999999"} {
@@ -252,7 +251,7 @@ func TestParseSystemRefuses(t *testing.T) {
 	}
 }
 
-// An SRID that came with EWKB has to be that of the coordinates, and goes along.
+// TestApplySRID: an SRID from EWKB must agree with the system, and becomes that of the target.
 func TestApplySRID(t *testing.T) {
 	f := func(srID int, format geo.Format, code string, want string) {
 		t.Helper()
@@ -271,8 +270,8 @@ func TestApplySRID(t *testing.T) {
 	}
 	f(4326, geo.GeoDecimal, "", "")
 	f(4258, geo.GeoDecimal, "", "")
-	f(31467, geo.GeoDecimal, "", "the geometry has SRID 31467, but its coordinates are said to be in OG_GEODECIMAL")
+	f(31467, geo.GeoDecimal, "", "the geometry has SRID 31467, but its coordinates are declared as OG_GEODECIMAL")
 	f(25832, geo.SRID, "EPSG:25832", "")
-	f(25832, geo.SRID, "EPSG:32632", "the geometry has SRID 25832, but its coordinates are said to be in OG_SRID EPSG:32632")
+	f(25832, geo.SRID, "EPSG:32632", "the geometry has SRID 25832, but its coordinates are declared as OG_SRID EPSG:32632")
 	f(76131, geo.Mercator, "", "")
 }

@@ -8,39 +8,40 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// Limits bound what is read. The zero value lets nothing through.
+// Limits bound what is read. With the zero value nothing can be read.
 type Limits struct {
-	// Points of one geometry. Each of its rings, lines and members counts as one
-	// more: the empty ones take memory too.
+	// Points of one geometry. Each ring, line and member counts as one more, because empty ones take
+	// memory too.
 	Points int
-	// Depth of collections within collections; 1 allows those without.
+	// Depth of nested collections; 1 allows collections without collections in them.
 	Depth int
 }
 
-// DefaultLimits are for a service on the open network.
+// DefaultLimits returns limits for a service on an open network.
 func DefaultLimits() Limits { return Limits{Points: 1_000_000, Depth: 32} }
 
-// Validate gives the reason why limits cannot be used.
+// Validate returns an error if the limits cannot be used.
 func (l Limits) Validate() error {
-	const deepest = 1000 // the readers call themselves once for each level
+	const maxDepth = 1000 // the readers are recursive
 	switch {
 	case l.Points < 1:
-		return fmt.Errorf("limit of %d points: at least 1 is needed", l.Points)
-	case l.Depth < 1 || l.Depth > deepest:
-		return fmt.Errorf("limit of %d for the depth of collections has to be within 1 and %d", l.Depth, deepest)
+		return fmt.Errorf("limit of %d points: must be at least 1", l.Points)
+	case l.Depth < 1 || l.Depth > maxDepth:
+		return fmt.Errorf("limit of %d for the depth of collections: must be between 1 and %d", l.Depth, maxDepth)
 	}
 	return nil
 }
 
-// ErrTooLarge says that a geometry goes beyond the Limits.
+// ErrTooLarge means that a geometry exceeds the Limits.
 var ErrTooLarge = errors.New("geometry is too large")
 
-// budget is what is left of the limits.
+// budget is what has been used of the limits.
 type budget struct {
 	limits      Limits
 	used, depth int
 }
 
+// take counts n points or parts.
 func (b *budget) take(n int) error {
 	if n > b.limits.Points-b.used {
 		return fmt.Errorf("%w: more than %d points and parts", ErrTooLarge, b.limits.Points)
@@ -49,8 +50,8 @@ func (b *budget) take(n int) error {
 	return nil
 }
 
-// deeper is called at the start of a collection, and leave at its end.
-func (b *budget) deeper() error {
+// enter counts a collection; leave must be called at its end.
+func (b *budget) enter() error {
 	b.depth++
 	if b.depth > b.limits.Depth {
 		return fmt.Errorf("%w: collections deeper than %d", ErrTooLarge, b.limits.Depth)
@@ -60,102 +61,87 @@ func (b *budget) deeper() error {
 
 func (b *budget) leave() { b.depth-- }
 
-// Check holds a geometry that was built by hand, not read, against the rules
-// and the limits that hold for one that is read.
+// Check applies the rules and limits of reading to a geometry that was built by hand.
 func (l Limits) Check(g geom.T) error {
 	if layout := g.Layout(); layout != geom.XY && layout != geom.XYZ && layout != geom.NoLayout {
-		return fmt.Errorf("layout %v: points have x, y and perhaps z", layout)
+		return fmt.Errorf("layout %v is not supported: points have x, y and optionally z", layout)
 	}
 	b := budget{limits: l}
 	return b.check(g, g.Layout())
 }
+
+var errMixed = errors.New("some points have a z and others have none")
 
 func (b *budget) check(g geom.T, layout geom.Layout) error {
 	if err := b.take(1); err != nil {
 		return err
 	}
 	if c, ok := g.(*geom.GeometryCollection); ok {
-		return b.checkMembers(c, layout)
+		if err := b.enter(); err != nil {
+			return err
+		}
+		defer b.leave()
+		for i, member := range c.Geoms() {
+			if err := b.check(member, layout); err != nil {
+				return fmt.Errorf("member %d: %w", i, err)
+			}
+		}
+		return nil
 	}
 	if g.Layout() != layout || layout == geom.NoLayout {
 		return errMixed
 	}
-	stride := g.Stride()
-	if err := b.take(len(g.FlatCoords()) / stride); err != nil {
-		return err
-	}
-	for i, v := range g.FlatCoords() {
-		if !finite(v) {
-			return fmt.Errorf("point %d: %v is no finite number", i/stride, v)
-		}
-	}
-	return b.checkParts(g)
-}
-
-var errMixed = errors.New("some points have a z and others have none")
-
-func (b *budget) checkMembers(c *geom.GeometryCollection, layout geom.Layout) error {
-	if err := b.deeper(); err != nil {
-		return err
-	}
-	defer b.leave()
-	for i, member := range c.Geoms() {
-		if err := b.check(member, layout); err != nil {
-			return fmt.Errorf("member %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-func (b *budget) checkParts(g geom.T) error {
 	flat, stride := g.FlatCoords(), g.Stride()
-	switch g := g.(type) {
-	case *geom.Point:
-		return nil
-	case *geom.LineString:
-		return checkLine(flat, stride)
-	case *geom.LinearRing:
-		return checkRing(flat, stride)
-	case *geom.Polygon:
-		return b.eachPart(flat, 0, g.Ends(), stride, "ring", checkRing)
-	case *geom.MultiPoint:
-		return b.take(g.NumPoints())
-	case *geom.MultiLineString:
-		return b.eachPart(flat, 0, g.Ends(), stride, "line", checkLine)
-	case *geom.MultiPolygon:
-		start := 0
-		for i, ends := range g.Endss() {
-			if err := b.take(1); err != nil {
-				return err
-			}
-			if err := b.eachPart(flat, start, ends, stride, "ring", checkRing); err != nil {
-				return fmt.Errorf("polygon %d: %w", i, err)
-			}
-			if len(ends) > 0 {
-				start = ends[len(ends)-1]
-			}
-		}
-		return nil
-	}
-	return fmt.Errorf("%T is none of the kinds of geometry", g)
-}
-
-func (b *budget) eachPart(flat []float64, start int, ends []int, stride int, noun string, check func([]float64, int) error) error {
-	if err := b.take(len(ends)); err != nil {
+	if err := b.take(len(flat) / stride); err != nil {
 		return err
 	}
-	for i, end := range ends {
-		if err := check(flat[start:end], stride); err != nil {
-			return fmt.Errorf("%s %d: %w", noun, i, err)
+	for i, v := range flat {
+		if !finite(v) {
+			return fmt.Errorf("point %d: %v is not a finite number", i/stride, v)
 		}
-		start = end
 	}
-	return nil
+	switch KindOf(g) {
+	case Point:
+		return nil
+	case LineString:
+		return checkLine(flat, stride)
+	case LinearRing:
+		return checkRing(flat, stride)
+	case MultiPoint:
+		return b.take(len(g.Ends()))
+	case Polygon:
+		return b.checkParts("ring", flat, 0, g.Ends(), stride, checkRing)
+	case MultiLineString:
+		return b.checkParts("line", flat, 0, g.Ends(), stride, checkLine)
+	case MultiPolygon:
+		err := b.take(len(g.Endss()))
+		polygons(g.Endss(), func(i, start int, ends []int) {
+			if err == nil {
+				if err = b.checkParts("ring", flat, start, ends, stride, checkRing); err != nil {
+					err = fmt.Errorf("polygon %d: %w", i, err)
+				}
+			}
+		})
+		return err
+	}
+	return fmt.Errorf("unknown kind of geometry %T", g)
+}
+
+func (b *budget) checkParts(part string, flat []float64, start int, ends []int, stride int, check func([]float64, int) error) error {
+	err := b.take(len(ends))
+	parts(flat, start, ends, func(i int, points []float64) {
+		if err == nil {
+			if err = check(points, stride); err != nil {
+				err = fmt.Errorf("%s %d: %w", part, i, err)
+			}
+		}
+	})
+	return err
 }
 
 func checkLine(flat []float64, stride int) error {
 	if len(flat) == stride {
-		return errors.New("a line of 1 point: it has none, or at least 2")
+		return errors.New("a line of 1 point: want none, or at least 2")
 	}
 	return nil
 }
@@ -166,9 +152,9 @@ func checkRing(flat []float64, stride int) error {
 	case n == 0:
 		return nil
 	case n < 4*stride:
-		return fmt.Errorf("a ring of points: %d: it has none, or at least 4", n/stride)
+		return fmt.Errorf("a ring of %d points: want none, or at least 4", n/stride)
 	case flat[0] != flat[n-stride] || flat[1] != flat[n-stride+1]:
-		return fmt.Errorf("a ring is not closed: it begins at (%v %v) and ends at (%v %v)",
+		return fmt.Errorf("ring is not closed: it starts at (%v %v) and ends at (%v %v)",
 			flat[0], flat[1], flat[n-stride], flat[n-stride+1])
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// What is too large is so as text and as WKB, which names another byte.
+// TestTooLarge reads each geometry as WKT and as WKB; the errors name different bytes.
 func TestTooLarge(t *testing.T) {
 	f := func(text string, want ...string) {
 		t.Helper()
@@ -37,12 +37,12 @@ func TestTooLarge(t *testing.T) {
 	f("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY))", "deeper than 2")
 }
 
-// empties gives a geometry with so many empty parts.
+// empties returns a geometry with n empty parts.
 func empties(word string, n int) string {
 	return word + " (EMPTY" + strings.Repeat(", EMPTY", n-1) + ")"
 }
 
-// A chain of collections, each of one, as deep as the input is long.
+// TestTooDeep reads collections nested as deep as the input is long.
 func TestTooDeep(t *testing.T) {
 	const deep = 1_000_000
 	_, asWKT := limits.ParseWKT(strings.Repeat("GEOMETRYCOLLECTION (", deep), geo.Any)

@@ -7,64 +7,73 @@ import (
 	"strings"
 )
 
-// Format is a CoordFormat of the contract 5.4.
+// Format is a CoordFormat of contract 5.4.
 type Format string
 
-// The formats.
+// The formats, see contract 3.2.
 const (
 	GeoDecimal       Format = "OG_GEODECIMAL"       // degrees
 	Mercator         Format = "VENDOR_MERCATOR"     // metres on a sphere
 	GeoMinSec        Format = "VENDOR_GEOMINSEC"    // degrees, minutes and tenths of seconds as digits
 	VendorGeoDecimal Format = "VENDOR_GEODECIMAL"   // degrees × 100000
 	Conform          Format = "VENDOR_CONFORM"      // metres on a cone
-	SuperConform     Format = "VENDOR_SUPERCONFORM" // the same, all of them positive in Europe
+	SuperConform     Format = "VENDOR_SUPERCONFORM" // the same, positive in all of Europe
 	SmartUnits       Format = "VENDOR_SMARTUNITS"   // steps of 4.8 m
 	SRID             Format = "OG_SRID"             // as the EPSG code says
 )
 
-// Formats gives all formats, in the order of the specification.
-func Formats() []Format {
-	return []Format{GeoDecimal, Mercator, GeoMinSec, VendorGeoDecimal, Conform, SuperConform, SmartUnits, SRID}
+// formats lists all formats in the order of contract 5.4. Everything else, the XML schemas included,
+// is derived from it.
+var formats = []struct {
+	format Format
+	projection
+}{
+	{GeoDecimal, degrees(1)},
+	{Mercator, vendorMercator},
+	{GeoMinSec, minutesSeconds{}},
+	{VendorGeoDecimal, degrees(100_000)},
+	{Conform, conform},
+	{SuperConform, superConform},
+	{SmartUnits, smartUnits},
+	{SRID, nil}, // see epsgProjection
 }
 
-// ErrUnknownSystem says that a format or an srId is none that is known.
+// Formats returns all formats in the order of contract 5.4.
+func Formats() []Format {
+	list := make([]Format, len(formats))
+	for i, f := range formats {
+		list[i] = f.format
+	}
+	return list
+}
+
+// ErrUnknownSystem means that a format or an srId is unknown.
 var ErrUnknownSystem = errors.New("unknown coordinate system")
 
-// System is a coordinate system. The zero value is none.
+// System is a coordinate system. The zero value cannot be used.
 type System struct {
 	format Format
 	epsg   int // with SRID
 	projection
 }
 
-// projection turns degrees into the coordinates of a system and back. Neither
-// way has to look whether a result is a finite number; both tell where a point
-// is not in the system's domain.
+// projection converts degrees to the coordinates of a system and back. Both methods fail if a point is
+// outside the system's domain. They need not check whether a result is finite.
 type projection interface {
 	forward(lon, lat float64) (x, y float64, err error)
 	inverse(x, y float64) (lon, lat float64, err error)
 }
 
-// ParseSystem gives the system of a format; srID, "EPSG:25832" or "25832", counts
-// with OG_SRID only. The error is ErrUnknownSystem.
+// ParseSystem returns the system of a format. srID, such as "EPSG:25832" or "25832", matters for OG_SRID
+// only. The error is ErrUnknownSystem.
 func ParseSystem(format, srID string) (System, error) {
-	switch f := Format(format); f {
-	case GeoDecimal:
-		return System{format: f, projection: degrees(1)}, nil
-	case VendorGeoDecimal:
-		return System{format: f, projection: degrees(100_000)}, nil
-	case GeoMinSec:
-		return System{format: f, projection: minutesSeconds{}}, nil
-	case Mercator:
-		return System{format: f, projection: vendorMercator}, nil
-	case SmartUnits:
-		return System{format: f, projection: smartUnits}, nil
-	case Conform:
-		return System{format: f, projection: conform}, nil
-	case SuperConform:
-		return System{format: f, projection: superConform}, nil
-	case SRID:
+	if Format(format) == SRID {
 		return epsgSystem(srID)
+	}
+	for _, f := range formats {
+		if f.format == Format(format) {
+			return System{format: f.format, projection: f.projection}, nil
+		}
 	}
 	return System{}, fmt.Errorf("%w: format %.64q; known are %v", ErrUnknownSystem, format, Formats())
 }
@@ -74,7 +83,7 @@ const knownEPSG = "EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701
 func epsgSystem(srID string) (System, error) {
 	text := strings.TrimSpace(srID)
 	if text == "" {
-		return System{}, fmt.Errorf("%w: OG_SRID needs an srId, as EPSG:25832", ErrUnknownSystem)
+		return System{}, fmt.Errorf("%w: OG_SRID needs an srId such as EPSG:25832", ErrUnknownSystem)
 	}
 	const authority = "EPSG:"
 	if len(text) > len(authority) && strings.EqualFold(text[:len(authority)], authority) {
@@ -90,7 +99,7 @@ func epsgSystem(srID string) (System, error) {
 
 func epsgProjection(code int) projection {
 	switch {
-	case code == 4326 || code == 4258: // WGS84; ETRS89, which is not shifted
+	case code == 4326 || code == 4258: // WGS84; ETRS89, without a datum shift
 		return degrees(1)
 	case code == 3857:
 		return webMercator
@@ -104,7 +113,7 @@ func epsgProjection(code int) projection {
 	return nil
 }
 
-// String gives the format, with OG_SRID the code: "OG_SRID EPSG:25832".
+// String returns the format, for OG_SRID with the code: "OG_SRID EPSG:25832".
 func (s System) String() string {
 	if s.format == SRID {
 		return fmt.Sprintf("%s EPSG:%d", s.format, s.epsg)
@@ -112,20 +121,20 @@ func (s System) String() string {
 	return string(s.format)
 }
 
-// Format gives the format.
+// Format returns the format.
 func (s System) Format() Format { return s.format }
 
-// EPSG gives the code that goes with OG_SRID, 0 with other formats.
+// EPSG returns the code of an OG_SRID system, 0 for other formats.
 func (s System) EPSG() int { return s.epsg }
 
-// agrees tells whether coordinates in the system may be labelled with the SRID.
-// Those of a vendor have no number that is known here.
+// agrees reports whether coordinates in the system may have the SRID. Formats of a vendor have no SRID
+// that is known here.
 func (s System) agrees(srID int) bool {
 	switch s.format {
 	case SRID:
 		return srID == s.epsg
 	case GeoDecimal:
-		return srID == 4326 || srID == 4258 || srID == 4979 || srID == 4937 // the latter with a height
+		return srID == 4326 || srID == 4258 || srID == 4979 || srID == 4937 // the last two have a height
 	}
 	return true
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// ellipsoid is given by its half axis and the inverse of its flattening.
+// ellipsoid is defined by its half axis and the inverse of its flattening.
 type ellipsoid struct{ a, inverseFlattening float64 }
 
 var (
@@ -13,9 +13,8 @@ var (
 	grs80 = ellipsoid{6_378_137, 298.257222101}
 )
 
-// transverse is Mercator's projection on a cylinder that lies along a meridian,
-// of an ellipsoid, by Krüger's series up to the sixth power of the third
-// flattening (Karney, Transverse Mercator with an accuracy of a few nanometers,
+// transverse is the transverse Mercator projection of an ellipsoid, by Krüger's series up to the sixth
+// power of the third flattening (Karney, Transverse Mercator with an accuracy of a few nanometers,
 // 2011, equations 7 to 36).
 type transverse struct {
 	lon0        float64 // degrees
@@ -53,7 +52,7 @@ func newUTM(on ellipsoid, zone int, north float64) *transverse {
 	return t
 }
 
-// series gives for each row j the sum of its members times n to the power j+1, j+2 …
+// series returns for each row j the sum of its members times n to the power j+1, j+2 …
 func series(n float64, rows [6][6]float64) (sums [6]float64) {
 	for j, row := range rows {
 		power := math.Pow(n, float64(j+1))
@@ -65,19 +64,18 @@ func series(n float64, rows [6][6]float64) (sums [6]float64) {
 	return sums
 }
 
-// widest is the distance from the central meridian, in degrees, up to which the
-// projection is used. There the series is still good to far less than a
-// millimetre; a zone is made for 3.
-const widest = 40
+// maxWidth is the distance from the central meridian, in degrees, up to which the projection is used.
+// A zone is meant for 3 degrees; at 40 the series is still exact to far less than a millimetre.
+const maxWidth = 40
 
 var (
-	errZone  = errors.New("it is more than 40 degrees of longitude from the zone's central meridian")
-	errPlane = errors.New("it lies beyond the pole or the width of the projection")
+	errZone  = errors.New("point is more than 40 degrees of longitude from the central meridian of the zone")
+	errPlane = errors.New("point is beyond the pole or the width of the projection")
 )
 
 func (t *transverse) forward(lon, lat float64) (x, y float64, err error) {
 	delta := math.Remainder(lon-t.lon0, 360)
-	if math.Abs(delta) > widest+grace {
+	if math.Abs(delta) > maxWidth+grace {
 		return 0, 0, errZone
 	}
 	tau := math.Tan(lat * radian)
@@ -98,25 +96,24 @@ func (t *transverse) inverse(x, y float64) (lon, lat float64, err error) {
 	sin, cos := math.Sincos(xi)
 	sinh := math.Sinh(eta)
 	delta := math.Atan2(sinh, cos) / radian
-	if math.Abs(delta) > widest+grace {
+	if math.Abs(delta) > maxWidth+grace {
 		return 0, 0, errZone
 	}
 	tau := t.geographic(sin / math.Hypot(sinh, cos))
 	return wrap(t.lon0 + delta), math.Atan(tau) / radian, nil
 }
 
-// conformal gives the tangent of the conformal latitude from that of the
-// geographic one.
+// conformal returns the tangent of the conformal latitude for that of the geographic latitude.
 func (t *transverse) conformal(tau float64) float64 {
 	root := math.Hypot(1, tau)
 	sigma := math.Sinh(t.e * math.Atanh(t.e*tau/root))
 	return tau*math.Hypot(1, sigma) - sigma*root
 }
 
-// geographic is the inverse of conformal, by Newton's method. Each step doubles
-// the digits: two are enough near the start, which is good to the flattening.
+// geographic is the inverse of conformal, by Newton's method. Each step doubles the digits; the start
+// value is exact to the flattening, so that two steps are mostly enough.
 func (t *transverse) geographic(tauC float64) float64 {
-	const steps, enough = 5, 1e-9 // a step as small leaves nothing to the next
+	const steps, enough = 5, 1e-9 // after such a small step the next one changes nothing
 	e2m := 1 - t.e*t.e
 	tau := tauC / e2m
 	if math.Abs(tau) > 1e15 { // the pole
@@ -133,8 +130,8 @@ func (t *transverse) geographic(tauC float64) float64 {
 	return tau
 }
 
-// wave gives the sums of c[j]·sin(2jξ)·cosh(2jη) and c[j]·cos(2jξ)·sinh(2jη), by
-// Clenshaw's recurrence over complex numbers: one sine for all of them.
+// wave returns the sums of c[j]·sin(2jξ)·cosh(2jη) and c[j]·cos(2jξ)·sinh(2jη) by Clenshaw's recurrence
+// over complex numbers, which needs one sine only.
 func wave(c *[6]float64, xi, eta float64) (dXi, dEta float64) {
 	sin, cos := math.Sincos(2 * xi)
 	sinh, cosh := math.Sinh(2*eta), math.Cosh(2*eta)

@@ -140,9 +140,9 @@ func TestRefused(t *testing.T) {
 	f(geometry.WKT, geometry.WKT, "POINT (1 2)\r\n\r\n  POINT (1)\nPOINT (3 4)", "POINT (1 2)\nPOINT (3 4)\n", "line 3: cannot read WKT: byte 8")
 	f(geometry.WKT, geometry.WKT, "\ufeffPOINT (1 2)\nPOINT (1 91)\n", "POINT (1 2)\n", "line 2: point 0 (1 91) in OG_GEODECIMAL is outside the domain")
 	f(geometry.Hex, geometry.WKT, "0101000000000000000000F03F0000000000000040\n\\x0101000000000000000000f03f0000000000000040\n01g\n01010000", "POINT (1 2)\nPOINT (1 2)\n",
-		"line 3: cannot read hex: encoding/hex: invalid byte: U+0067 'g'", "line 4: cannot read WKB: byte 0: it ends")
+		"line 3: cannot read hex: encoding/hex: invalid byte: U+0067 'g'", "line 4: cannot read WKB: byte 0: unexpected end")
 	f(geometry.Base64, geometry.WKT, "AQEAAAAAAAAAAADwPwAAAAAAAABA\n*\n", "POINT (1 2)\n", "line 2: cannot read base64")
-	f(geometry.WKB, geometry.WKT, "", "", "the input: cannot read WKB: byte 0: it ends")
+	f(geometry.WKB, geometry.WKT, "", "", "the input: cannot read WKB: byte 0: unexpected end")
 	f(geometry.WKT, geometry.GeoJSON, "MULTIPOINT (EMPTY)", "{\"type\":\"FeatureCollection\",\"features\":[\n]}\n", "line 1: cannot write GeoJSON: it has no empty point")
 	f(geometry.KML, geometry.WKT, `<kml><Document>
 <Placemark><name>a</name><Point><coordinates>1,2</coordinates></Point></Placemark>
