@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"strconv"
 	"sync"
 
@@ -9,11 +10,12 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
+	"trafficd/schemas/negotiate"
+	"trafficd/sources/internal/admission"
 )
 
-// answer writes the 207 (contract 5.2, contract 1.3). r is spent
-// afterwards.
-func answer(ctx *fasthttp.RequestCtx, r *batch.Result, a *admission) {
+// answer writes the 207 (contract 5.2, contract 1.3). It takes the rejections out of r.
+func answer(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas, client string) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusMultiStatus)
 	h.SetContentType("application/json")
@@ -22,26 +24,58 @@ func answer(ctx *fasthttp.RequestCtx, r *batch.Result, a *admission) {
 	if r.Replay {
 		h.Set("Idempotent-Replay", "true")
 	}
-	text := newRendering(r, a)
+	text := newRendering(r, memory, client)
 	if !wantsGzip(&ctx.Request.Header) {
 		ctx.Response.SetBodyStream(text, text.size())
 		return
 	}
 	h.SetContentEncoding("gzip")
-	out := compress(text, a)
-	ctx.Response.SetBodyStream(out, out.written)
-}
-
-// compress gives a rendering as gzip, and closes it.
-func compress(text *rendering, a *admission) *blocks {
-	out := newBlocks(a)
+	out := newBlocks(memory, client)
 	w := gzipWriters.Get().(*gzip.Writer)
 	w.Reset(out)
 	_, _ = text.WriteTo(w) // out never fails
 	_ = w.Close()
 	gzipWriters.Put(w)
 	_ = text.Close()
-	return out
+	ctx.Response.SetBodyStream(out, out.written)
+}
+
+var gzipWriters = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	return w
+}}
+
+// wantsGzip reports whether the answer is to be compressed: Accept-Encoding allows it, or Accept
+// names gzip as a word, as in application/gzip, application/json+gzip or
+// application/json;encoding=gzip (contract 1.3).
+func wantsGzip(h *fasthttp.RequestHeader) bool {
+	if negotiate.AcceptsGzip(h.PeekAll(fasthttp.HeaderAcceptEncoding)) {
+		return true
+	}
+	for _, rest := range h.PeekAll(fasthttp.HeaderAccept) {
+		for len(rest) > 0 {
+			var e negotiate.Element
+			e, rest = negotiate.Next(rest)
+			if (hasWord(e.Value, []byte("gzip")) || hasWord(e.Parameters, []byte("gzip"))) && e.Quality() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasWord(text, word []byte) bool {
+	for len(text) >= len(word) {
+		end := bytes.IndexFunc(text, func(r rune) bool { return r|0x20 < 'a' || r|0x20 > 'z' })
+		if end < 0 {
+			end = len(text)
+		}
+		if bytes.EqualFold(text[:end], word) {
+			return true
+		}
+		text = text[min(end+1, len(text)):]
+	}
+	return false
 }
 
 func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
@@ -60,8 +94,3 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	}
 	return append(b, `"}}`...)
 }
-
-var gzipWriters = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
-	return w
-}}

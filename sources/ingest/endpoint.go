@@ -9,75 +9,84 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
+	"trafficd/sources/internal/admission"
+	"trafficd/sources/internal/upload"
 )
 
-// Path is where the endpoint stands below the base path (contract 1).
+// Path is the endpoint's path below the base path (contract 1).
 const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
+
+// retryAfter is when a request that finds no memory may come again.
+const retryAfter = time.Second
 
 // Pipeline is what the endpoint needs of the stages behind it.
 type Pipeline interface {
-	// Ready tells why no batch of this product instance can be taken now: a 503
-	// (stages full, disk low, journal failed, draining, no registry snapshot yet), or nil.
+	// Ready returns why no batch of this product instance can be taken now, as a 503 (stages full,
+	// disk low, journal failed, draining, no registry snapshot yet), or nil.
 	Ready(productInstance string) *contract.APIError
 
-	// Submit decodes, validates and journals one body. After nil s.Result is
-	// durable. Otherwise it gives a *contract.APIError, and nothing of the batch was or will be
-	// archived or forwarded; or batch.ErrNoAnswer where that is not known.
+	// Submit decodes, validates and journals one body. After nil, s.Result is durable. Otherwise it
+	// returns a *contract.APIError, and nothing of the batch was or will be archived or forwarded;
+	// or batch.ErrNoAnswer if that is unknown.
 	Submit(s *batch.Submission) error
 
-	// Hold reserves an idempotency key until Release: nil, or the 409 because it is
-	// under way, or the 503 because the memory of keys is full.
+	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is
+	// under way, or a 503 if the idempotency store is full.
 	Hold(productInstance, idempotencyKey string) *contract.APIError
 	Release(productInstance, idempotencyKey string)
 }
 
-// Endpoint answers the requests of Path. Its Before and Serve are what the server
-// for clients calls; all methods may be used by many goroutines at once.
+// Endpoint answers the requests of Path. Its methods may be used by many goroutines at once.
 type Endpoint struct {
-	cfg       Config
-	pipeline  Pipeline
-	log       zerolog.Logger
-	admission *admission
-	leave     func() // admission.leave, made a value once
+	pipeline Pipeline
+	log      zerolog.Logger
+	memory   *admission.Quotas // of bodies and answers
+	receiver upload.Receiver
 }
 
-// New makes the endpoint.
+// New returns an endpoint.
 func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
-	e := &Endpoint{cfg: cfg, pipeline: pipeline, log: log, admission: newAdmission(cfg)}
-	e.leave = e.admission.leave
-	return e
+	return &Endpoint{
+		pipeline: pipeline, log: log,
+		memory: admission.New(cfg.AdmissionBytes, memory),
+		receiver: upload.Receiver{
+			MaxBytes: cfg.MaxCompressedBytes, Timeout: cfg.ReceiveTimeout,
+			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
+			TooLarge: tooLarge(cfg.MaxCompressedBytes), BrokenOff: contract.InvalidGzip,
+			Places: admission.New(cfg.AdmissionRequests, places),
+			Bytes:  bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
+		},
+	}
 }
 
-// Admit does what comes before the body (contract 1.1), in the order of the
-// table. Until release is called the request has its place in the admission, and
-// holds its idempotency key.
+// Admit does what precedes the body, in the order of the table in contract 1.1. Until release is
+// called the request holds its idempotency key. It gets its place later, with the first byte of the
+// body: a client that sends headers alone takes nothing from others.
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	if r := e.pipeline.Ready(c.ProductInstance); r != nil {
-		return nil, counted(r)
+	apiErr = e.pipeline.Ready(c.ProductInstance)
+	if apiErr == nil {
+		apiErr = e.receiver.Places.Check(c.Name, 1)
 	}
-	if !e.admission.enter() {
-		return nil, counted(contract.Unavailable("too many requests are under way: try again in a moment", time.Second))
+	if apiErr == nil {
+		apiErr = e.memory.Check(c.Name, blockSize)
 	}
-	if r := checkHeader(h, e.cfg.MaxCompressedBytes); r != nil {
-		e.leave()
-		return nil, counted(r)
+	if apiErr == nil {
+		apiErr = checkHeader(h, e.receiver.MaxBytes)
 	}
 	key := idempotencyKey(h)
-	if key == "" {
-		return e.leave, nil
+	if apiErr == nil && key != "" {
+		apiErr = e.pipeline.Hold(c.ProductInstance, key)
+		release = func() { e.pipeline.Release(c.ProductInstance, key) }
 	}
-	if r := e.pipeline.Hold(c.ProductInstance, key); r != nil {
-		e.leave()
-		return nil, counted(r)
+	if apiErr != nil {
+		countError(apiErr)
+		return nil, apiErr
 	}
-	return func() {
-		e.pipeline.Release(c.ProductInstance, key)
-		e.leave()
-	}, nil
+	return release, nil
 }
 
-// Handle receives the body, submits it and answers 207. items are those of the
-// batch, 0 where there is another answer.
+// Handle receives the body, submits it and answers 207. items are those of the batch, 0 for any
+// other answer.
 func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	s := submissions.Get().(*batch.Submission)
 	defer func() {
@@ -85,31 +94,11 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 		submissions.Put(s)
 	}()
 	s.ProductInstance, s.IdempotencyKey = c.ProductInstance, idempotencyKey(&ctx.Request.Header)
-	if err := e.submit(ctx, s); err != nil {
-		return 0, counted(err)
+	if err := e.submit(ctx, c.Name, s); err != nil {
+		countError(err)
+		return 0, err
 	}
-	e.account(c, ctx, &s.Result)
-	items = s.Result.Items
-	answer(ctx, &s.Result, e.admission)
-	return items, nil
-}
-
-// submit receives the body and hands it over. The body's memory is given back
-// before the answer may need some.
-func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, s *batch.Submission) error {
-	body := newBlocks(e.admission)
-	defer body.free()
-	if err := e.receive(ctx, body); err != nil {
-		return err
-	}
-	s.Body = body
-	return e.pipeline.Submit(s)
-}
-
-var submissions = sync.Pool{New: func() any { return new(batch.Submission) }}
-
-// account counts a batch that got its 207, and logs it.
-func (e *Endpoint) account(c *contract.Client, ctx *fasthttp.RequestCtx, r *batch.Result) {
+	r := &s.Result
 	batches[contract.OK].Inc()
 	itemsAccepted.Add(r.Accepted)
 	for i := range r.List {
@@ -118,4 +107,23 @@ func (e *Endpoint) account(c *contract.Client, ctx *fasthttp.RequestCtx, r *batc
 	e.log.Debug().Str("batch_id", r.ID.String()).Str("client", c.Name).
 		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
 		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("batch")
+	items = r.Items
+	answer(ctx, r, e.memory, c.Name)
+	return items, nil
 }
+
+// submit receives the body and hands it to the pipeline. The body's memory is freed before the answer
+// may need some.
+func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
+	body := newBlocks(e.memory, client)
+	defer body.Close()
+	body.checkMagic = !declaresGzip(&ctx.Request.Header)
+	if err := e.receiver.Receive(ctx, client, body); err != nil {
+		return err
+	}
+	defer e.receiver.Places.Give(client, 1)
+	s.Body = body
+	return e.pipeline.Submit(s)
+}
+
+var submissions = sync.Pool{New: func() any { return new(batch.Submission) }}

@@ -1,9 +1,9 @@
 package ingest
 
-// Held is what e's requests hold now: places and bytes.
+// Held returns what e's requests hold: places and bytes.
 func Held(e *Endpoint) (requests, bytes int64) {
-	return e.admission.held()
+	return e.receiver.Places.Total(), e.memory.Total()
 }
 
-// RaceEnabled tells whether sync.Pool drops some of what it is given.
+// RaceEnabled reports whether sync.Pool drops some of what is put into it.
 const RaceEnabled = raceEnabled

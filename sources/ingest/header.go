@@ -16,12 +16,12 @@ const (
 	maxKeyLen         = 128
 )
 
-// checkHeader is the part of contract 1.1 that the header alone decides.
+// checkHeader applies the rules of contract 1.1 that the header alone decides.
 func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	if multipart(h.ContentType()) {
 		return &contract.APIError{
 			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
-			Description: "a multipart body is not taken: send the gzip-compressed JSON as the body itself",
+			Description: "multipart bodies are not supported: send the gzip-compressed JSON as the body itself",
 		}
 	}
 	if r := checkEncoding(h); r != nil {
@@ -39,8 +39,8 @@ func multipart(contentType []byte) bool {
 	return len(contentType) >= len(prefix) && strings.EqualFold(string(contentType[:len(prefix)]), prefix)
 }
 
-// checkEncoding takes gzip, once, or nothing; without a Content-Encoding the
-// body's first bytes decide (receive).
+// checkEncoding takes gzip, once, or nothing: without a Content-Encoding the first bytes of the body
+// decide.
 func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
 	times := 0
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
@@ -51,7 +51,7 @@ func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
 			case negotiate.IsGzip(coding):
 				times++
 			default:
-				return gzipRequired(fmt.Sprintf("the Content-Encoding %s is not taken: compress the body with gzip", quoted(coding)))
+				return gzipRequired(fmt.Sprintf("unsupported Content-Encoding %s: compress the body with gzip", quoted(coding)))
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
 	return nil
 }
 
-// declaresGzip tells whether a checked header names gzip.
+// declaresGzip reports whether a checked header names gzip.
 func declaresGzip(h *fasthttp.RequestHeader) bool {
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
 		if len(bytes.Trim(value, " \t,")) > 0 {
@@ -79,8 +79,7 @@ func tooLarge(maxBody int64) *contract.APIError {
 	return contract.NewError(contract.BodyTooLarge, fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
 }
 
-// checkIdempotencyKey wants the header not at all, or once with 1–128 visible
-// ASCII characters (contract 1.5).
+// checkIdempotencyKey takes no header, or one with 1–128 visible ASCII characters (contract 1.5).
 func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	values := h.PeekAll(idempotencyHeader)
 	if len(values) == 0 || len(values) == 1 && visible(values[0]) {
@@ -88,7 +87,7 @@ func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	}
 	return &contract.APIError{
 		Code: contract.InvalidParameter, Parameter: idempotencyHeader,
-		Description: fmt.Sprintf("the header Idempotency-Key has to stand once and have 1 to %d visible ASCII characters", maxKeyLen),
+		Description: fmt.Sprintf("the header Idempotency-Key must occur once, with 1 to %d visible ASCII characters", maxKeyLen),
 	}
 }
 
@@ -101,7 +100,7 @@ func visible(key []byte) bool {
 	return len(key) >= 1 && len(key) <= maxKeyLen
 }
 
-// idempotencyKey is the key of a checked header, empty if there is none.
+// idempotencyKey returns the key of a checked header, empty if there is none.
 func idempotencyKey(h *fasthttp.RequestHeader) string { return string(h.Peek(idempotencyHeader)) }
 
 // quoted returns client input for a description, cut to contract.EchoLimit.

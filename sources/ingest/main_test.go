@@ -52,7 +52,7 @@ type stages struct {
 	submitted [][]byte // the compressed bodies, as far as they were read
 	held      map[string]int
 	ready     *contract.APIError
-	submit    func(s *batch.Submission) error // instead of judge
+	submit    func(s *batch.Submission) error // instead of decode
 }
 
 func (p *stages) Ready(string) *contract.APIError {
@@ -97,7 +97,7 @@ func (p *stages) count() int {
 
 func (p *stages) Submit(s *batch.Submission) error {
 	var raw bytes.Buffer
-	err := judge(io.TeeReader(s.Body, &raw), s)
+	err := decode(io.TeeReader(s.Body, &raw), s)
 	p.mu.Lock()
 	p.submitted = append(p.submitted, raw.Bytes())
 	other := p.submit
@@ -108,10 +108,10 @@ func (p *stages) Submit(s *batch.Submission) error {
 	return err
 }
 
-func judge(body io.Reader, s *batch.Submission) error {
+func decode(body io.Reader, s *batch.Submission) error {
 	z, err := gzip.NewReader(bufio.NewReader(body))
 	if err != nil {
-		return refusalIn(err, contract.InvalidGzip)
+		return errorIn(err, contract.InvalidGzip)
 	}
 	var request struct {
 		Measurements []struct{ DetectorCode string }
@@ -119,12 +119,12 @@ func judge(body io.Reader, s *batch.Submission) error {
 	d := json.NewDecoder(z)
 	if err := d.Decode(&request); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) {
-			return refusalIn(err, contract.InvalidGzip)
+			return errorIn(err, contract.InvalidGzip)
 		}
-		return refusalIn(err, contract.InvalidJSON)
+		return errorIn(err, contract.InvalidJSON)
 	}
 	if _, err := io.Copy(io.Discard, z); err != nil {
-		return refusalIn(err, contract.InvalidGzip)
+		return errorIn(err, contract.InvalidGzip)
 	}
 	s.Result.ID = batch.ID{1, 2, 3, 4, 5, 6, 0x77, 8, 0x89}
 	s.Result.Items = len(request.Measurements)
@@ -137,8 +137,8 @@ func judge(body io.Reader, s *batch.Submission) error {
 	return nil
 }
 
-// refusalIn gives the refusal that ended the body, else one of this code.
-func refusalIn(err error, code contract.Code) error {
+// errorIn returns the API error that ended the body, else one with this code.
+func errorIn(err error, code contract.Code) error {
 	var r *contract.APIError
 	if errors.As(err, &r) {
 		return r
@@ -160,10 +160,12 @@ func start(t testing.TB, p pipeline, change func(*ingest.Config)) string {
 		change(&cfg)
 	}
 	require.NoError(t, cfg.Validate())
-	digest := sha256.Sum256([]byte("key"))
 	front := api.DefaultConfig()
 	front.Listen, front.DrainGrace = "127.0.0.1:0", 10*time.Millisecond
-	front.Keys = []api.KeyEntry{{Name: "client", SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"ingest"}}}
+	for _, name := range []string{"key", "other"} {
+		digest := sha256.Sum256([]byte(name))
+		front.Keys = append(front.Keys, api.KeyEntry{Name: name, SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"ingest"}})
+	}
 	keys, err := api.OpenKeyring(front, zerolog.Nop())
 	require.NoError(t, err)
 	e := ingest.New(cfg, p, zerolog.Nop())
@@ -199,9 +201,11 @@ func dial(t testing.TB, addr string) *peer {
 	return &peer{t, c, bufio.NewReader(c)}
 }
 
-// begin sends a request's header.
-func (p *peer) begin(headers string) *peer {
-	return p.send("POST " + ingest.Path + " HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey key\r\n" + headers + "\r\n")
+// begin sends the header of a request with the key "key".
+func (p *peer) begin(headers string) *peer { return p.beginAs("key", headers) }
+
+func (p *peer) beginAs(key, headers string) *peer {
+	return p.send("POST " + ingest.Path + " HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey " + key + "\r\n" + headers + "\r\n")
 }
 
 func (p *peer) send(text string) *peer {

@@ -2,11 +2,11 @@
 
 package ingest
 
-// poison makes a use after the return visible in the tests under -race.
+// poison overwrites a freed block, so that tests under -race notice a use after free.
 func poison(b *block) {
 	for i := range b {
 		b[i] = 0xdb
 	}
 }
 
-const raceEnabled = true // sync.Pool drops some of what it is given
+const raceEnabled = true // sync.Pool drops some of what is put into it

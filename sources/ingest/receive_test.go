@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -189,37 +190,66 @@ func TestSlowClientsHoldNoStage(t *testing.T) {
 	require.Equal(t, 21, p.count())
 }
 
-func TestAdmissionOfRequests(t *testing.T) {
-	addr := start(t, &stages{}, func(c *ingest.Config) { c.AdmissionRequests = 2 })
+// One key that holds all the places it can get leaves places to another one.
+func TestSlowKeyLeavesPlaces(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, func(c *ingest.Config) { c.AdmissionRequests = 4 })
 	body := zip(measurements("known"))
 	one := dial(t, addr).begin(length(body)).send(body[:3])
 	two := dial(t, addr).begin(length(body)).send(body[:3])
-	resp := untilFull(t, addr)
-	require.NotEmpty(t, resp)
-	resp2, _ := one.send(body[3:]).response()
-	require.Equal(t, 207, resp2.StatusCode)
-	resp3, _ := dial(t, addr).begin(length(body)).send(body).response()
-	require.Equal(t, 207, resp3.StatusCode)
-	two.send(body[3:]).response()
-}
-
-// untilFull asks, with requests that take no place for long, until one is told that
-// there is none; it gives its Retry-After.
-func untilFull(t *testing.T, addr string) (retryAfter string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		resp, _ := dial(t, addr).begin("Idempotency-Key: \r\nContent-Length: 1\r\n").response()
-		retryAfter = resp.Header.Get("Retry-After")
+	var resp *http.Response
+	require.Eventually(t, func() bool { // the header with a malformed key takes no place
+		resp, _ = dial(t, addr).begin("Idempotency-Key: \r\nContent-Length: 1\r\n").response()
 		return resp.StatusCode == 503
 	}, patience, time.Millisecond)
-	return retryAfter
+	require.Equal(t, "1", resp.Header.Get("Retry-After"))
+
+	served := func(c *peer) {
+		t.Helper()
+		resp, text := c.response()
+		require.Equal(t, 207, resp.StatusCode, text)
+	}
+	served(dial(t, addr).beginAs("other", length(body)).send(body))
+	served(one.send(body[3:]))
+	served(dial(t, addr).begin(length(body)).send(body))
+	served(two.send(body[3:]))
 }
 
-// Memory is counted as it is taken: a declared length takes none, and the body that
-// finds none left gets its 503 while the others go on.
+// 600 requests of one key, without a body or with one that never ends, do not keep another key from
+// being served: a header alone takes no place, and a key may have half of all places.
+func TestHostileKeyLeavesPlaces(t *testing.T) {
+	p := &stages{}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	f := func(what, headers, sent string) {
+		t.Helper()
+		var peers []*peer
+		for range 600 {
+			peers = append(peers, dial(t, addr).begin(headers).send(sent))
+		}
+		for range 20 {
+			resp, text := dial(t, addr).beginAs("other", length(body)).send(body).response()
+			require.Equal(t, 207, resp.StatusCode, "%s: %s", what, text)
+		}
+		if sent == "" { // not even its own requests are refused
+			resp, text := dial(t, addr).begin(length(body)).send(body).response()
+			require.Equal(t, 207, resp.StatusCode, "%s: %s", what, text)
+		}
+		for _, c := range peers {
+			require.NoError(t, c.Close())
+		}
+	}
+	f("heads", "Content-Length: 1000\r\n", "")
+	f("chunked heads", "Transfer-Encoding: chunked\r\n", "")
+	f("slow bodies", length(body), body[:3])
+	f("slow chunks", "Transfer-Encoding: chunked\r\n", "64\r\n"+body[:3])
+}
+
+// Memory is counted as it is taken: a declared length takes none, and the body that finds none left
+// gets its 503 while the others go on.
 func TestAdmissionOfBytes(t *testing.T) {
 	p := &stages{}
-	addr := start(t, p, func(c *ingest.Config) { c.MaxCompressedBytes = 256 << 10; c.AdmissionBytes = 5 * 64 << 10 })
+	addr := start(t, p, func(c *ingest.Config) { c.MaxCompressedBytes = 256 << 10; c.AdmissionBytes = 10 * 64 << 10 })
 	noise := make([]byte, 200<<10)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(noise)
 	body := "\x1f\x8b" + string(noise)

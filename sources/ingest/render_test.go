@@ -14,6 +14,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
+	"trafficd/sources/internal/admission"
 )
 
 // Any bytes echoed: valid JSON and valid UTF-8 that says the same, cut between
@@ -59,10 +60,10 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 		}
 		return r
 	}
-	a := newAdmission(DefaultConfig())
+	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	allocs := func(r *batch.Result) float64 {
 		return testing.AllocsPerRun(20, func() {
-			out := newRendering(r, a)
+			out := newRendering(r, a, "client")
 			_ = out.size()
 			_, _ = out.WriteTo(io.Discard)
 			*r, out.result = out.result, *r
@@ -76,7 +77,7 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 	if got := allocs(many); got > 1 && !raceEnabled {
 		t.Errorf("%v allocations for 10,000 rejections", got)
 	}
-	require.Zero(t, heldBytes(a))
+	require.Zero(t, a.Total())
 }
 
 // What a client that does not read its answer holds is the list, not the text.
@@ -86,20 +87,20 @@ func TestRenderingHoldsTheListOnly(t *testing.T) {
 	for i := range items {
 		r.Add(i, contract.BatchLimitExceeded, contract.FieldItem, nil)
 	}
-	a := newAdmission(DefaultConfig())
-	out := newRendering(r, a)
+	a := admission.New(DefaultConfig().AdmissionBytes, memory)
+	out := newRendering(r, a, "client")
 	size := out.size()
 	require.Zero(t, r.Len())
 	require.Greater(t, size, 20<<20)
-	require.Less(t, heldBytes(a), int64(3<<20))
+	require.Less(t, a.Total(), int64(3<<20))
 	text, err := io.ReadAll(out)
 	require.NoError(t, err)
 	require.Len(t, text, size)
 	require.True(t, json.Valid(text))
 	require.NoError(t, out.Close())
-	require.Zero(t, heldBytes(a))
+	require.Zero(t, a.Total())
 
-	_, err = newRendering(r, a).WriteTo(brokenPipe{})
+	_, err = newRendering(r, a, "client").WriteTo(brokenPipe{})
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
@@ -141,20 +142,22 @@ func TestAcceptEncoding(t *testing.T) {
 
 // A model of blocks: what was written is read, in pieces of any size, and counted.
 func TestBlocks(t *testing.T) {
-	a := newAdmission(DefaultConfig())
+	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	f := func(size, piece int) {
 		t.Helper()
 		want := bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
-		in, out := newBlocks(a), newBlocks(a)
+		in, out := newBlocks(a, "client"), newBlocks(a, "client")
 		for rest := want; len(rest) > 0; {
-			n := copy(in.space(), rest[:min(piece, len(rest))])
-			in.wrote(n)
+			space, err := in.Space()
+			require.NoError(t, err)
+			n := copy(space, rest[:min(piece, len(rest))])
+			require.NoError(t, in.Wrote(n))
 			rest = rest[n:]
 		}
 		for rest := want; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
 			_, _ = out.Write(rest[:min(piece, len(rest))])
 		}
-		require.EqualValues(t, 2*((size+blockSize-1)/blockSize*blockSize), heldBytes(a))
+		require.EqualValues(t, 2*((size+blockSize-1)/blockSize*blockSize), a.Total())
 		got, err := io.ReadAll(in)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(want, got))
@@ -165,33 +168,33 @@ func TestBlocks(t *testing.T) {
 		require.True(t, bytes.Equal(want, b.Bytes()))
 		require.NoError(t, in.Close())
 		require.NoError(t, out.Close())
-		require.Zero(t, heldBytes(a))
+		require.Zero(t, a.Total())
 	}
 	for _, size := range []int{0, 1, blockSize - 1, blockSize, blockSize + 1, 3*blockSize + 7} {
 		for _, piece := range []int{1000, blockSize, blockSize + 1} {
 			f(size, piece)
 		}
 	}
-	refused := newBlocks(a)
+	refused := newBlocks(a, "client")
 	refused.end = contract.NewError(contract.BodyTooLarge, "")
 	_, err := io.ReadAll(refused)
 	require.ErrorIs(t, err, refused.end)
 	require.NoError(t, refused.Close())
-	_, err = io.Copy(brokenPipe{}, func() io.Reader { b := newBlocks(a); fmt.Fprint(b, "x"); return b }())
+	_, err = io.Copy(brokenPipe{}, func() io.Reader { b := newBlocks(a, "client"); fmt.Fprint(b, "x"); return b }())
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
 // A body is not begun while answers that nobody reads are over the limit.
 func TestBodyWaitsForAnswers(t *testing.T) {
-	a := newAdmission(DefaultConfig())
-	body := newBlocks(a)
+	a := admission.New(DefaultConfig().AdmissionBytes, memory)
+	body := newBlocks(a, "client")
 	fmt.Fprint(body, "body")
-	a.exceed(DefaultConfig().AdmissionBytes)
+	a.Exceed("client", DefaultConfig().AdmissionBytes)
 	_, err := io.ReadAll(body)
 	var apiErr *contract.APIError
 	require.ErrorAs(t, err, &apiErr)
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
-	a.release(DefaultConfig().AdmissionBytes)
+	a.Give("client", DefaultConfig().AdmissionBytes)
 	text, err := io.ReadAll(body)
 	require.NoError(t, err)
 	require.Equal(t, "body", string(text))
@@ -201,8 +204,3 @@ func TestBodyWaitsForAnswers(t *testing.T) {
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
-
-func heldBytes(a *admission) int64 {
-	_, n := a.held()
-	return n
-}

@@ -6,35 +6,36 @@ import (
 	"sync"
 
 	"trafficd/pipeline/batch"
+	"trafficd/sources/internal/admission"
 )
 
-// pieceSize is what is rendered at a time, and one rejection more.
+// pieceSize is how much is rendered at a time, plus one rejection.
 const pieceSize = 8 << 10
 
-// rendering is an IngestResult that becomes text while it is written. A body of a few
-// hundred bytes can have an answer of many megabytes, and a client that does not read
-// it: what is held of it then, and counted, is the list of rejections.
+// rendering is an IngestResult that becomes text while it is written. A body of a few hundred bytes
+// can have an answer of many megabytes, and a client that does not read it: only the list of
+// rejections is held, and counted, meanwhile.
 type rendering struct {
-	admission *admission
-	result    batch.Result
-	held      int64 // bytes that are counted
+	memory *admission.Quotas
+	client string
+	held   int64 // bytes that are counted
+	result batch.Result
 
 	begun, ended bool
 	next         int    // rejection
-	piece, left  []byte // the last piece; what Read has not given of it
+	piece, left  []byte // the last piece; what Read has not returned of it
 }
 
-// newRendering takes what is in r, and leaves it memory of another one.
-func newRendering(r *batch.Result, a *admission) *rendering {
+// newRendering takes over what r holds and leaves it other memory.
+func newRendering(r *batch.Result, memory *admission.Quotas, client string) *rendering {
 	x := renderings.Get().(*rendering)
 	x.result, *r = *r, x.result
-	x.admission, x.held = a, int64(x.result.Size())
-	a.exceed(x.held)
+	x.memory, x.client, x.held = memory, client, int64(x.result.Size())
+	memory.Exceed(client, x.held)
 	return x
 }
 
-// size is the length of the whole text. It is found by rendering it, before any of it
-// is read.
+// size returns the length of the whole text. It renders all of it, and must precede any reading.
 func (x *rendering) size() (n int) {
 	for p := x.more(); len(p) > 0; p = x.more() {
 		n += len(p)
@@ -44,7 +45,6 @@ func (x *rendering) size() (n int) {
 }
 
 // more renders the next piece, which is valid until the next call; empty at the end.
-// Rejections come in ascending order already.
 func (x *rendering) more() []byte {
 	b, r := x.piece[:0], &x.result
 	if !x.begun {
@@ -92,9 +92,9 @@ func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
 	return total, err
 }
 
-// Close implements io.Closer: an answer is closed when it is written, or when it cannot be.
+// Close implements io.Closer. The server calls it when the answer is written or cannot be.
 func (x *rendering) Close() error {
-	x.admission.release(x.held)
+	x.memory.Give(x.client, x.held)
 	rejections := x.result.Rejections
 	rejections.Reset()
 	*x = rendering{result: batch.Result{Rejections: rejections}, piece: x.piece}

@@ -11,23 +11,23 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// The properties of a CallerContext that say what coordinates the request's
-// geometries have (contract 3).
+// The properties of a CallerContext that name the coordinates of the request's geometries
+// (contract 3).
 const (
 	formatProperty = "CoordFormat"
 	sridProperty   = "SrId"
 )
 
-// wish is what a request asks for: other coordinates, and these encodings.
-type wish struct {
+// options are what a request asks for: other coordinates, and these encodings.
+type options struct {
 	conversion geo.Conversion
 	encodings  encodings
 }
 
-// wishOf reads the options. The error is a *failure.
-func wishOf(options *xroute.RequestOptions, caller *xroute.CallerContext) (w wish, err error) {
-	if w.encodings, err = encodingsOf(options.ResponseGeometry); err != nil {
-		return w, err
+// optionsOf reads the options. The error is a *failure.
+func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext) (o options, err error) {
+	if o.encodings, err = encodingsOf(r.ResponseGeometry); err != nil {
+		return o, err
 	}
 	format, srID := property(caller, formatProperty), property(caller, sridProperty)
 	if format == "" {
@@ -35,18 +35,18 @@ func wishOf(options *xroute.RequestOptions, caller *xroute.CallerContext) (w wis
 	}
 	from, err := system(format, srID, "callerContext/wrappedProperties: "+formatProperty, "callerContext/wrappedProperties: "+sridProperty)
 	if err != nil {
-		return w, err
+		return o, err
 	}
 	srID = ""
-	if options.SRID != nil {
-		srID = *options.SRID
+	if r.SRID != nil {
+		srID = *r.SRID
 	}
-	to, err := system(string(options.CoordFormat), srID, "options/@coordFormat", "options/@srId")
+	to, err := system(string(r.CoordFormat), srID, "options/@coordFormat", "options/@srId")
 	if err != nil {
-		return w, err
+		return o, err
 	}
-	w.conversion = geo.NewConversion(from, to)
-	return w, nil
+	o.conversion = geo.NewConversion(from, to)
+	return o, nil
 }
 
 func encodingsOf(list []xroute.GeometryEncoding) (e encodings, err error) {
@@ -63,17 +63,17 @@ func encodingsOf(list []xroute.GeometryEncoding) (e encodings, err error) {
 		}
 	}
 	if e == (encodings{}) {
-		return e, serviceFailure(xroute.CodeGeometryEncoding, "no encoding is asked for: name some of PLAIN, WKB, WKT, KML", nil).in("options/wrappedResponseGeometry")
+		return e, serviceFailure(xroute.CodeGeometryEncoding, "no encoding is requested: name some of PLAIN, WKB, WKT, KML", nil).in("options/wrappedResponseGeometry")
 	}
 	return e, nil
 }
 
-// system finds a coordinate system; the paths say where format and srID stand.
+// system returns a coordinate system; the paths say where format and srID come from.
 func system(format, srID, formatPath, sridPath string) (geo.System, error) {
 	if geo.Format(format) == geo.SRID && strings.TrimSpace(srID) == "" {
 		return geo.System{}, &failure{
 			class: notSet, context: []string{sridPath},
-			message: fmt.Sprintf("%s: OG_SRID needs an srId, such as EPSG:25832", sridPath),
+			message: fmt.Sprintf("%s: OG_SRID requires an srId, such as EPSG:25832", sridPath),
 		}
 	}
 	s, err := geo.ParseSystem(format, srID)
@@ -84,10 +84,10 @@ func system(format, srID, formatPath, sridPath string) (geo.System, error) {
 	if geo.Format(format) == geo.SRID {
 		path = sridPath
 	}
-	return s, serviceFailure(xroute.CodeCoordinateFormat, "the coordinate format is unknown", err).in(path)
+	return s, serviceFailure(xroute.CodeCoordinateFormat, "unknown coordinate format", err).in(path)
 }
 
-// property gives a property's value, empty without one. Of several the first counts.
+// property returns the value of the first property with a key, empty if there is none.
 func property(caller *xroute.CallerContext, key string) string {
 	if caller == nil {
 		return ""
@@ -100,13 +100,13 @@ func property(caller *xroute.CallerContext, key string) string {
 	return ""
 }
 
-// convert turns the coordinates of a geometry, in place. After nil it can be written as
-// it is wanted. The error is a *failure.
-func (w wish) convert(g geom.T) error {
-	if w.encodings.plain && xroute.HasEmptyPoint(g) {
-		return serviceFailure(xroute.CodeGeometryObject, "a point without coordinates has no form in the encoding PLAIN: ask for another one", nil)
+// convert converts the coordinates of a geometry in place. After nil the geometry can be written in
+// the requested encodings. The error is a *failure.
+func (o options) convert(g geom.T) error {
+	if o.encodings.plain && xroute.HasEmptyPoint(g) {
+		return serviceFailure(xroute.CodeGeometryObject, "the encoding PLAIN cannot represent a point without coordinates: request another one", nil)
 	}
-	err := w.conversion.Apply(g)
+	err := o.conversion.Apply(g)
 	if err == nil {
 		return nil
 	}
@@ -118,45 +118,43 @@ func (w wish) convert(g geom.T) error {
 	return f
 }
 
-// conversion is the bulk of a job. What it holds are coordinates, converted in
-// place: 8 bytes each, known before the job is taken.
+// conversion is the bulk of a job. It holds coordinates, converted in place: 8 bytes each, known
+// before the job is accepted.
 type conversion struct {
-	wish  wish
-	items []item
+	options options
+	items   []item
 }
 
-// item is a geometry, or the reason why there is none.
+// item is a geometry, or why there is none.
 type item struct {
 	kind     geo.Kind
 	geometry geom.T
 	err      error
 }
 
-// itemBytes is about what an item takes beside its coordinates, or what a reason takes.
-const itemBytes = 512
+const (
+	itemBytes   = 512 // estimate of an item without its coordinates, or of its error
+	memberBytes = 96  // estimate of a member of a collection without its coordinates
+)
 
 func (c *conversion) len() int { return len(c.items) }
-
-// memberBytes is about what a geometry takes as member of another one, without its
-// coordinates.
-const memberBytes = 96
 
 func (c *conversion) size() int64 {
 	size := int64(len(c.items)) * itemBytes
 	for i := range c.items {
 		if g := c.items[i].geometry; g != nil {
-			size += int64(parts(g)) * 3 * 8 // a point has three coordinates at most, a part has less
+			size += int64(parts(g)) * 3 * 8 // a point has at most three coordinates, a part has fewer
 			size += int64(members(g)) * memberBytes
 		}
 	}
 	return size
 }
 
-// answerSize is about how many bytes the answer takes that has the first pieces.
+// answerSize estimates the bytes of an answer with the first pieces.
 func (c *conversion) answerSize(done int) (size int) {
 	for _, it := range c.items[:done] {
 		if it.err == nil {
-			size += c.wish.encodings.size(parts(it.geometry))
+			size += c.options.encodings.size(parts(it.geometry))
 		} else {
 			size += itemBytes
 		}
@@ -164,7 +162,7 @@ func (c *conversion) answerSize(done int) (size int) {
 	return size
 }
 
-// members counts all geometries that are in a collection, and in those in it.
+// members counts the geometries in a collection, at all depths.
 func members(g geom.T) int {
 	c, ok := g.(*geom.GeometryCollection)
 	if !ok {
@@ -181,7 +179,7 @@ func (c *conversion) do(i int) error {
 	if err := c.items[i].err; err != nil {
 		return err
 	}
-	return c.wish.convert(c.items[i].geometry)
+	return c.options.convert(c.items[i].geometry)
 }
 
 func (c *conversion) fail(i int, err error) {

@@ -158,7 +158,7 @@ func TestFormats(t *testing.T) {
 				properties = append(properties, "SrId", from.srid)
 			}
 			r := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, fmt.Sprintf(`<c:point x="%v" y="%v" z="17.25"/>`, from.x, from.y),
-				options(`coordFormat="`+to.format+`"`+srid, "PLAIN"), caller(properties...)))
+				xmlOptions(`coordFormat="`+to.format+`"`+srid, "PLAIN"), caller(properties...)))
 			p := r.Result.(*xroute.Point).Point
 			require.LessOrEqual(t, math.Abs(p.X-to.x), to.digit, "x from %s to %s", from.format, to.format)
 			require.LessOrEqual(t, math.Abs(p.Y-to.y), to.digit, "y from %s to %s", from.format, to.format)
@@ -172,9 +172,9 @@ func TestSRIDsThereAndBack(t *testing.T) {
 	s := start(t, nil)
 	for _, srid := range []string{"EPSG:4258", "EPSG:3857", "EPSG:25832", "32632"} {
 		there := ask[*xroute.ConvertGeometryResponse](s, convert(`Point" wkt="POINT (8.2505556 48.7627778)"`, "",
-			options(`coordFormat="OG_SRID" srId="`+srid+`"`, "PLAIN"), "")).Result.(*xroute.Point).Point
+			xmlOptions(`coordFormat="OG_SRID" srId="`+srid+`"`, "PLAIN"), "")).Result.(*xroute.Point).Point
 		back := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, fmt.Sprintf(`<c:point x="%v" y="%v"/>`, there.X, there.Y),
-			options(inDegrees, "PLAIN"), caller("CoordFormat", "OG_SRID", "SrId", srid))).Result.(*xroute.Point).Point
+			xmlOptions(inDegrees, "PLAIN"), caller("CoordFormat", "OG_SRID", "SrId", srid))).Result.(*xroute.Point).Point
 		require.InDelta(t, 8.2505556, back.X, 1e-9, srid)
 		require.InDelta(t, 48.7627778, back.Y, 1e-9, srid)
 	}

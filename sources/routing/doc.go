@@ -1,24 +1,22 @@
-// Package routing is the routing web service XRouteWSService (contract 3,
-// contract 5.4, 3.1, 7.3): SOAP 1.1 over HTTP around the conversion of
-// geometries. Envelopes and types are package xroute's, coordinates package geo's.
+// Package routing is the routing web service XRouteWSService (contract 3, 5.4): SOAP 1.1 over HTTP
+// for the conversion of geometries. Package xroute has the envelopes and types, package geo the
+// coordinates.
 //
-//	Before   admission, Content-Type, Content-Encoding       nothing of the body is awaited
-//	Serve    receive ─▶ read ─▶ operate ─▶ write ─▶ send
+//	Admit    quotas, Content-Type, Content-Encoding          before any byte of the body
+//	Handle   receive ─▶ read ─▶ operate ─▶ write ─▶ send
 //	                    └─ one of `concurrency` ─┘           watchJob waits outside of it
 //
-// An error before the body is complete, or in its gzip, is a refusal like those of
-// every other path. From then on there is an answer in SOAP: a response, or a
-// fault with an exception in it. What is not the client's business is in the
-// log only, under the transactionId that the fault names.
+// An error before the body is complete, or in its gzip, is answered as on every other path. After
+// that the answer is SOAP: a response, or a fault with an exception. Internal errors are only in the
+// log, under the transactionId of the fault.
 //
-// Shares. Of the places, of the memory for bodies and answers, and of the watches a client
-// may have as much as it leaves free to others (shares.go). An answer's memory is
+// Quotas (sources/internal/admission). A client may have as much of the places, of the memory for
+// bodies and answers, and of the watches as it leaves free for others. The memory of an answer is
 // reserved before the answer is made.
 //
-// Jobs. startConvertGeometries reads the geometries in the request, as coordinates; a
-// worker converts them in place, and fetchConvertGeometries writes them in the
-// encodings that were asked for. So it is known how much memory a job holds before it is
-// taken, and that does not grow. Jobs live in memory only. Their number, size
-// and age are bounded by settings; when there is no room the start is refused, and
-// nothing that was taken is dropped before its time.
+// Jobs. startConvertGeometries reads the geometries of the request as coordinates; a worker converts
+// them in place, and fetchConvertGeometries writes them in the requested encodings. So the memory of
+// a job is known before it is accepted, and does not grow. Jobs exist in memory only. Settings bound
+// their number, size and age; if a limit is reached the start fails, and no accepted job is dropped
+// before its time.
 package routing

@@ -8,7 +8,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// class is an exception that this service raises (contract 3.3).
+// class is an exception of this service (contract 3.3).
 type class struct {
 	name string
 	code xroute.FaultCode
@@ -21,17 +21,17 @@ var (
 	notSet     = &class{"ParameterNotSetException", xroute.FaultClient, func() xroute.Exception { return new(xroute.ParameterNotSetException) }}
 	unforeseen = &class{"UnexpectedException", xroute.FaultServer, func() xroute.Exception { return new(xroute.UnexpectedException) }}
 
-	// Two of SOAP's own, which no exception goes with: they are not about the body.
+	// Two faults of SOAP itself, without an exception: they are not about the body.
 	version        = &class{name: "VersionMismatch", code: xroute.FaultVersionMismatch}
 	mustUnderstand = &class{name: "MustUnderstand", code: xroute.FaultMustUnderstand}
 )
 
-// failure is an error as a client is told it.
+// failure is an error that a client gets as a fault.
 type failure struct {
 	class   *class
 	key     xroute.ErrorCode // with xService only
 	message string
-	context []string // where: a path, a place in a job
+	context []string // where: a path, an item of a list
 	cause   error    // may be nil
 }
 
@@ -44,7 +44,7 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// in gives the same failure with another line of context.
+// in returns the failure with another line of context.
 func (f *failure) in(context string) *failure {
 	g := *f
 	g.context = append([]string{context}, f.context...)
@@ -55,7 +55,7 @@ func serviceFailure(key xroute.ErrorCode, message string, cause error) *failure 
 	return &failure{class: xService, key: key, message: message, cause: cause}
 }
 
-// outcome is the one word for how a request ended: in metrics and logs.
+// outcome names the failure in metrics and logs.
 func (f *failure) outcome() string {
 	if f.key != "" {
 		return string(f.key)
@@ -63,7 +63,7 @@ func (f *failure) outcome() string {
 	return f.class.name
 }
 
-// fault is the failure as an answer.
+// fault returns the failure as an answer.
 func (f *failure) fault(trace string) *xroute.Fault {
 	fault := &xroute.Fault{Code: f.class.code, Text: f.Error()}
 	if f.class.make != nil {
@@ -85,10 +85,10 @@ func (f *failure) exception(trace string) xroute.Exception {
 	return x
 }
 
-// maxCauses bounds the chain of an answer; ours are two or three long.
+// maxCauses bounds the chain in an answer; ours have two or three.
 const maxCauses = 8
 
-// chain tells the causes one by one, from the nearest to the first.
+// chain returns err and its causes.
 func chain(err error) *xroute.StackElement {
 	var first *xroute.StackElement
 	next := &first
@@ -111,12 +111,11 @@ func element(className, message string) *xroute.StackElement {
 	return e
 }
 
-// errUnexpected stands for what only the log tells.
-var errUnexpected = errors.New("something went wrong on our side")
+// errUnexpected replaces an error whose details are only in the log.
+var errUnexpected = errors.New("internal error; quote the transactionId")
 
-// failureOf gives any error as a failure; false for one that only the log tells.
-func failureOf(err error) (*failure, bool) {
-	var f *failure
+// failureOf returns the failure for an error; known is false if its details belong in the log only.
+func failureOf(err error) (f *failure, known bool) {
 	var unreadable *xroute.Error
 	switch {
 	case errors.As(err, &f):
@@ -124,11 +123,10 @@ func failureOf(err error) (*failure, bool) {
 	case errors.As(err, &unreadable):
 		return unreadableFailure(unreadable), true
 	}
-	return &failure{class: unforeseen, message: errUnexpected.Error() + ": when asking for help, give the transactionId"}, errors.Is(err, errUnexpected)
+	return &failure{class: unforeseen, message: errUnexpected.Error()}, errors.Is(err, errUnexpected)
 }
 
-// unreadableFailure sorts what is wrong with an envelope. What stands behind some
-// of its members has an error code of its own.
+// unreadableFailure classifies an invalid envelope. Values of some types have their own error code.
 func unreadableFailure(err *xroute.Error) *failure {
 	f := &failure{class: illegal, message: err.Error()}
 	if err.Path != "" {
@@ -150,15 +148,14 @@ func unreadableFailure(err *xroute.Error) *failure {
 	return f
 }
 
-// keyOfType has the error codes for values of these types. byte is base64, and the only
-// member of that type is a WKB.
+// keyOfType maps the types of invalid values to error codes. byte is base64; only WKB has that type.
 var keyOfType = map[string]xroute.ErrorCode{
 	"GeometryEncoding": xroute.CodeGeometryEncoding,
 	"CoordFormat":      xroute.CodeCoordinateFormat,
 	"byte":             xroute.CodeInvalidWKB,
 }
 
-// inputFailure sorts why an encoding of a geometry could not be read.
+// inputFailure classifies an invalid encoding of a geometry.
 func inputFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 	switch {
 	case errors.Is(err, geo.ErrTooLarge):
@@ -171,5 +168,5 @@ func inputFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 	return serviceFailure(syntax, message, err)
 }
 
-// place names an item of a list.
+// place returns the name of an item of a list.
 func place(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

@@ -56,7 +56,7 @@ func story(e *xroute.StackElement) string {
 
 func TestErrorCodes(t *testing.T) {
 	s := start(t, nil)
-	wkt := options(inDegrees, "WKT")
+	wkt := xmlOptions(inDegrees, "WKT")
 	// f sends a geometry, and wants a context and the causes to say this.
 	f := func(key xroute.ErrorCode, what, content, options, caller, context, cause string) {
 		t.Helper()
@@ -83,19 +83,19 @@ func TestErrorCodes(t *testing.T) {
 	f(xroute.CodeGeometryObject, `MultiPoint"`, `<c:multiPoint><c:wrappedPoints><c:PlainPoint x="1" y="2"/><c:PlainPoint x="1" y="2" z="3"/></c:wrappedPoints></c:multiPoint>`, wkt, "", "geometry PLAIN", "some points have a z and others have none")
 	f(xroute.CodeGeometryObject, `GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase/></c:wrappedGeometries></c:geometryCollection>`, wkt, "", "geometry PLAIN", "take one of the types that extend it")
 	for _, empty := range []string{`Point" wkt="POINT EMPTY"`, `MultiPoint" wkt="MULTIPOINT (1 1, EMPTY)"`, `GeometryCollection" wkt="GEOMETRYCOLLECTION (POINT EMPTY)"`} {
-		f(xroute.CodeGeometryObject, empty, "", options(inDegrees, "PLAIN", "WKT"), "", "geometry", "no form in the encoding PLAIN")
+		f(xroute.CodeGeometryObject, empty, "", xmlOptions(inDegrees, "PLAIN", "WKT"), "", "geometry", "cannot represent a point")
 	}
 	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (181 48)"`, "", wkt, "", "geometry point[0]", "longitude")
 	f(xroute.CodeCoordinateFormat, `LineString" wkt="LINESTRING (8 48, 8 91)"`, "", wkt, "", "geometry point[1]", "latitude")
-	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="NaN" y="48"/>`, wkt, "", "geometry PLAIN", "no finite number")
-	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="8" y="-INF"/>`, wkt, "", "geometry PLAIN", "no finite number")
-	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", options(`coordFormat="OG_SRID" srId="EPSG:31467"`, "WKT"), "", "options/@srId", "unknown coordinate system")
-	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", options(`coordFormat="VENDOR_GAUSS"`, "WKT"), "", "options/@coordFormat", "VENDOR_GAUSS")
+	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="NaN" y="48"/>`, wkt, "", "geometry PLAIN", "not a finite number")
+	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="8" y="-INF"/>`, wkt, "", "geometry PLAIN", "not a finite number")
+	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="OG_SRID" srId="EPSG:31467"`, "WKT"), "", "options/@srId", "unknown coordinate system")
+	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="VENDOR_GAUSS"`, "WKT"), "", "options/@coordFormat", "VENDOR_GAUSS")
 	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", wkt, caller("CoordFormat", "og_geodecimal"), "CoordFormat", "unknown coordinate system")
 	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", wkt, caller("CoordFormat", "OG_SRID", "SrId", "EPSG:1"), "SrId", "unknown coordinate system")
-	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", options(inDegrees), "", "options/wrappedResponseGeometry", "no encoding is asked for")
-	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", options(inDegrees, "GML"), "", "options/wrappedResponseGeometry", "GML")
-	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", `<r:options coordFormat="OG_GEODECIMAL"><r:wrappedResponseGeometry xsi:nil="1"/></r:options>`, "", "options/wrappedResponseGeometry", "no encoding is asked for")
+	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees), "", "options/wrappedResponseGeometry", "no encoding is requested")
+	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees, "GML"), "", "options/wrappedResponseGeometry", "GML")
+	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", `<r:options coordFormat="OG_GEODECIMAL"><r:wrappedResponseGeometry xsi:nil="1"/></r:options>`, "", "options/wrappedResponseGeometry", "no encoding is requested")
 	f(xroute.CodeGeometryEncoding, `Point"`, "", wkt, "", "geometry", "no encoding")
 }
 
@@ -107,16 +107,16 @@ func TestParameterNotSet(t *testing.T) {
 		require.Contains(t, strings.Join(stack.Context, " "), path)
 	}
 	point := `<r:geometry xsi:type="c:Point" wkt="POINT (8 48)"/>`
-	f("convertGeometry/geometry", `<r:convertGeometry>`+options(inDegrees, "WKT")+`</r:convertGeometry>`)
-	f("convertGeometry/geometry/@xsi:type", `<r:convertGeometry><r:geometry wkt="POINT (8 48)"/>`+options(inDegrees, "WKT")+`</r:convertGeometry>`)
+	f("convertGeometry/geometry", `<r:convertGeometry>`+xmlOptions(inDegrees, "WKT")+`</r:convertGeometry>`)
+	f("convertGeometry/geometry/@xsi:type", `<r:convertGeometry><r:geometry wkt="POINT (8 48)"/>`+xmlOptions(inDegrees, "WKT")+`</r:convertGeometry>`)
 	f("convertGeometry/options", `<r:convertGeometry>`+point+`</r:convertGeometry>`)
-	f("options/@coordFormat", `<r:convertGeometry>`+point+options("", "WKT")+`</r:convertGeometry>`)
+	f("options/@coordFormat", `<r:convertGeometry>`+point+xmlOptions("", "WKT")+`</r:convertGeometry>`)
 	f("options/wrappedResponseGeometry", `<r:convertGeometry>`+point+`<r:options coordFormat="OG_GEODECIMAL"/></r:convertGeometry>`)
-	f("callerContext/wrappedProperties", `<r:convertGeometry>`+point+options(inDegrees, "WKT")+`<r:callerContext/></r:convertGeometry>`)
-	f("geometry/point/@y", `<r:convertGeometry><r:geometry xsi:type="c:Point"><c:point x="1"/></r:geometry>`+options(inDegrees, "WKT")+`</r:convertGeometry>`)
-	f("options/@srId", `<r:convertGeometry>`+point+options(`coordFormat="OG_SRID"`, "WKT")+`</r:convertGeometry>`)
-	f("SrId", `<r:convertGeometry>`+point+options(inDegrees, "WKT")+caller("CoordFormat", "OG_SRID")+`</r:convertGeometry>`)
-	f("startConvertGeometries/geometries", `<r:startConvertGeometries>`+options(inDegrees, "WKT")+`</r:startConvertGeometries>`)
+	f("callerContext/wrappedProperties", `<r:convertGeometry>`+point+xmlOptions(inDegrees, "WKT")+`<r:callerContext/></r:convertGeometry>`)
+	f("geometry/point/@y", `<r:convertGeometry><r:geometry xsi:type="c:Point"><c:point x="1"/></r:geometry>`+xmlOptions(inDegrees, "WKT")+`</r:convertGeometry>`)
+	f("options/@srId", `<r:convertGeometry>`+point+xmlOptions(`coordFormat="OG_SRID"`, "WKT")+`</r:convertGeometry>`)
+	f("SrId", `<r:convertGeometry>`+point+xmlOptions(inDegrees, "WKT")+caller("CoordFormat", "OG_SRID")+`</r:convertGeometry>`)
+	f("startConvertGeometries/geometries", `<r:startConvertGeometries>`+xmlOptions(inDegrees, "WKT")+`</r:startConvertGeometries>`)
 	for _, operation := range []string{"fetchConvertGeometries", "watchJob", "stopJob", "deleteJob"} {
 		f(operation+"/id", "<r:"+operation+"/>")
 	}
@@ -129,7 +129,7 @@ func TestIllegalParameter(t *testing.T) {
 		fault, _ := s.fails(&xroute.IllegalParameterException{}, "", body)
 		require.Contains(t, fault.Text, want)
 	}
-	wkt := options(inDegrees, "WKT")
+	wkt := xmlOptions(inDegrees, "WKT")
 	f("not", "this is not XML")
 	f("SOAP message", "<?xml version='1.0'?><html/>")
 	f("document type", "<!DOCTYPE x [<!ENTITY e 'e'>]>"+strings.TrimPrefix(envelope("<r:stopJob><r:id>&e;</r:id></r:stopJob>"), "<?xml version=\"1.0\" encoding=\"UTF-8\"?>"))
@@ -144,7 +144,7 @@ func TestIllegalParameter(t *testing.T) {
 	f("too large", convert(`GeometryCollection" wkt="GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (POINT (1 1))))"`, "", wkt, ""))
 	line := `<c:EncodedGeometry xsi:type="c:LineString" wkt="LINESTRING (1 1, 1 1, 1 1, 1 1)"/>`
 	f("more than 10 points", envelope(`<r:startConvertGeometries><r:geometries>`+line+line+line+`</r:geometries>`+wkt+`</r:startConvertGeometries>`))
-	f("4 geometries are more", envelope(`<r:startConvertGeometries><r:geometries>`+strings.Repeat(`<c:EncodedGeometry xsi:type="c:Point" wkt="POINT (1 1)"/>`, 4)+`</r:geometries>`+wkt+`</r:startConvertGeometries>`))
+	f("4 geometries are too many", envelope(`<r:startConvertGeometries><r:geometries>`+strings.Repeat(`<c:EncodedGeometry xsi:type="c:Point" wkt="POINT (1 1)"/>`, 4)+`</r:geometries>`+wkt+`</r:startConvertGeometries>`))
 	f("ISO-8859-1", strings.Replace(convert(`Point" wkt="POINT (8 48)"`, "", wkt, ""), `encoding="UTF-8"`, `encoding="ISO-8859-1"`, 1))
 }
 
@@ -157,15 +157,15 @@ func TestEchoIsCut(t *testing.T) {
 		_, text := s.post(body)
 		require.False(t, strings.Contains(string(text), long[:65]), "%.2000s", text)
 	}
-	f(convert(`Point" wkt="`+long+`"`, "", options(inDegrees, "WKT"), ""))
-	f(convert(`Point" wkt="POINT (`+long+`)"`, "", options(inDegrees, "WKT"), ""))
-	f(convert(`Point" wkb="`+long+`"`, "", options(inDegrees, "WKT"), ""))
-	f(convert(`Point"`, `<c:kml kml="`+long+`"/>`, options(inDegrees, "WKT"), ""))
-	f(convert(`Point"`, `<c:kml kml="&lt;Point>&lt;coordinates>`+long+`&lt;/coordinates>&lt;/Point>"/>`, options(inDegrees, "WKT"), ""))
-	f(convert(`Point"`, `<c:point x="`+long+`" y="1"/>`, options(inDegrees, "WKT"), ""))
-	f(convert(`Point" wkt="POINT (8 48)"`, "", options(`coordFormat="OG_SRID" srId="`+long+`"`, "WKT"), ""))
-	f(convert(`Point" wkt="POINT (8 48)"`, "", options(inDegrees, "WKT"), caller("CoordFormat", long)))
-	f(convert(long+`"`, "", options(inDegrees, "WKT"), ""))
+	f(convert(`Point" wkt="`+long+`"`, "", xmlOptions(inDegrees, "WKT"), ""))
+	f(convert(`Point" wkt="POINT (`+long+`)"`, "", xmlOptions(inDegrees, "WKT"), ""))
+	f(convert(`Point" wkb="`+long+`"`, "", xmlOptions(inDegrees, "WKT"), ""))
+	f(convert(`Point"`, `<c:kml kml="`+long+`"/>`, xmlOptions(inDegrees, "WKT"), ""))
+	f(convert(`Point"`, `<c:kml kml="&lt;Point>&lt;coordinates>`+long+`&lt;/coordinates>&lt;/Point>"/>`, xmlOptions(inDegrees, "WKT"), ""))
+	f(convert(`Point"`, `<c:point x="`+long+`" y="1"/>`, xmlOptions(inDegrees, "WKT"), ""))
+	f(convert(`Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="OG_SRID" srId="`+long+`"`, "WKT"), ""))
+	f(convert(`Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees, "WKT"), caller("CoordFormat", long)))
+	f(convert(long+`"`, "", xmlOptions(inDegrees, "WKT"), ""))
 	f(envelope("<r:" + long + "/>"))
 	f(envelope("<r:watchJob><r:id>" + long + "</r:id></r:watchJob>"))
 }
@@ -181,7 +181,7 @@ func TestFaultsOfSOAP(t *testing.T) {
 		require.Contains(t, fault.Text, want)
 		require.Nil(t, fault.Exception)
 	}
-	body := convert(`Point" wkt="POINT (8 48)"`, "", options(inDegrees, "WKT"), "")
+	body := convert(`Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees, "WKT"), "")
 	soap12 := strings.Replace(body, "http://schemas.xmlsoap.org/soap/envelope/", "http://www.w3.org/2003/05/soap-envelope", 1)
 	f(xroute.FaultVersionMismatch, "SOAP 1.1", soap12)
 	f(xroute.FaultVersionMismatch, "SOAP 1.1", soap12, "Content-Type", `application/soap+xml; charset=utf-8; action="x"`)

@@ -17,7 +17,7 @@ import (
 // never one that says that we have failed. What is answered is a geometry that is taken
 // again, the same one in all its encodings.
 func FuzzAnswer(f *testing.F) {
-	all := options(`coordFormat="VENDOR_CONFORM"`, "PLAIN", "WKT", "WKB", "KML")
+	all := xmlOptions(`coordFormat="VENDOR_CONFORM"`, "PLAIN", "WKT", "WKB", "KML")
 	f.Add([]byte(simple))
 	f.Add([]byte(convert(`Point"`, `<c:point x="8" y="48" z="1"/>`, all, caller("CoordFormat", "OG_SRID", "SrId", "4326"))))
 	f.Add([]byte(convert(`Polygon" wkt="POLYGON ((8 48, 9 48, 9 49, 8 48), EMPTY)"`, "", all, "")))
@@ -47,25 +47,27 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// answerTo gives the response as a client reads it, or the failure that the fault tells.
+// answerTo returns the response as a client reads it, or the failure behind the fault.
 func answerTo(t *testing.T, s *Service, text []byte) (xroute.Response, *failure) {
 	t.Helper()
 	x := &exchange{service: s, client: &contract.Client{Name: "client"}, trace: "t", start: time.Now()}
 	var h fasthttp.RequestHeader
-	s.memory.exceed(x.client.Name, int64(cap(text)))
-	defer x.free()
-	out, err := x.answer(&h, &body{memory: s.memory, client: x.client.Name, bytes: text})
-	require.NoError(t, err)
-	x.account()
+	s.memory.Exceed(x.client.Name, int64(cap(text)))
+	defer func() { s.memory.Give(x.client.Name, int64(x.size)) }()
+	out, err := x.process(&h, &body{memory: s.memory, client: x.client.Name, bytes: text})
 	limits := xroute.DefaultLimits()
 	limits.Depth, limits.Bytes = 1<<20, 1<<30
-	response, err := xroute.ReadResponse(bytes.NewReader(out), limits)
-	if x.failure == nil {
+	if err == nil {
+		response, err := xroute.ReadResponse(bytes.NewReader(out), limits)
 		require.NoError(t, err)
 		return response, nil
 	}
-	require.NotSame(t, unforeseen, x.failure.class, "%v", x.failure)
+	failure, _ := failureOf(err)
+	require.NotSame(t, unforeseen, failure.class, "%v", err)
+	out, err = xroute.AppendFault(nil, failure.fault(x.trace))
+	require.NoError(t, err)
+	_, err = xroute.ReadResponse(bytes.NewReader(out), limits)
 	var fault *xroute.Fault
 	require.ErrorAs(t, err, &fault)
-	return nil, x.failure
+	return nil, failure
 }

@@ -12,12 +12,12 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// read gives the geometry of an element. All encodings that it has have to be the
-// same one. The error is a *failure.
+// read returns the geometry of an element. All its encodings must be the same geometry. The error is
+// a *failure.
 func read(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 	kind := xroute.KindOf(e)
 	if kind == geo.Any {
-		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is no geometry", e), nil)
+		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is not a geometry", e), nil)
 	}
 	var first geom.T
 	var firstName string
@@ -40,8 +40,8 @@ func read(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 	return first, nil
 }
 
-// same is geo.Same, but for geometries without points: whether those would have a z is
-// something that PLAIN and KML have no word for.
+// same is geo.Same, except for geometries without points: PLAIN and KML cannot express whether those
+// have a z.
 func same(a, b geom.T) bool {
 	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && pointless(a) && pointless(b) && parts(a) == parts(b)
 }
@@ -50,7 +50,7 @@ func pointless(g geom.T) bool {
 	return !slices.ContainsFunc(flats(g), func(part geom.T) bool { return len(part.FlatCoords()) > 0 })
 }
 
-// encodingReader reads one of the encodings that are there.
+// encodingReader reads one of an element's encodings.
 type encodingReader struct {
 	name string
 	read func(geo.Limits) (geom.T, *failure)
@@ -67,13 +67,13 @@ func readers(element xroute.EncodedGeometry, kind geo.Kind) (list []encodingRead
 	if e.WKB != nil {
 		add("WKB", func(l geo.Limits) (geom.T, *failure) {
 			g, err := l.ParseWKB(e.WKB, kind)
-			return g, orFailure(err, xroute.CodeInvalidWKB, "the WKB cannot be used")
+			return g, orFailure(err, xroute.CodeInvalidWKB, "invalid WKB")
 		})
 	}
 	if e.WKT != nil {
 		add("WKT", func(l geo.Limits) (geom.T, *failure) {
 			g, err := l.ParseWKT(*e.WKT, kind)
-			return g, orFailure(err, xroute.CodeInvalidWKT, "the WKT cannot be used")
+			return g, orFailure(err, xroute.CodeInvalidWKT, "invalid WKT")
 		})
 	}
 	if e.KML == nil {
@@ -82,7 +82,7 @@ func readers(element xroute.EncodedGeometry, kind geo.Kind) (list []encodingRead
 	kml := func(texts ...string) func(geo.Limits) (geom.T, *failure) {
 		return func(l geo.Limits) (geom.T, *failure) {
 			g, err := l.ParseKML(kind, texts...)
-			return g, orFailure(err, xroute.CodeInvalidKML, "the KML cannot be used")
+			return g, orFailure(err, xroute.CodeInvalidKML, "invalid KML")
 		}
 	}
 	if e.KML.KML != nil {
@@ -94,7 +94,7 @@ func readers(element xroute.EncodedGeometry, kind geo.Kind) (list []encodingRead
 	return list
 }
 
-// orFailure is nil where there is no error.
+// orFailure returns nil if err is nil.
 func orFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 	if err == nil {
 		return nil
@@ -105,16 +105,16 @@ func orFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 func readPlain(p xroute.PlainGeometry, limits geo.Limits) (geom.T, *failure) {
 	g, err := xroute.FromPlain(p)
 	if err != nil {
-		return nil, serviceFailure(xroute.CodeGeometryObject, "the plain elements cannot be used", err)
+		return nil, serviceFailure(xroute.CodeGeometryObject, "invalid plain elements", err)
 	}
 	if at := notFinite(g); at >= 0 {
-		return nil, serviceFailure(xroute.CodeCoordinateFormat, fmt.Sprintf("point %d has a coordinate that is no finite number", at), nil)
+		return nil, serviceFailure(xroute.CodeCoordinateFormat, fmt.Sprintf("point %d has a coordinate that is not a finite number", at), nil)
 	}
-	return g, orFailure(limits.Check(g), xroute.CodeGeometryObject, "the plain elements cannot be used")
+	return g, orFailure(limits.Check(g), xroute.CodeGeometryObject, "invalid plain elements")
 }
 
-// notFinite gives the number of the first point with such a coordinate, or -1. XML
-// has words for them, other encodings have not.
+// notFinite returns the number of the first point with a coordinate that is NaN or infinite, or -1.
+// XML has words for those, other encodings do not.
 func notFinite(g geom.T) int {
 	points := 0
 	for _, part := range flats(g) {
@@ -128,8 +128,7 @@ func notFinite(g geom.T) int {
 	return -1
 }
 
-// flats gives the geometry, or the members of all its collections: those that have
-// coordinates of their own.
+// flats returns the geometries with coordinates: g, or the members of all its collections.
 func flats(g geom.T) []geom.T {
 	c, ok := g.(*geom.GeometryCollection)
 	if !ok {
@@ -158,10 +157,10 @@ func parts(g geom.T) int {
 	return n
 }
 
-// encodings is a set of them.
+// encodings is a set of encodings.
 type encodings struct{ plain, wkb, wkt, kml bool }
 
-// size is about how many bytes of an answer so many points take.
+// size estimates the bytes of an answer with so many points.
 func (e encodings) size(points int) int {
 	const frame, plain, wkb, text = 300, 80, 30, 42
 	size := frame
@@ -176,7 +175,7 @@ func (e encodings) size(points int) int {
 	return size
 }
 
-// write gives the geometry as the element of its kind, in these encodings.
+// write returns the geometry as the element of its kind, in these encodings.
 func write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
 	if in.plain {

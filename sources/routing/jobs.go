@@ -10,40 +10,61 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"trafficd/schemas/xroute"
 )
 
-// bulk is what a job works through: pieces that succeed or fail one by one. A
-// worker calls do, and fail after an error, in the order of the pieces. Who
-// fetches a job may look at the pieces that are done, and at no others.
+// status is the status of a job (contract 3, 5.4):
+//
+//	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   some piece succeeded, or there was none
+//	            │          ├─────▶ FAILED      no piece succeeded
+//	            ├──────────┴─────▶ STOPPING    by stopJob; finished pieces can be fetched
+//	            └─ from all ─────▶ DELETED     by deleteJob
+//
+// UNKNOWN is an id that is not the client's, was fetched, or has expired.
+type status = xroute.JobStatus
+
+const (
+	queuing   = xroute.StatusQueuing
+	running   = xroute.StatusRunning
+	stopping  = xroute.StatusStopping
+	succeeded = xroute.StatusSucceeded
+	failed    = xroute.StatusFailed
+	deleted   = xroute.StatusDeleted
+	unknown   = xroute.StatusUnknown
+)
+
+// bulk is the work of a job: pieces that succeed or fail one by one. A worker calls do, and fail
+// after an error, in the order of the pieces. Who fetches a job may read finished pieces only.
 type bulk interface {
 	len() int
-	size() int64 // bytes that it holds until it is fetched
+	size() int64 // bytes held until it is fetched
 	do(i int) error
-	fail(i int, err error) // keeps the reason instead of what the piece held
+	fail(i int, err error) // keeps the error instead of the piece
 }
 
-// jobs runs bulks beside the requests and keeps them until they are fetched
-// (contract 3). Everything is in memory: after a restart no job is known.
+// jobs runs bulks in the background and keeps them until they are fetched (contract 3). Everything is
+// in memory: a restart forgets all jobs.
 type jobs struct {
 	cfg     JobsConfig
 	log     zerolog.Logger
-	drained context.Context // done: nobody waits any longer
+	drained context.Context // done: watches end
 	drain   func()
 	workers sync.WaitGroup
 
 	mu     sync.Mutex
 	byID   map[string]*job
-	queue  []*job     // those of byID that no worker has taken yet, in order
+	queue  []*job     // jobs of byID that no worker has taken yet, in order
 	change *sync.Cond // of queue or closed
 	closed bool       // the workers stop between two pieces
-	bytes  int64      // of all that is in byID
+	bytes  int64      // of all jobs in byID
 }
 
-// job is one bulk. jobs.mu guards what changes: the second group.
+// job is one bulk. jobs.mu guards the second group of fields.
 type job struct {
 	owner  string
 	queued time.Time
-	ended  chan struct{} // closed when results do not count any more
+	ended  chan struct{} // closed with the end of the job
 
 	state  progress
 	work   bulk        // nil once deleted
@@ -51,7 +72,7 @@ type job struct {
 	expiry *time.Timer // set with the end
 }
 
-// progress is what a client is told of a job.
+// progress is what a client sees of a job.
 type progress struct {
 	id                            string
 	status                        status
@@ -59,7 +80,7 @@ type progress struct {
 	successful, failed, remaining int
 }
 
-// done is how many pieces were worked on.
+// done returns the number of finished pieces.
 func (p progress) done() int { return p.successful + p.failed }
 
 // newJobs starts the workers; close stops them.
@@ -108,7 +129,7 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 	return j.progress(), nil
 }
 
-// look gives a job's progress; status unknown where the owner has no such job.
+// look returns a job's progress; its status is unknown if the owner has no such job.
 func (t *jobs) look(owner, id string) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +139,7 @@ func (t *jobs) look(owner, id string) progress {
 	return progress{id: id, status: unknown}
 }
 
-// halt stops a job: what is done by now stays to be fetched.
+// halt stops a job. Finished pieces can be fetched.
 func (t *jobs) halt(owner, id string) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,8 +153,7 @@ func (t *jobs) halt(owner, id string) progress {
 	return j.progress()
 }
 
-// remove deletes a job and what it holds. Its id tells so until it expires, or until
-// its place is needed.
+// remove deletes a job and what it holds. Its id is known until it expires or its place is needed.
 func (t *jobs) remove(owner, id string) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,9 +170,9 @@ func (t *jobs) remove(owner, id string) progress {
 	return j.progress()
 }
 
-// fetch hands over the work of a job that has ended, of which p.done() pieces are
-// done, and forgets the job, unless there is an error: that of ready, which is asked
-// whether the work can be answered with. work is nil where there is nothing to fetch.
+// fetch returns the work of a job that has ended, with p.done() finished pieces, and forgets the job.
+// An error of ready, which reserves the memory of the answer, leaves the job as it is. work is nil
+// if there is nothing to fetch.
 func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p progress, work bulk, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,23 +192,29 @@ func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p
 	return j.progress(), work, nil
 }
 
-// watch waits for news of a job: for its end; else, at least as long as least, for
-// progress; and no longer than most (contract 3).
+// watch waits for the end of a job, or, after at least least, for progress, but no longer than most
+// (contract 3).
 func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
-	before, ended := t.begin(owner, id)
-	if ended == nil {
-		return before
+	t.mu.Lock()
+	j := t.find(owner, id)
+	if j == nil {
+		t.mu.Unlock()
+		return progress{id: id, status: unknown}
 	}
+	before := j.progress()
+	t.mu.Unlock()
 	limit, tick := time.NewTimer(most), time.NewTicker(least)
 	defer limit.Stop()
 	defer tick.Stop()
 	for {
 		select {
-		case <-ended:
+		case <-j.ended:
 		case <-limit.C:
 		case <-t.drained.Done():
 		case <-tick.C:
-			if t.look(owner, id).same(before) {
+			now := t.look(owner, id)
+			now.elapsed = before.elapsed
+			if now == before {
 				continue
 			}
 		}
@@ -196,33 +222,21 @@ func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 	}
 }
 
-func (t *jobs) begin(owner, id string) (progress, <-chan struct{}) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if j := t.find(owner, id); j != nil {
-		return j.progress(), j.ended
-	}
-	return progress{id: id, status: unknown}, nil
-}
-
-// same tells whether there is no news.
-func (p progress) same(q progress) bool {
-	p.elapsed = q.elapsed
-	return p == q
-}
-
 // run is a worker: it takes one job after the other until close.
 func (t *jobs) run() {
-	for {
-		j := t.pop()
-		if j == nil {
-			return
+	for j := t.pop(); j != nil; j = t.pop() {
+		for i, work := 0, t.next(j, 0); work != nil; work = t.next(j, i) {
+			err := t.do(j, work, i)
+			if err != nil {
+				work.fail(i, err)
+			}
+			t.count(j, err)
+			i++
 		}
-		t.workOn(j)
 	}
 }
 
-// pop waits for the next job; nil: there will be none.
+// pop waits for the next job; nil after close.
 func (t *jobs) pop() *job {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,22 +251,7 @@ func (t *jobs) pop() *job {
 	return j
 }
 
-func (t *jobs) workOn(j *job) {
-	for i := 0; ; i++ {
-		work := t.next(j, i)
-		if work == nil {
-			return
-		}
-		err := t.do(j, work, i)
-		if err != nil {
-			work.fail(i, err)
-		}
-		t.count(j, err)
-	}
-}
-
-// next gives the job's work if there is still a piece i to be done, and ends the
-// job after its last piece.
+// next returns the job's work if piece i is to be done, and ends the job after its last piece.
 func (t *jobs) next(j *job, i int) bulk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -270,19 +269,19 @@ func (t *jobs) next(j *job, i int) bulk {
 	return nil
 }
 
-// do is one piece. A panic costs that piece only.
+// do processes one piece. A panic fails that piece only.
 func (t *jobs) do(j *job, work bulk, i int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Inc()
-			t.log.Error().Str("job", j.state.id).Int("piece", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a piece of a job panicked: it counts as failed, the job goes on")
+			t.log.Error().Str("job", j.state.id).Int("piece", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a piece of a job panicked: it failed, the job continues")
 			err = errUnexpected
 		}
 	}()
 	return work.do(i)
 }
 
-// count notes a finished piece, unless the job was stopped meanwhile.
+// count counts a finished piece, unless the job was stopped meanwhile.
 func (t *jobs) count(j *job, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -297,7 +296,7 @@ func (t *jobs) count(j *job, err error) {
 	}
 }
 
-// find gives a job to its owner only: to others its id is unknown.
+// find returns a job of this owner, or nil.
 func (t *jobs) find(owner, id string) *job {
 	if j := t.byID[id]; j != nil && j.owner == owner {
 		return j
@@ -305,8 +304,7 @@ func (t *jobs) find(owner, id string) *job {
 	return nil
 }
 
-// end is the last change of a job that is under way. From now on it is kept for a
-// while.
+// end ends a job that is under way. It is kept for a while.
 func (t *jobs) end(j *job, s status) {
 	t.queue = slices.DeleteFunc(t.queue, func(q *job) bool { return q == j })
 	j.state.elapsed = time.Since(j.queued)
@@ -317,7 +315,7 @@ func (t *jobs) end(j *job, s status) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.byID[j.state.id] == j {
-			if j.work != nil { // a deleted one has nothing left to lose
+			if j.work != nil { // not deleted
 				jobsExpired.Inc()
 			}
 			t.forget(j)
@@ -334,14 +332,14 @@ func (t *jobs) forget(j *job) {
 	j.bytes = 0
 }
 
-// take counts the memory that jobs hold.
+// take counts the memory of jobs.
 func (t *jobs) take(bytes int64) {
 	t.bytes += bytes
 	jobBytes.Set(float64(t.bytes))
 	jobsKept.Set(float64(len(t.byID)))
 }
 
-// room refuses a job that is too many or too large. A deleted one makes room.
+// room returns a *fullError if a limit does not allow another job. Deleted jobs make room.
 func (t *jobs) room(owner string, bytes int64) error {
 	own, ownBytes := 0, int64(0)
 	var oldest *job
@@ -358,15 +356,15 @@ func (t *jobs) room(owner string, bytes int64) error {
 	}
 	switch cfg := t.cfg; {
 	case bytes > cfg.MaxBytesPerClient:
-		return &fullError{never: true, text: fmt.Sprintf("the job would hold %d bytes, and all jobs of a client together may hold %d: send the geometries as several jobs", bytes, cfg.MaxBytesPerClient)}
+		return &fullError{never: true, text: fmt.Sprintf("the job needs %d bytes, and all jobs of a client together may hold %d: send the geometries as several jobs", bytes, cfg.MaxBytesPerClient)}
 	case own >= cfg.MaxPerClient:
-		return &fullError{text: fmt.Sprintf("there are %d jobs of this client, as many as it may have: fetch or delete one that has ended, or try again later", own)}
+		return &fullError{text: fmt.Sprintf("%d jobs of this client are the most it may have: fetch or delete one that has ended, or try again later", own)}
 	case ownBytes+bytes > cfg.MaxBytesPerClient:
-		return &fullError{text: fmt.Sprintf("the jobs of this client hold %d bytes of the %d that they may: fetch or delete one that has ended, or try again later", ownBytes, cfg.MaxBytesPerClient)}
+		return &fullError{text: fmt.Sprintf("the jobs of this client hold %d of at most %d bytes: fetch or delete one that has ended, or try again later", ownBytes, cfg.MaxBytesPerClient)}
 	case len(t.byID) >= cfg.Max && oldest == nil:
 		return &fullError{text: fmt.Sprintf("all %d places for jobs are taken: try again later", cfg.Max)}
 	case t.bytes+bytes > cfg.MaxBytes:
-		return &fullError{text: fmt.Sprintf("all jobs together hold %d bytes of the %d that they may: try again later", t.bytes, cfg.MaxBytes)}
+		return &fullError{text: fmt.Sprintf("all jobs together hold %d of at most %d bytes: try again later", t.bytes, cfg.MaxBytes)}
 	}
 	if len(t.byID) >= t.cfg.Max {
 		t.forget(oldest)
@@ -374,10 +372,10 @@ func (t *jobs) room(owner string, bytes int64) error {
 	return nil
 }
 
-// fullError says that there is no room for another job, and what to do.
+// fullError says which limit does not allow another job, and what to do.
 type fullError struct {
 	text  string
-	never bool // not for this one, however long it waits
+	never bool // waiting does not help
 }
 
 func (e *fullError) Error() string { return e.text }

@@ -384,8 +384,8 @@ func TestRoomSaysWhatIsFull(t *testing.T) {
 	}
 	f(JobsConfig{Max: 1, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 120}, "all 1 places")
 	f(JobsConfig{Max: 9, MaxPerClient: 1, MaxBytes: 120, MaxBytesPerClient: 120}, "1 jobs of this client")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 119}, "jobs of this client hold 60 bytes of the 119")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together hold 60 bytes of the 119")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 119}, "jobs of this client hold 60 of at most 119 bytes")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together hold 60 of at most 119 bytes")
 }
 
 // TestWatch holds the waiting rules of contract 3, on a clock that stands still

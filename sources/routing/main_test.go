@@ -20,6 +20,7 @@ import (
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/api"
+	"trafficd/sources/internal/admission"
 )
 
 func TestMain(m *testing.M) {
@@ -76,9 +77,8 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 		require.NoError(t, s.api.Stop(ctx))
 		s.service.Stop()
 		keys.Close()
-		for _, shares := range []*shares{s.service.places, s.service.memory, s.service.watches} {
-			require.Zero(t, taken(shares), shares.noun)
-			require.Empty(t, shares.of, shares.noun)
+		for _, q := range []*admission.Quotas{s.service.receiver.Places, s.service.memory, s.service.watches} {
+			require.Zero(t, q.Total(), q.Noun)
 		}
 		require.Empty(t, s.service.cpu)
 	})
@@ -140,8 +140,8 @@ func envelope(message string) string {
 		message + `</s:Body></s:Envelope>`
 }
 
-// options asks for encodings; format is the attributes: a coordFormat, and an srId perhaps.
-func options(format string, encodings ...string) string {
+// xmlOptions asks for encodings; format is the attributes: a coordFormat, and an srId perhaps.
+func xmlOptions(format string, encodings ...string) string {
 	list := ""
 	for _, e := range encodings {
 		list += "<c:GeometryEncoding>" + e + "</c:GeometryEncoding>"
@@ -161,11 +161,4 @@ func caller(properties ...string) string {
 // convert asks for one geometry; what is its xsi:type, attributes and all.
 func convert(what, content, options, caller string) string {
 	return envelope(`<r:convertGeometry><r:geometry xsi:type="c:` + what + `>` + content + `</r:geometry>` + options + caller + `</r:convertGeometry>`)
-}
-
-// taken is what all clients have of what is shared.
-func taken(s *shares) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all
 }

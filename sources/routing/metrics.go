@@ -8,12 +8,13 @@ import (
 
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
+	"trafficd/sources/internal/admission"
 )
 
 var (
 	requests       = requestCounters()
-	requestSeconds = operationHistograms() // without the receiving and the sending; with the waiting of watchJob
-	refusals       = refusalCounters()
+	requestSeconds = operationHistograms()                               // without the receiving and the sending; with the waiting of watchJob
+	apiErrors      = apiErrorCounters()                                  // requests without a response or a fault
 	points         = metrics.NewCounter("trafficd_routing_points_total") // converted; parts of geometries count as one each
 	panics         = metrics.NewCounter("trafficd_routing_panics_total")
 
@@ -22,19 +23,19 @@ var (
 	aborted        = metrics.NewCounter("trafficd_routing_aborted_total") // the client went away within the body
 
 	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total")
-	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total") // there was no room
+	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total") // a limit was reached
 	jobsEnded     = endCounters()
-	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total") // without having been fetched
+	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total") // before they were fetched
 	jobsKept      = metrics.NewGauge("trafficd_routing_jobs", nil)            // of whatever status
 	jobsLimit     = metrics.NewGauge("trafficd_routing_jobs_limit", nil)
 	jobBytes      = metrics.NewGauge("trafficd_routing_job_bytes", nil)
 	jobBytesLimit = metrics.NewGauge("trafficd_routing_job_bytes_limit", nil)
 )
 
-// operations are those of the WSDL; none is a request that could not be read.
+// operations are those of the WSDL, and none for a request that could not be read.
 var operations = []string{"none", "convertGeometry", "startConvertGeometries", "fetchConvertGeometries", "watchJob", "stopJob", "deleteJob"}
 
-// outcomes are what a request can end with.
+// outcomes returns all outcomes of a request.
 func outcomes() []string {
 	all := []string{"OK"}
 	for _, c := range []*class{illegal, notSet, unforeseen, version, mustUnderstand} {
@@ -68,26 +69,24 @@ func operationHistograms() map[string]*metrics.Histogram {
 	return all
 }
 
-func refusalCounters() (all [contract.CodeCount]*metrics.Counter) {
+func apiErrorCounters() (all [contract.CodeCount]*metrics.Counter) {
 	for code := contract.OK + 1; code < contract.BatchLimitExceeded; code++ {
-		all[code] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_refusals_total{code=%q}", code))
+		all[code] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_errors_total{code=%q}", code))
 	}
 	return all
 }
 
-// refused counts a request that gets neither a response nor a fault, and gives its
-// error back.
-func refused[E error](err E) E {
+// countError counts a request that gets neither a response nor a fault.
+func countError(err error) {
 	code := contract.InternalError
 	var apiErr *contract.APIError
 	if errors.As(err, &apiErr) {
 		code = apiErr.Code
 	}
-	refusals[code].Inc()
-	return err
+	apiErrors[code].Inc()
 }
 
-// endCounters makes a counter for each status that a job can end with.
+// endCounters returns a counter for each status that a job can end with.
 func endCounters() map[status]*metrics.Counter {
 	all := map[status]*metrics.Counter{}
 	for _, s := range []status{succeeded, failed, stopping, deleted} {
@@ -98,22 +97,22 @@ func endCounters() map[status]*metrics.Counter {
 
 // What all clients share.
 var (
-	places = shared{
-		noun: "requests under way", advice: "wait for the answers to some of them, then try again",
-		none:  "too many requests are under way: try again in a moment",
-		now:   metrics.NewGauge("trafficd_routing_admission_requests", nil),
-		limit: metrics.NewGauge("trafficd_routing_admission_requests_limit", nil),
+	places = admission.Resource{
+		Noun: "requests under way", Advice: "wait for the answers to some of them, then try again",
+		Full:  "too many requests are under way: try again in a moment",
+		Used:  metrics.NewGauge("trafficd_routing_admission_requests", nil),
+		Limit: metrics.NewGauge("trafficd_routing_admission_requests_limit", nil),
 	}
-	memory = shared{
-		noun: "bytes of requests and answers", advice: "read the answers that wait, then try again",
-		none:  "the memory for requests is full: try again in a moment",
-		now:   metrics.NewGauge("trafficd_routing_admission_bytes", nil),
-		limit: metrics.NewGauge("trafficd_routing_admission_bytes_limit", nil),
+	memory = admission.Resource{
+		Noun: "bytes of requests and answers", Advice: "read the pending answers, then try again",
+		Full:  "the memory for requests is full: try again in a moment",
+		Used:  metrics.NewGauge("trafficd_routing_admission_bytes", nil),
+		Limit: metrics.NewGauge("trafficd_routing_admission_bytes_limit", nil),
 	}
-	watches = shared{
-		noun: "watches of jobs", advice: "wait for the answers to some of them, then try again",
-		none:  "too many requests watch jobs: try again in a moment",
-		now:   metrics.NewGauge("trafficd_routing_watches", nil),
-		limit: metrics.NewGauge("trafficd_routing_watches_limit", nil),
+	watches = admission.Resource{
+		Noun: "watches of jobs", Advice: "wait for the answers to some of them, then try again",
+		Full:  "too many requests watch jobs: try again in a moment",
+		Used:  metrics.NewGauge("trafficd_routing_watches", nil),
+		Limit: metrics.NewGauge("trafficd_routing_watches_limit", nil),
 	}
 )

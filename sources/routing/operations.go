@@ -6,14 +6,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/twpayne/go-geom"
-
 	"trafficd/schemas/contract"
-	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
 
-// operation is the name of the request, or "none" where it could not be read.
+// operation returns the name of the request, or "none" if it could not be read.
 func (x *exchange) operation() string {
 	switch x.request.(type) {
 	case *xroute.ConvertGeometry:
@@ -32,7 +29,7 @@ func (x *exchange) operation() string {
 	return "none"
 }
 
-// operate does what the request asks for.
+// operate executes the request.
 func (x *exchange) operate() (xroute.Response, error) {
 	jobs, owner := x.service.jobs, x.client.Name
 	switch r := x.request.(type) {
@@ -49,12 +46,12 @@ func (x *exchange) operate() (xroute.Response, error) {
 	case *xroute.DeleteJob:
 		return &xroute.DeleteJobResponse{Result: jobOf(jobs.remove(owner, r.ID))}, nil
 	}
-	return nil, fmt.Errorf("a request of type %T cannot be answered", x.request)
+	return nil, fmt.Errorf("cannot answer a request of type %T", x.request)
 }
 
 func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, error) {
 	x.items = 1
-	w, err := wishOf(&r.Options, r.CallerContext)
+	o, err := optionsOf(&r.Options, r.CallerContext)
 	if err != nil {
 		return nil, err
 	}
@@ -62,19 +59,14 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err != nil {
 		return nil, at("geometry", err)
 	}
-	if err := w.convert(g); err != nil {
+	if err := o.convert(g); err != nil {
 		return nil, at("geometry", err)
 	}
-	if err := x.reserve(w.encodings.size(parts(g))); err != nil {
+	if err := x.reserve(o.encodings.size(parts(g))); err != nil {
 		return nil, err
 	}
-	return &xroute.ConvertGeometryResponse{Result: x.write(g, xroute.KindOf(r.Geometry), w.encodings)}, nil
-}
-
-// write gives a converted geometry for the answer.
-func (x *exchange) write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
 	points.Add(parts(g))
-	return write(g, kind, in)
+	return &xroute.ConvertGeometryResponse{Result: write(g, xroute.KindOf(r.Geometry), o.encodings)}, nil
 }
 
 // at adds the place of a geometry to a failure.
@@ -86,20 +78,19 @@ func at(where string, err error) error {
 	return err
 }
 
-// startConvertGeometries reads the geometries, so that it is known how much the job
-// will hold, and leaves the rest to the job. A geometry that cannot be read is a
-// failed one of the job.
+// startConvertGeometries reads the geometries, so that the memory of the job is known, and leaves
+// the rest to the job. A geometry that cannot be read fails within the job.
 func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xroute.Response, error) {
 	s := x.service
 	x.items = len(r.Geometries)
-	w, err := wishOf(&r.Options, r.CallerContext)
+	o, err := optionsOf(&r.Options, r.CallerContext)
 	if err != nil {
 		return nil, err
 	}
 	if n := len(r.Geometries); n > s.cfg.Jobs.MaxGeometries {
-		return nil, tooMany(fmt.Sprintf("%d geometries are more than a job takes: send at most %d at a time", n, s.cfg.Jobs.MaxGeometries))
+		return nil, tooMany(fmt.Sprintf("%d geometries are too many for a job: send at most %d at a time", n, s.cfg.Jobs.MaxGeometries))
 	}
-	work := &conversion{wish: w, items: make([]item, len(r.Geometries))}
+	work := &conversion{options: o, items: make([]item, len(r.Geometries))}
 	total := 0
 	for i, e := range r.Geometries {
 		it := &work.items[i]
@@ -117,7 +108,7 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 	case errors.As(err, &full) && full.never:
 		return nil, tooMany(full.text)
 	case err != nil:
-		return nil, &failure{class: unforeseen, message: "there is no room for another job: " + err.Error()}
+		return nil, &failure{class: unforeseen, message: "cannot accept another job: " + err.Error()}
 	}
 	return &xroute.StartConvertGeometriesResponse{Result: jobOf(p)}, nil
 }
@@ -126,7 +117,7 @@ func tooMany(message string) *failure {
 	return (&failure{class: illegal, message: message}).in("geometries")
 }
 
-// fetchConvertGeometries gives what a job has made, and forgets the job.
+// fetchConvertGeometries returns the results of a job and forgets the job.
 func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xroute.Response, error) {
 	p, work, err := x.service.jobs.fetch(x.client.Name, r.ID, func(work bulk, done int) error {
 		return x.reserve(work.(*conversion).answerSize(done))
@@ -141,12 +132,13 @@ func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xro
 	return &xroute.FetchConvertGeometriesResponse{Result: result}, nil
 }
 
-// collect gives the first pieces of a job, which are done.
+// collect adds the first pieces of a job, which are done.
 func (x *exchange) collect(c *conversion, done int, into *xroute.ConvertedGeometries) {
 	into.Geometries, into.Failures = []xroute.EncodedGeometry{}, []xroute.ConversionFailure{}
 	for i, it := range c.items[:done] {
 		if it.err == nil {
-			into.Geometries = append(into.Geometries, x.write(it.geometry, it.kind, c.wish.encodings))
+			points.Add(parts(it.geometry))
+			into.Geometries = append(into.Geometries, write(it.geometry, it.kind, c.options.encodings))
 			continue
 		}
 		f, _ := failureOf(it.err)
@@ -170,14 +162,14 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if apiErr := s.watches.take(x.client.Name, 1); apiErr != nil {
+	if apiErr := s.watches.Take(x.client.Name, 1); apiErr != nil {
 		return nil, apiErr
 	}
-	defer s.watches.give(x.client.Name, 1)
+	defer s.watches.Give(x.client.Name, 1)
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Name, r.ID, least, most))}, nil
 }
 
-// waiting gives how long a watch waits at least, for progress, and at most.
+// waiting returns how long a watch waits at least, before it reports progress, and at most.
 func waiting(o *xroute.WatchOptions, limit time.Duration) (least, most time.Duration, err error) {
 	least, most = defaultUpdating, defaultPolling
 	if o != nil && o.ProgressUpdatePeriod != nil {
@@ -186,7 +178,7 @@ func waiting(o *xroute.WatchOptions, limit time.Duration) (least, most time.Dura
 	if o != nil && o.MaximumPollingPeriod != nil {
 		if most = milliseconds(*o.MaximumPollingPeriod); most < 0 {
 			const path = "options/@maximumPollingPeriod"
-			return 0, 0, &failure{class: illegal, context: []string{path}, message: fmt.Sprintf("%s is %d: it has to be 0 or more milliseconds", path, *o.MaximumPollingPeriod)}
+			return 0, 0, &failure{class: illegal, context: []string{path}, message: fmt.Sprintf("%s is %d: it must be 0 or more milliseconds", path, *o.MaximumPollingPeriod)}
 		}
 	}
 	return least, min(most, limit), nil
@@ -194,7 +186,7 @@ func waiting(o *xroute.WatchOptions, limit time.Duration) (least, most time.Dura
 
 func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// jobOf is the progress as a client is told it. Of a job that is unknown there is none.
+// jobOf returns a job for an answer. An unknown job has no progress.
 func jobOf(p progress) xroute.Job {
 	p.id = p.id[:min(len(p.id), contract.EchoLimit)] // ours are shorter
 	j := xroute.Job{ID: &p.id, Status: p.status, ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}

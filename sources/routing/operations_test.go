@@ -22,7 +22,7 @@ func startMessage(coordinates ...string) string {
 	for _, c := range coordinates {
 		list += `<c:EncodedGeometry xsi:type="c:Point" wkt="POINT (` + c + `)"/>`
 	}
-	return envelope(`<r:startConvertGeometries><r:geometries>` + list + `</r:geometries>` + options(`coordFormat="VENDOR_GEODECIMAL"`, "WKT") + `</r:startConvertGeometries>`)
+	return envelope(`<r:startConvertGeometries><r:geometries>` + list + `</r:geometries>` + xmlOptions(`coordFormat="VENDOR_GEODECIMAL"`, "WKT") + `</r:startConvertGeometries>`)
 }
 
 func about(operation, id, rest string) string {
@@ -159,7 +159,7 @@ func TestWatchEndsWithTheDrain(t *testing.T) {
 	for range 3 {
 		go func() { watched <- s.watch(id, watchOptions(60_000, 50_000)) }()
 	}
-	require.Eventually(t, func() bool { return taken(s.service.watches) == 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.service.watches.Total() == 3 }, patience, time.Millisecond)
 	requireUnknown(t, "none", s.watch("none", ""))
 	s.service.Drain()
 	for range 3 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,86 +14,112 @@ import (
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
+	"trafficd/sources/internal/admission"
+	"trafficd/sources/internal/upload"
 )
 
-// Path is where the service stands below the base path (contract 3).
+// Path is the service's path below the base path (contract 3).
 const Path = "/xroute/ws/XRoute"
 
-// Service answers the requests of Path. Its Before and Serve are what the server
-// for clients calls; all methods may be used by many goroutines at once.
+// Service answers the requests of Path. Its methods may be used by many goroutines at once.
 type Service struct {
-	cfg     Config
-	scheme  string
-	log     zerolog.Logger
-	places  *shares       // one for each request under way
-	memory  *shares       // of bodies and answers
-	watches *shares       // one for each request that watches a job
-	cpu     chan struct{} // a token for each request that is worked on
-	jobs    *jobs
-	operate func(*exchange) (xroute.Response, error) // exchange.operate, but in tests
+	cfg      Config
+	scheme   string
+	log      zerolog.Logger
+	receiver upload.Receiver
+	memory   *admission.Quotas // of bodies and answers
+	watches  *admission.Quotas // one for each request that watches a job
+	cpu      chan struct{}     // a token for each request in process
+	jobs     *jobs
+	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
 }
 
-// New makes the service and starts the workers of its jobs. scheme, http or https, is how
-// clients reach it; it stands in the WSDL.
+// New returns a service and starts the workers of its jobs. scheme, http or https, is how clients
+// reach it according to the WSDL.
 func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	return &Service{
 		cfg: cfg, scheme: scheme, log: log,
-		places: newShares(cfg.AdmissionRequests, places), memory: newShares(cfg.AdmissionBytes, memory), watches: newShares(int64(cfg.MaxWatches), watches),
+		receiver: upload.Receiver{
+			MaxBytes: cfg.MaxBodyBytes, Timeout: cfg.ReceiveTimeout,
+			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
+			TooLarge: tooLarge(cfg.MaxBodyBytes), BrokenOff: contract.InvalidParameter,
+			Places: admission.New(cfg.AdmissionRequests, places),
+			Bytes:  bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
+		},
+		memory: admission.New(cfg.AdmissionBytes, memory), watches: admission.New(int64(cfg.MaxWatches), watches),
 		cpu: make(chan struct{}, cfg.Concurrency), jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
 	}
 }
 
-// Drain ends the waiting of watchJob, now and from now on: a stop of the server for
-// clients waits for the requests under way.
+// Drain ends every watchJob, now and from now on: a stop of the HTTP server waits for the requests
+// under way.
 func (s *Service) Drain() { s.jobs.drain() }
 
-// Stop ends the jobs. It is for after the server for clients has stopped.
+// Stop ends the jobs. The HTTP server must have stopped before.
 func (s *Service) Stop() { s.jobs.close() }
 
-// Admit does what comes before the body. Until release is called the request has
-// its place.
+// Admit does what precedes the body. The request gets its place with the first byte of the body.
 func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if !h.IsPost() {
 		return nil, nil
 	}
 	if apiErr = checkHeader(h, s.cfg.MaxBodyBytes); apiErr == nil {
-		apiErr = s.memory.check(c.Name, firstBytes)
+		apiErr = s.memory.Check(c.Name, firstBytes)
 	}
 	if apiErr == nil {
-		apiErr = s.places.take(c.Name, 1)
+		apiErr = s.receiver.Places.Check(c.Name, 1)
 	}
 	if apiErr != nil {
-		return nil, refused(apiErr)
+		countError(apiErr)
 	}
-	return func() { s.places.give(c.Name, 1) }, nil
+	return nil, apiErr
 }
 
-// Handle answers a request with a response or a fault; what keeps it from being
-// read at all is refused as everywhere. items are the geometries in it.
+// Handle answers a request with a response or a fault. A request that cannot be read gets an error
+// as on every other path. items are the geometries in it.
 func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	if !ctx.IsPost() {
 		return 0, s.describe(ctx)
 	}
-	body := &body{memory: s.memory, client: c.Name}
+	body := &body{memory: s.memory, client: c.Name, limit: s.cfg.MaxBodyBytes}
 	defer body.free()
-	if err := s.receive(ctx, body); err != nil {
-		return 0, refused(err)
+	if err := s.receiver.Receive(ctx, c.Name, body); err != nil {
+		countError(err)
+		return 0, err
 	}
+	defer s.receiver.Places.Give(c.Name, 1)
 	x := &exchange{
 		service: s, client: c, start: time.Now(),
 		trace: string(ctx.Response.Header.Peek("Trace-Id")),
 	}
-	defer x.free()
-	out, err := x.answer(&ctx.Request.Header, body)
-	if err != nil {
-		return 0, refused(err)
+	defer func() { s.memory.Give(c.Name, int64(x.size)) }() // from then on the answer itself counts
+	out, err := x.process(&ctx.Request.Header, body)
+	var apiErr *contract.APIError
+	if errors.As(err, &apiErr) {
+		countError(err)
+		return 0, err
 	}
-	s.send(ctx, c.Name, out, x.failure != nil)
-	x.account()
+	outcome := "OK"
+	if err != nil {
+		f, known := failureOf(err)
+		if !known {
+			s.log.Error().Err(err).Str("trace_id", x.trace).Str("operation", x.operation()).Msg("cannot process a request of the routing service: answered with a fault")
+		}
+		outcome = f.outcome()
+		if out, err = xroute.AppendFault(nil, f.fault(x.trace)); err != nil {
+			return 0, err
+		}
+	}
+	s.send(ctx, c.Name, out, outcome != "OK")
+	operation := x.operation()
+	requests[operation][outcome].Inc()
+	requestSeconds[operation].UpdateDuration(x.start)
+	s.log.Debug().Str("trace_id", x.trace).Str("client", c.Name).
+		Str("operation", operation).Str("outcome", outcome).Int("geometries", x.items).Msg("routing")
 	return x.items, nil
 }
 
-// exchange is a request whose body is complete, and its outcome.
+// exchange is a request whose body is complete.
 type exchange struct {
 	service *Service
 	client  *contract.Client
@@ -101,100 +128,57 @@ type exchange struct {
 
 	request xroute.Request // nil until it is read
 	items   int            // geometries in it
-	size    int            // about how many bytes the response takes, which are counted; 0: few
-	failure *failure       // nil: there is a response
+	size    int            // estimated bytes of the response, which are reserved; 0: few
 }
 
-// answer gives the envelope of the answer. The error is a *contract.APIError.
-func (x *exchange) answer(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
-	err = x.guard(func() (err error) {
-		out, err = x.process(h, body)
-		return err
-	})
-	var apiErr *contract.APIError
-	if errors.As(err, &apiErr) {
-		return nil, apiErr
-	}
-	if err != nil {
-		return x.fault(err)
-	}
-	return out, nil
-}
-
-// process makes the response. All but the waiting of a watch is done with a token, so
-// that what the bodies are unpacked to is bounded too.
+// process returns the response. The error is a *contract.APIError, or becomes a fault; a panic costs
+// this request only. Everything but the waiting of watchJob is done with a token, which bounds the
+// memory of decompressed bodies too.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
-	x.withToken(func() {
-		if x.request, err = x.service.read(h, body); err == nil && !x.waits() {
-			out, err = x.respond()
+	tokens := x.service.cpu
+	tokens <- struct{}{}
+	held := true
+	defer func() {
+		if held {
+			<-tokens
 		}
-	})
-	if err == nil && x.waits() {
-		out, err = x.respond()
+		if p := recover(); p != nil {
+			panics.Inc()
+			out, err = nil, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if x.request, err = x.service.read(h, body); err != nil {
+		return nil, err
 	}
-	return out, err
-}
-
-func (x *exchange) withToken(f func()) {
-	x.service.cpu <- struct{}{}
-	defer func() { <-x.service.cpu }()
-	f()
-}
-
-func (x *exchange) waits() bool {
-	_, watch := x.request.(*xroute.WatchJob)
-	return watch
-}
-
-func (x *exchange) respond() ([]byte, error) {
+	if _, waits := x.request.(*xroute.WatchJob); waits {
+		<-tokens
+		held = false
+	}
 	response, err := x.service.operate(x)
 	if err != nil {
 		return nil, err
 	}
-	out, err := xroute.AppendMessage(make([]byte, 0, x.size), response)
-	if err != nil {
-		return nil, errors.New("cannot write the answer: " + err.Error()) // not wrapped: it is no error of the request
+	if out, err = xroute.AppendMessage(make([]byte, 0, x.size), response); err != nil {
+		return nil, errors.New("cannot write the answer: " + err.Error()) // not wrapped: it is not about the request
 	}
 	return out, nil
 }
 
-// reserve counts the memory of an answer before it is made: a small body can have a large one,
-// and a client need not read it. The error is a *contract.APIError.
+// reserve counts the memory of an answer before it is made: a small body can have a large one, and a
+// client need not read it. The error is a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
-	if apiErr := x.service.memory.take(x.client.Name, int64(bytes)); apiErr != nil {
+	if apiErr := x.service.memory.Take(x.client.Name, int64(bytes)); apiErr != nil {
 		return apiErr
 	}
 	x.size += bytes
 	return nil
 }
 
-// free ends what was reserved: from now on the answer itself counts.
-func (x *exchange) free() { x.service.memory.give(x.client.Name, int64(x.size)) }
+// envelopeDepth is the depth of the elements around a collection and inside the innermost one; each
+// collection is an element, and its list of members another.
+const envelopeDepth = 32
 
-// guard turns a panic into an error: it costs one request only, and that gets its
-// fault like any other.
-func (x *exchange) guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			panics.Inc()
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return f()
-}
-
-// fault gives the envelope of a fault, and logs what the client is not told.
-func (x *exchange) fault(err error) ([]byte, error) {
-	f, known := failureOf(err)
-	if !known {
-		x.service.log.Error().Err(err).Str("trace_id", x.trace).Str("operation", x.operation()).Msg("cannot answer a request of the routing service: it got a fault")
-	}
-	x.failure = f
-	return xroute.AppendFault(nil, f.fault(x.trace))
-}
-
-// read gives the request in a body, which is not needed any more then. Errors of the
-// gzip stream are refusals.
+// read parses a body and frees it. An error of the gzip stream is a *contract.APIError.
 func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, error) {
 	defer body.free()
 	if f := checkContent(h); f != nil {
@@ -203,37 +187,44 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 	limits := xroute.DefaultLimits()
 	limits.Bytes = s.cfg.MaxBodyBytes
 	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth
-	if !isGzipped(h) && bytes.HasPrefix(body.bytes, []byte("\x1f\x8b")) {
+	if contentEncoding(h) != "" {
+		z, err := newGunzip(body.bytes)
+		if err != nil {
+			return nil, err
+		}
+		defer z.free()
+		return xroute.ReadRequest(z, limits)
+	}
+	if bytes.HasPrefix(body.bytes, []byte("\x1f\x8b")) {
 		return nil, &failure{class: illegal, context: []string{fasthttp.HeaderContentEncoding}, message: "the body is compressed, but no header says so: send Content-Encoding: gzip"}
 	}
-	if !isGzipped(h) {
-		return xroute.ReadRequest(bytes.NewReader(body.bytes), limits)
-	}
-	z, err := newGunzip(body.bytes)
-	if err != nil {
-		return nil, err
-	}
-	defer z.free()
-	return xroute.ReadRequest(z, limits)
+	return xroute.ReadRequest(bytes.NewReader(body.bytes), limits)
 }
-
-// envelopeDepth is what stands around a collection, and inside the innermost one; each
-// collection is an element, and its list of members another.
-const envelopeDepth = 32
 
 func (s *Service) limits() geo.Limits {
 	return geo.Limits{Points: s.cfg.MaxPoints, Depth: s.cfg.MaxDepth}
 }
 
-// account counts a request that was answered, and logs it.
-func (x *exchange) account() {
-	outcome := "OK"
-	if x.failure != nil {
-		outcome = x.failure.outcome()
+// describe answers a GET: with the WSDL, or with what to do.
+func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
+	for key := range ctx.QueryArgs().All() {
+		if strings.EqualFold(string(key), "wsdl") { // toolkits send ?wsdl and ?WSDL
+			ctx.SetContentType("text/xml; charset=utf-8")
+			ctx.SetBody(xroute.WSDL(s.address(ctx), "")) // the schemas are in the same folder
+			return nil
+		}
 	}
-	operation := x.operation()
-	requests[operation][outcome].Inc()
-	requestSeconds[operation].UpdateDuration(x.start)
-	x.service.log.Debug().Str("trace_id", x.trace).Str("client", x.client.Name).
-		Str("operation", operation).Str("outcome", outcome).Int("geometries", x.items).Msg("routing")
+	return contract.NewError(contract.NotFound, "this is a SOAP service: its description is at "+Path+"?WSDL; send requests by POST")
+}
+
+// address returns where clients reach the service, according to the settings or the request.
+func (s *Service) address(ctx *fasthttp.RequestCtx) string {
+	if s.cfg.PublicURL != "" {
+		return s.cfg.PublicURL + Path
+	}
+	host := string(ctx.Host())
+	if host == "" {
+		host = ctx.LocalAddr().String()
+	}
+	return fmt.Sprintf("%s://%s%s", s.scheme, host, ctx.Path())
 }

@@ -15,18 +15,18 @@ import (
 	"trafficd/schemas/negotiate"
 )
 
-// checkHeader is what the header alone decides.
+// checkHeader applies the rules that the header alone decides.
 func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	if media, _ := contentType(h); !isXML(media) {
 		return &contract.APIError{
 			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
-			Description: fmt.Sprintf("%.64q is not taken: send a SOAP 1.1 envelope as text/xml; charset=utf-8", media),
+			Description: fmt.Sprintf("unsupported Content-Type %.64q: send a SOAP 1.1 envelope as text/xml; charset=utf-8", media),
 		}
 	}
 	if encoding := contentEncoding(h); encoding != "" && !negotiate.IsGzip([]byte(encoding)) {
 		return &contract.APIError{
 			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding,
-			Description: fmt.Sprintf("the Content-Encoding %.64q is not taken: compress the envelope with gzip, once, or not at all", encoding),
+			Description: fmt.Sprintf("unsupported Content-Encoding %.64q: compress the envelope with gzip, once, or not at all", encoding),
 		}
 	}
 	if int64(h.ContentLength()) > maxBody {
@@ -37,12 +37,12 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 
 const soap12 = "application/soap+xml"
 
-// isXML takes SOAP 1.2 too, for a fault that says what is the matter.
+// isXML includes SOAP 1.2, which gets a fault that says what is wrong.
 func isXML(media string) bool {
 	return media == "" || media == "text/xml" || media == "application/xml" || media == soap12
 }
 
-// checkContent is what the header decides in a way that SOAP has a fault for.
+// checkContent applies the rules of the header whose violation is a fault.
 func checkContent(h *fasthttp.RequestHeader) *failure {
 	media, charset := contentType(h)
 	if media == soap12 {
@@ -55,7 +55,7 @@ func checkContent(h *fasthttp.RequestHeader) *failure {
 	return &failure{class: illegal, context: []string{fasthttp.HeaderContentType}, message: fmt.Sprintf("the charset %.64q is not supported: send UTF-8", charset)}
 }
 
-// contentType gives the media type in lower case, and the charset.
+// contentType returns the media type in lower case, and the charset.
 func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 	value := string(h.ContentType())
 	media, parameters, err := mime.ParseMediaType(value)
@@ -66,7 +66,7 @@ func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 	return media, parameters["charset"]
 }
 
-// contentEncoding gives all codings that are named; identity is none.
+// contentEncoding returns the codings but identity, joined.
 func contentEncoding(h *fasthttp.RequestHeader) string {
 	var codings []string
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
@@ -80,9 +80,7 @@ func contentEncoding(h *fasthttp.RequestHeader) string {
 	return strings.Join(codings, ", ")
 }
 
-func isGzipped(h *fasthttp.RequestHeader) bool { return contentEncoding(h) != "" }
-
-// gunzip unpacks a body. Its errors are refusals.
+// gunzip decompresses a body. Its errors are *contract.APIError.
 type gunzip struct{ z *gzip.Reader }
 
 var gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
@@ -91,7 +89,7 @@ func newGunzip(packed []byte) (gunzip, error) {
 	g := gunzip{gzipReaders.Get().(*gzip.Reader)}
 	if err := g.z.Reset(bytes.NewReader(packed)); err != nil {
 		g.free()
-		if err == io.EOF { // there is no header at all
+		if err == io.EOF { // the body is empty
 			err = io.ErrUnexpectedEOF
 		}
 		return g, invalidGzip(err)
@@ -113,20 +111,19 @@ func invalidGzip(err error) error {
 	}
 	return &contract.APIError{
 		Code: contract.InvalidGzip, Parameter: fasthttp.HeaderContentEncoding,
-		Description: fmt.Sprintf("the body is no complete gzip stream, as Content-Encoding says it is: %v", err),
+		Description: fmt.Sprintf("invalid gzip: %v", err),
 	}
 }
 
-// worthPacking is from which size on an answer is compressed: a smaller one goes in
-// one packet anyway.
-const worthPacking = 1 << 10
+// minCompressed is the size from which an answer is compressed: a smaller one fits into one packet.
+const minCompressed = 1 << 10
 
 var gzipWriters = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 	return w
 }}
 
-// send makes an envelope the answer to a client.
+// send makes an envelope the answer.
 func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte, fault bool) {
 	h := &ctx.Response.Header
 	if fault {
@@ -134,19 +131,19 @@ func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte,
 	}
 	h.SetContentType("text/xml; charset=utf-8")
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
-	if len(envelope) >= worthPacking && negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)) {
-		envelope = pack(envelope)
+	if len(envelope) >= minCompressed && negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)) {
+		var out bytes.Buffer
+		w := gzipWriters.Get().(*gzip.Writer)
+		w.Reset(&out)
+		_, _ = w.Write(envelope) // into memory: it cannot fail
+		_ = w.Close()
+		gzipWriters.Put(w)
+		envelope = out.Bytes()
 		h.SetContentEncoding("gzip")
 	}
 	ctx.Response.SetBodyStream(newAnswer(s.memory, client, envelope), len(envelope))
 }
 
-func pack(text []byte) []byte {
-	var packed bytes.Buffer
-	w := gzipWriters.Get().(*gzip.Writer)
-	defer gzipWriters.Put(w)
-	w.Reset(&packed)
-	_, _ = w.Write(text) // into memory: it cannot fail
-	_ = w.Close()
-	return packed.Bytes()
+func tooLarge(limit int64) *contract.APIError {
+	return contract.NewError(contract.BodyTooLarge, fmt.Sprintf("the body is larger than %d bytes: send fewer geometries in one request", limit))
 }

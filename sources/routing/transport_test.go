@@ -21,7 +21,7 @@ import (
 )
 
 // simple is a request that is answered with a WKT.
-var simple = convert(`Point" wkt="POINT (8 48)"`, "", options(inDegrees, "WKT"), "")
+var simple = convert(`Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees, "WKT"), "")
 
 func zip(text string) string {
 	var b bytes.Buffer
@@ -174,7 +174,7 @@ func TestSlowSenderHoldsNoWorker(t *testing.T) {
 func TestAnswersAreCompressed(t *testing.T) {
 	s := start(t, nil)
 	points := strings.Repeat("8 48, ", 200) + "8 48"
-	large := convert(`LineString" wkt="LINESTRING (`+points+`)"`, "", options(inDegrees, "WKT"), "")
+	large := convert(`LineString" wkt="LINESTRING (`+points+`)"`, "", xmlOptions(inDegrees, "WKT"), "")
 	f := func(body, accept, want string) {
 		t.Helper()
 		resp, text := s.post(body, "Accept-Encoding", accept)

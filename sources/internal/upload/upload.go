@@ -1,5 +1,4 @@
-// Package upload reads the bodies of requests from clients that may be slow,
-// hostile or gone. It is what the endpoints that take bodies share.
+// Package upload receives the bodies of requests from clients that may be slow, hostile or gone.
 package upload
 
 import (
@@ -9,132 +8,162 @@ import (
 	"net"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/sources/internal/admission"
 )
 
-// Limits of one body.
-type Limits struct {
-	Bytes             int64         // as sent
-	Timeout           time.Duration // for all of it
-	MinBytesPerSecond int64         // on the average since its start; 0: none
-	RateGrace         time.Duration // for how long the average is not looked at
+// Receiver receives the bodies of one endpoint.
+type Receiver struct {
+	MaxBytes          int64         // of one body, as sent
+	Timeout           time.Duration // for a whole body
+	MinBytesPerSecond int64         // on average since its start; 0: none
+	RateGrace         time.Duration // before the average counts
+
+	TooLarge  *contract.APIError // for a larger body
+	BrokenOff contract.Code      // if the client went away before the end of the body
+
+	Places *admission.Quotas // one for each request whose body has begun
+
+	Bytes   *metrics.Counter // received
+	Seconds *metrics.Histogram
+	Aborted *metrics.Counter // clients that went away within a body
 }
 
-// What else may be wrong at a body's end.
-var (
-	ErrTooLarge  = errors.New("the body is larger than its limit")
-	ErrBrokenOff = errors.New("the client went away before the end of the body")
-)
+// Buffer is where a body goes.
+type Buffer interface {
+	// Space returns room for more of the body, at least one byte.
+	Space() ([]byte, error)
+	// Wrote takes the first n bytes of the last Space. An error ends the receiving.
+	Wrote(n int) error
+	// End is called last, with io.EOF for a whole body, else with the *contract.APIError that says
+	// what is wrong: TooLarge, RequestTimeout for a client that is too slow, BrokenOff, or
+	// InvalidParameter for malformed chunks. Receive returns what End returns.
+	End(err error) error
+}
 
-// Body is one request's body on its way in. It belongs to the goroutine of its
-// connection.
-type Body struct {
-	Start    time.Time
-	Received int64 // bytes
+// Receive reads the body of a request on the goroutine of its connection. The client gets a place
+// with the first byte of the body: until then nothing is held for it. If Receive returns nil, the
+// caller gives the place back when the request is done.
+func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) (err error) {
+	b := body{
+		Receiver: r, start: time.Now(), conn: ctx.Conn(),
+		stream: ctx.RequestBodyStream(), declared: ctx.Request.Header.ContentLength(),
+	}
+	defer func() {
+		r.Bytes.Add(int(b.received))
+		r.Seconds.UpdateDuration(b.start)
+	}()
+	n, end := 0, error(nil)
+	for n == 0 && end == nil {
+		n, end = b.read(b.first[:])
+	}
+	if n == 0 && end != io.EOF {
+		return buf.End(end)
+	}
+	if apiErr := r.Places.Take(client, 1); apiErr != nil {
+		return apiErr
+	}
+	defer func() {
+		if err != nil {
+			r.Places.Give(client, 1)
+		}
+	}()
+	if n > 0 {
+		space, err := buf.Space()
+		if err != nil {
+			return err
+		}
+		if err := buf.Wrote(copy(space, b.first[:])); err != nil {
+			return err
+		}
+	}
+	for end == nil {
+		var space []byte
+		if b.received < r.MaxBytes {
+			if space, err = buf.Space(); err != nil {
+				return err
+			}
+		}
+		n, end = b.read(space)
+		if err = buf.Wrote(n); err != nil {
+			return err
+		}
+	}
+	return buf.End(end)
+}
 
-	limits   Limits
+// body is the body of one request.
+type body struct {
+	*Receiver
+	start    time.Time
+	received int64
 	conn     net.Conn
 	stream   io.Reader // nil: the request has neither a length nor chunks
 	declared int       // Content-Length, negative without one
-	due      time.Time // when the read under way gives up
+	due      time.Time // when the current read gives up
+	first    [1]byte
 }
 
-// New begins to receive the body of a request.
-func New(ctx *fasthttp.RequestCtx, limits Limits) Body {
-	return Body{
-		Start: time.Now(), limits: limits, conn: ctx.Conn(),
-		stream: ctx.RequestBodyStream(), declared: ctx.Request.Header.ContentLength(),
-	}
-}
-
-// Full tells that the limit is reached: the next Read only finds out whether that
-// was all, and needs no space.
-func (b *Body) Full() bool { return b.Received == b.limits.Bytes }
-
-// Read waits no longer than the client's pace allows. io.EOF means that the body
-// is whole. Other errors are ErrTooLarge, ErrBrokenOff, or a *contract.APIError:
-// RequestTimeout for a client that is too slow, InvalidParameter for chunks that are none.
-func (b *Body) Read(p []byte) (n int, err error) {
-	switch {
-	case b.stream == nil:
+// read waits no longer than the client's pace allows. io.EOF means that the body is whole. At the
+// limit it only finds out whether that was all.
+func (b *body) read(p []byte) (n int, err error) {
+	if b.stream == nil {
 		return 0, io.EOF
-	case b.Full():
-		return 0, b.beyond()
 	}
-	n, err = b.next(p[:min(int64(len(p)), b.limits.Bytes-b.Received)])
-	b.Received += int64(n)
+	full := b.received == b.MaxBytes
+	if full {
+		p = b.first[:]
+	}
+	// The deadline is the end of the timeout, or the moment at which the average falls below the
+	// minimum rate.
+	limit := b.Timeout
+	if b.MinBytesPerSecond > 0 {
+		earned := time.Duration(float64(b.received) / float64(b.MinBytesPerSecond) * float64(time.Second))
+		limit = min(limit, b.RateGrace+earned)
+	}
+	b.due = b.start.Add(limit)
+	_ = b.conn.SetReadDeadline(b.due)
+	n, err = b.stream.Read(p[:min(int64(len(p)), max(1, b.MaxBytes-b.received))])
+	if full && n > 0 {
+		return 0, b.TooLarge
+	}
+	b.received += int64(n)
 	if err != nil {
 		err = b.end(err)
 	}
 	return n, err
 }
 
-func (b *Body) next(p []byte) (int, error) {
-	b.due = b.deadline()
-	_ = b.conn.SetReadDeadline(b.due)
-	return b.stream.Read(p)
-}
-
-// deadline is when the next byte has to be here: the end of the timeout, or the
-// moment at which the average falls below the minimum rate.
-func (b *Body) deadline() time.Time {
-	limit := b.limits.Timeout
-	if b.limits.MinBytesPerSecond > 0 {
-		earned := time.Duration(float64(b.Received) / float64(b.limits.MinBytesPerSecond) * float64(time.Second))
-		limit = min(limit, b.limits.RateGrace+earned)
-	}
-	return b.Start.Add(limit)
-}
-
-// beyond tells a body of exactly the limit from a larger one.
-func (b *Body) beyond() error {
-	var probe [1]byte
-	n, err := b.next(probe[:])
-	if n > 0 {
-		return ErrTooLarge
-	}
-	return b.end(err)
-}
-
-// end sorts how the stream ended. fasthttp gives io.EOF also where a client went
-// away before the declared length, and hides a timeout within a chunk's head,
-// so that the clock has to tell.
-func (b *Body) end(err error) error {
+// end returns why the stream ended. fasthttp returns io.EOF also if a client went away before the
+// declared length, and hides a timeout within the head of a chunk, so the clock decides.
+func (b *body) end(err error) error {
+	var op *net.OpError
+	late := !time.Now().Before(b.due)
 	switch {
 	case err == io.EOF && b.whole():
 		return io.EOF
-	case !time.Now().Before(b.due):
-		return b.tooSlow()
-	case b.declared < 0 && !brokeOff(err):
-		return &contract.APIError{Code: contract.InvalidParameter, Description: "the body's chunks are malformed or break off", Parameter: fasthttp.HeaderTransferEncoding}
+	case late && time.Since(b.start) >= b.Timeout:
+		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body did not arrive within %v", b.Timeout))
+	case late:
+		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body arrived slower than %d bytes per second", b.MinBytesPerSecond))
+	case b.declared < 0 && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &op):
+		return &contract.APIError{Code: contract.InvalidParameter, Description: "malformed or incomplete chunks", Parameter: fasthttp.HeaderTransferEncoding}
 	}
-	return ErrBrokenOff
+	b.Aborted.Inc()
+	return contract.NewError(b.BrokenOff, fmt.Sprintf("unexpected end of body after %d bytes", b.received))
 }
 
-// brokeOff tells an end of the connection from chunks that do not parse.
-func brokeOff(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op)
-}
-
-// whole tells whether io.EOF stands for the end of the body. A chunked stream gives
-// it also where the client went away between two chunks; but then it asks the
-// connection when it is read again, and the deadline in the past shows that.
-func (b *Body) whole() bool {
+// whole reports whether io.EOF is the end of the body. A chunked stream also returns it if the
+// client went away between two chunks; but then it reads from the connection when it is asked
+// again, and the deadline in the past shows that.
+func (b *body) whole() bool {
 	if b.declared >= 0 {
-		return b.Received == int64(b.declared)
+		return b.received == int64(b.declared)
 	}
-	var probe [1]byte
 	_ = b.conn.SetReadDeadline(time.Unix(1, 0))
-	_, err := b.stream.Read(probe[:])
+	_, err := b.stream.Read(b.first[:])
 	return err == io.EOF
-}
-
-func (b *Body) tooSlow() *contract.APIError {
-	if time.Since(b.Start) >= b.limits.Timeout {
-		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body did not come within %v", b.limits.Timeout))
-	}
-	return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body came slower than %d bytes per second", b.limits.MinBytesPerSecond))
 }

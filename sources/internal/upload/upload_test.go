@@ -1,42 +1,80 @@
 package upload_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/sources/internal/admission"
 	"trafficd/sources/internal/upload"
 )
 
 // received is what was read of a body, and how it ended.
 type received struct {
 	body string
-	full bool
 	err  error
 }
 
-// receive reads the body of a request. What the client does next it does when the server is
-// about to read.
-func receive(t *testing.T, limits upload.Limits, request string, next func(*net.TCPConn)) (r received) {
+// buffer is the upload.Buffer of the tests.
+type buffer struct {
+	received
+	block [7]byte
+}
+
+func (b *buffer) Space() ([]byte, error) { return b.block[:], nil }
+
+func (b *buffer) Wrote(n int) error {
+	b.body += string(b.block[:n])
+	return nil
+}
+
+func (b *buffer) End(err error) error {
+	b.err = err
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+var (
+	used    = metrics.NewGauge("upload_test_used", nil)
+	limit   = metrics.NewGauge("upload_test_limit", nil)
+	bytes   = metrics.NewCounter("upload_test_bytes")
+	seconds = metrics.NewHistogram("upload_test_seconds")
+	aborted = metrics.NewCounter("upload_test_aborted")
+)
+
+// receive reads the body of a request. next is what the client does when the server is about to
+// read. A place is held after a whole body, and none after an error.
+func receive(t *testing.T, r upload.Receiver, request string, next func(*net.TCPConn)) received {
 	t.Helper()
+	r.TooLarge, r.BrokenOff = tooLarge, contract.InvalidGzip
+	r.Places = admission.New(1, admission.Resource{Used: used, Limit: limit})
+	r.Bytes, r.Seconds, r.Aborted = bytes, seconds, aborted
 	client, conn := connection(t)
 	_, err := client.Write([]byte("POST / HTTP/1.1\r\nHost: here\r\n" + request))
 	require.NoError(t, err)
+	b, before := &buffer{}, bytes.Get()
 	server := fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
-		b := upload.New(ctx, limits)
 		next(client)
-		r = read(&b)
-		require.EqualValues(t, len(r.body), b.Received)
+		if err := r.Receive(ctx, "client", b); err == nil {
+			require.EqualValues(t, 1, r.Places.Total())
+		} else {
+			require.Zero(t, r.Places.Total())
+		}
+		require.EqualValues(t, len(b.body), bytes.Get()-before)
 	}}
 	_ = server.ServeConn(conn) // it may be broken
-	return r
+	return b.received
 }
 
 func connection(t *testing.T) (client *net.TCPConn, server net.Conn) {
@@ -50,17 +88,6 @@ func connection(t *testing.T) (client *net.TCPConn, server net.Conn) {
 	server, err = l.Accept()
 	require.NoError(t, err)
 	return c.(*net.TCPConn), server
-}
-
-func read(b *upload.Body) (r received) {
-	block := make([]byte, 7)
-	for r.err == nil {
-		var n int
-		n, r.err = b.Read(block)
-		r.body += string(block[:n])
-	}
-	r.full = b.Full()
-	return r
 }
 
 // What a client does next.
@@ -78,19 +105,21 @@ const chunked = "Transfer-Encoding: chunked\r\n\r\n"
 // twenty bytes are the limit of bodies here.
 const twenty = "0123456789abcdefghij"
 
-var patient = upload.Limits{Bytes: int64(len(twenty)), Timeout: time.Minute}
+var tooLarge = contract.NewError(contract.BodyTooLarge, "larger than 20 bytes")
+
+var patient = upload.Receiver{MaxBytes: int64(len(twenty)), Timeout: time.Minute}
 
 func TestWholeBody(t *testing.T) {
 	f := func(request, body string) {
 		t.Helper()
 		r := receive(t, patient, request, waits)
-		require.Equal(t, received{body, body == twenty, io.EOF}, r)
+		require.Equal(t, received{body, io.EOF}, r)
 	}
 	f("\r\n", "")
 	f("Content-Length: 0\r\n\r\n", "")
 	f("Content-Length: 1\r\n\r\n0", "0")
 	f("Content-Length: 20\r\n\r\n"+twenty, twenty)
-	f("Content-Length: 20\r\n\r\n"+twenty+"POST / HTTP/1.1\r\n", twenty) // that is no body any more
+	f("Content-Length: 20\r\n\r\n"+twenty+"POST / HTTP/1.1\r\n", twenty) // that is the next request
 	f(chunked+"0\r\n\r\n", "")
 	f(chunked+"4\r\n0123\r\n0c\r\n456789abcdef\r\n0\r\n\r\n", "0123456789abcdef")
 	f(chunked+"14\r\n"+twenty+"\r\n0\r\n\r\n", twenty)
@@ -101,35 +130,37 @@ func TestBodyRefused(t *testing.T) {
 	f := func(want error, body, request string, next func(*net.TCPConn)) {
 		t.Helper()
 		r := receive(t, patient, request, next)
-		require.Equal(t, received{body, body == twenty, want}, r)
+		require.Equal(t, received{body, want}, r)
 	}
-	tooLarge, brokenOff := upload.ErrTooLarge, upload.ErrBrokenOff
+	brokenOff := func(after int) error {
+		return contract.NewError(contract.InvalidGzip, fmt.Sprintf("unexpected end of body after %d bytes", after))
+	}
 	f(tooLarge, twenty, "Content-Length: 21\r\n\r\n"+twenty+"k", waits)
 	f(tooLarge, twenty, chunked+"14\r\n"+twenty+"\r\n1\r\nk\r\n", waits)
-	f(brokenOff, twenty, "Content-Length: 21\r\n\r\n"+twenty, hangsUp)
+	f(brokenOff(20), twenty, "Content-Length: 21\r\n\r\n"+twenty, hangsUp)
 	for _, goes := range []func(*net.TCPConn){hangsUp, resets} {
-		f(brokenOff, "0123", "Content-Length: 5\r\n\r\n0123", goes)
-		f(brokenOff, "0123", chunked+"5\r\n0123", goes)
-		f(brokenOff, "0123", chunked+"4\r\n0123\r\n", goes)
+		f(brokenOff(4), "0123", "Content-Length: 5\r\n\r\n0123", goes)
+		f(brokenOff(4), "0123", chunked+"5\r\n0123", goes)
+		f(brokenOff(4), "0123", chunked+"4\r\n0123\r\n", goes)
 	}
-	noChunks := &contract.APIError{Code: contract.InvalidParameter, Description: "the body's chunks are malformed or break off", Parameter: "Transfer-Encoding"}
-	f(noChunks, "", chunked+"zz\r\n", waits)
-	f(noChunks, "0123", chunked+"4\r\n0123\r\n-1\r\n", waits)
-	f(noChunks, "0123", chunked+"4\r\n0123\r\n5", hangsUp)
+	malformed := &contract.APIError{Code: contract.InvalidParameter, Description: "malformed or incomplete chunks", Parameter: "Transfer-Encoding"}
+	f(malformed, "", chunked+"zz\r\n", waits)
+	f(malformed, "0123", chunked+"4\r\n0123\r\n-1\r\n", waits)
+	f(malformed, "0123", chunked+"4\r\n0123\r\n5", hangsUp)
 }
 
 func TestSlowBody(t *testing.T) {
-	inTime := upload.Limits{Bytes: patient.Bytes, Timeout: 50 * time.Millisecond}
-	fast := upload.Limits{Bytes: patient.Bytes, Timeout: time.Minute, MinBytesPerSecond: 1000, RateGrace: 20 * time.Millisecond}
+	inTime := upload.Receiver{MaxBytes: patient.MaxBytes, Timeout: 50 * time.Millisecond}
+	fast := upload.Receiver{MaxBytes: patient.MaxBytes, Timeout: time.Minute, MinBytesPerSecond: 1000, RateGrace: 20 * time.Millisecond}
 	f := func(body, request string) {
 		t.Helper()
-		late := contract.NewError(contract.RequestTimeout, "the body did not come within 50ms")
-		require.Equal(t, received{body, body == twenty, late}, receive(t, inTime, request, waits))
-		slow := contract.NewError(contract.RequestTimeout, "the body came slower than 1000 bytes per second")
-		require.Equal(t, received{body, body == twenty, slow}, receive(t, fast, request, waits))
+		late := contract.NewError(contract.RequestTimeout, "the body did not arrive within 50ms")
+		require.Equal(t, received{body, late}, receive(t, inTime, request, waits))
+		slow := contract.NewError(contract.RequestTimeout, "the body arrived slower than 1000 bytes per second")
+		require.Equal(t, received{body, slow}, receive(t, fast, request, waits))
 	}
 	f("0123", "Content-Length: 5\r\n\r\n0123")
-	f(twenty, "Content-Length: 21\r\n\r\n"+twenty) // whether that was all is waited for too
+	f(twenty, "Content-Length: 21\r\n\r\n"+twenty) // it also waits for whether that was all
 	f("", chunked+"5")
 	f("0123", chunked+"5\r\n0123")
 	f("0123", chunked+"4\r\n0123\r\n")
@@ -138,10 +169,32 @@ func TestSlowBody(t *testing.T) {
 
 // The average counts: what came early gives time to what comes late.
 func TestPace(t *testing.T) {
-	slow := upload.Limits{Bytes: 100, Timeout: time.Minute, MinBytesPerSecond: 1, RateGrace: time.Millisecond}
+	slow := upload.Receiver{MaxBytes: 100, Timeout: time.Minute, MinBytesPerSecond: 1, RateGrace: time.Millisecond}
 	early := strings.Repeat("x", 60)
 	r := receive(t, slow, "Content-Length: 61\r\n\r\n"+early, func(c *net.TCPConn) {
 		time.AfterFunc(20*slow.RateGrace, func() { _, _ = c.Write([]byte("y")) })
 	})
-	require.Equal(t, received{early + "y", false, io.EOF}, r)
+	require.Equal(t, received{early + "y", io.EOF}, r)
+}
+
+// A client gets its place with the first byte of the body, not with the header.
+func TestPlaceIsTakenWithTheFirstByte(t *testing.T) {
+	places := admission.New(1, admission.Resource{Full: "full", Used: used, Limit: limit})
+	r := upload.Receiver{
+		MaxBytes: 20, Timeout: time.Minute, TooLarge: tooLarge, Places: places,
+		Bytes: bytes, Seconds: seconds, Aborted: aborted,
+	}
+	client, conn := connection(t)
+	_, err := client.Write([]byte("POST / HTTP/1.1\r\nHost: here\r\n" + chunked))
+	require.NoError(t, err)
+	server := fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(ctx *fasthttp.RequestCtx) {
+		ctx.SetConnectionClose()
+		time.AfterFunc(20*time.Millisecond, func() {
+			require.Nil(t, places.Take("other", 1), "the header alone takes no place")
+			_, _ = client.Write([]byte("1\r\nx\r\n"))
+		})
+		require.ErrorContains(t, r.Receive(ctx, "client", &buffer{}), "full")
+		require.EqualValues(t, 1, places.Total())
+	}}
+	_ = server.ServeConn(conn)
 }

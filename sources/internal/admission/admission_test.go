@@ -1,0 +1,98 @@
+package admission_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/sources/internal/admission"
+)
+
+var (
+	used  = metrics.NewGauge("admission_test_used", nil)
+	limit = metrics.NewGauge("admission_test_limit", nil)
+)
+
+func quotas(n int64) *admission.Quotas {
+	used.Set(0)
+	return admission.New(n, admission.Resource{Noun: "places", Advice: "wait", Full: "all places are taken", Used: used, Limit: limit})
+}
+
+// TestQuotasLeaveSomething: however many clients take all they can get, the next one gets
+// something, until nothing is left.
+func TestQuotasLeaveSomething(t *testing.T) {
+	q := quotas(60)
+	require.EqualValues(t, 60, limit.Get())
+	held := map[string]int64{}
+	f := func(client string, n, want int64, text string) {
+		t.Helper()
+		for {
+			apiErr := q.Take(client, n)
+			if apiErr == nil {
+				held[client] += n
+				continue
+			}
+			require.Equal(t, want, held[client])
+			require.Contains(t, apiErr.Description, text)
+			require.Equal(t, apiErr, q.Check(client, n))
+			return
+		}
+	}
+	f("a", 1, 30, "this client has 30 places; 1 more would exceed its quota, which is as much as it leaves to others: wait")
+	f("b", 1, 15, "this client has 15 ")
+	f("c", 1, 7, "this client has 7 ")
+	f("d", 5, 5, "this client has 5 ")
+	f("e", 5, 5, "; 5 more ") // of 3 that are left
+	f("f", 1, 0, "all places are taken")
+	require.True(t, q.Exceeded())
+	q.Exceed("e", 100)
+	f("f", 1, 0, "all places are taken")
+	q.Give("e", 105)
+	require.False(t, q.Exceeded())
+	f("f", 1, 1, "this client has 1 ")
+	for client, n := range held {
+		if client != "e" {
+			q.Give(client, n)
+		}
+	}
+	require.Zero(t, q.Total())
+	require.Zero(t, used.Get())
+	f("g", 31, 31, "this client has 31 ")
+}
+
+// TestQuotasOfManyGoroutines: no more than the quota is ever taken, and everything is given back.
+func TestQuotasOfManyGoroutines(t *testing.T) {
+	q := quotas(6)
+	taken := make(chan struct{}, 3)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 1000 {
+				if q.Take("a", 1) != nil {
+					continue
+				}
+				select {
+				case taken <- struct{}{}:
+					<-taken
+				default:
+					t.Error("more than the quota")
+				}
+				q.Give("a", 1)
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, q.Total())
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	q := quotas(10)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if q.Take("client", 1) != nil || q.Check("client", 1) != nil {
+			t.Error("full")
+		}
+		q.Give("client", 1)
+	}))
+}

@@ -1,0 +1,82 @@
+package routing
+
+import (
+	"io"
+
+	"trafficd/sources/internal/admission"
+)
+
+// firstBytes is the first room for a body: most requests are smaller. A declared length alone takes
+// nothing.
+const firstBytes = 4 << 10
+
+// body is the part of a request's body that was received. It is an upload.Buffer.
+type body struct {
+	memory *admission.Quotas
+	client string
+	limit  int64
+	bytes  []byte
+}
+
+// Space implements upload.Buffer. A body that outgrows its memory is copied.
+func (b *body) Space() ([]byte, error) {
+	if len(b.bytes) == cap(b.bytes) {
+		size := int(min(max(firstBytes, 2*int64(cap(b.bytes))), b.limit))
+		if apiErr := b.memory.Take(b.client, int64(size)); apiErr != nil {
+			return nil, apiErr
+		}
+		larger := append(make([]byte, 0, size), b.bytes...)
+		b.memory.Give(b.client, int64(cap(b.bytes)))
+		b.bytes = larger
+	}
+	return b.bytes[len(b.bytes):cap(b.bytes)], nil
+}
+
+// Wrote implements upload.Buffer.
+func (b *body) Wrote(n int) error {
+	b.bytes = b.bytes[:len(b.bytes)+n]
+	return nil
+}
+
+// End implements upload.Buffer.
+func (b *body) End(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+func (b *body) free() {
+	b.memory.Give(b.client, int64(cap(b.bytes)))
+	b.bytes = nil
+}
+
+// answer is a finished answer. Its memory counts until the server has written and closed it.
+type answer struct {
+	memory *admission.Quotas
+	client string
+	bytes  []byte
+	at     int
+}
+
+func newAnswer(memory *admission.Quotas, client string, bytes []byte) *answer {
+	memory.Exceed(client, int64(cap(bytes)))
+	return &answer{memory: memory, client: client, bytes: bytes}
+}
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	if a.at == len(a.bytes) {
+		return 0, io.EOF
+	}
+	n := copy(p, a.bytes[a.at:])
+	a.at += n
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (a *answer) Close() error {
+	a.memory.Give(a.client, int64(cap(a.bytes)))
+	a.bytes, a.at = nil, 0
+	return nil
+}
