@@ -12,8 +12,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// body is the decompressed side of a request's body: gunzip through a fixed block, a limit on what comes out of it, and
-// its hash where the request has an Idempotency-Key. It is never held whole.
+// body decompresses a request body through a fixed buffer, limits its decompressed size and, for requests with an
+// Idempotency-Key, hashes it.
 type body struct {
 	max    int64
 	in     *bufio.Reader
@@ -25,13 +25,8 @@ type body struct {
 	err    error
 }
 
-// compressedBlock is how much of a compressed body gunzip sees at a time.
-const compressedBlock = 32 << 10
-
-func (b *body) init(maxBytes int64) {
-	b.max = maxBytes
-	b.in = bufio.NewReaderSize(nil, compressedBlock)
-	b.gz = new(gzip.Reader)
+func newBody(maxBytes int64) body {
+	return body{max: maxBytes, in: bufio.NewReaderSize(nil, 32<<10), gz: new(gzip.Reader)}
 }
 
 func (b *body) reset(compressed io.Reader, hashed bool) {
@@ -40,23 +35,22 @@ func (b *body) reset(compressed io.Reader, hashed bool) {
 	b.hash.Reset()
 }
 
-// Read implements io.Reader. io.EOF comes only after the checksum of the last gzip member was checked.
-func (b *body) Read(p []byte) (int, error) {
+// Read implements io.Reader. It returns io.EOF only after the checksum of the last gzip member was verified.
+func (b *body) Read(p []byte) (n int, err error) {
+	if b.err == nil && !b.opened {
+		b.opened = true
+		if b.err = b.gz.Reset(b.in); b.err == io.EOF {
+			b.err = io.ErrUnexpectedEOF // an empty body is not a complete one
+		}
+	}
 	if b.err != nil {
 		return 0, b.err
 	}
-	if !b.opened {
-		b.opened = true
-		if b.err = b.gz.Reset(b.in); b.err != nil {
-			b.err = cutShort(b.err)
-			return 0, b.err
-		}
-	}
-	var n int
 	n, b.err = b.gz.Read(p)
 	if int64(n) > b.left {
 		n = int(b.left)
-		b.err = b.tooLarge()
+		b.err = contract.NewError(contract.BodyTooLarge,
+			fmt.Sprintf("the decompressed body exceeds %d bytes; send fewer measurements per request", b.max))
 	}
 	b.left -= int64(n)
 	if b.hashed {
@@ -65,7 +59,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, b.err
 }
 
-// sum is the hash of all that was read, 0 where none was wanted.
+// sum returns the hash of everything read, 0 if the body is not hashed.
 func (b *body) sum() uint64 {
 	if !b.hashed {
 		return 0
@@ -73,23 +67,11 @@ func (b *body) sum() uint64 {
 	return b.hash.Sum64()
 }
 
-func (b *body) tooLarge() error {
-	return contract.NewError(contract.BodyTooLarge, fmt.Sprintf("the decompressed body is larger than %d bytes; send fewer measurements at a time", b.max))
-}
-
-// refusal turns an error of decoding into what the client is told: a refusal as it is, all else came from gunzip.
-func (b *body) apiErr(err error) error {
-	var r *contract.APIError
-	if errors.As(err, &r) {
-		return r
+// bodyError converts an error of decoding to an API error: all others came from gzip.
+func bodyError(err error) error {
+	var apiErr *contract.APIError
+	if errors.As(err, &apiErr) {
+		return apiErr
 	}
-	return contract.NewError(contract.InvalidGzip, "the body is no valid gzip: "+err.Error())
-}
-
-// cutShort keeps the end of an empty body from looking like the end of a complete one.
-func cutShort(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error())
 }

@@ -15,8 +15,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// DeadLetters is the file of measurements that a store refuses for ever: one line of JSON each, durable before the
-// delivery goes on. A crash between the two may repeat a line, never lose one.
+// DeadLetters is the file of measurements that a sink has permanently rejected: one line of JSON each, durable before the
+// delivery continues. A crash in between may repeat a line, but never lose one.
 type DeadLetters struct {
 	mu   sync.Mutex
 	path string
@@ -24,48 +24,46 @@ type DeadLetters struct {
 
 // DeadLetter is a line of the file.
 type DeadLetter struct {
-	Sink            string    `json:"sink"`
-	Reason          string    `json:"reason"`
-	At              time.Time `json:"at"`
-	ProductInstance string    `json:"productInstance"`
-	BatchID         string    `json:"batchId"`
-	Index           uint32    `json:"index"`
-	ReceivedAt      time.Time `json:"receivedAt"`
-	Item            struct {
-		DetectorCode    string    `json:"detectorCode"`
-		MeasureTypeCode string    `json:"measureTypeCode"`
-		TimestampFrom   time.Time `json:"timestampFrom"`
-		TimestampTo     time.Time `json:"timestampTo"`
-		Value           float64   `json:"value"`
-		Quality         *float64  `json:"quality,omitempty"`
-	} `json:"item"`
+	Sink            string         `json:"sink"`
+	Reason          string         `json:"reason"`
+	At              time.Time      `json:"at"`
+	ProductInstance string         `json:"productInstance"`
+	BatchID         string         `json:"batchId"`
+	Index           uint32         `json:"index"`
+	ReceivedAt      time.Time      `json:"receivedAt"`
+	Item            DeadLetterItem `json:"item"`
 }
 
-// NewDeadLetters names the file; it is made with the first letter.
+// DeadLetterItem is the rejected measurement.
+type DeadLetterItem struct {
+	DetectorCode    string    `json:"detectorCode"`
+	MeasureTypeCode string    `json:"measureTypeCode"`
+	TimestampFrom   time.Time `json:"timestampFrom"`
+	TimestampTo     time.Time `json:"timestampTo"`
+	Value           float64   `json:"value"`
+	Quality         *float64  `json:"quality,omitempty"`
+}
+
+// NewDeadLetters returns the dead-letter file at path. Add creates it.
 func NewDeadLetters(path string) *DeadLetters { return &DeadLetters{path: path} }
 
-// Check tells at the start what would hold a delivery up at the first refusal, perhaps years later: that the file cannot
-// be written. It writes nothing, for the disk may be full.
+// Check returns an error if the file cannot be written, which would otherwise stop a delivery at its first rejected row. It
+// writes nothing, because the disk may be full.
 func (d *DeadLetters) Check() error {
 	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case err == nil:
+		err = f.Close()
+	case errors.Is(err, fs.ErrNotExist):
 		dir := filepath.Dir(d.path)
 		if err = unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-			err = &fs.PathError{Op: "write into", Path: dir, Err: err}
+			err = &fs.PathError{Op: "write to", Path: dir, Err: err}
 		}
-		return deadLetterError(err)
 	}
-	if err == nil {
-		err = f.Close()
+	if err != nil {
+		return fmt.Errorf("cannot write the dead-letter file: %w", err)
 	}
-	return deadLetterError(err)
-}
-
-func deadLetterError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("cannot write the dead-letter file: %w", err)
+	return nil
 }
 
 // Add appends the rows of a block and returns when they are on disk.
@@ -73,35 +71,34 @@ func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	var lines []byte
 	for _, s := range rows {
 		for row := s.From; row < s.To; row++ {
-			line, err := json.Marshal(letter(sink, reason, s.Batch, row))
+			l := DeadLetter{
+				Sink: sink, Reason: reason.Error(), At: time.Now().UTC(), ProductInstance: s.ProductInstance, BatchID: s.ID.String(),
+				Index: s.Index[row], ReceivedAt: time.Unix(0, s.ReceivedAt).UTC(),
+				Item: DeadLetterItem{
+					DetectorCode: string(s.Code(row)), MeasureTypeCode: string(s.TypeCode(int(s.Type[row]))),
+					TimestampFrom: time.Unix(0, s.Batch.From[row]).UTC(), TimestampTo: time.Unix(0, s.Batch.To[row]).UTC(), Value: s.Value[row],
+				},
+			}
+			if s.HasQuality(row) {
+				l.Item.Quality = &s.Quality[row]
+			}
+			line, err := json.Marshal(l)
 			if err != nil {
-				return fmt.Errorf("cannot write a dead letter: %w", err)
+				return fmt.Errorf("cannot encode a dead letter: %w", err)
 			}
 			lines = append(append(lines, line...), '\n')
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := deadLetterError(appendDurably(d.path, lines)); err != nil {
-		return err
+	if err := appendDurably(d.path, lines); err != nil {
+		return fmt.Errorf("cannot write the dead-letter file: %w", err)
 	}
 	deadLetters(sink).Add(rows.Rows())
 	return nil
 }
 
-func letter(sink string, reason error, b *batch.Batch, row int) DeadLetter {
-	l := DeadLetter{Sink: sink, Reason: reason.Error(), At: time.Now().UTC(), ProductInstance: b.ProductInstance, BatchID: b.ID.String(), Index: b.Index[row], ReceivedAt: time.Unix(0, b.ReceivedAt).UTC()}
-	l.Item.DetectorCode = string(b.Code(row))
-	l.Item.MeasureTypeCode = string(b.TypeCode(int(b.Type[row])))
-	l.Item.TimestampFrom, l.Item.TimestampTo = time.Unix(0, b.From[row]).UTC(), time.Unix(0, b.To[row]).UTC()
-	l.Item.Value = b.Value[row]
-	if b.HasQuality(row) {
-		l.Item.Quality = &b.Quality[row]
-	}
-	return l
-}
-
-// appendDurably starts a line of its own even where a crash cut the last one.
+// appendDurably appends lines, on a new line if a crash has torn the last one.
 func appendDurably(path string, lines []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {
@@ -120,15 +117,9 @@ func appendDurably(path string, lines []byte) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes a new file's name durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	dir, err := os.Open(filepath.Dir(path)) // the name of a new file becomes durable with its folder
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	return d.Sync()
+	return errors.Join(dir.Sync(), dir.Close())
 }

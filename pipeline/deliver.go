@@ -15,27 +15,25 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// Sink is a store that accepted rows are delivered to. One goroutine calls it.
+// Sink is a store that accepted rows are delivered to. It is used by one goroutine.
 type Sink interface {
-	// Plan fixes the next block before its first attempt: how many of the rows, from their start (at least one), go out
-	// in one attempt, and a plan that makes each attempt of the block the same one, whatever
-	// happens in between. state is what the last Deliver returned, nil at first.
+	// Plan fixes the next block before its first attempt: n is the number of rows, from the first on and at least one, that
+	// one attempt delivers; plan makes all attempts of the block identical, also after a restart. state is the result of the
+	// last Deliver, nil at first.
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
-	// Deliver returns when the store has exactly this block durably. It is called again with the same plan and rows
-	// after an error, and after a restart of the daemon. state is what the next Plan gets. A
-	// *batch.PermanentError says that the store will never take these rows as a block: the loop halves it. Where a part of the
-	// block was applied all the same, the state that comes with the error makes later plans know. Every
-	// other error is tried again.
+	// Deliver returns nil when the store has exactly this block durably. After an error or a restart it is called again with
+	// the same plan and rows. The next Plan gets state. A *batch.PermanentError makes the loop halve the block; if part of the
+	// block was stored nevertheless, state must tell later plans. All other errors are retried.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
 	Close() error
 }
 
-// DeliveryConfig is how blocks are gathered and retried.
+// DeliveryConfig configures how blocks are formed and retried.
 type DeliveryConfig struct {
 	MaxRows  int           `koanf:"max_rows"`  // rows offered to the sink at a time
-	MinRows  int           `koanf:"min_rows"`  // with fewer, more are waited for
+	MinRows  int           `koanf:"min_rows"`  // with fewer rows the delivery waits for more
 	Linger   time.Duration `koanf:"linger"`    // but no longer than this
-	RetryMin time.Duration `koanf:"retry_min"` // first wait after a failed attempt; it doubles
+	RetryMin time.Duration `koanf:"retry_min"` // wait after the first failed attempt; it doubles
 	RetryMax time.Duration `koanf:"retry_max"` // up to this
 }
 
@@ -55,8 +53,8 @@ func (c DeliveryConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Delivery takes the journal's rows to one sink: cursor → frames → block → sink → cursor. Archive and forward are two
-// of them; neither waits for the other.
+// Delivery delivers the journal's rows to one sink: cursor → frames → block → sink → cursor. The deliveries to the archive
+// and to Kafka are independent of each other.
 type Delivery struct {
 	name   string
 	cfg    DeliveryConfig
@@ -66,42 +64,42 @@ type Delivery struct {
 	dead   *DeadLetters
 	log    zerolog.Logger
 
-	at      progress // as it is on disk, or further if unsaved
+	at      progress // as on disk, or further if unsaved
 	unsaved bool     // the last save failed
-	limit   int      // rows of a block; lowered while a refused row is looked for
+	limit   int      // rows of a block; lowered while searching for a rejected row
 
-	reached atomic.Uint64 // frame of the first row that is not delivered
-	behind  atomic.Int64  // received_at of the oldest row that is not delivered, 0 if there is none
+	reached atomic.Uint64 // frame of the first undelivered row
+	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
 	rows    atomic.Int64  // delivered by this process
 	mu      sync.Mutex
-	trouble error // why the last attempt failed, nil if it did not
+	trouble error // why the last attempt failed, nil if it succeeded
 }
 
-// cursor keeps the progress; journal.Cursor is it.
+// cursor is implemented by journal.Cursor.
 type cursor interface {
 	Load() (frame uint64, state []byte)
 	Save(frame uint64, state []byte) error
 }
 
-// passedFrames is how many frames without rows may wait to be told to the disk.
-const passedFrames = 64
-
-// NewDelivery reads where the sink's cursor stands. Run does the work.
+// NewDelivery loads the sink's cursor. Run delivers.
 func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink, dead *DeadLetters, log zerolog.Logger) (*Delivery, error) {
-	d := &Delivery{name: name, cfg: cfg, sink: sink, cursor: j.Cursor(name), dead: dead, log: log.With().Str("sink", name).Logger(), limit: cfg.MaxRows}
+	d := &Delivery{
+		name: name, cfg: cfg, sink: sink, cursor: j.Cursor(name), window: window{journal: j}, dead: dead,
+		log: log.With().Str("sink", name).Logger(), limit: cfg.MaxRows,
+	}
 	frame, state := d.cursor.Load()
 	var err error
 	if d.at, err = decodeProgress(frame, state); err != nil {
 		return nil, fmt.Errorf("cannot read the cursor of %s: %w", name, err)
 	}
 	d.reached.Store(frame)
-	d.window.start(j, d.at.done)
+	d.window.rewind(d.at.done)
 	d.export(j)
 	return d, nil
 }
 
-// Run delivers until soft is done, which lets an attempt in hand finish; ctx ends that too, and has to be done no
-// earlier than soft. What was not delivered is delivered by the next Run, in this process or another.
+// Run delivers until soft is done, which lets the current attempt finish; ctx, which must be done no earlier than soft,
+// interrupts it. The next Run, in this process or another, continues with what was not delivered.
 func (d *Delivery) Run(ctx, soft context.Context) error {
 	for {
 		rows, err := d.next(soft)
@@ -112,15 +110,15 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 		case err == nil:
 		case soft.Err() != nil, errors.Is(err, journal.ErrClosed):
 			return errors.Join(d.rest(), d.sink.Close())
-		default: // the journal cannot be read, or the cursor not be written
-			d.failed(err, "cannot go on; trying again")
-			_ = d.sleep(soft, d.cfg.RetryMax) // next tells of a stop
+		default: // the journal cannot be read, or the cursor cannot be written
+			d.failed(err, "delivery failed; retrying")
+			_ = d.sleep(soft, d.cfg.RetryMax) // next returns soft's error
 			d.window.rewind(d.at.done)
 		}
 	}
 }
 
-// next gives the block to deliver: the one that was planned before a restart, or a new one with its plan on disk.
+// next returns the block to deliver: the one planned before a restart, or a new one whose plan is on disk.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.planned() {
 		rows, err := d.window.upTo(ctx, d.at.end)
@@ -129,7 +127,7 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		}
 		return rows, err
 	}
-	if d.unsaved { // the journal deletes nothing until it is told, and nobody knows when the next row comes
+	if d.unsaved { // the journal can delete nothing before the save, and the next row may be far off
 		if err := d.save(d.at); err != nil {
 			return nil, err
 		}
@@ -144,28 +142,31 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 			d.behind.Store(rows[0].ReceivedAt)
 			return d.plan(ctx, rows.Head(min(d.limit, rows.Rows())))
 		}
-		if err := d.pass(); err != nil {
+		if err := d.passEmptyFrames(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// pass moves over frames that have no rows. The disk is told when nothing else waits, and now and then: a journal that is full
-// of such frames gets no new ones that would move us on.
-func (d *Delivery) pass() error {
+// maxUnsavedFrames is how many frames without rows are passed before the cursor is saved.
+const maxUnsavedFrames = 64
+
+// passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and every maxUnsavedFrames: a
+// journal full of such frames accepts no new ones that would move the cursor.
+func (d *Delivery) passEmptyFrames() error {
 	d.at.done = d.window.end()
 	idle := !d.window.more()
 	if idle {
-		d.at.done = d.window.end() // beyond still more of them
+		d.at.done = d.window.end() // more has read further empty frames
 	}
 	d.reached.Store(d.at.done.Frame)
-	if saved, _ := d.cursor.Load(); !idle && d.at.done.Frame-saved < passedFrames {
+	if saved, _ := d.cursor.Load(); !idle && d.at.done.Frame-saved < maxUnsavedFrames {
 		return nil
 	}
 	return d.save(d.at)
 }
 
-// plan has the sink fix the next block and makes that durable before the first attempt.
+// plan lets the sink fix the next block and saves the plan before the first attempt.
 func (d *Delivery) plan(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
 		n, plan, err := d.sink.Plan(ctx, d.at.state, rows)
@@ -173,14 +174,14 @@ func (d *Delivery) plan(ctx context.Context, rows batch.Block) (batch.Block, err
 			block := rows.Head(n)
 			return block, d.save(progress{done: d.at.done, state: d.at.state, end: block.End(), plan: plan})
 		}
-		d.failed(err, "cannot plan a block; trying again")
+		d.failed(err, "cannot plan a block; retrying")
 		if err := d.sleep(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// deliver repeats a block until the store has it, or has refused it for good.
+// deliver repeats a block until the store has it or has permanently rejected it.
 func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
 		started := time.Now()
@@ -189,22 +190,22 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 			d.delivered(rows, state, started)
 			return nil
 		}
-		var refused *batch.PermanentError
-		if errors.As(err, &refused) {
+		var rejected *batch.PermanentError
+		if errors.As(err, &rejected) {
 			if state != nil {
 				d.at.state = state
 			}
-			return d.refused(rows, refused)
+			return d.rejected(rows, rejected)
 		}
-		d.failed(err, "cannot deliver a block; trying again")
+		d.failed(err, "cannot deliver a block; retrying")
 		if err := d.sleep(soft, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// delivered moves on in memory; the cursor on disk follows with the next plan. Until then a restart would deliver the
-// same plan once more, which the store takes for what it is.
+// delivered moves on in memory. The cursor is saved with the next plan: until then, a restart would deliver the same plan
+// again, which the store recognizes.
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
 	d.at = progress{done: rows.End(), state: state}
@@ -212,41 +213,37 @@ func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) 
 	d.rows.Add(int64(n))
 	d.limit = min(2*d.limit, d.cfg.MaxRows)
 	d.setTrouble(nil)
-	d.log.Debug().Int("rows", n).Dur("took", time.Since(started)).Msg("delivered")
-	if !d.window.more() {
-		d.idle()
+	d.log.Debug().Int("rows", n).Dur("took", time.Since(started)).Msg("delivered a block")
+	if !d.window.more() { // everything is delivered: save the cursor now
+		d.behind.Store(0)
+		d.at.done = d.window.end()
+		if err := d.rest(); err != nil {
+			d.failed(err, "cannot save the cursor; retrying")
+		}
 	}
 	d.reached.Store(d.at.done.Frame)
 }
 
-// idle writes the cursor when all that there is was delivered.
-func (d *Delivery) idle() {
-	d.behind.Store(0)
-	d.at.done = d.window.end()
-	if err := d.rest(); err != nil {
-		d.failed(err, "cannot save the cursor; trying again")
-	}
-}
-
-// refused halves the block until the row that the store does not want stands alone, and puts that one aside.
-func (d *Delivery) refused(rows batch.Block, cause *batch.PermanentError) error {
+// rejected halves the block until the rejected row is alone, and moves that one to the dead-letter file.
+func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error {
 	if n := rows.Rows(); n > 1 {
 		d.limit = n / 2
-		d.log.Warn().Err(cause).Int("rows", n).Msg("the store refuses a block; halving it")
+		d.log.Warn().Err(cause).Int("rows", n).Msg("the store rejects a block; halving it")
 		return d.save(progress{done: d.at.done, state: d.at.state})
 	}
 	if err := d.dead.Add(d.name, rows, cause.Err); err != nil {
 		return err
 	}
-	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).Msg("the store refuses a measurement for good: it stands in the dead-letter file")
+	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).
+		Msg("the store permanently rejects a measurement; wrote it to the dead-letter file")
 	d.window.drop(1)
 	return d.save(progress{done: rows.End(), state: d.at.state})
 }
 
-// rest writes the cursor of a delivery that has nothing in hand.
+// rest saves the cursor unless a block is in progress, whose plan is on disk for the next Run.
 func (d *Delivery) rest() error {
 	if d.at.planned() {
-		return nil // the plan is on disk, the next Run takes it up
+		return nil
 	}
 	return d.save(d.at)
 }
@@ -259,7 +256,7 @@ func (d *Delivery) save(p progress) error {
 	return err
 }
 
-// sleep waits about as long as told; the error is ctx's.
+// sleep waits for 50–100 % of wait, or returns ctx's error.
 func (d *Delivery) sleep(ctx context.Context, wait time.Duration) error {
 	t := time.NewTimer(wait/2 + rand.N(wait/2+1))
 	defer t.Stop()
@@ -271,7 +268,7 @@ func (d *Delivery) sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// failed logs the first of a row of failures as a warning, the others at debug.
+// failed logs the first of consecutive failures as a warning and the others at debug level.
 func (d *Delivery) failed(err error, what string) {
 	if errors.Is(err, context.Canceled) {
 		return // stopping
@@ -283,13 +280,13 @@ func (d *Delivery) failed(err error, what string) {
 	d.log.WithLevel(level).Err(err).Msg(what)
 }
 
-// setTrouble is true when there was none before.
+// setTrouble reports whether err is the first failure after a success.
 func (d *Delivery) setTrouble(err error) (began bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	began = d.trouble == nil && err != nil
 	if d.trouble != nil && err == nil {
-		d.log.Info().Msg("delivering again")
+		d.log.Info().Msg("delivery has recovered")
 	}
 	d.trouble = err
 	return began
@@ -297,9 +294,9 @@ func (d *Delivery) setTrouble(err error) (began bool) {
 
 // Status is how far a delivery is behind, for readiness and metrics.
 type Status struct {
-	Lag     time.Duration // age of the oldest row that is not delivered; 0 if there is none
+	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
 	Rows    int64         // delivered by this process
-	Trouble error         // why the last attempt failed; nil if it did not
+	Trouble error         // why the last attempt failed, nil if it succeeded
 }
 
 // Status may be called from any goroutine.

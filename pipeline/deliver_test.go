@@ -216,7 +216,7 @@ func TestOneStoreAwayDoesNotStopTheOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- d.Run(ctx, ctx) }()
-	other, err := NewDelivery(AnswersConsumer, quick, h.journal, here, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	other, err := NewDelivery(IdempotencyConsumer, quick, h.journal, here, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
 	go func() { ended <- other.Run(ctx, ctx) }()
 	for range 20 {
@@ -268,7 +268,7 @@ func TestStateOfARefusalIsKept(t *testing.T) {
 func TestFramesWithoutRowsDoNotPileUp(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
-	for n := range 2 * passedFrames {
+	for n := range 2 * maxUnsavedFrames {
 		_, err := h.submit(measurements(item("unknown", n)), fmt.Sprint(n))
 		require.NoError(t, err)
 	}

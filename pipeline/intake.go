@@ -16,26 +16,26 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Config is what the stages between a complete body and the journal leave to the operator.
+// Config configures the stages between a complete body and the journal.
 type Config struct {
-	Workers      int   `koanf:"workers"`        // bodies decoded at the same time; 0: one for each CPU
-	Queue        int   `koanf:"queue"`          // complete bodies that may wait for a worker; more get 503
+	Workers      int   `koanf:"workers"`        // bodies decoded concurrently; 0: one per CPU
+	Queue        int   `koanf:"queue"`          // complete bodies that may wait for a worker; further ones get 503
 	MaxBodyBytes int64 `koanf:"max_body_bytes"` // decompressed size of a body
 
-	Decode   decode.Config   `koanf:"decode"`
-	Validate validate.Config `koanf:"validate"`
-	Answers  AnswersConfig   `koanf:"answers"`
+	Decode      decode.Config     `koanf:"decode"`
+	Validate    validate.Config   `koanf:"validate"`
+	Idempotency IdempotencyConfig `koanf:"idempotency"`
 }
 
-// DefaultConfig gives a worker to each CPU, a queue of 256 and 64 MiB for a decompressed body (contract 1.1).
+// DefaultConfig has a worker per CPU, a queue of 256 and 64 MiB for a decompressed body (contract 1.1).
 func DefaultConfig() Config {
 	return Config{
 		Queue: 256, MaxBodyBytes: 64 << 20,
-		Decode: decode.DefaultConfig(), Validate: validate.DefaultConfig(), Answers: DefaultAnswersConfig(),
+		Decode: decode.DefaultConfig(), Validate: validate.DefaultConfig(), Idempotency: DefaultIdempotencyConfig(),
 	}
 }
 
-// Check reports every setting that is out of bounds. Decode, Validate and Answers are checked separately.
+// Check reports every setting that is out of bounds. Decode, Validate and Idempotency are checked separately.
 func (c Config) Check() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -50,62 +50,60 @@ func (c Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Registry gives the detectors of a product instance, nil if none were loaded yet.
+// Registry returns the detectors of a product instance, nil if none were loaded yet.
 type Registry interface {
 	Snapshot(productInstance string) *batch.Detectors
 }
 
-// Intake takes complete bodies through gunzip, decode and validate into the journal. Its workers are the
-// only ones that do so; a body's own goroutine waits for them and then for the disk, so one fsync
-// serves all bodies that wait for it.
+// Intake takes complete bodies through decompression, decoding and validation into the journal. Only its workers do that;
+// the goroutine of a request waits for a worker and then for the disk, so that one fsync serves all waiting requests.
 type Intake struct {
-	cfg      Config
-	journal  *journal.Journal
-	registry Registry
-	answers  *Answers
-	now      func() time.Time
+	cfg         Config
+	journal     *journal.Journal
+	registry    Registry
+	idempotency *IdempotencyStore
+	now         func() time.Time
 
 	jobs    chan *job
 	workers sync.WaitGroup
 	pool    sync.Pool // of *job
 
-	gate    sync.RWMutex // held for reading by Submit, for writing by Close
+	gate    sync.RWMutex // read-locked by Submit, locked by Close
 	closed  bool
-	stamp   sync.Mutex // received_at rises in the order of the frames
+	stamp   sync.Mutex // received_at increases in the order of the frames
 	stamped int64
 }
 
-// job is a submission in the hands of a worker.
+// job is a submission that a worker processes.
 type job struct {
-	s     *batch.Submission
-	entry journal.Entry
-	write bool // entry was queued: wait for it
-	done  chan error
+	s      *batch.Submission
+	entry  journal.Entry
+	queued bool // entry is in the journal's queue
+	done   chan error
 }
 
-// keptFrame is the largest frame whose memory is kept for the next batch.
-const keptFrame = 4 << 20
-
-// NewIntake starts the workers, which Close stops. The journal's newest frame tells how far received_at has come.
-func NewIntake(cfg Config, j *journal.Journal, registry Registry, answers *Answers) (*Intake, error) {
-	last, err := lastReceivedAt(j)
+// NewIntake starts the workers, which Close stops. received_at continues after that of the journal's newest frame.
+func NewIntake(cfg Config, j *journal.Journal, registry Registry, idempotency *IdempotencyStore) (*Intake, error) {
+	_, newest, err := j.Last()
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Workers == 0 {
 		cfg.Workers = runtime.GOMAXPROCS(0)
 	}
-	in := &Intake{cfg: cfg, journal: j, registry: registry, answers: answers, now: time.Now, jobs: make(chan *job, cfg.Queue), stamped: last}
+	in := &Intake{
+		cfg: cfg, journal: j, registry: registry, idempotency: idempotency, now: time.Now,
+		jobs: make(chan *job, cfg.Queue), stamped: batch.FrameReceivedAt(newest),
+	}
 	in.pool.New = func() any { return &job{done: make(chan error, 1)} }
 	in.export()
 	for range cfg.Workers {
-		in.workers.Add(1)
-		go in.work()
+		in.workers.Go(in.work)
 	}
 	return in, nil
 }
 
-// Close lets the workers finish what is queued and stops them. Submit then refuses.
+// Close lets the workers finish the queue and stops them. Submit then returns 503.
 func (in *Intake) Close() {
 	in.gate.Lock()
 	in.closed = true
@@ -114,14 +112,13 @@ func (in *Intake) Close() {
 	in.workers.Wait()
 }
 
-// Ready gives the reason why a batch of this product instance could not be taken now, nil if there is none
-// (contract 1.1: 503).
+// Ready returns why a batch of the product instance cannot be accepted now (503, contract 1.1), nil if it can.
 func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if len(in.jobs) == cap(in.jobs) {
-		return contract.Unavailable("too many batches wait for a worker; send again later", time.Second)
+		return queueFull()
 	}
 	if err := in.journal.Ready(); err != nil {
-		return journalRefusal(err)
+		return journalError(err)
 	}
 	if in.registry.Snapshot(productInstance) == nil {
 		return noRegistry(productInstance)
@@ -129,64 +126,47 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 	return nil
 }
 
-// Hold claims an Idempotency-Key while its request is under way; see Answers.Hold.
+// Hold claims an Idempotency-Key for a request in progress; see IdempotencyStore.Hold.
 func (in *Intake) Hold(productInstance, key string) *contract.APIError {
-	return in.answers.Hold(productInstance, key)
+	return in.idempotency.Hold(productInstance, key)
 }
 
-// Release gives a claimed key free.
-func (in *Intake) Release(productInstance, key string) { in.answers.Release(productInstance, key) }
+// Release ends the claim of Hold.
+func (in *Intake) Release(productInstance, key string) { in.idempotency.Release(productInstance, key) }
 
-// Submit takes a body to disk. nil: every accepted item is durable, s.Result is the 207. A *contract.APIError:
-// nothing of the batch was or will be archived or forwarded. batch.ErrNoAnswer: nobody knows.
+// Submit stores a body. If it returns nil, every accepted item is durable and s.Result is the 207. A *contract.APIError
+// means that nothing of the batch was or will be archived or forwarded, batch.ErrNoAnswer that the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
 	if in.closed {
-		return contract.Unavailable("the daemon is shutting down; send again", time.Second)
+		return contract.Unavailable("the daemon is shutting down; retry", time.Second)
 	}
 	j := in.pool.Get().(*job)
-	j.s, j.write = s, false
+	j.s, j.queued = s, false
 	defer in.put(j)
 	select {
 	case in.jobs <- j:
 	default:
-		return contract.Unavailable("too many batches wait for a worker; send again later", time.Second)
+		return queueFull()
 	}
-	if err := <-j.done; err != nil {
+	if err := <-j.done; err != nil || !j.queued {
 		return err
-	}
-	if !j.write {
-		return nil
 	}
 	err := j.entry.Wait()
 	if s.IdempotencyKey != "" {
-		in.answers.settle(scope{s.ProductInstance, s.IdempotencyKey}, &j.entry, err)
+		in.idempotency.settle(scopedKey{s.ProductInstance, s.IdempotencyKey}, &j.entry, err)
 	}
-	if err != nil {
-		return undurable(err)
-	}
-	return nil
+	return diskError(err)
 }
 
 func (in *Intake) put(j *job) {
+	const maxKept = 4 << 20 // the memory of a larger frame is not kept for the next batch
 	j.s = nil
-	if cap(j.entry.Data) > keptFrame {
+	if cap(j.entry.Data) > maxKept {
 		j.entry.Data = nil
 	}
 	in.pool.Put(j)
-}
-
-// work is one worker: it ends when the channel of jobs is closed.
-func (in *Intake) work() {
-	defer in.workers.Done()
-	st := newStages(in.cfg)
-	for j := range in.jobs {
-		started := time.Now()
-		err := in.process(st, j)
-		decodeSeconds.UpdateDuration(started)
-		j.done <- err
-	}
 }
 
 // stages is the memory of one worker.
@@ -196,16 +176,20 @@ type stages struct {
 	validate *validate.Validator
 	items    batch.Items
 	accepted batch.Batch
-	answer   batch.Answer
 }
 
-func newStages(cfg Config) *stages {
-	st := &stages{decoder: decode.New(cfg.Decode), validate: validate.New(cfg.Validate)}
-	st.body.init(cfg.MaxBodyBytes)
-	return st
+// work runs one worker until the channel of jobs is closed.
+func (in *Intake) work() {
+	st := &stages{body: newBody(in.cfg.MaxBodyBytes), decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
+	for j := range in.jobs {
+		started := time.Now()
+		err := in.process(st, j)
+		decodeSeconds.UpdateDuration(started)
+		j.done <- err
+	}
 }
 
-// process is the way of a body from its bytes to the journal's queue.
+// process takes a body from its bytes to the journal's queue.
 func (in *Intake) process(st *stages, j *job) error {
 	s := j.s
 	known := in.registry.Snapshot(s.ProductInstance)
@@ -214,80 +198,71 @@ func (in *Intake) process(st *stages, j *job) error {
 	}
 	st.body.reset(s.Body, s.IdempotencyKey != "")
 	if err := st.decoder.Decode(&st.body, &st.items); err != nil {
-		return st.body.apiErr(err)
+		return bodyError(err)
 	}
-	if replayed, err := in.answers.replay(s, st.body.sum()); replayed || err != nil {
+	hash := st.body.sum()
+	if replayed, err := in.idempotency.replay(s, hash); replayed || err != nil {
 		return err
 	}
-	now := in.now()
-	st.validate.Validate(&st.items, known, now.UnixNano(), &s.Result.Rejections)
+	now := in.now().UnixNano()
+	r := &s.Result
+	st.validate.Validate(&st.items, known, now, &r.Rejections)
 	id, err := uuid.NewV7()
 	if err != nil {
-		return contract.NewError(contract.InternalError, "cannot make a batch id: "+err.Error())
+		return contract.NewError(contract.InternalError, "cannot create a batch id: "+err.Error())
 	}
-	s.Result.ID, s.Result.Items = batch.ID(id), st.items.Count
-	s.Result.Accepted = st.items.Count - s.Result.Len()
-	if s.Result.Accepted == 0 && s.IdempotencyKey == "" {
-		return nil // nothing has to be kept
+	r.ID, r.Items, r.Accepted = batch.ID(id), st.items.Count, st.items.Count-r.Len()
+	if r.Accepted == 0 && s.IdempotencyKey == "" {
+		return nil // nothing to store
 	}
-	j.entry.Data = st.frame(j.entry.Data[:0], s)
-	return in.enqueue(j, now.UnixNano())
-}
+	st.accepted.Accept(&st.items, &r.Rejections)
+	st.accepted.ID, st.accepted.ProductInstance = r.ID, s.ProductInstance
+	answer := batch.Answer{Key: s.IdempotencyKey, BodyHash: hash, Items: r.Items, Rejections: r.Rejections}
+	j.entry.Data = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &answer)
 
-// frame appends the frame of what was accepted of s.
-func (st *stages) frame(dst []byte, s *batch.Submission) []byte {
-	st.accepted.Accept(&st.items, &s.Result.Rejections)
-	st.accepted.ID, st.accepted.ProductInstance = s.Result.ID, s.ProductInstance
-	st.answer = batch.Answer{Key: s.IdempotencyKey, BodyHash: st.body.sum(), Items: s.Result.Items, Rejections: s.Result.Rejections}
-	return batch.AppendFrame(dst, &st.accepted, &st.answer)
-}
-
-// enqueue stamps the frame and queues it for the disk.
-func (in *Intake) enqueue(j *job, now int64) error {
 	in.stamp.Lock()
 	defer in.stamp.Unlock()
 	in.stamped = max(now, in.stamped+1)
 	batch.StampFrame(j.entry.Data, in.stamped)
-	var err error
-	if j.s.IdempotencyKey == "" {
+	if s.IdempotencyKey == "" {
 		err = in.journal.Enqueue(&j.entry)
 	} else {
-		err = in.answers.enqueue(&j.entry)
+		err = in.idempotency.enqueue(&j.entry)
 	}
 	if err != nil {
-		return journalRefusal(err)
+		return journalError(err)
 	}
-	j.write = true
+	j.queued = true
 	return nil
 }
 
-// undurable is what a client is told when the disk failed after the frame was queued (contract 1.1).
-func undurable(err error) error {
-	if errors.Is(err, journal.ErrVoided) {
-		return contract.Unavailable("the journal could not write the batch to disk; nothing of it was kept; send again", 5*time.Second)
+// diskError converts the error of a queued frame to an API error (contract 1.1).
+func diskError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, journal.ErrVoided):
+		return contract.Unavailable("the journal cannot write to disk; nothing of the batch was stored; retry", 5*time.Second)
 	}
 	return fmt.Errorf("%w: %w", batch.ErrNoAnswer, err)
 }
 
-func journalRefusal(err error) *contract.APIError {
+// journalError converts the error of a frame that was not queued to an API error.
+func journalError(err error) *contract.APIError {
 	after := 5 * time.Second
 	switch {
 	case errors.Is(err, journal.ErrBusy):
 		after = time.Second
 	case errors.Is(err, journal.ErrTooLarge):
-		return contract.NewError(contract.BodyTooLarge, "the batch is larger than one frame of the journal; send fewer measurements")
+		return contract.NewError(contract.BodyTooLarge, "the batch exceeds the maximum frame size of the journal; send fewer measurements per request")
 	}
-	return contract.Unavailable("the batch cannot be kept now: "+err.Error(), after)
+	return contract.Unavailable("cannot accept the batch: "+err.Error(), after)
+}
+
+func queueFull() *contract.APIError {
+	return contract.Unavailable("too many batches are queued; retry", time.Second)
 }
 
 func noRegistry(productInstance string) *contract.APIError {
-	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; send again later", 5*time.Second)
-}
-
-func lastReceivedAt(j *journal.Journal) (int64, error) {
-	seq, frame, err := j.Last()
-	if err != nil || seq == 0 {
-		return 0, err
-	}
-	return batch.FrameReceivedAt(frame), nil
+	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
 }

@@ -29,7 +29,7 @@ type house struct {
 	dir     string
 	cfg     Config
 	journal *journal.Journal
-	answers *Answers
+	store   *IdempotencyStore
 	intake  *Intake
 	codes   detectors
 }
@@ -50,20 +50,20 @@ func open(t testing.TB, dir string, change ...func(*Config)) *house {
 	}
 	jc := journal.DefaultConfig()
 	jc.Dir = filepath.Join(dir, "journal")
-	h.cfg.Answers.Journal.Dir = filepath.Join(dir, "answers")
+	h.cfg.Idempotency.Journal.Dir = filepath.Join(dir, "idempotency")
 	var err error
-	h.journal, err = journal.Open(jc, []string{"sink", AnswersConsumer})
+	h.journal, err = journal.Open(jc, []string{"sink", IdempotencyConsumer})
 	require.NoError(t, err)
-	h.answers, err = OpenAnswers(h.cfg.Answers, h.journal)
+	h.store, err = OpenIdempotencyStore(h.cfg.Idempotency, h.journal)
 	require.NoError(t, err)
-	h.intake, err = NewIntake(h.cfg, h.journal, h.codes, h.answers)
+	h.intake, err = NewIntake(h.cfg, h.journal, h.codes, h.store)
 	require.NoError(t, err)
 	return h
 }
 
 func (h *house) close() {
 	h.intake.Close()
-	require.NoError(h.t, h.answers.Close())
+	require.NoError(h.t, h.store.Close())
 	require.NoError(h.t, h.journal.Close())
 }
 
@@ -326,7 +326,7 @@ func TestTheSameBatchAgain(t *testing.T) {
 	h.close()
 	h = open(t, dir) // the copy may not have been made: then the main journal still has it
 	again()
-	h.copyAnswers()
+	h.copyToStore()
 	h.close()
 	h = open(t, dir)
 	again()
@@ -337,9 +337,9 @@ func TestTheSameBatchAgain(t *testing.T) {
 	h.close()
 }
 
-func (h *house) copyAnswers() {
-	require.NoError(h.t, h.answers.copy())
-	done, _ := h.journal.Cursor(AnswersConsumer).Load()
+func (h *house) copyToStore() {
+	require.NoError(h.t, h.store.copy())
+	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
 	_, next := h.journal.Bounds()
 	require.Equal(h.t, next, done)
 }
@@ -348,7 +348,7 @@ func (h *house) copyAnswers() {
 // journal until they can be copied.
 func TestAnswersAreRememberedOnALowDisk(t *testing.T) {
 	dir := t.TempDir()
-	low := func(c *Config) { c.Answers.Journal.MinFreeBytes = 1 << 60 }
+	low := func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 }
 	h := open(t, dir, low)
 	body := measurements(item("A", 1))
 	first, err := h.submit(body, "k")
@@ -359,11 +359,11 @@ func TestAnswersAreRememberedOnALowDisk(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, s.Result.Replay)
 	require.Equal(t, first.Result.ID, s.Result.ID)
-	require.ErrorIs(t, h.answers.copy(), journal.ErrDiskLow)
+	require.ErrorIs(t, h.store.copy(), journal.ErrDiskLow)
 	h.close()
 
 	h = open(t, dir)
-	h.copyAnswers()
+	h.copyToStore()
 	s, err = h.submit(body, "k")
 	require.NoError(t, err)
 	require.True(t, s.Result.Replay)
@@ -373,10 +373,10 @@ func TestAnswersAreRememberedOnALowDisk(t *testing.T) {
 // What could not be copied goes first the next time: the answers' own journal has to be in the order in which answers leave
 // the window, for they leave it up to one of them.
 func TestAnswersAreCopiedInOrder(t *testing.T) {
-	h := open(t, t.TempDir(), func(c *Config) { c.Answers.Journal.MinFreeBytes = 1 << 60 })
+	h := open(t, t.TempDir(), func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 })
 	defer h.close()
-	h.answers.stop()
-	<-h.answers.done
+	h.store.stop()
+	<-h.store.done
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -385,7 +385,7 @@ func TestAnswersAreCopiedInOrder(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = h.answers.copy() // the disk is low
+				_ = h.store.copy() // the disk is low
 			}
 		}
 	}()
@@ -396,7 +396,7 @@ func TestAnswersAreCopiedInOrder(t *testing.T) {
 	close(stop)
 	<-stopped
 	var order []uint64
-	for _, k := range h.answers.fresh {
+	for _, k := range h.store.fresh {
 		order = append(order, k.main)
 	}
 	require.Len(t, order, 100)
@@ -410,18 +410,18 @@ func TestAnswersLeaveTheWindow(t *testing.T) {
 	_, err := h.submit(body, "k")
 	require.NoError(t, err)
 	later := time.Now().Add(59 * time.Minute)
-	h.answers.mu.Lock()
-	h.answers.now = func() time.Time { return later }
-	h.answers.mu.Unlock()
-	h.copyAnswers()
-	h.answers.forget()
+	h.store.mu.Lock()
+	h.store.now = func() time.Time { return later }
+	h.store.mu.Unlock()
+	h.copyToStore()
+	h.store.expire()
 	s, err := h.submit(body, "k")
 	require.NoError(t, err)
 	require.True(t, s.Result.Replay)
 	later = later.Add(2 * time.Minute)
-	h.answers.forget()
-	require.Empty(t, h.answers.known)
-	require.Zero(t, h.answers.bytes)
+	h.store.expire()
+	require.Empty(t, h.store.known)
+	require.Zero(t, h.store.bytes)
 	s, err = h.submit(body, "k")
 	require.NoError(t, err)
 	require.False(t, s.Result.Replay)
@@ -432,22 +432,22 @@ func TestAnswersLeaveTheWindow(t *testing.T) {
 func TestAnExpiredAnswerIsReplaced(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
-	h.answers.stop()
-	<-h.answers.done
+	h.store.stop()
+	<-h.store.done
 	_, err := h.submit(measurements(item("A", 1)), "k")
 	require.NoError(t, err)
-	one := h.answers.bytes
+	one := h.store.bytes
 	later := time.Now().Add(61 * time.Minute)
-	h.answers.now = func() time.Time { return later }
-	h.intake.now = h.answers.now
+	h.store.now = func() time.Time { return later }
+	h.intake.now = h.store.now
 	second, err := h.submit(measurements(item("B", 2)), "k")
 	require.NoError(t, err)
 	require.False(t, second.Result.Replay)
-	require.Equal(t, one, h.answers.bytes)
-	h.copyAnswers()
-	h.answers.forget()
-	require.Equal(t, one, h.answers.bytes)
-	require.Len(t, h.answers.order, 1)
+	require.Equal(t, one, h.store.bytes)
+	h.copyToStore()
+	h.store.expire()
+	require.Equal(t, one, h.store.bytes)
+	require.Len(t, h.store.order, 1)
 	again, err := h.submit(measurements(item("B", 2)), "k")
 	require.NoError(t, err)
 	require.True(t, again.Result.Replay)
@@ -461,14 +461,14 @@ func TestAVoidedAnswerHoldsNobody(t *testing.T) {
 	_, err := h.submit(measurements(item("A", 1)), "kept")
 	require.NoError(t, err)
 	e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{}, &batch.Answer{Key: "voided"})}
-	require.NoError(t, h.answers.enqueue(e))
+	require.NoError(t, h.store.enqueue(e))
 	require.NoError(t, e.Wait())
-	require.NoError(t, h.answers.copy())
-	done, _ := h.journal.Cursor(AnswersConsumer).Load()
+	require.NoError(t, h.store.copy())
+	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
 	require.Equal(t, e.Seq, done, "as long as its fate is open it is not passed")
-	h.answers.settle(scope{"city", "voided"}, e, journal.ErrVoided)
-	h.copyAnswers()
-	require.Len(t, h.answers.known, 1)
+	h.store.settle(scopedKey{"city", "voided"}, e, journal.ErrVoided)
+	h.copyToStore()
+	require.Len(t, h.store.known, 1)
 }
 
 func TestKeysUnderWayAndFullMemory(t *testing.T) {
@@ -484,7 +484,7 @@ func TestKeysUnderWayAndFullMemory(t *testing.T) {
 	h.intake.Release("city", "k")
 	_, err := h.submit(measurements(item("A", 1)), "known")
 	require.NoError(t, err)
-	h.answers.cfg.MaxBytes = 1
+	h.store.cfg.MaxBytes = 1
 	require.Nil(t, h.intake.Hold("city", "known"), "what is remembered can be asked for")
 	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold("city", "new").Code, "never an early forgetting")
 }
@@ -505,17 +505,17 @@ func TestConfigBounds(t *testing.T) {
 var errSentinel = errors.New("sentinel")
 
 func TestUndurable(t *testing.T) {
-	require.ErrorIs(t, undurable(journal.ErrUnknown), batch.ErrNoAnswer)
-	require.ErrorIs(t, undurable(errSentinel), batch.ErrNoAnswer)
+	require.ErrorIs(t, diskError(journal.ErrUnknown), batch.ErrNoAnswer)
+	require.ErrorIs(t, diskError(errSentinel), batch.ErrNoAnswer)
 	var r *contract.APIError
-	require.ErrorAs(t, undurable(journal.ErrVoided), &r)
+	require.ErrorAs(t, diskError(journal.ErrVoided), &r)
 	require.Equal(t, contract.ServiceUnavailable, r.Code)
 }
 
 func TestWhatTheJournalRefuses(t *testing.T) {
 	f := func(err error, code contract.Code, after time.Duration) {
 		t.Helper()
-		r := journalRefusal(fmt.Errorf("wrapped: %w", err))
+		r := journalError(fmt.Errorf("wrapped: %w", err))
 		require.Equal(t, code, r.Code)
 		require.Equal(t, after, r.RetryAfter)
 	}

@@ -9,12 +9,12 @@ import (
 )
 
 var (
-	decodeSeconds = metrics.NewHistogram("trafficd_pipeline_decode_seconds")
-	answersBytes  = metrics.NewGauge("trafficd_pipeline_answers_bytes", nil)
-	answersErrors = metrics.NewCounter("trafficd_pipeline_answers_errors_total")
+	decodeSeconds     = metrics.NewHistogram("trafficd_pipeline_decode_seconds")
+	idempotencyBytes  = metrics.NewGauge("trafficd_pipeline_idempotency_bytes", nil)
+	idempotencyErrors = metrics.NewCounter("trafficd_pipeline_idempotency_errors_total")
 )
 
-// export publishes the queue in front of the workers.
+// export publishes the depth of the workers' queue.
 func (in *Intake) export() {
 	metrics.GetOrCreateGauge("trafficd_pipeline_queue_capacity", nil).Set(float64(cap(in.jobs)))
 	metrics.GetOrCreateGauge("trafficd_pipeline_queue_depth", func() float64 { return float64(len(in.jobs)) })
@@ -24,8 +24,8 @@ func deadLetters(sink string) *metrics.Counter {
 	return metrics.GetOrCreateCounter(fmt.Sprintf("trafficd_pipeline_dead_letters_total{sink=%q}", sink))
 }
 
-// export publishes how far the delivery is behind. A delivery that is made again under the same name, as in
-// tests, keeps the gauges of the first.
+// export publishes the lag of the delivery. If a process creates several deliveries of the same name, as tests do, the
+// gauges show the first one.
 func (d *Delivery) export(j *journal.Journal) {
 	label := fmt.Sprintf("{sink=%q}", d.name)
 	metrics.GetOrCreateGauge("trafficd_pipeline_lag_seconds"+label, func() float64 { return d.Status().Lag.Seconds() })

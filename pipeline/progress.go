@@ -3,28 +3,29 @@ package pipeline
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"trafficd/pipeline/batch"
 )
 
-// progress is what a delivery's cursor holds: up to where the store has everything, the sink's state there, and the block
-// that is under way, if any. It is written before a block's first attempt, so that a restart repeats the same block.
+// progress is the state of a delivery's cursor: the position up to which the sink has everything, the sink's state there,
+// and the block in progress, if any. It is saved before the first attempt of a block, so that a restart repeats the same
+// block.
 type progress struct {
 	done  batch.Position
 	state []byte
-	end   batch.Position // of the block under way
-	plan  []byte         // nil: none is under way
+	end   batch.Position // of the block in progress
+	plan  []byte         // nil: no block is in progress
 }
 
-// progressVersion is the first byte of what encode gives. Version 1 did not say which frame it was about.
 const progressVersion = 2
 
-var errProgress = errors.New("bad cursor")
+var errProgress = errors.New("invalid cursor state")
 
 func (p progress) planned() bool { return p.plan != nil }
 
-// encode gives what the journal keeps beside done.Frame. The frame is in it nevertheless: the journal moves a consumer that
-// was not named for a while to the oldest frame that is left, and leaves it this.
+// encode returns the state that the journal stores with done.Frame. It repeats the frame: the journal moves the cursor of a
+// consumer that was not configured for a while to the oldest frame left, but keeps its state.
 func (p progress) encode() []byte {
 	b := []byte{progressVersion}
 	b = binary.AppendUvarint(b, p.done.Frame)
@@ -39,22 +40,16 @@ func (p progress) encode() []byte {
 	return batch.AppendCounted(b, p.plan)
 }
 
-// decodeProgress reads a cursor. One that was never saved has no state; and one that the journal has moved begins anew, for
-// its rows, its plan and the sink's state are about frames that are gone.
+// decodeProgress starts anew at frame if the cursor was never saved, or if the journal moved it: then its row, plan and
+// state refer to deleted frames.
 func decodeProgress(frame uint64, b []byte) (progress, error) {
-	begin := progress{done: batch.Position{Frame: frame}}
+	start := progress{done: batch.Position{Frame: frame}}
 	if len(b) == 0 {
-		return begin, nil
+		return start, nil
 	}
-	p := begin
 	r := batch.NewWireReader(b, errProgress)
-	if b[0] == 1 {
-		r.Version(1)
-	} else {
-		r.Version(progressVersion)
-		p.done.Frame = r.Uvarint()
-	}
-	p.done.Row = uint32(r.Uvarint())
+	r.Version(progressVersion)
+	p := progress{done: batch.Position{Frame: r.Uvarint(), Row: uint32(r.Uvarint())}}
 	if state := r.Counted(); len(state) > 0 {
 		p.state = state
 	}
@@ -62,9 +57,30 @@ func decodeProgress(frame uint64, b []byte) (progress, error) {
 		p.end = batch.Position{Frame: r.Uvarint(), Row: uint32(r.Uvarint())}
 		p.plan = append([]byte{}, r.Counted()...)
 	}
-	err := r.End()
-	if moved := p.done.Frame != frame || p.planned() && !p.done.Before(p.end); err == nil && moved {
-		return begin, nil
+	if err := r.End(); err != nil {
+		return p, err
 	}
-	return p, err
+	if p.done.Frame != frame {
+		return start, nil
+	}
+	return p, nil
+}
+
+// CursorStatus is how far a delivery has come according to its cursor in the journal.
+type CursorStatus struct {
+	Done  batch.Position // the sink has every row before it
+	State []byte         // the sink's state, nil before its first block
+	Plan  []byte         // of the block in progress; nil: there is none
+	End   batch.Position // of the block in progress
+}
+
+// DescribeCursor decodes the cursor of a delivery from journal.CursorInfo, for tools that inspect a journal. A consumer
+// without state is at the start of its frame. The error reports a state of another version. CursorStatus.State is a view
+// into state.
+func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {
+	p, err := decodeProgress(frame, state)
+	if err != nil {
+		return CursorStatus{}, fmt.Errorf("cannot read the cursor at frame %d: %w", frame, err)
+	}
+	return CursorStatus{Done: p.done, State: p.state, Plan: p.plan, End: p.end}, nil
 }

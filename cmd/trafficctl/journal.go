@@ -16,7 +16,7 @@ const journalHelp = `Looks at a daemon's journal: the folder that its setting jo
 accepted measurements stand until both stores have them. The folder is only read,
 so all of this works when the daemon does not start, and beside a running one.
 
-The folder "answers" below it, which remembers the answers to requests with an
+The folder "idempotency" below it, which remembers the answers to requests with an
 Idempotency-Key, is a journal as well.`
 
 func newJournal(std streams) *cobra.Command {

@@ -357,10 +357,10 @@ func deliver(t *testing.T, j *journal.Journal, name string, blocks int) {
 
 func TestJournalCursors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{pipeline.AnswersConsumer, "clickhouse", "kafka"})
+	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{pipeline.IdempotencyConsumer, "clickhouse", "kafka"})
 	require.NoError(t, err)
 	testdaemon.AddBatches(t, j, 1, testdaemon.JournalBatches(4, 3))
-	require.NoError(t, j.Cursor(pipeline.AnswersConsumer).Save(4, nil))
+	require.NoError(t, j.Cursor(pipeline.IdempotencyConsumer).Save(4, nil))
 	deliver(t, j, "clickhouse", 2) // rows 1 to 4 are delivered; 5 and 6, the last two of frame 2, under way
 	deliver(t, j, "kafka", 0)
 	require.NoError(t, j.Close())
@@ -396,7 +396,7 @@ func TestJournalCursorOfAnotherVersion(t *testing.T) {
 
 // The answers' journal has frames without rows.
 func TestJournalOfAnswers(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "answers")
+	dir := filepath.Join(t.TempDir(), "idempotency")
 	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"window"})
 	require.NoError(t, err)
 	e := journal.Entry{Data: batch.AnswerOf(testdaemon.Frame(1, testdaemon.JournalBatch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}

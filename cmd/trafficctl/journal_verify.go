@@ -28,7 +28,7 @@ one that a running daemon is just writing.
 
 Exit codes: 0 everything is whole, 1 something is damaged or cannot be read.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
-  trafficctl journal verify trafficd-data/journal/answers`,
+  trafficctl journal verify trafficd-data/journal/idempotency`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return verifyJournal(std, args[0], quiet) },
 	}

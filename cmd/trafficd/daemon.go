@@ -32,7 +32,7 @@ type daemon struct {
 	registry   *registry.Registry
 	keys       *api.Keyring
 	deliveries []*delivery
-	answers    *pipeline.Answers
+	answers    *pipeline.IdempotencyStore
 	intake     *pipeline.Intake
 	forecast   forecast
 	routing    *routing.Service
@@ -88,7 +88,7 @@ func (d *daemon) stopOps(ctx context.Context) error {
 }
 
 func (d *daemon) openJournal() (err error) {
-	consumers := append([]string{pipeline.AnswersConsumer}, d.sinkNames()...)
+	consumers := append([]string{pipeline.IdempotencyConsumer}, d.sinkNames()...)
 	d.journal, err = journal.Open(d.cfg.Journal, consumers, journal.WithLogger(d.log))
 	return err
 }
@@ -124,7 +124,7 @@ func (d *daemon) closeKeys(context.Context) error {
 }
 
 func (d *daemon) openAnswers() (err error) {
-	d.answers, err = pipeline.OpenAnswers(d.cfg.Pipeline.Answers, d.journal, journal.WithLogger(d.log))
+	d.answers, err = pipeline.OpenIdempotencyStore(d.cfg.Pipeline.Idempotency, d.journal, journal.WithLogger(d.log))
 	return err
 }
 

@@ -29,7 +29,7 @@ func TestDiskFull(t *testing.T) {
 			d, c, k := onRealStores(t)
 			disk := mountDisk(t, 48<<20)
 			d.set("journal.dir="+filepath.Join(disk.dir, "journal"), "journal.segment_bytes=1048576", "journal.max_bytes=1073741824", fmt.Sprint("journal.min_free_bytes=", minFree),
-				"pipeline.answers.journal.segment_bytes=1048576", fmt.Sprint("pipeline.answers.journal.min_free_bytes=", minFree))
+				"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", minFree))
 			d.start().await(http.StatusOK)
 
 			const size = 500

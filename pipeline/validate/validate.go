@@ -32,11 +32,11 @@ func DefaultConfig() Config {
 	return Config{FutureTolerance: time.Hour}
 }
 
-// Validate returns an error for each setting that is out of bounds.
+// Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
 	var errs []error
 	if c.FutureTolerance < 0 || c.FutureTolerance > 100*365*24*time.Hour {
-		errs = append(errs, fmt.Errorf("future_tolerance is %v, want 0 to 876000h", c.FutureTolerance))
+		errs = append(errs, fmt.Errorf("future_tolerance is %v, must be 0 to 876000h", c.FutureTolerance))
 	}
 	if _, err := newRange(c.QualityMin, c.QualityMax); err != nil {
 		errs = append(errs, fmt.Errorf("quality_min, quality_max: %w", err))
@@ -44,7 +44,7 @@ func (c Config) Validate() error {
 	seen := map[string]bool{}
 	for i, t := range c.MeasureTypes {
 		if !validTypeCode([]byte(t.Code)) {
-			errs = append(errs, fmt.Errorf("measure_types[%d].code is %q, want 1 to 64 of A-Za-z0-9_.-", i, t.Code))
+			errs = append(errs, fmt.Errorf("measure_types[%d].code is %q, must be 1 to 64 of A-Za-z0-9_.-", i, t.Code))
 		}
 		if seen[t.Code] {
 			errs = append(errs, fmt.Errorf("measure_types[%d].code: duplicate code %q", i, t.Code))

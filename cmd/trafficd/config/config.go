@@ -88,8 +88,8 @@ func (c *Config) complete() {
 	if c.DeadLetters == "" {
 		c.DeadLetters = filepath.Join(c.Journal.Dir, "dead-letters.ndjson")
 	}
-	if dir := &c.Pipeline.Answers.Journal.Dir; *dir == "" {
-		*dir = filepath.Join(c.Journal.Dir, "answers")
+	if dir := &c.Pipeline.Idempotency.Journal.Dir; *dir == "" {
+		*dir = filepath.Join(c.Journal.Dir, "idempotency")
 	}
 }
 
@@ -114,8 +114,8 @@ func (c *Config) validate(origins Origins) (wrong []error) {
 	section("pipeline", c.Pipeline.Check())
 	section("pipeline.decode", c.Pipeline.Decode.Validate())
 	section("pipeline.validate", c.Pipeline.Validate.Validate())
-	section("pipeline.answers", c.Pipeline.Answers.Validate())
-	section("pipeline.answers.journal", c.Pipeline.Answers.Journal.Validate())
+	section("pipeline.idempotency", c.Pipeline.Idempotency.Validate())
+	section("pipeline.idempotency.journal", c.Pipeline.Idempotency.Journal.Validate())
 	section("journal", c.Journal.Validate())
 	if c.ClickHouse.Enabled {
 		section("clickhouse", c.ClickHouse.Validate())

@@ -105,7 +105,7 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"api.keys=[{name: a}]"}, nil, "api.keys")
 	f([]string{"pipeline.decode.batch_limit=0"}, nil, "pipeline.decode.batch_limit is 0", "(from --set)")
 	f([]string{"pipeline.validate.future_tolerance=-1s"}, nil, "pipeline.validate.future_tolerance is -1s")
-	f([]string{"pipeline.answers.journal.max_bytes=1"}, nil, "pipeline.answers.journal.max_bytes is 1")
+	f([]string{"pipeline.idempotency.journal.max_bytes=1"}, nil, "pipeline.idempotency.journal.max_bytes is 1")
 	f([]string{"pipeline.validate.measure_types=[{code: ä}]"}, nil, "pipeline.validate.measure_types[0].code", "(from --set)")
 }
 
@@ -117,7 +117,7 @@ func TestEveryErrorIsReportedAtOnce(t *testing.T) {
 		Set: []string{
 			"nothing", "log.level=loud", "log.format=xml", "ops.listen=8081", "shutdown_timeout=1ms", "memory_limit=1",
 			"clickhouse.database=1", "clickhouse.username=", "kafka.brokers=", "kafka.delivery.max_rows=0", "kafka.delivery.linger=1h",
-			"pipeline.workers=-1", "pipeline.queue=0", "pipeline.decode.max_depth=1", "pipeline.answers.window=0s", "layers.stale=maybe", "routing.max_points=0",
+			"pipeline.workers=-1", "pipeline.queue=0", "pipeline.decode.max_depth=1", "pipeline.idempotency.window=0s", "layers.stale=maybe", "routing.max_points=0",
 			"registry.feeds=[{product_instance: a, file: {column: x}}]", "forecasts.feed=fax", "api.max_connections=0", "ingest.receive_timeout=0s",
 		},
 		Environ: []string{"TRAFFICD_KAFKA_TOPIC=x", "TRAFFICD_LAYERS__MAX_STREETS=none"},
@@ -128,7 +128,7 @@ func TestEveryErrorIsReportedAtOnce(t *testing.T) {
 		"log.level is", "log.format is", "ops.listen is", "shutdown_timeout is", "memory_limit is",
 		"clickhouse.database is", "clickhouse.username must", "kafka.brokers must", "kafka.delivery.max_rows is", "kafka.delivery.linger is",
 		"kafka.topic must", "kafka.batch_bytes is", "kafka.tls.cert and", "kafka.tls.enabled must",
-		"pipeline.workers is", "pipeline.queue is", "pipeline.decode.max_depth is", "pipeline.answers.window is", "layers.stale is", "routing.max_points is",
+		"pipeline.workers is", "pipeline.queue is", "pipeline.decode.max_depth is", "pipeline.idempotency.window is", "layers.stale is", "routing.max_points is",
 		"registry.feeds[0].file.path is", "forecasts.feed is", "api.max_connections is", "ingest.receive_timeout is",
 		`unknown key "kafka_topic"`, `"layers.max_streets" (environment`,
 	} {

@@ -78,8 +78,8 @@ func (r *Rig) journalSettings() []string {
 		free = 4 << 20
 	}
 	return []string{
-		"journal.dir=" + dir, fmt.Sprint("journal.min_free_bytes=", free), fmt.Sprint("pipeline.answers.journal.min_free_bytes=", free),
-		"pipeline.answers.journal.segment_bytes=1048576", "journal.max_frame_bytes=524288",
+		"journal.dir=" + dir, fmt.Sprint("journal.min_free_bytes=", free), fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free),
+		"pipeline.idempotency.journal.segment_bytes=1048576", "journal.max_frame_bytes=524288",
 		"journal.segment_bytes=1048576", fmt.Sprint("journal.max_bytes=", journalBytes),
 	}
 }

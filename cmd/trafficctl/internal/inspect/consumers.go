@@ -14,7 +14,7 @@ import (
 type Consumer struct {
 	Name string
 	Err  error // why its cursor cannot be read; the rest is empty then
-	pipeline.Standing
+	pipeline.CursorStatus
 
 	Frames    int       // with anything that it has not
 	Rows      int       // that it has not
@@ -26,7 +26,7 @@ type Consumer struct {
 
 // HasRows tells whether rows are what the consumer reads: the one that
 // remembers answers passes over them.
-func (c *Consumer) HasRows() bool { return c.Name != pipeline.AnswersConsumer }
+func (c *Consumer) HasRows() bool { return c.Name != pipeline.IdempotencyConsumer }
 
 // Behind gives the first frame that some consumer has not yet, as far as
 // their cursors can be read.

@@ -70,11 +70,11 @@ func New(t testing.TB) *Daemon {
 	cfg.Validate.FutureTolerance = 100 * 365 * 24 * time.Hour // test data is of any year
 	journals := JournalConfig(t.TempDir())
 	journals.SegmentBytes, journals.MaxBytes, journals.MaxFrameBytes = 1<<20, 64<<20, 8<<20
-	j, err := journal.Open(journals, []string{pipeline.AnswersConsumer})
+	j, err := journal.Open(journals, []string{pipeline.IdempotencyConsumer})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
-	cfg.Answers.Journal.Dir = t.TempDir()
-	answers, err := pipeline.OpenAnswers(cfg.Answers, j)
+	cfg.Idempotency.Journal.Dir = t.TempDir()
+	answers, err := pipeline.OpenIdempotencyStore(cfg.Idempotency, j)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, answers.Close()) })
 	intake, err := pipeline.NewIntake(cfg, j, d, answers)

@@ -9,21 +9,21 @@ import (
 )
 
 func TestDescribeCursor(t *testing.T) {
-	f := func(saved progress, want Standing) {
+	f := func(saved progress, want CursorStatus) {
 		t.Helper()
 		got, err := DescribeCursor(saved.done.Frame, saved.encode())
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	at, end := batch.Position{Frame: 7, Row: 3}, batch.Position{Frame: 9}
-	f(progress{done: at}, Standing{Done: at})
-	f(progress{done: at, state: []byte("s")}, Standing{Done: at, State: []byte("s")})
-	f(progress{done: at, state: []byte("s"), end: end, plan: []byte("p")}, Standing{Done: at, State: []byte("s"), End: end, Plan: []byte("p")})
-	f(progress{done: at, end: end, plan: []byte{}}, Standing{Done: at, End: end, Plan: []byte{}})
+	f(progress{done: at}, CursorStatus{Done: at})
+	f(progress{done: at, state: []byte("s")}, CursorStatus{Done: at, State: []byte("s")})
+	f(progress{done: at, state: []byte("s"), end: end, plan: []byte("p")}, CursorStatus{Done: at, State: []byte("s"), End: end, Plan: []byte("p")})
+	f(progress{done: at, end: end, plan: []byte{}}, CursorStatus{Done: at, End: end, Plan: []byte{}})
 
 	never, err := DescribeCursor(5, nil) // made by the journal, not saved yet
 	require.NoError(t, err)
-	require.Equal(t, Standing{Done: batch.Position{Frame: 5}}, never)
+	require.Equal(t, CursorStatus{Done: batch.Position{Frame: 5}}, never)
 }
 
 // Every truncation and every other version is an error.

@@ -1,0 +1,343 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+	"trafficd/schemas/contract"
+)
+
+// IdempotencyConfig bounds the idempotency store (contract 1.5).
+type IdempotencyConfig struct {
+	Window   time.Duration  `koanf:"window"`    // how long a 207 is remembered
+	MaxBytes int64          `koanf:"max_bytes"` // memory; at the limit, requests with a new key get 503
+	Journal  journal.Config `koanf:"journal"`   // of the answers; dir must be set before OpenIdempotencyStore
+}
+
+// DefaultIdempotencyConfig remembers for an hour in up to 128 MiB: about a million answers without rejections.
+func DefaultIdempotencyConfig() IdempotencyConfig {
+	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, Journal: journal.DefaultConfig()}
+	c.Journal.Dir = ""
+	c.Journal.SegmentBytes, c.Journal.MaxBytes = 16<<20, 1<<30
+	c.Journal.MinFreeBytes = 0 // frames of the main journal can be deleted only after their answers were copied
+	return c
+}
+
+// Validate reports every setting that is out of bounds.
+func (c IdempotencyConfig) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Window >= time.Second && c.Window <= 30*24*time.Hour, "window is %v, must be 1s to 720h: clients rely on it for retries", c.Window)
+	check(c.MaxBytes >= 1<<20, "max_bytes is %d, must be at least 1048576: one answer with many rejections may take as much", c.MaxBytes)
+	return errors.Join(errs...)
+}
+
+// IdempotencyConsumer is the name of the store's cursor in the main journal.
+const IdempotencyConsumer = "idempotency"
+
+// windowConsumer is the name of the cursor in the store's own journal. Answers before it have left the window.
+const windowConsumer = "window"
+
+// IdempotencyStore remembers the 207s of requests with an Idempotency-Key, so that a retry of the same batch gets the same
+// answer and is not stored twice (contract 1.5).
+//
+// An answer becomes durable in the frame of its batch. Frames are deleted once both sinks have delivered them, but answers
+// are kept for the window: the store is a third consumer of the main journal and copies answers, without the rows, to a
+// journal of its own. On start it reads both.
+type IdempotencyStore struct {
+	cfg  IdempotencyConfig
+	main *journal.Journal
+	own  *journal.Journal
+	now  func() time.Time
+
+	mu      sync.Mutex
+	known   map[scopedKey]*storedAnswer
+	order   []*storedAnswer // by expiry, oldest first
+	fresh   []*storedAnswer // durable, but not copied yet
+	pending map[uint64]int  // frames of the main journal with answers to copy; a count, because the seq of a voided frame is reused
+	held    map[scopedKey]struct{}
+	bytes   int64
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// scopedKey is a client's key within its product instance.
+type scopedKey struct{ instance, key string }
+
+type storedAnswer struct {
+	scopedKey
+	hash    uint64
+	frame   []byte // without its rows
+	expires time.Time
+	main    uint64 // seq of its frame in the main journal
+	seq     uint64 // in the store's journal, 0 until it is copied
+}
+
+// size returns the approximate memory of an answer.
+func (a *storedAnswer) size() int64 { return int64(len(a.frame)+len(a.instance)+len(a.key)) + 200 }
+
+// OpenIdempotencyStore loads the remembered answers and starts the copying, which Close stops. cfg.Journal.Dir must be set.
+func OpenIdempotencyStore(cfg IdempotencyConfig, main *journal.Journal, opts ...journal.Option) (*IdempotencyStore, error) {
+	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the idempotency store: %w", err)
+	}
+	s := &IdempotencyStore{
+		cfg: cfg, main: main, own: own, now: time.Now, done: make(chan struct{}),
+		known: map[scopedKey]*storedAnswer{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{},
+	}
+	// Nothing is written here: the daemon must start on a full disk, or nothing would ever be delivered and deleted.
+	err = s.load(own.Reader(0), func(a *storedAnswer, seq uint64) { a.seq = seq })
+	if err == nil {
+		start, _ := main.Cursor(IdempotencyConsumer).Load()
+		err = s.load(main.Reader(start), func(a *storedAnswer, seq uint64) {
+			a.main = seq
+			s.pending[seq]++
+			s.fresh = append(s.fresh, a)
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot read the idempotency store: %w", err), own.Close())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go s.run(ctx)
+	return s, nil
+}
+
+// Close stops the copying. Answers that are not copied yet remain in the main journal.
+func (s *IdempotencyStore) Close() error {
+	s.stop()
+	<-s.done
+	return s.own.Close()
+}
+
+// load adds the answers of all frames that r finds.
+func (s *IdempotencyStore) load(r *journal.Reader, locate func(a *storedAnswer, seq uint64)) error {
+	var buf []byte
+	for {
+		seq, frame, ok, err := r.TryNext(buf)
+		if err != nil || !ok {
+			return err
+		}
+		buf = frame
+		instance, key, hash, err := batch.FrameKey(frame)
+		if err != nil {
+			return err
+		}
+		if key != "" {
+			a := s.newAnswer(scopedKey{instance, key}, hash, frame)
+			locate(a, seq)
+			s.add(a)
+		}
+	}
+}
+
+// Hold claims a key for a request in progress until Release is called. It fails with 409 if the key is claimed already, or
+// with 503 if no more answers can be remembered.
+func (s *IdempotencyStore) Hold(productInstance, key string) *contract.APIError {
+	k := scopedKey{productInstance, key}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.held[k]; taken {
+		return &contract.APIError{
+			Code: contract.IdempotencyKeyInUse, Description: "a request with this Idempotency-Key is in progress; retry after it ends",
+			Parameter: "Idempotency-Key", RetryAfter: time.Second,
+		}
+	}
+	if _, known := s.known[k]; !known && s.bytes >= s.cfg.MaxBytes {
+		return contract.Unavailable("the idempotency store is full; retry later, or send the batch without Idempotency-Key", 30*time.Second)
+	}
+	s.held[k] = struct{}{}
+	return nil
+}
+
+// Release ends the claim of Hold.
+func (s *IdempotencyStore) Release(productInstance, key string) {
+	s.mu.Lock()
+	delete(s.held, scopedKey{productInstance, key})
+	s.mu.Unlock()
+}
+
+// replay fills in the result of the first request with the same key and body, and reports whether there was one.
+func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, error) {
+	if sub.IdempotencyKey == "" {
+		return false, nil
+	}
+	s.mu.Lock()
+	a := s.known[scopedKey{sub.ProductInstance, sub.IdempotencyKey}]
+	s.mu.Unlock()
+	if a == nil || !s.now().Before(a.expires) {
+		return false, nil
+	}
+	if a.hash != hash {
+		return false, &contract.APIError{
+			Code: contract.IdempotencyKeyReused, Description: "this Idempotency-Key was used for a different body; use a new key for each batch",
+			Parameter: "Idempotency-Key",
+		}
+	}
+	var b batch.Batch
+	var first batch.Answer
+	if err := batch.DecodeFrame(a.frame, &b, &first); err != nil {
+		return false, contract.NewError(contract.InternalError, "cannot read the remembered answer: "+err.Error())
+	}
+	sub.Result = batch.Result{ID: b.ID, Items: first.Items, Accepted: first.Items - first.Len(), Replay: true, Rejections: first.Rejections}
+	return true, nil
+}
+
+// enqueue queues a frame with an answer in the main journal. The store's cursor does not pass the frame until settle is
+// called and the answer is copied.
+func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.main.Enqueue(e); err != nil {
+		return err
+	}
+	s.pending[e.Seq]++
+	return nil
+}
+
+// settle remembers the answer of a durable frame. Any other frame no longer holds the cursor back: the journal voids it
+// before it continues, and if the process dies before that, the next start finds the frame after the cursor.
+func (s *IdempotencyStore) settle(k scopedKey, e *journal.Entry, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.unpend(e.Seq)
+		return
+	}
+	_, _, hash, _ := batch.FrameKey(e.Data) // the frame was encoded here
+	a := s.newAnswer(k, hash, e.Data)
+	a.main = e.Seq
+	s.add(a)
+	s.fresh = append(s.fresh, a)
+}
+
+func (s *IdempotencyStore) newAnswer(k scopedKey, hash uint64, frame []byte) *storedAnswer {
+	// After the clock was set back an answer may be from the future; it is then kept no longer than a new one.
+	now := s.now()
+	age := min(max(now.Sub(time.Unix(0, batch.FrameReceivedAt(frame))), 0), s.cfg.Window)
+	return &storedAnswer{scopedKey: k, hash: hash, frame: batch.AnswerOf(frame), expires: now.Add(s.cfg.Window - age)}
+}
+
+// unpend removes one claim of a frame on the cursor. The caller holds mu.
+func (s *IdempotencyStore) unpend(seq uint64) {
+	if s.pending[seq]--; s.pending[seq] == 0 {
+		delete(s.pending, seq)
+	}
+}
+
+// add replaces an older answer of the same key. The caller holds mu, or no other goroutine uses the store yet.
+func (s *IdempotencyStore) add(a *storedAnswer) {
+	if old := s.known[a.scopedKey]; old != nil {
+		s.bytes -= old.size()
+	}
+	s.known[a.scopedKey] = a
+	s.order = append(s.order, a)
+	s.bytes += a.size()
+	idempotencyBytes.Set(float64(s.bytes))
+}
+
+// run copies new answers and deletes expired ones until ctx is done.
+func (s *IdempotencyStore) run(ctx context.Context) {
+	defer close(s.done)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := s.copy(); err != nil {
+			idempotencyErrors.Inc() // the next tick retries; the main journal keeps what is not copied
+		}
+		s.expire()
+	}
+}
+
+// copy makes fresh answers durable in the store's journal and advances the cursor of the main journal.
+func (s *IdempotencyStore) copy() error {
+	s.mu.Lock()
+	_, next := s.main.Bounds()
+	fresh := s.fresh
+	s.fresh = nil
+	s.mu.Unlock()
+
+	var failed error
+	entries := make([]*journal.Entry, 0, len(fresh))
+	for _, a := range fresh {
+		e := &journal.Entry{Data: a.frame}
+		if failed = s.own.Enqueue(e); failed != nil {
+			break
+		}
+		entries = append(entries, e)
+	}
+	seqs := make([]uint64, len(fresh))
+	for i, e := range entries {
+		if err := e.Wait(); err != nil {
+			failed = err
+			continue
+		}
+		seqs[i] = e.Seq
+	}
+
+	s.mu.Lock()
+	var left []*storedAnswer
+	for i, a := range fresh {
+		if a.seq = seqs[i]; a.seq == 0 {
+			left = append(left, a)
+			continue
+		}
+		s.unpend(a.main)
+	}
+	s.fresh = append(left, s.fresh...) // older answers first: expire deletes in this order
+	for seq := range s.pending {
+		next = min(next, seq)
+	}
+	s.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	if done, _ := s.main.Cursor(IdempotencyConsumer).Load(); done >= next {
+		return nil
+	}
+	return s.main.Cursor(IdempotencyConsumer).Save(next, nil)
+}
+
+// expire deletes answers that have left the window from memory and disk.
+func (s *IdempotencyStore) expire() {
+	now := s.now()
+	last := uint64(0)
+	s.mu.Lock()
+	n := 0
+	for n < len(s.order) && s.order[n].seq != 0 && !now.Before(s.order[n].expires) {
+		a := s.order[n]
+		last = max(last, a.seq)
+		if s.known[a.scopedKey] == a {
+			delete(s.known, a.scopedKey)
+			s.bytes -= a.size()
+		}
+		n++
+	}
+	clear(s.order[:n])
+	s.order = s.order[n:]
+	idempotencyBytes.Set(float64(s.bytes))
+	s.mu.Unlock()
+	if last == 0 {
+		return
+	}
+	if err := s.own.Cursor(windowConsumer).Save(last+1, nil); err != nil {
+		idempotencyErrors.Inc()
+	}
+}
