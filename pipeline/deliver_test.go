@@ -503,21 +503,6 @@ func TestProgressRoundTrip(t *testing.T) {
 	require.ErrorIs(t, err, errProgress)
 }
 
-// TestProgressOfVersion1 had no frame: only a plan that ends before its start tells that the journal has moved the cursor.
-func TestProgressOfVersion1(t *testing.T) {
-	f := func(frame uint64, saved []byte, want progress) {
-		t.Helper()
-		got, err := decodeProgress(frame, saved)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	idle := []byte("\x01\x07\x03abc\x00")
-	f(3, idle, progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc")})
-	busy := []byte("\x01\x07\x03abc\x01\x05\x02\x04plan")
-	f(3, busy, progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc"), end: batch.Position{Frame: 5, Row: 2}, plan: []byte("plan")})
-	f(9, busy, progress{done: batch.Position{Frame: 9}})
-}
-
 func TestDeliveryBounds(t *testing.T) {
 	require.NoError(t, quick.Validate())
 	f := func(want string, change func(*DeliveryConfig)) {

@@ -80,7 +80,7 @@ type CursorStatus struct {
 func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {
 	p, err := decodeProgress(frame, state)
 	if err != nil {
-		return CursorStatus{}, fmt.Errorf("cannot read the cursor at frame %d: %w", frame, err)
+		return CursorStatus{}, fmt.Errorf("cannot read a cursor at frame %d: %w", frame, err)
 	}
 	return CursorStatus{Done: p.done, State: p.state, Plan: p.plan, End: p.end}, nil
 }

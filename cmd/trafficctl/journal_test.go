@@ -369,8 +369,8 @@ func TestJournalCursors(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	require.Equal(t, []string{
 		"consumer next frames behind rows behind oldest received block under way",
-		"answers frame 4 1 - 2026-07-01T06:00:04.000Z -",
 		"clickhouse frame 2, row 1 3 8 2026-07-01T06:00:02.000Z 2 rows, to before frame 3",
+		"idempotency frame 4 1 - 2026-07-01T06:00:04.000Z -",
 		"kafka frame 1 4 12 2026-07-01T06:00:01.000Z 2 rows, to before frame 1, row 2",
 		"clickhouse: the block under way is called two rows",
 		"kafka: the block under way is called two rows",

@@ -60,7 +60,7 @@ func (r *WireReader) Byte() byte {
 // Version reads one byte, which must be want.
 func (r *WireReader) Version(want byte) {
 	if v := r.Byte(); v != want && r.err == nil {
-		r.Fail(fmt.Sprintf("unknown version %d, want %d,", v, want))
+		r.Fail(fmt.Sprintf("version %d, this program reads %d,", v, want))
 	}
 }
 

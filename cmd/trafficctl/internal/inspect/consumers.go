@@ -54,7 +54,7 @@ func (f *Folder) Consumers() ([]Consumer, []*Gap, error) {
 func standing(c journal.CursorInfo) Consumer {
 	s := Consumer{Name: c.Name, Err: c.Err}
 	if s.Err == nil {
-		s.Standing, s.Err = pipeline.DescribeCursor(c.Seq, c.State)
+		s.CursorStatus, s.Err = pipeline.DescribeCursor(c.Seq, c.State)
 	}
 	return s
 }
