@@ -8,18 +8,17 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// Config is section forecasts of the configuration: where the forecasts come from.
+// Config is the section forecasts of the configuration.
 type Config struct {
-	// Feed is kafka, file or clickhouse, whose section then counts; empty:
-	// there are no forecasts.
+	// Feed is kafka, file or clickhouse and selects the section used; empty means no forecasts.
 	Feed  string      `koanf:"feed"`
 	Kafka KafkaConfig `koanf:"kafka"`
 	File  FileConfig  `koanf:"file"`
 	// ClickHouse is a query whose rows, in any order, are forecast periods, with columns by name:
 	// street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow.
 	ClickHouse dial.ClickHouseQuery `koanf:"clickhouse"`
-	// MaxBytes bounds the content of a file, uncompressed, of a query's answer, and
-	// of a topic without the records that later ones replace.
+	// MaxBytes bounds the uncompressed content of a file, the result of a query, and the latest records
+	// of a topic.
 	MaxBytes int64 `koanf:"max_bytes"`
 }
 
@@ -27,39 +26,38 @@ type Config struct {
 type KafkaConfig struct {
 	dial.Kafka `koanf:",squash"`
 	Interval   time.Duration `koanf:"interval"`    // between polls
-	FetchBytes int           `koanf:"fetch_bytes"` // of one answer, as the broker stores it
+	FetchBytes int           `koanf:"fetch_bytes"` // of one response, as stored by the broker
 }
 
-// FileConfig is a file that is swapped whole; it may be gzip-compressed.
+// FileConfig is a file that is replaced whole; it may be gzip-compressed.
 type FileConfig struct {
 	Path string `koanf:"path"`
-	// Format is protobuf, json or ndjson; empty: by the file's name, see [FormatOf].
+	// Format is protobuf, json or ndjson; empty: by the file's name, see FormatOf.
 	Format string `koanf:"format"`
-	// Recheck is how often the file is looked at even if the system reports no
-	// change: network file systems report none.
+	// Recheck is the time between checks for changes that the system does not report, as on network
+	// file systems.
 	Recheck time.Duration `koanf:"recheck"`
-	// Settle is how long the file has to lie untouched before it is read.
+	// Settle is how long the file must be unmodified before it is read.
 	Settle time.Duration `koanf:"settle"`
 }
 
-// The feeds, as Feed names them.
+// Values of Config.Feed.
 const (
 	FeedKafka      = "kafka"
 	FeedFile       = "file"
 	FeedClickHouse = "clickhouse"
 )
 
-// The formats of a file: a StreetForecastResponse as protobuf or in protobuf's
-// JSON mapping, or a StreetForecast in JSON on each line.
+// Formats of a file: a StreetForecastResponse as protobuf or in protobuf's JSON mapping, or a
+// StreetForecast in JSON on each line.
 const (
 	FormatProtobuf = "protobuf"
 	FormatJSON     = "json"
 	FormatNDJSON   = "ndjson"
 )
 
-// DefaultConfig has no feed: none is right everywhere. A topic is polled every
-// second, so that a map is not behind by more than it can show; a query costs
-// the other side a scan.
+// DefaultConfig returns the default settings, without a feed. A topic is polled every second, so that
+// maps do not lag visibly; a query less often, because it costs the server a scan.
 func DefaultConfig() Config {
 	return Config{
 		Kafka:      KafkaConfig{Kafka: dial.DefaultKafka("forecasts"), Interval: time.Second, FetchBytes: 4 << 20},
@@ -69,8 +67,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// FormatOf tells a file's format by its name, which may end in .gz as well:
-// .json, .ndjson or .jsonl; every other name means protobuf.
+// FormatOf returns the format that a file's name implies: .json, .ndjson or .jsonl, optionally with
+// .gz; every other name means protobuf.
 func FormatOf(path string) string {
 	switch filepath.Ext(strings.TrimSuffix(strings.ToLower(path), ".gz")) {
 	case ".json":

@@ -2,7 +2,6 @@ package forecasts
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,18 +13,17 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Record is one forecast of a file and what is to be said about it.
+// Record is one forecast of a file.
 type Record struct {
-	Position string             // where it stands, for a person
+	Position string             // in the file, for messages
 	Forecast *pb.StreetForecast // normalised; nil if Err is not
 	Remarks  Remarks
-	Err      error // why it cannot be taken
+	Err      error // why it is skipped
 }
 
-// Read gives the forecasts of a file's uncompressed content, in its order. The
-// error, given last and without a record, is for content that is broken as a
-// whole: what came before it may be a part only. The forecasts belong to the
-// caller and keep nothing of content.
+// Read yields the forecasts in the uncompressed content of a file, in order. An error, yielded last
+// and without a record, means that the content as a whole is invalid: the records before it may be
+// incomplete. The forecasts belong to the caller and do not refer to content.
 func Read(content []byte, format string) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	return func(yield func(Record, error) bool) {
@@ -46,14 +44,12 @@ func Read(content []byte, format string) iter.Seq2[Record, error] {
 	}
 }
 
-// yieldFunc receives records; false means that the caller wants no more.
 type yieldFunc = func(Record, error) bool
 
+// errStopped means that the caller of Read wants no more records.
 var errStopped = errors.New("stopped")
 
-type parser = func([]byte) (*pb.StreetForecast, Remarks, error)
-
-func give(yield yieldFunc, position string, parse parser, text []byte) error {
+func yieldRecord(yield yieldFunc, position string, parse func([]byte) (*pb.StreetForecast, Remarks, error), text []byte) error {
 	f, remarks, err := parse(text)
 	if err != nil {
 		f = nil
@@ -64,26 +60,26 @@ func give(yield yieldFunc, position string, parse parser, text []byte) error {
 	return nil
 }
 
-// eachMessage walks along the fields of a StreetForecastResponse, so that one
-// bad message does not spoil the others.
+// eachMessage yields the messages of a StreetForecastResponse one at a time, so that an invalid
+// message does not affect the others.
 func eachMessage(content []byte, yield yieldFunc) error {
 	size := len(content)
 	for n := 0; len(content) > 0; {
 		at := size - len(content)
 		field, kind, tag := protowire.ConsumeTag(content)
-		if tag < 0 {
-			return fmt.Errorf("no StreetForecastResponse, or cut off, at byte %d: %w", at, protowire.ParseError(tag))
+		length := tag
+		if tag >= 0 {
+			length = protowire.ConsumeFieldValue(field, kind, content[tag:])
 		}
-		length := protowire.ConsumeFieldValue(field, kind, content[tag:])
 		if length < 0 {
-			return fmt.Errorf("no StreetForecastResponse, or cut off, at byte %d: %w", at, protowire.ParseError(length))
+			return fmt.Errorf("not a StreetForecastResponse, or truncated, at byte %d: %w", at, protowire.ParseError(length))
 		}
 		if field == 1 {
 			if kind != protowire.BytesType {
-				return fmt.Errorf("no StreetForecastResponse: field 1 at byte %d is no message", at)
+				return fmt.Errorf("not a StreetForecastResponse: field 1 at byte %d is not a message", at)
 			}
 			message, _ := protowire.ConsumeBytes(content[tag:])
-			if err := give(yield, fmt.Sprintf("streetForecast[%d]", n), parseProtobuf, message); err != nil {
+			if err := yieldRecord(yield, fmt.Sprintf("streetForecast[%d]", n), parseProtobuf, message); err != nil {
 				return err
 			}
 			n++
@@ -93,28 +89,40 @@ func eachMessage(content []byte, yield yieldFunc) error {
 	return nil
 }
 
-// eachElement takes a StreetForecastResponse, or its array alone. It reads one
-// element after the other: all at once would take many times the content's memory.
+// eachElement yields the elements of a StreetForecastResponse or of its array alone. It decodes one
+// element at a time: the whole document would take many times the memory of the content.
 func eachElement(content []byte, yield yieldFunc) error {
 	d := json.NewDecoder(bytes.NewReader(content))
-	opening, err := d.Token()
-	switch {
-	case err != nil:
-	case opening == json.Delim('['):
-		err = eachOf(d, yield)
-	case opening == json.Delim('{'):
-		err = eachOfMember(d, yield)
-	default:
-		return fmt.Errorf("no StreetForecastResponse: it is %.64q, neither object nor array", fmt.Sprint(opening))
-	}
+	err := decodeResponse(d, yield)
 	if err == nil {
-		err = nothingFollows(d)
+		if _, err = d.Token(); err == nil {
+			return errors.New("not a StreetForecastResponse: unexpected data after its end")
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 	}
-	return jsonError(err, d, len(content))
+	var syntax *json.SyntaxError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("invalid or truncated JSON, at byte %d: %w", len(content), io.ErrUnexpectedEOF)
+	case errors.As(err, &syntax):
+		return fmt.Errorf("invalid or truncated JSON, after byte %d: %w", d.InputOffset(), err)
+	}
+	return err
 }
 
-// eachOfMember reads the object's streetForecast.
-func eachOfMember(d *json.Decoder, yield yieldFunc) error {
+func decodeResponse(d *json.Decoder, yield yieldFunc) error {
+	opening, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if opening == json.Delim('[') {
+		return decodeArray(d, yield)
+	}
+	if opening != json.Delim('{') {
+		return fmt.Errorf("not a StreetForecastResponse: %.64q is neither an object nor an array", fmt.Sprint(opening))
+	}
 	found := false
 	for d.More() {
 		name, err := d.Token()
@@ -128,13 +136,17 @@ func eachOfMember(d *json.Decoder, yield yieldFunc) error {
 			continue
 		}
 		if found {
-			return errors.New("no StreetForecastResponse: streetForecast stands more than once")
+			return errors.New(`not a StreetForecastResponse: duplicate member "streetForecast"`)
 		}
 		found = true
-		if opening, err := d.Token(); err != nil || opening != json.Delim('[') {
-			return cmp.Or(err, errors.New("no StreetForecastResponse: streetForecast is no array"))
+		opening, err := d.Token()
+		if err != nil {
+			return err
 		}
-		if err := eachOf(d, yield); err != nil {
+		if opening != json.Delim('[') {
+			return errors.New("not a StreetForecastResponse: streetForecast is not an array")
+		}
+		if err := decodeArray(d, yield); err != nil {
 			return err
 		}
 	}
@@ -142,19 +154,19 @@ func eachOfMember(d *json.Decoder, yield yieldFunc) error {
 		return err
 	}
 	if !found {
-		return errors.New("the object has no array streetForecast")
+		return errors.New("not a StreetForecastResponse: no array streetForecast")
 	}
 	return nil
 }
 
-// eachOf reads an array whose opening has been read.
-func eachOf(d *json.Decoder, yield yieldFunc) error {
+// decodeArray decodes an array after its opening bracket.
+func decodeArray(d *json.Decoder, yield yieldFunc) error {
 	var text json.RawMessage
 	for i := 0; d.More(); i++ {
 		if err := d.Decode(&text); err != nil {
 			return err
 		}
-		if err := give(yield, fmt.Sprintf("streetForecast[%d]", i), parseJSON, text); err != nil {
+		if err := yieldRecord(yield, fmt.Sprintf("streetForecast[%d]", i), parseJSON, text); err != nil {
 			return err
 		}
 	}
@@ -162,30 +174,8 @@ func eachOf(d *json.Decoder, yield yieldFunc) error {
 	return err
 }
 
-func nothingFollows(d *json.Decoder) error {
-	switch _, err := d.Token(); {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err != nil:
-		return err
-	}
-	return errors.New("no StreetForecastResponse: something follows behind it")
-}
-
-// jsonError says where the content is broken: that it is cut off, at its end.
-func jsonError(err error, d *json.Decoder, size int) error {
-	var syntax *json.SyntaxError
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("no JSON, or cut off, at byte %d: %w", size, io.ErrUnexpectedEOF)
-	case errors.As(err, &syntax):
-		return fmt.Errorf("no JSON, or cut off, behind byte %d: %w", d.InputOffset(), err)
-	}
-	return err
-}
-
-// eachLine passes over empty lines. A last line that has no end and is no JSON
-// shows that the content was cut off in it.
+// eachLine skips empty lines. If the last line has no line end and is not JSON, the content is
+// truncated.
 func eachLine(content []byte, yield yieldFunc) error {
 	n := 0
 	for line := range bytes.Lines(content) {
@@ -195,9 +185,9 @@ func eachLine(content []byte, yield yieldFunc) error {
 			continue
 		}
 		if line[len(line)-1] != '\n' && !json.Valid(text) {
-			return fmt.Errorf("line %d, the last one, has no end and is no JSON: the file is cut off there, or is no NDJSON", n)
+			return fmt.Errorf("truncated NDJSON: line %d, the last one, has no line end and is not JSON", n)
 		}
-		if err := give(yield, fmt.Sprintf("line %d", n), parseJSON, text); err != nil {
+		if err := yieldRecord(yield, fmt.Sprintf("line %d", n), parseJSON, text); err != nil {
 			return err
 		}
 	}

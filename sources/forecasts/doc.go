@@ -1,71 +1,64 @@
-// Package forecasts feeds the street forecast layer (contract 2,
-// contract 5.3) from a compacted Kafka topic, a watched file or a polled
-// ClickHouse query. It says what a good forecast is; the layer, which takes
-// them, is handed in.
+// Package forecasts feeds the street forecast layer (contract 2 and 5.3) from a compacted Kafka topic,
+// a watched file or a polled ClickHouse query. It defines what a valid forecast is.
 //
-// One goroutine goes round:
+// One goroutine loops:
 //
-//	something changed, or time is up ─▶ read ─▶ normalise ─▶ Put, Remove or Replace ─▶ Publish
-//	                                     │         └─ a bad record: count, report, skip
-//	                                     └─ the feed fails: the layer stays as it is
+//	change, or interval over ─▶ read ─▶ normalise ─▶ Put, Remove or Replace ─▶ Publish
+//	                             │         └─ bad record: count, report, skip
+//	                             └─ the feed fails: the layer stays unchanged
 //
-// # What becomes of input that is not as it should be
+// # Invalid input
 //
-// A record is one StreetForecast. A skipped one leaves the earlier forecast of
-// its street in place. A remark is counted and reported like a skipped record,
-// but the rest of the record is taken.
+// A record is one StreetForecast. If it is skipped, the earlier forecast of its street remains. A
+// remark is counted and reported like a skipped record, but the rest of the record is used.
 //
-//	time with a fraction of a second      cut down to the second
-//	time in another zone than UTC         converted; the layer has seconds and Z only
-//	time without a zone (Z or ±hh:mm), no
-//	  real date, second 60, year not
-//	  1970–2261                           remark: the period is left out
+//	time with a fraction of a second      truncated to the second
+//	time in another zone than UTC         converted
+//	time without a zone (Z or ±hh:mm), not
+//	  a real date, second 60, year not
+//	  1970–2261                           remark: period dropped
 //	period that is empty or ends before
-//	  it starts, in whole seconds         remark: the period is left out
-//	two periods with the same start, end  remark: the later in the record counts
-//	periods that overlap, or out of order stay, sorted by start, then end
-//	speed NaN, infinite, below 0 or over
-//	  MaxSpeed                            remark: the period is left out; where speed_valid is false the speed becomes 0 instead
-//	flow NaN, infinite, below 0 or over
-//	  MaxFlow                             remark: flow becomes 0 and flow_valid false (it is reserved: it costs no speed)
-//	timezone                              emptied: it is that of the client who asks
-//	openLRcode that is no base64          remark: it stays as it is (its encoding is not specified), and so does the street
-//	openLRcode that is no UTF-8, or over
-//	  4096 bytes                          record skipped: no protobuf could carry it, or nobody wants to
-//	periods, but not one usable           record skipped
-//	no period at all                      taken: nothing is forecast for the street
+//	  it starts, in whole seconds         remark: period dropped
+//	periods with the same start and end   remark: the last one in the record is kept
+//	overlapping or unordered periods      kept, sorted by start, then end
+//	speed NaN, infinite, negative or over
+//	  max_speed                           remark: period dropped; with speed_valid false the speed becomes 0 instead
+//	flow NaN, infinite, negative or over
+//	  MaxFlow                             remark: flow becomes 0 and flow_valid false
+//	timezone                              cleared: responses have that of the client
+//	openLRcode not base64                 remark: kept (the contract does not define its encoding)
+//	openLRcode not UTF-8 or over 4096 B   record skipped
+//	periods, but none usable              record skipped
+//	no periods                            accepted: the street has no forecast
 //	more than 10,000 periods              record skipped
-//	street and fromnode both 0            record skipped: what a message without identity looks like
-//	street or fromnode outside int32      record skipped, in protobuf too, where decoders would cut the number
-//	value that is no StreetForecast       record skipped
+//	street and fromnode both 0            record skipped: the street identity is missing
+//	street or fromnode outside int32      record skipped, also in protobuf, whose decoders truncate
+//	value that is not a StreetForecast    record skipped
 //	key that is not street:fromnode in
-//	  plain decimal digits                record skipped; compaction would not find its predecessor
-//	key that names another street than
-//	  its value                           record skipped
-//	null value (tombstone)                the street is removed; an empty value is none, it is a bad record
+//	  plain decimal digits                record skipped: compaction would not replace it
+//	key that does not match its value     record skipped
+//	null value (tombstone)                the street is removed; an empty value is a bad record
 //	unknown fields or members             ignored
-//	file or answer without one good
-//	  record, or cut off                  not taken: the last good one stays; forecasts that have ended leave by themselves
-//	protobuf or NDJSON cut off between
-//	  two records                         taken, since it cannot be told: write beside the file, then rename
-//	street twice in a file or an answer   the later one counts; rows of a query are periods, all of them count
-//	street in two partitions of a topic   the record with the later timestamp counts, of two with the same that in the higher partition
-//	batch over 256 MiB, decompressed      the partition is not read any further, and readiness says so
-//	topic that holds more than MaxBytes   record of a street that is new skipped, so that memory is bounded
+//	file or result without a valid record,
+//	  or truncated                        not used: the last valid content remains, and its periods end in time
+//	protobuf or NDJSON truncated between
+//	  two records                         used, because it looks complete: write to a temporary file and rename it
+//	duplicate street in a file or result  the last one is kept; rows of a query are periods and all count
+//	street in two partitions of a topic   the record with the later timestamp is kept; if equal, that of the higher partition
+//	batch over 256 MiB, decompressed      the partition is read no further; readiness reports it
+//	topic larger than max_bytes           records of new streets are skipped, to bound memory
 //
-// # When a feed has confirmed its data
+// # Confirmation
 //
-//	topic        when a poll begins that reaches the end of every partition
-//	file         at the time of its last modification: looking at a file that nobody writes confirms nothing
-//	ClickHouse   at each answer with a good record
+//	topic        when a poll starts that reaches the end of every partition
+//	file         at its modification time
+//	ClickHouse   at each result with a valid record
 //
-// A topic that is deleted and made anew is read from its start, and replaces all, as
-// soon as it is seen: by its identifier (brokers from 2.8 on have one), or because
-// it ends before the place that was read up to. Until it has been read to its
-// end the layer stays as it is. Where an unclean election takes records back, and
-// others have their offsets before the next poll, those are not seen.
+// A topic that was deleted and recreated is read from its start, and replaces everything. It is
+// recognized by its identifier (brokers since 2.8 have one) or because it ends before the offset
+// reached. The layer stays unchanged until the new topic has been read to its end. Records that an
+// unclean election removes, and whose offsets are reused before the next poll, are not noticed.
 //
-// What is in a transaction is taken when it is committed, never when it was
-// aborted. One that is open holds back what follows it in its partition, and counts as
-// the partition's end.
+// Records of a transaction are used when it is committed, never when it is aborted. An open transaction
+// delays the records after it in its partition, and counts as the end of the partition.
 package forecasts

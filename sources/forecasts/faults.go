@@ -9,10 +9,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Fault is one thing that was wrong with a record.
+// Fault is a defect of a record.
 type Fault struct {
-	Position string    `json:"position"` // partition and offset, line, place in the array, or row
-	Skipped  bool      `json:"skipped"`  // the whole record; else a part was left out or put right
+	Position string    `json:"position"` // partition and offset, line, array element, or row
+	Skipped  bool      `json:"skipped"`  // the whole record; else a part was dropped or corrected
 	Error    string    `json:"error"`
 	At       time.Time `json:"at"`
 }
@@ -23,8 +23,7 @@ const (
 	logEvery      = time.Minute
 )
 
-// faults counts what is wrong with records, keeps the latest, and logs one at
-// most every minute: a feed that has gone bad must not fill the log.
+// faults counts defects of records, keeps the latest, and logs at most one a minute.
 type faults struct {
 	log zerolog.Logger
 
@@ -36,37 +35,34 @@ type faults struct {
 	unlogged int
 }
 
-// restart forgets everything: the content is read anew from its start.
-func (f *faults) restart() {
+// reset forgets all faults: the content is read again from its start.
+func (f *faults) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.skips, f.remarks, f.latest = 0, 0, nil
 }
 
-// skip reports a record that is not taken.
+// skip reports a skipped record.
 func (f *faults) skip(position string, err error) {
 	recordsSkipped.Inc()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.skips++
-	f.add(Fault{Position: position, Skipped: true, Error: err.Error()})
+	f.add(Fault{Position: position, Skipped: true, Error: err.Error()}, 1, 0)
 }
 
-// remark reports what was wrong with a record that is taken.
+// remark reports the defects of a record that is not skipped.
 func (f *faults) remark(position string, r Remarks) {
-	if r.Count == 0 {
-		return
+	if r.Count > 0 {
+		remarksTotal.Add(r.Count)
+		f.add(Fault{Position: position, Error: r.First.Error()}, 0, r.Count)
 	}
-	remarksTotal.Add(r.Count)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.remarks += uint64(r.Count)
-	f.add(Fault{Position: position, Error: r.First.Error()})
 }
 
-func (f *faults) add(fault Fault) {
+func (f *faults) add(fault Fault, skips, remarks int) {
 	fault.At = time.Now()
 	fault.Error = strings.ToValidUTF8(fault.Error[:min(len(fault.Error), maxFaultBytes)], "")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.skips += uint64(skips)
+	f.remarks += uint64(remarks)
 	if len(f.latest) == keptFaults {
 		f.latest = slices.Delete(f.latest, 0, 1)
 	}

@@ -11,7 +11,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// fileFeed takes the whole content of a file at a time.
+// fileFeed reads a file whole whenever it changes.
 type fileFeed struct {
 	FileConfig
 	file     *watch.File
@@ -28,8 +28,8 @@ func (f *fileFeed) changes() <-chan struct{} { return f.file.Changes() }
 
 func (f *fileFeed) close() { f.file.Close() }
 
-// check takes the time of the last modification as what the file vouches for.
-// One in the future is the clock of another machine: now is as much as can be said.
+// check confirms the data as of the file's modification time, or of now if that is in the future,
+// because another machine's clock is ahead.
 func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	content, modified, err := f.file.Read()
 	if now := time.Now(); modified.After(now) {
@@ -41,7 +41,7 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	if err != nil {
 		return modified, err
 	}
-	if err := f.take(ctx, content, modified); err != nil {
+	if err := f.publish(ctx, content, modified); err != nil {
 		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
 		f.file.Refuse(err)
 		return modified, err
@@ -50,39 +50,35 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	return modified, nil
 }
 
-// spread is by how much more memory forecasts may take than the file that holds
-// them. Those of real streets take three times as much.
-const spread = 4
+// expansion is the ratio of memory to file size up to which forecasts are accepted. Real ones need
+// three times the size of their file.
+const expansion = 4
 
-func (f *fileFeed) take(ctx context.Context, content []byte, confirmed time.Time) error {
-	format := f.Format
-	if format == "" {
-		format = FormatOf(f.Path)
-	}
-	f.faults.restart()
+func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {
+	f.faults.reset()
 	streets := newStreets(f.faults)
-	for record, err := range Read(content, format) {
+	for record, err := range Read(content, cmp.Or(f.Format, FormatOf(f.Path))) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
 		streets.add(record)
-		if streets.bytes > spread*f.maxBytes {
-			return fmt.Errorf("its forecasts take more than %d bytes of memory: raise forecasts.max_bytes, a %dth of that", spread*f.maxBytes, spread)
+		if streets.bytes > expansion*f.maxBytes {
+			return fmt.Errorf("the forecasts take more than %d bytes of memory, %d times forecasts.max_bytes: raise it", expansion*f.maxBytes, expansion)
 		}
 	}
 	return streets.publish(f.layer, confirmed)
 }
 
-// streets gathers the good forecasts of whole content, the last of each street.
+// streets collects the valid forecasts of a feed's whole content, the last one of each street.
 type streets struct {
 	faults *faults
-	place  map[identity]int
+	index  map[identity]int
 	all    []*pb.StreetForecast
-	bytes  int64 // of memory, about
+	bytes  int64 // approximate memory
 }
 
 func newStreets(faults *faults) *streets {
-	return &streets{faults: faults, place: make(map[identity]int)}
+	return &streets{faults: faults, index: make(map[identity]int)}
 }
 
 func (s *streets) add(r Record) {
@@ -93,25 +89,25 @@ func (s *streets) add(r Record) {
 	s.faults.remark(r.Position, r.Remarks)
 	s.bytes += memoryOf(r.Forecast)
 	id := identityOf(r.Forecast)
-	if at, ok := s.place[id]; ok {
+	if at, ok := s.index[id]; ok {
 		s.bytes -= memoryOf(s.all[at])
 		s.all[at] = r.Forecast
 		return
 	}
-	s.place[id] = len(s.all)
+	s.index[id] = len(s.all)
 	s.all = append(s.all, r.Forecast)
 }
 
-// memoryOf is about what a street takes.
+// memoryOf returns the approximate memory of a street.
 func memoryOf(f *pb.StreetForecast) int64 {
 	return streetBytes + int64(len(f.OpenLRcode)) + rowBytes*int64(len(f.Forecast))
 }
 
-var errNothingGood = errors.New("there is not one good forecast in it: that is never taken")
+var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")
 
 func (s *streets) publish(layer Layer, confirmed time.Time) error {
 	if len(s.all) == 0 {
-		return errNothingGood
+		return errNoValidForecast
 	}
 	recordsTaken.Add(len(s.all))
 	layer.Replace(s.all)

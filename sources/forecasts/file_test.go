@@ -107,12 +107,12 @@ func TestFileRefused(t *testing.T) {
 		require.Contains(t, feed.Status().Error, path)
 		require.Equal(t, []string{"1:1 10"}, layer.shown())
 	}
-	f("", "no JSON, or cut off")
-	f(`{"streetForecast":[]}`, "not one good forecast")
+	f("", "invalid or truncated JSON")
+	f(`{"streetForecast":[]}`, "no valid forecast")
 	f(`{}`, "no array streetForecast")
-	f(`{"streetForecast":7}`, "no StreetForecastResponse")
-	f(`{"streetForecast":[{"street":1,`, "cut off, at byte 31")
-	f(`{"streetForecast":[{"street":0}]}`, "not one good forecast")
+	f(`{"streetForecast":7}`, "not a StreetForecastResponse")
+	f(`{"streetForecast":[{"street":1,`, "truncated JSON, at byte 31")
+	f(`{"streetForecast":[{"street":0}]}`, "no valid forecast")
 	f(strings.Repeat(" ", 2001), "max_bytes")
 	f(zipped(t, strings.Repeat(" ", 2001)), "max_bytes")
 	f(zipped(t, "{}")[:12], "unexpected EOF")
@@ -126,7 +126,7 @@ func TestFileRefused(t *testing.T) {
 // TestFileInUseIsNotReadAgain: looking at it confirms what it says, and the faults told are those of the content in use.
 func TestFileInUseIsNotReadAgain(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
-	layer, faults := newShelf(t), &faults{log: zerolog.Nop()}
+	layer, faults := newFakeLayer(t), &faults{log: zerolog.Nop()}
 	feed := newFileFeed(fileConfig(path).File, 1000, layer, faults)
 	defer feed.close()
 	f := func(content string, wantSkips int) {
@@ -154,12 +154,12 @@ func TestBadFileIsReadOnce(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	write(t, path, "{\n[\n")
 	faults := &faults{log: zerolog.Nop()}
-	feed := newFileFeed(fileConfig(path).File, 1000, newShelf(t), faults)
+	feed := newFileFeed(fileConfig(path).File, 1000, newFakeLayer(t), faults)
 	defer feed.close()
 	before := recordsSkipped.Get()
 	for range 3 {
 		_, err := feed.check(t.Context())
-		require.ErrorIs(t, err, errNothingGood)
+		require.ErrorIs(t, err, errNoValidForecast)
 	}
 	require.Equal(t, before+2, recordsSkipped.Get())
 	skips, _, _ := faults.report()
@@ -224,7 +224,7 @@ func TestJSONFileTruncated(t *testing.T) {
 			for _, err := range Read([]byte(whole[:n]), FormatJSON) {
 				last = err
 			}
-			require.ErrorContains(t, last, fmt.Sprintf("cut off, at byte %d", n))
+			require.ErrorContains(t, last, fmt.Sprintf("truncated JSON, at byte %d", n))
 		}
 	}
 	list := fmt.Sprintf("[%s,%s]", jsonOf(t, street(1, 1, 10)), jsonOf(t, street(2, 1)))
@@ -243,17 +243,17 @@ func TestJSONFileBroken(t *testing.T) {
 		require.ErrorContains(t, last, want)
 	}
 	one := `[{"street":1}]`
-	f(one+"x", "no JSON, or cut off, behind byte 14")
-	f(one+one, "something follows")
-	f(`{"streetForecast":`+one+`}]`, "behind byte 33")
-	f(`{"streetForecast":`+one+`,"streetForecast":`+one+`}`, "more than once")
-	f(`{"streetForecast":null}`, "no array")
-	f(`{"StreetForecast":`+one+`}`, "the object has no array streetForecast")
-	f(`[{"street":1} {"street":2}]`, "no JSON, or cut off, behind byte")
-	f(`[{"street":1},]`, "no JSON, or cut off, behind byte")
-	f(`"text"`, `no StreetForecastResponse: it is "text"`)
-	f(`null`, "neither object nor array")
-	f("\x00", "no JSON, or cut off, behind byte 0")
+	f(one+"x", "invalid or truncated JSON, after byte 14")
+	f(one+one, "unexpected data")
+	f(`{"streetForecast":`+one+`}]`, "after byte 33")
+	f(`{"streetForecast":`+one+`,"streetForecast":`+one+`}`, "duplicate member")
+	f(`{"streetForecast":null}`, "not an array")
+	f(`{"StreetForecast":`+one+`}`, "no array streetForecast")
+	f(`[{"street":1} {"street":2}]`, "invalid or truncated JSON, after byte")
+	f(`[{"street":1},]`, "invalid or truncated JSON, after byte")
+	f(`"text"`, `not a StreetForecastResponse: "text"`)
+	f(`null`, "neither an object nor an array")
+	f("\x00", "invalid or truncated JSON, after byte 0")
 }
 
 // TestFileThatSpreads: a small file may hold so many streets that memory would not do.
@@ -267,14 +267,14 @@ func TestFileThatSpreads(t *testing.T) {
 	cfg := fileConfig(path)
 	cfg.MaxBytes = int64(lines.Len())
 	feed, _ := run(t, cfg)
-	waitForError(t, feed, "bytes of memory: raise forecasts.max_bytes")
+	waitForError(t, feed, "times forecasts.max_bytes: raise it")
 }
 
 // TestFileIsLeftAtTheEnd: the daemon does not wait for a long file when it stops.
 func TestFileIsLeftAtTheEnd(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	write(t, path, strings.Repeat(jsonOf(t, street(1, 1, 10))+"\n", 3))
-	feed := newFileFeed(fileConfig(path).File, 1000, newShelf(t), &faults{log: zerolog.Nop()})
+	feed := newFileFeed(fileConfig(path).File, 1000, newFakeLayer(t), &faults{log: zerolog.Nop()})
 	defer feed.close()
 	ctx, end := context.WithCancel(t.Context())
 	end()

@@ -14,30 +14,28 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Layer takes the forecasts. One goroutine calls it. What it is given is
-// normalised and belongs to it from then on; nothing of it is visible to
-// readers before Publish.
+// Layer receives the forecasts. One goroutine calls it. Forecasts are normalised and belong to the
+// layer; readers see them after Publish.
 type Layer interface {
-	// Put replaces the earlier forecast of the same street and fromnode.
+	// Put replaces the forecast of a street and fromnode.
 	Put(f *pb.StreetForecast)
-	// Remove takes a street's forecast away.
+	// Remove removes the forecast of a street.
 	Remove(street, fromnode int32)
-	// Replace swaps everything for the feed's whole content: each street once.
+	// Replace replaces everything by the feed's whole content: each street once.
 	Replace(all []*pb.StreetForecast)
-	// Publish makes what was put so far visible. The first call ever is the
-	// first layer that may be seen.
+	// Publish makes all updates so far visible. The first call publishes the first layer.
 	Publish(confirmed time.Time)
-	// Confirm says that the feed stands by its data at that time, unchanged.
+	// Confirm records that the published data was still current at this time.
 	Confirm(at time.Time)
 }
 
 // feed is where forecasts come from. One goroutine calls it.
 type feed interface {
-	// check brings the layer up to date. It gives the time at which the feed
-	// confirmed its data, and no error if it published a change; watch.ErrUnchanged
-	// if there was none; watch.ErrUnsettled if the data is being written just now.
+	// check brings the layer up to date and returns the time of the data. The error is nil if it
+	// published a change, watch.ErrUnchanged if there was none, and watch.ErrUnsettled while the data is
+	// being written.
 	check(ctx context.Context) (confirmed time.Time, err error)
-	// changes yields when there may be new data; nil: only asking tells.
+	// changes receives when there may be new data; nil if the feed must be polled.
 	changes() <-chan struct{}
 	close()
 }
@@ -47,7 +45,7 @@ var errNotYet = errors.New("the forecasts have not been read yet")
 // Forecasts keeps a layer up to date.
 type Forecasts struct {
 	kind     string
-	feed     feed          // nil: there is none
+	feed     feed          // nil: none
 	interval time.Duration // between checks
 	settle   time.Duration // from a change to its check
 	faults   *faults
@@ -61,11 +59,10 @@ type Forecasts struct {
 	running sync.WaitGroup
 }
 
-// New makes the feed of a valid configuration. It reads the files of TLS, but
-// no forecasts, and starts nothing: that is for Start.
+// New returns the feed that cfg describes. It reads TLS files, but no forecasts before Start.
 func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("cannot use the configuration of forecasts: %w", err)
+		return nil, fmt.Errorf("invalid configuration of forecasts: %w", err)
 	}
 	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle, gauges: metrics.NewSet()}
 	f.log = log.With().Str("feed", f.kind).Logger()
@@ -87,19 +84,23 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	return f, nil
 }
 
-// Start begins to read the feed and returns at once. The goroutine ends with
-// ctx or Close, and only Close waits for it. Start is called once.
+// Start starts reading the feed in the background, until ctx ends or Close. It is called once.
 func (f *Forecasts) Start(ctx context.Context) {
 	if f.feed == nil {
 		return
 	}
 	ctx, f.stop = context.WithCancel(ctx)
-	f.begin(time.Now())
+	f.mu.Lock()
+	f.condition = condition{confirmed: time.Now(), err: errNotYet}
+	f.mu.Unlock()
 	metrics.RegisterSet(f.gauges)
-	f.running.Go(func() { f.run(ctx) })
+	f.running.Go(func() {
+		defer f.feed.close()
+		watch.Rounds(ctx, f.feed.changes(), f.settle, f.check)
+	})
 }
 
-// Close ends the feed and waits for it. The layer keeps what it has.
+// Close stops reading and waits. The layer keeps its forecasts.
 func (f *Forecasts) Close() {
 	if f.stop == nil {
 		return
@@ -109,26 +110,22 @@ func (f *Forecasts) Close() {
 	metrics.UnregisterSet(f.gauges, false)
 }
 
-// run checks the feed at once, after every change and whenever the interval is
-// over, until ctx ends.
-func (f *Forecasts) run(ctx context.Context) {
-	defer f.feed.close()
-	watch.Rounds(ctx, f.feed.changes(), f.settle, f.check)
-}
-
-// check asks the feed once and tells when to do so again.
+// check checks the feed once and returns the time until the next check.
 func (f *Forecasts) check(ctx context.Context) time.Duration {
 	start := time.Now()
 	confirmed, err := f.feed.check(ctx)
 	if ctx.Err() != nil {
-		return f.interval // it was cut off by the end of the daemon, which says nothing about the feed
+		return f.interval // the daemon is stopping, which says nothing about the feed
 	}
 	checkSeconds.UpdateDuration(start)
 	return f.conclude(confirmed, err)
 }
 
-// conclude counts and records the outcome of a check.
-func (f *Forecasts) conclude(confirmed time.Time, err error) time.Duration {
+// conclude counts, logs and records the outcome of a check.
+func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := &f.condition
 	switch {
 	case err == nil:
 		checksPublished.Inc()
@@ -136,17 +133,24 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) time.Duration {
 		checksUnchanged.Inc()
 	case errors.Is(err, watch.ErrUnsettled):
 		checksUnsettled.Inc()
-		f.unsettled(err)
+		if !c.published {
+			c.err = err
+		}
 		return f.settle
 	default:
 		checksFailed.Inc()
-		if f.failed(fmt.Errorf("cannot read the forecasts: %w", err), time.Now()) {
-			f.log.Warn().Err(err).Msg("forecasts not taken; the layer stays as it is")
+		reason := fmt.Errorf("cannot read the forecasts: %w", err)
+		// Alternating reasons, as of polls that start with another partition each, are logged once a minute.
+		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logEvery {
+			c.logged = now
+			f.log.Warn().Err(err).Msg("cannot read forecasts; the layer is unchanged")
 		}
+		c.err = reason
 		return min(f.interval, watch.RetryAfter)
 	}
-	if f.well(confirmed) {
+	if c.err != nil {
 		f.log.Info().Msg("forecasts are read")
 	}
+	*c = condition{published: true, confirmed: confirmed}
 	return f.interval
 }

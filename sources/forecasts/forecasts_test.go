@@ -27,7 +27,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestFileIsWatched: the slow check is far too slow to notice.
+// TestFileIsWatched: the periodic check is too slow to see the change.
 func TestFileIsWatched(t *testing.T) {
 	f := func(name, first string, change func(dir string) error) {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestFileIsWatched(t *testing.T) {
 	})
 }
 
-// script answers each check with the next of its outcomes, the last for ever.
+// script returns its outcomes one after the other, the last one repeatedly.
 type script struct {
 	outcomes []error
 	at       []time.Time
@@ -75,7 +75,7 @@ func (s *script) check(context.Context) (time.Time, error) {
 func (s *script) changes() <-chan struct{} { return s.poke }
 func (s *script) close()                   { s.closed = true }
 
-// TestPace follows the times of the checks on a clock of its own.
+// TestPace checks the times of the checks on a fake clock.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
@@ -100,18 +100,18 @@ func TestPace(t *testing.T) {
 		for _, at := range s.at {
 			seconds = append(seconds, at.Sub(start).Seconds())
 		}
-		// The failure at 71 s is asked about again at 76; the change at 71.2 s comes after it.
+		// The failure at 71 s would be retried at 76; the change at 71.2 s comes first.
 		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
 		require.True(t, s.closed)
 	})
 }
 
-// TestStatusOfACheck follows what readiness is told by checks of each kind.
+// TestStatusOfACheck checks the status after each kind of check.
 func TestStatusOfACheck(t *testing.T) {
 	away := errors.New("away")
 	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
 	feed := &Forecasts{feed: s, interval: time.Hour, settle: time.Second, faults: &faults{}, log: zerolog.Nop()}
-	feed.begin(time.Now())
+	feed.condition = condition{confirmed: time.Now(), err: errNotYet}
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, published bool) {
 		t.Helper()
 		require.Equal(t, wantNext, feed.check(ctx))
@@ -120,18 +120,18 @@ func TestStatusOfACheck(t *testing.T) {
 		require.Equal(t, wantError == "", status.Error == "")
 		require.Equal(t, published, status.Published)
 	}
-	f(t.Context(), time.Second, "being written", false) // there is no layer: a reason not to be ready
+	f(t.Context(), time.Second, "being written", false) // no layer yet: not ready
 	f(t.Context(), watch.RetryAfter, "away", false)
 	f(t.Context(), time.Hour, "", true)
-	f(t.Context(), time.Second, "", true) // the layer is well
+	f(t.Context(), time.Second, "", true) // the layer remains usable
 	f(t.Context(), watch.RetryAfter, "away", true)
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	f(ended, time.Hour, "", true) // cut off, which says nothing about the feed
+	f(ended, time.Hour, "", true) // the daemon is stopping
 }
 
-// TestFaultsAreBounded and logged sparsely, however many there are.
+// TestFaultsAreBounded: of many faults the latest are kept, and one a minute is logged.
 func TestFaultsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -154,7 +154,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		require.NotContains(t, string(text), `\ufffd`)
 		require.Equal(t, 9, strings.Count(logged.String(), "\n"), "one a minute in 500 seconds")
 		require.Contains(t, logged.String(), `"not_logged_before":119`)
-		f.restart()
+		f.reset()
 		skips, _, latest = f.report()
 		require.Zero(t, skips)
 		require.Empty(t, latest)
@@ -191,7 +191,7 @@ func TestWithoutFeed(t *testing.T) {
 	require.Nil(t, layer.shown())
 }
 
-// TestSecurity reads a topic over TLS with each way to prove who one is.
+// TestSecurity reads a topic over TLS with each SASL mechanism.
 func TestSecurity(t *testing.T) {
 	server, ca := certificate(t)
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"), kfake.TLS(server), kfake.EnableSASL(),
@@ -231,7 +231,7 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
 
-// TestTopicPartitionAdded while the feed runs is read from its start.
+// TestTopicPartitionAdded: a partition added while the feed runs is read from its start.
 func TestTopicPartitionAdded(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	_, layer := run(t, topicConfig("f", c.ListenAddrs()...))
@@ -266,7 +266,7 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 			require.ErrorContains(t, err, w)
 		}
 		_, err = New(cfg, nil, zerolog.Nop())
-		require.ErrorContains(t, err, "cannot use the configuration of forecasts")
+		require.ErrorContains(t, err, "invalid configuration of forecasts")
 	}
 	for _, feed := range []string{"", FeedKafka, FeedFile, FeedClickHouse} {
 		f(feed, func(*Config) {})
@@ -288,27 +288,30 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 		`clickhouse.address is "x"`, "clickhouse.query must be set", "clickhouse.interval", "clickhouse.timeout")
 }
 
-// TestFailuresInTheLog: a broker that is away for hours does not fill it.
+// TestFailuresInTheLog: a broker that is unavailable for hours does not fill the log.
 func TestFailuresInTheLog(t *testing.T) {
-	f, err := New(fileConfig("f.pb"), newShelf(t), zerolog.Nop())
-	require.NoError(t, err)
-	defer f.feed.close()
-	now := time.Now()
-	f.begin(now)
-	one, two := errors.New("partition 0"), errors.New("partition 1")
-	failed := func(err error, after time.Duration, worthy bool) {
-		t.Helper()
-		now = now.Add(after)
-		require.Equal(t, worthy, f.failed(err, now))
-		require.Equal(t, err.Error(), f.Status().Error, "readiness has the latest in any case")
-	}
-	failed(one, 0, true)
-	failed(two, time.Second, false)
-	failed(one, time.Second, false)
-	failed(two, time.Minute, true)
-	failed(two, time.Hour, false)
-	failed(one, time.Second, true)
-	require.True(t, f.well(now))
-	require.False(t, f.well(now))
-	failed(one, time.Second, true)
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		f := &Forecasts{feed: &script{}, faults: &faults{}, log: zerolog.New(&logged)}
+		one, two := errors.New("partition 0"), errors.New("partition 1")
+		failed := func(err error, after time.Duration, lines int) {
+			t.Helper()
+			time.Sleep(after)
+			logged.Reset()
+			f.conclude(time.Now(), err)
+			require.Equal(t, lines, strings.Count(logged.String(), "\n"))
+			require.ErrorContains(t, err, strings.TrimPrefix(f.Status().Error, "cannot read the forecasts: "))
+		}
+		failed(one, 0, 1)
+		failed(two, time.Second, 0)
+		failed(one, time.Second, 0)
+		failed(two, time.Minute, 1)
+		failed(two, time.Hour, 0)
+		failed(one, time.Second, 1)
+		f.conclude(time.Now(), nil)
+		require.Equal(t, 2, strings.Count(logged.String(), "\n"), "the first success is logged")
+		f.conclude(time.Now(), nil)
+		require.Equal(t, 2, strings.Count(logged.String(), "\n"))
+		failed(one, time.Second, 1)
+	})
 }

@@ -5,36 +5,34 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"trafficd/schemas/contract"
 )
 
-// Years that every part of the system can hold (contract 1.2, rule 9).
+// Years that every part of the system can represent (contract 1.2, rule 9).
 const (
 	firstYear = 1970
 	lastYear  = 2261
 )
 
-// maxTime is longer than any time with nine digits of fraction and a zone.
+// maxTime is longer than any time with nine fractional digits and a zone.
 const maxTime = 40
 
-// formatTime writes a moment as the layer wants it. All such texts have one
-// length, so that they sort as their moments do.
-func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
-
-// normaliseTime reads an ISO 8601 date-time with a zone. Seconds may be
-// missing, the fraction may follow a comma, T and Z may be small.
+// normaliseTime converts an ISO 8601 date-time with a zone to the form of contract 2. Seconds are
+// optional, the fraction may follow a comma, T and Z may be lower case.
 func normaliseTime(text string) (string, error) {
 	t, err := parseTime(text)
 	if err != nil {
-		return "", fmt.Errorf("%.64q is no date-time like 2026-11-20T18:15:00Z", text)
+		return "", fmt.Errorf("%.64q is not a date-time like 2026-11-20T18:15:00Z", text)
 	}
-	return checkYear(t)
+	return formatTime(t)
 }
 
-func checkYear(t time.Time) (string, error) {
+func formatTime(t time.Time) (string, error) {
 	if year := t.UTC().Year(); year < firstYear || year > lastYear {
-		return "", fmt.Errorf("year %d is not from %d to %d", year, firstYear, lastYear)
+		return "", fmt.Errorf("year %d is not between %d and %d", year, firstYear, lastYear)
 	}
-	return formatTime(t), nil
+	return contract.FormatForecastTime(t), nil
 }
 
 func parseTime(text string) (t time.Time, err error) {
@@ -47,11 +45,11 @@ func parseTime(text string) (t time.Time, err error) {
 		text = text[:minutes] + ":00" + text[minutes:]
 	}
 	if len(text) <= minutes || text[minutes-3] != ':' || text[minutes] != ':' {
-		return t, errors.New("the hour has no two digits") // which time.Parse takes
+		return t, errors.New("the hour must have two digits") // time.Parse accepts one
 	}
 	t, err = time.Parse(time.RFC3339, text)
 	if _, zone := t.Zone(); err == nil && max(zone, -zone) >= 24*60*60 {
-		err = errors.New("no zone is a day from UTC") // which time.Parse takes as well
+		err = errors.New("the zone must be within a day of UTC") // time.Parse accepts more
 	}
 	return t, err
 }

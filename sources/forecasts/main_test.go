@@ -16,13 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shelf is a layer that keeps what it is given, and checks what it is promised.
-type shelf struct {
+// fakeLayer records what it is given and checks the promises of Layer.
+type fakeLayer struct {
 	mu        sync.Mutex
 	t         testing.TB
 	put       map[identity]*pb.StreetForecast
@@ -31,30 +32,30 @@ type shelf struct {
 	confirmed time.Time
 }
 
-func newShelf(t testing.TB) *shelf {
-	return &shelf{t: t, put: make(map[identity]*pb.StreetForecast)}
+func newFakeLayer(t testing.TB) *fakeLayer {
+	return &fakeLayer{t: t, put: make(map[identity]*pb.StreetForecast)}
 }
 
-func (s *shelf) Put(f *pb.StreetForecast) {
+func (s *fakeLayer) Put(f *pb.StreetForecast) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.take(f)
 }
 
-func (s *shelf) take(f *pb.StreetForecast) {
+func (s *fakeLayer) take(f *pb.StreetForecast) {
 	if err := Check(f); err != nil {
-		s.t.Errorf("the layer was given %v: %v", f, err)
+		s.t.Errorf("the layer got %v: %v", f, err)
 	}
 	s.put[identityOf(f)] = f
 }
 
-func (s *shelf) Remove(street, fromnode int32) {
+func (s *fakeLayer) Remove(street, fromnode int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.put, identity{street, fromnode})
 }
 
-func (s *shelf) Replace(all []*pb.StreetForecast) {
+func (s *fakeLayer) Replace(all []*pb.StreetForecast) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.put)
@@ -66,14 +67,14 @@ func (s *shelf) Replace(all []*pb.StreetForecast) {
 	}
 }
 
-func (s *shelf) Publish(confirmed time.Time) {
+func (s *fakeLayer) Publish(confirmed time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.visible, s.confirmed = maps.Clone(s.put), confirmed
 	s.published++
 }
 
-func (s *shelf) Confirm(at time.Time) {
+func (s *fakeLayer) Confirm(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.visible == nil {
@@ -82,9 +83,8 @@ func (s *shelf) Confirm(at time.Time) {
 	s.confirmed = at
 }
 
-// shown lists what readers see as `street:fromnode speed,speed…`, sorted; nil
-// before the first layer.
-func (s *shelf) shown() []string {
+// shown returns what readers see as sorted `street:fromnode speed,speed…`; nil before the first layer.
+func (s *fakeLayer) shown() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.visible == nil {
@@ -102,17 +102,17 @@ func (s *shelf) shown() []string {
 	return list
 }
 
-func (s *shelf) waitFor(want ...string) {
+func (s *fakeLayer) waitFor(want ...string) {
 	s.t.Helper()
 	if !assertEventually(func() bool { return s.shown() != nil && slices.Equal(want, s.shown()) }) {
 		s.t.Fatalf("want %q, have %q", want, s.shown())
 	}
 }
 
-// waitUntilWell waits for the word that follows a layer.
-func waitUntilWell(t *testing.T, f *Forecasts) {
+// waitUntilHealthy waits for the status that follows a layer.
+func waitUntilHealthy(t *testing.T, f *Forecasts) {
 	t.Helper()
-	require.True(t, assertEventually(func() bool { s := f.Status(); return s.Published && s.Error == "" }), "it is not well: %v", f.Status())
+	require.True(t, assertEventually(func() bool { s := f.Status(); return s.Published && s.Error == "" }), "unhealthy: %v", f.Status())
 }
 
 func assertEventually(ok func() bool) bool {
@@ -124,20 +124,20 @@ func assertEventually(ok func() bool) bool {
 	return false
 }
 
-// street makes a forecast with a period of a quarter of an hour for each speed.
+// street returns a forecast with a quarter-hour period for each speed.
 func street(street, fromnode int32, speeds ...float64) *pb.StreetForecast {
 	f := &pb.StreetForecast{Street: street, Fromnode: fromnode, OpenLRcode: "CwV/OiHN2TvlAAA1ABM7FQ=="}
 	at := time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
 	for _, v := range speeds {
-		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: formatTime(at), End: formatTime(at.Add(15 * time.Minute)), SpeedValid: true, Speed: v})
+		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: contract.FormatForecastTime(at), End: contract.FormatForecastTime(at.Add(15 * time.Minute)), SpeedValid: true, Speed: v})
 		at = at.Add(15 * time.Minute)
 	}
 	return f
 }
 
-func run(t *testing.T, cfg Config) (*Forecasts, *shelf) {
+func run(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
-	layer := newShelf(t)
+	layer := newFakeLayer(t)
 	f, err := New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
 	require.NoError(t, err)
 	f.Start(t.Context())
@@ -152,12 +152,12 @@ func waitForError(t *testing.T, f *Forecasts, want string) {
 	}
 }
 
-// write puts a file in place, old enough to count as settled.
+// write replaces a file by one old enough to count as settled.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o644))
-	ages := time.Now().Add(-time.Hour)
-	require.NoError(t, os.Chtimes(path+".new", ages, ages))
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path+".new", old, old))
 	require.NoError(t, os.Rename(path+".new", path))
 }
 

@@ -2,7 +2,7 @@ package forecasts
 
 import "github.com/VictoriaMetrics/metrics"
 
-// Outcomes of checks and of records. The gauges are there only while the feed runs.
+// Outcomes of checks and of records. The gauges exist only while the feed runs.
 var (
 	checksPublished = metrics.NewCounter(`trafficd_forecasts_checks_total{result="published"}`)
 	checksUnchanged = metrics.NewCounter(`trafficd_forecasts_checks_total{result="unchanged"}`)

@@ -34,7 +34,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	asked := time.Now()
 	var all *periods
 	err := q.Poll(ctx, func(rows driver.Rows) (err error) {
-		q.faults.restart()
+		q.faults.reset()
 		all, err = q.read(rows)
 		return err
 	})
@@ -44,7 +44,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	return asked, all.streets(q.faults).publish(q.layer, asked)
 }
 
-// rowBytes is about what a period takes in memory besides its openLRcode.
+// rowBytes is the approximate memory of a period without its openLRcode.
 const rowBytes = 160
 
 func (q *queryFeed) read(rows driver.Rows) (*periods, error) {

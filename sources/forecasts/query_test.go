@@ -15,18 +15,18 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// asked makes a feed that the test asks itself.
-func asked(t *testing.T, cfg Config) (*Forecasts, *shelf) {
+// asked returns a feed that the test checks itself.
+func asked(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
-	layer := newShelf(t)
+	layer := newFakeLayer(t)
 	f, err := New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
 	require.NoError(t, err)
-	f.begin(time.Now())
+	f.condition = condition{confirmed: time.Now(), err: errNotYet}
 	t.Cleanup(func() { f.feed.close() })
 	return f, layer
 }
 
-// TestQuery runs on a real ClickHouse, through its death and return.
+// TestQuery runs on a real ClickHouse, which is killed and restarted.
 func TestQuery(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	store.Query(t, "CREATE DATABASE road")
@@ -86,11 +86,11 @@ func TestQuery(t *testing.T) {
 	source.Query = "SELECT street, fromnode, speed, start FROM forecasts"
 	f("no column end", 0, good...)
 	source.Query = "SELECT speed, * FROM forecasts"
-	f("speed more than once", 0, good...)
+	f("duplicate columns speed", 0, good...)
 	source.Query = "SELECT * FROM nowhere"
 	f("nowhere", 0, good...)
 	source.Query = "SELECT * FROM forecasts WHERE street > 1e12"
-	f("not one good forecast", 0, good...)
+	f("no valid forecast", 0, good...)
 	// An error after the first rows have been sent: they are not the layer.
 	source.Query = "SELECT 1 + number AS street, 1 AS fromnode, now() AS start, now() + 60 AS `end`, 1 AS speed, throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", 0, good...)

@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,8 +14,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Bounds of what is believed. The specification gives no units: they are wide
-// enough for km/h and for vehicles an hour on the widest road.
+// Bounds of plausible values. The contract has no units: these are wide enough for km/h and for the
+// vehicles per hour of the widest road.
 const (
 	MaxSpeed = 500.0
 	MaxFlow  = 1_000_000.0
@@ -23,7 +24,7 @@ const (
 	maxCode    = 4096 // bytes of an openLRcode
 )
 
-// Remarks are the faults of a record that did not cost it its place.
+// Remarks are the defects of a record that is not skipped.
 type Remarks struct {
 	Count int
 	First error // nil if Count is 0
@@ -35,28 +36,27 @@ func (r *Remarks) add(err error) {
 	}
 }
 
-// Normalise brings f into the form in which a layer takes it: times in UTC, in
-// whole seconds with Z; usable periods only, each once, sorted by start and
-// end; no timezone. The table of the package comment is what it does. With an
-// error no part of f can be used, and what it holds then is not defined.
+// Normalise converts f to normal form: times in UTC, in whole seconds with Z; usable periods only, each
+// once, sorted by start and end; no timezone. The table in the package comment has the rules. After an
+// error f is unusable and its content undefined.
 func Normalise(f *pb.StreetForecast) (Remarks, error) {
 	var remarks Remarks
 	if err := checkStreet(f); err != nil {
 		return remarks, err
 	}
 	if !isBase64(f.OpenLRcode) {
-		remarks.add(fmt.Errorf("openLRcode %.64q is no base64", f.OpenLRcode))
+		remarks.add(fmt.Errorf("openLRcode %.64q is not base64", f.OpenLRcode))
 	}
-	had := len(f.Forecast)
+	before := len(f.Forecast)
 	f.Forecast = normalisePeriods(f.Forecast, &remarks)
-	if had > 0 && len(f.Forecast) == 0 {
-		return remarks, fmt.Errorf("none of its %d periods can be used: %w", had, remarks.First)
+	if before > 0 && len(f.Forecast) == 0 {
+		return remarks, fmt.Errorf("none of its %d periods is usable: %w", before, remarks.First)
 	}
 	return remarks, nil
 }
 
-// Check tells why f is not in the form that [Normalise] brings it into; f is
-// not changed. An openLRcode that is no base64 is no reason.
+// Check returns an error if f is not in the normal form of [Normalise]. It does not change f, and it
+// accepts an openLRcode that is not base64.
 func Check(f *pb.StreetForecast) error {
 	if f == nil {
 		return errNoForecast
@@ -74,28 +74,28 @@ func Check(f *pb.StreetForecast) error {
 	return errors.New("not in normal form: times in UTC, whole seconds with Z; periods sorted; unusable numbers 0; no timezone")
 }
 
-var errNoForecast = errors.New("there is no forecast in it")
+var errNoForecast = errors.New("no forecast")
 
 func checkStreet(f *pb.StreetForecast) error {
 	switch {
 	case f == nil:
 		return errNoForecast
 	case f.Street == 0 && f.Fromnode == 0:
-		return errors.New("street and fromnode are both 0 or missing: it is nobody's forecast")
+		return errors.New("missing street identity: street and fromnode are both 0")
 	case len(f.OpenLRcode) > maxCode:
-		return fmt.Errorf("openLRcode has %d bytes, want %d or fewer", len(f.OpenLRcode), maxCode)
+		return fmt.Errorf("openLRcode has %d bytes, must have at most %d", len(f.OpenLRcode), maxCode)
 	case !utf8.ValidString(f.OpenLRcode):
-		return fmt.Errorf("openLRcode %.64q is no UTF-8", f.OpenLRcode)
+		return fmt.Errorf("openLRcode %.64q is not UTF-8", f.OpenLRcode)
 	case len(f.Forecast) > maxPeriods:
-		return fmt.Errorf("it has %d periods, want %d or fewer", len(f.Forecast), maxPeriods)
+		return fmt.Errorf("it has %d periods, must have at most %d", len(f.Forecast), maxPeriods)
 	}
 	return nil
 }
 
-// isBase64 says yes to no code at all as well: streets may have none.
+// isBase64 reports whether code is empty or base64.
 func isBase64(code string) bool {
 	_, err := base64.StdEncoding.Strict().DecodeString(code)
-	return err == nil && !strings.ContainsAny(code, "\r\n") // which Go's decoder skips
+	return err == nil && !strings.ContainsAny(code, "\r\n") // Go's decoder skips them
 }
 
 func normalisePeriods(periods []*pb.ForecastPeriod, remarks *Remarks) []*pb.ForecastPeriod {
@@ -107,30 +107,22 @@ func normalisePeriods(periods []*pb.ForecastPeriod, remarks *Remarks) []*pb.Fore
 		}
 		good = append(good, p)
 	}
-	// All times have one length now, so that their text sorts as they do.
+	// Normal times sort as text.
 	slices.SortStableFunc(good, comparePeriods)
-	return lastOfEach(good, remarks)
-}
-
-func comparePeriods(a, b *pb.ForecastPeriod) int {
-	if c := strings.Compare(a.Start, b.Start); c != 0 {
-		return c
-	}
-	return strings.Compare(a.End, b.End)
-}
-
-// lastOfEach leaves the last of neighbours with the same start and end.
-func lastOfEach(sorted []*pb.ForecastPeriod, remarks *Remarks) []*pb.ForecastPeriod {
-	kept := sorted[:0]
-	for _, p := range sorted {
+	kept := good[:0]
+	for _, p := range good {
 		if n := len(kept); n > 0 && comparePeriods(kept[n-1], p) == 0 {
-			remarks.add(fmt.Errorf("the period from %s to %s stands more than once", p.Start, p.End))
+			remarks.add(fmt.Errorf("duplicate period from %s to %s", p.Start, p.End))
 			kept[n-1] = p
 			continue
 		}
 		kept = append(kept, p)
 	}
 	return kept
+}
+
+func comparePeriods(a, b *pb.ForecastPeriod) int {
+	return cmp.Or(strings.Compare(a.Start, b.Start), strings.Compare(a.End, b.End))
 }
 
 func normalisePeriod(p *pb.ForecastPeriod, remarks *Remarks) error {
@@ -148,12 +140,8 @@ func normalisePeriod(p *pb.ForecastPeriod, remarks *Remarks) error {
 		return fmt.Errorf("end %s is not after start %s", p.End, p.Start)
 	}
 	p.Timezone = ""
-	return normaliseNumbers(p, remarks)
-}
-
-func normaliseNumbers(p *pb.ForecastPeriod, remarks *Remarks) error {
 	if !within(p.Speed, MaxSpeed) {
-		err := fmt.Errorf("speed %g is not from 0 to %g", p.Speed, MaxSpeed)
+		err := fmt.Errorf("speed %g is not between 0 and %g", p.Speed, MaxSpeed)
 		if p.SpeedValid {
 			return err
 		}
@@ -161,12 +149,12 @@ func normaliseNumbers(p *pb.ForecastPeriod, remarks *Remarks) error {
 		remarks.add(err)
 	}
 	if !within(p.Flow, MaxFlow) {
-		remarks.add(fmt.Errorf("flow %g is not from 0 to %g", p.Flow, MaxFlow))
+		remarks.add(fmt.Errorf("flow %g is not between 0 and %g", p.Flow, MaxFlow))
 		p.Flow, p.FlowValid = 0, false
 	}
 	p.Speed, p.Flow = p.Speed+0, p.Flow+0 // -0 becomes 0
 	return nil
 }
 
-// within is false for NaN, too.
+// within reports whether v is between 0 and limit; NaN is not.
 func within(v, limit float64) bool { return v >= 0 && v <= limit }

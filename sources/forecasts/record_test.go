@@ -80,11 +80,11 @@ func TestNormalise(t *testing.T) {
 	f(each(good()), 0, "", text)
 	f(each(good(), period("18:15:00Z", "18:15:00.9Z", 1)), 1, "period 1: end 2026-11-20T18:15:00Z is not after start", text)
 	f(each(good(), period("18:15:00Z", "18:10:00Z", 1)), 1, "is not after start", text)
-	f(each(good(), period("18:15", "18:30Z", 1)), 1, `start: "2026-11-20T18:15" is no date-time`, text)
+	f(each(good(), period("18:15", "18:30Z", 1)), 1, `start: "2026-11-20T18:15" is not a date-time`, text)
 	f(each(good(), period("18:15Z", "25:30Z", 1)), 1, "end:", text)
 	f(each(good(), nil), 1, "null", text)
-	f(each(good(), period("18:00:00.5Z", "18:15:00.5Z", 70)), 1, "more than once", "18:00:00Z-18:15:00Z 70")
-	f(each(good(), good(), good()), 2, "more than once", text)
+	f(each(good(), period("18:00:00.5Z", "18:15:00.5Z", 70)), 1, "duplicate period", "18:00:00Z-18:15:00Z 70")
+	f(each(good(), good(), good()), 2, "duplicate period", text)
 	f(each(period("18:15Z", "18:30Z", 3), period("18:00Z", "18:30Z", 2), period("18:00Z", "18:15Z", 1)), 0, "",
 		"18:00:00Z-18:15:00Z 1", "18:00:00Z-18:30:00Z 2", "18:15:00Z-18:30:00Z 3")
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -0.1, MaxSpeed + 1, 1e300} {
@@ -110,7 +110,7 @@ func TestNormalise(t *testing.T) {
 	for _, code := range []string{"not base64!", "CwV/OiHN2TvlAAA1ABM7FQ", "CwV/OiHN2TvlAAA1ABM7\nFQ=="} {
 		odd := each(good())
 		odd.OpenLRcode = code
-		f(odd, 1, "no base64", text)
+		f(odd, 1, "not base64", text)
 		require.Equal(t, code, odd.OpenLRcode)
 	}
 }
@@ -124,10 +124,10 @@ func TestNormaliseRefuses(t *testing.T) {
 	}
 	f(nil, "no forecast")
 	f(&pb.StreetForecast{OpenLRcode: "AAAA"}, "both 0")
-	f(&pb.StreetForecast{Street: 1, OpenLRcode: "\xff"}, "no UTF-8")
+	f(&pb.StreetForecast{Street: 1, OpenLRcode: "\xff"}, "not UTF-8")
 	f(&pb.StreetForecast{Street: 1, OpenLRcode: strings.Repeat("A", 4100)}, "4096")
 	f(&pb.StreetForecast{Street: 1, Forecast: make([]*pb.ForecastPeriod, 10_001)}, "10001 periods")
-	f(each(period("18:15Z", "18:00Z", 1), period("18:15Z", "18:30Z", -1)), "none of its 2 periods can be used: period 0")
+	f(each(period("18:15Z", "18:00Z", 1), period("18:15Z", "18:30Z", -1)), "none of its 2 periods is usable: period 0")
 }
 
 func TestCheck(t *testing.T) {
@@ -188,9 +188,9 @@ func TestParseRecordRange(t *testing.T) {
 	f(math.MaxInt32, "")
 	f(math.MaxUint64, "") // -1
 	f(uint64(math.MaxUint64-math.MaxInt32), "")
-	f(math.MaxInt32+1, "no 32-bit number")
-	f(1<<32+1, "no 32-bit number")
-	f(uint64(math.MaxUint64-math.MaxInt32-1), "no 32-bit number")
+	f(math.MaxInt32+1, "32-bit integer")
+	f(1<<32+1, "32-bit integer")
+	f(uint64(math.MaxUint64-math.MaxInt32-1), "32-bit integer")
 }
 
 // TestParseRecordTruncated: no beginning of a record is taken for one with

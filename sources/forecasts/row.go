@@ -14,13 +14,13 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// rowScan holds a row of the answer, in whatever types its columns have.
+// rowScan holds a row of the result, in the types of its columns.
 type rowScan struct {
-	into   []any          // pointers for Scan, one for each column
-	column map[string]any // the same by name, those that mean something
+	into   []any          // pointers for Scan, one per column
+	column map[string]any // the same by name
 }
 
-// The columns by what has to be there; all others are ignored.
+// Columns with a meaning; others are ignored.
 var (
 	neededColumns   = []string{"street", "fromnode", "start", "end", "speed"}
 	optionalColumns = []string{"openLRcode", "flow_valid", "speed_valid", "flow"}
@@ -32,20 +32,19 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 		into := reflect.New(c.ScanType()).Interface()
 		s.into = append(s.into, into)
 		if _, twice := s.column[c.Name()]; twice && slices.Contains(slices.Concat(neededColumns, optionalColumns), c.Name()) {
-			return nil, fmt.Errorf("the answer has column %s more than once", c.Name())
+			return nil, fmt.Errorf("the result has duplicate columns %s", c.Name())
 		}
 		s.column[c.Name()] = into
 	}
 	for _, name := range neededColumns {
 		if s.column[name] == nil {
-			return nil, fmt.Errorf("the answer has no column %s; it needs %v, and may have %v", name, neededColumns, optionalColumns)
+			return nil, fmt.Errorf("the result has no column %s; required are %v, optional %v", name, neededColumns, optionalColumns)
 		}
 	}
 	return s, nil
 }
 
-// row reads what Scan has put in place. A column that is missing, or null,
-// means: no openLRcode, speed valid, no flow.
+// row converts the row scanned. Missing and null columns mean no openLRcode, speed valid, no flow.
 func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, err error) {
 	p = &pb.ForecastPeriod{SpeedValid: true}
 	err = errors.Join(
@@ -75,7 +74,7 @@ func set[T any](s *rowScan, name string, into *T, as func(reflect.Value) (T, err
 	return nil
 }
 
-// value is a column's value; none where an optional column is missing or null.
+// value returns a column's value; the zero Value if an optional column is missing or null.
 func (s *rowScan) value(name string) (reflect.Value, error) {
 	into, ok := s.column[name]
 	if !ok {
@@ -98,7 +97,7 @@ func asInt32(v reflect.Value) (int32, error) {
 	case v.CanUint() && v.Uint() <= math.MaxInt32:
 		return int32(v.Uint()), nil
 	}
-	return 0, fmt.Errorf("is %.64q: no 32-bit number", fmt.Sprint(v))
+	return 0, fmt.Errorf("is %.64q, must be a 32-bit integer", fmt.Sprint(v))
 }
 
 func asBool(v reflect.Value) (bool, error) {
@@ -110,10 +109,10 @@ func asBool(v reflect.Value) (bool, error) {
 	case v.CanInt() && v.Int()&^1 == 0:
 		return v.Int() == 1, nil
 	}
-	return false, fmt.Errorf("is %.64q: no boolean", fmt.Sprint(v))
+	return false, fmt.Errorf("is %.64q, must be a boolean", fmt.Sprint(v))
 }
 
-// asFloat takes the decimals of the client, too, by their text.
+// asFloat accepts the client's decimals too, by their text.
 func asFloat(v reflect.Value) (float64, error) {
 	switch {
 	case v.CanFloat():
@@ -128,21 +127,20 @@ func asFloat(v reflect.Value) (float64, error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("is %.64q: no number", fmt.Sprint(v))
+	return 0, fmt.Errorf("is %.64q, must be a number", fmt.Sprint(v))
 }
 
 func asString(v reflect.Value) (string, error) {
 	if v.Kind() == reflect.String {
 		return v.String(), nil
 	}
-	return "", fmt.Errorf("is %.64q: no string", fmt.Sprint(v))
+	return "", fmt.Errorf("is %.64q, must be a string", fmt.Sprint(v))
 }
 
-// asMoment takes DateTime and DateTime64 of any zone, and text, which
-// Normalise judges.
+// asMoment accepts DateTime and DateTime64 in any zone, and text, which Normalise checks.
 func asMoment(v reflect.Value) (string, error) {
 	if t, ok := v.Interface().(time.Time); ok {
-		return checkYear(t)
+		return formatTime(t)
 	}
 	return asString(v)
 }

@@ -14,9 +14,9 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// topicFeed follows all partitions of a topic from their start. Until it has
-// reached the end that each of them had, it only gathers; then the layer gets
-// all at once, and from there on each record as it comes.
+// topicFeed reads all partitions of a topic from their start. Until it has caught up with each of
+// them it only collects streets; then it hands them to the layer at once, and later records one at a
+// time.
 type topicFeed struct {
 	cfg       KafkaConfig
 	maxBytes  int64
@@ -25,29 +25,28 @@ type topicFeed struct {
 	transport *kafka.Transport
 	client    *kafka.Client
 
-	topic     topicID             // that is read
+	topic     topicID             // the topic being read
 	next      map[int]int64       // by partition: the offset to read next
-	streets   map[identity]latest // the last word about each
-	bytes     int64               // of streets, about
-	removed   int                 // of streets
-	caughtUp  bool                // the layer has the streets; else they are gathered
-	changed   bool                // the layer was given something that is not published
-	confirmed time.Time           // by the last poll that went well
+	streets   map[identity]latest // the latest record of each
+	bytes     int64               // of streets, approximately
+	removed   int                 // tombstones in streets
+	caughtUp  bool                // the layer has the streets
+	changed   bool                // the layer has unpublished updates
+	confirmed time.Time           // start of the last successful poll
 	turn      int                 // polls so far
 }
 
-// latest is the last word of the topic about a street.
+// latest is the latest record of a street.
 type latest struct {
-	forecast  *pb.StreetForecast // only until the layer has it; nil: the street was removed
+	forecast  *pb.StreetForecast // nil once the layer has it, and for a tombstone
 	removes   bool
 	partition int
 	at        time.Time // of the latest record in this partition
-	bytes     int64     // about what it takes
+	bytes     int64     // approximate memory
 }
 
-// follows tells whether a record is to replace what was said before. Within a
-// partition the order counts, between two of them only time is left. The outcome
-// does not depend on which partition is read first.
+// follows reports whether a record replaces the one before. Within a partition the order counts;
+// between partitions the time does. The outcome does not depend on which partition is read first.
 func (l latest) follows(before latest) bool {
 	return l.partition == before.partition ||
 		cmp.Or(l.at.Compare(before.at), cmp.Compare(l.partition, before.partition)) > 0
@@ -71,7 +70,7 @@ func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 func (t *topicFeed) startOver() {
 	t.next, t.streets = make(map[int]int64), make(map[identity]latest)
 	t.bytes, t.removed, t.caughtUp = 0, 0, false
-	t.faults.restart()
+	t.faults.reset()
 }
 
 func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
@@ -80,11 +79,11 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 	switch {
 	case ctx.Err() != nil:
 		return t.confirmed, ctx.Err()
-	case errors.Is(err, kafka.OffsetOutOfRange), errors.Is(err, errMadeAnew):
+	case errors.Is(err, kafka.OffsetOutOfRange), errors.Is(err, errRecreated):
 		t.startOver()
-		err = fmt.Errorf("%w: the topic was made anew, or lost records that were not read yet; it is read from its start", err)
+		err = fmt.Errorf("%w: the topic was recreated or lost unread records; reading it from its start", err)
 	case err == nil:
-		t.confirmed = began // what came later was perhaps not seen
+		t.confirmed = began // later records may not have been seen
 	}
 	if err != nil {
 		t.transport.CloseIdleConnections() // forgets leaders that may have moved
@@ -92,11 +91,11 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 	return t.confirmed, t.publish(err)
 }
 
-// publish shows what was read. Where some partition could not be read, what
-// others said is shown nevertheless, but confirms nothing.
+// publish publishes what was read. If a partition could not be read, the records of the others are
+// published nevertheless, but confirm nothing.
 func (t *topicFeed) publish(err error) error {
 	if err == nil && !t.caughtUp {
-		t.layer.Replace(t.handOver())
+		t.layer.Replace(t.takeAllStreets())
 		t.caughtUp, t.changed = true, true
 	}
 	switch {
@@ -110,8 +109,8 @@ func (t *topicFeed) publish(err error) error {
 	return err
 }
 
-// handOver gives what was gathered, which belongs to the layer from then on.
-func (t *topicFeed) handOver() []*pb.StreetForecast {
+// takeAllStreets returns the collected streets and gives up ownership.
+func (t *topicFeed) takeAllStreets() []*pb.StreetForecast {
 	all := make([]*pb.StreetForecast, 0, len(t.streets))
 	for id, l := range t.streets {
 		if !l.removes {
@@ -123,10 +122,10 @@ func (t *topicFeed) handOver() []*pb.StreetForecast {
 	return all
 }
 
-var errMadeAnew = errors.New("another topic has the name now")
+var errRecreated = errors.New("the topic was recreated")
 
-// poll reads every partition up to the end that it has. That all of it was of
-// one topic is seen at the end: another one of the name has the same offsets.
+// poll reads every partition to its end, and then checks that the topic is still the same: a recreated
+// one has the same offsets.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if len(t.next) == 0 {
 		if t.topic, err = t.identify(ctx); err != nil {
@@ -138,13 +137,13 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	}
 	now, err := t.identify(ctx)
 	if err == nil && now != t.topic {
-		err = errMadeAnew
+		err = errRecreated
 	}
 	return err
 }
 
-// drainAll begins with another partition each time, so that a broker that is
-// away does not hide the others.
+// drainAll starts with another partition each time, so that an unavailable broker does not hide the
+// others.
 func (t *topicFeed) drainAll(ctx context.Context) error {
 	_, partitions, err := dial.Partitions(ctx, t.client, t.cfg.Topic)
 	if err != nil {
@@ -170,7 +169,7 @@ func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
 	return id, nil
 }
 
-// drain reads a partition up to the end that it has at the beginning.
+// drain reads a partition up to its end at the time of the first fetch.
 func (t *topicFeed) drain(ctx context.Context, partition int) error {
 	if _, ok := t.next[partition]; !ok {
 		first, err := dial.Offset(ctx, t.client, t.cfg.Topic, partition, kafka.FirstOffset)
@@ -192,7 +191,7 @@ func (t *topicFeed) drain(ctx context.Context, partition int) error {
 }
 
 func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {
-	if r.Offset < t.next[partition] { // brokers give whole batches
+	if r.Offset < t.next[partition] { // brokers return whole batches
 		return nil
 	}
 	key, err := kafka.ReadAll(r.Key)
@@ -220,10 +219,10 @@ func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {
 	return nil
 }
 
-// streetBytes is about what a street takes in memory besides its record.
+// streetBytes is the approximate memory of a street without its record.
 const streetBytes = 200
 
-// apply takes the record in where it is the last word about its street.
+// apply stores the record if it is the latest of its street.
 func (t *topicFeed) apply(id identity, l latest) error {
 	before, known := t.streets[id]
 	if known && !l.follows(before) {
@@ -233,7 +232,7 @@ func (t *topicFeed) apply(id identity, l latest) error {
 		l.at = before.at // its producer's clock was set back
 	}
 	if !t.fits(id, l) {
-		return fmt.Errorf("the topic's streets take more than %d bytes: raise forecasts.max_bytes, and start again", t.maxBytes)
+		return fmt.Errorf("the streets of the topic take more than %d bytes: raise forecasts.max_bytes and restart", t.maxBytes)
 	}
 	t.forget(id)
 	t.remember(id, l)
@@ -245,12 +244,12 @@ func (t *topicFeed) apply(id identity, l latest) error {
 	return nil
 }
 
-// fits makes room by forgetting streets that were removed, as brokers do after
-// a day. Only an older record in another partition would still ask for them.
+// fits makes room by forgetting tombstones, as brokers do after a day. Only an older record in another
+// partition would still need them.
 func (t *topicFeed) fits(id identity, l latest) bool {
 	if !t.hasRoom(id, l) && t.removed > len(t.streets)/2 {
-		for other, said := range t.streets {
-			if said.removes {
+		for other, record := range t.streets {
+			if record.removes {
 				t.forget(other)
 			}
 		}

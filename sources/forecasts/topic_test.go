@@ -78,7 +78,7 @@ func TestTopic(t *testing.T) {
 	f, layer := run(t, topicConfig("f", k.Brokers...))
 	layer.waitFor("1:1 11", "2:1 20,21", "3:-7 30")
 	require.Equal(t, 1, layer.published, "the first layer is a whole one")
-	waitUntilWell(t, f)
+	waitUntilHealthy(t, f)
 	s := f.Status()
 	require.EqualValues(t, 5, s.Skipped)
 	require.Len(t, s.Faults, 5)
@@ -98,7 +98,7 @@ func TestTopic(t *testing.T) {
 	require.True(t, assertEventually(func() bool { return layer.confirmedAt().After(before) }), "a poll without news confirms")
 }
 
-func (s *shelf) confirmedAt() time.Time {
+func (s *fakeLayer) confirmedAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed
@@ -168,7 +168,7 @@ func TestTopicBrokerAway(t *testing.T) {
 	c := producer(t, k.Brokers)
 	produce(t, c, record("f", 0, "1:1", value(t, street(1, 1, 10))))
 	layer.waitFor("1:1 10")
-	waitUntilWell(t, f)
+	waitUntilHealthy(t, f)
 
 	require.NoError(t, k.Stop())
 	waitForError(t, f, "cannot")
@@ -177,11 +177,11 @@ func TestTopicBrokerAway(t *testing.T) {
 	require.NoError(t, k.Restart())
 	produce(t, c, record("f", 1, "2:1", value(t, street(2, 1, 20))))
 	layer.waitFor("1:1 10", "2:1 20")
-	waitUntilWell(t, f)
+	waitUntilHealthy(t, f)
 }
 
-// TestTopicMadeAnew: streets that the new topic does not have are gone.
-func TestTopicMadeAnew(t *testing.T) {
+// TestTopicRecreated: streets that the new topic does not have are gone.
+func TestTopicRecreated(t *testing.T) {
 	c := stores.StartKfake(t)
 	k := producer(t, c.ListenAddrs(), kgo.AllowAutoTopicCreation())
 	for i := range 5 {
@@ -357,7 +357,7 @@ func TestTopicOrder(t *testing.T) {
 // TestTopicPublishesInPart: while one partition cannot be read, what others say
 // is shown, but confirms nothing. Before the first whole layer nothing is.
 func TestTopicPublishesInPart(t *testing.T) {
-	layer := newShelf(t)
+	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 1<<20, layer, &faults{})
 	require.NoError(t, err)
 	defer feed.close()

@@ -16,9 +16,9 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestTopicMadeAnewUnseen: a topic is deleted and made again between two polls,
+// TestTopicRecreatedUnseen: a topic is deleted and made again between two polls,
 // and has as many records as the old one had, or more. No offset tells.
-func TestTopicMadeAnewUnseen(t *testing.T) {
+func TestTopicRecreatedUnseen(t *testing.T) {
 	f := func(records int32) {
 		t.Helper()
 		c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
@@ -26,7 +26,7 @@ func TestTopicMadeAnewUnseen(t *testing.T) {
 		for i := range int32(3) {
 			produce(t, k, record("f", 0, string(Key(street(i+1, 1))), value(t, street(i+1, 1, 10))))
 		}
-		layer := newShelf(t)
+		layer := newFakeLayer(t)
 		feed, err := newTopicFeed(topicConfig("f", c.ListenAddrs()...).Kafka, 1<<20, layer, &faults{})
 		require.NoError(t, err)
 		t.Cleanup(feed.close)
@@ -41,7 +41,7 @@ func TestTopicMadeAnewUnseen(t *testing.T) {
 		}
 		confirmed := layer.confirmedAt()
 		_, err = feed.check(t.Context())
-		require.ErrorIs(t, err, errMadeAnew)
+		require.ErrorIs(t, err, errRecreated)
 		require.Equal(t, confirmed, layer.confirmedAt())
 		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown(), "not a mixture")
 		_, err = feed.check(t.Context())
@@ -147,7 +147,7 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 	}
 	f := func(partitions [][]said, order []int, live int, want []string) {
 		t.Helper()
-		layer := newShelf(t)
+		layer := newFakeLayer(t)
 		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 1<<20, layer, &faults{})
 		require.NoError(t, err)
 		defer feed.close()
@@ -186,7 +186,7 @@ func kafkaTime(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 // TestTopicTakesNoMoreThanMaxBytes: streets beyond it are left out and named; those that were removed make room.
 func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 	for _, live := range []bool{false, true} {
-		layer := newShelf(t)
+		layer := newFakeLayer(t)
 		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 3*streetBytes, layer, &faults{})
 		require.NoError(t, err)
 		defer feed.close()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Validate names every key that is wrong, and why it is. Of the feeds' own
-// sections only that of the feed in use is looked at.
+// Validate returns all errors, joined; each names its key. Of the feeds' sections it checks only the
+// one in use.
 func (c Config) Validate() error {
 	bytes := between("max_bytes", c.MaxBytes, 1<<10, 4<<30, "files and answers are read into memory whole")
 	switch c.Feed {
@@ -24,7 +24,7 @@ func (c Config) Validate() error {
 			between("clickhouse.timeout", c.ClickHouse.Timeout, time.Second, 10*time.Minute, "shorter gives up on a busy server, longer stalls on a dead one"),
 		)
 	}
-	return errors.Join(bytes, check(false, "feed", fmt.Sprintf("is %q: known are kafka, file and clickhouse; empty means no forecasts", c.Feed)))
+	return errors.Join(bytes, check(false, "feed", fmt.Sprintf("is %q, must be kafka, file, clickhouse or empty (no forecasts)", c.Feed)))
 }
 
 // Validate reports every invalid key with the reason for its bound.
@@ -39,10 +39,10 @@ func (c KafkaConfig) Validate() error {
 func (f FileConfig) validate() error {
 	known := f.Format == "" || f.Format == FormatProtobuf || f.Format == FormatJSON || f.Format == FormatNDJSON
 	return errors.Join(
-		check(f.Path != "", "file.path", "is empty: name the file with the forecasts"),
-		check(known, "file.format", fmt.Sprintf("is %q: known are protobuf, json and ndjson; empty goes by the file's name", f.Format)),
-		between("file.recheck", f.Recheck, time.Second, time.Hour, "each look costs a system call; with longer ones a change on a network file system waits"),
-		between("file.settle", f.Settle, 10*time.Millisecond, time.Minute, "shorter meets half-written files, longer keeps new forecasts waiting"),
+		check(f.Path != "", "file.path", "is empty, must be the file with the forecasts"),
+		check(known, "file.format", fmt.Sprintf("is %q, must be protobuf, json, ndjson or empty (by the file's name)", f.Format)),
+		between("file.recheck", f.Recheck, time.Second, time.Hour, "longer delays changes on network file systems"),
+		between("file.settle", f.Settle, 10*time.Millisecond, time.Minute, "shorter reads half-written files, longer delays new forecasts"),
 	)
 }
 
@@ -54,5 +54,5 @@ func check(ok bool, key, reason string) error {
 }
 
 func between[T int | int64 | time.Duration](key string, v, low, high T, reason string) error {
-	return check(v >= low && v <= high, key, fmt.Sprintf("is %v and has to be from %v to %v: %s", v, low, high, reason))
+	return check(v >= low && v <= high, key, fmt.Sprintf("is %v, must be between %v and %v: %s", v, low, high, reason))
 }
