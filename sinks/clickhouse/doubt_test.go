@@ -84,7 +84,7 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 		hostile.conn, err = ch.Open(&ch.Options{Addr: []string{store.TCP}, Settings: hide})
 		require.NoError(t, err)
 		if _, err = hostile.Deliver(t.Context(), plan, rows); err != nil {
-			require.ErrorContains(t, err, "cannot look for")
+			require.ErrorContains(t, err, "cannot look up")
 		}
 		a.requireRows(rows)
 	}

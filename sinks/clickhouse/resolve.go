@@ -13,85 +13,63 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// rounds is how often the missing rows of a block are sent under a token of
-// their own. The second round is needed when the server remembers a token and
-// yet has not the rows (see doc.go); one more for each further crash in the
-// very same moment.
+// rounds is how often the missing rows of a block are sent, each time under another token. The second
+// round is needed when the server remembers a token but does not have the rows (see doc.go); one more
+// for each further crash at the same moment.
 const rounds = 4
 
-// resolve completes a block that may have been applied, in whole or in part:
-// it looks which rows are there and sends the others, until none is missing.
+// resolve completes a block that may have been applied, in whole or in part: it looks up which rows
+// are in the table and sends the others, until none is missing.
 func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
-	for round := range rounds {
-		missing, err := s.missing(ctx, rows)
-		if err != nil {
+	missing, err := s.missing(ctx, rows)
+	if err != nil {
+		return err
+	}
+	found := foundSome
+	switch missing.Rows() {
+	case 0:
+		found = foundAll
+	case rows.Rows():
+		found = foundNone
+	}
+	resolvedTotal[found].Inc()
+	s.log.Info().Str("plan", plan).Int("rows", rows.Rows()).Int("missing", missing.Rows()).Msg("archive: block in doubt looked up")
+	for round := 0; round < rounds && len(missing) > 0; round++ {
+		token := plan
+		if round > 0 {
+			token = fmt.Sprintf("%s/again%d", plan, round)
+		}
+		if _, err := s.insert(ctx, missing, token); err != nil {
 			return err
 		}
-		if round == 0 {
-			s.noteOutcome(plan, rows.Rows(), missing.Rows())
-		}
-		if len(missing) == 0 {
-			return nil
-		}
-		if _, err := s.insert(ctx, missing, roundToken(plan, round)); err != nil {
-			return err
-		}
-		// Keeper notes a token and its part in one step, so in a cluster one round
-		// is enough; a second look could miss what another replica has.
+		// Keeper stores a token and its part in one step, so that in a cluster one round is enough; a
+		// second look could miss what another replica has.
 		if s.config.Cluster != "" {
 			return nil
 		}
+		if missing, err = s.missing(ctx, rows); err != nil {
+			return err
+		}
 	}
-	return s.noteVanished(ctx, plan, rows)
-}
-
-func roundToken(plan string, round int) string {
-	if round == 0 {
-		return plan
+	// The server has acknowledged rows under several tokens and drops them by a rule of its own, such as
+	// a TTL. Retrying forever would stop the archive.
+	if len(missing) > 0 {
+		rowsVanished.Add(missing.Rows())
+		s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
+			Msg("archive: acknowledged rows are not in the table; does it have a TTL, or did someone delete them?")
 	}
-	return fmt.Sprintf("%s/again%d", plan, round)
-}
-
-func (s *Sink) noteOutcome(plan string, all, missing int) {
-	resolvedTotal[outcomeOf(all, missing)].Inc()
-	s.log.Info().Str("plan", plan).Int("rows", all).Int("missing", missing).
-		Msg("archive: looked for a block whose earlier attempt is in doubt")
-}
-
-// noteVanished ends what the rounds could not: the server acknowledged rows
-// under several tokens, and lets them go by a rule of its own, such as a TTL.
-// To try for ever would stop the archive.
-func (s *Sink) noteVanished(ctx context.Context, plan string, rows batch.Block) error {
-	missing, err := s.missing(ctx, rows)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	rowsVanished.Add(missing.Rows())
-	s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
-		Msg("archive: acknowledged rows are not in the table; does it have a TTL, or did somebody delete them?")
 	return nil
 }
 
-func outcomeOf(all, missing int) string {
-	switch missing {
-	case 0:
-		return foundAll
-	case all:
-		return foundNone
-	}
-	return foundSome
-}
-
-// missing looks for the rows in the table and gives those that are not there,
-// in their order; nil if all are. A row that a later row of the same block has
-// replaced counts as there.
+// missing returns the rows that are not in the table, in their order; nil if all are. A row that a
+// later row of the same block has replaced is not missing.
 func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	defer lookSeconds.UpdateDuration(time.Now())
 	f, err := s.look(ctx, rows)
 	if err != nil {
-		return nil, fmt.Errorf("cannot look for %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
+		return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
 	}
 	if f.count > 0 && f.count < len(f.there) {
 		f.countReplaced()
@@ -99,10 +77,9 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 	return f.rest(), nil
 }
 
-// look asks for all rows of the block's months that were received in its
-// time. received_at never runs backwards on a replica, so these are the block
-// and what other replicas received at the same moment; the server skips the
-// rest by its index.
+// look selects all rows of the block's months that were received in its time range. received_at never
+// decreases on a replica, so that these are the block and what other replicas received at the same
+// time; the server skips the rest by its index.
 func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 	if s.config.Cluster != "" {
 		if err := s.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+s.table+" LIGHTWEIGHT"); err != nil {
@@ -126,9 +103,8 @@ func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 	return f, found.Err()
 }
 
-// lookSettings have a look see each row that stands in the table now, or fail,
-// whatever the server's profile says: a row that is there and not seen would be
-// sent again.
+// lookSettings make a look-up return every row of the table, or fail, whatever the server's profile
+// says: a row that is in the table but not returned would be sent again.
 var lookSettings = ch.Settings{
 	"use_query_cache":         0,
 	"limit":                   0,
@@ -155,13 +131,13 @@ func lookStatement(table string, rows batch.Block) string {
 		table, list, first, last)
 }
 
-// findings tells of each row of a block whether it is in the table.
+// findings records which rows of a block are in the table.
 type findings struct {
 	rows  batch.Block
 	spans map[batch.ID]int // batch → its first span
 	start []int            // span → number of rows before it
-	there []bool           // row of the block → found
-	count int              // of those found
+	there []bool           // row of the block → in the table
+	count int              // of rows in the table
 }
 
 func newFindings(rows batch.Block) *findings {
@@ -177,8 +153,7 @@ func newFindings(rows batch.Block) *findings {
 	return f
 }
 
-// mark notes that the row with this id and index is in the table. Rows of
-// other blocks are passed over.
+// mark records that the row with this id and index is in the table. Rows of other blocks are ignored.
 func (f *findings) mark(id batch.ID, index uint32) {
 	i, ours := f.spans[id]
 	for ; ours && i < len(f.rows) && f.rows[i].ID == id; i++ {
@@ -196,7 +171,7 @@ func (f *findings) set(row int) {
 	}
 }
 
-// key is what a later row replaces an earlier one by: the table's ORDER BY.
+// key is the table's ORDER BY: a later row replaces an earlier one with the same key.
 type key struct {
 	instance, code, typ string
 	from, to            int64
@@ -206,25 +181,24 @@ func keyOf(s batch.Span, row int) key {
 	return key{s.ProductInstance, string(s.Code(row)), string(s.TypeCode(int(s.Type[row]))), s.Batch.From[row], s.Batch.To[row]}
 }
 
-// countReplaced marks the missing rows that a merge has replaced by a row of
-// the same block: a part is written whole, so if one of two rows with one key
-// is there, both were. To send the earlier one again would set it above the
-// later one, as both may have the same received_at.
+// countReplaced marks the missing rows that a merge has replaced by a row of the same block: a part is
+// written whole, so if one of two rows with the same key is there, both were. Sending the earlier one
+// again would let it replace the later one, as both may have the same received_at.
 func (f *findings) countReplaced() {
-	stands := make(map[key]struct{})
+	present := make(map[key]struct{})
 	f.each(func(n int, s batch.Span, row int) {
 		if f.there[n] {
-			stands[keyOf(s, row)] = struct{}{}
+			present[keyOf(s, row)] = struct{}{}
 		}
 	})
 	f.each(func(n int, s batch.Span, row int) {
-		if _, replaced := stands[keyOf(s, row)]; replaced {
+		if _, replaced := present[keyOf(s, row)]; replaced {
 			f.set(n)
 		}
 	})
 }
 
-// rest gives the rows that are not there, in runs.
+// rest returns the rows that are not in the table, in runs.
 func (f *findings) rest() batch.Block {
 	var rest batch.Block
 	f.each(func(n int, s batch.Span, row int) {
@@ -241,8 +215,7 @@ func (f *findings) rest() batch.Block {
 	return rest
 }
 
-// each visits all rows of the block: n counts them through, row is the place
-// in s.
+// each visits all rows of the block: n is the number of the row in the block, row its index in s.
 func (f *findings) each(visit func(n int, s batch.Span, row int)) {
 	n := 0
 	for _, s := range f.rows {

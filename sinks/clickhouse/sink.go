@@ -13,7 +13,7 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// Sink writes blocks to the archive. One goroutine uses it.
+// Sink writes blocks to the archive. It is used by one goroutine.
 type Sink struct {
 	config    Config
 	log       zerolog.Logger
@@ -23,13 +23,13 @@ type Sink struct {
 	migrated  bool
 	scratch   scratch
 
-	// unsent is the plan whose rows were never on their way to the server; every
-	// other plan is in doubt. A restart forgets it, and so asks the server.
+	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after a
+	// restart.
 	unsent string
 }
 
-// New needs a valid configuration, but not the store: that is met at the first
-// Deliver. Close has to be called.
+// New requires a valid configuration, but does not connect: the first Deliver does. The caller closes
+// the sink.
 func New(c Config, log zerolog.Logger) (*Sink, error) {
 	conn, err := connect(c)
 	if err != nil {
@@ -39,19 +39,17 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	return &Sink{config: c, log: log, conn: conn, table: table, statement: insertStatement(table), migrated: !c.Migrate}, nil
 }
 
-// Plan fixes the next block: the first n of rows, which must not be empty. The
-// plan names the block by its first and last row and is its deduplication
-// token. There is no state.
+// Plan determines the next block: the first n of rows, which must not be empty. The plan identifies
+// the block by its first and last row and is its deduplication token. There is no state.
 func (s *Sink) Plan(_ context.Context, _ []byte, rows batch.Block) (n int, plan []byte, err error) {
 	n = cut(rows, s.config.BlockRows, s.config.MaxPartitions)
 	s.unsent = planOf(rows.Head(n))
 	return n, []byte(s.unsent), nil
 }
 
-// Deliver returns when the archive has each of the planned rows once, on its
-// disk. Errors say what can be done; a *batch.PermanentError comes only when the
-// server took the block, a row's value was at fault, and a look into the table
-// found nothing of it. It reads rows only during the call.
+// Deliver returns when the archive has each of the planned rows once, on disk. Errors say what can be
+// done. It returns a *batch.PermanentError only if the server received the block, a row's value was at
+// fault, and none of its rows is in the table. It does not read rows after it returns.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	if err := s.deliver(ctx, string(plan), rows); err != nil {
 		errorsTotal[classify(err)].Inc()
@@ -107,50 +105,35 @@ func (s *Sink) deliver(ctx context.Context, plan string, rows batch.Block) error
 	if len(rows) == 0 || planOf(rows) != plan {
 		return fmt.Errorf("cannot deliver: the rows are not those of plan %q", plan)
 	}
-	if err := s.migrate(ctx); err != nil {
+	if !s.migrated {
+		migrating, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
+		defer cancel()
+		if err := migrate(migrating, s.conn, s.config, s.log); err != nil {
+			return hinted(err)
+		}
+		s.migrated = true
+	}
+	sent, err := true, error(nil) // now or by an earlier attempt
+	if s.unsent == plan {
+		sent, err = s.insert(ctx, rows, plan)
+	} else {
+		err = s.resolve(ctx, plan, rows)
+	}
+	if !sent {
 		return err
 	}
-	sent, err := s.attempt(ctx, plan, rows)
-	if sent {
-		s.unsent = ""
+	s.unsent = ""
+	if err == nil || classify(err) != classRefused {
+		return err
 	}
-	if sent && classify(err) == classRefused {
-		return s.confirm(ctx, err, rows)
+	// A refusal is permanent only if nothing of the block is in the table: some months could have been
+	// written before the fault was met, or a view on the table may have raised it.
+	missing, lookErr := s.missing(ctx, rows)
+	if lookErr != nil {
+		return errors.Join(err, lookErr)
 	}
-	return err
-}
-
-// attempt tells whether rows were sent, now or possibly before.
-func (s *Sink) attempt(ctx context.Context, plan string, rows batch.Block) (sent bool, err error) {
-	if s.unsent == plan {
-		return s.insert(ctx, rows, plan)
+	if found := rows.Rows() - missing.Rows(); found > 0 {
+		return fmt.Errorf("%w; %d rows of the block were applied nevertheless", err, found)
 	}
-	return true, s.resolve(ctx, plan, rows)
-}
-
-func (s *Sink) migrate(ctx context.Context) error {
-	if s.migrated {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
-	defer cancel()
-	if err := migrate(ctx, s.conn, s.config, s.log); err != nil {
-		return hinted(err)
-	}
-	s.migrated = true
-	return nil
-}
-
-// confirm makes a refusal final only if nothing of the block is in the table:
-// some months could have been written before the fault was met, or a view
-// behind the table may have raised it.
-func (s *Sink) confirm(ctx context.Context, apiErr error, rows batch.Block) error {
-	missing, err := s.missing(ctx, rows)
-	if err != nil {
-		return errors.Join(apiErr, err)
-	}
-	if missing.Rows() < rows.Rows() {
-		return fmt.Errorf("%w; %d rows of the block were applied all the same", apiErr, rows.Rows()-missing.Rows())
-	}
-	return &batch.PermanentError{Err: apiErr}
+	return &batch.PermanentError{Err: err}
 }

@@ -79,7 +79,7 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	a.deliver(plan2, both)
 	store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE value < 0 SETTINGS mutations_sync = 2")
 	store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
-	require.ErrorContains(t, a.restarted().fails(classRefused, plan2, both), "1 rows of the block were applied all the same")
+	require.ErrorContains(t, a.restarted().fails(classRefused, plan2, both), "1 rows of the block were applied nevertheless")
 }
 
 // deliverBySplitting does what the deliver loop does with a refusal, and

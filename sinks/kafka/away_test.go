@@ -47,8 +47,8 @@ func TestBrokerAway(t *testing.T) {
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
-// TestPausedBroker holds the broker while a request lies in its socket: the
-// attempt has no answer, and arrives later.
+// TestPausedBroker holds the broker while a request lies in its socket: the attempt has no answer,
+// and arrives later.
 func TestPausedBroker(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 2))
 	cfg := testConfig("measurements", k.Brokers...)
@@ -73,8 +73,8 @@ func TestPausedBroker(t *testing.T) {
 	requireOnce(t, k.Brokers, "measurements", append(first, second...))
 }
 
-// TestForgottenProducer has Apache Kafka forget a producer while its block is
-// in doubt. From then on it takes any sequence: only the read-back knows.
+// TestForgottenProducer has Apache Kafka forget a producer while its block is in doubt. From then
+// on it takes any sequence: only the read-back knows.
 func TestForgottenProducer(t *testing.T) {
 	f := func(name string, next func(t *testing.T, cfg Config, s *Sink) *Sink) {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestForgottenProducer(t *testing.T) {
 	f("restart", func(t *testing.T, cfg Config, _ *Sink) *Sink { return newSink(t, cfg) })
 }
 
-// forgetsAfter is a minute, as an operator could have it, in the pass on Apache
-// Kafka, and a second in the quick one.
+// forgetsAfter is a minute, as an operator could have it, in the pass on Apache Kafka, and a second
+// in the quick one.
 func forgetsAfter() time.Duration {
 	if os.Getenv(stores.KafkaEnv) == stores.Apache {
 		return time.Minute
@@ -112,9 +112,8 @@ func forgetsAfter() time.Duration {
 	return time.Second
 }
 
-// TestOldRecords: a broker counts from the time of a producer's last record, which
-// is received_at. It forgets who delivers what has waited for longer than that
-// at once, long before resolve_after.
+// TestOldRecords: a broker counts from the time of a producer's last record, which is received_at.
+// It forgets who delivers what has waited for longer than that at once, long before resolve_after.
 func TestOldRecords(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
 		stores.Set("producer.id.expiration.ms", "60000"), stores.Set("producer.id.expiration.check.interval.ms", "200"))

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -10,8 +11,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// Places in a record batch v2, counted from the 4-byte length that goes before
-// it on the wire (Kafka's DefaultRecordBatch).
+// Positions in a record batch v2 (Kafka's DefaultRecordBatch), counted from the 4-byte length that
+// precedes it on the wire.
 const (
 	frameLen     = 4                                      // the length on the wire
 	batchStart   = frameLen                               // base offset, 8 bytes: the broker sets it
@@ -27,30 +28,37 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// row is a place in a block: which of its spans, and the row of that batch.
+// row is a position in a block: the span, and the row of its batch.
 type row struct{ span, row uint32 }
 
-// producer is who sends a record batch, and its place in that one's sequence.
+// producer is the sender of a record batch, and the next number of its sequence.
 type producer struct {
 	id       int64
 	epoch    int16
 	sequence int32
 }
 
-// encoder makes record batches in memory that it keeps.
+// encoder encodes record batches in memory that it reuses.
 type encoder struct {
 	frame   []byte
 	records []byte
 }
 
-// encode makes one record batch of the given rows, of which there is at least
-// one, with its length before it: what RawProduce sends. The bytes depend on
-// the arguments only and are valid until the next call.
+// encode returns one record batch with the given rows, at least one, preceded by its length: what
+// RawProduce sends. The bytes depend on the arguments only and are valid until the next call.
 func (e *encoder) encode(p producer, codec compress.Compression, block batch.Block, rows []row) ([]byte, error) {
-	first, last := e.appendRecords(block, rows)
-	f := append(e.frame[:0], make([]byte, lengthEnd)...) // lengths: below; base offset: 0
+	first := milliseconds(block[rows[0].span].Batch)
+	last := first // the greatest
+	e.records = e.records[:0]
+	for i, at := range rows {
+		b := block[at.span].Batch
+		ms := milliseconds(b)
+		last = max(last, ms)
+		e.records = appendRecord(e.records, b, int(at.row), ms-first, int64(i))
+	}
+	f := append(e.frame[:0], make([]byte, lengthEnd)...) // lengths are set below; base offset 0
 	f = binary.BigEndian.AppendUint32(f, ^uint32(0))     // leader epoch: unknown to producers
-	f = append(f, magic, 0, 0, 0, 0)                     // CRC: below
+	f = append(f, magic, 0, 0, 0, 0)                     // the CRC is set below
 	f = binary.BigEndian.AppendUint16(f, uint16(codec))  // create time, no transaction, no control
 	f = binary.BigEndian.AppendUint32(f, uint32(len(rows)-1))
 	f = binary.BigEndian.AppendUint64(f, uint64(first))
@@ -59,46 +67,20 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 	f = binary.BigEndian.AppendUint16(f, uint16(p.epoch))
 	f = binary.BigEndian.AppendUint32(f, uint32(p.sequence))
 	e.frame = binary.BigEndian.AppendUint32(f, uint32(len(rows)))
-	if err := e.compress(codec); err != nil {
-		return nil, err
+	if codec == compress.None {
+		e.frame = append(e.frame, e.records...)
+	} else {
+		w := codec.Codec().NewWriter(e)
+		_, err := w.Write(e.records)
+		if err = cmp.Or(err, w.Close()); err != nil {
+			return nil, fmt.Errorf("cannot compress a record batch with %s: %w", codec, err)
+		}
 	}
 	f = e.frame
 	binary.BigEndian.PutUint32(f, uint32(len(f)-frameLen))
 	binary.BigEndian.PutUint32(f[lengthStart:], uint32(len(f)-lengthEnd))
 	binary.BigEndian.PutUint32(f[crcStart:], crc32.Checksum(f[crcEnd:], castagnoli))
 	return f, nil
-}
-
-// appendRecords fills e.records and gives the first and the greatest timestamp
-// in milliseconds.
-func (e *encoder) appendRecords(block batch.Block, rows []row) (first, last int64) {
-	first = milliseconds(block[rows[0].span].Batch)
-	last = first
-	e.records = e.records[:0]
-	for i, at := range rows {
-		b := block[at.span].Batch
-		ms := milliseconds(b)
-		last = max(last, ms)
-		e.records = appendRecord(e.records, b, int(at.row), ms-first, int64(i))
-	}
-	return first, last
-}
-
-// compress appends e.records to e.frame.
-func (e *encoder) compress(codec compress.Compression) error {
-	if codec == compress.None {
-		e.frame = append(e.frame, e.records...)
-		return nil
-	}
-	w := codec.Codec().NewWriter(e)
-	_, err := w.Write(e.records)
-	if closeErr := w.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return fmt.Errorf("cannot compress a record batch with %s: %w", codec, err)
-	}
-	return nil
 }
 
 // Write implements io.Writer for the compressors.
@@ -112,7 +94,7 @@ func milliseconds(b *batch.Batch) int64 {
 	return seconds*1000 + nanos/1e6
 }
 
-// advance gives the sequence after n records: it goes on with 0 after 2^31-1.
+// advance returns the sequence after n records; 2^31-1 is followed by 0.
 func advance(sequence int32, n int) int32 {
 	return int32((int64(sequence) + int64(n)) & 0x7fffffff)
 }

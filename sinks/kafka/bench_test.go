@@ -10,8 +10,7 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// BenchmarkEncode makes one record batch of 900 KiB; MB/s are of records before
-// compression.
+// BenchmarkEncode makes one record batch of 900 KiB; MB/s are of records before compression.
 func BenchmarkEncode(b *testing.B) {
 	rows := block(rowsOf(random(), 14_000, 3000))
 	n := fit(rows, 1, DefaultConfig().BatchBytes, 1_000_000)

@@ -13,7 +13,8 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// fetchBytes bounds one answer of a look-up; brokers exceed it only for a single larger record batch.
+// fetchBytes bounds one answer of a look-up; brokers exceed it only for a single larger record
+// batch.
 const fetchBytes = 1 << 20
 
 // cluster sends requests to the brokers. It connects on first use.
@@ -54,7 +55,7 @@ func (c *cluster) describe(ctx context.Context) (id string, partitions int, err 
 	return id, len(list), nil
 }
 
-// create makes the topic; that it exists already is no error.
+// create creates the topic unless it exists.
 func (c *cluster) create(ctx context.Context) error {
 	r, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic:             c.topic,
@@ -70,7 +71,7 @@ func (c *cluster) create(ctx context.Context) error {
 	return nil
 }
 
-// newProducer gets a producer id that nobody has used.
+// newProducer returns a producer id that has never been used.
 func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err error) {
 	r, err := c.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
 	if err == nil {
@@ -91,10 +92,9 @@ func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64
 	return offset, nil
 }
 
-// produce sends a record batch with its length before it and waits until all
-// replicas in sync have it. base is its place in the log, or that of the first
-// attempt; negative if the broker does not say. Without an answer the frame is
-// no longer the caller's: it must not be written to again.
+// produce sends a record batch, preceded by its length, and waits until all in-sync replicas have
+// it. base is its offset, or that of the first attempt; negative if the broker does not report it.
+// Without an answer the connection may still read the frame: the caller must not write to it again.
 func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (base int64, err error) {
 	start := time.Now()
 	r, err := c.client.RawProduce(ctx, &kafka.RawProduceRequest{
@@ -112,7 +112,7 @@ func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (bas
 	return r.BaseOffset, r.Error
 }
 
-// fetch reads some record batches of a partition from an offset on.
+// fetch reads some record batches of a partition, starting at an offset.
 func (c *cluster) fetch(ctx context.Context, partition int, offset int64) (kafka.RecordReader, error) {
 	r, err := c.client.Fetch(ctx, &kafka.FetchRequest{
 		Topic: c.topic, Partition: partition, Offset: offset, MinBytes: 1, MaxBytes: fetchBytes,

@@ -19,22 +19,22 @@ type Config struct {
 	BlockRows        int `koanf:"block_rows"`        // delivered and made durable together
 	ParallelRequests int `koanf:"parallel_requests"` // to different partitions
 
-	// ResolveAfter is how old an attempt without an answer, or its rows, may be before it is looked up in the topic.
+	// ResolveAfter is how old an attempt without an answer, or its rows, may be before it is looked
+	// up in the topic.
 	ResolveAfter time.Duration `koanf:"resolve_after"`
 	CreateTopic  CreateTopic   `koanf:"create_topic"`
 }
 
-// CreateTopic creates a missing topic. Partitions 0 leaves that to the
-// operator.
+// CreateTopic creates a missing topic. Partitions 0 leaves that to the operator.
 type CreateTopic struct {
 	Partitions        int `koanf:"partitions"`
 	ReplicationFactor int `koanf:"replication_factor"`
 }
 
-// DefaultConfig is for one broker on this machine. lz4 is the one codec whose cost disappears behind the
-// broker's: BenchmarkEncode measures 1.7 M records/s at a ratio of 3.2, zstd 0.9 M at 4.1 (worth it on
-// a thin network). One request per partition is enough: BenchmarkDeliver is no slower with 24
-// partitions than with one.
+// DefaultConfig is for one broker on this machine. lz4 is the one codec whose cost disappears
+// behind the broker's: BenchmarkEncode measures 1.7 M records/s at a ratio of 3.2, zstd 0.9 M at
+// 4.1 (worth it on a thin network). One request per partition is enough: BenchmarkDeliver is no
+// slower with 24 partitions than with one.
 func DefaultConfig() Config {
 	return Config{
 		Kafka:            dial.DefaultKafka("measurements"), // contract 4

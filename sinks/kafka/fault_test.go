@@ -50,8 +50,8 @@ func (s *scene) requireOnce(but ...name) {
 	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, but...)
 }
 
-// TestAnswers has the broker answer a block with each kind of error, of which
-// some come although the block was applied.
+// TestAnswers has the broker answer a block with each kind of error, of which some come although
+// the block was applied.
 func TestAnswers(t *testing.T) {
 	f := func(count int, errs ...*kerr.Error) {
 		t.Helper()
@@ -111,8 +111,7 @@ func TestLeaderMoves(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestTopicAnew: the topic is made anew between two blocks, and while one is
-// in doubt.
+// TestTopicAnew: the topic is made anew between two blocks, and while one is in doubt.
 func TestTopicAnew(t *testing.T) {
 	s := newScene(t, 2)
 	anew := func() {
@@ -147,8 +146,8 @@ func TestTopicAnew(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestAnotherCluster: a block planned for one cluster is delivered to another,
-// where its producer id may belong to somebody else.
+// TestAnotherCluster: a block planned for one cluster is delivered to another, where its producer
+// id may belong to somebody else.
 func TestAnotherCluster(t *testing.T) {
 	s := newScene(t, 2)
 	other := stores.StartKfake(t, kfake.SeedTopics(2, topic), kfake.ClusterID("other"))
@@ -213,8 +212,7 @@ func producerOf(records []byte) int64 {
 	return b.ProducerID
 }
 
-// TestAnotherTopic: what was planned for one topic goes there, what comes
-// after to the new one.
+// TestAnotherTopic: what was planned for one topic goes there, what comes after to the new one.
 func TestAnotherTopic(t *testing.T) {
 	s := newScene(t, 2, kfake.SeedTopics(3, "second"))
 	s.offer(rowsOf(random(), 200, 40))

@@ -164,9 +164,8 @@ func (j *journal) step(s *Sink) error {
 	return nil
 }
 
-// requireOnce checks that the topic holds exactly the block's rows but the
-// given ones: each once, equal in every column, at its key's partition, and
-// those of one detector in order.
+// requireOnce checks that the topic holds exactly the block's rows but the given ones: each once,
+// equal in every column, at its key's partition, and those of one detector in order.
 func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block, but ...name) {
 	t.Helper()
 	records, err := stores.ReadTopic(t.Context(), brokers, topic)
@@ -228,8 +227,8 @@ func requireMeasurement(t testing.TB, m *trafficdv1.Measurement, b *batch.Batch,
 	}
 }
 
-// scissors cut connections after the broker has answered a large request, and
-// before the client reads the answer: the request was applied.
+// scissors cut connections after the broker has answered a large request, and before the client
+// reads the answer: the request was applied.
 type scissors struct{ cuts atomic.Int32 }
 
 // sink returns a sink whose connections are cut.

@@ -14,15 +14,14 @@ var (
 	foundTotal     = metrics.NewCounter(`trafficd_kafka_resolved_total{result="found"}`) // rows in doubt
 	missingTotal   = metrics.NewCounter(`trafficd_kafka_resolved_total{result="missing"}`)
 
-	// One counter for each verdict, and for what fails besides attempts.
-	errorsTotal       = errorCounters()
+	errorsTotal       = errorCounters() // by outcome
 	planErrorsTotal   = metrics.NewCounter(`trafficd_kafka_errors_total{class="plan"}`)
 	lookUpErrorsTotal = metrics.NewCounter(`trafficd_kafka_errors_total{class="look_up"}`)
 )
 
-// errorCounters has one counter for each verdict but acknowledged.
-func errorCounters() (c [verdicts]*metrics.Counter) {
-	for v := retry; v < verdicts; v++ {
+// errorCounters returns a counter for each outcome but acknowledged.
+func errorCounters() (c [outcomes]*metrics.Counter) {
+	for v := retry; v < outcomes; v++ {
 		c[v] = metrics.NewCounter(fmt.Sprintf(`trafficd_kafka_errors_total{class=%q}`, v))
 	}
 	return c

@@ -2,9 +2,8 @@ package kafka
 
 import "encoding/binary"
 
-// PartitionOf is the partition of a key among n partitions, the same that the
-// Java client's default partitioner chooses, so that other producers of the
-// same keys agree. n must be positive.
+// PartitionOf is the partition of a key among n partitions, the same that the Java client's default
+// partitioner chooses, so that other producers of the same keys agree. n must be positive.
 func PartitionOf(key []byte, n int) int {
 	return int(murmur2(key)&0x7fffffff) % n
 }

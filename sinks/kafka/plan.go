@@ -12,29 +12,28 @@ import (
 // formatVersion is the first byte of states and plans.
 const formatVersion = 1
 
-// unknown stands for an offset that is not known.
-const unknown = -1
+const unknown = -1 // offset
 
-// state is what the sink knows about the topic between two blocks.
+// state is what the sink knows about the topic between two blocks. It is encoded as
 //
 //	version 1 byte; cluster id, topic (uvarint length, bytes)
 //	suspect, number of partitions (uvarint); of each: last offset (varint)
 type state struct {
 	cluster string
 	topic   string
-	suspect int     // so many of the next rows may lie in the topic already
+	suspect int     // how many of the next rows may already be in the topic
 	offsets []int64 // partition → offset of the last acknowledged record
 }
 
-// plan fixes one block: together with its rows it determines every byte that
-// is sent.
+// plan describes one block: together with its rows it determines every byte that is sent. It is
+// encoded as
 //
 //	a state; producer id (varint), epoch (uvarint), codec (1 byte), rows (uvarint)
 //	names of the first and the last row: batch id 16 bytes, index (uvarint)
 //	next sequence of each partition (uvarint)
 //
-// The sequences do not stand in the state: only the process that used them
-// goes on with them (doc.go, rule 3).
+// The sequences are not part of the state: only the process that used them continues with them
+// (doc.go, rule 3).
 type plan struct {
 	state
 	session
@@ -43,15 +42,15 @@ type plan struct {
 	first, last name
 }
 
-// session is a producer id and where each partition stands in its sequence.
+// session is a producer id and its next sequence number in each partition.
 type session struct {
 	id        int64
 	epoch     int16
 	sequences []int32
 }
 
-// errFormat is wrapped by every error about the bytes of a plan or a state.
-var errFormat = errors.New("bad bytes of a Kafka plan or state")
+// errFormat is wrapped by every error of decodePlan and decodeState.
+var errFormat = errors.New("invalid Kafka plan or state")
 
 func (s state) encode() []byte {
 	dst := []byte{formatVersion}
@@ -102,7 +101,7 @@ func appendName(dst []byte, n name) []byte {
 	return binary.AppendUvarint(append(dst, n.id[:]...), uint64(n.index))
 }
 
-// reader takes a plan or a state apart.
+// reader decodes plans and states.
 type reader struct{ batch.WireReader }
 
 func (r *reader) state() state {

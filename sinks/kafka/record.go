@@ -33,13 +33,13 @@ const (
 	tagNanos   = 2 << 3
 )
 
-// appendRecord appends row r of b as one record of a record batch v2: length,
-// attributes, timestamp and offset relative to the batch's first record, key,
-// value, headers. It allocates nothing but dst's growth.
+// appendRecord appends row r of b as one record of a record batch v2: length, attributes, timestamp
+// and offset relative to the batch's first record, key, value, headers. It allocates only to grow
+// dst.
 func appendRecord(dst []byte, b *batch.Batch, r int, timestampDelta, offsetDelta int64) []byte {
 	code, value := b.Code(r), measurementSize(b, r)
 	dst = binary.AppendVarint(dst, int64(bodySize(b, r, value, timestampDelta, offsetDelta)))
-	dst = append(dst, 0) // attributes: none are defined
+	dst = append(dst, 0) // attributes: Kafka defines none
 	dst = binary.AppendVarint(dst, timestampDelta)
 	dst = binary.AppendVarint(dst, offsetDelta)
 	dst = binary.AppendVarint(dst, int64(len(code)))
@@ -76,8 +76,8 @@ func headersSize(b *batch.Batch, r int) int {
 	return names + bytesSize(len(b.ProductInstance)) + bytesSize(idLen) + bytesSize(decimals(b.Index[r]))
 }
 
-// appendMeasurement appends message Measurement of schemas/proto, the same
-// bytes that the generated code makes.
+// appendMeasurement appends message Measurement of schemas/proto, byte for byte as the generated
+// code encodes it.
 func appendMeasurement(dst []byte, b *batch.Batch, r int) []byte {
 	dst = appendField(dst, tagInstance, b.ProductInstance)
 	dst = appendField(dst, tagDetector, b.Code(r))
@@ -120,8 +120,8 @@ func fieldSize(n int) int {
 	return 1 + uvarintSize(uint64(n)) + n
 }
 
-// appendTimestamp appends a google.protobuf.Timestamp of nanoseconds since
-// 1970, which is always shorter than 128 bytes.
+// appendTimestamp appends nanoseconds since 1970 as google.protobuf.Timestamp, which is always
+// shorter than 128 bytes.
 func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	seconds, nanos := split(nanoseconds)
 	dst = append(dst, tag, byte(timestampSize(nanoseconds)))
@@ -146,7 +146,7 @@ func timestampSize(nanoseconds int64) int {
 	return size
 }
 
-// split gives whole seconds and 0 ≤ nanos < 1e9, also before 1970.
+// split returns whole seconds and 0 ≤ nanos < 1e9, also before 1970.
 func split(nanoseconds int64) (seconds, nanos int64) {
 	seconds, nanos = nanoseconds/1e9, nanoseconds%1e9
 	if nanos < 0 {
@@ -155,7 +155,7 @@ func split(nanoseconds int64) (seconds, nanos int64) {
 	return seconds, nanos
 }
 
-// appendText appends a string as records carry it.
+// appendText appends a string with its length, as in records.
 func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendVarint(dst, int64(len(s))), s...)
 }

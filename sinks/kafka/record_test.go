@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -124,7 +125,7 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// requireBatch takes a record batch apart with franz-go's decoder.
+// requireBatch decodes a record batch with franz-go.
 func requireBatch(t testing.TB, frame []byte, p producer, codec compress.Compression, rows batch.Block, share []row) {
 	t.Helper()
 	require.Equal(t, len(frame)-4, int(binary.BigEndian.Uint32(frame)))
@@ -167,7 +168,7 @@ func decompress(t testing.TB, codec compress.Compression, b []byte) []byte {
 	return raw
 }
 
-// crc is CRC-32C bit by bit, as a slow judge.
+// crc is CRC-32C bit by bit, a slow reference.
 func crc(b []byte) uint32 {
 	c := ^uint32(0)
 	for _, x := range b {
@@ -193,14 +194,18 @@ func TestAdvance(t *testing.T) {
 func TestID(t *testing.T) {
 	id := rowsOf(random(), 1, 1).ID
 	require.Equal(t, id.String(), string(appendID(nil, id)))
-	got, ok := parseID([]byte(id.String()))
+	parse := func(text string) (name, bool) {
+		return nameIn([]kafka.Header{{Key: headerIndex, Value: []byte("7")}, {Key: headerBatch, Value: []byte(text)}})
+	}
+	got, ok := parse(id.String())
 	require.True(t, ok)
-	require.Equal(t, id, got)
+	require.Equal(t, name{id, 7}, got)
 	f := func(text string) {
 		t.Helper()
-		_, ok := parseID([]byte(text))
+		_, ok := parse(text)
 		require.False(t, ok, text)
 	}
+	f("{" + id.String() + "}")
 	f("")
 	f(id.String()[:35])
 	f(id.String() + "0")

@@ -28,10 +28,9 @@ func withBad(n int, at ...int) (*batch.Batch, []name) {
 	return b, names
 }
 
-// TestRefusedRows has the broker refuse record batches with certain rows: only
-// these end as dead letters, though other partitions of their blocks were
-// applied; also if the daemon is restarted at each step, or if the loop plans
-// on from the state before the refusal.
+// TestRefusedRows has the broker refuse record batches with certain rows: only these end as dead
+// letters, though other partitions of their blocks were applied; also if the daemon is restarted at
+// each step, or if the loop plans on from the state before the refusal.
 func TestRefusedRows(t *testing.T) {
 	f := func(partitions int32, restart bool, at ...int) {
 		t.Helper()
@@ -61,8 +60,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileInDoubt: a part may not be refused for the loop while
-// another one has no answer.
+// TestRefusedWhileInDoubt: a part may not be refused for the loop while another one has no answer.
 func TestRefusedWhileInDoubt(t *testing.T) {
 	s := newScene(t, 2)
 	b, names := withBad(60, 30)
@@ -81,8 +79,8 @@ func TestRefusedWhileInDoubt(t *testing.T) {
 	s.requireOnce(names...)
 }
 
-// TestRefusedAloneWhileInDoubt: a single row was applied without an answer
-// before the broker began to refuse it. It is no dead letter.
+// TestRefusedAloneWhileInDoubt: a single row was applied without an answer before the broker began
+// to refuse it. It is no dead letter.
 func TestRefusedAloneWhileInDoubt(t *testing.T) {
 	s := newScene(t, 2)
 	s.fault(kerr.RequestTimedOut, 1, nil)
@@ -94,8 +92,8 @@ func TestRefusedAloneWhileInDoubt(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestTooLarge: the topic takes less than batch_bytes. Plans get smaller and
-// nothing is lost; a row that is too large alone is a dead letter.
+// TestTooLarge: the topic takes less than batch_bytes. Plans get smaller and nothing is lost; a row
+// that is too large alone is a dead letter.
 func TestTooLarge(t *testing.T) {
 	s := newScene(t, 1)
 	require.NoError(t, s.DeleteTopic(topic))

@@ -54,8 +54,8 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
 
-// TestNotABroker connects to peers that are not Kafka brokers. Their answers cost no memory, however
-// long they are or claim to be.
+// TestNotABroker connects to peers that are not Kafka brokers. Their answers cost no memory,
+// however long they are or claim to be.
 func TestNotABroker(t *testing.T) {
 	f := func(want, start, rest string) {
 		t.Helper()

@@ -13,23 +13,23 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// Sink delivers blocks of rows to the topic. It is driven by one goroutine.
+// Sink delivers blocks of rows to the topic. It is used by one goroutine.
 type Sink struct {
 	cfg     Config
 	log     zerolog.Logger
 	cluster *cluster
 
-	session    *session // nil: the next plan takes a new producer id
+	session    *session // nil: the next plan gets a new producer id
 	sessionOf  string   // cluster id and topic that the session belongs to
-	batchBytes int      // less than the setting after a broker found a batch too large
-	refused    []byte   // the state that came with the last refusal, until a block is delivered
-	planned    []byte   // the last plan that this process made
+	batchBytes int      // less than the setting after a broker has refused a batch as too large
+	refused    []byte   // the state returned with the last refusal, until a block is delivered
+	planned    []byte   // the last plan of this process
 	current    *delivery
 	encoders   []encoder // one for each request at a time
 }
 
-// New checks the configuration and reads the files that it names. The brokers
-// are first asked by Plan or Deliver: they may be away now.
+// New checks the configuration and reads the files that it names. It does not connect: the brokers
+// may be down.
 func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -45,12 +45,10 @@ func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	}, nil
 }
 
-// Plan fixes the next block: how many of the offered rows, of which there is
-// at least one, from their start, go out together, and a plan that makes every
-// attempt of that block the same one. state is what the last Deliver returned,
-// nil at first; also the one that it returned beside a *batch.PermanentError.
-// The plan has to be durable before it is delivered; it keeps nothing of rows.
-// All errors pass by trying again, once what they say is mended.
+// Plan determines the next block: how many of the first rows, at least one, are sent together, and
+// a plan that makes all attempts of that block equal. state is what the last Deliver returned, with
+// a *batch.PermanentError as well; nil at first. The plan must be durable before it is delivered;
+// it keeps no reference to rows. Every error can be retried, once its cause is fixed.
 func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
 	defer func() {
 		if err != nil {
@@ -59,7 +57,7 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 	}()
 	p := plan{codec: codecs[s.cfg.Compression]}
 	if s.refused != nil {
-		state = s.refused // no older one may be taken
+		state = s.refused // an older one must not be used
 	}
 	if p.state, err = s.base(ctx, state); err != nil {
 		return 0, nil, err
@@ -73,22 +71,21 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 	return p.rows, bytes.Clone(s.planned), nil
 }
 
-// Deliver writes exactly the planned rows and returns when all replicas in
-// sync have them. It may be called again with the same plan and rows after any
-// error, by a later process too, and delivers each row once. The rows are not
-// read after it returns.
+// Deliver writes exactly the planned rows and returns when all in-sync replicas have them. It may
+// be called again with the same plan and rows after any error, also by a later process, and
+// delivers each row once. The rows are not read after it returns.
 //
-// A *batch.PermanentError comes with a state that replaces the former one (see
-// the package comment); every other error is to be retried.
+// A *batch.PermanentError comes with a state that replaces the previous one (see the package
+// comment); every other error must be retried.
 func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (state []byte, err error) {
 	d, err := s.resume(ctx, planned, rows)
 	if err != nil {
 		lookUpErrorsTotal.Inc()
 		return nil, err
 	}
-	defer func() { d.block = nil }() // the rows are the caller's
-	// Each round makes some progress: a look-up, then the next epoch. More
-	// rounds than that are left to the loop and its back-off.
+	defer func() { d.block = nil }() // the caller owns the rows
+	// Each round makes progress: a look-up, then the next epoch. Further rounds are left to the
+	// delivery loop and its backoff.
 	for range 3 {
 		if err := s.resolve(ctx, d); err != nil {
 			lookUpErrorsTotal.Inc()
@@ -96,24 +93,23 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 			return nil, err
 		}
 		s.attempt(ctx, d)
-		if err = s.review(d); err == nil || !errors.Is(err, errAgain) {
+		if err = s.conclude(d); err == nil || !errors.Is(err, errAgain) {
 			break
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.settle(d)
+	return s.finish(d)
 }
 
-// Close drops the connections. A later call would make new ones.
+// Close closes the connections. A later call would open new ones.
 func (s *Sink) Close() error {
 	s.cluster.refresh()
 	return nil
 }
 
-// base gives the state that a plan starts from, for the partitions that the
-// topic has now.
+// base returns the state from which a plan starts, for the current partitions of the topic.
 func (s *Sink) base(ctx context.Context, encoded []byte) (state, error) {
 	id, partitions, err := s.describe(ctx)
 	if err != nil {
@@ -141,8 +137,8 @@ func (s *Sink) base(ctx context.Context, encoded []byte) (state, error) {
 	return now, nil
 }
 
-// describe makes the configured topic the current one, creates it if that is
-// wanted, and gives its cluster and its partitions.
+// describe selects the configured topic, creates it if so configured, and returns its cluster and
+// number of partitions.
 func (s *Sink) describe(ctx context.Context) (id string, partitions int, err error) {
 	s.cluster.use(s.cfg.Topic)
 	id, partitions, err = s.cluster.describe(ctx)
@@ -162,8 +158,8 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 	return id, partitions, nil
 }
 
-// continued gives the producer and the sequences for a plan: those of the
-// running session, or a new producer's.
+// continued returns the producer and the sequences for a plan: those of the current session, or a
+// new producer's.
 func (s *Sink) continued(ctx context.Context, base state) (session, error) {
 	of := base.cluster + "/" + base.topic
 	if s.session == nil || s.sessionOf != of {

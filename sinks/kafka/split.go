@@ -2,17 +2,16 @@ package kafka
 
 import "trafficd/pipeline/batch"
 
-// fill is what a partition's record batch holds while a block is planned.
+// fill is the content of a partition's record batch while a block is planned.
 type fill struct {
 	rows  int64
 	bytes int
 	first int64 // timestamp of its first record, milliseconds
 }
 
-// fit tells how many of the offered rows, from their start, go into one block:
-// as many as leave each partition one record batch of at most maxBytes before
-// compression, and no more than maxRows. It is at least 1, also for a row that
-// is larger than maxBytes on its own.
+// fit returns how many of the first rows go into one block: at most maxRows, and so many that no
+// partition gets more than one record batch of maxBytes before compression. It is at least 1, even
+// for a single row larger than maxBytes.
 func fit(offered batch.Block, partitions, maxBytes, maxRows int) int {
 	fills := make([]fill, partitions)
 	n := 0
@@ -34,8 +33,7 @@ func fit(offered batch.Block, partitions, maxBytes, maxRows int) int {
 	return n
 }
 
-// divide gives each partition its rows in the order of the block. The slices
-// share one array.
+// divide returns the rows of each partition in the order of the block. The slices share one array.
 func divide(block batch.Block, partitions int) [][]row {
 	n := block.Rows()
 	of, ends := make([]int32, 0, n), make([]int, partitions)
@@ -63,7 +61,7 @@ func divide(block batch.Block, partitions int) [][]row {
 	return shares
 }
 
-// name is what a row is called on its record: batch id and index.
+// name identifies a row by what its record's headers say: batch id and index.
 type name struct {
 	id    batch.ID
 	index uint32
@@ -74,7 +72,7 @@ func nameOf(block batch.Block, at row) name {
 	return name{id: b.ID, index: b.Index[at.row]}
 }
 
-// endsOf names the first and the last row of a block that has at least one.
+// endsOf returns the names of the first and the last row of a block that has at least one.
 func endsOf(block batch.Block) (first, last name) {
 	lo, hi := 0, len(block)-1
 	for block[lo].From == block[lo].To {

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestJudge(t *testing.T) {
-	f := func(want verdict, errs ...error) {
+func TestOutcomeOf(t *testing.T) {
+	f := func(want outcome, errs ...error) {
 		t.Helper()
 		for _, err := range errs {
-			require.Equal(t, want, judge(err), "%v", err)
+			require.Equal(t, want, outcomeOf(err), "%v", err)
 			if err != nil {
-				require.Equal(t, want, judge(fmt.Errorf("wrapped: %w", err)))
+				require.Equal(t, want, outcomeOf(fmt.Errorf("wrapped: %w", err)))
 			}
 		}
 	}
@@ -31,10 +31,10 @@ func TestJudge(t *testing.T) {
 		io.EOF, net.ErrClosed, context.DeadlineExceeded, context.Canceled, errors.New("anything"))
 
 	// Nothing else is refused, lost or done.
-	counts := map[verdict]int{}
+	counts := map[outcome]int{}
 	for code := range 200 {
 		if code > 0 {
-			counts[judge(kafka.Error(code))]++
+			counts[outcomeOf(kafka.Error(code))]++
 		}
 	}
 	require.Equal(t, 1, counts[acknowledged])

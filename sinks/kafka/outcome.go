@@ -6,30 +6,29 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// verdict is what an answer to a produce request means.
-type verdict uint8
+// outcome is what the answer to a produce request means.
+type outcome uint8
 
 const (
-	acknowledged verdict = iota // the record batch is in the log, now or from an earlier attempt
-	retry                       // not acknowledged: it may be in the log or not, the same again is right
-	moved                       // the same, but another broker has to be asked
-	lost                        // the broker does not take this producer's epoch or sequence: look up, then go on with the next epoch
-	refused                     // not in the log, and the same bytes can never be
+	acknowledged outcome = iota // the record batch is in the log, now or from an earlier attempt
+	retry                       // not acknowledged: it may be in the log or not; send the same again
+	moved                       // the same, but another broker must be asked
+	lost                        // the broker rejects this producer's epoch or sequence: look up, then continue with the next epoch
+	refused                     // not in the log, and the same bytes never will be
 
-	verdicts
+	outcomes
 )
 
-// String is the label of the metric of errors.
-func (v verdict) String() string {
-	return [verdicts]string{"acknowledged", "retry", "moved", "lost", "refused"}[v]
+// String returns the label for the metric of errors.
+func (o outcome) String() string {
+	return [outcomes]string{"acknowledged", "retry", "moved", "lost", "refused"}[o]
 }
 
-// judge is the one place that decides what becomes of an attempt. Whatever is
-// not listed is retried: only what a broker decides from the record batch
-// alone is refused for good. INVALID_TIMESTAMP is not among that: it depends on
-// a setting of the topic that holds for all rows alike, so the operator can
-// mend it and nothing has to go to the dead letters.
-func judge(err error) verdict {
+// outcomeOf alone decides what becomes of an attempt. Errors that are not listed are retried: only
+// what a broker decides from the record batch alone is permanent. INVALID_TIMESTAMP is not, as it
+// depends on a setting of the topic that affects all rows alike: the operator can change it, and no
+// row needs to become a dead letter.
+func outcomeOf(err error) outcome {
 	var code kafka.Error
 	switch {
 	case err == nil:
@@ -53,18 +52,18 @@ func judge(err error) verdict {
 	return retry
 }
 
-// answered tells whether a broker has answered.
+// answered reports whether a broker has answered.
 func answered(err error) bool {
 	var code kafka.Error
 	return err == nil || errors.As(err, &code)
 }
 
-// tooLarge tells whether smaller record batches would help.
+// tooLarge reports whether smaller record batches would help.
 func tooLarge(err error) bool {
 	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
 }
 
-// hint says what to do about an error that does not pass by itself.
+// hint returns what to do about an error that retries do not cure.
 func hint(err error) string {
 	var code kafka.Error
 	if !errors.As(err, &code) {
@@ -78,7 +77,7 @@ func hint(err error) string {
 	case kafka.UnsupportedCompressionType, kafka.UnsupportedForMessageFormat:
 		return " (choose another kafka.compression)"
 	case kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend:
-		return " (fewer replicas are in sync than min.insync.replicas of the topic wants)"
+		return " (fewer replicas are in sync than the topic's min.insync.replicas)"
 	case kafka.UnknownTopicOrPartition:
 		return " (create the topic, with no fewer partitions than it had, or set kafka.create_topic.partitions)"
 	}
