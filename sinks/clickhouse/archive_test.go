@@ -73,8 +73,8 @@ func (a *archive) count(what string) int {
 	return n
 }
 
-// requireRows compares what the archive holds with what was sent, column for
-// column and nanosecond for nanosecond, by the server's own text.
+// requireRows compares what the archive holds with what was sent, column for column and nanosecond
+// for nanosecond, by the server's own text.
 func (a *archive) requireRows(want batch.Block) {
 	a.t.Helper()
 	got := a.store.Query(a.t, "SELECT product_instance, detector_code, measure_type_code, toUnixTimestamp64Nano(timestamp_from), toUnixTimestamp64Nano(timestamp_to),"+
@@ -174,8 +174,8 @@ func after(b batch.Block, n int) batch.Block {
 	return rest
 }
 
-// testOneBlock holds the server to one part for each month of a block, also of
-// the largest: the token covers it whole.
+// testOneBlock holds the server to one part for each month of a block, also of the largest: the
+// token covers it whole.
 func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.BlockRows = maxBlockRows })
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(3, 1)), maxBlockRows, 2)...)))
@@ -185,8 +185,8 @@ func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, "2\t200000", store.Query(t, "SELECT count(), sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND table = '"+table+"'"))
 }
 
-// testFinal: a measurement that is sent again replaces its earlier self, and
-// of two in one batch the later item stands.
+// testFinal: a measurement that is sent again replaces its earlier self, and of two in one batch
+// the later item stands.
 func testFinal(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	first, plan := a.plan(blockOf(batchOf(1, epoch, row{"D", "x", epoch, epoch, 1, none}, row{"E", "x", epoch, epoch, 10, none}, row{"E", "x", epoch, epoch, 11, none})))

@@ -30,8 +30,8 @@ func renew(rows batch.Block, n int) {
 	}
 }
 
-// testAllocations holds Deliver to a number of allocations that does not grow
-// with the rows: what is left is the client's, for columns and statement.
+// testAllocations holds Deliver to a number of allocations that does not grow with the rows: what
+// is left is the client's, for columns and statement.
 func testAllocations(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	a.log = zerolog.Nop()

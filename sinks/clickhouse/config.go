@@ -15,8 +15,8 @@ import (
 
 // Config is section clickhouse of the configuration: where the archive is, and how to write to it.
 type Config struct {
-	// Addresses are host:port of the native protocol, tried in this order. Several must be replicas of
-	// one shard, which share the deduplication of inserts; other servers do not.
+	// Addresses are host:port of the native protocol, tried in this order. Several must be replicas
+	// of one shard, which share the deduplication of inserts; other servers do not.
 	Addresses       []string `koanf:"addresses"`
 	dial.ClickHouse `koanf:",squash"`
 	Table           string `koanf:"table"`

@@ -12,8 +12,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// testDoubt delivers blocks whose earlier attempt left something behind, in
-// the ways in which the server's memory of tokens and its rows can disagree.
+// testDoubt delivers blocks whose earlier attempt left something behind, in the ways in which the
+// server's memory of tokens and its rows can disagree.
 func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	rows := blockOf(
 		batchOf(1, epoch, random(rand.New(rand.NewPCG(4, 1)), 700, 5)...),
@@ -51,8 +51,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		store.Query(t, "ALTER TABLE "+a.name+" DROP PARTITION 202601")
 	})
 
-	// Every repair is lost as well, until all tokens are used up: then the block
-	// is let go, as the table itself seems to take the rows away.
+	// Every repair is lost as well, until all tokens are used up: then the block is let go, as the
+	// table itself seems to take the rows away.
 	t.Run("tokens kept, rows never there", func(t *testing.T) {
 		a := newArchive(t, store)
 		rows, plan := a.plan(small(1))
@@ -70,8 +70,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	})
 }
 
-// testHostileProfile looks under settings that hide rows, such as the profile of
-// the daemon's user could have.
+// testHostileProfile looks under settings that hide rows, such as the profile of the daemon's user
+// could have.
 func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthly(40)...))) // in as many parts
@@ -94,8 +94,7 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 
-// testLook holds the search for a block to its month and its time: it must not
-// read the archive.
+// testLook holds the search for a block to its month and its time: it must not read the archive.
 func testLook(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	var wanted batch.Block

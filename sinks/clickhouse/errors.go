@@ -12,8 +12,8 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// class is the kind of a failure: a label of the metric, and what to do about it. Only classRefused is
-// ever permanent.
+// class is the kind of a failure: a label of the metric, and what to do about it. Only classRefused
+// is ever permanent.
 type class string
 
 const (
@@ -47,13 +47,14 @@ var hints = map[class]string{
 	classOther:     "see the server's log",
 }
 
-// codes are the server's error codes by class. Unlisted ones are classOther. Whatever the class: once
-// rows have been sent, a failure proves nothing, and the table is searched before the next attempt.
+// codes are the server's error codes by class. Unlisted ones are classOther. Whatever the class:
+// once rows have been sent, a failure proves nothing, and the table is searched before the next
+// attempt.
 var codes = map[class]map[int32]string{
-	// What a row's value can violate of the rules that an operator added to the table: constraints, and
-	// expressions of further columns. The sink sends the types of its own schema, so that faults of the
-	// statement as a whole are not among these. Nor is INCORRECT_DATA (117), which a server also reports
-	// for a broken stream.
+	// What a row's value can violate of the rules that an operator added to the table: constraints,
+	// and expressions of further columns. The sink sends the types of its own schema, so that
+	// faults of the statement as a whole are not among these. Nor is INCORRECT_DATA (117), which a
+	// server also reports for a broken stream.
 	classRefused: {
 		6: "CANNOT_PARSE_TEXT", 27: "CANNOT_PARSE_INPUT_ASSERTION_FAILED", 38: "CANNOT_PARSE_DATE",
 		41: "CANNOT_PARSE_DATETIME", 69: "ARGUMENT_OUT_OF_BOUND", 72: "CANNOT_PARSE_NUMBER", 128: "TOO_LARGE_ARRAY_SIZE",
@@ -139,8 +140,8 @@ func classify(err error) class {
 	return classOther
 }
 
-// isTLS reports whether a certificate, the client's or the server's, was rejected, or the server does
-// not speak TLS.
+// isTLS reports whether a certificate, the client's or the server's, was rejected, or the server
+// does not speak TLS.
 func isTLS(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var header tls.RecordHeaderError

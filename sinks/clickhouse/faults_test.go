@@ -29,7 +29,7 @@ func testAway(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, store.Stop())
 	a := newArchive(t, store)
 	rows, plan := a.plan(small(1))
-	require.ErrorContains(t, a.fails(classNetwork, plan, rows), "check that the server runs")
+	require.ErrorContains(t, a.fails(classNetwork, plan, rows), "check that the server is running")
 	require.NoError(t, store.Restart())
 	looked := lookups()
 	a.deliver(plan, rows)
@@ -61,8 +61,8 @@ func testPassword(t *testing.T, store *stores.ClickHouse) {
 	right.requireRows(rows)
 }
 
-// testStuck: the server stands still with the block, or some of it, in its
-// socket, and goes on later.
+// testStuck: the server stands still with the block, or some of it, in its socket, and goes on
+// later.
 func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.WriteTimeout, c.DialTimeout = time.Second, time.Second })
 	first, plan := a.plan(small(1))
@@ -78,9 +78,9 @@ func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(append(first, rows...))
 }
 
-// retry delivers as the loop does, in short, and revives the server, as a
-// supervisor does: the engine as a library ends itself after some failures of
-// a connection that a server survives (a refused login is one of them).
+// retry delivers as the loop does, in short, and revives the server, as a supervisor does: the
+// engine as a library ends itself after some failures of a connection that a server survives (a
+// refused login is one of them).
 func (a *archive) retry(plan []byte, rows batch.Block) {
 	a.t.Helper()
 	ctx := within(a.t, 30*time.Second)
@@ -102,8 +102,8 @@ func revive(t testing.TB, store *stores.ClickHouse) {
 	}
 }
 
-// testCut breaks the connection after so many bytes, up or down: inside of the
-// block, between block and end, before and inside of the acknowledgement.
+// testCut breaks the connection after so many bytes, up or down: inside of the block, between block
+// and end, before and inside of the acknowledgement.
 func testCut(t *testing.T, store *stores.ClickHouse) {
 	p := startProxy(t, store.TCP)
 	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })
@@ -130,8 +130,8 @@ func testCut(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testKill kills the server with -9 in the midst of inserts over many months.
-// Counted are the rows as they were inserted: nothing is lost, nothing doubled.
+// testKill kills the server with -9 in the midst of inserts over many months. Counted are the rows
+// as they were inserted: nothing is lost, nothing doubled.
 func testKill(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(8, 1))

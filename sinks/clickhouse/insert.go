@@ -14,16 +14,16 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// columnNames is the order in which rowColumns binds them.
+// columnNames is the order in which scratch.fill fills them.
 var columnNames = []string{
 	"product_instance", "detector_code", "measure_type_code",
 	"timestamp_from", "timestamp_to", "value", "quality",
 	"batch_id", "batch_index", "received_at",
 }
 
-// insert sends rows as one INSERT of one block, and returns when the server
-// has them on its disk, or had them already under this token. sent tells
-// whether an error leaves the fate of the rows open.
+// insert sends rows as one INSERT of one block. It returns when the server has them on disk, or had
+// received them before under this token. sent reports whether the rows may have been applied in
+// spite of an error.
 func (s *Sink) insert(ctx context.Context, rows batch.Block, token string) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -43,31 +43,29 @@ func (s *Sink) insert(ctx context.Context, rows batch.Block, token string) (sent
 	return true, nil
 }
 
-// settings make one INSERT one block with one token, whatever the server's
-// profile says.
+// settings make an INSERT one block with one token, whatever the server's profile says.
 func (s *Sink) settings(token string) ch.Settings {
 	set := ch.Settings{
-		// The token stands for the block's content; every month of the block is
-		// deduplicated by it on its own, so that a block that was cut off between
-		// two months is completed by its repeat.
+		// The token identifies the block's content. The server deduplicates every month of the block
+		// separately, so that a retry completes a block that was interrupted between two months.
 		"insert_deduplicate":                                 1,
 		"insert_deduplication_token":                         token,
 		"deduplicate_blocks_in_dependent_materialized_views": 1,
-		// Asynchronous inserts mix blocks of several clients and are
-		// acknowledged by other rules; newer servers have them on by default.
+		// Asynchronous inserts, the default of newer servers, mix blocks of several clients and are
+		// acknowledged under other rules.
 		"async_insert": 0,
-		// Rows are stored as they were sent, so that they can be counted and
-		// found again by (batch_id, batch_index) until a merge replaces some.
+		// Rows are stored as sent, so that they can be counted and looked up by (batch_id,
+		// batch_index) until a merge replaces some.
 		"optimize_on_insert": 0,
-		// No joining and no cutting on the way to the table: 0 passes a block on
-		// as it comes, and the upper bound lies above our own.
+		// Blocks are neither merged nor split on the way to the table: 0 passes them on unchanged, and
+		// the upper bound is above ours.
 		"min_insert_block_size_rows":      0,
 		"min_insert_block_size_bytes":     0,
 		"max_insert_block_size":           2 * maxBlockRows,
 		"max_insert_threads":              1,
 		"max_partitions_per_insert_block": maxPartitions,
-		// Text travels as it is and the server makes its dictionaries: the client
-		// would look every row up in a map.
+		// The server builds the dictionaries of text columns: the client would look up every row in a
+		// map.
 		"low_cardinality_allow_in_native_format": 0,
 	}
 	if s.config.Quorum > 0 {
@@ -81,9 +79,9 @@ func insertStatement(table string) string {
 	return "INSERT INTO " + table + " (" + strings.Join(columnNames, ", ") + ")"
 }
 
-// scratch is memory that one insert after the other uses, so that rows cost no
-// allocation of ours. It grows to the largest block, about 70 bytes a row; the
-// client holds the block once more while it is sent.
+// scratch is memory that is reused from insert to insert, so that rows need no allocations of ours.
+// It grows to the largest block, about 70 bytes a row; the client holds the block once more while
+// it is sent.
 type scratch struct {
 	text    []byte
 	times   []time.Time
@@ -93,55 +91,19 @@ type scratch struct {
 	indexes []uint32
 }
 
-// fill appends the rows to the columns of an insert. The columns copy all.
+// fill appends the rows to the columns of an insert, which copy them.
 func (c *scratch) fill(columns []column.Interface, rows batch.Block) error {
 	if err := checkTypes(columns); err != nil {
 		return err
 	}
-	if err := c.fillText(columns[0], columns[1], columns[2], rows); err != nil {
-		return err
-	}
-	c.gather(rows)
-	if err := c.fillTimes(columns, rows); err != nil {
-		return err
-	}
-	for i, values := range []any{c.values, c.quality, c.ids, c.indexes} {
-		if _, err := columns[5+i].Append(values); err != nil {
-			return err
-		}
-	}
-	clear(c.quality) // it points into batches that go back to their owner
-	return nil
-}
-
-// fillText appends pointers, which cost no allocation where values would.
-func (c *scratch) fillText(instance, code, typ column.Interface, rows batch.Block) error {
-	for _, s := range rows {
-		for row := s.From; row < s.To; row++ {
-			if err := instance.AppendRow(&s.ProductInstance); err != nil {
-				return err
-			}
-			c.text = s.Code(row)
-			if err := code.AppendRow(&c.text); err != nil {
-				return err
-			}
-			c.text = s.TypeCode(int(s.Type[row]))
-			if err := typ.AppendRow(&c.text); err != nil {
-				return err
-			}
-		}
-	}
-	c.text = nil
-	return nil
-}
-
-// gather joins the spans' numbers, so that each column takes them in one go.
-func (c *scratch) gather(rows batch.Block) {
 	c.values, c.quality, c.ids, c.indexes = c.values[:0], c.quality[:0], c.ids[:0], c.indexes[:0]
 	for _, s := range rows {
 		c.values = append(c.values, s.Value[s.From:s.To]...)
 		c.indexes = append(c.indexes, s.Index[s.From:s.To]...)
 		for row := s.From; row < s.To; row++ {
+			if err := c.appendTexts(columns, s, row); err != nil {
+				return err
+			}
 			c.ids = append(c.ids, uuid.UUID(s.ID))
 			quality := &s.Quality[row]
 			if math.IsNaN(*quality) {
@@ -150,6 +112,27 @@ func (c *scratch) gather(rows batch.Block) {
 			c.quality = append(c.quality, quality)
 		}
 	}
+	for i, values := range []any{c.values, c.quality, c.ids, c.indexes} {
+		if _, err := columns[5+i].Append(values); err != nil {
+			return err
+		}
+	}
+	c.text = nil
+	clear(c.quality) // it points into batches that the caller owns
+	return c.fillTimes(columns, rows)
+}
+
+// appendTexts appends pointers, which need no allocation where values would.
+func (c *scratch) appendTexts(columns []column.Interface, s batch.Span, row int) error {
+	if err := columns[0].AppendRow(&s.ProductInstance); err != nil {
+		return err
+	}
+	c.text = s.Code(row)
+	if err := columns[1].AppendRow(&c.text); err != nil {
+		return err
+	}
+	c.text = s.TypeCode(int(s.Type[row]))
+	return columns[2].AppendRow(&c.text)
 }
 
 // fillTimes uses one scratch for the three columns, one after the other.
@@ -175,23 +158,23 @@ func (c *scratch) fillTimes(columns []column.Interface, rows batch.Block) error 
 	return nil
 }
 
-// columnTypes is what the server has to ask for, in the order of columnNames;
-// LowCardinality is gone by our setting.
+// columnTypes are the types that the server must expect, in the order of columnNames.
+// LowCardinality is removed by low_cardinality_allow_in_native_format.
 var columnTypes = []column.Type{
 	"String", "String", "String",
 	"DateTime64(9, 'UTC')", "DateTime64(9, 'UTC')", "Float64", "Nullable(Float64)",
 	"UUID", "UInt32", "DateTime64(9, 'UTC')",
 }
 
-// checkTypes finds a table that somebody altered: another precision or type
-// would change values in silence.
+// checkTypes reports a table that was altered: another precision or type would change values
+// silently.
 func checkTypes(columns []column.Interface) error {
 	if len(columns) != len(columnTypes) {
-		return fmt.Errorf("%w: %d columns, %d wanted", errSchema, len(columns), len(columnTypes))
+		return fmt.Errorf("%w: %d columns, want %d", errSchema, len(columns), len(columnTypes))
 	}
 	for i, want := range columnTypes {
 		if got := columns[i].Type(); got != want {
-			return fmt.Errorf("%w: %s is %s in the table, %s wanted", errSchema, columnNames[i], got, want)
+			return fmt.Errorf("%w: %s is %s in the table, want %s", errSchema, columnNames[i], got, want)
 		}
 	}
 	return nil

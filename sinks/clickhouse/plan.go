@@ -8,12 +8,12 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// planVersion starts every plan. It goes up when the meaning of a plan
-// changes; blocks that were planned before are then still recognised.
+// planVersion is the first part of every plan. It is increased when the meaning of a plan changes;
+// blocks planned before are still recognised then.
 const planVersion = 1
 
-// cut is how many rows from the start of rows make the next block: at most
-// maxRows in at most maxMonths partitions. It is at least 1.
+// cut returns how many of the first rows form the next block: at most maxRows in at most maxMonths
+// partitions, and at least 1.
 func cut(rows batch.Block, maxRows, maxMonths int) int {
 	n := 0
 	var seen months
@@ -28,10 +28,9 @@ func cut(rows batch.Block, maxRows, maxMonths int) int {
 	return n
 }
 
-// planOf names a block by what it starts and ends with. A batch id and a row
-// never come again, whatever becomes of the journal's folder, and the rows
-// between them are fixed by the journal, so the name is the content. It is the
-// plan and the deduplication token in one.
+// planOf returns the plan of a block, which is its deduplication token as well: its first and its
+// last row. A batch id and row are never reused, even if the journal's folder is lost, and the
+// journal determines the rows between them, so that the plan identifies the content.
 func planOf(rows batch.Block) string {
 	first, last := rows[0], rows[len(rows)-1]
 	return fmt.Sprintf("%d/%d/%s.%d-%s.%d", planVersion, rows.Rows(), first.ID, first.From, last.ID, last.To-1)
@@ -40,11 +39,11 @@ func planOf(rows batch.Block) string {
 // months collects calendar months as the server's toYYYYMM numbers them.
 type months struct {
 	list       []int // distinct
-	start, end int64 // of the month that was met last
+	start, end int64 // of the month added last
 }
 
-// add takes the month of a time (nanoseconds, 1970–2261) and tells false if it
-// would be one more than limit.
+// add adds the month of a time (nanoseconds, 1970–2261). It returns false if that would exceed the
+// limit.
 func (m *months) add(at int64, limit int) bool {
 	if at >= m.start && at < m.end {
 		return true

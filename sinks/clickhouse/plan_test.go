@@ -43,8 +43,8 @@ func TestCut(t *testing.T) {
 	f(after(sixty, 50), 1000, 50, 10)
 }
 
-// TestMonths compares the months with the calendar, at their edges and over
-// all the years that a timestamp can have.
+// TestMonths compares the months with the calendar, at their edges and over all the years that a
+// timestamp can have.
 func TestMonths(t *testing.T) {
 	f := func(at int64) {
 		t.Helper()
@@ -123,8 +123,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestReplaced: a row that a later one of its block has replaced is not sent
-// again, but one whose twin is missing too is.
+// TestReplaced: a row that a later one of its block has replaced is not sent again, but one whose
+// twin is missing too is.
 func TestReplaced(t *testing.T) {
 	twin := row{"D", "x", epoch, epoch, 1, none}
 	b := batchOf(1, epoch, twin, row{"E", "x", epoch, epoch, 1, none}, twin, row{"D", "y", epoch, epoch, 1, none})

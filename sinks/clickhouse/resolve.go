@@ -13,9 +13,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// rounds is how often the missing rows of a block are sent, each time under another token. The second
-// round is needed when the server remembers a token but does not have the rows (see doc.go); one more
-// for each further crash at the same moment.
+// rounds is how often the missing rows of a block are sent, each time under another token. The
+// second round is needed when the server remembers a token but does not have the rows (see doc.go);
+// one more for each further crash at the same moment.
 const rounds = 4
 
 // resolve completes a block that may have been applied, in whole or in part: it looks up which rows
@@ -42,8 +42,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 		if _, err := s.insert(ctx, missing, token); err != nil {
 			return err
 		}
-		// Keeper stores a token and its part in one step, so that in a cluster one round is enough; a
-		// second look could miss what another replica has.
+		// Keeper stores a token and its part in one step, so that in a cluster one round is enough;
+		// a second look could miss what another replica has.
 		if s.config.Cluster != "" {
 			return nil
 		}
@@ -51,8 +51,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 			return err
 		}
 	}
-	// The server has acknowledged rows under several tokens and drops them by a rule of its own, such as
-	// a TTL. Retrying forever would stop the archive.
+	// The server has acknowledged rows under several tokens and drops them by a rule of its own,
+	// such as a TTL. Retrying forever would stop the archive.
 	if len(missing) > 0 {
 		rowsVanished.Add(missing.Rows())
 		s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
@@ -77,9 +77,9 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 	return f.rest(), nil
 }
 
-// look selects all rows of the block's months that were received in its time range. received_at never
-// decreases on a replica, so that these are the block and what other replicas received at the same
-// time; the server skips the rest by its index.
+// look selects all rows of the block's months that were received in its time range. received_at
+// never decreases on a replica, so that these are the block and what other replicas received at the
+// same time; the server skips the rest by its index.
 func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 	if s.config.Cluster != "" {
 		if err := s.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+s.table+" LIGHTWEIGHT"); err != nil {
@@ -153,7 +153,8 @@ func newFindings(rows batch.Block) *findings {
 	return f
 }
 
-// mark records that the row with this id and index is in the table. Rows of other blocks are ignored.
+// mark records that the row with this id and index is in the table. Rows of other blocks are
+// ignored.
 func (f *findings) mark(id batch.ID, index uint32) {
 	i, ours := f.spans[id]
 	for ; ours && i < len(f.rows) && f.rows[i].ID == id; i++ {
@@ -181,9 +182,9 @@ func keyOf(s batch.Span, row int) key {
 	return key{s.ProductInstance, string(s.Code(row)), string(s.TypeCode(int(s.Type[row]))), s.Batch.From[row], s.Batch.To[row]}
 }
 
-// countReplaced marks the missing rows that a merge has replaced by a row of the same block: a part is
-// written whole, so if one of two rows with the same key is there, both were. Sending the earlier one
-// again would let it replace the later one, as both may have the same received_at.
+// countReplaced marks the missing rows that a merge has replaced by a row of the same block: a part
+// is written whole, so if one of two rows with the same key is there, both were. Sending the
+// earlier one again would let it replace the later one, as both may have the same received_at.
 func (f *findings) countReplaced() {
 	present := make(map[key]struct{})
 	f.each(func(n int, s batch.Span, row int) {

@@ -23,8 +23,8 @@ var epoch = time.Date(2026, 3, 14, 0, 0, 0, 0, time.UTC).UnixNano()
 
 const minute = int64(time.Minute)
 
-// batchOf makes the accepted batch number n of rows. Indexes leave gaps, as
-// rejected items do; the id is a UUIDv7 in form.
+// batchOf makes the accepted batch number n of rows. Indexes leave gaps, as rejected items do; the
+// id is a UUIDv7 in form.
 func batchOf(n int, receivedAt int64, rows ...row) *batch.Batch {
 	b := &batch.Batch{ProductInstance: "aarhus", ReceivedAt: receivedAt}
 	binary.BigEndian.PutUint64(b.ID[:], uint64(receivedAt/1e6)<<16|0x7000)

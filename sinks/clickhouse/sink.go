@@ -23,13 +23,13 @@ type Sink struct {
 	migrated  bool
 	scratch   scratch
 
-	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after a
-	// restart.
+	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after
+	// a restart.
 	unsent string
 }
 
-// New requires a valid configuration, but does not connect: the first Deliver does. The caller closes
-// the sink.
+// New requires a valid configuration, but does not connect: the first Deliver does. The caller
+// closes the sink.
 func New(c Config, log zerolog.Logger) (*Sink, error) {
 	conn, err := connect(c)
 	if err != nil {
@@ -47,9 +47,9 @@ func (s *Sink) Plan(_ context.Context, _ []byte, rows batch.Block) (n int, plan 
 	return n, []byte(s.unsent), nil
 }
 
-// Deliver returns when the archive has each of the planned rows once, on disk. Errors say what can be
-// done. It returns a *batch.PermanentError only if the server received the block, a row's value was at
-// fault, and none of its rows is in the table. It does not read rows after it returns.
+// Deliver returns when the archive has each of the planned rows once, on disk. Errors say what can
+// be done. It returns a *batch.PermanentError only if the server received the block, a row's value
+// was at fault, and none of its rows is in the table. It does not read rows after it returns.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	if err := s.deliver(ctx, string(plan), rows); err != nil {
 		errorsTotal[classify(err)].Inc()
@@ -105,13 +105,8 @@ func (s *Sink) deliver(ctx context.Context, plan string, rows batch.Block) error
 	if len(rows) == 0 || planOf(rows) != plan {
 		return fmt.Errorf("cannot deliver: the rows are not those of plan %q", plan)
 	}
-	if !s.migrated {
-		migrating, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
-		defer cancel()
-		if err := migrate(migrating, s.conn, s.config, s.log); err != nil {
-			return hinted(err)
-		}
-		s.migrated = true
+	if err := s.migrate(ctx); err != nil {
+		return err
 	}
 	sent, err := true, error(nil) // now or by an earlier attempt
 	if s.unsent == plan {
@@ -126,8 +121,8 @@ func (s *Sink) deliver(ctx context.Context, plan string, rows batch.Block) error
 	if err == nil || classify(err) != classRefused {
 		return err
 	}
-	// A refusal is permanent only if nothing of the block is in the table: some months could have been
-	// written before the fault was met, or a view on the table may have raised it.
+	// A refusal is permanent only if nothing of the block is in the table: some months could have
+	// been written before the fault was met, or a view on the table may have raised it.
 	missing, lookErr := s.missing(ctx, rows)
 	if lookErr != nil {
 		return errors.Join(err, lookErr)
@@ -136,4 +131,17 @@ func (s *Sink) deliver(ctx context.Context, plan string, rows batch.Block) error
 		return fmt.Errorf("%w; %d rows of the block were applied nevertheless", err, found)
 	}
 	return &batch.PermanentError{Err: err}
+}
+
+func (s *Sink) migrate(ctx context.Context) error {
+	if s.migrated {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
+	defer cancel()
+	if err := migrate(ctx, s.conn, s.config, s.log); err != nil {
+		return hinted(err)
+	}
+	s.migrated = true
+	return nil
 }

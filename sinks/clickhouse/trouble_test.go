@@ -50,7 +50,7 @@ func testTable(t *testing.T, store *stores.ClickHouse) {
 	a.fails(classSchema, plan2, next)
 	store.Query(t, "RENAME TABLE "+a.name+"_away TO "+a.name)
 	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float32")
-	require.ErrorContains(t, a.fails(classSchema, plan2, next), "value is Float32 in the table, Float64 wanted")
+	require.ErrorContains(t, a.fails(classSchema, plan2, next), "value is Float32 in the table, want Float64")
 	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float64 CODEC(ZSTD(1))")
 	looked := lookups()
 	a.deliver(plan2, next)
@@ -62,8 +62,8 @@ func lookups() uint64 {
 	return resolvedTotal[foundAll].Get() + resolvedTotal[foundSome].Get() + resolvedTotal[foundNone].Get()
 }
 
-// testConstraint: rows that break a rule of the table are refused for good,
-// but only while nothing of their block is there.
+// testConstraint: rows that break a rule of the table are refused for good, but only while nothing
+// of their block is there.
 func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.migrate(context.Background()))
@@ -82,8 +82,8 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	require.ErrorContains(t, a.restarted().fails(classRefused, plan2, both), "1 rows of the block were applied nevertheless")
 }
 
-// deliverBySplitting does what the deliver loop does with a refusal, and
-// counts the rows that stay refused.
+// deliverBySplitting does what the deliver loop does with a refusal, and counts the rows that stay
+// refused.
 func deliverBySplitting(a *archive, rows batch.Block, plan []byte) (refused int) {
 	_, err := a.Deliver(context.Background(), plan, rows)
 	if err == nil {
@@ -102,8 +102,8 @@ func deliverBySplitting(a *archive, rows batch.Block, plan []byte) (refused int)
 	return refused
 }
 
-// testView: an operator's view that fails must not make rows of the archive
-// count as refused, nor double them.
+// testView: an operator's view that fails must not make rows of the archive count as refused, nor
+// double them.
 func testView(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.migrate(context.Background()))
@@ -141,8 +141,7 @@ func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testAtOnce: the earlier attempt may still be at work in the server when its
-// repeat comes.
+// testAtOnce: the earlier attempt may still be at work in the server when its repeat comes.
 func testAtOnce(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.migrate(context.Background()))
@@ -156,8 +155,7 @@ func testAtOnce(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(rows)
 }
 
-// testMigrate is what the command does, with the user and the addresses of the
-// sink.
+// testMigrate is what the command does, with the user and the addresses of the sink.
 func testMigrate(t *testing.T, store *stores.ClickHouse) {
 	c := DefaultConfig()
 	c.Addresses, c.Database = []string{store.TCP}, "fresh"

@@ -49,7 +49,7 @@ func TestClickHouseFeed(t *testing.T) {
 	source.Query = "SELECT code FROM nowhere"
 	f("nowhere", "A", "B", "C")
 	source.Query = "SELECT code FROM detectors WHERE lanes > 5"
-	f("never taken", "A", "B", "C")
+	f("never used", "A", "B", "C")
 	// An error after the first rows have been sent: they are not the list.
 	source.Query = "SELECT toString(number), throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", "A", "B", "C")
@@ -71,10 +71,11 @@ func TestClickHouseFeed(t *testing.T) {
 	store.Query(t, "INSERT INTO road.detectors VALUES ('D', 1)")
 	f("", "A", "B", "C", "D")
 	store.Query(t, "TRUNCATE TABLE road.detectors")
-	f("never taken", "A", "B", "C", "D")
+	f("never used", "A", "B", "C", "D")
 }
 
-// TestClickHouseFeedOverTLS queries through a TLS proxy whose certificate a private authority has signed.
+// TestClickHouseFeedOverTLS queries through a TLS proxy whose certificate a private authority has
+// signed.
 func TestClickHouseFeedOverTLS(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	proxy := httptest.NewTLSServer(nil)

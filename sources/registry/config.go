@@ -9,44 +9,44 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// Config says where the detector lists come from, and how far to trust them.
+// Config is section registry of the configuration: where the detector lists come from, and which
+// changes of them to accept.
 type Config struct {
-	// Feeds, one for each product instance; without one its batches get 503.
+	// Feeds, one for each product instance. Batches of an instance without a feed get 503.
 	Feeds []FeedConfig `koanf:"feeds"`
-	// Recheck is how often a file is looked at even if the system reports no
-	// change: network file systems report none.
+	// Recheck is how often a file is checked if the system reports no change: network file systems
+	// report none.
 	Recheck time.Duration `koanf:"recheck"`
-	// Settle is how long a file has to lie untouched before it is read.
+	// Settle is how long a file must be unmodified before it is read.
 	Settle time.Duration `koanf:"settle"`
-	// MaxShrink is the share of the detectors in use that a new list may lack
-	// and be taken at once.
+	// MaxShrink is the fraction of the current detectors that a new list may lack and still be used
+	// at once.
 	MaxShrink float64 `koanf:"max_shrink"`
-	// ShrinkConfirm is how long a list that lacks more has to stay the same
-	// before it is taken after all.
+	// ShrinkConfirm is how long a list that lacks more must stay unchanged before it is used.
 	ShrinkConfirm time.Duration `koanf:"shrink_confirm"`
 	// MaxBytes bounds one list, uncompressed.
 	MaxBytes int64 `koanf:"max_bytes"`
 }
 
-// FeedConfig is the feed of one product instance: exactly one of File, HTTP
-// and ClickHouse is set.
+// FeedConfig is the feed of one product instance: exactly one of File, HTTP and ClickHouse is set.
 type FeedConfig struct {
 	ProductInstance string      `koanf:"product_instance"`
 	File            *FileConfig `koanf:"file"`
 	HTTP            *HTTPConfig `koanf:"http"`
-	// ClickHouse is a query whose first column holds the codes. Interval 0 means one minute, Timeout 0 30 s.
+	// ClickHouse is a query whose first column holds the codes. Interval 0 means one minute,
+	// Timeout 0 30 s.
 	ClickHouse *dial.ClickHouseQuery `koanf:"clickhouse"`
 }
 
 // FileConfig is a file with the detector list; it may be gzip-compressed.
 type FileConfig struct {
 	Path string `koanf:"path"`
-	// Format is csv or json; empty: by the file's name (…json, …json.gz), else csv.
+	// Format is csv or json; empty: by the file name (…json, …json.gz), otherwise csv.
 	Format string `koanf:"format"`
-	// Column is the CSV column, or the member of the JSON objects, that holds
-	// the code; empty: detectorCode.
+	// Column is the CSV column, or the member of the JSON objects, with the code; empty:
+	// detectorCode.
 	Column string `koanf:"column"`
-	// Separator of CSV: one character or tab; empty: the one that fits the header.
+	// Separator of CSV: one character, or tab; empty: the one that matches the header.
 	Separator string `koanf:"separator"`
 }
 
@@ -59,7 +59,7 @@ type HTTPConfig struct {
 	Timeout       time.Duration `koanf:"timeout"`       // of a poll; 0: 30 s
 }
 
-// The formats of a file, and where its codes stand unless it is said.
+// The formats of a file, and the default column of codes.
 const (
 	FormatCSV     = "csv"
 	FormatJSON    = "json"
@@ -69,7 +69,7 @@ const (
 	defaultTimeout  = 30 * time.Second
 )
 
-// DefaultConfig has no feed: no list is right everywhere.
+// DefaultConfig has no feeds.
 func DefaultConfig() Config {
 	return Config{
 		Recheck:       time.Minute,
@@ -80,8 +80,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults fills what a feed leaves out, in copies: the entries of a list
-// have no defaults in the configuration.
+// withDefaults returns a copy with defaults in place of omitted keys: the configuration has no
+// defaults for entries of a list.
 func (f FeedConfig) withDefaults() FeedConfig {
 	switch {
 	case f.File != nil:
@@ -101,7 +101,7 @@ func (f FeedConfig) withDefaults() FeedConfig {
 	return f
 }
 
-// format is what the file's name says, if nothing else does.
+// format returns the configured format, or the one that the file name suggests.
 func (f FileConfig) format() string {
 	if f.Format != "" {
 		return f.Format
@@ -112,7 +112,7 @@ func (f FileConfig) format() string {
 	return FormatCSV
 }
 
-// comma is the separator as one character; 0 where it is not said, or is none.
+// comma returns the separator as one character; 0 if it is empty or invalid.
 func (f FileConfig) comma() rune {
 	if f.Separator == "tab" {
 		return '\t'

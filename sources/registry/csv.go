@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// parseCSV gives the named column of all rows below the header. Blanks around
-// a value do not count. Every row has to be as long as the header: a shorter
-// last one is a file that is half-written. comma 0 means: see which fits.
+// parseCSV returns the values of the named column, without surrounding blanks. Every row must have
+// as many fields as the header: a shorter last row is a truncated file. comma 0 means the separator
+// that matches the header.
 func parseCSV(body []byte, column string, comma rune) ([]string, error) {
-	comma, at, err := findColumn(body, column, comma)
+	comma, index, err := findColumn(body, column, comma)
 	if err != nil {
 		return nil, err
 	}
@@ -28,20 +28,23 @@ func parseCSV(body []byte, column string, comma rune) ([]string, error) {
 		if errors.Is(err, io.EOF) {
 			return codes, nil
 		}
+		var at *csv.ParseError
+		if errors.Is(err, csv.ErrFieldCount) && errors.As(err, &at) {
+			return nil, fmt.Errorf("line %d: number of fields differs from the header: the file is truncated, or a value with the separator in it is not quoted", at.Line)
+		}
 		if err != nil {
-			return nil, rowError(err)
+			return nil, err
 		}
-		code := strings.TrimSpace(row[at])
+		code := strings.TrimSpace(row[index])
 		if !utf8.ValidString(code) {
-			line, _ := r.FieldPos(at)
-			return nil, fmt.Errorf("line %d: %q is no UTF-8: save the file as UTF-8", line, code)
+			line, _ := r.FieldPos(index)
+			return nil, fmt.Errorf("line %d: %q is not valid UTF-8: save the file as UTF-8", line, code)
 		}
-		codes = append(codes, strings.Clone(code)) // a field keeps its whole row in memory
+		codes = append(codes, strings.Clone(code)) // a field keeps its entire row in memory
 	}
 }
 
-// findColumn looks for the column with the separator given, or with each that
-// is usual.
+// findColumn finds the column with the given separator, or with each of the usual ones.
 func findColumn(body []byte, column string, comma rune) (separator rune, at int, err error) {
 	candidates := []rune{',', ';', '\t', '|'}
 	if comma != 0 {
@@ -51,38 +54,31 @@ func findColumn(body []byte, column string, comma rune) (separator rune, at int,
 	for _, c := range candidates {
 		header, err := newCSVReader(body, c).Read()
 		if errors.Is(err, io.EOF) {
-			return 0, 0, errors.New("the file is empty: it needs a header with the names of the columns")
+			return 0, 0, errors.New("the file is empty: want a header with the column names")
 		}
 		if err != nil {
 			continue
 		}
-		at, found := position(header, column)
-		switch found {
-		case 1:
-			return c, at, nil
-		case 0:
-			if len(header) > len(best) {
-				best = header
+		found := 0
+		for i, name := range header {
+			if strings.TrimSpace(name) == column {
+				at = i
+				found++
 			}
-		default:
-			return 0, 0, fmt.Errorf("column %q stands %d times in the header", column, found)
+		}
+		switch {
+		case found == 1:
+			return c, at, nil
+		case found > 1:
+			return 0, 0, fmt.Errorf("column %q occurs %d times in the header", column, found)
+		case len(header) > len(best):
+			best = header
 		}
 	}
 	if best == nil {
-		return 0, 0, errors.New("the first line is no CSV header")
+		return 0, 0, errors.New("the first line is not a CSV header")
 	}
 	return 0, 0, fmt.Errorf("no column %q; the columns are %q", column, best)
-}
-
-// position gives the place of a column and how often its name is there.
-func position(header []string, column string) (at, found int) {
-	for i, name := range header {
-		if strings.TrimSpace(name) == column {
-			at = i
-			found++
-		}
-	}
-	return at, found
 }
 
 func newCSVReader(body []byte, comma rune) *csv.Reader {
@@ -90,12 +86,4 @@ func newCSVReader(body []byte, comma rune) *csv.Reader {
 	r.Comma = comma
 	r.ReuseRecord = true
 	return r
-}
-
-func rowError(err error) error {
-	var at *csv.ParseError
-	if errors.As(err, &at) && errors.Is(err, csv.ErrFieldCount) {
-		return fmt.Errorf("line %d has not as many fields as the header: the file is half-written, or a value with the separator in it is not quoted", at.Line)
-	}
-	return err
 }

@@ -44,15 +44,15 @@ func TestParseCSVRefuses(t *testing.T) {
 	f("REPORT_ID,street\n1,x\n", "code", `no column "code"; the columns are ["REPORT_ID" "street"]`)
 	f("REPORT_ID;street\n1;x\n", "code", `the columns are ["REPORT_ID" "street"]`)
 	f("code,code\n1,2\n", "code", "2 times")
-	f("code,street\nA,x\nB", "code", "line 3 has not as many fields")
-	f("code,street\nA,x\nB,y,z\n", "code", "half-written")
+	f("code,street\nA,x\nB", "code", "line 3: number of fields differs")
+	f("code,street\nA,x\nB,y,z\n", "code", "truncated")
 	f("code,street\nA,x\nB,\"y", "code", "quote")
 	f("code\n\xd8A\n", "code", "UTF-8")
-	f("\"code", "code", "no CSV header")
+	f("\"code", "code", "not a CSV header")
 }
 
-// A list that was cut off within its last row is noticed wherever the code is
-// not the last column; the rows before it are never changed by the cut.
+// A list truncated within its last row is detected unless the code is the last column; the rows
+// before are never affected.
 func TestParseCSVTruncated(t *testing.T) {
 	whole := "code,street\nA1,x\nB2,\"y, z\"\nC3,w\n"
 	rows := []string{"A1", "B2", "C3"}
@@ -87,8 +87,8 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// encodeCSV writes codes as the last of some columns. A single empty column
-// would be an empty line, which is none.
+// encodeCSV writes codes as the last of some columns. A single empty column would be an empty line,
+// which is skipped.
 func encodeCSV(t *testing.T, codes []string, comma rune, columns int) []byte {
 	t.Helper()
 	var b bytes.Buffer

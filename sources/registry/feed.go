@@ -15,21 +15,21 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// source reads a feed's list wherever it is. One goroutine calls it.
+// source reads a feed's list. It is used by one goroutine.
 type source interface {
-	// read gives the whole list, watch.ErrUnchanged if it is known to be the one
-	// that keep was called for, or watch.ErrUnsettled if it is being written just now.
+	// read returns the whole list, watch.ErrUnchanged if it is known to be the one for which keep
+	// was called, or watch.ErrUnsettled if it is being written.
 	read(ctx context.Context) ([]string, error)
-	// keep says that the list read last is in use.
+	// keep reports that the list read last is in use.
 	keep()
-	// changes yields when there may be a new list; nil: only asking tells.
+	// changes receives when there may be a new list; nil: the source must be polled.
 	changes() <-chan struct{}
 	close()
 }
 
 var errNotYet = errors.New("the detector list has not been read yet")
 
-// feed is the list of one product instance and where it comes from.
+// feed is the list of one product instance and its source.
 type feed struct {
 	instance string
 	kind     string
@@ -64,18 +64,17 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	return f
 }
 
-// run checks the feed at once, after every change and whenever the interval is
-// over, until ctx ends.
+// run checks the feed at once, after every change and after every interval, until ctx ends.
 func (f *feed) run(ctx context.Context) {
 	defer f.source.close()
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
-// check reads the feed once and tells when to do so again.
+// check reads the feed once and returns when to do so again.
 func (f *feed) check(ctx context.Context) time.Duration {
 	codes, err := f.source.read(ctx)
 	if ctx.Err() != nil {
-		return f.interval // it was cut off by the end of the daemon, which says nothing about the feed
+		return f.interval // the daemon is stopping, which says nothing about the feed
 	}
 	if err == nil {
 		err = f.take(codes, time.Now())
@@ -83,7 +82,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	return f.conclude(err)
 }
 
-// take puts a list in use, unless it is the one that is, or a suspicious one.
+// take puts a list in use unless it already is, or is suspicious.
 func (f *feed) take(codes []string, now time.Time) error {
 	mark := fingerprintOf(codes)
 	if f.current.Load() != nil && mark == f.mark {
@@ -116,7 +115,7 @@ func (f *feed) conclude(err error) time.Duration {
 		reloadsUnchanged.Inc()
 		f.guard.calm()
 		if f.record(nil, time.Now()) {
-			f.log.Info().Msg("detector list is fine again, and the one in use")
+			f.log.Info().Msg("detector list is readable again, and unchanged")
 		}
 		return f.interval
 	case errors.Is(err, watch.ErrUnsettled):
@@ -138,6 +137,6 @@ func (f *feed) conclude(err error) time.Duration {
 
 func (f *feed) complain(err error) {
 	if f.record(err, time.Now()) {
-		f.log.Warn().Err(err).Bool("list_in_use", f.current.Load() != nil).Msg("detector list not taken; the last good one stays")
+		f.log.Warn().Err(err).Bool("list_in_use", f.current.Load() != nil).Msg("cannot use the detector list; keeping the last good one")
 	}
 }

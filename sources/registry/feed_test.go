@@ -34,15 +34,15 @@ func TestLastGoodListStays(t *testing.T) {
 		require.Contains(t, status.Error, wantError)
 	}
 	require.Contains(t, feed.status(time.Now()).Error, "not been read yet")
-	f("detectorCode\n", "no detector code at all")
+	f("detectorCode\n", "no detector codes")
 	f("code\nA\n", "no column")
 
 	good = []string{"A", "B", "C"}
 	f("detectorCode,x\nA,1\nB,2\nC,3\n", "")
-	f("detectorCode,x\nA,1\nB,2\nC", "half-written")
-	f("detectorCode,x\n", "no detector code at all")
+	f("detectorCode,x\nA,1\nB,2\nC", "truncated")
+	f("detectorCode,x\n", "no detector codes")
 	f("", "empty")
-	f("detectorCode,x\n ,1\n ,2\n", "no detector code at all")
+	f("detectorCode,x\n ,1\n ,2\n", "no detector codes")
 	f("detectorCode,x\nA,1\n", "max_shrink")
 	f("detectorCode,x\nC,1\nB,2\nA,3\n", "") // the same in another order: fine again, not swapped
 	require.NoError(t, os.Remove(path))
@@ -61,7 +61,8 @@ func TestLastGoodListStays(t *testing.T) {
 	require.Equal(t, 1, feed.status(time.Now()).LeftOut)
 }
 
-// TestSuspicionEnds when the list in use is read again: the next time that much is gone, it has to be confirmed anew.
+// TestSuspicionEnds when the list in use is read again: the next time that much is gone, it has to
+// be confirmed anew.
 func TestSuspicionEnds(t *testing.T) {
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inFolder(t, "list.csv")}})
 	feed.guard.confirm = time.Hour

@@ -29,17 +29,15 @@ func (s *fileSource) read(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	codes, err := s.codes(body)
+	var codes []string
+	if s.format() == FormatJSON {
+		codes, err = parseJSON(body, s.Column)
+	} else {
+		codes, err = parseCSV(body, s.Column, s.comma())
+	}
 	if err != nil {
 		err = fmt.Errorf("cannot read %s: %w", s.Path, err)
 		s.file.Refuse(err)
 	}
 	return codes, err
-}
-
-func (s *fileSource) codes(body []byte) ([]string, error) {
-	if s.format() == FormatJSON {
-		return parseJSON(body, s.Column)
-	}
-	return parseCSV(body, s.Column, s.comma())
 }

@@ -9,10 +9,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// guard keeps a suspicious list from replacing a good one. An empty list is
-// never taken: nobody means to turn away every measurement, and at the start it
-// would answer UNKNOWN_DETECTOR for a registry that is not there. A list that
-// lacks more than maxShrink of the codes in use is taken once the very same
+// guard prevents a suspicious list from replacing a good one. An empty list is never accepted: it
+// would reject every measurement, and at the start report UNKNOWN_DETECTOR for a registry that is
+// missing. A list that lacks more than maxShrink of the current codes is accepted once the same
 // list has been read again after confirm.
 type guard struct {
 	maxShrink float64
@@ -22,15 +21,15 @@ type guard struct {
 	since   time.Time
 }
 
-// suspectError says why a list that could be read is not taken.
+// suspectError says why a list that could be read is not used.
 type suspectError struct{ reason string }
 
 func (e *suspectError) Error() string { return e.reason }
 
-// admit tells whether next may replace current, which is nil at first.
+// admit returns nil if next may replace current, which is nil at first.
 func (g *guard) admit(current, next *batch.Detectors, mark fingerprint, now time.Time) error {
 	if next.Len() == 0 {
-		return &suspectError{"the list holds no detector code at all: an empty list is never taken"}
+		return &suspectError{"the list has no detector codes: an empty list is never used"}
 	}
 	if current == nil {
 		return nil
@@ -47,11 +46,11 @@ func (g *guard) admit(current, next *batch.Detectors, mark fingerprint, now time
 		g.calm()
 		return nil
 	}
-	return &suspectError{fmt.Sprintf("the list lacks %d of the %d detectors in use, more than max_shrink %g allows: it is taken if it still reads the same at %s",
+	return &suspectError{fmt.Sprintf("the list lacks %d of the %d detectors in use, more than max_shrink %g allows: it will be used if it is still the same at %s",
 		lost, current.Len(), g.maxShrink, g.since.Add(g.confirm).UTC().Format(time.RFC3339))}
 }
 
-// calm forgets the suspicion: a list that is fine was read.
+// calm forgets the suspicious list: a good one was read.
 func (g *guard) calm() { g.suspect, g.since = fingerprint{}, time.Time{} }
 
 // missing counts the codes of a that b lacks.
@@ -65,8 +64,8 @@ func missing(a, b *batch.Detectors) int {
 	return n
 }
 
-// fingerprint is the same for the same codes in any order: a query without
-// ORDER BY gives them in another one each time.
+// fingerprint is the same for the same codes in any order: a query without ORDER BY returns them in
+// a different order each time.
 type fingerprint struct {
 	codes int
 	sum   uint64

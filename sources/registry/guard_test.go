@@ -36,8 +36,8 @@ func TestGuard(t *testing.T) {
 	}
 	f(0, list(0, 200), "")
 	f(0, list(50, 100), "")
-	f(0, nil, "never taken")
-	f(time.Hour, nil, "never taken")
+	f(0, nil, "never used")
+	f(time.Hour, nil, "never used")
 	f(0, list(51, 100), "lacks 51 of the 100 detectors")
 	f(59*time.Second, list(51, 100), "lacks 51") // the first sight counts
 	f(60*time.Second, list(51, 100), "")

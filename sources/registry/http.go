@@ -9,14 +9,14 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// httpSource polls a registry service for JSON. It sends the ETag of the list
-// in use, so that a service that knows ETags answers 304 most of the time.
+// httpSource polls a registry service for JSON. It sends the ETag of the list in use, so that a
+// service that supports ETags answers 304 most of the time.
 type httpSource struct {
 	HTTPConfig
 	shown      string // the URL without its password
 	maxBytes   int64
 	client     *http.Client
-	last, kept string // ETag of the list read last, of the one in use
+	last, kept string // ETags of the list read last and of the one in use
 }
 
 func newHTTPSource(cfg HTTPConfig, maxBytes int64) *httpSource {
@@ -28,7 +28,7 @@ func newHTTPSource(cfg HTTPConfig, maxBytes int64) *httpSource {
 		HTTPConfig: cfg,
 		shown:      shown,
 		maxBytes:   maxBytes,
-		// A transport of its own, so that close ends every connection.
+		// With its own transport, close ends every connection.
 		client: &http.Client{Timeout: cfg.Timeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}},
 	}
 }
@@ -40,9 +40,17 @@ func (s *httpSource) keep() { s.kept = s.last }
 func (s *httpSource) close() { s.client.CloseIdleConnections() }
 
 func (s *httpSource) read(ctx context.Context) ([]string, error) {
-	request, err := s.request(ctx)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
 	if err != nil {
 		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "trafficd")
+	if s.Authorization != "" {
+		request.Header.Set("Authorization", s.Authorization)
+	}
+	if s.kept != "" {
+		request.Header.Set("If-None-Match", s.kept)
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
@@ -65,20 +73,4 @@ func (s *httpSource) read(ctx context.Context) ([]string, error) {
 	}
 	s.last = response.Header.Get("ETag")
 	return codes, nil
-}
-
-func (s *httpSource) request(ctx context.Context) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("User-Agent", "trafficd")
-	if s.Authorization != "" {
-		request.Header.Set("Authorization", s.Authorization)
-	}
-	if s.kept != "" {
-		request.Header.Set("If-None-Match", s.kept)
-	}
-	return request, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHTTPPolling follows the ETag: it is sent only for a list that is in use,
-// so that one that was refused is read again.
+// TestHTTPPolling follows the ETag: it is sent only for a list that is in use, so that one that was
+// refused is read again.
 func TestHTTPPolling(t *testing.T) {
 	var body, etag string
 	var asked []string
@@ -43,8 +43,8 @@ func TestHTTPPolling(t *testing.T) {
 	}
 	f(`["A","B"]`, `"1"`, "", "", "A", "B")
 	f(`unread`, `"1"`, `"1"`, "", "A", "B")
-	f(`[]`, `"2"`, `"1"`, "never taken", "A", "B")
-	f(`["A","B"`, `"3"`, `"1"`, "cut off", "A", "B")
+	f(`[]`, `"2"`, `"1"`, "never used", "A", "B")
+	f(`["A","B"`, `"3"`, `"1"`, "truncated JSON", "A", "B")
 	f(`["B","A"]`, `"4"`, `"1"`, "", "A", "B")
 	f(`{"detectors":[{"id":"A"},{"id":"C"}]}`, `"5"`, `"4"`, "", "A", "C")
 	f(`["A","D"]`, ``, `"5"`, "", "A", "D")
@@ -66,7 +66,7 @@ func TestHTTPFailures(t *testing.T) {
 	const patient = time.Minute
 	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500 Internal Server Error")
 	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304") // nobody asked for it
-	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "no JSON")
+	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "invalid or truncated JSON")
 	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "[%q]", make([]byte, 1000)) }, "max_bytes")
 	f(patient, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")

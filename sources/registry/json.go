@@ -8,12 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// parseJSON reads a list of codes: an array of strings, or of objects with the
-// code in the named member, or an object whose member `detectors` is such an
-// array.
+// parseJSON reads a list of codes: an array of strings, or of objects with the code in the named
+// member, or an object whose member `detectors` is such an array.
 func parseJSON(body []byte, member string) ([]string, error) {
 	if !utf8.Valid(body) {
-		return nil, errors.New("no UTF-8: save the list as UTF-8")
+		return nil, errors.New("invalid UTF-8: save the list as UTF-8")
 	}
 	list, err := items(body)
 	if err != nil {
@@ -61,7 +60,7 @@ func code(raw json.RawMessage, member string) (string, error) {
 		raw = value
 	}
 	if raw[0] != '"' {
-		return "", fmt.Errorf("%.64s is no string", raw)
+		return "", fmt.Errorf("%.64s is not a string", raw)
 	}
 	var s string
 	err := json.Unmarshal(raw, &s)
@@ -71,7 +70,7 @@ func code(raw json.RawMessage, member string) (string, error) {
 func jsonError(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return fmt.Errorf("no JSON, or cut off, at byte %d: %w", syntax.Offset, err)
+		return fmt.Errorf("invalid or truncated JSON at byte %d: %w", syntax.Offset, err)
 	}
 	return fmt.Errorf("not a list of detectors: %w", err)
 }

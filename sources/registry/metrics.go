@@ -7,8 +7,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// Outcomes of checks. The gauges of each product instance are added by New,
-// since the configuration names the instances.
+// Outcomes of checks. New adds the gauges of each product instance, which the configuration names.
 var (
 	reloadsLoaded    = metrics.NewCounter(`trafficd_registry_reloads_total{result="loaded"}`)
 	reloadsUnchanged = metrics.NewCounter(`trafficd_registry_reloads_total{result="unchanged"}`)

@@ -22,11 +22,10 @@ type Registry struct {
 	running sync.WaitGroup
 }
 
-// New makes a registry of a valid configuration. It reads nothing yet and
-// starts nothing: that is for Start.
+// New returns a registry that reads nothing before Start.
 func New(cfg Config, log zerolog.Logger) (*Registry, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("cannot use the registry's configuration: %w", err)
+		return nil, fmt.Errorf("invalid registry configuration: %w", err)
 	}
 	r := &Registry{byInstance: make(map[string]*feed), gauges: metrics.NewSet()}
 	for _, fc := range cfg.Feeds {
@@ -38,9 +37,9 @@ func New(cfg Config, log zerolog.Logger) (*Registry, error) {
 	return r, nil
 }
 
-// Start begins to read the feeds and returns at once; until a feed's first
-// list is there, its Snapshot is nil. The goroutines end with ctx or Close,
-// and only Close waits for them. Start is called once.
+// Start starts reading the feeds and returns at once; until a feed's first list has been read, its
+// Snapshot is nil. The goroutines end with ctx or Close, and only Close waits for them. Start is
+// called once.
 func (r *Registry) Start(ctx context.Context) {
 	ctx, r.stop = context.WithCancel(ctx)
 	metrics.RegisterSet(r.gauges)
@@ -50,7 +49,7 @@ func (r *Registry) Start(ctx context.Context) {
 	}
 }
 
-// Close ends the feeds and waits for them. The snapshots stay readable.
+// Close stops the feeds and waits for them. The snapshots remain readable.
 func (r *Registry) Close() {
 	if r.stop == nil {
 		return
@@ -60,9 +59,8 @@ func (r *Registry) Close() {
 	metrics.UnregisterSet(r.gauges, false)
 }
 
-// Snapshot is the latest good list of a product instance: immutable, and safe
-// to use for as long as it is held. It is nil as long as there has been no good
-// one, and for a product instance that has no feed. It does not allocate.
+// Snapshot returns the latest good list of a product instance, which is immutable. It is nil before
+// the first good list, and for a product instance without a feed. It does not allocate.
 func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
 	f, ok := r.byInstance[productInstance]
 	if !ok {
@@ -71,7 +69,7 @@ func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
 	return f.current.Load()
 }
 
-// Status describes each feed, in the order of the configuration, for readiness.
+// Status returns the state of each feed, in the order of the configuration.
 func (r *Registry) Status() []Status {
 	all := make([]Status, len(r.feeds))
 	for i, f := range r.feeds {

@@ -33,8 +33,8 @@ func eventually(t *testing.T, r *Registry, want ...string) {
 		20*time.Second, 5*time.Millisecond, "want %q", want)
 }
 
-// TestFileIsWatched changes the content behind a path in each way that editors,
-// deployments and exports do. The slow check is far too slow to notice.
+// TestFileIsWatched changes the content behind a path in each way that editors, deployments and
+// exports do. The slow check is far too slow to notice.
 func TestFileIsWatched(t *testing.T) {
 	f := func(name string, first string, change func(t *testing.T, dir string)) {
 		t.Helper()
@@ -98,8 +98,8 @@ func TestFileThatComesLater(t *testing.T) {
 	eventually(t, r, "A")
 }
 
-// TestSnapshotIsWhole swaps between two lists that share nothing, under
-// readers: none of them may see a mixture (design, promise 7).
+// TestSnapshotIsWhole swaps between two lists that share nothing, under readers: none of them may
+// see a mixture (design, promise 7).
 func TestSnapshotIsWhole(t *testing.T) {
 	const n = 500
 	path := inFolder(t, "list.csv")
@@ -206,18 +206,18 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 			require.ErrorContains(t, err, w)
 		}
 		_, err = New(cfg, zerolog.Nop())
-		require.ErrorContains(t, err, "cannot use the registry's configuration")
+		require.ErrorContains(t, err, "invalid registry configuration")
 	}
 	f(func(c *Config) { c.Recheck = 0 }, "recheck is 0s")
 	f(func(c *Config) { c.Settle = time.Hour }, "settle is 1h0m0s")
 	f(func(c *Config) { c.MaxShrink, c.ShrinkConfirm = 1.5, -1 }, "max_shrink is 1.5", "shrink_confirm")
 	f(func(c *Config) { c.MaxBytes = 0 }, "max_bytes is 0")
-	f(func(c *Config) { c.Feeds = append(c.Feeds, c.Feeds[0]) }, `feeds[1].product_instance "city" has a feed already`)
+	f(func(c *Config) { c.Feeds = append(c.Feeds, c.Feeds[0]) }, `feeds[1].product_instance "city" already has a feed`)
 	f(func(c *Config) { c.Feeds[0].ProductInstance = "" }, "feeds[0].product_instance")
 	f(func(c *Config) { c.Feeds[0].ProductInstance = "a\nb" }, "feeds[0].product_instance")
-	f(func(c *Config) { c.Feeds[0].File = nil }, "0 of them are given")
-	f(func(c *Config) { c.Feeds[0].HTTP = &HTTPConfig{} }, "2 of them are given", "feeds[0].http.url")
-	f(func(c *Config) { c.Feeds[0] = file(FileConfig{}) }, "feeds[0].file.path is empty")
+	f(func(c *Config) { c.Feeds[0].File = nil }, "0 of them are set")
+	f(func(c *Config) { c.Feeds[0].HTTP = &HTTPConfig{} }, "2 of them are set", "feeds[0].http.url")
+	f(func(c *Config) { c.Feeds[0] = file(FileConfig{}) }, "feeds[0].file.path must be set")
 	f(func(c *Config) { c.Feeds[0] = file(FileConfig{Path: "x", Format: "xml"}) }, `feeds[0].file.format is "xml"`)
 	for _, bad := range []string{`"`, "\n", ",,", "\xff"} {
 		f(func(c *Config) { c.Feeds[0] = file(FileConfig{Path: "x", Separator: bad}) }, fmt.Sprintf("feeds[0].file.separator is %q", bad))

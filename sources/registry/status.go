@@ -2,15 +2,15 @@ package registry
 
 import "time"
 
-// Status says how a feed is. A feed is well when Error is empty; as long as
-// Detectors is 0 its product instance cannot be served.
+// Status is the state of a feed. Error is empty if the last check succeeded; while Detectors is 0,
+// its product instance cannot be served.
 type Status struct {
 	ProductInstance string  `json:"product_instance"`
 	Kind            string  `json:"kind"`            // file, http or clickhouse
-	Detectors       int     `json:"detectors"`       // in the list that is in use; 0: there is none yet
-	LeftOut         int     `json:"left_out"`        // entries of that list that are empty or too long to be a code
-	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use; since Start, if it never did
-	Error           string  `json:"error,omitempty"` // of the last check; empty when that went well
+	Detectors       int     `json:"detectors"`       // in the list in use; 0: none yet
+	LeftOut         int     `json:"left_out"`        // entries of that list that are empty or too long for a code
+	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
+	Error           string  `json:"error,omitempty"` // of the last check
 }
 
 // condition is what a feed remembers of its checks.
@@ -43,8 +43,8 @@ func (f *feed) status(now time.Time) Status {
 	return s
 }
 
-// record keeps the outcome of a check and tells whether it is another one than
-// last time: only then it is worth a line in the log.
+// record stores the outcome of a check and reports whether it differs from the last one: only then
+// it is logged.
 func (f *feed) record(err error, now time.Time) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,69 +10,63 @@ import (
 	"unicode/utf8"
 )
 
-// Validate names every key that is wrong, and why it is.
+// Validate reports every invalid key with the reason for its bound.
 func (c Config) Validate() error {
-	v := &findings{}
-	v.want(c.Recheck >= time.Second, "recheck is %s, want 1s or more: each look costs a system call for each feed", c.Recheck)
-	v.want(c.Settle >= 10*time.Millisecond && c.Settle <= time.Minute, "settle is %s, want 10ms to 1m: a new list waits that long", c.Settle)
-	v.want(c.MaxShrink >= 0 && c.MaxShrink <= 1, "max_shrink is %g, want 0 to 1: it is a share of the detectors in use", c.MaxShrink)
-	v.want(c.ShrinkConfirm >= 0, "shrink_confirm is %s, want 0 (take every list at once) or more", c.ShrinkConfirm)
-	v.want(c.MaxBytes >= 1<<10 && c.MaxBytes <= 1<<30, "max_bytes is %d, want 1 KiB to 1 GiB: a list is read into memory whole", c.MaxBytes)
+	errs := []error{
+		check(c.Recheck >= time.Second, "recheck is %s, must be 1s or more: every check costs a system call per feed", c.Recheck),
+		check(c.Settle >= 10*time.Millisecond && c.Settle <= time.Minute, "settle is %s, must be 10ms to 1m: it delays every new list", c.Settle),
+		check(c.MaxShrink >= 0 && c.MaxShrink <= 1, "max_shrink is %g, must be 0 to 1: it is a fraction of the detectors in use", c.MaxShrink),
+		check(c.ShrinkConfirm >= 0, "shrink_confirm is %s, must be 0 (use every list at once) or more", c.ShrinkConfirm),
+		check(c.MaxBytes >= 1<<10 && c.MaxBytes <= 1<<30, "max_bytes is %d, must be 1 KiB to 1 GiB: a list is read into memory whole", c.MaxBytes),
+	}
 	seen := make(map[string]bool)
 	for i, f := range c.Feeds {
 		at := fmt.Sprintf("feeds[%d].", i)
-		f.validate(v, at)
-		v.want(!seen[f.ProductInstance], "%sproduct_instance %q has a feed already: it can have one only", at, f.ProductInstance)
+		errs = append(errs, f.validate(at),
+			check(!seen[f.ProductInstance], "%sproduct_instance %q already has a feed", at, f.ProductInstance))
 		seen[f.ProductInstance] = true
 	}
-	return errors.Join(v.errs...)
+	return errors.Join(errs...)
 }
 
-func (f FeedConfig) validate(v *findings, at string) {
-	v.want(f.ProductInstance != "" && len(f.ProductInstance) <= 128 && utf8.ValidString(f.ProductInstance) && !strings.ContainsFunc(f.ProductInstance, unprintable),
-		"%sproduct_instance is %q, want 1 to 128 bytes of visible text: it stands on every record", at, f.ProductInstance)
+func (f FeedConfig) validate(at string) error {
+	visible := f.ProductInstance != "" && len(f.ProductInstance) <= 128 && utf8.ValidString(f.ProductInstance) && !strings.ContainsFunc(f.ProductInstance, unprintable)
+	errs := []error{check(visible, "%sproduct_instance is %q, must be 1 to 128 bytes of visible text: every record contains it", at, f.ProductInstance)}
 	set := 0
-	if f.File != nil {
+	if c := f.File; c != nil {
 		set++
-		f.File.validate(v, at+"file.")
+		errs = append(errs,
+			check(c.Path != "", "%sfile.path must be set", at),
+			check(c.Format == "" || c.Format == FormatCSV || c.Format == FormatJSON, "%sfile.format is %q, must be csv, json or empty", at, c.Format),
+			check(c.Separator == "" || c.comma() != 0, "%sfile.separator is %q, must be tab or one character, but not a quote or line break", at, c.Separator))
 	}
-	if f.HTTP != nil {
+	if c := f.HTTP; c != nil {
 		set++
-		f.HTTP.validate(v, at+"http.")
+		u, err := url.Parse(c.URL)
+		errs = append(errs,
+			check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "%shttp.url must be http://… or https://… with a host", at),
+			check(!strings.ContainsFunc(c.Authorization, unprintable), "%shttp.authorization must not contain control characters", at),
+			validatePolling(at+"http.", c.Interval, c.Timeout))
 	}
-	if f.ClickHouse != nil {
+	if c := f.ClickHouse; c != nil {
 		set++
-		v.errs = append(v.errs, f.ClickHouse.Validate(at+"clickhouse."))
-		validatePolling(v, at+"clickhouse.", f.ClickHouse.Interval, f.ClickHouse.Timeout)
+		errs = append(errs, c.Validate(at+"clickhouse."), validatePolling(at+"clickhouse.", c.Interval, c.Timeout))
 	}
-	v.want(set == 1, "%sfile, http, clickhouse: %d of them are given, want exactly one", at, set)
+	errs = append(errs, check(set == 1, "%sfile, http, clickhouse: %d of them are set, want exactly one", at, set))
+	return errors.Join(errs...)
 }
 
-func (f FileConfig) validate(v *findings, at string) {
-	v.want(f.Path != "", "%spath is empty: name the file with the detectors", at)
-	v.want(f.Format == "" || f.Format == FormatCSV || f.Format == FormatJSON, "%sformat is %q, want csv, json or nothing", at, f.Format)
-	v.want(f.Separator == "" || f.comma() != 0, "%sseparator is %q, want one character that is neither a quote nor a line's end, or tab", at, f.Separator)
+func validatePolling(at string, interval, timeout time.Duration) error {
+	return errors.Join(
+		check(interval == 0 || interval >= time.Second, "%sinterval is %s, must be 1s or more: shorter burdens the server", at, interval),
+		check(timeout == 0 || timeout >= time.Second && timeout <= 10*time.Minute, "%stimeout is %s, must be 1s to 10m", at, timeout))
 }
 
-func (h HTTPConfig) validate(v *findings, at string) {
-	u, err := url.Parse(h.URL)
-	v.want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "%surl has to be http://… or https://… with a host", at)
-	validatePolling(v, at, h.Interval, h.Timeout)
-	v.want(!strings.ContainsFunc(h.Authorization, unprintable), "%sauthorization holds a control character: a header cannot", at)
-}
-
-func validatePolling(v *findings, at string, interval, timeout time.Duration) {
-	v.want(interval == 0 || interval >= time.Second, "%sinterval is %s, want 1s or more: the other side has work to do as well", at, interval)
-	v.want(timeout == 0 || timeout >= time.Second && timeout <= 10*time.Minute, "%stimeout is %s, want 1s to 10m", at, timeout)
-}
-
-// findings collects what is wrong, so that all of it is told at once.
-type findings struct{ errs []error }
-
-func (v *findings) want(ok bool, format string, args ...any) {
-	if !ok {
-		v.errs = append(v.errs, fmt.Errorf(format, args...))
+func check(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
 	}
+	return fmt.Errorf(format, args...)
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
