@@ -14,23 +14,26 @@ import (
 	fetching "github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// The client's own Fetch tells neither which transactions were aborted nor that
-// a quota holds the answer back, so that request and answer are those of the protocol.
+// kafka-go's own Fetch reports neither which transactions were aborted nor that a quota delays the
+// answer. Therefore the requests here are those of the protocol.
 
-// fetch reads one answer from the next offset on and gives the partition's end:
-// that of what is committed. It is negative where the broker holds back.
+const readCommitted = 1
+
+// fetch reads one answer, starting at the next offset, and returns the partition's end: that of the
+// committed records. The end is negative if a quota of the broker delayed the answer.
 func (t *topicFeed) fetch(ctx context.Context, partition int) (end int64, err error) {
-	answer, err := t.ask(ctx, partition)
-	if err == nil && len(answer.Topics) == 0 && answer.ThrottleTimeMs > 0 {
-		return -1, wait(ctx, time.Duration(answer.ThrottleTimeMs)*time.Millisecond)
-	}
-	var p *fetching.ResponsePartition
-	if err == nil {
-		p, err = onlyPartition(answer)
-	}
 	from := t.next[partition]
+	p, delay, err := t.fetchPartition(ctx, partition, from)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read from offset %d on: %w", from, err)
+		return 0, fmt.Errorf("cannot read from offset %d: %w", from, err)
+	}
+	if p == nil {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(delay):
+			return -1, nil
+		}
 	}
 	if err := t.takeAll(partition, p); err != nil {
 		return 0, fmt.Errorf("cannot read offset %d: %w", t.next[partition], err)
@@ -39,20 +42,19 @@ func (t *topicFeed) fetch(ctx context.Context, partition int) (end int64, err er
 	if p.LastStableOffset >= 0 {
 		end = min(end, p.LastStableOffset)
 	}
-	// Nothing at this offset is the end of a batch that was compacted away: the next
-	// answer is about what follows.
+	// No record at this offset means the end of a compacted batch: the next answer is about what
+	// follows.
 	if t.next[partition] == from && from < end {
 		t.next[partition]++
 	}
 	return end, nil
 }
 
-const readCommitted = 1
-
-func (t *topicFeed) ask(ctx context.Context, partition int) (*fetching.Response, error) {
+// fetchPartition returns the answer about one partition, or nil and the delay that a quota imposes.
+func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int64) (*fetching.ResponsePartition, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
 	defer cancel()
-	answer, err := t.transport.RoundTrip(ctx, t.client.Addr, &fetching.Request{
+	message, err := t.transport.RoundTrip(ctx, t.client.Addr, &fetching.Request{
 		ReplicaID:      -1,
 		MaxBytes:       int32(t.cfg.FetchBytes), // without a minimum the broker does not wait
 		IsolationLevel: readCommitted,
@@ -61,41 +63,31 @@ func (t *topicFeed) ask(ctx context.Context, partition int) (*fetching.Response,
 		Topics: []fetching.RequestTopic{{Topic: t.cfg.Topic, Partitions: []fetching.RequestPartition{{
 			Partition:          int32(partition),
 			CurrentLeaderEpoch: -1,
-			FetchOffset:        t.next[partition],
+			FetchOffset:        from,
 			LogStartOffset:     -1,
 			PartitionMaxBytes:  int32(t.cfg.FetchBytes),
 		}}}},
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return answer.(*fetching.Response), nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-func onlyPartition(answer *fetching.Response) (*fetching.ResponsePartition, error) {
+	answer := message.(*fetching.Response)
 	switch {
+	case len(answer.Topics) == 0 && answer.ThrottleTimeMs > 0:
+		return nil, time.Duration(answer.ThrottleTimeMs) * time.Millisecond, nil
 	case answer.ErrorCode != 0:
-		return nil, kafka.Error(answer.ErrorCode)
+		return nil, 0, kafka.Error(answer.ErrorCode)
 	case len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1:
-		return nil, errors.New("the answer is not about one partition")
+		return nil, 0, errors.New("the broker's answer is not about one partition")
 	}
 	p := &answer.Topics[0].Partitions[0]
 	if p.ErrorCode != 0 {
-		return nil, kafka.Error(p.ErrorCode)
+		return nil, 0, kafka.Error(p.ErrorCode)
 	}
-	return p, nil
+	return p, 0, nil
 }
 
-// takeAll takes the records of an answer, but for those of aborted transactions.
+// takeAll takes the records of an answer except those of aborted transactions.
 func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error {
 	stream, ok := p.RecordSet.Records.(*protocol.RecordStream)
 	if !ok {
@@ -114,7 +106,7 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 			if err := t.takeBatch(partition, b, transactions.include(b)); err != nil {
 				return err
 			}
-		default: // from before there were transactions
+		default: // a format older than transactions
 			if err := t.takeBatch(partition, b, false); err != nil {
 				return err
 			}
@@ -123,7 +115,7 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 	return nil
 }
 
-// takeBatch goes along the records; none are taken where they were aborted.
+// takeBatch reads the records, and takes them unless they were aborted.
 func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, aborted bool) error {
 	for records != nil {
 		record, err := records.ReadRecord()
@@ -140,12 +132,11 @@ func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, abor
 	return nil
 }
 
-// aborted knows which records of an answer belong to aborted transactions. Of each
-// the broker names producer and first offset; it ends with the producer's next
-// control record.
+// aborted tracks which records of an answer belong to aborted transactions. The broker reports
+// producer and first offset of each; it ends with the producer's next control record.
 type aborted struct {
-	named []fetching.ResponseTransaction // not begun yet, in order
-	under map[int64]bool                 // producers within one
+	named []fetching.ResponseTransaction // not yet begun, in order
+	under map[int64]bool                 // producers in an aborted transaction
 }
 
 func newAborted(named []fetching.ResponseTransaction) *aborted {

@@ -12,23 +12,24 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// topicID tells a topic from another one of the same name, made after it was
-// deleted. Brokers give it in metadata of version 10 and later (KIP-516); the
-// client reads up to version 8, so that question and answer are ours.
+// topicID distinguishes a topic from one of the same name, created after it was deleted. Brokers
+// report it in metadata of version 10 and later (KIP-516). kafka-go supports up to version 8, so
+// that request and answer are encoded here.
 type topicID [16]byte
 
 const metadataWithID = 10
 
-var errShortMetadata = errors.New("the broker's metadata ends early")
+var errShortMetadata = errors.New("unexpected end of the broker's metadata")
 
-// askTopicID asks any broker. Those that are too old to tell give all topics
-// the same identifier, zero.
+// askTopicID asks any broker. If it is too old to know, the identifier is zero.
 func askTopicID(ctx context.Context, client *kafka.Client, topic string) (topicID, error) {
 	known, err := client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 	if err == nil {
 		err = known.Error
 	}
-	if err != nil || !slices.ContainsFunc(known.ApiKeys, tellsID) {
+	if err != nil || !slices.ContainsFunc(known.ApiKeys, func(api kafka.ApiVersionsResponseApiKey) bool {
+		return api.ApiKey == int(protocol.Metadata) && api.MinVersion <= metadataWithID && metadataWithID <= api.MaxVersion
+	}) {
 		return topicID{}, err
 	}
 	answer, err := client.Transport.RoundTrip(ctx, client.Addr, &topicIDRequest{topic})
@@ -42,14 +43,10 @@ func askTopicID(ctx context.Context, client *kafka.Client, topic string) (topicI
 	return r.id, nil
 }
 
-func tellsID(api kafka.ApiVersionsResponseApiKey) bool {
-	return api.ApiKey == int(protocol.Metadata) && api.MinVersion <= metadataWithID && metadataWithID <= api.MaxVersion
-}
-
-// topicIDRequest writes itself and reads its answer on the client's connection.
+// topicIDRequest encodes itself and decodes its answer on kafka-go's connection.
 type topicIDRequest struct{ topic string }
 
-// topicIDResponse is the part of the answer that counts.
+// topicIDResponse is the part of the answer that is used.
 type topicIDResponse struct {
 	code int16
 	id   topicID
@@ -73,10 +70,10 @@ func (r *topicIDRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error)
 	if _, err := io.ReadFull(rw, size[:]); err != nil {
 		return nil, err
 	}
-	const enough = 1 << 20 // for thousands of brokers
+	const maxBytes = 1 << 20 // enough for thousands of brokers
 	n := binary.BigEndian.Uint32(size[:])
-	if n > enough {
-		return nil, fmt.Errorf("metadata of %d bytes, want %d or fewer", n, enough)
+	if n > maxBytes {
+		return nil, fmt.Errorf("metadata of %d bytes, must be at most %d", n, maxBytes)
 	}
 	answer := make([]byte, n)
 	if _, err := io.ReadFull(rw, answer); err != nil {
@@ -85,14 +82,13 @@ func (r *topicIDRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error)
 	return decodeTopicID(answer)
 }
 
-// encode writes the request with its header. A compact length is one more
-// than what it counts, so that 0 means null; a 0 at the end of a structure says
-// that there are no tagged fields.
+// encode returns the request with its header. A compact length is one more than the count, 0
+// meaning null; the 0 at the end of a structure means no tagged fields.
 func (r *topicIDRequest) encode() []byte {
 	b := make([]byte, 4, 64+len(r.topic))
 	b = binary.BigEndian.AppendUint16(b, uint16(protocol.Metadata))
 	b = binary.BigEndian.AppendUint16(b, metadataWithID)
-	b = binary.BigEndian.AppendUint32(b, 0)      // correlation: one request at a time has the connection
+	b = binary.BigEndian.AppendUint32(b, 0)      // correlation id: the connection serves one request at a time
 	b = binary.BigEndian.AppendUint16(b, 0xffff) // no client id
 	b = append(b, 0)
 	b = append(b, 2) // one topic
@@ -100,7 +96,7 @@ func (r *topicIDRequest) encode() []byte {
 	b = binary.AppendUvarint(b, uint64(len(r.topic))+1)
 	b = append(b, r.topic...)
 	b = append(b, 0)
-	b = append(b, 0, 0, 0) // no topic is to be made; authorised operations are not asked for
+	b = append(b, 0, 0, 0) // do not create topics; do not include authorized operations
 	b = append(b, 0)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b
@@ -138,13 +134,13 @@ func decodeTopicID(answer []byte) (*topicIDResponse, error) {
 	return r, nil
 }
 
-// compact walks along an answer in the compact encoding.
+// compact reads an answer in the compact encoding.
 type compact struct {
 	rest  []byte
-	short bool // it ended before it should have
+	short bool // the answer ended too early
 }
 
-// skip gives the next n bytes, nil where there are fewer.
+// skip returns the next n bytes, nil if there are fewer.
 func (c *compact) skip(n int) []byte {
 	if c.short = c.short || n > len(c.rest); c.short {
 		return nil
@@ -163,7 +159,7 @@ func (c *compact) number() int {
 	return int(v)
 }
 
-// length of a list or a text, null being empty.
+// length reads the length of a list or a text, null being empty.
 func (c *compact) length() int { return max(0, c.number()-1) }
 
 func (c *compact) text() { c.skip(c.length()) }

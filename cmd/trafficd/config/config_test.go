@@ -129,7 +129,7 @@ func TestEveryErrorIsReportedAtOnce(t *testing.T) {
 		"clickhouse.database is", "clickhouse.username must", "kafka.brokers must", "kafka.delivery.max_rows is", "kafka.delivery.linger is",
 		"kafka.topic must", "kafka.batch_bytes is", "kafka.tls.cert and", "kafka.tls.enabled must",
 		"pipeline.workers is", "pipeline.queue is", "pipeline.decode.max_depth is", "pipeline.idempotency.window is", "layers.stale is", "routing.max_points is",
-		"registry.feeds[0].file.path is", "forecasts.feed is", "api.max_connections is", "ingest.receive_timeout is",
+		"registry.feeds[0].file.path must", "forecasts.feed is", "api.max_connections is", "ingest.receive_timeout is",
 		`unknown key "kafka_topic"`, `"layers.max_streets" (environment`,
 	} {
 		require.Contains(t, "\n"+err.Error(), "\n"+want)
