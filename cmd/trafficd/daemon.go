@@ -17,32 +17,33 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
 	"trafficd/schemas/openapi"
+	"trafficd/sinks/layers"
 	"trafficd/sources/api"
-	"trafficd/sources/ingest"
+	"trafficd/sources/forecasts"
 	"trafficd/sources/registry"
 	"trafficd/sources/routing"
 )
 
-// daemon holds the parts that run, in the order of the data.
+// daemon holds the running parts.
 type daemon struct {
 	cfg *config.Config
 	log zerolog.Logger
 
-	journal    *journal.Journal
-	registry   *registry.Registry
-	keys       *api.Keyring
-	deliveries []*delivery
-	answers    *pipeline.IdempotencyStore
-	intake     *pipeline.Intake
-	forecast   forecast
-	routing    *routing.Service
-	endpoint   *ingest.Endpoint
-	api        *api.Server
-	ops        *ops.Server
+	ops         *ops.Server
+	journal     *journal.Journal
+	registry    *registry.Registry
+	keys        *api.Keyring
+	deliveries  []*delivery
+	idempotency *pipeline.IdempotencyStore
+	intake      *pipeline.Intake
+	layer       *layers.Layer
+	forecasts   *forecasts.Forecasts
+	routing     *routing.Service
+	api         *api.Server
 
-	started  atomic.Bool // everything runs
-	draining atomic.Bool // a stop has begun
-	failed   chan error  // a part cannot go on
+	started  atomic.Bool // all parts run
+	draining atomic.Bool // the stop has begun
+	failed   chan error  // from a part that cannot continue
 }
 
 // serve runs the daemon until a signal.
@@ -58,99 +59,113 @@ func serve(cfg *config.Config, log zerolog.Logger) error {
 	return r.run(d.steps(), signals, d.failed)
 }
 
-// steps is the order of start; the stop goes through it from below. So clients are
-// the last to come and the first to go, and whatever they were answered 207 for
-// is in the journal before that closes. /readyz answers from the first to the
-// last moment.
+// steps lists the parts in the order in which they start; they stop in reverse. Clients are admitted
+// last and cut off first, so whatever they got a 207 for is in the journal before it closes. /readyz
+// answers from the first to the last moment.
 func (d *daemon) steps() []step {
+	cfg, log := d.cfg, d.log
 	return []step{
-		{"the operators' listener", d.startOps, d.stopOps},
-		{"the journal", d.openJournal, d.closeJournal},
-		{"the registry", d.startRegistry, d.stopRegistry},
-		{"the keys", d.openKeys, d.closeKeys},
-		{"the deliveries", d.startDeliveries, d.stopDeliveries},
-		{"the remembered answers", d.openAnswers, d.closeAnswers},
-		{"the pipeline", d.startIntake, d.stopIntake},
-		{"the forecasts", d.startForecast, d.stopForecast},
-		{"the routing service", d.startRouting, d.stopRouting},
-		{"the listener for clients", d.startAPI, d.stopAPI},
+		{
+			"operators' listener",
+			func() (err error) {
+				d.ops, err = ops.Start(cfg.Ops, d.readiness, openapi.Document, log)
+				return err
+			},
+			func(ctx context.Context) error { d.ops.Stop(ctx); return nil },
+		},
+		{
+			"journal",
+			func() (err error) {
+				consumers := []string{pipeline.IdempotencyConsumer}
+				for _, s := range d.enabledSinks() {
+					consumers = append(consumers, s.name)
+				}
+				d.journal, err = journal.Open(cfg.Journal, consumers, journal.WithLogger(log))
+				return err
+			},
+			func(context.Context) error { return d.journal.Close() },
+		},
+		{
+			"registry",
+			func() (err error) {
+				if d.registry, err = registry.New(cfg.Registry, log); err != nil {
+					return err
+				}
+				if len(cfg.Registry.Feeds) == 0 {
+					log.Warn().Msg(noFeeds)
+				}
+				d.registry.Start(context.Background()) // until Close
+				return nil
+			},
+			func(context.Context) error { d.registry.Close(); return nil },
+		},
+		{
+			"API keys",
+			func() (err error) {
+				if d.keys, err = api.OpenKeyring(cfg.API, log); err == nil && len(d.keys.Clients()) == 0 {
+					log.Warn().Msg(noKeys)
+				}
+				return err
+			},
+			func(context.Context) error { d.keys.Close(); return nil },
+		},
+		{"deliveries", d.startDeliveries, d.stopDeliveries},
+		{
+			"idempotency store",
+			func() (err error) {
+				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, journal.WithLogger(log))
+				return err
+			},
+			func(context.Context) error { return d.idempotency.Close() },
+		},
+		{
+			"pipeline",
+			func() (err error) {
+				d.intake, err = pipeline.NewIntake(cfg.Pipeline, d.journal, d.registry, d.idempotency)
+				return err
+			},
+			func(context.Context) error { d.intake.Close(); return nil },
+		},
+		{
+			"forecasts",
+			func() (err error) {
+				d.layer = layers.New(cfg.Layers, log)
+				if d.forecasts, err = forecasts.New(cfg.Forecasts, d.layer, log); err != nil {
+					return err
+				}
+				d.keys.BeforeUse(d.layer.Prepare) // a new key finds the layer of its time zone ready
+				d.layer.Start()
+				d.forecasts.Start(context.Background()) // until Close
+				return nil
+			},
+			func(context.Context) error { d.forecasts.Close(); d.layer.Stop(); return nil },
+		},
+		{
+			"routing service",
+			func() error {
+				scheme := "http"
+				if cfg.API.TLSCert != "" {
+					scheme = "https"
+				}
+				d.routing = routing.New(cfg.Routing, scheme, log)
+				return nil
+			},
+			func(context.Context) error { d.routing.Stop(); return nil },
+		},
+		{"clients' listener", d.startAPI, d.stopAPI},
 	}
-}
-
-func (d *daemon) startOps() (err error) {
-	d.ops, err = ops.Start(d.cfg.Ops, d.readiness, openapi.Document, d.log)
-	return err
-}
-
-func (d *daemon) stopOps(ctx context.Context) error {
-	d.ops.Stop(ctx)
-	return nil
-}
-
-func (d *daemon) openJournal() (err error) {
-	consumers := append([]string{pipeline.IdempotencyConsumer}, d.sinkNames()...)
-	d.journal, err = journal.Open(d.cfg.Journal, consumers, journal.WithLogger(d.log))
-	return err
-}
-
-func (d *daemon) closeJournal(context.Context) error { return d.journal.Close() }
-
-func (d *daemon) startRegistry() (err error) {
-	if d.registry, err = registry.New(d.cfg.Registry, d.log); err != nil {
-		return err
-	}
-	if len(d.cfg.Registry.Feeds) == 0 {
-		d.log.Warn().Msg(noFeeds)
-	}
-	d.registry.Start(context.Background()) // until stopRegistry
-	return nil
-}
-
-func (d *daemon) stopRegistry(context.Context) error {
-	d.registry.Close()
-	return nil
-}
-
-func (d *daemon) openKeys() (err error) {
-	if d.keys, err = api.OpenKeyring(d.cfg.API, d.log); err == nil && len(d.keys.Clients()) == 0 {
-		d.log.Warn().Msg(noKeys)
-	}
-	return err
-}
-
-func (d *daemon) closeKeys(context.Context) error {
-	d.keys.Close()
-	return nil
-}
-
-func (d *daemon) openAnswers() (err error) {
-	d.answers, err = pipeline.OpenIdempotencyStore(d.cfg.Pipeline.Idempotency, d.journal, journal.WithLogger(d.log))
-	return err
-}
-
-func (d *daemon) closeAnswers(context.Context) error { return d.answers.Close() }
-
-func (d *daemon) startIntake() (err error) {
-	d.intake, err = pipeline.NewIntake(d.cfg.Pipeline, d.journal, d.registry, d.answers)
-	return err
-}
-
-func (d *daemon) stopIntake(context.Context) error {
-	d.intake.Close()
-	return nil
 }
 
 func (d *daemon) startAPI() (err error) {
-	d.endpoint = ingest.New(d.cfg.Ingest, d.intake, d.log)
 	if d.api, err = api.New(d.cfg.API, d.keys, d.routes(), d.log); err != nil {
 		return err
 	}
 	if err := d.api.Start(); err != nil {
 		return err
 	}
-	go func() { // ends with the server, at the latest when stopAPI returns
+	go func() { // ends when the server does, at the latest when stopAPI returns
 		if err := <-d.api.Failed(); err != nil && !d.draining.Load() {
-			d.failed <- fmt.Errorf("the listener for clients has stopped: %w", err)
+			d.failed <- fmt.Errorf("the clients' listener has failed: %w", err)
 		}
 	}()
 	d.started.Store(true)
@@ -162,7 +177,7 @@ func (d *daemon) stopAPI(ctx context.Context) error {
 	d.routing.Drain()
 	err := d.api.Stop(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("requests were cut off at the end of the grace: %w", err)
+		return fmt.Errorf("requests were cut off at the end of the grace period: %w", err)
 	}
 	return err
 }

@@ -4,38 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/rs/zerolog"
+
+	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
 	"trafficd/sinks/clickhouse"
 	"trafficd/sinks/kafka"
 )
 
-// The sinks' names: of their cursors in the journal, so they never change.
-const (
-	sinkClickHouse = "clickhouse"
-	sinkKafka      = "kafka"
-)
+// sink is a store that measurements are delivered to.
+type sink struct {
+	name     string // also of its cursor in the journal, so it must never change
+	enabled  func(*config.Config) bool
+	delivery func(*config.Config) pipeline.DeliveryConfig
+	open     func(*config.Config, zerolog.Logger) (pipeline.Sink, error) // does not need the store to be reachable
+}
+
+// sinks lists all sinks. A new one needs an entry here and a section in the configuration.
+var sinks = []sink{
+	{
+		"clickhouse",
+		func(c *config.Config) bool { return c.ClickHouse.Enabled },
+		func(c *config.Config) pipeline.DeliveryConfig { return c.ClickHouse.Delivery },
+		func(c *config.Config, log zerolog.Logger) (pipeline.Sink, error) {
+			return clickhouse.New(c.ClickHouse.Config, log)
+		},
+	},
+	{
+		"kafka",
+		func(c *config.Config) bool { return c.Kafka.Enabled },
+		func(c *config.Config) pipeline.DeliveryConfig { return c.Kafka.Delivery },
+		func(c *config.Config, log zerolog.Logger) (pipeline.Sink, error) {
+			return kafka.New(c.Kafka.Config, log)
+		},
+	},
+}
+
+// enabledSinks returns the sinks that the journal keeps frames for.
+func (d *daemon) enabledSinks() []sink {
+	return slices.DeleteFunc(slices.Clone(sinks), func(s sink) bool { return !s.enabled(d.cfg) })
+}
 
 // delivery is a running pipeline.Delivery.
 type delivery struct {
 	*pipeline.Delivery
 	name string
-	soft context.CancelFunc // finish the block in hand, then end
-	hard context.CancelFunc // end now
+	soft context.CancelFunc // finish the current block, then stop
+	hard context.CancelFunc // stop immediately
 	done chan struct{}      // closed at the end; then err is set
 	err  error
-}
-
-// sinkNames are those that are switched on: only they hold frames in the journal.
-func (d *daemon) sinkNames() []string {
-	var names []string
-	if d.cfg.ClickHouse.Enabled {
-		names = append(names, sinkClickHouse)
-	}
-	if d.cfg.Kafka.Enabled {
-		names = append(names, sinkKafka)
-	}
-	return names
 }
 
 func (d *daemon) startDeliveries() error {
@@ -43,47 +62,32 @@ func (d *daemon) startDeliveries() error {
 	if err := dead.Check(); err != nil {
 		return fmt.Errorf("%w; see the setting dead_letters", err)
 	}
-	for _, name := range d.sinkNames() {
-		sink, cfg, err := d.sink(name)
+	for _, s := range d.enabledSinks() {
+		store, err := s.open(d.cfg, d.log)
 		if err != nil {
 			return errors.Join(err, d.stopDeliveries(context.Background()))
 		}
-		p, err := pipeline.NewDelivery(name, cfg, d.journal, sink, dead, d.log)
+		p, err := pipeline.NewDelivery(s.name, s.delivery(d.cfg), d.journal, store, dead, d.log)
 		if err != nil {
-			return errors.Join(err, sink.Close(), d.stopDeliveries(context.Background()))
+			return errors.Join(err, store.Close(), d.stopDeliveries(context.Background()))
 		}
-		d.deliveries = append(d.deliveries, run(name, p))
+		hard, cancelHard := context.WithCancel(context.Background())
+		soft, cancelSoft := context.WithCancel(hard)
+		x := &delivery{Delivery: p, name: s.name, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
+		go func() { // stopDeliveries ends it and waits
+			defer close(x.done)
+			x.err = x.Run(hard, soft)
+		}()
+		d.deliveries = append(d.deliveries, x)
 	}
 	if len(d.deliveries) == 0 {
-		d.log.Warn().Msg("clickhouse.enabled and kafka.enabled are both false: what is accepted is delivered to nobody")
+		d.log.Warn().Msg("no sink enabled: accepted measurements are dropped; set clickhouse.enabled or kafka.enabled")
 	}
 	return nil
 }
 
-// sink makes a sink; it does not need its store.
-func (d *daemon) sink(name string) (pipeline.Sink, pipeline.DeliveryConfig, error) {
-	if name == sinkClickHouse {
-		s, err := clickhouse.New(d.cfg.ClickHouse.Config, d.log)
-		return s, d.cfg.ClickHouse.Delivery, err
-	}
-	s, err := kafka.New(d.cfg.Kafka.Config, d.log)
-	return s, d.cfg.Kafka.Delivery, err
-}
-
-// run starts a delivery on a goroutine of its own; stopDeliveries ends it and waits.
-func run(name string, p *pipeline.Delivery) *delivery {
-	hard, cancelHard := context.WithCancel(context.Background())
-	soft, cancelSoft := context.WithCancel(hard)
-	d := &delivery{Delivery: p, name: name, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
-	go func() {
-		defer close(d.done)
-		d.err = p.Run(hard, soft)
-	}()
-	return d
-}
-
-// stopDeliveries lets each finish the block in hand until ctx ends, then interrupts
-// it; the block is repeated after the next start. Cursors are saved in both cases.
+// stopDeliveries lets each finish its current block until ctx ends, then interrupts it; the block is
+// retried after the next start. Cursors are saved in both cases.
 func (d *daemon) stopDeliveries(ctx context.Context) error {
 	for _, x := range d.deliveries {
 		x.soft()
@@ -93,7 +97,7 @@ func (d *daemon) stopDeliveries(ctx context.Context) error {
 		select {
 		case <-x.done:
 		case <-ctx.Done():
-			d.log.Warn().Str("sink", x.name).Msg("the store does not take the block in hand within the grace: it is delivered after the next start")
+			d.log.Warn().Str("sink", x.name).Msg("the store did not accept the current block within the grace period: it will be retried after the next start")
 			x.hard()
 			<-x.done
 		}

@@ -1,16 +1,14 @@
-// Command trafficd takes batches of detector measurements over HTTP, makes the
-// valid ones durable, and delivers each exactly once to ClickHouse and Kafka.
+// Command trafficd accepts batches of detector measurements over HTTP, makes the valid ones durable and
+// delivers each exactly once to ClickHouse and Kafka. It also serves street forecasts and converts
+// geometries.
 //
 //	main.go        the command line
 //	config/        settings: defaults, file, environment, flags
-//	daemon.go      the parts, in the order of their start and stop
-//	steps.go       how that order is gone through, and what bounds it
-//	deliveries.go  the loops to ClickHouse and Kafka
-//	forecast.go    the way of the forecasts, and their layer
-//	routing.go     the routing web service
-//	routes.go      what clients can ask for
-//	schemas.go     the descriptions of that
-//	readiness.go   what /readyz says of each part
+//	daemon.go      the parts, in the order of start and stop
+//	steps.go       starts and stops them within a time limit
+//	deliveries.go  the sinks and their delivery loops
+//	routes.go      the paths for clients, and the interface descriptions
+//	readiness.go   the reasons in /readyz
 //	ops/           the operators' listener
 //	migrate.go     the ClickHouse tables
 package main
@@ -35,13 +33,13 @@ func main() {
 	}
 }
 
-// flags are those of every subcommand that reads the configuration.
+// flags are the command line flags of the subcommands that read the configuration.
 type flags struct {
 	file  string
 	set   []string
 	check bool
 	print bool
-	names []config.Flag // flags with a name of their own; Value is filled by the command line
+	names []config.Flag // flags that set a key
 }
 
 func command() *cobra.Command {
@@ -54,15 +52,16 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "trafficd",
 		Short: "Ingest detector measurements and deliver each exactly once to ClickHouse and Kafka",
-		Long: `trafficd takes gzip-compressed JSON batches of detector measurements over HTTP,
-validates each measurement, makes the valid ones durable in its journal, answers
-207, and delivers each exactly once to ClickHouse (archive) and Kafka (forward).
+		Long: `trafficd accepts gzip-compressed JSON batches of detector measurements over HTTP,
+validates each measurement, makes the valid ones durable in its journal, answers 207,
+and delivers each exactly once to ClickHouse (archive) and a Kafka topic.
 
-Settings come from the defaults, a YAML file, the environment and flags; each wins over
-the one before. The variable of a key is TRAFFICD_SECTION__KEY. --print-config shows
-every key with its value and where it came from.
+Settings come from the defaults, a YAML file, the environment and flags; later ones win.
+The environment variable of a key is TRAFFICD_SECTION__KEY. --print-config shows every
+key with its value and where it came from.
 
-SIGTERM and SIGINT drain: what was accepted is durable, exit code 0. A second one ends at once.`,
+SIGTERM and SIGINT drain: everything accepted is durable, and the exit code is 0. A second
+signal exits immediately.`,
 		Example: `  trafficd --config /etc/trafficd/trafficd.yaml
   trafficd --config trafficd.yaml --check-config
   trafficd --set kafka.enabled=false --set clickhouse.addresses=ch1:9000,ch2:9000
@@ -81,13 +80,13 @@ SIGTERM and SIGINT drain: what was accepted is durable, exit code 0. A second on
 		n := &f.names[i]
 		p.StringVar(&n.Value, n.Name, "", "short for --set "+n.Key+"=…")
 	}
-	root.Flags().BoolVar(&f.check, "check-config", false, "say everything that is wrong with the settings, and end")
-	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and end")
+	root.Flags().BoolVar(&f.check, "check-config", false, "report every error in the settings and exit")
+	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
 	root.AddCommand(migrateCommand(f), versionCommand())
 	return root
 }
 
-// load reads the settings from everywhere.
+// load reads the settings from all sources.
 func (f *flags) load(cmd *cobra.Command) (*config.Config, config.Origins, error) {
 	o := config.Options{File: f.file, Environ: os.Environ(), Set: f.set}
 	for _, n := range f.names {
@@ -104,7 +103,7 @@ func (f *flags) load(cmd *cobra.Command) (*config.Config, config.Origins, error)
 
 func (f *flags) serve(cmd *cobra.Command) error {
 	if f.check && f.print {
-		return errors.New("--check-config and --print-config: take one of them")
+		return errors.New("use either --check-config or --print-config")
 	}
 	c, origins, err := f.load(cmd)
 	switch {
@@ -122,7 +121,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print what was built from which revision",
+		Short: "Print the version, revision and Go version",
 		Args:  cobra.NoArgs,
 		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "trafficd", version.Text()) },
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// limitMemory keeps garbage from taking the process over limit bytes, 0 for none. What is in use is bounded by other settings
-// and may need more, a large forecast layer for one: a limit near it would have the garbage collector take half of the
-// CPU. So the limit follows half as much again as is in use where that is more. The
-// function returned ends that.
+// limitMemory sets the soft memory limit, 0 for none, and returns a function that ends its adjustment.
+// Live memory is bounded by other settings and may exceed the limit, with a large forecast layer for
+// example. The garbage collector would then use half of the CPU, so the limit follows live memory at
+// one and a half times its size if that is more.
 func limitMemory(limit int64) (stop func()) {
 	if limit == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -25,15 +25,15 @@ func limitMemory(limit int64) (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				debug.SetMemoryLimit(max(limit, inUse()*3/2))
+				debug.SetMemoryLimit(max(limit, live()*3/2))
 			}
 		}
 	}()
 	return func() { close(done) }
 }
 
-// inUse is what the last garbage collection left, in bytes.
-func inUse() int64 {
+// live returns the bytes that the last garbage collection found in use.
+func live() int64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 	return int64(sample[0].Value.Uint64())

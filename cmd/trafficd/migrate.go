@@ -11,16 +11,14 @@ import (
 	"trafficd/sinks/clickhouse"
 )
 
-// migrateCommand makes the tables at once. The daemon does the same by itself
-// when ClickHouse first answers, unless clickhouse.migrate is false.
 func migrateCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
-		Short: "Make or update the tables in ClickHouse",
-		Long: `migrate makes the database and the tables in ClickHouse, or brings them up to date.
-It may be run at any time and any number of times. The daemon does it by itself when
-ClickHouse first answers, unless clickhouse.migrate is false: then run this before an
-update of the daemon, with a user that may create tables.`,
+		Short: "Create or update the tables in ClickHouse",
+		Long: `migrate creates the database and the tables in ClickHouse, or updates them. It may be run
+repeatedly. The daemon does the same when it first reaches ClickHouse, unless
+clickhouse.migrate is false: then run this before an update of the daemon, as a user that
+may create tables.`,
 		Example: `  trafficd migrate --config trafficd.yaml
   TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd migrate --set clickhouse.username=admin`,
 		Args: cobra.NoArgs,

@@ -1,15 +1,104 @@
 package main
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
 	"trafficd/schemas/contract"
+	"trafficd/schemas/openapi"
+	"trafficd/schemas/proto"
+	"trafficd/schemas/xroute"
+	"trafficd/sinks/layers"
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
+	"trafficd/sources/routing"
 )
 
-// routes is what clients can ask for (contract 4).
+// schemasPath is the path of the interface descriptions. The protobuf definitions below it have the
+// paths by which they import each other.
+const schemasPath = "/schemas/"
+
+// schemaMethods need no key: schemas are public, and tools that download one have no key.
+var schemaMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
+
+// routes lists everything that the clients' listener serves (contract 4).
 func (d *daemon) routes() []api.Route {
-	return append(append(schemaRoutes(), d.routingRoutes()...),
-		api.Route{Path: ingest.Path, Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: d.endpoint},
-		d.forecastRoute(),
-	)
+	routes := []api.Route{
+		{Path: ingest.Path, Methods: []string{fasthttp.MethodPost}, Right: contract.RightIngest, Endpoint: ingest.New(d.cfg.Ingest, d.intake, d.log)},
+		{
+			Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast,
+			Endpoint: d.layer, QueryKey: d.cfg.Layers.QueryKey,
+		},
+		{
+			Path: routing.Path, Methods: append([]string{fasthttp.MethodPost}, schemaMethods...), Open: schemaMethods,
+			Right: contract.RightRouting, Endpoint: d.routing, Basic: true,
+		},
+	}
+	schema := func(path, mediaType string, content []byte) {
+		routes = append(routes, api.Route{
+			Path: path, Methods: schemaMethods, Open: schemaMethods, Endpoint: newSchema(mediaType, content),
+		})
+	}
+	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
+		content, _ := xroute.Schema(name, "") // is one of them
+		schema(path.Join(path.Dir(routing.Path), name), "text/xml; charset=utf-8", content)
+	}
+	list := "openapi.yaml\n"
+	schema(schemasPath+"openapi.yaml", "application/yaml", openapi.Document)
+	for _, name := range protoFiles() {
+		content, _ := proto.Files.ReadFile(name) // is one of them
+		schema(schemasPath+name, "text/plain; charset=utf-8", content)
+		list += name + "\n"
+	}
+	schema(schemasPath, "text/plain; charset=utf-8", []byte(list))
+	return routes
+}
+
+// protoFiles lists the embedded protobuf definitions.
+func protoFiles() []string {
+	var names []string
+	_ = fs.WalkDir(proto.Files, ".", func(path string, d fs.DirEntry, err error) error { // in memory: it cannot fail
+		if err == nil && !d.IsDir() {
+			names = append(names, path)
+		}
+		return err
+	})
+	return names
+}
+
+// schema is an endpoint that serves a constant text.
+type schema struct {
+	mediaType string
+	etag      string
+	content   []byte
+}
+
+func newSchema(mediaType string, content []byte) *schema {
+	digest := sha256.Sum256(content)
+	return &schema{mediaType, fmt.Sprintf(`"%x"`, digest[:8]), content}
+}
+
+// Admit implements api.Endpoint.
+func (s *schema) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+	return nil, nil
+}
+
+// Handle implements api.Endpoint. Caches must revalidate, because the text changes with the daemon's
+// version; the answer is nearly always 304.
+func (s *schema) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	h := &ctx.Response.Header
+	h.Set(fasthttp.HeaderETag, s.etag)
+	h.Set(fasthttp.HeaderCacheControl, "public, no-cache")
+	if known := string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch)); known == "*" || strings.Contains(known, s.etag) {
+		ctx.SetStatusCode(fasthttp.StatusNotModified)
+		return 0, nil
+	}
+	ctx.SetContentType(s.mediaType)
+	ctx.Response.SetBodyRaw(s.content)
+	return 0, nil
 }

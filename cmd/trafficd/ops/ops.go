@@ -1,7 +1,6 @@
-// Package ops is the operator's listener: metrics, liveness, readiness, the
-// OpenAPI document and, where it is switched on, profiles. It has an address
-// of its own, so that it answers also while the interface for clients is full
-// or draining, and need not be reachable for them.
+// Package ops is the operators' listener: metrics, liveness, readiness, the OpenAPI document and,
+// optionally, profiles. It has its own address, so it answers while the clients' listener is full or
+// draining, and need not be reachable by clients.
 package ops
 
 import (
@@ -17,13 +16,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Config of the operator's listener.
+// Config configures the operators' listener.
 type Config struct {
 	Listen string `koanf:"listen"` // host:port; empty: no listener
 	Pprof  bool   `koanf:"pprof"`  // serve /debug/pprof
 }
 
-// DefaultConfig listens on loopback only: metrics and profiles are nothing for strangers.
+// DefaultConfig listens on loopback only, because metrics and profiles are not public.
 func DefaultConfig() Config { return Config{Listen: "127.0.0.1:8081"} }
 
 // Validate checks the address.
@@ -32,7 +31,7 @@ func (c Config) Validate() error {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return fmt.Errorf("listen is %q: it has to be host:port, such as 127.0.0.1:8081, or empty for no listener", c.Listen)
+		return fmt.Errorf("listen is %q, must be host:port, such as 127.0.0.1:8081, or empty for no listener", c.Listen)
 	}
 	return nil
 }
@@ -42,11 +41,10 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener
 	done     chan struct{}
-	log      zerolog.Logger
 }
 
-// Start listens and serves until Stop. check is asked for each /readyz; openapi
-// is the document of the interfaces.
+// Start listens and serves until Stop. It calls check for each /readyz; openapi is the document to
+// serve. Without an address it returns nil.
 func Start(cfg Config, check func() Readiness, openapi []byte, log zerolog.Logger) (*Server, error) {
 	if cfg.Listen == "" {
 		return nil, nil
@@ -58,42 +56,39 @@ func Start(cfg Config, check func() Readiness, openapi []byte, log zerolog.Logge
 	s := &Server{
 		http: &http.Server{
 			Handler:           Handler(cfg, check, openapi),
-			ReadHeaderTimeout: 5 * time.Second,  // a header takes one packet; whoever is slower holds a connection on purpose
-			IdleTimeout:       90 * time.Second, // above the usual 15–60 s between two scrapes, so that they keep their connection
+			ReadHeaderTimeout: 5 * time.Second,  // a header fits into one packet
+			IdleTimeout:       90 * time.Second, // longer than the usual scrape intervals, so scrapers keep their connection
 			MaxHeaderBytes:    16 << 10,
 		},
 		listener: l,
 		done:     make(chan struct{}),
-		log:      log,
 	}
-	go s.serve()
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error().Err(err).Msg("the operators' listener has failed; restart the daemon to restore it")
+		}
+	}()
 	log.Info().Str("address", s.Address()).Msg("operators' listener: /metrics /healthz /readyz /schemas/openapi.yaml")
 	return s, nil
 }
 
-func (s *Server) serve() {
-	defer close(s.done)
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		s.log.Error().Err(err).Msg("the operators' listener has stopped; restart the daemon to get it back")
-	}
-}
-
-// Address is where the server listens.
+// Address returns the address of the listener.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Stop lets running answers finish until ctx ends, then cuts them off. It may
-// be called on nil, which is what Start gives without an address.
+// Stop lets running requests finish until ctx ends, then closes their connections. It may be called on
+// nil.
 func (s *Server) Stop(ctx context.Context) {
 	if s == nil {
 		return
 	}
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // a profile may run for 30 s: nobody waits for it
+		_ = s.http.Close() // a profile may run for 30 s
 	}
 	<-s.done
 }
 
-// Handler is the listener's routes, without the listener.
+// Handler returns the listener's routes.
 func Handler(cfg Config, check func() Readiness, openapi []byte) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {

@@ -24,7 +24,7 @@ func get(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRe
 }
 
 func TestRoutes(t *testing.T) {
-	check := func() Readiness { return Judge(map[string]Component{"journal": Fine(nil)}) }
+	check := func() Readiness { return NewReadiness(map[string]Component{"journal": {State: OK}}) }
 	plain := Handler(Config{}, check, []byte("openapi: 3.1.0\n"))
 	profiled := Handler(Config{Pprof: true}, check, nil)
 	f := func(h http.Handler, method, path string, status int, contains string) {
@@ -48,7 +48,7 @@ func TestRoutes(t *testing.T) {
 func TestReadiness(t *testing.T) {
 	f := func(components map[string]Component, status int, state State) {
 		t.Helper()
-		w := get(t, Handler(Config{}, func() Readiness { return Judge(components) }, nil), "GET", "/readyz")
+		w := get(t, Handler(Config{}, func() Readiness { return NewReadiness(components) }, nil), "GET", "/readyz")
 		require.Equal(t, status, w.Code)
 		var got Readiness
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
@@ -56,24 +56,24 @@ func TestReadiness(t *testing.T) {
 		require.Equal(t, status == 200, got.ready() == 1)
 	}
 	with := func(state State, reason string) Component {
-		c := Fine(nil)
+		c := Component{State: OK}
 		c.Add(state, reason)
 		return c
 	}
-	f(map[string]Component{"journal": Fine(map[string]any{"bytes": 12.0})}, 200, OK)
-	f(map[string]Component{"journal": Fine(nil), "kafka": with(Degraded, "away")}, 200, Degraded)
+	f(map[string]Component{"journal": {State: OK, Detail: map[string]any{"bytes": 12.0}}}, 200, OK)
+	f(map[string]Component{"journal": {State: OK}, "kafka": with(Degraded, "away")}, 200, Degraded)
 	f(map[string]Component{"journal": with(NotReady, "full"), "kafka": with(Degraded, "away")}, 503, NotReady)
 }
 
 func TestAddKeepsTheWorst(t *testing.T) {
-	c := Fine(nil)
+	c := Component{State: OK}
 	c.Add(NotReady, "first")
 	c.Add(Degraded, "second")
 	require.Equal(t, Component{State: NotReady, Reasons: []string{"first", "second"}}, c)
 }
 
 func TestServerStartsAndStops(t *testing.T) {
-	check := func() Readiness { return Judge(nil) }
+	check := func() Readiness { return NewReadiness(nil) }
 	s, err := Start(Config{Listen: "127.0.0.1:0"}, check, nil, zerolog.Nop())
 	require.NoError(t, err)
 	r, err := http.Get("http://" + s.Address() + "/healthz")

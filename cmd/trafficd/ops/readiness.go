@@ -5,40 +5,36 @@ import (
 	"net/http"
 )
 
-// State is how a component is.
+// State is the state of a component or of the daemon.
 type State string
 
-// The states of a component, and of the daemon as a whole.
 const (
 	OK       State = "ok"
-	Degraded State = "degraded" // something is to be done, but batches are accepted
+	Degraded State = "degraded" // an operator should act, but batches are accepted
 	NotReady State = "not_ready"
 )
 
-// Component is one component's answer.
+// Component is the readiness of one part of the daemon.
 type Component struct {
 	State   State          `json:"state"`
-	Reasons []string       `json:"reasons,omitempty"` // for a person; empty only when OK
-	Detail  map[string]any `json:"detail,omitempty"`  // numbers for a person and for scripts
+	Reasons []string       `json:"reasons,omitempty"` // for people; empty only if OK
+	Detail  map[string]any `json:"detail,omitempty"`  // for people and scripts
 }
 
-// Fine is a component without reasons.
-func Fine(detail map[string]any) Component { return Component{State: OK, Detail: detail} }
-
-// Add puts a reason to a component and makes it at least as bad as state.
+// Add adds a reason and makes the component at least as bad as state.
 func (c *Component) Add(state State, reason string) {
 	c.State = worse(c.State, state)
 	c.Reasons = append(c.Reasons, reason)
 }
 
-// Readiness is the answer of /readyz: 200 while batches are accepted, else 503.
+// Readiness is the body of /readyz. Its status is 503 if the state is NotReady, else 200.
 type Readiness struct {
 	State      State                `json:"state"`
 	Components map[string]Component `json:"components"`
 }
 
-// Judge makes the readiness of the whole: it is as good as its worst component.
-func Judge(components map[string]Component) Readiness {
+// NewReadiness returns a readiness with the state of the worst component.
+func NewReadiness(components map[string]Component) Readiness {
 	r := Readiness{State: OK, Components: components}
 	for _, c := range components {
 		r.State = worse(r.State, c.State)
@@ -46,7 +42,7 @@ func Judge(components map[string]Component) Readiness {
 	return r
 }
 
-// ready is the readiness as a metric.
+// ready returns the value of the readiness metric.
 func (r Readiness) ready() uint64 {
 	if r.State == NotReady {
 		return 0
@@ -70,5 +66,5 @@ func (r Readiness) write(w http.ResponseWriter) {
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(r) // an error means that the client has gone
+	_ = e.Encode(r) // fails only if the client is gone
 }
