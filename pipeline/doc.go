@@ -48,6 +48,5 @@
 // A sink's block is a range of rows, not of whole frames, for the reasons above. What an Idempotency-Key gets again lives in a
 // small journal of its own, copied from the main one by a third consumer: frames with columns would otherwise have to stay for the
 // whole window. received_at is given when the frame is queued, not when the body came, so that it rises in the order of
-// the journal. fasthttp's connections read and write without a word to the scheduler (sources/api/socket_linux.go): small
-// answers cost a third less.
+// the journal.
 package pipeline

@@ -113,34 +113,3 @@ func (r *replay) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-// BenchmarkSocket compares socket with the connection that it takes over.
-func BenchmarkSocket(b *testing.B) {
-	f := func(name string, wrap func(net.Conn) net.Conn) {
-		b.Run(name, func(b *testing.B) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(b, err)
-			defer l.Close()
-			theirs, err := net.Dial("tcp", l.Addr().String())
-			require.NoError(b, err)
-			defer theirs.Close()
-			ours, err := l.Accept()
-			require.NoError(b, err)
-			defer ours.Close()
-			ours = wrap(ours)
-			answer, request := make([]byte, 1300), make([]byte, 2000)
-			for b.Loop() {
-				_, err = theirs.Write(request[:100])
-				require.NoError(b, err)
-				_, err = ours.Read(request)
-				require.NoError(b, err)
-				_, err = ours.Write(answer)
-				require.NoError(b, err)
-				_, err = io.ReadFull(theirs, request[:len(answer)])
-				require.NoError(b, err)
-			}
-		})
-	}
-	f("socket", newSocket)
-	f("net", func(c net.Conn) net.Conn { return c })
-}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// limits are the rate limits of one key. They outlive a reload of the keys.
+// limits are the rate limits of one key. They survive a reload of the keys.
 type limits struct{ requests, items bucket }
 
 func newLimits(e KeyEntry) *limits {
@@ -20,23 +20,22 @@ func (l *limits) set(e KeyEntry) {
 	l.items.set(e.ItemsPerSecond)
 }
 
-// admit takes one request. Where it may not come now, it says how long to wait.
+// admit takes one request. If it exceeds a limit, wait is the time until it does not.
 func (l *limits) admit() (wait time.Duration, what string) {
 	if wait := l.requests.take(1, 1); wait > 0 {
 		return wait, "requests"
 	}
-	// How many items a request brings is known only at its end, so it needs but one, and
-	// the bucket is charged afterwards and may go far below zero.
+	// The number of items is known at the end of the request only: it needs one now, and the bucket is
+	// charged later, perhaps far below zero.
 	if wait := l.items.take(1, 0); wait > 0 {
 		return wait, "items"
 	}
 	return 0, ""
 }
 
-// bucket is a token bucket that holds one second's worth, or one token if that
-// is less. Its rate 0 means no limit.
+// bucket is a token bucket that holds the tokens of one second, at least one. A rate of 0 is no limit.
 type bucket struct {
-	limited atomic.Bool // whether rate is more than 0: most keys have no limit, and then nobody locks
+	limited atomic.Bool // rate > 0: most keys have no limit, and need no lock
 
 	mu    sync.Mutex
 	rate  float64 // tokens per second
@@ -44,8 +43,8 @@ type bucket struct {
 	last  time.Time
 }
 
-// set changes the rate. The level is kept, so that a reload forgives nothing; a
-// bucket without a limit before starts full.
+// set changes the rate. It keeps the level, so that a reload refills nothing; a bucket that had no
+// limit starts full.
 func (b *bucket) set(rate float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +57,7 @@ func (b *bucket) set(rate float64) {
 	b.level = min(b.level, size(rate))
 }
 
-// take asks for need tokens and takes cost of them. If they are not there it
-// takes nothing and says when they will be.
+// take takes cost tokens if there are need of them. Otherwise it returns when there will be.
 func (b *bucket) take(need, cost float64) (wait time.Duration) {
 	if !b.limited.Load() {
 		return 0
@@ -77,7 +75,7 @@ func (b *bucket) take(need, cost float64) (wait time.Duration) {
 	return 0
 }
 
-// charge takes n tokens that were used already.
+// charge takes n tokens, below zero if necessary.
 func (b *bucket) charge(n int) {
 	if !b.limited.Load() {
 		return

@@ -11,20 +11,56 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// headerReceived does all that comes before the body (contract 1.1), and leaves the
-// result for handle. Where there is no body, handle may as well do it itself.
+var headerExpect = []byte(fasthttp.HeaderExpect)
+
+// requestHeaders are the headers that concern this package. They are collected in one pass:
+// fasthttp's Peek makes the name canonical and passes over all headers each time.
+type requestHeaders struct {
+	authorization  []byte // the last one
+	authorizations int
+	traceparent    []byte
+	close          bool // Connection names the option close
+}
+
+func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
+	for name, value := range h.All() {
+		switch string(name) {
+		case fasthttp.HeaderAuthorization:
+			r.authorization, r.authorizations = value, r.authorizations+1
+		case "Traceparent":
+			r.traceparent = value
+		case fasthttp.HeaderConnection: // fasthttp knows only the bare word in lower case
+			for option := range bytes.SplitSeq(value, []byte{','}) {
+				r.close = r.close || bytes.EqualFold(bytes.TrimSpace(option), []byte("close"))
+			}
+		}
+	}
+	return r
+}
+
+// headerReceived does all that precedes the body (contract 1.1), and leaves the result for handle.
+// Without a body handle does it.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if announcesBody(h) || len(h.PeekCanonical(headerExpect)) > 0 {
-		x := s.judge(h, time.Now())
-		continues(h, x)
+	expect := h.PeekCanonical(headerExpect)
+	if announcesBody(h) || len(expect) > 0 {
+		x := s.begin(h, time.Now())
+		if len(expect) > 0 {
+			// Only a request that goes on gets its 100, and HTTP/1.0 knows none. fasthttp compares the
+			// word byte by byte.
+			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
+			h.Del(fasthttp.HeaderExpect)
+			if continues {
+				h.Set(fasthttp.HeaderExpect, "100-continue")
+			}
+		}
 		if x.apiErr != nil {
 			x.end()
-			h.SetContentLength(0) // nothing of the body is awaited
+			h.SetContentLength(0) // do not wait for the body
 		}
 		s.pending.put(h, x)
 	}
-	// One byte of a body with a Content-Length is read before the handler runs: with
-	// the default it would be 8 KiB, and the slow client's deadlines would be wrong.
+	// fasthttp reads this much of a body with a Content-Length before it calls the handler. The
+	// default is 8 KiB, and a slow client would not get its deadlines.
 	return fasthttp.RequestConfig{MaxRequestBodySize: 1}
 }
 
@@ -32,28 +68,28 @@ func announcesBody(h *fasthttp.RequestHeader) bool {
 	return h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
 }
 
-// judge begins the exchange of a request whose header is complete.
-func (s *Server) judge(h *fasthttp.RequestHeader, now time.Time) *exchange {
-	said := saidIn(h)
-	x := newExchange(&said, now)
-	x.body, x.close = announcesBody(h), said.close
-	x.apiErr = s.check(x, h, &said)
+// begin returns the exchange of a request whose header is complete and checked.
+func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
+	r := readHeaders(h)
+	x := newExchange(&r, now)
+	x.body, x.close = announcesBody(h), r.close
+	x.apiErr = s.check(x, h, &r)
 	return x
 }
 
-// check is the order of the table in contract 1.1.
-func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (apiErr *contract.APIError) {
+// check applies the checks in the order of the table in contract 1.1.
+func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders) (apiErr *contract.APIError) {
 	defer func() {
 		if p := recover(); p != nil {
 			apiErr = s.panicked(p, x.trace.String())
 		}
 	}()
-	if r := framing(h); r != nil {
+	if apiErr = checkFraming(h); apiErr != nil {
 		x.body = true // wherever it may end
-		return r
+		return apiErr
 	}
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
-		return contract.NewError(contract.NotFound, fmt.Sprintf("there is nothing at %q", contract.Echo(pathOf(h.RequestURI()))))
+		return contract.NewError(contract.NotFound, fmt.Sprintf("no such path: %q", contract.Echo(pathOf(h.RequestURI()))))
 	}
 	if x.preflight = s.origins.preflight(h); x.preflight {
 		return nil
@@ -62,8 +98,18 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (apiE
 		return contract.NewError(contract.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, contract.Echo(h.Method())))
 	}
 	if !x.route.open(h.Method()) {
-		if r := s.admit(x, h, said); r != nil {
-			return r
+		presented, apiErr := credential(x.route, h, r)
+		if apiErr != nil {
+			return apiErr
+		}
+		if x.key = s.keys.find(presented); x.key == nil {
+			return unauthenticated("unknown key: check that it is complete and was not withdrawn")
+		}
+		if !x.key.client.May(x.route.Right) {
+			return contract.NewError(contract.Forbidden, "the key does not have the right that this path requires")
+		}
+		if wait, what := x.key.admit(); wait > 0 {
+			return &contract.APIError{Code: contract.RateLimited, Description: "rate limit exceeded: " + what + " per second of this key", RetryAfter: wait}
 		}
 	}
 	if s.draining.Load() {
@@ -73,27 +119,45 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, said *said) (apiE
 	return apiErr
 }
 
-// admit finds the key and checks its right and its rates.
-func (s *Server) admit(x *exchange, h *fasthttp.RequestHeader, said *said) *contract.APIError {
-	presented, apiErr := credential(x.route, h, said)
-	if apiErr != nil {
-		return apiErr
+// checkFraming refuses requests whose end two readers can find in different places, which is how
+// requests are smuggled past a proxy. fasthttp refuses most of them, but takes a Content-Length next
+// to chunks, and "Transfer-Encoding: identity", which is obsolete (RFC 9112, 6.1 and 6.3). Neither
+// shows in the parsed header.
+func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
+	raw := h.RawHeaders()
+	te, coded := rawHeader(raw, fasthttp.HeaderTransferEncoding)
+	if !coded {
+		return nil
 	}
-	if x.key = s.keys.find(presented); x.key == nil {
-		return unauthenticated("the key is unknown: check that it is complete and was not withdrawn")
+	if !bytes.EqualFold(te, []byte("chunked")) {
+		return &contract.APIError{Code: contract.InvalidParameter, Description: "unsupported transfer coding: only chunked is supported", Parameter: fasthttp.HeaderTransferEncoding}
 	}
-	if !x.key.client.May(x.route.Right) {
-		return contract.NewError(contract.Forbidden, "the key does not have the right that this path needs")
-	}
-	if wait, what := x.key.admit(); wait > 0 {
-		return &contract.APIError{Code: contract.RateLimited, Description: "the key has used up its " + what + " per second", RetryAfter: wait}
+	if _, both := rawHeader(raw, fasthttp.HeaderContentLength); both {
+		return &contract.APIError{Code: contract.InvalidParameter, Description: "a request has either a Content-Length or a Transfer-Encoding, not both", Parameter: fasthttp.HeaderContentLength}
 	}
 	return nil
 }
 
-// credential gives the key that the request presents.
-func credential(r *route, h *fasthttp.RequestHeader, said *said) ([]byte, *contract.APIError) {
-	if said.authorizations == 0 && r.QueryKey {
+// rawHeader returns the first value of a header in an unparsed block. The first letter rules out
+// most lines.
+func rawHeader(raw []byte, name string) (value []byte, ok bool) {
+	for len(raw) > 0 {
+		var line []byte
+		line, raw, _ = bytes.Cut(raw, []byte{'\n'})
+		if len(line) > 0 && line[0] > ' ' && line[0]|0x20 != name[0]|0x20 {
+			continue
+		}
+		key, value, _ := bytes.Cut(line, []byte{':'})
+		if bytes.EqualFold(bytes.TrimSpace(key), []byte(name)) {
+			return bytes.TrimSpace(value), true
+		}
+	}
+	return nil, false
+}
+
+// credential returns the key that the request presents.
+func credential(route *route, h *fasthttp.RequestHeader, r *requestHeaders) ([]byte, *contract.APIError) {
+	if r.authorizations == 0 && route.QueryKey {
 		if _, query, ok := bytes.Cut(h.RequestURI(), []byte{'?'}); ok {
 			var args fasthttp.Args
 			args.ParseBytes(query)
@@ -102,37 +166,24 @@ func credential(r *route, h *fasthttp.RequestHeader, said *said) ([]byte, *contr
 			}
 		}
 	}
-	if said.authorizations != 1 {
+	if r.authorizations != 1 {
 		return nil, unauthenticated("the request needs one header Authorization: apiKey <API_KEY>")
 	}
-	scheme, rest, _ := bytes.Cut(said.authorization, []byte{' '})
+	scheme, rest, _ := bytes.Cut(r.authorization, []byte{' '})
 	rest = bytes.TrimSpace(rest)
 	switch {
 	case bytes.EqualFold(scheme, []byte("apiKey")) && len(rest) > 0:
 		return rest, nil
-	case r.Basic && bytes.EqualFold(scheme, []byte("Basic")):
+	case route.Basic && bytes.EqualFold(scheme, []byte("Basic")):
 		if text, err := base64.StdEncoding.AppendDecode(nil, rest); err == nil {
 			if _, password, ok := bytes.Cut(text, []byte{':'}); ok {
 				return password, nil
 			}
 		}
 	}
-	return nil, unauthenticated("the header Authorization has to be: apiKey <API_KEY>")
+	return nil, unauthenticated("the header Authorization must be: apiKey <API_KEY>")
 }
 
 func unauthenticated(description string) *contract.APIError {
 	return &contract.APIError{Code: contract.Unauthenticated, Description: description, Parameter: fasthttp.HeaderAuthorization}
-}
-
-// continues settles an Expect: 100-continue: only a request that goes on gets
-// its 100, and HTTP/1.0 knows none. fasthttp compares the word byte by byte.
-func continues(h *fasthttp.RequestHeader, x *exchange) {
-	expect := h.PeekCanonical(headerExpect)
-	if len(expect) == 0 {
-		return
-	}
-	h.Del(fasthttp.HeaderExpect)
-	if x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue")) {
-		h.Set(fasthttp.HeaderExpect, "100-continue")
-	}
 }

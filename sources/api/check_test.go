@@ -157,7 +157,7 @@ func TestEveryCodeOfARequestHasAStatus(t *testing.T) {
 		require.Equal(t, 400, code.Status(), code) // of the member measurements
 	}
 	var resp fasthttp.Response
-	writeRefusal(&resp, contract.NewError(contract.UnknownDetector, "of an item"), someTrace)
+	writeError(&resp, contract.NewError(contract.UnknownDetector, "of an item"), someTrace)
 	require.Equal(t, 500, resp.StatusCode())
 }
 
@@ -204,7 +204,7 @@ func FuzzErrorBody(f *testing.F) {
 			t.Fatalf("%d bytes of input repeated", n)
 		}
 		var resp fasthttp.Response
-		writeRefusal(&resp, &contract.APIError{Code: contract.InvalidParameter, Description: "is " + text, Parameter: parameter}, someTrace)
+		writeError(&resp, &contract.APIError{Code: contract.InvalidParameter, Description: "is " + text, Parameter: parameter}, someTrace)
 		body := refused(t, asHTTP(t, &resp), 400, contract.InvalidParameter)
 		if want := "is " + text; body.Description != want {
 			t.Fatalf("description %q, want %q", body.Description, want)

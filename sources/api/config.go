@@ -12,33 +12,33 @@ import (
 // Config of the server for clients.
 type Config struct {
 	Listen         string        `koanf:"listen"`           // host:port
-	BasePath       string        `koanf:"base_path"`        // stands before every route's path; empty or like /traffic
+	BasePath       string        `koanf:"base_path"`        // precedes every route's path; empty or like /traffic
 	TLSCert        string        `koanf:"tls_cert"`         // PEM file; empty: plain HTTP
 	TLSKey         string        `koanf:"tls_key"`          // PEM file
-	MaxConnections int           `koanf:"max_connections"`  // those over it are told 503
+	MaxConnections int           `koanf:"max_connections"`  // more get a 503
 	MaxHeaderBytes int           `koanf:"max_header_bytes"` // also the read buffer of each connection
-	HeaderTimeout  time.Duration `koanf:"header_timeout"`   // from a request's first byte to its body's first byte
-	IdleTimeout    time.Duration `koanf:"idle_timeout"`     // between two requests of a connection
+	HeaderTimeout  time.Duration `koanf:"header_timeout"`   // from the first byte of a request to the first byte of its body
+	IdleTimeout    time.Duration `koanf:"idle_timeout"`     // between two requests on a connection
 	WriteTimeout   time.Duration `koanf:"write_timeout"`    // for the whole answer
-	DiscardTime    time.Duration `koanf:"discard_time"`     // for how long the body of a refused request is discarded
-	DiscardBytes   int64         `koanf:"discard_bytes"`    // and how much of it
-	DrainGrace     time.Duration `koanf:"drain_grace"`      // for how long requests still get a 503 at shutdown; longer than a load balancer takes to see /readyz change
-	CORSOrigins    []string      `koanf:"cors_origins"`     // of the web pages that may call the interface, such as https://map.example.org; * is all
-	KeysFile       string        `koanf:"keys_file"`        // YAML, watched; empty: only those below
+	DiscardTime    time.Duration `koanf:"discard_time"`     // for discarding the body of a request that got an error
+	DiscardBytes   int64         `koanf:"discard_bytes"`    // of it that are discarded
+	DrainGrace     time.Duration `koanf:"drain_grace"`      // requests get a 503 for as long before a shutdown; longer than a load balancer takes to notice /readyz
+	CORSOrigins    []string      `koanf:"cors_origins"`     // of web pages that may call the interface, such as https://map.example.org; *: all
+	KeysFile       string        `koanf:"keys_file"`        // YAML, watched; empty: only those in keys
 	Keys           []KeyEntry    `koanf:"keys"`
 }
 
-// DefaultConfig lacks only the keys.
+// DefaultConfig returns the defaults, without keys.
 //
-// A full batch of 14,000 items is about 250 KiB of gzip: 1 MiB of discarding lets a
-// refused client finish four of them, 2 s are enough for one at 1 Mbit/s.
+// A full batch of 14,000 items is about 250 KiB of gzip. So a client that gets an error can send four
+// of them to their end, or one at 1 Mbit/s.
 func DefaultConfig() Config {
 	return Config{
 		Listen:         ":8080",
 		MaxConnections: 4096,
 		MaxHeaderBytes: 16 << 10,
 		HeaderTimeout:  10 * time.Second,
-		IdleTimeout:    75 * time.Second, // load balancers keep theirs for 60 s; whoever closes first should not be the server
+		IdleTimeout:    75 * time.Second, // longer than the 60 s of load balancers: the server should not be the first to close
 		WriteTimeout:   30 * time.Second,
 		DiscardTime:    2 * time.Second,
 		DiscardBytes:   1 << 20,
@@ -46,8 +46,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate joins all that is wrong; each error names its key. That there are no
-// keys at all is nothing wrong: readiness says it, and they may come later.
+// Validate returns all invalid settings, joined; each error names its key. A configuration without
+// keys is valid: they may come later, and readiness reports it.
 func (c Config) Validate() error {
 	var wrong []error
 	check := func(ok bool, format string, args ...any) {
@@ -56,13 +56,13 @@ func (c Config) Validate() error {
 		}
 	}
 	_, _, err := net.SplitHostPort(c.Listen)
-	check(err == nil, "listen is %q: it has to be host:port, such as :8080", c.Listen)
+	check(err == nil, "listen is %q: it must be host:port, such as :8080", c.Listen)
 	check(c.BasePath == "" || strings.HasPrefix(c.BasePath, "/") && !strings.HasSuffix(c.BasePath, "/") && !strings.ContainsAny(c.BasePath, "?#% "),
-		"base_path is %q: it has to be empty or like /traffic, without a slash at its end and without escapes, because paths are compared byte by byte", c.BasePath)
-	check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key: either both or none, because a certificate is of no use without its key")
-	check(c.MaxConnections >= 1, "max_connections is %d: it has to be at least 1, or nobody is served", c.MaxConnections)
+		"base_path is %q: it must be empty or like /traffic, without a trailing slash and without escapes, because paths are compared byte by byte", c.BasePath)
+	check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key: set both or none, because a certificate is useless without its key")
+	check(c.MaxConnections >= 1, "max_connections is %d: it must be at least 1, or no client is served", c.MaxConnections)
 	check(c.MaxHeaderBytes >= 1<<10 && c.MaxHeaderBytes <= 1<<20,
-		"max_header_bytes is %d: it has to lie between 1KiB, because a plain request needs a few hundred bytes, and 1MiB, because every connection holds as much", c.MaxHeaderBytes)
+		"max_header_bytes is %d: it must be between 1KiB, because a plain request needs a few hundred bytes, and 1MiB, because every connection holds as much", c.MaxHeaderBytes)
 	for _, d := range []struct {
 		key    string
 		is     time.Duration
@@ -72,11 +72,11 @@ func (c Config) Validate() error {
 		{"idle_timeout", c.IdleTimeout, "kept connections would stay for ever"},
 		{"write_timeout", c.WriteTimeout, "a client that reads nothing would hold its answer for ever"},
 	} {
-		check(d.is > 0, "%s is %v: it has to be more than 0, or %s", d.key, d.is, d.reason)
+		check(d.is > 0, "%s is %v: it must be more than 0, or %s", d.key, d.is, d.reason)
 	}
-	check(c.DiscardTime >= 0 && c.DiscardTime <= time.Minute, "discard_time is %v: it has to lie between 0 and 1m, because a refused client holds its connection for as long", c.DiscardTime)
+	check(c.DiscardTime >= 0 && c.DiscardTime <= time.Minute, "discard_time is %v: it must be between 0 and 1m, because the connection stays open for as long", c.DiscardTime)
 	check(c.DiscardBytes >= 0, "discard_bytes is %d: it cannot be negative", c.DiscardBytes)
-	check(c.DrainGrace >= 0 && c.DrainGrace <= time.Minute, "drain_grace is %v: it has to lie between 0 and 1m, because every stop waits for it", c.DrainGrace)
+	check(c.DrainGrace >= 0 && c.DrainGrace <= time.Minute, "drain_grace is %v: it must be between 0 and 1m, because every stop waits for it", c.DrainGrace)
 	for _, origin := range c.CORSOrigins {
 		if err := checkOrigin(origin); err != nil {
 			wrong = append(wrong, err)
@@ -88,7 +88,7 @@ func (c Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// tls gives the TLS settings, nil for plain HTTP.
+// tls returns the TLS settings, nil for plain HTTP.
 func (c Config) tls() (*tls.Config, error) {
 	if c.TLSCert == "" {
 		return nil, nil

@@ -9,25 +9,23 @@ import (
 	"time"
 )
 
-// conn is a client's connection. It ends so that a client whose body was not
-// read sees the answer: see Close.
+// conn is a client's connection. Its Close lets a client whose body was not read see the answer.
 type conn struct {
 	net.Conn          // TLS, or raw itself
 	raw      net.Conn // TCP
 	owner    *listener
-	used     atomic.Bool // something of a request has come
-	unread   atomic.Bool // the client may still be sending what nobody will read
+	used     atomic.Bool // a byte of a request has arrived
+	unread   atomic.Bool // the client may still be sending what will not be read
 	closing  sync.Once
 
-	// expecting is the exchange of a request that is about to get its 100 Continue.
-	// Only the connection's own goroutine touches it.
-	expecting *exchange
+	// The rest belongs to the connection's own goroutine.
 
-	joined      joined // likewise
+	expecting   *exchange // of a request that is about to get its 100 Continue
+	joined      joined
 	read, write deadline
 }
 
-// Read notes that the connection is in use.
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if err := c.read.apply(c.Conn.SetReadDeadline); err != nil {
 		return 0, err
@@ -39,7 +37,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write ends the exchange of a request whose 100 Continue cannot be written:
+// Write implements net.Conn. It ends the exchange of a request whose 100 Continue cannot be written:
 // fasthttp then closes the connection and calls no handler.
 func (c *conn) Write(p []byte) (n int, err error) {
 	if err = c.write.apply(c.Conn.SetWriteDeadline); err == nil {
@@ -47,33 +45,32 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	}
 	if x := c.expecting; x != nil && err != nil {
 		c.expecting = nil
-		x.abandon()
+		x.free()
 	}
 	return n, err
 }
 
-// SetReadDeadline notes t for the reads that follow.
+// SetReadDeadline implements net.Conn, for the reads that follow.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.read.wanted = t
 	return nil
 }
 
-// SetWriteDeadline notes t for the writes that follow.
+// SetWriteDeadline implements net.Conn, for the writes that follow.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.write.wanted = t
 	return nil
 }
 
-// SetDeadline notes t for both.
+// SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
 	c.read.wanted, c.write.wanted = t, t
 	return nil
 }
 
-// Close ends the connection. Where something may be unread, it first says that
-// no more will be sent, and discards what comes for a bounded time and size: the
-// system resets a socket that is closed with bytes in it, and a reset takes the
-// answer away from a client that has not read it yet.
+// Close implements net.Conn. If something may be unread, it first closes the sending side and
+// discards what arrives, for a bounded time and size: the system resets a socket that is closed with
+// unread bytes, and a reset can overtake the answer.
 func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {
@@ -86,7 +83,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// discard works below TLS: what is thrown away need not be deciphered.
+// discard works below TLS: discarded bytes need no decryption.
 func (c *conn) discard() {
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		_ = t.CloseWrite()
@@ -97,4 +94,27 @@ func (c *conn) discard() {
 	_ = c.raw.SetReadDeadline(time.Now().Add(c.owner.cfg.DiscardTime))
 	n, _ := io.CopyN(io.Discard, c.raw, c.owner.cfg.DiscardBytes)
 	discardedBytes.Add(int(n))
+}
+
+// deadline is when the reads or the writes of a connection time out. fasthttp sets three for each
+// request, most of which never expire, and each costs the runtime's timers something. So a deadline
+// is only recorded, and passed to the socket before a read or write, unless the socket's own is
+// close enough: it may be late by slack, never early.
+type deadline struct {
+	wanted, socket time.Time
+}
+
+// slack is short compared to any time limit, and long compared to a request.
+const slack = 50 * time.Millisecond
+
+// apply sets the socket's deadline, if necessary.
+func (d *deadline) apply(set func(time.Time) error) error {
+	if late := d.socket.Sub(d.wanted); late >= 0 && late <= slack && d.wanted.IsZero() == d.socket.IsZero() {
+		return nil
+	}
+	d.socket = d.wanted
+	if !d.wanted.IsZero() { // zero: none
+		d.socket = d.wanted.Add(slack)
+	}
+	return set(d.socket)
 }

@@ -188,7 +188,7 @@ func TestReleaseWhenContinueCannotBeWritten(t *testing.T) {
 	ours, theirs := net.Pipe()
 	require.NoError(t, theirs.Close())
 	released := 0
-	x := newExchange(&said{}, time.Now())
+	x := newExchange(&requestHeaders{}, time.Now())
 	x.release = func() { released++ }
 	c := &conn{Conn: ours, raw: ours, expecting: x}
 	_, err := c.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n"))

@@ -1,26 +1,20 @@
-// Package api is the one HTTP server for clients: connections, routes, keys,
-// rate limits, and the body of every error (contract 1.1, 1.4). What a
-// route does is an Endpoint's business; this package knows none of them.
+// Package api is the HTTP server for clients: connections, routes, keys, rate limits, and the body of
+// every error (contract 1.1, 1.4). An Endpoint handles the requests of a route.
 //
-// A request takes three steps, all on its connection's own goroutine:
+// A request takes three steps on the goroutine of its connection:
 //
-//	header complete ─▶ Server.headerReceived   path, method, key, right, rate, Endpoint.Before
+//	header complete ─▶ Server.headerReceived   path, method, key, right, rate, Endpoint.Admit
 //	                          │ exchange         (without a body: in Server.handle)
-//	first body byte  ─▶ Server.handle          Endpoint.Serve, or the refusal
-//	answer written   ─▶ conn.Close             discards what a refused client still sends
+//	first body byte  ─▶ Server.handle          Endpoint.Handle, or the error
+//	answer written   ─▶ conn.Close             discards what a client still sends after an error
 //
-// Three things about fasthttp shape this:
+// Three properties of fasthttp shape this:
 //
-//   - HeaderReceived is the only place that comes before the body, and all that it
-//     gets is the header. What was found there waits in Server.pending, keyed by
-//     the header's address, which is the same in the handler. A refused request
-//     is given the length 0, so that fasthttp awaits no byte of its body. Where there
-//     is no body anyway, all of it is done in the handler.
-//   - An unread rest of a body would be read as the next request. So wherever a
-//     body was not read to its end the connection closes after the answer.
-//   - Closing a socket that holds unread bytes resets it, and a reset can overtake the
-//     answer. So the conn half-closes first and discards for a bounded time and size.
-//
-// Between fasthttp and the system there are three layers: conn, which spares what need not be
-// done for each request (deadline, joined), TLS where it is wanted, and socket.
+//   - HeaderReceived is the only hook before the body, and gets the header only. Its result waits in
+//     Server.pending. A request with an error gets the length 0, so that fasthttp does not wait for its
+//     body. Without a body everything happens in the handler.
+//   - The unread rest of a body would be read as the next request. So if a body was not read to its
+//     end, the connection closes after the answer.
+//   - Closing a socket with unread bytes resets it, and a reset can overtake the answer. So conn closes
+//     the sending side first and discards for a bounded time and size.
 package api

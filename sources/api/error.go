@@ -24,9 +24,8 @@ type cause struct {
 	Parameter   string `json:"parameter"`
 }
 
-// writeRefusal makes r the whole answer. Its body is valid JSON whatever bytes
-// the description repeats.
-func writeRefusal(resp *fasthttp.Response, r *contract.APIError, trace string) {
+// writeError makes r the whole answer. Its body is valid JSON whatever bytes the description repeats.
+func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	status := r.Code.Status()
 	if status == 0 {
 		status = fasthttp.StatusInternalServerError
@@ -41,10 +40,6 @@ func writeRefusal(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	if r.RetryAfter > 0 {
 		resp.Header.Set(fasthttp.HeaderRetryAfter, retryAfter(r.RetryAfter))
 	}
-	writeErrorBody(resp, r, trace)
-}
-
-func writeErrorBody(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	body := errorBody{Description: r.Description, ErrorCode: r.Code.String(), TraceID: trace, Causes: []cause{}}
 	if r.Parameter != "" {
 		body.Causes = append(body.Causes, cause{r.Description, body.ErrorCode, r.Parameter})
@@ -54,8 +49,7 @@ func writeErrorBody(resp *fasthttp.Response, r *contract.APIError, trace string)
 	_ = e.Encode(body) // strings into memory: it cannot fail
 }
 
-// retryAfter rounds up to whole seconds: whoever comes at the named time is not
-// sent away again.
+// retryAfter rounds up to whole seconds, so that a client that waits for as long is not too early.
 func retryAfter(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

@@ -9,30 +9,30 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// exchange is what is known of a request between its header and its answer.
+// exchange is the state of a request between its header and its answer.
 type exchange struct {
 	start     time.Time
 	trace     trace
 	route     *route // nil: none was found
 	key       *key   // nil: none was presented or needed, or an unknown one
 	apiErr    *contract.APIError
-	body      bool // there is a body, and fasthttp was told of none if refusal is set
+	body      bool // the request has a body, though fasthttp sees none if apiErr is set
 	silent    bool // there is no answer
 	close     bool // the client wants the connection to end with the answer
-	preflight bool // a browser asks whether a page may send another request
+	preflight bool // a CORS preflight
 	release   func()
 	probe     [1]byte
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-func newExchange(said *said, now time.Time) *exchange {
+func newExchange(r *requestHeaders, now time.Time) *exchange {
 	x := exchanges.Get().(*exchange)
-	x.start, x.trace = now, traceID(said.traceparent)
+	x.start, x.trace = now, traceID(r.traceparent)
 	return x
 }
 
-// end gives back what Before reserved. It may be called again.
+// end releases what Admit reserved. It may be called again.
 func (x *exchange) end() {
 	if release := x.release; release != nil {
 		x.release = nil
@@ -40,13 +40,8 @@ func (x *exchange) end() {
 	}
 }
 
-// abandon is the end of a request whose client went away before it was served.
-func (x *exchange) abandon() {
-	x.end()
-	x.free()
-}
-
 func (x *exchange) free() {
+	x.end()
 	*x = exchange{}
 	exchanges.Put(x)
 }
@@ -58,7 +53,15 @@ func (x *exchange) metrics() *routeMetrics {
 	return x.route.metrics
 }
 
-// take gives the exchange that was begun for ctx, nil if there is none.
+// client returns the key's client, nil without a key.
+func (x *exchange) client() *contract.Client {
+	if x.key == nil {
+		return nil
+	}
+	return x.key.client
+}
+
+// take returns the exchange that was begun for ctx, nil if there is none.
 func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 	c := ctx.Conn().(*conn)
 	if x := c.expecting; x != nil {
@@ -68,17 +71,12 @@ func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 	return s.pending.take(&ctx.Request.Header)
 }
 
-// client is the key's client, nil where there is none.
-func (x *exchange) client() *contract.Client {
-	if x.key == nil {
-		return nil
-	}
-	return x.key.client
-}
-
-// pending holds the exchanges of requests with a body, whose header is complete and whose
-// handler was not called yet. Each gets out by the handler, or by the handler of errors; before a
-// 100 Continue, after which fasthttp may call neither, it moves to its conn.
+// pending holds the exchanges of requests with a body between fasthttp's HeaderReceived and its
+// handler, by the address of their header. There is no better place: HeaderReceived gets the header
+// only, which has no user values and leads neither to the RequestCtx nor to the connection, and the
+// hooks that get the RequestCtx are called after the body's first byte (Handler, ErrorHandler) or
+// only for Expect: 100-continue (ExpectHandler). fasthttp always calls Handler or ErrorHandler, which
+// take the exchange; after ExpectHandler it may call neither, so the exchange moves to its conn.
 type pending struct {
 	mu   sync.Mutex
 	open map[*fasthttp.RequestHeader]*exchange
@@ -90,7 +88,7 @@ func (p *pending) put(h *fasthttp.RequestHeader, x *exchange) {
 	p.open[h] = x
 }
 
-// take gives the exchange of a header and forgets it; nil if there is none.
+// take returns the exchange of a header and forgets it; nil if there is none.
 func (p *pending) take(h *fasthttp.RequestHeader) *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,9 +16,10 @@ import (
 
 // handle answers a request, and counts it.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	c := ctx.Conn().(*conn)
 	x := s.take(ctx)
 	if x == nil {
-		x = s.judge(&ctx.Request.Header, ctx.Time())
+		x = s.begin(&ctx.Request.Header, ctx.Time())
 	}
 	err := error(x.apiErr)
 	switch {
@@ -30,21 +31,20 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	code := s.answer(x, ctx, err)
 	s.origins.mark(ctx)
-	if x.mustClose(ctx) {
-		ctx.Conn().(*conn).unread.Store(true)
-		ctx.SetConnectionClose()
+	unread := x.unread(ctx)
+	if unread {
+		c.unread.Store(true)
 	}
-	if x.close || s.draining.Load() {
+	if unread || x.close || s.draining.Load() {
 		ctx.SetConnectionClose()
 	}
 	took := s.account(x, ctx, code)
-	c := ctx.Conn().(*conn)
 	_ = c.SetWriteDeadline(x.start.Add(took + s.cfg.WriteTimeout))
 	c.joined.want(ctx)
 	x.free()
 }
 
-// serve asks the endpoint. A panic there costs one request only.
+// serve calls the endpoint. A panic there costs this request only.
 func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 	defer x.end()
 	defer func() {
@@ -62,15 +62,15 @@ func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 
 func (s *Server) panicked(p any, trace string) *contract.APIError {
 	panics.Inc()
-	s.log.Error().Str("trace_id", trace).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a request panicked: it was answered 500, the service goes on")
+	s.log.Error().Str("trace_id", trace).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a request panicked: answered 500")
 	return internalError(trace)
 }
 
 func internalError(trace string) *contract.APIError {
-	return contract.NewError(contract.InternalError, "something went wrong on our side; when asking for help, give the trace id "+trace)
+	return contract.NewError(contract.InternalError, "internal error; quote the trace id "+trace)
 }
 
-// answer writes what an error says; nil means that the endpoint has answered.
+// answer writes the answer to an error; nil means that the endpoint has answered.
 func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contract.Code {
 	if err == nil {
 		return contract.OK
@@ -78,14 +78,18 @@ func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contra
 	var apiErr *contract.APIError
 	switch {
 	case errors.Is(err, batch.ErrNoAnswer):
+		// Close the connection, after the answers to earlier requests that may still be buffered:
+		// fasthttp closes a hijacked connection afterwards.
 		x.silent = true
-		hangUp(ctx)
+		ctx.Response.Reset()
+		ctx.HijackSetNoResponse(true)
+		ctx.Hijack(func(net.Conn) {})
 		return contract.OK
 	case !errors.As(err, &apiErr):
-		s.log.Error().Err(err).Stringer("trace_id", &x.trace).Msg("cannot serve a request")
+		s.log.Error().Err(err).Stringer("trace_id", &x.trace).Msg("cannot handle a request")
 		apiErr = internalError(x.trace.String())
 	}
-	writeRefusal(&ctx.Response, apiErr, x.trace.String())
+	writeError(&ctx.Response, apiErr, x.trace.String())
 	switch apiErr.Code {
 	case contract.Unauthenticated:
 		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, x.route.challenge)
@@ -95,17 +99,9 @@ func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contra
 	return apiErr.Code
 }
 
-// hangUp closes the connection without an answer, after those to earlier requests
-// that may still be buffered.
-func hangUp(ctx *fasthttp.RequestCtx) {
-	ctx.Response.Reset()
-	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(net.Conn) {}) // fasthttp closes it afterwards
-}
-
-// mustClose tells whether bytes of the request's body may be left: then what
-// comes next on the connection is no request.
-func (x *exchange) mustClose(ctx *fasthttp.RequestCtx) bool {
+// unread reports whether bytes of the request's body may be left: then what follows on the
+// connection is not a request.
+func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	body := ctx.RequestBodyStream()
 	switch {
 	case x.apiErr != nil:
@@ -113,15 +109,14 @@ func (x *exchange) mustClose(ctx *fasthttp.RequestCtx) bool {
 	case !x.body || body == nil:
 		return false
 	}
-	// A stream that was read to its end says so without touching the connection.
-	// For the others the deadline keeps us from waiting.
+	// A stream that was read to its end says so without touching the connection. For the others the
+	// deadline avoids waiting.
 	_ = ctx.Conn().SetReadDeadline(time.Unix(1, 0))
 	n, err := body.Read(x.probe[:])
 	return n > 0 || err != io.EOF
 }
 
-// account counts a request and, for whoever looks for something, logs it. The
-// query is left out: it may hold the key.
+// account counts a request and logs it at level debug, without the query, which may hold the key.
 func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Code) (took time.Duration) {
 	m := x.metrics()
 	if x.silent {
@@ -145,11 +140,12 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 	return took
 }
 
-// expect is called for a request that is about to get its 100 Continue. On a kept connection
-// the write deadline of the answer before may have passed.
+// expect is called for a request that is about to get its 100 Continue. On a kept connection the
+// write deadline of the last answer may have passed.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
-	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
-	ctx.Conn().(*conn).expecting = s.pending.take(&ctx.Request.Header)
+	c := ctx.Conn().(*conn)
+	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+	c.expecting = s.pending.take(&ctx.Request.Header)
 	return fasthttp.StatusContinue
 }
 
@@ -157,32 +153,29 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	x := s.take(ctx)
 	if x == nil {
-		said := saidIn(&ctx.Request.Header)
-		x = newExchange(&said, time.Now())
+		r := readHeaders(&ctx.Request.Header)
+		x = newExchange(&r, time.Now())
 	}
-	_ = ctx.Conn().SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
-	ctx.Conn().(*conn).unread.Store(true)
-	apiErr, status := malformation(err, s.cfg)
-	writeRefusal(&ctx.Response, apiErr, x.trace.String())
-	if status != 0 {
-		ctx.SetStatusCode(status)
-	}
-	s.account(x, ctx, apiErr.Code)
-	x.abandon()
-}
+	c := ctx.Conn().(*conn)
+	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+	c.unread.Store(true)
 
-// malformation gives the refusal for fasthttp's error, and the status where the code's
-// own does not fit. The error's text repeats the client's bytes: it is not used.
-func malformation(err error, cfg Config) (*contract.APIError, int) {
+	// The text of err repeats the client's bytes: it is not used.
+	apiErr := contract.NewError(contract.InvalidParameter, "malformed HTTP/1.1 request")
 	var small *fasthttp.ErrSmallBuffer
 	var slow net.Error
 	switch {
 	case errors.As(err, &small):
-		return contract.NewError(contract.InvalidParameter, fmt.Sprintf("the request's header is larger than %d bytes", cfg.MaxHeaderBytes)), fasthttp.StatusRequestHeaderFieldsTooLarge
+		apiErr.Description = fmt.Sprintf("the header of the request is larger than %d bytes", s.cfg.MaxHeaderBytes)
 	case errors.As(err, &slow) && slow.Timeout():
-		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the header, or the body's first byte, did not come within %v", cfg.HeaderTimeout)), 0
+		apiErr = contract.NewError(contract.RequestTimeout, fmt.Sprintf("the header, or the first byte of the body, did not arrive within %v", s.cfg.HeaderTimeout))
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return contract.NewError(contract.InvalidParameter, "the request ends before it is complete"), 0
+		apiErr.Description = "unexpected end of the request"
 	}
-	return contract.NewError(contract.InvalidParameter, "this is no well-formed HTTP/1.1 request"), 0
+	writeError(&ctx.Response, apiErr, x.trace.String())
+	if small != nil {
+		ctx.SetStatusCode(fasthttp.StatusRequestHeaderFieldsTooLarge)
+	}
+	s.account(x, ctx, apiErr.Code)
+	x.free()
 }

@@ -6,16 +6,19 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// joined saves a large answer its first system call. fasthttp fills a buffer with the header
-// and the body's beginning and writes that, then it writes the rest straight from
-// where the body lies. Held back, the buffer goes out together with the rest.
+// joined saves large answers their first system call. fasthttp fills a buffer with the header and
+// the beginning of the body and writes it, then writes the rest directly from the body. Held back,
+// the buffer is written together with the rest.
 type joined struct {
 	wanted bool   // the next write is followed by another one at once
-	held   []byte // what that was about to write
+	held   []byte // what that write was about to write
+
+	parts [2][]byte // the write of both
+	both  net.Buffers
 }
 
-// writeBuffer is fasthttp's for each connection. A body of twice the size is larger
-// than what is left in the buffer behind any header, by more than a buffer.
+// writeBuffer is fasthttp's, for each connection. A body of twice the size always exceeds the space
+// that any header leaves in the buffer by more than a buffer.
 const (
 	writeBuffer = 4 << 10
 	largeBody   = 2 * writeBuffer
@@ -23,15 +26,16 @@ const (
 
 // want is called before fasthttp writes an answer.
 func (j *joined) want(ctx *fasthttp.RequestCtx) {
-	bodiless := ctx.IsHead() || ctx.Response.StatusCode() == fasthttp.StatusNotModified || ctx.Response.StatusCode() == fasthttp.StatusNoContent
-	j.wanted = !bodiless && bodySize(&ctx.Response) >= largeBody
-}
-
-func bodySize(resp *fasthttp.Response) int {
-	if resp.IsBodyStream() {
-		return resp.Header.ContentLength()
+	status := ctx.Response.StatusCode()
+	if ctx.IsHead() || status == fasthttp.StatusNotModified || status == fasthttp.StatusNoContent {
+		j.wanted = false
+		return
 	}
-	return len(resp.Body())
+	size := ctx.Response.Header.ContentLength()
+	if !ctx.Response.IsBodyStream() {
+		size = len(ctx.Response.Body())
+	}
+	j.wanted = size >= largeBody
 }
 
 func (j *joined) write(to net.Conn, p []byte) (int, error) {
@@ -43,23 +47,10 @@ func (j *joined) write(to net.Conn, p []byte) (int, error) {
 	case len(j.held) == 0:
 		return to.Write(p)
 	}
-	n, err := writeBoth(to, j.held, p)
-	n -= len(j.held)
-	j.held = j.held[:0]
+	j.parts = [2][]byte{j.held, p}
+	j.both = j.parts[:]
+	total, err := j.both.WriteTo(to)
+	n := int(total) - len(j.held)
+	j.held, j.parts = j.held[:0], [2][]byte{} // an idle connection keeps no answer in memory
 	return max(0, n), err
-}
-
-func writeBoth(to net.Conn, p, q []byte) (int, error) {
-	if s, ok := to.(interface {
-		writeBoth(p, q []byte) (int, error)
-	}); ok {
-		return s.writeBoth(p, q)
-	}
-	n, err := to.Write(p)
-	if err == nil {
-		var more int
-		more, err = to.Write(q)
-		n += more
-	}
-	return n, err
 }

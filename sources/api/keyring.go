@@ -19,9 +19,9 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Keyring holds the keys in use: those of the configuration and those of the
-// keys file, which is watched. A set is swapped in whole; a broken file keeps the
-// last good one (contract 1.4).
+// Keyring holds the keys in use: those of the configuration and those of the keys file, which is
+// watched. A set replaces another one as a whole; an invalid file keeps the last valid one (contract
+// 1.4).
 type Keyring struct {
 	path   string
 	inline []KeyEntry
@@ -32,16 +32,16 @@ type Keyring struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when the watching has ended
 
-	mu      sync.Mutex // guards what follows, and reloads
-	text    []byte     // the file's content that was judged last
-	seen    bool       // whether text was read at all
+	mu      sync.Mutex // guards the following, and reloads
+	text    []byte     // the last content of the file
+	seen    bool       // text was read
 	problem error
 	loaded  time.Time
 	prepare []func([]*contract.Client)
 }
 
-// OpenKeyring reads the keys and watches their file until Close. At the start a
-// broken file is an error: there is no last good set yet.
+// OpenKeyring reads the keys and watches their file until Close. An invalid file is an error, because
+// there is no last valid set yet.
 func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	k := &Keyring{path: cfg.KeysFile, inline: cfg.Keys, log: log}
 	if k.path == "" {
@@ -51,40 +51,34 @@ func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the keys file: %w", err)
 	}
-	if text, err = watch.ReadAll(bytes.NewReader(text), maxKeysFile); err != nil { // as every check does
+	if text, err = watch.ReadAll(bytes.NewReader(text), maxKeysFile); err != nil {
 		return nil, fmt.Errorf("cannot read the keys file: %w", tooLong(err))
 	}
-	if err := k.judge(text); err != nil {
+	if err := k.apply(text); err != nil {
 		return nil, err
 	}
-	k.watch()
-	return k, nil
-}
-
-const (
-	// settle is for how long the file has to be left alone before it is read:
-	// editors and copies write in several steps.
-	settle = 50 * time.Millisecond
-	// pollEvery bounds how late a change is seen that no event tells of: network
-	// file systems, or a folder that was itself replaced.
-	pollEvery = 15 * time.Second
-	// maxKeysFile is far more than the keys of any country.
-	maxKeysFile = 64 << 20
-)
-
-// watch looks for changes until Close.
-func (k *Keyring) watch() {
 	var ctx context.Context
 	ctx, k.stop = context.WithCancel(context.Background())
 	k.file, k.done = watch.NewFile(k.path, settle, maxKeysFile), make(chan struct{})
-	go func() {
+	go func() { // until Close
 		defer close(k.done)
 		defer k.file.Close()
 		watch.Rounds(ctx, k.file.Changes(), settle, k.check)
 	}()
+	return k, nil
 }
 
-// Close ends the watching. The keys stay in use.
+const (
+	// settle is how long the file must be unchanged before it is read: editors and copies write in
+	// several steps.
+	settle = 50 * time.Millisecond
+	// pollEvery bounds the delay of a change without an event: on network file systems, or if a folder
+	// was replaced.
+	pollEvery   = 15 * time.Second
+	maxKeysFile = 64 << 20
+)
+
+// Close stops watching. The keys stay in use.
 func (k *Keyring) Close() {
 	if k.file != nil {
 		k.stop()
@@ -92,13 +86,12 @@ func (k *Keyring) Close() {
 	}
 }
 
-// Clients are those of the keys in use.
+// Clients returns the clients of the keys in use.
 func (k *Keyring) Clients() []*contract.Client { return slices.Clone(k.now.Load().clients) }
 
-// BeforeUse makes f be called with the clients of a new set before its keys
-// become active, so that what is made for each client (the forecast layers of its
-// time zone) is there with its first request. f is called at once for those
-// in use, and never twice at a time.
+// BeforeUse registers f, which is called with the clients of a new set before its keys become active,
+// so that what is made for each client (the forecast layers of its time zone) exists before its first
+// request. f is called at once for those in use, and never concurrently.
 func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,7 +99,7 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	f(k.Clients())
 }
 
-// Err tells what is wrong with the keys file, nil if nothing is: for readiness.
+// Err returns what is wrong with the keys file, for readiness.
 func (k *Keyring) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -116,10 +109,10 @@ func (k *Keyring) Err() error {
 	return fmt.Errorf("the %d keys of %s stay in use: %w", len(k.now.Load().clients), k.loaded.UTC().Format(time.RFC3339), k.problem)
 }
 
-// find gives the key whose text was presented, or nil.
+// find returns the key whose text was presented, or nil.
 func (k *Keyring) find(presented []byte) *key { return k.now.Load().find(presented) }
 
-// check looks at the file and tells when to do so again.
+// check reads the file and returns when to do so again.
 func (k *Keyring) check(context.Context) time.Duration {
 	text, _, err := k.file.Read()
 	if errors.Is(err, watch.ErrUnsettled) {
@@ -129,7 +122,7 @@ func (k *Keyring) check(context.Context) time.Duration {
 	return pollEvery
 }
 
-// tooLong names the limit of this file, which is no setting.
+// tooLong names the limit of this file, which is not a setting.
 func tooLong(err error) error {
 	if errors.Is(err, watch.ErrTooLong) {
 		return fmt.Errorf("longer than %d bytes", maxKeysFile)
@@ -137,23 +130,20 @@ func tooLong(err error) error {
 	return err
 }
 
-// reload takes the file's content, which may be the one in use, or why it could
-// not be read. An error is logged once for each content.
+// reload applies the content of the file, if it is new, or reports why it could not be read. An error
+// is logged once for each content.
 func (k *Keyring) reload(text []byte, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err == nil && k.seen && bytes.Equal(text, k.text) {
-		return
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		k.seen = false
-		k.report(fmt.Errorf("cannot read the keys file: %w", err))
+		err = fmt.Errorf("cannot read the keys file: %w", err)
+	case k.seen && bytes.Equal(text, k.text):
 		return
+	default:
+		err = k.apply(text)
 	}
-	k.report(k.judgeLocked(text))
-}
-
-func (k *Keyring) report(err error) {
 	if err == nil {
 		keysReloads.Inc()
 		k.log.Info().Str("file", k.path).Int("keys", len(k.now.Load().clients)).Msg("keys reloaded")
@@ -164,18 +154,12 @@ func (k *Keyring) report(err error) {
 	keysStale.Set(1)
 	if !repeated {
 		keysReloadErrors.Inc()
-		k.log.Error().Err(err).Msg("the last good keys stay in use")
+		k.log.Error().Err(err).Msg("the last valid keys stay in use")
 	}
 }
 
-func (k *Keyring) judge(text []byte) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.judgeLocked(text)
-}
-
-// judgeLocked puts the keys of a file's content into use, or says why not.
-func (k *Keyring) judgeLocked(text []byte) error {
+// apply puts the keys of the file's content into use.
+func (k *Keyring) apply(text []byte) error {
 	k.text, k.seen = text, true
 	entries, err := parseKeys(text)
 	if err == nil {
@@ -187,7 +171,7 @@ func (k *Keyring) judgeLocked(text []byte) error {
 	return nil
 }
 
-// use swaps in the inline keys and those of the file.
+// use makes the inline keys and those of the file the set in use.
 func (k *Keyring) use(entries []KeyEntry) error {
 	r, err := newRing(slices.Concat(k.inline, entries), k.now.Load())
 	if err != nil {
@@ -203,9 +187,8 @@ func (k *Keyring) use(entries []KeyEntry) error {
 	return nil
 }
 
-// parseKeys reads "keys: [...]". Unknown members are errors, because they are
-// mostly misspelt ones; so is a missing list, because an emptied or half-written
-// file looks like that. To take all keys away, write "keys: []".
+// parseKeys reads "keys: [...]". Unknown members are errors, because most are misspelt ones; so is a
+// missing list, because an emptied or half-written file looks like that.
 func parseKeys(text []byte) ([]KeyEntry, error) {
 	var file struct {
 		Keys *[]KeyEntry `yaml:"keys"`
@@ -216,7 +199,7 @@ func parseKeys(text []byte) ([]KeyEntry, error) {
 		return nil, err
 	}
 	if file.Keys == nil {
-		return nil, errors.New(`it has no list "keys"; to take all keys away write "keys: []"`)
+		return nil, errors.New(`missing list "keys"; to remove all keys write "keys: []"`)
 	}
 	return *file.Keys, nil
 }

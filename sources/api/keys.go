@@ -15,24 +15,24 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// KeyEntry is one key as it stands in the keys file or in the configuration
-// (contract 1.4).
+// KeyEntry is one key in the keys file or the configuration (contract 1.4).
 type KeyEntry struct {
-	Name              string   `koanf:"name" yaml:"name"`                               // for logs; one of a kind
+	Name              string   `koanf:"name" yaml:"name"`                               // for logs; unique
 	SHA256            string   `koanf:"sha256" yaml:"sha256"`                           // hexadecimal digest of the key, never the key
-	ProductInstance   string   `koanf:"product_instance" yaml:"product_instance"`       // whose detectors the client reports on
+	ProductInstance   string   `koanf:"product_instance" yaml:"product_instance"`       // whose detectors the client reports
 	Rights            []string `koanf:"rights" yaml:"rights"`                           // ingest, forecast, routing, admin
 	Timezone          string   `koanf:"timezone" yaml:"timezone"`                       // IANA name; default UTC
 	RequestsPerSecond float64  `koanf:"requests_per_second" yaml:"requests_per_second"` // 0: unlimited
 	ItemsPerSecond    float64  `koanf:"items_per_second" yaml:"items_per_second"`       // 0: unlimited
 }
 
-// maxZones is how many time zones the keys with the right forecast may name: a
-// forecast layer is kept ready for each (contract 2).
-const maxZones = 8
-
-// minRate keeps the time until a bucket has its next token within reason.
-const minRate = 0.001
+const (
+	// maxZones bounds the time zones of keys with the right forecast: a forecast layer is kept for
+	// each (contract 2).
+	maxZones = 8
+	// minRate bounds the time until a bucket has its next token.
+	minRate = 0.001
+)
 
 var rights = map[string]contract.Right{
 	"ingest":   contract.RightIngest,
@@ -48,15 +48,14 @@ type key struct {
 	*limits
 }
 
-// ring is an immutable set of keys. It is indexed by four bytes of the digest
-// only, so that the time of a look-up tells no more than those; the whole digest
-// is compared in constant time.
+// ring is an immutable set of keys. Its index has four bytes of the digest, so that the time of a
+// look-up reveals no more; the whole digest is compared in constant time.
 type ring struct {
 	byPrefix map[[4]byte][]*key
 	clients  []*contract.Client
 }
 
-// find gives the key whose digest is that of the presented bytes, or nil.
+// find returns the key with the digest of the presented bytes, or nil.
 func (r *ring) find(presented []byte) *key {
 	digest := sha256.Sum256(presented)
 	for _, k := range r.byPrefix[[4]byte(digest[:4])] {
@@ -67,8 +66,8 @@ func (r *ring) find(presented []byte) *key {
 	return nil
 }
 
-// newRing makes a set of keys. Those that stood in old keep their rate limits'
-// levels. The error joins all that is wrong and names the entries.
+// newRing returns a set of keys. Those of old keep the levels of their rate limits. The error joins
+// all errors and names the entries.
 func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries))}
 	var wrong []error
@@ -76,10 +75,10 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	for i, e := range entries {
 		client, err := e.client()
 		if at, ok := names[e.Name]; ok {
-			err = errors.Join(err, fmt.Errorf("its name stands at entry %d too", at+1))
+			err = errors.Join(err, fmt.Errorf("duplicate name: entry %d has it too", at+1))
 		}
 		if at, ok := digests[strings.ToLower(e.SHA256)]; ok {
-			err = errors.Join(err, fmt.Errorf("its sha256 stands at entry %d too: a key belongs to one client", at+1))
+			err = errors.Join(err, fmt.Errorf("duplicate sha256: entry %d has it too, and a key belongs to one client", at+1))
 		}
 		names[e.Name], digests[strings.ToLower(e.SHA256)] = i, i
 		if err != nil {
@@ -89,7 +88,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		r.add(e, client)
 	}
 	if zones := forecastZones(r.clients); len(zones) > maxZones {
-		wrong = append(wrong, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept ready for each", len(zones), strings.Join(zones, ", "), maxZones))
+		wrong = append(wrong, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept for each", len(zones), strings.Join(zones, ", "), maxZones))
 	}
 	if len(wrong) > 0 {
 		return nil, errors.Join(wrong...)
@@ -100,14 +99,14 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 
 func (r *ring) add(e KeyEntry, client *contract.Client) {
 	k := &key{client: client, limits: newLimits(e)}
-	_, _ = hex.Decode(k.digest[:], []byte(e.SHA256)) // was checked by client
+	_, _ = hex.Decode(k.digest[:], []byte(e.SHA256)) // client has checked it
 	prefix := [4]byte(k.digest[:4])
 	r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
 	r.clients = append(r.clients, client)
 }
 
-// inherit takes the limits of the keys that stay over from old. It comes last:
-// a set with an error must not change those in use.
+// inherit takes over the limits of keys in old. It comes last: a set with an error must not change
+// those in use.
 func (r *ring) inherit(entries []KeyEntry, old *ring) {
 	if old == nil {
 		return
@@ -131,25 +130,25 @@ func (r *ring) get(digest [sha256.Size]byte) *key {
 	return nil
 }
 
-// client checks the entry and makes its client.
+// client checks the entry and returns its client.
 func (e KeyEntry) client() (*contract.Client, error) {
 	c := &contract.Client{Name: e.Name, ProductInstance: e.ProductInstance}
 	if e.Name == "" {
-		return nil, errors.New("it has no name: logs need one")
+		return nil, errors.New("missing name: logs need one")
 	}
 	if digest, err := hex.DecodeString(e.SHA256); err != nil || len(digest) != sha256.Size {
-		return nil, errors.New("sha256 has to be the 64 hexadecimal digits of the key's SHA-256 digest")
+		return nil, errors.New("sha256 must be the 64 hexadecimal digits of the key's SHA-256 digest")
 	}
 	if e.ProductInstance == "" {
-		return nil, errors.New("it has no product_instance")
+		return nil, errors.New("missing product_instance")
 	}
 	if len(e.Rights) == 0 {
-		return nil, fmt.Errorf("it has no rights: name some of %s", rightNames())
+		return nil, fmt.Errorf("missing rights: name some of %s", rightNames())
 	}
 	for _, name := range e.Rights {
 		right, ok := rights[name]
 		if !ok {
-			return nil, fmt.Errorf("there is no right %q, only %s", contract.Echo([]byte(name)), rightNames())
+			return nil, fmt.Errorf("unknown right %q: only %s", contract.Echo([]byte(name)), rightNames())
 		}
 		c.Rights |= right
 	}
@@ -165,8 +164,8 @@ func (e KeyEntry) zone() (*time.Location, error) {
 		return time.UTC, nil
 	}
 	zone, err := time.LoadLocation(e.Timezone)
-	if err != nil || e.Timezone == "Local" { // the machine's own zone is not the client's
-		return nil, fmt.Errorf("there is no time zone %q: give an IANA name such as Europe/Berlin", contract.Echo([]byte(e.Timezone)))
+	if err != nil || e.Timezone == "Local" { // the machine's zone is not the client's
+		return nil, fmt.Errorf("unknown time zone %q: use an IANA name such as Europe/Berlin", contract.Echo([]byte(e.Timezone)))
 	}
 	return zone, nil
 }
@@ -175,7 +174,7 @@ func checkRate(name string, rate float64) error {
 	if rate == 0 || rate >= minRate && !math.IsInf(rate, 0) {
 		return nil
 	}
-	return fmt.Errorf("%s is %v: it has to be 0 (unlimited) or at least %v", name, rate, minRate)
+	return fmt.Errorf("%s is %v: it must be 0 (unlimited) or at least %v", name, rate, minRate)
 }
 
 func rightNames() string {

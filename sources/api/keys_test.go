@@ -102,7 +102,7 @@ func TestKeysFileBehindSwappedLinks(t *testing.T) {
 	}
 }
 
-func TestBrokenKeysFileKeepsTheLastGoodOne(t *testing.T) {
+func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	first := keysYAML(entry("one", "k1", "ingest"))
 	write(t, path, first)
@@ -120,13 +120,13 @@ func TestBrokenKeysFileKeepsTheLastGoodOne(t *testing.T) {
 		require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
 		require.Zero(t, keysStale.Get())
 	}
-	f("", `no list "keys"`)
-	f("keys:\n", `no list "keys"`)
+	f("", `missing list "keys"`)
+	f("keys:\n", `missing list "keys"`)
 	f("keys: [", "keys.yaml")
 	f("keys:\n- {nmae: x}\n", "nmae")
 	f("other: 1\n", "other")
-	f(keysYAML(entry("two", "k2", "ingest"), entry("two", "k3", "ingest")), `entry 2 (name "two"): its name stands at entry 1`)
-	f(keysYAML(entry("two", "k2", "fly")), `no right "fly"`)
+	f(keysYAML(entry("two", "k2", "ingest"), entry("two", "k3", "ingest")), `entry 2 (name "two"): duplicate name: entry 1`)
+	f(keysYAML(entry("two", "k2", "fly")), `unknown right "fly"`)
 
 	require.NoError(t, os.Remove(path))
 	require.Eventually(t, func() bool { return k.Err() != nil }, patience, time.Millisecond)
@@ -179,13 +179,13 @@ func TestEntriesAreChecked(t *testing.T) {
 		require.ErrorContains(t, err, "entry 2")
 		require.ErrorContains(t, err, want)
 	}
-	f("no name", func(e *KeyEntry) { e.Name = "" })
-	f("name stands at entry 1", func(e *KeyEntry) { e.Name = "good" })
-	f("sha256 stands at entry 1", func(e *KeyEntry) { e.SHA256 = strings.ToUpper(entry("", "k1").SHA256) })
+	f("missing name", func(e *KeyEntry) { e.Name = "" })
+	f("duplicate name: entry 1", func(e *KeyEntry) { e.Name = "good" })
+	f("duplicate sha256: entry 1", func(e *KeyEntry) { e.SHA256 = strings.ToUpper(entry("", "k1").SHA256) })
 	f("64 hexadecimal", func(e *KeyEntry) { e.SHA256 = e.SHA256[:62] })
 	f("64 hexadecimal", func(e *KeyEntry) { e.SHA256 = "the key itself" })
 	f("product_instance", func(e *KeyEntry) { e.ProductInstance = "" })
-	f("no rights", func(e *KeyEntry) { e.Rights = nil })
+	f("missing rights", func(e *KeyEntry) { e.Rights = nil })
 	f("admin, forecast, ingest, routing", func(e *KeyEntry) { e.Rights = []string{"ingest", "Ingest"} })
 	f("Europe/Berlin", func(e *KeyEntry) { e.Timezone = "Mars/Olympus" })
 	f("IANA", func(e *KeyEntry) { e.Timezone = "Local" })
@@ -211,7 +211,7 @@ func TestZonesOfForecastsAreLimited(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What depends on the clients is told of new ones before their keys work.
+// BeforeUse functions see new clients before their keys work.
 func TestBeforeUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, path, keysYAML(entry("one", "k1", "forecast")))

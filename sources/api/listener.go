@@ -15,20 +15,13 @@ import (
 )
 
 const (
-	// turningAway is how many surplus connections are told so at a time; more
-	// are closed without a word.
-	turningAway = 32
-	// turnAwayTime is for how long one of them may take to hear it.
-	turnAwayTime = time.Second
-	// acceptPause is waited when the system gives no connection, such as for want of
-	// file descriptors, so that the wait for better times is no busy loop.
-	acceptPause = 50 * time.Millisecond
-	// waitStep is how often a stop looks whether the last connection is closed.
-	waitStep = 5 * time.Millisecond
+	turningAway  = 32                    // surplus connections that get a 503 at a time; others are just closed
+	turnAwayTime = time.Second           // for the answer to one of them
+	acceptPause  = 50 * time.Millisecond // after a failed accept, for example without file descriptors
+	waitStep     = 5 * time.Millisecond  // how often a stop checks for open connections
 )
 
-// listener gives connections that discard at their end (conn), keeps to the
-// limit of their number, and knows them all.
+// listener accepts connections up to a limit and keeps track of them.
 type listener struct {
 	net.Listener
 	tls *tls.Config // nil: plain
@@ -36,17 +29,17 @@ type listener struct {
 	log zerolog.Logger
 
 	mu   sync.Mutex
-	open map[*conn]struct{} // those that are served
+	open map[*conn]struct{} // connections being served
 
-	surplus chan struct{} // a token for each connection that is being turned away
+	surplus chan struct{} // a token for each connection being turned away
 }
 
 func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger) *listener {
 	return &listener{Listener: l, tls: tls, cfg: cfg, log: log, open: map[*conn]struct{}{}, surplus: make(chan struct{}, turningAway)}
 }
 
-// Accept waits for the next connection to serve. Its only error is net.ErrClosed:
-// for anything else fasthttp would give up for ever.
+// Accept implements net.Listener. Its only error is net.ErrClosed: after any other fasthttp would stop
+// accepting.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -55,7 +48,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		if err != nil {
 			acceptErrors.Inc()
-			l.log.Error().Err(err).Msg("cannot accept a connection; trying again")
+			l.log.Error().Err(err).Msg("cannot accept a connection; will retry")
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -69,7 +62,6 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 func (l *listener) wrap(raw net.Conn) *conn {
-	raw = newSocket(raw)
 	c := &conn{Conn: raw, raw: raw, owner: l}
 	if l.tls != nil {
 		c.Conn = tls.Server(raw, l.tls)
@@ -77,7 +69,7 @@ func (l *listener) wrap(raw net.Conn) *conn {
 	return c
 }
 
-// enter counts a connection in, if there is room.
+// enter registers a connection, unless the limit is reached.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +88,8 @@ func (l *listener) leave(c *conn) {
 	connectionsOpen.Set(float64(len(l.open)))
 }
 
-// turnAway answers 503 to a surplus connection, on a goroutine of its own that
-// ends by itself after turnAwayTime and the time for discarding.
+// turnAway answers 503 to a surplus connection, on a goroutine that ends after at most turnAwayTime
+// and the time for discarding.
 func (l *listener) turnAway(c *conn) {
 	select {
 	case l.surplus <- struct{}{}:
@@ -110,7 +102,7 @@ func (l *listener) turnAway(c *conn) {
 		_ = c.SetDeadline(time.Now().Add(turnAwayTime))
 		var resp fasthttp.Response
 		trace := newTrace()
-		writeRefusal(&resp, contract.Unavailable("all connections are in use: try again later", time.Second), trace.String())
+		writeError(&resp, contract.Unavailable("all connections are in use: try again later", time.Second), trace.String())
 		resp.SetConnectionClose()
 		_, _ = resp.WriteTo(c)
 		c.unread.Store(true)
@@ -118,7 +110,7 @@ func (l *listener) turnAway(c *conn) {
 	}()
 }
 
-// wait returns when no connection is left, or ctx ends.
+// wait returns when no connection is left or ctx ends.
 func (l *listener) wait(ctx context.Context) {
 	tick := time.NewTicker(waitStep)
 	defer tick.Stop()
@@ -137,8 +129,8 @@ func (l *listener) len() int {
 	return len(l.open)
 }
 
-// closeUnused ends the connections that never brought a byte of a request, as if
-// their clients had: those that are kept idle after one are fasthttp's to close.
+// closeUnused ends the connections without a byte of a request, as if their clients had closed them:
+// fasthttp closes those that are idle after a request.
 func (l *listener) closeUnused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,8 +141,8 @@ func (l *listener) closeUnused() {
 	}
 }
 
-// cutOff ends every connection that is left, whatever it is doing, and says how
-// many there were. Who serves it sees an error and closes it.
+// cutOff breaks every connection that is left and returns their number. The goroutines that serve
+// them get errors and close them.
 func (l *listener) cutOff() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,14 +19,14 @@ var (
 	keysActive          = metrics.NewGauge("trafficd_api_keys", nil)
 	keysReloads         = metrics.NewCounter("trafficd_api_keys_reloads_total")
 	keysReloadErrors    = metrics.NewCounter("trafficd_api_keys_reload_errors_total")
-	keysStale           = metrics.NewGauge("trafficd_api_keys_stale", nil) // 1: the keys file is broken, the last good set is in use
+	keysStale           = metrics.NewGauge("trafficd_api_keys_stale", nil) // 1: the keys file is invalid, the last valid set is in use
 
-	noRoute = metricsOf("none") // requests that no route was found for
+	noRoute = metricsOf("none") // requests without a route
 )
 
 // routeMetrics counts the requests of one route by their outcome.
 type routeMetrics struct {
-	requests [contract.CodeCount]*metrics.Counter // by code; CodeNone: answered by the endpoint
+	requests [contract.CodeCount]*metrics.Counter // by code; OK: answered by the endpoint
 	seconds  *metrics.Histogram
 }
 

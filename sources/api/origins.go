@@ -9,13 +9,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// anyOrigin in the settings stands for all.
+// anyOrigin in the settings means all.
 const anyOrigin = "*"
 
-// origins are those of the web pages whose scripts may call the interface: browsers keep an
-// answer from a page of another origin that the answer does not name (the CORS protocol
-// of the Fetch standard, fetch.spec.whatwg.org). Nothing is kept from other
-// clients by it, nor given to anybody without a key.
+// origins are those of web pages whose scripts may call the interface (CORS, fetch.spec.whatwg.org):
+// browsers hide an answer from pages of other origins. This neither hides anything from other clients
+// nor replaces a key.
 type origins map[string]bool
 
 func newOrigins(list []string) origins {
@@ -26,16 +25,16 @@ func newOrigins(list []string) origins {
 	return set
 }
 
-// checkOrigin wants an origin as browsers write it.
+// checkOrigin returns an error unless text is * or an origin as browsers write it.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
 	if text != anyOrigin && (err != nil || u.Host == "" || strings.Contains(u.Host, anyOrigin) || text != strings.ToLower(u.Scheme+"://"+u.Host)) {
-		return fmt.Errorf(`cors_origins has %q: an origin is * or like https://map.example.org, in small letters and without a path`, text)
+		return fmt.Errorf(`cors_origins has %q: an origin is * or like https://map.example.org, in lower case and without a path`, text)
 	}
 	return nil
 }
 
-// names gives the origin that an answer to this request has to name, nil for none.
+// names returns the origin that the answer to a request must name, nil for none.
 func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	if len(o) == 0 {
 		return nil
@@ -52,19 +51,19 @@ func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	return nil
 }
 
-// preflight tells whether the request is a browser's question whether a page may send another
-// one. It never carries a key.
+// preflight reports whether a browser asks if a page may send another request. Such a request never
+// has a key.
 func (o origins) preflight(h *fasthttp.RequestHeader) bool {
 	return h.IsOptions() && len(h.PeekBytes(headerRequestMethod)) > 0 && o.names(h) != nil
 }
 
-// mark lets the page read the answer.
+// mark allows the page to read the answer.
 func (o origins) mark(ctx *fasthttp.RequestCtx) {
 	if len(o) == 0 {
 		return
 	}
 	if !o[anyOrigin] {
-		ctx.Response.Header.AddBytesKV(headerVary, headerOrigin) // of all answers: a cache may keep one for the next page
+		ctx.Response.Header.AddBytesKV(headerVary, headerOrigin) // in all answers: a cache may keep one for the next page
 	}
 	if origin := o.names(&ctx.Request.Header); origin != nil {
 		ctx.Response.Header.SetCanonical(headerAllowOrigin, origin)
@@ -72,7 +71,7 @@ func (o origins) mark(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// permit answers a preflight: what the route takes may be sent.
+// permit answers a preflight: the page may send what the route takes.
 func (x *exchange) permit(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
@@ -96,7 +95,7 @@ var (
 	}, []byte(", "))
 )
 
-// sendable are the headers of the interface that a page may not send unasked.
+// sendable are the headers of the interface that a page may send after a preflight only.
 var sendable = strings.Join([]string{
 	fasthttp.HeaderAuthorization, fasthttp.HeaderContentEncoding, fasthttp.HeaderContentType, "Idempotency-Key",
 	fasthttp.HeaderIfMatch, fasthttp.HeaderIfModifiedSince, fasthttp.HeaderIfNoneMatch, fasthttp.HeaderIfRange, fasthttp.HeaderIfUnmodifiedSince,

@@ -11,42 +11,38 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Endpoint answers the requests of a route. Its methods run on the goroutines
-// of many connections at once. The client is nil where the route's Open names
-// the method.
+// Endpoint answers the requests of a route. Its methods run on the goroutines of many connections at
+// once. The client is nil if the route's Open names the method.
 type Endpoint interface {
-	// Admit is asked when path, method, key, right and rate are fine and before a
-	// byte of the body is awaited. It returns the refusal, or nil. It may
-	// reserve something for the request: release, where it is not nil, is called
-	// exactly once, after Serve, or without Serve where the client went away first.
-	// h is valid during the call only and must not be changed.
+	// Admit is called when path, method, key, right and rate are valid, before the body. It returns an
+	// error, or nil. It may reserve something for the request: release, if not nil, is called exactly
+	// once, after Handle, or without Handle if the client went away first. h is valid during the call
+	// only and must not be changed.
 	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
 
-	// Handle writes the answer into ctx. It may instead return an error, and then what
-	// it wrote is dropped: a *contract.APIError is answered as such, batch.ErrNoAnswer closes
-	// the connection without an answer, anything else is a 500. items are charged to
-	// the key's item rate in any case.
+	// Handle writes the answer to ctx, or returns an error, which replaces it: a *contract.APIError is
+	// answered as such, batch.ErrNoAnswer closes the connection without an answer, any other is a 500.
+	// items are charged to the key's item rate in any case.
 	//
-	// The Trace-Id header of the answer is set before. Serve should read the body to its
-	// io.EOF; where it does not, the connection closes after the answer. The read
-	// deadline of ctx.Conn() is Serve's to set.
+	// The Trace-Id header of the answer is already set. Handle should read the body to its io.EOF;
+	// otherwise the connection closes after the answer. Handle sets the read deadline of ctx.Conn().
 	Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error)
 }
 
 // Route is one path of the interface.
 type Route struct {
 	Path     string   // below the base path, like /mlf/v1/forecast/realtime; compared byte by byte
-	Methods  []string // those that the endpoint answers; HEAD has to be named
+	Methods  []string // HEAD must be named
 	Right    contract.Right
 	Endpoint Endpoint
 
-	Open []string // those of Methods that need no key, for what anybody may read, such as a schema
+	Open []string // those of Methods that need no key, for public documents such as a schema
 
-	Basic    bool // HTTP Basic with the key as password is taken too (contract 3)
-	QueryKey bool // ?apiKey= is taken where there is no Authorization header (contract 2)
+	Basic    bool // also accept HTTP Basic with the key as password (contract 3)
+	QueryKey bool // also accept ?apiKey= without an Authorization header (contract 2)
 }
 
-// route is a Route with what is made ready for it once.
+// route is a Route with what is computed once.
 type route struct {
 	Route
 	allow     string // the Allow header of a 405
@@ -57,14 +53,14 @@ type route struct {
 // routes finds a route by its path.
 type routes map[string]*route
 
-// newRoutes checks the routes and joins them with the base path.
+// newRoutes checks the routes and adds the base path.
 func newRoutes(base string, list []Route) (routes, error) {
 	m := make(routes, len(list))
 	for _, r := range list {
 		path := base + r.Path
 		switch {
 		case !strings.HasPrefix(r.Path, "/"):
-			return nil, fmt.Errorf("cannot mount the route %q: its path has to begin with a slash", r.Path)
+			return nil, fmt.Errorf("cannot mount the route %q: its path must begin with a slash", r.Path)
 		case m[path] != nil:
 			return nil, fmt.Errorf("cannot mount the route %s twice: one route names all methods of a path", path)
 		case len(r.Methods) == 0 || r.Endpoint == nil:
@@ -72,7 +68,7 @@ func newRoutes(base string, list []Route) (routes, error) {
 		}
 		for _, method := range r.Open {
 			if !slices.Contains(r.Methods, method) {
-				return nil, fmt.Errorf("cannot mount the route %s: %s is open and not among its methods", path, method)
+				return nil, fmt.Errorf("cannot mount the route %s: %s is open but not among its methods", path, method)
 			}
 		}
 		challenge := "apiKey"
@@ -84,7 +80,7 @@ func newRoutes(base string, list []Route) (routes, error) {
 	return m, nil
 }
 
-// find gives the route of a request target, nil if there is none.
+// find returns the route of a request target, nil if there is none.
 func (m routes) find(target []byte) *route {
 	return m[string(pathOf(target))]
 }
@@ -97,7 +93,7 @@ func (r *route) open(method []byte) bool {
 	return slices.Contains(r.Open, string(method))
 }
 
-// pathOf cuts the query off, and the origin off an absolute form.
+// pathOf returns a request target without its query, and without the origin of an absolute form.
 func pathOf(target []byte) []byte {
 	target, _, _ = bytes.Cut(target, []byte{'?'})
 	if len(target) > 0 && target[0] != '/' {

@@ -24,12 +24,11 @@ type Server struct {
 	http     *fasthttp.Server
 	listener *listener
 	draining atomic.Bool
-	failed   chan error    // what ended the accepting
-	done     chan struct{} // closed when it has ended
+	failed   chan error    // why accepting ended
+	done     chan struct{} // closed when accepting has ended
 }
 
-// New makes a server for these routes. The keyring stays the caller's, who closes
-// it after Stop.
+// New returns a server for these routes. The caller closes the keyring after Stop.
 func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, error) {
 	routes, err := newRoutes(cfg.BasePath, list)
 	if err != nil {
@@ -47,17 +46,17 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 		ReadBufferSize:               cfg.MaxHeaderBytes,
 		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  cfg.HeaderTimeout,
-		IdleTimeout:                  cfg.IdleTimeout,                  // WriteTimeout: see handle, which knows the time already
-		Concurrency:                  cfg.MaxConnections + turningAway, // the listener keeps to MaxConnections
-		MaxIdleWorkerDuration:        time.Second,                      // an idle worker goroutine outlives Stop for as long
+		IdleTimeout:                  cfg.IdleTimeout,                  // WriteTimeout: see handle
+		Concurrency:                  cfg.MaxConnections + turningAway, // the listener enforces MaxConnections
+		MaxIdleWorkerDuration:        time.Second,                      // idle worker goroutines outlive Stop by as much
 		NoDefaultServerHeader:        true,
-		SecureErrorLogMessage:        true, // or a bad header would be logged with its key
+		SecureErrorLogMessage:        true, // or a malformed header would be logged with its key
 		Logger:                       quiet{&s.log},
 	}
 	return s, nil
 }
 
-// Start listens, and serves on a goroutine of its own until Stop.
+// Start listens, and serves on a goroutine until Stop.
 func (s *Server) Start() error {
 	tls, err := s.cfg.tls()
 	if err != nil {
@@ -76,17 +75,16 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Addr is where the server listens, for when the port was left to the system.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Failed yields once when the accepting ends, with nil where Stop ended it.
+// Failed yields once, when accepting ends: nil if Stop ended it.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Stop answers 503 to new requests for the drain grace, on new connections too: load
-// balancers hear of a stop later than we do, and a connection that waits to be accepted
-// when the listening ends is reset. Then it takes no new connection, lets the
-// requests under way finish, and closes everything. What is not finished when ctx
-// ends is cut off, and the error says how much that was.
+// Stop answers 503 to new requests for the drain grace, on new connections too: load balancers notice
+// a stop late, and a connection in the accept queue is reset when listening ends. Then it accepts no
+// connection, lets the requests under way finish, and closes everything. Connections that are busy
+// when ctx ends are cut off, and the error has their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
@@ -95,7 +93,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	select {
 	case <-time.After(s.cfg.DrainGrace):
 	case <-ctx.Done():
-	case <-s.done: // nobody is accepted any more
+	case <-s.done:
 	}
 	_ = s.listener.Close()
 	<-s.done
@@ -104,16 +102,15 @@ func (s *Server) Stop(ctx context.Context) error {
 	err := s.http.ShutdownWithContext(ctx)
 	s.listener.wait(ctx)
 	if n := s.listener.cutOff(); n > 0 {
-		return fmt.Errorf("cannot finish %d connections within the deadline: they were cut off, and their clients have to send again: %w", n, ctx.Err())
+		return fmt.Errorf("cannot finish %d connections within the deadline: they were cut off, and their clients must send again: %w", n, ctx.Err())
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("cannot shut the server down: %w", err)
+		return fmt.Errorf("cannot shut down the server: %w", err)
 	}
 	return nil
 }
 
-// quiet gives fasthttp's few own messages to the log. They are about single
-// connections, so they are of use only when one looks for something.
+// quiet logs fasthttp's few messages at level debug: they are about single connections.
 type quiet struct{ log *zerolog.Logger }
 
 func (q quiet) Printf(format string, args ...any) { q.log.Debug().Msgf(format, args...) }

@@ -9,15 +9,14 @@ const traceHeader = "Trace-Id"
 
 var traceHeaderName = []byte(traceHeader)
 
-// trace is a trace id, in 32 lower-case hexadecimal digits. It is no string, so that a request
-// needs none that nobody reads.
+// trace is a trace id, in 32 lower-case hexadecimal digits. It is not a string, because that would be
+// allocated.
 type trace [32]byte
 
 func (t *trace) String() string { return string(t[:]) }
 
-// traceID takes the trace id from a W3C traceparent header
-// (version-traceid-parentid-flags), so that a client finds its own trace in our
-// logs; without one, or with a malformed one, it makes a new id.
+// traceID returns the trace id of a W3C traceparent header (version-traceid-parentid-flags), so that a
+// client finds its own trace in the log; without a valid header it returns a new id.
 func traceID(parent []byte) trace {
 	if len(parent) >= 55 && parent[2] == '-' && parent[35] == '-' && parent[52] == '-' && validTrace(parent[3:35]) {
 		return trace(parent[3:35])
@@ -36,7 +35,7 @@ func newTrace() (text trace) {
 	return text
 }
 
-// validTrace wants lower-case hexadecimal digits that are not all zero.
+// validTrace reports whether id is lower-case hexadecimal digits that are not all zero.
 func validTrace(id []byte) bool {
 	some := false
 	for _, c := range id {
