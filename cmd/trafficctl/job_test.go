@@ -32,7 +32,7 @@ func startJob(t *testing.T, url string, texts ...string) string {
 		list = append(list, &xroute.Point{Encodings: xroute.Encodings{WKT: &text}})
 	}
 	job, err := client.Start(t.Context(), list, xroute.RequestOptions{
-		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: xroute.FormatGeoDecimal,
+		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.VendorGeoDecimal,
 	}, nil)
 	require.NoError(t, err)
 	return *job.ID
@@ -80,7 +80,7 @@ func TestJobFetchDeep(t *testing.T) {
 	deepest := routing.DefaultConfig().MaxDepth
 	text := strings.Repeat("GEOMETRYCOLLECTION (", deepest) + "POINT (8 48)" + strings.Repeat(")", deepest)
 	job, err := client.Start(t.Context(), []xroute.EncodedGeometry{&xroute.GeometryCollection{Encodings: xroute.Encodings{WKT: &text}}}, xroute.RequestOptions{
-		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKT}, CoordFormat: xroute.FormatOGGeoDecimal,
+		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKT}, CoordFormat: geo.GeoDecimal,
 	}, nil)
 	require.NoError(t, err)
 	_, err = client.Await(t.Context(), *job.ID, func(xroute.Job) {})
@@ -116,7 +116,7 @@ func TestJobFetchPlain(t *testing.T) {
 		list = append(list, e)
 	}
 	job, err := client.Start(t.Context(), list, xroute.RequestOptions{
-		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain}, CoordFormat: xroute.FormatOGGeoDecimal,
+		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain}, CoordFormat: geo.GeoDecimal,
 	}, nil)
 	require.NoError(t, err)
 	_, err = client.Await(t.Context(), *job.ID, func(xroute.Job) {})

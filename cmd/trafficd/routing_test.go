@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/routing"
 )
@@ -60,7 +61,7 @@ func pointToMercator(wkt string) *xroute.ConvertGeometry {
 	p := &xroute.Point{}
 	p.WKT = &wkt
 	return &xroute.ConvertGeometry{Geometry: p, Options: xroute.RequestOptions{
-		CoordFormat: xroute.FormatMercator, ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain},
+		CoordFormat: geo.Mercator, ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain},
 	}}
 }
 

@@ -106,7 +106,9 @@ func collect(layout geom.Layout, members []geom.T) *geom.GeometryCollection {
 // ErrKind means that a geometry is well-formed, but not of the kind that is wanted.
 var ErrKind = errors.New("geometry of another kind")
 
-func kindError(got, want Kind) error { return fmt.Errorf("%w: got a %s, want a %s", ErrKind, got, want) }
+func kindError(got, want Kind) error {
+	return fmt.Errorf("%w: got a %s, want a %s", ErrKind, got, want)
+}
 
 // as returns g as the kind that is wanted: g itself, a closed line as a ring, or a ring as a line.
 func as(g geom.T, want Kind) (geom.T, error) {

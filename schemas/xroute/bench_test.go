@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/geo"
 )
 
 // A line of a thousand points, as convertGeometry takes it in and gives it out.
@@ -15,7 +17,7 @@ func line(t testing.TB) []byte {
 	}
 	text, err := AppendMessage(nil, &ConvertGeometry{
 		Geometry: &LineString{LineString: &PlainLineString{Points: points}},
-		Options:  RequestOptions{ResponseGeometry: []GeometryEncoding{EncodingPlain}, CoordFormat: FormatMercator},
+		Options:  RequestOptions{ResponseGeometry: []GeometryEncoding{EncodingPlain}, CoordFormat: geo.Mercator},
 	})
 	require.NoError(t, err)
 	return text

@@ -12,8 +12,7 @@ var (
 	xsiNil  = name{nsInstance, "nil"}
 )
 
-// value reads the open element into v, whose type is declared as t, and takes
-// its end.
+// value reads the open element into v, whose declared type is t, and leaves it.
 func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	actual, err := d.actual(t, s)
 	if err != nil {
@@ -43,7 +42,7 @@ func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	return nil
 }
 
-// actual is the declared type, or the one that xsi:type names.
+// actual returns the declared type, or the type that xsi:type names.
 func (d *reader) actual(declared *typ, s start) (*typ, error) {
 	t := declared
 	text, typed := d.attribute(s, xsiType)
@@ -53,16 +52,16 @@ func (d *reader) actual(declared *typ, s start) (*typ, error) {
 			return nil, err
 		}
 		if t = model.byName[wanted]; t == nil {
-			return nil, declared.invalid(d.path()+"/@xsi:type", text, errors.New("no type of the namespace "+echo(wanted.space)+" has this name"))
+			return nil, declared.invalid(d.path()+"/@xsi:type", text, errors.New("no such type in the namespace "+echo(wanted.space)))
 		}
 	}
 	switch {
 	case !t.extends(declared):
-		return nil, declared.invalid(d.path()+"/@xsi:type", text, errors.New("that type does not extend it"))
+		return nil, declared.invalid(d.path()+"/@xsi:type", text, errors.New("the type does not extend it"))
 	case t.abstract:
 		return nil, &Error{
 			Kind: KindMissing, Path: d.path() + "/@xsi:type", Type: declared.label,
-			Reason: t.label + " is abstract: xsi:type has to name a type that extends it",
+			Reason: t.label + " is abstract: xsi:type must name a type that extends it",
 		}
 	}
 	return t, nil
@@ -79,7 +78,7 @@ func (d *reader) simple(t *typ, v reflect.Value) error {
 	return nil
 }
 
-// items reads an array. One without items is empty, not nil.
+// items reads an array. An array without items is empty, not nil.
 func (d *reader) items(t *typ, v reflect.Value) error {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	for want := t.item.itemName(); ; {
@@ -89,8 +88,8 @@ func (d *reader) items(t *typ, v reflect.Value) error {
 			return err
 		case s.name == want:
 			err = d.item(t.item, v, s)
-		default: // to pass over it would lose an item of a client that has the name wrong
-			err = &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: "only " + want.local + " of the namespace " + want.space + " may stand here"}
+		default: // skipping it would lose an item of a client that misspells the name
+			err = &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: "want " + want.local + " of the namespace " + want.space}
 		}
 		if err != nil {
 			return err
@@ -129,7 +128,7 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 		} else if m := t.elements[i]; seen.add(i) {
 			err = d.elementOf(m, v.FieldByIndex(m.index), s)
 		} else {
-			err = &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "this element may stand only once"}
+			err = &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "duplicate element"}
 		}
 		if err != nil {
 			return err
@@ -137,13 +136,13 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	}
 }
 
-// other passes over an element that t does not have. One that has an optional member's
-// name, but not its namespace, is an error: the answer would be one to another question.
-// Without a required one there is no answer anyway.
+// other skips an element that t does not have. An element with the name of an optional member, but in
+// another namespace, is an error: ignoring it would change the meaning of the request. A required
+// member is reported as missing.
 func (d *reader) other(t *typ, s start) error {
 	for _, m := range t.elements {
 		if m.name.local == s.name.local && !m.required {
-			return &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "this element has to be in the namespace " + m.name.space + ", not " + echo(s.name.space)}
+			return &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "must be in the namespace " + m.name.space + ", not " + echo(s.name.space)}
 		}
 	}
 	return d.skip()
@@ -182,7 +181,7 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	return d.value(m.typ, v, s)
 }
 
-// isNil tells whether an element says that it has no value.
+// isNil reports whether an element has xsi:nil.
 func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	text, found := d.attribute(s, xsiNil)
 	if !found {
@@ -193,16 +192,16 @@ func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	case !ok:
 		return false, &Error{Kind: KindValue, Path: d.path() + "/@xsi:nil", Type: "boolean", Reason: echo(text) + " is neither true nor false"}
 	case value && !allowed:
-		return false, &Error{Kind: KindValue, Path: d.path() + "/@xsi:nil", Type: t.label, Reason: "this element may not be nil"}
+		return false, &Error{Kind: KindValue, Path: d.path() + "/@xsi:nil", Type: t.label, Reason: "element must not be nil"}
 	}
 	return value, nil
 }
 
-// empty takes the end of an element that is nil.
+// empty reads the end of an element that is nil.
 func (d *reader) empty() error {
 	_, ok, err := d.child()
 	if ok {
-		return &Error{Kind: KindValue, Path: d.path(), Reason: "an element stands inside one that is nil"}
+		return &Error{Kind: KindValue, Path: d.path(), Reason: "element inside an element that is nil"}
 	}
 	if err == nil {
 		d.leave()
@@ -210,7 +209,7 @@ func (d *reader) empty() error {
 	return err
 }
 
-// complete checks that the open element has all that it has to have.
+// complete checks that the open element has all required members.
 func (d *reader) complete(members []*member, seen set) error {
 	for i, m := range members {
 		if !m.required || seen.has(i) {
@@ -228,10 +227,10 @@ func indexOf(members []*member, n name) int {
 	return slices.IndexFunc(members, func(m *member) bool { return m.name == n })
 }
 
-// A set holds numbers below 64: no type has as many attributes, or elements.
+// set is a set of numbers below 64: no type has more attributes, or more elements.
 type set uint64
 
-// add tells whether the number is new.
+// add reports whether the number is new.
 func (s *set) add(i int) bool {
 	fresh := !s.has(i)
 	*s |= 1 << i

@@ -12,21 +12,19 @@ var documents embed.FS
 
 const (
 	wsdlName = "XRoute.wsdl"
-	// What the documents hold in place of what a request fills in.
+	// Placeholders in the documents.
 	addressHere = "http://localhost:8080/xroute/ws/XRoute"
 	locationTag = `schemaLocation="`
 )
 
-// WSDL gives the description of the service at an address. Before the names of
-// the schemas it puts where they are to be had: nothing if they stand beside
-// the WSDL, or something like address + "?xsd=".
+// WSDL returns the description of the service at an address. schemas is the prefix of the schemas' names:
+// empty if they are beside the WSDL, or for example address + "?xsd=".
 func WSDL(address, schemas string) []byte {
 	text := document(wsdlName, schemas)
 	return bytes.ReplaceAll(text, []byte(addressHere), appendText(nil, address))
 }
 
-// Schema gives a schema by its name; false if there is none. What it does with
-// schemas is what WSDL does.
+// Schema returns a schema by its name, false if there is none. schemas is the same as for WSDL.
 func Schema(file, schemas string) ([]byte, bool) {
 	if !slices.Contains(SchemaNames(), file) {
 		return nil, false
@@ -34,7 +32,7 @@ func Schema(file, schemas string) ([]byte, bool) {
 	return document(file, schemas), true
 }
 
-// SchemaNames lists the schemas: one for each namespace.
+// SchemaNames returns the names of the schemas, one for each namespace.
 func SchemaNames() []string {
 	var names []string
 	for _, file := range documentList() {
@@ -43,7 +41,7 @@ func SchemaNames() []string {
 	return names
 }
 
-// A documentFile is a schema in xsd/.
+// documentFile is a schema in xsd/.
 type documentFile struct{ name, space string }
 
 func documentList() []documentFile {
@@ -56,7 +54,7 @@ func documentList() []documentFile {
 	}
 }
 
-// document reads one of the embedded files, which are there.
+// document returns an embedded file.
 func document(file, schemas string) []byte {
 	text, err := documents.ReadFile(path.Join("xsd", file))
 	if err != nil {

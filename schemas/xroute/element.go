@@ -1,79 +1,66 @@
 package xroute
 
-import "trafficd/schemas/geo"
+import (
+	"reflect"
 
-// KindOf gives the kind of geometry that an element is for, geo.Any for what is none.
+	"trafficd/schemas/geo"
+)
+
+// elements has the type of each kind's element. Its second field is the plain encoding.
+var elements = [...]reflect.Type{
+	geo.Point:              reflect.TypeFor[Point](),
+	geo.LineString:         reflect.TypeFor[LineString](),
+	geo.LinearRing:         reflect.TypeFor[LinearRing](),
+	geo.Polygon:            reflect.TypeFor[Polygon](),
+	geo.MultiPoint:         reflect.TypeFor[MultiPoint](),
+	geo.MultiLineString:    reflect.TypeFor[MultiLineString](),
+	geo.MultiPolygon:       reflect.TypeFor[MultiPolygon](),
+	geo.GeometryCollection: reflect.TypeFor[GeometryCollection](),
+}
+
+const plainField = 1
+
+// KindOf returns the kind of geometry that an element is for, geo.Any for nil.
 func KindOf(e EncodedGeometry) geo.Kind {
-	kind, _ := partsOf(e)
-	return kind
-}
-
-// PlainOf gives the plain encoding of an element, nil where it has none.
-func PlainOf(e EncodedGeometry) PlainGeometry {
-	_, plain := partsOf(e)
-	return plain
-}
-
-func partsOf(e EncodedGeometry) (geo.Kind, PlainGeometry) {
-	switch e := e.(type) {
-	case *Point:
-		return geo.Point, orNil(e.Point)
-	case *LineString:
-		return geo.LineString, orNil(e.LineString)
-	case *LinearRing:
-		return geo.LinearRing, orNil(e.LinearRing)
-	case *Polygon:
-		return geo.Polygon, orNil(e.Polygon)
-	case *MultiPoint:
-		return geo.MultiPoint, orNil(e.MultiPoint)
-	case *MultiLineString:
-		return geo.MultiLineString, orNil(e.MultiLineString)
-	case *MultiPolygon:
-		return geo.MultiPolygon, orNil(e.MultiPolygon)
-	case *GeometryCollection:
-		return geo.GeometryCollection, orNil(e.GeometryCollection)
+	for kind, element := range elements {
+		if element != nil && reflect.TypeOf(e) == reflect.PointerTo(element) {
+			return geo.Kind(kind)
+		}
 	}
-	return geo.Any, nil
+	return geo.Any
 }
 
-// orNil keeps a nil pointer from being an interface that is not nil.
-func orNil[P interface {
-	comparable
-	PlainGeometry
-}](plain P) PlainGeometry {
-	var none P
-	if plain == none {
+// PlainOf returns the plain encoding of an element, nil if it has none.
+func PlainOf(e EncodedGeometry) PlainGeometry {
+	if KindOf(e) == geo.Any {
 		return nil
 	}
-	return plain
-}
-
-// NewElement makes the element of a kind, nil for geo.Any. plain is of the type that goes
-// with it, or nil.
-func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
-	switch kind {
-	case geo.Point:
-		return &Point{Point: as[*PlainPoint](plain)}
-	case geo.LineString:
-		return &LineString{LineString: as[*PlainLineString](plain)}
-	case geo.LinearRing:
-		return &LinearRing{LinearRing: as[*PlainLinearRing](plain)}
-	case geo.Polygon:
-		return &Polygon{Polygon: as[*PlainPolygon](plain)}
-	case geo.MultiPoint:
-		return &MultiPoint{MultiPoint: as[*PlainMultiPoint](plain)}
-	case geo.MultiLineString:
-		return &MultiLineString{MultiLineString: as[*PlainMultiLineString](plain)}
-	case geo.MultiPolygon:
-		return &MultiPolygon{MultiPolygon: as[*PlainMultiPolygon](plain)}
-	case geo.GeometryCollection:
-		return &GeometryCollection{GeometryCollection: as[*PlainGeometryCollection](plain)}
+	plain := reflect.ValueOf(e).Elem().Field(plainField)
+	if plain.IsNil() {
+		return nil
 	}
-	return nil
+	return plain.Interface().(PlainGeometry)
 }
 
-// as gives nil for nil, where a type assertion would panic.
-func as[P PlainGeometry](plain PlainGeometry) P {
-	p, _ := plain.(P)
-	return p
+// NewElement returns the element of a kind, nil for geo.Any. plain is nil or of the type that belongs to
+// the kind.
+func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
+	if kind == geo.Any {
+		return nil
+	}
+	e := reflect.New(elements[kind])
+	if plain != nil {
+		e.Elem().Field(plainField).Set(reflect.ValueOf(plain))
+	}
+	return e.Interface().(EncodedGeometry)
+}
+
+// kindOfPlain returns the kind of a plain geometry, geo.Any for a PlainGeometryBase.
+func kindOfPlain(p PlainGeometry) geo.Kind {
+	for kind, element := range elements {
+		if element != nil && reflect.TypeOf(p) == element.Field(plainField).Type {
+			return geo.Kind(kind)
+		}
+	}
+	return geo.Any
 }

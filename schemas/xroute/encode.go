@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// An encoder appends XML. The first error stays.
+// encoder appends XML. It keeps the first error.
 type encoder struct {
 	dst []byte
 	err error
@@ -25,7 +25,7 @@ func (e *encoder) fail(err *Error) {
 	}
 }
 
-// element appends v as an element of the given name whose type is declared as t.
+// element appends v as an element of the declared type t.
 func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	actual, v := t.actual(v)
 	if actual == nil || actual.abstract || !actual.extends(t) {
@@ -50,8 +50,7 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	e.put("</", tag, ">")
 }
 
-// actual follows pointers and interfaces to the value, and finds its type: nil
-// if it is none of ours.
+// actual follows pointers and interfaces to the value, and returns its type, nil if it is unknown.
 func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 	if v.Kind() == reflect.Interface {
 		v = reflect.Indirect(v.Elem())
@@ -106,7 +105,7 @@ func (e *encoder) member(t *typ, m *member, v reflect.Value) {
 	}
 }
 
-// leaveOut takes the absence of a member, unless it is required.
+// leaveOut fails if a member that has no value is required.
 func (e *encoder) leaveOut(t *typ, m *member) {
 	if m.required {
 		e.fail(m.missing(t.name.local + "/" + m.name.local))
@@ -121,7 +120,7 @@ func (e *encoder) simple(t *typ, v reflect.Value) {
 	e.dst = t.simple.append(e.dst, v)
 }
 
-// absent tells whether a member has no value: a nil pointer, interface or slice.
+// absent reports whether a member has no value: a nil pointer, interface or slice.
 func absent(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -133,8 +132,7 @@ func absent(v reflect.Value) bool {
 	}
 }
 
-// itemName is what the items of an ArrayOf<T> are called: <T>, in the namespace
-// of the array.
+// itemName returns the name of the items of an ArrayOf<T>: <T>, in the namespace of the array.
 func (t *typ) itemName() name {
 	if t.name.space == nsSchema {
 		return name{nsPrimitives, t.label}
@@ -142,10 +140,10 @@ func (t *typ) itemName() name {
 	return name{t.name.space, t.label}
 }
 
-// appendText appends text so that it reads the same in an attribute and in an
-// element. What XML cannot hold becomes U+FFFD.
+// appendText appends text that is valid in attributes and elements. Characters that XML does not allow
+// become U+FFFD.
 func appendText(dst []byte, text string) []byte {
-	for _, r := range text { // a byte that is no UTF-8 is U+FFFD already
+	for _, r := range text { // invalid UTF-8 is U+FFFD already
 		switch {
 		case r == '&':
 			dst = append(dst, "&amp;"...)

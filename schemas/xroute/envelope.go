@@ -15,11 +15,10 @@ var (
 	soapActor          = name{nsEnvelope, "actor"}
 )
 
-// actorNext is whoever gets the message first.
+// actorNext is the first receiver of a message.
 const actorNext = "http://schemas.xmlsoap.org/soap/actor/next"
 
-// ReadRequest reads an envelope with a request. Its error is an *Error, unless
-// reading from r itself failed.
+// ReadRequest reads an envelope with a request. The error is an *Error, unless reading from r failed.
 func ReadRequest(r io.Reader, limits Limits) (Request, error) {
 	m, err := read(r, limits)
 	if err != nil {
@@ -28,7 +27,7 @@ func ReadRequest(r io.Reader, limits Limits) (Request, error) {
 	return expect[Request](m)
 }
 
-// ReadResponse reads an envelope with a response. A fault is its error, a *Fault.
+// ReadResponse reads an envelope with a response. A fault is returned as the error, a *Fault.
 func ReadResponse(r io.Reader, limits Limits) (Response, error) {
 	m, err := read(r, limits)
 	if err != nil {
@@ -58,7 +57,7 @@ func nameOf(m Message) name {
 func unknownOperation(n name) *Error {
 	return &Error{
 		Kind: KindOperation, Path: "Envelope/Body/" + shown(n.local),
-		Reason: fmt.Sprintf("there is no such operation in the namespace %s: the WSDL lists them", echo(n.space)),
+		Reason: fmt.Sprintf("no such operation in the namespace %s: see the WSDL", echo(n.space)),
 	}
 }
 
@@ -76,7 +75,7 @@ func read(r io.Reader, limits Limits) (Message, error) {
 	return m, d.finish()
 }
 
-// envelope opens the root.
+// envelope opens the root element.
 func (d *reader) envelope() error {
 	s, _, err := d.child()
 	switch {
@@ -85,12 +84,12 @@ func (d *reader) envelope() error {
 	case s.name == soapEnvelope:
 		return nil
 	case s.name.local == soapEnvelope.local:
-		return d.at(&Error{Kind: KindVersion, Reason: "the namespace " + echo(s.name.space) + " is not that of SOAP 1.1, " + nsEnvelope})
+		return d.at(&Error{Kind: KindVersion, Reason: "namespace " + echo(s.name.space) + ", want SOAP 1.1, " + nsEnvelope})
 	}
-	return d.at(&Error{Kind: KindEnvelope, Reason: "a SOAP message starts with an Envelope"})
+	return d.at(&Error{Kind: KindEnvelope, Reason: "a SOAP message must start with an Envelope"})
 }
 
-// parts reads what stands in the envelope: a header perhaps, and the body.
+// parts reads the content of the envelope: an optional header, and the body.
 func (d *reader) parts() (Message, error) {
 	var m Message
 	for {
@@ -99,7 +98,7 @@ func (d *reader) parts() (Message, error) {
 		case err != nil:
 			return nil, err
 		case !ok && m == nil:
-			return nil, d.at(&Error{Kind: KindEnvelope, Reason: "a SOAP message has a Body, with one message in it"})
+			return nil, d.at(&Error{Kind: KindEnvelope, Reason: "a SOAP message must have a Body with one message"})
 		case !ok:
 			return m, nil
 		case s.name == soapHeader && m == nil:
@@ -107,7 +106,7 @@ func (d *reader) parts() (Message, error) {
 		case s.name == soapBody && m == nil:
 			m, err = d.body()
 		default:
-			err = d.at(&Error{Kind: KindEnvelope, Reason: "this element does not stand here in a SOAP message"})
+			err = d.at(&Error{Kind: KindEnvelope, Reason: "element is not allowed here in a SOAP message"})
 		}
 		if err != nil {
 			return nil, err
@@ -115,8 +114,7 @@ func (d *reader) parts() (Message, error) {
 	}
 }
 
-// header passes over the entries. None is understood here, so one that has to
-// be is an error, if it is meant for this receiver.
+// header skips the entries. It fails if one for this receiver must be understood.
 func (d *reader) header() error {
 	for {
 		s, ok, err := d.child()
@@ -130,7 +128,7 @@ func (d *reader) header() error {
 		actor, _ := d.attribute(s, soapActor)
 		text, _ := d.attribute(s, soapMustUnderstand)
 		if must, _ := parseBool(text); must && (actor == "" || actor == actorNext) {
-			return d.at(&Error{Kind: KindMustUnderstand, Reason: "this service does not understand the header, which asks that it has to"})
+			return d.at(&Error{Kind: KindMustUnderstand, Reason: "header must be understood, but is not supported"})
 		}
 		if err := d.skip(); err != nil {
 			return err
@@ -145,7 +143,7 @@ func (d *reader) body() (Message, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, d.at(&Error{Kind: KindEnvelope, Reason: "the Body is empty: one message has to stand in it"})
+		return nil, d.at(&Error{Kind: KindEnvelope, Reason: "empty Body: want one message"})
 	}
 	m, err := d.message(s)
 	if err != nil {
@@ -153,7 +151,7 @@ func (d *reader) body() (Message, error) {
 	}
 	_, ok, err = d.child()
 	if ok {
-		return nil, d.at(&Error{Kind: KindEnvelope, Reason: "only one message may stand in the Body"})
+		return nil, d.at(&Error{Kind: KindEnvelope, Reason: "more than one message in the Body"})
 	}
 	if err == nil {
 		d.leave()
@@ -177,9 +175,8 @@ func (d *reader) message(s start) (Message, error) {
 	return made.Interface().(Message), err
 }
 
-// AppendMessage appends the envelope of a request or a response. It fails with
-// an *Error if the message lacks a required member, or holds a value that
-// its type does not allow; dst is then given back as it was.
+// AppendMessage appends the envelope of a request or a response. It fails with an *Error if a required
+// member of the message is missing or a value is not allowed; it then returns dst unchanged.
 func AppendMessage(dst []byte, m Message) ([]byte, error) {
 	if fault, ok := m.(*Fault); ok {
 		return AppendFault(dst, fault)
@@ -199,7 +196,7 @@ func (e *encoder) finish(before []byte) ([]byte, error) {
 
 const tail = "</soapenv:Body></soapenv:Envelope>\n"
 
-// head opens an envelope up to its body.
+// head is the start of every envelope, up to its body.
 var head = func() string {
 	text := xmlDeclaration + "<soapenv:Envelope"
 	for _, space := range []string{nsEnvelope, nsInstance, nsCommon, nsRouting, nsService, nsExceptions, nsPrimitives} {

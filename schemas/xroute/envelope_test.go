@@ -11,12 +11,14 @@ import (
 	"unicode/utf16"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/geo"
 )
 
 // point asks for a point in WKT; the same request in other clothes is below.
 var point = &ConvertGeometry{
 	Geometry: &Point{Encodings: Encodings{WKT: new("POINT (8.25 48.75)")}, Point: &PlainPoint{X: 8.25, Y: 48.75}},
-	Options:  RequestOptions{ResponseGeometry: []GeometryEncoding{EncodingWKB, EncodingWKT}, CoordFormat: FormatOGGeoDecimal},
+	Options:  RequestOptions{ResponseGeometry: []GeometryEncoding{EncodingWKB, EncodingWKT}, CoordFormat: geo.GeoDecimal},
 	CallerContext: &CallerContext{
 		Properties: []CallerContextProperty{{Key: new("CoordFormat"), Value: new("VENDOR_MERCATOR")}},
 	},
@@ -90,7 +92,7 @@ func TestSameRequest(t *testing.T) {
 	}
 }
 
-// TestWrongRequest has a line for each thing that can be wrong.
+// TestWrongRequest has a line for each error.
 func TestWrongRequest(t *testing.T) {
 	const operation = "Envelope/Body/convertGeometry"
 	f := func(kind Kind, path, reason, text string) {
@@ -104,18 +106,18 @@ func TestWrongRequest(t *testing.T) {
 		require.Contains(t, err.Error(), reason)
 	}
 
-	// XML that is none, or that SOAP does not allow.
-	f(KindSyntax, "", "ends before", "")
-	f(KindSyntax, "", "ends before", xmlDeclaration)
-	f(KindSyntax, "", "has to start", `{"geometry": 1}`)
-	f(KindSyntax, "", "ends another", `</a>`)
-	f(KindSyntax, operation, "ends before", pointText[:strings.Index(pointText, "<geometry")])
+	// Invalid XML, and XML that SOAP does not allow.
+	f(KindSyntax, "", "unexpected end of the envelope", "")
+	f(KindSyntax, "", "unexpected end of the envelope", xmlDeclaration)
+	f(KindSyntax, "", "where XML must start", `{"geometry": 1}`)
+	f(KindSyntax, "", "does not match the open element", `</a>`)
+	f(KindSyntax, operation, "unexpected end of the envelope", pointText[:strings.Index(pointText, "<geometry")])
 	f(KindSyntax, operation+"/options", "line 4 is not XML", strings.Split(pointText, "<wrappedR")[0]+"<<")
-	f(KindSyntax, "", "follows after", pointText+"<again/>")
-	f(KindSyntax, "", "follows after", pointText+"again")
-	f(KindSyntax, "", "follows after", pointText+"</again>")
-	f(KindSyntax, operation, "ends another", swap(t, "</convertGeometry>", "</Convertgeometry>"))
-	f(KindSyntax, operation+"/geometry/point", `"x" stands twice`, swap(t, `x="8.25"`, `x="8.25" x="9"`))
+	f(KindSyntax, "", "content after the end", pointText+"<again/>")
+	f(KindSyntax, "", "content after the end", pointText+"again")
+	f(KindSyntax, "", "content after the end", pointText+"</again>")
+	f(KindSyntax, operation, "does not match the open element", swap(t, "</convertGeometry>", "</Convertgeometry>"))
+	f(KindSyntax, operation+"/geometry/point", `duplicate attribute "x"`, swap(t, `x="8.25"`, `x="8.25" x="9"`))
 	f(KindSyntax, operation+"/geometry", "unquoted", swap(t, `x="8.25"`, `x=8.25`))
 	f(KindSyntax, "", "not supported", `<?xml version="1.0" encoding="ISO-8859-1"?>`+pointText)
 	f(KindSyntax, "", "version", `<?xml version="1.1"?>`+pointText)
@@ -140,15 +142,15 @@ func TestWrongRequest(t *testing.T) {
 
 	// Envelopes.
 	f(KindVersion, "Envelope", "soap-envelope", swap(t, "http://schemas.xmlsoap.org/soap/envelope/", "http://www.w3.org/2003/05/soap-envelope"))
-	f(KindEnvelope, "html", "starts with an Envelope", "<html/>")
-	f(KindEnvelope, "Envelope", "has a Body", `<Envelope xmlns="`+nsEnvelope+`"/>`)
-	f(KindEnvelope, "Envelope/Body", "is empty", `<Envelope xmlns="`+nsEnvelope+`"><Body/></Envelope>`)
-	f(KindEnvelope, "Envelope/stopJob", "does not stand here", swap(t, "</S:Body>", "</S:Body><stopJob/>"))
-	f(KindEnvelope, "Envelope/Body/stopJob", "only one", swap(t, "</S:Body>", "<stopJob/></S:Body>"))
-	f(KindEnvelope, "Envelope/Body", "does not stand here", swap(t, "</S:Body>", "</S:Body><S:Body/>"))
-	f(KindEnvelope, "Envelope/Header", "does not stand here", swap(t, "</S:Body>", "</S:Body><S:Header/>"))
-	f(KindMustUnderstand, "Envelope/Header/Security", "understand", swap(t, "<S:Body>", `<S:Header><o:Security xmlns:o="urn:o" S:mustUnderstand="1"/></S:Header><S:Body>`))
-	f(KindMustUnderstand, "Envelope/Header/a", "understand", swap(t, "<S:Body>", `<S:Header><a S:mustUnderstand="1" S:actor="`+actorNext+`"/></S:Header><S:Body>`))
+	f(KindEnvelope, "html", "must start with an Envelope", "<html/>")
+	f(KindEnvelope, "Envelope", "must have a Body", `<Envelope xmlns="`+nsEnvelope+`"/>`)
+	f(KindEnvelope, "Envelope/Body", "empty Body", `<Envelope xmlns="`+nsEnvelope+`"><Body/></Envelope>`)
+	f(KindEnvelope, "Envelope/stopJob", "not allowed here", swap(t, "</S:Body>", "</S:Body><stopJob/>"))
+	f(KindEnvelope, "Envelope/Body/stopJob", "more than one message", swap(t, "</S:Body>", "<stopJob/></S:Body>"))
+	f(KindEnvelope, "Envelope/Body", "not allowed here", swap(t, "</S:Body>", "</S:Body><S:Body/>"))
+	f(KindEnvelope, "Envelope/Header", "not allowed here", swap(t, "</S:Body>", "</S:Body><S:Header/>"))
+	f(KindMustUnderstand, "Envelope/Header/Security", "must be understood", swap(t, "<S:Body>", `<S:Header><o:Security xmlns:o="urn:o" S:mustUnderstand="1"/></S:Header><S:Body>`))
+	f(KindMustUnderstand, "Envelope/Header/a", "must be understood", swap(t, "<S:Body>", `<S:Header><a S:mustUnderstand="1" S:actor="`+actorNext+`"/></S:Header><S:Body>`))
 	f(KindOperation, "Envelope/Body/ConvertGeometry", "no such operation", swap(t, "convertGeometry", "ConvertGeometry"))
 	f(KindOperation, "Envelope/Body/convertGeometry", `namespace "urn:other"`, swap(t, "urn:xserver:routing", "urn:other"))
 	f(KindOperation, "Envelope/Body/stopJobResponse", "no such operation",
@@ -156,38 +158,38 @@ func TestWrongRequest(t *testing.T) {
 	f(KindOperation, "Envelope/Body/Fault", "no such operation", `<Envelope xmlns="`+nsEnvelope+`"><Body><Fault/></Body></Envelope>`)
 
 	// Members.
-	f(KindMissing, operation+"/options/@coordFormat", "attribute is required", swap(t, ` coordFormat="OG_GEODECIMAL"`, ""))
-	f(KindMissing, operation+"/options/@coordFormat", "attribute is required", swap(t, ` coordFormat=`, " c:coordFormat="))
-	f(KindMissing, operation+"/geometry/point/@y", "attribute is required", swap(t, ` y="48.75"`, ""))
-	f(KindMissing, operation+"/options", "required, in the namespace urn:xserver:routing", swap(t, "<options", "<c:options", "</options", "</c:options"))
-	f(KindMissing, operation+"/options/wrappedResponseGeometry", "required, in the namespace urn:xserver:routing",
+	f(KindMissing, operation+"/options/@coordFormat", "required attribute is missing", swap(t, ` coordFormat="OG_GEODECIMAL"`, ""))
+	f(KindMissing, operation+"/options/@coordFormat", "required attribute is missing", swap(t, ` coordFormat=`, " c:coordFormat="))
+	f(KindMissing, operation+"/geometry/point/@y", "required attribute is missing", swap(t, ` y="48.75"`, ""))
+	f(KindMissing, operation+"/options", "required element of the namespace urn:xserver:routing is missing", swap(t, "<options", "<c:options", "</options", "</c:options"))
+	f(KindMissing, operation+"/options/wrappedResponseGeometry", "required element of the namespace urn:xserver:routing is missing",
 		swap(t, "wrappedResponseGeometry", "c:wrappedResponseGeometry"))
-	// What would be left out otherwise, and the rest be answered as if it had been understood.
+	// Members that must not be ignored silently.
 	f(KindValue, operation+"/callerContext", "in the namespace urn:xserver:routing, not \"urn:xserver:common\"",
 		swap(t, "<callerContext", "<c:callerContext", "</callerContext", "</c:callerContext"))
 	f(KindValue, operation+"/geometry/point", "in the namespace urn:xserver:common, not \"urn:xserver:routing\"", swap(t, "<c:point", "<point"))
-	f(KindValue, operation+"/options/wrappedResponseGeometry/String", "only GeometryEncoding of the namespace urn:xserver:common",
+	f(KindValue, operation+"/options/wrappedResponseGeometry/String", "want GeometryEncoding of the namespace urn:xserver:common",
 		swap(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><String>PLAIN</String>`))
-	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding", "only GeometryEncoding of the namespace urn:xserver:common",
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding", "want GeometryEncoding of the namespace urn:xserver:common",
 		swap(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><GeometryEncoding>PLAIN</GeometryEncoding>`))
 	f(KindValue, operation+"/geometry/@wkb", "is not a base64Binary", swap(t, `i:type="c:Point"`, `i:type="c:Point" wkb="AQE"`))
 	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", swap(t, ` i:type="c:Point"`, ""))
 	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", swap(t, `"c:Point"`, `"c:EncodedGeometry"`))
 	f(KindValue, operation+"/geometry/@xsi:type", "does not extend", swap(t, `"c:Point"`, `"c:PlainPoint"`))
 	f(KindValue, operation+"/geometry/@xsi:type", "does not extend", swap(t, `"c:Point"`, `"c:EncodedGeometryBase"`))
-	f(KindValue, operation+"/geometry/@xsi:type", "has this name", swap(t, `"c:Point"`, `"Point"`))
-	f(KindValue, operation+"/geometry/@xsi:type", "has this name", swap(t, `"c:Point"`, `"c:"`))
+	f(KindValue, operation+"/geometry/@xsi:type", "no such type", swap(t, `"c:Point"`, `"Point"`))
+	f(KindValue, operation+"/geometry/@xsi:type", "no such type", swap(t, `"c:Point"`, `"c:"`))
 	f(KindValue, operation+"/options/@xsi:type", "does not extend", swap(t, "<options ", `<options i:type="c:Job" `))
 	f(KindValue, operation+"/@xsi:type", "does not extend", swap(t, "<convertGeometry ", `<convertGeometry i:type="c:Job" `))
-	f(KindValue, operation+"/geometry/@xsi:nil", "may not be nil", swap(t, "<geometry ", `<geometry i:nil="true" `))
-	f(KindValue, operation+"/@xsi:nil", "may not be nil", swap(t, "<convertGeometry ", `<convertGeometry i:nil="1" `))
-	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]/@xsi:nil", "may not be nil",
+	f(KindValue, operation+"/geometry/@xsi:nil", "must not be nil", swap(t, "<geometry ", `<geometry i:nil="true" `))
+	f(KindValue, operation+"/@xsi:nil", "must not be nil", swap(t, "<convertGeometry ", `<convertGeometry i:nil="1" `))
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]/@xsi:nil", "must not be nil",
 		swap(t, "<c:GeometryEncoding>WKT</c:GeometryEncoding>", `<c:GeometryEncoding i:nil="1"/>`))
 	f(KindValue, operation+"/callerContext/@xsi:nil", `"yes" is neither`, swap(t, "<callerContext>", `<callerContext i:nil="yes">`))
-	f(KindValue, operation+"/callerContext/wrappedProperties", "inside one that is nil", swap(t, "<callerContext>", `<callerContext i:nil="true">`))
-	f(KindValue, operation+"/options", "only once", swap(t, "<callerContext>", `<options/><callerContext>`))
-	f(KindValue, operation+"/geometry", `"POINT" is text`, swap(t, "<c:point ", "POINT<c:point "))
-	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[1]", `"b" stands where only text`, swap(t, ">WKB<", "><b>WKB</b><"))
+	f(KindValue, operation+"/callerContext/wrappedProperties", "inside an element that is nil", swap(t, "<callerContext>", `<callerContext i:nil="true">`))
+	f(KindValue, operation+"/options", "duplicate element", swap(t, "<callerContext>", `<options/><callerContext>`))
+	f(KindValue, operation+"/geometry", `text "POINT" where only elements are allowed`, swap(t, "<c:point ", "POINT<c:point "))
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[1]", `element "b" where only text`, swap(t, ">WKB<", "><b>WKB</b><"))
 	f(KindValue, operation+"/geometry/point/@x", `"8,25" is not a double`, swap(t, `x="8.25"`, `x="8,25"`))
 	f(KindValue, operation+"/geometry/point/@x", `"0x1p3" is not a double`, swap(t, `x="8.25"`, `x="0x1p3"`))
 	f(KindValue, operation+"/geometry/point/@x", `"" is not a double`, swap(t, `x="8.25"`, `x=""`))
@@ -196,8 +198,7 @@ func TestWrongRequest(t *testing.T) {
 	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]", `"SVG" is not a GeometryEncoding`, swap(t, ">WKT<", ">SVG<"))
 }
 
-// TestErrorsAreShort: however long the names and texts that are wrong, an error
-// shows little of them.
+// TestErrorsAreShort: an error repeats only the beginning of long names and texts.
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("ü", 10000)
 	f := func(text string) {
@@ -358,7 +359,7 @@ func TestFaultText(t *testing.T) {
 		`<e:wrappedContext><p:String>a</p:String><p:String>b</p:String></e:wrappedContext></e:stackElement></e:XServiceException></detail></soapenv:Fault>`+tail, string(got))
 }
 
-// TestCannotWrite: a message that lacks something is an error, and dst stays as it was.
+// TestCannotWrite: an invalid message is an error, and dst is unchanged.
 func TestCannotWrite(t *testing.T) {
 	f := func(want string, m Message) {
 		t.Helper()
@@ -366,14 +367,14 @@ func TestCannotWrite(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.Equal(t, "before", string(got))
 	}
-	f("convertGeometryResponse/result: this element is required", &ConvertGeometryResponse{})
-	f("convertGeometryResponse/result: this element is required", &ConvertGeometryResponse{Result: (*Point)(nil)})
+	f("convertGeometryResponse/result: required element of the namespace urn:xserver:routing is missing", &ConvertGeometryResponse{})
+	f("convertGeometryResponse/result: required element of the namespace urn:xserver:routing is missing", &ConvertGeometryResponse{Result: (*Point)(nil)})
 	f("is not EncodedGeometry", &ConvertGeometryResponse{Result: &Encodings{}})
 	f("is not EncodedGeometry", &ConvertGeometryResponse{Result: struct{ *Point }{&Point{}}})
 	f(`"" is not a JobStatus`, &StopJobResponse{})
 	f(`"gone" is not a JobStatus`, &StopJobResponse{Result: Job{Status: "gone"}})
 	f("ArrayOfEncodedGeometry: item 1 is nil", &StartConvertGeometries{
-		Geometries: []EncodedGeometry{&Point{}, nil}, Options: RequestOptions{CoordFormat: FormatOGSRID},
+		Geometries: []EncodedGeometry{&Point{}, nil}, Options: RequestOptions{CoordFormat: geo.SRID},
 	})
 	f("is not BaseException", &Fault{Exception: struct{ *BaseException }{&BaseException{}}})
 }
@@ -393,7 +394,7 @@ func TestDocumentsFromRequest(t *testing.T) {
 	require.Contains(t, SchemaNames(), "common.xsd")
 }
 
-// TestNumbers writes and reads the values at the ends of what a double may be.
+// TestNumbers writes and reads extreme values of a double.
 func TestNumbers(t *testing.T) {
 	for _, x := range []float64{0, math.Copysign(0, -1), math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1), math.Inf(-1), math.NaN(), 1e21, 0.1} {
 		text, err := AppendMessage(nil, &ConvertGeometryResponse{Result: &Point{Point: &PlainPoint{X: x, Y: 1}}})

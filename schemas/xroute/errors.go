@@ -6,29 +6,28 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what is wrong with an envelope.
+// Kind says what is wrong with an envelope.
 type Kind int
 
-// The kinds. The zero value is none of them.
+// The kinds of errors.
 const (
-	KindSyntax         Kind = iota + 1 // not the XML that a SOAP message may hold
+	KindSyntax         Kind = iota + 1 // not the XML that a SOAP message may contain
 	KindVersion                        // an envelope, but not of SOAP 1.1
-	KindEnvelope                       // XML, but no envelope with one message
-	KindMustUnderstand                 // a header that has to be understood, and is not
+	KindEnvelope                       // XML, but not an envelope with one message
+	KindMustUnderstand                 // a header that must be understood, but is not
 	KindOperation                      // no message of that name
-	KindMissing                        // a required member is not there
+	KindMissing                        // a required member is missing
 	KindValue                          // a member has a value that its type does not allow
 	KindLimit                          // more than Limits allow
 )
 
-// Error says what is wrong with an envelope that was read, or with a message
-// that was to be written. An error of the reader that the bytes come from is
-// no Error.
+// Error is an invalid envelope, or a message that cannot be written. Errors of the reader that provides
+// the bytes are not of this type.
 type Error struct {
 	Kind   Kind
 	Path   string // such as Envelope/Body/convertGeometry/options/@coordFormat
-	Type   string // the wanted type of KindMissing and KindValue, such as CoordFormat
-	Reason string // a phrase that goes on after the path
+	Type   string // the type that KindMissing and KindValue want, such as CoordFormat
+	Reason string
 }
 
 func (e *Error) Error() string {
@@ -38,51 +37,58 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
-// maxEcho is how much of a text that was read stands in an error (contract 1.1).
+// maxEcho is how many bytes of a text an error repeats. It is the limit of contract 6.4.
 const maxEcho = 64
 
-// cut shortens text between two characters, and gives what tells of it.
-func cut(text string) (short, more string) {
+// echo quotes text.
+func echo(text string) string {
+	short := shorten(text)
+	return strconv.Quote(short) + ellipsis(text, short)
+}
+
+// shown returns text without quotes.
+func shown(text string) string {
+	short := shorten(text)
+	return short + ellipsis(text, short)
+}
+
+// shorten cuts text between two characters.
+func shorten(text string) string {
 	if len(text) <= maxEcho {
-		return text, ""
+		return text
 	}
 	end := maxEcho
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return text[:end], "…"
+	return text[:end]
 }
 
-// echo quotes text.
-func echo(text string) string {
-	short, more := cut(text)
-	return strconv.Quote(short) + more
+func ellipsis(text, short string) string {
+	if len(short) < len(text) {
+		return "…"
+	}
+	return ""
 }
 
-// shown is text as it is, but for its length.
-func shown(text string) string {
-	short, more := cut(text)
-	return short + more
-}
-
-// missing says that a required member is not there.
+// missing returns the error for a required member that is missing.
 func (m *member) missing(path string) *Error {
-	reason := "this attribute is required"
+	reason := "required attribute is missing"
 	if m.name.space != "" {
-		reason = "this element is required, in the namespace " + m.name.space
+		reason = "required element of the namespace " + m.name.space + " is missing"
 	}
 	return &Error{Kind: KindMissing, Path: path, Type: m.typ.label, Reason: reason}
 }
 
-// invalid says that text is no value of a type.
+// invalid returns the error for text that is not a value of the type.
 func (t *typ) invalid(path, text string, err error) *Error {
-	called := t.label
+	label := t.label
 	if t.simple != nil && t.simple.values == nil {
-		called = t.simple.xsd // that of base64 is byte, which says little
+		label = t.simple.xsd // base64Binary says more than byte
 	}
 	article := "a "
-	if strings.ContainsRune("aeiouAEIOU", rune(called[0])) {
+	if strings.ContainsRune("aeiouAEIOU", rune(label[0])) {
 		article = "an "
 	}
-	return &Error{Kind: KindValue, Path: path, Type: t.label, Reason: echo(text) + " is not " + article + called + ": " + err.Error()}
+	return &Error{Kind: KindValue, Path: path, Type: t.label, Reason: echo(text) + " is not " + article + label + ": " + err.Error()}
 }

@@ -45,5 +45,5 @@ func ExampleError() {
 	fmt.Println(wrong)
 	// Output:
 	// <nil> true
-	// Envelope/Body/convertGeometry/options/@coordFormat: this attribute is required
+	// Envelope/Body/convertGeometry/options/@coordFormat: required attribute is missing
 }

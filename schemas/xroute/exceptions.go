@@ -1,7 +1,6 @@
 package xroute
 
-// ErrorCode is the name of what went wrong in an XServiceException, carried by
-// StackElement.ErrorKey.
+// ErrorCode is the errorKey of an XServiceException.
 type ErrorCode string
 
 // The error codes.
@@ -17,7 +16,7 @@ const (
 
 // Exception is a pointer to BaseException or to any type that extends it.
 type Exception interface {
-	// Base gives the members that every exception has, to read and to set.
+	// Base returns the members that every exception has, to read and to set.
 	Base() *BaseException
 }
 
@@ -27,10 +26,10 @@ type BaseException struct {
 	TransactionID *string       `xsd:"@transactionId"`
 }
 
-// Base gives the exception itself.
+// Base returns e.
 func (e *BaseException) Base() *BaseException { return e }
 
-// StackElement is what went wrong, and what brought it about.
+// StackElement is an error and its causes.
 type StackElement struct {
 	Cause     *StackElement `xsd:"cause,nillable"`
 	Context   []string      `xsd:"wrappedContext,required,nillable"`
@@ -39,39 +38,39 @@ type StackElement struct {
 	Message   *string       `xsd:"@message"`
 }
 
-// Each of the exceptions embeds the one that it extends (specification, 7.3).
+// Each exception embeds the one that it extends.
 type (
-	// SystemException is trouble of the service.
+	// SystemException is a failure of the service.
 	SystemException struct{ BaseException }
-	// DatabaseException is trouble with a database.
+	// DatabaseException is a failure of a database.
 	DatabaseException struct{ SystemException }
-	// ConstraintViolationException is a row that a database refuses.
+	// ConstraintViolationException is a row that a database rejects.
 	ConstraintViolationException struct{ DatabaseException }
-	// TableNotFoundException is a table that a database lacks.
+	// TableNotFoundException is a missing table.
 	TableNotFoundException struct{ DatabaseException }
-	// UnexpectedException is an error of the service itself.
+	// UnexpectedException is an internal error.
 	UnexpectedException struct{ SystemException }
-	// OptimisticRollbackException is a change that came too late.
+	// OptimisticRollbackException is a change that conflicts with another one.
 	OptimisticRollbackException struct{ SystemException }
-	// RemoteAccessException is trouble on the way to another service.
+	// RemoteAccessException is a failure to reach another service.
 	RemoteAccessException struct{ SystemException }
-	// CreateException is an object that cannot be made.
+	// CreateException is an object that cannot be created.
 	CreateException struct{ SystemException }
 	// DuplicateKeyException is an object that exists already.
 	DuplicateKeyException struct{ CreateException }
 	// RemoveException is an object that cannot be removed.
 	RemoveException struct{ SystemException }
-	// FinderException is trouble with a search.
+	// FinderException is a failure of a search.
 	FinderException struct{ SystemException }
 	// ObjectNotFoundException is a search without a result.
 	ObjectNotFoundException struct{ FinderException }
 
-	// BusinessException is trouble with what the caller asks for.
+	// BusinessException is an error of the caller.
 	BusinessException struct{ BaseException }
-	// IllegalParameterException is a value that is out of range.
+	// IllegalParameterException is a value out of range.
 	IllegalParameterException struct{ BusinessException }
-	// ParameterNotSetException is a required value that is not there.
+	// ParameterNotSetException is a missing required value.
 	ParameterNotSetException struct{ IllegalParameterException }
-	// XServiceException is one of the ErrorCodes.
+	// XServiceException is an error with an ErrorCode.
 	XServiceException struct{ BusinessException }
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A FaultCode is a code of SOAP 1.1.
+// FaultCode is a fault code of SOAP 1.1.
 type FaultCode string
 
 // The codes.
@@ -16,19 +16,18 @@ const (
 	FaultMustUnderstand  FaultCode = "MustUnderstand"
 )
 
-// A Fault is the answer when there is no Response.
+// Fault is the answer to a request that has no Response.
 type Fault struct {
 	Code      FaultCode
 	Text      string
-	Exception Exception // in detail, as its global element; may be nil
+	Exception Exception // content of the detail; may be nil
 }
 
 func (*Fault) message() {}
 
 func (f *Fault) Error() string { return "SOAP fault " + string(f.Code) + ": " + f.Text }
 
-// AppendFault appends the envelope of a fault. It fails only for an Exception
-// that is none of this package's types.
+// AppendFault appends the envelope of a fault. It fails only for an Exception of an unknown type.
 func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	e := &encoder{dst: append(dst, head...)}
 	e.put("<soapenv:Fault><faultcode>soapenv:")
@@ -45,8 +44,7 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	return e.finish(dst)
 }
 
-// exception appends the global element of an exception, which has the name of
-// its type.
+// exception appends the global element of an exception, which is named after its type.
 func (e *encoder) exception(v reflect.Value) {
 	declared := model.byGo[v.Type()]
 	if actual, _ := declared.actual(v); actual != nil {
@@ -55,7 +53,7 @@ func (e *encoder) exception(v reflect.Value) {
 	e.element(declared.name.prefixed(), declared, v)
 }
 
-// fault reads the open Fault. Its parts have no namespace, in SOAP 1.1.
+// fault reads the open Fault. In SOAP 1.1 its parts are in no namespace.
 func (d *reader) fault() (*Fault, error) {
 	f := &Fault{}
 	for {
@@ -85,8 +83,7 @@ func (d *reader) fault() (*Fault, error) {
 	}
 }
 
-// faultCode takes the name without its prefix, and without what some servers
-// put after a point.
+// faultCode reads the code without its prefix, and without what some servers append after a dot.
 func (d *reader) faultCode(f *Fault) error {
 	text, err := d.text()
 	if err != nil {
@@ -100,7 +97,7 @@ func (d *reader) faultCode(f *Fault) error {
 	return nil
 }
 
-// detail reads the first exception; what else a detail may hold is not ours.
+// detail reads the first exception and skips everything else.
 func (d *reader) detail(f *Fault) error {
 	for {
 		s, ok, err := d.child()

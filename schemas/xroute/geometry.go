@@ -1,5 +1,7 @@
 package xroute
 
+import "trafficd/schemas/geo"
+
 // GeometryEncoding names a way to write a geometry.
 type GeometryEncoding string
 
@@ -11,30 +13,17 @@ const (
 	EncodingKML   GeometryEncoding = "KML"
 )
 
-// CoordFormat names the coordinates of a geometry.
-type CoordFormat string
+// CoordFormat names the coordinates of a geometry. Package geo lists the formats.
+type CoordFormat = geo.Format
 
-// The coordinate formats.
-const (
-	FormatOGGeoDecimal CoordFormat = "OG_GEODECIMAL"
-	FormatMercator     CoordFormat = "VENDOR_MERCATOR"
-	FormatGeoMinSec    CoordFormat = "VENDOR_GEOMINSEC"
-	FormatGeoDecimal   CoordFormat = "VENDOR_GEODECIMAL"
-	FormatConform      CoordFormat = "VENDOR_CONFORM"
-	FormatSuperConform CoordFormat = "VENDOR_SUPERCONFORM"
-	FormatSmartUnits   CoordFormat = "VENDOR_SMARTUNITS"
-	FormatOGSRID       CoordFormat = "OG_SRID"
-)
-
-// EncodedGeometryBase is the root of the geometries. All of them are an
-// EncodedGeometry too.
+// EncodedGeometryBase is the root of the geometries. All of them implement EncodedGeometry.
 type EncodedGeometryBase interface{ encodedGeometryBase() }
 
-// EncodedGeometry is one of *Point, *LineString, *LinearRing, *Polygon,
-// *MultiPoint, *MultiLineString, *MultiPolygon and *GeometryCollection.
+// EncodedGeometry is one of *Point, *LineString, *LinearRing, *Polygon, *MultiPoint, *MultiLineString,
+// *MultiPolygon and *GeometryCollection.
 type EncodedGeometry interface {
 	EncodedGeometryBase
-	// Encoded gives the encodings other than the plain one, to read and to set.
+	// Encoded returns the encodings other than the plain one, to read and to set.
 	Encoded() *Encodings
 }
 
@@ -50,8 +39,52 @@ type Encodings struct {
 	WKT *string `xsd:"@wkt"`
 }
 
-// Encoded gives the encodings themselves.
+// Encoded returns e.
 func (e *Encodings) Encoded() *Encodings { return e }
+
+// The encoded geometries.
+type (
+	// Point is an encoded point.
+	Point struct {
+		Encodings
+		Point *PlainPoint `xsd:"point"`
+	}
+	// LineString is an encoded line.
+	LineString struct {
+		Encodings
+		LineString *PlainLineString `xsd:"lineString"`
+	}
+	// LinearRing is an encoded closed line.
+	LinearRing struct {
+		Encodings
+		LinearRing *PlainLinearRing `xsd:"linearRing"`
+	}
+	// Polygon is an encoded polygon.
+	Polygon struct {
+		Encodings
+		Polygon *PlainPolygon `xsd:"polygon"`
+	}
+	// MultiPoint is an encoded set of points.
+	MultiPoint struct {
+		Encodings
+		MultiPoint *PlainMultiPoint `xsd:"multiPoint"`
+	}
+	// MultiLineString is an encoded set of lines.
+	MultiLineString struct {
+		Encodings
+		MultiLineString *PlainMultiLineString `xsd:"multiLineString"`
+	}
+	// MultiPolygon is an encoded set of polygons.
+	MultiPolygon struct {
+		Encodings
+		MultiPolygon *PlainMultiPolygon `xsd:"multiPolygon"`
+	}
+	// GeometryCollection is an encoded set of geometries of any kind.
+	GeometryCollection struct {
+		Encodings
+		GeometryCollection *PlainGeometryCollection `xsd:"geometryCollection"`
+	}
+)
 
 // BoundingBox is a rectangle.
 type BoundingBox struct {
@@ -59,114 +92,56 @@ type BoundingBox struct {
 	RightBottom *Point `xsd:"rightBottom,nillable"`
 }
 
-// Point is an encoded point.
-type Point struct {
-	Encodings
-	Point *PlainPoint `xsd:"point"`
-}
-
-// LineString is an encoded line.
-type LineString struct {
-	Encodings
-	LineString *PlainLineString `xsd:"lineString"`
-}
-
-// LinearRing is an encoded closed line.
-type LinearRing struct {
-	Encodings
-	LinearRing *PlainLinearRing `xsd:"linearRing"`
-}
-
-// Polygon is an encoded polygon.
-type Polygon struct {
-	Encodings
-	Polygon *PlainPolygon `xsd:"polygon"`
-}
-
-// MultiPoint is an encoded set of points.
-type MultiPoint struct {
-	Encodings
-	MultiPoint *PlainMultiPoint `xsd:"multiPoint"`
-}
-
-// MultiLineString is an encoded set of lines.
-type MultiLineString struct {
-	Encodings
-	MultiLineString *PlainMultiLineString `xsd:"multiLineString"`
-}
-
-// MultiPolygon is an encoded set of polygons.
-type MultiPolygon struct {
-	Encodings
-	MultiPolygon *PlainMultiPolygon `xsd:"multiPolygon"`
-}
-
-// GeometryCollection is an encoded set of geometries of any kind.
-type GeometryCollection struct {
-	Encodings
-	GeometryCollection *PlainGeometryCollection `xsd:"geometryCollection"`
-}
-
-// PlainGeometry is a pointer to any of the Plain types, PlainGeometryBase too.
+// PlainGeometry is a pointer to one of the Plain types, PlainGeometryBase included.
 type PlainGeometry interface{ plainGeometry() }
 
-// PlainGeometryBase is the base of the plain geometries. The specification
-// does not call it abstract: on its own it is a geometry without anything.
+// PlainGeometryBase is the base of the plain geometries. Contract 5.4 does not call it abstract: on its
+// own it is a geometry without coordinates.
 type PlainGeometryBase struct{}
 
 func (*PlainGeometryBase) plainGeometry() {}
 
-// PlainPoint is a point by its coordinates.
-type PlainPoint struct {
-	PlainGeometryBase
-	X float64  `xsd:"@x,required"`
-	Y float64  `xsd:"@y,required"`
-	Z *float64 `xsd:"@z"`
-}
+// The plain geometries.
+type (
+	// PlainPoint is a point given by its coordinates.
+	PlainPoint struct {
+		PlainGeometryBase
+		X float64  `xsd:"@x,required"`
+		Y float64  `xsd:"@y,required"`
+		Z *float64 `xsd:"@z"`
+	}
+	// PlainLineString is a line given by its points.
+	PlainLineString struct {
+		PlainGeometryBase
+		Points []PlainPoint `xsd:"wrappedPoints,required"`
+	}
+	// PlainLinearRing is a closed line given by its points.
+	PlainLinearRing PlainLineString
+	// PlainMultiPoint is a set of points.
+	PlainMultiPoint PlainLineString
+	// PlainPolygon is a polygon given by its rings.
+	PlainPolygon struct {
+		PlainGeometryBase
+		LinearRings []PlainLinearRing `xsd:"wrappedLinearRings,required"`
+	}
+	// PlainMultiLineString is a set of lines.
+	PlainMultiLineString struct {
+		PlainGeometryBase
+		LineStrings []PlainLineString `xsd:"wrappedLineStrings,required"`
+	}
+	// PlainMultiPolygon is a set of polygons.
+	PlainMultiPolygon struct {
+		PlainGeometryBase
+		Polygons []PlainPolygon `xsd:"wrappedPolygons,required"`
+	}
+	// PlainGeometryCollection is a set of geometries of any kind.
+	PlainGeometryCollection struct {
+		PlainGeometryBase
+		Geometries []PlainGeometry `xsd:"wrappedGeometries,required"`
+	}
+)
 
-// PlainLineString is a line by its points.
-type PlainLineString struct {
-	PlainGeometryBase
-	Points []PlainPoint `xsd:"wrappedPoints,required"`
-}
-
-// PlainLinearRing is a closed line by its points.
-type PlainLinearRing struct {
-	PlainGeometryBase
-	Points []PlainPoint `xsd:"wrappedPoints,required"`
-}
-
-// PlainPolygon is a polygon by its rings.
-type PlainPolygon struct {
-	PlainGeometryBase
-	LinearRings []PlainLinearRing `xsd:"wrappedLinearRings,required"`
-}
-
-// PlainMultiPoint is a set of points.
-type PlainMultiPoint struct {
-	PlainGeometryBase
-	Points []PlainPoint `xsd:"wrappedPoints,required"`
-}
-
-// PlainMultiLineString is a set of lines.
-type PlainMultiLineString struct {
-	PlainGeometryBase
-	LineStrings []PlainLineString `xsd:"wrappedLineStrings,required"`
-}
-
-// PlainMultiPolygon is a set of polygons.
-type PlainMultiPolygon struct {
-	PlainGeometryBase
-	Polygons []PlainPolygon `xsd:"wrappedPolygons,required"`
-}
-
-// PlainGeometryCollection is a set of geometries of any kind.
-type PlainGeometryCollection struct {
-	PlainGeometryBase
-	Geometries []PlainGeometry `xsd:"wrappedGeometries,required"`
-}
-
-// KML is a geometry as a KML document, or as its placemarks.
+// KML is a geometry as a KML document or as its placemarks.
 type KML struct {
 	Placemarks []string `xsd:"wrappedPlacemarks"`
 	KML        *string  `xsd:"@kml"`

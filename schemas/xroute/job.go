@@ -1,9 +1,9 @@
 package xroute
 
-// JobStatus is a state of a job.
+// JobStatus is the status of a job, see contract 3.4.
 type JobStatus string
 
-// The states of a job.
+// The statuses of a job.
 const (
 	StatusQueuing   JobStatus = "QUEUING"
 	StatusRunning   JobStatus = "RUNNING"
@@ -14,7 +14,7 @@ const (
 	StatusUnknown   JobStatus = "UNKNOWN"
 )
 
-// Job is the state of work that goes on after the answer.
+// Job is the state of work that continues after the response.
 type Job struct {
 	Progress    JobProgress `xsd:"progress"`
 	ElapsedTime int32       `xsd:"@elapsedTime,required"`
@@ -29,68 +29,65 @@ type progressBase struct{}
 
 func (*progressBase) jobProgress() {}
 
-// BulkProgress counts the parts of a job.
-type BulkProgress struct {
-	progressBase
-	Failed     int32 `xsd:"@failed,required"`
-	Remaining  int32 `xsd:"@remaining,required"`
-	Successful int32 `xsd:"@successful,required"`
-}
-
-// DistanceMatrixProgress counts the rows of a matrix.
-type DistanceMatrixProgress struct {
-	progressBase
-	CurrentRowIndex int32 `xsd:"@currentRowIndex,required"`
-	LastRowIndex    int32 `xsd:"@lastRowIndex,required"`
-}
-
-// PlanProgress says how far a plan is.
-type PlanProgress struct {
-	progressBase
-	DistanceMatrixCalculationProgress *DistanceMatrixCalculationProgress `xsd:"distanceMatrixCalculationProgress"`
-	ImprovementProgress               *ImprovementProgress               `xsd:"improvementProgress"`
-	Action                            *string                            `xsd:"@action"`
-}
-
-// DistanceMatrixCalculationProgress counts the matrices of a plan.
-type DistanceMatrixCalculationProgress struct {
-	CurrentDistanceMatrixProgress *DistanceMatrixProgress `xsd:"currentDistanceMatrixProgress"`
-	CurrentDimaIndex              int32                   `xsd:"@currentDimaIndex,required"`
-	DimaID                        int32                   `xsd:"@dimaId,required"`
-	LastDimaIndex                 int32                   `xsd:"@lastDimaIndex,required"`
-}
-
-// ImprovementProgress compares the plans of an improvement.
-type ImprovementProgress struct {
-	BestPlan             *KeyFigures `xsd:"bestPlan"`
-	CurrentPlan          *KeyFigures `xsd:"currentPlan"`
-	InitialPlan          *KeyFigures `xsd:"initialPlan"`
-	AvailableMachineTime int32       `xsd:"@availableMachineTime,required"`
-	IterationIndex       int32       `xsd:"@iterationIndex,required"`
-	NumberOfImprovements int32       `xsd:"@numberOfImprovements,required"`
-	UsedMachineTime      int32       `xsd:"@usedMachineTime,required"`
-}
-
-// KeyFigures sum up a plan.
-type KeyFigures struct {
-	CostOfObjectiveFunction   int32 `xsd:"@costOfObjectiveFunction,required"`
-	NumberOfInfeasibleOrders  int32 `xsd:"@numberOfInfeasibleOrders,required"`
-	NumberOfScheduledOrders   int32 `xsd:"@numberOfScheduledOrders,required"`
-	NumberOfScheduledVehicles int32 `xsd:"@numberOfScheduledVehicles,required"`
-	NumberOfUnscheduledOrders int32 `xsd:"@numberOfUnscheduledOrders,required"`
-	TotalChainCost            int32 `xsd:"@totalChainCost,required"`
-	TotalChainPeriod          int32 `xsd:"@totalChainPeriod,required"`
-	TotalTourCost             int32 `xsd:"@totalTourCost,required"`
-	TotalTourCount            int32 `xsd:"@totalTourCount,required"`
-	TotalTourDistance         int32 `xsd:"@totalTourDistance,required"`
-	TotalTourDrivingPeriod    int32 `xsd:"@totalTourDrivingPeriod,required"`
-	TotalTourPeriod           int32 `xsd:"@totalTourPeriod,required"`
-	TotalTourWaitingPeriod    int32 `xsd:"@totalTourWaitingPeriod,required"`
-}
-
-// OptimizationProgress counts the loops of an optimization.
-type OptimizationProgress struct {
-	CurrentLoopIndex int32 `xsd:"@currentLoopIndex,required"`
-	LastLoopIndex    int32 `xsd:"@lastLoopIndex,required"`
-	Progress         int32 `xsd:"@progress,required"`
-}
+// The progress of jobs. This service uses BulkProgress only.
+type (
+	// BulkProgress counts the items of a job.
+	BulkProgress struct {
+		progressBase
+		Failed     int32 `xsd:"@failed,required"`
+		Remaining  int32 `xsd:"@remaining,required"`
+		Successful int32 `xsd:"@successful,required"`
+	}
+	// DistanceMatrixProgress counts the rows of a matrix.
+	DistanceMatrixProgress struct {
+		progressBase
+		CurrentRowIndex int32 `xsd:"@currentRowIndex,required"`
+		LastRowIndex    int32 `xsd:"@lastRowIndex,required"`
+	}
+	// PlanProgress is the progress of a plan.
+	PlanProgress struct {
+		progressBase
+		DistanceMatrixCalculationProgress *DistanceMatrixCalculationProgress `xsd:"distanceMatrixCalculationProgress"`
+		ImprovementProgress               *ImprovementProgress               `xsd:"improvementProgress"`
+		Action                            *string                            `xsd:"@action"`
+	}
+	// DistanceMatrixCalculationProgress counts the matrices of a plan.
+	DistanceMatrixCalculationProgress struct {
+		CurrentDistanceMatrixProgress *DistanceMatrixProgress `xsd:"currentDistanceMatrixProgress"`
+		CurrentDimaIndex              int32                   `xsd:"@currentDimaIndex,required"`
+		DimaID                        int32                   `xsd:"@dimaId,required"`
+		LastDimaIndex                 int32                   `xsd:"@lastDimaIndex,required"`
+	}
+	// ImprovementProgress compares the plans of an improvement.
+	ImprovementProgress struct {
+		BestPlan             *KeyFigures `xsd:"bestPlan"`
+		CurrentPlan          *KeyFigures `xsd:"currentPlan"`
+		InitialPlan          *KeyFigures `xsd:"initialPlan"`
+		AvailableMachineTime int32       `xsd:"@availableMachineTime,required"`
+		IterationIndex       int32       `xsd:"@iterationIndex,required"`
+		NumberOfImprovements int32       `xsd:"@numberOfImprovements,required"`
+		UsedMachineTime      int32       `xsd:"@usedMachineTime,required"`
+	}
+	// KeyFigures summarize a plan.
+	KeyFigures struct {
+		CostOfObjectiveFunction   int32 `xsd:"@costOfObjectiveFunction,required"`
+		NumberOfInfeasibleOrders  int32 `xsd:"@numberOfInfeasibleOrders,required"`
+		NumberOfScheduledOrders   int32 `xsd:"@numberOfScheduledOrders,required"`
+		NumberOfScheduledVehicles int32 `xsd:"@numberOfScheduledVehicles,required"`
+		NumberOfUnscheduledOrders int32 `xsd:"@numberOfUnscheduledOrders,required"`
+		TotalChainCost            int32 `xsd:"@totalChainCost,required"`
+		TotalChainPeriod          int32 `xsd:"@totalChainPeriod,required"`
+		TotalTourCost             int32 `xsd:"@totalTourCost,required"`
+		TotalTourCount            int32 `xsd:"@totalTourCount,required"`
+		TotalTourDistance         int32 `xsd:"@totalTourDistance,required"`
+		TotalTourDrivingPeriod    int32 `xsd:"@totalTourDrivingPeriod,required"`
+		TotalTourPeriod           int32 `xsd:"@totalTourPeriod,required"`
+		TotalTourWaitingPeriod    int32 `xsd:"@totalTourWaitingPeriod,required"`
+	}
+	// OptimizationProgress counts the loops of an optimization.
+	OptimizationProgress struct {
+		CurrentLoopIndex int32 `xsd:"@currentLoopIndex,required"`
+		LastLoopIndex    int32 `xsd:"@lastLoopIndex,required"`
+		Progress         int32 `xsd:"@progress,required"`
+	}
+)

@@ -10,15 +10,14 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// Limits bound what reading an envelope may cost. A value of zero or less is
-// the default.
+// Limits bound the cost of reading an envelope. A value of zero or less means the default.
 type Limits struct {
 	Bytes      int64 // of the envelope, as UTF-8
-	Depth      int   // of elements in one another
-	Attributes int   // of one element; and namespaces in scope at one place
+	Depth      int   // of nested elements
+	Attributes int   // of one element; also the number of namespaces in scope
 }
 
-// DefaultLimits take a geometry of some 300,000 points.
+// DefaultLimits returns limits that allow a geometry of some 300,000 points.
 func DefaultLimits() Limits {
 	return Limits{Bytes: 16 << 20, Depth: 64, Attributes: 64}
 }
@@ -41,36 +40,35 @@ func tooMany(limit int64, what string) *Error {
 	return &Error{Kind: KindLimit, Reason: fmt.Sprintf("the limit is %d %s: send less in one request", limit, what)}
 }
 
-// A meter stands between the bytes and the XML decoder, which takes one byte
-// at a time. It counts bytes, and the attributes of a tag by their opening
-// quotes: the decoder itself would keep any number of them before it lets
-// anyone count.
+// meter is the envelope on its way to the XML decoder, which reads byte by byte. It counts bytes, and the
+// attributes of a tag by their opening quotes, because the decoder itself would keep any number of
+// attributes before it returns the tag.
 type meter struct {
-	in         *bufio.Reader
+	*bufio.Reader
 	limits     Limits
 	bytes      int64
 	attributes int
-	state      byte // one of those below, or the quote that ends a value
+	state      byte // one of those below, or the quote that ends the current value
 	last       byte
 	utf16      bool
-	failed     error // what the reader beneath said, unless it was io.EOF
+	failed     error // error of the underlying reader other than io.EOF
 }
 
 const (
 	atStart byte = iota // of a token
 	atName              // after <
 	inTag
-	inOther // text, a comment or the like: quotes mean nothing there
+	inOther // text, a comment or the like: quotes have no meaning
 )
 
-// newMeter looks at the first bytes, as XML 1.0 says in its appendix F: a byte order
-// mark of UTF-8 is left out, and UTF-16, with one or without, is turned into UTF-8.
+// newMeter looks at the first bytes, as in appendix F of XML 1.0: it skips a byte order mark of UTF-8, and
+// converts UTF-16, with or without a byte order mark, to UTF-8.
 func newMeter(r io.Reader, limits Limits) *meter {
-	m := &meter{in: bufio.NewReader(r), limits: limits}
-	mark, _ := m.in.Peek(3) // too short: no mark, and the decoder meets the error
+	m := &meter{Reader: bufio.NewReader(r), limits: limits}
+	mark, _ := m.Peek(3) // if it is too short, the decoder fails
 	switch {
 	case bytes.HasPrefix(mark, []byte("\xEF\xBB\xBF")):
-		m.in.Discard(3) //nolint:errcheck // these bytes are in the buffer
+		m.Discard(3) //nolint:errcheck // the bytes are in the buffer
 	case bytes.HasPrefix(mark, []byte("\xFE\xFF")), bytes.HasPrefix(mark, []byte("\xFF\xFE")):
 		m.decode(unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM))
 	case bytes.HasPrefix(mark, []byte("\x00<")):
@@ -83,12 +81,12 @@ func newMeter(r io.Reader, limits Limits) *meter {
 
 func (m *meter) decode(from encoding.Encoding) {
 	m.utf16 = true
-	m.in = bufio.NewReader(from.NewDecoder().Reader(m.in))
+	m.Reader = bufio.NewReader(from.NewDecoder().Reader(m.Reader))
 }
 
-// ReadByte gives the next byte, or an Error of KindLimit.
+// ReadByte returns the next byte, or an Error of KindLimit.
 func (m *meter) ReadByte() (byte, error) {
-	c, err := m.in.ReadByte()
+	c, err := m.Reader.ReadByte()
 	if err != nil {
 		if err != io.EOF {
 			m.failed = err
@@ -105,8 +103,8 @@ func (m *meter) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// next is called before each token. The decoder looks no further than to the
-// end of a token, but for the < at which text ends.
+// next must be called before each token. The decoder reads no further than to the end of a token, but for
+// the < that ends a text.
 func (m *meter) next() {
 	m.state, m.attributes = atStart, 0
 	if m.last == '<' {
@@ -140,20 +138,7 @@ func (m *meter) follow(c byte) {
 	}
 }
 
-// Read is there for the decoder to take a meter at all; it calls ReadByte.
-func (m *meter) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	c, err := m.ReadByte()
-	if err != nil {
-		return 0, err
-	}
-	p[0] = c
-	return 1, nil
-}
-
-// charset is asked for any declared encoding but UTF-8.
+// charset is called for any declared encoding but UTF-8.
 func (m *meter) charset(label string, in io.Reader) (io.Reader, error) {
 	if m.utf16 {
 		return in, nil

@@ -31,15 +31,15 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, DefaultLimits(), Limits{}.withDefaults())
 
 	f(Limits{Depth: 6}, "", pointText)
-	f(Limits{Depth: 5}, "5 elements in one another", pointText)
-	f(Limits{}, "64 elements in one another", swap(t, "<c:point ", strings.Repeat("<a>", 100)+"<c:point "))
+	f(Limits{Depth: 5}, "5 nested elements", pointText)
+	f(Limits{}, "64 nested elements", swap(t, "<c:point ", strings.Repeat("<a>", 100)+"<c:point "))
 
 	f(Limits{Attributes: 5}, "", pointText)
-	f(Limits{Attributes: 4}, "4 namespaces at one place", pointText)
+	f(Limits{Attributes: 4}, "4 namespaces in scope", pointText)
 	f(Limits{Attributes: 1}, "1 attributes of one element", pointText)
 	f(Limits{}, "64 attributes of one element", "<a"+many(` a%="1"`, 100))
 	f(Limits{}, "64 attributes of one element", "<a"+many(` a%='1'`, 100))
-	f(Limits{}, "64 namespaces at one place", swap(t, "<c:point ", many(`<a xmlns:p%="urn:p">`, 61)+"<c:point "))
+	f(Limits{}, "64 namespaces in scope", swap(t, "<c:point ", many(`<a xmlns:p%="urn:p">`, 61)+"<c:point "))
 	// What looks like attributes, but is none, has no limit of its own.
 	quotes := strings.Repeat(`a="1" b='2' `, 200)
 	f(Limits{}, "", swap(t, "POINT", strings.Repeat("a='1' ", 200)))

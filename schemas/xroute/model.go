@@ -20,47 +20,47 @@ const (
 	nsEnvelope = "http://schemas.xmlsoap.org/soap/envelope/"
 )
 
-// prefixes are those that this package writes; all are declared at the envelope.
+// prefixes are those that this package writes; all are declared in the envelope element.
 var prefixes = map[string]string{
 	nsCommon: "c", nsRouting: "r", nsExceptions: "e", nsPrimitives: "p", nsService: "s",
 	nsSchema: "xsd", nsInstance: "xsi", nsEnvelope: "soapenv",
 }
 
-// A name is an expanded name.
+// name is an expanded name.
 type name struct{ space, local string }
 
-// prefixed is the name as this package writes it.
+// prefixed returns the name as this package writes it.
 func (n name) prefixed() string { return prefixes[n.space] + ":" + n.local }
 
-// A typ is a type of the schema: simple, an array, or a complex type.
+// typ is a type of the schema: simple, an array, or a complex type.
 type typ struct {
 	name     name
 	goType   reflect.Type // the struct of a complex type, the slice of an array
 	simple   *simple      // of a simple type
 	item     *typ         // of an array
-	label    string       // T in ArrayOf<T>; what errors call the type
-	base     *typ         // that it extends
+	label    string       // T in ArrayOf<T>, also the name in errors
+	base     *typ         // the type that it extends
 	abstract bool
-	message  bool // the content of a global element; it has no name of its own
+	message  bool // the content of a global element, without a name
 
-	// Those of the base come first.
+	// Members of the base come first.
 	attributes, elements []*member
 
-	// For a type that others extend: the interface that holds any of them.
+	// For a type that others extend: the interface that all of them implement.
 	held reflect.Type
 }
 
-// A member is an attribute or an element of a complex type.
+// member is an attribute or an element of a complex type.
 type member struct {
 	name               name   // attributes are in no namespace
-	tag                string // the name as this package writes it, of an element
+	tag                string // of an element: the name as this package writes it
 	typ                *typ
 	index              []int // of the struct field
 	required, nillable bool
 	owner              *typ // the type that declares it
 }
 
-// extends tells whether t may stand where other is wanted.
+// extends reports whether t is other or extends it.
 func (t *typ) extends(other *typ) bool {
 	for ; t != nil; t = t.base {
 		if t == other {
@@ -70,7 +70,7 @@ func (t *typ) extends(other *typ) bool {
 	return false
 }
 
-// memberType is the Go type of a value of t: what an array has as items.
+// memberType returns the Go type of the items of an array of t.
 func (t *typ) memberType() reflect.Type {
 	if t.held != nil {
 		return t.held
@@ -78,15 +78,15 @@ func (t *typ) memberType() reflect.Type {
 	return t.goType
 }
 
-// A declaration is a line of the list of types.
+// declaration is an entry of the list of types.
 type declaration struct {
 	zero     any
-	held     reflect.Type // the interface for it and for all that extend it
-	name     string       // where it is not that of the Go type
+	held     reflect.Type // the interface of this type and of all that extend it
+	name     string       // if it is not the name of the Go type
 	abstract bool
 }
 
-// The complex types. A type stands below the one that it extends.
+// The complex types. A type follows the one that it extends.
 var (
 	commonTypes = []declaration{
 		{zero: geometryBase{}, name: "EncodedGeometryBase", abstract: true, held: reflect.TypeFor[EncodedGeometryBase]()},
@@ -160,7 +160,7 @@ var (
 	}
 )
 
-// A schema is all types and global elements.
+// schema contains all types and global elements.
 type schema struct {
 	types    []*typ // in the order of the documents
 	byName   map[name]*typ
@@ -168,7 +168,7 @@ type schema struct {
 	messages map[name]*typ // by the name of the element
 }
 
-// model is built once, from the Go types; it panics on a tag that makes no sense.
+// model is built from the Go types. Building it panics on an invalid tag.
 var model = newSchema()
 
 func newSchema() *schema {
@@ -194,7 +194,7 @@ func newSchema() *schema {
 	return s
 }
 
-// add takes a type and its two arrays.
+// add adds a type and its two arrays.
 func (s *schema) add(t *typ) {
 	s.types = append(s.types, t)
 	s.byName[t.name] = t
@@ -234,7 +234,7 @@ func (s *schema) addMessage(goType reflect.Type) {
 	s.byGo[goType] = t
 }
 
-// describe finds base and members of a complex type; embedding is extending.
+// describe finds base and members of a complex type, which extends the type that it embeds.
 func (s *schema) describe(t *typ) {
 	for i := range t.goType.NumField() {
 		field := t.goType.Field(i)
@@ -242,7 +242,7 @@ func (s *schema) describe(t *typ) {
 		switch {
 		case tagged:
 			s.addMember(t, field, tag)
-		case field.Anonymous && t.message: // only marks it as request or response
+		case field.Anonymous && t.message: // marks a request or response
 		case field.Anonymous:
 			s.extend(t, field)
 		default:
@@ -286,7 +286,7 @@ func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	t.elements = append(t.elements, m)
 }
 
-// typeOf finds the type for the Go type of a field.
+// typeOf returns the type of a field.
 func (s *schema) typeOf(goType reflect.Type) *typ {
 	if t := s.byGo[goType]; t != nil {
 		return t

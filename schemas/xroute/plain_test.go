@@ -48,8 +48,8 @@ func TestPlainThatIsNoGeometry(t *testing.T) {
 		_, err := xroute.FromPlain(p)
 		require.ErrorContains(t, err, want)
 	}
-	f(&xroute.PlainGeometryBase{}, "no geometry: a PlainGeometryBase has no coordinates")
-	f(&xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{&xroute.PlainPoint{}, &xroute.PlainGeometryBase{}}}, "member 1: no geometry")
+	f(&xroute.PlainGeometryBase{}, "invalid geometry: a PlainGeometryBase has no coordinates")
+	f(&xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{&xroute.PlainPoint{}, &xroute.PlainGeometryBase{}}}, "member 1: invalid geometry")
 	f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {Z: &z}}}, "some points have a z and others have none")
 	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{}, {Points: []xroute.PlainPoint{{Z: &z}, {}}}}}, "some points have a z")
 	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: []xroute.PlainPoint{{}}}, {Points: []xroute.PlainPoint{{Z: &z}}}}}, "some points have a z")

@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// A reader walks through XML element by element. It resolves prefixes, keeps
-// the path for errors, and takes only the XML that SOAP allows.
+// reader reads XML element by element. It resolves prefixes, tracks the path for errors, and accepts only
+// the XML that SOAP allows.
 type reader struct {
 	xml    *xml.Decoder
 	meter  *meter
 	limits Limits
 
-	open    []frame   // from the root to where the reader stands
+	open    []frame   // open elements, the root first
 	scope   []binding // of prefixes, the innermost last
-	started bool      // the root has been met
+	started bool      // the root has been read
 }
 
-// A frame is an element that is open.
+// frame is an open element.
 type frame struct {
-	tag      xml.Name // with its prefix, as the end tag has to repeat it
-	position int      // among its parent's items; 0 is none
-	bindings int      // in scope outside of it
+	tag      xml.Name // with its prefix, which the end tag must repeat
+	position int      // of an item in its array, from 1; else 0
+	bindings int      // number of bindings in scope outside the element
 }
 
 type binding struct{ prefix, space string }
 
-// A start is an element's start tag, resolved. Attributes keep their prefix.
+// start is the start tag of an element, resolved. Attributes keep their prefix.
 type start struct {
 	name       name
 	attributes []xml.Attr
@@ -44,8 +44,8 @@ func newReader(r io.Reader, limits Limits) *reader {
 	return d
 }
 
-// child opens the next element inside the open one, which has no text of its
-// own. It gives false at the end tag; leave closes the element then.
+// child opens the next element inside the open element, which must not contain text. It returns false at
+// the end tag, after which leave closes the element.
 func (d *reader) child() (start, bool, error) {
 	for {
 		token, err := d.token()
@@ -61,18 +61,18 @@ func (d *reader) child() (start, bool, error) {
 		case xml.CharData:
 			text := trim(string(token))
 			if text != "" && len(d.open) == 0 {
-				return start{}, false, d.syntax(echo(text) + " stands where XML has to start")
+				return start{}, false, d.syntax(echo(text) + " where XML must start")
 			}
 			if text != "" {
-				return start{}, false, &Error{Kind: KindValue, Path: d.path(), Reason: echo(text) + " is text where only elements may stand"}
+				return start{}, false, &Error{Kind: KindValue, Path: d.path(), Reason: "text " + echo(text) + " where only elements are allowed"}
 			}
 		}
 	}
 }
 
-// text gives the text of the open element, up to its end tag.
+// text returns the text of the open element, up to its end tag.
 func (d *reader) text() (string, error) {
-	var text []byte // in parts, if comments stand between them
+	var text []byte // in several parts if it contains comments
 	for {
 		token, err := d.token()
 		if err != nil {
@@ -80,7 +80,7 @@ func (d *reader) text() (string, error) {
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
-			return "", &Error{Kind: KindValue, Path: d.path(), Reason: "an element " + echo(token.Name.Local) + " stands where only text may stand"}
+			return "", &Error{Kind: KindValue, Path: d.path(), Reason: "element " + echo(token.Name.Local) + " where only text is allowed"}
 		case xml.EndElement:
 			return string(text), d.end(token)
 		case xml.CharData:
@@ -89,7 +89,7 @@ func (d *reader) text() (string, error) {
 	}
 }
 
-// skip passes over the open element and leaves it.
+// skip reads to the end of the open element and leaves it.
 func (d *reader) skip() error {
 	for depth := len(d.open); len(d.open) >= depth; {
 		token, err := d.token()
@@ -111,7 +111,7 @@ func (d *reader) skip() error {
 	return nil
 }
 
-// finish takes what may stand after the root.
+// finish reads what may follow the root.
 func (d *reader) finish() error {
 	for {
 		token, err := d.token()
@@ -122,13 +122,13 @@ func (d *reader) finish() error {
 			return err
 		}
 		if text, ok := token.(xml.CharData); !ok || trim(string(text)) != "" {
-			return d.syntax("something follows after the end of the envelope")
+			return d.syntax("content after the end of the envelope")
 		}
 	}
 }
 
-// token gives the next token that means something. At the root io.EOF is the
-// end; inside it is an error.
+// token returns the next token that has a meaning. io.EOF is returned after the root only; within it, it is
+// a syntax error.
 func (d *reader) token() (xml.Token, error) {
 	for {
 		at := d.xml.InputOffset()
@@ -140,10 +140,10 @@ func (d *reader) token() (xml.Token, error) {
 		switch token := token.(type) {
 		case xml.Comment:
 		case xml.Directive:
-			return nil, d.syntax("a SOAP message holds no document type")
+			return nil, d.syntax("a SOAP message must not contain a document type")
 		case xml.ProcInst:
 			if at != 0 || token.Target != "xml" {
-				return nil, d.syntax("a SOAP message holds no processing instructions")
+				return nil, d.syntax("a SOAP message must not contain processing instructions")
 			}
 		default:
 			return token, nil
@@ -151,8 +151,7 @@ func (d *reader) token() (xml.Token, error) {
 	}
 }
 
-// failed tells what is wrong with the XML from what is wrong with the reader
-// beneath, whose error stays as it is.
+// failed returns an Error if the XML is invalid. An error of the underlying reader is returned unchanged.
 func (d *reader) failed(err error) error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return d.at(own)
@@ -164,7 +163,7 @@ func (d *reader) failed(err error) error {
 		if d.started && len(d.open) == 0 {
 			return err
 		}
-		return d.syntax("the XML ends before the envelope does")
+		return d.syntax("unexpected end of the envelope")
 	}
 	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
 		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, shown(syntax.Msg)))
@@ -178,14 +177,14 @@ func (d *reader) syntax(reason string) *Error {
 
 func (d *reader) begin(s xml.StartElement) (start, error) {
 	if len(d.open) >= d.limits.Depth {
-		return start{}, d.at(tooMany(int64(d.limits.Depth), "elements in one another"))
+		return start{}, d.at(tooMany(int64(d.limits.Depth), "nested elements"))
 	}
 	d.open = append(d.open, frame{tag: s.Name, bindings: len(d.scope)})
 	d.started = true
 	for i, a := range s.Attr {
 		for _, other := range s.Attr[:i] {
 			if a.Name == other.Name {
-				return start{}, d.syntax("the attribute " + echo(a.Name.Local) + " stands twice")
+				return start{}, d.syntax("duplicate attribute " + echo(a.Name.Local))
 			}
 		}
 		if err := d.bind(a); err != nil {
@@ -201,7 +200,7 @@ func (d *reader) begin(s xml.StartElement) (start, error) {
 	return start{name{space, s.Name.Local}, s.Attr}, err
 }
 
-// bind takes a declaration of a namespace.
+// bind reads the declaration of a namespace.
 func (d *reader) bind(a xml.Attr) error {
 	switch {
 	case a.Name.Space == "" && a.Name.Local == "xmlns":
@@ -212,27 +211,27 @@ func (d *reader) bind(a xml.Attr) error {
 		d.scope = append(d.scope, binding{a.Name.Local, a.Value})
 	}
 	if len(d.scope) > d.limits.Attributes {
-		return d.at(tooMany(int64(d.limits.Attributes), "namespaces at one place"))
+		return d.at(tooMany(int64(d.limits.Attributes), "namespaces in scope"))
 	}
 	return nil
 }
 
-// end checks that an end tag is that of the open element.
+// end checks that an end tag belongs to the open element.
 func (d *reader) end(e xml.EndElement) error {
 	if len(d.open) == 0 || d.open[len(d.open)-1].tag != e.Name {
-		return d.syntax("the end tag of " + echo(e.Name.Local) + " ends another element")
+		return d.syntax("the end tag of " + echo(e.Name.Local) + " does not match the open element")
 	}
 	return nil
 }
 
-// leave closes the open element, whose end tag has been met.
+// leave closes the open element, whose end tag has been read.
 func (d *reader) leave() {
 	last := len(d.open) - 1
 	d.scope = d.scope[:d.open[last].bindings]
 	d.open = d.open[:last]
 }
 
-// resolve gives the namespace of an element's prefix.
+// resolve returns the namespace of the prefix of an element.
 func (d *reader) resolve(prefix string) (string, error) {
 	for i := len(d.scope) - 1; i >= 0; i-- {
 		if d.scope[i].prefix == prefix {
@@ -248,8 +247,7 @@ func (d *reader) resolve(prefix string) (string, error) {
 	return "", d.syntax("the prefix " + echo(prefix) + " is not declared")
 }
 
-// resolveAttribute gives the name of an attribute: without a prefix it is in
-// no namespace. That of a declaration is not asked for by anyone.
+// resolveAttribute returns the name of an attribute, which without a prefix is in no namespace.
 func (d *reader) resolveAttribute(a xml.Attr) (name, error) {
 	if a.Name.Space == "" || a.Name.Space == "xmlns" {
 		return name{"", a.Name.Local}, nil
@@ -258,7 +256,7 @@ func (d *reader) resolveAttribute(a xml.Attr) (name, error) {
 	return name{space, a.Name.Local}, err
 }
 
-// attribute finds an attribute that has a namespace.
+// attribute returns the value of an attribute that is in a namespace.
 func (d *reader) attribute(s start, want name) (string, bool) {
 	for _, a := range s.attributes {
 		if a.Name.Local == want.local && a.Name.Space != "" {
@@ -270,7 +268,7 @@ func (d *reader) attribute(s start, want name) (string, bool) {
 	return "", false
 }
 
-// qname resolves a name in a value, such as that of xsi:type.
+// qname resolves a name in a value, such as the value of xsi:type.
 func (d *reader) qname(text string) (name, error) {
 	prefix, local, found := strings.Cut(trim(text), ":")
 	if !found {
@@ -280,14 +278,13 @@ func (d *reader) qname(text string) (name, error) {
 	return name{space, local}, err
 }
 
-// at gives an error its path.
+// at sets the path of an error.
 func (d *reader) at(err *Error) *Error {
 	err.Path = d.path()
 	return err
 }
 
-// path names the open elements, the items of arrays with their position as
-// XPath has it: the first is 1.
+// path returns the names of the open elements, items of arrays with their position, from 1 as in XPath.
 func (d *reader) path() string {
 	var b strings.Builder
 	for i, f := range d.open {

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"trafficd/schemas/geo"
 )
 
-// A simple type is one whose value is text.
+// simple is a type whose value is text.
 type simple struct {
-	label  string // in ArrayOf<T>: the specification's spelling
+	label  string // T in ArrayOf<T>
 	space  string // of an enumeration
 	xsd    string // its name in XML Schema; for an enumeration that of its base
 	goType reflect.Type
@@ -39,18 +42,16 @@ func primitives() []*simple {
 
 func enumerations() []*simple {
 	return []*simple{
-		enumeration(nsCommon, EncodingPlain, EncodingWKB, EncodingWKT, EncodingKML),
-		enumeration(nsCommon, FormatOGGeoDecimal, FormatMercator, FormatGeoMinSec, FormatGeoDecimal,
-			FormatConform, FormatSuperConform, FormatSmartUnits, FormatOGSRID),
-		enumeration(nsCommon, StatusQueuing, StatusRunning, StatusStopping, StatusSucceeded, StatusFailed, StatusDeleted, StatusUnknown),
-		enumeration(nsExceptions, CodeInvalidWKT, CodeInvalidWKB, CodeInvalidKML, CodePlacemarkNotFound,
+		enumeration(nsCommon, "GeometryEncoding", EncodingPlain, EncodingWKB, EncodingWKT, EncodingKML),
+		enumeration(nsCommon, "CoordFormat", geo.Formats()...),
+		enumeration(nsCommon, "JobStatus", StatusQueuing, StatusRunning, StatusStopping, StatusSucceeded, StatusFailed, StatusDeleted, StatusUnknown),
+		enumeration(nsExceptions, "ErrorCode", CodeInvalidWKT, CodeInvalidWKB, CodeInvalidKML, CodePlacemarkNotFound,
 			CodeGeometryObject, CodeCoordinateFormat, CodeGeometryEncoding),
 	}
 }
 
-func enumeration[T ~string](space string, values ...T) *simple {
-	e := &simple{space: space, xsd: "string", goType: reflect.TypeFor[T](), append: appendString}
-	e.label = e.goType.Name()
+func enumeration[T ~string](space, label string, values ...T) *simple {
+	e := &simple{label: label, space: space, xsd: "string", goType: reflect.TypeFor[T](), append: appendString}
 	for _, v := range values {
 		e.values = append(e.values, string(v))
 	}
@@ -65,12 +66,12 @@ func enumeration[T ~string](space string, values ...T) *simple {
 	return e
 }
 
-// wanted says what an enumeration allows.
+// wanted returns an error that lists the values of an enumeration.
 func (s *simple) wanted() error {
 	return errors.New("want one of " + strings.Join(s.values, ", "))
 }
 
-// trim removes what XML calls white space.
+// trim removes the white space of XML.
 func trim(text string) string { return strings.Trim(text, " \t\r\n") }
 
 func setString(v reflect.Value, text string) error {
@@ -80,7 +81,7 @@ func setString(v reflect.Value, text string) error {
 
 func appendString(dst []byte, v reflect.Value) []byte { return appendText(dst, v.String()) }
 
-// setBytes takes white space anywhere: toolkits break lines at 76 bytes.
+// setBytes accepts white space anywhere: toolkits break lines at 76 bytes.
 func setBytes(v reflect.Value, text string) error {
 	if strings.ContainsAny(text, " \t\r\n") {
 		text = strings.Join(strings.Fields(text), "")
@@ -102,8 +103,7 @@ func setInt(v reflect.Value, text string) error {
 
 func appendInt(dst []byte, v reflect.Value) []byte { return strconv.AppendInt(dst, v.Int(), 10) }
 
-// setFloat reads what XML Schema allows; Go would read more, such as "inf" and
-// hexadecimal numbers.
+// setFloat reads what XML Schema allows. Go accepts more, such as "inf" and hexadecimal numbers.
 func setFloat(v reflect.Value, text string) error {
 	text = trim(text)
 	switch text {
@@ -156,7 +156,49 @@ func parseBool(text string) (value, ok bool) {
 
 func appendBool(dst []byte, v reflect.Value) []byte { return strconv.AppendBool(dst, v.Bool()) }
 
-// cause takes the name of the Go function away from an error of strconv.
+// dateTime matches an xsd:dateTime: day, hour, rest, zone.
+var dateTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)T(\d\d)(:\d\d:\d\d(?:\.\d+)?)(Z|[+-]\d\d:\d\d|)$`)
+
+var (
+	errTime = errors.New("want a time such as 2026-03-01T12:30:00Z")
+	errZone = errors.New("the time zone is more than 14 hours from UTC")
+)
+
+// setTime reads an xsd:dateTime of the years 0001 to 9999. Without a zone it is UTC. 24:00:00 is the end
+// of the day.
+func setTime(v reflect.Value, text string) error {
+	parts := dateTime.FindStringSubmatch(trim(text))
+	if parts == nil {
+		return errTime
+	}
+	day, hour, rest, zone := parts[1], parts[2], parts[3], parts[4]
+	days := 0
+	if hour == "24" {
+		days, hour = 1, "00"
+	}
+	if zone == "" {
+		zone = "Z"
+	}
+	at, err := time.Parse(time.RFC3339Nano, day+"T"+hour+rest+zone)
+	if err != nil || days == 1 && at.Truncate(time.Hour) != at {
+		return errTime
+	}
+	if _, offset := at.Zone(); offset > 14*3600 || offset < -14*3600 {
+		return errZone
+	}
+	at = at.AddDate(0, 0, days).UTC()
+	if at.Year() < 1 || at.Year() > 9999 {
+		return errTime
+	}
+	v.Set(reflect.ValueOf(at))
+	return nil
+}
+
+func appendTime(dst []byte, v reflect.Value) []byte {
+	return v.Interface().(time.Time).UTC().AppendFormat(dst, time.RFC3339Nano)
+}
+
+// cause removes the name of the Go function from an error of strconv.
 func cause(err error) error {
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
 		return number.Err

@@ -41,7 +41,7 @@ func BenchmarkConvertGeometry(b *testing.B) {
 func benchmarkSOAP(b *testing.B, wkt string, points int) {
 	s := New(DefaultConfig(), "http", zerolog.Nop())
 	b.Cleanup(s.Stop)
-	text := []byte(message(b, convertTo(asWKT(&xroute.LineString{}, wkt), xroute.FormatMercator, xroute.EncodingWKT)))
+	text := []byte(message(b, convertTo(asWKT(&xroute.LineString{}, wkt), geo.Mercator, xroute.EncodingWKT)))
 	var h fasthttp.RequestHeader
 	h.SetContentType("text/xml; charset=utf-8")
 	client := &contract.Client{Name: "client"}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
 
@@ -55,7 +56,7 @@ func TestEveryKindInEveryEncoding(t *testing.T) {
 	s := start(t, nil)
 	f := func(e xroute.EncodedGeometry, wkt string) {
 		t.Helper()
-		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), xroute.FormatOGGeoDecimal, all...))).Result
+		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), geo.GeoDecimal, all...))).Result
 		require.IsType(t, e, first)
 		require.Equal(t, wkt, *first.Encoded().WKT)
 		require.NotNil(t, xroute.PlainOf(first))
@@ -63,9 +64,9 @@ func TestEveryKindInEveryEncoding(t *testing.T) {
 		require.True(t, strings.HasPrefix(*first.Encoded().KML.KML, "<kml "), *first.Encoded().KML.KML)
 		for _, encoding := range all {
 			one := only(first, encoding)
-			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(one, xroute.FormatOGGeoDecimal, all...))).Result
+			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(one, geo.GeoDecimal, all...))).Result
 			require.Equal(t, first, again, "from %s", encoding)
-			answer := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, xroute.FormatOGGeoDecimal, encoding))).Result
+			answer := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, geo.GeoDecimal, encoding))).Result
 			require.Equal(t, one, answer, "to %s", encoding)
 		}
 	}
@@ -96,9 +97,9 @@ func TestNothingIsAGeometryToo(t *testing.T) {
 	s := start(t, nil)
 	f := func(e xroute.EncodedGeometry, wkt string, encodings ...xroute.GeometryEncoding) {
 		t.Helper()
-		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), xroute.FormatConform, encodings...))).Result
+		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), geo.Conform, encodings...))).Result
 		for _, encoding := range encodings {
-			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(only(first, encoding), xroute.FormatOGGeoDecimal, xroute.EncodingWKT))).Result
+			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(only(first, encoding), geo.GeoDecimal, xroute.EncodingWKT))).Result
 			require.Equal(t, wkt, *again.Encoded().WKT, "from %s", encoding)
 		}
 	}
@@ -119,8 +120,8 @@ func TestAnswersAreTakenAgain(t *testing.T) {
 	all := []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
 	f := func(want, wkt string) {
 		t.Helper()
-		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(&xroute.GeometryCollection{}, wkt), xroute.FormatOGGeoDecimal, all...))).Result
-		again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, xroute.FormatOGGeoDecimal, xroute.EncodingWKT))).Result
+		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(&xroute.GeometryCollection{}, wkt), geo.GeoDecimal, all...))).Result
+		again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, geo.GeoDecimal, xroute.EncodingWKT))).Result
 		require.Equal(t, want, *again.Encoded().WKT)
 	}
 	same := func(wkt string) { t.Helper(); f(wkt, wkt) }
@@ -188,7 +189,7 @@ func TestKMLIsReadAsItComes(t *testing.T) {
 	f := func(e xroute.EncodedGeometry, want string, kml xroute.KML) {
 		t.Helper()
 		e.Encoded().KML = &kml
-		r := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(e, xroute.FormatOGGeoDecimal, xroute.EncodingWKT)))
+		r := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(e, geo.GeoDecimal, xroute.EncodingWKT)))
 		require.Equal(t, want, *r.Result.Encoded().WKT)
 	}
 	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: text(point)})

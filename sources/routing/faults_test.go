@@ -81,7 +81,7 @@ func TestErrorCodes(t *testing.T) {
 	f(xroute.CodeGeometryObject, `Point" wkt="POINT (8 48)"`, `<c:point x="8" y="48.1"/>`, wkt, "", "geometry", "PLAIN and WKT are not the same")
 	f(xroute.CodeGeometryObject, `LineString"`, `<c:lineString><c:wrappedPoints><c:PlainPoint x="1" y="2"/></c:wrappedPoints></c:lineString>`, wkt, "", "geometry PLAIN", "a line of 1 point")
 	f(xroute.CodeGeometryObject, `MultiPoint"`, `<c:multiPoint><c:wrappedPoints><c:PlainPoint x="1" y="2"/><c:PlainPoint x="1" y="2" z="3"/></c:wrappedPoints></c:multiPoint>`, wkt, "", "geometry PLAIN", "some points have a z and others have none")
-	f(xroute.CodeGeometryObject, `GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase/></c:wrappedGeometries></c:geometryCollection>`, wkt, "", "geometry PLAIN", "take one of the types that extend it")
+	f(xroute.CodeGeometryObject, `GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase/></c:wrappedGeometries></c:geometryCollection>`, wkt, "", "geometry PLAIN", "use a type that extends it")
 	for _, empty := range []string{`Point" wkt="POINT EMPTY"`, `MultiPoint" wkt="MULTIPOINT (1 1, EMPTY)"`, `GeometryCollection" wkt="GEOMETRYCOLLECTION (POINT EMPTY)"`} {
 		f(xroute.CodeGeometryObject, empty, "", xmlOptions(inDegrees, "PLAIN", "WKT"), "", "geometry", "cannot represent a point")
 	}
@@ -135,7 +135,7 @@ func TestIllegalParameter(t *testing.T) {
 	f("document type", "<!DOCTYPE x [<!ENTITY e 'e'>]>"+strings.TrimPrefix(envelope("<r:stopJob><r:id>&e;</r:id></r:stopJob>"), "<?xml version=\"1.0\" encoding=\"UTF-8\"?>"))
 	f("no such operation", envelope("<r:calculateRoute/>"))
 	f("no such operation", envelope(`<convertGeometry xmlns="urn:another"/>`))
-	f("Body is empty", envelope(""))
+	f("empty Body", envelope(""))
 	f("not a double", convert(`Point"`, `<c:point x="8,5" y="48"/>`, wkt, ""))
 	f("does not extend", convert(`Job" status="RUNNING" elapsedTime="1"`, "", wkt, ""))
 	f("maximumPollingPeriod is -1", envelope(`<r:watchJob><r:id>x</r:id><r:options maximumPollingPeriod="-1"/></r:watchJob>`))

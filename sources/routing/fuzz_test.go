@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
 
@@ -40,7 +41,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		s.cfg.MaxBodyBytes, s.cfg.MaxPoints = 1<<30, 1<<30 // the answer may be larger than the request
-		again := convertTo(converted.Result, xroute.FormatOGGeoDecimal, xroute.EncodingWKB)
+		again := convertTo(converted.Result, geo.GeoDecimal, xroute.EncodingWKB)
 		if _, f := answerTo(t, s, []byte(message(t, again))); f != nil {
 			require.Equal(t, xroute.CodeCoordinateFormat, f.key, "%v", f) // of course: these are other coordinates
 		}

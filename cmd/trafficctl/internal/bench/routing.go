@@ -110,7 +110,7 @@ func (o Options) plain(line *geom.LineString) error {
 	}
 	message := &xroute.ConvertGeometry{
 		Geometry: &xroute.LineString{LineString: &xroute.PlainLineString{Points: points}},
-		Options:  xroute.RequestOptions{CoordFormat: xroute.FormatGeoDecimal},
+		Options:  xroute.RequestOptions{CoordFormat: geo.VendorGeoDecimal},
 	}
 	var text []byte
 	return o.points("geo_plain_points_per_s", linePoints, func() (err error) {
@@ -147,7 +147,7 @@ func (o Options) soap(ctx context.Context, line *geom.LineString) error {
 	text := string(geo.AppendWKT(nil, line))
 	request, err := xroute.AppendMessage(nil, &xroute.ConvertGeometry{
 		Geometry: &xroute.LineString{Encodings: xroute.Encodings{WKT: &text}},
-		Options:  xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: xroute.FormatMercator},
+		Options:  xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.Mercator},
 	})
 	if err != nil {
 		return err
