@@ -26,8 +26,7 @@ build: ## build all programs into bin/
 .PHONY: cross
 cross: ## compile all programs for the other platforms
 	for platform in linux/arm64 darwin/arm64; do \
-	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go vet ./cmd/... ; \
-	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -o .cache/cross/$$platform/ ./cmd/... ; \
+	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -o .cache/cross/$$platform/ ./cmd/...; \
 	done
 
 .PHONY: setup

@@ -128,14 +128,6 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-func (osFS) Free(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, err
-	}
-	return int64(st.Bavail) * st.Bsize, nil
-}
-
 // osFile keeps the descriptor beside the file: asking for it anew would cost each commit a lock.
 type osFile struct {
 	*os.File
@@ -148,16 +140,4 @@ func (f osFile) Size() (int64, error) {
 		return 0, err
 	}
 	return st.Size(), nil
-}
-
-func (f osFile) Reserve(size int64) error {
-	return unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
-}
-
-func (f osFile) Datasync() error {
-	for {
-		if err := unix.Fdatasync(f.fd); err != unix.EINTR {
-			return err
-		}
-	}
 }

@@ -1,0 +1,23 @@
+package journal
+
+import "golang.org/x/sys/unix"
+
+func (osFS) Free(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+func (f osFile) Reserve(size int64) error {
+	return unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
+}
+
+func (f osFile) Datasync() error {
+	for {
+		if err := unix.Fdatasync(f.fd); err != unix.EINTR {
+			return err
+		}
+	}
+}
