@@ -3,7 +3,6 @@ package ingest
 import (
 	"bytes"
 	"fmt"
-	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -14,11 +13,12 @@ import (
 const (
 	idempotencyHeader = "Idempotency-Key"
 	maxKeyLen         = 128
+	multipart         = "multipart/"
 )
 
 // checkHeader applies the rules of contract 1.1 that the header alone decides.
 func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
-	if multipart(h.ContentType()) {
+	if media := h.ContentType(); len(media) >= len(multipart) && bytes.EqualFold(media[:len(multipart)], []byte(multipart)) {
 		return &contract.APIError{
 			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
 			Description: "multipart bodies are not supported: send the gzip-compressed JSON as the body itself",
@@ -33,12 +33,6 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	return checkIdempotencyKey(h)
 }
 
-func multipart(contentType []byte) bool {
-	const prefix = "multipart/"
-	contentType = bytes.TrimSpace(contentType)
-	return len(contentType) >= len(prefix) && strings.EqualFold(string(contentType[:len(prefix)]), prefix)
-}
-
 // checkEncoding takes gzip, once, or nothing: without a Content-Encoding the first bytes of the body
 // decide.
 func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
@@ -51,7 +45,7 @@ func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
 			case negotiate.IsGzip(coding):
 				times++
 			default:
-				return gzipRequired(fmt.Sprintf("unsupported Content-Encoding %s: compress the body with gzip", quoted(coding)))
+				return gzipRequired(fmt.Sprintf("unsupported Content-Encoding \"%s\": compress the body with gzip", contract.Echo(coding)))
 			}
 		}
 	}
@@ -82,7 +76,12 @@ func tooLarge(maxBody int64) *contract.APIError {
 // checkIdempotencyKey takes no header, or one with 1–128 visible ASCII characters (contract 1.5).
 func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	values := h.PeekAll(idempotencyHeader)
-	if len(values) == 0 || len(values) == 1 && visible(values[0]) {
+	valid := len(values) <= 1
+	for _, key := range values {
+		invisible := bytes.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })
+		valid = valid && len(key) >= 1 && len(key) <= maxKeyLen && !invisible
+	}
+	if valid {
 		return nil
 	}
 	return &contract.APIError{
@@ -91,17 +90,5 @@ func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	}
 }
 
-func visible(key []byte) bool {
-	for _, c := range key {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return len(key) >= 1 && len(key) <= maxKeyLen
-}
-
 // idempotencyKey returns the key of a checked header, empty if there is none.
 func idempotencyKey(h *fasthttp.RequestHeader) string { return string(h.Peek(idempotencyHeader)) }
-
-// quoted returns client input for a description, cut to contract.EchoLimit.
-func quoted(b []byte) string { return `"` + contract.Echo(b) + `"` }

@@ -50,7 +50,7 @@ func TestLastGoodListStays(t *testing.T) {
 	require.Contains(t, feed.status(time.Now()).Error, "no such file")
 	require.NoError(t, os.Mkdir(path, 0o755))
 	feed.check(t.Context())
-	require.Contains(t, feed.status(time.Now()).Error, "no regular file")
+	require.Contains(t, feed.status(time.Now()).Error, "not a regular file")
 	require.NoError(t, os.Remove(path))
 
 	good = []string{"A", "B", "D"}

@@ -74,9 +74,13 @@ func (f *failure) fault(trace string) *xroute.Fault {
 
 func (f *failure) exception(trace string) xroute.Exception {
 	x := f.class.make()
-	top := element(f.class.name, f.message)
-	top.Context = append(top.Context, f.context...)
-	top.Cause = chain(f.cause)
+	top := &xroute.StackElement{ClassName: &f.class.name, Message: &f.message, Context: append([]string{}, f.context...)}
+	next := &top.Cause
+	for i, err := 0, f.cause; err != nil && i < maxCauses; i, err = i+1, errors.Unwrap(err) {
+		message := err.Error()
+		*next = &xroute.StackElement{Message: &message, Context: []string{}}
+		next = &(*next).Cause
+	}
 	if f.key != "" {
 		key := string(f.key)
 		top.ErrorKey = &key
@@ -85,54 +89,26 @@ func (f *failure) exception(trace string) xroute.Exception {
 	return x
 }
 
-// maxCauses bounds the chain in an answer; ours have two or three.
+// maxCauses bounds the causes in an answer; ours have two or three.
 const maxCauses = 8
-
-// chain returns err and its causes.
-func chain(err error) *xroute.StackElement {
-	var first *xroute.StackElement
-	next := &first
-	for range maxCauses {
-		if err == nil {
-			break
-		}
-		*next = element("", err.Error())
-		next = &(*next).Cause
-		err = errors.Unwrap(err)
-	}
-	return first
-}
-
-func element(className, message string) *xroute.StackElement {
-	e := &xroute.StackElement{Message: &message, Context: []string{}}
-	if className != "" {
-		e.ClassName = &className
-	}
-	return e
-}
 
 // errUnexpected replaces an error whose details are only in the log.
 var errUnexpected = errors.New("internal error; quote the transactionId")
 
 // failureOf returns the failure for an error; known is false if its details belong in the log only.
 func failureOf(err error) (f *failure, known bool) {
-	var unreadable *xroute.Error
+	var invalid *xroute.Error // an invalid envelope
 	switch {
 	case errors.As(err, &f):
 		return f, true
-	case errors.As(err, &unreadable):
-		return unreadableFailure(unreadable), true
+	case !errors.As(err, &invalid):
+		return &failure{class: unforeseen, message: errUnexpected.Error()}, errors.Is(err, errUnexpected)
 	}
-	return &failure{class: unforeseen, message: errUnexpected.Error()}, errors.Is(err, errUnexpected)
-}
-
-// unreadableFailure classifies an invalid envelope. Values of some types have their own error code.
-func unreadableFailure(err *xroute.Error) *failure {
-	f := &failure{class: illegal, message: err.Error()}
-	if err.Path != "" {
-		f.context = []string{err.Path}
+	f = &failure{class: illegal, message: invalid.Error()}
+	if invalid.Path != "" {
+		f.context = []string{invalid.Path}
 	}
-	switch err.Kind {
+	switch invalid.Kind {
 	case xroute.KindVersion:
 		f.class = version
 	case xroute.KindMustUnderstand:
@@ -140,12 +116,11 @@ func unreadableFailure(err *xroute.Error) *failure {
 	case xroute.KindMissing:
 		f.class = notSet
 	case xroute.KindValue:
-		f.key = keyOfType[err.Type]
-		if f.key != "" {
+		if f.key = keyOfType[invalid.Type]; f.key != "" {
 			f.class = xService
 		}
 	}
-	return f
+	return f, true
 }
 
 // keyOfType maps the types of invalid values to error codes. byte is base64; only WKB has that type.

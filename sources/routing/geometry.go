@@ -2,6 +2,7 @@ package routing
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,26 +15,52 @@ import (
 
 // read returns the geometry of an element. All its encodings must be the same geometry. The error is
 // a *failure.
-func read(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
-	kind := xroute.KindOf(e)
+func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
+	kind := xroute.KindOf(element)
 	if kind == geo.Any {
-		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is not a geometry", e), nil)
+		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is not a geometry", element), nil)
 	}
 	var first geom.T
 	var firstName string
-	for _, r := range readers(e, kind) {
-		g, err := r.read(limits)
-		if err != nil {
-			return nil, err.in(r.name)
+	var f *failure // the first one
+	add := func(name string, syntax xroute.ErrorCode, read func() (geom.T, error)) {
+		if f != nil {
+			return
 		}
-		if first == nil {
-			first, firstName = g, r.name
-		} else if !same(first, g) {
-			return nil, serviceFailure(xroute.CodeGeometryObject,
-				fmt.Sprintf("the encodings %s and %s are not the same geometry: give one of them, or the same in all", firstName, r.name), nil)
+		g, err := read()
+		switch {
+		case err != nil:
+			if !errors.As(err, &f) {
+				f = inputFailure(err, syntax, "invalid "+name)
+			}
+			f = f.in(name)
+		case first == nil:
+			first, firstName = g, name
+		case !same(first, g):
+			f = serviceFailure(xroute.CodeGeometryObject,
+				fmt.Sprintf("the encodings %s and %s are not the same geometry: give one of them, or the same in all", firstName, name), nil)
 		}
 	}
-	if first == nil {
+	e := element.Encoded()
+	if plain := xroute.PlainOf(element); plain != nil {
+		add("PLAIN", xroute.CodeGeometryObject, func() (geom.T, error) { return readPlain(plain, limits) })
+	}
+	if e.WKB != nil {
+		add("WKB", xroute.CodeInvalidWKB, func() (geom.T, error) { return limits.ParseWKB(e.WKB, kind) })
+	}
+	if e.WKT != nil {
+		add("WKT", xroute.CodeInvalidWKT, func() (geom.T, error) { return limits.ParseWKT(*e.WKT, kind) })
+	}
+	if e.KML != nil && e.KML.KML != nil {
+		add("KML", xroute.CodeInvalidKML, func() (geom.T, error) { return limits.ParseKML(kind, *e.KML.KML) })
+	}
+	if e.KML != nil && (e.KML.Placemarks != nil || e.KML.KML == nil) {
+		add("KML placemarks", xroute.CodeInvalidKML, func() (geom.T, error) { return limits.ParseKML(kind, e.KML.Placemarks...) })
+	}
+	switch {
+	case f != nil:
+		return nil, f
+	case first == nil:
 		return nil, serviceFailure(xroute.CodeGeometryEncoding,
 			fmt.Sprintf("the %s has no encoding: give it as plain elements, wkt, wkb or kml", kind), nil)
 	}
@@ -50,59 +77,7 @@ func pointless(g geom.T) bool {
 	return !slices.ContainsFunc(flats(g), func(part geom.T) bool { return len(part.FlatCoords()) > 0 })
 }
 
-// encodingReader reads one of an element's encodings.
-type encodingReader struct {
-	name string
-	read func(geo.Limits) (geom.T, *failure)
-}
-
-func readers(element xroute.EncodedGeometry, kind geo.Kind) (list []encodingReader) {
-	e := element.Encoded()
-	add := func(name string, read func(geo.Limits) (geom.T, *failure)) {
-		list = append(list, encodingReader{name, read})
-	}
-	if plain := xroute.PlainOf(element); plain != nil {
-		add("PLAIN", func(l geo.Limits) (geom.T, *failure) { return readPlain(plain, l) })
-	}
-	if e.WKB != nil {
-		add("WKB", func(l geo.Limits) (geom.T, *failure) {
-			g, err := l.ParseWKB(e.WKB, kind)
-			return g, orFailure(err, xroute.CodeInvalidWKB, "invalid WKB")
-		})
-	}
-	if e.WKT != nil {
-		add("WKT", func(l geo.Limits) (geom.T, *failure) {
-			g, err := l.ParseWKT(*e.WKT, kind)
-			return g, orFailure(err, xroute.CodeInvalidWKT, "invalid WKT")
-		})
-	}
-	if e.KML == nil {
-		return list
-	}
-	kml := func(texts ...string) func(geo.Limits) (geom.T, *failure) {
-		return func(l geo.Limits) (geom.T, *failure) {
-			g, err := l.ParseKML(kind, texts...)
-			return g, orFailure(err, xroute.CodeInvalidKML, "invalid KML")
-		}
-	}
-	if e.KML.KML != nil {
-		add("KML", kml(*e.KML.KML))
-	}
-	if e.KML.Placemarks != nil || e.KML.KML == nil {
-		add("KML placemarks", kml(e.KML.Placemarks...))
-	}
-	return list
-}
-
-// orFailure returns nil if err is nil.
-func orFailure(err error, syntax xroute.ErrorCode, message string) *failure {
-	if err == nil {
-		return nil
-	}
-	return inputFailure(err, syntax, message)
-}
-
-func readPlain(p xroute.PlainGeometry, limits geo.Limits) (geom.T, *failure) {
+func readPlain(p xroute.PlainGeometry, limits geo.Limits) (geom.T, error) {
 	g, err := xroute.FromPlain(p)
 	if err != nil {
 		return nil, serviceFailure(xroute.CodeGeometryObject, "invalid plain elements", err)
@@ -110,7 +85,7 @@ func readPlain(p xroute.PlainGeometry, limits geo.Limits) (geom.T, *failure) {
 	if at := notFinite(g); at >= 0 {
 		return nil, serviceFailure(xroute.CodeCoordinateFormat, fmt.Sprintf("point %d has a coordinate that is not a finite number", at), nil)
 	}
-	return g, orFailure(limits.Check(g), xroute.CodeGeometryObject, "invalid plain elements")
+	return g, limits.Check(g)
 }
 
 // notFinite returns the number of the first point with a coordinate that is NaN or infinite, or -1.

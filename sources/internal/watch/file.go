@@ -11,71 +11,74 @@ import (
 	"time"
 )
 
-// What Read says of a file that is well, but gives nothing new.
+// Read returns ErrUnchanged or ErrUnsettled if the file has no new content yet, and ErrTooLong for
+// too much of it.
 var (
 	ErrUnchanged = errors.New("unchanged")
 	ErrUnsettled = errors.New("the file is being written: it is read when it has settled")
+	ErrTooLong   = errors.New("longer than max_bytes in this section of the configuration")
 )
 
-// ErrTooLong is told of content that is longer than it may be.
-var ErrTooLong = errors.New("longer than max_bytes in this section of the configuration")
-
-// File is read whole, and only when nobody has touched it for a while, so that
-// one that is being written in place is met whole; renames and swapped links
-// are met at once. It is for one goroutine.
+// File is a file that others replace or write in place. It is read as a whole, when it has not been
+// modified for a while. It is for one goroutine.
 type File struct {
 	path     string
 	settle   time.Duration
 	maxBytes int64
 	folders  *folders
 
-	last, kept, refused fs.FileInfo // the version read last, the one in use, the one that is of no use
-	apiErr              error       // why it is not
+	last, kept, refused fs.FileInfo // the version read last, the one in use, the invalid one
+	reason              error       // why refused is invalid
 }
 
-// NewFile names the file, which need not be there yet. The watching begins with
-// the first Read and ends with Close.
+// NewFile returns a file, which need not exist yet. Watching begins with the first Read and ends with
+// Close.
 func NewFile(path string, settle time.Duration, maxBytes int64) *File {
 	return &File{path: path, settle: settle, maxBytes: maxBytes, folders: watchFolders(path)}
 }
 
-// Changes yields when there may be another version.
+// Changes yields when there may be a new version.
 func (f *File) Changes() <-chan struct{} { return f.folders.poke }
 
-// Close ends the watching.
+// Close stops watching.
 func (f *File) Close() { f.folders.close() }
 
-// Keep says that the version read last is the one in use: until there is
-// another one, Read gives ErrUnchanged.
+// Keep marks the version read last as the one in use: Read returns ErrUnchanged until there is
+// another one.
 func (f *File) Keep() { f.kept = f.last }
 
-// Refuse says that the version read last is of no use, and why: until there is
-// another one, Read gives that reason instead of reading all of it again.
-func (f *File) Refuse(reason error) { f.refused, f.apiErr = f.last, reason }
+// Refuse marks the version read last as invalid: Read returns the reason until there is another one.
+func (f *File) Refuse(reason error) { f.refused, f.reason = f.last, reason }
 
-// Read gives the file's content, uncompressed if it is gzip, and the time of its
-// last modification, which comes with ErrUnchanged as well.
+// Read returns the content of the file, uncompressed if it is gzip, and its modification time, also
+// with ErrUnchanged.
 func (f *File) Read() (content []byte, modified time.Time, err error) {
-	f.folders.follow() // before looking, so that no change falls between
+	f.folders.follow() // first, so that no change is missed in between
 	before, err := os.Stat(f.path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, modified, err
-	case !before.Mode().IsRegular():
-		return nil, modified, fmt.Errorf("%s is no regular file", f.path)
+	}
+	if !before.Mode().IsRegular() {
+		return nil, modified, fmt.Errorf("%s is not a regular file", f.path)
 	}
 	modified = before.ModTime()
 	switch {
 	case f.kept != nil && sameVersion(f.kept, before):
 		return nil, modified, ErrUnchanged
 	case f.refused != nil && sameVersion(f.refused, before):
-		return nil, modified, f.apiErr
+		return nil, modified, f.reason
 	}
-	// An age below zero is a clock that went back, or another machine's.
+	// A negative age is a clock that was set back, or that of another machine.
 	if age := time.Since(modified); age >= 0 && age < f.settle {
 		return nil, modified, ErrUnsettled
 	}
-	content, err = f.content()
+	file, err := os.Open(f.path)
+	if err == nil {
+		defer file.Close()
+		if content, err = ReadAll(file, f.maxBytes); err != nil {
+			content, err = nil, fmt.Errorf("cannot read %s: %w", f.path, err)
+		}
+	}
 	if after, gone := os.Stat(f.path); gone != nil || !sameVersion(before, after) {
 		return nil, modified, ErrUnsettled
 	}
@@ -83,44 +86,24 @@ func (f *File) Read() (content []byte, modified time.Time, err error) {
 	return content, modified, err
 }
 
-func (f *File) content() ([]byte, error) {
-	file, err := os.Open(f.path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	content, err := ReadAll(file, f.maxBytes)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", f.path, err)
-	}
-	return content, nil
-}
-
 func sameVersion(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// ReadAll gives all of r, uncompressed if it is gzip, and without the byte order
-// mark that some programs put in front of UTF-8. Neither form may be longer than
-// maxBytes.
+// ReadAll returns all of r, uncompressed if it is gzip, and without a UTF-8 byte order mark. Neither
+// form may be longer than maxBytes.
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	content, err := readAtMost(r, maxBytes)
 	if err == nil && bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
-		content, err = unzip(content, maxBytes)
+		var z *gzip.Reader
+		if z, err = gzip.NewReader(bytes.NewReader(content)); err == nil {
+			content, err = readAtMost(z, maxBytes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot decompress: %w", err)
+		}
 	}
 	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), err
-}
-
-func unzip(packed []byte, maxBytes int64) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("cannot decompress: %w", err)
-	}
-	content, err := readAtMost(r, maxBytes)
-	if err != nil {
-		return nil, fmt.Errorf("cannot decompress: %w", err)
-	}
-	return content, nil
 }
 
 func readAtMost(r io.Reader, maxBytes int64) ([]byte, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFileIsReadWhenItHasSettled: a file whose last change is younger than the
-// setting is left alone, a time stamp in the future is no reason to wait.
+// TestFileIsReadWhenItHasSettled: a file that changed recently is not read, but a time stamp in the
+// future is not a reason to wait.
 func TestFileIsReadWhenItHasSettled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.csv")
 	file := NewFile(path, time.Minute, 1<<20)
@@ -31,7 +31,7 @@ func TestFileIsReadWhenItHasSettled(t *testing.T) {
 	}
 	f(time.Second, ErrUnsettled)
 	f(2*time.Minute, nil)
-	f(2*time.Minute, nil) // nobody said that it is kept
+	f(2*time.Minute, nil) // Keep was not called
 	f(-time.Hour, nil)
 	file.Keep()
 	stamp := time.Now().Add(time.Hour)
@@ -42,7 +42,7 @@ func TestFileIsReadWhenItHasSettled(t *testing.T) {
 	f(3*time.Minute, nil)
 }
 
-// What is known to be of no use is not read again, and again, for it may be long.
+// A refused version is not read again.
 func TestFileThatIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.csv")
 	file := NewFile(path, 0, 10)
@@ -72,7 +72,7 @@ func TestFileThatIsRefused(t *testing.T) {
 	require.Equal(t, "good", string(content))
 	file.Refuse(apiErr)
 	stamp = stamp.Add(-time.Second)
-	put("better") // in the same moment, as slow clocks see it
+	put("better") // within the resolution of a slow clock
 	content, _, err = file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "better", string(content))
@@ -90,7 +90,7 @@ func TestFileThatCannotBeRead(t *testing.T) {
 	}
 	f("no such file")
 	require.NoError(t, os.Mkdir(path, 0o755))
-	f("is no regular file")
+	f("is not a regular file")
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("a"), 11), 0o644))
 	f("max_bytes")

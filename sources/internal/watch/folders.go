@@ -10,12 +10,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// folders pokes when the content behind a path may have changed. It watches
-// folders, not the file: a rename over the file, and a swapped symlink
-// anywhere on the way to it, change the entry of a folder.
+// folders signals that the content behind a path may have changed. It watches folders, not the file:
+// a rename over the file, and a replaced symlink anywhere on the path, change an entry of a folder.
 type folders struct {
 	path    string
-	poke    chan struct{} // holds one: several changes are one reason to look
+	poke    chan struct{} // holds one: several changes need one look
 	watcher *fsnotify.Watcher
 	running sync.WaitGroup
 }
@@ -24,8 +23,8 @@ func watchFolders(path string) *folders {
 	return &folders{path: path, poke: make(chan struct{}, 1)}
 }
 
-// follow watches the folders on today's way to the file, and those of the past
-// no longer. Where the system grants no watch, the slow check remains.
+// follow watches the folders that are now on the way to the file, and no others. If the system
+// permits no watch, the periodic check remains.
 func (w *folders) follow() {
 	if w.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
@@ -35,30 +34,28 @@ func (w *folders) follow() {
 		w.watcher = watcher
 		w.running.Go(func() { w.forward(watcher) })
 	}
-	today := foldersTo(w.path)
-	for _, folder := range today {
-		_ = w.watcher.Add(folder) // a folder that is not there is met by the slow check
+	now := foldersTo(w.path)
+	for _, folder := range now {
+		_ = w.watcher.Add(folder) // the periodic check covers a missing folder
 	}
 	for _, folder := range w.watcher.WatchList() {
-		if !slices.Contains(today, folder) {
-			_ = w.watcher.Remove(folder) // it may have gone by itself
+		if !slices.Contains(now, folder) {
+			_ = w.watcher.Remove(folder) // it may have been deleted
 		}
 	}
 }
 
-// forward ends when the watcher is closed. An error means that events were
-// lost: a reason to look as well.
+// forward signals events until the watcher is closed. An error means that events were lost, so it is
+// a signal too.
 func (w *folders) forward(watcher *fsnotify.Watcher) {
 	for {
+		ok := false
 		select {
-		case _, ok := <-watcher.Events:
-			if !ok {
-				return
-			}
-		case _, ok := <-watcher.Errors:
-			if !ok {
-				return
-			}
+		case _, ok = <-watcher.Events:
+		case _, ok = <-watcher.Errors:
+		}
+		if !ok {
+			return
 		}
 		select {
 		case w.poke <- struct{}{}:
@@ -68,15 +65,13 @@ func (w *folders) forward(watcher *fsnotify.Watcher) {
 }
 
 func (w *folders) close() {
-	if w.watcher == nil {
-		return
+	if w.watcher != nil {
+		_ = w.watcher.Close() // ends forward
+		w.running.Wait()
 	}
-	_ = w.watcher.Close() // ends forward
-	w.running.Wait()
 }
 
-// foldersTo lists the folder of each symlink on the way along path, and that
-// of the file in the end.
+// foldersTo returns the folders of all symlinks on the path, and that of the file.
 func foldersTo(path string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -88,7 +83,7 @@ func foldersTo(path string) []string {
 		next := filepath.Join(at, rest[0])
 		rest = rest[1:]
 		target, err := os.Readlink(next)
-		if err != nil || links == 40 { // no link; or a loop, as the system sees it
+		if err != nil || links == 40 { // not a link; or too many, as for the system
 			if len(rest) == 0 {
 				folders = append(folders, at)
 			}

@@ -1,3 +1,5 @@
+// Package watch reads files that others replace, and paces the checks for new versions. The feeds of
+// registry and forecasts and the keys file use it.
 package watch
 
 import (
@@ -5,17 +7,16 @@ import (
 	"time"
 )
 
-// RetryAfter is how soon a check that failed is worth repeating; no feed does
-// so more often than it is asked to.
+// RetryAfter is how soon a failed check is worth repeating. A feed with a longer interval waits for
+// that.
 const RetryAfter = 5 * time.Second
 
-// Rounds calls check at once, settle after a change, and whenever the time that
-// the last check gave is over, until ctx ends. changes may be nil: only asking
-// tells then.
+// Rounds calls check at once, settle after a change, and after the time that the last check returned,
+// until ctx ends. changes may be nil.
 func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, check func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	armed := false // a check is due soon; further changes do not put it off
+	armed := false // a check is due after a change: further changes do not delay it
 	for {
 		select {
 		case <-ctx.Done():
