@@ -198,6 +198,7 @@ func (l *Layer) build(now time.Time) {
 
 func (l *Layer) show(s *snapshot) {
 	if l.current.Swap(s) == nil {
+		showAge()
 		l.log.Info().Int("streets", s.streets).Msg("serving the first forecast layer")
 	}
 	streets.Set(float64(s.streets))

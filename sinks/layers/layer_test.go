@@ -3,10 +3,12 @@ package layers
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -44,6 +46,7 @@ func periodsOf(t *testing.T, l *Layer, query string) map[int32][]string {
 }
 
 func TestNoLayerYet(t *testing.T) {
+	metrics.UnregisterMetric("trafficd_layers_age_seconds") // of other tests
 	l := prepared(DefaultConfig())
 	l.Put(forecast(1, 1, noon, 2, 50))
 	l.build(noon) // nothing was published
@@ -53,11 +56,19 @@ func TestNoLayerYet(t *testing.T) {
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
 	require.Positive(t, apiErr.RetryAfter)
 	require.False(t, l.Status(noon).Published)
+	require.False(t, showsAge(), "no age before the first layer")
 
 	l.Publish(noon)
 	l.build(noon)
 	_, err = get(l, client("UTC"), "")
 	require.NoError(t, err)
+	require.True(t, showsAge())
+}
+
+func showsAge() bool {
+	var text strings.Builder
+	metrics.WritePrometheus(&text, false)
+	return strings.Contains(text.String(), "trafficd_layers_age_seconds")
 }
 
 func TestAnEmptyLayerIsALayer(t *testing.T) {
@@ -146,7 +157,7 @@ func TestHorizons(t *testing.T) {
 	f(noon.Add(40*time.Minute), "", map[int32][]string{1: {"12:30"}, 2: {"12:45"}, 3: {"12:30"}})
 	f(noon.Add(2*time.Hour), "", map[int32][]string{})
 	f(noon, "", all) // the clock was set back
-	for _, wrong := range []string{"?horizon=20", "?horizon=", "?horizon=030", "?horizon=-15", "?horizon=x"} {
+	for _, wrong := range []string{"?horizon=20", "?horizon=", "?horizon=030", "?horizon=-15", "?horizon=x", "?horizon=30&horizon=60", "?horizon=30&horizon=30"} {
 		_, err := get(l, client("UTC"), wrong)
 		var apiErr *contract.APIError
 		require.True(t, errors.As(err, &apiErr), wrong)

@@ -22,9 +22,13 @@ var (
 		zstandard: metrics.NewCounter(`trafficd_layers_pieces_stored_total{encoding="zstd"}`),
 	}
 	answers = answerCounters()
-	_       = metrics.NewGauge("trafficd_layers_age_seconds", func() float64 { return observe().AgeSeconds })
 	_       = metrics.NewGauge("trafficd_layers_stale", func() float64 { return asNumber(observe().Stale) })
 )
+
+// showAge registers the age metric, which is absent before the first layer.
+func showAge() {
+	metrics.GetOrCreateGauge("trafficd_layers_age_seconds", func() float64 { return observe().AgeSeconds })
+}
 
 // observed is the layer that the metrics describe.
 var observed atomic.Pointer[Layer]

@@ -82,11 +82,22 @@ func (l *Layer) find(c *contract.Client, ctx *fasthttp.RequestCtx, now time.Time
 // scope returns the scope that the query asks for. The query is parsed only if the request target has
 // one.
 func (l *Layer) scope(ctx *fasthttp.RequestCtx) (scope int, ok bool) {
-	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 || !ctx.QueryArgs().Has("horizon") {
+	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 {
 		return 0, true
 	}
-	scope, ok = l.scopes[string(ctx.QueryArgs().Peek("horizon"))]
-	return scope, ok
+	found := false
+	for name, value := range ctx.QueryArgs().All() {
+		if string(name) != "horizon" {
+			continue
+		}
+		if found {
+			return 0, false // ambiguous
+		}
+		if scope, found = l.scopes[string(value)]; !found {
+			return 0, false
+		}
+	}
+	return scope, true
 }
 
 // setHeaders sets the headers that 304 and 412 have too.
@@ -109,7 +120,7 @@ var (
 	headerContentRange  = []byte(fasthttp.HeaderContentRange)
 	headerContentCoding = []byte(fasthttp.HeaderContentEncoding)
 
-	private   = []byte("private")
+	private   = []byte("private, no-cache") // without no-cache, browsers reuse old layers by heuristic freshness
 	vary      = []byte("Authorization, Accept, Accept-Encoding")
 	byteUnits = []byte("bytes")
 )
@@ -127,6 +138,9 @@ func send(ctx *fasthttp.RequestCtx, d representation) outcome {
 		return notModified
 	}
 	h.SetContentTypeBytes(mediaTypes[d.format])
+	if b.size == 0 {
+		h.SetContentLength(0) // fasthttp omits it in the response to HEAD
+	}
 	if d.encoding != identity {
 		h.SetCanonical(headerContentCoding, encodingNames[d.encoding])
 		b.send(&ctx.Response, 0, b.size)

@@ -10,7 +10,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// served is a layer of n streets, confirmed at noon of a day in the past.
+// served returns a layer of n streets, confirmed at noon of a day in the past.
 func served(t testing.TB, n int) *Layer {
 	l := prepared(DefaultConfig())
 	l.Replace(city(n, noon))
@@ -29,7 +29,7 @@ func TestHeaders(t *testing.T) {
 		require.Equal(t, contentType, header(ctx, "Content-Type"))
 		require.Equal(t, contentEncoding, header(ctx, "Content-Encoding"))
 		require.Equal(t, acceptRanges, header(ctx, "Accept-Ranges"))
-		require.Equal(t, "private", header(ctx, "Cache-Control"))
+		require.Equal(t, "private, no-cache", header(ctx, "Cache-Control"))
 		require.Equal(t, "Authorization, Accept, Accept-Encoding", header(ctx, "Vary"))
 		require.Equal(t, "Sat, 31 Jan 2026 12:00:00 GMT", header(ctx, "Last-Modified"))
 		require.Regexp(t, `^"[0-9a-f]{16}(-[gz])?"$`, header(ctx, "ETag"))
@@ -135,8 +135,7 @@ func TestServeAllocatesNothing(t *testing.T) {
 	f(412, "If-Unmodified-Since", beforeNoon)
 }
 
-// RFC 9110, 13.2.2: what the client takes the layer for comes first, then what it has of it, then
-// the range.
+// TestOrderOfConditions: If-Match before If-None-Match before Range (RFC 9110, 13.2.2).
 func TestOrderOfConditions(t *testing.T) {
 	l := served(t, 100)
 	full, err := get(l, client("UTC"), "")
@@ -165,7 +164,7 @@ func TestOrderOfConditions(t *testing.T) {
 	f(416, "If-Match", etag, "Range", "bytes=99999999-")
 }
 
-// The body that is sent is the one that was built, not a copy.
+// TestServeCopiesNoBody: the body sent is the one that was built, not a copy.
 func TestServeCopiesNoBody(t *testing.T) {
 	l := served(t, 100)
 	ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
@@ -174,7 +173,7 @@ func TestServeCopiesNoBody(t *testing.T) {
 	require.Same(t, &built[0], &ctx.Response.Body()[0])
 }
 
-func TestBeforeHoldsNothing(t *testing.T) {
+func TestAdmitReservesNothing(t *testing.T) {
 	release, apiErr := prepared(DefaultConfig()).Admit(&contract.Client{}, nil)
 	require.Nil(t, apiErr)
 	require.Nil(t, release)

@@ -63,7 +63,14 @@ func (o origins) mark(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if !o[anyOrigin] {
-		ctx.Response.Header.AddBytesKV(headerVary, headerOrigin) // in all answers: a cache may keep one for the next page
+		// Of all answers, because a cache may keep one for the next page; in one line, because nginx 1.22
+		// as a cache sees one Vary line only.
+		var line [128]byte
+		vary := line[:0]
+		if has := ctx.Response.Header.PeekBytes(headerVary); len(has) > 0 {
+			vary = append(append(vary, has...), ", "...)
+		}
+		ctx.Response.Header.SetCanonical(headerVary, append(vary, headerOrigin...))
 	}
 	if origin := o.names(&ctx.Request.Header); origin != nil {
 		ctx.Response.Header.SetCanonical(headerAllowOrigin, origin)

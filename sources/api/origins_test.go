@@ -35,6 +35,17 @@ func TestOrigins(t *testing.T) {
 	f([]string{mine}, "null", "", []string{"Origin"})
 }
 
+// TestVaryIsOneLine: caches that read one Vary line only must find Origin and the endpoint's in it.
+func TestVaryIsOneLine(t *testing.T) {
+	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
+		ctx.Response.Header.Set("Vary", "Authorization, Accept")
+		return 0, nil
+	}}
+	s := start(t, p, func(c *Config) { c.CORSOrigins = []string{"https://map.example.org"} })
+	a := dial(t, s).send("GET /base/map HTTP/1.1\r\n" + good + "Origin: https://map.example.org\r\n\r\n").response()
+	require.Equal(t, []string{"Authorization, Accept, Origin"}, a.Header.Values("Vary"))
+}
+
 // A preflight gets its answer without a key, and costs the endpoint nothing.
 func TestPreflight(t *testing.T) {
 	p := &probe{}

@@ -83,7 +83,7 @@ func TestTopic(t *testing.T) {
 	require.EqualValues(t, 5, s.Skipped)
 	require.Len(t, s.Faults, 5)
 	require.Equal(t, "partition 2 offset 1", s.Faults[0].Position)
-	require.Contains(t, s.Faults[0].Error, `key "5:1" is not that of its value, 6:1`)
+	require.Contains(t, s.Faults[0].Error, `key "5:1" does not match its value, 6:1`)
 
 	produce(t, c,
 		record("f", 0, "1:1", nil),

@@ -73,7 +73,12 @@ func (f *File) Read() (content []byte, modified time.Time, err error) {
 		return nil, modified, ErrUnsettled
 	}
 	file, err := os.Open(f.path)
-	if err == nil {
+	switch {
+	case err != nil:
+	case before.Size() > f.maxBytes: // do not fill the memory first
+		err = fmt.Errorf("cannot read %s: %w", f.path, ErrTooLong)
+		file.Close()
+	default:
 		defer file.Close()
 		if content, err = ReadAll(file, f.maxBytes); err != nil {
 			content, err = nil, fmt.Errorf("cannot read %s: %w", f.path, err)
@@ -95,15 +100,33 @@ func sameVersion(a, b fs.FileInfo) bool {
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	content, err := readAtMost(r, maxBytes)
 	if err == nil && bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
-		var z *gzip.Reader
-		if z, err = gzip.NewReader(bytes.NewReader(content)); err == nil {
-			content, err = readAtMost(z, maxBytes)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot decompress: %w", err)
-		}
+		content, err = unzip(content, maxBytes)
 	}
 	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), err
+}
+
+func unzip(packed []byte, maxBytes int64) ([]byte, error) {
+	// The first pass only measures, so that a bomb takes no memory and other content exactly its size.
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	var size int64
+	if err == nil {
+		size, err = io.Copy(io.Discard, io.LimitReader(r, maxBytes+1))
+	}
+	if err == nil && size > maxBytes {
+		err = ErrTooLong
+	}
+	if err == nil {
+		err = r.Reset(bytes.NewReader(packed))
+	}
+	var content []byte
+	if err == nil {
+		content = make([]byte, size)
+		_, err = io.ReadFull(r, content)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot decompress: %w", err)
+	}
+	return content, nil
 }
 
 func readAtMost(r io.Reader, maxBytes int64) ([]byte, error) {
