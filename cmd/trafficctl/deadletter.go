@@ -22,12 +22,12 @@ import (
 	"trafficd/pipeline"
 )
 
-const deadLetterHelp = `A measurement that was accepted, and that a store refuses for good, stands in the
-daemon's dead-letter file (its setting dead_letters; by default dead-letters.ndjson in
-the journal's folder). The other store may have it. The file is never changed here.`
+const deadLetterHelp = `An accepted measurement that a store rejects permanently is written to the daemon's
+dead-letter file (setting dead_letters; by default dead-letters.ndjson in the journal's
+directory). The other store may have it. trafficctl does not change the file.`
 
 func newDeadLetter(std streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "deadletter", Short: "Look at measurements that a store refused for good, and send them again", Long: deadLetterHelp}
+	cmd := &cobra.Command{Use: "deadletter", Short: "List and resend measurements that a store rejected permanently", Long: deadLetterHelp}
 	cmd.AddCommand(newDeadLetterList(std), newDeadLetterResend(std))
 	return cmd
 }
@@ -36,17 +36,17 @@ func newDeadLetterList(std streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls FILE",
-		Short: "List the dead letters, and count them by store and reason",
+		Short: "List the dead letters and count them by store and reason",
 		Long: deadLetterHelp + `
 
-A crash may repeat a line, or cut one off: repeated ones are shown once, those cut
-off are passed over with a note. --json writes each letter whole, one line each.`,
+A crash may duplicate or truncate a line. Duplicates are shown once, truncated lines are
+skipped and reported. --json prints each letter as a line of JSON.`,
 		Example: `  trafficctl deadletter ls trafficd-data/journal/dead-letters.ndjson
   trafficctl deadletter ls dead-letters.ndjson --json | jq -r .reason | sort | uniq -c`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return listDeadLetters(std, args[0], asJSON) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one line of JSON for each letter, in place of table and counts")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each letter as a line of JSON instead of the table and counts")
 	return cmd
 }
 
@@ -55,22 +55,22 @@ func newDeadLetterResend(std streams) *cobra.Command {
 	var which deadletter.Selection
 	cmd := &cobra.Command{
 		Use:   "resend FILE",
-		Short: "Send the dead letters again, once the reason is mended",
-		Long: `Sends the measurements of a dead-letter file again, after what the store did not
-like about them was mended: a column, a topic's limit, a right.
+		Short: "Send dead letters again after the cause is fixed",
+		Long: `Send the measurements of a dead-letter file again, after the cause of the rejection is
+fixed, for example a column type, a topic's message size or a missing grant.
 
-They come as new batches to both stores. A store that had one already gets it a second
-time: in ClickHouse it replaces its earlier self, in Kafka it is one more record, with
-a new batch-id. Where an integrator has sent a correction meanwhile, the older value
-comes after it and replaces it: take such lines out of a copy, and send that.
+The measurements are sent to both stores as new batches. A store that already has one
+receives it again: ClickHouse replaces the row, Kafka gets another record with a new
+batch-id. If an integrator has since sent a correction, the resent older value replaces
+it in ClickHouse; remove such lines in a copy of the file and send the copy.
 
-A key belongs to one product instance, so where the file has letters of several,
---product-instance chooses. A measurement that several stores refuse is sent once.
-The file is not changed: when the summary says that all is accepted, move it away,
-else the next resend sends all of it again. The daemon makes a new one when needed.
+A key belongs to one product instance. If the file has letters of several, select one
+with --product-instance. A measurement that several stores rejected is sent once.
+The file is not changed. Move it away once the summary shows that everything is accepted;
+the daemon creates a new one when needed.
 
-Items that are rejected go to --rejected FILE, which must be a new file, for
-trafficctl resubmit. Exit codes as for trafficctl send.`,
+Items that the daemon rejects go to --rejected FILE, which must be a new file, as input
+for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 		Example: `  trafficctl deadletter ls dead-letters.ndjson
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
@@ -80,9 +80,9 @@ trafficctl resubmit. Exit codes as for trafficctl send.`,
 	}
 	f := cmd.Flags()
 	s.register(f)
-	f.StringVar(&which.ProductInstance, "product-instance", "", "only the letters of this product instance")
-	f.StringVar(&which.Sink, "sink", "", "only those that this store refused: clickhouse or kafka")
-	f.Int64Var(&which.Skip, "skip-rows", 0, "leave out so many measurements at the start: an earlier run has sent them")
+	f.StringVar(&which.ProductInstance, "product-instance", "", "only letters of this product instance")
+	f.StringVar(&which.Sink, "sink", "", "only letters of this store: clickhouse or kafka")
+	f.Int64Var(&which.Skip, "skip-rows", 0, "skip this many measurements at the start, which an earlier run has sent")
 	return cmd
 }
 
@@ -92,22 +92,21 @@ func resendDeadLetters(ctx context.Context, flags *pflag.FlagSet, std streams, s
 		return err
 	}
 	if !s.quiet {
-		fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s; the key has to be one of its\n", instance)
+		fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n", instance)
 	}
-	return s.run(ctx, flags, std, input{items: which.Items(path), size: -1, again: "--skip-rows %d"})
+	return s.run(ctx, flags, std, input{items: which.Items(path), size: -1, resume: "--skip-rows %d"})
 }
 
-// reason is what letters are counted by.
+// reason is the key for counting letters.
 type reason struct{ sink, text string }
 
-// deadLetterCount is how many letters have one reason, and since when until when.
+// deadLetterCount is the number of letters with one reason, and the times of the first and last.
 type deadLetterCount struct {
 	n           int64
 	first, last time.Time
 }
 
-// listed is how many lines of the table are aligned together: a long file does
-// not have to fit into memory.
+// listed is how many table rows are aligned together, so that memory is bounded.
 const listed = 1000
 
 func listDeadLetters(std streams, path string, asJSON bool) error {
@@ -121,8 +120,18 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 		if n == 0 {
 			fmt.Fprintln(table, "sink\tat\tproduct instance\tdetector\ttype\tinterval\tvalue\treason")
 		}
-		printLetter(table, l)
-		count(counts, l)
+		item := l.Item
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Sink, timestamp(l.At), l.ProductInstance, short(item.DetectorCode), item.MeasureTypeCode,
+			item.TimestampFrom.Format(time.RFC3339Nano)+"/"+item.TimestampTo.Format(time.RFC3339Nano),
+			strconv.FormatFloat(item.Value, 'g', -1, 64), short(l.Reason))
+		c := counts[reason{l.Sink, l.Reason}]
+		if c.n++; c.n == 1 || l.At.Before(c.first) {
+			c.first = l.At
+		}
+		if l.At.After(c.last) {
+			c.last = l.At
+		}
+		counts[reason{l.Sink, l.Reason}] = c
 		if n++; n%listed == 0 {
 			return table.Flush()
 		}
@@ -135,7 +144,7 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 	return err
 }
 
-// eachLetter calls do with each letter, and notes the lines that are cut off.
+// eachLetter calls do with each letter and reports truncated lines.
 func eachLetter(path string, notes io.Writer, do func(pipeline.DeadLetter) error) error {
 	for letter, err := range deadletter.Letters(path) {
 		var torn *deadletter.TornError
@@ -153,26 +162,7 @@ func eachLetter(path string, notes io.Writer, do func(pipeline.DeadLetter) error
 	return nil
 }
 
-func count(counts map[reason]deadLetterCount, l pipeline.DeadLetter) {
-	why := reason{l.Sink, l.Reason}
-	c := counts[why]
-	if c.n++; c.n == 1 || l.At.Before(c.first) {
-		c.first = l.At
-	}
-	if l.At.After(c.last) {
-		c.last = l.At
-	}
-	counts[why] = c
-}
-
-func printLetter(w io.Writer, l pipeline.DeadLetter) {
-	item := l.Item
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Sink, moment(l.At), l.ProductInstance, short(item.DetectorCode), item.MeasureTypeCode,
-		item.TimestampFrom.Format(time.RFC3339Nano)+"/"+item.TimestampTo.Format(time.RFC3339Nano),
-		strconv.FormatFloat(item.Value, 'g', -1, 64), short(l.Reason))
-}
-
-// printReasons counts by store and reason, the most frequent first.
+// printReasons prints the counts by store and reason, most frequent first.
 func printReasons(w io.Writer, counts map[reason]deadLetterCount, total int) {
 	fmt.Fprintf(w, "\n%s\n", counted(total, "dead letter"))
 	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b reason) int {
@@ -180,18 +170,15 @@ func printReasons(w io.Writer, counts map[reason]deadLetterCount, total int) {
 	})
 	for _, r := range reasons {
 		c := counts[r]
-		fmt.Fprintf(w, "%12s  %s: %s (%s)\n", grouped(c.n), r.sink, short(r.text), span(c))
+		span := timestamp(c.first)
+		if !c.first.Equal(c.last) {
+			span += " to " + timestamp(c.last)
+		}
+		fmt.Fprintf(w, "%12s  %s: %s (%s)\n", grouped(c.n), r.sink, short(r.text), span)
 	}
 }
 
-func span(c deadLetterCount) string {
-	if c.first.Equal(c.last) {
-		return moment(c.first)
-	}
-	return moment(c.first) + " to " + moment(c.last)
-}
-
-// short is what a table shows of a text: one line of bounded length.
+// short returns a text as one line of bounded length.
 func short(text string) string {
 	const most = 160
 	text = strings.Join(strings.Fields(text), " ")

@@ -93,7 +93,7 @@ func TestDeadLetterListAfterCrashes(t *testing.T) {
 		t.Helper()
 		r := runWith(t, "", "deadletter", "ls", l.path, "--json")
 		require.Zero(t, r.code, r.err)
-		require.Equal(t, wantNotes, strings.Count(r.err, "is cut off"), r.err)
+		require.Equal(t, wantNotes, strings.Count(r.err, "is truncated"), r.err)
 		var got []string
 		for line := range strings.Lines(r.out) {
 			var letter pipeline.DeadLetter
@@ -130,8 +130,8 @@ func TestDeadLetterOfSomethingElse(t *testing.T) {
 		}
 	}
 	f("no-such-file", "no such file")
-	f(file(t, "rejected.ndjson", `{"item":{"detectorCode":"A"},"index":0}`), "line 1 is no dead letter: it has no sink or no item; is this a file of rejected items")
-	f(file(t, "day.csv", "a,b\n"), "line 1 is no dead letter")
+	f(file(t, "rejected.ndjson", `{"item":{"detectorCode":"A"},"index":0}`), "line 1 is not a dead letter: missing sink or item; for a file of rejected items")
+	f(file(t, "day.csv", "a,b\n"), "line 1 is not a dead letter")
 	f(file(t, "odd", `{"sink":"kafka","item":{"detectorCode":"A"},"batchId":"7"}`), "batchId")
 	f(file(t, "long", strings.Repeat("x", 2<<20)), "longer than")
 }
@@ -182,7 +182,7 @@ func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 
 	r = runWith(t, "", to(d, "deadletter", "resend", l.path, "--product-instance", "west")...)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "there are no dead letters in "+l.path+" of product instance west")
+	require.Contains(t, r.err, "no dead letters in "+l.path+" of product instance west")
 }
 
 // What is rejected goes to a file for resubmit.

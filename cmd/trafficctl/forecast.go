@@ -2,25 +2,31 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/forecast"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/forecasts"
 )
 
 func newForecast(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast",
-		Short: "Make, convert, publish and get street forecasts",
-		Long: `Works on street forecasts: makes synthetic ones, converts files of them, puts them
-into the topic that the daemon reads, and gets the layer that it serves.
+		Short: "Generate, convert, publish and get street forecasts",
+		Long: `Generate synthetic street forecasts, convert forecast files, publish them to the topic
+that the daemon reads, and get the layer that the daemon serves.
 
-Files hold a StreetForecastResponse as protobuf (.pb), in protobuf's JSON mapping
-(.json), or one StreetForecast a line (.ndjson); also .gz. What the daemon would
-skip or leave out, build and publish leave out as well, and say so; then the exit
-code is 2.`,
+Files contain a StreetForecastResponse as protobuf (.pb) or in protobuf's JSON mapping
+(.json), or one StreetForecast per line (.ndjson), and may be compressed. build and
+publish skip or correct what the daemon would, report it, and exit with code 2.`,
 		Example: `  trafficctl forecast generate --streets 5000 --output town.ndjson.gz
   trafficctl forecast publish town.ndjson.gz --brokers 127.0.0.1:9092
   trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson`,
@@ -29,10 +35,155 @@ code is 2.`,
 	return cmd
 }
 
-// maxNotes are shown of the faults in a file; the rest is counted.
+func newForecastGenerate(std streams) *cobra.Command {
+	cfg := forecast.DefaultConfig()
+	var from, codes, output, format string
+	cmd := &cobra.Command{
+		Use:   "generate",
+		Short: "Generate synthetic forecasts",
+		Long: `Generate speed forecasts with rush hours and noise, for a synthetic network or for the
+location references in --codes FILE (OpenLR in base64, one per line). street and
+fromnode are consecutive numbers; each pair of streets is the two directions of one road.
+
+By default the forecasts start with the current period. With --from, the same flags give
+the same bytes.`,
+		Example: `  trafficctl forecast generate --streets 5000 --periods 24 --step 15m --output town.pb
+  trafficctl forecast generate --codes lines.txt.xz --seed 7 | trafficctl forecast publish -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			cfg.From = time.Now().UTC().Truncate(cfg.Step)
+			if from != "" {
+				if cfg.From, err = parseMoment(from); err != nil {
+					return err
+				}
+			}
+			var lines []string
+			if codes != "" {
+				if lines, err = forecast.ReadCodes(cmd.Context(), codes, std.in); err != nil {
+					return err
+				}
+			}
+			all, err := forecast.Generate(cfg, lines)
+			if err != nil {
+				return err
+			}
+			return writeForecasts(cmd.Context(), std, output, format, all)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, unless --codes is set")
+	f.StringVar(&codes, "codes", "", "file of location references, or - for standard input")
+	f.StringVar(&from, "from", "", "start of the first period in UTC, as 2026-11-01T06:00:00Z or 2026-11-01")
+	f.IntVar(&cfg.Periods, "periods", cfg.Periods, "number of periods per street")
+	f.DurationVar(&cfg.Step, "step", cfg.Step, "length of a period")
+	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
+	f.StringVar(&output, "output", stdio, "write to this file")
+	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or ndjson")
+	return cmd
+}
+
+func newForecastBuild(std streams) *cobra.Command {
+	var input, output, format string
+	cmd := &cobra.Command{
+		Use:   "build FILE|-",
+		Short: "Validate forecasts and write them as one StreetForecastResponse",
+		Long: `Read forecasts as the daemon does and write them in normal form: times in UTC and whole
+seconds, periods sorted, and only the last forecast of each street. Invalid records are
+skipped and reported; the exit code is then 2.`,
+		Example: `  trafficctl forecast build town.ndjson --output town.pb
+  trafficctl forecast build town.pb --format json | jq '.streetForecast | length'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			content, err := readForecasts(cmd.Context(), std, args[0], input)
+			if err != nil {
+				return err
+			}
+			if format == "" && output == stdio {
+				format = forecasts.FormatProtobuf
+			}
+			if err := writeForecasts(cmd.Context(), std, output, format, slices.Values(content.Forecasts)); err != nil {
+				return err
+			}
+			return errIfFaulty(content)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name")
+	f.StringVar(&output, "output", stdio, "write to this file")
+	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or protobuf")
+	return cmd
+}
+
+func newForecastGet(std streams) *cobra.Command {
+	var c connection
+	r := forecast.Request{Horizon: -1}
+	format := forecast.Formats[0]
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "Get the forecast layer from a daemon",
+		Long: `Get the forecast layer and decode it. The key needs the right forecast.
+
+The formats table and csv have a row per period. json is protobuf's JSON mapping.
+geojson has a straight line between the points of each street's OpenLR code, or null and
+a note if the code cannot be decoded. protobuf is the message itself.
+
+The layer's ETag is printed on standard error. With --etag, nothing is printed and the
+exit code is 0 if the layer has not changed.`,
+		Example: `  trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson
+  trafficctl forecast get --key-file map.key --etag '"5f1c"' --format csv`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if !slices.Contains(forecast.Formats, format) {
+				return fmt.Errorf("--format %q must be one of %v", format, forecast.Formats)
+			}
+			if r.Horizon < -1 {
+				return fmt.Errorf("--horizon %d must be minutes from now, or -1 for all periods", r.Horizon)
+			}
+			if r.Config, err = c.config(cmd.Flags()); err != nil {
+				return err
+			}
+			answer, err := forecast.Get(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			if !c.quiet {
+				fmt.Fprintln(std.err, "trafficctl:", describe(answer))
+			}
+			if answer.NotModified {
+				return nil
+			}
+			return forecast.Show(std.out, format, answer.Layer)
+		},
+	}
+	f := cmd.Flags()
+	c.register(f, "forecast")
+	f.IntVar(&r.Horizon, "horizon", r.Horizon, "only the period that is this many minutes from now; -1 for all periods")
+	f.StringVar(&r.ETag, "etag", "", "ETag of the layer that you already have")
+	f.StringVar(&r.Encoding, "encoding", "", "zstd, gzip or identity; by default the daemon chooses")
+	f.StringVar(&format, "format", format, strings.Join(forecast.Formats, ", "))
+	return cmd
+}
+
+func describe(a *forecast.Answer) string {
+	text := "not modified"
+	if !a.NotModified {
+		text = fmt.Sprintf("%s streets, %s bytes", grouped(int64(len(a.Layer.StreetForecast))), grouped(int64(a.Size)))
+		if a.Encoding != "" {
+			text += fmt.Sprintf(" (%s as %s)", grouped(a.Received), a.Encoding)
+		}
+	}
+	for _, part := range [][2]string{{"ETag", a.ETag}, {"last modified", a.Modified}, {"age in seconds", a.Age}} {
+		if part[1] != "" {
+			text += ", " + part[0] + " " + part[1]
+		}
+	}
+	return text
+}
+
+// maxNotes is how many faults of a file are printed; the others are counted.
 const maxNotes = 20
 
-// readForecasts reads a file and tells its faults on standard error.
+// readForecasts reads a file and prints its faults on standard error.
 func readForecasts(ctx context.Context, std streams, path, format string) (forecast.Content, error) {
 	notes := 0
 	content, err := forecast.ReadFile(ctx, path, format, std.in, func(text string) {
@@ -49,19 +200,36 @@ func readForecasts(ctx context.Context, std streams, path, format string) (forec
 	return content, err
 }
 
-// verdict is errRejected where a file had a fault.
-func verdict(c forecast.Content) error {
+// errIfFaulty returns errRejected if the file had a fault.
+func errIfFaulty(c forecast.Content) error {
 	if c.Skipped+c.Remarks > 0 {
 		return errRejected
 	}
 	return nil
 }
 
-// parseStart reads the beginning of the forecasts; none means the period that
-// is under way.
-func parseStart(text string, step time.Duration) (time.Time, error) {
-	if text == "" {
-		return time.Now().UTC().Truncate(step), nil
+func writeForecasts(ctx context.Context, std streams, path, format string, all iter.Seq[*pb.StreetForecast]) error {
+	if format == "" {
+		format = forecasts.FormatNDJSON
+		if path != stdio {
+			format = forecasts.FormatOf(path)
+		}
 	}
-	return parseMoment(text)
+	untilDone := func(yield func(*pb.StreetForecast) bool) {
+		for f := range all {
+			if ctx.Err() != nil || !yield(f) {
+				return
+			}
+		}
+	}
+	n := 0
+	err := writeOutput(path, std.out, func(w io.Writer) (err error) {
+		n, err = forecast.Write(w, format, untilDone)
+		return errors.Join(err, ctx.Err())
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write forecasts to %s: %w", path, err)
+	}
+	fmt.Fprintf(std.err, "trafficctl: forecasts of %s streets as %s\n", grouped(int64(n)), format)
+	return nil
 }

@@ -28,8 +28,8 @@ func TestForecastOutputIsWholeOrAsBefore(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{path}, left)
 	}
-	f("write protobuf, json or ndjson", "generate", "--format", "xml")
-	f("not one good forecast", "build", "-", "--input-format", "ndjson")
+	f("must be protobuf, json or ndjson", "generate", "--format", "xml")
+	f("it contains no valid forecast", "build", "-", "--input-format", "ndjson")
 
 	r := runForecast(t, "", "generate", "--streets", "3", "--output", path)
 	require.Zero(t, r.code, r.err)

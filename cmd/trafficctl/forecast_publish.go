@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -12,13 +11,12 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"trafficd/cmd/trafficctl/internal/forecast"
 	"trafficd/sources/forecasts"
 )
 
-// envPassword stands in for a flag: a password there could be seen by others.
+// envPassword replaces a flag, which other users of the machine could see.
 const envPassword = "TRAFFICD_KAFKA_PASSWORD"
 
 // publishing holds the flags of forecast publish.
@@ -34,15 +32,15 @@ func newForecastPublish(std streams) *cobra.Command {
 	p := &publishing{cfg: forecasts.DefaultConfig().Kafka}
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
-		Short: "Put forecasts into the topic that the daemon reads",
-		Long: `Writes one record for each street: key street:fromnode, value StreetForecast. It
-ends when all replicas in sync have all of them. The topic should be compacted.
+		Short: "Publish forecasts to the topic that the daemon reads",
+		Long: `Write one record per street, with the key street:fromnode and a StreetForecast as value,
+and wait until all in-sync replicas have acknowledged them. The topic should be compacted.
 
---tombstone-missing reads the topic first, and after the new forecasts removes the
-streets that the file does not have. It refuses a file with bad records: their
+--tombstone-missing reads the topic first and removes the streets that are not in the
+file, after the new forecasts are written. It refuses a file with invalid records, whose
 streets would be removed.
 
-The password for --sasl is taken from the environment, ` + envPassword + `.`,
+The password for --sasl is read from the environment variable ` + envPassword + `.`,
 		Example: `  trafficctl forecast publish town.pb --brokers 127.0.0.1:9092
   trafficctl forecast publish town.ndjson.gz --brokers k1:9093,k2:9093 --tls --sasl scram-sha-512 --sasl-user maps --tombstone-missing`,
 		Args: cobra.ExactArgs(1),
@@ -55,23 +53,23 @@ The password for --sasl is taken from the environment, ` + envPassword + `.`,
 }
 
 func (p *publishing) register(f *pflag.FlagSet) {
-	f.StringSliceVar(&p.cfg.Brokers, "brokers", p.cfg.Brokers, "host:port of some brokers")
+	f.StringSliceVar(&p.cfg.Brokers, "brokers", p.cfg.Brokers, "comma-separated host:port of one or more brokers")
 	f.StringVar(&p.cfg.Topic, "topic", p.cfg.Topic, "topic of the forecasts")
-	f.BoolVar(&p.cfg.TLS.Enabled, "tls", false, "encrypt connections")
-	f.StringVar(&p.cfg.TLS.CA, "tls-ca", "", "PEM file of the authority; by default the system's")
-	f.StringVar(&p.cfg.TLS.Cert, "tls-cert", "", "PEM file of the client's certificate")
-	f.StringVar(&p.cfg.TLS.Key, "tls-key", "", "PEM file of its key")
-	f.StringVar(&p.cfg.SASL.Mechanism, "sasl", "", "plain, scram-sha-256 or scram-sha-512")
+	f.BoolVar(&p.cfg.TLS.Enabled, "tls", false, "use TLS")
+	f.StringVar(&p.cfg.TLS.CA, "tls-ca", "", "PEM file of the certificate authority; by default the system's")
+	f.StringVar(&p.cfg.TLS.Cert, "tls-cert", "", "PEM file of the client certificate")
+	f.StringVar(&p.cfg.TLS.Key, "tls-key", "", "PEM file of the client certificate's private key")
+	f.StringVar(&p.cfg.SASL.Mechanism, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512")
 	f.StringVar(&p.cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
-	f.DurationVar(&p.cfg.RequestTimeout, "timeout", p.cfg.RequestTimeout, "for an answer of a broker")
-	f.StringVar(&p.input, "input-format", "", "protobuf, json or ndjson; by default after the file's name, for - ndjson")
-	f.BoolVar(&p.missing, "tombstone-missing", false, "remove the streets that the file does not have")
-	f.DurationVar(&p.readWithin, "read-within", time.Minute, "for reading the topic, with --tombstone-missing")
-	f.BoolVar(&p.quiet, "quiet", false, "no progress on standard error")
+	f.DurationVar(&p.cfg.RequestTimeout, "timeout", p.cfg.RequestTimeout, "time limit of a request to a broker")
+	f.StringVar(&p.input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
+	f.BoolVar(&p.missing, "tombstone-missing", false, "remove streets that are not in the file")
+	f.DurationVar(&p.readWithin, "read-within", time.Minute, "time limit for reading the topic, with --tombstone-missing")
+	f.BoolVar(&p.quiet, "quiet", false, "print no progress on standard error")
 }
 
 func (p *publishing) run(ctx context.Context, std streams, path string) error {
-	if p.input == "" && path == forecast.Stdin {
+	if p.input == "" && path == stdio {
 		p.input = forecasts.FormatNDJSON
 	}
 	if p.cfg.SASL.Mechanism != "" {
@@ -82,7 +80,7 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 		return err
 	}
 	if p.missing && content.Skipped > 0 {
-		return errors.New("--tombstone-missing: the file has bad records, whose streets would be removed; mend it, or publish without")
+		return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct it, or publish without the flag")
 	}
 	publisher, err := forecast.NewPublisher(p.cfg)
 	if err != nil {
@@ -92,11 +90,10 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 	if err = errors.Join(err, publisher.Close()); err != nil {
 		return err
 	}
-	return verdict(content)
+	return errIfFaulty(content)
 }
 
-// publish removes streets last: until then the layer shows more than it has to,
-// never less.
+// publish removes streets last, so that the layer never lacks a street in between.
 func (p *publishing) publish(ctx context.Context, std streams, publisher *forecast.Publisher, content forecast.Content) error {
 	var gone []string
 	if p.missing {
@@ -104,41 +101,24 @@ func (p *publishing) publish(ctx context.Context, std streams, publisher *foreca
 		if err != nil {
 			return err
 		}
-		gone = without(before, content)
+		has := make(map[string]bool, len(content.Forecasts))
+		for _, f := range content.Forecasts {
+			has[string(forecasts.Key(f))] = true
+		}
+		gone = slices.DeleteFunc(before, func(key string) bool { return has[key] })
 	}
-	bar := p.bar(std.err, len(content.Forecasts)+len(gone))
-	err := publisher.Put(ctx, content.Forecasts, func(n int) { bar.Set64(int64(n)) })
+	total := len(content.Forecasts) + len(gone)
+	shown := newProgress(std.err, p.quiet, int64(total), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
+	show := func(n int) {
+		shown.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
+	}
+	err := publisher.Put(ctx, content.Forecasts, show)
 	if err == nil {
-		err = publisher.Remove(ctx, gone, func(n int) { bar.Set64(int64(len(content.Forecasts) + n)) })
+		err = publisher.Remove(ctx, gone, func(n int) { show(len(content.Forecasts) + n) })
 	}
-	bar.Finish()
+	shown.end()
 	if err == nil {
 		fmt.Fprintf(std.err, "trafficctl: %s streets published, %s removed\n", grouped(int64(len(content.Forecasts))), grouped(int64(len(gone))))
 	}
 	return err
-}
-
-// without gives the keys that content does not have.
-func without(keys []string, content forecast.Content) []string {
-	has := make(map[string]bool, len(content.Forecasts))
-	for _, f := range content.Forecasts {
-		has[string(forecasts.Key(f))] = true
-	}
-	return slices.DeleteFunc(keys, func(key string) bool { return has[key] })
-}
-
-// bar is one that is not seen where there is no terminal.
-func (p *publishing) bar(w io.Writer, records int) *progressbar.ProgressBar {
-	f, ok := w.(*os.File)
-	if p.quiet || !ok || !term.IsTerminal(int(f.Fd())) {
-		return progressbar.DefaultSilent(int64(records))
-	}
-	return progressbar.NewOptions(records,
-		progressbar.OptionSetWriter(w),
-		progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(),
-		progressbar.OptionSetItsString("streets"),
-		progressbar.OptionSetWidth(24),
-		progressbar.OptionClearOnFinish(),
-	)
 }

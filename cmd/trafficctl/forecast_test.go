@@ -142,8 +142,8 @@ func TestForecastGenerateRefuses(t *testing.T) {
 	f("--from", "--from", "yesterday")
 	f("--from", "--from", "2261-12-31T23:00:00Z")
 	f("cannot read the codes", "--codes", "missing.txt")
-	f("there is no code in it", "--codes", "-")
-	f("write protobuf, json or ndjson", "--format", "xml")
+	f("it contains no location reference", "--codes", "-")
+	f("must be protobuf, json or ndjson", "--format", "xml")
 }
 
 // TestForecastBuildNamesFaults: the good is written, the bad is named, and the
@@ -152,7 +152,7 @@ func TestForecastBuildNamesFaults(t *testing.T) {
 	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
 	r := runForecast(t, good+"\n{}\n"+strings.Repeat("no\n", 30), "build", "-", "--input-format", "ndjson", "--format", "json")
 	require.Equal(t, exitRejected, r.code)
-	require.Contains(t, r.err, "line 2 is skipped: street and fromnode are both 0")
+	require.Contains(t, r.err, "line 2 skipped: missing street identity: street and fromnode are both 0")
 	require.Contains(t, r.err, "… and 11 more")
 	var layer pb.StreetForecastResponse
 	require.NoError(t, protojson.Unmarshal([]byte(r.out), &layer))
@@ -161,7 +161,7 @@ func TestForecastBuildNamesFaults(t *testing.T) {
 
 	r = runForecast(t, "{}\n", "build", "-", "--input-format", "ndjson")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "not one good forecast")
+	require.Contains(t, r.err, "it contains no valid forecast")
 	r = runForecast(t, good+"\n"+good, "build", "-", "--input-format", "ndjson")
 	require.Zero(t, r.code)
 	require.Len(t, decoded(t, r.out).StreetForecast, 1)
@@ -339,7 +339,7 @@ func TestForecastGetRefused(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	f("the daemon answers 418 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
+	f("the daemon answered 418 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
 	f("try again after 7 s (trace t1)")
 	f("GENERAL_UNAUTHENTICATED: no key", "--key", "wrong")
 	f("--encoding", "--encoding", "br")
@@ -359,9 +359,9 @@ func TestForecastPublishRefuses(t *testing.T) {
 		require.Contains(t, r.err, want)
 	}
 	f("whose streets would be removed", good+"\n{}", "--tombstone-missing")
-	f("not one good forecast", "{}")
-	f("forecasts.kafka.topic", good, "--topic", "a b")
-	f("forecasts.kafka.sasl.username", good, "--sasl", "plain")
+	f("it contains no valid forecast", "{}")
+	f("kafka.topic", good, "--topic", "a b")
+	f("sasl.username", good, "--sasl", "plain")
 	f(`cannot write to topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--timeout", "200ms")
 	f(`cannot read topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--tombstone-missing", "--read-within", "500ms")
 }

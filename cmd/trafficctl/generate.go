@@ -5,35 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/generate"
 )
 
-const generateHelp = `Makes a network of detectors and days of their measurements: rush hours, noise
-that lasts, outages. The same flags give the same bytes.
+const generateHelp = `Generate a network of detectors and their measurements over several days, with rush
+hours, noise and outages. The same flags give the same bytes.
 
-Measurements come in the order of time. They go to standard output or --output
-FILE (.ndjson or .csv, also .gz and .zst), or with --send straight to the daemon:
-then each batch is one interval over all detectors, as a network reports. With
-more than 14,000 detectors an interval takes several batches. --send keeps that
-shape with --concurrency 1, its default here.
+Measurements are ordered by time. They are written to standard output or to --output
+FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. Each
+sent batch is then one interval of all detectors, or several batches for more than 14,000
+detectors; the default of --concurrency is 1 to preserve their order.
 
---registry-out writes the detectors, for the daemon's registry, with the column
-detectorCode.
+--registry-out writes the detectors as CSV with the column detectorCode, for the daemon's
+registry.
 
---error-rate gives that share of the items a fault: one of every kind that the
-daemon rejects item by item, from an item that is no object to a quality that is
-not finite. CSV cannot express them. (BATCH_LIMIT_EXCEEDED is a matter of the
-batch: --detectors 15000 --send --batch 15000.)`
+--error-rate makes that share of the items invalid, with every error for which the daemon
+rejects single items. CSV cannot express them. To get BATCH_LIMIT_EXCEEDED, use
+--detectors 15000 --send --batch 15000.`
 
 const generateExamples = `  trafficctl generate --detectors 14000 --days 1 --registry-out detectors.csv --output day.ndjson.gz
   trafficctl generate --detectors 500 --days 7 --types speed,flow --all-types --format csv | head
@@ -54,7 +49,7 @@ func newGenerate(std streams) *cobra.Command {
 	s.cfg.Concurrency = 1
 	cmd := &cobra.Command{
 		Use:     "generate",
-		Short:   "Make synthetic detectors and measurements",
+		Short:   "Generate synthetic detectors and measurements",
 		Long:    generateHelp,
 		Example: generateExamples,
 		Args:    cobra.NoArgs,
@@ -77,21 +72,21 @@ func newGenerate(std streams) *cobra.Command {
 func (g *generating) register(f *pflag.FlagSet) {
 	c := &g.cfg
 	f.IntVar(&c.Detectors, "detectors", c.Detectors, "number of detectors")
-	f.StringVar(&g.from, "from", c.From.Format(time.DateOnly), "first day, or first moment as 2026-11-01T06:00:00Z (UTC)")
+	f.StringVar(&g.from, "from", c.From.Format(time.DateOnly), "start in UTC, as 2026-11-01 or 2026-11-01T06:00:00Z")
 	f.IntVar(&c.Days, "days", c.Days, "number of days")
-	f.DurationVar(&c.Interval, "interval", c.Interval, "length of a measured interval")
-	f.Uint64Var(&c.Seed, "seed", c.Seed, "another seed makes other detectors and measurements")
-	f.StringSliceVar(&c.Types, "types", c.Types, "measure types, dealt out to the detectors in turn")
-	f.BoolVar(&c.AllTypes, "all-types", false, "every detector measures every type")
-	f.Float64Var(&c.GapRate, "gap-rate", c.GapRate, "share of the measurements that are missing")
-	f.Float64Var(&c.ErrorRate, "error-rate", 0, "share of the measurements with a fault")
+	f.DurationVar(&c.Interval, "interval", c.Interval, "length of an interval")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random numbers")
+	f.StringSliceVar(&c.Types, "types", c.Types, "measure types, assigned to the detectors in turn")
+	f.BoolVar(&c.AllTypes, "all-types", false, "let every detector measure every type")
+	f.Float64Var(&c.GapRate, "gap-rate", c.GapRate, "share of missing measurements, 0 to 0.9")
+	f.Float64Var(&c.ErrorRate, "error-rate", 0, "share of invalid measurements, 0 to 1")
 	f.StringVar(&g.registry, "registry-out", "", "write the detectors to this CSV file")
-	f.StringVar(&g.output, "output", "-", "write the measurements to this file")
-	f.StringVar(&g.format, "format", "", "ndjson or csv; by default after the name of --output, else ndjson")
-	f.BoolVar(&g.send, "send", false, "send the measurements instead of writing them; the flags of trafficctl send apply")
+	f.StringVar(&g.output, "output", stdio, "write the measurements to this file")
+	f.StringVar(&g.format, "format", "", "ndjson or csv; by default from the name of --output, or ndjson")
+	f.BoolVar(&g.send, "send", false, "send the measurements instead of writing them, with the flags of trafficctl send")
 }
 
-// network makes the detectors and writes them down.
+// network generates the detectors and writes the registry.
 func (g *generating) network() (*generate.Network, error) {
 	cfg := g.cfg
 	var err error
@@ -102,11 +97,7 @@ func (g *generating) network() (*generate.Network, error) {
 	if err != nil || g.registry == "" {
 		return network, err
 	}
-	f, err := os.Create(g.registry)
-	if err == nil {
-		err = errors.Join(network.WriteRegistry(f), f.Close())
-	}
-	if err != nil {
+	if err := writeOutput(g.registry, io.Discard, network.WriteRegistry); err != nil {
 		return nil, fmt.Errorf("cannot write the registry: %w", err)
 	}
 	return network, nil
@@ -118,16 +109,16 @@ func parseMoment(text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("--from %q: write a day as 2026-11-01, or a moment as 2026-11-01T06:00:00Z", text)
+	return time.Time{}, fmt.Errorf("--from %q must be a date such as 2026-11-01 or a time such as 2026-11-01T06:00:00Z", text)
 }
 
 func (g *generating) sendAll(ctx context.Context, flags *pflag.FlagSet, std streams, s *sending, network *generate.Network) error {
-	if g.output != "-" || g.format != "" {
-		return errors.New("--send excludes --output and --format: the measurements go to the daemon")
+	if g.output != stdio || g.format != "" {
+		return errors.New("use either --send or --output and --format, not both")
 	}
 	from, _ := parseMoment(g.from)
 	if end := from.AddDate(0, 0, g.cfg.Days); end.After(time.Now().Add(time.Hour)) {
-		fmt.Fprintf(std.err, "trafficctl: the measurements reach to %s; the daemon rejects those in the future (--from, --days)\n", end.Format(time.RFC3339))
+		fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from or --days)\n", end.Format(time.RFC3339))
 	}
 	return s.run(ctx, flags, std, input{items: network.Items(), size: -1})
 }
@@ -137,19 +128,19 @@ func (g *generating) writeAll(std streams, network *generate.Network) error {
 	switch g.formatName() {
 	case "csv":
 		if g.cfg.ErrorRate > 0 {
-			return errors.New("--error-rate needs NDJSON or --send: CSV cannot express most faults")
+			return errors.New("--error-rate requires NDJSON or --send: CSV cannot express most errors")
 		}
 		write = network.WriteCSV
 	case "ndjson":
 	default:
-		return fmt.Errorf("--format %q: write ndjson or csv", g.format)
+		return fmt.Errorf("--format %q must be ndjson or csv", g.format)
 	}
-	out, err := g.open(std.out)
+	items := int64(0)
+	err := writeOutput(g.output, std.out, func(w io.Writer) (err error) {
+		items, err = write(w)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("cannot write measurements: %w", err)
-	}
-	items, err := write(out)
-	if err = errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("cannot write measurements to %s: %w", g.output, err)
 	}
 	fmt.Fprintf(std.err, "trafficctl: %s measurements of %s detectors\n", grouped(items), grouped(int64(g.cfg.Detectors)))
@@ -165,39 +156,4 @@ func (g *generating) formatName() string {
 		return "csv"
 	}
 	return "ndjson"
-}
-
-// open opens the output and packs it as its name says.
-func (g *generating) open(stdout io.Writer) (io.WriteCloser, error) {
-	if g.output == "-" {
-		return outputs{Writer: stdout}, nil
-	}
-	f, err := os.Create(g.output)
-	if err != nil {
-		return nil, err
-	}
-	switch filepath.Ext(g.output) {
-	case ".gz":
-		z, err := gzip.NewWriterLevel(f, gzip.BestSpeed)
-		return outputs{z, []io.Closer{z, f}}, err
-	case ".zst":
-		z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-		return outputs{z, []io.Closer{z, f}}, err
-	}
-	return f, nil
-}
-
-// outputs is a writer with all that has to be closed after it, in order.
-type outputs struct {
-	io.Writer
-	closers []io.Closer
-}
-
-// Close implements io.Closer.
-func (o outputs) Close() error {
-	var errs []error
-	for _, c := range o.closers {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
 }

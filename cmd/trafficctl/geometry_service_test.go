@@ -50,7 +50,7 @@ func TestGeometryServiceSRID(t *testing.T) {
 		require.Equal(t, offline.out, online.out)
 	}
 	for _, in := range []string{point, line, group, point + group} {
-		f(exitDone, in, "left out: 0", "--format-to", "EPSG:25832")
+		f(exitDone, in, "0 omitted", "--format-to", "EPSG:25832")
 		f(exitRejected, in, "the geometry has SRID 4326, but its coordinates are declared as OG_SRID EPSG:25832", "--format-from", "EPSG:25832")
 	}
 }
@@ -73,7 +73,7 @@ func TestGeometryServiceManyBatches(t *testing.T) {
 	for _, line := range []int{8, 408, 808} {
 		require.Contains(t, r.err, fmt.Sprintf("line %d: CONVERT_COORDINATE_FORMAT: ", line))
 	}
-	require.Contains(t, r.err, "geometries converted: 1,197, left out: 3")
+	require.Contains(t, r.err, "1,197 geometries converted, 3 omitted")
 }
 
 func TestGeometryServiceRefuses(t *testing.T) {
@@ -87,7 +87,7 @@ func TestGeometryServiceRefuses(t *testing.T) {
 	}
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
 	f("403 GENERAL_FORBIDDEN", "--url", url, "--key", testdaemon.NoRightKey)
-	f("no API key", "--url", url)
+	f("missing API key", "--url", url)
 	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testdaemon.Key)
 	f("--format-to", "--url", url, "--key", testdaemon.Key, "--format-to", "NONE")
 }

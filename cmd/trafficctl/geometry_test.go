@@ -20,7 +20,7 @@ func TestGeometry(t *testing.T) {
 		r := runWith(t, in, append([]string{"geometry"}, args...)...)
 		require.Equal(t, exitDone, r.code, r.err)
 		require.Equal(t, want, r.out)
-		require.Equal(t, "trafficctl: geometries converted: 1, left out: 0\n", r.err)
+		require.Equal(t, "trafficctl: 1 geometries converted, 0 omitted\n", r.err)
 	}
 	f(place, place)
 	f(place, "POINT (825055.56 4876277.78)\n", "--format-to", "VENDOR_GEODECIMAL")
@@ -55,7 +55,7 @@ func TestGeometryFiles(t *testing.T) {
 	require.Contains(t, string(text), `{"type":"FeatureCollection"`)
 	r = runWith(t, "", "geometry", json)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, `--from "geojson": can be read are`)
+	require.Contains(t, r.err, `--from "geojson" must be one of`)
 }
 
 // A file is not emptied before it is read.
@@ -67,7 +67,7 @@ func TestGeometryOntoItself(t *testing.T) {
 		}
 		r := runWith(t, "", "geometry", in, "--output", out)
 		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, "is the input too")
+		require.Contains(t, r.err, "is also the input")
 		text, err := os.ReadFile(in)
 		require.NoError(t, err)
 		require.Equal(t, place, string(text))
@@ -82,7 +82,7 @@ func TestGeometryRefused(t *testing.T) {
 	require.Equal(t, []string{
 		`trafficctl: line 1: cannot read WKT: byte 8: unexpected ")", want a number; points have 2`,
 		"trafficctl: line 3: point 0 (200 1) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not within -180 and 180",
-		"trafficctl: geometries converted: 1, left out: 2",
+		"trafficctl: 1 geometries converted, 2 omitted",
 	}, strings.Split(strings.TrimSpace(r.err), "\n"))
 }
 
@@ -94,8 +94,8 @@ func TestGeometryFails(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	f("--from \"geojson\": can be read are", "--from", "geojson")
-	f("--to \"shp\": can be written are", "--to", "shp")
+	f("--from \"geojson\" must be one of", "--from", "geojson")
+	f("--to \"shp\" must be one of", "--to", "shp")
 	f("--format-from: unknown coordinate system: format \"METRES\"; known are [OG_GEODECIMAL", "--format-from", "metres")
 	f("--format-to: unknown coordinate system: OG_SRID needs an srId such as EPSG:25832", "--format-to", "OG_SRID")
 	f("--format-to: unknown coordinate system: srId \"EPSG:31467\"; known are", "--format-to", "EPSG:31467")
@@ -103,14 +103,14 @@ func TestGeometryFails(t *testing.T) {
 	f("cannot read geometries", filepath.Join(t.TempDir(), "none.wkt"))
 	f("cannot write geometries", "--output", filepath.Join(t.TempDir(), "no", "folder.wkt"))
 	f("cannot read the input", t.TempDir())
-	f("\"b.wkt\" is one file too many", "a.wkt", "b.wkt")
-	f("or an EPSG code, as EPSG:25832", "--format-to", "UTM32")
-	f("--srid is the code of the format OG_SRID", "--format-to", "EPSG:25832", "--srid", "25832")
-	f("--key is for a daemon's routing service: say with --url which", "--key", "tfd_key")
-	f("--key-file is for a daemon's", "--key-file", "routing.key")
-	f("--timeout is for a daemon's", "--timeout", "1m")
-	f("compressed with gzip: unpack it first", file(t, "places.wkt.gz", "\x1f\x8b\x08"))
-	f("is it KML, as --from or the name of the file says?", file(t, "places.kml", place))
+	f("unexpected argument \"b.wkt\"", "a.wkt", "b.wkt")
+	f("or an EPSG code such as EPSG:25832", "--format-to", "UTM32")
+	f("--srid requires the format OG_SRID", "--format-to", "EPSG:25832", "--srid", "25832")
+	f("--key requires --url", "--key", "tfd_key")
+	f("--key-file requires --url", "--key-file", "routing.key")
+	f("--timeout requires --url", "--timeout", "1m")
+	f("compressed with gzip; decompress it first", file(t, "places.wkt.gz", "\x1f\x8b\x08"))
+	f("check --from and the file name", file(t, "places.kml", place))
 }
 
 // A run that fails before there is anything to write leaves the file that another run has
@@ -148,5 +148,5 @@ func TestGeometryLong(t *testing.T) {
 	r := runWith(t, "", "geometry", path)
 	require.Equal(t, exitDone, r.code)
 	require.Equal(t, strings.Repeat(place, 10_000), r.out)
-	require.Contains(t, r.err, "geometries converted: 10,000")
+	require.Contains(t, r.err, "10,000 geometries converted")
 }

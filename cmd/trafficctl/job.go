@@ -5,15 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
@@ -24,138 +20,133 @@ func newJob(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "job",
 		Short: "Watch, stop, fetch and delete jobs of the routing service",
-		Long: `Works on the jobs of a daemon's routing service: conversions of many geometries that
-go on after the answer. They are started with startConvertGeometries, by any SOAP
-client or by trafficctl geometry --url.
+		Long: `Manage the jobs of a daemon's routing service: conversions of many geometries that run in
+the background. Any SOAP client starts them with startConvertGeometries, as does
+trafficctl geometry --url.
 
-A job belongs to its key's client. What it has made is given out once; an id that is
+A job belongs to the client of its key. Its results are returned once. An id that is
 unknown, expired or already fetched has the status UNKNOWN.`,
 		Example: `  trafficctl job watch D5SRAWTM… --key-file routing.key
   trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt`,
 	}
 	cmd.AddCommand(newJobWatch(std), newJobFetch(std),
-		newJobEnd(std, "stop", "End a job early; what is done can be fetched", (*soap.Client).Stop),
-		newJobEnd(std, "delete", "Forget a job and what it has made", (*soap.Client).Delete))
+		newJobEnd(std, "stop", "Stop a job; its results so far can be fetched", (*soap.Client).Stop),
+		newJobEnd(std, "delete", "Delete a job and its results", (*soap.Client).Delete))
 	return cmd
 }
 
-func oneJob(_ *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return errors.New("write the id of one job, as startConvertGeometries has given it")
+// newJobCommand returns a command that calls run with a client, the connection flags and a job id.
+func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soap.Client, c *connection, id string) error) *cobra.Command {
+	var c connection
+	cmd.Use += " ID"
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return errors.New("expected one argument: the job id that startConvertGeometries returned")
+		}
+		return nil
 	}
-	return nil
-}
-
-// calling holds the flags of all commands that call the routing service.
-type calling struct {
-	*sending
-	asJSON bool
-}
-
-func newCalling() *calling { return &calling{sending: newSending()} }
-
-func (c *calling) register(f *pflag.FlagSet) {
-	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon (or environment "+envURL+")")
-	c.registerKey(f)
-	f.BoolVar(&c.quiet, "quiet", false, "nothing on standard error but failures")
-}
-
-func (c *calling) registerKey(f *pflag.FlagSet) {
-	f.StringVar(&c.cfg.Key, "key", "", "API key with the right routing; other users of this machine can see it: better --key-file or "+envKey)
-	f.StringVar(&c.keyFile, "key-file", "", "file whose first line is the API key")
-	f.DurationVar(&c.cfg.Timeout, "timeout", c.cfg.Timeout, "for one call of the daemon and its answer")
-}
-
-func (c *calling) client(f *pflag.FlagSet) (*soap.Client, error) {
-	cfg, err := c.config(f)
-	if err != nil {
-		return nil, err
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := c.config(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		client, err := soap.New(cfg)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return run(cmd.Context(), client, &c, args[0])
 	}
-	return c.clientOf(cfg.URL)
-}
-
-func (c *calling) clientOf(url string) (*soap.Client, error) {
-	key, err := c.key()
-	if err != nil {
-		return nil, err
-	}
-	if key == "" && c.keyFile != "" {
-		return nil, fmt.Errorf("the first line of --key-file %s is empty: it has to be the API key", c.keyFile)
-	}
-	return soap.New(soap.Config{URL: url, Key: key, Timeout: c.cfg.Timeout})
+	c.register(cmd.Flags(), "routing")
+	return cmd
 }
 
 func newJobWatch(std streams) *cobra.Command {
-	c := newCalling()
-	cmd := &cobra.Command{
-		Use:   "watch ID",
-		Short: "Show how far a job is until it ends",
-		Long: `Shows how far a job is until it ends, and then its last state.
+	var asJSON bool
+	cmd := newJobCommand(&cobra.Command{
+		Use:   "watch",
+		Short: "Show a job's progress until it ends",
+		Long: `Show a job's progress until it ends, and then its last state.
 
-Exit codes: 0 all of it is converted, 2 some of it is not, 1 the job is not known or was
-deleted.`,
+Exit codes: 0 everything converted, 2 some geometries not converted, 1 unknown or
+deleted job.`,
 		Example: "  trafficctl job watch D5SRAWTM… --key-file routing.key",
-		Args:    oneJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := c.client(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			job, err := await(cmd.Context(), client, std.err, args[0], c.quiet)
-			if err != nil {
-				return err
-			}
-			c.show(std.out, job)
-			return jobVerdict(job)
-		},
-	}
-	c.register(cmd.Flags())
-	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print the last state as one line of JSON")
+	}, func(ctx context.Context, client *soap.Client, c *connection, id string) error {
+		job, err := await(ctx, client, std, id, c.quiet)
+		if err != nil {
+			return err
+		}
+		printJob(std, job, asJSON)
+		return checkResult(job)
+	})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the last state as a line of JSON")
 	return cmd
 }
 
-// newJobEnd makes the commands that tell a job to end.
+// newJobEnd returns a command that ends a job.
 func newJobEnd(std streams, verb, short string, end func(*soap.Client, context.Context, string) (xroute.Job, error)) *cobra.Command {
-	c := newCalling()
-	cmd := &cobra.Command{
-		Use:     verb + " ID",
+	var asJSON bool
+	cmd := newJobCommand(&cobra.Command{
+		Use:     verb,
 		Short:   short,
 		Example: "  trafficctl job " + verb + " D5SRAWTM… --key-file routing.key",
-		Args:    oneJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := c.client(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			job, err := end(client, cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			c.show(std.out, job)
-			return known(job)
-		},
-	}
-	c.register(cmd.Flags())
-	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print the job's state as one line of JSON")
+	}, func(ctx context.Context, client *soap.Client, _ *connection, id string) error {
+		job, err := end(client, ctx, id)
+		if err != nil {
+			return err
+		}
+		printJob(std, job, asJSON)
+		return checkKnown(job)
+	})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job's state as a line of JSON")
 	return cmd
 }
 
-// known gives the error of a job that the service does not know.
-func known(job xroute.Job) error {
+func newJobFetch(std streams) *cobra.Command {
+	return newJobCommand(&cobra.Command{
+		Use:   "fetch",
+		Short: "Get a job's results, once",
+		Long: `Print the geometries that a job has converted as WKT, one per line in the order of the
+request, and the reasons for failures on standard error. Afterwards the job is unknown to
+the service. A job that has not ended is not fetched.
+
+Exit codes: 0 everything converted, 2 some geometries not converted, 1 nothing to fetch.`,
+		Example: `  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt
+  trafficctl job fetch D5SRAWTM… --key-file routing.key | trafficctl geometry --to kml --output converted.kml`,
+	}, func(ctx context.Context, client *soap.Client, _ *connection, id string) error {
+		results, err := client.Fetch(ctx, id)
+		if err != nil {
+			return err
+		}
+		return printFetched(std, results)
+	})
+}
+
+// checkKnown returns an error for a job that the service does not know.
+func checkKnown(job xroute.Job) error {
 	if job.Status != xroute.StatusUnknown {
 		return nil
 	}
-	return fmt.Errorf("the job %s is not known: it has expired, was fetched or deleted, or was started with the key of another client", jobID(job))
+	return fmt.Errorf("unknown job %s: it has expired, was fetched or deleted, or belongs to another client's key", jobID(job))
 }
 
-// jobVerdict is errRejected where not all was converted.
-func jobVerdict(job xroute.Job) error {
-	if err := fetchable(job); err != nil {
+// checkEnded returns an error for a job without results.
+func checkEnded(job xroute.Job) error {
+	switch {
+	case job.Status == xroute.StatusDeleted:
+		return fmt.Errorf("the job %s was deleted", jobID(job))
+	case !soap.Ended(job.Status):
+		return fmt.Errorf("the job %s is %s; wait with trafficctl job watch, or stop it with trafficctl job stop", jobID(job), job.Status)
+	}
+	return checkKnown(job)
+}
+
+// checkResult returns errRejected unless a job converted everything.
+func checkResult(job xroute.Job) error {
+	if err := checkEnded(job); err != nil {
 		return err
 	}
-	if s := shownOf(job); s.Failed+s.Remaining > 0 {
+	if s := stateOf(job); s.Failed+s.Remaining > 0 {
 		return errRejected
 	}
 	return nil
@@ -168,8 +159,8 @@ func jobID(job xroute.Job) string {
 	return *job.ID
 }
 
-// shownJob is a job's state in JSON; its member names do not change.
-type shownJob struct {
+// jobState is a job's state in JSON. The member names are stable.
+type jobState struct {
 	ID         string           `json:"id"`
 	Status     xroute.JobStatus `json:"status"`
 	Elapsed    float64          `json:"elapsed_seconds"`
@@ -178,130 +169,68 @@ type shownJob struct {
 	Remaining  int32            `json:"remaining"`
 }
 
-func shownOf(job xroute.Job) shownJob {
-	s := shownJob{ID: jobID(job), Status: job.Status, Elapsed: float64(job.ElapsedTime) / 1000}
+func stateOf(job xroute.Job) jobState {
+	s := jobState{ID: jobID(job), Status: job.Status, Elapsed: float64(job.ElapsedTime) / 1000}
 	if p, ok := job.Progress.(*xroute.BulkProgress); ok {
 		s.Successful, s.Failed, s.Remaining = p.Successful, p.Failed, p.Remaining
 	}
 	return s
 }
 
-// show prints a state; that a job is not known is left to the error.
-func (c *calling) show(w io.Writer, job xroute.Job) {
-	s := shownOf(job)
-	switch {
-	case c.asJSON:
-		_ = json.NewEncoder(w).Encode(s)
-	case known(job) == nil:
-		fmt.Fprintln(w, s.ID, s)
-	}
-}
-
-// String tells the state in a line.
-func (s shownJob) String() string {
+// String implements fmt.Stringer.
+func (s jobState) String() string {
 	return fmt.Sprintf("%s: %s converted, %s failed, %s to go, %.1f s",
 		s.Status, grouped(int64(s.Successful)), grouped(int64(s.Failed)), grouped(int64(s.Remaining)), s.Elapsed)
 }
 
-// await waits for a job's end and shows its progress meanwhile: a bar on a
-// terminal, now and then a line elsewhere.
-func await(ctx context.Context, client *soap.Client, w io.Writer, id string, quiet bool) (xroute.Job, error) {
-	show, end := func(shownJob) {}, func() {}
-	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
-		show, end = jobBar(w)
-	} else if !quiet {
-		show = jobLines(w)
+// printJob prints a job's state. Without JSON, an unknown job is left to the error.
+func printJob(std streams, job xroute.Job, asJSON bool) {
+	s := stateOf(job)
+	switch {
+	case asJSON:
+		_ = json.NewEncoder(std.out).Encode(s)
+	case checkKnown(job) == nil:
+		fmt.Fprintln(std.out, s.ID, s)
 	}
-	defer end()
-	return client.Await(ctx, id, func(job xroute.Job) { show(shownOf(job)) })
 }
 
-func jobBar(w io.Writer) (show func(shownJob), end func()) {
-	bar := progressbar.NewOptions64(-1,
-		progressbar.OptionSetWriter(w),
-		progressbar.OptionSetWidth(24),
-		progressbar.OptionShowCount(),
-		progressbar.OptionClearOnFinish(),
-	)
-	return func(s shownJob) {
-		bar.Describe(string(s.Status))
-		bar.ChangeMax64(int64(s.Successful) + int64(s.Failed) + int64(s.Remaining))
-		bar.Set64(int64(s.Successful) + int64(s.Failed))
-	}, func() { bar.Finish() }
-}
-
-func jobLines(w io.Writer) (show func(shownJob)) {
-	var shown time.Time
-	return func(s shownJob) {
-		if time.Since(shown) >= lineEvery {
-			shown = time.Now()
-			fmt.Fprintln(w, "trafficctl:", s)
+// await shows a job's progress until it ends and returns its last state.
+func await(ctx context.Context, client *soap.Client, std streams, id string, quiet bool) (xroute.Job, error) {
+	shown := newProgress(std.err, quiet, -1, progressbar.OptionShowCount())
+	shown.shown = time.Time{} // the first state is shown at once
+	defer shown.end()
+	return client.Await(ctx, id, func(job xroute.Job) {
+		s := stateOf(job)
+		done := int64(s.Successful) + int64(s.Failed)
+		if shown.bar != nil {
+			shown.bar.ChangeMax64(done + int64(s.Remaining))
 		}
-	}
+		shown.show(done, string(s.Status), s.String)
+	})
 }
 
-func newJobFetch(std streams) *cobra.Command {
-	c := newCalling()
-	cmd := &cobra.Command{
-		Use:   "fetch ID",
-		Short: "Get what a job has made, once",
-		Long: `Prints the geometries that a job has converted as WKT, one a line in the order of its
-request, and on standard error why others could not be converted. Afterwards the
-service does not know the job any more. Before the job's end nothing is fetched.
+// maxFetchedDepth is the greatest nesting that the service can be configured for.
+const maxFetchedDepth = 1000
 
-Exit codes: 0 all of it was converted, 2 some of it was not, 1 there is nothing to fetch.`,
-		Example: `  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt
-  trafficctl job fetch D5SRAWTM… --key-file routing.key | trafficctl geometry --to kml --output converted.kml`,
-		Args: oneJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := c.client(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			made, err := client.Fetch(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return printFetched(std, made)
-		},
-	}
-	c.register(cmd.Flags())
-	return cmd
-}
-
-func printFetched(std streams, made xroute.ConvertedGeometries) error {
-	if err := fetchable(made.Job); err != nil {
+func printFetched(std streams, results xroute.ConvertedGeometries) error {
+	if err := checkEnded(results.Job); err != nil {
 		return err
 	}
-	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the answer was bounded before
+	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the response was bounded before
 	var unread error
-	for i, e := range made.Geometries {
+	for i, e := range results.Geometries {
 		g, err := soap.Decode(e, limits)
-		if err != nil { // the others are not given out again
+		if err != nil { // print the others, which are not returned again
 			unread = errRejected
-			fmt.Fprintf(std.err, "trafficctl: cannot read geometry %d of the answer: %v\n", i+1, err)
+			fmt.Fprintf(std.err, "trafficctl: cannot read geometry %d of the response: %v\n", i+1, err)
 			continue
 		}
 		if _, err := std.out.Write(append(geo.AppendWKT(nil, g), '\n')); err != nil {
 			return fmt.Errorf("cannot write a geometry: %w", err)
 		}
 	}
-	for _, f := range made.Failures {
+	for _, f := range results.Failures {
 		fmt.Fprintf(std.err, "trafficctl: geometry %d of the request: %s\n", f.Index+1, soap.Reason(f.Exception))
 	}
-	return errors.Join(unread, jobVerdict(made.Job))
-}
-
-const maxFetchedDepth = 1000 // the most that the service can be set to
-
-// fetchable tells why there is nothing to fetch.
-func fetchable(job xroute.Job) error {
-	switch {
-	case job.Status == xroute.StatusDeleted:
-		return fmt.Errorf("the job %s was deleted", jobID(job))
-	case !soap.Ended(job.Status):
-		return fmt.Errorf("the job %s is %s: wait for its end with trafficctl job watch, or end it with trafficctl job stop", jobID(job), job.Status)
-	}
-	return known(job)
+	return errors.Join(unread, checkResult(results.Job))
 }

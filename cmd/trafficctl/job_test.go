@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/schemas/geo"
@@ -21,17 +22,17 @@ import (
 	"trafficd/sources/routing"
 )
 
-// startJob starts a job of these texts, WKT all of them, and gives its id.
+// startJob starts a job for WKT texts and returns its id.
 func startJob(t *testing.T, url string, texts ...string) string {
 	t.Helper()
-	client, err := soap.New(soap.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
+	c, err := soap.New(client.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
 	require.NoError(t, err)
-	defer client.Close()
+	defer c.Close()
 	var list []xroute.EncodedGeometry
 	for _, text := range texts {
 		list = append(list, &xroute.Point{Encodings: xroute.Encodings{WKT: &text}})
 	}
-	job, err := client.Start(t.Context(), list, xroute.RequestOptions{
+	job, err := c.Start(t.Context(), list, xroute.RequestOptions{
 		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.VendorGeoDecimal,
 	}, nil)
 	require.NoError(t, err)
@@ -49,53 +50,53 @@ func TestJob(t *testing.T) {
 
 	r := runJob(t, url, "watch", id, "--json")
 	require.Equal(t, exitRejected, r.code, r.err)
-	var state shownJob
+	var state jobState
 	require.NoError(t, json.Unmarshal([]byte(r.out), &state))
 	state.Elapsed = 0
-	require.Equal(t, shownJob{ID: id, Status: xroute.StatusSucceeded, Successful: 2, Failed: 1}, state)
+	require.Equal(t, jobState{ID: id, Status: xroute.StatusSucceeded, Successful: 2, Failed: 1}, state)
 
 	r = runJob(t, url, "stop", id)
 	require.Equal(t, exitDone, r.code, r.err)
-	require.Contains(t, r.out, "SUCCEEDED: 2 converted, 1 failed, 0 to go", "it had ended before")
+	require.Contains(t, r.out, "SUCCEEDED: 2 converted, 1 failed, 0 to go", "it had ended already")
 
 	r = runJob(t, url, "fetch", id)
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, "POINT (825000 4875000)\nPOINT (900000 4900000)\n", r.out)
 	require.Contains(t, r.err, "geometry 2 of the request: REQUEST_INVALID_WKT: ")
-	require.Contains(t, r.err, "is it WKT?")
+	require.Contains(t, r.err, "check that it is WKT")
 
 	for _, verb := range []string{"watch", "stop", "delete", "fetch"} {
 		r = runJob(t, url, verb, id)
 		require.Equal(t, exitFailed, r.code, verb)
-		require.Contains(t, r.err, "is not known: it has expired, was fetched or deleted")
+		require.Contains(t, r.err, "it has expired, was fetched or deleted")
 	}
 }
 
-// What a job has made is given out once, so all that the service takes has to be readable.
+// A job's results are returned once, so everything that the service accepts must be readable.
 func TestJobFetchDeep(t *testing.T) {
 	url := testdaemon.Routing(t, nil)
-	client, err := soap.New(soap.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
+	c, err := soap.New(client.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
 	require.NoError(t, err)
-	defer client.Close()
+	defer c.Close()
 	deepest := routing.DefaultConfig().MaxDepth
 	text := strings.Repeat("GEOMETRYCOLLECTION (", deepest) + "POINT (8 48)" + strings.Repeat(")", deepest)
-	job, err := client.Start(t.Context(), []xroute.EncodedGeometry{&xroute.GeometryCollection{Encodings: xroute.Encodings{WKT: &text}}}, xroute.RequestOptions{
+	job, err := c.Start(t.Context(), []xroute.EncodedGeometry{&xroute.GeometryCollection{Encodings: xroute.Encodings{WKT: &text}}}, xroute.RequestOptions{
 		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKT}, CoordFormat: geo.GeoDecimal,
 	}, nil)
 	require.NoError(t, err)
-	_, err = client.Await(t.Context(), *job.ID, func(xroute.Job) {})
+	_, err = c.Await(t.Context(), *job.ID, func(xroute.Job) {})
 	require.NoError(t, err)
 	r := runJob(t, url, "fetch", *job.ID)
 	require.Equal(t, exitDone, r.code, r.err)
 	require.Equal(t, text+"\n", r.out)
 }
 
-// A job whose client asked for plain elements only, in all kinds and with heights.
+// Results in PLAIN only, of all types and with heights.
 func TestJobFetchPlain(t *testing.T) {
 	url := testdaemon.Routing(t, nil)
-	client, err := soap.New(soap.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
+	c, err := soap.New(client.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
 	require.NoError(t, err)
-	defer client.Close()
+	defer c.Close()
 	texts := []string{
 		"POINT Z (8 48 1.5)",
 		"LINESTRING (8 48, 9 49)",
@@ -104,7 +105,7 @@ func TestJobFetchPlain(t *testing.T) {
 		"MULTILINESTRING ((8 48, 9 48), (8 49, 9 49))",
 		"MULTIPOLYGON (((8 48, 9 48, 9 49, 8 48)), EMPTY)",
 		"GEOMETRYCOLLECTION Z (POINT Z (8 48 1), GEOMETRYCOLLECTION Z EMPTY)",
-		"POINT (8 95)", // there is no such place
+		"POINT (8 95)", // not a valid latitude
 		"LINESTRING EMPTY",
 	}
 	var list []xroute.EncodedGeometry
@@ -115,11 +116,11 @@ func TestJobFetchPlain(t *testing.T) {
 		require.NoError(t, err)
 		list = append(list, e)
 	}
-	job, err := client.Start(t.Context(), list, xroute.RequestOptions{
+	job, err := c.Start(t.Context(), list, xroute.RequestOptions{
 		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain}, CoordFormat: geo.GeoDecimal,
 	}, nil)
 	require.NoError(t, err)
-	_, err = client.Await(t.Context(), *job.ID, func(xroute.Job) {})
+	_, err = c.Await(t.Context(), *job.ID, func(xroute.Job) {})
 	require.NoError(t, err)
 	r := runJob(t, url, "fetch", *job.ID)
 	require.Equal(t, exitRejected, r.code, r.err)
@@ -140,7 +141,7 @@ func TestJobDelete(t *testing.T) {
 	}
 }
 
-// What the service refuses, and what is no service at all, is told in words.
+// Errors of the service, and responses that are not the service's, are explained.
 func TestJobRefused(t *testing.T) {
 	url := testdaemon.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	id := startJob(t, url, "POINT (8 48)")
@@ -151,13 +152,13 @@ func TestJobRefused(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	f("is not known", "--url", url, "--key", testdaemon.OtherKey, "--quiet")
+	f("unknown job", "--url", url, "--key", testdaemon.OtherKey, "--quiet")
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
-	f("the key needs the right `routing`", "--url", url, "--key", testdaemon.NoRightKey)
+	f("give the key the right `routing`", "--url", url, "--key", testdaemon.NoRightKey)
 	f("check --url", "--url", url+"/elsewhere", "--key", testdaemon.Key)
 	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testdaemon.Key)
-	f("no API key", "--url", url)
-	f("is no http or https URL", "--url", "ftp://example.org", "--key", testdaemon.Key)
+	f("missing API key", "--url", url)
+	f("must be an http or https URL", "--url", "ftp://example.org", "--key", testdaemon.Key)
 	f("--timeout 1ms", "--url", url, "--key", testdaemon.Key, "--timeout", "1ms")
 }
 
@@ -169,23 +170,23 @@ func TestJobCommands(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	const there = `job has no command "list": there are delete, fetch, stop, watch`
+	const there = `unknown command "list" for job; it has delete, fetch, stop, watch`
 	f(there, "list")
 	f(there, "list", "--url", "http://127.0.0.1:1", "--key", testdaemon.Key)
 	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {
-		f("write the id of one job", verb)
-		f("write the id of one job", verb, "")
-		f("write the id of one job", verb, "A", "B")
+		f("expected one argument: the job id", verb)
+		f("expected one argument: the job id", verb, "")
+		f("expected one argument: the job id", verb, "A", "B")
 	}
 	empty := file(t, "empty.key", "\n")
 	f("the first line of --key-file "+empty+" is empty", "watch", "A", "--key-file", empty)
 }
 
-// A daemon that does not answer: the time is up, or the user's patience.
+// A daemon that does not answer ends in a timeout or an interrupt.
 func TestJobWithoutAnswer(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	daemon := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // from now on the server sees that the client goes
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices a closed connection
 		asked <- struct{}{}
 		<-r.Context().Done()
 	}))
@@ -193,7 +194,7 @@ func TestJobWithoutAnswer(t *testing.T) {
 	args := []string{"job", "fetch", "A", "--url", daemon.URL, "--key", testdaemon.Key}
 	r := runWith(t, "", append(args, "--timeout", "1s")...)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "the routing service did not answer within --timeout 1s")
+	require.Contains(t, r.err, "no response from the routing service within --timeout 1s")
 	<-asked
 
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -206,8 +207,8 @@ func TestJobWithoutAnswer(t *testing.T) {
 	require.Equal(t, "trafficctl: interrupted (interrupt signal received)\n", errs.String())
 }
 
-// One geometry that cannot be read does not take the others along.
-func TestJobFetchKeepsWhatItCan(t *testing.T) {
+// One geometry that cannot be read does not prevent printing the others.
+func TestJobFetchPrintsReadableGeometries(t *testing.T) {
 	wkt := "POINT (8 48)"
 	point := &xroute.Point{Encodings: xroute.Encodings{WKT: &wkt}}
 	var out, errs strings.Builder
@@ -217,7 +218,7 @@ func TestJobFetchKeepsWhatItCan(t *testing.T) {
 	})
 	require.ErrorIs(t, err, errRejected)
 	require.Equal(t, wkt+"\n"+wkt+"\n", out.String())
-	require.Equal(t, "trafficctl: cannot read geometry 2 of the answer: the answer has it in no encoding\n", errs.String())
+	require.Equal(t, "trafficctl: cannot read geometry 2 of the response: the response contains no encoding of the geometry\n", errs.String())
 }
 
 func TestJobHelp(t *testing.T) {

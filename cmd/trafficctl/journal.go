@@ -4,23 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
+	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/inspect"
+	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 )
 
-const journalHelp = `Looks at a daemon's journal: the folder that its setting journal.dir names, in which
-accepted measurements stand until both stores have them. The folder is only read,
-so all of this works when the daemon does not start, and beside a running one.
+const journalHelp = `Inspect a daemon's journal: the directory in its setting journal.dir, which holds accepted
+measurements until both stores have them. The commands only read it, so they work with
+and without a running daemon.
 
-The folder "idempotency" below it, which remembers the answers to requests with an
-Idempotency-Key, is a journal as well.`
+The subdirectory "idempotency" is also a journal: it stores the answers to requests with an
+Idempotency-Key.`
 
 func newJournal(std streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "journal", Short: "Look at a daemon's journal: segments, damage, measurements, cursors", Long: journalHelp}
+	cmd := &cobra.Command{Use: "journal", Short: "Inspect a daemon's journal: segments, damage, measurements, cursors", Long: journalHelp}
 	cmd.AddCommand(newJournalList(std), newJournalVerify(std), newJournalDump(std), newJournalCursors(std))
 	return cmd
 }
@@ -29,11 +33,11 @@ func newJournalList(std streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls DIR",
 		Short: "List the segments",
-		Long: `Lists the segments with their frames; a frame holds what was accepted of one batch.
-The active segment is the one that is written to. Frames' headers are read, not
-their contents: trafficctl journal verify checks those.
+		Long: `List the segments and their frames. A frame holds the accepted items of one batch, and the
+active segment is the one being written. Only frame headers are read; to check the
+contents, use trafficctl journal verify.
 
-Exit codes: 0 nothing is wrong as far as that shows, 1 something is.`,
+Exit codes: 0 no damage found, 1 damage found or failure.`,
 		Example: `  trafficctl journal ls trafficd-data/journal`,
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return listJournal(std.out, args[0]) },
@@ -64,7 +68,7 @@ func listJournal(w io.Writer, dir string) error {
 		for _, err := range inspect.Findings(err) {
 			fmt.Fprintln(w, err)
 		}
-		return fmt.Errorf("the journal is damaged: trafficctl journal verify %s says what is lost and what to do", dir)
+		return fmt.Errorf("the journal is damaged; run trafficctl journal verify %s to see what is lost and what to do", dir)
 	}
 	return nil
 }
@@ -82,8 +86,7 @@ func segmentState(s journal.SegmentInfo, newest bool) string {
 	return "sealed"
 }
 
-// frameNumber is a bound of a segment; one that is empty or cannot be opened
-// has none.
+// frameNumber formats the first or last frame of a segment, "-" if it has no frames.
 func frameNumber(s journal.SegmentInfo, n uint64) string {
 	if s.Frames == 0 {
 		return "-"
@@ -91,10 +94,113 @@ func frameNumber(s journal.SegmentInfo, n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// counted writes 1 segment, 2 segments.
+// counted formats a number and its noun: 1 segment, 2 segments.
 func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return grouped(int64(n)) + " " + noun + "s"
 }
+
+func newJournalCursors(std streams) *cobra.Command {
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "cursors DIR",
+		Short: "Show each consumer's position and the block in flight",
+		Long: `Show for each consumer of the journal (the stores and the idempotency store) its position
+on disk, how many frames and rows it lags behind, since when, and the block in flight,
+which is retried after a restart.
+
+A running daemon is slightly ahead of its cursors on disk, which are updated with the
+next block. Counting reads every frame that a consumer has not consumed.`,
+		Example: `  trafficctl journal cursors trafficd-data/journal`,
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return showCursors(std, args[0], quiet) },
+	}
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
+	return cmd
+}
+
+func showCursors(std streams, dir string, quiet bool) error {
+	f, err := inspect.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	shown, add := newByteProgress(std.err, "counted", f.Bytes(f.Behind()), quiet)
+	f.OnRead = add
+	consumers, gaps, err := f.Consumers()
+	shown.end()
+	if err != nil {
+		return err
+	}
+	printConsumers(std.out, consumers)
+	bad := len(gaps) > 0
+	for _, g := range gaps {
+		fmt.Fprintf(std.out, "not counted: %v\n", g)
+	}
+	for i := range consumers {
+		bad = printRemarks(std.out, &consumers[i]) || bad
+	}
+	if bad {
+		return fmt.Errorf("the journal or a cursor is damaged; run trafficctl journal verify %s to see what to do", dir)
+	}
+	return nil
+}
+
+func printConsumers(w io.Writer, consumers []inspect.Consumer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "consumer\tnext\tframes behind\trows behind\toldest received\tblock in flight\t")
+	for i := range consumers {
+		c := &consumers[i]
+		if c.Err != nil {
+			fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\t\n", c.Name)
+			continue
+		}
+		rows := "-"
+		if c.HasRows() {
+			rows = grouped(int64(c.Rows))
+		}
+		oldest, block := "-", "-"
+		if !c.Oldest.IsZero() {
+			oldest = timestamp(c.Oldest)
+		}
+		if c.Plan != nil {
+			block = fmt.Sprintf("%s, before %s", counted(c.BlockRows, "row"), position(c.End))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, position(c.Done), grouped(int64(c.Frames)), rows, oldest, block)
+	}
+	table.Flush()
+}
+
+// position formats a position as a frame, and a row unless it is the first.
+func position(p batch.Position) string {
+	if p.Row == 0 {
+		return fmt.Sprintf("frame %d", p.Frame)
+	}
+	return fmt.Sprintf("frame %d, row %d", p.Frame, p.Row)
+}
+
+// printRemarks prints what does not fit into the table. It reports whether something is wrong.
+func printRemarks(w io.Writer, c *inspect.Consumer) (bad bool) {
+	remark := func(format string, args ...any) {
+		fmt.Fprintf(w, "%s: %s\n", c.Name, fmt.Sprintf(format, args...))
+	}
+	// ClickHouse's plan is the deduplication token of its insert; Kafka's is binary.
+	unprintable := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
+	if plan := string(c.Plan); plan != "" && !strings.ContainsFunc(plan, unprintable) {
+		remark("the token of the block in flight is %s", plan)
+	}
+	if c.Deleted > 0 {
+		remark("%s were deleted unread, while it was not configured", counted(int(c.Deleted), "frame"))
+	}
+	if c.Ahead > 0 {
+		remark("%s that it has consumed are missing", counted(int(c.Ahead), "frame"))
+	}
+	if c.Err != nil {
+		remark("%v", c.Err)
+	}
+	return c.Ahead > 0 || c.Err != nil
+}
+
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

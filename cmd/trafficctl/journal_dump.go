@@ -19,7 +19,7 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// dump is which frames and measurements to write, and how.
+// dump holds the flags of journal dump and its buffers.
 type dump struct {
 	from, to    uint64
 	batch       string
@@ -41,19 +41,19 @@ func newJournalDump(std streams) *cobra.Command {
 	var d dump
 	cmd := &cobra.Command{
 		Use:   "dump DIR",
-		Short: "Write the measurements as NDJSON",
-		Long: `Writes the accepted measurements of the journal, one line of JSON each:
+		Short: "Print the measurements as NDJSON",
+		Long: `Print the accepted measurements of the journal, one line of JSON each:
 
   {"item":{"detectorCode":…},"index":0,"batchId":"…","receivedAt":"…","productInstance":"…"}
 
-trafficctl resubmit sends such a file. --frames writes a line for each frame instead:
+trafficctl resubmit accepts this format. --frames prints a line per frame instead:
 
   {"seq":1,"batchId":"…","receivedAt":"…","productInstance":"…","rows":14000,"rejected":0,"idempotencyKey":true,"bytes":430112}
 
-Rejected items are remembered only where the request had an Idempotency-Key.
+Rejected items are counted only for requests with an Idempotency-Key.
 
-The first frame that is damaged ends the output, with exit code 1; --skip-damaged
-goes on behind it. Exit codes: 0 everything was read, 1 failure.`,
+The dump stops at a damaged frame unless --skip-damaged is set.
+Exit codes: 0 everything was read, 1 damage or failure.`,
 		Example: `  trafficctl journal dump trafficd-data/journal --frames | tail
   trafficctl journal dump trafficd-data/journal --detector 158324 | jq -c .item
   trafficctl journal dump trafficd-data/journal --from 160 --product-instance north > north.ndjson
@@ -68,25 +68,25 @@ goes on behind it. Exit codes: 0 everything was read, 1 failure.`,
 	}
 	f := cmd.Flags()
 	f.Uint64Var(&d.from, "from", 0, "first frame")
-	f.Uint64Var(&d.to, "to", 0, "last frame; 0: to the end")
+	f.Uint64Var(&d.to, "to", 0, "last frame; 0 for no limit")
 	f.StringVar(&d.batch, "batch", "", "only the batch with this Batch-Id")
-	f.StringVar(&d.detector, "detector", "", "only measurements of this detector; with --frames: frames that hold some")
-	f.StringVar(&d.instance, "product-instance", "", "only those of this product instance: a key, and so a resubmit, belongs to one")
-	f.BoolVar(&d.frames, "frames", false, "a line for each frame in place of its measurements")
-	f.BoolVar(&d.skipDamaged, "skip-damaged", false, "go on behind frames that cannot be read")
+	f.StringVar(&d.detector, "detector", "", "only measurements of this detector; with --frames, only frames that contain it")
+	f.StringVar(&d.instance, "product-instance", "", "only measurements of this product instance; the key for a resubmit belongs to one")
+	f.BoolVar(&d.frames, "frames", false, "print a line per frame instead of its measurements")
+	f.BoolVar(&d.skipDamaged, "skip-damaged", false, "continue after frames that cannot be read")
 	return cmd
 }
 
 func (d *dump) prepare() error {
 	if d.to != 0 && d.to < d.from {
-		return fmt.Errorf("--to %d is before --from %d", d.to, d.from)
+		return fmt.Errorf("--to %d must not be before --from %d", d.to, d.from)
 	}
 	if d.batch == "" {
 		return nil
 	}
 	id, err := uuid.Parse(d.batch)
 	if err != nil {
-		return fmt.Errorf("--batch %q is no Batch-Id, as 0198f3a2-7c1e-7000-8000-0123456789ab: %w", d.batch, err)
+		return fmt.Errorf("--batch %q must be a Batch-Id such as 0198f3a2-7c1e-7000-8000-0123456789ab: %w", d.batch, err)
 	}
 	d.id = batch.ID(id)
 	return nil
@@ -116,15 +116,28 @@ func (d *dump) each(ctx context.Context, f *inspect.Folder, out, notes io.Writer
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
 		}
-		if d.to != 0 && beyond(frame, err) > d.to {
-			break
+		seq := frame.Seq
+		var gap *inspect.Gap
+		if errors.As(err, &gap) {
+			seq = gap.From
 		}
-		if err == nil {
-			err = d.frame(frame, out)
-		}
-		if err := d.passOver(err, notes); err != nil {
+		switch {
+		case d.to != 0 && seq > d.to:
+		case err == nil:
+			if err := d.frame(frame, out); err != nil {
+				return err
+			}
+			continue
+		case gap == nil:
 			return err
+		case !d.skipDamaged:
+			return fmt.Errorf("%w; --skip-damaged continues with the next intact frame", err)
+		default:
+			d.gaps++
+			fmt.Fprintln(notes, "trafficctl:", err)
+			continue
 		}
+		break
 	}
 	if d.gaps > 0 {
 		return fmt.Errorf("%s could not be read", counted(d.gaps, "run")+" of frames")
@@ -132,35 +145,10 @@ func (d *dump) each(ctx context.Context, f *inspect.Folder, out, notes io.Writer
 	return nil
 }
 
-// beyond is the frame that reading has come to, whole or not.
-func beyond(frame journal.Frame, err error) uint64 {
-	var gap *inspect.Gap
-	if errors.As(err, &gap) {
-		return gap.From
-	}
-	return frame.Seq
-}
-
-// passOver decides whether an error is the end.
-func (d *dump) passOver(err error, notes io.Writer) error {
-	var gap *inspect.Gap
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &gap):
-		return err
-	case !d.skipDamaged:
-		return fmt.Errorf("%w; --skip-damaged goes on with the whole frames behind", err)
-	}
-	d.gaps++
-	fmt.Fprintln(notes, "trafficctl:", err)
-	return nil
-}
-
-// frame writes what is wanted of one frame.
+// frame writes the selected measurements of a frame.
 func (d *dump) frame(frame journal.Frame, out io.Writer) error {
 	if err := batch.DecodeFrame(frame.Data, &d.rows, &d.answer); err != nil {
-		return fmt.Errorf("cannot read frame %d (%s, offset %d), though its checksum is right: %w; is the daemon of another version?", frame.Seq, frame.Segment, frame.Offset, err)
+		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; check the version of the daemon", frame.Seq, frame.Segment, frame.Offset, err)
 	}
 	d.read++
 	if d.batch != "" && d.rows.ID != d.id || d.instance != "" && d.rows.ProductInstance != d.instance {
@@ -191,25 +179,22 @@ type frameLine struct {
 }
 
 func (d *dump) appendFrame(frame journal.Frame) {
-	if d.detector != "" && !d.holdsDetector() {
-		return
-	}
 	b := &d.rows
-	text, _ := json.Marshal(frameLine{ // texts, numbers and a time of this age: it cannot fail
+	if d.detector != "" {
+		row := 0
+		for row < b.Rows() && string(b.Code(row)) != d.detector {
+			row++
+		}
+		if row == b.Rows() {
+			return
+		}
+	}
+	text, _ := json.Marshal(frameLine{ // strings, numbers and a time with a 4-digit year: cannot fail
 		Seq: frame.Seq, BatchID: b.ID.String(), ReceivedAt: time.Unix(0, b.ReceivedAt).UTC(), ProductInstance: b.ProductInstance,
 		Rows: b.Rows(), Rejected: d.answer.Len(), IdempotencyKey: d.answer.Key != "", Bytes: len(frame.Data),
 	})
 	d.line = append(append(d.line, text...), '\n')
 	d.written++
-}
-
-func (d *dump) holdsDetector() bool {
-	for row := range d.rows.Rows() {
-		if string(d.rows.Code(row)) == d.detector {
-			return true
-		}
-	}
-	return false
 }
 
 func (d *dump) appendRows() {
@@ -221,7 +206,7 @@ func (d *dump) appendRows() {
 	}
 }
 
-// appendRow appends a measurement in the form that resubmit reads.
+// appendRow appends a measurement in the format of resubmit.
 func (d *dump) appendRow(row int) {
 	b, m := &d.rows, &d.fields
 	m.Detector, m.Type = string(b.Code(row)), string(b.TypeCode(int(b.Type[row])))

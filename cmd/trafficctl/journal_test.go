@@ -72,12 +72,12 @@ func TestJournalOfSomethingElse(t *testing.T) {
 			require.Equal(t, 1, strings.Count(r.err, "\n"), r.err)
 		}
 	}
-	f(filepath.Join(t.TempDir(), "nowhere"), "there is no folder")
-	f(t.TempDir(), "is empty: no daemon has written a journal there")
-	f(file(t, "x", ""), "is a file; name the folder that holds it")
+	f(filepath.Join(t.TempDir(), "nowhere"), "does not exist")
+	f(t.TempDir(), "is empty; the daemon's setting journal.dir names the journal")
+	f(file(t, "x", ""), "is a file; name its directory")
 	other := filepath.Dir(file(t, "notes.seg", "text"))
-	f(other, "holds no journal: of the 1 names in it, notes.seg the first, none is a segment")
-	f(filepath.Dir(fiveFrames(t)), "holds no journal, but ")
+	f(other, "contains no journal: none of its 1 files, of which notes.seg is the first, is a segment")
+	f(filepath.Dir(fiveFrames(t)), "contains no journal, but ")
 	f(filepath.Dir(fiveFrames(t)), "/journal does")
 }
 
@@ -87,18 +87,18 @@ func TestJournalVerify(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	require.Empty(t, r.err)
 	require.Equal(t, []string{
-		"00000000000000000001.seg whole, frames 1 to 2",
-		"00000000000000000003.seg whole, frames 3 to 4",
-		"00000000000000000005.seg whole, frames 5 to 5",
-		"clickhouse.cursor whole, at frame 1",
-		"kafka.cursor whole, at frame 1",
-		"everything is whole",
+		"00000000000000000001.seg intact, frames 1 to 2",
+		"00000000000000000003.seg intact, frames 3 to 4",
+		"00000000000000000005.seg intact, frames 5 to 5",
+		"clickhouse.cursor intact, at frame 1",
+		"kafka.cursor intact, at frame 1",
+		"no damage found",
 	}, lines(r.out))
 
 	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[2], func(b []byte) []byte { return append(b, "half a frame"...) })
 	r = runWith(t, "", "journal", "verify", dir)
 	require.Zero(t, r.code, r.err)
-	require.Contains(t, r.out, "a torn tail of 12 bytes")
+	require.Contains(t, r.out, "torn tail of 12 bytes")
 }
 
 // What is damaged, where, what is lost, and what to do.
@@ -122,15 +122,15 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 	f(change(1, testdaemon.Flip(payload)),
 		"00000000000000000003.seg  DAMAGED\n    at offset 4,096, frame 3: it is broken, but frame 4",
 		"lost: frame 3, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:04.000Z",
-		"not delivered yet to: clickhouse, kafka",
+		"not yet delivered to: clickhouse, kafka",
 		"trafficctl journal dump DIR --skip-damaged --from 1 > rescued.ndjson",
 		"mv DIR/*.seg DIR/*.cursor DIR/damaged/",
-		"ask the integrators to send again",
+		"ask the integrators to resend",
 		"the journal in DIR is damaged")
-	f(change(1, testdaemon.Flip(header)), "lost: the frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
-	f(change(0, testdaemon.Flip(20)), "at offset 0: the checksum of its header is wrong", "lost: the frames 1 to 2, received before")
+	f(change(1, testdaemon.Flip(header)), "lost: frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
+	f(change(0, testdaemon.Flip(20)), "at offset 0: the checksum of its header is wrong", "lost: frames 1 to 2, received before")
 	f(func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) },
-		"the segment before it should be 00000000000000000003.seg", "lost: the frames 3 to 4")
+		"the segment before it should be 00000000000000000003.seg", "lost: frames 3 to 4")
 	f(func(dir string, _ []string) { // both slots
 		testdaemon.ChangeFile(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
 	}, "kafka.cursor  DAMAGED\n    at offset 0: neither slot is whole", "Move the damaged cursor files away")
@@ -149,10 +149,10 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	require.NoError(t, os.Remove(testdaemon.Segments(t, dir)[2]))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.out, "lost: frame 5\n      not delivered yet to: clickhouse\n")
+	require.Contains(t, r.out, "lost: frame 5\n      not yet delivered to: clickhouse\n")
 	r = runWith(t, "", "journal", "cursors", dir)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.out, "kafka: 1 frame that it has read are missing")
+	require.Contains(t, r.out, "kafka: 1 frame that it has consumed are missing")
 }
 
 // Damage in what all have is said to be harmless.
@@ -166,8 +166,8 @@ func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
 	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(5000))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.out, "no harm: every consumer is past it")
-	require.Contains(t, r.out, "Nothing is lost. If the daemon runs and delivers, leave it alone")
+	require.Contains(t, r.out, "already delivered to every consumer")
+	require.Contains(t, r.out, "Nothing is lost. If the daemon is running and delivering, leave it running")
 	require.Contains(t, r.out, "journal dump "+dir+" --skip-damaged --from 2", "frame 2 is whole and not delivered")
 	require.NotContains(t, r.out, "ask the integrators")
 }
@@ -177,7 +177,7 @@ func TestJournalVerifyWithoutCursors(t *testing.T) {
 	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(5000))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.out, "there is no cursor to tell who has them")
+	require.Contains(t, r.out, "no cursor shows whether they were delivered")
 	require.Contains(t, r.out, "ask the integrators")
 	require.Contains(t, r.out, "--skip-damaged > rescued.ndjson")
 }
@@ -266,8 +266,8 @@ func TestJournalDumpFilters(t *testing.T) {
 		require.Equal(t, exitFailed, r.code)
 		require.Contains(t, r.err, want)
 	}
-	bad("--to 2 is before --from 3", "--from", "3", "--to", "2")
-	bad("is no Batch-Id", "--batch", "17")
+	bad("--to 2 must not be before --from 3", "--from", "3", "--to", "2")
+	bad("must be a Batch-Id", "--batch", "17")
 }
 
 func TestJournalDumpFrames(t *testing.T) {
@@ -295,7 +295,7 @@ func TestJournalDumpOfDamage(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, 2, strings.Count(r.out, "\n"))
 	require.Contains(t, r.err, "cannot read frame 3: ")
-	require.Contains(t, r.err, "--skip-damaged goes on")
+	require.Contains(t, r.err, "--skip-damaged continues")
 	r = runWith(t, "", "journal", "dump", dir, "--frames", "--skip-damaged")
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, 4, strings.Count(r.out, "\n"))
@@ -315,7 +315,7 @@ func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	r := runWith(t, "", "journal", "dump", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "version 9, this program reads 1")
-	require.Contains(t, r.err, "of another version?")
+	require.Contains(t, r.err, "check the version of the daemon")
 }
 
 // away takes the first blocks and then no more: the next one stays under way.
@@ -368,19 +368,19 @@ func TestJournalCursors(t *testing.T) {
 	r := runWith(t, "", "journal", "cursors", dir)
 	require.Zero(t, r.code, r.err)
 	require.Equal(t, []string{
-		"consumer next frames behind rows behind oldest received block under way",
-		"clickhouse frame 2, row 1 3 8 2026-07-01T06:00:02.000Z 2 rows, to before frame 3",
+		"consumer next frames behind rows behind oldest received block in flight",
+		"clickhouse frame 2, row 1 3 8 2026-07-01T06:00:02.000Z 2 rows, before frame 3",
 		"idempotency frame 4 1 - 2026-07-01T06:00:04.000Z -",
-		"kafka frame 1 4 12 2026-07-01T06:00:01.000Z 2 rows, to before frame 1, row 2",
-		"clickhouse: the block under way is called two rows",
-		"kafka: the block under way is called two rows",
+		"kafka frame 1 4 12 2026-07-01T06:00:01.000Z 2 rows, before frame 1, row 2",
+		"clickhouse: the token of the block in flight is two rows",
+		"kafka: the token of the block in flight is two rows",
 	}, lines(r.out))
 
 	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(4096+24+50)) // frame 1
 	r = runWith(t, "", "journal", "cursors", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "not counted: cannot read frame 1")
-	require.Contains(t, lines(r.out), "kafka frame 1 3 9 2026-07-01T06:00:02.000Z 0 rows, to before frame 1, row 2")
+	require.Contains(t, lines(r.out), "kafka frame 1 3 9 2026-07-01T06:00:02.000Z 0 rows, before frame 1, row 2")
 }
 
 func TestJournalCursorOfAnotherVersion(t *testing.T) {
@@ -404,7 +404,7 @@ func TestJournalOfAnswers(t *testing.T) {
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
 	require.Contains(t, lines(runWith(t, "", "journal", "ls", dir).out), "00000000000000000001.seg active 1 1 1 8,192")
-	require.Contains(t, runWith(t, "", "journal", "verify", dir).out, "everything is whole")
+	require.Contains(t, runWith(t, "", "journal", "verify", dir).out, "no damage found")
 	require.Contains(t, runWith(t, "", "journal", "dump", dir, "--frames").out, `"rows":0,"rejected":3,"idempotencyKey":true`)
 }
 
@@ -457,12 +457,12 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-func TestMeterLines(t *testing.T) {
+func TestByteProgressLines(t *testing.T) {
 	var w strings.Builder
-	m := newMeter(&w, "verified", 10e6, false)
-	m.shown = time.Now().Add(-time.Minute)
-	m.add(5e6)
-	m.add(1) // too soon for another line
-	m.end()
+	p, add := newByteProgress(&w, "verified", 10e6, false)
+	p.shown = time.Now().Add(-time.Minute)
+	add(5e6)
+	add(1) // too soon for another line
+	p.end()
 	require.Equal(t, "trafficctl: verified 5.0 of 10.0 MB (50 %)\n", w.String())
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,4 +51,66 @@ func TestKeyNewBadFlags(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "everything")
 	require.Empty(t, r.out)
+}
+
+// A key is listed until it is revoked; an expired one is marked.
+func TestKeyListAndRevoke(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	list := func() string {
+		t.Helper()
+		r := runWith(t, "", "key", "list", "--file", path)
+		require.Zero(t, r.code, r.err)
+		return r.out
+	}
+	for _, name := range []string{"a", "b"} {
+		r := runWith(t, "", append(keyFlags, "--file", path, "--name", name, "--expires", "2999-01-01")...)
+		require.Zero(t, r.code, r.err)
+	}
+	require.Regexp(t, `a +north +ingest,forecast +Europe/Copenhagen +- +100000 +2999-01-01T00:00:00Z +[0-9a-f]{12}…`, list())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append([]byte("# ours\n"), strings.Replace(string(text), "2999", "1999", 1)...), 0o640))
+	require.Contains(t, list(), "1999-01-01T00:00:00Z (expired)")
+
+	r := runWith(t, "", "key", "revoke", "a", "--file", path)
+	require.Zero(t, r.code, r.err)
+	require.NotContains(t, list(), "1999")
+	require.Contains(t, list(), "b ")
+	text, err = os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "# ours", "comments are kept")
+	r = runWith(t, "", "key", "revoke", "b", "--file", path)
+	require.Zero(t, r.code, r.err)
+	text, err = os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "keys: []", "the form that the daemon accepts for no keys")
+
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runWith(t, "", append([]string{"key"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+	}
+	f(`no key is named "a"`, "revoke", "a", "--file", path)
+	f("no such file", "revoke", "a", "--file", path+".none")
+	f("no such file", "list", "--file", path+".none")
+	f("--file is required", "list")
+	f("--file is required", "revoke", "a")
+}
+
+func TestKeyExpires(t *testing.T) {
+	now := time.Date(2026, 7, 1, 6, 0, 0, 0, time.UTC)
+	f := func(text, want string) {
+		t.Helper()
+		at, err := parseExpiry(text, now)
+		require.NoError(t, err)
+		require.Equal(t, want, at.Format(time.RFC3339))
+	}
+	f("48h", "2026-07-03T06:00:00Z")
+	f("2027-01-01", "2027-01-01T00:00:00Z")
+	f("2027-01-01T02:00:00+02:00", "2027-01-01T00:00:00Z")
+	for _, text := range []string{"soon", "-1h", "2026-06-30"} {
+		_, err := parseExpiry(text, now)
+		require.ErrorContains(t, err, "--expires", text)
+	}
 }

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	testdaemon.VerifyTestMain(m)
 }
 
-// ran is what a run of the program left behind.
+// ran is the result of a run of the program.
 type ran struct {
 	code     int
 	out, err string
@@ -31,7 +31,7 @@ func runWith(t testing.TB, stdin string, args ...string) ran {
 	return ran{code, out.String(), errs.String()}
 }
 
-// to gives the arguments that lead to a daemon.
+// to appends the flags for a daemon.
 func to(d *testdaemon.Daemon, args ...string) []string {
 	return append(args, "--url", d.URL, "--key", testdaemon.Key)
 }
@@ -42,7 +42,7 @@ func file(t testing.TB, name, content string) string {
 	return path
 }
 
-// texts gives all items that arrived, as text.
+// texts returns the items that arrived.
 func texts(d *testdaemon.Daemon) (items []string) {
 	for _, item := range d.Items() {
 		items = append(items, string(item))
@@ -50,9 +50,9 @@ func texts(d *testdaemon.Daemon) (items []string) {
 	return items
 }
 
-// Every help text is there, with an example where there is something to try.
+// Every command has a help text with an example.
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"send"}, {"resubmit"}, {"generate"}, {"key", "new"}, {"journal", "ls"}, {"journal", "verify"}, {"journal", "dump"}, {"journal", "cursors"}, {"deadletter", "ls"}, {"deadletter", "resend"}} {
+	for _, args := range [][]string{{}, {"send"}, {"resubmit"}, {"generate"}, {"key", "new"}, {"key", "list"}, {"key", "revoke"}, {"version"}, {"journal", "ls"}, {"journal", "verify"}, {"journal", "dump"}, {"journal", "cursors"}, {"deadletter", "ls"}, {"deadletter", "resend"}} {
 		r := runWith(t, "", append(args, "--help")...)
 		require.Zero(t, r.code)
 		require.Contains(t, r.out, "trafficctl "+strings.Join(args, " "))
@@ -73,6 +73,7 @@ func TestVersion(t *testing.T) {
 	r := runWith(t, "", "--version")
 	require.Equal(t, exitDone, r.code)
 	require.Regexp(t, `^trafficctl .* go1\.\d+`, r.out)
+	require.Equal(t, r, runWith(t, "", "version"))
 }
 
 func TestGrouped(t *testing.T) {
@@ -88,7 +89,7 @@ func TestGrouped(t *testing.T) {
 	f(-1000, "-1,000")
 }
 
-// summaryOf reads what --json printed: one line.
+// summaryOf parses the line that --json printed.
 func summaryOf(t testing.TB, r ran) (sum map[string]any) {
 	t.Helper()
 	require.Equal(t, 1, strings.Count(r.out, "\n"), r.out)
@@ -96,7 +97,7 @@ func summaryOf(t testing.TB, r ran) (sum map[string]any) {
 	return sum
 }
 
-// A word that is no command is an error in each group of commands, whatever flags follow.
+// An unknown command is an error in each group, whatever flags follow.
 func TestUnknownCommands(t *testing.T) {
 	for _, group := range newRoot(streams{}).Commands() {
 		if !group.HasSubCommands() {
@@ -105,7 +106,7 @@ func TestUnknownCommands(t *testing.T) {
 		for _, args := range [][]string{{"nosuch"}, {"nosuch", "--url", "http://127.0.0.1:1"}} {
 			r := runWith(t, "", append([]string{group.Name()}, args...)...)
 			require.Equal(t, exitFailed, r.code)
-			require.Contains(t, r.err, group.Name()+` has no command "nosuch": there are `+group.Commands()[0].Name())
+			require.Contains(t, r.err, `unknown command "nosuch" for `+group.Name()+"; it has "+group.Commands()[0].Name())
 		}
 		r := runWith(t, "", group.Name())
 		require.Equal(t, exitDone, r.code)

@@ -15,35 +15,67 @@ import (
 
 const (
 	barEvery  = 200 * time.Millisecond
-	lineEvery = 5 * time.Second // where a bar cannot be drawn: in a log
+	lineEvery = 5 * time.Second // without a terminal
 )
 
-// progress shows how far the sending is: a bar on a terminal, now and then a
-// line elsewhere.
+// progress shows a progress bar on a terminal, and otherwise a line from time to time. It is safe for
+// concurrent use.
 type progress struct {
-	mu    sync.Mutex // notes come from the workers, in between
+	mu    sync.Mutex
 	w     io.Writer
-	bar   *progressbar.ProgressBar // nil: lines
-	in    input
 	quiet bool
-	start time.Time
+	bar   *progressbar.ProgressBar // nil: lines
+	shown time.Time                // of the last line
+	done  int64
 }
 
-func newProgress(w io.Writer, in input, quiet bool) *progress {
-	p := &progress{w: w, in: in, quiet: quiet, start: time.Now()}
+// newProgress returns a progress up to total, or of unknown length if total is negative.
+func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Option) *progress {
+	p := &progress{w: w, quiet: quiet, shown: time.Now()}
 	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
-		p.bar = progressbar.NewOptions64(max(in.size, -1),
+		p.bar = progressbar.NewOptions64(max(total, -1), append(options,
 			progressbar.OptionSetWriter(w),
-			progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(24),
+			progressbar.OptionThrottle(barEvery),
 			progressbar.OptionClearOnFinish(),
-			progressbar.OptionSetPredictTime(in.size > 0),
-		)
+			progressbar.OptionSetPredictTime(total > 0),
+		)...)
 	}
 	return p
 }
 
-// note tells the person who watches something, without spoiling the bar.
+// newByteProgress counts bytes up to total; add advances it.
+func newByteProgress(w io.Writer, verb string, total int64, quiet bool) (p *progress, add func(n int64)) {
+	p = newProgress(w, quiet, total, progressbar.OptionShowBytes(true))
+	return p, func(n int64) {
+		p.done = min(p.done+n, total) // a file may have grown
+		p.show(p.done, verb, func() string { return verb + " " + ofBytes(p.done, total) })
+	}
+}
+
+func ofBytes(done, total int64) string {
+	const mega = 1e6
+	if total <= 0 {
+		return fmt.Sprintf("%.1f MB", float64(done)/mega)
+	}
+	return fmt.Sprintf("%.1f of %.1f MB (%.0f %%)", float64(done)/mega, float64(total)/mega, 100*float64(done)/float64(total))
+}
+
+// show sets the bar's position and description, or prints the line if it is time for one.
+func (p *progress) show(done int64, description string, line func() string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.bar != nil:
+		p.bar.Describe(description)
+		p.bar.Set64(done)
+	case !p.quiet && time.Since(p.shown) >= lineEvery:
+		p.shown = time.Now()
+		fmt.Fprintln(p.w, "trafficctl:", line())
+	}
+}
+
+// note prints a message, which does not garble the bar.
 func (p *progress) note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,20 +85,40 @@ func (p *progress) note(text string) {
 	fmt.Fprintln(p.w, "trafficctl:", text)
 }
 
-// follow shows the tally until the returned function is called, which waits
-// for the goroutine that does it.
-func (p *progress) follow(tally func() send.Tally) (stop func()) {
-	if p.quiet {
-		return func() {}
-	}
-	every := lineEvery
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.bar != nil {
-		every = barEvery
+		p.bar.Finish()
 	}
-	quit, done := make(chan struct{}), make(chan struct{})
+}
+
+// follow shows the tally until the returned function is called.
+func (p *progress) follow(in input, tally func() send.Tally) (stop func()) {
+	quit, done, start := make(chan struct{}), make(chan struct{}), time.Now()
 	go func() {
 		defer close(done)
-		p.loop(every, tally, quit)
+		tick := time.NewTicker(barEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				read := int64(0)
+				if in.bytes != nil {
+					read = in.bytes()
+				}
+				text := sendingText(tally(), time.Since(start))
+				p.show(read, text, func() string {
+					if in.bytes == nil {
+						return text
+					}
+					return text + ", " + ofBytes(read, in.size) + " of input read"
+				})
+			case <-quit:
+				p.end()
+				return
+			}
+		}
 	}()
 	return func() {
 		close(quit)
@@ -74,59 +126,11 @@ func (p *progress) follow(tally func() send.Tally) (stop func()) {
 	}
 }
 
-func (p *progress) loop(every time.Duration, tally func() send.Tally, quit <-chan struct{}) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			p.show(tally())
-		case <-quit:
-			p.finish()
-			return
-		}
-	}
-}
-
-func (p *progress) show(t send.Tally) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar == nil {
-		fmt.Fprintln(p.w, "trafficctl:", p.text(t))
-		return
-	}
-	p.bar.Describe(p.text(t))
-	if p.in.bytes != nil {
-		p.bar.Set64(p.in.bytes())
-	}
-}
-
-func (p *progress) text(t send.Tally) string {
+func sendingText(t send.Tally, took time.Duration) string {
 	items := t.Accepted + t.Rejected
-	text := fmt.Sprintf("%s items, %s/s", grouped(items), grouped(int64(float64(items)/time.Since(p.start).Seconds())))
+	text := fmt.Sprintf("%s items, %s/s", grouped(items), grouped(int64(float64(items)/took.Seconds())))
 	if t.Rejected > 0 {
 		text += ", " + grouped(t.Rejected) + " rejected"
 	}
-	if p.bar == nil && p.in.bytes != nil {
-		text += p.share()
-	}
 	return text
-}
-
-func (p *progress) share() string {
-	const mega = 1e6
-	read := float64(p.in.bytes()) / mega
-	if p.in.size <= 0 {
-		return fmt.Sprintf(", %.1f MB of input read", read)
-	}
-	size := float64(p.in.size) / mega
-	return fmt.Sprintf(", %.1f of %.1f MB of input read (%.0f %%)", read, size, 100*read/size)
-}
-
-func (p *progress) finish() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar != nil {
-		p.bar.Finish()
-	}
 }

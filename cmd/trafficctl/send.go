@@ -2,53 +2,66 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/feed"
+	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/cmd/trafficctl/internal/send"
 )
 
-const sendHelp = `Reads measurements from a file (or standard input: -) and sends them in batches.
+const sendHelp = `Send measurements from a file, or from standard input (-), in batches.
 
-Formats: CSV, JSON ({"measurements":[…]} or an array) and NDJSON; packed with
-gzip, xz or zstd, or not. Both are found out by the file's name and first bytes.
+Formats are CSV, JSON ({"measurements":[…]} or an array) and NDJSON, uncompressed or
+compressed with gzip, xz or zstd. Format and compression are detected from the file
+name and the first bytes.
 
-JSON and NDJSON items with the member names of the specification are sent as
-they are. For CSV, or as soon as one of the mapping flags is given, columns or
-members are named by those flags; left alone, they have the names of the
-specification: detectorCode, measureTypeCode, timestampFrom, timestampTo, value
-and, where there is one, quality. A wide table is melted: each column that
---melt names becomes a measurement of that type. An empty value is left out.
+JSON and NDJSON items with the contract's member names are sent unchanged. For CSV, or
+if a mapping flag is set, items are built from the columns or members that the flags
+name. The defaults are the contract's names: detectorCode, measureTypeCode,
+timestampFrom, timestampTo, value and the optional quality. --melt turns several columns
+of a row into one measurement each. --detectors-from-header reads a table with one
+column per detector. Empty values are omitted.
 
-Timestamps without a zone are taken to be in --zone and converted to UTC. A local
-time that the clocks skip in spring does not exist: its row is a bad row. One
-that they show twice in autumn is a bad row as well unless --dst-overlap says
-which of the two is meant.
+Timestamps without a UTC offset are local times in --zone. A local time that is skipped
+when daylight saving time begins is an invalid row. One that occurs twice when it ends
+is an invalid row too, unless --dst-overlap selects the first or second.
 
-A row that cannot be read stops the sending, after the rows before it, with its
-line number; --on-bad-row skip passes over it.
+Sending stops at a row that cannot be parsed, after the rows before it, unless
+--on-bad-row is skip. The measurements of a detector arrive in input order unless
+--no-order is set. A batch without an answer is retried with the same Idempotency-Key,
+so it is stored once. Sending stops at once if a retry cannot help, and after 10 s if
+no connection can be established.
 
-The measurements of one detector arrive in the order of the input unless
---no-order is given. A batch without an answer is sent again with the same
-Idempotency-Key, so that it arrives once.
+Exit codes: 0 all items accepted, 2 items rejected or rows skipped, 1 failure. The
+summary shows what was acknowledged in each case.`
 
-Exit codes: 0 all accepted, 2 some items were rejected (or rows passed over),
-1 failure: the summary still says what was acknowledged.`
-
-const sendExamples = `  # columns named like the specification's members
+const sendExamples = `  # columns with the contract's names
   trafficctl send measurements.csv.gz --url https://traffic.example.org --key-file si.key
 
-  # one row a link and interval, with speed and count in columns of their own
+  # speed and count in one row per detector and interval
   trafficctl send observations.csv.xz --detector report_id --from timestamp --interval 5m \
       --melt avg_speed_kmh=speed,vehicle_count=flow --rejected rejected.ndjson
 
-  # local times, semicolons, decimal commas, no header, all rows speeds
+  # one column per detector, one row every five minutes
+  trafficctl send speeds.csv --detectors-from-header --start 2012-03-01T00:00 --interval 5m \
+      --zone America/Los_Angeles --type =speed --dry-run
+
+  # local times, semicolons, decimal commas, no header
   trafficctl send loops.txt --format csv --separator ';' --decimal , --columns id,at,kmh \
       --detector id --from at --interval 1m --value kmh --type =speed \
       --zone Europe/Copenhagen --time-layout '02.01.2006 15:04' --dst-overlap first
 
-  # objects with other names, from a pipe
+  # other member names, from a pipe
   zcat log.gz | jq -c .event | trafficctl send - --format ndjson --detector loop --from t0 --to t1 \
       --value v --type =occupancy --time-layout unix`
 
@@ -65,7 +78,7 @@ func newSend(std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return sendFile(cmd.Context(), cmd.Flags(), std, s, cfg)
+			return s.sendFile(cmd.Context(), cmd.Flags(), std, cfg)
 		},
 	}
 	s.register(cmd.Flags())
@@ -73,13 +86,180 @@ func newSend(std streams) *cobra.Command {
 	return cmd
 }
 
-// sendFile opens the input, sends it and closes it.
-func sendFile(ctx context.Context, flags *pflag.FlagSet, std streams, s *sending, cfg feed.Config) error {
+func newResubmit(std streams) *cobra.Command {
+	s, cfg := newSending(), feed.DefaultConfig()
+	cmd := &cobra.Command{
+		Use:   "resubmit FILE|-",
+		Short: "Send rejected items again after correction",
+		Long: `Send the items of a file that was written by send --rejected. Each line is an object
+whose member "item" is the measurement; the other members are ignored. First correct the
+items, for example with jq, or fix the cause, for example a detector missing from the
+registry. Delete the lines that should not be sent.
+
+Items that are rejected again go to --rejected FILE, which must be a new file.
+Exit codes are those of trafficctl send.`,
+		Example: `  trafficctl send day.csv --rejected rejected.ndjson
+  jq -c '.item.measureTypeCode |= ascii_downcase' rejected.ndjson > corrected.ndjson
+  trafficctl resubmit corrected.ndjson --rejected still-rejected.ndjson`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg.Path, cfg.Format, cfg.Member = args[0], feed.NDJSON, "item"
+			return s.sendFile(cmd.Context(), cmd.Flags(), std, cfg)
+		},
+	}
+	s.register(cmd.Flags())
+	cmd.Flags().Int64Var(&cfg.SkipRows, "skip-rows", 0, "skip this many lines at the start, which an earlier run has sent")
+	return cmd
+}
+
+// sending holds the flags of all commands that send measurements.
+type sending struct {
+	connection
+	cfg      send.Config
+	noOrder  bool
+	onBadRow string
+	rejected string
+	json     bool
+	dryRun   bool
+}
+
+func newSending() *sending { return &sending{cfg: send.DefaultConfig(), onBadRow: "stop"} }
+
+func (s *sending) register(f *pflag.FlagSet) {
+	s.connection.register(f, "ingest")
+	f.IntVar(&s.cfg.Batch, "batch", s.cfg.Batch, "measurements per batch")
+	f.IntVar(&s.cfg.Concurrency, "concurrency", s.cfg.Concurrency, "batches in flight")
+	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if a few detectors have most of the data")
+	f.DurationVar(&s.cfg.RetryFor, "retry-for", s.cfg.RetryFor, "how long to retry a batch after a lost connection, 408, 409, 429 or 5xx")
+	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do at a row that cannot be parsed: stop or skip")
+	f.StringVar(&s.rejected, "rejected", "", "write rejected items to this file, as input for trafficctl resubmit")
+	f.BoolVar(&s.dryRun, "dry-run", false, "parse the whole input and print its first items, but send nothing")
+	f.BoolVar(&s.json, "json", false, "print the summary as a line of JSON")
+}
+
+func (s *sending) config(flags *pflag.FlagSet) (cfg send.Config, err error) {
+	cfg = s.cfg
+	cfg.Ordered = !s.noOrder
+	switch s.onBadRow {
+	case "stop", "skip":
+		cfg.SkipBadRows = s.onBadRow == "skip"
+	default:
+		return cfg, fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
+	}
+	cfg.Config, err = s.connection.config(flags)
+	return cfg, err
+}
+
+// input is the source of a run's items.
+type input struct {
+	items  iter.Seq2[measurement.Item, error]
+	bytes  func() int64 // read so far; nil: not a file
+	size   int64        // in bytes; -1: unknown
+	empty  func() int64 // values that were omitted because their cell is empty; may be nil
+	resume string       // flag that skips n rows, with %d for n; empty: the run cannot be resumed
+}
+
+func (s *sending) sendFile(ctx context.Context, flags *pflag.FlagSet, std streams, cfg feed.Config) error {
 	source, err := feed.Open(ctx, cfg, std.in)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	in := input{items: source.Items(), bytes: source.BytesRead, size: source.Size(), empty: source.Empty, again: "--skip-rows %d"}
-	return s.run(ctx, flags, std, in)
+	return s.run(ctx, flags, std, input{
+		items: source.Items(), bytes: source.BytesRead, size: source.Size(), empty: source.Empty, resume: "--skip-rows %d",
+	})
 }
+
+// run sends the input and prints a summary, also after a failure.
+func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in input) error {
+	if s.dryRun {
+		return s.parseOnly(ctx, std, in)
+	}
+	cfg, err := s.config(flags)
+	if err != nil {
+		return err
+	}
+	rejected, err := s.openRejected()
+	if err != nil {
+		return err
+	}
+	shown := newProgress(std.err, s.quiet, in.size, progressbar.OptionShowBytes(true))
+	sender, err := send.New(cfg, rejected, shown.note)
+	if err != nil {
+		return errors.Join(err, rejected.Close())
+	}
+	start := time.Now()
+	stop := shown.follow(in, sender.Tally)
+	err = sender.Send(ctx, in.items)
+	stop()
+	err = errors.Join(err, rejected.Close())
+	sum := newSummary(sender.Tally(), in, time.Since(start), err)
+	if s.json {
+		_ = json.NewEncoder(std.out).Encode(&sum)
+	} else {
+		sum.print(std.out, s.rejected)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("interrupted (%w); the summary shows what was acknowledged", context.Cause(ctx))
+	case err != nil:
+		return err
+	case sum.Rejected > 0 || sum.BadRows > 0:
+		return errRejected
+	}
+	return nil
+}
+
+// dryRunItems is how many items --dry-run prints.
+const dryRunItems = 5
+
+// parseOnly reads the input as run does and sends nothing.
+func (s *sending) parseOnly(ctx context.Context, std streams, in input) error {
+	items, bad := int64(0), int64(0)
+	for item, err := range in.items {
+		var row *measurement.RowError
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
+		case errors.As(err, &row):
+			if bad++; bad <= dryRunItems {
+				fmt.Fprintln(std.err, "trafficctl: cannot read a row:", err)
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if items++; items <= dryRunItems {
+			fmt.Fprintf(std.out, "%s\n", item.JSON)
+		}
+	}
+	empty := int64(0)
+	if in.empty != nil {
+		empty = in.empty()
+	}
+	fmt.Fprintf(std.err, "trafficctl: dry run: %s items, %s empty values, %s unreadable rows; nothing was sent\n",
+		grouped(items), grouped(empty), grouped(bad))
+	if bad > 0 {
+		return errRejected
+	}
+	return nil
+}
+
+// openRejected creates the file for rejected items. It never overwrites one with content.
+func (s *sending) openRejected() (io.WriteCloser, error) {
+	if s.rejected == "" {
+		return nopCloser{io.Discard}, nil
+	}
+	if info, err := os.Stat(s.rejected); err == nil && info.Size() > 0 {
+		return nil, fmt.Errorf("--rejected %s already exists; name another file, or remove it if its items are settled", s.rejected)
+	}
+	f, err := os.Create(s.rejected)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create the file of rejected items: %w", err)
+	}
+	return f, nil
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/trafficctl/internal/send"
 	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
 
@@ -88,24 +89,24 @@ func TestSendBadFlags(t *testing.T) {
 		r := runWith(t, wideCSV, append([]string{"send", "--url", "http://127.0.0.1:1"}, args...)...)
 		require.Equal(t, exitFailed, r.code)
 		require.Contains(t, r.err, want)
-		require.Equal(t, 1, strings.Count(r.err, "trafficctl:"), "said once: %s", r.err)
+		require.Equal(t, 1, strings.Count(r.err, "trafficctl:"), "printed once: %s", r.err)
 	}
 	t.Setenv(envKey, "")
-	f("no API key")
+	f("missing API key")
 	f("--key-file", "--key", "a", "--key-file", "b")
 	f("cannot read the key", "--key-file", "no-such-file")
 	f("--on-bad-row", "--on-bad-row", "wait", "--key", "k")
 	f("--zone", "--zone", "Mars/Olympus", "--key", "k")
 	f("--melt", "--melt", "speed", "--key", "k")
-	f("--melt excludes", "--melt", "a=b", "--value", "v", "--key", "k")
+	f("use either --melt or --type and --value", "--melt", "a=b", "--value", "v", "--key", "k")
 	f("--separator", "--separator", "ab", "--key", "k")
 	f("--decimal", "--decimal", "..", "--key", "k")
-	f("exclude", "--to", "a", "--interval", "5m", "--key", "k")
+	f("use either --to or --interval", "--to", "a", "--interval", "5m", "--key", "k")
 	f("no such file", "no-such-file.csv", "--key", "k")
 	f("cannot create", "--rejected", "no/such/folder/f", "--key", "k")
 }
 
-// The key comes from the flag, else from the file, else from the environment.
+// The key is taken from the flag, the file or the environment, in that order.
 func TestSendKey(t *testing.T) {
 	d := testdaemon.New(t)
 	t.Setenv(envKey, testdaemon.Key)
@@ -120,8 +121,8 @@ func TestSendKey(t *testing.T) {
 	require.Len(t, d.Items(), 2)
 }
 
-// Rejected items go to the file; corrected, they go through resubmit; what is
-// rejected again goes to the next file.
+// Rejected items are written to a file, corrected and resubmitted; those that are rejected again are
+// written to another file.
 func TestRejectedRoundTrip(t *testing.T) {
 	d := testdaemon.New(t)
 	d.Known = map[string]bool{"A": true}
@@ -154,24 +155,24 @@ func TestRejectedRoundTrip(t *testing.T) {
 	require.Equal(t, 2, bytes.Count(text, []byte("\n")))
 }
 
-// A file of rejected items is never written over.
+// A file of rejected items is never overwritten.
 func TestRejectedFileIsKept(t *testing.T) {
 	d := testdaemon.New(t)
 	kept := file(t, "rejected.ndjson", `{"item":5}`)
 	r := runWith(t, "", to(d, "resubmit", kept, "--rejected", kept)...)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "is there already")
+	require.Contains(t, r.err, "already exists")
 	text, err := os.ReadFile(kept)
 	require.NoError(t, err)
 	require.Equal(t, `{"item":5}`, string(text))
 	require.Empty(t, d.Keys())
 
-	empty := file(t, "empty.ndjson", "") // a run that failed early left it
+	empty := file(t, "empty.ndjson", "") // left by a run that failed early
 	require.Zero(t, runWith(t, "", to(d, "send", "--rejected", empty)...).code)
 }
 
-// A bad row stops the sending after the rows before it, and the summary says
-// how to go on; skipped, it makes the exit code 2.
+// A bad row stops the run after the rows before it, and the summary says how to resume. If bad rows are
+// skipped, the exit code is 2.
 func TestSendBadRow(t *testing.T) {
 	d := testdaemon.New(t)
 	text := wideCSV + "158324,yesterday,1,1\n" + "158324,2014-08-01T08:05:00,1,1\n"
@@ -182,11 +183,11 @@ func TestSendBadRow(t *testing.T) {
 	require.Len(t, d.Items(), 3)
 	r = runWith(t, text, to(d, append([]string{"send", "--on-bad-row", "skip", "--skip-rows", "2"}, meltFlags...)...)...)
 	require.Equal(t, exitRejected, r.code)
-	require.Contains(t, r.err, "passed over line 4")
+	require.Contains(t, r.err, "skipped line 4")
 	require.Len(t, d.Items(), 5)
 }
 
-// Interrupted: the summary is still printed.
+// The summary is printed after an interrupt.
 func TestSendInterrupted(t *testing.T) {
 	d := testdaemon.New(t)
 	ctx, interrupt := context.WithCancelCause(context.Background())
@@ -205,19 +206,49 @@ func TestSendInterrupted(t *testing.T) {
 	require.Equal(t, 1.0, sum["resume_row"], "the second measurement of row 1 is not acknowledged")
 }
 
-// In a log there are lines instead of a bar.
+// Without a terminal, progress is lines.
 func TestProgressLines(t *testing.T) {
 	var w bytes.Buffer
-	p := newProgress(&w, input{bytes: func() int64 { return 5e6 }, size: 10e6}, false)
-	p.start = time.Now().Add(-time.Second)
-	tally := summary{}.Tally
-	tally.Accepted, tally.Rejected = 1990, 10
-	p.show(tally)
+	p := newProgress(&w, false, 10e6)
+	tally := send.Tally{Accepted: 1990, Rejected: 10}
+	line := func() string { return sendingText(tally, time.Second) + ", " + ofBytes(5e6, 10e6) + " of input read" }
+	p.show(5e6, "", line) // too early
+	p.shown = time.Time{}
+	p.show(5e6, "", line)
 	p.note("wait")
-	require.Regexp(t, `^trafficctl: 2,000 items, [0-9,]+/s, 10 rejected, 5\.0 of 10\.0 MB of input read \(50 %\)\ntrafficctl: wait\n$`, w.String())
+	require.Equal(t, "trafficctl: 2,000 items, 2,000/s, 10 rejected, 5.0 of 10.0 MB (50 %) of input read\ntrafficctl: wait\n", w.String())
 }
 
-// The whole way of a wide CSV file on one core (-cpu 1), the receiving server
+// A dry run parses everything, needs no key and sends nothing.
+func TestSendDryRun(t *testing.T) {
+	t.Setenv(envKey, "")
+	path := file(t, "wide.csv", wideCSV+"158324,yesterday,1,1\n")
+	r := runWith(t, "", append([]string{"send", path, "--dry-run"}, meltFlags...)...)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Equal(t, wire("158324", "speed", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "50")+"\n"+
+		wire("158324", "flow", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "5")+"\n"+
+		wire("158324", "flow", "2014-08-01T07:55:00Z", "2014-08-01T08:00:00Z", "6")+"\n", r.out)
+	require.Contains(t, r.err, `line 4: column timestamp: "yesterday"`)
+	require.Contains(t, r.err, "dry run: 3 items, 1 empty values, 1 unreadable rows; nothing was sent")
+}
+
+// A table with a column per detector and no time column.
+func TestSendDetectorsFromHeader(t *testing.T) {
+	d := testdaemon.New(t)
+	path := file(t, "speeds.csv", "A,B\n50,60\n,70\n")
+	flags := []string{"--detectors-from-header", "--start", "2014-08-01T08:00", "--interval", "5m", "--type", "=speed", "--zone", "Europe/Copenhagen"}
+	r := runWith(t, "", to(d, append([]string{"send", path}, flags...)...)...)
+	require.Zero(t, r.code, r.err)
+	require.ElementsMatch(t, []string{
+		wire("A", "speed", "2014-08-01T06:00:00Z", "2014-08-01T06:05:00Z", "50"),
+		wire("B", "speed", "2014-08-01T06:00:00Z", "2014-08-01T06:05:00Z", "60"),
+		wire("B", "speed", "2014-08-01T06:05:00Z", "2014-08-01T06:10:00Z", "70"),
+	}, texts(d))
+	r = runWith(t, "", append([]string{"send", path, "--dry-run", "--detector", "x"}, flags...)...)
+	require.Contains(t, r.err, "use either --detectors-from-header or --detector")
+}
+
+// BenchmarkSendMelt measures the whole path of a wide CSV file on one core (-cpu 1), the receiving server
 // included: it only reads the bodies.
 func BenchmarkSendMelt(b *testing.B) {
 	const rows = 70_000 // ten full batches

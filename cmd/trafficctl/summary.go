@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -14,20 +14,19 @@ import (
 	"trafficd/cmd/trafficctl/internal/send"
 )
 
-// summary is what a run that sends prints at its end. With --json it is one
-// line; its member names do not change.
+// summary is the result of a run that sends. The member names of its JSON are stable.
 type summary struct {
 	send.Tally
-	Empty   int64   `json:"empty"` // values left out because their cell is empty
+	Empty   int64   `json:"empty"` // values omitted because their cell is empty
 	Seconds float64 `json:"seconds"`
 	PerSec  float64 `json:"items_per_second"`
 	Failure string  `json:"error,omitempty"`
 
-	again string
+	resume string
 }
 
 func newSummary(t send.Tally, in input, took time.Duration, err error) summary {
-	s := summary{Tally: t, Seconds: took.Seconds(), again: in.again}
+	s := summary{Tally: t, Seconds: took.Seconds(), resume: in.resume}
 	s.PerSec = float64(t.Accepted+t.Rejected) / max(s.Seconds, 1e-9)
 	if in.empty != nil {
 		s.Empty = in.empty()
@@ -37,8 +36,6 @@ func newSummary(t send.Tally, in input, took time.Duration, err error) summary {
 	}
 	return s
 }
-
-func (s *summary) printJSON(w io.Writer) { _ = json.NewEncoder(w).Encode(s) }
 
 func (s *summary) print(w io.Writer, rejectedFile string) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -51,9 +48,9 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 	line("rejected", s.Rejected, true)
 	line("batches", s.Batches, true)
 	line("retries", s.Retries, true)
-	line("answers given again", s.Replayed, false)
-	line("empty values left out", s.Empty, false)
-	line("unreadable rows passed over", s.BadRows, false)
+	line("replayed answers", s.Replayed, false)
+	line("empty values omitted", s.Empty, false)
+	line("unreadable rows skipped", s.BadRows, false)
 	line("sent without an answer", s.Unknown, false)
 	fmt.Fprintf(table, "seconds\t%.1f\t\n", s.Seconds)
 	line("items/s", int64(s.PerSec), true)
@@ -62,14 +59,10 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 	s.printNext(w, rejectedFile)
 }
 
-// printCodes lists the reasons for rejections, the most frequent first, each
-// with its first case.
+// printCodes prints the rejection codes, most frequent first, with the first occurrence of each.
 func (s *summary) printCodes(w io.Writer) {
 	codes := slices.SortedFunc(maps.Keys(s.Codes), func(a, b string) int {
-		if d := s.Codes[b] - s.Codes[a]; d != 0 {
-			return int(max(-1, min(1, d)))
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(s.Codes[b], s.Codes[a]), strings.Compare(a, b))
 	})
 	for _, code := range codes {
 		first := s.Examples[code]
@@ -80,17 +73,17 @@ func (s *summary) printCodes(w io.Writer) {
 func (s *summary) printNext(w io.Writer, rejectedFile string) {
 	switch {
 	case s.Rejected > 0 && rejectedFile != "":
-		fmt.Fprintf(w, "Correct the items in %s, then, with the same URL and key: trafficctl resubmit %s\n", rejectedFile, rejectedFile)
+		fmt.Fprintf(w, "Correct the items in %s, then run with the same URL and key: trafficctl resubmit %s\n", rejectedFile, rejectedFile)
 	case s.Rejected > 0:
-		fmt.Fprintln(w, "With --rejected FILE the rejected items are kept, to be corrected and sent again.")
+		fmt.Fprintln(w, "Use --rejected FILE to save rejected items for correction.")
 	}
-	if s.Resume > 1 && s.again != "" {
-		fmt.Fprintf(w, "All rows before row %s are acknowledged. Go on with: "+s.again+" (rows after it that are already there are sent a second time)\n",
+	if s.Resume > 1 && s.resume != "" {
+		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with "+s.resume+"; later rows that were already accepted are sent again.\n",
 			grouped(s.Resume), s.Resume-1)
 	}
 }
 
-// grouped writes 14274722 as 14,274,722.
+// grouped formats 14274722 as 14,274,722.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {

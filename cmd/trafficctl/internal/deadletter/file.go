@@ -1,5 +1,5 @@
-// Package deadletter reads the file of measurements that a store refuses for
-// ever (package pipeline writes it).
+// Package deadletter reads the file of measurements that a store rejects permanently, which package
+// pipeline writes.
 package deadletter
 
 import (
@@ -11,7 +11,10 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -19,39 +22,38 @@ import (
 	"trafficd/pipeline"
 )
 
-// maxLine is the longest line that is read: a store's reason is a part of it.
+// maxLine bounds a line, which includes the store's reason.
 const maxLine = 1 << 20
 
-// Letter is one measurement that a store refuses, with its place in the file.
+// Letter is one rejected measurement and its place in the file.
 type Letter struct {
 	pipeline.DeadLetter
 	Place measurement.Place
 }
 
-// TornError says that a line is not whole: a crash cut it off while it was
-// written. The delivery writes the same measurement again after the restart.
+// TornError reports a line that a crash has truncated. The delivery writes the measurement again after
+// the restart.
 type TornError struct{ Place measurement.Place }
 
 // Error implements error.
 func (e *TornError) Error() string {
-	return e.Place.String() + " is cut off: its measurement stands again in a later line once the daemon has delivered on"
+	return e.Place.String() + " is truncated; the daemon writes the measurement again in a later line"
 }
 
-// key is what makes a letter one: a crash may repeat its line.
+// key identifies a letter: a crash may duplicate its line.
 type key struct {
 	sink  string
 	batch uuid.UUID
 	index uint32
 }
 
-// Letters gives the letters of a file in its order, each once. An error that
-// is a *TornError concerns that line only and reading goes on if the caller
-// does; any other error is the end.
+// Letters returns the distinct letters of a file in order. After an error that is a *TornError it
+// continues with the next line; any other error is the last.
 func Letters(path string) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		file, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w; a daemon makes its file (setting dead_letters) with the first one, so there may be none", err)
+			err = fmt.Errorf("%w; the daemon creates the file (setting dead_letters) with the first dead letter, so there may be none", err)
 		}
 		if err != nil {
 			yield(Letter{}, fmt.Errorf("cannot read the dead letters: %w", err))
@@ -94,36 +96,35 @@ func each(r *bufio.Reader, path string, yield func(Letter, error) bool) {
 	}
 }
 
-// parse reads a line. What begins like a letter and is no JSON was cut off; all
-// else that is no letter comes from another file.
+// parse reads a line. Invalid JSON that starts like a letter is truncated; anything else that is not a
+// letter is an error.
 func parse(line []byte, at measurement.Place) (l Letter, id key, err error) {
 	l.Place = at
 	if !json.Valid(line) && looksTorn(line) {
 		return l, id, &TornError{Place: at}
 	}
 	if err := json.Unmarshal(line, &l.DeadLetter); err != nil {
-		return l, id, fmt.Errorf("%s is no dead letter: %w", at, err)
+		return l, id, fmt.Errorf("%s is not a dead letter: %w", at, err)
 	}
 	if l.Sink == "" || l.Item.DetectorCode == "" {
-		return l, id, fmt.Errorf("%s is no dead letter: it has no sink or no item; is this a file of rejected items (trafficctl resubmit)?", at)
+		return l, id, fmt.Errorf("%s is not a dead letter: missing sink or item; for a file of rejected items use trafficctl resubmit", at)
 	}
 	batch, err := uuid.Parse(l.BatchID)
 	if err != nil {
-		return l, id, fmt.Errorf("%s is no dead letter: batchId: %w", at, err)
+		return l, id, fmt.Errorf("%s is not a dead letter: batchId: %w", at, err)
 	}
 	return l, key{l.Sink, batch, l.Index}, nil
 }
 
-// looksTorn tells whether a line may be a part of a letter: its start, or bytes
-// of which the disk had only the number when the machine stopped.
+// looksTorn reports whether a line may be part of a letter: its start, or zeros that a file system leaves
+// after a power failure.
 func looksTorn(line []byte) bool {
 	start := []byte(`{"sink":"`)
 	n := min(len(line), len(start))
 	return bytes.Equal(line[:n], start[:n]) || bytes.IndexByte(line, 0) >= 0
 }
 
-// readLine gives the next line, trimmed, valid until the next call. The error
-// is io.EOF behind the last one.
+// readLine returns the next line, trimmed and valid until the next call, and io.EOF after the last.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -135,10 +136,90 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		line = long
 	}
 	if len(line) > maxLine {
-		return nil, fmt.Errorf("the line is longer than %d bytes: this is no file of dead letters", maxLine)
+		return nil, fmt.Errorf("the line is longer than %d bytes; check that this is a dead-letter file", maxLine)
 	}
 	if errors.Is(err, io.EOF) && len(line) > 0 {
 		err = nil
 	}
 	return bytes.TrimSpace(line), err
+}
+
+// Selection selects letters to resend.
+type Selection struct {
+	ProductInstance string // empty: all
+	Sink            string // empty: all
+	Skip            int64  // number of selected measurements to skip
+}
+
+// Instance returns the product instance of the selected letters. Several are an error: a key belongs to
+// one.
+func (s Selection) Instance(path string) (string, error) {
+	found := map[string]int{}
+	for letter, err := range Letters(path) {
+		var torn *TornError
+		switch {
+		case errors.As(err, &torn):
+		case err != nil:
+			return "", err
+		case s.takes(letter):
+			found[letter.ProductInstance]++
+		}
+	}
+	names := slices.Sorted(maps.Keys(found))
+	switch len(names) {
+	case 0:
+		filters := ""
+		if s.ProductInstance != "" {
+			filters += " of product instance " + s.ProductInstance
+		}
+		if s.Sink != "" {
+			filters += " of sink " + s.Sink
+		}
+		return "", fmt.Errorf("no dead letters in %s%s", path, filters)
+	case 1:
+		return names[0], nil
+	}
+	return "", fmt.Errorf("the letters in %s belong to %d product instances (%s), but a key to one; select one with --product-instance", path, len(names), strings.Join(names, ", "))
+}
+
+func (s Selection) takes(l Letter) bool {
+	return (s.ProductInstance == "" || l.ProductInstance == s.ProductInstance) && (s.Sink == "" || l.Sink == s.Sink)
+}
+
+// Items returns the selected measurements, each once even if several stores rejected it, with
+// consecutive rows. It omits truncated lines.
+func (s Selection) Items(path string) iter.Seq2[measurement.Item, error] {
+	return func(yield func(measurement.Item, error) bool) {
+		seen := map[key]struct{}{}
+		row := int64(0)
+		for letter, err := range Letters(path) {
+			var torn *TornError
+			if errors.As(err, &torn) || err == nil && !s.first(letter, seen) {
+				continue
+			}
+			if row++; err == nil && row <= s.Skip {
+				continue
+			}
+			letter.Place.Row = row
+			if !yield(item(letter), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// first reports whether a letter is selected and the first of its measurement.
+func (s Selection) first(l Letter, seen map[key]struct{}) bool {
+	if !s.takes(l) {
+		return false
+	}
+	id := key{batch: uuid.MustParse(l.BatchID), index: l.Index} // validated by Letters
+	_, again := seen[id]
+	seen[id] = struct{}{}
+	return !again
+}
+
+func item(l Letter) measurement.Item {
+	text, _ := json.Marshal(l.Item) // decoded from JSON: cannot fail
+	return measurement.Item{JSON: text, Order: measurement.OrderOf(l.Item.DetectorCode), Place: l.Place}
 }

@@ -1,48 +1,48 @@
 package feed
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Layouts beside Go's own.
+// Layouts in addition to Go's.
 const (
-	LayoutISO        = "iso"    // 2026-11-01T07:50:00, T or a space; seconds, fraction and zone optional
+	LayoutISO        = "iso"    // 2026-11-01T07:50:00 with T or a space; optional seconds, fraction and UTC offset
 	LayoutUnix       = "unix"   // seconds since 1970, UTC
 	LayoutUnixMillis = "unixms" // milliseconds since 1970, UTC
 )
 
-// Overlap says what a local time means that the clocks show twice, when
-// daylight saving ends.
+// Overlap selects the meaning of a local time that occurs twice when daylight saving time ends.
 type Overlap string
 
-// The choices. Rejecting is the default: each of the others puts the
-// measurements of two hours into one, and the later would replace the earlier.
+// The choices. The default is to reject such times: the others map two hours to one, in which later
+// measurements replace earlier ones.
 const (
 	OverlapReject Overlap = "reject"
 	OverlapFirst  Overlap = "first"  // daylight saving time
 	OverlapSecond Overlap = "second" // standard time
 )
 
-// Clock says how timestamps are written. The contract wants UTC, so all are
-// converted. A time with a zone of its own (Z, +02:00) needs no Zone. A local
-// time that the clocks skip when daylight saving begins never was: its row is
-// a bad row, whatever Overlap says.
+// Clock says how timestamps are written. They are converted to UTC. A local time that is skipped when
+// daylight saving time begins is an error.
 type Clock struct {
 	Layout  string
-	Zone    *time.Location // of times that name none
+	Zone    *time.Location // of times without a UTC offset
 	Overlap Overlap
 }
 
-// Validate gives the first setting that cannot be, by its flag's name.
+// Validate returns an error for the first invalid field, by its flag's name.
 func (c Clock) Validate() error {
 	switch c.Overlap {
 	case OverlapReject, OverlapFirst, OverlapSecond:
 	default:
-		return fmt.Errorf("--dst-overlap %q is none of reject, first, second", c.Overlap)
+		return fmt.Errorf("--dst-overlap %q must be reject, first or second", c.Overlap)
 	}
 	switch c.Layout {
 	case LayoutISO, LayoutUnix, LayoutUnixMillis:
@@ -52,137 +52,147 @@ func (c Clock) Validate() error {
 		return errors.New("--time-layout: zone abbreviations (MST) are ambiguous; use a numeric offset or --zone")
 	}
 	if !strings.Contains(c.Layout, "06") || !strings.ContainsAny(c.Layout, "35") {
-		return fmt.Errorf("--time-layout %q: write iso, unix, unixms or the reference time 2006-01-02 15:04:05 in your layout, as in 02.01.2006 15:04", c.Layout)
+		return fmt.Errorf("--time-layout %q must be iso, unix, unixms or Go's reference time 2006-01-02 15:04:05 in your layout, for example 02.01.2006 15:04", c.Layout)
 	}
 	return nil
 }
 
-// clock turns cells into instants. It remembers the stretch of local time
-// around the last one in which the offset cannot be in doubt, so that the
-// zone's table is asked only twice a year.
+// isoLayouts are the layouts of LayoutISO. time.Parse accepts a fraction after the seconds of each.
+var isoLayouts = func() (layouts []string) {
+	for _, clock := range []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04"} {
+		for _, offset := range []string{"", "Z07:00", "Z0700", "Z07"} {
+			layouts = append(layouts, clock+offset)
+		}
+	}
+	return layouts
+}()
+
+// clock parses timestamps. It remembers the last layout and a span of local time with one UTC offset,
+// since most files have few of either. It resolves local times itself, because time.ParseInLocation
+// does not report those that do not exist or occur twice.
 type clock struct {
 	Clock
-	hasZone bool // the layout itself has an offset
-	from    int64
-	until   int64 // [from, until) of local seconds
-	offset  int64
+	layouts     []string // the last one that matched comes first
+	from, until int64    // local seconds [from, until) with offset
+	offset      int64
 }
 
 func newClock(c Clock) *clock {
-	return &clock{Clock: c, hasZone: strings.Contains(c.Layout, "-07") || strings.Contains(c.Layout, "Z07")}
+	if c.Layout == LayoutISO {
+		return &clock{Clock: c, layouts: slices.Clone(isoLayouts)}
+	}
+	return &clock{Clock: c, layouts: []string{c.Layout}}
 }
 
 func (c *clock) parse(cell string) (time.Time, error) {
 	switch c.Layout {
-	case LayoutISO:
-		wall, zoned, ok := parseISO(cell)
-		if !ok {
-			return time.Time{}, fmt.Errorf("%q is not a time as in 2026-11-01T07:50:00 (see --time-layout)", cut(cell))
-		}
-		return c.place(wall, zoned)
 	case LayoutUnix:
 		return parseUnix(cell, time.Second)
 	case LayoutUnixMillis:
 		return parseUnix(cell, time.Millisecond)
 	}
-	wall, err := time.Parse(c.Layout, cell)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%q does not follow the layout %q", cut(cell), c.Layout)
+	text := cell
+	if c.Layout == LayoutISO {
+		text = strings.ToUpper(cell) // t and z
 	}
-	return c.place(wall, c.hasZone)
+	for i, layout := range c.layouts {
+		wall, err := time.Parse(layout, text)
+		if err != nil {
+			continue
+		}
+		c.layouts[0], c.layouts[i] = layout, c.layouts[0]
+		if strings.Contains(layout, "-07") || strings.Contains(layout, "Z07") {
+			return wall.UTC(), nil
+		}
+		return c.resolve(wall)
+	}
+	if c.Layout == LayoutISO {
+		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-01T07:50:00 (see --time-layout)", cut(cell))
+	}
+	return time.Time{}, fmt.Errorf("%q does not match the layout %q", cut(cell), c.Layout)
 }
 
-// place takes a reading of the clock, given as if it were UTC, to its instant.
-func (c *clock) place(wall time.Time, zoned bool) (time.Time, error) {
-	if zoned || c.Zone == time.UTC {
+// resolve returns the instant of a local time, which is passed as if it were UTC.
+func (c *clock) resolve(wall time.Time) (time.Time, error) {
+	if c.Zone == time.UTC {
 		return wall, nil
 	}
-	local := wall.Unix()
-	if local < c.from || local >= c.until {
-		if err := c.look(wall); err != nil {
-			return time.Time{}, err
+	at := func(offset int64) time.Time { return wall.Add(-time.Duration(offset) * time.Second) }
+	if local := wall.Unix(); local >= c.from && local < c.until {
+		return at(c.offset), nil
+	}
+	var offsets []int64 // with which the local time exists, of those in force a day before and after
+	for _, days := range []int{-1, 1} {
+		_, seconds := wall.AddDate(0, 0, days).In(c.Zone).Zone()
+		offset := int64(seconds)
+		if _, actual := at(offset).In(c.Zone).Zone(); actual == seconds && !slices.Contains(offsets, offset) {
+			offsets = append(offsets, offset)
 		}
 	}
-	return wall.Add(-time.Duration(c.offset) * time.Second), nil
-}
-
-// look finds the offset that holds at a local time. Candidates are the period
-// of the zone's table that Go's reading falls into and its two neighbours:
-// each counts if the local time, read with its offset, lies inside it.
-func (c *clock) look(wall time.Time) error {
-	guess := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, c.Zone)
-	start, end := guess.ZoneBounds()
-	periods := []time.Time{guess}
-	if !start.IsZero() {
-		periods = append(periods, start.Add(-time.Nanosecond))
-	}
-	if !end.IsZero() {
-		periods = append(periods, end)
-	}
-	var found []int64
-	for _, p := range periods {
-		if offset, ok := offsetIn(p, wall); ok {
-			found = append(found, offset)
-		}
-	}
-	return c.choose(found, wall)
-}
-
-// offsetIn tells whether the local time exists in the period of the zone's
-// table that p lies in, and the offset there.
-func offsetIn(p, wall time.Time) (int64, bool) {
-	_, seconds := p.Zone()
-	instant := wall.Add(-time.Duration(seconds) * time.Second)
-	start, end := p.ZoneBounds()
-	inside := (start.IsZero() || !instant.Before(start)) && (end.IsZero() || instant.Before(end))
-	return int64(seconds), inside
-}
-
-func (c *clock) choose(found []int64, wall time.Time) error {
-	c.from, c.until = 0, 0
 	switch {
-	case len(found) == 0:
-		return fmt.Errorf("%s does not exist in %s: the clocks skip it when daylight saving begins", wall.Format(time.DateTime), c.Zone)
-	case len(found) == 1:
-		c.offset = found[0]
-		c.remember(wall)
-		return nil
+	case len(offsets) == 0:
+		return wall, fmt.Errorf("%s does not exist in %s: it is skipped when daylight saving time begins", wall.Format(time.DateTime), c.Zone)
+	case len(offsets) == 1:
+		c.remember(at(offsets[0]), offsets[0])
+		return at(offsets[0]), nil
 	case c.Overlap == OverlapReject:
-		return fmt.Errorf("%s stands for two instants in %s, as daylight saving ends: choose with --dst-overlap first|second, or write an offset into the file", wall.Format(time.DateTime), c.Zone)
+		return wall, fmt.Errorf("%s is ambiguous in %s: it occurs twice when daylight saving time ends; set --dst-overlap first or second, or add UTC offsets to the file", wall.Format(time.DateTime), c.Zone)
+	case c.Overlap == OverlapFirst:
+		return at(slices.Max(offsets)), nil
 	}
-	c.offset = found[0]
-	for _, offset := range found[1:] {
-		// The earlier reading is the one with the greater offset.
-		if (offset > c.offset) == (c.Overlap == OverlapFirst) {
-			c.offset = offset
-		}
-	}
-	return nil
+	return at(slices.Min(offsets)), nil
 }
 
-// remember keeps the local times of the same period of the table that are at
-// least a day from both of its ends: no jump of a clock is longer.
-func (c *clock) remember(wall time.Time) {
+// remember stores the local times around t that have its offset, except those within a day of a change
+// of the offset: no change is larger.
+func (c *clock) remember(t time.Time, offset int64) {
 	const margin = 24 * 60 * 60
-	start, end := wall.Add(-time.Duration(c.offset) * time.Second).In(c.Zone).ZoneBounds()
-	c.from, c.until = 0, 1<<40
+	start, end := t.In(c.Zone).ZoneBounds()
+	c.from, c.until, c.offset = 0, 1<<40, offset
 	if !start.IsZero() {
-		c.from = start.Unix() + margin + c.offset
+		c.from = start.Unix() + margin + offset
 	}
 	if !end.IsZero() {
-		c.until = end.Unix() - margin + c.offset
+		c.until = end.Unix() - margin + offset
 	}
 }
 
-// parseUnix reads a count of units since 1970; seconds may have a fraction.
+// parseUnix parses a number of units since 1970. Seconds may have a fraction.
 func parseUnix(cell string, unit time.Duration) (time.Time, error) {
 	whole, fraction, _ := strings.Cut(cell, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || n > 1<<43 || n < -(1<<43) || len(fraction) > 9 || digits(fraction) != len(fraction) {
+	nanos, fractionErr := strconv.ParseUint((fraction + "000000000")[:9], 10, 64)
+	if err = cmp.Or(err, fractionErr); err != nil || n > 1<<43 || n < -(1<<43) || len(fraction) > 9 {
 		return time.Time{}, fmt.Errorf("%q is not a number of seconds or milliseconds since 1970 (see --time-layout)", cut(cell))
 	}
 	if unit == time.Millisecond {
 		return time.UnixMilli(n).UTC(), nil
 	}
-	return time.Unix(n, nanos(fraction)).UTC(), nil
+	return time.Unix(n, int64(nanos)).UTC(), nil
+}
+
+// appendNumber appends a cell as a JSON number. A JSON number is appended unchanged; "+5", ".5", "5."
+// and decimal commas are converted.
+func appendNumber(dst []byte, cell string, decimal byte) ([]byte, error) {
+	if decimal == ',' {
+		cell = strings.Replace(cell, ",", ".", 1)
+	}
+	if strings.Trim(cell, "0123456789+-.eE") == "" { // no NaN, 0x1p4, 1_000
+		if json.Valid([]byte(cell)) {
+			return append(dst, cell...), nil
+		}
+		if v, err := strconv.ParseFloat(cell, 64); err == nil {
+			return strconv.AppendFloat(dst, v, 'g', -1, 64), nil
+		}
+	}
+	return dst, fmt.Errorf("%q is not a number", cut(cell))
+}
+
+// cut shortens input for an error message.
+func cut(s string) string {
+	const most = 64
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
 }

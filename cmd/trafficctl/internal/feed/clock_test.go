@@ -76,24 +76,3 @@ func TestClockFindsEveryInstant(t *testing.T) {
 		}
 	}
 }
-
-// parseISO agrees with the standard library wherever that has a layout.
-func FuzzParseISO(f *testing.F) {
-	for _, s := range []string{
-		"2026-11-01T07:50:00Z", "2026-11-01 07:50", "2026-11-01T07:50:00.123456789+02:00",
-		"2024-02-29T00:00:00", "2026-02-29T00:00:00", "2026-11-01T24:00:00Z", "2026-11-01T07:50:0", "2026-11-01T07:50:00+0", "",
-	} {
-		f.Add(s)
-	}
-	layouts := []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05"}
-	f.Fuzz(func(t *testing.T, s string) {
-		got, _, ok := parseISO(s)
-		for _, layout := range layouts {
-			want, err := time.Parse(layout, s)
-			if err == nil && want.Format(layout) == s {
-				require.True(t, ok, s)
-				require.True(t, want.Equal(got), "%s: %s", s, got)
-			}
-		}
-	})
-}

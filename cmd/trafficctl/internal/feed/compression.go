@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -16,10 +15,10 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// Compression is how a file is packed.
+// Compression of a file.
 type Compression string
 
-// The compressions. Sniff goes by the first bytes, which do not lie as names do.
+// The compressions. Sniff detects them by the first bytes.
 const (
 	Sniff Compression = "auto"
 	None  Compression = "none"
@@ -28,23 +27,21 @@ const (
 	Zstd  Compression = "zstd"
 )
 
-var magics = []struct {
-	start string
-	kind  Compression
-}{
-	{"\x1f\x8b", Gzip},
-	{"\xfd7zXZ\x00", XZ},
-	{"\x28\xb5\x2f\xfd", Zstd},
-}
+var magics = map[Compression]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: "\x28\xb5\x2f\xfd"}
 
-// zstdWindow bounds the memory that a frame may ask for; zstd's own programs
-// go as far without being told.
+// zstdWindow bounds the memory of a frame, as the zstd program does by default.
 const zstdWindow = 128 << 20
 
-func unpack(ctx context.Context, raw io.Reader, kind Compression) (io.ReadCloser, error) {
+// Decompress returns the decompressed content of raw. The caller closes it. ctx stops a helper program.
+func Decompress(ctx context.Context, raw io.Reader, kind Compression) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(raw, 64<<10)
 	if kind == Sniff {
-		kind = sniffCompression(r)
+		kind = None
+		for k, magic := range magics {
+			if start, _ := r.Peek(len(magic)); string(start) == magic {
+				kind = k
+			}
+		}
 	}
 	switch kind {
 	case Gzip:
@@ -60,92 +57,48 @@ func unpack(ctx context.Context, raw io.Reader, kind Compression) (io.ReadCloser
 		}
 		return d.IOReadCloser(), nil
 	case XZ:
-		return unpackXZ(ctx, r)
+		return decompressXZ(ctx, r)
 	}
 	return io.NopCloser(r), nil
 }
 
-func sniffCompression(r *bufio.Reader) Compression {
-	for _, m := range magics {
-		if start, _ := r.Peek(len(m.start)); string(start) == m.start {
-			return m.kind
-		}
-	}
-	return None
+// xzProgram is the output of an xz process.
+type xzProgram struct {
+	*io.PipeReader
+	stop context.CancelFunc
+	done chan struct{} // closed when the process has exited
 }
 
-// unpackXZ goes through the xz program where there is one: it takes a fraction
-// of the library's CPU time (BenchmarkUnpackXZ), and on another core.
-func unpackXZ(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
-	program, err := exec.LookPath("xz")
+// decompressXZ uses the xz program if it is installed: it takes a fraction of the library's CPU time
+// (BenchmarkDecompressXZ), and on another core.
+func decompressXZ(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
+	path, err := exec.LookPath("xz")
 	if err != nil {
 		d, err := xz.NewReader(r)
 		return io.NopCloser(d), err
 	}
-	return startProgram(ctx, r, program, "--decompress", "--stdout")
-}
-
-// program is the output of a helper program as a stream. The program is
-// started by startProgram and waited for by the Read that meets its end, or
-// by Close.
-type program struct {
-	cmd    *exec.Cmd
-	out    io.ReadCloser
-	stderr bytes.Buffer
-	stop   context.CancelFunc
-	end    error // what Read gives once the program has been waited for
-}
-
-func startProgram(ctx context.Context, in io.Reader, name string, args ...string) (io.ReadCloser, error) {
 	ctx, stop := context.WithCancel(ctx)
-	p := &program{cmd: exec.CommandContext(ctx, name, args...), stop: stop}
-	p.cmd.Stdin, p.cmd.Stderr = in, &p.stderr
-	p.cmd.WaitDelay = time.Second // the input may be a pipe on which nobody writes any more
-	var err error
-	if p.out, err = p.cmd.StdoutPipe(); err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("cannot start %s: %w", name, err)
-	}
+	cmd := exec.CommandContext(ctx, path, "--decompress", "--stdout")
+	var stderr bytes.Buffer
+	out, in := io.Pipe()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = r, in, &stderr
+	cmd.WaitDelay = time.Second // the input may be a pipe without a writer
+	p := &xzProgram{out, stop, make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		err := cmd.Run()
+		if err != nil { // including a truncated file
+			err = fmt.Errorf("%s: %w: %s", path, err, strings.TrimSpace(stderr.String()))
+		}
+		in.CloseWithError(err)
+	}()
 	return p, nil
 }
 
-// Read turns a failed exit into an error: a truncated file must not look like
-// a short one.
-func (p *program) Read(b []byte) (int, error) {
-	if p.end != nil {
-		return 0, p.end
-	}
-	n, err := p.out.Read(b)
-	if err != nil {
-		p.end = p.wait(err)
-		err = p.end
-	}
-	return n, err
-}
-
-func (p *program) wait(readErr error) error {
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("%s: %w: %s", p.cmd.Path, err, strings.TrimSpace(p.stderr.String()))
-	}
-	return readErr
-}
-
-// Close ends the program if it still runs.
-func (p *program) Close() error {
+// Close stops the program.
+func (p *xzProgram) Close() error {
 	p.stop()
-	if p.end == nil {
-		p.end = errors.New("closed")
-		_ = p.cmd.Wait() // killed by us: its exit says nothing
-	}
-	return nil
-}
-
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
+	err := p.PipeReader.Close()
+	<-p.done
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/go-faster/jx"
@@ -13,7 +14,7 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// eachLine reads NDJSON: one measurement a line; blank lines count for nothing.
+// eachLine reads NDJSON: one measurement per line. It skips blank lines.
 func (s *Source) eachLine(yield yieldFunc) error {
 	objects := s.newObjects(yield)
 	place := measurement.Place{}
@@ -37,7 +38,7 @@ func (s *Source) eachLine(yield yieldFunc) error {
 	}
 }
 
-// line gives the next line, trimmed; it is valid until the next call.
+// line returns the next line, trimmed and valid until the next call.
 func (s *Source) line() ([]byte, error) {
 	line, err := s.text.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -71,58 +72,45 @@ func (s *Source) eachElement(yield yieldFunc) error {
 		}
 		return objects.emit(raw, place)
 	}
-	if err := eachOf(d, element); err != nil {
+	var err error
+	switch d.Next() {
+	case jx.Array:
+		err = d.Arr(element)
+	case jx.Object:
+		found := false
+		err = d.Obj(func(d *jx.Decoder, key string) error {
+			if key != "measurements" {
+				return d.Skip()
+			}
+			found = true
+			return d.Arr(element)
+		})
+		if err == nil && !found {
+			err = errors.New(`no member "measurements"; use --format ndjson for one object per line`)
+		}
+	default:
+		err = errors.New(`the input must be {"measurements":[…]} or […]; use --format for NDJSON or CSV`)
+	}
+	if err == nil && !atEnd(d) {
+		err = errors.New("data follows the JSON value; use --format ndjson for one object per line")
+	}
+	if err != nil {
 		return fmt.Errorf("after item %d: %w", place.Row, err)
 	}
 	return nil
 }
 
-func eachOf(d *jx.Decoder, element func(*jx.Decoder) error) error {
-	switch d.Next() {
-	case jx.Array:
-		if err := d.Arr(element); err != nil {
-			return err
-		}
-	case jx.Object:
-		if err := eachMember(d, element); err != nil {
-			return err
-		}
-	default:
-		return errors.New(`this is neither {"measurements":[…]} nor […]: is it NDJSON or CSV (--format)?`)
-	}
-	if !atEnd(d) {
-		return errors.New("something follows the JSON value: is it NDJSON (--format ndjson)?")
-	}
-	return nil
-}
-
-// atEnd is false too where a value follows that is cut short, for which Skip
-// gives the same error as at the end.
+// atEnd reports whether only space follows. Next alone does not detect an incomplete value.
 func atEnd(d *jx.Decoder) bool {
 	return d.Next() == jx.Invalid && errors.Is(d.Skip(), io.EOF)
 }
 
-func eachMember(d *jx.Decoder, element func(*jx.Decoder) error) error {
-	found := false
-	err := d.Obj(func(d *jx.Decoder, key string) error {
-		if key != "measurements" {
-			return d.Skip()
-		}
-		found = true
-		return d.Arr(element)
-	})
-	if err == nil && !found {
-		return errors.New(`the object has no member "measurements": is it NDJSON (--format ndjson)?`)
-	}
-	return err
-}
-
-// objects turns JSON values into items: as they are, or through a mapping.
+// objects turns JSON values into items, unchanged or with a mapping.
 type objects struct {
 	yield  yieldFunc
 	member string
 	d      *jx.Decoder
-	code   []byte     // detector code of the value in hand
+	code   []byte     // detector code of the current value
 	names  []string   // member for each cell
 	cells  []string   // nil without a mapping
 	build  *assembler // nil without a mapping
@@ -155,7 +143,7 @@ func (o *objects) emit(raw []byte, place measurement.Place) error {
 	return nil
 }
 
-// unwrap takes the measurement out of the object that it is wrapped in.
+// unwrap returns the measurement in the configured member.
 func (o *objects) unwrap(raw []byte) (item []byte, err error) {
 	if o.member == "" {
 		return raw, nil
@@ -173,13 +161,12 @@ func (o *objects) unwrap(raw []byte) (item []byte, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("not a JSON object: %w", err)
 	case item == nil:
-		return nil, fmt.Errorf("the object has no member %q: is this a file of rejected items?", o.member)
+		return nil, fmt.Errorf("no member %q; the file must be one that send --rejected wrote", o.member)
 	}
 	return item, nil
 }
 
-// read checks that the value can stand in a batch and takes from it what is
-// needed here.
+// read validates the value and extracts the detector code, or the cells of the mapping.
 func (o *objects) read(item []byte) error {
 	if err := checkJSON(item); err != nil {
 		return err
@@ -191,7 +178,7 @@ func (o *objects) read(item []byte) error {
 		if o.build != nil {
 			return errors.New("not a JSON object")
 		}
-		return o.end(o.d.Skip()) // the daemon will reject it with its index
+		return o.end(o.d.Skip()) // the daemon rejects the item
 	}
 	return o.end(o.d.ObjBytes(o.readMember))
 }
@@ -201,9 +188,9 @@ func (o *objects) end(err error) error {
 		if atEnd(o.d) {
 			return nil
 		}
-		err = errors.New("something follows the value on the same line")
+		err = errors.New("data follows the value on the same line")
 	}
-	return fmt.Errorf("not valid JSON: %w", err)
+	return fmt.Errorf("invalid JSON: %w", err)
 }
 
 func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
@@ -224,7 +211,7 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 	return err
 }
 
-// cellText gives a member's value as the text that would stand in a CSV cell.
+// cellText returns a member's value as the text of a CSV cell.
 func cellText(d *jx.Decoder, kind jx.Type) (string, error) {
 	switch kind {
 	case jx.String:
@@ -236,15 +223,26 @@ func cellText(d *jx.Decoder, kind jx.Type) (string, error) {
 	return "", d.Skip()
 }
 
-// checkJSON finds what the JSON library lets through and the daemon must
-// refuse, with the whole batch (RFC 8259): text that is no UTF-8, and halves of
-// surrogate pairs.
+// checkJSON rejects what jx accepts and the daemon rejects with the whole batch (RFC 8259): invalid
+// UTF-8 and lone surrogates.
 func checkJSON(item []byte) error {
 	if !utf8.Valid(item) {
-		return errors.New("not UTF-8: convert the file first, for example with iconv -f latin1 -t utf-8")
+		return errors.New("invalid UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8")
 	}
 	if bytes.Contains(item, []byte(`\u`)) && hasLoneSurrogate(item) {
-		return errors.New(`a \u escape is one half of a surrogate pair`)
+		return errors.New(`lone surrogate in a \u escape`)
 	}
 	return nil
+}
+
+// escapes matches an escape sequence or a surrogate pair. Its group is a lone surrogate.
+var escapes = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)`)
+
+func hasLoneSurrogate(b []byte) bool {
+	for _, at := range escapes.FindAllSubmatchIndex(b, -1) {
+		if at[2] >= 0 {
+			return true
+		}
+	}
+	return false
 }

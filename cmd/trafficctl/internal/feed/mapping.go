@@ -10,28 +10,32 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Mapping says which column (CSV) or member (JSON) becomes which part of a
-// measurement. A row gives one measurement, or, with Melt, one for each of its
-// columns.
+// Mapping assigns columns (CSV) or members (JSON) to the parts of a measurement. A row is one
+// measurement, or several with Melt and Wide.
 type Mapping struct {
 	Detector string
-	Type     string // a column, or "=speed": every measurement is a speed
+	Type     string // a column, or a constant such as "=speed"
 	From     string
-	To       string        // empty where Interval is set
-	Interval time.Duration // timestampTo = timestampFrom + Interval
+	To       string        // empty if Interval is set
+	Interval time.Duration // timestampTo - timestampFrom
 	Value    string
 	Quality  string // may be empty; a missing column is an error unless QualityOptional
-	// QualityOptional takes rows without the quality column as without quality.
+	// QualityOptional allows rows without the quality column.
 	QualityOptional bool
 	Melt            []Melt // replaces Type and Value
 	Decimal         byte   // '.' or ','
 	Clock           Clock
+
+	Wide  bool   // each CSV column is a detector, except that of the time: From, or the first column
+	Start string // in a wide table without times, the start of the first row; rows are Interval apart
+
+	detectors []string // the value columns of a wide table
 }
 
-// Melt makes the cells of Column measurements of Type.
+// Melt turns the cells of Column into measurements of Type.
 type Melt struct{ Column, Type string }
 
-// DefaultMapping reads columns named like the members of the specification.
+// DefaultMapping reads columns with the contract's member names.
 func DefaultMapping() Mapping {
 	return Mapping{
 		Detector:        measurement.DetectorCode,
@@ -46,37 +50,62 @@ func DefaultMapping() Mapping {
 	}
 }
 
-// ParseMelt reads "avg_speed_kmh=speed".
+// ParseMelt parses "avg_speed_kmh=speed".
 func ParseMelt(s string) (Melt, error) {
 	column, kind, ok := strings.Cut(s, "=")
 	if !ok || column == "" || kind == "" {
-		return Melt{}, fmt.Errorf("--melt %q: write column=measureType, as in avg_speed_kmh=speed", s)
+		return Melt{}, fmt.Errorf("--melt %q must be COLUMN=TYPE, for example avg_speed_kmh=speed", s)
 	}
 	return Melt{column, kind}, nil
 }
 
-// Validate gives the first setting that cannot be, by its flag's name.
+// Validate returns an error for the first invalid field, by its flag's name.
 func (m Mapping) Validate() error {
-	switch {
-	case m.Detector == "":
-		return errors.New("--detector is empty: name the column that holds the detector's code")
-	case m.From == "":
-		return errors.New("--from is empty: name the column that holds the start of the interval")
-	case m.Interval < 0:
-		return fmt.Errorf("--interval %s is negative: an interval cannot end before it starts", m.Interval)
-	case m.To == "" && m.Interval == 0:
-		return errors.New("the end of the interval is not known: set --to COLUMN or --interval 5m")
-	case m.To != "" && m.Interval > 0:
-		return errors.New("--to and --interval exclude one another: the end is read or calculated")
-	case len(m.Melt) == 0 && (m.Value == "" || m.Type == "" || m.Type == "="):
-		return errors.New("--value and --type are needed (or --melt column=measureType)")
-	case m.Decimal != '.' && m.Decimal != ',':
-		return fmt.Errorf("--decimal %q is neither a point nor a comma", m.Decimal)
+	if err := m.Clock.Validate(); err != nil {
+		return err
 	}
-	return m.Clock.Validate()
+	if m.Wide {
+		return m.validateWide()
+	}
+	switch {
+	case m.Start != "":
+		return errors.New("--start requires --detectors-from-header; for other tables use --from")
+	case m.Detector == "":
+		return errors.New("--detector must name the column of the detector code")
+	case m.From == "":
+		return errors.New("--from must name the column of the interval's start")
+	case m.Interval < 0:
+		return fmt.Errorf("--interval %s must not be negative", m.Interval)
+	case m.To == "" && m.Interval == 0:
+		return errors.New("missing end of the interval: set --to COLUMN or for example --interval 5m")
+	case m.To != "" && m.Interval > 0:
+		return errors.New("use either --to or --interval, not both")
+	case len(m.Melt) == 0 && (m.Value == "" || m.Type == "" || m.Type == "="):
+		return errors.New("--value and --type are required, or --melt COLUMN=TYPE")
+	case m.Decimal != '.' && m.Decimal != ',':
+		return fmt.Errorf("--decimal %q must be . or ,", m.Decimal)
+	}
+	return nil
 }
 
-// Places of the cells of a row. The values come last, as many as there are.
+func (m Mapping) validateWide() error {
+	switch {
+	case m.Interval <= 0:
+		return errors.New("--detectors-from-header requires --interval, for example 5m")
+	case m.constType() == "":
+		return errors.New("--detectors-from-header requires a constant type, for example --type =speed")
+	case m.Start != "" && m.From != "":
+		return errors.New("use either --start or --from, not both")
+	}
+	if m.Start != "" {
+		if _, err := newClock(m.Clock).parse(m.Start); err != nil {
+			return fmt.Errorf("--start: %w", err)
+		}
+	}
+	return nil
+}
+
+// Positions of the cells of a row. The values come last.
 const (
 	cellDetector = iota
 	cellType
@@ -86,20 +115,19 @@ const (
 	cellValues
 )
 
-// names gives the column for each cell; "" where the mapping needs none.
+// names returns the column for each cell, "" for none.
 func (m *Mapping) names() []string {
 	names := []string{m.Detector, m.Type, m.From, m.To, m.Quality}
-	if m.constType() != "" {
+	if m.constType() != "" || len(m.Melt) > 0 {
 		names[cellType] = ""
 	}
 	for _, melt := range m.Melt {
 		names = append(names, melt.Column)
 	}
-	if len(m.Melt) > 0 {
-		names[cellType] = ""
-		return names
+	if len(m.Melt) == 0 {
+		names = append(names, m.Value)
 	}
-	return append(names, m.Value)
+	return names
 }
 
 func (m *Mapping) constType() string {
@@ -110,39 +138,49 @@ func (m *Mapping) constType() string {
 	return kind
 }
 
+// valueColumn describes the cells of one value column.
+type valueColumn struct{ name, detector, kind string } // empty detector or kind: it is in the row
+
 // assembler builds the measurements of a row from its cells.
 type assembler struct {
 	mapping Mapping
 	clock   *clock
+	start   time.Time // of row 1, if the mapping has Start
+	values  []valueColumn
 	fields  measurement.Fields
-	types   []string // measure type of each value; "": it stands in the row
-	body    []byte   // the row's measurements, one after the other
-	ends    []int
+	body    []byte // the row's measurements
+	ends    []int  // of each measurement in body
+	orders  []uint64
 	numbers []byte
 	empty   *int64
 }
 
 func newAssembler(m Mapping, empty *int64) *assembler {
 	a := &assembler{mapping: m, clock: newClock(m.Clock), empty: empty}
-	for _, melt := range m.Melt {
-		a.types = append(a.types, melt.Type)
+	if m.Start != "" {
+		a.start, _ = a.clock.parse(m.Start) // validated
 	}
-	if len(a.types) == 0 {
-		a.types = []string{m.constType()}
+	for _, melt := range m.Melt {
+		a.values = append(a.values, valueColumn{melt.Column, "", melt.Type})
+	}
+	for _, detector := range m.detectors {
+		a.values = append(a.values, valueColumn{detector, detector, m.constType()})
+	}
+	if len(a.values) == 0 {
+		a.values = []valueColumn{{m.Value, "", m.constType()}}
 	}
 	return a
 }
 
-// emit gives out the measurements of one row: all of them, or an error for the
-// whole row. An empty value means that there is nothing to send; it is counted.
+// emit yields the measurements of one row, or an error for the row. Empty values are omitted and
+// counted.
 func (a *assembler) emit(cells []string, place measurement.Place, yield yieldFunc) error {
-	if err := a.build(cells); err != nil {
+	if err := a.build(cells, place.Row); err != nil {
 		return yieldRowError(yield, place, err)
 	}
-	order := measurement.OrderOf(a.fields.Detector)
 	start := 0
-	for _, end := range a.ends {
-		if !yield(measurement.Item{JSON: a.body[start:end], Order: order, Place: place}, nil) {
+	for i, end := range a.ends {
+		if !yield(measurement.Item{JSON: a.body[start:end], Order: a.orders[i], Place: place}, nil) {
 			return errStopped
 		}
 		start = end
@@ -150,86 +188,68 @@ func (a *assembler) emit(cells []string, place measurement.Place, yield yieldFun
 	return nil
 }
 
-func (a *assembler) build(cells []string) error {
-	a.body, a.ends, a.numbers = a.body[:0], a.ends[:0], a.numbers[:0]
+func (a *assembler) build(cells []string, row int64) (err error) {
+	a.body, a.ends, a.orders, a.numbers = a.body[:0], a.ends[:0], a.orders[:0], a.numbers[:0]
 	for i, cell := range cells {
 		cells[i] = strings.TrimSpace(cell)
 	}
-	if err := a.common(cells); err != nil {
-		return err
+	m := &a.mapping
+	if cells[cellDetector] == "" && !m.Wide {
+		return fmt.Errorf("column %s: the detector code is empty", m.Detector)
 	}
-	for i, kind := range a.types {
-		if err := a.value(cells[cellValues+i], kind, cells[cellType]); err != nil {
-			return fmt.Errorf("column %s: %w", a.mapping.names()[cellValues+i], err)
+	for _, text := range []string{cells[cellDetector], cells[cellType]} {
+		if err := checkUTF8(text); err != nil {
+			return err
 		}
 	}
-	return nil
-}
-
-// common reads what all measurements of a row share.
-func (a *assembler) common(cells []string) (err error) {
+	from := a.start.Add(time.Duration(row-1) * m.Interval)
+	if m.Start == "" {
+		if from, err = a.clock.parse(cells[cellFrom]); err != nil {
+			return fmt.Errorf("column %s: %w", m.From, err)
+		}
+	}
+	to := from.Add(m.Interval)
+	if m.Interval == 0 {
+		if to, err = a.clock.parse(cells[cellTo]); err != nil {
+			return fmt.Errorf("column %s: %w", m.To, err)
+		}
+	}
 	f := &a.fields
-	f.Detector = cells[cellDetector]
-	if f.Detector == "" {
-		return fmt.Errorf("column %s: the detector's code is empty", a.mapping.Detector)
-	}
-	if err := checkText(f.Detector, cells[cellType]); err != nil {
-		return err
-	}
-	if err := a.times(cells[cellFrom], cells[cellTo]); err != nil {
-		return err
-	}
+	f.From, f.To = measurement.AppendTime(f.From[:0], from), measurement.AppendTime(f.To[:0], to)
 	f.Quality = nil
 	if cells[cellQuality] != "" {
-		if a.numbers, err = appendNumber(a.numbers, cells[cellQuality], a.mapping.Decimal); err != nil {
-			return fmt.Errorf("column %s: %w", a.mapping.Quality, err)
+		if a.numbers, err = appendNumber(a.numbers, cells[cellQuality], m.Decimal); err != nil {
+			return fmt.Errorf("column %s: %w", m.Quality, err)
 		}
 		f.Quality = a.numbers
 	}
-	return nil
-}
-
-func (a *assembler) times(fromCell, toCell string) error {
-	from, err := a.clock.parse(fromCell)
-	if err != nil {
-		return fmt.Errorf("column %s: %w", a.mapping.From, err)
-	}
-	to := from.Add(a.mapping.Interval)
-	if a.mapping.Interval == 0 {
-		if to, err = a.clock.parse(toCell); err != nil {
-			return fmt.Errorf("column %s: %w", a.mapping.To, err)
+	for i, v := range a.values {
+		cell := cells[cellValues+i]
+		if cell == "" {
+			*a.empty++
+			continue
 		}
+		if f.Detector = v.detector; f.Detector == "" {
+			f.Detector = cells[cellDetector]
+		}
+		if f.Type = v.kind; f.Type == "" {
+			f.Type = cells[cellType]
+		}
+		start := len(a.numbers)
+		if a.numbers, err = appendNumber(a.numbers, cell, m.Decimal); err != nil {
+			return fmt.Errorf("column %s: %w", v.name, err)
+		}
+		f.Value = a.numbers[start:]
+		a.body = f.AppendJSON(a.body)
+		a.ends, a.orders = append(a.ends, len(a.body)), append(a.orders, measurement.OrderOf(f.Detector))
 	}
-	a.fields.From = measurement.AppendTime(a.fields.From[:0], from)
-	a.fields.To = measurement.AppendTime(a.fields.To[:0], to)
 	return nil
 }
 
-func (a *assembler) value(cell, kind, kindCell string) (err error) {
-	if cell == "" {
-		*a.empty++
+// checkUTF8 rejects text that the daemon would reject with the whole batch.
+func checkUTF8(s string) error {
+	if utf8.ValidString(s) {
 		return nil
 	}
-	if kind == "" {
-		kind = kindCell
-	}
-	start := len(a.numbers)
-	if a.numbers, err = appendNumber(a.numbers, cell, a.mapping.Decimal); err != nil {
-		return err
-	}
-	a.fields.Type, a.fields.Value = kind, a.numbers[start:]
-	a.body = a.fields.AppendJSON(a.body)
-	a.ends = append(a.ends, len(a.body))
-	return nil
-}
-
-// checkText keeps a code that is no UTF-8 out of the batch: the daemon would
-// have to refuse all of its items.
-func checkText(texts ...string) error {
-	for _, s := range texts {
-		if !utf8.ValidString(s) {
-			return fmt.Errorf("%q is not UTF-8: convert the file first, for example with iconv -f latin1 -t utf-8", s)
-		}
-	}
-	return nil
+	return fmt.Errorf("%q is not UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8", s)
 }

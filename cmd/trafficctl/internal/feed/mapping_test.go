@@ -124,9 +124,9 @@ func TestBadJSONRows(t *testing.T) {
 		require.Len(t, r.bad, 1)
 		require.Contains(t, r.bad[0], want)
 	}
-	f(NDJSON, `{"a":`, "line 2: not valid JSON")
-	f(NDJSON, `{} {}`, "something follows")
-	f(NDJSON, `{}]`, "something follows")
+	f(NDJSON, `{"a":`, "line 2: invalid JSON")
+	f(NDJSON, `{} {}`, "data follows")
+	f(NDJSON, `{}]`, "data follows")
 	for _, format := range []Format{JSON, NDJSON} {
 		f(format, "{\"a\":\"\xff\"}", "UTF-8")
 		f(format, `{"a":"\ud800"}`, "surrogate")
@@ -226,5 +226,54 @@ func TestNothingOfTheRowBefore(t *testing.T) {
 	require.NotContains(t, r.items[1], "quality")
 	require.EqualValues(t, 1, r.empty)
 	require.Len(t, r.bad, 1)
-	require.Contains(t, r.bad[0], "the detector's code is empty")
+	require.Contains(t, r.bad[0], "the detector code is empty")
+}
+
+// A wide table has a column per detector. The times are in the first column, in a named one, or computed.
+func TestWide(t *testing.T) {
+	wide := func(change func(*Mapping)) Config {
+		cfg := DefaultConfig()
+		cfg.Format = CSV
+		m := DefaultMapping()
+		m.Wide, m.From, m.To, m.Type, m.Interval = true, "", "", "=speed", 5*time.Minute
+		change(&m)
+		cfg.Mapping = &m
+		return cfg
+	}
+	item := func(detector, from, to, value string) string {
+		return `{"detectorCode":"` + detector + `","measureTypeCode":"speed","timestampFrom":"2012-03-01T` + from + `Z","timestampTo":"2012-03-01T` + to + `Z","value":` + value + `}`
+	}
+	want := []string{
+		item("773869", "00:00:00", "00:05:00", "64.375"), item("767541", "00:00:00", "00:05:00", "67.625"),
+		item("773869", "00:05:00", "00:10:00", "62.5"),
+	}
+	f := func(cfg Config, text string) {
+		t.Helper()
+		r := readAll(t, cfg, text)
+		require.NoError(t, r.err)
+		require.Empty(t, r.bad)
+		require.Equal(t, want, r.items)
+		require.EqualValues(t, 1, r.empty)
+	}
+	f(wide(func(*Mapping) {}), ",773869,767541\n2012-03-01 00:00:00,64.375,67.625\n2012-03-01 00:05:00,62.5,\n")
+	f(wide(func(m *Mapping) { m.From = "at" }), "773869, at,767541\n64.375,2012-03-01 00:00:00,67.625\n62.5,2012-03-01 00:05:00,\n")
+	f(wide(func(m *Mapping) { m.Start, m.Clock.Zone = "2012-02-29T16:00", zone(t, "America/Los_Angeles") }), "773869,767541\n64.375,67.625\n62.5,\n")
+
+	bad := func(want string, cfg Config, text string) {
+		t.Helper()
+		require.ErrorContains(t, readAll(t, cfg, text).err, want)
+	}
+	bad("--interval", wide(func(m *Mapping) { m.Interval = 0 }), "")
+	bad("--type", wide(func(m *Mapping) { m.Type = "kind" }), "")
+	bad("--start", wide(func(m *Mapping) { m.Start = "yesterday" }), "")
+	bad("either --start or --from", wide(func(m *Mapping) { m.Start, m.From = "2012-03-01T00:00", "at" }), "")
+	bad("unique detector code", wide(func(*Mapping) {}), "at,A,A\n")
+	bad("no column \"at\"", wide(func(m *Mapping) { m.From = "at" }), "A,B\n")
+	bad("names no detector", wide(func(*Mapping) {}), "at\n")
+	cfg := wide(func(*Mapping) {})
+	cfg.Format = NDJSON
+	bad("requires CSV", cfg, "{}")
+	r := readAll(t, wide(func(*Mapping) {}), ",A\n2012-03-01 00:00:00,fast\n")
+	require.Len(t, r.bad, 1)
+	require.Contains(t, r.bad[0], `column A: "fast" is not a number`)
 }

@@ -1,3 +1,15 @@
+// Package feed reads measurements from CSV, JSON and NDJSON files or pipes, optionally compressed with
+// gzip, xz or zstd.
+//
+//	file ─▶ meter ─▶ decompress ─▶ allowance ─▶ csv | json | ndjson ─▶ assembler ─▶ items
+//	        bytes read              row ≤ 1 MiB   cells of a row         mapping, clock, numbers
+//
+// encoding/csv, jx, time.Parse and the compression libraries do the parsing. This package adds what they
+// lack: local times that do not exist or occur twice, decimal commas, lone surrogates (which jx accepts
+// and the daemon rejects), and a bound on the length of a row, so that memory does not depend on the input.
+//
+// Without a mapping, JSON and NDJSON items are passed on unchanged, so that the daemon validates what the
+// integrator wrote. With a mapping, and for CSV, items are built from cells.
 package feed
 
 import (
@@ -9,22 +21,126 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// MaxRow is the longest row of input, in bytes. A measurement takes about 150;
-// what is longer is another kind of file, or a quote that is never closed.
+// MaxRow bounds a row of input, in bytes. A measurement takes about 150; a longer row means another
+// format, or a quote that is not closed.
 const MaxRow = 1 << 20
 
-// Source is an open input. It serves one goroutine; BytesRead may be asked
-// from others.
+// Stdin is the path of standard input.
+const Stdin = "-"
+
+// Format of the rows.
+type Format string
+
+// The formats. Auto detects them by the file name and then by the first bytes.
+const (
+	Auto   Format = "auto"
+	CSV    Format = "csv"
+	JSON   Format = "json"   // {"measurements":[…]} or […]
+	NDJSON Format = "ndjson" // one object per line
+)
+
+// Formats and Compressions are the values of the flags.
+var (
+	Formats      = []Format{Auto, CSV, JSON, NDJSON}
+	Compressions = []Compression{Sniff, None, Gzip, XZ, Zstd}
+)
+
+// Config describes the input.
+type Config struct {
+	Path        string
+	Format      Format
+	Compression Compression
+	Separator   rune     // of CSV cells
+	Columns     []string // names of the CSV columns; empty: the first row is the header
+	Mapping     *Mapping // nil: JSON is passed on unchanged, CSV uses DefaultMapping
+	Member      string   // if set, the member of each JSON object that holds its measurement
+	SkipRows    int64    // rows at the start to skip
+}
+
+// DefaultConfig reads standard input and detects the format.
+func DefaultConfig() Config {
+	return Config{Path: Stdin, Format: Auto, Compression: Sniff, Separator: ','}
+}
+
+// Validate returns an error for the first invalid setting.
+func (c Config) Validate() error {
+	switch {
+	case c.Path == "":
+		return errors.New("no input: name a file, or - for standard input")
+	case !slices.Contains(Formats, c.Format):
+		return fmt.Errorf("--format %q must be one of %v", c.Format, Formats)
+	case !slices.Contains(Compressions, c.Compression):
+		return fmt.Errorf("--compression %q must be one of %v", c.Compression, Compressions)
+	case c.Separator == '"' || c.Separator == '\r' || c.Separator == '\n' || c.Separator == 0:
+		return fmt.Errorf("--separator %q has another meaning in CSV; use a different character", c.Separator)
+	case c.SkipRows < 0:
+		return fmt.Errorf("--skip-rows %d must not be negative", c.SkipRows)
+	}
+	if c.Mapping != nil {
+		return c.Mapping.Validate()
+	}
+	return nil
+}
+
+func (c Config) name() string {
+	if c.Path == Stdin {
+		return "standard input"
+	}
+	return c.Path
+}
+
+// formatOf returns the format by flag, file name or first bytes.
+func (c Config) formatOf(r *bufio.Reader) (Format, error) {
+	if c.Format != Auto {
+		return c.Format, nil
+	}
+	name := strings.ToLower(c.Path)
+	for _, extension := range []string{".gz", ".xz", ".zst"} {
+		name = strings.TrimSuffix(name, extension)
+	}
+	switch filepath.Ext(name) {
+	case ".csv", ".tsv":
+		return CSV, nil
+	case ".json":
+		return JSON, nil
+	case ".ndjson", ".jsonl":
+		return NDJSON, nil
+	}
+	start, err := r.Peek(512)
+	if len(start) == 0 && err != nil {
+		return CSV, ignoreEOF(err)
+	}
+	return sniffFormat(start), nil
+}
+
+// sniffFormat takes an array for JSON, an object for JSON if "measurements" is its first member and
+// for NDJSON otherwise, and anything else for CSV.
+func sniffFormat(start []byte) Format {
+	start = bytes.TrimLeft(start, " \t\r\n")
+	rest, isObject := bytes.CutPrefix(start, []byte("{"))
+	switch {
+	case bytes.HasPrefix(start, []byte("[")), isObject && bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(`"measurements"`)):
+		return JSON
+	case isObject:
+		return NDJSON
+	}
+	return CSV
+}
+
+// Source is an open input. Only BytesRead is safe for concurrent use.
 type Source struct {
 	cfg    Config
-	file   *os.File // nil: standard input, which is not ours to close
+	file   *os.File // nil: standard input, which is not closed
 	meter  *meter
-	packed io.ReadCloser
+	plain  io.ReadCloser
 	row    *allowance
 	text   *bufio.Reader
 	format Format
@@ -32,8 +148,8 @@ type Source struct {
 	empty  int64
 }
 
-// Open opens cfg.Path, or takes stdin for "-", and finds out packing and
-// format. The caller closes the source. ctx ends a helper program that unpacks.
+// Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes the
+// source. ctx stops a decompression program.
 func Open(ctx context.Context, cfg Config, stdin io.Reader) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -52,55 +168,57 @@ func (s *Source) open(ctx context.Context, stdin io.Reader) (err error) {
 		if s.file, err = os.Open(s.cfg.Path); err != nil {
 			return err
 		}
-		raw, s.size = s.file, sizeOf(s.file)
+		raw = s.file
+		if info, err := s.file.Stat(); err == nil && info.Mode().IsRegular() {
+			s.size = info.Size()
+		}
 	}
 	s.meter = &meter{r: raw}
-	if s.packed, err = unpack(ctx, s.meter, s.cfg.Compression); err != nil {
+	if s.plain, err = Decompress(ctx, s.meter, s.cfg.Compression); err != nil {
 		return err
 	}
-	s.row = &allowance{r: s.packed, left: MaxRow}
+	s.row = &allowance{r: s.plain, left: MaxRow}
 	s.text = bufio.NewReaderSize(s.row, 64<<10)
-	skipMark(s.text)
-	s.format, err = s.cfg.formatOf(s.text)
+	if mark, _ := s.text.Peek(3); string(mark) == "\xef\xbb\xbf" { // a byte order mark is not part of the first column's name
+		_, _ = s.text.Discard(len(mark)) // buffered
+	}
+	if s.format, err = s.cfg.formatOf(s.text); err == nil && s.format != CSV && s.cfg.Mapping != nil && s.cfg.Mapping.Wide {
+		err = fmt.Errorf("--detectors-from-header requires CSV, not %s (see --format)", s.format)
+	}
 	return err
 }
 
-// Items gives the measurements in the order of the input. It may be ranged
-// over once. An error that is a *measurement.RowError concerns that row only
-// and reading goes on if the caller does; any other error is the end.
+// Items returns the measurements in input order. It can be iterated once. After an error that is a
+// *measurement.RowError it continues with the next row; any other error is the last.
 func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
-		if err := s.each(yield); err != nil && !errors.Is(err, errStopped) {
+		each := s.eachElement
+		switch s.format {
+		case CSV:
+			each = s.eachRecord
+		case NDJSON:
+			each = s.eachLine
+		}
+		if err := each(yield); err != nil && !errors.Is(err, errStopped) {
 			yield(measurement.Item{}, fmt.Errorf("cannot read %s: %w", s.cfg.name(), err))
 		}
 	}
 }
 
-func (s *Source) each(yield yieldFunc) error {
-	switch s.format {
-	case CSV:
-		return s.eachCSV(yield)
-	case NDJSON:
-		return s.eachLine(yield)
-	default:
-		return s.eachElement(yield)
-	}
-}
-
-// BytesRead is how much of the input, as it lies in the file, has been read.
+// BytesRead returns the number of bytes read of the input as stored.
 func (s *Source) BytesRead() int64 { return s.meter.n.Load() }
 
-// Size is the length of the input as it lies in the file; -1: not known.
+// Size returns the size of the input as stored, or -1 if it is unknown.
 func (s *Source) Size() int64 { return s.size }
 
-// Empty is how many measurements were left out because their cell is empty.
+// Empty returns the number of measurements that were omitted because their cell is empty.
 func (s *Source) Empty() int64 { return s.empty }
 
-// Close gives back the file and ends a helper program.
+// Close closes the file and stops a decompression program.
 func (s *Source) Close() error {
 	var errs []error
-	if s.packed != nil {
-		errs = append(errs, s.packed.Close())
+	if s.plain != nil {
+		errs = append(errs, s.plain.Close())
 	}
 	if s.file != nil {
 		errs = append(errs, s.file.Close())
@@ -108,20 +226,13 @@ func (s *Source) Close() error {
 	return errors.Join(errs...)
 }
 
-func sizeOf(f *os.File) int64 {
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		return info.Size()
-	}
-	return -1
-}
-
-// yieldFunc receives items; false means that the caller wants no more.
+// yieldFunc receives items. It returns false to stop.
 type yieldFunc = func(measurement.Item, error) bool
 
-// errStopped carries that false up through the decoders' callbacks.
-var errStopped = errors.New("the caller wants no more items")
+// errStopped passes that through the decoders' callbacks.
+var errStopped = errors.New("iteration stopped")
 
-// yieldRowError passes on what is wrong with one row.
+// yieldRowError reports an error of one row.
 func yieldRowError(yield yieldFunc, place measurement.Place, err error) error {
 	if !yield(measurement.Item{}, &measurement.RowError{Place: place, Err: err}) {
 		return errStopped
@@ -129,7 +240,7 @@ func yieldRowError(yield yieldFunc, place measurement.Place, err error) error {
 	return nil
 }
 
-// meter counts the bytes read, for the progress bar.
+// meter counts the bytes read, for the progress.
 type meter struct {
 	r io.Reader
 	n atomic.Int64
@@ -141,14 +252,14 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allowance bounds a row: it is renewed before each one, and no decoder can be
-// made to read more than MaxRow and a buffer for it.
+// allowance bounds a row: it is renewed before each one, so no decoder reads more than MaxRow and a
+// buffer for it.
 type allowance struct {
 	r    io.Reader
 	left int
 }
 
-var errRowTooLong = fmt.Errorf("a row is longer than %d bytes: is a quote not closed, or the format another one (--format)?", MaxRow)
+var errRowTooLong = fmt.Errorf("a row exceeds %d bytes; check for a quote that is not closed, and --format", MaxRow)
 
 func (a *allowance) renew() { a.left = MaxRow }
 
@@ -161,10 +272,9 @@ func (a *allowance) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// skipMark passes over a byte order mark, which would otherwise become part of
-// the first column's name.
-func skipMark(r *bufio.Reader) {
-	if mark, _ := r.Peek(3); bytes.Equal(mark, []byte("\xef\xbb\xbf")) {
-		_, _ = r.Discard(len(mark)) // they are buffered
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
+	return err
 }

@@ -1,46 +1,41 @@
+// Package forecast generates street forecasts, reads and writes them as files, publishes them to the
+// topic that the daemon reads, and gets the daemon's forecast layer. Package
+// trafficd/sources/forecasts defines the file formats and what a valid forecast is.
 package forecast
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Path of the layer below the base URL.
-const Path = "/mlf/v1/forecast/realtime"
-
 // Request asks for the layer.
 type Request struct {
-	URL      string // base URL of the daemon
-	Key      string
-	Horizon  int    // minutes; negative: all periods
-	ETag     string // of a layer that is there already; empty: none
-	Encoding string // zstd, gzip or identity; empty: what the daemon prefers of the three
-	Timeout  time.Duration
+	client.Config
+	Horizon  int    // minutes from now; negative: all periods
+	ETag     string // of the layer that the caller has; may be empty
+	Encoding string // zstd, gzip or identity; empty: the daemon's choice
 }
 
-// Answer is what the daemon says.
+// Answer is the daemon's response.
 type Answer struct {
 	Layer    *pb.StreetForecastResponse // nil if NotModified
 	ETag     string
-	Modified string // the header Last-Modified
-	Age      string // the header Forecast-Age, in seconds
-	Encoding string // in which the layer came
-	Received int64  // bytes of the body as they came
-	Size     int    // bytes of the message
+	Modified string // header Last-Modified
+	Age      string // header Forecast-Age, in seconds
+	Encoding string // Content-Encoding
+	Received int64  // bytes of the body
+	Size     int    // bytes of the decoded message
 
 	NotModified bool
 }
@@ -48,21 +43,34 @@ type Answer struct {
 // maxLayer bounds the message: protobuf's own limit is 2 GiB.
 const maxLayer = 2 << 30
 
-// Get asks once. It neither follows redirections nor tries again: a key is for
-// one daemon, and the caller may be a loop.
+// Get requests the layer once. It neither retries nor follows redirects.
 func Get(ctx context.Context, r Request) (*Answer, error) {
-	req, err := r.build(ctx)
+	encoding := r.Encoding
+	switch encoding {
+	case "":
+		encoding = "zstd, gzip"
+	case "zstd", "gzip", "identity":
+	default:
+		return nil, fmt.Errorf("--encoding %q must be zstd, gzip or identity", r.Encoding)
+	}
+	c, err := client.New(r.Config, client.Forecast)
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	defer transport.CloseIdleConnections()
-	client := http.Client{
-		Transport:     transport,
-		Timeout:       r.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	defer c.Close()
+	req, err := c.NewRequest(ctx, http.MethodGet, nil)
+	if err != nil {
+		return nil, err
 	}
-	resp, err := client.Do(req)
+	if r.Horizon >= 0 {
+		req.URL.RawQuery = "horizon=" + strconv.Itoa(r.Horizon)
+	}
+	req.Header.Set("Accept", "application/x-protobuf")
+	req.Header.Set("Accept-Encoding", encoding) // which also keeps the transport from decompressing
+	if r.ETag != "" {
+		req.Header.Set("If-None-Match", r.ETag)
+	}
+	resp, err := c.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("cannot get the forecasts: %w", err)
 	}
@@ -78,54 +86,24 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 		a.NotModified = true
 		return a, nil
 	}
-	return nil, apiErr(resp)
-}
-
-func (r Request) build(ctx context.Context) (*http.Request, error) {
-	base, err := url.Parse(r.URL)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("--url %q: write http://… or https://… with a host", r.URL)
-	}
-	encoding := r.Encoding
-	switch encoding {
-	case "":
-		encoding = "zstd, gzip"
-	case "zstd", "gzip", "identity":
-	default:
-		return nil, fmt.Errorf("--encoding %q: write zstd, gzip or identity", r.Encoding)
-	}
-	base = base.JoinPath(Path)
-	if r.Horizon >= 0 {
-		base.RawQuery = "horizon=" + strconv.Itoa(r.Horizon)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "apiKey "+r.Key)
-	req.Header.Set("Accept", "application/x-protobuf")
-	req.Header.Set("Accept-Encoding", encoding) // said by us, so that the transport unpacks nothing
-	if r.ETag != "" {
-		req.Header.Set("If-None-Match", r.ETag)
-	}
-	return req, nil
+	return nil, c.ReadError(resp)
 }
 
 func (a *Answer) read(body io.Reader) error {
 	counted := &counter{r: body}
-	message, err := unpackAs(counted, a.Encoding)
+	message, err := decompress(counted, a.Encoding)
 	if err != nil {
-		return fmt.Errorf("cannot read the answer: %w", err)
+		return fmt.Errorf("cannot read the response: %w", err)
 	}
 	a.Received, a.Size = counted.n, len(message)
 	a.Layer = new(pb.StreetForecastResponse)
 	if err := proto.Unmarshal(message, a.Layer); err != nil {
-		return fmt.Errorf("the answer is no StreetForecastResponse (is this a trafficd?): %w", err)
+		return fmt.Errorf("cannot decode the response as StreetForecastResponse: %w; check that --url names a trafficd", err)
 	}
 	return nil
 }
 
-func unpackAs(r io.Reader, encoding string) ([]byte, error) {
+func decompress(r io.Reader, encoding string) ([]byte, error) {
 	switch encoding {
 	case "", "identity":
 	case "gzip":
@@ -142,11 +120,11 @@ func unpackAs(r io.Reader, encoding string) ([]byte, error) {
 		defer d.Close()
 		r = d
 	default:
-		return nil, fmt.Errorf("it is encoded as %q, which was not asked for", encoding)
+		return nil, fmt.Errorf("unexpected Content-Encoding %q", encoding)
 	}
 	message, err := io.ReadAll(io.LimitReader(r, maxLayer))
 	if err == nil && len(message) == maxLayer {
-		err = errors.New("the layer has 2 GiB or more")
+		err = errors.New("the layer exceeds 2 GiB")
 	}
 	return message, err
 }
@@ -162,21 +140,4 @@ func (c *counter) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	c.n += int64(n)
 	return n, err
-}
-
-// refusal puts an answer that is no layer into words.
-func apiErr(resp *http.Response) error {
-	var says struct{ Description, ErrorCode, TraceID string }
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what could be read will do
-	if json.Unmarshal(text, &says) != nil || says.Description == "" {
-		return fmt.Errorf("the daemon answers %s", resp.Status)
-	}
-	message := fmt.Sprintf("the daemon answers %d %s: %s", resp.StatusCode, says.ErrorCode, strings.TrimSuffix(says.Description, "."))
-	if after := resp.Header.Get("Retry-After"); after != "" {
-		message += "; try again after " + after + " s"
-	}
-	if says.TraceID != "" {
-		message += " (trace " + says.TraceID + ")"
-	}
-	return errors.New(message)
 }

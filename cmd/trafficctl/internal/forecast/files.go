@@ -11,37 +11,35 @@ import (
 	"io"
 	"iter"
 	"os"
-	"slices"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/ulikunitz/xz"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/trafficctl/internal/feed"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )
 
-// MaxBytes bounds what is read into memory whole, uncompressed.
+// MaxBytes bounds the decompressed size of a file, which is read into memory.
 const MaxBytes = 4 << 30
 
-// Stdin stands for standard input.
+// Stdin is the path of standard input.
 const Stdin = "-"
 
-// Content is what a file of forecasts holds.
+// Content is the content of a forecast file.
 type Content struct {
-	Forecasts []*pb.StreetForecast // each street once, its last forecast, normalised
-	Skipped   int                  // records that cannot be taken
-	Remarks   int                  // parts left out or put right
+	Forecasts []*pb.StreetForecast // the last forecast of each street, normalised
+	Skipped   int                  // invalid records
+	Remarks   int                  // parts that were omitted or corrected
 }
 
-// ReadFile reads forecasts as the daemon does; format is one of package
-// forecasts, or empty: by the name. Every record with a fault is told to note.
-// A file that is broken as a whole is an error.
+// ReadFile reads forecasts as the daemon does. format is one of package forecasts; empty means by
+// file name. It calls note for each invalid or corrected record and fails only if the file as a whole
+// is invalid.
 func ReadFile(ctx context.Context, path, format string, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
-	text, err := readAll(path, stdin)
+	text, err := readAll(ctx, path, stdin)
 	if err != nil {
 		return all, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -61,7 +59,7 @@ func ReadFile(ctx context.Context, path, format string, stdin io.Reader, note fu
 func (c *Content) add(r forecasts.Record, place map[string]int, note func(string)) {
 	if r.Err != nil {
 		c.Skipped++
-		note(fmt.Sprintf("%s is skipped: %v", r.Position, r.Err))
+		note(fmt.Sprintf("%s skipped: %v", r.Position, r.Err))
 		return
 	}
 	if r.Remarks.Count > 0 {
@@ -77,11 +75,11 @@ func (c *Content) add(r forecasts.Record, place map[string]int, note func(string
 	c.Forecasts = append(c.Forecasts, r.Forecast)
 }
 
-// ReadCodes reads location references, one a line; empty lines do not count.
-func ReadCodes(path string, stdin io.Reader) ([]string, error) {
-	text, err := readAll(path, stdin)
+// ReadCodes reads location references, one per line. It skips empty lines.
+func ReadCodes(ctx context.Context, path string, stdin io.Reader) ([]string, error) {
+	text, err := readAll(ctx, path, stdin)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the codes of %s: %w", path, err)
+		return nil, fmt.Errorf("cannot read the codes in %s: %w", path, err)
 	}
 	var codes []string
 	for line := range bytes.Lines(text) {
@@ -90,12 +88,12 @@ func ReadCodes(path string, stdin io.Reader) ([]string, error) {
 		}
 	}
 	if codes == nil {
-		return nil, fmt.Errorf("cannot use %s: there is no code in it", path)
+		return nil, fmt.Errorf("cannot use %s: it contains no location reference", path)
 	}
 	return codes, nil
 }
 
-func readAll(path string, stdin io.Reader) ([]byte, error) {
+func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if path != Stdin {
 		file, err := os.Open(path)
@@ -105,36 +103,25 @@ func readAll(path string, stdin io.Reader) ([]byte, error) {
 		defer file.Close()
 		in = file
 	}
-	unpacked, err := unpack(bufio.NewReaderSize(in, 64<<10))
+	plain, err := feed.Decompress(ctx, in, feed.Sniff)
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(unpacked, MaxBytes+1))
+	defer plain.Close()
+	text, err := io.ReadAll(io.LimitReader(plain, MaxBytes+1))
 	if err == nil && len(text) > MaxBytes {
 		err = fmt.Errorf("longer than %d bytes", MaxBytes)
 	}
 	return text, err
 }
 
-// unpack goes by the first bytes, which do not lie as names do.
-func unpack(r *bufio.Reader) (io.Reader, error) {
-	start, _ := r.Peek(6)
-	switch {
-	case bytes.HasPrefix(start, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(r)
-	case string(start) == "\xfd7zXZ\x00":
-		return xz.NewReader(r)
-	}
-	return r, nil
-}
-
-// Write writes forecasts in a format of package forecasts, and tells how many.
-// The same forecasts give the same bytes.
+// Write writes forecasts in a format of package forecasts and returns their number. The same
+// forecasts give the same bytes.
 func Write(w io.Writer, format string, all iter.Seq[*pb.StreetForecast]) (n int, err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
 	form, ok := forms[format]
 	if !ok {
-		return 0, fmt.Errorf("format %q: write protobuf, json or ndjson", format)
+		return 0, fmt.Errorf("--format %q must be protobuf, json or ndjson", format)
 	}
 	out.WriteString(form.head)
 	var text []byte
@@ -143,7 +130,7 @@ func Write(w io.Writer, format string, all iter.Seq[*pb.StreetForecast]) (n int,
 			out.WriteString(form.between)
 		}
 		if text, err = form.add(text[:0], f); err != nil {
-			return n, fmt.Errorf("cannot write street %s: %w", forecasts.Key(f), err)
+			return n, fmt.Errorf("cannot encode street %s: %w", forecasts.Key(f), err)
 		}
 		if _, err = out.Write(text); err != nil {
 			return n, err
@@ -154,7 +141,7 @@ func Write(w io.Writer, format string, all iter.Seq[*pb.StreetForecast]) (n int,
 	return n, out.Flush()
 }
 
-// form is how a list of forecasts is put together.
+// form is the framing of a list of forecasts.
 type form struct {
 	head, between, tail string
 	add                 func([]byte, *pb.StreetForecast) ([]byte, error)
@@ -169,14 +156,14 @@ var forms = map[string]form{
 	}},
 }
 
-// addMessage writes field 1 of a StreetForecastResponse.
+// addMessage appends a field 1 of StreetForecastResponse.
 func addMessage(b []byte, f *pb.StreetForecast) ([]byte, error) {
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(proto.Size(f)))
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, f)
 }
 
-// addJSON takes out the blanks that protojson puts in at random.
+// addJSON appends compact JSON: protojson inserts random spaces.
 func addJSON(b []byte, f *pb.StreetForecast) ([]byte, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(f)
 	if err != nil {
@@ -187,8 +174,5 @@ func addJSON(b []byte, f *pb.StreetForecast) ([]byte, error) {
 	return compact.Bytes(), err
 }
 
-// ErrNothing is returned where a file holds not one forecast that can be taken.
-var ErrNothing = errors.New("there is not one good forecast in it")
-
-// All gives a slice in the form that Write takes.
-func All(list []*pb.StreetForecast) iter.Seq[*pb.StreetForecast] { return slices.Values(list) }
+// ErrNothing reports a file without a valid forecast.
+var ErrNothing = errors.New("it contains no valid forecast")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -56,7 +58,7 @@ func TestWriteIsRead(t *testing.T) {
 	all := made(t, 20)
 	for _, format := range []string{forecasts.FormatProtobuf, forecasts.FormatJSON, forecasts.FormatNDJSON} {
 		var b bytes.Buffer
-		n, err := Write(&b, format, All(all))
+		n, err := Write(&b, format, slices.Values(all))
 		require.NoError(t, err)
 		require.Equal(t, len(all), n)
 		content, err := ReadFile(t.Context(), Stdin, format, &b, func(note string) { t.Error(note) })
@@ -67,7 +69,7 @@ func TestWriteIsRead(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	_, err := Write(&b, forecasts.FormatProtobuf, All(all))
+	_, err := Write(&b, forecasts.FormatProtobuf, slices.Values(all))
 	require.NoError(t, err)
 	one, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
 	require.NoError(t, err)
@@ -128,7 +130,7 @@ func TestGetOddAnswers(t *testing.T) {
 	f := func(status int, encoding string, body []byte, want string) {
 		t.Helper()
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			require.Equal(t, "/base"+Path, r.URL.Path)
+			require.Equal(t, "/base"+client.Forecast.Path, r.URL.Path)
 			if encoding != "" {
 				w.Header().Set("Content-Encoding", encoding)
 			}
@@ -137,7 +139,7 @@ func TestGetOddAnswers(t *testing.T) {
 			w.Write(body)
 		}))
 		defer server.Close()
-		a, err := Get(t.Context(), Request{URL: server.URL + "/base/", Horizon: -1, Timeout: 10 * time.Second})
+		a, err := Get(t.Context(), Request{Config: client.Config{URL: server.URL + "/base/", Key: "k", Timeout: 10 * time.Second}, Horizon: -1})
 		if want == "" {
 			require.NoError(t, err)
 			require.Len(t, a.Layer.StreetForecast, 3)
@@ -148,10 +150,10 @@ func TestGetOddAnswers(t *testing.T) {
 	}
 	f(200, "", message, "")
 	f(200, "zstd", packed, "")
-	f(200, "zstd", packed[:len(packed)-5], "cannot read the answer")
-	f(200, "gzip", message, "cannot read the answer")
-	f(200, "br", message, "not asked for")
-	f(200, "", message[:len(message)-1], "no StreetForecastResponse")
+	f(200, "zstd", packed[:len(packed)-5], "cannot read the response")
+	f(200, "gzip", message, "cannot read the response")
+	f(200, "br", message, "unexpected Content-Encoding")
+	f(200, "", message[:len(message)-1], "as StreetForecastResponse")
 	f(302, "", nil, "302")
-	f(502, "", []byte("<html>"), "the daemon answers 502")
+	f(502, "", []byte("<html>"), "the daemon answered 502")
 }

@@ -17,16 +17,16 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// recordsPerCall are written and acknowledged together.
+// recordsPerCall is the number of records that are written and acknowledged together.
 const recordsPerCall = 1000
 
-// Publisher writes forecasts to the topic. It serves one goroutine.
+// Publisher writes forecasts to the topic. It is not safe for concurrent use.
 type Publisher struct {
 	cfg    forecasts.KafkaConfig
 	writer *kafka.Writer
 }
 
-// NewPublisher connects to nothing yet. The caller closes it.
+// NewPublisher returns a publisher, which connects on first use. The caller closes it.
 func NewPublisher(cfg forecasts.KafkaConfig) (*Publisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -49,22 +49,22 @@ func NewPublisher(cfg forecasts.KafkaConfig) (*Publisher, error) {
 	}}, nil
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (p *Publisher) Close() error {
 	err := p.writer.Close()
 	p.writer.Transport.(*kafka.Transport).CloseIdleConnections()
 	return err
 }
 
-// Put writes the forecasts and returns when all replicas in sync have them.
-// done is told how many that is so far. A record may be written twice where an
-// answer was lost, which a compacted topic does not mind.
+// Put writes the forecasts and returns when all in-sync replicas have them. It calls done with the
+// count so far. A record may be written twice if an acknowledgement was lost, which is harmless in a
+// compacted topic.
 func (p *Publisher) Put(ctx context.Context, all []*pb.StreetForecast, done func(int)) error {
 	messages := make([]kafka.Message, len(all))
 	for i, f := range all {
 		value, err := proto.Marshal(f)
 		if err != nil {
-			return fmt.Errorf("cannot write street %s: %w", forecasts.Key(f), err)
+			return fmt.Errorf("cannot encode street %s: %w", forecasts.Key(f), err)
 		}
 		messages[i] = kafka.Message{Key: forecasts.Key(f), Value: value}
 	}
@@ -84,7 +84,7 @@ func (p *Publisher) write(ctx context.Context, messages []kafka.Message, done fu
 	n := 0
 	for some := range slices.Chunk(messages, recordsPerCall) {
 		if err := p.writer.WriteMessages(ctx, some...); err != nil {
-			return fmt.Errorf("cannot write to topic %q at %v (%d records are safe): %w", p.cfg.Topic, p.cfg.Brokers, n, reason(err))
+			return fmt.Errorf("cannot write to topic %q at %v after %d acknowledged records: %w", p.cfg.Topic, p.cfg.Brokers, n, reason(err))
 		}
 		n += len(some)
 		done(n)
@@ -92,7 +92,7 @@ func (p *Publisher) write(ctx context.Context, messages []kafka.Message, done fu
 	return nil
 }
 
-// reason is the first of the errors that the client gives for each record.
+// reason returns the first of the client's per-record errors.
 func reason(err error) error {
 	var each kafka.WriteErrors
 	if errors.As(err, &each) {
@@ -105,9 +105,8 @@ func reason(err error) error {
 	return err
 }
 
-// Keys gives the keys that the topic has a forecast for now, sorted. It reads
-// the topic as the daemon does; keys that only stand on bad records are not
-// among them.
+// Keys returns the sorted keys of the forecasts in the topic. It reads the topic as the daemon does,
+// without the keys of invalid records.
 func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, error) {
 	cfg := forecasts.DefaultConfig()
 	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, MaxBytes
@@ -122,18 +121,18 @@ func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, 
 	defer feed.Close()
 	select {
 	case <-seen.whole:
-		feed.Close() // nothing is added any more
+		feed.Close() // before keys is read
 		return slices.Sorted(maps.Keys(seen.keys)), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot read topic %q: %w; %s", p.cfg.Topic, ctx.Err(), feed.Status().Error)
 	}
 }
 
-// inventory is a layer that keeps nothing but the keys.
+// inventory is a layer that keeps only the keys.
 type inventory struct {
 	keys  map[string]bool
 	first sync.Once
-	whole chan struct{} // closed when keys holds the whole topic
+	whole chan struct{} // closed once keys covers the whole topic
 }
 
 // Put implements forecasts.Layer.

@@ -3,17 +3,21 @@ package forecast
 import (
 	"bufio"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
+	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )
 
-// Formats that a layer can be shown in.
+// Formats are the output formats of Show.
 var Formats = []string{"table", "json", "csv", "geojson", "protobuf"}
 
 // Show writes the layer in one of Formats.
@@ -28,9 +32,9 @@ func Show(w io.Writer, format string, layer *pb.StreetForecastResponse) error {
 	case "geojson":
 		err = showGeoJSON(out, layer)
 	case forecasts.FormatJSON, forecasts.FormatProtobuf:
-		_, err = Write(out, format, All(layer.StreetForecast))
+		_, err = Write(out, format, slices.Values(layer.StreetForecast))
 	default:
-		err = fmt.Errorf("--format %q: write one of %v", format, Formats)
+		err = fmt.Errorf("--format %q must be one of %v", format, Formats)
 	}
 	if err != nil {
 		return err
@@ -53,7 +57,7 @@ func showTable(w io.Writer, layer *pb.StreetForecastResponse) error {
 	return table.Flush()
 }
 
-// printable quotes a text that would break the table, or speak to the terminal.
+// printable quotes a text with control characters.
 func printable(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -61,7 +65,7 @@ func printable(text string) string {
 	return text
 }
 
-// showCSV writes a row for each period; the columns are those of the feed's query.
+// showCSV writes a row for each period. The columns are those of the feed's query.
 func showCSV(w io.Writer, layer *pb.StreetForecastResponse) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"street", "fromnode", "openLRcode", "start", "end", "flow_valid", "speed_valid", "speed", "flow", "timezone"}}
@@ -81,3 +85,86 @@ func showCSV(w io.Writer, layer *pb.StreetForecastResponse) error {
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// feature is a street in GeoJSON (RFC 7946).
+type feature struct {
+	Type       string      `json:"type"`
+	Geometry   *lineString `json:"geometry"` // null if the code cannot be decoded
+	Properties properties  `json:"properties"`
+}
+
+type lineString struct {
+	Type        string       `json:"type"`
+	Coordinates [][2]float64 `json:"coordinates"` // longitude, latitude
+}
+
+// properties are the street's members and, if there is only one period (as with a horizon), its
+// members too: map programs style features by top-level properties.
+type properties struct {
+	Street   int32    `json:"street"`
+	Fromnode int32    `json:"fromnode"`
+	Code     string   `json:"openLRcode"`
+	Note     string   `json:"note,omitempty"` // why the geometry is null
+	Start    string   `json:"start,omitempty"`
+	End      string   `json:"end,omitempty"`
+	Speed    *float64 `json:"speed,omitempty"`
+	Forecast []period `json:"forecast"`
+}
+
+type period struct {
+	Start      string  `json:"start"`
+	End        string  `json:"end"`
+	SpeedValid bool    `json:"speed_valid"`
+	Speed      float64 `json:"speed"`
+	Timezone   string  `json:"timezone"`
+}
+
+func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
+	if _, err := io.WriteString(w, `{"type":"FeatureCollection","features":[`+"\n"); err != nil {
+		return err
+	}
+	for i, f := range layer.StreetForecast {
+		text, err := json.Marshal(featureOf(f))
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			text = append([]byte(",\n"), text...)
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "\n]}\n")
+	return err
+}
+
+func featureOf(f *pb.StreetForecast) feature {
+	p := properties{Street: f.Street, Fromnode: f.Fromnode, Code: f.OpenLRcode, Forecast: []period{}}
+	for _, of := range f.Forecast {
+		p.Forecast = append(p.Forecast, period{of.Start, of.End, of.SpeedValid, of.Speed, of.Timezone})
+	}
+	if len(f.Forecast) == 1 {
+		only := f.Forecast[0]
+		p.Start, p.End = only.Start, only.End
+		if only.SpeedValid {
+			p.Speed = &only.Speed
+		}
+	}
+	line, err := openlr.Decode(f.OpenLRcode)
+	if err != nil {
+		p.Note = err.Error()
+		return feature{"Feature", nil, p}
+	}
+	return feature{"Feature", &lineString{"LineString", rounded(line.Geometry())}, p}
+}
+
+// rounded rounds to 6 digits (0.1 m). The codes have a resolution of 1 m.
+func rounded(line [][2]float64) [][2]float64 {
+	for i := range line {
+		for j := range line[i] {
+			line[i][j] = math.Round(line[i][j]*1e6) / 1e6
+		}
+	}
+	return line
+}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// meanOutage is how many intervals a detector is silent at a time.
+// meanOutage is the mean length of an outage, in intervals.
 const meanOutage = 6
 
-// detector is one lane of a station with the way its traffic goes.
+// detector is one lane of a station and its traffic pattern.
 type detector struct {
 	code                string
 	types               []string
@@ -18,12 +18,12 @@ type detector struct {
 	freeSpeed           float64 // km/h
 	capacity            float64 // vehicles an hour
 	morning, evening    peak
-	night               float64 // share of the capacity that never goes away
+	night               float64 // minimum share of the capacity
 	weekend             float64 // share of a working day's peaks
 	hasQuality          bool
 
 	rand   *rand.Rand
-	noise  float64 // lasts from interval to interval
+	noise  float64 // autocorrelated
 	silent bool
 }
 
@@ -52,11 +52,11 @@ func newDetector(cfg *Config, i int, r *road) detector {
 	return d
 }
 
-// state is what a detector sees in one interval.
+// state is the traffic in one interval.
 type state struct{ speed, flow, occupancy, quality float64 }
 
-// next makes the state of the interval that starts at t; ok is false in an
-// outage. It is asked for every interval in turn.
+// next returns the state of the interval that starts at t. ok is false in an outage. It must be called for
+// every interval in order.
 func (d *detector) next(t time.Time, gapRate float64) (s state, ok bool) {
 	d.noise = 0.9*d.noise + 0.05*d.rand.NormFloat64()
 	d.turn(gapRate)
@@ -64,13 +64,13 @@ func (d *detector) next(t time.Time, gapRate float64) (s state, ok bool) {
 	s.flow = math.Round(load * d.capacity)
 	s.speed = d.freeSpeed * (1 - 0.6*load*load*load) * (1 + 0.03*d.rand.NormFloat64())
 	s.speed = max(3, s.speed)
-	const vehicleAndLoop = 0.0065 // km: what a vehicle covers of the detector's time
+	const vehicleAndLoop = 0.0065 // km
 	s.occupancy = min(100, 100*vehicleAndLoop*s.flow/s.speed)
 	s.quality = 1 - 0.1*d.rand.Float64()*d.rand.Float64()
 	return s, !d.silent
 }
 
-// turn begins and ends outages so that gapRate is their share of the time.
+// turn starts and ends outages so that gapRate is their share of the time.
 func (d *detector) turn(gapRate float64) {
 	p := gapRate / (1 - gapRate) / meanOutage
 	if d.silent {
@@ -81,8 +81,7 @@ func (d *detector) turn(gapRate float64) {
 	}
 }
 
-// load is the share of the capacity that is used at t: a floor, two peaks, and
-// a hump between them.
+// load returns the share of the capacity in use at t: a minimum, two peaks and a midday level.
 func (d *detector) load(t time.Time) float64 {
 	hour := float64(t.Hour()) + float64(t.Minute())/60
 	work := 1.0

@@ -7,24 +7,22 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Fault is one way in which an item can be wrong, with the code that the
-// daemon answers (contract 1.2).
+// Fault is one kind of invalid item and the daemon's error code for it (contract 1.2).
 type Fault struct {
 	Name string
 	Code string
 
-	// append appends the measurement with the fault. The fields may be changed,
-	// what their slices point to may not.
+	// append appends the measurement with the fault. It may change f but not the bytes that f refers to.
 	append func(dst []byte, f measurement.Fields) []byte
 }
 
-// Faults are all kinds, in the order of the rules.
+// Faults are all kinds, in the order of the contract's rules.
 var Faults = allFaults()
 
 func allFaults() []Fault {
 	faults := []Fault{
-		{"no object", "INVALID_TYPE", replace(`"just a text"`)},
-		{"member twice", "DUPLICATE_FIELD", member(`"value":0`)},
+		{"not an object", "INVALID_TYPE", replace(`"just a text"`)},
+		{"duplicate member", "DUPLICATE_FIELD", member(`"value":0`)},
 		{"linkId", "RESERVED_FIELD", member(`"linkId":"L1"`)},
 	}
 	for _, name := range required {
@@ -40,8 +38,8 @@ func allFaults() []Fault {
 		Fault{"unknown detector", "UNKNOWN_DETECTOR", with(measurement.DetectorCode, `"no-such-detector"`)},
 		Fault{"detector code too long", "UNKNOWN_DETECTOR", with(measurement.DetectorCode, `"`+strings.Repeat("x", 257)+`"`)},
 		Fault{"unknown measure type", "UNKNOWN_MEASURE_TYPE", with(measurement.MeasureTypeCode, `"no such type"`)},
-		Fault{"no calendar date", "INVALID_TIMESTAMP", with(measurement.TimestampFrom, `"2026-02-30T08:00:00Z"`)},
-		Fault{"no zone", "INVALID_TIMESTAMP", with(measurement.TimestampFrom, `"2026-11-01T08:00:00"`)},
+		Fault{"invalid date", "INVALID_TIMESTAMP", with(measurement.TimestampFrom, `"2026-02-30T08:00:00Z"`)},
+		Fault{"no UTC offset", "INVALID_TIMESTAMP", with(measurement.TimestampFrom, `"2026-11-01T08:00:00"`)},
 		Fault{"not UTC", "INVALID_TIMESTAMP", with(measurement.TimestampTo, `"2026-11-01T08:00:00+02:00"`)},
 		Fault{"year out of range", "INVALID_TIMESTAMP", with(measurement.TimestampFrom, `"1969-12-31T23:55:00Z"`)},
 		Fault{"ends before it starts", "INVALID_INTERVAL", with(measurement.TimestampTo, `"1970-01-01T00:00:00Z"`)},
@@ -58,12 +56,12 @@ var required = []string{
 
 type faulty = func([]byte, measurement.Fields) []byte
 
-// replace puts another JSON value in the item's place.
+// replace returns a fault that replaces the item by another JSON value.
 func replace(json string) faulty {
 	return func(dst []byte, _ measurement.Fields) []byte { return append(dst, json...) }
 }
 
-// member adds a member to the sound item.
+// member returns a fault that adds a member.
 func member(json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		dst = f.AppendJSON(dst)
@@ -72,7 +70,7 @@ func member(json string) faulty {
 	}
 }
 
-// with gives one member another value; without leaves it out.
+// with returns a fault that replaces the value of a member; without omits the member.
 func with(name, json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		dst = append(dst, '{')

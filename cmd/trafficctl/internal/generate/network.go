@@ -18,20 +18,20 @@ const (
 	metresPerDegree = 111_320.0
 )
 
-// Random streams that are no detector's.
+// Random streams that no detector uses.
 const (
 	roadStream  = math.MaxUint64
 	faultStream = math.MaxUint64 - 1
 )
 
-// Network is a set of detectors. It belongs to one goroutine; its measurements
-// can be made once.
+// Network is a set of detectors. It is not safe for concurrent use, and its measurements can be generated
+// once.
 type Network struct {
 	cfg       Config
 	detectors []detector
 }
 
-// New makes the detectors.
+// New generates the detectors.
 func New(cfg Config) (*Network, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -48,8 +48,7 @@ func New(cfg Config) (*Network, error) {
 	return n, nil
 }
 
-// WriteRegistry writes the detectors as CSV: the file that a daemon's registry
-// feed reads, with the column detectorCode.
+// WriteRegistry writes the detectors as CSV for a daemon's registry feed, with the column detectorCode.
 func (n *Network) WriteRegistry(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintln(out, "detectorCode,measureTypes,latitude,longitude")
@@ -79,7 +78,7 @@ func newRoad(r *rand.Rand, number int) road {
 	}
 }
 
-// station gives the position so many metres along the road.
+// station returns the position at a distance along the road.
 func (r *road) station(metre int) (latitude, longitude float64) {
 	along := float64(metre) / metresPerDegree
 	latitude = r.latitude + along*math.Cos(r.heading)

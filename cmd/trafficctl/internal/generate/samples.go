@@ -1,17 +1,20 @@
 package generate
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"iter"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Samples gives all good measurements in the order of time, within an interval
-// in the order of the detectors. The fields are valid until the next one is
-// asked for. last: the interval's measurements end here.
+// Samples returns the valid measurements, ordered by interval and detector, and whether each is the last
+// of its interval. The fields are valid until the next iteration.
 func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 	return func(yield func(*measurement.Fields, bool) bool) {
 		p := pending{yield: yield}
@@ -25,7 +28,7 @@ func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 	}
 }
 
-// interval makes what all detectors measure in one interval.
+// interval generates the measurements of one interval.
 func (n *Network) interval(from time.Time, p *pending) {
 	p.times(from, from.Add(n.cfg.Interval))
 	for i := range n.detectors {
@@ -43,8 +46,7 @@ func (n *Network) interval(from time.Time, p *pending) {
 	}
 }
 
-// pending holds one measurement back: only the next tells whether it was the
-// interval's last.
+// pending delays each measurement until it is known whether it is the last of its interval.
 type pending struct {
 	yield   func(*measurement.Fields, bool) bool
 	fields  measurement.Fields
@@ -83,8 +85,7 @@ func (p *pending) set(d *detector, kind string, s state) {
 	p.filled = true
 }
 
-// Items gives the same measurements as JSON, some of them with a fault. An
-// interval ends its batch: that is how a network reports.
+// Items returns the same measurements as JSON, some of them invalid. Each interval ends its batch.
 func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		chance := rand.New(rand.NewPCG(n.cfg.Seed, faultStream))
@@ -103,4 +104,40 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 			}
 		}
 	}
+}
+
+// WriteNDJSON writes one item per line and returns their number.
+func (n *Network) WriteNDJSON(w io.Writer) (items int64, err error) {
+	out := bufio.NewWriterSize(w, 64<<10)
+	for item, err := range n.Items() {
+		if err != nil {
+			return items, err
+		}
+		if _, err := out.Write(item.JSON); err != nil {
+			return items, err
+		}
+		if err := out.WriteByte('\n'); err != nil {
+			return items, err
+		}
+		items++
+	}
+	return items, out.Flush()
+}
+
+// WriteCSV writes the valid measurements as CSV, with the member names as header, and returns their number.
+func (n *Network) WriteCSV(w io.Writer) (items int64, err error) {
+	out := bufio.NewWriterSize(w, 64<<10)
+	out.WriteString(strings.Join([]string{
+		measurement.DetectorCode, measurement.MeasureTypeCode, measurement.TimestampFrom,
+		measurement.TimestampTo, measurement.Value, measurement.Quality,
+	}, ",") + "\n")
+	var line []byte
+	for f := range n.Samples() {
+		line = fmt.Appendf(line[:0], "%s,%s,%s,%s,%s,%s\n", f.Detector, f.Type, f.From, f.To, f.Value, f.Quality) // nothing needs quotes
+		if _, err := out.Write(line); err != nil {
+			return items, err
+		}
+		items++
+	}
+	return items, out.Flush()
 }

@@ -20,15 +20,14 @@ import (
 // Encoding of geometries in a file.
 type Encoding string
 
-// The encodings. WKT, hex and base64 have a geometry in each line, raw WKB has one
-// in the whole file.
+// The encodings. WKT, hex and base64 have one geometry per line, WKB one per file.
 const (
 	WKT     Encoding = "wkt"
 	WKB     Encoding = "wkb"
 	Hex     Encoding = "hex"    // of WKB
 	Base64  Encoding = "base64" // of WKB
 	KML     Encoding = "kml"
-	GeoJSON Encoding = "geojson" // only written
+	GeoJSON Encoding = "geojson" // output only
 )
 
 var (
@@ -36,13 +35,13 @@ var (
 	writable = append(slices.Clone(readable), GeoJSON)
 )
 
-// checkEncodings says which encodings there are, if one is none.
+// checkEncodings returns an error for an unknown encoding.
 func checkEncodings(from, to Encoding) error {
 	if !slices.Contains(readable, from) {
-		return fmt.Errorf("--from %q: can be read are %v", from, readable)
+		return fmt.Errorf("--from %q must be one of %v", from, readable)
 	}
 	if !slices.Contains(writable, to) {
-		return fmt.Errorf("--to %q: can be written are %v", to, writable)
+		return fmt.Errorf("--to %q must be one of %v", to, writable)
 	}
 	return nil
 }
@@ -57,20 +56,20 @@ func (e Encoding) parse(limits geo.Limits, record []byte) (geom.T, error) {
 	case Hex:
 		data, err := hex.AppendDecode(nil, hexDigits(record))
 		if err != nil {
-			return nil, fmt.Errorf("cannot read hex: %w", err)
+			return nil, fmt.Errorf("invalid hex: %w", err)
 		}
 		return limits.ParseWKB(data, geo.Any)
 	case Base64:
 		data, err := base64.StdEncoding.AppendDecode(nil, record)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read base64: %w", err)
+			return nil, fmt.Errorf("invalid base64: %w", err)
 		}
 		return limits.ParseWKB(data, geo.Any)
 	}
 	return limits.ParseWKB(record, geo.Any)
 }
 
-// hexDigits leaves out what PostgreSQL and others put before them.
+// hexDigits removes the prefixes of PostgreSQL and others.
 func hexDigits(record []byte) []byte {
 	for _, prefix := range []string{`\x`, "0x", "0X"} {
 		record = bytes.TrimPrefix(record, []byte(prefix))
@@ -78,7 +77,7 @@ func hexDigits(record []byte) []byte {
 	return record
 }
 
-// appendRecord writes a geometry, without what stands between records.
+// appendRecord appends a geometry without separators.
 func (e Encoding) appendRecord(dst []byte, g geom.T) ([]byte, error) {
 	switch e {
 	case WKT:
@@ -107,14 +106,14 @@ func appendFeature(dst []byte, g geom.T) ([]byte, error) {
 	return append(dst, text...), nil
 }
 
-// forGeoJSON turns rings into lines, since GeoJSON has no rings of their own.
+// forGeoJSON turns linear rings, which GeoJSON lacks, into line strings.
 func forGeoJSON(g geom.T) (geom.T, error) {
 	switch g := g.(type) {
 	case *geom.LinearRing:
 		return geom.NewLineStringFlat(g.Layout(), g.FlatCoords()), nil
 	case *geom.MultiPoint:
 		if len(g.FlatCoords()) < g.NumPoints()*g.Stride() {
-			return nil, errors.New("cannot write GeoJSON: it has no empty point in a MultiPoint")
+			return nil, errors.New("cannot write GeoJSON: it does not support empty points in a MultiPoint")
 		}
 	case *geom.GeometryCollection:
 		members := geom.NewGeometryCollection()
@@ -130,7 +129,7 @@ func forGeoJSON(g geom.T) (geom.T, error) {
 	return g, nil
 }
 
-// frame is what stands around the records of a file.
+// frame is the text around the records of a file.
 type frame struct{ head, between, tail string }
 
 func (e Encoding) frame() frame {
@@ -148,7 +147,7 @@ func (e Encoding) frame() frame {
 	return frame{"", "\n", "\n"}
 }
 
-// OfFile gives the encoding that a file's name ends in.
+// OfFile returns the encoding for a file's extension.
 func OfFile(name string) (Encoding, bool) {
 	name = strings.ToLower(name)
 	for _, e := range writable {

@@ -140,10 +140,10 @@ func TestRefused(t *testing.T) {
 	f(geometry.WKT, geometry.WKT, "POINT (1 2)\r\n\r\n  POINT (1)\nPOINT (3 4)", "POINT (1 2)\nPOINT (3 4)\n", "line 3: cannot read WKT: byte 8")
 	f(geometry.WKT, geometry.WKT, "\ufeffPOINT (1 2)\nPOINT (1 91)\n", "POINT (1 2)\n", "line 2: point 0 (1 91) in OG_GEODECIMAL is outside the domain")
 	f(geometry.Hex, geometry.WKT, "0101000000000000000000F03F0000000000000040\n\\x0101000000000000000000f03f0000000000000040\n01g\n01010000", "POINT (1 2)\nPOINT (1 2)\n",
-		"line 3: cannot read hex: encoding/hex: invalid byte: U+0067 'g'", "line 4: cannot read WKB: byte 0: unexpected end")
-	f(geometry.Base64, geometry.WKT, "AQEAAAAAAAAAAADwPwAAAAAAAABA\n*\n", "POINT (1 2)\n", "line 2: cannot read base64")
+		"line 3: invalid hex: encoding/hex: invalid byte: U+0067 'g'", "line 4: cannot read WKB: byte 0: unexpected end")
+	f(geometry.Base64, geometry.WKT, "AQEAAAAAAAAAAADwPwAAAAAAAABA\n*\n", "POINT (1 2)\n", "line 2: invalid base64")
 	f(geometry.WKB, geometry.WKT, "", "", "the input: cannot read WKB: byte 0: unexpected end")
-	f(geometry.WKT, geometry.GeoJSON, "MULTIPOINT (EMPTY)", "{\"type\":\"FeatureCollection\",\"features\":[\n]}\n", "line 1: cannot write GeoJSON: it has no empty point")
+	f(geometry.WKT, geometry.GeoJSON, "MULTIPOINT (EMPTY)", "{\"type\":\"FeatureCollection\",\"features\":[\n]}\n", "line 1: cannot write GeoJSON: it does not support empty points")
 	f(geometry.KML, geometry.WKT, `<kml><Document>
 <Placemark><name>a</name><Point><coordinates>1,2</coordinates></Point></Placemark>
 <Placemark><Point><coordinates>1</coordinates></Point></Placemark><Placemark/>
@@ -164,19 +164,19 @@ func TestEndsEarly(t *testing.T) {
 		require.Equal(t, out, o.out)
 	}
 	long := strings.Repeat("1", 20_000)
-	f(geometry.WKT, geometry.WKT, strings.NewReader("POINT (1 2)\nPOINT ("+long), "POINT (1 2)\n", "line 2: more than 10000 bytes in one geometry; --max-bytes allows more")
-	f(geometry.WKB, geometry.WKT, strings.NewReader(long), "", "the input: more than 10000 bytes")
+	f(geometry.WKT, geometry.WKT, strings.NewReader("POINT (1 2)\nPOINT ("+long), "POINT (1 2)\n", "line 2: a geometry exceeds 10000 bytes; increase --max-bytes")
+	f(geometry.WKB, geometry.WKT, strings.NewReader(long), "", "the input: a geometry exceeds 10000 bytes")
 	f(geometry.KML, geometry.WKT, strings.NewReader("<kml>\n<Placemark><name>"+long), "", "line 2, column")
-	f(geometry.KML, geometry.WKT, strings.NewReader("<kml>\n"+long), "", "more than 10000 bytes")
+	f(geometry.KML, geometry.WKT, strings.NewReader("<kml>\n"+long), "", "exceeds 10000 bytes")
 	f(geometry.KML, geometry.WKT, strings.NewReader("<Placemark><Point><coordinates>1,2</coordinates></Point></Placemark>\n<Placemark></kml>"), "POINT (1 2)\n",
 		"cannot read KML: line 2, column 18: XML syntax error on line 2: element <Placemark> closed by </kml>")
-	f(geometry.KML, geometry.WKT, strings.NewReader(strings.Repeat("<a>", 500)), "", "elements deeper than 256")
-	f(geometry.KML, geometry.WKT, strings.NewReader(`<?xml version="1.0" encoding="ISO-8859-1"?><kml/>`), "", "it is in ISO-8859-1: convert it to UTF-8")
-	f(geometry.KML, geometry.KML, strings.NewReader(" hello"), "", "no placemark and no geometry is in it: is it KML")
-	f(geometry.KML, geometry.WKT, strings.NewReader("<gpx><Point/></gpx>"), "", "is it KML")
-	f(geometry.WKT, geometry.GeoJSON, strings.NewReader("\x1f\x8b\x08"), "", "the input is compressed with gzip: unpack it first")
+	f(geometry.KML, geometry.WKT, strings.NewReader(strings.Repeat("<a>", 500)), "", "elements are nested deeper than 256")
+	f(geometry.KML, geometry.WKT, strings.NewReader(`<?xml version="1.0" encoding="ISO-8859-1"?><kml/>`), "", "unsupported encoding ISO-8859-1; convert the file to UTF-8")
+	f(geometry.KML, geometry.KML, strings.NewReader(" hello"), "", "no placemark or geometry found; check --from")
+	f(geometry.KML, geometry.WKT, strings.NewReader("<gpx><Point/></gpx>"), "", "check --from")
+	f(geometry.WKT, geometry.GeoJSON, strings.NewReader("\x1f\x8b\x08"), "", "the input is compressed with gzip; decompress it first")
 	f(geometry.WKT, geometry.WKT, io.MultiReader(strings.NewReader("POINT (1 2)\n"), iotest.ErrReader(errors.New("disk"))), "POINT (1 2)\n", "cannot read the input after line 1: disk")
-	f(geometry.WKT, geometry.WKB, strings.NewReader("POINT (1 2)\nPOINT (1 2)"), "\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\xf0?\x00\x00\x00\x00\x00\x00\x00@", "line 2: raw WKB is one geometry in a file")
+	f(geometry.WKT, geometry.WKB, strings.NewReader("POINT (1 2)\nPOINT (1 2)"), "\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\xf0?\x00\x00\x00\x00\x00\x00\x00@", "line 2: a WKB file holds one geometry")
 }
 
 func TestInterrupted(t *testing.T) {
@@ -203,8 +203,8 @@ func TestValidate(t *testing.T) {
 		change(&cfg)
 		require.ErrorContains(t, cfg.Validate(), want)
 	}
-	f(`--from "geojson": can be read are [wkt wkb hex base64 kml]`, func(c *geometry.Config) { c.From = geometry.GeoJSON })
-	f(`--to "shp": can be written are [wkt wkb hex base64 kml geojson]`, func(c *geometry.Config) { c.To = "shp" })
+	f(`--from "geojson" must be one of [wkt wkb hex base64 kml]`, func(c *geometry.Config) { c.From = geometry.GeoJSON })
+	f(`--to "shp" must be one of [wkt wkb hex base64 kml geojson]`, func(c *geometry.Config) { c.To = "shp" })
 	f("--max-bytes 0", func(c *geometry.Config) { c.MaxBytes = 0 })
 	f("limit of 0 points", func(c *geometry.Config) { c.Limits.Points = 0 })
 }
@@ -244,7 +244,7 @@ func (broken) Convert(context.Context, []geom.T) ([]geometry.Result, error) {
 
 func TestConverterFails(t *testing.T) {
 	o := run(t, config(geometry.WKT, geometry.WKT), broken{}, strings.NewReader("x\nPOINT (1 2)\n"))
-	require.ErrorContains(t, o.err, "cannot convert what begins at line 2: no daemon")
+	require.ErrorContains(t, o.err, "cannot convert the geometries from line 2 on: no daemon")
 	require.Len(t, o.refused, 1)
 }
 

@@ -1,3 +1,8 @@
+// Package geometry converts a stream of geometries between encodings and coordinate formats.
+//
+// A record is one geometry: a line, a placemark, or a whole file of WKB. A record that cannot be converted
+// is reported with its place and skipped. Memory is bounded by the largest record and a batch. A
+// Converter converts the coordinates: Offline, or the client of the routing service.
 package geometry
 
 import (
@@ -11,14 +16,14 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// Config says what to read and what to write.
+// Config describes the input and the output.
 type Config struct {
 	From, To Encoding
 	Limits   geo.Limits
-	MaxBytes int // of a record
+	MaxBytes int // per record
 }
 
-// DefaultConfig is for files of one's own.
+// DefaultConfig is for trusted files.
 func DefaultConfig() Config {
 	return Config{
 		From:     WKT,
@@ -28,25 +33,24 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate gives the reason why a configuration cannot be used.
+// Validate returns an error for the first invalid setting.
 func (c Config) Validate() error {
 	if err := checkEncodings(c.From, c.To); err != nil {
 		return err
 	}
 	if c.MaxBytes < 1 {
-		return fmt.Errorf("--max-bytes %d: has to be 1 or more", c.MaxBytes)
+		return fmt.Errorf("--max-bytes %d must be at least 1", c.MaxBytes)
 	}
 	return c.Limits.Validate()
 }
 
-// Converter converts the coordinates of geometries. It gives a result for each
-// of them, in order, which may be what it was given, changed. Its error ends the
-// run.
+// Converter converts the coordinates of geometries. It returns a result for each, in order, and may
+// change them in place. An error ends the run.
 type Converter interface {
 	Convert(ctx context.Context, batch []geom.T) ([]Result, error)
 }
 
-// Result is a converted geometry, or why it is none.
+// Result is a converted geometry or the reason why it could not be converted.
 type Result struct {
 	Geometry geom.T
 	Err      error
@@ -67,20 +71,18 @@ func (o Offline) Convert(_ context.Context, batch []geom.T) ([]Result, error) {
 // Tally counts records.
 type Tally struct{ Converted, Refused int64 }
 
-// A batch goes to the converter when it has so many geometries, or so many
-// bytes of input.
+// A batch is converted when it has this many geometries or bytes of input.
 const (
 	batchGeometries = 500
 	batchBytes      = 1 << 20
 )
 
-// Run converts all records. It calls refused for each that it has to leave out,
-// and tells in an error what ended it early.
+// Run converts all records. It calls refused for each that it skips.
 func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Converter, refused func(place string, err error)) (Tally, error) {
 	r := &run{cfg: cfg, by: by, out: out, refused: refused, frame: cfg.To.frame()}
 	err := r.all(ctx, in)
 	if err != nil && !r.begun {
-		return r.tally, err // nothing is there that would need an end
+		return r.tally, err // no frame to close
 	}
 	return r.tally, errors.Join(err, r.finish())
 }
@@ -95,9 +97,9 @@ type run struct {
 
 	batch  []geom.T
 	places []string
-	bytes  int // of the batch, in the input
+	bytes  int // of the batch in the input
 	text   []byte
-	begun  bool // the head is written
+	begun  bool // the frame is open
 }
 
 func (r *run) all(ctx context.Context, in io.Reader) error {
@@ -136,7 +138,7 @@ func (r *run) flush(ctx context.Context) error {
 	}
 	results, err := r.by.Convert(ctx, r.batch)
 	if err != nil {
-		return fmt.Errorf("cannot convert what begins at %s: %w", r.places[0], err)
+		return fmt.Errorf("cannot convert the geometries from %s on: %w", r.places[0], err)
 	}
 	for i, result := range results {
 		if err := r.write(r.places[i], result); err != nil {
@@ -157,7 +159,7 @@ func (r *run) write(place string, result Result) error {
 		return nil
 	}
 	if r.cfg.To == WKB && r.tally.Converted > 0 {
-		return fmt.Errorf("%s: raw WKB is one geometry in a file; hex and base64 have one in each line", place)
+		return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", place)
 	}
 	lead := r.frame.between
 	if !r.begun {
@@ -173,15 +175,14 @@ func (r *run) write(place string, result Result) error {
 	return nil
 }
 
-// finish closes what has been begun. Files that need a frame have one without
-// any geometry too.
+// finish closes the frame. A file without geometries has an empty frame.
 func (r *run) finish() error {
 	text := r.frame.tail
 	if !r.begun {
 		if text = r.frame.head; text == "" {
 			return nil
 		}
-		text += r.frame.tail[1:] // which begins with the end of a line that the head has
+		text += r.frame.tail[1:] // without its line break, which head ends with
 	}
 	_, err := io.WriteString(r.out, text)
 	return writeError(err)

@@ -10,26 +10,24 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// Consumer is one that reads the journal, and what it has not yet.
+// Consumer is a consumer of the journal and its lag.
 type Consumer struct {
 	Name string
-	Err  error // why its cursor cannot be read; the rest is empty then
+	Err  error // why its cursor cannot be read; the other fields are then empty
 	pipeline.CursorStatus
 
-	Frames    int       // with anything that it has not
-	Rows      int       // that it has not
-	BlockRows int       // of these, in the block under way
-	Oldest    time.Time // when the first of the frames was received; zero if there is none
-	Deleted   uint64    // frames that were gone before it read them: it was not configured then
-	Ahead     uint64    // frames before its position that the journal does not have: they are missing
+	Frames    int       // with rows that it has not consumed
+	Rows      int       // that it has not consumed
+	BlockRows int       // of these, in the block in flight
+	Oldest    time.Time // when the first of Frames was received; zero if there is none
+	Deleted   uint64    // frames that were deleted unread, while it was not configured
+	Ahead     uint64    // frames before its position that are missing in the journal
 }
 
-// HasRows tells whether rows are what the consumer reads: the one that
-// remembers answers passes over them.
+// HasRows reports whether the consumer uses rows. The idempotency store does not.
 func (c *Consumer) HasRows() bool { return c.Name != pipeline.IdempotencyConsumer }
 
-// Behind gives the first frame that some consumer has not yet, as far as
-// their cursors can be read.
+// Behind returns the first frame that a consumer with a readable cursor has not consumed.
 func (f *Folder) Behind() uint64 {
 	first := uint64(NoEnd)
 	for _, c := range f.cursors {
@@ -40,35 +38,31 @@ func (f *Folder) Behind() uint64 {
 	return first
 }
 
-// Consumers tells where each one stands, sorted by name, and which of the
-// frames to come cannot be read: those are not counted.
+// Consumers returns the consumers by name, and the unconsumed frames that cannot be read, which are not
+// counted.
 func (f *Folder) Consumers() ([]Consumer, []*Gap, error) {
 	consumers := make([]Consumer, len(f.cursors))
 	for i, c := range f.cursors {
-		consumers[i] = standing(c)
+		consumers[i] = Consumer{Name: c.Name, Err: c.Err}
+		if c.Err == nil {
+			consumers[i].CursorStatus, consumers[i].Err = pipeline.DescribeCursor(c.Seq, c.State)
+		}
 	}
-	gaps, err := f.count(consumers)
-	return consumers, gaps, err
-}
-
-func standing(c journal.CursorInfo) Consumer {
-	s := Consumer{Name: c.Name, Err: c.Err}
-	if s.Err == nil {
-		s.CursorStatus, s.Err = pipeline.DescribeCursor(c.Seq, c.State)
-	}
-	return s
-}
-
-// count reads every frame that a consumer has not yet.
-func (f *Folder) count(consumers []Consumer) (gaps []*Gap, err error) {
 	in, err := f.silent().Inspect()
 	if err != nil || len(consumers) == 0 {
-		return nil, err
+		return consumers, nil, err
 	}
 	oldest, next := bounds(in)
 	for i := range consumers {
-		consumers[i].place(oldest, next)
+		switch c := &consumers[i]; {
+		case c.Err != nil:
+		case c.Done.Frame < oldest:
+			c.Deleted = oldest - c.Done.Frame
+		case c.Done.Frame > next:
+			c.Ahead = c.Done.Frame - next
+		}
 	}
+	var gaps []*Gap
 	var b batch.Batch
 	for frame, err := range f.Frames(f.Behind()) {
 		var gap *Gap
@@ -80,17 +74,17 @@ func (f *Folder) count(consumers []Consumer) (gaps []*Gap, err error) {
 			err = batch.DecodeFrame(frame.Data, &b, nil)
 		}
 		if err != nil {
-			return gaps, fmt.Errorf("cannot count what is to be delivered, at frame %d: %w", frame.Seq, err)
+			return consumers, gaps, fmt.Errorf("cannot count undelivered rows at frame %d: %w", frame.Seq, err)
 		}
 		for i := range consumers {
 			consumers[i].add(frame.Seq, &b)
 		}
 	}
-	return gaps, nil
+	return consumers, gaps, nil
 }
 
-// bounds gives the oldest frame and the one after the newest; NoEnd where the
-// newest segment cannot tell.
+// bounds returns the oldest frame and the one after the newest, which is NoEnd if the newest segment is
+// damaged.
 func bounds(in *journal.Inspection) (oldest, next uint64) {
 	if len(in.Segments) == 0 {
 		return 1, 1
@@ -102,7 +96,7 @@ func bounds(in *journal.Inspection) (oldest, next uint64) {
 	return in.Segments[0].First, newest.Last + 1
 }
 
-// add counts a frame.
+// add counts a frame's rows that the consumer has not consumed.
 func (c *Consumer) add(seq uint64, b *batch.Batch) {
 	at := batch.Position{Frame: seq}
 	if c.Err != nil || seq < c.Done.Frame {
@@ -123,17 +117,5 @@ func (c *Consumer) add(seq uint64, b *batch.Batch) {
 		c.BlockRows += min(int(c.End.Row), b.Rows()) - done
 	default:
 		c.BlockRows += b.Rows() - done
-	}
-}
-
-// place holds the consumer against the frames that there are: from oldest to
-// the one before next.
-func (c *Consumer) place(oldest, next uint64) {
-	switch {
-	case c.Err != nil:
-	case c.Done.Frame < oldest:
-		c.Deleted = oldest - c.Done.Frame
-	case c.Done.Frame > next:
-		c.Ahead = c.Done.Frame - next
 	}
 }

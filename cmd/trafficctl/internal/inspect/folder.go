@@ -1,8 +1,16 @@
+// Package inspect reads a journal's directory from outside: beside a running daemon, or when the daemon
+// does not start.
+//
+// It opens files read-only and takes no lock. It sees the directory as of one moment, even if a daemon
+// continues to write and delete. Package journal defines the format of segments and cursors, package
+// batch that of frames, and package pipeline that of delivery cursors; this package adds reading past
+// damage and counting what each consumer has not consumed.
 package inspect
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,14 +31,14 @@ const (
 
 var segmentName = regexp.MustCompile(`^[0-9]{20}\.seg$`)
 
-// looks is how often a cursor that is not whole is looked at, and a segment that is listed but not there: a daemon
-// may be writing the one, and has another slot for the next time; it may be deleting the other.
-const looks = 3
+// attempts is how often an incomplete cursor, or a listed segment that does not exist, is read again: a
+// daemon may be writing the cursor or deleting the segment.
+const attempts = 3
 
-// Folder is a journal's folder as it was when Open looked. It serves one goroutine.
+// Folder is a journal's directory at the time of Open. It is not safe for concurrent use.
 type Folder struct {
-	// OnRead, if it is set, is called with the number of bytes of segments that
-	// were read: to show progress. A second reading of a segment counts again.
+	// OnRead, if set, is called with the number of segment bytes read, to show progress. Reading a
+	// segment again counts again.
 	OnRead func(n int64)
 
 	dir      string
@@ -38,18 +46,16 @@ type Folder struct {
 	cursors  []journal.CursorInfo
 }
 
-// segment is a segment file, kept open: its bytes stay even if a daemon
-// deletes it.
+// segment is an open segment file, which stays readable if a daemon deletes it.
 type segment struct {
 	name  string
-	first uint64 // the name says so
+	first uint64 // frame, from the name
 	file  *os.File
-	err   error // why there is no file
+	err   error // why file is nil
 	bytes int64
 }
 
-// Open opens the journal in a folder. The error says, for a person, why the
-// folder holds none. The caller closes it.
+// Open opens the journal in a directory. The caller closes it.
 func Open(dir string) (*Folder, error) {
 	names, err := list(dir)
 	if err != nil {
@@ -59,11 +65,11 @@ func Open(dir string) (*Folder, error) {
 		return nil, err
 	}
 	f := &Folder{dir: dir}
-	// The cursors come first: so none of them can be ahead of the segments.
+	// Cursors first, so that none can be ahead of the segments.
 	if err := f.readCursors(names); err != nil {
 		return nil, err
 	}
-	for range looks {
+	for range attempts {
 		if names, err = list(dir); err != nil {
 			return nil, err
 		}
@@ -83,7 +89,7 @@ func (f *Folder) Close() {
 	}
 }
 
-// Bytes is the size of the segments that hold frames from seq on.
+// Bytes returns the size of the segments with frames from seq on.
 func (f *Folder) Bytes(seq uint64) int64 {
 	n := int64(0)
 	for i, s := range f.segments {
@@ -94,10 +100,10 @@ func (f *Folder) Bytes(seq uint64) int64 {
 	return n
 }
 
-// Inspect lists segments and cursors; it reads the frames' headers only.
+// Inspect lists segments and cursors. It reads only the headers of frames.
 func (f *Folder) Inspect() (*journal.Inspection, error) { return f.look(journal.Inspect) }
 
-// silent is the same folder; what is read of it does not count as progress.
+// silent returns the same folder without OnRead.
 func (f *Folder) silent() *Folder {
 	s := *f
 	s.OnRead = nil
@@ -113,8 +119,8 @@ func (f *Folder) look(how func(string, ...journal.Option) (*journal.Inspection, 
 	return in, nil
 }
 
-// openSegments opens the segments of a list. It is false if the last of them was deleted since: a daemon deletes no segment
-// before it has another one, so the list lacks those that are there now.
+// openSegments opens the listed segments. It reports whether the last one exists: a daemon deletes a
+// segment only once it has a newer one, which the list then lacks.
 func (f *Folder) openSegments(names []string) (there bool) {
 	f.Close()
 	f.segments, there = nil, true
@@ -123,10 +129,10 @@ func (f *Folder) openSegments(names []string) (there bool) {
 			continue
 		}
 		s := segment{name: name}
-		s.first, _ = strconv.ParseUint(strings.TrimSuffix(name, segmentSuffix), 10, 64) // another name: the journal will say so
+		s.first, _ = strconv.ParseUint(strings.TrimSuffix(name, segmentSuffix), 10, 64) // package journal reports an invalid name
 		s.file, s.err = os.Open(filepath.Join(f.dir, name))
 		if there = !errors.Is(s.err, fs.ErrNotExist); !there {
-			continue // deleted since it was listed
+			continue // deleted after the listing
 		}
 		if s.err == nil {
 			s.bytes = sizeOf(s.file)
@@ -139,7 +145,7 @@ func (f *Folder) openSegments(names []string) (there bool) {
 func sizeOf(file *os.File) int64 {
 	info, err := file.Stat()
 	if err != nil {
-		return 0 // for the progress only
+		return 0 // used for progress only
 	}
 	return info.Size()
 }
@@ -151,7 +157,7 @@ func (f *Folder) readCursors(names []string) error {
 			files = append(files, name)
 		}
 	}
-	for range looks {
+	for range attempts {
 		in, err := journal.Inspect(f.dir, journal.WithFS(&view{names: files, open: openFile}))
 		if err != nil {
 			return fmt.Errorf("cannot read the cursors: %w", err)
@@ -163,14 +169,14 @@ func (f *Folder) readCursors(names []string) error {
 	return nil
 }
 
-// list gives the names in a folder, sorted.
+// list returns the sorted names in a directory.
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cannot read the journal: there is no folder %s; the daemon's setting journal.dir names it", dir)
+		return nil, fmt.Errorf("cannot read the journal: directory %s does not exist; the daemon's setting journal.dir names it", dir)
 	case errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("cannot read the journal: %s is a file; name the folder that holds it", dir)
+		return nil, fmt.Errorf("cannot read the journal: %s is a file; name its directory", dir)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("cannot read the journal: %w; run this as the daemon's user", err)
 	case err != nil:
@@ -183,24 +189,117 @@ func list(dir string) ([]string, error) {
 	return names, nil
 }
 
-// recognise says why a folder with these names holds no journal.
+// recognise returns an error unless names are those of a journal.
 func recognise(dir string, names []string) error {
 	if slices.ContainsFunc(names, isOfJournal) {
 		return nil
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("the folder %s is empty: no daemon has written a journal there; its setting journal.dir names the folder", dir)
+		return fmt.Errorf("directory %s is empty; the daemon's setting journal.dir names the journal", dir)
 	}
 	for _, name := range names {
 		below := filepath.Join(dir, name)
 		if inside, err := list(below); err == nil && slices.ContainsFunc(inside, isOfJournal) {
-			return fmt.Errorf("the folder %s holds no journal, but %s does", dir, below)
+			return fmt.Errorf("directory %s contains no journal, but %s does", dir, below)
 		}
 	}
-	return fmt.Errorf("the folder %s holds no journal: of the %d names in it, %s the first, none is a segment (20 digits and %s) or a cursor (%s)",
+	return fmt.Errorf("directory %s contains no journal: none of its %d files, of which %s is the first, is a segment (20 digits and %s) or a cursor (%s)",
 		dir, len(names), names[0], segmentSuffix, cursorSuffix)
 }
 
 func isOfJournal(name string) bool {
 	return segmentName.MatchString(name) || strings.HasSuffix(name, cursorSuffix)
 }
+
+var errReadOnly = errors.New("the journal is read-only")
+
+// view is a read-only journal.FS with some of the files of a directory.
+type view struct {
+	names []string
+	open  func(path string) (journal.File, error)
+}
+
+// view returns a view of the segments that are not hidden.
+func (f *Folder) view(hidden map[string]error) *view {
+	v := &view{open: f.openKept}
+	for _, s := range f.segments {
+		if hidden[s.name] == nil {
+			v.names = append(v.names, s.name)
+		}
+	}
+	return v
+}
+
+// openKept returns a segment that is already open. Closing it does nothing.
+func (f *Folder) openKept(path string) (journal.File, error) {
+	for _, s := range f.segments {
+		if s.name == filepath.Base(path) {
+			return &file{kept: s.file, meter: f.OnRead}, s.err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+func openFile(path string) (journal.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &file{kept: f, closes: true}, nil
+}
+
+func (v *view) List(string) ([]string, error)                 { return v.names, nil }
+func (v *view) Open(path string, _ int) (journal.File, error) { return v.open(path) }
+func (*view) MkdirAll(string) error                           { return errReadOnly }
+func (*view) Lock(string) (io.Closer, error)                  { return nil, errReadOnly }
+func (*view) Rename(string, string) error                     { return errReadOnly }
+func (*view) Remove(string) error                             { return errReadOnly }
+func (*view) SyncDir(string) error                            { return errReadOnly }
+func (*view) Free(string) (int64, error)                      { return 0, errReadOnly }
+
+// file is a read-only file that reports progress. When a daemon seals a segment, it truncates the
+// preallocated end; the file reads as zeros up to the size that was returned before.
+type file struct {
+	kept   *os.File
+	closes bool
+	meter  func(n int64)
+	far    int64
+	size   int64 // that was returned
+}
+
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.kept.ReadAt(p, off)
+	if blank := min(int64(len(p)), f.size-off); err == io.EOF && int64(n) < blank {
+		clear(p[n:blank])
+		if n = int(blank); n == len(p) {
+			err = nil
+		}
+	}
+	if end := off + int64(n); f.meter != nil && end > f.far {
+		f.meter(end - f.far)
+		f.far = end
+	}
+	return n, err
+}
+
+func (f *file) Size() (int64, error) {
+	info, err := f.kept.Stat()
+	if err != nil {
+		return 0, err
+	}
+	f.size = info.Size()
+	return f.size, nil
+}
+
+func (f *file) Close() error {
+	if f.closes {
+		return f.kept.Close()
+	}
+	return nil
+}
+
+func (*file) WriteAt([]byte, int64) (int, error) { return 0, errReadOnly }
+func (*file) Truncate(int64) error               { return errReadOnly }
+func (*file) Reserve(int64) error                { return errReadOnly }
+func (*file) Sync() error                        { return errReadOnly }
+func (*file) Datasync() error                    { return errReadOnly }

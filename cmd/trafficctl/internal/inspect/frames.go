@@ -12,20 +12,20 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// NoEnd is the end of a Gap behind which nothing is known.
+// NoEnd is the end of a Gap that no intact frame follows.
 const NoEnd = math.MaxUint64
 
-// Gap is a run of frames that cannot be read. Others behind it may be whole.
+// Gap is a run of frames that cannot be read. Later frames may be intact.
 type Gap struct {
-	From, To      uint64    // To is NoEnd where nothing whole is behind
-	After, Before time.Time // when the whole frames around it were received; zero where there is none
-	Err           error     // what is wrong with the first of them
+	From, To      uint64    // To is NoEnd if no intact frame follows
+	After, Before time.Time // when its neighbours were received; zero if there is none
+	Err           error     // of the first frame
 }
 
 // Error implements error.
 func (g *Gap) Error() string { return fmt.Sprintf("cannot read %s: %v", g.Range(), g.Err) }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (g *Gap) Unwrap() error { return g.Err }
 
 // Range names the frames.
@@ -34,16 +34,14 @@ func (g *Gap) Range() string {
 	case g.From:
 		return fmt.Sprintf("frame %d", g.From)
 	case NoEnd:
-		return fmt.Sprintf("the frames from %d on", g.From)
+		return fmt.Sprintf("frames from %d on", g.From)
 	}
-	return fmt.Sprintf("the frames %d to %d", g.From, g.To)
+	return fmt.Sprintf("frames %d to %d", g.From, g.To)
 }
 
-// Frames gives the frames from seq on, every checksum checked. An error that
-// is a *Gap concerns those frames only, and reading goes on behind them if the
-// caller does; any other error is the end. A frame is valid until the next one.
-// A torn tail, or a commit that a daemon is just writing, ends the frames
-// without an error.
+// Frames returns the frames from seq on and verifies their checksums. After an error that is a *Gap, it
+// continues with the next intact frame; any other error is the last. A frame is valid until the next
+// one. A torn tail, or a commit that a daemon is writing, ends the sequence without an error.
 func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		in, err := f.silent().Inspect()
@@ -53,7 +51,7 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 		}
 		r := reading{folder: f, hidden: map[string]error{}, yield: yield}
 		for _, s := range in.Segments {
-			if s.First == 0 { // not even its header can be read; journal.Frames would read none at all
+			if s.First == 0 { // with this segment, journal.Frames would read none at all
 				r.hidden[s.Name] = s.Err
 			}
 		}
@@ -66,20 +64,20 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 	}
 }
 
-// reading goes through the frames in passes: each ends with the last frame, or
-// where it meets damage, and the one after it begins behind that.
+// reading reads the frames in passes. Each ends at the last frame or at damage, and the next starts after
+// the damage.
 type reading struct {
 	folder *Folder
-	hidden map[string]error // segments, and why they cannot be opened
+	hidden map[string]error // segments that cannot be opened, and why
 	yield  func(journal.Frame, error) bool
 
-	next  uint64 // the frame that comes next
-	from  uint64 // where this pass begins: past next where that cannot be read
-	err   error  // why it cannot
+	next  uint64 // expected frame
+	from  uint64 // start of this pass; after next if that cannot be read
+	err   error  // why next cannot be read
 	after time.Time
 }
 
-// pass returns true if there is to be another one.
+// pass reports whether another pass is needed.
 func (r *reading) pass() bool {
 	for frame, err := range journal.Frames(r.folder.dir, r.from, journal.WithFS(r.folder.view(r.hidden))) {
 		if err != nil {
@@ -99,8 +97,8 @@ func (r *reading) pass() bool {
 	return false
 }
 
-// goRound chooses where to go on after damage: with the frame behind it, if the
-// header is whole that says where that one begins, else with the next segment.
+// goRound chooses where to continue after damage: at the next frame if the damaged frame's header is
+// intact, otherwise at the next segment.
 func (r *reading) goRound(err error) bool {
 	if r.err == nil {
 		r.err = err
@@ -110,7 +108,7 @@ func (r *reading) goRound(err error) bool {
 	case passed:
 		r.from = corrupt.Seq + 1
 		return true
-	case r.from == r.next && corrupt == nil: // not to be read from the disk
+	case r.from == r.next && corrupt == nil: // an I/O error
 		r.from++
 		return true
 	}
@@ -123,8 +121,7 @@ func (r *reading) goRound(err error) bool {
 	return true
 }
 
-// end is reached behind the last whole frame of the last segment that can be
-// opened.
+// end reports a gap after the last intact frame.
 func (r *reading) end() {
 	last := r.folder.segments
 	switch n := len(last); {
@@ -135,7 +132,7 @@ func (r *reading) end() {
 	}
 }
 
-// gap tells that the frames from next to a last one cannot be read.
+// gap yields the frames from next to to as unreadable.
 func (r *reading) gap(to uint64, before time.Time) bool {
 	g := &Gap{From: r.next, To: to, After: r.after, Before: before, Err: r.err}
 	for _, s := range r.folder.segments {

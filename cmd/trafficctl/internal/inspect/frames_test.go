@@ -65,15 +65,15 @@ func TestFramesReadOnBehindDamage(t *testing.T) {
 	all := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
 	f("none", func(string, []string) {}, all)
 	f("a payload", change(1, testdaemon.Flip(payload)), []uint64{1, 2, 4, 5, 6, 7, 8}, "frame 3")
-	f("a frame's header", change(1, testdaemon.Flip(header)), []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
+	f("a frame's header", change(1, testdaemon.Flip(header)), []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
 	f("the first payload", change(0, testdaemon.Flip(payload)), []uint64{2, 3, 4, 5, 6, 7, 8}, "frame 1")
 	f("a payload of the newest segment", change(3, testdaemon.Flip(payload)), []uint64{1, 2, 3, 4, 5, 6, 8}, "frame 7")
-	f("a header in the newest segment", change(3, testdaemon.Flip(header)), []uint64{1, 2, 3, 4, 5, 6}, "the frames from 7 on")
-	f("a segment's header", change(1, testdaemon.Flip(20)), []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
-	f("the first segment's header", change(0, testdaemon.Flip(20)), []uint64{3, 4, 5, 6, 7, 8}, "the frames 1 to 2")
-	f("the newest segment's header", change(3, testdaemon.Flip(20)), []uint64{1, 2, 3, 4, 5, 6}, "the frames from 7 on")
+	f("a header in the newest segment", change(3, testdaemon.Flip(header)), []uint64{1, 2, 3, 4, 5, 6}, "frames from 7 on")
+	f("a segment's header", change(1, testdaemon.Flip(20)), []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
+	f("the first segment's header", change(0, testdaemon.Flip(20)), []uint64{3, 4, 5, 6, 7, 8}, "frames 1 to 2")
+	f("the newest segment's header", change(3, testdaemon.Flip(20)), []uint64{1, 2, 3, 4, 5, 6}, "frames from 7 on")
 	f("a sealed segment cut off", change(2, func(b []byte) []byte { return b[:len(b)-8192] }), []uint64{1, 2, 3, 4, 5, 7, 8}, "frame 6")
-	f("a missing segment", func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) }, []uint64{1, 2, 5, 6, 7, 8}, "the frames 3 to 4")
+	f("a missing segment", func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) }, []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
 	f("a torn tail", change(3, func(b []byte) []byte { return append(b, "a commit that was never finished"...) }), all)
 	f("two of them", func(_ string, s []string) {
 		testdaemon.ChangeFile(t, s[0], testdaemon.Flip(payload))
@@ -82,7 +82,7 @@ func TestFramesReadOnBehindDamage(t *testing.T) {
 	f("neighbours", func(_ string, s []string) {
 		testdaemon.ChangeFile(t, s[1], testdaemon.Flip(header))
 		testdaemon.ChangeFile(t, s[2], testdaemon.Flip(payload))
-	}, []uint64{1, 2, 6, 7, 8}, "the frames 3 to 5")
+	}, []uint64{1, 2, 6, 7, 8}, "frames 3 to 5")
 }
 
 func TestFramesFrom(t *testing.T) {

@@ -7,14 +7,14 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// Verdict is what Verify found.
+// Verdict is the result of Verify.
 type Verdict struct {
 	*journal.Inspection
-	Gaps   []*Gap // frames that are promised and cannot be read
-	Newest uint64 // the last frame that can be read, 0 if none can
+	Gaps   []*Gap // acknowledged frames that cannot be read
+	Newest uint64 // the last readable frame; 0: none
 }
 
-// Verify checks every checksum, and every cursor against the frames.
+// Verify checks all checksums, and the cursors against the frames.
 func (f *Folder) Verify() (*Verdict, error) {
 	in, err := f.look(journal.Verify)
 	if err != nil {
@@ -28,7 +28,7 @@ func (f *Folder) Verify() (*Verdict, error) {
 		if s.Err == nil {
 			continue
 		}
-		if err := v.readOn(f.silent(), s.Last); err != nil { // a second reading, from the last whole frame on
+		if err := v.readOn(f.silent(), s.Last); err != nil { // reads again from the last intact frame on
 			return nil, err
 		}
 		break
@@ -37,7 +37,7 @@ func (f *Folder) Verify() (*Verdict, error) {
 	return v, nil
 }
 
-// readOn finds out which frames from seq on can be read.
+// readOn finds the unreadable frames from seq on.
 func (v *Verdict) readOn(f *Folder, seq uint64) error {
 	for frame, err := range f.Frames(seq) {
 		var gap *Gap
@@ -53,23 +53,23 @@ func (v *Verdict) readOn(f *Folder, seq uint64) error {
 	return nil
 }
 
-// missing adds the frames that a consumer has read and the journal does not
-// have: the daemon does not start then.
+// missing adds the frames that a consumer has consumed but the journal lacks, in which case the daemon
+// does not start.
 func (v *Verdict) missing() {
 	_, next := bounds(v.Inspection)
 	for _, c := range v.Cursors {
 		if c.Err == nil && c.Seq > next {
-			v.Gaps = append(v.Gaps, &Gap{From: next, To: c.Seq - 1, Err: fmt.Errorf("the cursor of %s stands at frame %d: they were there, and are missing now", c.Name, c.Seq)})
+			v.Gaps = append(v.Gaps, &Gap{From: next, To: c.Seq - 1, Err: fmt.Errorf("the cursor of %s is at frame %d, so they existed and are now missing", c.Name, c.Seq)})
 			next = c.Seq
 		}
 	}
 }
 
-// Damaged tells whether anything is wrong.
+// Damaged reports whether anything is damaged.
 func (v *Verdict) Damaged() bool { return v.Err() != nil || len(v.Gaps) > 0 }
 
-// Lacking names the consumers that have not got all of a gap. One whose cursor
-// cannot be read may lack it.
+// Lacking returns the consumers that have not consumed all of a gap, including those with an unreadable
+// cursor.
 func (v *Verdict) Lacking(g *Gap) (names []string) {
 	for _, c := range v.Cursors {
 		if c.Err != nil || c.Seq <= g.To {
@@ -79,7 +79,7 @@ func (v *Verdict) Lacking(g *Gap) (names []string) {
 	return names
 }
 
-// Lost tells whether a consumer lacks anything of any gap, or nobody can tell.
+// Lost reports whether a consumer lacks frames of a gap, or there is no cursor to tell.
 func (v *Verdict) Lost() bool {
 	if len(v.Cursors) == 0 {
 		return len(v.Gaps) > 0
@@ -92,8 +92,7 @@ func (v *Verdict) Lost() bool {
 	return false
 }
 
-// Findings takes an error of a segment or cursor apart, one for each thing that
-// is wrong with it.
+// Findings splits a joined error of a segment or cursor into single errors.
 func Findings(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []error

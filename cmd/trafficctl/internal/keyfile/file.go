@@ -1,3 +1,5 @@
+// Package keyfile creates API keys and edits the daemon's keys file (contract 1.4). The file contains
+// SHA-256 digests, never keys.
 package keyfile
 
 import (
@@ -8,150 +10,96 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 )
 
-// Append enters a key into the file, which is made if it is not there. Comments
-// and the order of what stands in it are kept. Readers see the old file or the
-// new one, never a part; of two that append at once one waits. A file keeps
-// its mode and owner, so that the daemon can still read it.
-func Append(path string, e Entry) error {
-	file := path
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		file = target // the link stays a link
+// Read returns the entries of a keys file.
+func Read(path string) ([]Entry, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the keys file: %w", err)
 	}
-	err := locked(filepath.Dir(file), func() error { return appendTo(file, e) })
+	var file struct{ Keys []Entry }
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return nil, fmt.Errorf("cannot read the keys file %s: %w", path, err)
+	}
+	return file.Keys, nil
+}
+
+// Append adds a key to the file, which it creates if necessary. Comments and order are kept. Readers
+// see the old file or the new one, and concurrent edits are serialised. The file keeps its mode and
+// owner, so that the daemon can still read it.
+func Append(path string, e Entry) error {
+	err := edit(path, func(old []byte) ([]byte, error) { return With(old, e) })
 	if err != nil {
 		return fmt.Errorf("cannot add the key to %s: %w", path, err)
 	}
 	return nil
 }
 
-func appendTo(path string, e Entry) error {
+// Revoke removes the key of that name from the file.
+func Revoke(path, name string) error {
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("cannot revoke the key: %w", err)
+	}
+	err := edit(path, func(old []byte) ([]byte, error) { return without(old, name) })
+	if err != nil {
+		return fmt.Errorf("cannot revoke the key in %s: %w", path, err)
+	}
+	return nil
+}
+
+// edit replaces the file's content. The lock is on the directory, because the file itself is replaced.
+func edit(path string, change func(old []byte) ([]byte, error)) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // a link stays a link
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close() // which releases the lock
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	text, err := With(old, e)
+	text, err := change(old)
 	if err != nil {
 		return err
 	}
-	return replace(path, text)
+	if err := replace(path, text); err != nil {
+		return err
+	}
+	return dir.Sync() // makes the rename durable
 }
 
-// With gives the text of a keys file with one more entry.
-func With(old []byte, e Entry) ([]byte, error) {
-	doc, err := parse(old)
+// replace writes a new file with the mode and owner of the old one and renames it.
+func replace(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // mode 0600, which is right for a new file
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if doc.Kind == 0 {
-		return first(old, e), nil
-	}
-	keys, err := keysOf(doc.Content[0])
-	if err != nil {
-		return nil, err
-	}
-	if hasName(keys, e.Name) {
-		return nil, fmt.Errorf("there is a key named %q already: choose another --name, for a new key of the same client for example %q", e.Name, e.Name+"-2")
-	}
-	var entry yaml.Node
-	if err := entry.Encode(e); err != nil {
-		return nil, err
-	}
-	keys.Content = append(keys.Content, &entry)
-	return encode(doc), nil
-}
-
-// parse gives the file's only document; Kind 0: there is none.
-func parse(text []byte) (*yaml.Node, error) {
-	var doc, more yaml.Node
-	in := yaml.NewDecoder(bytes.NewReader(text))
-	err := in.Decode(&doc)
-	if errors.Is(err, io.EOF) {
-		return &doc, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the file is not valid YAML, mend it first: %w", err)
-	}
-	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the file has several YAML documents: the daemon reads one, join them first")
-	}
-	return &doc, nil
-}
-
-// first puts the first entry under a file without content. Its comments are
-// kept as text, for the parser drops them.
-func first(old []byte, e Entry) []byte {
-	text := bytes.TrimRight(bytes.Clone(old), "\n")
-	if len(text) > 0 {
-		text = append(text, '\n')
-	}
-	return append(text, encode(struct {
-		Keys []Entry `yaml:"keys"`
-	}{[]Entry{e}})...)
-}
-
-// keysOf gives the sequence `keys`, new if there is none.
-func keysOf(root *yaml.Node) (*yaml.Node, error) {
-	if root.Kind != yaml.MappingNode {
-		return nil, errors.New("the file is no mapping with the key `keys`: is it the right file?")
-	}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		if root.Content[i].Value != "keys" {
-			continue
-		}
-		list := root.Content[i+1]
-		if list.Tag == "!!null" { // `keys:` with nothing below
-			list.Kind, list.Tag, list.Value = yaml.SequenceNode, "", ""
-			if list.LineComment != "" {
-				root.Content[i].LineComment, list.LineComment = list.LineComment, ""
+	defer os.Remove(f.Name()) // does nothing after the rename
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	case err == nil:
+		owner, ok := info.Sys().(*syscall.Stat_t)
+		if ok && (int(owner.Uid) != os.Geteuid() || int(owner.Gid) != os.Getegid()) {
+			if err = f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+				err = fmt.Errorf("cannot keep the file's owner; run this as that user: %w", err)
 			}
 		}
-		if list.Kind != yaml.SequenceNode {
-			return nil, errors.New("`keys` is no list: is it the right file?")
-		}
-		list.Style = 0 // `keys: []` becomes a block with the first entry
-		return list, nil
+		err = errors.Join(err, f.Chmod(info.Mode().Perm()))
 	}
-	list := &yaml.Node{Kind: yaml.SequenceNode}
-	root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "keys"}, list)
-	return list, nil
-}
-
-func hasName(keys *yaml.Node, name string) bool {
-	for _, entry := range keys.Content {
-		var e struct{ Name string }
-		if entry.Decode(&e) == nil && e.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-// Text gives an entry as it stands in the file.
-func (e Entry) Text() string { return string(encode([]Entry{e})) }
-
-func encode(v any) []byte {
-	var text bytes.Buffer
-	out := yaml.NewEncoder(&text)
-	out.SetIndent(2)
-	_ = out.Encode(v) // plain values into memory: it cannot fail
-	_ = out.Close()
-	return text.Bytes()
-}
-
-// replace writes a new file and puts it in the old one's place.
-func replace(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // does nothing once it is renamed
-	err = likeBefore(f, path)
 	if err == nil {
 		_, err = f.Write(text)
 	}
@@ -164,36 +112,116 @@ func replace(path string, text []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// likeBefore gives the new file the mode and owner of the old one.
-func likeBefore(f *os.File, path string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // CreateTemp's 0600 is right for a new one
-	}
+// With returns the text of a keys file with another entry.
+func With(old []byte, e Entry) ([]byte, error) {
+	doc, err := parse(old)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok && (int(owner.Uid) != os.Geteuid() || int(owner.Gid) != os.Getegid()) {
-		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
-			return fmt.Errorf("cannot keep the file's owner, run this as that user: %w", err)
+	if doc.Kind == 0 { // no content: the parser drops comments, so keep them as text
+		text := bytes.TrimRight(bytes.Clone(old), "\n")
+		if len(text) > 0 {
+			text = append(text, '\n')
 		}
+		return append(text, encode(struct {
+			Keys []Entry `yaml:"keys"`
+		}{[]Entry{e}})...), nil
 	}
-	return f.Chmod(info.Mode().Perm())
+	keys, err := keysOf(doc.Content[0])
+	if err != nil {
+		return nil, err
+	}
+	if indexOf(keys, e.Name) >= 0 {
+		return nil, fmt.Errorf("a key named %q already exists; choose another --name, for example %q", e.Name, e.Name+"-2")
+	}
+	var entry yaml.Node
+	if err := entry.Encode(e); err != nil {
+		return nil, err
+	}
+	keys.Content = append(keys.Content, &entry)
+	return encode(doc), nil
 }
 
-// locked runs f while no other process does so for the same directory. The
-// lock is on the directory since the file itself is replaced.
-func locked(dir string, f func() error) error {
-	d, err := os.Open(dir)
+// without returns the text of a keys file without an entry.
+func without(old []byte, name string) ([]byte, error) {
+	doc, err := parse(old)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer d.Close() // which gives the lock back
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		return err
+	if doc.Kind == 0 {
+		return nil, errors.New("the file contains no keys")
 	}
-	if err := f(); err != nil {
-		return err
+	keys, err := keysOf(doc.Content[0])
+	if err != nil {
+		return nil, err
 	}
-	return d.Sync() // the new name survives a power cut
+	i := indexOf(keys, name)
+	if i < 0 {
+		return nil, fmt.Errorf("no key is named %q; trafficctl key list shows the names", name)
+	}
+	keys.Content = slices.Delete(keys.Content, i, i+1)
+	return encode(doc), nil
+}
+
+// parse returns the file's document. Its Kind is 0 if the file has no content.
+func parse(text []byte) (*yaml.Node, error) {
+	var doc, more yaml.Node
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	err := in.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return &doc, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("invalid YAML; correct the file first: %w", err)
+	}
+	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the file has several YAML documents; the daemon reads one, so join them first")
+	}
+	return &doc, nil
+}
+
+// keysOf returns the sequence `keys`, which it adds if it is missing.
+func keysOf(root *yaml.Node) (*yaml.Node, error) {
+	if root.Kind != yaml.MappingNode {
+		return nil, errors.New("the file must be a mapping with the key `keys`; check its name")
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value != "keys" {
+			continue
+		}
+		list := root.Content[i+1]
+		if list.Tag == "!!null" { // `keys:` without a value
+			list.Kind, list.Tag, list.Value = yaml.SequenceNode, "", ""
+			if list.LineComment != "" {
+				root.Content[i].LineComment, list.LineComment = list.LineComment, ""
+			}
+		}
+		if list.Kind != yaml.SequenceNode {
+			return nil, errors.New("`keys` must be a list; check the file's name")
+		}
+		list.Style = 0 // `keys: []` becomes a block
+		return list, nil
+	}
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "keys"}, list)
+	return list, nil
+}
+
+func indexOf(keys *yaml.Node, name string) int {
+	return slices.IndexFunc(keys.Content, func(entry *yaml.Node) bool {
+		var e struct{ Name string }
+		return entry.Decode(&e) == nil && e.Name == name
+	})
+}
+
+// Text returns the entry in the file's format.
+func (e Entry) Text() string { return string(encode([]Entry{e})) }
+
+func encode(v any) []byte {
+	var text bytes.Buffer
+	out := yaml.NewEncoder(&text)
+	out.SetIndent(2)
+	_ = out.Encode(v) // plain values into memory: cannot fail
+	_ = out.Close()
+	return text.Bytes()
 }

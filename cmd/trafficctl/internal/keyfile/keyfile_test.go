@@ -85,8 +85,8 @@ func TestWithRefuses(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	f("keys:\n  - name: new\n", "already")
-	f("keys: 5\n", "no list")
-	f("- name: a\n", "right file")
+	f("keys: 5\n", "must be a list")
+	f("- name: a\n", "must be a mapping")
 	f("keys: [\n", "YAML")
 	f("keys: []\n---\nkeys: []\n", "several")
 }

@@ -1,8 +1,8 @@
+// Package measurement defines one measurement on its way to the daemon, as JSON (contract 5.1). Packages feed
+// and generate produce items, package send consumes them; none of the three imports another.
 package measurement
 
-import (
-	"time"
-)
+import "time"
 
 // Names of the members of a measurement (contract 5.1).
 const (
@@ -14,18 +14,16 @@ const (
 	Quality         = "quality"
 )
 
-// Fields are the members of one measurement. The byte slices hold finished
-// JSON text without quotes; they are only read.
+// Fields are the members of one measurement. The byte slices hold JSON text without quotes.
 type Fields struct {
 	Detector string // any valid UTF-8
 	Type     string // any valid UTF-8
-	From, To []byte // made by AppendTime
+	From, To []byte // see AppendTime
 	Value    []byte // a JSON number
-	Quality  []byte // a JSON number; empty: the measurement has none
+	Quality  []byte // a JSON number, or empty
 }
 
-// AppendJSON appends the measurement as a JSON object, members in the order of
-// the specification.
+// AppendJSON appends the measurement as a JSON object.
 func (f *Fields) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"detectorCode":`...)
 	dst = AppendString(dst, f.Detector)
@@ -44,8 +42,7 @@ func (f *Fields) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendTime appends t in UTC as the contract wants it: seconds always, a
-// fraction only where there is one, Z at the end.
+// AppendTime appends t in UTC as RFC 3339, with a fraction only if it has one.
 func AppendTime(dst []byte, t time.Time) []byte {
 	return t.UTC().AppendFormat(dst, time.RFC3339Nano)
 }

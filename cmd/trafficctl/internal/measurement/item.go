@@ -8,25 +8,22 @@ import (
 
 // Item is one measurement as it goes into a batch.
 type Item struct {
-	// JSON is exactly one valid JSON value. It belongs to the producer and is
-	// valid until the next item is asked for.
+	// JSON is one valid JSON value. It is valid until the next item.
 	JSON []byte
-	// Order is the same for all items of a detector (see OrderOf): those keep
-	// their sequence on the way.
+	// Order is equal for all items of a detector (see OrderOf), whose order is preserved.
 	Order uint64
 	Place Place
-	// EndsBatch asks for the batch to be closed after this item, full or not:
-	// a generator's interval is over.
+	// EndsBatch closes the batch after this item: a generator's interval is complete.
 	EndsBatch bool
 }
 
-// Place says where in the input an item stands, counted from 1.
+// Place is the position of an item in the input, counted from 1.
 type Place struct {
 	Row  int64 // record of a CSV file, line of NDJSON, element of a JSON array
-	Line int64 // line of the file; 0 where the format has none
+	Line int64 // line of the file; 0 if the format has none
 }
 
-// String names the place for a person.
+// String implements fmt.Stringer.
 func (p Place) String() string {
 	if p.Line > 0 {
 		return fmt.Sprintf("line %d", p.Line)
@@ -34,8 +31,7 @@ func (p Place) String() string {
 	return fmt.Sprintf("item %d", p.Row)
 }
 
-// RowError says that one row cannot be read as a measurement; the rows after
-// it can.
+// RowError reports a row that cannot be read as a measurement. Later rows can be.
 type RowError struct {
 	Place Place
 	Err   error
@@ -44,8 +40,8 @@ type RowError struct {
 // Error implements error.
 func (e *RowError) Error() string { return e.Place.String() + ": " + e.Err.Error() }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// OrderOf gives Item.Order for a detector code.
+// OrderOf returns Item.Order for a detector code.
 func OrderOf[T ~string | ~[]byte](code T) uint64 { return xxhash.Sum64String(string(code)) }

@@ -2,6 +2,7 @@ package send
 
 import (
 	"bytes"
+	"context"
 	"math"
 
 	"github.com/google/uuid"
@@ -14,16 +15,16 @@ const (
 	bodyStart = `{"measurements":[`
 	bodyEnd   = `]}`
 
-	// maxBody closes a batch of unusually long items early: well under what the
-	// daemon takes, packed (16 MiB) or not (64 MiB).
+	// maxBody closes a batch of unusually long items early, well below the daemon's limits of 16 MiB
+	// compressed and 64 MiB decompressed.
 	maxBody = 12 << 20
 )
 
-// batch is one request in the making, on its way, or free to be used again.
+// batch is one request. Batches are reused.
 type batch struct {
-	key    string // Idempotency-Key, the same over all attempts
-	body   []byte // JSON, without bodyEnd until it is sealed
-	ends   []int  // where each item ends in body
+	key    string // Idempotency-Key of all attempts
+	body   []byte // JSON without bodyEnd
+	ends   []int  // end of each item in body
 	places []measurement.Place
 	packed bytes.Buffer
 }
@@ -46,10 +47,10 @@ func (b *batch) add(item measurement.Item) {
 	b.places = append(b.places, item.Place)
 }
 
-// full tells whether the next item, unless it is a giant, belongs elsewhere.
+// full reports whether the batch must be sent before another item is added.
 func (b *batch) full(limit int) bool { return b.len() >= limit || len(b.body) >= maxBody }
 
-// item gives the JSON of the i-th item.
+// item returns the JSON of the i-th item.
 func (b *batch) item(i int) []byte {
 	start := len(bodyStart)
 	if i > 0 {
@@ -58,8 +59,7 @@ func (b *batch) item(i int) []byte {
 	return b.body[start:b.ends[i]]
 }
 
-// firstRow is the row of the input that the batch begins with; a very large
-// number for an empty batch.
+// firstRow returns the input row of the first item, or math.MaxInt64 for an empty batch.
 func (b *batch) firstRow() int64 {
 	if b.len() == 0 {
 		return math.MaxInt64
@@ -67,12 +67,76 @@ func (b *batch) firstRow() int64 {
 	return b.places[0].Row
 }
 
-// pack makes the request's bytes. It is done once for all attempts: a retry
-// sends the same.
+// pack compresses the body. All attempts send the same bytes.
 func (b *batch) pack(z *gzip.Writer) error {
 	z.Reset(&b.packed)
 	if _, err := z.Write(append(b.body, bodyEnd...)); err != nil {
 		return err
 	}
 	return z.Close()
+}
+
+// batchesPerWorker is the number of batches per worker: one in flight, one being filled, and some
+// queued, because input that is sorted by detector fills one lane for a while and then another.
+const batchesPerWorker = 4
+
+// lanes are the queues between fill and the workers, and the batches in circulation. A queue can
+// hold all batches, so handing one over never blocks; only taking a free one does.
+type lanes struct {
+	limit  int
+	open   []*batch // being filled, one per queue; nil: none
+	queues []chan *batch
+	free   chan *batch
+}
+
+func newLanes(cfg Config) *lanes {
+	n := 1
+	if cfg.Ordered {
+		n = cfg.Concurrency
+	}
+	all := cfg.Concurrency * batchesPerWorker
+	l := &lanes{limit: cfg.Batch, open: make([]*batch, n), queues: make([]chan *batch, n), free: make(chan *batch, all)}
+	for i := range l.queues {
+		l.queues[i] = make(chan *batch, all)
+	}
+	for range all {
+		l.free <- new(batch)
+	}
+	return l
+}
+
+// add puts the item into its lane's batch and hands the batch over if it is full. It fails only when
+// ctx is done; the item is in no batch then.
+func (l *lanes) add(ctx context.Context, item measurement.Item) error {
+	i := int(item.Order % uint64(len(l.queues)))
+	if l.open[i] == nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		select {
+		case l.open[i] = <-l.free:
+			l.open[i].reset()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	l.open[i].add(item)
+	if l.open[i].full(l.limit) {
+		l.queues[i] <- l.open[i]
+		l.open[i] = nil
+	}
+	if item.EndsBatch {
+		l.handAll(ctx)
+	}
+	return nil
+}
+
+// handAll hands over all open batches, unless ctx is done: they stay open then.
+func (l *lanes) handAll(ctx context.Context) {
+	for i, b := range l.open {
+		if b != nil && ctx.Err() == nil {
+			l.queues[i] <- b
+			l.open[i] = nil
+		}
+	}
 }

@@ -12,20 +12,19 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Tally is what has become of the items so far.
+// Tally counts the outcomes so far.
 type Tally struct {
 	Accepted int64            `json:"accepted"`
 	Rejected int64            `json:"rejected"`
 	Batches  int64            `json:"batches"` // answered with 207
 	Retries  int64            `json:"retries"`
-	Replayed int64            `json:"replayed"` // batches whose first answer had been lost
-	BadRows  int64            `json:"bad_rows"` // rows that cannot be read, passed over
-	Unknown  int64            `json:"unknown"`  // items sent, but without an answer
+	Replayed int64            `json:"replayed"` // batches whose first answer was lost
+	BadRows  int64            `json:"bad_rows"` // unreadable rows that were skipped
+	Unknown  int64            `json:"unknown"`  // items sent without an answer
 	Codes    map[string]int64 `json:"codes,omitempty"`
-	// Examples holds, for each code, the rejection that stands first in the input.
+	// Examples holds the first rejection in the input for each code.
 	Examples map[string]Example `json:"-"`
-	// Resume is set when the sending ended early: all items of the rows before
-	// it are acknowledged. 0: everything is.
+	// Resume is set when sending stopped early: all rows before it are acknowledged. 0: all rows are.
 	Resume int64 `json:"resume_row,omitempty"`
 }
 
@@ -35,12 +34,11 @@ type Example struct {
 	Error ItemError
 }
 
-// ledger keeps the tally and writes down the rejected items. It is safe for
-// concurrent use.
+// ledger keeps the tally and writes the rejected items. It is safe for concurrent use.
 type ledger struct {
 	mu       sync.Mutex
 	tally    Tally
-	rejected io.Writer // nil: not wanted
+	rejected io.Writer // may be nil
 	line     []byte
 	resume   int64 // the lowest row that is not acknowledged
 }
@@ -53,7 +51,7 @@ func newLedger(rejected io.Writer) *ledger {
 	}
 }
 
-// acknowledged books the answer to a batch.
+// acknowledged records the answer to a batch.
 func (l *ledger) acknowledged(b *batch, a *answer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,21 +62,12 @@ func (l *ledger) acknowledged(b *batch, a *answer) error {
 		l.tally.Replayed++
 	}
 	for _, r := range a.Rejections {
-		l.count(r.Error, b.places[r.Index])
+		place := b.places[r.Index]
+		if first, ok := l.tally.Examples[r.Error.ErrorCode]; !ok || place.Row < first.Place.Row {
+			l.tally.Examples[r.Error.ErrorCode] = Example{Place: place, Error: r.Error}
+		}
+		l.tally.Codes[r.Error.ErrorCode]++
 	}
-	return l.write(b, a)
-}
-
-func (l *ledger) count(e ItemError, place measurement.Place) {
-	if first, known := l.tally.Examples[e.ErrorCode]; !known || place.Row < first.Place.Row {
-		l.tally.Examples[e.ErrorCode] = Example{Place: place, Error: e}
-	}
-	l.tally.Codes[e.ErrorCode]++
-}
-
-// write appends the batch's rejected items to the file, in one piece: what the
-// tally counts is also there when the program is killed afterwards.
-func (l *ledger) write(b *batch, a *answer) error {
 	if l.rejected == nil || len(a.Rejections) == 0 {
 		return nil
 	}
@@ -86,6 +75,7 @@ func (l *ledger) write(b *batch, a *answer) error {
 	for _, r := range a.Rejections {
 		l.line = appendRejected(l.line, b, a.batchID, r)
 	}
+	// One write per batch: what the tally counts is in the file even if the program is killed afterwards.
 	if _, err := l.rejected.Write(l.line); err != nil {
 		return fmt.Errorf("cannot write rejected items: %w", err)
 	}
@@ -94,7 +84,7 @@ func (l *ledger) write(b *batch, a *answer) error {
 
 // appendRejected appends one line of a file of rejected items.
 func appendRejected(dst []byte, b *batch, batchID string, r rejection) []byte {
-	reason, _ := json.Marshal(r.Error) // three strings: it cannot fail
+	reason, _ := json.Marshal(r.Error) // three strings: cannot fail
 	id, _ := json.Marshal(batchID)
 	place := b.places[r.Index]
 	dst = append(append(dst, `{"item":`...), oneLine(b.item(r.Index))...)
@@ -105,7 +95,7 @@ func appendRejected(dst []byte, b *batch, batchID string, r rejection) []byte {
 	return append(dst, "}\n"...)
 }
 
-// oneLine takes the line breaks out of an item that was written over several.
+// oneLine removes the line breaks of an item.
 func oneLine(item []byte) []byte {
 	if !bytes.ContainsAny(item, "\r\n") {
 		return item
@@ -115,7 +105,7 @@ func oneLine(item []byte) []byte {
 	return flat.Bytes()
 }
 
-// lost books a batch that is given up; sent tells whether it may have arrived.
+// lost records a batch that is given up. sent reports whether it may have arrived.
 func (l *ledger) lost(b *batch, sent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +121,7 @@ func (l *ledger) retried() {
 	l.tally.Retries++
 }
 
-// unread books that the input was given up before a row.
+// unread records that the input was given up before a row.
 func (l *ledger) unread(row int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

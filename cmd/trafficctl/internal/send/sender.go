@@ -1,3 +1,15 @@
+// Package send delivers measurements to the daemon over HTTP (contract 1).
+//
+//	items ─▶ fill ─▶ lane 0 … n ─▶ gzip, POST, retry ─▶ ledger
+//	         batches   in order       one Idempotency-Key per batch
+//
+// Order: a detector belongs to one lane (a hash of its code), and a lane has one batch in flight, so
+// the measurements of a detector arrive in input order. A lane's batch is closed when it is full, not
+// when the input moves to another detector, and lanes queue a few batches, so input that is sorted
+// by detector keeps several lanes busy. Without order all workers share one queue.
+//
+// Memory is bounded by a fixed set of batches: fill takes a free one, and a worker returns it once
+// it is answered.
 package send
 
 import (
@@ -9,160 +21,189 @@ import (
 	"iter"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// grace is how long requests under way may still be answered once the sending
-// is broken off: their items' fate is worth knowing.
-const grace = 10 * time.Second
+// BatchLimit is the number of measurements that the daemon examines in a batch (contract 1.2).
+const BatchLimit = 14_000
 
-// notedRows is how many unreadable rows are told one by one.
-const notedRows = 10
+// Config holds the settings for sending. Each field is the flag of that name.
+type Config struct {
+	client.Config
+	Batch       int           // measurements per batch
+	Concurrency int           // batches in flight
+	Ordered     bool          // keep the order of each detector's measurements
+	RetryFor    time.Duration // how long to retry a batch
+	SkipBadRows bool          // skip rows that cannot be parsed
+}
+
+// DefaultConfig is for a daemon on this machine.
+func DefaultConfig() Config {
+	return Config{
+		Config: client.DefaultConfig(), Batch: BatchLimit, Concurrency: 4, Ordered: true, RetryFor: 10 * time.Minute,
+	}
+}
+
+// Validate returns an error for the first invalid setting.
+func (c Config) Validate() error {
+	switch {
+	case c.Batch < 1 || c.Batch > 140_000:
+		return fmt.Errorf("--batch %d must be 1 to 140,000 (the daemon examines the first 14,000 items and refuses larger batches)", c.Batch)
+	case c.Concurrency < 1 || c.Concurrency > 64:
+		return fmt.Errorf("--concurrency %d must be 1 to 64 (each batch in flight takes several MB)", c.Concurrency)
+	case c.RetryFor < 0 || c.RetryFor > time.Hour:
+		return fmt.Errorf("--retry-for %s must be 0 to 1h (the daemon deduplicates retries for an hour)", c.RetryFor)
+	}
+	return c.Config.Validate()
+}
+
+const (
+	// grace is how long requests in flight may finish after an interrupt: the outcome of their items
+	// is worth knowing.
+	grace = 10 * time.Second
+	// reportedRows is how many unreadable rows are reported one by one.
+	reportedRows = 10
+	// connectFor is how long the first connection is retried. Once the daemon has answered, RetryFor
+	// applies: it may be restarting.
+	connectFor = 10 * time.Second
+)
 
 // Sender sends one input.
 type Sender struct {
-	cfg    Config
-	client *client
-	ledger *ledger
-	note   func(text string)
+	cfg       Config
+	client    *client.Client
+	ledger    *ledger
+	note      func(text string)
+	connected atomic.Bool // the daemon has answered once
 }
 
-// New makes a sender. Rejected items are written to rejected, one JSON object
-// a line, unless it is nil. note is called, from any goroutine, with what a
-// person who watches should know: pauses, rows passed over.
+// New returns a sender. It writes rejected items to rejected as NDJSON, unless that is nil. It calls
+// note, from any goroutine, with messages for the user: retries and skipped rows.
 func New(cfg Config, rejected io.Writer, note func(text string)) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Sender{cfg: cfg, client: newClient(cfg), ledger: newLedger(rejected), note: note}, nil
+	c, err := client.New(cfg.Config, client.Ingest)
+	if err != nil {
+		return nil, err
+	}
+	return &Sender{cfg: cfg, client: c, ledger: newLedger(rejected), note: note}, nil
 }
 
-// Tally says what has become of the items so far; it may be asked at any time.
+// Tally returns the counts so far. It is safe to call at any time.
 func (s *Sender) Tally() Tally { return s.ledger.snapshot() }
 
-// Send sends all items and returns once each batch is answered or given up.
-// The first refusal that repeating cannot mend ends everything, and so does
-// ctx: no new batch begins, and those under way have a little time left for
-// their answer. When the input ends with an error, what was read is still sent.
+// Send sends all items and returns once each batch is answered or given up. It stops at the first
+// error that a retry cannot fix, and when ctx is done: no batch starts any more, and those in flight
+// get a grace period. If the input fails, the items before the failure are still sent.
 func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, error]) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cut) })()
-	defer s.client.http.CloseIdleConnections()
+	defer s.client.Close()
 
 	lanes := newLanes(s.cfg)
 	var workers sync.WaitGroup
 	for i := range s.cfg.Concurrency {
-		workers.Go(func() { s.work(ctx, requests, fail, lanes.queueOf(i), lanes.free) })
+		queue := lanes.queues[i%len(lanes.queues)]
+		workers.Go(func() {
+			z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for unknown levels only
+			for b := range queue {
+				if ctx.Err() != nil {
+					s.ledger.lost(b, false)
+				} else if err := s.deliver(ctx, requests, z, b); err != nil {
+					fail(err)
+				}
+				lanes.free <- b
+			}
+		})
 	}
 	err := s.fill(ctx, lanes, items)
-	lanes.close()
+	for _, q := range lanes.queues {
+		close(q)
+	}
 	workers.Wait()
-	for _, b := range lanes.unsent() {
-		s.ledger.lost(b, false)
+	for _, b := range lanes.open {
+		if b != nil {
+			s.ledger.lost(b, false)
+		}
 	}
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// fill deals the items out into batches, and the batches to the lanes.
+// fill distributes the items over the lanes' batches.
 func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement.Item, error]) error {
 	row := int64(0)
 	for item, err := range items {
-		if err != nil {
-			if row, err = s.badRow(row, err); err != nil {
-				l.handAll(ctx)
-				return s.unread(row, err)
+		var bad *measurement.RowError
+		switch {
+		case err == nil:
+			row = item.Place.Row
+			if err := l.add(ctx, item); err != nil {
+				s.ledger.unread(row)
+				return err
+			}
+			continue
+		case !errors.As(err, &bad):
+			row++
+		case !s.cfg.SkipBadRows:
+			row, err = bad.Place.Row, fmt.Errorf("cannot read a row: %w (--on-bad-row skip skips such rows)", err)
+		default:
+			row = bad.Place.Row
+			if n := s.ledger.badRow(); n < reportedRows {
+				s.note("skipped " + err.Error())
+			} else if n == reportedRows {
+				s.note("skipped " + err.Error() + "; further skipped rows are only counted")
 			}
 			continue
 		}
-		row = item.Place.Row
-		if err := l.add(ctx, item); err != nil {
-			return s.unread(row, err)
-		}
+		l.handAll(ctx)
+		s.ledger.unread(row)
+		return err
 	}
 	l.handAll(ctx)
 	return nil
 }
 
-func (s *Sender) unread(row int64, err error) error {
-	s.ledger.unread(row)
-	return err
-}
-
-// badRow decides whether reading goes on after an error, and gives the row
-// that it concerns.
-func (s *Sender) badRow(before int64, err error) (row int64, _ error) {
-	var bad *measurement.RowError
-	if !errors.As(err, &bad) {
-		return before + 1, err
-	}
-	if !s.cfg.SkipBadRows {
-		return bad.Place.Row, fmt.Errorf("cannot read a row: %w (--on-bad-row skip passes over such rows)", err)
-	}
-	switch n := s.ledger.badRow(); {
-	case n < notedRows:
-		s.note("passed over " + err.Error())
-	case n == notedRows:
-		s.note("passed over " + err.Error() + "; further ones are only counted")
-	}
-	return bad.Place.Row, nil
-}
-
-// work sends the batches of one queue, one after the other, until the queue is
-// closed. Once ctx is done it only empties the queue.
-func (s *Sender) work(ctx, requests context.Context, fail context.CancelCauseFunc, queue <-chan *batch, free chan<- *batch) {
-	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for unknown levels only
-	for b := range queue {
-		if ctx.Err() != nil {
-			s.ledger.lost(b, false)
-		} else if err := s.deliver(ctx, requests, z, b); err != nil {
-			fail(err)
-		}
-		free <- b
-	}
-}
-
-// deliver brings one batch to its answer, or gives it up.
+// deliver posts one batch until it is answered or given up.
 func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch) error {
 	if err := b.pack(z); err != nil {
 		return fmt.Errorf("cannot compress a batch: %w", err)
 	}
-	a, doubt, err := s.attempts(ctx, requests, b)
-	if err != nil {
-		s.ledger.lost(b, doubt)
-		return fmt.Errorf("cannot send the %d items from %s on: %w", b.len(), b.places[0], err)
-	}
-	return s.ledger.acknowledged(b, a)
-}
-
-// attempts posts the batch until it is answered for good. doubt: an attempt
-// had no answer, so that the batch may have been taken all the same.
-func (s *Sender) attempts(ctx, requests context.Context, b *batch) (a *answer, doubt bool, err error) {
-	end := time.Now().Add(s.cfg.RetryFor)
-	for n := 1; ; n++ {
-		a, err = s.client.post(requests, b)
+	start, doubt := time.Now(), false // doubt: an attempt had no answer, so the daemon may have accepted the batch
+	for attempt := 1; ; attempt++ {
+		a, err := s.post(requests, b)
 		if err == nil {
-			return a, false, nil
+			s.connected.Store(true)
+			return s.ledger.acknowledged(b, a)
 		}
 		doubt = doubt || inDoubt(err)
-		if !mayHelp(err) {
-			return nil, doubt, err
+		limit, flag := s.cfg.RetryFor, "--retry-for"
+		if !s.connected.Load() && client.NotConnected(err) && limit > connectFor {
+			limit, flag = connectFor, "the limit for the first connection"
 		}
-		wait := pause(n, rand.Float64(), err)
-		if time.Now().Add(wait).After(end) {
-			return nil, doubt, fmt.Errorf("given up after %d attempts within --retry-for %s: %w", n, s.cfg.RetryFor, err)
+		wait := pause(attempt, rand.Float64(), err)
+		switch {
+		case !retryable(err):
+		case time.Since(start)+wait > limit:
+			err = fmt.Errorf("gave up after %d attempts, within %s of %s: %w", attempt, flag, limit, err)
+		default:
+			s.note(fmt.Sprintf("%v; retrying in %s", err, wait.Round(100*time.Millisecond)))
+			if sleep(ctx, wait) {
+				s.ledger.retried()
+				continue
+			}
 		}
-		s.note(fmt.Sprintf("%v; trying again in %s", err, wait.Round(100*time.Millisecond)))
-		if !sleep(ctx, wait) {
-			return nil, doubt, err
-		}
-		s.ledger.retried()
+		s.ledger.lost(b, doubt)
+		return fmt.Errorf("cannot send %d items starting at %s: %w", b.len(), b.places[0], err)
 	}
 }
 

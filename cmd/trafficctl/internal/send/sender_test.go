@@ -6,15 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
@@ -155,7 +161,7 @@ func TestRefusalsStop(t *testing.T) {
 	f(404, "--url")
 	f(405, "--url")
 	f(413, "--batch")
-	f(415, "unpack")
+	f(415, "decompresses requests")
 	f(422, "run the command again")
 	f(302, "")
 	f(200, "")
@@ -175,7 +181,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 // An answer that does not fit the batch is none.
-func TestOddAnswers(t *testing.T) {
+func TestInconsistentAnswers(t *testing.T) {
 	f := func(answer string) {
 		t.Helper()
 		d := testdaemon.New(t)
@@ -185,7 +191,7 @@ func TestOddAnswers(t *testing.T) {
 			return true
 		}
 		err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
-		require.ErrorIs(t, err, errOddAnswer)
+		require.ErrorIs(t, err, errInvalidAnswer)
 		require.Len(t, d.Keys(), 1)
 	}
 	f(`{"accepted":1,"rejected":0,"rejections":[]}`)
@@ -318,13 +324,13 @@ func TestBadRowsSkipped(t *testing.T) {
 	s, err := New(cfg, nil, func(text string) { notes = append(notes, text) })
 	require.NoError(t, err)
 	list := []any{itemOf("A", 1)}
-	for row := range int64(2 * notedRows) {
+	for row := range int64(2 * reportedRows) {
 		list = append(list, badRow(row+2))
 	}
 	require.NoError(t, s.Send(t.Context(), mixed(append(list, itemOf("B", 1))...)))
 	require.EqualValues(t, 2, s.Tally().Accepted)
-	require.EqualValues(t, 2*notedRows, s.Tally().BadRows)
-	require.Len(t, notes, notedRows)
+	require.EqualValues(t, 2*reportedRows, s.Tally().BadRows)
+	require.Len(t, notes, reportedRows)
 }
 
 // An error of the input as a whole: what was read is sent.
@@ -423,25 +429,9 @@ func TestPause(t *testing.T) {
 		before = low
 	}
 	require.Equal(t, longestPause/2, before)
-	asked := &RefusedError{Status: 503, after: time.Minute}
+	asked := &client.Error{Status: 503, RetryAfter: time.Minute}
 	require.GreaterOrEqual(t, pause(1, 0, asked), time.Minute)
 	require.Less(t, pause(1, 0.999, asked), time.Minute+time.Second)
-}
-
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
-	f := func(header string, want time.Duration) {
-		t.Helper()
-		require.Equal(t, want, retryAfter(header, now))
-	}
-	f("", 0)
-	f("0", 0)
-	f("7", 7*time.Second)
-	f("-7", 0)
-	f("soon", 0)
-	f("99999999999999999999", 0)
-	f("Sun, 01 Nov 2026 08:00:30 GMT", 30*time.Second)
-	f("Sun, 01 Nov 2026 07:00:30 GMT", 0)
 }
 
 func TestConfigValidate(t *testing.T) {
@@ -465,12 +455,62 @@ func TestConfigValidate(t *testing.T) {
 	f("--retry-for", func(c *Config) { c.RetryFor = 2 * time.Hour })
 }
 
-func TestEndpoint(t *testing.T) {
-	f := func(url, want string) {
+// Only a definite answer settles a batch; a proxy's does not.
+func TestInDoubt(t *testing.T) {
+	f := func(err error, want bool) {
 		t.Helper()
-		require.Equal(t, want, Config{URL: url}.endpoint())
+		require.Equal(t, want, inDoubt(err), "%v", err)
 	}
-	f("http://h", "http://h"+Path)
-	f("http://h/prefix/", "http://h/prefix"+Path)
-	f("http://h"+Path, "http://h"+Path)
+	f(&net.OpError{Op: "dial", Err: errors.New("connection refused")}, false)
+	f(&url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: errors.New("no route to host")}}, false)
+	f(&net.OpError{Op: "read", Err: errors.New("connection reset")}, true)
+	f(io.ErrUnexpectedEOF, true)
+	f(&client.Error{Status: http.StatusServiceUnavailable, ErrorCode: "GENERAL_SERVICE_UNAVAILABLE"}, false)
+	f(&client.Error{Status: http.StatusBadRequest, ErrorCode: "INVALID_JSON"}, false)
+	f(&client.Error{Status: http.StatusConflict, ErrorCode: "IDEMPOTENCY_KEY_IN_USE"}, true)
+	f(&client.Error{Status: http.StatusGatewayTimeout}, true)
+	f(&client.Error{Status: http.StatusBadGateway}, true)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A daemon that was never reached is given up after connectFor; one that has answered may be
+// restarting and is retried for RetryFor.
+func TestFirstConnection(t *testing.T) {
+	f := func(answered int, want time.Duration) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.Key, cfg.Batch, cfg.Concurrency = "k", 1, 1
+			s := newSender(t, cfg, nil)
+			n := 0
+			s.client.HTTP.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
+				if n++; n > answered {
+					return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+				}
+				body := io.NopCloser(strings.NewReader(`{"accepted":1,"rejected":0,"rejections":[]}`))
+				return &http.Response{StatusCode: http.StatusMultiStatus, Body: body}, nil
+			})
+			start := time.Now()
+			require.ErrorContains(t, s.Send(t.Context(), series(1, 2)), "check that the daemon is running")
+			require.LessOrEqual(t, time.Since(start), want)
+			require.Greater(t, time.Since(start), want/8)
+		})
+	}
+	f(0, connectFor)
+	f(1, DefaultConfig().RetryFor)
+}
+
+// A certificate that is not trusted ends the run at once.
+func TestUntrustedCertificate(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	cfg := DefaultConfig()
+	cfg.URL, cfg.Key = server.URL, "k"
+	s := newSender(t, cfg, nil)
+	require.ErrorContains(t, s.Send(t.Context(), series(1, 2)), "--ca FILE")
+	require.Zero(t, s.Tally().Retries)
+	require.Zero(t, s.Tally().Unknown)
 }

@@ -1,3 +1,4 @@
+// Package soap calls the daemon's routing web service (contract 3).
 package soap
 
 import (
@@ -6,200 +7,144 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/schemas/xroute"
 )
 
-// Path of the service below the base URL.
-const Path = "/xroute/ws/XRoute"
-
-// Config says where the service is.
-type Config struct {
-	URL     string        // base URL of the daemon, with or without Path
-	Key     string        // API key with the right routing
-	Timeout time.Duration // for one call and its answer, beside the time that watchJob waits
-}
-
-// Validate gives the first setting that cannot be, and why.
-func (c Config) Validate() error {
-	base, err := url.Parse(c.URL)
-	switch {
-	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
-		return fmt.Errorf("--url %q is no http or https URL: write for example https://traffic.example.org", c.URL)
-	case c.Key == "":
-		return errors.New("no API key: set --key, --key-file or the environment variable TRAFFICD_KEY")
-	case strings.ContainsFunc(c.Key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("the API key has blanks or other characters that a header cannot carry: was something else copied with it?")
-	case c.Timeout < time.Second:
-		return fmt.Errorf("--timeout %s: it has to be 1s or more", c.Timeout)
-	}
-	return nil
-}
-
-// Client calls the service. Its methods may be called by several goroutines.
+// Client calls the service. It is safe for concurrent use.
 type Client struct {
-	cfg      Config
-	endpoint string
-	http     *http.Client
+	http    *client.Client
+	timeout time.Duration
 }
 
-// New makes a client; Close is to be called at its end.
-func New(cfg Config) (*Client, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	endpoint := strings.TrimRight(cfg.URL, "/")
-	if !strings.HasSuffix(endpoint, Path) {
-		endpoint += Path
-	}
-	return &Client{cfg: cfg, endpoint: endpoint, http: &http.Client{
-		Transport: http.DefaultTransport.(*http.Transport).Clone(),
-		// A key is for one daemon: it goes nowhere else.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
-}
-
-// Close lets go of the connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
-
-// Convert converts one geometry. Its coordinates are in the format that the
-// caller names.
-func (c *Client) Convert(ctx context.Context, g xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext) (xroute.EncodedGeometry, error) {
-	answer, err := call[*xroute.ConvertGeometryResponse](ctx, c, 0, &xroute.ConvertGeometry{Geometry: g, Options: o, CallerContext: caller})
+// New returns a client. The caller closes it. cfg.Timeout does not include the time that watchJob waits.
+func New(cfg client.Config) (*Client, error) {
+	c, err := client.New(cfg, client.Routing)
 	if err != nil {
 		return nil, err
 	}
-	return answer.Result, nil
+	c.HTTP.Timeout = 0 // call sets a deadline
+	return &Client{c, cfg.Timeout}, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.Close() }
+
+// Convert converts one geometry, whose coordinate format caller names.
+func (c *Client) Convert(ctx context.Context, g xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext) (xroute.EncodedGeometry, error) {
+	answer, err := call[xroute.ConvertGeometryResponse](ctx, c, 0, &xroute.ConvertGeometry{Geometry: g, Options: o, CallerContext: caller})
+	return answer.Result, err
 }
 
 // Start starts a job that converts geometries.
 func (c *Client) Start(ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext) (xroute.Job, error) {
-	answer, err := call[*xroute.StartConvertGeometriesResponse](ctx, c, 0, &xroute.StartConvertGeometries{Geometries: list, Options: o, CallerContext: caller})
-	if err != nil {
-		return xroute.Job{}, err
-	}
-	return answer.Result, nil
+	answer, err := call[xroute.StartConvertGeometriesResponse](ctx, c, 0, &xroute.StartConvertGeometries{Geometries: list, Options: o, CallerContext: caller})
+	return answer.Result, err
 }
 
-// watchStep is how often Await wants news: as often as the service gives them.
-// watchFor is how long one of its calls waits where there are none.
+// Await requests progress at watchStep, the shortest interval of the service, and each of its calls
+// waits watchFor at most.
 const (
 	watchStep = 250 * time.Millisecond
 	watchFor  = 10 * time.Second
 )
 
-// Await watches a job until its end, shows each state before the last, and returns that.
+// Await watches a job until it ends and returns its last state. It calls show with each state before.
 func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (xroute.Job, error) {
 	poll, update := int32(watchFor.Milliseconds()), int32(watchStep.Milliseconds())
 	request := &xroute.WatchJob{ID: id, Options: &xroute.WatchOptions{MaximumPollingPeriod: &poll, ProgressUpdatePeriod: &update}}
 	for {
-		answer, err := call[*xroute.WatchJobResponse](ctx, c, watchFor, request)
-		if err != nil {
-			return xroute.Job{}, err
-		}
-		if Ended(answer.Result.Status) {
-			return answer.Result, nil
+		answer, err := call[xroute.WatchJobResponse](ctx, c, watchFor, request)
+		if err != nil || Ended(answer.Result.Status) {
+			return answer.Result, err
 		}
 		show(answer.Result)
 	}
 }
 
-// Ended tells whether a job will not change any more by itself. One that was
-// stopped stays STOPPING.
+// Ended reports whether a job's result is final. A stopped job stays STOPPING.
 func Ended(s xroute.JobStatus) bool {
 	return s != xroute.StatusQueuing && s != xroute.StatusRunning
 }
 
-// Stop ends a job early; what is done can be fetched.
+// Stop ends a job early. Its results so far can be fetched.
 func (c *Client) Stop(ctx context.Context, id string) (xroute.Job, error) {
-	answer, err := call[*xroute.StopJobResponse](ctx, c, 0, &xroute.StopJob{ID: id})
-	if err != nil {
-		return xroute.Job{}, err
-	}
-	return answer.Result, nil
+	answer, err := call[xroute.StopJobResponse](ctx, c, 0, &xroute.StopJob{ID: id})
+	return answer.Result, err
 }
 
-// Delete makes the service forget a job.
+// Delete deletes a job and its results.
 func (c *Client) Delete(ctx context.Context, id string) (xroute.Job, error) {
-	answer, err := call[*xroute.DeleteJobResponse](ctx, c, 0, &xroute.DeleteJob{ID: id})
-	if err != nil {
-		return xroute.Job{}, err
-	}
-	return answer.Result, nil
+	answer, err := call[xroute.DeleteJobResponse](ctx, c, 0, &xroute.DeleteJob{ID: id})
+	return answer.Result, err
 }
 
-// Fetch gives what a job has made, once.
+// Fetch returns a job's results. The service returns them once.
 func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometries, error) {
-	answer, err := call[*xroute.FetchConvertGeometriesResponse](ctx, c, 0, &xroute.FetchConvertGeometries{ID: id})
-	if err != nil {
-		return xroute.ConvertedGeometries{}, err
-	}
-	return answer.Result, nil
+	answer, err := call[xroute.FetchConvertGeometriesResponse](ctx, c, 0, &xroute.FetchConvertGeometries{ID: id})
+	return answer.Result, err
 }
 
-// The bounds of an answer: some 4 million points, in collections as deep as the service
-// can be set to, which in PLAIN are two elements each. What a job has made is given out
-// once, and must not be lost here.
+// Limits of a response: about 4 million points, in collections as deep as the service can be
+// configured for, which take two elements each in PLAIN. A job's results are returned only once, so
+// no valid response may exceed the limits.
 const (
 	maxAnswer = 256 << 20
 	maxDepth  = 2*1000 + 32
 )
 
-// call sends a request and reads the answer of the type that goes with it. The
-// service may wait for so long before it answers.
-func call[R xroute.Response](ctx context.Context, c *Client, wait time.Duration, request xroute.Request) (R, error) {
-	var none R
+// call sends a request and returns the response of type R. The service may take wait to answer.
+func call[R any](ctx context.Context, c *Client, wait time.Duration, request xroute.Request) (none R, _ error) {
 	envelope, err := xroute.AppendMessage(nil, request)
 	if err != nil {
-		return none, fmt.Errorf("cannot write the request: %w", err)
+		return none, fmt.Errorf("cannot encode the request: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, wait+c.cfg.Timeout)
+	limited, cancel := context.WithTimeout(ctx, wait+c.timeout)
 	defer cancel()
-	resp, err := c.post(limited, envelope)
-	if err != nil {
-		return none, c.lost(ctx, fmt.Errorf("cannot reach the routing service: %w", err))
-	}
-	defer resp.Body.Close()
-	answer, err := read(resp)
-	if err != nil {
-		return none, c.lost(ctx, err)
-	}
-	right, ok := answer.(R)
-	if !ok {
-		return none, fmt.Errorf("the routing service answers with a %T where a %T belongs", answer, none)
-	}
-	return right, nil
-}
-
-// lost gives the error of a call, or what is behind it: that there was no more time for it,
-// or that the user has had enough.
-func (c *Client) lost(ctx context.Context, err error) error {
+	answer, err := c.post(limited, envelope)
 	switch {
+	case err == nil:
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
+		return none, fmt.Errorf("interrupted (%w)", context.Cause(ctx))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the routing service did not answer within --timeout %s: allow more, or see whether the daemon is well", c.cfg.Timeout)
+		return none, fmt.Errorf("no response from the routing service within --timeout %s; increase it, or check the daemon", c.timeout)
+	default:
+		return none, err
 	}
-	return err
+	right, ok := answer.(any).(*R)
+	if !ok {
+		return none, fmt.Errorf("unexpected response of the routing service: %T instead of %T", answer, right)
+	}
+	return *right, nil
 }
 
-// post sends an envelope. A daemon that is too busy is asked again, as long as
-// there is time for what it says.
-func (c *Client) post(ctx context.Context, envelope []byte) (*http.Response, error) {
+// post sends an envelope and reads the response. It retries when the daemon asks for that, as long
+// as the deadline allows.
+func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, error) {
 	for {
-		resp, err := c.send(ctx, envelope)
+		req, err := c.http.NewRequest(ctx, http.MethodPost, bytes.NewReader(envelope))
 		if err != nil {
 			return nil, err
 		}
-		wait, busy := retryAfter(resp)
-		if deadline, _ := ctx.Deadline(); !busy || time.Until(deadline) < wait {
-			return resp, nil
+		req.Header.Set("Content-Type", "text/xml; charset=utf-8")
+		req.Header.Set("SOAPAction", `""`)
+		resp, err := c.http.Do(req)
+		if err != nil {
+			return nil, fmt.Errorf("cannot reach the routing service: %w", err)
 		}
+		answer, err := c.read(resp)
 		resp.Body.Close()
+		var e *client.Error
+		if !errors.As(err, &e) || e.Status != http.StatusServiceUnavailable && e.Status != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+			return answer, err
+		}
+		wait := max(e.RetryAfter, time.Second)
+		if deadline, _ := ctx.Deadline(); time.Until(deadline) < wait {
+			return nil, err
+		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -208,30 +153,11 @@ func (c *Client) post(ctx context.Context, envelope []byte) (*http.Response, err
 	}
 }
 
-// retryAfter tells whether an answer asks to try again, and when.
-func retryAfter(resp *http.Response) (time.Duration, bool) {
-	if resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusTooManyRequests {
-		return 0, false
-	}
-	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-	return time.Duration(max(seconds, 1)) * time.Second, err == nil
-}
-
-func (c *Client) send(ctx context.Context, envelope []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(envelope))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "apiKey "+c.cfg.Key)
-	req.Header.Set("Content-Type", "text/xml; charset=utf-8")
-	req.Header.Set("SOAPAction", `""`)
-	return c.http.Do(req)
-}
-
-// read tells an answer and a fault from what no SOAP service says.
-func read(resp *http.Response) (xroute.Response, error) {
-	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusInternalServerError || !isXML(resp.Header) {
-		return nil, refusalOf(resp)
+// read distinguishes a SOAP response and a fault from other HTTP responses.
+func (c *Client) read(resp *http.Response) (xroute.Response, error) {
+	isXML := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/xml")
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusInternalServerError || !isXML {
+		return nil, c.http.ReadError(resp)
 	}
 	answer, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxAnswer, Depth: maxDepth})
 	var fault *xroute.Fault
@@ -239,9 +165,7 @@ func read(resp *http.Response) (xroute.Response, error) {
 	case errors.As(err, &fault):
 		return nil, (*Fault)(fault)
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the answer of the routing service: %w", err)
+		return nil, fmt.Errorf("cannot read the response of the routing service: %w", err)
 	}
 	return answer, nil
 }
-
-func isXML(h http.Header) bool { return strings.HasPrefix(h.Get("Content-Type"), "text/xml") }

@@ -2,8 +2,10 @@ package soap
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twpayne/go-geom"
@@ -13,16 +15,15 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// Converter lets the service convert: one geometry with convertGeometry, more
-// of them as a job. It implements geometry.Converter.
+// Converter converts with the service: one geometry with convertGeometry, several as a job. It
+// implements geometry.Converter.
 type Converter struct {
 	Client   *Client
 	From, To geo.System
-	Limits   geo.Limits // of what is read back
+	Limits   geo.Limits // of the results
 }
 
-// Convert implements geometry.Converter. A batch that is too large for the
-// service is sent in halves.
+// Convert implements geometry.Converter. It splits a batch that is too large for the service.
 func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Result, error) {
 	if len(batch) == 1 {
 		return c.one(ctx, batch[0])
@@ -40,8 +41,7 @@ func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Resu
 	return append(first, second...), err
 }
 
-// one converts a geometry. A fault of the client is about that geometry, as is
-// that the request is too large.
+// one converts one geometry. A client fault and a request that is too large concern that geometry only.
 func (c Converter) one(ctx context.Context, g geom.T) ([]geometry.Result, error) {
 	e, err := Encode(g)
 	if err != nil {
@@ -63,8 +63,7 @@ func (c Converter) result(e xroute.EncodedGeometry) geometry.Result {
 	return geometry.Result{Geometry: g, Err: err}
 }
 
-// job converts a batch as a job. One that is left early is deleted: nobody
-// would fetch it.
+// job converts a batch as a job. It deletes the job on an error.
 func (c Converter) job(ctx context.Context, batch []geom.T) (results []geometry.Result, err error) {
 	list := make([]xroute.EncodedGeometry, len(batch))
 	for i, g := range batch {
@@ -80,8 +79,10 @@ func (c Converter) job(ctx context.Context, batch []geom.T) (results []geometry.
 		return nil, errors.New("the routing service started a job without an id")
 	}
 	defer func() {
-		if err != nil {
-			c.abandon(ctx, *job.ID)
+		if err != nil { // also when the run was interrupted
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			_, _ = c.Client.Delete(ctx, *job.ID) // otherwise it expires
 		}
 	}()
 	if _, err = c.Client.Await(ctx, *job.ID, func(xroute.Job) {}); err != nil {
@@ -94,23 +95,15 @@ func (c Converter) job(ctx context.Context, batch []geom.T) (results []geometry.
 	return c.sort(made, len(batch))
 }
 
-// abandon deletes a job also when the run was interrupted.
-func (c Converter) abandon(ctx context.Context, id string) {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	_, _ = c.Client.Delete(ctx, id) // else it expires
-}
-
-// sort puts what a job made, and what failed, into the order of its request.
+// sort returns the results and failures of a job in the order of its request.
 func (c Converter) sort(made xroute.ConvertedGeometries, n int) ([]geometry.Result, error) {
 	if got := len(made.Geometries) + len(made.Failures); got != n {
-		return nil, fmt.Errorf("the routing service ended a job of %d geometries as %s with %d: was it stopped, or the daemon restarted? try again", n, made.Job.Status, got)
+		return nil, fmt.Errorf("the routing service ended a job of %d geometries as %s with %d; if it was stopped or the daemon restarted, try again", n, made.Job.Status, got)
 	}
 	results := make([]geometry.Result, n)
 	for _, f := range made.Failures {
 		if f.Index < 0 || int(f.Index) >= n {
-			return nil, fmt.Errorf("the routing service tells a failure of geometry %d of %d", f.Index, n)
+			return nil, fmt.Errorf("invalid response of the routing service: failure of geometry %d of %d", f.Index, n)
 		}
 		results[f.Index].Err = errors.New(Reason(f.Exception))
 	}
@@ -118,7 +111,7 @@ func (c Converter) sort(made xroute.ConvertedGeometries, n int) ([]geometry.Resu
 	for i := range results {
 		if results[i].Err == nil {
 			if next == len(made.Geometries) {
-				return nil, errors.New("the routing service tells two failures of the same geometry")
+				return nil, errors.New("invalid response of the routing service: two failures of the same geometry")
 			}
 			results[i] = c.result(made.Geometries[next])
 			next++
@@ -127,7 +120,7 @@ func (c Converter) sort(made xroute.ConvertedGeometries, n int) ([]geometry.Resu
 	return results, nil
 }
 
-// options ask for WKB, which keeps every bit.
+// options requests WKB, which is exact.
 func (c Converter) options() xroute.RequestOptions {
 	return xroute.RequestOptions{
 		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKB},
@@ -135,7 +128,7 @@ func (c Converter) options() xroute.RequestOptions {
 	}
 }
 
-// caller says what coordinates the geometries have (contract 3).
+// caller names the coordinate format of the geometries (contract 3).
 func (c Converter) caller() *xroute.CallerContext {
 	format, formatKey, sridKey := string(c.From.Format()), "CoordFormat", "SrId"
 	properties := []xroute.CallerContextProperty{{Key: &formatKey, Value: &format}}
@@ -151,4 +144,52 @@ func srID(s geo.System) *string {
 	}
 	text := fmt.Sprintf("EPSG:%d", s.EPSG())
 	return &text
+}
+
+// Encode encodes a geometry as WKB, which is exact.
+func Encode(g geom.T) (xroute.EncodedGeometry, error) {
+	e := xroute.NewElement(geo.KindOf(g), nil)
+	if e == nil {
+		return nil, fmt.Errorf("a %T cannot be sent to the routing service", g)
+	}
+	wkb := geo.AppendWKB(nil, g, binary.LittleEndian)
+	if id := g.SRID(); id != 0 {
+		wkb = withSRID(wkb, id)
+	}
+	e.Encoded().WKB = wkb
+	return e, nil
+}
+
+// withSRID turns WKB into PostGIS's EWKB, so that the service can detect an SRID that contradicts the
+// coordinate format. WKB starts with a byte for the byte order and the geometry type.
+func withSRID(wkb []byte, id int) []byte {
+	const kindAt, idAt, flag = 1, 5, 0x2000_0000
+	order := binary.LittleEndian
+	order.PutUint32(wkb[kindAt:], order.Uint32(wkb[kindAt:])|flag)
+	return slices.Insert(wkb, idAt, order.AppendUint32(nil, uint32(id))...)
+}
+
+var errNoEncoding = errors.New("the response contains no encoding of the geometry")
+
+// Decode reads a geometry from the most exact encoding that it has.
+func Decode(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
+	encoded, kind := e.Encoded(), xroute.KindOf(e)
+	plain := xroute.PlainOf(e)
+	switch {
+	case encoded.WKB != nil:
+		return limits.ParseWKB(encoded.WKB, kind)
+	case plain != nil:
+		g, err := xroute.FromPlain(plain)
+		if err != nil {
+			return nil, err
+		}
+		return g, limits.Check(g)
+	case encoded.WKT != nil:
+		return limits.ParseWKT(*encoded.WKT, kind)
+	case encoded.KML != nil && encoded.KML.KML != nil:
+		return limits.ParseKML(kind, *encoded.KML.KML)
+	case encoded.KML != nil:
+		return limits.ParseKML(kind, encoded.KML.Placemarks...)
+	}
+	return nil, errNoEncoding
 }

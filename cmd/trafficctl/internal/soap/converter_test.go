@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twpayne/go-geom"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/geometry"
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/cmd/trafficctl/internal/testdaemon"
@@ -25,9 +26,9 @@ import (
 
 var _ geometry.Converter = soap.Converter{}
 
-func client(t *testing.T, base string) *soap.Client {
+func newClient(t *testing.T, base string) *soap.Client {
 	t.Helper()
-	c, err := soap.New(soap.Config{URL: base, Key: testdaemon.Key, Timeout: time.Minute})
+	c, err := soap.New(client.Config{URL: base, Key: testdaemon.Key, Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -65,7 +66,7 @@ func TestConverterLikeOffline(t *testing.T) {
 		"POINT (8 95)", // there is no such place
 	}
 	degrees, utm := system(t, "OG_GEODECIMAL", ""), system(t, "OG_SRID", "EPSG:25832")
-	service := soap.Converter{Client: client(t, testdaemon.Routing(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, testdaemon.Routing(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
 	f := func(texts ...string) {
 		t.Helper()
 		ring := geom.NewLinearRingFlat(geom.XY, []float64{8, 48, 9, 48, 9, 49, 8, 48})
@@ -103,7 +104,7 @@ func TestConverterSplits(t *testing.T) {
 	f := func(limit func(*routing.Config)) {
 		t.Helper()
 		service := soap.Converter{
-			Client: client(t, testdaemon.Routing(t, limit)),
+			Client: newClient(t, testdaemon.Routing(t, limit)),
 			From:   system(t, "OG_GEODECIMAL", ""), To: system(t, "VENDOR_GEODECIMAL", ""), Limits: geo.DefaultLimits(),
 		}
 		var texts []string
@@ -138,10 +139,10 @@ func TestConverterInterrupted(t *testing.T) {
 		}
 		return true
 	})
-	service := soap.Converter{Client: client(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
 	_, err := service.Convert(ctx, parse(t, "POINT (8 48)", "POINT (9 49)"))
 	require.ErrorIs(t, err, context.Canceled)
-	service.Client = client(t, daemon)
+	service.Client = newClient(t, daemon)
 	got, err := service.Convert(t.Context(), parse(t, "POINT (8 48)", "POINT (9 49)"))
 	require.NoError(t, err)
 	require.Len(t, got, 2)
@@ -151,7 +152,7 @@ func TestConverterInterrupted(t *testing.T) {
 func TestConverterBusy(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
 	front := proxy(t, testdaemon.Routing(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
-	service := soap.Converter{Client: client(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
 	got, err := service.Convert(t.Context(), parse(t, "POINT (8 48)"))
 	require.NoError(t, err)
 	require.NoError(t, got[0].Err)
@@ -167,7 +168,7 @@ func TestConverterLosesJob(t *testing.T) {
 		}
 		return true
 	})
-	service := soap.Converter{Client: client(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
 	_, err := service.Convert(t.Context(), parse(t, "POINT (8 48)", "POINT (9 49)"))
 	require.ErrorContains(t, err, "as UNKNOWN with 0")
 	require.ErrorContains(t, err, "try again")

@@ -1,0 +1,214 @@
+// Package client sends authenticated HTTP requests to a daemon and turns its error responses into
+// errors that say what to do next.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Service is one of the daemon's endpoints.
+type Service struct {
+	Path     string
+	Right    string // that an API key needs
+	TooLarge string // what to do about a 413
+}
+
+// The daemon's services (contract 1, 2 and 3).
+var (
+	Ingest = Service{
+		"/dataprovider/ingestion/v1/detectors/data/ingest", "ingest", "use a smaller --batch, or raise the daemon's limits",
+	}
+	Forecast = Service{"/mlf/v1/forecast/realtime", "forecast", ""}
+	Routing  = Service{"/xroute/ws/XRoute", "routing", "raise the daemon's setting routing.max_body_bytes"}
+)
+
+// Config locates a daemon. Each field is the flag of that name.
+type Config struct {
+	URL     string        // base URL, with or without the service's path
+	Key     string        // API key
+	CA      string        // PEM file of trusted certificate authorities; empty: the system's
+	Timeout time.Duration // of one request, including its response
+}
+
+// DefaultConfig is for a daemon on this machine.
+func DefaultConfig() Config { return Config{URL: "http://127.0.0.1:8080", Timeout: time.Minute} }
+
+// Validate returns an error for the first invalid setting.
+func (c Config) Validate() error {
+	base, err := url.Parse(c.URL)
+	switch {
+	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
+		return fmt.Errorf("--url %q must be an http or https URL, for example https://traffic.example.org", c.URL)
+	case c.Key == "":
+		return errors.New("missing API key: set --key, --key-file or the environment variable TRAFFICD_KEY")
+	case strings.ContainsFunc(c.Key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("invalid API key: it contains spaces or non-ASCII characters; check what was copied")
+	case c.Timeout < time.Second:
+		return fmt.Errorf("--timeout %s must be at least 1s", c.Timeout)
+	}
+	return nil
+}
+
+// Client calls one service of a daemon. It is safe for concurrent use.
+type Client struct {
+	HTTP http.Client
+
+	cfg      Config
+	service  Service
+	endpoint string
+}
+
+// New returns a client. The caller closes it.
+func New(cfg Config, service Service) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64
+	if cfg.CA != "" {
+		text, err := os.ReadFile(cfg.CA)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read --ca: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("cannot use --ca %s: it contains no PEM certificate", cfg.CA)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	base := strings.TrimRight(cfg.URL, "/")
+	return &Client{
+		HTTP: http.Client{
+			Transport: transport,
+			Timeout:   cfg.Timeout,
+			// A redirected POST becomes a GET, and the key must not reach another host.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		cfg: cfg, service: service, endpoint: strings.TrimSuffix(base, service.Path) + service.Path,
+	}, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
+
+// NewRequest returns a request to the service with the key.
+func (c *Client) NewRequest(ctx context.Context, method string, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.endpoint, body)
+	if err == nil {
+		req.Header.Set("Authorization", "apiKey "+c.cfg.Key)
+	}
+	return req, err
+}
+
+// Do sends a request. Its error says what to do where that is known.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	resp, err := c.HTTP.Do(req)
+	switch {
+	case err == nil:
+		return resp, nil
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return nil, fmt.Errorf("%w; use http:// in --url", err)
+	case Permanent(err):
+		return nil, fmt.Errorf("%w; check the host in --url, or trust the daemon's certificate authority with --ca FILE", err)
+	case NotConnected(err):
+		return nil, fmt.Errorf("%w; check that the daemon is running and --url is right", err)
+	}
+	return nil, err
+}
+
+// Permanent reports whether a transport error will recur until something is changed: the
+// certificate is not trusted, or the server does not speak TLS.
+func Permanent(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// NotConnected reports whether a transport error occurred before a connection was established, so
+// that the daemon cannot have received the request.
+func NotConnected(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || Permanent(err)
+}
+
+// Error is an error response (contract 1.1).
+type Error struct {
+	Status      int           `json:"-"`
+	Description string        `json:"description"`
+	ErrorCode   string        `json:"errorCode"`
+	TraceID     string        `json:"traceId"`
+	RetryAfter  time.Duration `json:"-"` // 0: none
+
+	service Service
+}
+
+// ReadError reads an error response. The caller closes its body.
+func (c *Client) ReadError(resp *http.Response) *Error {
+	e := &Error{service: c.service}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // a partial body is reported as well as possible
+	if json.Unmarshal(text, e) != nil || e.Description == "" {
+		e.Description = http.StatusText(resp.StatusCode) + ", not a response of trafficd"
+	}
+	e.Status, e.RetryAfter = resp.StatusCode, RetryAfter(resp.Header.Get("Retry-After"), time.Now())
+	return e
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	text := strings.TrimSpace(fmt.Sprintf("the daemon answered %d %s", e.Status, e.ErrorCode))
+	text += ": " + strings.TrimSuffix(e.Description, ".")
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf("; try again after %d s", int(e.RetryAfter.Seconds()))
+	}
+	if e.TraceID != "" {
+		text += " (trace " + e.TraceID + ")"
+	}
+	if hint := e.hint(); hint != "" {
+		text += "; " + hint
+	}
+	return text
+}
+
+func (e *Error) hint() string {
+	switch e.Status {
+	case http.StatusOK, http.StatusBadRequest:
+		return "check --url: does it name the daemon, and does a proxy change requests or responses?"
+	case http.StatusUnauthorized:
+		return "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)"
+	case http.StatusForbidden:
+		return "give the key the right `" + e.service.Right + "` in the daemon's keys file"
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return "check --url: it must be the daemon's base URL, including its path prefix if it has one"
+	case http.StatusRequestEntityTooLarge:
+		return e.service.TooLarge
+	case http.StatusUnsupportedMediaType:
+		return "check for a proxy that decompresses requests"
+	case http.StatusUnprocessableEntity:
+		return "the Idempotency-Key was used for another body; run the command again"
+	}
+	return ""
+}
+
+// RetryAfter parses the header, in seconds or as a date. It returns 0 if the header is absent,
+// invalid or past.
+func RetryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(header); err == nil && seconds >= 0 && seconds < 1<<30 {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil && at.After(now) {
+		return at.Sub(now)
+	}
+	return 0
+}

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
+	f := func(header string, want time.Duration) {
+		t.Helper()
+		require.Equal(t, want, RetryAfter(header, now))
+	}
+	f("", 0)
+	f("0", 0)
+	f("7", 7*time.Second)
+	f("-7", 0)
+	f("soon", 0)
+	f("99999999999999999999", 0)
+	f("Sun, 01 Nov 2026 08:00:30 GMT", 30*time.Second)
+	f("Sun, 01 Nov 2026 07:00:30 GMT", 0)
+}
+
+func TestEndpoint(t *testing.T) {
+	f := func(url, want string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.URL, cfg.Key = url, "k"
+		c, err := New(cfg, Ingest)
+		require.NoError(t, err)
+		require.Equal(t, want, c.endpoint)
+	}
+	f("http://h", "http://h"+Ingest.Path)
+	f("http://h/prefix/", "http://h/prefix"+Ingest.Path)
+	f("http://h"+Ingest.Path, "http://h"+Ingest.Path)
+}
+
+// A private certificate authority is trusted with --ca and reported as permanent without it.
+func TestCA(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	cfg := DefaultConfig()
+	cfg.URL, cfg.Key = server.URL, "k"
+	get := func() (*http.Response, error) {
+		c, err := New(cfg, Ingest)
+		require.NoError(t, err)
+		defer c.Close()
+		req, err := c.NewRequest(t.Context(), http.MethodGet, nil)
+		require.NoError(t, err)
+		return c.Do(req)
+	}
+	_, err := get()
+	require.ErrorContains(t, err, "--ca FILE")
+	require.True(t, Permanent(err))
+	require.True(t, NotConnected(err))
+
+	cfg.CA = filepath.Join(t.TempDir(), "ca.pem")
+	_, err = New(cfg, Ingest)
+	require.ErrorContains(t, err, "cannot read --ca")
+	require.NoError(t, os.WriteFile(cfg.CA, []byte("no certificate"), 0o600))
+	_, err = New(cfg, Ingest)
+	require.ErrorContains(t, err, "no PEM certificate")
+	certificate, err := x509.ParseCertificate(server.TLS.Certificates[0].Certificate[0])
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(cfg.CA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), 0o600))
+	resp, err := get()
+	require.NoError(t, err)
+	resp.Body.Close()
+	require.Equal(t, http.StatusNotFound, resp.StatusCode)
+}
+
+// https:// for a server without TLS cannot succeed later.
+func TestSchemeMismatch(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	cfg := DefaultConfig()
+	cfg.URL, cfg.Key = "https"+server.URL[len("http"):], "k"
+	c, err := New(cfg, Ingest)
+	require.NoError(t, err)
+	defer c.Close()
+	req, err := c.NewRequest(t.Context(), http.MethodGet, nil)
+	require.NoError(t, err)
+	_, err = c.Do(req)
+	require.True(t, Permanent(err), err)
+	require.ErrorContains(t, err, "use http://")
+}

@@ -1,3 +1,0 @@
-// Package soap calls the routing web service of a daemon (contract 3): the
-// client's side of package xroute.
-package soap
