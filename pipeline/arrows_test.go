@@ -17,17 +17,15 @@ import (
 
 const module = "trafficd/"
 
-// A goPackage is what the arrows need of `go list -json`. Imports are those of
-// the program: tests may look at anything.
+// goPackage is the part of `go list -json` that the arrows need. Imports excludes the imports of tests, which are free.
 type goPackage struct {
 	ImportPath string
 	Name       string
 	Imports    []string
 }
 
-// An arrow says what of ours the packages below a folder may import: an entry
-// ending in / stands for everything below it. A folder may always import from
-// below itself. The first arrow whose folder fits counts.
+// arrow lists the folders of this module that the packages below a folder may import, and why. Packages may always import
+// from their own folder. The first arrow that matches a package applies.
 type arrow struct {
 	from   string
 	to     []string
@@ -35,27 +33,26 @@ type arrow struct {
 }
 
 var arrows = []arrow{
-	{"cmd/", []string{"pipeline/", "sources/", "sinks/", "schemas/", "deployments/"}, "cmd wires everything of ours"},
-	{"pipeline/batch/", []string{"schemas/contract/"}, "the noun is the leaf that all others share; it knows the contract's codes only"},
-	{"pipeline/journal/", nil, "the journal takes bytes and gives bytes"},
-	{"pipeline/decode/", []string{"pipeline/batch/", "schemas/contract/"}, "decode knows bytes and columns only"},
-	{"pipeline/validate/", []string{"pipeline/batch/", "schemas/contract/"}, "validate knows the noun and the contract only"},
-	{"pipeline/dial/", nil, "connections to the stores know nothing of what is sent over them"},
-	{"pipeline/", []string{"pipeline/", "schemas/contract/"}, "the pipeline declares the interfaces that it needs; cmd hands sources and sinks in"},
-	{"sources/internal/watch/", nil, "how files are watched knows nothing of what is in them"},
-	{"sources/internal/admission/", []string{"schemas/contract/"}, "quotas know clients by name and nothing of what they take"},
-	{"sources/internal/upload/", []string{"schemas/contract/", "sources/internal/admission/"}, "how bodies are received knows nothing of what is in them"},
-	{"sources/*/", []string{"pipeline/batch/", "pipeline/dial/", "schemas/", "sources/internal/"}, "adapters know the noun and the schemas, not each other and not the pipeline"},
-	{"sinks/*/", []string{"pipeline/batch/", "pipeline/dial/", "schemas/"}, "adapters know the noun and the schemas, not each other and not the pipeline"},
-	{"schemas/contract/", nil, "the contract is the leaf of everything that has an interface"},
-	{"schemas/negotiate/", nil, "content negotiation reads header lines and knows no endpoint"},
-	{"schemas/xroute/", []string{"schemas/geo/"}, "schemas are described by themselves; xroute speaks in geo's coordinates"},
-	{"schemas/*/", nil, "schemas are described by themselves"},
-	{"deployments/*/", nil, "deployments only embed their files"},
+	{"cmd/", []string{"pipeline/", "sources/", "sinks/", "schemas/", "deployments/"}, "commands connect all packages"},
+	{"pipeline/batch/", []string{"schemas/contract/"}, "batch is shared by all stages and adapters, so it depends only on the contract"},
+	{"pipeline/journal/", nil, "the journal stores bytes and does not know their meaning"},
+	{"pipeline/decode/", []string{"pipeline/batch/", "schemas/contract/"}, "decode converts bytes to columns and does nothing else"},
+	{"pipeline/validate/", []string{"pipeline/batch/", "schemas/contract/"}, "validate depends only on the batch and the rules of the contract"},
+	{"pipeline/dial/", nil, "dial opens connections to the stores and does not know what is sent over them"},
+	{"pipeline/", []string{"pipeline/", "schemas/contract/"}, "the pipeline declares the interfaces that it needs, and cmd passes in sources and sinks"},
+	{"sources/internal/watch/", nil, "watch detects changes of files and does not know their contents"},
+	{"sources/internal/admission/", []string{"schemas/contract/"}, "admission limits clients and does not know what they request"},
+	{"sources/internal/upload/", []string{"schemas/contract/", "sources/internal/admission/"}, "upload receives bodies and does not know their contents"},
+	{"sources/*/", []string{"pipeline/batch/", "pipeline/dial/", "schemas/", "sources/internal/"}, "sources depend on batch, dial and the schemas, neither on each other nor on the pipeline"},
+	{"sinks/*/", []string{"pipeline/batch/", "pipeline/dial/", "schemas/"}, "sinks depend on batch, dial and the schemas, neither on each other nor on the pipeline"},
+	{"schemas/contract/", nil, "the contract is shared by everything with an interface, so it depends on nothing"},
+	{"schemas/negotiate/", nil, "negotiate interprets header lines and does not know any endpoint"},
+	{"schemas/xroute/", []string{"schemas/geo/"}, "xroute depends only on the coordinates of geo"},
+	{"schemas/*/", nil, "schemas do not depend on other packages"},
+	{"deployments/*/", nil, "deployments only embed files"},
 }
 
-// Some packages may not reach the outside world either: decode, say, is a pure
-// function from bytes to columns.
+// closed lists packages that must not import parts of the outside world either: decode, for example, is a pure function.
 var closed = map[string][]string{
 	"pipeline/decode":   {"os", "net", "net/http", "github.com/valyala/fasthttp"},
 	"pipeline/validate": {"os", "net", "net/http", "github.com/valyala/fasthttp"},
@@ -63,11 +60,10 @@ var closed = map[string][]string{
 	"pipeline/journal":  {"net", "net/http", "github.com/valyala/fasthttp"},
 }
 
-// Names that say nothing about what is in a package.
+// emptyNames are package names that do not describe a purpose.
 var emptyNames = []string{"util", "utils", "common", "types", "helper", "helpers", "misc"}
 
-// The top level of the repository is fixed; the second part is what .gitignore
-// keeps out of it.
+// The top level of the repository is fixed. ignoredAtTop is excluded by .gitignore.
 var (
 	topLevel = []string{
 		"cmd", "pipeline", "sources", "sinks", "schemas", "deployments",
@@ -79,7 +75,7 @@ var (
 
 func TestArrows(t *testing.T) {
 	packages := listPackages(t)
-	require.Greater(t, len(packages), 3, "go list has to see the tree")
+	require.Greater(t, len(packages), 3, "go list must find the packages")
 	for _, fault := range faults(packages) {
 		t.Error(fault)
 	}
@@ -89,15 +85,15 @@ func TestTopLevel(t *testing.T) {
 	entries, err := os.ReadDir("..")
 	require.NoError(t, err)
 	for _, e := range entries {
-		require.True(t, atTop(e.Name()), "%s does not belong to the top level, which is fixed: %s", e.Name(), strings.Join(topLevel, " "))
+		require.True(t, atTop(e.Name()), "%s does not belong to the fixed top level: %s", e.Name(), strings.Join(topLevel, " "))
 	}
 	for _, name := range []string{"internal", "docs", "main.go", ".env"} {
-		require.False(t, atTop(name), "the check would not notice %s", name)
+		require.False(t, atTop(name), "the check does not find %s", name)
 	}
 }
 
-// TestArrowsHold feeds wrong graphs to the check: each has to be found.
-func TestArrowsHold(t *testing.T) {
+// TestForbiddenImportsAreFound checks that the test above finds violations.
+func TestForbiddenImportsAreFound(t *testing.T) {
 	f := func(from, to, want string) {
 		t.Helper()
 		found := faults([]goPackage{{ImportPath: from, Name: path.Base(from), Imports: []string{to, "fmt"}}})
@@ -114,48 +110,51 @@ func TestArrowsHold(t *testing.T) {
 	f("trafficd/pipeline", "trafficd/pipeline/journal", "")
 	f("trafficd/pipeline", "trafficd/sinks/kafka", "imports trafficd/sinks/kafka: the pipeline declares")
 	f("trafficd/pipeline/decode", "trafficd/pipeline/batch", "")
-	f("trafficd/pipeline/decode", "trafficd/pipeline/validate", "decode knows bytes")
+	f("trafficd/pipeline/decode", "trafficd/pipeline/validate", "decode converts")
 	f("trafficd/pipeline/decode", "net/http", "imports net/http")
-	f("trafficd/pipeline/batch", "trafficd/pipeline/journal", "the leaf")
-	f("trafficd/pipeline/journal", "trafficd/pipeline/batch", "bytes")
+	f("trafficd/pipeline/batch", "trafficd/pipeline/journal", "depends only on the contract")
+	f("trafficd/pipeline/journal", "trafficd/pipeline/batch", "stores bytes")
+	f("trafficd/pipeline/dial", "trafficd/pipeline/batch", "does not know what is sent")
+	f("trafficd/sinks/kafka", "trafficd/pipeline/dial", "")
+	f("trafficd/schemas/contract", "trafficd/schemas/geo", "depends on nothing")
 	f("trafficd/pipeline/journal", "trafficd/pipeline/journal/crashfs", "")
 	f("trafficd/sources/ingest", "trafficd/pipeline/batch", "")
 	f("trafficd/sources/ingest", "trafficd/schemas/proto/trafficd/v1", "")
 	f("trafficd/sources/ingest", "trafficd/sources/ingest/body", "")
-	f("trafficd/sources/ingest", "trafficd/sources/api", "not each other")
-	f("trafficd/sources/ingest", "trafficd/sinks/kafka", "not each other")
-	f("trafficd/sources/ingest", "trafficd/pipeline", "not the pipeline")
-	f("trafficd/sources/ingest", "trafficd/pipeline/journal", "not the pipeline")
+	f("trafficd/sources/ingest", "trafficd/sources/api", "neither on each other")
+	f("trafficd/sources/ingest", "trafficd/sinks/kafka", "neither on each other")
+	f("trafficd/sources/ingest", "trafficd/pipeline", "nor on the pipeline")
+	f("trafficd/sources/ingest", "trafficd/pipeline/journal", "nor on the pipeline")
 	f("trafficd/sources/registry", "trafficd/sources/internal/watch", "")
-	f("trafficd/sources/internal/watch", "trafficd/pipeline/batch", "knows nothing")
-	f("trafficd/sources/internal/upload", "trafficd/schemas/geo", "knows nothing")
-	f("trafficd/sinks/layers", "trafficd/sources/internal/watch", "not each other")
-	f("trafficd/sources/ingestion", "trafficd/sources/ingest", "not each other")
-	f("trafficd/sinks/kafka", "trafficd/sinks/clickhouse", "not each other")
-	f("trafficd/sinks/kafka", "trafficd/cmd/devstores/stores", "not each other")
+	f("trafficd/sources/internal/watch", "trafficd/pipeline/batch", "does not know")
+	f("trafficd/sources/internal/upload", "trafficd/schemas/geo", "does not know")
+	f("trafficd/sinks/layers", "trafficd/sources/internal/watch", "neither on each other")
+	f("trafficd/sources/ingestion", "trafficd/sources/ingest", "neither on each other")
+	f("trafficd/sinks/kafka", "trafficd/sinks/clickhouse", "neither on each other")
+	f("trafficd/sinks/kafka", "trafficd/cmd/devstores/stores", "neither on each other")
 	f("trafficd/schemas/xroute", "trafficd/schemas/geo", "")
-	f("trafficd/schemas/geo", "trafficd/schemas/xroute", "described by themselves")
+	f("trafficd/schemas/geo", "trafficd/schemas/xroute", "do not depend")
 	f("trafficd/sinks/layers", "trafficd/schemas/negotiate", "")
-	f("trafficd/schemas/negotiate", "trafficd/schemas/contract", "knows no endpoint")
+	f("trafficd/schemas/negotiate", "trafficd/schemas/contract", "does not know any endpoint")
 	f("trafficd/deployments/kafka", "trafficd/cmd/devstores", "only embed")
-	f("trafficd/schemas/clickhouse", "trafficd/pipeline/batch", "described by themselves")
-	f("trafficd/sources", "trafficd/pipeline/batch", "has no place")
-	f("trafficd/internal/thing", "fmt", "has no place")
-	f("trafficd/sinks/helpers", "fmt", "says nothing")
-	f("trafficd/cmd/trafficctl/internal/common", "fmt", "says nothing")
+	f("trafficd/schemas/clickhouse", "trafficd/pipeline/batch", "do not depend")
+	f("trafficd/sources", "trafficd/pipeline/batch", "has no arrow")
+	f("trafficd/internal/thing", "fmt", "has no arrow")
+	f("trafficd/sinks/helpers", "fmt", "meaningless name")
+	f("trafficd/cmd/trafficctl/internal/common", "fmt", "meaningless name")
 }
 
-// faults are the sentences that say which import is wrong and why.
+// faults returns a message for each forbidden import and each meaningless name.
 func faults(packages []goPackage) []string {
 	var found []string
 	for _, p := range packages {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if slices.Contains(emptyNames, p.Name) || slices.Contains(emptyNames, path.Base(name)) {
-			found = append(found, fmt.Sprintf("package %s says nothing about what is in it: name it after its job", p.ImportPath))
+			found = append(found, fmt.Sprintf("package %s has a meaningless name: name it after its purpose", p.ImportPath))
 		}
 		own, a, ok := arrowOf(name)
 		if !ok {
-			found = append(found, fmt.Sprintf("package %s has no place in the layout", p.ImportPath))
+			found = append(found, fmt.Sprintf("package %s has no arrow in arrows_test.go", p.ImportPath))
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -175,8 +174,7 @@ func allowed(from, own string, a arrow, imported string) bool {
 	return below(target, own) || slices.ContainsFunc(a.to, func(to string) bool { return below(target, to) })
 }
 
-// arrowOf gives the arrow of a package and the folder that it stands for there:
-// sinks/kafka/ where the arrow says sinks/*/.
+// arrowOf returns the arrow of a package and the folder that matched, such as sinks/kafka/ for sinks/*/.
 func arrowOf(name string) (own string, a arrow, ok bool) {
 	for _, a := range arrows {
 		own := a.from
@@ -195,7 +193,7 @@ func arrowOf(name string) (own string, a arrow, ok bool) {
 	return "", arrow{}, false
 }
 
-// below tells whether name is the folder itself or stands in it.
+// below reports whether name is the folder or inside it.
 func below(name, folder string) bool { return strings.HasPrefix(name+"/", folder) }
 
 func atTop(name string) bool {
@@ -205,8 +203,7 @@ func atTop(name string) bool {
 	})
 }
 
-// listPackages asks go; -e keeps a package that does not compile at the moment
-// from hiding the others.
+// listPackages runs go list, with -e so that a package that does not compile does not hide the others.
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
 	list := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports", "./...")

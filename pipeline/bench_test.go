@@ -9,8 +9,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// BenchmarkSubmit is the way of a complete body of 14,000 items through gunzip, decode, validate and the journal, fsync
-// included.
+// BenchmarkSubmit takes a complete body of 14,000 items through gunzip, decode, validate and the journal, including fsync.
 func BenchmarkSubmit(b *testing.B) {
 	h := open(b, b.TempDir())
 	defer h.close()

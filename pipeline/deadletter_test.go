@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// letterLines reads the file's lines.
+// letterLines returns the lines of the file.
 func letterLines(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -50,7 +50,7 @@ func TestDeadLetterHoldsTheWholeMeasurement(t *testing.T) {
 	require.Equal(t, want, l)
 }
 
-// A crash may cut a line off: the next letter does not become a part of it.
+// A crash may tear the last line; the next letter starts a new one.
 func TestDeadLettersAfterATornLine(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -71,7 +71,7 @@ func TestDeadLettersAfterATornLine(t *testing.T) {
 	}
 }
 
-func TestDeadLettersThatCannotBeWritten(t *testing.T) {
+func TestUnwritableDeadLetters(t *testing.T) {
 	dir := t.TempDir()
 	f := func(path, want string) {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 
 	d := NewDeadLetters(filepath.Join(dir, "dead.ndjson"))
 	require.NoError(t, d.Check())
-	require.NoFileExists(t, d.path, "it may have to start on a full disk")
+	require.NoFileExists(t, d.path, "the disk may be full")
 	require.NoError(t, d.Add("sink", batch.Block{}, errors.New("no")))
 	require.NoError(t, d.Check())
 }

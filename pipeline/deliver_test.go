@@ -20,23 +20,23 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// shop is a store that knows a block by its plan, as the real ones do by token or sequence, and goes wrong at random.
-type shop struct {
+// fakeStore recognizes blocks by their plan, as real stores do by token or sequence, and fails at random.
+type fakeStore struct {
 	*rand.Rand
 	rows    []string // in the order they were applied
 	applied map[string]int
-	refuses func(code string) bool
+	rejects func(code string) bool
 	state   int
 	plans   int
 	maxRows int
 	down    bool
 }
 
-var errAway = errors.New("the store is away")
+var errUnavailable = errors.New("the store is unavailable")
 
-func (s *shop) Plan(_ context.Context, state []byte, rows batch.Block) (int, []byte, error) {
+func (s *fakeStore) Plan(_ context.Context, state []byte, rows batch.Block) (int, []byte, error) {
 	if s.down || s.IntN(5) == 0 {
-		return 0, nil, errAway
+		return 0, nil, errUnavailable
 	}
 	if want := fmt.Sprint(s.state); s.state > 0 && string(state) != want {
 		return 0, nil, fmt.Errorf("state %q, wanted %q", state, want)
@@ -47,9 +47,9 @@ func (s *shop) Plan(_ context.Context, state []byte, rows batch.Block) (int, []b
 	return n, fmt.Appendf(nil, "%d rows from %s/%d after %d", n, first.ID, first.From, s.state), nil
 }
 
-func (s *shop) Deliver(_ context.Context, plan []byte, rows batch.Block) ([]byte, error) {
+func (s *fakeStore) Deliver(_ context.Context, plan []byte, rows batch.Block) ([]byte, error) {
 	if s.down || s.IntN(4) == 0 {
-		return nil, errAway
+		return nil, errUnavailable
 	}
 	if _, known := s.applied[string(plan)]; !known {
 		if err := s.apply(string(plan), rows); err != nil {
@@ -60,12 +60,12 @@ func (s *shop) Deliver(_ context.Context, plan []byte, rows batch.Block) ([]byte
 		return nil, fmt.Errorf("plan %s came with %d rows, then with %d", plan, s.applied[string(plan)], rows.Rows())
 	}
 	if s.IntN(4) == 0 {
-		return nil, errors.New("the acknowledgement got lost")
+		return nil, errors.New("the acknowledgement was lost")
 	}
 	return fmt.Append(nil, s.state), nil
 }
 
-func (s *shop) apply(plan string, rows batch.Block) error {
+func (s *fakeStore) apply(plan string, rows batch.Block) error {
 	if !strings.HasPrefix(plan, fmt.Sprintf("%d rows from %s/%d", rows.Rows(), rows[0].ID, rows[0].From)) {
 		return &batch.PermanentError{Err: fmt.Errorf("plan %q is not for these %d rows", plan, rows.Rows())}
 	}
@@ -73,8 +73,8 @@ func (s *shop) apply(plan string, rows batch.Block) error {
 	for _, span := range rows {
 		for i := span.From; i < span.To; i++ {
 			codes = append(codes, string(span.Code(i)))
-			if s.refuses(codes[len(codes)-1]) {
-				return &batch.PermanentError{Err: errors.New("the shop does not want " + codes[len(codes)-1])}
+			if s.rejects(codes[len(codes)-1]) {
+				return &batch.PermanentError{Err: errors.New("the store does not accept " + codes[len(codes)-1])}
 			}
 		}
 	}
@@ -84,38 +84,38 @@ func (s *shop) apply(plan string, rows batch.Block) error {
 	return nil
 }
 
-func (s *shop) Close() error { return nil }
+func (s *fakeStore) Close() error { return nil }
 
-func newShop(seed uint64) *shop {
-	return &shop{Rand: rand.New(rand.NewPCG(seed, 7)), applied: map[string]int{}, refuses: func(string) bool { return false }, maxRows: 40}
+func newFakeStore(seed uint64) *fakeStore {
+	return &fakeStore{Rand: rand.New(rand.NewPCG(seed, 7)), applied: map[string]int{}, rejects: func(string) bool { return false }, maxRows: 40}
 }
 
 var quick = DeliveryConfig{MaxRows: 100, MinRows: 10, Linger: time.Millisecond, RetryMin: time.Millisecond, RetryMax: 2 * time.Millisecond}
 
-// TestEachRowArrivesOnceAndInOrder sends batches while the delivery is killed and started again, the store forgets to
-// answer, the cursor cannot be saved, and some rows are refused for good.
+// TestEachRowArrivesOnceAndInOrder submits batches while the delivery is killed and restarted, acknowledgements are lost, the
+// cursor cannot be saved, and some rows are permanently rejected.
 func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		h := open(t, t.TempDir())
-		store := newShop(seed)
+		store := newFakeStore(seed)
 		poison := seed%3 == 0
-		store.refuses = func(code string) bool { return poison && strings.HasSuffix(code, "13") }
+		store.rejects = func(code string) bool { return poison && strings.HasSuffix(code, "13") }
 		dead := filepath.Join(h.dir, "dead.ndjson")
-		var want, refused []string
+		var want, rejected []string
 		for n := range 30 {
 			var items []string
 			for i := range r.IntN(60) {
 				code := fmt.Sprintf("%d-%d", n, i)
 				items = append(items, item(code, i))
-				if store.refuses(code) {
-					refused = append(refused, code)
+				if store.rejects(code) {
+					rejected = append(rejected, code)
 				} else {
 					want = append(want, code)
 				}
 			}
 			h.codes["city"] = set(codesOf(n)...)
-			_, err := h.submit(measurements(items...), fmt.Sprint(n)) // a key: so batches without rows are kept too
+			_, err := h.submit(measurements(items...), fmt.Sprint(n)) // with a key, batches without rows are stored too
 			require.NoError(t, err)
 			if r.IntN(4) == 0 {
 				h.deliverFor(t, store, dead, time.Duration(r.IntN(20))*time.Millisecond)
@@ -131,7 +131,7 @@ func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 		}, time.Minute, time.Microsecond)
 		h.deliverAll(t, store)
 		require.Equal(t, want, store.rows, "seed %d", seed)
-		require.Equal(t, refused, deadCodes(t, dead), "seed %d", seed)
+		require.Equal(t, rejected, deadCodes(t, dead), "seed %d", seed)
 		done, _ := h.journal.Cursor("sink").Load()
 		_, next := h.journal.Bounds()
 		require.Equal(t, next, done, "the cursor is at the end")
@@ -146,8 +146,8 @@ func codesOf(n int) (list []string) {
 	return list
 }
 
-// deliverFor runs a delivery and kills it: nothing that it has in memory gets to disk.
-func (h *house) deliverFor(t *testing.T, store Sink, dead string, d time.Duration) {
+// deliverFor runs a delivery for a while and drops its state in memory.
+func (h *fixture) deliverFor(t *testing.T, store Sink, dead string, d time.Duration) {
 	delivery, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(dead), zerolog.Nop())
 	require.NoError(t, err)
 	delivery.cursor = flaky{delivery.cursor}
@@ -158,7 +158,7 @@ func (h *house) deliverFor(t *testing.T, store Sink, dead string, d time.Duratio
 	}
 }
 
-// flaky is a cursor whose saves fail now and then, before they are on disk or after.
+// flaky is a cursor whose saves fail at random, before or after they are on disk.
 type flaky struct{ cursor }
 
 func (c flaky) Save(frame uint64, state []byte) error {
@@ -171,8 +171,8 @@ func (c flaky) Save(frame uint64, state []byte) error {
 	return c.cursor.Save(frame, state)
 }
 
-// deliverAll runs a delivery until it has come to the end of the journal.
-func (h *house) deliverAll(t *testing.T, store Sink) {
+// deliverAll runs a delivery until it reaches the end of the journal.
+func (h *fixture) deliverAll(t *testing.T, store Sink) {
 	t.Helper()
 	d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "dead.ndjson")), zerolog.Nop())
 	require.NoError(t, err)
@@ -205,18 +205,18 @@ func deadCodes(t *testing.T, path string) (codes []string) {
 	return codes
 }
 
-func TestOneStoreAwayDoesNotStopTheOther(t *testing.T) {
+func TestUnavailableStoreDoesNotStopTheOther(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	h.codes["city"] = set("A")
-	away, here := newShop(1), newShop(2)
-	away.down = true
-	d, err := NewDelivery("sink", quick, h.journal, away, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	down, up := newFakeStore(1), newFakeStore(2)
+	down.down = true
+	d, err := NewDelivery("sink", quick, h.journal, down, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- d.Run(ctx, ctx) }()
-	other, err := NewDelivery(IdempotencyConsumer, quick, h.journal, here, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	other, err := NewDelivery(IdempotencyConsumer, quick, h.journal, up, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
 	go func() { ended <- other.Run(ctx, ctx) }()
 	for range 20 {
@@ -224,7 +224,7 @@ func TestOneStoreAwayDoesNotStopTheOther(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool { s := other.Status(); return s.Rows == 20 && s.Lag == 0 }, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, errAway) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, errUnavailable) }, time.Minute, time.Millisecond)
 	require.Positive(t, d.Status().Lag)
 	require.Zero(t, d.Status().Rows)
 	cancel()
@@ -232,7 +232,7 @@ func TestOneStoreAwayDoesNotStopTheOther(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// halfway applies the first row of a block and refuses the rest, and says so in its state.
+// halfway stores the first row of a block and rejects the rest, which its state tells.
 type halfway struct {
 	applied []string
 	states  []string
@@ -250,36 +250,36 @@ func (h *halfway) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte
 		return []byte("all"), nil
 	}
 	h.applied = []string{first}
-	return []byte(first + " is there"), &batch.PermanentError{Err: errors.New("not the others")}
+	return []byte(first + " is stored"), &batch.PermanentError{Err: errors.New("not the others")}
 }
 
 func (h *halfway) Close() error { return nil }
 
-func TestStateOfARefusalIsKept(t *testing.T) {
+func TestStateOfARejectedBlockIsKept(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	_, err := h.submit(measurements(item("A", 1), item("B", 2)), "")
 	require.NoError(t, err)
 	store := &halfway{}
 	h.deliverAll(t, store)
-	require.Equal(t, []string{"", "A is there", "all"}, store.states)
+	require.Equal(t, []string{"", "A is stored", "all"}, store.states)
 }
 
-func TestFramesWithoutRowsDoNotPileUp(t *testing.T) {
+func TestFramesWithoutRowsArePassed(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	for n := range 2 * maxUnsavedFrames {
 		_, err := h.submit(measurements(item("unknown", n)), fmt.Sprint(n))
 		require.NoError(t, err)
 	}
-	store := newShop(1)
+	store := newFakeStore(1)
 	h.deliverAll(t, store)
 	require.Zero(t, store.plans)
 }
 
-// TestAnUnreadableFrameIsNotPassed: a frame of another version, say, holds the delivery up, and says so. What stands
-// before it is delivered, what stands behind it waits for a daemon that can read it.
-func TestAnUnreadableFrameIsNotPassed(t *testing.T) {
+// An unreadable frame, for example of another version, stops the delivery with an error. Rows before it are delivered, rows
+// after it wait for a daemon that can read it.
+func TestUnreadableFrameIsNotPassed(t *testing.T) {
 	f := func(cfg DeliveryConfig) {
 		t.Helper()
 		h := open(t, t.TempDir())
@@ -293,7 +293,7 @@ func TestAnUnreadableFrameIsNotPassed(t *testing.T) {
 		_, err = h.submit(measurements(item("behind", 1)), "")
 		require.NoError(t, err)
 
-		store := newShop(1)
+		store := newFakeStore(1)
 		d, err := NewDelivery("sink", cfg, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -316,16 +316,16 @@ func TestAnUnreadableFrameIsNotPassed(t *testing.T) {
 	f(one)
 }
 
-// moody is a cursor on a disk that fails as long as it is told to.
-type moody struct {
+// brokenCursor is a cursor whose saves fail while broken is set.
+type brokenCursor struct {
 	cursor
 	broken atomic.Bool
 	failed atomic.Int64
 }
 
-var errDisk = errors.New("the disk is away")
+var errDisk = errors.New("the disk has failed")
 
-func (c *moody) Save(frame uint64, state []byte) error {
+func (c *brokenCursor) Save(frame uint64, state []byte) error {
 	if c.broken.Load() {
 		c.failed.Add(1)
 		return errDisk
@@ -333,14 +333,14 @@ func (c *moody) Save(frame uint64, state []byte) error {
 	return c.cursor.Save(frame, state)
 }
 
-// TestACursorThatCouldNotBeSaved is saved as soon as it can be, without a next row: it may be what keeps the journal full.
-func TestACursorThatCouldNotBeSaved(t *testing.T) {
+// A cursor that could not be saved is saved as soon as possible, not with the next row: it may be what keeps the journal full.
+func TestUnsavedCursorIsRetried(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	_, err := h.submit(measurements(item("A", 1)), "")
 	require.NoError(t, err)
-	disk := &moody{}
-	store := &taker{delivered: func() { disk.broken.Store(true) }}
+	disk := &brokenCursor{}
+	store := &recorder{delivered: func() { disk.broken.Store(true) }}
 	d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
 	disk.cursor, d.cursor = d.cursor, disk
@@ -360,19 +360,19 @@ func TestACursorThatCouldNotBeSaved(t *testing.T) {
 	require.Equal(t, []string{"A"}, store.codes, "once")
 }
 
-// taker takes every block and notes what it was told.
-type taker struct {
+// recorder accepts every block and records its rows and states.
+type recorder struct {
 	codes     []string
 	states    []string
-	delivered func() // told of each block; may be nil
+	delivered func() // called for each block; may be nil
 }
 
-func (s *taker) Plan(_ context.Context, state []byte, rows batch.Block) (int, []byte, error) {
+func (s *recorder) Plan(_ context.Context, state []byte, rows batch.Block) (int, []byte, error) {
 	s.states = append(s.states, string(state))
 	return rows.Rows(), []byte("plan"), nil
 }
 
-func (s *taker) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte, error) {
+func (s *recorder) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte, error) {
 	for _, span := range rows {
 		for i := span.From; i < span.To; i++ {
 			s.codes = append(s.codes, string(span.Code(i)))
@@ -384,14 +384,14 @@ func (s *taker) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte, 
 	return []byte("all"), nil
 }
 
-func (s *taker) Close() error { return nil }
+func (s *recorder) Close() error { return nil }
 
-// TestADeliveryThatWasSwitchedOff for so long that the journal has deleted frames which it never read goes on with the first
-// row that is left: rows, plan and state of its cursor belong to frames that are gone.
-func TestADeliveryThatWasSwitchedOff(t *testing.T) {
+// A delivery that was disabled for so long that frames it never read were deleted continues with the oldest row left: row,
+// plan and state of its cursor refer to deleted frames.
+func TestDisabledDeliveryStartsAnew(t *testing.T) {
 	f := func(before progress, wantState string) {
 		t.Helper()
-		h := &house{t: t, dir: t.TempDir()}
+		h := &fixture{t: t, dir: t.TempDir()}
 		cfg := journal.DefaultConfig()
 		cfg.Dir, cfg.SegmentBytes, cfg.MaxBytes = filepath.Join(h.dir, "journal"), 64<<10, 192<<20
 		reopen := func(consumer string) {
@@ -414,7 +414,7 @@ func TestADeliveryThatWasSwitchedOff(t *testing.T) {
 		require.Greater(t, oldest, uint64(5), "frames were deleted")
 
 		reopen("sink")
-		store := &taker{}
+		store := &recorder{}
 		h.deliverAll(t, store)
 		require.Equal(t, wantState, store.states[0])
 		var want []string
@@ -433,8 +433,8 @@ func TestADeliveryThatWasSwitchedOff(t *testing.T) {
 
 const rowsOfFrame = 20
 
-// add appends frames whose rows are named after them.
-func (h *house) add(t *testing.T, frames int) {
+// add appends frames whose detector codes contain the frame number.
+func (h *fixture) add(t *testing.T, frames int) {
 	t.Helper()
 	for range frames {
 		_, frame := h.journal.Bounds()
@@ -454,8 +454,8 @@ func (h *house) add(t *testing.T, frames int) {
 	}
 }
 
-// Frames without rows behind the last row are passed at once: nobody knows when the next row comes.
-func TestTheCursorIsAtTheEndWhenNothingWaits(t *testing.T) {
+// Frames without rows after the last row are passed at once: the next row may be far off.
+func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	_, err := h.submit(measurements(item("A", 1)), "")
@@ -464,7 +464,7 @@ func TestTheCursorIsAtTheEndWhenNothingWaits(t *testing.T) {
 		_, err := h.submit(measurements(item("unknown", n)), fmt.Sprint(n))
 		require.NoError(t, err)
 	}
-	d, err := NewDelivery("sink", quick, h.journal, newShop(1), NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	d, err := NewDelivery("sink", quick, h.journal, newFakeStore(1), NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -488,7 +488,7 @@ func TestProgressRoundTrip(t *testing.T) {
 		require.Equal(t, p, got)
 		for n := 1; n < len(b); n++ {
 			if _, err := decodeProgress(p.done.Frame, b[:n]); err == nil {
-				t.Fatalf("%d of %d bytes were taken", n, len(b))
+				t.Fatalf("decoded %d of %d bytes", n, len(b))
 			}
 		}
 	}

@@ -1,52 +1,53 @@
-// Package pipeline is what happens between the sources and the sinks: the stages that a batch goes through until it is
-// durable, and the deliveries that take what is durable to the stores.
+// Package pipeline connects the sources and the sinks: the stages that a batch passes until it is durable, and the
+// deliveries that take durable rows to the stores.
 //
 //	sources/ingest ─▶ Intake ───────────────────────────────────────────────┐
-//	 (a complete       │ body: gunzip through fixed blocks                  │
-//	  compressed       │ decode: JSON → columns                             │ 207, or the refusal
+//	 (a complete       │ body: gunzip through a fixed buffer                │
+//	  compressed       │ decode: JSON → columns                             │ 207 or an error
 //	  body)            │ validate: columns × registry snapshot → rejections │
 //	                   │ batch.AppendFrame: accepted columns → one frame    │
 //	                   ▼                                                    │
 //	                journal: one fsync for many batches ── durable ─────────┘
 //	                   ├─▶ Delivery ─▶ sinks/clickhouse   archive
-//	                   ├─▶ Delivery ─▶ sinks/kafka        forward
-//	                   └─▶ Answers: what an Idempotency-Key gets again
+//	                   ├─▶ Delivery ─▶ sinks/kafka        topic
+//	                   └─▶ IdempotencyStore               results by Idempotency-Key
 //
-// One measurement is followed in five files: sources/ingest/endpoint.go, intake.go (with decode and
-// validate behind it), deliver.go, sinks/clickhouse/insert.go, sinks/kafka/delivery.go.
+// The control flow of one measurement is in five files: sources/api/handle.go, sources/ingest/endpoint.go, intake.go,
+// deliver.go and, for each store, sinks/clickhouse/insert.go or sinks/kafka/delivery.go.
 //
 // # Memory and goroutines
 //
-// A body waits compressed on its own connection; Config.Workers goroutines decode, each with the columns of one batch; a batch
-// leaves them as a frame of a few hundred KB. A worker never waits for a client nor for the disk: a
-// connection's goroutine does both. All channels are bounded; a full one is a 503.
+// A body is received completely, still compressed, by the goroutine of its connection. Config.Workers goroutines decode
+// bodies, each with the columns of one batch in memory, and encode each batch into a frame of a few hundred KB. Workers
+// never wait for a client or the disk; the connection's goroutine does. All channels are bounded; when one is full, clients
+// get 503.
 //
 // # Deliveries
 //
-// Both sinks are driven by one loop (deliver.go). A block is a run of rows of the journal, cut by the sink's Plan before
-// the first attempt and written into the cursor together with the plan, so that every attempt, after whatever
-// crash, is the same block with the same token (ClickHouse) or the same producer, epoch and sequences (Kafka).
-// Blocks may begin and end inside a batch: so a sink bounds them by what its store takes in one piece, and
-// a refused block is halved down to the row that is at fault, which goes to the dead-letter file. A sink that was switched off
-// for so long that frames were deleted before it had them begins anew at the oldest one: what its cursor says is about
-// frames that are gone.
+// One loop drives all sinks (deliver.go). A block is a run of rows of the journal. The sink's Plan fixes it before the first
+// attempt, and the cursor stores the plan, so that every attempt, even after a crash, sends the same block with the same
+// deduplication token (ClickHouse) or the same producer id, epoch and sequences (Kafka).
+//
+// Blocks may start and end inside a batch: the sink limits them to what its store takes at once, and a rejected block is
+// halved down to the rejected row, which goes to the dead-letter file. If a sink was disabled for so long that frames were
+// deleted before it had them, its delivery starts anew at the oldest frame left, because its plan refers to deleted frames.
 //
 // # Promises, and the tests that try to break them
 //
 //  1. 207 ⇒ each accepted item reaches both stores or the dead-letter file: TestEachRowArrivesOnceAndInOrder, cmd/chaos.
 //  2. Nothing arrives twice: the same, and the sinks' tests on real stores.
-//  3. Another answer than 207 ⇒ nothing arrives: TestNothingOfARefusedRequestIsKept; the Idempotency-Key settles the
-//     rest: TestTheSameBatchAgain.
-//  4. accepted + rejected = items sent, by the rules: TestAgainstTheOracle.
-//  5. Memory is bounded: TestHardLimit, sources/ingest; `trafficctl bench` prints it for bombs and for 64 clients.
-//  6. A slow client holds no worker: sources/ingest.
+//  3. Any other response ⇒ nothing arrives: TestNothingOfAFailedRequestIsStored. After no response at all, a retry with the
+//     same Idempotency-Key settles the outcome: TestRetryGetsTheSameResult.
+//  4. accepted + rejected = items sent, according to the rules: TestAgainstTheOracle.
+//  5. Memory is bounded: TestHardLimit, sources/ingest, cmd/bench (gzip bombs, 64 clients).
+//  6. A slow client occupies no worker: sources/ingest.
 //  7. A batch sees one registry snapshot: TestConcurrentBatchesSeeOneSnapshotEach.
 //  8. SIGTERM drains: cmd/trafficd.
 //
-// # Where this differs from the first design
+// # Differences from the first design
 //
-// A sink's block is a range of rows, not of whole frames, for the reasons above. What an Idempotency-Key gets again lives in a
-// small journal of its own, copied from the main one by a third consumer: frames with columns would otherwise have to stay for the
-// whole window. received_at is given when the frame is queued, not when the body came, so that it rises in the order of
-// the journal.
+// A block is a range of rows, not of whole frames, for the reasons above. The results by Idempotency-Key have a small journal
+// of their own, which a third consumer fills from the main one: otherwise frames with all their rows would have to be kept
+// for the whole window. received_at is set when a frame is queued, not when the body arrives, so that it increases in
+// journal order.
 package pipeline

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// house is an intake over a real journal in a folder.
-type house struct {
+// fixture is an intake with a real journal in a folder.
+type fixture struct {
 	t       testing.TB
 	dir     string
 	cfg     Config
@@ -43,8 +43,8 @@ func set(codes ...string) *batch.Detectors {
 	return d
 }
 
-func open(t testing.TB, dir string, change ...func(*Config)) *house {
-	h := &house{t: t, dir: dir, cfg: DefaultConfig(), codes: detectors{"city": set("A", "B", "C")}}
+func open(t testing.TB, dir string, change ...func(*Config)) *fixture {
+	h := &fixture{t: t, dir: dir, cfg: DefaultConfig(), codes: detectors{"city": set("A", "B", "C")}}
 	for _, c := range change {
 		c(&h.cfg)
 	}
@@ -61,19 +61,19 @@ func open(t testing.TB, dir string, change ...func(*Config)) *house {
 	return h
 }
 
-func (h *house) close() {
+func (h *fixture) close() {
 	h.intake.Close()
 	require.NoError(h.t, h.store.Close())
 	require.NoError(h.t, h.journal.Close())
 }
 
-func (h *house) submit(body, key string) (*batch.Submission, error) {
+func (h *fixture) submit(body, key string) (*batch.Submission, error) {
 	s := &batch.Submission{ProductInstance: "city", IdempotencyKey: key, Body: bytes.NewReader(zipped(body))}
 	return s, h.intake.Submit(s)
 }
 
-// frames reads all batches that the journal holds.
-func (h *house) frames() (list []batch.Batch) {
+// frames returns all batches in the journal.
+func (h *fixture) frames() (list []batch.Batch) {
 	r := h.journal.Reader(0)
 	for {
 		_, frame, ok, err := r.TryNext(nil)
@@ -103,7 +103,7 @@ func measurements(items ...string) string {
 	return `{"measurements":[` + strings.Join(items, ",") + `]}`
 }
 
-func TestSubmitKeepsWhatIsValid(t *testing.T) {
+func TestSubmitStoresValidItems(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	s, err := h.submit(measurements(item("A", 1), item("X", 2), item("B", 3)), "")
@@ -124,7 +124,7 @@ func TestSubmitKeepsWhatIsValid(t *testing.T) {
 	require.EqualValues(t, 7, s.Result.ID[6]>>4, "a UUIDv7")
 }
 
-func TestNothingOfARefusedRequestIsKept(t *testing.T) {
+func TestNothingOfAFailedRequestIsStored(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.MaxBodyBytes = 2000; c.Decode.BatchLimit = 5; c.Decode.HardLimit = 9 })
 	defer h.close()
 	good := measurements(item("A", 1))
@@ -155,16 +155,16 @@ func TestNothingOfARefusedRequestIsKept(t *testing.T) {
 	f("JSON", bytes.NewReader(zipped(good+"]")), contract.InvalidJSON)
 	f("too long", bytes.NewReader(zipped(good+strings.Repeat(" ", 3000))), contract.BodyTooLarge)
 	f("too many", bytes.NewReader(zipped(measurements(strings.Split(strings.Repeat("{},", 9)+"{}", ",")...))), contract.TooManyItems)
-	f("first error wins", bytes.NewReader(zipped("x"+strings.Repeat(" ", 3000))), contract.InvalidJSON)
+	f("the first error counts", bytes.NewReader(zipped("x"+strings.Repeat(" ", 3000))), contract.InvalidJSON)
 	slow := contract.NewError(contract.RequestTimeout, "too slow")
-	f("cut by a apiErr", io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(slow)), contract.RequestTimeout)
-	f("JSON error before the apiErr", io.MultiReader(bytes.NewReader(zipped("x" + good)[:60]), iotest.ErrReader(slow)), contract.InvalidJSON)
+	f("cut by a timeout", io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(slow)), contract.RequestTimeout)
+	f("invalid JSON before the timeout", io.MultiReader(bytes.NewReader(zipped("x" + good)[:60]), iotest.ErrReader(slow)), contract.InvalidJSON)
 	require.Empty(t, h.frames())
 
 	half := len(good) / 2
 	two := append(zipped(good[:half]), zipped(good[half:])...)
 	s := &batch.Submission{ProductInstance: "city", Body: iotest.OneByteReader(bytes.NewReader(two))}
-	require.NoError(t, h.intake.Submit(s), "several members are fine")
+	require.NoError(t, h.intake.Submit(s), "several gzip members are valid")
 	require.Len(t, h.frames(), 1)
 }
 
@@ -183,8 +183,8 @@ func TestReadiness(t *testing.T) {
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
 }
 
-// With every worker at work and the queue full, a batch is refused at once, not made to wait.
-func TestAFullQueueRefuses(t *testing.T) {
+// When all workers are busy and the queue is full, Submit fails at once instead of waiting.
+func TestFullQueue(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Workers, c.Queue = 1, 1 })
 	defer h.close()
 	asked, answer := make(chan struct{}), make(chan struct{})
@@ -217,7 +217,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestReceivedAtNeverRunsBackwards(t *testing.T) {
+func TestReceivedAtAlwaysIncreases(t *testing.T) {
 	dir := t.TempDir()
 	clock := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	last := int64(0)
@@ -288,7 +288,7 @@ func (s *swapping) Snapshot(string) *batch.Detectors {
 	return s.d
 }
 
-func TestTheSameBatchAgain(t *testing.T) {
+func TestRetryGetsTheSameResult(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
 	body := measurements(item("A", 1), item("X", 2), `7`)
@@ -324,7 +324,7 @@ func TestTheSameBatchAgain(t *testing.T) {
 	}
 	again()
 	h.close()
-	h = open(t, dir) // the copy may not have been made: then the main journal still has it
+	h = open(t, dir) // if the answer is not copied yet, it is in the main journal
 	again()
 	h.copyToStore()
 	h.close()
@@ -333,20 +333,20 @@ func TestTheSameBatchAgain(t *testing.T) {
 	other := &batch.Submission{ProductInstance: "town", IdempotencyKey: "key-1", Body: bytes.NewReader(zipped(body))}
 	h.codes["town"] = set("A")
 	require.NoError(t, h.intake.Submit(other))
-	require.False(t, other.Result.Replay, "a key belongs to its product instance")
+	require.False(t, other.Result.Replay, "keys are scoped to their product instance")
 	h.close()
 }
 
-func (h *house) copyToStore() {
+func (h *fixture) copyToStore() {
 	require.NoError(h.t, h.store.copy())
 	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
 	_, next := h.journal.Bounds()
 	require.Equal(h.t, next, done)
 }
 
-// On a disk that is low the daemon has to start, or the stores could not take what fills it: the answers wait in the main
-// journal until they can be copied.
-func TestAnswersAreRememberedOnALowDisk(t *testing.T) {
+// With little disk space left, the store must open nevertheless, or nothing would be delivered and deleted. Answers remain
+// in the main journal until they can be copied.
+func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	dir := t.TempDir()
 	low := func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 }
 	h := open(t, dir, low)
@@ -370,8 +370,8 @@ func TestAnswersAreRememberedOnALowDisk(t *testing.T) {
 	h.close()
 }
 
-// What could not be copied goes first the next time: the answers' own journal has to be in the order in which answers leave
-// the window, for they leave it up to one of them.
+// Answers that could not be copied come first the next time: the store's journal must be in the order of expiry, because a
+// cursor deletes from it.
 func TestAnswersAreCopiedInOrder(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 })
 	defer h.close()
@@ -403,7 +403,7 @@ func TestAnswersAreCopiedInOrder(t *testing.T) {
 	require.IsIncreasing(t, order)
 }
 
-func TestAnswersLeaveTheWindow(t *testing.T) {
+func TestAnswersExpire(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
 	body := measurements(item("A", 1))
@@ -428,8 +428,8 @@ func TestAnswersLeaveTheWindow(t *testing.T) {
 	h.close()
 }
 
-// The same key after its window, before the old answer is forgotten: the new one takes its place, and only the old one goes.
-func TestAnExpiredAnswerIsReplaced(t *testing.T) {
+// A key is reused after its window, before the old answer is deleted: the new answer replaces it and stays.
+func TestExpiredAnswerIsReplaced(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	h.store.stop()
@@ -454,8 +454,8 @@ func TestAnExpiredAnswerIsReplaced(t *testing.T) {
 	require.Equal(t, second.Result.ID, again.Result.ID)
 }
 
-// A frame that the journal voided is no answer, and does not hold the journal's old frames on disk for ever.
-func TestAVoidedAnswerHoldsNobody(t *testing.T) {
+// A voided frame yields no answer and does not keep older frames on disk.
+func TestVoidedAnswerDoesNotHoldTheCursor(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	_, err := h.submit(measurements(item("A", 1)), "kept")
@@ -465,13 +465,13 @@ func TestAVoidedAnswerHoldsNobody(t *testing.T) {
 	require.NoError(t, e.Wait())
 	require.NoError(t, h.store.copy())
 	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
-	require.Equal(t, e.Seq, done, "as long as its fate is open it is not passed")
+	require.Equal(t, e.Seq, done, "not passed while its outcome is unknown")
 	h.store.settle(scopedKey{"city", "voided"}, e, journal.ErrVoided)
 	h.copyToStore()
 	require.Len(t, h.store.known, 1)
 }
 
-func TestKeysUnderWayAndFullMemory(t *testing.T) {
+func TestKeysInProgressAndFullStore(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	require.Nil(t, h.intake.Hold("city", "k"))
@@ -485,8 +485,8 @@ func TestKeysUnderWayAndFullMemory(t *testing.T) {
 	_, err := h.submit(measurements(item("A", 1)), "known")
 	require.NoError(t, err)
 	h.store.cfg.MaxBytes = 1
-	require.Nil(t, h.intake.Hold("city", "known"), "what is remembered can be asked for")
-	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold("city", "new").Code, "never an early forgetting")
+	require.Nil(t, h.intake.Hold("city", "known"), "a known key can be retried")
+	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold("city", "new").Code, "answers are not deleted early")
 }
 
 func TestConfigBounds(t *testing.T) {
@@ -504,7 +504,7 @@ func TestConfigBounds(t *testing.T) {
 
 var errSentinel = errors.New("sentinel")
 
-func TestUndurable(t *testing.T) {
+func TestDiskErrors(t *testing.T) {
 	require.ErrorIs(t, diskError(journal.ErrUnknown), batch.ErrNoAnswer)
 	require.ErrorIs(t, diskError(errSentinel), batch.ErrNoAnswer)
 	var r *contract.APIError
@@ -512,7 +512,7 @@ func TestUndurable(t *testing.T) {
 	require.Equal(t, contract.ServiceUnavailable, r.Code)
 }
 
-func TestWhatTheJournalRefuses(t *testing.T) {
+func TestJournalErrors(t *testing.T) {
 	f := func(err error, code contract.Code, after time.Duration) {
 		t.Helper()
 		r := journalError(fmt.Errorf("wrapped: %w", err))
@@ -522,5 +522,5 @@ func TestWhatTheJournalRefuses(t *testing.T) {
 	f(journal.ErrBusy, contract.ServiceUnavailable, time.Second)
 	f(journal.ErrFull, contract.ServiceUnavailable, 5*time.Second)
 	f(journal.ErrDiskLow, contract.ServiceUnavailable, 5*time.Second)
-	f(journal.ErrTooLarge, contract.BodyTooLarge, 0) // never again: it is not going to fit
+	f(journal.ErrTooLarge, contract.BodyTooLarge, 0) // a retry would fail again
 }

@@ -20,7 +20,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// The oracle judges a batch slowly and simply: encoding/json and the rules of contract 1.2 as plain code.
+// The oracle is a second, simple implementation of the rules of contract 1.2, based on encoding/json.
 
 type verdict struct{ code, parameter string }
 
@@ -39,8 +39,8 @@ type oracle struct {
 	now     time.Time
 }
 
-// judge gives the rejections by index, and what is accepted.
-func (o oracle) judge(t *testing.T, body string) (items int, rejected map[int]verdict, accepted []wanted) {
+// expect returns the rejections by index and the accepted items.
+func (o oracle) expect(t *testing.T, body string) (items int, rejected map[int]verdict, accepted []wanted) {
 	var root struct {
 		Measurements []json.RawMessage `json:"measurements"`
 	}
@@ -167,10 +167,10 @@ func timestamp(s string) (time.Time, bool) {
 	return at, true
 }
 
-// author writes random batches with every kind of error in them.
+// author writes random batches with all kinds of errors.
 type author struct {
 	*rand.Rand
-	errors int // one in so many items has one or several
+	errors int // one in so many items is invalid
 }
 
 func (a author) pick(list ...string) string { return list[a.IntN(len(list))] }
@@ -237,7 +237,7 @@ func (a author) item() string {
 	return "{" + strings.Join(list, a.pick(",", ",", ", ")) + "}"
 }
 
-// spoil breaks a rule; true asks for a member that stands twice.
+// spoil breaks a rule. It returns true to ask for a duplicate member.
 func (a author) spoil(m map[string]string) bool {
 	times := []string{
 		`"2026-02-30T00:00:00Z"`, `"2026-01-01T00:00:00"`, `"2026-01-01T00:00:00+01:00"`, `"1969-12-31T23:59:59Z"`, `"2262-01-01T00:00Z"`, `"2999-01-01T00:00Z"`, `"yesterday"`, `""`,
@@ -282,13 +282,13 @@ func (a author) batch(items int) string {
 	return `{"measurements":[` + strings.Join(list, a.pick(",", ",\n  ")) + `]}`
 }
 
-// compare holds one batch's 207 and its frame to the oracle.
-func (o oracle) compare(t *testing.T, h *house, body string) {
+// compare checks the result and the frame of a batch against the oracle.
+func (o oracle) compare(t *testing.T, h *fixture, body string) {
 	t.Helper()
 	_, before := h.journal.Bounds()
 	s, err := h.submit(body, "")
 	require.NoError(t, err)
-	items, rejected, accepted := o.judge(t, body)
+	items, rejected, accepted := o.expect(t, body)
 	require.Equal(t, items, s.Result.Items)
 	require.Equal(t, len(accepted), s.Result.Accepted)
 	require.Equal(t, items, s.Result.Accepted+s.Result.Len())

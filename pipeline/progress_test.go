@@ -21,13 +21,13 @@ func TestDescribeCursor(t *testing.T) {
 	f(progress{done: at, state: []byte("s"), end: end, plan: []byte("p")}, CursorStatus{Done: at, State: []byte("s"), End: end, Plan: []byte("p")})
 	f(progress{done: at, end: end, plan: []byte{}}, CursorStatus{Done: at, End: end, Plan: []byte{}})
 
-	never, err := DescribeCursor(5, nil) // made by the journal, not saved yet
+	never, err := DescribeCursor(5, nil) // created by the journal, not saved yet
 	require.NoError(t, err)
 	require.Equal(t, CursorStatus{Done: batch.Position{Frame: 5}}, never)
 }
 
 // Every truncation and every other version is an error.
-func TestDescribeCursorRefuses(t *testing.T) {
+func TestDescribeInvalidCursor(t *testing.T) {
 	whole := progress{done: batch.Position{Frame: 7, Row: 300}, state: []byte("state"), end: batch.Position{Frame: 9, Row: 1}, plan: []byte("plan")}.encode()
 	for n := 1; n < len(whole); n++ {
 		_, err := DescribeCursor(7, whole[:n])

@@ -12,7 +12,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// typical is the shape of a real batch: one interval, one value per detector.
+// typical returns a batch of the most common shape: one interval, one value per detector.
 func typical(items int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
@@ -28,7 +28,7 @@ func typical(items int) []byte {
 	return b.Bytes()
 }
 
-// oneLink is the other shape: two values of one detector for one interval after the other.
+// oneLink returns a batch of the other shape: two values of one detector for consecutive intervals.
 func oneLink(items int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -50,16 +50,15 @@ func BenchmarkDecode(b *testing.B) {
 	run := func(name string, body []byte, predict bool) {
 		b.Run(name, func(b *testing.B) {
 			d := New(DefaultConfig())
+			if !predict {
+				d.layouts.maxBytes = 0
+			}
 			var it batch.Items
 			r := bytes.NewReader(nil)
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
 				r.Reset(body)
-				if !predict {
-					d.layouts.n = 0
-				}
-				d.off = !predict
 				if err := d.Decode(r, &it); err != nil || it.Count != 14_000 {
 					b.Fatal(err, it.Count)
 				}

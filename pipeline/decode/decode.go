@@ -9,15 +9,14 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Config bounds what one body may hold.
+// Config bounds the contents of a body.
 type Config struct {
 	BatchLimit int `koanf:"batch_limit"` // items that are examined (contract 1.2)
-	HardLimit  int `koanf:"hard_limit"`  // items at which the request is refused (contract 1.1)
+	HardLimit  int `koanf:"hard_limit"`  // more items fail the whole request (contract 1.1)
 	MaxDepth   int `koanf:"max_depth"`   // nesting of objects and arrays
 }
 
-// DefaultConfig is the specification's limit of 14,000 items, ten times that
-// before the request as a whole is refused, and a nesting of 64.
+// DefaultConfig returns a batch limit of 14,000 items, a hard limit of ten times that, and a nesting depth of 64.
 func DefaultConfig() Config {
 	return Config{BatchLimit: 14_000, HardLimit: 140_000, MaxDepth: 64}
 }
@@ -37,8 +36,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Decoder decodes one body at a time and keeps its memory for the next. It is
-// not safe for concurrent use.
+// Decoder decodes one body at a time and reuses its memory. It is not safe for concurrent use.
 type Decoder struct {
 	cfg Config
 	lexer
@@ -47,35 +45,24 @@ type Decoder struct {
 	to      timeMemo
 	layouts layouts
 	learn   learner
-	off     bool // tests: no prediction
 }
 
-// New makes a decoder; cfg has to be valid.
+// New returns a decoder. cfg must be valid.
 func New(cfg Config) *Decoder {
-	d := &Decoder{cfg: cfg}
+	d := &Decoder{cfg: cfg, layouts: layouts{maxBytes: maxLayout}}
 	d.lexer.init(cfg.MaxDepth)
 	d.types.init()
 	return d
 }
 
-// Decode reads r to its end and fills it, whose memory it reuses. Nothing in it
-// points into the decoder.
+// Decode reads r to its end and fills it, reusing its memory.
 //
-// The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD,
-// DUPLICATE_FIELD, TOO_MANY_ITEMS) or r's own error, whichever comes first in the
-// stream. it is then undefined.
+// The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD, TOO_MANY_ITEMS) or the error
+// of r, whichever comes first in the stream. The contents of it are then undefined.
 func (d *Decoder) Decode(r io.Reader, it *batch.Items) error {
 	it.Reset()
 	d.lexer.reset(r)
 	d.types.reset()
-	if err := d.body(it); err != nil {
-		return err
-	}
-	return nil
-}
-
-// body is the root object up to the end of the stream.
-func (d *Decoder) body(it *batch.Items) error {
 	d.skipBOM()
 	switch c := d.next(); {
 	case c == '{':
@@ -96,7 +83,7 @@ func (d *Decoder) body(it *batch.Items) error {
 			continue
 		}
 		if found {
-			return refuse(contract.DuplicateField, "measurements stands twice in the request; send it once")
+			return invalid(contract.DuplicateField, "duplicate member \"measurements\"")
 		}
 		found = true
 		if err := d.measurements(it); err != nil {
@@ -107,12 +94,12 @@ func (d *Decoder) body(it *batch.Items) error {
 		return d.err
 	}
 	if !found {
-		return refuse(contract.MissingField, `the request has no member "measurements"`)
+		return invalid(contract.MissingField, `the member "measurements" is missing`)
 	}
 	return nil
 }
 
-// measurements is the array of items.
+// measurements decodes the array of items.
 func (d *Decoder) measurements(it *batch.Items) error {
 	switch d.next() {
 	case '[':
@@ -121,23 +108,23 @@ func (d *Decoder) measurements(it *batch.Items) error {
 		if !d.skipValue() {
 			return d.err
 		}
-		return refuse(contract.MissingField, "measurements is null; it has to be an array")
+		return invalid(contract.MissingField, "measurements is null; it must be an array")
 	case '{':
-		return refuse(contract.InvalidType, "measurements is an object; it has to be an array")
+		return invalid(contract.InvalidType, "measurements is an object; it must be an array")
 	default:
 		if !d.skipValue() {
 			return d.err
 		}
-		return refuse(contract.InvalidType, "measurements has to be an array")
+		return invalid(contract.InvalidType, "measurements must be an array")
 	}
 	d.depth = 2
 	for more := d.firstItem(); more; more = d.nextItem() {
 		if it.Count == d.cfg.HardLimit {
-			return refuse(contract.TooManyItems, fmt.Sprintf("measurements has more than %d items; send batches of up to %d", d.cfg.HardLimit, d.cfg.BatchLimit))
+			return invalid(contract.TooManyItems, fmt.Sprintf("measurements has more than %d items; send at most %d per batch", d.cfg.HardLimit, d.cfg.BatchLimit))
 		}
 		if it.Count >= d.cfg.BatchLimit {
 			d.skipValue()
-		} else if d.off || !d.predicted(it) {
+		} else if !d.predicted(it) {
 			d.item(it)
 		}
 		it.Count++
@@ -146,8 +133,8 @@ func (d *Decoder) measurements(it *batch.Items) error {
 	return d.err
 }
 
-// firstItem is true when an item starts after '['. It leaves the white space before the item unread, for it
-// belongs to the layout.
+// firstItem reports whether an item follows '['. It leaves the white space before the item unread, which belongs to the
+// layout.
 func (d *Decoder) firstItem() bool {
 	mark := d.mark()
 	if d.next() == ']' {
@@ -158,7 +145,7 @@ func (d *Decoder) firstItem() bool {
 	return d.err == nil
 }
 
-// nextItem is true when a ',' announces one more item after the one just read.
+// nextItem reports whether another item follows the one just read.
 func (d *Decoder) nextItem() bool {
 	if d.err != nil {
 		return false
@@ -177,12 +164,12 @@ func (d *Decoder) nextItem() bool {
 }
 
 func wrongRoot(what string) error {
-	return refuse(contract.InvalidType, `the request is `+what+`; it has to be an object with a member "measurements"`)
+	return invalid(contract.InvalidType, `the request is `+what+`; it must be an object with the member "measurements"`)
 }
 
-func refuse(code contract.Code, description string) error {
+func invalid(code contract.Code, description string) error {
 	return &contract.APIError{Code: code, Description: description, Parameter: "measurements"}
 }
 
-// errEnd is the lexer's own mark for the end of the stream.
+// errEnd marks the regular end of the stream in the lexer.
 var errEnd = errors.New("end of the body")

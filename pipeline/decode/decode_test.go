@@ -111,7 +111,7 @@ func TestHardLimit(t *testing.T) {
 	f(6, contract.TooManyItems, 0)
 }
 
-func TestReaderErrorComesAfterWhatWasReadBefore(t *testing.T) {
+func TestReaderErrorComesAfterEarlierErrors(t *testing.T) {
 	broken := errors.New("gzip: invalid checksum")
 	f := func(body string, want error, code contract.Code) {
 		t.Helper()
@@ -171,7 +171,7 @@ func TestColumns(t *testing.T) {
 	require.Empty(t, it.Faults)
 	require.Equal(t, "aé\n", string(it.Code(0)))
 	require.Equal(t, "", string(it.Code(1)))
-	require.Len(t, it.Code(2), batch.MaxCodeLen+1, "cut, but still over the limit")
+	require.Len(t, it.Code(2), batch.MaxCodeLen+1, "cut, but over the limit")
 	require.Len(t, it.TypeCode(int(it.Type[2])), 65)
 	require.Equal(t, []float64{-150, 0.1, math.Inf(1)}, it.Value)
 	require.Equal(t, 0.25, it.Quality[0])
@@ -236,7 +236,7 @@ func TestNumbers(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
 		want, _ := strconv.ParseFloat(text, 64)
-		if len(text) > maxDigits { // there strconv is wrong
+		if len(text) > maxDigits { // strconv is wrong for these
 			exact, _, err := big.ParseFloat(text, 10, 20_000, big.ToNearestEven)
 			require.NoError(t, err)
 			want, _ = exact.Float64()
@@ -270,7 +270,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestTimesOfOneDay reads times whose day is that of the time before, but not all that it seems.
+// TestTimesOfOneDay parses timestamps on the day of the previous one, with exceptions and invalid ones among them.
 func TestTimesOfOneDay(t *testing.T) {
 	texts := []string{
 		"2016-12-31T10:00:00Z", "2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z", "2016-12-31T00:00:00Z", "2017-01-01T00:00:00Z", "2016-12-31T00:00:01.5Z", "2016-12-31T00:00:02Z",
@@ -292,7 +292,7 @@ func TestTimesOfOneDay(t *testing.T) {
 	}
 }
 
-// randomBatch writes batches as programs do, and as they should not.
+// randomBatch returns a batch as programs write it, with irregular and invalid items.
 func randomBatch(r *rand.Rand) []byte {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	gap := pick("", "", " ", "\n\t", strings.Repeat(" ", 100))
@@ -347,7 +347,7 @@ func randomBatch(r *rand.Rand) []byte {
 func TestFastEqualsSlow(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	fast, slow, bytewise := New(DefaultConfig()), New(DefaultConfig()), New(DefaultConfig())
-	slow.off, bytewise.off = true, true
+	slow.layouts.maxBytes, bytewise.layouts.maxBytes = 0, 0
 	for n := range 1500 {
 		body := randomBatch(r)
 		want, err := decodeWith(slow, bytes.NewReader(body))
@@ -373,7 +373,7 @@ func requireEqual(t *testing.T, want, got *batch.Items, body []byte) {
 		}
 		return b.String()
 	}
-	bare := func(it *batch.Items) *batch.Items { // a row with a fault may have no type at all
+	bare := func(it *batch.Items) *batch.Items { // a faulty row may have no type
 		for _, f := range it.Faults {
 			it.Type[f.Row] = 0
 		}
@@ -393,7 +393,7 @@ func TestEveryTruncationIsInvalid(t *testing.T) {
 	for n := range len(body) - 1 {
 		_, want := decodeWith(New(DefaultConfig()), bytes.NewReader(body[:n]))
 		require.Equal(t, contract.InvalidJSON, codeOf(want), "%s", body[:n])
-		for range 2 { // nothing is learned from an item that breaks off
+		for range 2 { // nothing is learned from a truncated item
 			_, err := decodeWith(d, bytes.NewReader(body[:n]))
 			require.Equal(t, want, err)
 		}
@@ -402,9 +402,10 @@ func TestEveryTruncationIsInvalid(t *testing.T) {
 
 func TestNoAllocationPerItem(t *testing.T) {
 	body := typical(2000)
-	d, it, r := New(DefaultConfig()), new(batch.Items), bytes.NewReader(nil)
-	for _, off := range []bool{false, true} {
-		d.off = off
+	it, r := new(batch.Items), bytes.NewReader(nil)
+	for _, maxBytes := range []int{maxLayout, 0} {
+		d := New(DefaultConfig())
+		d.layouts.maxBytes = maxBytes
 		require.Zero(t, testing.AllocsPerRun(20, func() {
 			r.Reset(body)
 			require.NoError(t, d.Decode(r, it))
@@ -414,11 +415,10 @@ func TestNoAllocationPerItem(t *testing.T) {
 
 var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
 
-// FuzzDecode holds the decoder to encoding/json on what is JSON, and the
-// prediction to the lexer on what stands in it.
+// FuzzDecode compares the decoder with encoding/json on what is valid, and prediction with the lexer on the contents.
 func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(9, 10))
-	for n := 0; n < 40; { // small seeds: the fuzzer minimises what it finds
+	for n := 0; n < 40; { // small seeds, because the fuzzer minimises its findings
 		if body := randomBatch(r); len(body) < 3000 {
 			f.Add(body)
 			n++
@@ -426,7 +426,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(typical(5))
 	fast, slow := New(DefaultConfig()), New(DefaultConfig())
-	slow.off = true
+	slow.layouts.maxBytes = 0
 	f.Fuzz(func(t *testing.T, body []byte) {
 		want, wantErr := decodeWith(slow, bytes.NewReader(body))
 		got, err := decodeWith(fast, iotest.HalfReader(bytes.NewReader(body)))
@@ -436,11 +436,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		text := bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 		if surrogate.Match(text) || bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > 60 {
-			return // encoding/json takes lone surrogates and any nesting
+			return // encoding/json accepts lone surrogates and any nesting
 		}
 		switch code := codeOf(err); code {
 		case contract.OK:
-			require.True(t, json.Valid(text) && utf8.Valid(text), "taken, but no JSON: %q", body)
+			require.True(t, json.Valid(text) && utf8.Valid(text), "accepted invalid JSON: %q", body)
 		case contract.InvalidJSON:
 			require.False(t, json.Valid(text) && utf8.Valid(text), "%v: %q", err, body)
 		}

@@ -10,11 +10,11 @@ import (
 const required = contract.FieldSet(1<<contract.FieldDetectorCode | 1<<contract.FieldMeasureTypeCode |
 	1<<contract.FieldTimestampFrom | 1<<contract.FieldTimestampTo | 1<<contract.FieldValue)
 
-// maxTypeLen is the longest measure type code that can be valid (contract
-// 1.2, rule 8); of longer ones one byte more is kept, so that they stay invalid.
+// maxTypeLen is the maximum length of a measure type code (contract 1.2, rule 8). One byte more is kept of longer ones, so
+// that they stay invalid.
 const maxTypeLen = 64
 
-// row is one item on its way into the columns.
+// row is an item being decoded.
 type row struct {
 	kind           uint32
 	from, to       int64
@@ -24,7 +24,7 @@ type row struct {
 	batch.Fault
 }
 
-// item decodes one item of any shape, and learns its layout.
+// item decodes an item of any shape and learns its layout.
 func (d *Decoder) item(it *batch.Items) {
 	start := d.base
 	d.learn.begin(d.pos)
@@ -49,7 +49,7 @@ func (d *Decoder) item(it *batch.Items) {
 	push(it, &r)
 }
 
-// member decodes the value of the member whose name is in text.
+// member decodes the value of the member whose name is in d.text.
 func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 	f := fieldOf(d.text, d.long)
 	if f == contract.FieldItem {
@@ -78,7 +78,11 @@ func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 		}
 		if d.num() {
 			d.learn.add(f, at, d.pos)
-			r.setNumber(f, d.number())
+			if f == contract.FieldValue {
+				r.value = d.number()
+			} else {
+				r.quality = d.number()
+			}
 		}
 	default:
 		if c != '"' {
@@ -88,12 +92,21 @@ func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 		}
 		if d.str() {
 			d.learn.addString(f, at, d.pos, d.plain)
-			d.setString(it, r, f, codes)
+			switch f {
+			case contract.FieldDetectorCode:
+				it.Codes = append(it.Codes[:codes], d.text[:min(len(d.text), batch.MaxCodeLen+1)]...)
+			case contract.FieldMeasureTypeCode:
+				r.kind = d.types.find(d.text[:min(len(d.text), maxTypeLen+1)], it)
+			case contract.FieldTimestampFrom:
+				r.from = d.time(it, f)
+			case contract.FieldTimestampTo:
+				r.to = d.time(it, f)
+			}
 		}
 	}
 }
 
-// unknown takes the value of a member that the specification does not know.
+// unknown skips the value of an unknown member.
 func (d *Decoder) unknown() {
 	c := d.next()
 	at := d.pos
@@ -106,32 +119,11 @@ func (d *Decoder) unknown() {
 	case c == '{' || c == '[':
 		d.learn.complete = false
 	case c == '-' || '0' <= c && c <= '9':
-		d.learn.addNumber(at, d.pos)
+		d.learn.add(contract.FieldItem, at, d.pos)
 	}
 }
 
-func (r *row) setNumber(f contract.Field, v float64) {
-	if f == contract.FieldValue {
-		r.value = v
-	} else {
-		r.quality = v
-	}
-}
-
-func (d *Decoder) setString(it *batch.Items, r *row, f contract.Field, codes int) {
-	switch f {
-	case contract.FieldDetectorCode:
-		it.Codes = append(it.Codes[:codes], d.text[:min(len(d.text), batch.MaxCodeLen+1)]...)
-	case contract.FieldMeasureTypeCode:
-		r.kind = d.types.find(d.text[:min(len(d.text), maxTypeLen+1)], it)
-	case contract.FieldTimestampFrom:
-		r.from = d.time(it, f)
-	case contract.FieldTimestampTo:
-		r.to = d.time(it, f)
-	}
-}
-
-// time reads text as a timestamp; where it is none, it is kept for the rejection.
+// time parses d.text as a timestamp. It keeps the text of an invalid one for the rejection.
 func (d *Decoder) time(it *batch.Items, f contract.Field) int64 {
 	if ns, ok := parseTimestamp(d.text); ok && !d.long {
 		return ns
@@ -146,7 +138,7 @@ func faulty(r *row) bool {
 	return r.NoObject || r.LinkID || r.Twice|r.Absent|r.WrongType != 0
 }
 
-// push appends r; its code is at the end of Codes already.
+// push appends r, whose code is at the end of Codes already.
 func push(it *batch.Items, r *row) {
 	if faulty(r) {
 		r.Row = uint32(it.Count)

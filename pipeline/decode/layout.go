@@ -12,13 +12,12 @@ import (
 const (
 	maxPieces  = 12      // values in an item that can be predicted
 	maxLayout  = 1 << 10 // bytes of such an item
-	maxLayouts = 4       // shapes that may take turns in a batch
+	maxLayouts = 4       // layouts that may alternate in a batch
 )
 
-// layout is the text of an item around its values: in front of each piece's
-// value stands its glue, and tail follows the last one. Double quotes belong to the
-// glue. An item that matches it to the byte, with valid values in between, is
-// valid JSON, for the item it was learned from was.
+// layout is the text of an item around its values: each value is preceded by its glue, which includes double quotes, and the
+// last one is followed by tail. An item that matches it byte for byte, with valid values in between, is valid JSON, because
+// the item that it was learned from was.
 type layout struct {
 	pieces [maxPieces]piece
 	n      int
@@ -27,20 +26,20 @@ type layout struct {
 
 type piece struct {
 	glue  []byte
-	field contract.Field // FieldItem: not known to the specification
+	field contract.Field // FieldItem for an unknown member
 	quote bool           // the value is a string
 }
 
-// layouts are the shapes seen last; current is the one that matched last.
+// layouts holds the most recent layouts; current is the one that matched last.
 type layouts struct {
-	list    [maxLayouts]layout
-	n       int
-	current int
-	oldest  int
+	maxBytes int // of an item that is learned
+	list     [maxLayouts]layout
+	n        int
+	current  int
+	oldest   int
 }
 
-// predicted decodes an item by one of the known layouts; false, and nothing is
-// changed, where none fits.
+// predicted decodes an item by one of the known layouts. It returns false and changes nothing if none matches.
 func (d *Decoder) predicted(it *batch.Items) bool {
 	for try := range d.layouts.n {
 		k := d.layouts.current + try
@@ -57,7 +56,7 @@ func (d *Decoder) predicted(it *batch.Items) bool {
 	return false
 }
 
-// follow decodes the item at pos by the layout.
+// follow decodes the item at pos by a layout.
 func (d *Decoder) follow(l *layout, it *batch.Items) bool {
 	buf, p, end := d.buf, d.pos, d.end
 	var kind uint32
@@ -90,7 +89,11 @@ func (d *Decoder) follow(l *layout, it *batch.Items) bool {
 		case contract.FieldQuality:
 			quality, next = readNumber(buf, p)
 		default:
-			next = skipPiece(buf, p, end, pc.quote)
+			if pc.quote {
+				next = endOfString(buf, p, end)
+			} else {
+				_, next = readNumber(buf, p)
+			}
 		}
 		if next < 0 || next > end {
 			return false
@@ -110,8 +113,7 @@ func (d *Decoder) follow(l *layout, it *batch.Items) bool {
 	return true
 }
 
-// endOfString is where the plain ASCII from p on ends; whether a double quote
-// stands there is for the glue that follows to tell.
+// endOfString returns the end of the plain ASCII text at p. The following glue verifies that a double quote is there.
 func endOfString(buf []byte, p, end int) int {
 	for p < end {
 		if m := special(binary.LittleEndian.Uint64(buf[p:])); m != 0 {
@@ -122,15 +124,7 @@ func endOfString(buf []byte, p, end int) int {
 	return p
 }
 
-func skipPiece(buf []byte, p, end int, quote bool) int {
-	if quote {
-		return endOfString(buf, p, end)
-	}
-	_, next := readNumber(buf, p)
-	return next
-}
-
-// learner notes where the values of an item stand while it is decoded.
+// learner records the positions of the values of an item while it is decoded.
 type learner struct {
 	start    int
 	complete bool // the item can be predicted
@@ -138,17 +132,16 @@ type learner struct {
 	values   [maxPieces]struct {
 		field    contract.Field
 		quote    bool
-		from, to int // of the value in the buffer, quotes excluded
+		from, to int // of the value in the buffer, without quotes
 	}
 }
 
 func (l *learner) begin(pos int) { l.start, l.n, l.complete = pos, 0, true }
 
+// add records a number.
 func (l *learner) add(f contract.Field, from, to int) { l.note(f, from, to, false) }
 
-func (l *learner) addNumber(from, to int) { l.note(contract.FieldItem, from, to, false) }
-
-// addString notes a string that stands from its opening quote to behind its closing one.
+// addString records a string; from and to include its quotes.
 func (l *learner) addString(f contract.Field, from, to int, plain bool) {
 	l.complete = l.complete && plain
 	l.note(f, from+1, to-1, true)
@@ -164,10 +157,9 @@ func (l *learner) note(f contract.Field, from, to int, quote bool) {
 	l.n++
 }
 
-// add makes the item that ends at pos the layout tried first. The item is one
-// without fault that stands in buf whole.
+// add makes the layout of the item that ends at pos the first one to try. The item is valid and completely in buf.
 func (ls *layouts) add(l *learner, buf []byte, pos int) {
-	if pos-l.start > maxLayout {
+	if pos-l.start > ls.maxBytes {
 		return
 	}
 	k := ls.n

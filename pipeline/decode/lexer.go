@@ -10,31 +10,31 @@ import (
 
 const (
 	bufSize = 128 << 10 // one read of the stream
-	padding = 64        // bytes after the data that may be loaded, never taken
-	window  = 2 << 10   // bytes wanted ahead of an item: one of usual size lies in the buffer whole
-	textMax = 1 << 10   // bytes of a string that are kept; longer ones are only checked
+	padding = 64        // bytes after the data that may be loaded but are never used
+	window  = 2 << 10   // bytes read ahead of an item, so that one of usual size is completely in the buffer
+	textMax = 1 << 10   // bytes of a string that are kept; the rest is only validated
 )
 
-// lexer reads JSON tokens from a stream through a fixed buffer. The first error
-// stays in err, and every method then answers false or 0.
+// lexer reads JSON tokens from a stream through a fixed buffer. It keeps the first error in err; all methods then return false
+// or 0.
 type lexer struct {
 	r        io.Reader
 	buf      []byte // bufSize + padding
 	pos, end int    // unread: buf[pos:end]
 	base     int64  // offset of buf[0] in the stream
-	eof      error  // what the stream ended with, errEnd for a clean end
+	eof      error  // error that ended the stream, errEnd at its regular end
 	err      error
 
-	depth    int // objects and arrays that are open
+	depth    int // open objects and arrays
 	maxDepth int
-	stack    []byte // the kinds of those being skipped
+	stack    []byte // opening brackets of the value being skipped
 
-	text  []byte // the last string, unescaped, or number; at most textMax bytes
-	long  bool   // the last string was longer than that
-	plain bool   // the last string stood in the buffer whole and without escapes
+	text  []byte // the last string, unescaped, or number
+	long  bool   // the last string was longer than textMax
+	plain bool   // the last string was completely in the buffer, without escapes
 
-	full, dropped   bool  // the last number had digits past the limit that were not all zero
-	shift, exponent int64 // its digits past the limit before the point; its exponent
+	full, dropped   bool  // the last number has digits past maxDigits; some are not zero
+	shift, exponent int64 // number of its integer digits past maxDigits; its exponent
 }
 
 func (l *lexer) init(maxDepth int) {
@@ -49,7 +49,7 @@ func (l *lexer) reset(r io.Reader) {
 	l.eof, l.err, l.depth = nil, nil, 0
 }
 
-// fill moves what is unread to the front and reads on; false at the end.
+// fill moves unread bytes to the front and reads more. It returns false at the end of the stream.
 func (l *lexer) fill() bool {
 	if l.eof != nil {
 		return false
@@ -73,14 +73,14 @@ func (l *lexer) fill() bool {
 	return false
 }
 
-// ahead sees to it that an item of usual size is in the buffer whole.
+// ahead fills the buffer with at least window bytes, unless the stream ends.
 func (l *lexer) ahead() {
 	for l.end-l.pos < window && l.eof == nil {
 		l.fill()
 	}
 }
 
-// mark and back return to an earlier place that is not more than window away.
+// mark returns the current position for back, which returns to it from at most window bytes away.
 func (l *lexer) mark() int64 { l.ahead(); return l.base + int64(l.pos) }
 
 func (l *lexer) back(mark int64) {
@@ -89,29 +89,28 @@ func (l *lexer) back(mark int64) {
 	}
 }
 
-// syntax records that the byte at pos makes the body no JSON.
-func (l *lexer) syntax(what string) {
-	l.syntaxAt(l.base+int64(l.pos), what)
+// syntax records a syntax error at pos.
+func (l *lexer) syntax(reason string) {
+	l.syntaxAt(l.base+int64(l.pos), reason)
 }
 
-func (l *lexer) syntaxAt(offset int64, what string) {
+func (l *lexer) syntaxAt(offset int64, reason string) {
 	if l.err == nil {
-		l.err = contract.NewError(contract.InvalidJSON, fmt.Sprintf("invalid JSON at byte %d: %s", offset, what))
+		l.err = contract.NewError(contract.InvalidJSON, fmt.Sprintf("invalid JSON at byte %d: %s", offset, reason))
 	}
 }
 
-// ended records that the stream ended inside a value: its own error if it had one.
+// ended records that the stream ended inside a value, or the error of the stream.
 func (l *lexer) ended() {
 	if l.eof != errEnd && l.err == nil {
 		l.err = l.eof
 		return
 	}
 	l.pos = l.end
-	l.syntax("the body ends too early")
+	l.syntax("unexpected end of the body")
 }
 
-// peek is the byte at pos, 0 at the end of the stream (and for a real 0, which
-// is no token either).
+// peek returns the byte at pos, and 0 at the end of the stream: a zero byte starts no token either.
 func (l *lexer) peek() byte {
 	if l.pos < l.end || l.fill() {
 		return l.buf[l.pos]
@@ -137,8 +136,7 @@ func (l *lexer) next() byte {
 	}
 }
 
-// skipRun skips repeats of a white space byte eight at a time: indentation, and
-// bodies that are nothing else.
+// skipRun skips repeated white space eight bytes at a time: indentation, and bodies that consist of it.
 func (l *lexer) skipRun(c byte) {
 	pattern := uint64(c) * ones
 	for l.pos+8 <= l.end && binary.LittleEndian.Uint64(l.buf[l.pos:]) == pattern {
@@ -146,7 +144,7 @@ func (l *lexer) skipRun(c byte) {
 	}
 }
 
-// expect takes c after white space.
+// expect consumes c after white space.
 func (l *lexer) expect(c byte, where string) bool {
 	if l.err != nil {
 		return false
@@ -159,7 +157,7 @@ func (l *lexer) expect(c byte, where string) bool {
 	return false
 }
 
-// unexpected is syntax, or the stream's end where there is no byte at all.
+// unexpected records a syntax error, or the end of the stream if it is reached.
 func (l *lexer) unexpected(what string) {
 	if l.pos >= l.end {
 		l.ended()
@@ -175,14 +173,14 @@ func (l *lexer) skipBOM() {
 	}
 }
 
-// atEnd checks that only white space follows.
+// atEnd consumes white space and reports whether nothing follows.
 func (l *lexer) atEnd() bool {
 	if l.err != nil {
 		return false
 	}
 	l.next()
 	if l.pos < l.end {
-		l.syntax("something follows the end of the JSON text")
+		l.syntax("unexpected data after the JSON text")
 		return false
 	}
 	if l.eof != errEnd {
@@ -192,8 +190,8 @@ func (l *lexer) atEnd() bool {
 	return true
 }
 
-// firstMember reads the name of an object's first member into text, with its
-// ':'; false for '}' and on errors. The caller has taken '{'.
+// firstMember reads the name of an object's first member into text and consumes the ':'. It returns false at '}' and on
+// errors. The caller has consumed '{'.
 func (l *lexer) firstMember() bool {
 	if l.next() == '}' {
 		l.pos++
@@ -202,7 +200,7 @@ func (l *lexer) firstMember() bool {
 	return l.name()
 }
 
-// nextMember does so for the members after the first.
+// nextMember is firstMember for the following members.
 func (l *lexer) nextMember() bool {
 	if l.err != nil {
 		return false

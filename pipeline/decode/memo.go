@@ -6,12 +6,12 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// typeMemo finds the measure types of a batch, few and in a steady order as they
-// are: the type after another is most often the one that followed it before.
+// typeMemo finds the measure types of a batch. They are few and in a stable order, so the next type is usually the one that
+// followed the current one before.
 type typeMemo struct {
 	seed  maphash.Seed
 	slots []uint32 // ordinal + 1; power of two, at most half full
-	next  []uint32 // type → the type that followed it last
+	next  []uint32 // type → its last successor
 	last  uint32
 }
 
@@ -28,8 +28,7 @@ func (m *typeMemo) reset() {
 	m.next, m.last = m.next[:0], 0
 }
 
-// predict reads the type that starts at p in buf. It gives its ordinal and where
-// it ends, which is -1 where the lexer has to look.
+// predict reads the type at p in buf. It returns its ordinal and its end, or -1 if the lexer must decode it.
 func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32, next int) {
 	if len(m.next) > 0 {
 		kind = m.next[m.last]
@@ -47,7 +46,7 @@ func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32
 	return m.find(buf[p:q], it), q
 }
 
-// find gives the ordinal of a type, a new one for a new type.
+// find returns the ordinal of a type, which it adds if it is new.
 func (m *typeMemo) find(text []byte, it *batch.Items) uint32 {
 	if 2*it.Types() >= len(m.slots) {
 		m.grow(it)
@@ -64,7 +63,7 @@ func (m *typeMemo) find(text []byte, it *batch.Items) uint32 {
 	return kind
 }
 
-// slot is where a type is noted, or belongs.
+// slot returns the slot of a type, or the empty one where it belongs.
 func (m *typeMemo) slot(text []byte, it *batch.Items) int {
 	mask := len(m.slots) - 1
 	for at := int(maphash.Bytes(m.seed, text)) & mask; ; at = (at + 1) & mask {
@@ -87,19 +86,18 @@ func (m *typeMemo) grow(it *batch.Items) {
 	}
 }
 
-// timeMemo keeps the timestamp read last: most rows of a batch repeat it, or at least its day.
+// timeMemo keeps the last timestamp: most rows of a batch repeat it, or at least its day.
 type timeMemo struct {
 	text [maxTimestamp]byte
 	n    int
 	ns   int64
-	day  int64 // ns at the day's start
+	day  int64 // start of its day
 }
 
-// dayLen is the part of a timestamp that is compared as a whole.
+// dayLen is the length of the part that must be equal for sameDay.
 const dayLen = len("2006-01-02T")
 
-// read reads the timestamp that starts at p in buf and gives where it ends, which
-// is -1 where the lexer has to look.
+// read reads the timestamp at p in buf. It returns its end, or -1 if the lexer must decode it.
 func (m *timeMemo) read(buf []byte, p, end int) (ns int64, next int) {
 	if q := p + m.n; m.n > 0 && q < end && buf[q] == '"' && string(buf[p:q]) == string(m.text[:m.n]) {
 		return m.ns, q
@@ -113,7 +111,7 @@ func (m *timeMemo) read(buf []byte, p, end int) (ns int64, next int) {
 		if ns, ok = parseTimestamp(buf[p:q]); !ok {
 			return 0, -1
 		}
-		days, _ := date(buf[p:q]) // not from ns: a leap second belongs to the day before
+		days, _ := date(buf[p:q]) // not from ns: a leap second belongs to the previous day
 		m.day = days * day
 	}
 	m.n = copy(m.text[:], buf[p:q])
@@ -121,7 +119,7 @@ func (m *timeMemo) read(buf []byte, p, end int) (ns int64, next int) {
 	return ns, q
 }
 
-// sameDay reads the commonest form, 2006-01-02T15:04:05Z, where the day is that of the timestamp before.
+// sameDay reads a timestamp of the most common form, 2006-01-02T15:04:05Z, on the day of the previous one.
 func (m *timeMemo) sameDay(s []byte) (ns int64, ok bool) {
 	if len(s) != len("2006-01-02T15:04:05Z") || m.n < dayLen || string(s[:dayLen]) != string(m.text[:dayLen]) {
 		return 0, false

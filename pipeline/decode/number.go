@@ -2,20 +2,18 @@ package decode
 
 import "strconv"
 
-// maxDigits is how many characters of a number are kept: more than the 767 digits
-// that exact rounding needs, fewer than the 800 after which strconv loses count of
-// the digits before the point.
+// maxDigits is the number of characters of a number that are kept: more than the 767 digits that exact rounding needs, fewer
+// than the 800 after which strconv miscounts integer digits.
 const maxDigits = 780
 
-// exactDigits is how many decimal digits a float64 holds whatever they are: such a
-// number divided by a power of ten that is exact too is rounded once, that is,
-// correctly.
+// exactDigits is the number of decimal digits that float64 always represents exactly. Such a number divided by an exact power
+// of ten is rounded once, and thus correctly.
 const exactDigits = 15
 
 var powers = [exactDigits + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// readNumber reads the JSON number that starts at p in b, and gives where it
-// ends, -1 where there is none. b has to end in something that is no part of a number.
+// readNumber reads the JSON number at p in b. It returns its end, or -1 if there is none or the lexer must decode it. b must
+// not end within the number.
 func readNumber(b []byte, p int) (v float64, next int) {
 	start := p
 	negative := b[p] == '-'
@@ -52,7 +50,7 @@ func readNumber(b []byte, p int) (v float64, next int) {
 	return v, p
 }
 
-// readSlowly reads a number with an exponent at p, or with many digits.
+// readSlowly reads a number with many digits or an exponent, which starts at p.
 func readSlowly(b []byte, start, p int) (float64, int) {
 	if b[p]|0x20 == 'e' {
 		p++
@@ -72,15 +70,14 @@ func readSlowly(b []byte, start, p int) (float64, int) {
 	return parseFloat(b[start:p]), p
 }
 
-// parseFloat gives ±Inf for what is too large; text is a number for sure.
+// parseFloat returns the value of a valid number, ±Inf if it overflows.
 func parseFloat(text []byte) float64 {
 	v, _ := strconv.ParseFloat(string(text), 64)
 	return v
 }
 
-// num takes the number at pos, of any length, and keeps it in text without the
-// zeros that lead its fraction. Of digits past the limit only their number and
-// whether one was not zero matters.
+// num consumes the number at pos, of any length, and keeps it in text without leading zeros of the fraction. Of the digits
+// past maxDigits it only keeps their number and whether one is not zero.
 func (l *lexer) num() bool {
 	l.text, l.long = l.text[:0], false
 	l.full, l.dropped, l.shift, l.exponent = false, false, 0, 0
@@ -102,13 +99,13 @@ func (l *lexer) num() bool {
 	return true
 }
 
-// take keeps the byte at pos.
+// take appends the byte at pos to text.
 func (l *lexer) take() {
 	l.text = append(l.text, l.buf[l.pos])
 	l.pos++
 }
 
-// whole takes the digits before the point.
+// whole consumes the integer digits.
 func (l *lexer) whole() bool {
 	n := 0
 	for ; l.peek()-'0' <= 9; n++ {
@@ -119,7 +116,7 @@ func (l *lexer) whole() bool {
 	return l.some(n)
 }
 
-// fraction takes the point and the digits after it.
+// fraction consumes the point and the digits after it.
 func (l *lexer) fraction(zero bool) bool {
 	if l.full {
 		l.pos++
@@ -137,7 +134,7 @@ func (l *lexer) fraction(zero bool) bool {
 	return l.some(n)
 }
 
-// digit keeps one digit or, past the limit, only whether it was not zero.
+// digit consumes a digit.
 func (l *lexer) digit() {
 	if l.full = l.full || len(l.text) >= maxDigits; l.full {
 		l.dropped = l.dropped || l.buf[l.pos] != '0'
@@ -154,7 +151,7 @@ func (l *lexer) some(n int) bool {
 	return n > 0
 }
 
-// exponentPart takes the exponent; one that is out of all bounds stays so.
+// exponentPart consumes the exponent, which it limits to an out-of-range value.
 func (l *lexer) exponentPart() bool {
 	const huge = 1 << 40
 	l.pos++
@@ -173,12 +170,12 @@ func (l *lexer) exponentPart() bool {
 	return l.some(n)
 }
 
-// number is the value of the number taken last, ±Inf where it is too large.
+// number returns the value of the number that num consumed, ±Inf if it overflows.
 func (l *lexer) number() float64 {
 	if l.dropped && l.shift > 0 {
 		l.text = append(l.text, '.')
 	}
-	if n := len(l.text); l.text[n-1] == '.' { // only zeros followed, or it was added here
+	if n := len(l.text); l.text[n-1] == '.' { // only zeros followed, or it was added above
 		l.text = append(l.text, '0')
 	}
 	if l.dropped {

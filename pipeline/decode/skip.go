@@ -2,7 +2,7 @@ package decode
 
 import "fmt"
 
-// literal takes true, false or null.
+// literal consumes true, false or null.
 func (l *lexer) literal(word string) bool {
 	for i := range len(word) {
 		if l.peek() != word[i] || l.pos >= l.end {
@@ -32,7 +32,7 @@ func (l *lexer) scalar(c byte) bool {
 	return false
 }
 
-// skipValue takes one value of any kind and checks it to the last byte.
+// skipValue consumes and validates a value of any type.
 func (l *lexer) skipValue() bool {
 	l.stack = l.stack[:0]
 	for l.err == nil {
@@ -58,8 +58,8 @@ func (l *lexer) skipValue() bool {
 	return false
 }
 
-// closeValues goes from the end of a value (or from behind an opening bracket) to
-// the place where the next one starts; true when the outermost value is complete.
+// closeValues moves from the end of a value, or from an opening bracket, to the start of the next value. It returns true when
+// the outermost value is complete.
 func (l *lexer) closeValues(opened bool) bool {
 	for l.err == nil && len(l.stack) > 0 {
 		var more bool

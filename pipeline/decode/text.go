@@ -11,14 +11,14 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks (in the high bits) the first byte of w that is a double quote,
-// a backslash, a control character, or not ASCII. Marks after the first may be wrong.
+// special sets the high bit of the first byte of w that is a double quote, a backslash, a control character or not ASCII. The
+// bits after it may be wrong.
 func special(w uint64) uint64 {
 	quote, back := w^(ones*'"'), w^(ones*'\\')
 	return ((quote - ones) | (back - ones) | (w - ones*0x20) | w) & highs
 }
 
-// str takes the string that starts at pos and leaves it unescaped in text.
+// str consumes the string at pos and keeps it, unescaped, in text.
 func (l *lexer) str() bool {
 	start := l.base + int64(l.pos)
 	l.pos++
@@ -50,8 +50,7 @@ func (l *lexer) str() bool {
 	}
 }
 
-// run goes over plain ASCII to the next special byte or the buffer's end, and
-// gives where it started.
+// run consumes plain ASCII up to the next special byte or the end of the buffer, and returns its start.
 func (l *lexer) run() int {
 	if l.pos >= l.end {
 		l.fill()
@@ -76,7 +75,7 @@ func (l *lexer) keep(b []byte) {
 	l.text = append(l.text, b...)
 }
 
-// multibyte takes the run of characters beyond ASCII at pos.
+// multibyte consumes the run of non-ASCII characters at pos.
 func (l *lexer) multibyte() bool {
 	if l.end-l.pos < utf8.UTFMax {
 		for l.eof == nil && l.end-l.pos < utf8.UTFMax {
@@ -87,7 +86,7 @@ func (l *lexer) multibyte() bool {
 	for stop < l.end && l.buf[stop] >= 0x80 {
 		stop++
 	}
-	if stop == l.end && l.eof == nil { // a character may be cut by the buffer's end
+	if stop == l.end && l.eof == nil { // the end of the buffer may cut a character
 		for stop > l.pos && !utf8.RuneStart(l.buf[stop-1]) {
 			stop--
 		}
@@ -104,7 +103,7 @@ func (l *lexer) multibyte() bool {
 	return false
 }
 
-// toInvalid records the place of the first byte that is no UTF-8.
+// toInvalid records a syntax error at the first invalid byte before stop.
 func (l *lexer) toInvalid(stop int) {
 	for l.pos < stop {
 		c, n := utf8.DecodeRune(l.buf[l.pos:stop])
@@ -113,12 +112,12 @@ func (l *lexer) toInvalid(stop int) {
 		}
 		l.pos += n
 	}
-	l.syntax("a string is no valid UTF-8")
+	l.syntax("invalid UTF-8 in a string")
 }
 
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escape takes the backslash sequence at pos.
+// escape consumes the escape sequence at pos.
 func (l *lexer) escape() bool {
 	at := l.base + int64(l.pos)
 	l.pos++
@@ -129,7 +128,7 @@ func (l *lexer) escape() bool {
 	}
 	if plain := escapes[c]; plain != 0 {
 		l.pos++
-		l.keepByte(plain)
+		l.keep([]byte{plain})
 		return true
 	}
 	if c != 'u' {
@@ -140,11 +139,7 @@ func (l *lexer) escape() bool {
 	return l.unicode(at)
 }
 
-func (l *lexer) keepByte(c byte) {
-	l.keep([]byte{c})
-}
-
-// unicode takes the four digits after \u, and the other half of a surrogate pair.
+// unicode consumes the four digits after \u and the second half of a surrogate pair.
 func (l *lexer) unicode(at int64) bool {
 	r, ok := l.hex4()
 	if !ok {

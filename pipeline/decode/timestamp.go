@@ -10,10 +10,7 @@ const (
 	maxTimestamp = 35
 )
 
-// parseTimestamp reads an ISO 8601 extended date-time in UTC as rule 9 of
-// contract 1.2 has it: seconds are optional, a fraction of 1–9 digits may
-// follow them after '.' or ',', UTC is Z, ±00:00 or ±00, letters in either case;
-// the date exists, the year is 1970–2261; 23:59:60 is the next second.
+// parseTimestamp parses an ISO 8601 extended date-time in UTC according to rule 9 of contract 1.2.
 func parseTimestamp(s []byte) (ns int64, ok bool) {
 	if len(s) < len("2006-01-02T15:04Z") || len(s) > maxTimestamp || s[10]|0x20 != 't' {
 		return 0, false
@@ -31,7 +28,7 @@ func parseTimestamp(s []byte) (ns int64, ok bool) {
 	return days*day + int64(h)*hour + int64(m)*minute + int64(sec)*second + frac, true
 }
 
-// seconds reads what follows the minutes: ":05.123" or nothing, then the zone.
+// seconds parses what follows the minutes: ":05.123" or nothing, then the zone.
 func seconds(s []byte, lastMinute bool) (sec int, frac int64, zone []byte, ok bool) {
 	if s[0] != ':' {
 		return 0, 0, s, true
@@ -50,7 +47,7 @@ func seconds(s []byte, lastMinute bool) (sec int, frac int64, zone []byte, ok bo
 	return sec, frac, s[4+n:], n > 0
 }
 
-// fraction reads 1–9 digits as nanoseconds; n = 0 where there are none or more.
+// fraction parses 1–9 digits as nanoseconds. It returns n = 0 if there are none or more.
 func fraction(s []byte) (ns int64, n int) {
 	for n < len(s) && s[n]-'0' <= 9 {
 		if n == 9 {
@@ -73,7 +70,7 @@ func isUTC(zone []byte) bool {
 	return false
 }
 
-// date reads "2006-01-02" as days since 1970.
+// date parses "2006-01-02" as days since 1970.
 func date(s []byte) (days int64, ok bool) {
 	hi, ok1 := two(s)
 	lo, ok2 := two(s[2:])
@@ -93,7 +90,7 @@ func daysIn(y, m int) int {
 	return int([13]uint8{0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}[m])
 }
 
-// sinceEpoch counts days in years that start in March, so that a leap day comes last.
+// sinceEpoch counts the days since 1970, in years that start in March so that the leap day is the last one.
 func sinceEpoch(y, m, d int) int64 {
 	if m <= 2 {
 		y--
@@ -102,7 +99,7 @@ func sinceEpoch(y, m, d int) int64 {
 	return int64(365*y + y/4 - y/100 + y/400 + (153*(m-3)+2)/5 + d - 1 - 719468)
 }
 
-// two reads two digits.
+// two parses two digits.
 func two(s []byte) (int, bool) {
 	a, b := s[0]-'0', s[1]-'0'
 	return int(a)*10 + int(b), a <= 9 && b <= 9

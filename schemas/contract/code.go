@@ -1,7 +1,5 @@
 package contract
 
-import "net/http"
-
 // Code is the outcome of a request or of one item. Responses, metric labels and logs all show its name.
 type Code uint8
 
@@ -51,30 +49,30 @@ var codes = [CodeCount]struct {
 	status int    // HTTP status of a whole request; 0: the code is for items only
 	item   string // description of a rejected item, after the name of its field; empty: for whole requests only
 }{
-	OK:                     {name: "OK", status: http.StatusMultiStatus},
-	NotFound:               {name: "NOT_FOUND", status: http.StatusNotFound},
-	MethodNotAllowed:       {name: "METHOD_NOT_ALLOWED", status: http.StatusMethodNotAllowed},
-	Unauthenticated:        {name: "GENERAL_UNAUTHENTICATED", status: http.StatusUnauthorized},
-	Forbidden:              {name: "GENERAL_FORBIDDEN", status: http.StatusForbidden},
-	RateLimited:            {name: "RATE_LIMITED", status: http.StatusTooManyRequests},
-	ServiceUnavailable:     {name: "GENERAL_SERVICE_UNAVAILABLE", status: http.StatusServiceUnavailable},
-	UnsupportedContentType: {name: "UNSUPPORTED_CONTENT_TYPE", status: http.StatusUnsupportedMediaType},
-	GzipRequired:           {name: "GZIP_REQUIRED", status: http.StatusUnsupportedMediaType},
-	BodyTooLarge:           {name: "BODY_TOO_LARGE", status: http.StatusRequestEntityTooLarge},
-	InvalidParameter:       {name: "INVALID_PARAMETER", status: http.StatusBadRequest},
-	IdempotencyKeyInUse:    {name: "IDEMPOTENCY_KEY_IN_USE", status: http.StatusConflict},
-	IdempotencyKeyReused:   {name: "IDEMPOTENCY_KEY_REUSED", status: http.StatusUnprocessableEntity},
-	RequestTimeout:         {name: "REQUEST_TIMEOUT", status: http.StatusRequestTimeout},
-	InvalidGzip:            {name: "INVALID_GZIP", status: http.StatusBadRequest},
-	InvalidJSON:            {name: "INVALID_JSON", status: http.StatusBadRequest},
-	TooManyItems:           {name: "TOO_MANY_ITEMS", status: http.StatusRequestEntityTooLarge},
-	InternalError:          {name: "GENERAL_INTERNAL_ERROR", status: http.StatusInternalServerError},
+	OK:                     {name: "OK", status: 207},
+	NotFound:               {name: "NOT_FOUND", status: 404},
+	MethodNotAllowed:       {name: "METHOD_NOT_ALLOWED", status: 405},
+	Unauthenticated:        {name: "GENERAL_UNAUTHENTICATED", status: 401},
+	Forbidden:              {name: "GENERAL_FORBIDDEN", status: 403},
+	RateLimited:            {name: "RATE_LIMITED", status: 429},
+	ServiceUnavailable:     {name: "GENERAL_SERVICE_UNAVAILABLE", status: 503},
+	UnsupportedContentType: {name: "UNSUPPORTED_CONTENT_TYPE", status: 415},
+	GzipRequired:           {name: "GZIP_REQUIRED", status: 415},
+	BodyTooLarge:           {name: "BODY_TOO_LARGE", status: 413},
+	InvalidParameter:       {name: "INVALID_PARAMETER", status: 400},
+	IdempotencyKeyInUse:    {name: "IDEMPOTENCY_KEY_IN_USE", status: 409},
+	IdempotencyKeyReused:   {name: "IDEMPOTENCY_KEY_REUSED", status: 422},
+	RequestTimeout:         {name: "REQUEST_TIMEOUT", status: 408},
+	InvalidGzip:            {name: "INVALID_GZIP", status: 400},
+	InvalidJSON:            {name: "INVALID_JSON", status: 400},
+	TooManyItems:           {name: "TOO_MANY_ITEMS", status: 413},
+	InternalError:          {name: "GENERAL_INTERNAL_ERROR", status: 500},
 
 	BatchLimitExceeded: {name: "BATCH_LIMIT_EXCEEDED", item: "exceeds the batch limit and was not examined; send it in another batch"},
-	InvalidType:        {name: "INVALID_TYPE", status: http.StatusBadRequest, item: "must be {type}"},
-	DuplicateField:     {name: "DUPLICATE_FIELD", status: http.StatusBadRequest, item: "is a duplicate member"},
+	InvalidType:        {name: "INVALID_TYPE", status: 400, item: "must be {type}"},
+	DuplicateField:     {name: "DUPLICATE_FIELD", status: 400, item: "is a duplicate member"},
 	ReservedField:      {name: "RESERVED_FIELD", item: "is reserved; it must be null or absent"},
-	MissingField:       {name: "MISSING_FIELD", status: http.StatusBadRequest, item: "is missing or null"},
+	MissingField:       {name: "MISSING_FIELD", status: 400, item: "is missing or null"},
 	UnknownDetector:    {name: "UNKNOWN_DETECTOR", item: "does not exist in the product instance"},
 	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", item: "is not an allowed measure type"},
 	InvalidTimestamp:   {name: "INVALID_TIMESTAMP", item: "is not an ISO 8601 date-time in UTC from 1970 to 2261, such as 2026-01-31T12:00:00Z"},
