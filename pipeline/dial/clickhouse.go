@@ -81,40 +81,34 @@ type Poller struct {
 }
 
 // Poll runs the query once and has read consume its rows.
-func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) error {
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
-	defer cancel()
-	if err := p.poll(ctx, cancel, read); err != nil {
-		return fmt.Errorf("cannot query ClickHouse at %s: %w", p.Address, err)
-	}
-	return nil
-}
-
-func (p *Poller) poll(ctx context.Context, cancel context.CancelFunc, read func(driver.Rows) error) (err error) {
-	if p.conn == nil {
-		p.conn, err = p.Open(&clickhouse.Options{
-			Addr: []string{p.Address}, DialTimeout: p.Timeout, ReadTimeout: p.Timeout,
-			Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
-		})
+func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err error) {
+	defer func() {
 		if err != nil {
+			err = fmt.Errorf("cannot query ClickHouse at %s: %w", p.Address, err)
+		}
+	}()
+	if p.conn == nil {
+		if p.conn, err = p.Open(&clickhouse.Options{Addr: []string{p.Address}, DialTimeout: p.Timeout, ReadTimeout: p.Timeout,
+			Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4}}); err != nil {
 			return err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
 	rows, err := p.conn.Query(ctx, p.Query)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	if err := errors.Join(read(rows), rows.Err()); err != nil {
+	if err = errors.Join(read(rows), rows.Err()); err != nil {
 		cancel() // otherwise Close would read the rest of the answer, which may be endless
-		return err
 	}
-	return nil
+	return err
 }
 
 // Close ends the connection.
 func (p *Poller) Close() {
 	if p.conn != nil {
-		_ = p.conn.Close() // only a read connection: nothing is lost
+		_ = p.conn.Close() // nothing was written
 	}
 }

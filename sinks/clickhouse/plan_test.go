@@ -95,28 +95,24 @@ func TestFindings(t *testing.T) {
 		}
 		rows := after(blockOf(batches...), r.IntN(batches[0].Rows()))
 		f := newFindings(rows)
-		type name struct {
-			id    batch.ID
-			index uint32
-		}
-		want := []name{}
+		want := []rowID{}
 		for _, s := range rows {
 			for row := s.From; row < s.To; row++ {
 				if r.IntN(3) == 0 {
-					want = append(want, name{s.ID, s.Index[row]})
+					want = append(want, rowID{s.ID, s.Index[row]})
 					continue
 				}
-				f.mark(s.ID, s.Index[row])
-				f.mark(s.ID, s.Index[row])
+				f.mark(rowID{s.ID, s.Index[row]})
+				f.mark(rowID{s.ID, s.Index[row]})
 			}
 		}
-		f.mark(batch.ID{1}, 0)                           // of another replica
-		f.mark(rows[0].ID, math.MaxUint32)               // of no row
+		f.mark(rowID{batch.ID{1}, 0})                    // of another replica
+		f.mark(rowID{rows[0].ID, math.MaxUint32})        // of no row
 		require.Equal(t, rows.Rows()-len(want), f.count) // each counted once
-		got := []name{}
+		got := []rowID{}
 		for _, s := range f.rest() {
 			for row := s.From; row < s.To; row++ {
-				got = append(got, name{s.ID, s.Index[row]})
+				got = append(got, rowID{s.ID, s.Index[row]})
 			}
 		}
 		require.Equal(t, want, got)
@@ -128,13 +124,19 @@ func TestFindings(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	twin := row{"D", "x", epoch, epoch, 1, none}
 	b := batchOf(1, epoch, twin, row{"E", "x", epoch, epoch, 1, none}, twin, row{"D", "y", epoch, epoch, 1, none})
+	found := func(f *findings) (list []bool) {
+		for _, index := range b.Index {
+			list = append(list, f.found[rowID{b.ID, index}])
+		}
+		return list
+	}
 	f := newFindings(blockOf(b))
-	f.mark(b.ID, b.Index[2])
+	f.mark(rowID{b.ID, b.Index[2]})
 	f.countReplaced()
-	require.Equal(t, []bool{true, false, true, false}, f.there)
+	require.Equal(t, []bool{true, false, true, false}, found(f))
 
 	f = newFindings(blockOf(b))
-	f.mark(b.ID, b.Index[1])
+	f.mark(rowID{b.ID, b.Index[1]})
 	f.countReplaced()
-	require.Equal(t, []bool{false, true, false, false}, f.there)
+	require.Equal(t, []bool{false, true, false, false}, found(f))
 }

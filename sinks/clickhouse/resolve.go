@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +70,7 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
 	}
-	if f.count > 0 && f.count < len(f.there) {
+	if f.count > 0 && f.count < rows.Rows() {
 		f.countReplaced()
 	}
 	return f.rest(), nil
@@ -98,7 +97,7 @@ func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 		if err := found.Scan(&id, &index); err != nil {
 			return nil, err
 		}
-		f.mark(batch.ID(id), index)
+		f.mark(rowID{batch.ID(id), index})
 	}
 	return f, found.Err()
 }
@@ -131,43 +130,29 @@ func lookStatement(table string, rows batch.Block) string {
 		table, list, first, last)
 }
 
+// rowID identifies a row in the table.
+type rowID struct {
+	batch batch.ID
+	index uint32
+}
+
 // findings records which rows of a block are in the table.
 type findings struct {
 	rows  batch.Block
-	spans map[batch.ID]int // batch → its first span
-	start []int            // span → number of rows before it
-	there []bool           // row of the block → in the table
-	count int              // of rows in the table
+	found map[rowID]bool // every row of the block → in the table
+	count int            // of rows in the table
 }
 
 func newFindings(rows batch.Block) *findings {
-	f := &findings{rows: rows, spans: make(map[batch.ID]int, len(rows)), there: make([]bool, rows.Rows())}
-	n := 0
-	for i, s := range rows {
-		if _, known := f.spans[s.ID]; !known {
-			f.spans[s.ID] = i
-		}
-		f.start = append(f.start, n)
-		n += s.To - s.From
-	}
+	f := &findings{rows: rows, found: make(map[rowID]bool, rows.Rows())}
+	f.each(func(id rowID, _ batch.Span, _ int) { f.found[id] = false })
 	return f
 }
 
-// mark records that the row with this id and index is in the table. Rows of other blocks are
-// ignored.
-func (f *findings) mark(id batch.ID, index uint32) {
-	i, ours := f.spans[id]
-	for ; ours && i < len(f.rows) && f.rows[i].ID == id; i++ {
-		s := f.rows[i]
-		if row, ok := slices.BinarySearch(s.Index[s.From:s.To], index); ok {
-			f.set(f.start[i] + row)
-		}
-	}
-}
-
-func (f *findings) set(row int) {
-	if !f.there[row] {
-		f.there[row] = true
+// mark records that the row is in the table. Rows of other blocks are ignored.
+func (f *findings) mark(id rowID) {
+	if found, ours := f.found[id]; ours && !found {
+		f.found[id] = true
 		f.count++
 	}
 }
@@ -186,15 +171,15 @@ func keyOf(s batch.Span, row int) key {
 // is written whole, so if one of two rows with the same key is there, both were. Sending the
 // earlier one again would let it replace the later one, as both may have the same received_at.
 func (f *findings) countReplaced() {
-	present := make(map[key]struct{})
-	f.each(func(n int, s batch.Span, row int) {
-		if f.there[n] {
-			present[keyOf(s, row)] = struct{}{}
+	present := make(map[key]bool)
+	f.each(func(id rowID, s batch.Span, row int) {
+		if f.found[id] {
+			present[keyOf(s, row)] = true
 		}
 	})
-	f.each(func(n int, s batch.Span, row int) {
-		if _, replaced := present[keyOf(s, row)]; replaced {
-			f.set(n)
+	f.each(func(id rowID, s batch.Span, row int) {
+		if present[keyOf(s, row)] {
+			f.mark(id)
 		}
 	})
 }
@@ -202,8 +187,8 @@ func (f *findings) countReplaced() {
 // rest returns the rows that are not in the table, in runs.
 func (f *findings) rest() batch.Block {
 	var rest batch.Block
-	f.each(func(n int, s batch.Span, row int) {
-		if f.there[n] {
+	f.each(func(id rowID, s batch.Span, row int) {
+		if f.found[id] {
 			return
 		}
 		if end := len(rest) - 1; end >= 0 && rest[end].Batch == s.Batch && rest[end].To == row {
@@ -216,13 +201,11 @@ func (f *findings) rest() batch.Block {
 	return rest
 }
 
-// each visits all rows of the block: n is the number of the row in the block, row its index in s.
-func (f *findings) each(visit func(n int, s batch.Span, row int)) {
-	n := 0
+// each visits all rows of the block; row is the index in s.
+func (f *findings) each(visit func(id rowID, s batch.Span, row int)) {
 	for _, s := range f.rows {
 		for row := s.From; row < s.To; row++ {
-			visit(n, s, row)
-			n++
+			visit(rowID{s.ID, s.Index[row]}, s, row)
 		}
 	}
 }

@@ -46,27 +46,31 @@ func (c *cluster) use(topic string) {
 // refresh forgets leaders and closes idle connections.
 func (c *cluster) refresh() { c.transport.CloseIdleConnections() }
 
+// failed forgets leaders after an error, as they may have moved, and adds what to do about it.
+func (c *cluster) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	c.refresh()
+	return fmt.Errorf("%w%s", err, hint(err))
+}
+
 // describe returns the cluster's id and the topic's number of partitions.
 func (c *cluster) describe(ctx context.Context) (id string, partitions int, err error) {
 	id, list, err := dial.Partitions(ctx, c.client, c.topic)
-	if err != nil {
-		return "", 0, fmt.Errorf("%w%s", err, hint(err))
-	}
-	return id, len(list), nil
+	return id, len(list), c.failed(err)
 }
 
 // create creates the topic unless it exists.
 func (c *cluster) create(ctx context.Context) error {
 	r, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic:             c.topic,
-		NumPartitions:     c.cfg.CreateTopic.Partitions,
-		ReplicationFactor: c.cfg.CreateTopic.ReplicationFactor,
+		Topic: c.topic, NumPartitions: c.cfg.CreateTopic.Partitions, ReplicationFactor: c.cfg.CreateTopic.ReplicationFactor,
 	}}})
 	if err == nil {
 		err = r.Errors[c.topic]
 	}
 	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
-		return fmt.Errorf("cannot create topic %q: %w", c.topic, err)
+		return c.failed(fmt.Errorf("cannot create topic %q: %w", c.topic, err))
 	}
 	return nil
 }
@@ -78,7 +82,7 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 		err = r.Error
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("cannot get a producer id from %v: %w%s", c.cfg.Brokers, err, hint(err))
+		return 0, 0, c.failed(fmt.Errorf("cannot get a producer id from %v: %w", c.cfg.Brokers, err))
 	}
 	return int64(r.Producer.ProducerID), int16(r.Producer.ProducerEpoch), nil
 }
@@ -86,10 +90,7 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 // offset returns the offset that dial.Offset returns.
 func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64, error) {
 	offset, err := dial.Offset(ctx, c.client, c.topic, partition, which)
-	if err != nil {
-		return 0, fmt.Errorf("%w%s", err, hint(err))
-	}
-	return offset, nil
+	return offset, c.failed(err)
 }
 
 // produce sends a record batch, preceded by its length, and waits until all in-sync replicas have
@@ -98,10 +99,8 @@ func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64
 func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (base int64, err error) {
 	start := time.Now()
 	r, err := c.client.RawProduce(ctx, &kafka.RawProduceRequest{
-		Topic:        c.topic,
-		Partition:    partition,
-		RequiredAcks: kafka.RequireAll,
-		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(frame)},
+		Topic: c.topic, Partition: partition, RequiredAcks: kafka.RequireAll,
+		RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(frame)},
 	})
 	produceSeconds.UpdateDuration(start)
 	requestsTotal.Inc()
@@ -121,7 +120,7 @@ func (c *cluster) fetch(ctx context.Context, partition int, offset int64) (kafka
 		err = r.Error
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read partition %d of topic %q from offset %d: %w%s", partition, c.topic, offset, err, hint(err))
+		return nil, c.failed(fmt.Errorf("cannot read partition %d of topic %q from offset %d: %w", partition, c.topic, offset, err))
 	}
 	return r.Records, nil
 }

@@ -93,7 +93,6 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	}
 	cluster, _, err := s.cluster.describe(ctx)
 	if err != nil {
-		s.cluster.refresh()
 		return nil, err
 	}
 	if cluster == d.cluster {

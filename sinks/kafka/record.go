@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
-	"math/bits"
 	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"trafficd/pipeline/batch"
 )
@@ -117,7 +118,7 @@ func fieldSize(n int) int {
 	if n == 0 {
 		return 0
 	}
-	return 1 + uvarintSize(uint64(n)) + n
+	return 1 + protowire.SizeBytes(n)
 }
 
 // appendTimestamp appends nanoseconds since 1970 as google.protobuf.Timestamp, which is always
@@ -138,10 +139,10 @@ func timestampSize(nanoseconds int64) int {
 	seconds, nanos := split(nanoseconds)
 	size := 0
 	if seconds != 0 {
-		size += 1 + uvarintSize(uint64(seconds))
+		size += 1 + protowire.SizeVarint(uint64(seconds))
 	}
 	if nanos != 0 {
-		size += 1 + uvarintSize(uint64(nanos))
+		size += 1 + protowire.SizeVarint(uint64(nanos))
 	}
 	return size
 }
@@ -172,9 +173,7 @@ func appendID(dst []byte, id batch.ID) []byte {
 func bytesSize(n int) int { return varintSize(int64(n)) + n }
 
 // varintSize is the length of binary.AppendVarint's output.
-func varintSize(v int64) int { return uvarintSize(uint64(v<<1) ^ uint64(v>>63)) }
-
-func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
+func varintSize(v int64) int { return protowire.SizeVarint(protowire.EncodeZigZag(v)) }
 
 func decimals(v uint32) int {
 	n := 1

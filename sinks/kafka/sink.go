@@ -89,7 +89,6 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 	for range 3 {
 		if err := s.resolve(ctx, d); err != nil {
 			lookUpErrorsTotal.Inc()
-			s.cluster.refresh()
 			return nil, err
 		}
 		s.attempt(ctx, d)
@@ -129,7 +128,6 @@ func (s *Sink) base(ctx context.Context, encoded []byte) (state, error) {
 	for p := len(now.offsets); p < partitions; p++ {
 		end, err := s.cluster.offset(ctx, p, kafka.LastOffset)
 		if err != nil {
-			s.cluster.refresh()
 			return state{}, err
 		}
 		now.offsets = append(now.offsets, end-1)
@@ -142,20 +140,14 @@ func (s *Sink) base(ctx context.Context, encoded []byte) (state, error) {
 func (s *Sink) describe(ctx context.Context) (id string, partitions int, err error) {
 	s.cluster.use(s.cfg.Topic)
 	id, partitions, err = s.cluster.describe(ctx)
-	missing := errors.Is(err, kafka.UnknownTopicOrPartition)
-	if missing && s.cfg.CreateTopic.Partitions > 0 {
-		if err := s.cluster.create(ctx); err != nil {
-			s.cluster.refresh()
-			return "", 0, err
-		}
-		s.log.Info().Str("topic", s.cfg.Topic).Int("partitions", s.cfg.CreateTopic.Partitions).Msg("topic created")
-		id, partitions, err = s.cluster.describe(ctx)
+	if !errors.Is(err, kafka.UnknownTopicOrPartition) || s.cfg.CreateTopic.Partitions == 0 {
+		return id, partitions, err
 	}
-	if err != nil {
-		s.cluster.refresh()
+	if err := s.cluster.create(ctx); err != nil {
 		return "", 0, err
 	}
-	return id, partitions, nil
+	s.log.Info().Str("topic", s.cfg.Topic).Int("partitions", s.cfg.CreateTopic.Partitions).Msg("topic created")
+	return s.cluster.describe(ctx)
 }
 
 // continued returns the producer and the sequences for a plan: those of the current session, or a
@@ -165,7 +157,6 @@ func (s *Sink) continued(ctx context.Context, base state) (session, error) {
 	if s.session == nil || s.sessionOf != of {
 		id, epoch, err := s.cluster.newProducer(ctx)
 		if err != nil {
-			s.cluster.refresh()
 			return session{}, err
 		}
 		s.session, s.sessionOf = &session{id: id, epoch: epoch}, of

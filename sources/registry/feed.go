@@ -42,8 +42,10 @@ type feed struct {
 	current atomic.Pointer[batch.Detectors]
 	mark    fingerprint // of current; the feed's goroutine only
 
-	mu        sync.Mutex
-	condition condition
+	mu        sync.Mutex // of what follows
+	leftOut   int        // entries of current that are not codes
+	confirmed time.Time  // the last successful check
+	err       error      // of the last check
 }
 
 func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
@@ -97,7 +99,7 @@ func (f *feed) take(codes []string, now time.Time) error {
 	f.current.Store(set)
 	f.source.keep()
 	f.mu.Lock()
-	f.condition.leftOut = leftOut
+	f.leftOut = leftOut
 	f.mu.Unlock()
 	f.log.Info().Int("detectors", set.Len()).Int("left_out", leftOut).Msg("detector list loaded")
 	return nil

@@ -174,7 +174,7 @@ func TestStatusOfACheck(t *testing.T) {
 	f(t.Context(), time.Hour, "", true)
 	f(t.Context(), time.Second, "", true) // the list in use is well
 	f(t.Context(), watch.RetryAfter, "away", true)
-	feed.condition.confirmed = time.Now().Add(-time.Hour)
+	feed.confirmed = time.Now().Add(-time.Hour)
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -13,32 +13,24 @@ type Status struct {
 	Error           string  `json:"error,omitempty"` // of the last check
 }
 
-// condition is what a feed remembers of its checks.
-type condition struct {
-	leftOut   int
-	confirmed time.Time
-	err       error
-}
-
 func (f *feed) begin(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.condition.confirmed, f.condition.err = now, errNotYet
+	f.confirmed, f.err = now, errNotYet
 }
 
 func (f *feed) status(now time.Time) Status {
 	f.mu.Lock()
-	c := f.condition
-	f.mu.Unlock()
-	s := Status{ProductInstance: f.instance, Kind: f.kind, LeftOut: c.leftOut}
+	defer f.mu.Unlock()
+	s := Status{ProductInstance: f.instance, Kind: f.kind, LeftOut: f.leftOut}
 	if set := f.current.Load(); set != nil {
 		s.Detectors = set.Len()
 	}
-	if !c.confirmed.IsZero() {
-		s.AgeSeconds = now.Sub(c.confirmed).Seconds()
+	if !f.confirmed.IsZero() {
+		s.AgeSeconds = now.Sub(f.confirmed).Seconds()
 	}
-	if c.err != nil {
-		s.Error = c.err.Error()
+	if f.err != nil {
+		s.Error = f.err.Error()
 	}
 	return s
 }
@@ -48,10 +40,10 @@ func (f *feed) status(now time.Time) Status {
 func (f *feed) record(err error, now time.Time) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := f.condition.err
-	f.condition.err = err
+	before := f.err
+	f.err = err
 	if err == nil {
-		f.condition.confirmed = now
+		f.confirmed = now
 		return before != nil
 	}
 	return before == nil || before.Error() != err.Error()
