@@ -8,6 +8,7 @@ import (
 // State is the state of a component or of the daemon.
 type State string
 
+// The states, from best to worst.
 const (
 	OK       State = "ok"
 	Degraded State = "degraded" // an operator should act, but batches are accepted
