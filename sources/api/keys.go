@@ -24,6 +24,7 @@ type KeyEntry struct {
 	Timezone          string   `koanf:"timezone" yaml:"timezone"`                       // IANA name; default UTC
 	RequestsPerSecond float64  `koanf:"requests_per_second" yaml:"requests_per_second"` // 0: unlimited
 	ItemsPerSecond    float64  `koanf:"items_per_second" yaml:"items_per_second"`       // 0: unlimited
+	Expires           string   `koanf:"expires" yaml:"expires"`                         // RFC 3339; empty: never
 }
 
 const (
@@ -46,6 +47,7 @@ type key struct {
 	digest [sha256.Size]byte
 	client *contract.Client
 	*limits
+	expires time.Time // zero: never
 }
 
 // ring is an immutable set of keys. Its index has four bytes of the digest, so that the time of a
@@ -55,11 +57,14 @@ type ring struct {
 	clients  []*contract.Client
 }
 
-// find returns the key with the digest of the presented bytes, or nil.
+// find returns the key with the digest of the presented bytes, or nil if there is none or it has expired.
 func (r *ring) find(presented []byte) *key {
 	digest := sha256.Sum256(presented)
 	for _, k := range r.byPrefix[[4]byte(digest[:4])] {
 		if subtle.ConstantTimeCompare(k.digest[:], digest[:]) == 1 {
+			if !k.expires.IsZero() && !time.Now().Before(k.expires) {
+				return nil
+			}
 			return k
 		}
 	}
@@ -99,7 +104,8 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 
 func (r *ring) add(e KeyEntry, client *contract.Client) {
 	k := &key{client: client, limits: newLimits(e)}
-	_, _ = hex.Decode(k.digest[:], []byte(e.SHA256)) // client has checked it
+	_, _ = hex.Decode(k.digest[:], []byte(e.SHA256))   // client has checked it
+	k.expires, _ = time.Parse(time.RFC3339, e.Expires) // likewise
 	prefix := [4]byte(k.digest[:4])
 	r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
 	r.clients = append(r.clients, client)
@@ -151,6 +157,9 @@ func (e KeyEntry) client() (*contract.Client, error) {
 			return nil, fmt.Errorf("unknown right %q: only %s", contract.Echo([]byte(name)), rightNames())
 		}
 		c.Rights |= right
+	}
+	if _, err := time.Parse(time.RFC3339, e.Expires); e.Expires != "" && err != nil {
+		return nil, fmt.Errorf("expires must be an RFC 3339 time such as 2027-01-01T00:00:00Z, not %q", contract.Echo([]byte(e.Expires)))
 	}
 	var err error
 	if c.Zone, err = e.zone(); err != nil {

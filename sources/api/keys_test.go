@@ -296,3 +296,23 @@ func TestLookUpDoesNotAllocate(t *testing.T) {
 		}
 	}))
 }
+
+// A key is unknown from its expiry on.
+func TestKeyExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := entry("one", "k1", "ingest")
+		e.Expires = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+		r, err := newRing([]KeyEntry{e}, nil)
+		require.NoError(t, err)
+		require.NotNil(t, r.find([]byte("k1")))
+		time.Sleep(time.Hour)
+		require.Nil(t, r.find([]byte("k1")))
+		e.Expires = "tomorrow"
+		_, err = newRing([]KeyEntry{e}, nil)
+		require.ErrorContains(t, err, "expires must be an RFC 3339 time")
+	})
+	text := strings.Replace(keysYAML(entry("one", "k1", "ingest")), "}", ", expires: 2027-01-01T00:00:00Z}", 1)
+	entries, err := parseKeys([]byte(text))
+	require.NoError(t, err)
+	require.Equal(t, "2027-01-01T00:00:00Z", entries[0].Expires)
+}
