@@ -50,7 +50,7 @@ func TestBothStoresAwayUntilTheJournalIsFull(t *testing.T) {
 	t.Logf("%d batches fill the journal; memory %d MiB, after 800 refused full batches %d MiB", promised.len(), before>>20, d.memory("VmRSS")>>20)
 	require.Less(t, d.memory("VmHWM"), int64(300<<20))
 
-	// A restart changes nothing of that.
+	// A restart changes nothing.
 	d.signal(syscall.SIGKILL)
 	<-d.done
 	d.start().await(http.StatusOK) // there may be room for a smaller batch
@@ -125,7 +125,7 @@ type refused struct {
 	answer
 }
 
-// fill sends batches one after the other until one is refused.
+// fill sends batches one after another until one is refused.
 func (d *process) fill(promised *ledger, size int) refused {
 	d.t.Helper()
 	for batch := range 5000 {
@@ -139,7 +139,7 @@ func (d *process) fill(promised *ledger, size int) refused {
 	return refused{}
 }
 
-// send sends a batch of its own items once; any answer will do.
+// send sends a batch with unique items once and accepts any answer.
 func (d *process) send(batch, size int) refused {
 	d.t.Helper()
 	a, err := d.post(d.t.Context(), batchNumber(batch, size), fmt.Sprint("batch-", batch))
@@ -168,7 +168,7 @@ func (d *process) awaitLag(sink string) {
 	d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_seconds", sink) > 0 }, "%s lags behind", sink)
 }
 
-// requireRefusing demands that the refusal is one for a full journal, and that readiness says so.
+// requireRefusing checks that batches are refused because the journal is full, and that readiness reports it.
 func (d *process) requireRefusing(r refused) {
 	d.t.Helper()
 	requireComeBack(d.t, r.answer)
@@ -220,7 +220,7 @@ func (d *process) memory(line string) int64 {
 	return kilobytes << 10
 }
 
-// watching looks at a growing archive until it is stopped.
+// watching observes a growing archive until it is stopped.
 type watching struct{ stop func() }
 
 // watchArchive demands that what is archived at any time are the first batches without a gap. They have to have been sent one

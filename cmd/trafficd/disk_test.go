@@ -136,13 +136,13 @@ func (d *process) fillDisk(promised *ledger, next *int, size int) (r refused) {
 	return r
 }
 
-// disk is a small disk of its own.
+// disk is a small separate disk.
 type disk struct {
 	t   *testing.T
 	dir string
 }
 
-// mayMount tells whether this user may mount a disk here, as root may.
+// mayMount reports whether this user may mount a disk.
 func mayMount(t *testing.T) bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -155,7 +155,7 @@ func mayMount(t *testing.T) bool {
 	return true
 }
 
-// inNamespace runs the test once more where every user is root: in user and mount namespaces of its own.
+// inNamespace runs the test again as root of new user and mount namespaces.
 func inNamespace(t *testing.T) {
 	t.Helper()
 	const inside = "TRAFFICD_TEST_IN_NAMESPACE"
@@ -172,7 +172,7 @@ func inNamespace(t *testing.T) {
 	require.NoError(t, err, "a small disk has to be mounted: run this test as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)")
 }
 
-// mountDisk gives a disk in memory that goes with the test.
+// mountDisk mounts a disk in memory until the end of the test.
 func mountDisk(t *testing.T, bytes int64) *disk {
 	t.Helper()
 	d := &disk{t, t.TempDir()}
@@ -183,7 +183,7 @@ func mountDisk(t *testing.T, bytes int64) *disk {
 
 func (d *disk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
-// fill takes all the space that is left but a little less than so much.
+// fill uses all free space except for slightly less than the given number of bytes.
 func (d *disk) fill(leave int64) {
 	d.t.Helper()
 	require.NoError(d.t, os.WriteFile(d.ballast(), nil, 0o600))

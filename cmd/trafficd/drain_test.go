@@ -129,7 +129,7 @@ func (l *load) stop() {
 	require.False(l.t, l.t.Failed())
 }
 
-// take gives a batch's number to somebody else.
+// take returns the number of the next batch.
 func (l *load) take() int { return int(l.next.Add(1) - 1) }
 
 func (l *load) awaitProgress(d *process) {
@@ -195,7 +195,7 @@ func startBalancer(t *testing.T, replicas ...*process) *balancer {
 
 func (b *balancer) address() string { return b.listener.Addr().String() }
 
-// check looks at a replica's readiness now and then.
+// check polls the readiness of a replica.
 func (b *balancer) check(ctx context.Context, i int) {
 	for ctx.Err() == nil {
 		status, _ := b.replicas[i].get("/readyz")

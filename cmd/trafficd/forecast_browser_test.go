@@ -45,7 +45,7 @@ func TestForecastInBrowser(t *testing.T) {
 		chrome.open(t, d, "gzip", "gzip"),
 		chrome.open(t, d, "zstd", "zstd"),
 		chrome.open(t, d, "identity", ""),
-		chrome.open(t, d, "", "zstd"), // what the browser says itself
+		chrome.open(t, d, "", "zstd"), // as sent by the browser
 	}
 	for _, m := range maps {
 		m.checkAll(t)
@@ -151,13 +151,13 @@ func changeFile(t *testing.T, path string) {
 	replaceFile(t, path, string(text))
 }
 
-// awaitLayer waits until the layer is there.
+// awaitLayer waits until the layer is served.
 func (d *process) awaitLayer(key string) {
 	d.t.Helper()
 	d.eventually(func() bool { a, _ := d.layer(key, ""); return a.StatusCode == http.StatusOK }, "a layer")
 }
 
-// arrived is what the page says of an answer.
+// arrived is what the page reports about a response.
 type arrived struct {
 	Status   int    `json:"status"`
 	Encoding string `json:"encoding"`
@@ -217,7 +217,7 @@ func startProxy(t *testing.T, daemon, accepts string) *proxy {
 	return p
 }
 
-// passed gives what has passed since it was asked last.
+// passed returns what was passed since the last call.
 func (p *proxy) passed() []passed {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -183,7 +183,7 @@ var buildTrafficctl = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-o", filepath.Dir(binary), "../trafficctl").CombinedOutput()
 })
 
-// trafficctl gives the program as it is shipped.
+// trafficctl returns the path of the program, built as for a release.
 func trafficctl(t *testing.T) string {
 	t.Helper()
 	out, err := buildTrafficctl()
@@ -191,7 +191,7 @@ func trafficctl(t *testing.T) string {
 	return filepath.Join(filepath.Dir(binary), "trafficctl")
 }
 
-// mustRun runs a program to its end and gives what it wrote to standard output.
+// mustRun runs a program and returns its standard output.
 func mustRun(t *testing.T, program string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)

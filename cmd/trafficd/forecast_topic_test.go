@@ -91,7 +91,7 @@ func followTopic(t *testing.T, brokers []string, topic string) *process {
 	return d.start()
 }
 
-// forecasts gives the layer; nil while there is none.
+// forecasts returns the layer, or nil if there is none yet.
 func (d *process) forecasts(query string) *pb.StreetForecastResponse {
 	d.t.Helper()
 	answer, err := d.tryLayer(query)
@@ -104,7 +104,7 @@ func (d *process) forecasts(query string) *pb.StreetForecastResponse {
 	return got
 }
 
-// tryLayer asks a daemon that may not listen yet.
+// tryLayer requests the layer from a daemon that may not listen yet.
 func (d *process) tryLayer(query string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.api+"/mlf/v1/forecast/realtime"+query, nil)
 	require.NoError(d.t, err)
@@ -148,7 +148,7 @@ func (w *topicWriter) write(records int) {
 	require.NoError(w.t, c.ProduceSync(ctx, all...).FirstErr())
 }
 
-// record is about one of 60 streets, in any partition, with a clock that is not to be relied on.
+// record is a record about one of 60 streets, in any partition, with an unreliable clock.
 func (w *topicWriter) record() *kgo.Record {
 	f := w.street()
 	r := &kgo.Record{
@@ -189,7 +189,7 @@ func (w *topicWriter) street() *pb.StreetForecast {
 	return f
 }
 
-// held is how many records the topic holds.
+// held returns the number of records in the topic.
 func (w *topicWriter) held() int { return len(w.records()) }
 
 func (w *topicWriter) records() []stores.Record {
@@ -267,7 +267,7 @@ func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	return all
 }
 
-// understood gives a record's forecast as the layer shows it, nil for a tombstone.
+// understood returns the forecast of a record as the layer shows it, nil for a tombstone.
 func understood(r stores.Record) (f *pb.StreetForecast, good bool) {
 	var street, node int32
 	if n, err := fmt.Sscanf(string(r.Key)+"!", "%d:%d!", &street, &node); n != 2 || err != nil {

@@ -99,7 +99,7 @@ func TestReadersDuringRebuilds(t *testing.T) {
 			return n
 		}
 		generation := 1
-		for (generation < rebuilds || fewest() <= 10) && !t.Failed() { // a busy machine may let a reader wait
+		for (generation < rebuilds || fewest() <= 10) && !t.Failed() { // on a busy machine a reader may have to wait
 			generation++
 			build(generation)
 		}
@@ -136,7 +136,7 @@ func readLayer(t *testing.T, addr string, reader, streets int, answers *atomic.I
 	}
 }
 
-// generationOf gets a layer and gives the speed that is everywhere in it.
+// generationOf returns the speed that all streets of a layer have.
 func generationOf(client *http.Client, url, accept, encoding string, streets int) (float64, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {

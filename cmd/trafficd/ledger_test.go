@@ -102,7 +102,7 @@ func (l *ledger) checkForward(t *testing.T, k *stores.Kafka) {
 	}
 }
 
-// identity gives back what item was made of.
+// identity returns the number that an item was made from.
 func identity(t *testing.T, r stores.Record) (batch, n int) {
 	t.Helper()
 	var m trafficdv1.Measurement

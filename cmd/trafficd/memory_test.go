@@ -32,7 +32,7 @@ func TestMemory(t *testing.T) {
 	}
 	measurement := func(code, kind string, i int) string {
 		return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"%s","timestampFrom":"%s","timestampTo":"%s","value":%.4f,"quality":%.4f}`,
-			code, kind, from, to, 100+100*math.Sin(float64(i)), 0.5+0.5*math.Cos(float64(i))) // gzip shall find something to do
+			code, kind, from, to, 100+100*math.Sin(float64(i)), 0.5+0.5*math.Cos(float64(i))) // compressible only in part
 	}
 	f := func(name string, accepted, rejected, rounds int, most int64, packed []byte) {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func (d *process) sendTogether(packed []byte, clients, rounds int, want string) 
 	sending.Wait()
 }
 
-// sendUntilTaken gives the answer's text. It is not decoded: some are long.
+// sendUntilTaken returns the text of the answer, not decoded because some are long.
 func (d *process) sendUntilTaken(client *http.Client, packed []byte) (string, error) {
 	for {
 		req, err := d.request(d.t.Context(), packed, "")

@@ -189,7 +189,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	require.Equal(t, 40, k.Count(t, "measurements"))
 }
 
-// rawRequest is a request as its bytes.
+// rawRequest returns the bytes of a request.
 type rawRequest struct{ header, body []byte }
 
 // upTo is the header and so many bytes of the body.
