@@ -70,7 +70,7 @@ func (r *reading) config(flags *pflag.FlagSet, args []string) (feed.Config, erro
 	if text == "tab" || text == `\t` {
 		text = "\t"
 	}
-	n := 0
+	var n int
 	if cfg.Separator, n = utf8.DecodeRuneInString(text); n != len(text) || cfg.Separator == utf8.RuneError {
 		return cfg, fmt.Errorf("--separator %q must be one character, or tab", r.separator)
 	}

@@ -17,7 +17,7 @@ type record struct {
 	data  []byte // valid until the next record
 }
 
-// records splits the input into records of at most most bytes. An error ends the sequence.
+// records splits the input into records, each limited to most bytes. An error ends the sequence.
 func records(in io.Reader, e Encoding, most int) iter.Seq2[record, error] {
 	b := bufio.NewReader(in)
 	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {

@@ -132,7 +132,7 @@ func (r *reading) end() {
 	}
 }
 
-// gap yields the frames from next to to as unreadable.
+// gap reports the frames r.next … to as unreadable.
 func (r *reading) gap(to uint64, before time.Time) bool {
 	g := &Gap{From: r.next, To: to, After: r.after, Before: before, Err: r.err}
 	for _, s := range r.folder.segments {

@@ -124,7 +124,7 @@ func (c Converter) sort(made xroute.ConvertedGeometries, n int) ([]geometry.Resu
 func (c Converter) options() xroute.RequestOptions {
 	return xroute.RequestOptions{
 		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKB},
-		CoordFormat:      xroute.CoordFormat(c.To.Format()), SRID: srID(c.To),
+		CoordFormat:      c.To.Format(), SRID: srID(c.To),
 	}
 }
 
