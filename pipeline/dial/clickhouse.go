@@ -88,8 +88,10 @@ func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err er
 		}
 	}()
 	if p.conn == nil {
-		if p.conn, err = p.Open(&clickhouse.Options{Addr: []string{p.Address}, DialTimeout: p.Timeout, ReadTimeout: p.Timeout,
-			Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4}}); err != nil {
+		if p.conn, err = p.Open(&clickhouse.Options{
+			Addr: []string{p.Address}, DialTimeout: p.Timeout, ReadTimeout: p.Timeout,
+			Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+		}); err != nil {
 			return err
 		}
 	}

@@ -164,7 +164,7 @@ func TestBrokerKilled(t *testing.T) {
 		more := block(rowsOf(rng, 14_000, 50))
 		rows = append(rows, more...)
 		j.add(more)
-		j.runDownTo(s, 12_000) // in the midst of 140 blocks
+		j.runDownTo(s, 12_000) // in the middle of 140 blocks
 		killed := make(chan error, 1)
 		go func() { killed <- errors.Join(k.Kill(), k.Restart()) }()
 		j.run(s)
@@ -174,7 +174,7 @@ func TestBrokerKilled(t *testing.T) {
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
-// TestCancel ends a delivery that waits for a broker which says nothing.
+// TestCancel cancels a delivery that waits for a broker that never answers.
 func TestCancel(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, never answers
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rowsOf makes a batch of n rows of some detectors, with gaps in its index.
+// rowsOf returns a batch of n rows of some detectors, with gaps in its index.
 func rowsOf(rng *rand.Rand, n, detectors int) *batch.Batch {
 	b := &batch.Batch{
 		ID: batch.ID(uuid.Must(uuid.NewV7())), ProductInstance: "Dresden-Süd",
@@ -61,7 +61,7 @@ func addRow(b *batch.Batch, rng *rand.Rand, code string) {
 
 func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-// block puts whole batches together.
+// block returns a block of whole batches.
 func block(batches ...*batch.Batch) batch.Block {
 	var all batch.Block
 	for i, b := range batches {
@@ -98,7 +98,7 @@ func newSink(t testing.TB, cfg Config) *Sink {
 	return s
 }
 
-// journal stands for the deliver loop: what it keeps is what is durable there.
+// journal replaces the delivery loop: it keeps what would be durable there.
 type journal struct {
 	t        testing.TB
 	state    []byte
@@ -198,7 +198,7 @@ func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, but
 			seen++
 		}
 	}
-	require.Equal(t, seen, len(records), "records that stand twice or belong to nobody") // Len would print them all
+	require.Equal(t, seen, len(records), "duplicate or unexpected records") // Len would print them all
 }
 
 func requireRecord(t testing.TB, got stores.Record, b *batch.Batch, r int) {

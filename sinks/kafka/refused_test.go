@@ -13,7 +13,7 @@ import (
 
 func bad(records []byte) bool { return bytes.Contains(records, []byte("BAD-")) }
 
-// withBad makes some rows that the broker refuses.
+// withBad returns a batch with some rows that the broker refuses.
 func withBad(n int, at ...int) (*batch.Batch, []name) {
 	rng, b, names := random(), rowsOf(random(), 0, 1), []name(nil)
 	for i := range n {

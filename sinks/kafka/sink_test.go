@@ -213,7 +213,7 @@ func TestBroker(t *testing.T) {
 		require.NoError(t, err)
 		requireSet(t, records, rows)
 		per := map[int32]int{}
-		for i, of := range []int{2, 2, 5} { // the plan that stood goes out as it was
+		for i, of := range []int{2, 2, 5} { // the existing plan is sent unchanged
 			for r := 200 * i; r < 200*i+200; r++ {
 				per[int32(PartitionOf(rows[0].Code(r), of))]++
 			}
@@ -280,7 +280,7 @@ func TestBroker(t *testing.T) {
 	})
 }
 
-// client is a franz-go client, a judge and a producer that is not ours.
+// client returns a franz-go client, a reader and producer independent of the sink.
 func client(t testing.TB, cfg Config, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	k, err := kgo.NewClient(append(opts, kgo.SeedBrokers(cfg.Brokers...))...)
@@ -289,7 +289,7 @@ func client(t testing.TB, cfg Config, opts ...kgo.Opt) *kgo.Client {
 	return k
 }
 
-// planned waits for the leaders of a topic that was just made.
+// planned waits for the leaders of a topic that was just created.
 func planned(t testing.TB, s *Sink, rows batch.Block) (n int, plan []byte) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -307,7 +307,7 @@ func requireSet(t testing.TB, records []stores.Record, rows batch.Block) {
 	for _, r := range records {
 		left[r.Header("batch-id")+"/"+r.Header("index")]++
 	}
-	require.Len(t, left, len(records), "records that stand twice")
+	require.Len(t, left, len(records), "duplicate records")
 	for _, s := range rows {
 		for r := s.From; r < s.To; r++ {
 			delete(left, s.ID.String()+"/"+strconv.Itoa(int(s.Index[r])))

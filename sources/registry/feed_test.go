@@ -14,7 +14,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestLastGoodListStays breaks a file in every way and mends it again.
+// TestLastGoodListStays breaks a file in every way and repairs it.
 func TestLastGoodListStays(t *testing.T) {
 	path := inFolder(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
