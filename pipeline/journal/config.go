@@ -5,25 +5,24 @@ import (
 	"fmt"
 )
 
-// Config says where the journal lives and what bounds it.
+// Config is the location and the limits of the journal.
 type Config struct {
-	// Dir is the folder of the journal: one daemon, one folder, locked while open.
+	// Dir is the folder of the journal, which is locked while open.
 	Dir string `koanf:"dir"`
-	// SegmentBytes is the size at which a segment is sealed and the next one begun. A frame that is larger has a segment
-	// of its own.
+	// SegmentBytes is the size at which a segment is sealed. A larger frame gets its own segment.
 	SegmentBytes int64 `koanf:"segment_bytes"`
-	// MaxBytes bounds the sum of all segments; at it Enqueue returns ErrFull.
+	// MaxBytes bounds the size of all segments together. At the limit Enqueue returns ErrFull.
 	MaxBytes int64 `koanf:"max_bytes"`
-	// MinFreeBytes is the free space on the folder's disk below which Enqueue returns ErrDiskLow; looked at once a second.
+	// MinFreeBytes is the free disk space below which Enqueue returns ErrDiskLow, checked once a second.
 	MinFreeBytes int64 `koanf:"min_free_bytes"`
-	// MaxFrameBytes bounds one frame's payload; a larger one is ErrTooLarge.
+	// MaxFrameBytes bounds the payload of a frame. A larger one fails with ErrTooLarge.
 	MaxFrameBytes int `koanf:"max_frame_bytes"`
-	// QueueEntries and QueueBytes bound what Enqueue has taken and the disk has not confirmed; past either it is ErrBusy.
+	// QueueEntries and QueueBytes bound the entries that are not settled. Past either, Enqueue returns ErrBusy.
 	QueueEntries int   `koanf:"queue_entries"`
 	QueueBytes   int64 `koanf:"queue_bytes"`
 }
 
-// DefaultConfig returns the defaults; Dir is left empty, because no folder is right everywhere.
+// DefaultConfig returns the defaults. Dir is empty and must be set.
 func DefaultConfig() Config {
 	return Config{
 		SegmentBytes:  64 << 20,
@@ -42,7 +41,7 @@ const (
 	maxQueueEntries = 1 << 16
 )
 
-// Validate returns every bound that c breaks, each with its key and its reason.
+// Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
 	var errs []error
 	bound := func(ok bool, format string, args ...any) {

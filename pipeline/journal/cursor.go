@@ -26,34 +26,34 @@ const (
 
 var consumerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// Cursor is where one consumer stands. Its methods may be called from any goroutine.
+// Cursor is the position of one consumer. Its methods may be called from any goroutine.
 type Cursor struct {
 	journal *Journal
 	name    string
 	path    string
-	seq     atomic.Uint64 // as last saved; collect reads it
+	seq     atomic.Uint64 // as last saved
 
 	mu     sync.Mutex
 	file   File
-	slot   int // that holds the last save; the next one goes to the other
+	slot   int // of the last save; the next one goes to the other slot
 	gen    uint64
 	state  []byte
 	buf    []byte
 	closed bool
 }
 
-// Load returns the first frame that the consumer still needs, and the state saved with it, which belongs to the caller.
-// A new consumer has the oldest frame and no state; one that was not named for a while, and whose frames were deleted, has
-// the oldest frame and its old state.
+// Load returns the first frame that the consumer still needs, and a copy of the state saved with it. A new consumer starts at
+// the oldest frame without state. A consumer that was not named for a while, and whose frames were deleted, is moved to the
+// oldest frame and keeps its state.
 func (c *Cursor) Load() (seq uint64, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seq.Load(), slices.Clone(c.state)
 }
 
-// Save makes seq, the first frame still needed, and state durable; then segments that no consumer needs are deleted. Seq
-// never goes back, nor past the frame that comes next. State is copied, and is at most MaxStateBytes. After an
-// error the saved position is the one before or this one, as a Load after a restart will tell; Save may be called again.
+// Save makes seq, the first frame still needed, and state durable, and then deletes segments that no consumer needs. seq must
+// not decrease nor exceed the next frame; state is at most MaxStateBytes. After an error the position on disk is the previous
+// one or this one, and Save may be called again.
 func (c *Cursor) Save(seq uint64, state []byte) error {
 	if err := c.save(seq, state); err != nil {
 		return fmt.Errorf("cannot save cursor %s at frame %d: %w", c.name, seq, err)
@@ -65,8 +65,16 @@ func (c *Cursor) Save(seq uint64, state []byte) error {
 func (c *Cursor) save(seq uint64, state []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.allow(seq, state); err != nil {
-		return err
+	_, next := c.journal.Bounds()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case seq < c.seq.Load():
+		return fmt.Errorf("the cursor is at frame %d and cannot move back", c.seq.Load())
+	case seq > next:
+		return fmt.Errorf("the newest durable frame is %d", next-1)
+	case len(state) > MaxStateBytes:
+		return fmt.Errorf("the state has %d bytes, the maximum is %d", len(state), MaxStateBytes)
 	}
 	c.buf = slot{gen: c.gen + 1, seq: seq, state: state}.encode(c.buf[:0])
 	if err := c.write(1-c.slot, c.buf); err != nil {
@@ -80,23 +88,8 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 	return nil
 }
 
-func (c *Cursor) allow(seq uint64, state []byte) error {
-	_, next := c.journal.Bounds()
-	switch {
-	case c.closed:
-		return ErrClosed
-	case seq < c.seq.Load():
-		return fmt.Errorf("it stands at frame %d and never goes back", c.seq.Load())
-	case seq > next:
-		return fmt.Errorf("the newest durable frame is %d", next-1)
-	case len(state) > MaxStateBytes:
-		return fmt.Errorf("the state has %d bytes, at most %d are kept", len(state), MaxStateBytes)
-	}
-	return nil
-}
-
-// write writes one slot in place. The blocks exist since the file was created, so this needs no free space: a cursor can
-// always move on, and so free some, on a full disk. One fdatasync: the other slot stays whole whatever happens to this one.
+// write overwrites one slot and syncs it. Its blocks were allocated when the file was created, so a cursor can move on a full
+// disk, and thereby free space. The other slot stays intact whatever happens to this one.
 func (c *Cursor) write(slot int, b []byte) error {
 	if _, err := c.file.WriteAt(b, int64(slot)*slotBytes); err != nil {
 		return fmt.Errorf("cannot write %s: %w", c.path, err)
@@ -125,35 +118,26 @@ func (j *Journal) openCursors(consumers []string) error {
 	}
 	for _, name := range consumers {
 		if !consumerName.MatchString(name) {
-			return fmt.Errorf("consumer name %q: want 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit", name)
+			return fmt.Errorf("invalid consumer name %q: must be 1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit", name)
 		}
 		if j.cursors[name] != nil {
-			return fmt.Errorf("consumer %s is named twice", name)
+			return fmt.Errorf("duplicate consumer %s", name)
 		}
 		c, err := j.openCursor(name, oldest)
 		if err != nil {
 			return err
 		}
 		j.cursors[name] = c
-		if err := j.compare(c, oldest); err != nil {
-			return err
+		seq := c.seq.Load()
+		if seq > j.durable+1 {
+			return &CorruptError{Path: c.path, Reason: fmt.Sprintf(
+				"the cursor is at frame %d, but the segments end with frame %d: acknowledged frames are missing", seq, j.durable)}
 		}
-	}
-	return nil
-}
-
-// compare holds a cursor against the frames that are there.
-func (j *Journal) compare(c *Cursor, oldest uint64) error {
-	seq := c.seq.Load()
-	if seq > j.durable+1 {
-		return &CorruptError{Path: c.path, Reason: fmt.Sprintf(
-			"it stands at frame %d, but the segments end with frame %d: acknowledged frames are missing", seq, j.durable)}
-	}
-	if seq < oldest {
-		// The consumer was away (a cursor that is not named does not hold segments).
-		j.log.Warn().Str("consumer", c.name).Uint64("from", seq).Uint64("to", oldest-1).
-			Msg("frames that this consumer never read were deleted while it was not configured")
-		c.seq.Store(oldest)
+		if seq < oldest { // the consumer was not named for a while
+			j.log.Warn().Str("consumer", c.name).Uint64("from", seq).Uint64("to", oldest-1).
+				Msg("frames that this consumer never read were deleted while it was not configured")
+			c.seq.Store(oldest)
+		}
 	}
 	return nil
 }
@@ -174,7 +158,7 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 	return c, nil
 }
 
-// create makes a file with both slots; their zeros are written, so that the blocks are taken now.
+// create creates a file with both slots. It writes zeros, so that the blocks are allocated now.
 func (c *Cursor) create(oldest uint64) error {
 	c.gen = 1
 	c.seq.Store(oldest)
@@ -190,8 +174,8 @@ func (c *Cursor) create(oldest uint64) error {
 	return err
 }
 
-// load takes the newer whole slot and writes it again: it may have been read from memory, left there by a sync that failed
-// and a process that died, and the next Save overwrites the other slot.
+// load reads the newer valid slot and writes it again: after a failed sync and the death of the process, the page cache may
+// hold a slot that the disk does not, and the next Save overwrites the other slot.
 func (c *Cursor) load() error {
 	s, at, err := newestSlot(c.file, c.path)
 	if err != nil {
@@ -203,9 +187,9 @@ func (c *Cursor) load() error {
 	return c.write(at, c.buf)
 }
 
-// slot is one save as it stands in a cursor file; doc.go draws it.
+// slot is one save in a cursor file; doc.go shows its layout.
 type slot struct {
-	gen   uint64 // counts the saves; never 0
+	gen   uint64 // number of saves; never 0
 	seq   uint64
 	state []byte
 }
@@ -225,8 +209,7 @@ func slotSum(header, state []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, state)
 }
 
-// newestSlot returns the whole slot of the highest generation. One torn slot is what a crash during Save leaves; two are
-// corruption.
+// newestSlot returns the valid slot of the higher generation. A crash during Save leaves one torn slot; two are corruption.
 func newestSlot(file File, path string) (newest slot, at int, err error) {
 	for i := range 2 {
 		s, ok, err := readSlot(file, path, i)
@@ -246,7 +229,7 @@ func newestSlot(file File, path string) (newest slot, at int, err error) {
 func readSlot(file File, path string, i int) (s slot, ok bool, err error) {
 	size, err := file.Size()
 	if err != nil {
-		return s, false, fmt.Errorf("cannot take the size of %s: %w", path, err)
+		return s, false, fmt.Errorf("cannot stat %s: %w", path, err)
 	}
 	from := int64(i) * slotBytes
 	if from+slotHeaderBytes > size {
@@ -259,7 +242,7 @@ func readSlot(file File, path string, i int) (s slot, ok bool, err error) {
 	if string(header[:8]) != cursorMagic {
 		return s, false, nil
 	}
-	// A torn write leaves 0 or ours here: nothing else is ever written over it.
+	// A torn write leaves 0 or cursorVersion here.
 	if v := binary.LittleEndian.Uint32(header[8:]); v > cursorVersion {
 		return s, false, &VersionError{Path: path, Version: v}
 	}

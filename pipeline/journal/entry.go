@@ -1,23 +1,22 @@
 package journal
 
-// Entry is one frame on its way to the disk. It may be used again after Wait; in the steady state that allocates nothing.
+// Entry is a frame to be written. It can be reused after Wait, without further allocations.
 type Entry struct {
-	// Data is the payload. It belongs to the journal from a successful Enqueue until Wait returns, and is not changed.
+	// Data is the payload. It must not be changed from a successful Enqueue until Wait returns.
 	Data []byte
-	// Seq is set by Enqueue: the frame's place in the journal, dense from 1. It counts only if Wait returns nil; the seqs
-	// of voided frames are given to later ones.
+	// Seq is the frame's number in the journal, dense from 1, set by Enqueue. It is valid only if Wait returns nil; the seqs
+	// of voided frames are reused.
 	Seq uint64
 
 	verdict chan error // capacity 1: the writer never waits for a caller
 }
 
-// Wait returns once the fate of the entry is settled; to be called exactly once after each successful Enqueue.
-// nil: the frame is durable. ErrVoided: it is durably not there, it is safe to answer that nothing was taken. ErrUnknown:
-// it could not be voided either, and the client must not be told anything.
+// Wait returns the outcome of the entry. It must be called exactly once after each successful Enqueue. After nil the frame is
+// durable. After ErrVoided it is durably not in the journal. After ErrUnknown it may or may not be there after a restart.
 func (e *Entry) Wait() error { return <-e.verdict }
 
-// Enqueue takes e for the next commit and never waits for the disk. Frames stand in the journal in the order of the calls.
-// It refuses with ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or ErrClosed; then there is nothing to wait for.
+// Enqueue queues e for the next commit, without waiting for the disk. Frames are in the order of the calls. It fails with
+// ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or ErrClosed; Wait must not be called then.
 func (j *Journal) Enqueue(e *Entry) error {
 	if len(e.Data) > j.cfg.MaxFrameBytes {
 		return ErrTooLarge
@@ -25,23 +24,12 @@ func (j *Journal) Enqueue(e *Entry) error {
 	if e.verdict == nil {
 		e.verdict = make(chan error, 1)
 	}
-	if err := j.accept(e); err != nil {
-		return err
-	}
-	select {
-	case j.wake <- struct{}{}:
-	default: // the writer will see this entry together with the one that woke it
-	}
-	return nil
-}
-
-func (j *Journal) accept(e *Entry) error {
 	room := roomFor(len(e.Data))
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.apiErr(room); err != nil {
+	if err := j.unready(room); err != nil {
 		if err == ErrFull {
-			j.refused = room // so that Ready does not call ready what has just refused
+			j.refused = room // Ready must report this too
 		}
 		return err
 	}
@@ -50,26 +38,26 @@ func (j *Journal) accept(e *Entry) error {
 	}
 	e.Seq = j.next
 	j.next++
-	j.queue.push(e)
+	j.queue.waiting = append(j.queue.waiting, e)
+	j.queue.count(+1, e)
+	select {
+	case j.wake <- struct{}{}:
+	default: // the writer sees this entry together with the one that woke it
+	}
 	return nil
 }
 
-// queue holds the entries that wait for the writer, and counts those that wait for the disk too. Guarded by Journal.mu.
+// queue holds the entries that wait for the writer and counts those that are not settled. Guarded by Journal.mu.
 type queue struct {
 	waiting []*Entry
-	spare   []*Entry // the slice that the writer had last
+	spare   []*Entry // the slice that the writer used last
 
-	depth int   // entries without a verdict
+	depth int   // entries that are not settled
 	bytes int64 // their payloads
-	room  int64 // the most that they will add to the folder
+	room  int64 // upper bound of what they add to the folder
 }
 
-func (q *queue) push(e *Entry) {
-	q.waiting = append(q.waiting, e)
-	q.count(+1, e)
-}
-
-// take hands all waiting entries to the writer, which must be done with them before it calls take again.
+// take returns all waiting entries. The writer must be done with them before it calls take again.
 func (q *queue) take() []*Entry {
 	batch := q.waiting
 	q.waiting, q.spare = q.spare[:0], batch
@@ -83,7 +71,7 @@ func (q *queue) count(sign int, e *Entry) {
 	queueDepth.Set(float64(q.depth))
 }
 
-// settle gives every entry of a part of the batch its verdict, in order. The entries belong to their callers from then on.
+// settle sends the verdict to every entry, in order. The entries then belong to their callers again.
 func (j *Journal) settle(batch []*Entry, verdict error) {
 	j.mu.Lock()
 	for _, e := range batch {

@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// CorruptError says that bytes on the disk are not what was made durable. It is never raised for a torn tail.
+// CorruptError reports bytes on disk that differ from what was made durable. A torn tail is no such error.
 type CorruptError struct {
 	Path   string // the segment or cursor file
-	Offset int64  // where in it
-	Seq    uint64 // the frame that was expected there; 0 where none was
+	Offset int64  // in the file
+	Seq    uint64 // the expected frame, 0 if none was
 	Reason string
 }
 
@@ -25,23 +25,23 @@ func (e *CorruptError) Error() string {
 }
 
 const (
-	// blockBytes is the unit in which commits are laid out. No two commits share a block, so a torn write of one cannot
-	// touch a page or a sector (of 512 or 4096 bytes) that holds acknowledged bytes.
+	// blockBytes is the unit of commits. Commits share no block, so a torn write of one cannot damage a page or a sector (of
+	// 512 or 4096 bytes) that holds acknowledged bytes.
 	blockBytes       = 4096
 	frameAlign       = 8
 	frameHeaderBytes = 24
-	// maxPayloadBytes bounds a frame in the format: its length is checked against it, and against the file, before memory is taken.
+	// maxPayloadBytes bounds a frame in the format: lengths are checked against it, and against the file, before allocating.
 	maxPayloadBytes = 1 << 30
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// frameHeader stands before every payload; doc.go draws it.
+// frameHeader precedes every payload; doc.go shows its layout.
 type frameHeader struct {
 	mark   uint32 // the segment's; never zero
 	length uint32
 	seq    uint64
-	index  uint32 // place in its commit: frame seq-index began it, and all frames before that were durable by then
+	index  uint32 // in its commit: frame seq-index is its first, and all frames before that one were durable then
 	sum    uint32 // CRC-32C over the segment's salt, the fields above and the payload
 }
 
@@ -64,33 +64,33 @@ func decodeFrameHeader(src *[frameHeaderBytes]byte) frameHeader {
 	}
 }
 
-// headerSum begins a frame's checksum. The salt is random for each segment: bytes of another file, or bytes that a client
-// chose, are no frame here even if they were one elsewhere.
+// headerSum starts the checksum of a frame. The salt is random for each segment, so that bytes of another file, or bytes that a
+// client chose, are not a valid frame here.
 func headerSum(header *[frameHeaderBytes]byte, salt uint64) uint32 {
 	sum := uint32(salt >> 32)
 	return crc32.Update(sum, castagnoli, header[:20])
 }
 
-// markOf is the first word of every frame of a segment.
+// markOf returns the first word of every frame of a segment.
 func markOf(salt uint64) uint32 { return uint32(salt) }
 
-// walker steps through the frames of one segment, in order. It reads nothing at or past size.
+// walker steps through the frames of a segment, in order. It reads nothing at or past size.
 type walker struct {
 	file io.ReaderAt
 	path string
 	salt uint64
 	size int64
 
-	seq    uint64 // of the frame that comes next
-	off    int64  // end of the frame before it
-	index  uint32 // of the next frame, if it belongs to the commit of the frame before
-	commit int64  // where the newest commit begins
+	seq    uint64 // of the next frame
+	off    int64  // end of the previous frame
+	index  uint32 // of the next frame, if it belongs to the same commit
+	commit int64  // start of the newest commit
 
 	head  [frameHeaderBytes]byte
-	chunk []byte // of verify and scans; taken on first use
+	chunk []byte // of verify and scans; allocated on first use
 }
 
-// reset puts the walker before the first frame of s. It keeps its memory.
+// reset moves the walker before the first frame of a segment.
 func (w *walker) reset(file io.ReaderAt, path string, h segmentHeader, size int64) {
 	*w = walker{file: file, path: path, salt: h.salt, size: size, seq: h.first, off: blockBytes, commit: blockBytes, chunk: w.chunk}
 }
@@ -104,7 +104,7 @@ func (w *walker) skip() error {
 	return err
 }
 
-// verify steps over the next frame after checking its checksum, in bounded memory.
+// verify steps over the next frame and verifies its checksum, in bounded memory.
 func (w *walker) verify() error {
 	h, at, err := w.find()
 	if err != nil {
@@ -117,8 +117,8 @@ func (w *walker) verify() error {
 	return nil
 }
 
-// read appends the payload of the next frame to dst and steps over it. The checksum is checked every time: what was right
-// when it was written need not be so when it is read.
+// read appends the payload of the next frame to dst and steps over it. It always verifies the checksum: the bytes may have
+// changed since they were written.
 func (w *walker) read(dst []byte) ([]byte, error) {
 	h, at, err := w.find()
 	if err != nil {
@@ -130,14 +130,14 @@ func (w *walker) read(dst []byte) ([]byte, error) {
 		return dst[:start], fmt.Errorf("cannot read frame %d at offset %d of %s: %w", h.seq, at, w.path, err)
 	}
 	if crc32.Update(headerSum(&w.head, w.salt), castagnoli, dst[start:]) != h.sum {
-		return dst[:start], w.corrupt(at, "its checksum is wrong")
+		return dst[:start], w.corrupt(at, "wrong checksum")
 	}
 	w.accept(h, at)
 	return dst, nil
 }
 
-// find reads the header of the next frame. A frame stands right behind the one before it (same commit), or at the start
-// of the next block (a new commit). Its checksum is not looked at.
+// find reads the header of the next frame, which follows the previous one (same commit) or starts the next block (new commit).
+// It does not verify the checksum.
 func (w *walker) find() (h frameHeader, at int64, err error) {
 	near, far := alignUp(w.off, frameAlign), alignUp(w.off, blockBytes)
 	h, ok, err := w.headerAt(near)
@@ -148,7 +148,7 @@ func (w *walker) find() (h frameHeader, at int64, err error) {
 		return h, near, nil
 	}
 	if near == far {
-		return h, near, w.corrupt(near, "no frame begins there")
+		return h, near, w.corrupt(near, "no frame starts there")
 	}
 	h, ok, err = w.headerAt(far)
 	if err != nil {
@@ -157,10 +157,10 @@ func (w *walker) find() (h frameHeader, at int64, err error) {
 	if ok && h.seq == w.seq && h.index == 0 {
 		return h, far, nil
 	}
-	return h, near, w.corrupt(near, "no frame begins there, nor in the block after it")
+	return h, near, w.corrupt(near, "no frame starts there or in the next block")
 }
 
-// headerAt reads the header at an offset; ok says that it can be one: the mark is right and the payload fits into the file.
+// headerAt reads the header at an offset. ok is true if the mark is right and the payload fits into the file.
 func (w *walker) headerAt(at int64) (h frameHeader, ok bool, err error) {
 	if at+frameHeaderBytes > w.size {
 		return h, false, nil
@@ -173,7 +173,7 @@ func (w *walker) headerAt(at int64) (h frameHeader, ok bool, err error) {
 	return h, h.mark == markOf(w.salt) && fits, nil
 }
 
-// check compares the checksum of the frame whose header w.head holds.
+// check verifies the checksum of the frame whose header is in w.head.
 func (w *walker) check(h frameHeader, at int64) error {
 	sum := headerSum(&w.head, w.salt)
 	err := w.chunks(at+frameHeaderBytes, at+frameHeaderBytes+int64(h.length), func(_ int64, p []byte) error {
@@ -184,12 +184,12 @@ func (w *walker) check(h frameHeader, at int64) error {
 		return err
 	}
 	if sum != h.sum {
-		return w.corrupt(at, "its checksum is wrong")
+		return w.corrupt(at, "wrong checksum")
 	}
 	return nil
 }
 
-// chunks hands the bytes of a range to do, piece by piece, until it returns an error.
+// chunks calls do with the bytes of a range, piece by piece, until it returns an error.
 func (w *walker) chunks(from, to int64, do func(at int64, p []byte) error) error {
 	if w.chunk == nil {
 		w.chunk = make([]byte, 64<<10)
@@ -223,14 +223,14 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &c)
 }
 
-// roomFor is the most that a frame adds to the folder: its blocks, and a segment header where it begins a new segment.
+// roomFor returns the most that a frame adds to the folder: its blocks and the header of a new segment.
 func roomFor(payload int) int64 {
 	return alignUp(frameHeaderBytes+int64(payload), blockBytes) + blockBytes
 }
 
 func alignUp(n, to int64) int64 { return (n + to - 1) &^ (to - 1) }
 
-// readFull is ReadAt of exactly len(p) bytes. A reader may report io.EOF together with the last byte; that is no error.
+// readFull reads exactly len(p) bytes. io.EOF together with the last byte is not an error.
 func readFull(r io.ReaderAt, p []byte, at int64) error {
 	n, err := r.ReadAt(p, at)
 	if n == len(p) {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FS is the few calls that the journal makes of a file system. The tests have one that crashes.
+// FS is the file system of a journal. The tests have an implementation that crashes.
 type FS interface {
-	// MkdirAll creates a folder and its parents; each one that it creates is durable on return.
+	// MkdirAll creates a folder and its parents durably.
 	MkdirAll(dir string) error
-	// Lock takes an exclusive lock for as long as the returned Closer is open, or fails with ErrLocked.
+	// Lock takes an exclusive lock until the returned Closer is closed, or fails with ErrLocked.
 	Lock(path string) (io.Closer, error)
 	// List returns the names in a folder, sorted.
 	List(dir string) ([]string, error)
@@ -25,18 +25,18 @@ type FS interface {
 	Remove(path string) error
 	// SyncDir makes the names in a folder durable.
 	SyncDir(dir string) error
-	// Free is the space that is left for this process on the folder's disk.
+	// Free returns the disk space available to this process.
 	Free(dir string) (int64, error)
 }
 
-// File is an open file. ReadAt may be called from several goroutines, beside one writer.
+// File is an open file. It may have several concurrent readers and one writer.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
 	Size() (int64, error)
 	Truncate(size int64) error
-	// Reserve takes disk space for the first size bytes, and leaves size and contents as they are.
+	// Reserve allocates disk space for the first size bytes without changing the size of the file.
 	Reserve(size int64) error
 	// Sync makes the contents and all metadata durable.
 	Sync() error
@@ -73,7 +73,10 @@ func (osFS) Lock(path string) (io.Closer, error) {
 		err = fmt.Errorf("%w by process %s", ErrLocked, holder(file))
 	}
 	if err == nil {
-		err = sign(file)
+		err = file.Truncate(0)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(file, "%d\n", os.Getpid())
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -81,22 +84,14 @@ func (osFS) Lock(path string) (io.Closer, error) {
 	return file, nil
 }
 
-// holder reads the process id that the lock's owner wrote.
+// holder returns the process id that the owner of the lock wrote.
 func holder(file *os.File) string {
 	b := make([]byte, 32)
-	n, _ := file.ReadAt(b, 0) // what cannot be read is not known; the lock itself is
+	n, _ := file.ReadAt(b, 0) // only for the error message
 	if pid := strings.TrimSpace(string(b[:n])); pid != "" {
 		return pid
 	}
-	return "of unknown id"
-}
-
-func sign(file *os.File) error {
-	if err := file.Truncate(0); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(file, "%d\n", os.Getpid())
-	return err
+	return "with unknown id"
 }
 
 func (osFS) List(dir string) ([]string, error) {
@@ -128,7 +123,7 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// osFile keeps the descriptor beside the file: asking for it anew would cost each commit a lock.
+// osFile keeps the file descriptor: (*os.File).Fd takes a lock.
 type osFile struct {
 	*os.File
 	fd int

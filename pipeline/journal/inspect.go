@@ -9,36 +9,36 @@ import (
 	"strings"
 )
 
-// Inspection is what a folder holds, as Inspect and Verify find it.
+// Inspection is the result of Inspect and Verify.
 type Inspection struct {
 	Segments []SegmentInfo // ascending
 	Cursors  []CursorInfo  // sorted by name
 }
 
-// SegmentInfo is one segment file. Err is a *CorruptError or a *VersionError; the numbers then tell what stands before it.
+// SegmentInfo describes a segment file. If Err is a *CorruptError or a *VersionError, the numbers cover the frames before it.
 type SegmentInfo struct {
 	Name        string
 	First, Last uint64 // Last is First-1 if there are no frames
 	Frames      int
 	Bytes       int64 // size of the file
-	TornBytes   int64 // behind the last whole frame of the newest segment; recovery cuts them off
+	TornBytes   int64 // after the last valid frame of the newest segment; recovery removes them
 	Err         error
 }
 
-// CursorInfo is one cursor file. Err says why it cannot be read.
+// CursorInfo describes a cursor file. Err is why it cannot be read.
 type CursorInfo struct {
 	Name       string
 	Seq        uint64 // first frame that the consumer still needs
-	Generation uint64 // how often it was saved
+	Generation uint64 // number of saves
 	State      []byte
 	Err        error
 }
 
-// Frame is one frame as Frames yields it. Data is valid until the next one.
+// Frame is a frame of Frames. Data is valid until the next one.
 type Frame struct {
 	Seq     uint64
 	Segment string
-	Offset  int64 // where the frame before it ends
+	Offset  int64 // end of the previous frame
 	Data    []byte
 }
 
@@ -55,18 +55,18 @@ func (in *Inspection) Err() error {
 }
 
 // Inspect lists the segments and cursors of a folder that no daemon has open. It reads frame headers but no payloads, takes
-// no lock and writes nothing. The error says that the folder could not be read; damage is told file by file.
+// no lock and writes nothing. It returns an error if the folder cannot be read; damage is reported per file.
 func Inspect(dir string, opts ...Option) (*Inspection, error) {
 	return inspect(dir, (*walker).skip, opts)
 }
 
-// Verify is Inspect that also checks every checksum, in bounded memory.
+// Verify is like Inspect but also verifies every checksum, in bounded memory.
 func Verify(dir string, opts ...Option) (*Inspection, error) {
 	return inspect(dir, (*walker).verify, opts)
 }
 
-// Frames yields the frames of a folder that no daemon has open, from frame seq on, with every checksum checked. It ends
-// with the last whole frame, or after the first error.
+// Frames yields the frames of a folder that no daemon has open, from frame seq on, after verifying their checksums. It ends
+// with the last valid frame, or after the first error.
 func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		segments, err := openSegments(newJournal(Config{}, opts).fs, dir, os.O_RDONLY)
@@ -87,7 +87,7 @@ func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 	}
 }
 
-// framesOf yields the frames of one segment; next is the one after it, if any.
+// framesOf yields the frames of one segment. next is the following segment, if any.
 type framesOf struct {
 	segment, next *segment
 	from          uint64
@@ -95,7 +95,7 @@ type framesOf struct {
 	buf           []byte
 }
 
-// each returns false if there is to be no more.
+// each returns false at the end of the iteration.
 func (f *framesOf) each(yield func(Frame, error) bool) bool {
 	s := f.segment
 	if f.next != nil && f.next.first <= f.from {
@@ -164,14 +164,14 @@ func (in *Inspection) addSegments(fs FS, dir string, names []string, step func(*
 				in.Segments[i-1].seal(prev, s, end)
 			}
 			end = info.read(s, step)
-			_ = s.close() // opened to read only
+			_ = s.close() // read-only
 		}
 		in.Segments = append(in.Segments, info)
 		prev = s
 	}
 }
 
-// read walks to the end of the segment, and returns what ended the walk if it may have been no more than the end.
+// read walks to the end of the segment. It returns the error that ended the walk if that may just be the end.
 func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) {
 	info.First, info.Last, info.Bytes = s.first, s.first-1, s.end
 	var w walker
@@ -188,10 +188,10 @@ func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) 
 	return end
 }
 
-// seal holds a segment against the one after it: nothing may be missing between them, nor anything torn be left.
+// seal compares a segment with the next one: no frame may be missing between them, and nothing may be torn.
 func (info *SegmentInfo) seal(s, next *segment, end error) {
 	if info.Err == nil && (info.TornBytes > 0 || info.Last+1 != next.first) {
-		info.TornBytes, info.Err = 0, end // it was whole when the next one was begun
+		info.TornBytes, info.Err = 0, end // it was valid when the next one was created
 	}
 	info.Err = errors.Join(info.Err, follows(s, next))
 }

@@ -10,30 +10,30 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// What Enqueue, Ready, Wait and the others answer; compare with errors.Is.
+// Errors of Open, Enqueue, Ready, Wait and the readers, for errors.Is.
 var (
-	// ErrFull: the segments have reached Config.MaxBytes. It goes away when the slowest cursor moves on.
-	ErrFull = errors.New("the journal is full: a consumer is behind; see its store, or raise max_bytes")
+	// ErrFull: the segments have reached Config.MaxBytes. It ends when the slowest cursor moves on.
+	ErrFull = errors.New("the journal is full because a consumer is behind; check its store or raise max_bytes")
 	// ErrDiskLow: the disk has less than Config.MinFreeBytes left.
-	ErrDiskLow = errors.New("the journal's disk is low on space: free some, or lower min_free_bytes")
-	// ErrFailed: the disk refused a write or a sync, and no new segment could be begun since. Tried again once a second.
+	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
+	// ErrFailed: a write or a sync failed, and no new segment could be created since. Retried once a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
-	// ErrBusy: Config.QueueEntries or Config.QueueBytes wait for the disk. It goes away with the next commit.
-	ErrBusy = errors.New("the journal's queue is full: the disk is slower than the clients")
+	// ErrBusy: Config.QueueEntries or Config.QueueBytes wait for the disk. It ends with the next commit.
+	ErrBusy = errors.New("the journal's queue is full because the disk is slower than the clients")
 	// ErrTooLarge: the payload is over Config.MaxFrameBytes.
-	ErrTooLarge = errors.New("the frame is larger than max_frame_bytes")
+	ErrTooLarge = errors.New("the frame exceeds max_frame_bytes")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("the journal is closed")
-	// ErrVoided: the frame is durably not in the journal and never will be.
+	// ErrVoided: the frame is durably not in the journal.
 	ErrVoided = errors.New("the frame could not be made durable and was voided")
-	// ErrUnknown: the disk refused the frame and then its removal; it may or may not be there after a restart.
+	// ErrUnknown: writing the frame and removing it failed; it may or may not be there after a restart.
 	ErrUnknown = errors.New("the frame could be neither made durable nor voided")
-	// ErrLocked: another process has the folder open. Open's error names the folder and the process.
+	// ErrLocked: another process has the folder open. The error of Open names the folder and the process.
 	ErrLocked = errors.New("the folder is locked")
 )
 
-// Journal is an append-only file of frames, in segments, with a cursor for each consumer. All methods may be called from
-// any goroutine.
+// Journal is an append-only sequence of frames in segment files, with a cursor for each consumer. Its methods may be called
+// from any goroutine.
 type Journal struct {
 	cfg     Config
 	fs      FS
@@ -47,13 +47,13 @@ type Journal struct {
 	next     uint64     // seq for the next Enqueue
 	durable  uint64     // newest durable frame, 0 if none
 	queue    queue
-	refused  int64 // room of the last frame that met ErrFull, 0 once something was deleted
+	refused  int64 // room of the last frame that failed with ErrFull, 0 after a deletion
 	diskLow  bool
-	failure  error // why the journal is failed; set by the writer goroutine only
+	failure  error // set by the writer goroutine only
 	closed   bool
-	waiting  []*Reader // those in Reader.wait; each commit wakes them all
+	waiting  []*Reader // in Reader.wait; each commit wakes them
 
-	collecting sync.Mutex // one at a time deletes segments
+	collecting sync.Mutex // held while deleting segments
 	writer     writer
 
 	wake      chan struct{} // capacity 1: something is queued
@@ -63,17 +63,17 @@ type Journal struct {
 	closeErr  error
 }
 
-// Option changes what Open and the inspecting functions use.
+// Option is an option of Open and of the inspecting functions.
 type Option func(*Journal)
 
 // WithFS replaces the operating system's file system.
 func WithFS(fs FS) Option { return func(j *Journal) { j.fs = fs } }
 
-// WithLogger sets the logger; without it nothing is logged.
+// WithLogger sets the logger. The default logs nothing.
 func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = log } }
 
-// Open locks the folder, recovers what is in it (doc.go has the steps) and starts the writer, which Close stops.
-// Consumers are the names whose cursors hold segments; one that is new starts at the oldest frame present.
+// Open locks the folder, recovers its contents (doc.go lists the steps) and starts the writer, which Close stops. Segments are
+// kept until the cursors of all consumers have passed them. A new consumer starts at the oldest frame.
 func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("cannot open the journal: %w", err)
@@ -91,8 +91,8 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 	return j, nil
 }
 
-// Close takes no more, makes durable what is queued, stops the writer and closes the files. Readers that wait get
-// ErrClosed. An error says that the journal was failed at the end, or that a file could not be closed.
+// Close rejects new entries, makes the queue durable, stops the writer and closes the files. Waiting readers get ErrClosed. It
+// returns an error if the journal has failed or a file could not be closed.
 func (j *Journal) Close() error {
 	j.closeOnce.Do(func() {
 		j.mu.Lock()
@@ -101,27 +101,27 @@ func (j *Journal) Close() error {
 		j.mu.Unlock()
 		close(j.stop)
 		<-j.done
-		j.collecting.Lock() // a Save may be deleting; it stops at the next segment
+		j.collecting.Lock() // wait for a Save that is deleting; it stops at the next segment
 		defer j.collecting.Unlock()
 		j.closeErr = errors.Join(j.failure, j.closeFiles())
 	})
 	return j.closeErr
 }
 
-// Ready returns nil, or why Enqueue refuses now: ErrFailed (with the cause), ErrFull, ErrDiskLow, ErrClosed. A full queue
-// passes with the next commit and is not told here.
+// Ready returns why Enqueue would fail now: ErrFailed (with the cause), ErrFull, ErrDiskLow or ErrClosed; nil if it would not. It
+// ignores a full queue, which lasts only until the next commit.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	err := j.apiErr(max(j.refused, roomFor(0)))
+	err := j.unready(max(j.refused, roomFor(0)))
 	if errors.Is(err, ErrFailed) {
 		return fmt.Errorf("%w: %w", err, j.failure)
 	}
 	return err
 }
 
-// refusal is why a frame that takes room bytes cannot be taken. The caller holds mu.
-func (j *Journal) apiErr(room int64) error {
+// unready returns why a frame that takes room bytes cannot be queued. The caller holds mu.
+func (j *Journal) unready(room int64) error {
 	switch {
 	case j.closed:
 		return ErrClosed
@@ -135,15 +135,14 @@ func (j *Journal) apiErr(room int64) error {
 	return nil
 }
 
-// Bounds returns the oldest frame present and the one after the newest durable frame; they are equal if there is none.
+// Bounds returns the seq of the oldest frame and the one after the newest durable frame. They are equal if there is none.
 func (j *Journal) Bounds() (oldest, next uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.segments[0].first, j.durable + 1
 }
 
-// Last returns the frame that is the newest durable one at the time of the call, in memory of its own; the segment that
-// holds it is never deleted. Seq 0 means that there never was a frame.
+// Last returns a copy of the newest durable frame, which is never deleted. seq is 0 if there never was a frame.
 func (j *Journal) Last() (seq uint64, frame []byte, err error) {
 	_, next := j.Bounds()
 	if next == 1 {
@@ -153,25 +152,25 @@ func (j *Journal) Last() (seq uint64, frame []byte, err error) {
 	return seq, frame, err
 }
 
-// Cursor returns the cursor of a consumer that was named to Open, and nil for any other name.
+// Cursor returns the cursor of a consumer that was named to Open, nil for other names.
 func (j *Journal) Cursor(name string) *Cursor { return j.cursors[name] }
 
-// collect deletes the segments that no consumer needs, oldest first, each one durably before the next: so those that are
-// left have no gap, whenever the machine stops. What fails is logged and tried again at the next Save.
+// collect deletes the segments that no consumer needs, oldest first and each durably before the next, so that a crash leaves no
+// gap. Failures are logged and retried at the next Save.
 func (j *Journal) collect() {
 	j.collecting.Lock()
 	defer j.collecting.Unlock()
 	for s := j.disposable(); s != nil; s = j.disposable() {
 		if err := removeFile(j.fs, j.cfg.Dir, s.path); err != nil {
 			removeErrors.Inc()
-			j.log.Warn().Err(err).Str("file", s.path).Msg("a delivered segment stays for now")
+			j.log.Warn().Err(err).Str("file", s.path).Msg("cannot delete a segment; will retry")
 			return
 		}
 		j.forget(s)
 	}
 }
 
-// disposable returns the oldest segment if all cursors are past it and a newer segment has frames, else nil.
+// disposable returns the oldest segment if all cursors have passed it and a newer segment has frames, nil otherwise.
 func (j *Journal) disposable() *segment {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -236,7 +235,7 @@ func (j *Journal) takeFolder() error {
 	}
 	lock, err := j.fs.Lock(filepath.Join(j.cfg.Dir, lockName))
 	if err != nil {
-		return fmt.Errorf("cannot lock journal folder %s: %w; one folder serves one daemon", j.cfg.Dir, err)
+		return fmt.Errorf("cannot lock journal folder %s: %w; each daemon needs its own folder", j.cfg.Dir, err)
 	}
 	j.lock = lock
 	return nil

@@ -2,7 +2,7 @@ package journal
 
 import "github.com/VictoriaMetrics/metrics"
 
-// The metrics of the package. One daemon has one journal, so they carry no label for it.
+// The metrics of the package. They carry no label for the journal.
 var (
 	journalBytes   = metrics.NewGauge(`trafficd_journal_bytes`, nil)
 	journalSegs    = metrics.NewGauge(`trafficd_journal_segments`, nil)

@@ -6,24 +6,23 @@ import (
 	"slices"
 )
 
-// Reader reads durable frames in order. It is for one goroutine, holds nothing open, and allocates only when buf is too
-// small. Frames that a reader has not reached may be deleted once all cursors are past them; it then goes on with the
-// oldest that is left.
+// Reader reads durable frames in order. It must be used by one goroutine, needs no closing, and allocates only if buf is too
+// small. Frames before it may be deleted once all cursors have passed them; it then continues with the oldest one left.
 type Reader struct {
 	journal *Journal
-	seq     uint64   // of the frame that Next returns
-	segment *segment // that walk stands in, nil before the first frame
+	seq     uint64   // of the next frame
+	segment *segment // of walk, nil before the first frame
 	walk    walker
 	wake    chan struct{} // capacity 1: something became durable, or the journal was closed
 }
 
-// Reader returns a reader that starts at frame seq: at the oldest one if seq is lower, waiting for it if it is yet to come.
+// Reader returns a reader that starts at frame seq, or at the oldest frame if seq is lower. The frame may be in the future.
 func (j *Journal) Reader(seq uint64) *Reader {
 	return &Reader{journal: j, seq: seq, wake: make(chan struct{}, 1)}
 }
 
-// Next waits until the next frame is durable, and appends it to buf[:0]. The frame belongs to the caller. Errors: ctx's;
-// ErrClosed; a *CorruptError or what the disk says, and then the reader stays where it is.
+// Next waits until the next frame is durable and appends it to buf[:0]. It returns the error of ctx, ErrClosed, a *CorruptError
+// or an error of the disk. After an error the reader does not move.
 func (r *Reader) Next(ctx context.Context, buf []byte) (seq uint64, frame []byte, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -37,7 +36,7 @@ func (r *Reader) Next(ctx context.Context, buf []byte) (seq uint64, frame []byte
 	}
 }
 
-// TryNext is Next without waiting: ok is false if the next frame is not durable yet.
+// TryNext is like Next but does not wait: ok is false if the next frame is not durable yet.
 func (r *Reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error) {
 	for {
 		s, size, err := r.journal.locate(r)
@@ -46,7 +45,7 @@ func (r *Reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err err
 		}
 		frame, open, err := r.readFrom(s, size, buf[:0])
 		if !open {
-			continue // deleted since locate looked; look again
+			continue // deleted since locate; retry
 		}
 		if err != nil {
 			readErrors.Inc()
@@ -74,14 +73,14 @@ func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 			return cmp.Compare(s.first, seq)
 		})
 		if !found {
-			i-- // the one before begins at a lower frame
+			i-- // the previous one starts at a lower frame
 		}
 		s = j.segments[i]
 	}
 	return s, s.end, nil
 }
 
-// readFrom reads frame r.seq, which s holds. Open is false if s has been deleted.
+// readFrom reads frame r.seq from s. open is false if s has been deleted.
 func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, open bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -105,42 +104,31 @@ func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, ope
 
 // wait returns when the next frame may be durable, the journal is closed, or ctx is done.
 func (r *Reader) wait(ctx context.Context) {
-	if !r.journal.addWaiting(r) {
+	j := r.journal
+	j.mu.Lock()
+	if j.closed || r.seq <= j.durable { // published since TryNext: that commit woke no one
+		j.mu.Unlock()
 		return
 	}
+	j.waiting = append(j.waiting, r)
+	j.mu.Unlock()
 	select {
 	case <-r.wake:
 	case <-ctx.Done():
-		r.journal.dropWaiting(r)
+		j.mu.Lock()
+		if i := slices.Index(j.waiting, r); i >= 0 {
+			j.waiting = slices.Delete(j.waiting, i, i+1)
+		}
+		j.mu.Unlock()
 	}
 }
 
-// addWaiting says whether there is anything to wait for. It looks again under the lock that publish takes: a frame that
-// became durable since TryNext looked would otherwise wake nobody.
-func (j *Journal) addWaiting(r *Reader) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.closed || r.seq <= j.durable {
-		return false
-	}
-	j.waiting = append(j.waiting, r)
-	return true
-}
-
-func (j *Journal) dropWaiting(r *Reader) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if i := slices.Index(j.waiting, r); i >= 0 {
-		j.waiting = slices.Delete(j.waiting, i, i+1)
-	}
-}
-
-// wakeReaders wakes all that wait. The caller holds mu.
+// wakeReaders wakes all waiting readers. The caller holds mu.
 func (j *Journal) wakeReaders() {
 	for _, r := range j.waiting {
 		select {
 		case r.wake <- struct{}{}:
-		default: // it was woken before and has not looked yet
+		default: // woken already
 		}
 	}
 	clear(j.waiting)

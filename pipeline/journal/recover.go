@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// recover brings the folder into the state that the writer needs. The numbers are those of doc.go.
+// recover prepares the folder for the writer. The numbers are the steps in doc.go.
 func (j *Journal) recover(consumers []string) error {
 	if err := j.tidy(); err != nil { // 2
 		return err
@@ -20,21 +20,43 @@ func (j *Journal) recover(consumers []string) error {
 		return err
 	}
 	j.segments = segments
-	if err := j.mendNewest(); err != nil { // 4
-		return err
+	for i, s := range segments { // 4
+		if i+1 < len(segments) {
+			s.last = segments[i+1].first - 1
+			continue
+		}
+		if err := j.mend(s); err != nil {
+			return err
+		}
+		j.durable = s.last
 	}
 	if err := j.openCursors(consumers); err != nil { // 5
 		return err
 	}
 	j.collect()                            // 6
-	if err := j.checkChain(); err != nil { // 7
-		return err
+	for i := 1; i < len(j.segments); i++ { // 7
+		if err := follows(j.segments[i-1], j.segments[i]); err != nil {
+			return err
+		}
 	}
-	return j.begin() // 8
+	for _, s := range j.segments { // 8
+		j.bytes += s.end
+	}
+	if len(j.segments) == 0 {
+		s, err := createSegment(j.fs, j.cfg.Dir, segmentHeader{first: 1}, j.cfg.SegmentBytes)
+		if err != nil {
+			return err
+		}
+		j.segments, j.bytes = []*segment{s}, s.end
+	}
+	j.next = j.durable + 1
+	j.writer.active = j.newest()
+	j.gauge()
+	return nil
 }
 
-// tidy removes files that were never finished, and makes the names that it found durable: a name may have been seen by the
-// process before us without ever having reached the disk, and frames must not go with it.
+// tidy removes unfinished files and syncs the folder: the previous process may have used a name that is not durable yet, and
+// frames must not be lost with it.
 func (j *Journal) tidy() error {
 	names, err := j.fs.List(j.cfg.Dir)
 	if err != nil {
@@ -54,35 +76,24 @@ func (j *Journal) tidy() error {
 	return nil
 }
 
-// mendNewest finds the end of the newest segment, and from it and the names what each one holds.
-func (j *Journal) mendNewest() error {
-	for i, s := range j.segments {
-		if i < len(j.segments)-1 {
-			s.last = j.segments[i+1].first - 1
-			continue
-		}
-		if err := j.mend(s); err != nil {
-			return err
-		}
-		j.durable = s.last
-	}
-	return nil
-}
-
-// mend reads a segment to its last whole frame, cuts off what is behind, and writes the last commit anew.
+// mend reads a segment up to its last valid frame, removes what follows, and rewrites the last commit.
 func (j *Journal) mend(s *segment) error {
 	var w walker
 	w.reset(s.file, s.path, s.segmentHeader, s.end)
-	if err := w.run(); err != nil {
+	err := w.verify()
+	for err == nil {
+		err = w.verify()
+	}
+	if !isCorrupt(err) {
 		return err
 	}
-	torn, err := w.torn()
+	torn, err := w.torn() // whether the end is corrupt
 	if err != nil {
 		return err
 	}
 	if torn > 0 {
 		j.log.Warn().Str("file", s.path).Int64("offset", w.off).Int64("bytes", torn).Uint64("last", w.seq-1).
-			Msg("cut a torn tail that nobody was promised")
+			Msg("truncated an unacknowledged tail")
 	}
 	end := alignUp(w.off, blockBytes)
 	if err := w.rewrite(s.file, end); err != nil {
@@ -95,21 +106,8 @@ func (j *Journal) mend(s *segment) error {
 	return nil
 }
 
-// run verifies frames until there is none. That a frame is broken is no error yet: only torn knows what it means.
-func (w *walker) run() error {
-	for {
-		err := w.verify()
-		if isCorrupt(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// torn tells how many bytes stand behind the last whole frame, from the first that is not zero on. It is a CorruptError if
-// a later frame proves that they were durable once: then they are not the rest of a write that never finished.
+// torn returns the number of bytes after the last valid frame, from the first nonzero one on. It returns a *CorruptError if a
+// later frame proves that they were durable, so that they are not the remains of an unfinished write.
 func (w *walker) torn() (int64, error) {
 	from := min(alignUp(w.off, frameAlign), w.size)
 	blank := from
@@ -128,11 +126,11 @@ func (w *walker) torn() (int64, error) {
 	return w.size - blank, nil
 }
 
-// proof looks for a whole frame whose commit began after frame w.seq, the missing one. A commit begins only when all before
-// it is durable. Frames of the same commit prove nothing: the disk may write them in any order.
+// proof searches for a valid frame whose commit started after the missing frame w.seq: a commit starts only when all frames
+// before it are durable. Frames of the same commit prove nothing, because the disk may write them in any order.
 func (w *walker) proof(from int64) error {
 	probe := *w
-	probe.chunk = nil // chunks of w are in use while it looks
+	probe.chunk = nil // w.chunk is in use
 	mark := make([]byte, 4)
 	binary.LittleEndian.PutUint32(mark, markOf(w.salt))
 	return w.chunks(from, w.size, func(at int64, p []byte) error {
@@ -148,7 +146,7 @@ func (w *walker) proof(from int64) error {
 	})
 }
 
-// evidence is an error if a whole frame stands at an offset and proves that frame w.seq was durable.
+// evidence returns an error if there is a valid frame at an offset that proves that frame w.seq was durable.
 func (w *walker) evidence(at int64) error {
 	h, ok, err := w.headerAt(at)
 	if err != nil || !ok || h.seq < uint64(h.index) || h.seq-uint64(h.index) <= w.seq {
@@ -161,11 +159,11 @@ func (w *walker) evidence(at int64) error {
 		return err
 	}
 	return w.corrupt(alignUp(w.off, frameAlign),
-		fmt.Sprintf("it is broken, but frame %d at offset %d was written after it had been acknowledged", h.seq, at))
+		fmt.Sprintf("the frame is invalid, but frame %d at offset %d was written after it had been acknowledged", h.seq, at))
 }
 
-// rewrite writes the last commit again, with zeros up to end. If the sync of it had failed and the process then died, the
-// bytes are read from memory though the disk does not have them, and no later sync would bring them there.
+// rewrite writes the last commit again, with zeros up to end. If its sync had failed and the process then died, the bytes may
+// be in the page cache only, and no later sync would write them.
 func (w *walker) rewrite(file File, end int64) error {
 	err := w.chunks(w.commit, w.off, func(at int64, p []byte) error {
 		_, err := file.WriteAt(p, at)
@@ -175,40 +173,12 @@ func (w *walker) rewrite(file File, end int64) error {
 		_, err = file.WriteAt(zeros[:end-w.off], w.off)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write the last commit of %s again: %w", w.path, err)
+		return fmt.Errorf("cannot rewrite the last commit of %s: %w", w.path, err)
 	}
 	return nil
 }
 
-// checkChain compares each segment with what the next one says of it.
-func (j *Journal) checkChain() error {
-	for i := 1; i < len(j.segments); i++ {
-		if err := follows(j.segments[i-1], j.segments[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// begin readies the counters and the segment that is written to.
-func (j *Journal) begin() error {
-	for _, s := range j.segments {
-		j.bytes += s.end
-	}
-	if len(j.segments) == 0 {
-		s, err := createSegment(j.fs, j.cfg.Dir, segmentHeader{first: 1}, j.cfg.SegmentBytes)
-		if err != nil {
-			return err
-		}
-		j.segments, j.bytes = []*segment{s}, s.end
-	}
-	j.next = j.durable + 1
-	j.writer.active = j.newest()
-	j.gauge()
-	return nil
-}
-
-// removeFile deletes a file durably. One that is gone already is deleted too.
+// removeFile deletes a file durably. It may be deleted already.
 func removeFile(fs FS, dir, path string) error {
 	if err := fs.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot delete %s: %w", path, err)

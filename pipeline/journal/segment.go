@@ -18,29 +18,29 @@ import (
 )
 
 const (
-	segmentMagic   = "trjrnl\r\n" // the line end shows a transfer that treated the file as text
+	segmentMagic   = "trjrnl\r\n" // the line end reveals a transfer in text mode
 	segmentVersion = 1
 	segmentSuffix  = ".seg"
 	segmentDigits  = 20 // a uint64 in decimal: names sort like numbers
 	tempSuffix     = ".tmp"
 )
 
-// VersionError says that a file was written by another version of this package; its bytes may be perfectly sound.
+// VersionError reports a file of another version of this package. It need not be corrupt.
 type VersionError struct {
 	Path    string
 	Version uint32
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s has format version %d, this program knows version %d; start the program that wrote it and let it drain", e.Path, e.Version, segmentVersion)
+	return fmt.Sprintf("%s has format version %d, this program reads version %d; drain the journal with the program that wrote it", e.Path, e.Version, segmentVersion)
 }
 
-// segmentHeader is the first block of a segment file; doc.go draws it.
+// segmentHeader is the first block of a segment file; doc.go shows its layout.
 type segmentHeader struct {
 	first     uint64 // seq of its first frame; the file is named after it
-	salt      uint64 // random; binds the frames to this file
-	prevFirst uint64 // first seq of the segment before it, 0 for none
-	prevBytes int64  // size at which that one was sealed
+	salt      uint64 // random; ties the frames to this file
+	prevFirst uint64 // first seq of the previous segment, 0 for none
+	prevBytes int64  // size of the previous segment
 }
 
 // segment is one open segment file.
@@ -70,32 +70,31 @@ func (s *segment) close() error {
 	return s.file.Close()
 }
 
-// cut makes the file end at end, durably. The size is changed in any case: had an earlier attempt shortened the file and
-// then failed to sync it, another truncate to the same size would change nothing, and so its sync would prove nothing.
+// cut truncates the file durably. It always changes the size: if an earlier attempt had truncated the file but failed to sync
+// it, truncating it to the same size would change nothing, and its sync would prove nothing.
 func (s *segment) cut(end int64) error {
 	if err := s.file.Truncate(end + blockBytes); err != nil {
-		return fmt.Errorf("cannot cut %s to %d bytes: %w", s.path, end, err)
+		return fmt.Errorf("cannot truncate %s to %d bytes: %w", s.path, end, err)
 	}
 	if err := s.file.Truncate(end); err != nil {
-		return fmt.Errorf("cannot cut %s to %d bytes: %w", s.path, end, err)
+		return fmt.Errorf("cannot truncate %s to %d bytes: %w", s.path, end, err)
 	}
 	if err := s.file.Sync(); err != nil { // fsync, not fdatasync: a smaller size is metadata that no read needs
-		return fmt.Errorf("cannot sync %s after cutting it: %w", s.path, err)
+		return fmt.Errorf("cannot sync %s after truncating it: %w", s.path, err)
 	}
 	return nil
 }
 
-// createSegment makes a segment file durable before anybody can see it: written and synced under a temporary name, renamed,
-// folder synced. So a file with the right name always has a whole header. An empty segment of the same name is replaced.
-// Space for reserve bytes is taken ahead, where the file system can: it makes each commit cheaper. A disk without so much is full:
-// the header alone might fit, and a journal that has just failed would call itself sound, only to fail with the next frame.
+// createSegment creates a segment file under a temporary name, syncs it and renames it, so that a file with the final name always
+// has a valid header. It replaces an empty segment of the same name. It reserves disk space, which makes commits cheaper, if the
+// file system supports that. Without enough space it fails: the header alone might fit, but the next frame would not.
 func createSegment(fs FS, dir string, h segmentHeader, reserve int64) (*segment, error) {
 	h.salt = newSalt()
 	path := filepath.Join(dir, segmentName(h.first))
 	file, err := createFile(fs, dir, path, func(f File) error {
 		if err := f.Reserve(reserve); errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			return err
-		} // without it for another reason commits are slower, no more
+		} // other errors only make commits slower
 		_, err := f.WriteAt(h.encode(), 0)
 		return err
 	})
@@ -105,7 +104,7 @@ func createSegment(fs FS, dir string, h segmentHeader, reserve int64) (*segment,
 	return &segment{segmentHeader: h, path: path, end: blockBytes, last: h.first - 1, file: file}, nil
 }
 
-// createFile creates path with what fill writes, whole or not at all.
+// createFile creates path with the contents that fill writes, completely or not at all.
 func createFile(fs FS, dir, path string, fill func(File) error) (_ File, err error) {
 	temp := path + tempSuffix
 	file, err := fs.Open(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
@@ -115,19 +114,19 @@ func createFile(fs FS, dir, path string, fill func(File) error) (_ File, err err
 	defer func() {
 		if err != nil {
 			_ = file.Close()
-			_ = fs.Remove(temp) // for its space; Open removes it in any case
+			_ = fs.Remove(temp) // frees its space now; Open would remove it too
 		}
 	}()
 	if err := fill(file); err != nil {
 		return nil, fmt.Errorf("cannot write %s: %w", temp, err)
 	}
-	if err := file.Sync(); err != nil { // before the rename: the name stands for whole contents
+	if err := file.Sync(); err != nil { // before the rename: the final name implies complete contents
 		return nil, fmt.Errorf("cannot sync %s: %w", temp, err)
 	}
 	if err := fs.Rename(temp, path); err != nil {
 		return nil, fmt.Errorf("cannot rename %s to %s: %w", temp, path, err)
 	}
-	if err := fs.SyncDir(dir); err != nil { // before use: what is written into the file must not go with its name
+	if err := fs.SyncDir(dir); err != nil { // before use: frames must not be lost with the name
 		return nil, fmt.Errorf("cannot sync folder %s: %w", dir, err)
 	}
 	return file, nil
@@ -147,13 +146,13 @@ func (h segmentHeader) encode() []byte {
 
 func decodeSegmentHeader(path string, b []byte) (h segmentHeader, err error) {
 	if string(b[:8]) != segmentMagic {
-		return h, &CorruptError{Path: path, Reason: "it does not begin like a segment"}
+		return h, &CorruptError{Path: path, Reason: "it does not start like a segment"}
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != segmentVersion {
 		return h, &VersionError{Path: path, Version: v}
 	}
 	if crc32.Checksum(b[:blockBytes-4], castagnoli) != binary.LittleEndian.Uint32(b[blockBytes-4:]) {
-		return h, &CorruptError{Path: path, Reason: "the checksum of its header is wrong"}
+		return h, &CorruptError{Path: path, Reason: "wrong checksum of its header"}
 	}
 	h = segmentHeader{
 		salt:      binary.LittleEndian.Uint64(b[16:]),
@@ -162,12 +161,12 @@ func decodeSegmentHeader(path string, b []byte) (h segmentHeader, err error) {
 		prevBytes: int64(binary.LittleEndian.Uint64(b[40:])),
 	}
 	if filepath.Base(path) != segmentName(h.first) || h.first == 0 || markOf(h.salt) == 0 {
-		return h, &CorruptError{Path: path, Reason: fmt.Sprintf("its header (first frame %d) does not fit its name", h.first)}
+		return h, &CorruptError{Path: path, Reason: fmt.Sprintf("its header (first frame %d) does not match its name", h.first)}
 	}
 	return h, nil
 }
 
-// openSegment opens a segment file and reads its header. The caller finds out what end and last are.
+// openSegment opens a segment file and reads its header. The caller determines end and last.
 func openSegment(fs FS, path string, flag int) (*segment, error) {
 	file, err := fs.Open(path, flag)
 	if err != nil {
@@ -176,18 +175,17 @@ func openSegment(fs FS, path string, flag int) (*segment, error) {
 	s, err := loadSegment(file, path)
 	if err != nil {
 		_ = file.Close()
-		return nil, err
 	}
-	return s, nil
+	return s, err
 }
 
 func loadSegment(file File, path string) (*segment, error) {
 	size, err := file.Size()
 	if err != nil {
-		return nil, fmt.Errorf("cannot take the size of %s: %w", path, err)
+		return nil, fmt.Errorf("cannot stat %s: %w", path, err)
 	}
 	if size < blockBytes {
-		return nil, &CorruptError{Path: path, Offset: size, Reason: "its header is cut off"}
+		return nil, &CorruptError{Path: path, Offset: size, Reason: "its header is truncated"}
 	}
 	block := make([]byte, blockBytes)
 	if err := readFull(file, block, 0); err != nil {
@@ -200,7 +198,7 @@ func loadSegment(file File, path string) (*segment, error) {
 	return &segment{segmentHeader: h, path: path, end: size, last: h.first - 1, file: file}, nil
 }
 
-// openSegments opens all segments of a folder in ascending order. On an error it closes what it opened.
+// openSegments opens all segments of a folder in ascending order.
 func openSegments(fs FS, dir string, flag int) (_ []*segment, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -232,18 +230,18 @@ func closeSegments(segments []*segment) {
 	}
 }
 
-// follows says why next cannot be the segment after prev, or nil.
+// follows returns an error if next is not the segment after prev.
 func follows(prev, next *segment) error {
 	if next.prevFirst != prev.first {
 		return &CorruptError{
 			Path: next.path, Seq: next.first,
-			Reason: fmt.Sprintf("the segment before it should be %s, but is %s", segmentName(next.prevFirst), filepath.Base(prev.path)),
+			Reason: fmt.Sprintf("the previous segment should be %s, but is %s", segmentName(next.prevFirst), filepath.Base(prev.path)),
 		}
 	}
 	if next.prevBytes != prev.end {
 		return &CorruptError{
 			Path: prev.path, Offset: min(prev.end, next.prevBytes), Seq: prev.first,
-			Reason: fmt.Sprintf("it was sealed with %d bytes and now has %d", next.prevBytes, prev.end),
+			Reason: fmt.Sprintf("it was sealed with %d bytes but has %d", next.prevBytes, prev.end),
 		}
 	}
 	return nil
@@ -254,8 +252,8 @@ func segmentName(first uint64) string {
 	return strings.Repeat("0", segmentDigits-len(digits)) + digits + segmentSuffix
 }
 
-// newSalt is random, so that nobody who sends us bytes can put a frame into them. Its low word, the mark, is never zero:
-// zero bytes are no frame.
+// newSalt returns a random salt, so that clients cannot forge frames. Its low word, the mark, is not zero: zero bytes are never
+// a frame.
 func newSalt() uint64 {
 	for {
 		var b [8]byte

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// tendEvery is how often the writer looks at the disk's free space, and tries to mend a failed journal.
+// tendEvery is the interval in which the writer checks the free disk space and retries after a failure.
 const tendEvery = time.Second
 
-// writer is what only the goroutine of run touches. The segment's end and last are changed by it alone too, under
-// Journal.mu for the readers' sake.
+// writer is used only by the goroutine of run, which alone changes the segment's end and last, too, holding Journal.mu for the
+// readers.
 type writer struct {
 	active *segment
-	dirty  bool // behind active.end there may be reserved space, or bytes of frames that nobody was promised
+	dirty  bool // there may be reserved space or unacknowledged bytes after active.end
 	out    *bufio.Writer
 	sink   sink
 	header [frameHeaderBytes]byte
 }
 
-// run is the one goroutine that writes frames: Open starts it; Close stops it and waits for it.
+// run is the goroutine that writes frames. Open starts it; Close stops it and waits for it.
 func (j *Journal) run() {
 	defer close(j.done)
 	tick := time.NewTicker(tendEvery)
@@ -37,24 +37,24 @@ func (j *Journal) run() {
 	}
 }
 
-// flush writes until nothing waits. A fault voids all that waits, and is mended at once if the disk lets us.
+// flush writes until the queue is empty. An error voids all waiting entries; a new segment is then tried at once.
 func (j *Journal) flush() {
-	for batch := j.take(); len(batch) > 0; batch = j.take() {
+	for {
+		j.mu.Lock()
+		batch := j.queue.take()
+		j.mu.Unlock()
+		if len(batch) == 0 {
+			break
+		}
 		j.write(batch)
-		clear(batch) // the entries are their callers' now
+		clear(batch) // the entries belong to their callers again
 	}
 	if j.failure != nil {
 		j.heal()
 	}
 }
 
-func (j *Journal) take() []*Entry {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.queue.take()
-}
-
-// write makes a batch durable: all of it with one sync, unless it goes over the end of a segment.
+// write makes a batch durable, with one sync unless it spans segments.
 func (j *Journal) write(batch []*Entry) {
 	for len(batch) > 0 && j.failure == nil {
 		n, err := j.place(batch)
@@ -80,7 +80,7 @@ func (j *Journal) write(batch []*Entry) {
 	j.settle(batch, ErrVoided)
 }
 
-// place returns how many entries of the batch the active segment takes, at least one; it begins a new segment if need be.
+// place returns how many entries of the batch, at least one, fit into the active segment. It starts a new one if necessary.
 func (j *Journal) place(batch []*Entry) (int, error) {
 	if n := j.writer.fit(batch, j.cfg.SegmentBytes); n > 0 {
 		return n, nil
@@ -102,11 +102,15 @@ func (w *writer) fit(batch []*Entry, limit int64) int {
 	return len(batch)
 }
 
-// commit writes the entries behind the durable end and syncs them. It returns the end of the last block that they take.
+// commit writes the entries after the durable end and syncs them. It returns the end of their last block.
 func (w *writer) commit(batch []*Entry) (end int64, err error) {
 	s := w.active
 	w.dirty = true
-	w.begin(s)
+	w.sink = sink{file: s.file, off: s.end}
+	if w.out == nil { // small frames share a write; most of a large one is not copied
+		w.out = bufio.NewWriterSize(nil, 64<<10)
+	}
+	w.out.Reset(&w.sink)
 	for i, e := range batch {
 		h := frameHeader{seq: s.last + 1 + uint64(i), index: uint32(i)}
 		h.encode(&w.header, s.salt, e.Data)
@@ -118,15 +122,15 @@ func (w *writer) commit(batch []*Entry) (end int64, err error) {
 	if err := w.out.Flush(); err != nil {
 		return 0, fmt.Errorf("cannot write to %s: %w", s.path, err)
 	}
-	// The promise of the package: no verdict before this returns.
+	// No entry is settled before this returns.
 	if err := s.file.Datasync(); err != nil {
 		return 0, fmt.Errorf("cannot sync %s: %w", s.path, err)
 	}
 	return w.sink.off, nil
 }
 
-// publish lets the readers see n more frames of the active segment. It comes before the verdicts, so that a caller who knows of
-// its frame can read it.
+// publish makes n more frames of the active segment visible to readers. It is called before the entries are settled, so that
+// their callers can read them.
 func (j *Journal) publish(n int, end int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -141,42 +145,42 @@ func (j *Journal) publish(n int, end int64) {
 	commitsTotal.Inc()
 }
 
-// fail refuses new entries and takes back the seqs of those that are about to be voided.
+// fail rejects new entries and releases the seqs of those that are about to be voided.
 func (j *Journal) fail(cause error) {
-	j.log.Error().Err(cause).Msg("the journal has failed; frames that wait are voided")
+	j.log.Error().Err(cause).Msg("the journal has failed; voiding waiting frames")
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.failure = cause
 	j.next = j.durable + 1
 }
 
-// void removes what a failed commit may have left behind the durable end, and returns the verdict for its n entries. After
-// a failed sync the kernel may call its pages clean though the disk never got them, so the segment is not written to again.
+// void removes what a failed commit may have left after the durable end and returns the outcome of its n entries. After a
+// failed sync the kernel may mark pages clean that are not on disk, so the segment is not written to again.
 func (j *Journal) void(n int) error {
 	if err := j.writer.cut(); err != nil {
 		voidErrors.Inc()
-		j.log.Error().Err(err).Int("frames", n).Msg("cannot void frames; after a restart they may be there")
+		j.log.Error().Err(err).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
 		return ErrUnknown
 	}
 	voidedTotal.Add(n)
 	return ErrVoided
 }
 
-// heal tries to make a failed journal work again: nothing behind the durable end, and a new segment.
+// heal tries to recover a failed journal with a new segment.
 func (j *Journal) heal() {
 	err := j.roll()
 	if err != nil {
 		segmentErrors.Inc()
 	} else {
-		j.log.Info().Str("file", j.writer.active.path).Msg("the journal writes again")
+		j.log.Info().Str("file", j.writer.active.path).Msg("the journal has recovered")
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.failure = err
 }
 
-// cut makes the active segment end with its last durable frame. It is done once after each write at most: as soon as the
-// next segment may exist, this one's size must not change again, not even for a moment.
+// cut makes the active segment end with its last durable frame, at most once after each write: as soon as the next segment may
+// exist, the size of this one must not change again, not even temporarily.
 func (w *writer) cut() error {
 	if !w.dirty {
 		return nil
@@ -188,8 +192,8 @@ func (w *writer) cut() error {
 	return nil
 }
 
-// roll begins a new segment behind the active one, or in place of it if it is empty. The active one ends where its frames
-// end before there is another: the header of the next one says how long it is.
+// roll starts a new segment after the active one, or replaces an empty one. The active one is cut first, because the header of
+// the new one contains its size.
 func (j *Journal) roll() error {
 	if err := j.writer.cut(); err != nil {
 		return err
@@ -205,10 +209,10 @@ func (j *Journal) roll() error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if old.empty() { // its name is the new one's now, and no reader ever entered it
+	if old.empty() { // the new one has its name, and no reader has used it
 		j.segments = j.segments[:len(j.segments)-1]
 		j.bytes -= old.end
-		_ = old.close() // nothing of it is needed
+		_ = old.close() // it is empty
 	}
 	j.segments = append(j.segments, s)
 	j.bytes += s.end
@@ -224,7 +228,7 @@ func (j *Journal) tend() {
 	j.lookAtDisk()
 }
 
-// lookAtDisk keeps the last answer if the disk gives none.
+// lookAtDisk updates diskLow. It keeps the last value if the free space is unknown.
 func (j *Journal) lookAtDisk() {
 	free, err := j.fs.Free(j.cfg.Dir)
 	if err != nil {
@@ -238,19 +242,8 @@ func (j *Journal) lookAtDisk() {
 	j.mu.Unlock()
 	if changed {
 		j.log.Warn().Bool("low", low).Int64("free_bytes", free).Int64("min_free_bytes", j.cfg.MinFreeBytes).
-			Msg("free space on the journal's disk has crossed its limit")
+			Msg("free space on the journal's disk has crossed min_free_bytes")
 	}
-}
-
-// begin turns the output to the end of s.
-func (w *writer) begin(s *segment) {
-	w.sink = sink{file: s.file, off: s.end}
-	if w.out == nil {
-		// Small frames share a write; of a large one only the first part is copied, the rest goes straight to the file.
-		w.out = bufio.NewWriterSize(&w.sink, 64<<10)
-		return
-	}
-	w.out.Reset(&w.sink)
 }
 
 var zeros [blockBytes]byte
@@ -260,7 +253,7 @@ func (w *writer) pad(to int64) {
 	_, _ = w.out.Write(zeros[:alignUp(at, to)-at])
 }
 
-// sink writes to a file from an offset on.
+// sink is an io.Writer at an offset of a file.
 type sink struct {
 	file File
 	off  int64
