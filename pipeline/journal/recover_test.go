@@ -167,7 +167,7 @@ func TestSealedSegments(t *testing.T) {
 			require.False(t, ok)
 			var corrupt *CorruptError
 			require.ErrorAs(t, err, &corrupt)
-			require.Equal(t, CorruptError{Path: path, Offset: 8192, Seq: 2, Reason: "its checksum is wrong"}, *corrupt)
+			require.Equal(t, CorruptError{Path: path, Offset: 8192, Seq: 2, Reason: "wrong checksum"}, *corrupt)
 		}
 		_, frame, ok, err := j.Reader(3).TryNext(nil)
 		require.True(t, ok)
