@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -8,12 +9,6 @@ import (
 
 // limits are the rate limits of one key. They survive a reload of the keys.
 type limits struct{ requests, items bucket }
-
-func newLimits(e KeyEntry) *limits {
-	l := &limits{}
-	l.set(e)
-	return l
-}
 
 func (l *limits) set(e KeyEntry) {
 	l.requests.set(e.RequestsPerSecond)
@@ -77,15 +72,7 @@ func (b *bucket) take(need, cost float64) (wait time.Duration) {
 
 // charge takes n tokens, below zero if necessary.
 func (b *bucket) charge(n int) {
-	if !b.limited.Load() {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rate > 0 {
-		b.refill()
-		b.level -= float64(n)
-	}
+	b.take(math.Inf(-1), float64(n))
 }
 
 func (b *bucket) refill() {

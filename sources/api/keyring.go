@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -109,8 +110,14 @@ func (k *Keyring) Err() error {
 	return fmt.Errorf("the %d keys of %s stay in use: %w", len(k.now.Load().clients), k.loaded.UTC().Format(time.RFC3339), k.problem)
 }
 
-// find returns the key whose text was presented, or nil.
-func (k *Keyring) find(presented []byte) *key { return k.now.Load().find(presented) }
+// find returns the key whose text was presented, or nil if there is none or it has expired.
+func (k *Keyring) find(presented []byte) *key {
+	found := k.now.Load().find(sha256.Sum256(presented))
+	if found != nil && !found.expires.IsZero() && !time.Now().Before(found.expires) {
+		return nil
+	}
+	return found
+}
 
 // check reads the file and returns when to do so again.
 func (k *Keyring) check(context.Context) time.Duration {

@@ -46,6 +46,7 @@ var rights = map[string]contract.Right{
 type key struct {
 	digest [sha256.Size]byte
 	client *contract.Client
+	entry  KeyEntry
 	*limits
 	expires time.Time // zero: never
 }
@@ -57,14 +58,10 @@ type ring struct {
 	clients  []*contract.Client
 }
 
-// find returns the key with the digest of the presented bytes, or nil if there is none or it has expired.
-func (r *ring) find(presented []byte) *key {
-	digest := sha256.Sum256(presented)
+// find returns the key with this digest, or nil.
+func (r *ring) find(digest [sha256.Size]byte) *key {
 	for _, k := range r.byPrefix[[4]byte(digest[:4])] {
 		if subtle.ConstantTimeCompare(k.digest[:], digest[:]) == 1 {
-			if !k.expires.IsZero() && !time.Now().Before(k.expires) {
-				return nil
-			}
 			return k
 		}
 	}
@@ -90,7 +87,12 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 			wrong = append(wrong, fmt.Errorf("entry %d (name %q): %w", i+1, contract.Echo([]byte(e.Name)), err))
 			continue
 		}
-		r.add(e, client)
+		k := &key{client: client, entry: e, limits: &limits{}}
+		_, _ = hex.Decode(k.digest[:], []byte(e.SHA256))   // client has checked it
+		k.expires, _ = time.Parse(time.RFC3339, e.Expires) // likewise
+		prefix := [4]byte(k.digest[:4])
+		r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
+		r.clients = append(r.clients, client)
 	}
 	if zones := forecastZones(r.clients); len(zones) > maxZones {
 		wrong = append(wrong, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept for each", len(zones), strings.Join(zones, ", "), maxZones))
@@ -98,42 +100,17 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	if len(wrong) > 0 {
 		return nil, errors.Join(wrong...)
 	}
-	r.inherit(entries, old)
+	for _, keys := range r.byPrefix { // last: a set with an error must not change the limits in use
+		for _, k := range keys {
+			if old != nil {
+				if before := old.find(k.digest); before != nil {
+					k.limits = before.limits
+				}
+			}
+			k.limits.set(k.entry)
+		}
+	}
 	return r, nil
-}
-
-func (r *ring) add(e KeyEntry, client *contract.Client) {
-	k := &key{client: client, limits: newLimits(e)}
-	_, _ = hex.Decode(k.digest[:], []byte(e.SHA256))   // client has checked it
-	k.expires, _ = time.Parse(time.RFC3339, e.Expires) // likewise
-	prefix := [4]byte(k.digest[:4])
-	r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
-	r.clients = append(r.clients, client)
-}
-
-// inherit takes over the limits of keys in old. It comes last: a set with an error must not change
-// those in use.
-func (r *ring) inherit(entries []KeyEntry, old *ring) {
-	if old == nil {
-		return
-	}
-	for _, e := range entries {
-		var digest [sha256.Size]byte
-		_, _ = hex.Decode(digest[:], []byte(e.SHA256))
-		if before := old.get(digest); before != nil {
-			r.get(digest).limits = before.limits
-			before.limits.set(e)
-		}
-	}
-}
-
-func (r *ring) get(digest [sha256.Size]byte) *key {
-	for _, k := range r.byPrefix[[4]byte(digest[:4])] {
-		if k.digest == digest {
-			return k
-		}
-	}
-	return nil
 }
 
 // client checks the entry and returns its client.

@@ -56,24 +56,14 @@ func wantsGzip(h *fasthttp.RequestHeader) bool {
 		for len(rest) > 0 {
 			var e negotiate.Element
 			e, rest = negotiate.Next(rest)
-			if (hasWord(e.Value, []byte("gzip")) || hasWord(e.Parameters, []byte("gzip"))) && e.Quality() > 0 {
-				return true
+			for _, part := range [...][]byte{e.Value, e.Parameters} {
+				for word := range bytes.FieldsFuncSeq(part, func(r rune) bool { return r|0x20 < 'a' || r|0x20 > 'z' }) {
+					if bytes.EqualFold(word, []byte("gzip")) && e.Quality() > 0 {
+						return true
+					}
+				}
 			}
 		}
-	}
-	return false
-}
-
-func hasWord(text, word []byte) bool {
-	for len(text) >= len(word) {
-		end := bytes.IndexFunc(text, func(r rune) bool { return r|0x20 < 'a' || r|0x20 > 'z' })
-		if end < 0 {
-			end = len(text)
-		}
-		if bytes.EqualFold(text[:end], word) {
-			return true
-		}
-		text = text[min(end+1, len(text)):]
 	}
 	return false
 }

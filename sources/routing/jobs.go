@@ -131,84 +131,75 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 
 // look returns a job's progress; its status is unknown if the owner has no such job.
 func (t *jobs) look(owner, id string) progress {
+	return t.with(owner, id, func(*job) {})
+}
+
+// with calls f with a job of this owner, if there is one, and returns the job's progress.
+func (t *jobs) with(owner, id string, f func(j *job)) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if j := t.find(owner, id); j != nil {
-		return j.progress()
+	j := t.byID[id]
+	if j == nil || j.owner != owner {
+		return progress{id: id, status: unknown}
 	}
-	return progress{id: id, status: unknown}
+	f(j)
+	return j.progress()
 }
 
 // halt stops a job. Finished pieces can be fetched.
 func (t *jobs) halt(owner, id string) progress {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	j := t.find(owner, id)
-	if j == nil {
-		return progress{id: id, status: unknown}
-	}
-	if j.underWay() {
-		t.end(j, stopping)
-	}
-	return j.progress()
+	return t.with(owner, id, func(j *job) {
+		if j.underWay() {
+			t.end(j, stopping)
+		}
+	})
 }
 
 // remove deletes a job and what it holds. Its id is known until it expires or its place is needed.
 func (t *jobs) remove(owner, id string) progress {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	j := t.find(owner, id)
-	if j == nil {
-		return progress{id: id, status: unknown}
-	}
-	if j.underWay() {
-		t.end(j, deleted)
-	}
-	j.state.status = deleted
-	t.take(-j.bytes)
-	j.work, j.bytes = nil, 0
-	return j.progress()
+	return t.with(owner, id, func(j *job) {
+		if j.underWay() {
+			t.end(j, deleted)
+		}
+		j.state.status = deleted
+		t.take(-j.bytes)
+		j.work, j.bytes = nil, 0
+	})
 }
 
 // fetch returns the work of a job that has ended, with p.done() finished pieces, and forgets the job.
 // An error of ready, which reserves the memory of the answer, leaves the job as it is. work is nil
 // if there is nothing to fetch.
 func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p progress, work bulk, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	j := t.find(owner, id)
-	if j == nil {
-		return progress{id: id, status: unknown}, nil, nil
-	}
-	if !j.underWay() {
-		work = j.work
-	}
-	if work != nil {
-		if err := ready(work, j.state.done()); err != nil {
-			return progress{}, nil, err
+	p = t.with(owner, id, func(j *job) {
+		if j.underWay() || j.work == nil {
+			return
 		}
-		t.forget(j)
+		if err = ready(j.work, j.state.done()); err == nil {
+			work = j.work
+			t.forget(j)
+		}
+	})
+	if err != nil {
+		return progress{}, nil, err
 	}
-	return j.progress(), work, nil
+	return p, work, nil
 }
 
 // watch waits for the end of a job, or, after at least least, for progress, but no longer than most
 // (contract 3).
 func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
-	t.mu.Lock()
-	j := t.find(owner, id)
-	if j == nil {
-		t.mu.Unlock()
-		return progress{id: id, status: unknown}
+	var ended <-chan struct{}
+	before := t.with(owner, id, func(j *job) { ended = j.ended })
+	if ended == nil {
+		return before
 	}
-	before := j.progress()
-	t.mu.Unlock()
 	limit, tick := time.NewTimer(most), time.NewTicker(least)
 	defer limit.Stop()
 	defer tick.Stop()
 	for {
 		select {
-		case <-j.ended:
+		case <-ended:
 		case <-limit.C:
 		case <-t.drained.Done():
 		case <-tick.C:
@@ -294,14 +285,6 @@ func (t *jobs) count(j *job, err error) {
 	} else {
 		j.state.failed++
 	}
-}
-
-// find returns a job of this owner, or nil.
-func (t *jobs) find(owner, id string) *job {
-	if j := t.byID[id]; j != nil && j.owner == owner {
-		return j
-	}
-	return nil
 }
 
 // end ends a job that is under way. It is kept for a while.
