@@ -108,7 +108,8 @@ func (s *Sink) deliver(ctx context.Context, plan string, rows batch.Block) error
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
-	sent, err := true, error(nil) // now or by an earlier attempt
+	sent := true // now or by an earlier attempt
+	var err error
 	if s.unsent == plan {
 		sent, err = s.insert(ctx, rows, plan)
 	} else {
