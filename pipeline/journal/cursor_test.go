@@ -59,7 +59,7 @@ func TestSaveRefuses(t *testing.T) {
 		require.NoError(t, j.Close())
 		require.ErrorIs(t, j.Cursor("a").Save(3, nil), ErrClosed)
 	}
-	f(1, nil, "never goes back")
+	f(1, nil, "cannot move back")
 	f(2, []byte("other"), "")
 	f(3, nil, "")
 	f(4, nil, "newest durable frame is 2")
@@ -77,7 +77,7 @@ func TestConsumerNames(t *testing.T) {
 	f("consumer name", "../a")
 	f("consumer name", "A")
 	f("consumer name", strings.Repeat("a", 65))
-	f("named twice", "a", "b", "a")
+	f("duplicate consumer a", "a", "b", "a")
 }
 
 func TestTornCursor(t *testing.T) {
