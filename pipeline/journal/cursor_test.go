@@ -64,7 +64,7 @@ func TestSaveRefuses(t *testing.T) {
 	f(3, nil, "")
 	f(4, nil, "newest durable frame is 2")
 	f(3, make([]byte, MaxStateBytes), "")
-	f(3, make([]byte, MaxStateBytes+1), "at most 1048576")
+	f(3, make([]byte, MaxStateBytes+1), "the maximum is 1048576")
 }
 
 func TestConsumerNames(t *testing.T) {
