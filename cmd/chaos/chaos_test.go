@@ -9,16 +9,15 @@ import (
 
 	"trafficd/cmd/chaos/internal/judge"
 	"trafficd/cmd/chaos/internal/nemesis"
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
-// TestChaos is the short form of `make chaos`: one seed, kfake and ClickHouse.
-// How many kills it gets to depends on the machine, so it asks only that there
-// was one of each kind.
+// TestChaos is a short `make chaos`: one seed, kfake and ClickHouse. The number of kills depends on the machine, so it requires
+// only one of each kind.
 func TestChaos(t *testing.T) {
 	weights, err := parseWeights(map[string]string{archive: "3", broker: "4"})
 	require.NoError(t, err)
-	cfg := config{Broker: stores.Kfake, Brokers: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Dir: t.TempDir(), Verbose: true}
+	cfg := config{Broker: launch.Kfake, Brokers: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Dir: t.TempDir(), Verbose: true}
 	var out bytes.Buffer
 	found, err := run(t.Context(), cfg, &out)
 	t.Log(out.String())
@@ -41,7 +40,7 @@ func TestParseWeights(t *testing.T) {
 		_, err := parseWeights(map[string]string{name: weight})
 		require.ErrorContains(t, err, want)
 	}
-	f(`cannot hit "moon"`, "moon", "1")
+	f(`unknown target "moon"`, "moon", "1")
 	f("from 0 to 100", daemon, "often")
 	f("from 0 to 100", daemon, "-1")
 	f("from 0 to 100", daemon, "101")
@@ -51,9 +50,9 @@ func TestSums(t *testing.T) {
 	all := sums{counts: nemesis.Counts{}}
 	all.add(&result{stores: []*judge.Verdict{{}, {}}, counts: nemesis.Counts{"trafficd kill -9": 2, "trafficd pause": 9, "clickhouse kill -9": 1}})
 	require.True(t, all.clean())
-	all.add(&result{wrong: []string{"an exit status of 1"}, counts: nemesis.Counts{"trafficd SIGTERM": 3, "kafka kill -9 of one": 4, "kafka kill -9": 1}})
-	require.False(t, all.clean(), "a wrong end is a fault of its own")
-	require.Equal(t, `chaos: wrong answers or ends 1
+	all.add(&result{wrong: []string{"exit status 1"}, counts: nemesis.Counts{"trafficd SIGTERM": 3, "kafka kill -9 of one": 4, "kafka kill -9": 1}})
+	require.False(t, all.clean(), "a wrong exit is a failure")
+	require.Equal(t, `chaos: wrong responses or exits 1
 chaos: kills: trafficd kill -9 2, trafficd SIGTERM 3, clickhouse kill -9 1, kafka kill -9 5
 chaos: missing 0 doubled 0 reordered 0 altered 0 kills 11 seed 7`, all.lines(7))
 	all.add(&result{stores: []*judge.Verdict{{Altered: 2}}})

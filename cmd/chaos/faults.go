@@ -12,7 +12,7 @@ import (
 
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
 // The targets' names, also in --kills.
@@ -32,7 +32,7 @@ const (
 	stopped = "stop"
 )
 
-// targets are all that is hit. A weight of 1 is a fault every four seconds.
+// targets returns everything that is hit. A weight of 1 is a fault every four seconds.
 func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	gap := func(name string) time.Duration {
 		if cfg.Weights[name] <= 0 {
@@ -78,7 +78,7 @@ func daemonFaults(r *rig.Rig) []nemesis.Fault {
 func archiveFaults(r *rig.Rig) []nemesis.Fault {
 	a := r.Archive
 	refuse := func(how string) func(context.Context, *rand.Rand) error {
-		return spell(a, 500*time.Millisecond, 2*time.Second,
+		return temporary(a, 500*time.Millisecond, 2*time.Second,
 			func(ctx context.Context) error { return a.Refuse(ctx, how) }, func() error { return a.Allow(how) })
 	}
 	faults := []nemesis.Fault{
@@ -90,8 +90,8 @@ func archiveFaults(r *rig.Rig) []nemesis.Fault {
 			nemesis.Sleep(ctx, away)
 			return a.Restart()
 		}},
-		{Name: "pause", Weight: 2, Hit: spell(a, time.Second, 5*time.Second, func(context.Context) error { return a.Pause() }, a.Resume)},
-		{Name: "table away", Weight: 1, Hit: spell(a, 200*time.Millisecond, time.Second, a.Hide, a.Show)},
+		{Name: "pause", Weight: 2, Hit: temporary(a, time.Second, 5*time.Second, func(context.Context) error { return a.Pause() }, a.Resume)},
+		{Name: "table away", Weight: 1, Hit: temporary(a, 200*time.Millisecond, time.Second, a.Hide, a.Show)},
 	}
 	for _, how := range rig.Refusals() {
 		faults = append(faults, nemesis.Fault{Name: how, Weight: 1, Hit: refuse(how)})
@@ -99,16 +99,16 @@ func archiveFaults(r *rig.Rig) []nemesis.Fault {
 	return faults
 }
 
-// spell is a fault that begins, lasts and ends. A server that has ended by
-// itself is started first, and again where that is in the way of the end.
-func spell(a *rig.Archive, shortest, longest time.Duration, begin func(context.Context) error, end func() error) func(context.Context, *rand.Rand) error {
+// temporary is a fault that begins, lasts and ends. A server that has exited is restarted before it begins, and again if
+// that prevents the end.
+func temporary(a *rig.Archive, shortest, longest time.Duration, begin func(context.Context) error, end func() error) func(context.Context, *rand.Rand) error {
 	return func(ctx context.Context, rng *rand.Rand) error {
 		lasts := nemesis.Between(rng, shortest, longest)
 		if err := a.Revive(ctx); err != nil {
 			return err
 		}
 		if begin(ctx) != nil && ctx.Err() == nil {
-			return nil // it has ended by itself just now: the next fault starts it
+			return nil // it has just exited: the next fault restarts it
 		}
 		nemesis.Sleep(ctx, lasts)
 		err := end()
@@ -124,7 +124,7 @@ func spell(a *rig.Archive, shortest, longest time.Duration, begin func(context.C
 func brokerFaults(r *rig.Rig, kind string, brokers int) []nemesis.Fault {
 	b := r.Broker
 	end := kill9
-	if kind == stores.Kfake {
+	if kind == launch.Kfake {
 		end = stopped
 	}
 	down := func(end func(*rand.Rand) error, longest time.Duration) func(context.Context, *rand.Rand) error {
@@ -151,18 +151,17 @@ func brokerFaults(r *rig.Rig, kind string, brokers int) []nemesis.Fault {
 	if m, ok := b.(rig.Members); ok && brokers > 1 {
 		faults = append(faults, someDown(m, brokers, down)...)
 	}
-	if b, ok := b.(rig.Refuser); ok {
+	if b, ok := b.(rig.Failer); ok {
 		faults = append(faults, nemesis.Fault{Name: "errors", Weight: 10, Hit: func(_ context.Context, rng *rand.Rand) error {
-			b.Refuse(rng)
+			b.FailProduce(rng)
 			return nil
 		}})
 	}
 	return faults
 }
 
-// someDown ends one of several brokers for longer than its session, so that
-// the others lead its partitions, and all but one, so that there are too few
-// replicas.
+// someDown ends one of several brokers for longer than its session, so that others lead its partitions, and all but one, so
+// that there are too few replicas.
 func someDown(m rig.Members, brokers int, down func(func(*rand.Rand) error, time.Duration) func(context.Context, *rand.Rand) error) []nemesis.Fault {
 	some := func(n int) func(*rand.Rand) error {
 		return func(rng *rand.Rand) error { return m.EndSome(rng, n) }
@@ -173,8 +172,7 @@ func someDown(m rig.Members, brokers int, down func(func(*rand.Rand) error, time
 	}
 }
 
-// diskFaults hit the journal. Of a few calls one fails, or each: then the
-// journal can neither write nor take back what it has begun.
+// diskFaults hit the journal. Some calls fail, or all: then the journal can neither write nor roll back.
 func diskFaults(r *rig.Rig) []nemesis.Fault {
 	fail := func(set func(oneIn int) error) func(context.Context, *rand.Rand) error {
 		return func(ctx context.Context, rng *rand.Rand) error {
@@ -187,8 +185,8 @@ func diskFaults(r *rig.Rig) []nemesis.Fault {
 		}
 	}
 	faults := []nemesis.Fault{
-		{Name: "writes fail", Weight: 2, Hit: fail(r.World.FailWrites)},
-		{Name: "reads fail", Weight: 1, Hit: fail(r.World.FailReads)},
+		{Name: "writes fail", Weight: 2, Hit: fail(r.Faults.FailWrites)},
+		{Name: "reads fail", Weight: 1, Hit: fail(r.Faults.FailReads)},
 	}
 	if r.Disk != nil {
 		faults = append(faults, nemesis.Fault{Name: "full", Weight: 3, Hit: fullDisk(r)})
@@ -196,16 +194,15 @@ func diskFaults(r *rig.Rig) []nemesis.Fault {
 	return faults
 }
 
-// jump sets the daemon's clock and later sets it right again. Two readings are
-// never further apart than the hour for which answers are remembered.
+// jump changes the daemon's clock temporarily. Two readings never differ by more than the hour for which results are stored.
 func jump(r *rig.Rig) func(context.Context, *rand.Rand) error {
 	return func(ctx context.Context, rng *rand.Rand) error {
 		lasts, by := nemesis.Between(rng, 10*time.Millisecond, 4*time.Second), nemesis.Between(rng, -20*time.Minute, 20*time.Minute)
-		if err := r.World.Skew(by); err != nil {
+		if err := r.Faults.Skew(by); err != nil {
 			return err
 		}
 		nemesis.Sleep(ctx, lasts)
-		return r.World.Skew(0)
+		return r.Faults.Skew(0)
 	}
 }
 
@@ -220,14 +217,14 @@ func fullDisk(r *rig.Rig) func(context.Context, *rand.Rand) error {
 	}
 }
 
-// wireFaults spoil one of the wires.
+// wireFaults disturb one of the wires.
 func wireFaults(wires []*rig.Wire) []nemesis.Fault {
-	// spoil draws a wire, a time and the toxic's attributes.
-	spoil := func(kind, direction string, longest time.Duration, attributes func(rng *rand.Rand) map[string]any) func(context.Context, *rand.Rand) error {
+	// disturb draws a wire, a time and the toxic's attributes.
+	disturb := func(kind, direction string, longest time.Duration, attributes func(rng *rand.Rand) map[string]any) func(context.Context, *rand.Rand) error {
 		return func(ctx context.Context, rng *rand.Rand) error {
 			w, lasts, with := wires[rng.IntN(len(wires))], nemesis.Between(rng, 100*time.Millisecond, longest), attributes(rng)
 			undo := context.WithoutCancel(ctx)
-			if err := w.Spoil(undo, kind, direction, with); err != nil {
+			if err := w.Disturb(undo, kind, direction, with); err != nil {
 				return err
 			}
 			nemesis.Sleep(ctx, lasts)
@@ -248,32 +245,32 @@ func wireFaults(wires []*rig.Wire) []nemesis.Fault {
 			nemesis.Sleep(ctx, lasts)
 			return w.Join(undo)
 		}},
-		{Name: "requests cut after some bytes", Weight: 3, Hit: spoil("limit_data", rig.Requests, time.Second, cut(200_000))},
-		{Name: "answers cut after some bytes", Weight: 3, Hit: spoil("limit_data", rig.Answers, time.Second, cut(5_000))},
-		{Name: "requests into a black hole", Weight: 1, Hit: spoil("timeout", rig.Requests, 3*time.Second, never)},
-		{Name: "answers into a black hole", Weight: 2, Hit: spoil("timeout", rig.Answers, 3*time.Second, never)},
-		{Name: "reset", Weight: 1, Hit: spoil("reset_peer", rig.Answers, time.Second, func(rng *rand.Rand) map[string]any {
+		{Name: "requests cut after some bytes", Weight: 3, Hit: disturb("limit_data", rig.Requests, time.Second, cut(200_000))},
+		{Name: "responses cut after some bytes", Weight: 3, Hit: disturb("limit_data", rig.Responses, time.Second, cut(5_000))},
+		{Name: "requests into a black hole", Weight: 1, Hit: disturb("timeout", rig.Requests, 3*time.Second, never)},
+		{Name: "responses into a black hole", Weight: 2, Hit: disturb("timeout", rig.Responses, 3*time.Second, never)},
+		{Name: "reset", Weight: 1, Hit: disturb("reset_peer", rig.Responses, time.Second, func(rng *rand.Rand) map[string]any {
 			return map[string]any{"timeout": rng.IntN(100)}
 		})},
-		{Name: "delay", Weight: 1, Hit: spoil("latency", rig.Answers, 2*time.Second, func(rng *rand.Rand) map[string]any {
+		{Name: "delay", Weight: 1, Hit: disturb("latency", rig.Responses, 2*time.Second, func(rng *rand.Rand) map[string]any {
 			return map[string]any{"latency": 20 + rng.IntN(1000), "jitter": rng.IntN(200)}
 		})},
-		{Name: "slow", Weight: 1, Hit: spoil("bandwidth", rig.Requests, 2*time.Second, func(rng *rand.Rand) map[string]any {
+		{Name: "slow", Weight: 1, Hit: disturb("bandwidth", rig.Requests, 2*time.Second, func(rng *rand.Rand) map[string]any {
 			return map[string]any{"rate": 10 + rng.IntN(200)} // kB/s
 		})},
 	}
 }
 
-// parseWeights reads name=number,… over the defaults.
+// parseWeights returns the defaults overridden by the given weights.
 func parseWeights(given map[string]string) (map[string]float64, error) {
 	weights := map[string]float64{daemon: 6, archive: 1.5, broker: 1.5, network: 1.5, disk: 1.5, clock: 1}
 	for name, text := range given {
 		var w float64
 		if _, known := weights[name]; !known {
-			return nil, fmt.Errorf("cannot hit %q: --kills takes %s", name, strings.Join(slices.Sorted(maps.Keys(weights)), ", "))
+			return nil, fmt.Errorf("--kills: unknown target %q: must be one of %s", name, strings.Join(slices.Sorted(maps.Keys(weights)), ", "))
 		}
 		if _, err := fmt.Sscan(text, &w); err != nil || w < 0 || w > 100 {
-			return nil, fmt.Errorf("cannot hit %s with weight %q: it has to be from 0 to 100", name, text)
+			return nil, fmt.Errorf("--kills: weight of %s is %q: must be from 0 to 100", name, text)
 		}
 		weights[name] = w
 	}

@@ -1,22 +1,16 @@
-// Command chaos attacks the promise "nothing lost, nothing twice" until it
-// holds. It runs the daemon between real stores, has clients send measurements
-// that are all different, and meanwhile kills, stops, cuts off and fills up
-// whatever there is, sets the clock and has the disk fail. Then it lets everything come to rest and
-// compares what was answered 207 with what ClickHouse and Kafka hold.
+// Command chaos tests exactly-once delivery under faults. It runs the daemon between real stores while clients send unique
+// measurements, and meanwhile kills and pauses processes, cuts connections, fills the disk, changes the clock and makes
+// reads and writes fail. Then it waits for all deliveries and compares the accepted measurements with the contents of
+// ClickHouse and Kafka.
 //
 //	clients ──wire──▶ trafficd ──wire──▶ ClickHouse     each wire is a toxiproxy
 //	                  journal   ──wire──▶ broker(s)      the journal is on a small disk
 //
-// A reader begins with run.go and faults.go. The folders below are the clients
-// (load), what they know (ledger), the plan of harm (nemesis), the parts that
-// are harmed (rig), the daemon's clock and disk (spoilt) and the comparison
-// (judge).
+// Start reading with run.go and faults.go. The packages are the clients (load), what they know (ledger), the plan of faults
+// (nemesis), the parts that are hit (rig), the daemon's clock and disk (faultinject) and the comparison (judge).
 //
-// # What it cannot show
-//
-// A crash of the machine: kill -9 leaves the kernel's memory as it is, so a
-// missing fsync is found by the journal's own tests on a file system that
-// crashes.
+// It does not simulate a crash of the machine: after kill -9 the kernel still writes its cache. The journal's own tests find a
+// missing fsync, on a file system that crashes.
 package main
 
 import (
@@ -32,7 +26,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/chaos/internal/nemesis"
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
 func main() {
@@ -48,16 +42,16 @@ func main() {
 	}
 }
 
-// errFound ends a program whose last line has said it.
-var errFound = errors.New("something was lost, doubled, reordered, altered or answered wrongly")
+// errFound sets the exit code; the last line has reported the failure.
+var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response was wrong")
 
 func command() *cobra.Command {
-	cfg := config{Broker: stores.Kfake, Brokers: 1, Duration: time.Minute, Clients: 4}
+	cfg := config{Broker: launch.Kfake, Brokers: 1, Duration: time.Minute, Clients: 4}
 	runs := 1
 	var given map[string]string
 	c := &cobra.Command{
 		Use:           "chaos",
-		Short:         "Attack trafficd and its stores and count what is lost or doubled",
+		Short:         "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -76,23 +70,23 @@ func command() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&cfg.Broker, "broker", cfg.Broker, "kfake, apache or both; kfake forgets its producers when it is killed, so it is stopped cleanly")
-	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "how many; from 2 on, Apache Kafka has min.insync.replicas=2 and its brokers are killed one by one too")
-	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long the harm lasts in each run")
-	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "of the first run, the others count on; 0 draws one")
-	flags.IntVar(&runs, "runs", runs, "how many runs on each broker")
-	flags.StringToStringVar(&given, "kills", nil, "how often a target is hit: trafficd, clickhouse, kafka, network, disk, clock; 1 is every four seconds, 0 never (default trafficd=6, clock=1, others 1.5)")
-	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "that send at the same time")
-	flags.StringVar(&cfg.Dir, "dir", "", "folder of a single run's data and logs, kept; default is a new one, kept if something was found")
-	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say each fault")
+	flags.StringVar(&cfg.Broker, "broker", cfg.Broker, "kfake, apache or both; kfake forgets its producers when killed, so it is stopped cleanly")
+	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "number of brokers; with 2 or more, Apache Kafka has min.insync.replicas=2 and single brokers are killed too")
+	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long faults are injected in each run")
+	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "of the first run, incremented for each other run; 0 = random")
+	flags.IntVar(&runs, "runs", runs, "number of runs on each broker")
+	flags.StringToStringVar(&given, "kills", nil, "rate of faults by target: trafficd, clickhouse, kafka, network, disk, clock; 1 = every four seconds, 0 = never (default trafficd=6, clock=1, others 1.5)")
+	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
+	flags.StringVar(&cfg.Dir, "dir", "", "directory of a single run's data and logs, kept; default is a new one, kept after a failure")
+	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "log each fault")
 	return c
 }
 
-// runAll ends with one line of sums.
+// runAll makes all runs and prints the totals.
 func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	brokers := []string{cfg.Broker}
 	if cfg.Broker == "both" {
-		brokers = []string{stores.Kfake, stores.Apache}
+		brokers = []string{launch.Kfake, launch.Apache}
 	}
 	first, total := cfg.Seed, sums{counts: nemesis.Counts{}}
 	for _, cfg.Broker = range brokers {
@@ -114,8 +108,8 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 }
 
 func note(broker string) string {
-	if broker == stores.Kfake {
-		return " (kfake is stopped cleanly, not killed: it saves what it knows of producers only then)"
+	if broker == launch.Kfake {
+		return " (kfake is stopped cleanly, not killed: it saves the state of producers only then)"
 	}
 	return ""
 }

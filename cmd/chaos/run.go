@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"trafficd/cmd/chaos/internal/judge"
@@ -14,29 +16,29 @@ import (
 	"trafficd/cmd/chaos/internal/load"
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
-// config is one run.
+// config describes one run.
 type config struct {
 	Broker   string
 	Brokers  int
-	Duration time.Duration // of the harm
+	Duration time.Duration // of the faults
 	Seed     uint64
 	Weights  map[string]float64
 	Clients  int
-	Dir      string // empty: a new one, kept only if something was found
-	Verbose  bool   // says each fault
+	Dir      string // empty = a new one, kept only after a failure
+	Verbose  bool   // logs each fault
 }
 
-// settleLimit bounds the time from the end of the harm to the last delivery.
+// settleLimit bounds the time from the last fault to the last delivery.
 const settleLimit = 3 * time.Minute
 
-// result is what a run has found.
+// result is the result of a run.
 type result struct {
 	accepted int // items
 	stores   []*judge.Verdict
-	wrong    []string // answers and ends that must not be
+	wrong    []string // responses and exits that must not happen
 	counts   nemesis.Counts
 }
 
@@ -48,16 +50,16 @@ func (r *result) faults() int {
 	return n
 }
 
-// run makes one run in its folder.
+// run makes one run in its directory.
 func run(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	if cfg.Dir != "" {
 		if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
-			return nil, fmt.Errorf("cannot make the run's folder: %w", err)
+			return nil, fmt.Errorf("cannot create the run's directory: %w", err)
 		}
 		return attack(ctx, cfg, out)
 	}
 	if cfg.Dir, err = os.MkdirTemp("", "chaos-"); err != nil {
-		return nil, fmt.Errorf("cannot make the run's folder: %w", err)
+		return nil, fmt.Errorf("cannot create the run's directory: %w", err)
 	}
 	found, err = attack(ctx, cfg, out)
 	if err == nil && found.faults() == 0 {
@@ -67,23 +69,19 @@ func run(ctx context.Context, cfg config, out io.Writer) (found *result, err err
 	return found, err
 }
 
-// attack harms a system under load, lets it come to rest and judges it. An
-// error means that there is no verdict.
+// attack injects faults into a system under load, waits for all deliveries and judges the result. An error means that
+// there is no verdict.
 func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	book := &ledger.Ledger{}
 	size := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
-	registry := filepath.Join(cfg.Dir, "detectors.csv")
-	if err := load.WriteRegistry(registry, size); err != nil {
-		return nil, err
-	}
-	fmt.Fprintln(out, "starting; the first time, what is missing is fetched: toxiproxy, ClickHouse (178 MB), Apache Kafka (43 MB); see stores.log in", cfg.Dir)
-	r, err := rig.Start(ctx, rig.Config{Dir: cfg.Dir, Registry: registry, Broker: cfg.Broker, Brokers: cfg.Brokers, LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong})
+	fmt.Fprintln(out, "starting; the first run downloads toxiproxy, ClickHouse (178 MB) and Apache Kafka (43 MB); see stores.log in", cfg.Dir)
+	r, err := rig.Start(ctx, rig.Config{Dir: cfg.Dir, Detectors: load.Detectors(size), Broker: cfg.Broker, Brokers: cfg.Brokers, LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong})
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if err != nil {
 		return nil, err
 	}
 	if r.Disk == nil {
-		fmt.Fprintln(out, "mounts are not permitted: no full disk in this run, only a full journal")
+		fmt.Fprintln(out, "mounts are not permitted: this run fills the journal but not the disk")
 	}
 	counts, err := harm(ctx, cfg, r, size, book, out)
 	if err != nil {
@@ -95,8 +93,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	return judgeAll(ctx, r, book, counts, out)
 }
 
-// harm has clients send while the nemesis is at work, and returns when nothing
-// is harmed any more and each batch has its 207.
+// harm runs the clients and the nemesis, and returns when all faults are undone and each batch has its 207.
 func harm(ctx context.Context, cfg config, r *rig.Rig, size load.Config, book *ledger.Ledger, out io.Writer) (nemesis.Counts, error) {
 	begin := time.Now()
 	log := func(format string, args ...any) {
@@ -124,8 +121,7 @@ func harm(ctx context.Context, cfg config, r *rig.Rig, size load.Config, book *l
 	return counts, errors.Join(err, ctx.Err())
 }
 
-// keepUp is the service manager: until all is sent it starts again what ends by
-// itself, or has ended so while the harm lasted and nobody looked.
+// keepUp acts as the service manager: until all batches are sent, it restarts what has exited.
 func keepUp(ctx context.Context, r *rig.Rig, sent <-chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -134,7 +130,7 @@ func keepUp(ctx context.Context, r *rig.Rig, sent <-chan struct{}) {
 		case <-sent:
 			return
 		case <-tick.C:
-			_ = errors.Join(r.Daemon.Start(), r.Archive.Revive(ctx)) // the next tick tries again, and Drain tells
+			_ = errors.Join(r.Daemon.Start(), r.Archive.Revive(ctx)) // the next tick retries, and Drain reports errors
 		}
 	}
 }
@@ -150,7 +146,7 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	if err != nil {
 		return nil, err
 	}
-	records, err := stores.ReadTopic(ctx, r.Broker.Addresses(), rig.Topic)
+	records, err := launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -161,4 +157,74 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	found := &result{accepted: len(accepted), stores: []*judge.Verdict{judge.Archive(accepted, rows), forward}, wrong: wrong, counts: counts}
 	report(out, tally, found)
 	return found, nil
+}
+
+// report prints what happened in a run and what was found.
+func report(out io.Writer, t ledger.Tally, found *result) {
+	fmt.Fprintf(out, "load: %d batches, %d items accepted, %d rejected as expected; %d attempts without a 207, %d of them cancelled by the client; %d batches sent again after their 207\n",
+		t.Batches, found.accepted, t.Rejected, t.Resent, t.GaveUp, t.Replays)
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(found.counts)) {
+		lines = append(lines, fmt.Sprintf("%s %d", name, found.counts[name]))
+	}
+	fmt.Fprintln(out, "faults:", strings.Join(lines, ", "))
+	for _, v := range found.stores {
+		fmt.Fprintln(out, v)
+		for _, example := range v.Examples {
+			fmt.Fprintln(out, "  ", example)
+		}
+	}
+	const shown = 10
+	for i, w := range found.wrong {
+		if i == shown {
+			fmt.Fprintf(out, "   … and %d more\n", len(found.wrong)-shown)
+			break
+		}
+		fmt.Fprintln(out, "   wrong:", w)
+	}
+}
+
+// sums are the totals of all runs.
+type sums struct {
+	missing, doubled, reordered, altered int
+
+	wrong  int // responses and exits that must not happen
+	counts nemesis.Counts
+}
+
+func (s *sums) add(r *result) {
+	for _, v := range r.stores {
+		s.missing += v.Missing
+		s.doubled += v.Doubled
+		s.reordered += v.Reordered
+		s.altered += v.Altered
+	}
+	s.wrong += len(r.wrong)
+	s.counts.Add(r.counts)
+}
+
+func (s *sums) clean() bool { return s.missing+s.doubled+s.reordered+s.altered+s.wrong == 0 }
+
+// lines returns the summary; its last line has the totals.
+func (s *sums) lines(seed uint64) string {
+	var text strings.Builder
+	if s.wrong > 0 {
+		fmt.Fprintf(&text, "chaos: wrong responses or exits %d\n", s.wrong)
+	}
+	kinds, kills := ends(s.counts)
+	fmt.Fprintf(&text, "chaos: kills: %s\n", strings.Join(kinds, ", "))
+	fmt.Fprintf(&text, "chaos: missing %d doubled %d reordered %d altered %d kills %d seed %d", s.missing, s.doubled, s.reordered, s.altered, kills, seed)
+	return text.String()
+}
+
+// ends returns the forced exits of the daemon and the stores by kind, and their sum.
+func ends(counts nemesis.Counts) (kinds []string, sum int) {
+	for _, target := range []string{daemon, archive, broker} {
+		for _, how := range []string{kill9, sigterm, stopped} {
+			if n := counts.Of(target, how); n > 0 {
+				kinds, sum = append(kinds, fmt.Sprintf("%s %s %d", target, how, n)), sum+n
+			}
+		}
+	}
+	return kinds, sum
 }

@@ -1,8 +1,8 @@
 // Command devstores runs the two stores that trafficd delivers to, on loopback: a real ClickHouse and a broker that speaks
-// the Kafka protocol. It is for `make run`, the tests and the benchmarks; nothing of it belongs into production.
+// the Kafka protocol. It is for `make run`, the tests and the benchmarks, not for production.
 //
-// It prints one line of JSON with the addresses when both are ready and lives until it is told to stop (SIGTERM, SIGINT),
-// its standard input closes (where that is a pipe) or its parent dies. Its children end with it, whatever it is killed by.
+// It prints one line of JSON with the addresses when both are ready and runs until it receives SIGTERM or SIGINT, its
+// standard input closes (if that is a pipe), or its parent dies. Its children exit with it, even if it is killed.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"trafficd/cmd/devstores/internal/clickhouse"
 )
 
-// init locks the main thread: the kernel's death signal is bound to threads (see endWithParent).
+// init locks the main thread: the kernel's death signal is tied to threads (see endWithParent).
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -40,13 +40,13 @@ func command() *cobra.Command {
 
 When both are ready it prints one line of JSON with their addresses to standard output; everything
 else goes to standard error. It stops on SIGTERM and SIGINT, when its parent dies, and when its standard
-input closes if that is a pipe. The folder --dir keeps all data: start again on it and it is there.
+input closes if that is a pipe. The directory --dir keeps all data across restarts.
 
 ClickHouse is the program "clickhouse" of PATH, or else an engine that is fetched once with npm
 (178 MB) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root). Users: "default" without a
 password, "trafficd" with the password "trafficd".
 
-The broker is kfake, which starts at once, or Apache Kafka, which is fetched once with Maven and needs Java 17.`,
+The broker is kfake, which starts immediately, or Apache Kafka, which is downloaded once with Maven and needs Java 17.`,
 		Example: `  devstores                                              # both, on the usual ports
   devstores --dir /tmp/stores --clickhouse-tcp 0 --clickhouse-http 0 --kafka 0
   devstores --only kafka --broker apache --brokers 3 --set min.insync.replicas=2
@@ -61,7 +61,7 @@ The broker is kfake, which starts at once, or Apache Kafka, which is fetched onc
 	return root
 }
 
-// libraryCommand is how this program runs ClickHouse's library in a process of its own.
+// libraryCommand runs ClickHouse's library; devstores starts itself with it in a child process.
 func libraryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                clickhouse.LibraryCommand + " <library> [argument…]",

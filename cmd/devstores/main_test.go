@@ -16,12 +16,12 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// program is a devstores that was started as a user would, not through package stores.
+// program is a devstores started as a user would, not through package launch.
 type program struct {
 	*exec.Cmd
 	stdin  io.Closer
@@ -40,10 +40,10 @@ type program struct {
 	}
 }
 
-// start runs devstores on free ports with stdin a pipe, and does not wait for anything.
+// start runs devstores on free ports with a pipe as standard input. It does not wait.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	binary, err := stores.Build(t.Context())
+	binary, err := launch.BuildDevstores(t.Context())
 	require.NoError(t, err)
 	args = append([]string{"--dir", t.TempDir(), "--clickhouse-tcp", "0", "--clickhouse-http", "0", "--kafka", "0"}, args...)
 	p := &program{Cmd: exec.Command(binary, args...), stderr: &strings.Builder{}}
@@ -61,7 +61,7 @@ func start(t *testing.T, args ...string) *program {
 	return p
 }
 
-// startReady also reads the announcement.
+// startReady is start; it waits for the announcement.
 func startReady(t *testing.T, args ...string) *program {
 	t.Helper()
 	p := start(t, args...)
@@ -71,7 +71,7 @@ func startReady(t *testing.T, args ...string) *program {
 	return p
 }
 
-// children are the processes that devstores has started.
+// children returns the processes that devstores has started.
 func (p *program) children() []int {
 	all := append([]int{}, p.ready.ClickHouse.PIDs...)
 	for _, pid := range p.ready.Kafka.PIDs {
@@ -82,7 +82,7 @@ func (p *program) children() []int {
 	return all
 }
 
-// requireGone waits until none of the processes is there. A zombie is gone: only init has not read its status yet.
+// requireGone waits until all processes have exited. A zombie has exited: only init has not read its status yet.
 func requireGone(t *testing.T, pids ...int) {
 	t.Helper()
 	require.NotEmpty(t, pids)
@@ -91,7 +91,7 @@ func requireGone(t *testing.T, pids ...int) {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			_, after, _ := strings.Cut(string(stat), ") ")
 			return err != nil || strings.HasPrefix(after, "Z ") || strings.HasPrefix(after, "X ")
-		}, 20*time.Second, time.Millisecond, "process %d is still there", pid)
+		}, 20*time.Second, time.Millisecond, "process %d is still running", pid)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestAnnouncesOneLineAndStopsCleanly(t *testing.T) {
 	f(func(p *program) error { return p.Process.Signal(unix.SIGINT) })
 }
 
-// TestKillLeavesNoChild kills devstores alone: its children have to notice by themselves, paused ones too.
+// TestKillLeavesNoChild kills devstores only: its children must exit too, even paused ones.
 func TestKillLeavesNoChild(t *testing.T) {
 	f := func(pause bool, args ...string) {
 		t.Helper()
@@ -141,9 +141,9 @@ func TestKillLeavesNoChild(t *testing.T) {
 	f(true, "--only", "kafka", "--broker", "apache")
 }
 
-// TestEndsWithItsParent has a shell between us and devstores, and kills the shell. Its standard input is no pipe here.
+// TestEndsWithItsParent starts devstores from a shell, without a pipe as standard input, and kills the shell.
 func TestEndsWithItsParent(t *testing.T) {
-	binary, err := stores.Build(t.Context())
+	binary, err := launch.BuildDevstores(t.Context())
 	require.NoError(t, err)
 	shell := exec.Command("sh", "-c", `"$0" --only kafka --kafka 0 --dir "$1" </dev/null & wait`, binary, t.TempDir())
 	stdout, err := shell.StdoutPipe()
@@ -162,10 +162,10 @@ func TestEndsWithErrorWhenAStoreDies(t *testing.T) {
 	p := startReady(t, "--only", "clickhouse")
 	require.NoError(t, unix.Kill(p.ready.ClickHouse.PIDs[0], unix.SIGKILL))
 	require.Error(t, p.Wait())
-	require.Contains(t, p.stderr.String(), "ended by itself: signal: killed")
+	require.Contains(t, p.stderr.String(), "exited unexpectedly: signal: killed")
 }
 
-func TestRefuses(t *testing.T) {
+func TestErrors(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
@@ -177,9 +177,9 @@ func TestRefuses(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		p := start(t, args...)
-		said, err := io.ReadAll(p.stdout)
+		out, err := io.ReadAll(p.stdout)
 		require.NoError(t, err)
-		require.Empty(t, string(said))
+		require.Empty(t, string(out))
 		require.Error(t, p.Wait())
 		require.Contains(t, p.stderr.String(), want)
 	}
@@ -187,7 +187,7 @@ func TestRefuses(t *testing.T) {
 	f("cannot use port "+port+" for ClickHouse over HTTP", "--clickhouse-http", port)
 	f("cannot use port "+port+" for Kafka broker 2", "--only", "kafka", "--brokers", "2", "--kafka", port)
 	f("is a Kafka running in it?", "--only", "kafka", "--dir", dir)
-	f("only \"redis\"", "--only", "redis")
+	f("--only \"redis\"", "--only", "redis")
 	f("port 70000", "--clickhouse-tcp", "70000")
 	f("--topic \"measurements\"", "--only", "kafka", "--topic", "measurements")
 	f("--set \"min.insync.replicas\"", "--only", "kafka", "--set", "min.insync.replicas")

@@ -82,7 +82,7 @@ Exit codes: 0 success, 2 some items were rejected, 1 failure.`,
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.AddCommand(newSend(std), newResubmit(std), newGenerate(std), newKey(std),
-		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), newVersion(std), newBench(std))
+		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), newVersion(std))
 	for _, group := range root.Commands() {
 		if group.HasSubCommands() {
 			rejectUnknownCommands(group)

@@ -1,5 +1,4 @@
-// Package judge compares what the clients were promised with what the stores
-// hold.
+// Package judge compares the measurements that were accepted with the contents of the stores.
 package judge
 
 import (
@@ -14,26 +13,26 @@ import (
 type Arrival struct {
 	ledger.Accepted
 	Received int64  // received_at: Unix nanoseconds in the archive, milliseconds in the forward
-	Place    string // where it stands, for messages
-	Odd      string // what else is wrong with it, such as a key that is not the detector
+	Place    string // in the store, for messages
+	Odd      string // what else is wrong, such as a key that is not the detector
 }
 
-// Verdict is what one store has done to the accepted items.
+// Verdict is the result for one store.
 type Verdict struct {
 	Store     string
 	Arrived   int
-	Missing   int // accepted, not there
-	Doubled   int // there again
-	Reordered int // stands after a later item of its detector
-	Altered   int // a field, the batch id or the index is another one; or nobody sent it
+	Missing   int // accepted but not in the store
+	Doubled   int // more than once in the store
+	Reordered int // after a later item of its detector
+	Altered   int // a field, the batch id or the index differs; or it was never accepted
 
 	Examples []string // the first of each kind
 }
 
-// Faults is the sum of all that must not be.
+// Faults returns the sum of all faults.
 func (v *Verdict) Faults() int { return v.Missing + v.Doubled + v.Reordered + v.Altered }
 
-// String is the line of the report.
+// String returns the line of the report.
 func (v *Verdict) String() string {
 	return fmt.Sprintf("%s: arrived %d missing %d doubled %d reordered %d altered %d", v.Store, v.Arrived, v.Missing, v.Doubled, v.Reordered, v.Altered)
 }
@@ -61,7 +60,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 		earlier, again := first[got.Name()]
 		switch {
 		case !known:
-			v.note(&v.Altered, "nobody was promised %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Place)
+			v.note(&v.Altered, "never accepted: %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Place)
 			continue
 		case again:
 			v.note(&v.Doubled, "%v, batch %s index %d, at %s and at %s (batch %s)", want.Item, want.Batch, want.Index, earlier.Place, got.Place, got.Batch)
@@ -85,25 +84,23 @@ func (v *Verdict) alteration(want ledger.Accepted, got Arrival) {
 	case !want.Same(got.Item):
 		v.note(&v.Altered, "sent %v, batch %s index %d; arrived %v at %s", want.Item, want.Batch, want.Index, got.Item, got.Place)
 	case want.Batch != got.Batch || want.Index != got.Index:
-		v.note(&v.Altered, "%v was answered as batch %s index %d and stands as batch %s index %d at %s", want.Item, want.Batch, want.Index, got.Batch, got.Index, got.Place)
+		v.note(&v.Altered, "%v was accepted as batch %s index %d and arrived as batch %s index %d at %s", want.Item, want.Batch, want.Index, got.Batch, got.Index, got.Place)
 	case got.Odd != "":
 		v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Odd)
 	}
 }
 
-// order wants the items of a detector in the order in which they were sent, and
-// received in that order too.
+// order requires the items of a detector in the order in which they were sent and received.
 func (v *Verdict) order(newest map[string]Arrival, got Arrival) {
 	last, there := newest[got.Detector]
 	if there && (got.Seq < last.Seq || got.Received < last.Received) {
-		v.note(&v.Reordered, "%s #%d at %s (received %d) stands after #%d at %s (received %d)", got.Detector, got.Seq, got.Place, got.Received, last.Seq, last.Place, last.Received)
+		v.note(&v.Reordered, "%s #%d at %s (received %d) is after #%d at %s (received %d)", got.Detector, got.Seq, got.Place, got.Received, last.Seq, last.Place, last.Received)
 		return
 	}
 	newest[got.Detector] = got
 }
 
-// Agree adds to the forward's verdict the records whose time is not the
-// archive's received_at, cut to the millisecond.
+// Agree adds to the forward's verdict the records whose time is not the archive's received_at, truncated to milliseconds.
 func Agree(v *Verdict, archive, forward []Arrival) {
 	received := make(map[ledger.Name]int64, len(archive))
 	for _, a := range archive {
@@ -111,13 +108,12 @@ func Agree(v *Verdict, archive, forward []Arrival) {
 	}
 	for _, r := range forward {
 		if at, both := received[r.Name()]; both && at/1e6 != r.Received {
-			v.note(&v.Altered, "%v at %s bears the time %d ms, the archive has received_at %d ns", r.Item, r.Place, r.Received, at)
+			v.note(&v.Altered, "%v at %s has the time %d ms, but the archive has received_at %d ns", r.Item, r.Place, r.Received, at)
 		}
 	}
 }
 
-// Archive judges the archive's rows, which stand in no order: within one
-// received_at, which a whole batch shares, any is right.
+// Archive judges the archive's rows, which have no order within the received_at that a whole batch shares.
 func Archive(accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Name]int64, len(accepted))
 	for _, a := range accepted {
@@ -127,14 +123,12 @@ func Archive(accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	return Compare("archive", accepted, rows)
 }
 
-// Forward judges what an independent client read from the topic, in the order
-// of partition and offset.
+// Forward judges the records of the topic, ordered by partition and offset.
 func Forward(accepted []ledger.Accepted, records []Arrival) *Verdict {
 	return Compare("forward", accepted, records)
 }
 
-// bySequence brings rows of a store without an order of its own into that of
-// their arrival.
+// bySequence sorts rows by time of arrival.
 func bySequence(rows []Arrival, seqs map[ledger.Name]int64) {
 	slices.SortStableFunc(rows, func(a, b Arrival) int {
 		return cmp.Or(cmp.Compare(a.Received, b.Received), cmp.Compare(seqs[a.Name()], seqs[b.Name()]))

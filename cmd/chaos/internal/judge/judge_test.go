@@ -8,16 +8,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"trafficd/cmd/chaos/internal/ledger"
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// promised are items of two detectors, in the order of sending.
-func promised() []ledger.Accepted {
+// accepted returns items of two detectors, in the order of sending.
+func accepted() []ledger.Accepted {
 	var list []ledger.Accepted
 	for seq := range int64(6) {
 		for n, detector := range []string{"A", "B"} {
@@ -32,11 +34,11 @@ func promised() []ledger.Accepted {
 	return list
 }
 
-// arrive is a store that has done as promised.
-func arrive(accepted []ledger.Accepted) []Arrival {
+// arrive returns what a correct store holds.
+func arrive(items []ledger.Accepted) []Arrival {
 	var list []Arrival
-	for _, a := range accepted {
-		a.Seq = 0 // a store does not know it
+	for _, a := range items {
+		a.Seq = 0 // not in the store
 		list = append(list, Arrival{Accepted: a, Received: int64(a.Batch[len(a.Batch)-1]-'0') * 1e6})
 	}
 	return list
@@ -45,7 +47,7 @@ func arrive(accepted []ledger.Accepted) []Arrival {
 func TestCompare(t *testing.T) {
 	f := func(missing, doubled, reordered, altered int, harm func([]Arrival) []Arrival) {
 		t.Helper()
-		v := Compare("store", promised(), harm(arrive(promised())))
+		v := Compare("store", accepted(), harm(arrive(accepted())))
 		require.Equal(t, []int{missing, doubled, reordered, altered}, []int{v.Missing, v.Doubled, v.Reordered, v.Altered}, v.Examples)
 		require.Len(t, v.Examples, v.Faults())
 	}
@@ -74,22 +76,22 @@ func TestCompare(t *testing.T) {
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Batch = "another" }))
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Index++ }))
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Odd = "the key is wrong" }))
-	f(1, 0, 0, 1, change(func(a *Arrival) { a.From++ })) // known by nobody, and missing
+	f(1, 0, 0, 1, change(func(a *Arrival) { a.From++ })) // an unknown item and a missing one
 	f(0, 0, 0, 1, func(a []Arrival) []Arrival {
 		rejected := a[0]
-		rejected.Detector = "nobody"
+		rejected.Detector = "unknown"
 		return append(a, rejected)
 	})
 }
 
 func TestExamplesAreBounded(t *testing.T) {
-	v := Compare("store", promised(), nil)
+	v := Compare("store", accepted(), nil)
 	require.Equal(t, 12, v.Missing)
 	require.Len(t, v.Examples, examples)
 }
 
 func TestAgree(t *testing.T) {
-	archive, forward := arrive(promised()), arrive(promised())
+	archive, forward := arrive(accepted()), arrive(accepted())
 	for i := range forward {
 		archive[i].Received += 1_700_000_000_123_456_789
 		forward[i].Received = archive[i].Received / 1e6
@@ -102,8 +104,7 @@ func TestAgree(t *testing.T) {
 	require.Equal(t, 1, v.Altered)
 }
 
-// TestReadArchive: what a real ClickHouse holds is read to the bit, and a row
-// that is there twice is seen twice.
+// TestReadArchive: rows of a real ClickHouse are read exactly, and a duplicate row is read twice.
 func TestReadArchive(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	store.Query(t, "CREATE DATABASE t ENGINE = Atomic")
@@ -119,19 +120,19 @@ func TestReadArchive(t *testing.T) {
 		store.Query(t, "INSERT INTO t.m SELECT '"+instance+"', '"+a.Detector+"', '"+a.Type+"', "+at(a.From)+", "+at(a.To)+
 			", reinterpretAsFloat64(toUInt64("+strconv.FormatUint(math.Float64bits(a.Value), 10)+")), "+quality+", '"+a.Batch+"', "+strconv.Itoa(a.Index)+", "+at(a.Received))
 	}
-	all := arrive(promised())
+	all := arrive(accepted())
 	for _, a := range all {
 		insert(Instance, a)
 	}
 	rows, err := ReadArchive(t.Context(), store.Do, "t.m")
 	require.NoError(t, err)
-	v := Archive(promised(), rows)
+	v := Archive(accepted(), rows)
 	require.Zero(t, v.Faults(), v.Examples)
 
 	insert("town", all[2])
 	rows, err = ReadArchive(t.Context(), store.Do, "t.m")
 	require.NoError(t, err)
-	require.Equal(t, 1, Archive(promised(), rows).Doubled)
+	require.Equal(t, 1, Archive(accepted(), rows).Doubled)
 	odd := 0
 	for _, r := range rows {
 		if r.Odd != "" {
@@ -144,7 +145,7 @@ func TestReadArchive(t *testing.T) {
 	require.ErrorContains(t, err, "2 fields")
 }
 
-func record(a Arrival) stores.Record {
+func record(a Arrival) launch.Record {
 	m := &trafficdv1.Measurement{
 		ProductInstance: Instance, DetectorCode: a.Detector, MeasureTypeCode: a.Type, Value: a.Value,
 		TimestampFrom: timestamppb.New(time.Unix(0, a.From)), TimestampTo: timestamppb.New(time.Unix(0, a.To)),
@@ -153,27 +154,27 @@ func record(a Arrival) stores.Record {
 		m.Quality = &a.Quality
 	}
 	value, _ := proto.Marshal(m)
-	return stores.Record{Key: []byte(a.Detector), Value: value, Timestamp: time.UnixMilli(a.Received), Headers: []stores.Header{
+	return launch.Record{Record: &kgo.Record{Key: []byte(a.Detector), Value: value, Timestamp: time.UnixMilli(a.Received), Headers: []kgo.RecordHeader{
 		{Key: "product-instance", Value: []byte(Instance)}, {Key: "batch-id", Value: []byte(a.Batch)}, {Key: "index", Value: []byte(strconv.Itoa(a.Index))},
-	}}
+	}}}
 }
 
 func TestParseRecords(t *testing.T) {
-	f := func(altered int, harm func(*stores.Record)) {
+	f := func(altered int, harm func(*launch.Record)) {
 		t.Helper()
-		var records []stores.Record
-		for _, a := range arrive(promised()) {
+		var records []launch.Record
+		for _, a := range arrive(accepted()) {
 			records = append(records, record(a))
 		}
 		harm(&records[2])
-		v := Forward(promised(), ParseRecords(records))
+		v := Forward(accepted(), ParseRecords(records))
 		require.Equal(t, altered, v.Altered, v.Examples)
 	}
-	f(0, func(*stores.Record) {})
-	f(1, func(r *stores.Record) { r.Key = []byte("B") })
-	f(1, func(r *stores.Record) { r.Headers = r.Headers[:2] })
-	f(1, func(r *stores.Record) { r.Headers[0].Value = []byte("town") })
-	f(1, func(r *stores.Record) { r.Headers = append(r.Headers, stores.Header{Key: "more"}) })
-	f(1, func(r *stores.Record) { r.Value = r.Value[:3] })
-	f(2, func(r *stores.Record) { r.Partition = 1 }) // and the next one comes back
+	f(0, func(*launch.Record) {})
+	f(1, func(r *launch.Record) { r.Key = []byte("B") })
+	f(1, func(r *launch.Record) { r.Headers = r.Headers[:2] })
+	f(1, func(r *launch.Record) { r.Headers[0].Value = []byte("town") })
+	f(1, func(r *launch.Record) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: "more"}) })
+	f(1, func(r *launch.Record) { r.Value = r.Value[:3] })
+	f(2, func(r *launch.Record) { r.Partition = 1 }) // and the next one comes back
 }

@@ -10,24 +10,22 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Instance is the product instance of all clients of a run.
+// Instance is the product instance of all clients.
 const Instance = "chaos"
 
-// Query runs a statement over HTTP, a way to ClickHouse that the daemon does
-// not use.
+// Query runs a statement over HTTP, which the daemon does not use.
 type Query func(ctx context.Context, sql string) (string, error)
 
-// rowsOf reads floats by their bits and times by their nanoseconds: nothing is
-// rounded on the way. Without FINAL, so that a row that is there twice is seen.
+// rowsOf selects floats as bits and times as nanoseconds, to avoid rounding, and without FINAL, to see duplicates.
 const rowsOf = `SELECT product_instance, detector_code, measure_type_code, toUnixTimestamp64Nano(timestamp_from), toUnixTimestamp64Nano(timestamp_to),
 	reinterpretAsUInt64(value), if(quality IS NULL, '', toString(reinterpretAsUInt64(assumeNotNull(quality)))), batch_id, batch_index, toUnixTimestamp64Nano(received_at), _part
 	FROM %s`
 
-// ReadArchive reads all rows of the table.
+// ReadArchive returns all rows of the table.
 func ReadArchive(ctx context.Context, query Query, table string) ([]Arrival, error) {
 	text, err := query(ctx, fmt.Sprintf(rowsOf, table))
 	if err != nil {
@@ -44,7 +42,7 @@ func ReadArchive(ctx context.Context, query Query, table string) ([]Arrival, err
 	return rows, nil
 }
 
-// parseRow reads what rowsOf selects, tab by tab.
+// parseRow parses a tab-separated row of rowsOf.
 func parseRow(line string) (a Arrival, err error) {
 	f := strings.Split(line, "\t")
 	if len(f) != 11 {
@@ -75,9 +73,8 @@ func parseRow(line string) (a Arrival, err error) {
 	return a, err
 }
 
-// ParseRecords takes the topic's records apart. A record that is no
-// measurement is an arrival that nobody was promised.
-func ParseRecords(records []stores.Record) []Arrival {
+// ParseRecords parses the records of the topic. One that is not a measurement becomes an arrival that was never accepted.
+func ParseRecords(records []launch.Record) []Arrival {
 	partitions := map[string]int32{} // detector → partition
 	arrivals := make([]Arrival, len(records))
 	for i, r := range records {
@@ -91,7 +88,7 @@ func ParseRecords(records []stores.Record) []Arrival {
 	return arrivals
 }
 
-func parseRecord(r stores.Record) Arrival {
+func parseRecord(r launch.Record) Arrival {
 	a := Arrival{Place: fmt.Sprintf("partition %d offset %d", r.Partition, r.Offset), Received: r.Timestamp.UnixMilli()}
 	var m trafficdv1.Measurement
 	if err := proto.Unmarshal(r.Value, &m); err != nil {
@@ -111,8 +108,8 @@ func parseRecord(r stores.Record) Arrival {
 	return a
 }
 
-// oddities compares what stands twice in a record.
-func oddities(r stores.Record, m *trafficdv1.Measurement) string {
+// oddities compares the fields that a record contains twice.
+func oddities(r launch.Record, m *trafficdv1.Measurement) string {
 	switch {
 	case string(r.Key) != m.GetDetectorCode():
 		return fmt.Sprintf("the key is %q", r.Key)

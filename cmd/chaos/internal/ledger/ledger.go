@@ -1,5 +1,5 @@
-// Package ledger holds what a run's clients know: which measurements were
-// accepted, under which batch id and index, and what was wrong with an answer.
+// Package ledger records what a run's clients know: which measurements were accepted, with which batch id and index, and
+// which responses were wrong.
 package ledger
 
 import (
@@ -10,38 +10,37 @@ import (
 	"time"
 )
 
-// Item is a measurement that no other one of a run is equal to. Seq rises
-// within a detector in the order of sending; Detector and From together name
-// the item, so that it is known again whatever else was changed on its way.
+// Item is a measurement that is unique in a run. Seq increases within a detector in the order of sending. Detector and From
+// identify the item even if other fields were altered.
 type Item struct {
 	Detector string
 	Seq      int64
 	Type     string
 	From, To int64 // Unix nanoseconds
 	Value    float64
-	Quality  float64 // NaN: none
+	Quality  float64 // NaN = none
 }
 
-// Name is how an item is known again in a store.
+// Name identifies an item in a store.
 type Name struct {
 	Detector string
 	From     int64
 }
 
-// Name gives the item's name.
+// Name returns the item's name.
 func (i Item) Name() Name { return Name{i.Detector, i.From} }
 
-// String gives all fields, for messages.
+// String returns all fields, for messages.
 func (i Item) String() string {
 	return fmt.Sprintf("%s #%d %s %s–%s %s quality %s", i.Detector, i.Seq, i.Type, instant(i.From), instant(i.To), number(i.Value), number(i.Quality))
 }
 
 func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
-// number tells all float64 apart, zeros of both signs too.
+// number formats all float64 differently, including zeros of both signs.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// Same compares all fields to the bit.
+// Same compares all fields bit by bit.
 func (i Item) Same(o Item) bool {
 	return i.Detector == o.Detector && i.Type == o.Type && i.From == o.From && i.To == o.To && same(i.Value, o.Value) && same(i.Quality, o.Quality)
 }
@@ -50,14 +49,14 @@ func same(a, b float64) bool {
 	return math.Float64bits(a) == math.Float64bits(b) || math.IsNaN(a) && math.IsNaN(b)
 }
 
-// Accepted is an item that a 207 promised, and where that answer put it.
+// Accepted is an item that a 207 confirmed, with its place in the batch.
 type Accepted struct {
 	Item
 	Batch string // Batch-Id
 	Index int
 }
 
-// Ledger is filled by several clients at a time.
+// Ledger may be used by several clients at a time.
 type Ledger struct {
 	mu       sync.Mutex
 	accepted []Accepted
@@ -65,13 +64,13 @@ type Ledger struct {
 	tally    Tally
 }
 
-// Tally counts what the clients went through.
+// Tally counts the clients' attempts.
 type Tally struct {
-	Batches  int // answered 207
-	Rejected int // items that were rejected, each for its reason
-	Resent   int // attempts after one without a 207
-	Replays  int // batches sent again after their 207, and answered as before
-	GaveUp   int // attempts that the client itself called off
+	Batches  int // with a 207
+	Rejected int // items rejected as expected
+	Resent   int // attempts without a 207
+	Replays  int // batches sent again after their 207
+	GaveUp   int // attempts that the client cancelled
 }
 
 // Add changes the tally.
@@ -81,21 +80,21 @@ func (l *Ledger) Add(change func(*Tally)) {
 	change(&l.tally)
 }
 
-// Accept notes the items of a batch that was answered 207.
+// Accept records the items of a batch after its 207.
 func (l *Ledger) Accept(items []Accepted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.accepted = append(l.accepted, items...)
 }
 
-// Wrong notes an answer, or an end, that must not be.
+// Wrong records a response, or an exit, that must not happen.
 func (l *Ledger) Wrong(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// Read gives everything, when nobody writes any more.
+// Read returns everything. Nothing may write any more.
 func (l *Ledger) Read() (accepted []Accepted, wrong []string, tally Tally) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,8 +20,7 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// TestBodies: what is sent is, read by another decoder, what the ledger says,
-// and all items of a client are different.
+// TestBodies: another decoder reads the items of the ledger, and all items of a client are different.
 func TestBodies(t *testing.T) {
 	m := newMaker(rand.New(rand.NewPCG(1, 1)), 3, 5)
 	seen, last := map[ledger.Name]bool{}, map[string]int64{}
@@ -33,7 +31,7 @@ func TestBodies(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(b.body), &body), b.body)
 		require.Len(t, body.Measurements, len(b.items))
 		for i, text := range body.Measurements {
-			if f, spoilt := b.faults[i]; spoilt {
+			if f, invalid := b.faults[i]; invalid {
 				bad[f.code]++
 				continue
 			}
@@ -44,7 +42,7 @@ func TestBodies(t *testing.T) {
 			seen[item.Name()], last[item.Detector] = true, item.Seq
 		}
 	}
-	require.Len(t, bad, 7, "each kind of fault was among them")
+	require.Len(t, bad, 7, "each kind of fault occurred")
 }
 
 func decoded(t *testing.T, text []byte) ledger.Item {
@@ -62,21 +60,21 @@ func decoded(t *testing.T, text []byte) ledger.Item {
 	return i
 }
 
-// taker is a daemon as a client sees it: it remembers its answers by key, takes
-// what is before it though the answer is lost, and can be made to err.
-type taker struct {
+// fakeDaemon is a daemon as a client sees it: it stores its results by key, accepts batches whose response is lost, and can be
+// made to misbehave.
+type fakeDaemon struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
-	answers  map[string]string // key → body of its 207
+	results  map[string]string // key → body of its 207
 	accepted int
-	forgets  bool // answers are not remembered
-	lies     bool // rejections are left out
-	broken   bool // every answer is a 400
+	forgets  bool // results are not stored
+	lies     bool // rejections are omitted
+	broken   bool // every response is a 400
 	requests int
 	enough   func() // called at each request from the 150th on
 }
 
-func (d *taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *fakeDaemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.requests++; d.requests >= 150 {
@@ -91,17 +89,17 @@ func (d *taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "later", http.StatusServiceUnavailable)
 		return
 	case n == 1:
-		panic(http.ErrAbortHandler) // nothing is taken
+		panic(http.ErrAbortHandler) // nothing is accepted
 	}
-	first, known := d.answers[key]
+	first, known := d.results[key]
 	if known && !d.forgets {
 		w.Header().Set("Idempotent-Replay", "true")
 	} else {
-		first = d.take(r.Body)
-		d.answers[key] = first
+		first = d.accept(r.Body)
+		d.results[key] = first
 	}
 	if d.rng.IntN(10) == 0 {
-		panic(http.ErrAbortHandler) // the answer is lost
+		panic(http.ErrAbortHandler) // the response is lost
 	}
 	id, body, _ := strings.Cut(first, " ")
 	w.Header().Set("Batch-Id", id)
@@ -109,8 +107,8 @@ func (d *taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, body)
 }
 
-// take answers by what the spoilt items look like.
-func (d *taker) take(body io.Reader) string {
+// accept returns a result that depends on what the invalid items look like.
+func (d *fakeDaemon) accept(body io.Reader) string {
 	z, _ := gzip.NewReader(body)
 	text, _ := io.ReadAll(z)
 	var b struct{ Measurements []json.RawMessage }
@@ -126,9 +124,9 @@ func (d *taker) take(body io.Reader) string {
 	return fmt.Sprintf(`id-%d {"accepted":%d,"rejected":%d,"rejections":[%s]}`, d.accepted, n, len(rejections), strings.Join(rejections, ","))
 }
 
-func (d *taker) fault(m string) (code, field string) {
+func (d *fakeDaemon) fault(m string) (code, field string) {
 	for mark, f := range map[string]fault{
-		`"nobody-`: badItems[0], `"linkId"`: badItems[1], `"valve"`: badItems[2], `"was"`: badItems[3], `no object`: badItems[4],
+		`"unknown-`: badItems[0], `"linkId"`: badItems[1], `"valve"`: badItems[2], `"was"`: badItems[3], `not an object`: badItems[4],
 		`"timestampFrom":"2025-9`: badItems[5], `"timestampTo":"2024-`: badItems[6], `"value":1,"value"`: badItems[7],
 	} {
 		if strings.Contains(m, mark) {
@@ -139,9 +137,9 @@ func (d *taker) fault(m string) (code, field string) {
 }
 
 func TestRun(t *testing.T) {
-	f := func(d *taker, wantWrong string) {
+	f := func(d *fakeDaemon, wantWrong string) {
 		t.Helper()
-		d.rng, d.answers = rand.New(rand.NewPCG(5, 5)), map[string]string{}
+		d.rng, d.results = rand.New(rand.NewPCG(5, 5)), map[string]string{}
 		server := httptest.NewServer(d)
 		defer server.Close()
 		soft, stop := context.WithCancel(t.Context())
@@ -150,7 +148,7 @@ func TestRun(t *testing.T) {
 		defer cut()
 		d.enough = stop
 		if d.broken {
-			d.enough = cut // no batch ever gets its 207
+			d.enough = cut // no batch ever receives its 207
 		}
 		var book ledger.Ledger
 		err := Run(soft, hard, Config{Clients: 3, Detectors: 5, Items: 50, Pause: time.Millisecond}, server.URL, "key", &book)
@@ -164,18 +162,13 @@ func TestRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, wrong)
 		require.Len(t, accepted, d.accepted)
-		require.Equal(t, tally.Batches, len(d.answers))
+		require.Equal(t, tally.Batches, len(d.results))
 		require.Positive(t, tally.Resent)
 		require.Positive(t, tally.Replays)
 		require.Positive(t, tally.Rejected)
 	}
-	f(&taker{}, "")
-	f(&taker{forgets: true}, "is no replay")
-	f(&taker{lies: true}, "of them bad: accepted")
-	f(&taker{broken: true}, "answered 400: no")
-}
-
-func TestWriteRegistry(t *testing.T) {
-	require.NoError(t, WriteRegistry(filepath.Join(t.TempDir(), "r.csv"), Config{Clients: 1, Detectors: 1}))
-	require.ErrorContains(t, WriteRegistry(filepath.Join(t.TempDir(), "no", "r.csv"), Config{}), "cannot write the registry")
+	f(&fakeDaemon{}, "")
+	f(&fakeDaemon{forgets: true}, "is not a replay")
+	f(&fakeDaemon{lies: true}, "of them invalid: accepted")
+	f(&fakeDaemon{broken: true}, "status 400: no")
 }

@@ -1,6 +1,5 @@
-// Package nemesis does harm by plan: a seed gives, for each target, the order
-// of its faults, their parameters and the pauses between them. Targets are hit
-// independently of each other, so their faults meet in every combination.
+// Package nemesis injects faults by plan: a seed determines, for each target, the order of its faults, their parameters and
+// the pauses between them. Targets are hit independently, so their faults coincide in every combination.
 package nemesis
 
 import (
@@ -14,27 +13,26 @@ import (
 	"time"
 )
 
-// Fault is one way to harm a target.
+// Fault is one way to disturb a target.
 type Fault struct {
 	Name   string
-	Weight int // against the target's other faults
-	// Hit does the harm and undoes it before it returns, at once if ctx has ended. It draws all its
-	// parameters from r first, so that the plan does not depend on what happens.
+	Weight int // relative to the target's other faults
+	// Hit injects the fault and undoes it before it returns, immediately if ctx has ended. It draws all parameters from r
+	// first, so that the plan does not depend on what happens.
 	Hit func(ctx context.Context, r *rand.Rand) error
 }
 
-// Target is what is hit by one fault at a time.
+// Target is hit by one fault at a time.
 type Target struct {
 	Name   string
 	Gap    time.Duration // mean pause between two faults
 	Faults []Fault
 }
 
-// Counts are how often each fault has hit, by "target fault".
+// Counts are the number of hits by "target fault".
 type Counts map[string]int
 
-// Of is the sum over the faults of a target whose names have one of the
-// prefixes.
+// Of returns the sum over the faults of a target whose names have one of the prefixes.
 func (c Counts) Of(target string, prefixes ...string) int {
 	n := 0
 	for name, count := range c {
@@ -53,8 +51,7 @@ func (c Counts) Add(o Counts) {
 	}
 }
 
-// Run hits all targets until ctx ends. When it returns, nothing is harmed any
-// more; an error means that a fault could not be undone.
+// Run hits all targets until ctx ends. When it returns, all faults are undone; an error means that one could not be.
 func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -64,7 +61,7 @@ func Run(ctx context.Context, seed uint64, targets []Target, log func(format str
 		all.Go(func() {
 			counts[i] = Counts{}
 			if errs[i] = t.run(ctx, seed, counts[i], log); errs[i] != nil {
-				stop() // what comes after a fault that stays proves nothing
+				stop() // results after a permanent fault are meaningless
 			}
 		})
 	}
@@ -97,8 +94,7 @@ func (t Target) run(ctx context.Context, seed uint64, counts Counts, log func(fo
 	}
 }
 
-// source is the target's own: what happens to one does not shift the plan of
-// another.
+// source returns the target's own random source: what happens to one target does not change the plan of another.
 func (t Target) source(seed uint64) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.Name)) // never fails
@@ -119,12 +115,12 @@ func (t Target) choose(r *rand.Rand) Fault {
 	panic("unreachable: n was below the sum")
 }
 
-// Between is a duration drawn from low…high.
+// Between draws a duration from low to high.
 func Between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(r.Int64N(int64(high-low)+1))
 }
 
-// Sleep is false if ctx has ended.
+// Sleep sleeps and reports whether ctx is still active.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// plan lists what happens in ten minutes; hits of "slow" last as told.
+// plan returns what happens in ten minutes; hits of "slow" take the given time.
 func plan(t *testing.T, seed uint64, slow time.Duration) (events map[string][]string, counts Counts) {
 	t.Helper()
 	events = map[string][]string{}
@@ -44,15 +44,15 @@ func plan(t *testing.T, seed uint64, slow time.Duration) (events map[string][]st
 	return events, counts
 }
 
-func TestThePlanIsThatOfTheSeed(t *testing.T) {
+func TestPlanDependsOnSeedOnly(t *testing.T) {
 	first, counts := plan(t, 1, time.Second)
 	again, _ := plan(t, 1, time.Second)
 	require.Equal(t, first, again)
 	slower, _ := plan(t, 1, 9*time.Second)
-	require.Equal(t, first["quick"], slower["quick"], "what takes long elsewhere shifts nothing")
+	require.Equal(t, first["quick"], slower["quick"], "slow faults of one target do not change another")
 	n := len(slower["slow"])
 	require.Less(t, n, len(first["slow"]))
-	require.Equal(t, first["slow"][:n], slower["slow"], "the same plan, not so far")
+	require.Equal(t, first["slow"][:n], slower["slow"], "the same plan, but shorter")
 	other, _ := plan(t, 2, time.Second)
 	require.NotEqual(t, first["quick"], other["quick"])
 
@@ -63,7 +63,7 @@ func TestThePlanIsThatOfTheSeed(t *testing.T) {
 	require.Zero(t, counts.Of("quick", "SIGTERM"))
 }
 
-func TestAFaultThatStaysEndsTheRun(t *testing.T) {
+func TestPermanentFaultEndsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := errors.New("stuck")
 		targets := []Target{

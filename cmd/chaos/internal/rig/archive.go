@@ -9,22 +9,21 @@ import (
 	"slices"
 	"time"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
-// Table is where the daemon archives.
+// Table is the archive.
 const Table = "trafficd.measurements"
 
 // Archive is ClickHouse. Its methods are for one goroutine at a time.
-type Archive struct{ *stores.ClickHouse }
+type Archive struct{ *launch.ClickHouse }
 
-// prepare makes the tables and forbids merges of Table: a merge would remove a
-// row that is there twice before anyone has counted it.
+// prepare creates the tables and disables merges of Table: a merge would remove a duplicate row before it is counted.
 func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
-	args := append([]string{"migrate"}, d.args...)
-	args = append(args, "--set", "clickhouse.addresses="+a.TCP) // not by the wire
-	if said, err := exec.CommandContext(ctx, d.binary, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot make the tables: %w\n%s", err, said)
+	args := append([]string{"migrate"}, d.Args...)
+	args = append(args, "--set", "clickhouse.addresses="+a.TCP) // bypassing the wire
+	if out, err := exec.CommandContext(ctx, d.Binary, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot create the tables: %w\n%s", err, out)
 	}
 	return a.all(ctx,
 		"ALTER TABLE "+Table+" MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1, parts_to_delay_insert = 1000000",
@@ -43,12 +42,11 @@ func (a *Archive) all(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// hog wants 3.6 GB in one piece, which is more than the server may have.
+// hog allocates 3.6 GB at once, more than the server may use.
 const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 
-// refusals are the ways in which the server refuses inserts, by the statement
-// that brings each about and the one that ends it. Memory is short before the
-// rows are written, or, in a view, when they stand in the table already.
+// refusals are the ways to make the server reject inserts: the statement that starts each and the one that ends it. Memory
+// runs out before the rows are written or, in a view, after.
 var refusals = map[string][2]string{
 	"read-only":      {"ALTER TABLE " + Table + " MODIFY SETTING table_readonly = 1", "ALTER TABLE " + Table + " MODIFY SETTING table_readonly = 0"},
 	"too many parts": {"ALTER TABLE " + Table + " MODIFY SETTING parts_to_throw_insert = 1", "ALTER TABLE " + Table + " MODIFY SETTING parts_to_throw_insert = 1000000"},
@@ -59,16 +57,16 @@ var refusals = map[string][2]string{
 	},
 }
 
-// Refusals are the names that Refuse takes.
+// Refusals returns the arguments of Refuse.
 func Refusals() []string { return slices.Sorted(maps.Keys(refusals)) }
 
-// Refuse has the server refuse inserts until Allow.
+// Refuse makes the server reject inserts until Allow.
 func (a *Archive) Refuse(ctx context.Context, how string) error { return a.all(ctx, refusals[how][0]) }
 
 // Allow ends Refuse.
 func (a *Archive) Allow(how string) error { return a.all(context.Background(), refusals[how][1]) }
 
-// Hide renames the table away until Show.
+// Hide renames the table until Show.
 func (a *Archive) Hide(ctx context.Context) error { return a.rename(ctx, Table, Table+"_away") }
 
 // Show ends Hide.
@@ -78,8 +76,8 @@ func (a *Archive) rename(ctx context.Context, from, to string) error {
 	return a.all(ctx, "RENAME TABLE "+from+" TO "+to)
 }
 
-// Revive starts the server again if it has ended by itself: as a library the
-// engine does so after some failures of a connection that a server survives.
+// Revive restarts the server if it does not answer: as a library, the engine exits after some connection failures that a
+// server survives.
 func (a *Archive) Revive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -89,12 +87,11 @@ func (a *Archive) Revive(ctx context.Context) error {
 	return errors.Join(a.Kill(), a.Restart())
 }
 
-// Unmerged is an error if anything was merged: then the rows cannot be
-// counted.
+// Unmerged returns an error if anything was merged: then duplicates cannot be counted.
 func (a *Archive) Unmerged(ctx context.Context) error {
 	merged, err := a.Do(ctx, "SELECT count() FROM system.parts WHERE database = 'trafficd' AND table = 'measurements' AND level > 0")
 	if err == nil && merged != "0" {
-		err = fmt.Errorf("%s parts of the archive were merged, so doubled rows may have gone unseen", merged)
+		err = fmt.Errorf("%s parts of the archive were merged, so duplicates may have been removed", merged)
 	}
 	return err
 }

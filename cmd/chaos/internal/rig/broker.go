@@ -6,49 +6,51 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
-	"trafficd/cmd/devstores/stores"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"trafficd/cmd/internal/launch"
 )
 
-// Topic is where the daemon forwards to, and partitions how many it has.
+// Topic receives the forwarded measurements.
 const (
 	Topic      = "measurements"
 	partitions = 4
 )
 
-// Broker is a cluster that speaks the Kafka protocol. Its methods are for one
-// goroutine at a time.
+// Broker is a cluster that speaks the Kafka protocol. Its methods are for one goroutine at a time.
 type Broker interface {
-	// End ends all brokers: by kill -9 where they survive that, else cleanly.
+	// End kills all brokers with SIGKILL if they survive that, otherwise it stops them cleanly.
 	End() error
-	// Restart starts what has ended.
+	// Restart starts the brokers that were ended.
 	Restart() error
-	// Freeze has one broker, chosen by r, stand still until Thaw.
+	// Freeze pauses one broker, chosen by r, until Thaw.
 	Freeze(r *rand.Rand) error
 	Thaw() error
-	// Addresses are the brokers' own, not those of the wires.
+	// Addresses returns the brokers' own addresses, not those of the wires.
 	Addresses() []string
 	Close() error
 }
 
-// Refuser is a broker that can be told to answer the next produce requests with
-// errors drawn from r, some of them after the records were taken.
-type Refuser interface{ Refuse(r *rand.Rand) }
+// Failer is a broker that can return errors, drawn from r, to the next produce requests, some after storing the records.
+type Failer interface{ FailProduce(r *rand.Rand) }
 
-// Members is a broker of several of which some can be ended. Restart starts
-// those that were.
+// Members is a cluster of which n members, chosen by r, can be ended.
 type Members interface {
 	EndSome(r *rand.Rand, n int) error
 }
 
-// apache is Apache Kafka, each node by itself: one that is killed loses nothing
-// of what it has acknowledged, and knows its producers again.
+// apache is Apache Kafka with each node in its own process. A killed node loses nothing it acknowledged and recovers the
+// state of its producers.
 type apache struct {
-	nodes  []*stores.Stores
-	down   []*stores.Kafka
-	frozen *stores.Kafka
+	nodes  []*launch.Stores
+	down   []*launch.Kafka
+	frozen *launch.Kafka
 }
 
 func startApache(ctx context.Context, dir string, out io.Writer, ports []int, advertised []string) (*apache, error) {
@@ -56,14 +58,14 @@ func startApache(ctx context.Context, dir string, out io.Writer, ports []int, ad
 	if len(ports) > 1 {
 		properties["min.insync.replicas"] = "2"
 	}
-	a := &apache{nodes: make([]*stores.Stores, len(ports))}
-	controllers, err := freePorts(len(ports))
+	a := &apache{nodes: make([]*launch.Stores, len(ports))}
+	controllers, err := launch.PickPorts("Kafka controller", len(ports))
 	if err != nil {
 		return a, err
 	}
-	err = each(a.nodes, func(i int, _ *stores.Stores) (err error) { // none of them is ready before most are there
-		a.nodes[i], err = stores.Launch(ctx, stores.Options{
-			Dir: dir, Only: "kafka", Stderr: out, Broker: stores.Apache, Brokers: len(ports), Node: i + 1,
+	err = each(a.nodes, func(i int, _ *launch.Stores) (err error) { // none is ready before most are running
+		a.nodes[i], err = launch.StartStores(ctx, launch.Options{
+			Dir: dir, Only: "kafka", Stderr: out, Broker: launch.Apache, Brokers: len(ports), Node: i + 1,
 			KafkaPorts: ports, Controllers: controllers, Advertised: advertised, Properties: properties,
 		})
 		return err
@@ -71,10 +73,10 @@ func startApache(ctx context.Context, dir string, out io.Writer, ports []int, ad
 	if err != nil {
 		return a, err
 	}
-	return a, eventually(ctx, time.Minute, func() error { return a.nodes[0].Kafka.CreateTopic(ctx, Topic, partitions) })
+	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].Kafka.CreateTopic(ctx, Topic, partitions) })
 }
 
-// each does something to all at once.
+// each calls do for all elements at once.
 func each[T any](all []T, do func(i int, of T) error) error {
 	errs := make([]error, len(all))
 	var done sync.WaitGroup
@@ -93,17 +95,16 @@ func (a *apache) end(which []int) error {
 	for _, i := range which {
 		a.down = append(a.down, a.nodes[i].Kafka)
 	}
-	return each(a.down, func(_ int, k *stores.Kafka) error { return k.Kill() })
+	return each(a.down, func(_ int, k *launch.Kafka) error { return k.Kill() })
 }
 
 func (a *apache) Restart() error {
 	down := a.down
 	a.down = nil
-	return each(down, func(_ int, k *stores.Kafka) error { return k.Restart() })
+	return each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
 }
 
-// Freeze stops one node: for longer than its session it loses its partitions to
-// the others, and does not know it when it wakes.
+// Freeze pauses one node. After its session timeout it loses its partitions to the others, unknown to itself when it resumes.
 func (a *apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
 	return a.frozen.Pause()
@@ -118,24 +119,119 @@ func (a *apache) Addresses() (all []string) {
 	return all
 }
 
-// Close kills: the last of several nodes would wait in vain for the others to
-// let it go.
+// Close kills the nodes: with a clean stop the last of several would wait for the others, which are gone.
 func (a *apache) Close() error {
-	return each(a.nodes, func(_ int, n *stores.Stores) error {
+	return each(a.nodes, func(_ int, n *launch.Stores) error {
 		if n == nil || n.Kafka == nil {
-			return nil // it was never there
+			return nil // it was never started
 		}
 		return errors.Join(n.Kafka.Kill(), n.Close())
 	})
 }
 
-// newBroker starts the cluster behind its wires.
+// newBroker starts the cluster.
 func (r *Rig) newBroker(ctx context.Context, ports []int, advertised []string) (Broker, error) {
 	switch r.cfg.Broker {
-	case stores.Apache:
+	case launch.Apache:
 		return startApache(ctx, r.cfg.Dir, r.log, ports, advertised)
-	case stores.Kfake:
+	case launch.Kfake:
 		return startKfake(r.path("kfake"), ports, advertised)
 	}
-	return nil, fmt.Errorf("cannot run a broker of kind %q: give %s or %s", r.cfg.Broker, stores.Kfake, stores.Apache)
+	return nil, fmt.Errorf("unknown broker kind %q: must be %s or %s", r.cfg.Broker, launch.Kfake, launch.Apache)
 }
+
+// fake is kfake in this process, where its faults can be controlled. It saves the state of producers only when it is
+// closed, so it is never killed: a broker that forgets its producers during a request may duplicate records.
+type fake struct {
+	dir        string
+	ports      []int
+	advertised []string
+	cluster    *kfake.Cluster
+	thaw       chan struct{}
+}
+
+func startKfake(dir string, ports []int, advertised []string) (*fake, error) {
+	f := &fake{dir: dir, ports: ports, advertised: advertised}
+	return f, f.Restart()
+}
+
+func (f *fake) Restart() (err error) {
+	f.cluster, err = kfake.NewCluster(kfake.NumBrokers(len(f.ports)), kfake.Ports(f.ports...), kfake.ListenFn(f.listen),
+		kfake.DataDir(f.dir), kfake.SyncWrites(), kfake.SeedTopics(partitions, Topic))
+	if err != nil {
+		return fmt.Errorf("cannot start kfake in %s: %w", f.dir, err)
+	}
+	return nil
+}
+
+// listen returns a listener whose address is the wire's: kfake advertises it to clients.
+func (f *fake) listen(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return nil, err
+	}
+	for i, port := range f.ports {
+		if address == launch.Address(port) {
+			addr, err := net.ResolveTCPAddr("tcp", f.advertised[i])
+			return &advertising{l, addr}, err
+		}
+	}
+	return l, nil
+}
+
+type advertising struct {
+	net.Listener
+	addr net.Addr
+}
+
+func (a *advertising) Addr() net.Addr { return a.addr }
+
+func (f *fake) End() error {
+	if f.cluster != nil {
+		f.cluster.Close()
+	}
+	return nil
+}
+
+// Freeze blocks the cluster's only goroutine at the next request: nothing is answered, no connection is closed.
+func (f *fake) Freeze(*rand.Rand) error {
+	thaw := make(chan struct{})
+	f.thaw = thaw
+	f.cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.cluster.DropControl()
+		<-thaw
+		return nil, nil, false
+	})
+	return nil
+}
+
+func (f *fake) Thaw() error {
+	close(f.thaw)
+	return nil
+}
+
+// produceErrors are errors returned although the records were stored, errors of a broker that has forgotten the producer,
+// and errors without storing anything. Sequences alone do not cover one of the first kind followed by one of the second.
+var produceErrors = [][]*kerr.Error{
+	{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
+	{kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.UnknownProducerID},
+	{kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.UnknownServerError, kerr.CorruptMessage},
+}
+
+// FailProduce implements Failer.
+func (f *fake) FailProduce(r *rand.Rand) {
+	for range 1 + r.IntN(4) {
+		errs := produceErrors[r.IntN(len(produceErrors))]
+		f.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: Topic, Err: errs[r.IntN(len(errs))], Count: 1 + r.IntN(4)})
+	}
+}
+
+func (f *fake) Addresses() []string {
+	var all []string
+	for _, port := range f.ports {
+		all = append(all, launch.Address(port))
+	}
+	return all
+}
+
+func (f *fake) Close() error { return f.End() }

@@ -7,16 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
-// TestApacheNodes: one of three brokers can be away, and Restart brings it back.
+// TestApacheNodes: the cluster works without one of three brokers, and Restart restarts it.
 func TestApacheNodes(t *testing.T) {
-	ports, err := freePorts(3)
+	ports, err := launch.PickPorts("test", 3)
 	require.NoError(t, err)
 	var own []string
 	for _, port := range ports {
-		own = append(own, loopback(port))
+		own = append(own, launch.Address(port))
 	}
 	a, err := startApache(t.Context(), t.TempDir(), t.Output(), ports, own)
 	defer func() { require.NoError(t, a.Close()) }()
@@ -24,8 +24,8 @@ func TestApacheNodes(t *testing.T) {
 	require.Equal(t, own, a.Addresses())
 	require.NoError(t, a.EndSome(rand.New(rand.NewPCG(1, 2)), 1))
 	require.Len(t, a.down, 1)
-	require.NoError(t, eventually(t.Context(), time.Minute, func() error {
-		_, err := stores.ReadTopic(t.Context(), a.Addresses(), Topic)
+	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error {
+		_, err := launch.ReadTopic(t.Context(), a.Addresses(), Topic)
 		return err
 	}))
 	require.NoError(t, a.Restart())

@@ -2,63 +2,46 @@ package rig
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"math"
-	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"trafficd/cmd/chaos/internal/judge"
+	"trafficd/cmd/internal/launch"
 )
 
 // APIKey is the clients' key.
 const APIKey = "tk_chaos"
 
-// stopLimit is the daemon's own shutdown_timeout.
+// stopLimit is the daemon's shutdown_timeout.
 const stopLimit = 6 * time.Second
 
 // Daemon is trafficd. Its methods are for one goroutine at a time.
 type Daemon struct {
-	binary string
-	args   []string
-	env    []string
-	log    string
-	spoken int64 // length of the log when proc was started
-	ops    string
-	proc   *child
-	wrong  func(format string, args ...any) // told of ends that must not be
+	launch.Daemon
+	wrong   func(format string, args ...any) // receives exits that must not happen
+	watched bool                             // an exit of the last process is unexpected
 }
 
-// newDaemon prepares the daemon's files.
-func (r *Rig) newDaemon(binary, api string, brokers []string) (*Daemon, error) {
-	ops, err := freePort()
-	if err != nil {
-		return nil, err
+// newDaemon writes the daemon's files and settings.
+func (r *Rig) newDaemon(binary string) (*Daemon, error) {
+	d := &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: binary, Dir: r.cfg.Dir, Env: []string{r.Faults.Env()}}}
+	var brokers []string
+	for _, wire := range r.ForwardWires {
+		brokers = append(brokers, wire.Address)
 	}
-	digest := sha256.Sum256([]byte(APIKey))
-	keys := "keys:\n- {name: chaos, sha256: " + hex.EncodeToString(digest[:]) + ", product_instance: " + judge.Instance + ", rights: [ingest]}\n"
-	if err := os.WriteFile(r.path("keys.yaml"), []byte(keys), 0o600); err != nil {
-		return nil, fmt.Errorf("cannot write the keys: %w", err)
-	}
-	d := &Daemon{binary: binary, env: []string{r.World.Env()}, log: r.path("trafficd.log"), ops: loopback(ops), wrong: r.cfg.Wrong}
-	d.set("api.listen="+api, "ops.listen="+d.ops, "api.keys_file="+r.path("keys.yaml"), "log.format=json",
-		"registry.feeds=[{product_instance: "+judge.Instance+", file: {path: "+r.cfg.Registry+", column: code}}]", "registry.settle=10ms",
-		"shutdown_timeout="+stopLimit.String(), "api.drain_grace=100ms",
+	err := d.Configure(judge.Instance, APIKey, "ingest", r.cfg.Detectors,
+		"shutdown_timeout="+stopLimit.String(),
 		"clickhouse.addresses="+r.ArchiveWire.Address, "kafka.brokers="+strings.Join(brokers, ","))
-	d.set(impatience...)
-	d.set(r.journalSettings()...)
-	return d, nil
+	d.Set(shortTimeouts...)
+	d.Set(r.journalSettings()...)
+	return d, err
 }
 
-// impatience makes the daemon try again soon and often, with small blocks: the
-// more attempts, the more of them are hit.
-var impatience = []string{
+// shortTimeouts make the daemon retry soon and often, with small blocks: the more attempts, the more of them are hit.
+var shortTimeouts = []string{
 	"clickhouse.dial_timeout=500ms", "clickhouse.write_timeout=2s",
 	"clickhouse.delivery.linger=100ms", "clickhouse.delivery.retry_min=20ms", "clickhouse.delivery.retry_max=300ms",
 	"clickhouse.block_rows=2000",
@@ -66,8 +49,7 @@ var impatience = []string{
 	"kafka.delivery.retry_min=20ms", "kafka.delivery.retry_max=300ms", "kafka.block_rows=2000",
 }
 
-// journalSettings keep the journal so small that it is full when a store is
-// away for some seconds.
+// journalSettings make the journal so small that it fills up when a store is down for a few seconds.
 func (r *Rig) journalSettings() []string {
 	dir := r.path("journal")
 	if r.Disk != nil {
@@ -84,83 +66,69 @@ func (r *Rig) journalSettings() []string {
 	}
 }
 
-func (d *Daemon) set(settings ...string) {
-	for _, s := range settings {
-		d.args = append(d.args, "--set", s)
-	}
-}
-
-// Start runs the daemon, if it does not run.
-func (d *Daemon) Start() (err error) {
+// Start starts the daemon unless it is running.
+func (d *Daemon) Start() error {
 	if d.Running() {
 		return nil
 	}
-	if log, err := os.Stat(d.log); err == nil {
-		d.spoken = log.Size()
-	}
-	d.proc, err = start(d.log, d.env, d.binary, d.args...)
+	err := d.Daemon.Start()
+	d.watched = err == nil
 	return err
 }
 
-// Running notes an end that nobody asked for. A daemon may give up before it
-// listens, when the disk fails: a service manager would start it again.
+// Running reports whether the daemon runs, and records an unexpected exit. A daemon may give up before it listens if the
+// disk fails: a service manager would start it again.
 func (d *Daemon) Running() bool {
-	if d.proc == nil || !d.proc.ended() {
-		return d.proc != nil
+	if !d.Exited() {
+		return true
 	}
-	if d.said(listens) || !d.diskFailed() {
-		d.wrong("the daemon ended by itself with %v: %s", d.proc.cmd.ProcessState, d.lastWords())
+	if d.watched && (strings.Contains(d.Log(), listening) || !d.diskFailed()) {
+		d.wrong("the daemon exited unexpectedly with %v: %s", d.State(), d.LogTail())
 	}
-	d.proc = nil
+	d.watched = false
 	return false
 }
 
-// What the daemon says when it is asked for signals, and when it takes clients.
+// What the daemon logs when it handles signals and when it accepts clients.
 const (
-	handles = `"trafficd starts"`
-	listens = `"listening for clients"`
+	handlesSignals = `"trafficd starts"`
+	listening      = `"listening for clients"`
 )
 
-func (d *Daemon) said(what string) bool { return strings.Contains(d.words(), what) }
-
-// diskFailed tells whether the daemon ended with an error of its disk.
+// diskFailed reports whether the daemon exited with a disk error.
 func (d *Daemon) diskFailed() bool {
-	last := d.lastWords()
+	last := d.LogTail()
 	return strings.Contains(last, "no space left") || strings.Contains(last, "input/output error")
 }
 
-// Kill is kill -9.
+// Kill sends SIGKILL.
 func (d *Daemon) Kill() {
 	if d.Running() {
-		d.proc.kill()
-		d.proc = nil
+		d.watched = false
+		_ = d.Daemon.Kill() // it may have exited just now
 	}
 }
 
-// Terminate sends SIGTERM; the exit code has to be 0, within the deadline.
+// Terminate sends SIGTERM. The exit code must be 0, within the deadline.
 func (d *Daemon) Terminate() {
 	if !d.Running() {
 		return
 	}
+	d.watched = false
 	begin := time.Now()
-	inTime := d.proc.end(stopLimit + 3*time.Second) // of a busy machine
-	switch how := d.proc.cmd.ProcessState; {
-	case !inTime:
-		d.wrong("the daemon did not end within %v of SIGTERM", time.Since(begin))
-	case !how.Success() && !d.unborn() && !d.diskFailed():
-		d.wrong("the daemon ended with %v %v after SIGTERM: %s", how, time.Since(begin), d.lastWords())
+	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // on a busy machine
+		d.wrong("the daemon did not exit within %v of SIGTERM", time.Since(begin))
+		return
 	}
-	d.proc = nil
+	// In the first milliseconds of a process SIGTERM ends it: it does not handle signals yet.
+	status, ok := d.State().Sys().(syscall.WaitStatus)
+	early := ok && status.Signaled() && status.Signal() == syscall.SIGTERM && !strings.Contains(d.Log(), handlesSignals)
+	if !d.State().Success() && !early && !d.diskFailed() {
+		d.wrong("the daemon exited with %v %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
+	}
 }
 
-// unborn tells whether SIGTERM ended the daemon before it had asked for
-// signals, in the first milliseconds of a process.
-func (d *Daemon) unborn() bool {
-	how, ok := d.proc.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && how.Signaled() && how.Signal() == syscall.SIGTERM && !d.said(handles)
-}
-
-// Pause and Resume are SIGSTOP and SIGCONT.
+// Pause sends SIGSTOP.
 func (d *Daemon) Pause() { d.send(syscall.SIGSTOP) }
 
 // Resume ends Pause.
@@ -168,74 +136,20 @@ func (d *Daemon) Resume() { d.send(syscall.SIGCONT) }
 
 func (d *Daemon) send(s syscall.Signal) {
 	if d.Running() {
-		d.proc.signal(s)
+		_ = d.Signal(s) // it may have exited just now
 	}
 }
 
-// lastWords is the end of what this process has said.
-func (d *Daemon) lastWords() string {
-	text := d.words()
-	return strings.TrimSpace(text[max(0, len(text)-1200):])
-}
-
-// words is what this process has said.
-func (d *Daemon) words() string {
-	f, err := os.Open(d.log)
-	if err != nil {
-		return "" // nothing was said
-	}
-	defer f.Close()
-	_, _ = f.Seek(d.spoken, io.SeekStart)
-	text, _ := io.ReadAll(f)
-	return string(text)
-}
-
-// Drained is nil when the daemon says that both stores have everything.
+// Drained returns nil if the daemon reports that both stores have everything.
 func (d *Daemon) Drained(ctx context.Context) error {
-	text, err := d.metrics(ctx)
+	metrics, err := d.Metrics(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{"trafficd_pipeline_lag_frames", "trafficd_pipeline_lag_seconds"} {
-		if n := sum(text, name); n != 0 {
+		if n := metrics.Sum(name); n != 0 {
 			return fmt.Errorf("%s is %v", name, n)
 		}
 	}
 	return nil
-}
-
-func (d *Daemon) metrics(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.ops+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	r, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	return string(text), err
-}
-
-// sum adds up a metric over its labels; NaN where there is none.
-func sum(text, name string) float64 {
-	total := math.NaN()
-	for line := range strings.Lines(text) {
-		full, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if base, _, _ := strings.Cut(full, "{"); base != name {
-			continue
-		}
-		var v float64
-		if _, err := fmt.Sscan(value, &v); err != nil {
-			return math.NaN()
-		}
-		if math.IsNaN(total) {
-			total = 0
-		}
-		total += v
-	}
-	return total
 }

@@ -9,35 +9,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a small file system in memory for the journal, so that it can be
-// full. It stands nowhere in the tree: it is reached by the descriptor of this
-// process and gone with it.
+// Disk is a small in-memory file system for the journal, so that it can be filled. It is mounted nowhere: it is reached
+// through a descriptor of this process and disappears with it.
 type Disk struct {
 	fd  int
 	Dir string
 }
 
-// newDisk needs the right to mount; the error wraps os.ErrPermission where it
-// is missing.
+// newDisk requires permission to mount; without it, the error wraps os.ErrPermission.
 func newDisk(bytes int) (*Disk, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a small disk: %w", err)
+		return nil, fmt.Errorf("cannot create a small disk: %w", err)
 	}
 	defer func() { _ = unix.Close(fs) }()
 	if err := errors.Join(unix.FsconfigSetString(fs, "size", fmt.Sprint(bytes)), unix.FsconfigCreate(fs)); err != nil {
-		return nil, fmt.Errorf("cannot make a small disk: %w", err)
+		return nil, fmt.Errorf("cannot create a small disk: %w", err)
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a small disk: %w", err)
+		return nil, fmt.Errorf("cannot create a small disk: %w", err)
 	}
 	return &Disk{fd: fd, Dir: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)}, nil
 }
 
 func (d *Disk) ballast() string { return filepath.Join(d.Dir, "ballast") }
 
-// Fill leaves no byte free.
+// Fill fills the disk to the last byte.
 func (d *Disk) Fill() error {
 	f, err := os.Create(d.ballast())
 	if err != nil {

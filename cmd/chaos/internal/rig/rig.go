@@ -1,7 +1,6 @@
-// Package rig is everything that a run needs, on loopback: the daemon as it is
-// shipped, with a clock and a disk that can be spoilt, a real ClickHouse, a
-// broker, and a toxiproxy on each way between them and to the clients. Each part
-// can be killed, stopped and started by itself.
+// Package rig runs everything that an attack needs, on loopback: the daemon as it is shipped, with an injectable clock and
+// disk, a real ClickHouse, a broker, and a toxiproxy on each connection between them and to the clients. Each part can be
+// killed, stopped and started separately.
 package rig
 
 import (
@@ -12,50 +11,48 @@ import (
 	"path/filepath"
 	"time"
 
-	"trafficd/cmd/chaos/internal/spoilt"
-	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/chaos/internal/faultinject"
+	"trafficd/cmd/internal/launch"
 )
 
-// The disk holds the journal at its largest, the remembered answers and the
-// cursors, and little more.
+// The disk has room for the largest journal, the idempotency store and the cursors, and little more.
 const (
 	journalBytes = 12 << 20
 	diskBytes    = 64 << 20
 )
 
-// Config is what to build.
+// Config says what to run.
 type Config struct {
-	Dir      string // of everything; made by the caller
-	Registry string // file of detectors
-	Broker   string // stores.Kfake or stores.Apache
-	Brokers  int
-	LowDisk  bool                             // the journal stops a little before its disk is full; else it meets the end
-	Wrong    func(format string, args ...any) // told of ends that must not be
+	Dir       string // for everything; created by the caller
+	Detectors []string
+	Broker    string // launch.Kfake or launch.Apache
+	Brokers   int
+	LowDisk   bool                             // the journal stops before its disk is full; otherwise writes fail
+	Wrong     func(format string, args ...any) // receives exits that must not happen
 }
 
-// Rig is a running whole.
+// Rig is a running system.
 type Rig struct {
 	cfg Config
 
 	Daemon  *Daemon
 	Archive *Archive
 	Broker  Broker
-	Disk    *Disk        // nil where mounts are not permitted
-	World   *spoilt.Page // the daemon's clock and what becomes of its writes and reads
+	Disk    *Disk               // nil if mounts are not permitted; then only the journal's own limit makes it full
+	Faults  *faultinject.Faults // the daemon's clock, writes and reads
 
 	ClientWire   *Wire
 	ArchiveWire  *Wire
-	ForwardWires []*Wire // one for each broker
+	ForwardWires []*Wire // one per broker
 
-	proxy  string // the program that wires are made of
+	proxy  string // the toxiproxy program
 	wires  []*Wire
-	stores *stores.Stores
-	log    *os.File // of the stores' own words
+	stores *launch.Stores
+	log    *os.File // of the stores
 }
 
-// Start builds the programs, starts everything and makes the tables and the
-// topic. The daemon is ready when it returns. Close has to be called also
-// after an error.
+// Start builds the programs, starts everything and creates the tables and the topic. Close must be called even after an
+// error.
 func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	r := &Rig{cfg: cfg}
 	var err error
@@ -71,7 +68,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	return r, nil
 }
 
-// Close ends everything.
+// Close stops everything.
 func (r *Rig) Close() error {
 	var errs []error
 	if r.Daemon != nil {
@@ -89,8 +86,8 @@ func (r *Rig) Close() error {
 	if r.Disk != nil {
 		r.Disk.close()
 	}
-	if r.World != nil {
-		errs = append(errs, r.World.Close())
+	if r.Faults != nil {
+		errs = append(errs, r.Faults.Close())
 	}
 	errs = append(errs, r.log.Close())
 	return errors.Join(errs...)
@@ -98,39 +95,40 @@ func (r *Rig) Close() error {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
 
-// Endpoint is where clients send to: by the wire.
+// Endpoint returns the URL for clients, through the wire.
 func (r *Rig) Endpoint() string {
 	return "http://" + r.ClientWire.Address + "/dataprovider/ingestion/v1/detectors/data/ingest"
 }
 
+// buildWires builds toxiproxy, which is pinned by its own module file to keep it out of the product's go.mod.
 func (r *Rig) buildWires(ctx context.Context) error {
-	root, err := Root()
-	if err == nil {
-		r.proxy, err = buildToxiproxy(ctx, root)
+	root, err := launch.ModuleRoot()
+	if err != nil {
+		return err
 	}
-	return err
+	r.proxy = filepath.Join(root, ".cache", "bin", "toxiproxy")
+	return launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server")
 }
 
 func (r *Rig) startArchive(ctx context.Context) error {
 	var err error
-	if r.stores, err = stores.Launch(ctx, stores.Options{Dir: r.cfg.Dir, Only: "clickhouse", Stderr: r.log}); err != nil {
+	if r.stores, err = launch.StartStores(ctx, launch.Options{Dir: r.cfg.Dir, Only: "clickhouse", Stderr: r.log}); err != nil {
 		return err
 	}
 	r.Archive = &Archive{r.stores.ClickHouse}
-	r.ArchiveWire, err = r.lay(ctx, "archive", r.Archive.TCP)
+	r.ArchiveWire, err = r.startWire(ctx, "archive", r.Archive.TCP)
 	return err
 }
 
-// startBroker lays the wires first: a broker has to know the address that it
-// tells its clients.
+// startBroker starts the wires first: a broker must know the address that it advertises.
 func (r *Rig) startBroker(ctx context.Context) error {
-	ports, err := freePorts(r.cfg.Brokers)
+	ports, err := launch.PickPorts("Kafka broker", r.cfg.Brokers)
 	if err != nil {
 		return err
 	}
 	var advertised []string
 	for i, port := range ports {
-		wire, err := r.lay(ctx, fmt.Sprint("broker-", i), loopback(port))
+		wire, err := r.startWire(ctx, fmt.Sprint("broker-", i), launch.Address(port))
 		if err != nil {
 			return err
 		}
@@ -140,41 +138,40 @@ func (r *Rig) startBroker(ctx context.Context) error {
 	return err
 }
 
-func (r *Rig) lay(ctx context.Context, name, server string) (*Wire, error) {
-	w, err := lay(ctx, r.proxy, r.path("toxiproxy-"+name+".log"), server)
+func (r *Rig) startWire(ctx context.Context, name, server string) (*Wire, error) {
+	w, err := startWire(ctx, r.proxy, r.path("toxiproxy-"+name+".log"), server)
 	if w != nil {
 		r.wires = append(r.wires, w)
 	}
 	return w, err
 }
 
-func (r *Rig) startDaemon(ctx context.Context) error {
-	if err := r.makeDisk(); err != nil {
-		return err
+// startDaemon builds the daemon as it is shipped, except for the injected faults.
+func (r *Rig) startDaemon(ctx context.Context) (err error) {
+	if r.Disk, err = newDisk(diskBytes); err != nil {
+		r.Disk = nil
+		if !errors.Is(err, os.ErrPermission) {
+			return err
+		}
 	}
-	root, err := Root()
+	sources, binary := r.path("overlay"), r.path("trafficd")
+	if err := os.MkdirAll(sources, 0o755); err != nil {
+		return fmt.Errorf("cannot create a directory for changed sources: %w", err)
+	}
+	overlay, err := faultinject.Overlay(ctx, sources)
 	if err != nil {
 		return err
 	}
-	binary, err := buildDaemon(ctx, root, r.cfg.Dir)
-	if err != nil {
+	if err := launch.Build(ctx, overlay, "-o", binary, "./cmd/trafficd"); err != nil {
 		return err
 	}
-	if r.World, err = spoilt.NewPage(r.path("world")); err != nil {
+	if r.Faults, err = faultinject.New(r.path("faults")); err != nil {
 		return err
 	}
-	api, err := freePort()
-	if err != nil {
+	if r.Daemon, err = r.newDaemon(binary); err != nil {
 		return err
 	}
-	if r.ClientWire, err = r.lay(ctx, "clients", loopback(api)); err != nil {
-		return err
-	}
-	var brokers []string
-	for _, wire := range r.ForwardWires {
-		brokers = append(brokers, wire.Address)
-	}
-	if r.Daemon, err = r.newDaemon(binary, loopback(api), brokers); err != nil {
+	if r.ClientWire, err = r.startWire(ctx, "clients", r.Daemon.API); err != nil {
 		return err
 	}
 	if err := r.Archive.prepare(ctx, r.Daemon); err != nil {
@@ -183,27 +180,16 @@ func (r *Rig) startDaemon(ctx context.Context) error {
 	return r.Daemon.Start()
 }
 
-// makeDisk does without where mounts are not permitted: then the journal's own
-// bound has to do for a full disk.
-func (r *Rig) makeDisk() (err error) {
-	if r.Disk, err = newDisk(diskBytes); errors.Is(err, os.ErrPermission) {
-		r.Disk = nil
-		return nil
-	}
-	return err
-}
-
-// Drain heals nothing: it starts what has ended and waits until the daemon has
-// delivered everything, then ends it by SIGTERM.
+// Drain starts what has exited, waits until the daemon has delivered everything, and sends it SIGTERM.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
-	err := eventually(ctx, limit, func() error {
+	err := launch.Eventually(ctx, limit, func() error {
 		if err := errors.Join(r.Archive.Revive(ctx), r.Daemon.Start()); err != nil {
 			return err
 		}
 		return r.Daemon.Drained(ctx)
 	})
 	if err != nil {
-		return fmt.Errorf("the daemon has not delivered everything %w", err)
+		return fmt.Errorf("the daemon has not delivered everything: %w", err)
 	}
 	r.Daemon.Terminate()
 	return nil

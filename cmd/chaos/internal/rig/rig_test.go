@@ -3,7 +3,6 @@ package rig
 import (
 	"errors"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -12,21 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/internal/launch"
 )
 
-func TestSum(t *testing.T) {
-	const text = "a{sink=\"x\"} 1\na{sink=\"y\"} 2.5\nab 7\nb 0\n"
-	require.Equal(t, 3.5, sum(text, "a"))
-	require.Equal(t, 0.0, sum(text, "b"))
-	require.True(t, math.IsNaN(sum(text, "c")), "what is not told is not zero")
-	require.True(t, math.IsNaN(sum("a x\n", "a")))
-}
-
-// TestDisk: it can be full and free again, for other processes too.
+// TestDisk: it can be filled and freed, for other processes too.
 func TestDisk(t *testing.T) {
 	d, err := newDisk(1 << 20)
 	if err != nil {
-		require.ErrorIs(t, err, fs.ErrPermission, "a run without mounts has no disk; nothing else may be in the way")
+		require.ErrorIs(t, err, fs.ErrPermission, "any other error is a failure")
 		return
 	}
 	defer d.close()
@@ -41,35 +34,35 @@ func TestDisk(t *testing.T) {
 	require.Equal(t, "kept", string(text))
 }
 
-// scripted is a daemon that is a shell script.
+// scripted starts a shell script as the daemon.
 func scripted(t *testing.T, script string) (*Daemon, *[]string) {
 	t.Helper()
 	var wrong []string
 	d := &Daemon{
-		binary: "/bin/sh", args: []string{"-c", script}, log: filepath.Join(t.TempDir(), "log"),
-		wrong: func(format string, _ ...any) { wrong = append(wrong, format) },
+		Daemon: launch.Daemon{Binary: "/bin/sh", Args: []string{"-c", script}, Dir: t.TempDir()},
+		wrong:  func(format string, _ ...any) { wrong = append(wrong, format) },
 	}
 	require.NoError(t, d.Start())
 	t.Cleanup(d.Kill)
 	return d, &wrong
 }
 
-// said waits until the script has said that it is there.
-func said(t *testing.T, d *Daemon) {
+// logged waits until the script has logged something.
+func logged(t *testing.T, d *Daemon) {
 	t.Helper()
-	require.NoError(t, eventually(t.Context(), 10*time.Second, func() error {
-		if d.lastWords() == "" {
-			return errors.New("nothing said yet")
+	require.NoError(t, launch.Eventually(t.Context(), 10*time.Second, func() error {
+		if d.LogTail() == "" {
+			return errors.New("nothing logged yet")
 		}
 		return nil
 	}))
 }
 
-func TestEndsThatMustNotBe(t *testing.T) {
+func TestWrongExits(t *testing.T) {
 	f := func(script string, wants int) {
 		t.Helper()
 		d, wrong := scripted(t, script)
-		said(t, d)
+		logged(t, d)
 		d.Terminate()
 		require.Len(t, *wrong, wants)
 		require.False(t, d.Running())
@@ -77,44 +70,44 @@ func TestEndsThatMustNotBe(t *testing.T) {
 	f(`trap 'exit 0' TERM; echo here; while :; do sleep 0.05; done`, 0)
 	f(`trap 'exit 3' TERM; echo here; while :; do sleep 0.05; done`, 1)
 	f(`trap 'echo no space left; exit 1' TERM; echo here; while :; do sleep 0.05; done`, 0)
-	f(`echo here; exec sleep 60`, 0)                // before it asked for signals
-	f(`echo '"trafficd starts"'; exec sleep 60`, 1) // it did
+	f(`echo here; exec sleep 60`, 0)                // before it handled signals
+	f(`echo '"trafficd starts"'; exec sleep 60`, 1) // after
 }
 
-func TestEndsByItself(t *testing.T) {
+func TestUnexpectedExits(t *testing.T) {
 	f := func(script string, wants int) {
 		t.Helper()
 		d, wrong := scripted(t, script)
-		<-d.proc.done
+		<-d.Done()
 		require.NoError(t, d.Start())
 		require.Len(t, *wrong, wants)
 	}
 	f(`exit 1`, 1)
 	f(`echo 'input/output error'; exit 1`, 0)
-	f(`echo '"listening for clients"'; echo 'input/output error'; exit 1`, 1) // it has come up
+	f(`echo '"listening for clients"'; echo 'input/output error'; exit 1`, 1) // it was listening
 }
 
-// TestWordsOfThisProcess: what an earlier one said excuses nothing.
-func TestWordsOfThisProcess(t *testing.T) {
+// TestLogOfThisProcess: the log of an earlier process does not excuse an exit.
+func TestLogOfThisProcess(t *testing.T) {
 	d, wrong := scripted(t, `echo 'no space left'; exit 1`)
-	<-d.proc.done
+	<-d.Done()
 	require.NoError(t, d.Start())
 	require.Empty(t, *wrong)
-	<-d.proc.done
-	d.args[1] = "exit 1"
+	<-d.Done()
+	d.Args[1] = "exit 1"
 	require.NoError(t, d.Start())
 	require.Empty(t, *wrong)
-	<-d.proc.done
+	<-d.Done()
 	require.False(t, d.Running())
 	require.Len(t, *wrong, 1)
 }
 
 func TestPause(t *testing.T) {
 	d, wrong := scripted(t, `trap 'exit 0' TERM; echo here; while :; do sleep 0.05; done`)
-	said(t, d)
+	logged(t, d)
 	d.Pause()
 	var status syscall.WaitStatus
-	_, err := syscall.Wait4(d.proc.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	_, err := syscall.Wait4(d.PID(), &status, syscall.WUNTRACED, nil)
 	require.NoError(t, err)
 	require.True(t, status.Stopped())
 	d.Resume()

@@ -12,18 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStuckLink spoils and heals a wire with a connection that is stuck: the
-// server reads nothing, so toxiproxy waits in a write. New connections have to
-// get through.
-func TestStuckLink(t *testing.T) {
+// TestStuckWire disturbs and heals a wire with a stuck connection: the server reads nothing, so toxiproxy blocks in a write.
+// New connections must get through.
+func TestStuckWire(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer server.Close()
-	root, err := Root()
-	require.NoError(t, err)
-	binary, err := buildToxiproxy(t.Context(), root)
-	require.NoError(t, err)
-	wire, err := lay(t.Context(), binary, filepath.Join(t.TempDir(), "log"), server.Addr().String())
+	var r Rig
+	require.NoError(t, r.buildWires(t.Context()))
+	wire, err := startWire(t.Context(), r.proxy, filepath.Join(t.TempDir(), "log"), server.Addr().String())
 	defer func() { wire.close() }()
 	require.NoError(t, err)
 	connect := func() (client, accepted net.Conn) {
@@ -41,7 +38,7 @@ func TestStuckLink(t *testing.T) {
 	}
 
 	stick()
-	require.NoError(t, wire.Spoil(t.Context(), "bandwidth", Requests, map[string]any{"rate": 1000}))
+	require.NoError(t, wire.Disturb(t.Context(), "bandwidth", Requests, map[string]any{"rate": 1000}))
 	stick()
 	require.NoError(t, wire.Heal(t.Context()))
 	client, accepted := connect()
@@ -53,10 +50,10 @@ func TestStuckLink(t *testing.T) {
 	require.Equal(t, "through", string(got))
 	wire.Cut()
 	require.NoError(t, wire.Join(t.Context()))
-	require.NoError(t, wire.Spoil(t.Context(), "latency", Answers, map[string]any{"latency": 1}), "nothing is left of the first")
+	require.NoError(t, wire.Disturb(t.Context(), "latency", Responses, map[string]any{"latency": 1}), "the first toxic is gone")
 }
 
-// fill writes until nobody takes any more.
+// fill writes until a write blocks.
 func fill(t *testing.T, c net.Conn) {
 	t.Helper()
 	block := make([]byte, 1<<20)

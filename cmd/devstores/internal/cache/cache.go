@@ -1,7 +1,7 @@
-// Package cache keeps what devstores fetches from elsewhere (an engine, jars) so that it is fetched once.
+// Package cache keeps the downloads of devstores: the ClickHouse engine and Kafka's jars.
 //
-// An entry is a folder that either is whole or is not there: it is filled under another name and renamed. A lock makes
-// two programs that want the same entry fetch it once.
+// An entry is a directory that is complete or does not exist: it is filled under another name and renamed. A lock makes
+// two programs that need the same entry download it once.
 package cache
 
 import (
@@ -12,50 +12,30 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"trafficd/cmd/devstores/internal/filelock"
+	"trafficd/cmd/internal/launch"
 )
 
-// Env names the environment variable that moves the cache.
+// Env names the environment variable with the cache's directory.
 const Env = "TRAFFICD_CACHE"
 
-const module = "trafficd"
-
-// Dir is the cache's folder: $TRAFFICD_CACHE, else .cache/devstores under the module's root, else the user's cache folder.
+// Dir returns the cache's directory: $TRAFFICD_CACHE, else .cache/devstores under the module's root, else one in the user's cache directory.
 func Dir() (string, error) {
 	if dir := os.Getenv(Env); dir != "" {
 		return filepath.Abs(dir)
 	}
-	if root, err := ModuleRoot(); err == nil {
+	if root, err := launch.ModuleRoot(); err == nil {
 		return filepath.Join(root, ".cache", "devstores"), nil
 	}
 	user, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("cannot find a cache folder, set %s: %w", Env, err)
+		return "", fmt.Errorf("cannot find a cache directory, set %s: %w", Env, err)
 	}
-	return filepath.Join(user, module, "devstores"), nil
+	return filepath.Join(user, "trafficd", "devstores"), nil
 }
 
-// ModuleRoot is the folder at or above the working directory whose go.mod is this module's.
-func ModuleRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("cannot find the module's root: %w", err)
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && strings.HasPrefix(string(mod), "module "+module+"\n") {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("cannot find the root of module %s at or above %s: run inside its tree", module, start)
-		}
-	}
-}
-
-// Entry returns the folder of the entry name, filled by fill if it is not there yet. fill gets an empty folder; if it fails,
-// nothing of it stays. log gets a line if somebody else is filling the entry.
+// Entry returns the directory of an entry. If it does not exist, fill is called with an empty directory; if that fails,
+// nothing is kept. log receives a line if another program is filling the entry.
 func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string) error) (string, error) {
 	root, err := Dir()
 	if err != nil {
@@ -66,9 +46,9 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 		return dir, nil
 	}
 	if err := os.MkdirAll(root, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make the cache folder, set %s to another: %w", Env, err)
+		return "", fmt.Errorf("cannot create the cache directory, set %s to another one: %w", Env, err)
 	}
-	unlock, err := filelock.Take(ctx, dir+".lock", func() { fmt.Fprintf(log, "waiting for another program that fetches %s\n", name) })
+	unlock, err := launch.Lock(ctx, dir+".lock", func() { fmt.Fprintf(log, "waiting for another program to download %s\n", name) })
 	if err != nil {
 		return "", err
 	}
@@ -79,21 +59,21 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 	return dir, fillAtomically(dir, fill)
 }
 
-// fillAtomically wants the lock: the unfinished folder's name is always the same, so what a killed run left is swept by the next.
+// fillAtomically requires the lock. The unfinished directory's name is fixed, so the next run removes what a killed one left.
 func fillAtomically(dir string, fill func(string) error) error {
 	unfinished := dir + ".unfinished"
 	if err := os.RemoveAll(unfinished); err != nil {
-		return fmt.Errorf("cannot sweep the cache: %w", err)
+		return fmt.Errorf("cannot clean the cache: %w", err)
 	}
 	defer os.RemoveAll(unfinished)
 	if err := os.Mkdir(unfinished, 0o755); err != nil {
-		return fmt.Errorf("cannot make a cache entry: %w", err)
+		return fmt.Errorf("cannot create a cache entry: %w", err)
 	}
 	if err := fill(unfinished); err != nil {
 		return err
 	}
 	if err := os.Rename(unfinished, dir); err != nil {
-		return fmt.Errorf("cannot finish a cache entry: %w", err)
+		return fmt.Errorf("cannot complete a cache entry: %w", err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/internal/cache"
+	"trafficd/cmd/internal/launch"
 )
 
 func TestEntryIsFilledOnce(t *testing.T) {
@@ -39,7 +40,7 @@ func TestEntryIsFilledOnce(t *testing.T) {
 	require.EqualValues(t, 1, fills.Load())
 }
 
-func TestEntryThatFailsLeavesNothing(t *testing.T) {
+func TestFailedEntryLeavesNothing(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv(cache.Env, root)
 	broken := errors.New("broken")
@@ -51,8 +52,8 @@ func TestEntryThatFailsLeavesNothing(t *testing.T) {
 	require.Empty(t, folders(t, root))
 }
 
-// TestEntrySweepsWhatAKilledRunLeft: the unfinished folder of a run that was killed must not get into the entry.
-func TestEntrySweepsWhatAKilledRunLeft(t *testing.T) {
+// TestEntryRemovesUnfinishedDirectory: nothing of a killed run gets into the entry.
+func TestEntryRemovesUnfinishedDirectory(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv(cache.Env, root)
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "entry.unfinished", "half"), 0o755))
@@ -81,16 +82,16 @@ func TestDir(t *testing.T) {
 	t.Setenv(cache.Env, "")
 	dir, err := cache.Dir()
 	require.NoError(t, err)
-	root, err := cache.ModuleRoot()
+	root, err := launch.ModuleRoot()
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(root, ".cache", "devstores"), dir)
 
-	t.Chdir(t.TempDir()) // outside of the module
+	t.Chdir(t.TempDir()) // outside the module
 	t.Setenv("XDG_CACHE_HOME", "/the/cache")
 	dir, err = cache.Dir()
 	require.NoError(t, err)
 	require.Equal(t, "/the/cache/trafficd/devstores", dir)
-	_, err = cache.ModuleRoot()
+	_, err = launch.ModuleRoot()
 	require.ErrorContains(t, err, "run inside its tree")
 	require.True(t, strings.HasPrefix(err.Error(), "cannot find the root of module trafficd"))
 }

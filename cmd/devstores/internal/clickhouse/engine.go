@@ -3,23 +3,30 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
+	"runtime"
 	"strconv"
+	"syscall"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
 )
 
 // The kinds of engine.
 const (
-	KindAuto    = "auto"              // KindServer where it is installed and not too old, else KindLibrary
+	KindAuto    = "auto"              // KindServer if it is installed and recent enough, otherwise KindLibrary
 	KindServer  = "clickhouse-server" // the program `clickhouse` on PATH
-	KindLibrary = "libchdb"           // the engine as a shared library, fetched once
+	KindLibrary = "libchdb"           // the engine as a shared library, downloaded once
 )
 
 // Kinds are the values of Config.Kind.
 var Kinds = []string{KindAuto, KindServer, KindLibrary}
 
-// oldest is the first year of releases with everything that the tables use (deduplication windows of plain MergeTree among it).
-// Distributions carry much older ones.
+// oldest is the first year of releases that support everything the tables use, such as deduplication windows of plain
+// MergeTree. Distributions package much older ones.
 const oldest = 24
 
 // engine is a way to run ClickHouse.
@@ -41,7 +48,7 @@ func chooseEngine(ctx context.Context, cfg Config) (engine, error) {
 		}
 		return fetchedEngine(ctx, cfg)
 	default:
-		return engine{}, fmt.Errorf("cannot run a ClickHouse of kind %q: give one of %v", cfg.Kind, Kinds)
+		return engine{}, fmt.Errorf("unknown ClickHouse kind %q: must be one of %v", cfg.Kind, Kinds)
 	}
 }
 
@@ -52,19 +59,19 @@ func fetchedEngine(ctx context.Context, cfg Config) (engine, error) {
 
 var versionNumber = regexp.MustCompile(`\b(\d+)\.\d+\.\d+`)
 
-// findServer returns the program clickhouse of PATH if it is young enough.
+// findServer returns the program clickhouse on PATH if it is recent enough.
 func findServer(ctx context.Context) (string, error) {
 	program, err := exec.LookPath("clickhouse")
 	if err != nil {
 		return "", fmt.Errorf("cannot find a ClickHouse server: %w", err)
 	}
-	said, err := exec.CommandContext(ctx, program, "server", "--version").Output()
+	out, err := exec.CommandContext(ctx, program, "server", "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("cannot ask %s for its version: %w", program, err)
+		return "", fmt.Errorf("cannot get the version of %s: %w", program, err)
 	}
-	number := versionNumber.FindSubmatch(said)
+	number := versionNumber.FindSubmatch(out)
 	if number == nil {
-		return "", fmt.Errorf("cannot read a version in what %s says: %q", program, said)
+		return "", fmt.Errorf("cannot find a version in the output of %s: %q", program, out)
 	}
 	if year, _ := strconv.Atoi(string(number[1])); year < oldest {
 		return "", fmt.Errorf("cannot use %s: its version %s is older than %d.1", program, number[0], oldest)
@@ -72,7 +79,7 @@ func findServer(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// command is the command line that serves home on the ports of cfg until it is stopped.
+// command returns the command that serves home on the ports of cfg.
 func (e engine) command(home home, cfg Config) *exec.Cmd {
 	config := "--config-file=" + home.path("config.xml")
 	if e.kind == KindLibrary {
@@ -80,12 +87,56 @@ func (e engine) command(home home, cfg Config) *exec.Cmd {
 			"--path="+home.path("data"), "--listen_host=127.0.0.1",
 			fmt.Sprintf("--http_port=%d", cfg.HTTP), fmt.Sprintf("--tcp_port=%d", cfg.TCP),
 			"--log-level=warning", config)
-		cmd.Env = append(cmd.Environ(), "TZ=UTC") // it does not heed the configuration's time zone
+		cmd.Env = append(cmd.Environ(), "TZ=UTC") // it ignores the configuration's time zone
 		return cmd
 	}
 	cmd := exec.Command(e.program, "server", config)
-	cmd.Dir = string(home) // it drops files into its working directory
-	// Without the watchdog there is one process: the one that the death signal reaches.
+	cmd.Dir = string(home) // it writes files to its working directory
+	// Without the watchdog there is one process, which receives the death signal.
 	cmd.Env = append(cmd.Environ(), "CLICKHOUSE_WATCHDOG_ENABLE=0")
 	return cmd
+}
+
+// LibraryCommand is the hidden subcommand of this program that becomes the engine; see [RunLibrary].
+const LibraryCommand = "serve-libchdb"
+
+// serveStatements open the listeners, then wait on the lifeline (standard input): the server runs as long as the last
+// statement, which ends at end of file.
+const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT count() FROM file('/proc/self/fd/0', LineAsString)"
+
+// libraryCommand runs library in a child with the arguments of clickhouse-local: a crash of the engine and its signal
+// handlers do not affect our process.
+func libraryCommand(library string, args ...string) *exec.Cmd {
+	args = append([]string{LibraryCommand, library}, args...)
+	return exec.Command("/proc/self/exe", append(args, "--query="+serveStatements)...)
+}
+
+// RunLibrary loads the library args[0] and runs clickhouse-local's main with the other arguments until it returns.
+func RunLibrary(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("%s: missing argument: file of the library", LibraryCommand)
+	}
+	// A terminal sends Ctrl-C to the whole group; the parent stops this process through the lifeline.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	runtime.LockOSThread() // main() of a C++ program expects to stay on one thread
+	lib, err := purego.Dlopen(args[0], purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	if err != nil {
+		return fmt.Errorf("cannot load the engine (it needs glibc on Linux; remove %s to download it again): %w", args[0], err)
+	}
+	var run func(argc int32, argv unsafe.Pointer) uintptr
+	purego.RegisterLibFunc(&run, lib, "chdb_query_cmdline")
+	argv := cStrings(append([]string{"clickhouse"}, args[1:]...))
+	run(int32(len(argv)-1), unsafe.Pointer(&argv[0]))
+	runtime.KeepAlive(argv)
+	os.Exit(0) // without the destructors of a library whose threads still run
+	return nil
+}
+
+// cStrings returns args as a C argv: NUL-terminated strings and a final nil.
+func cStrings(args []string) []*byte {
+	var argv []*byte
+	for _, arg := range args {
+		argv = append(argv, unsafe.SliceData(append([]byte(arg), 0)))
+	}
+	return append(argv, nil)
 }

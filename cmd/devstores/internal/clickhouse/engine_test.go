@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFindServerWantsAYoungOne(t *testing.T) {
+func TestFindServerChecksVersion(t *testing.T) {
 	f := func(script, want string) {
 		t.Helper()
 		bin := t.TempDir()
@@ -29,12 +29,12 @@ func TestFindServerWantsAYoungOne(t *testing.T) {
 	f("echo 'ClickHouse server version 26.3.1.100 (official build).'", "")
 	f("echo 'ClickHouse server version 24.1.1.1.'", "")
 	f("echo 'ClickHouse server version 18.16.1.'", "its version 18.16.1 is older than 24.1")
-	f("echo hello", "cannot read a version")
-	f("exit 1", "cannot ask")
+	f("echo hello", "cannot find a version")
+	f("exit 1", "cannot get the version")
 	f("", "cannot find a ClickHouse server")
 }
 
-// TestServerCommand: without the watchdog, in its own folder, with nothing but the configuration that devstores wrote.
+// TestServerCommand: no watchdog, its own directory, and only the configuration that devstores wrote.
 func TestServerCommand(t *testing.T) {
 	h, err := makeHome(t.TempDir())
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestServerCommand(t *testing.T) {
 	require.Contains(t, cmd.Env, "CLICKHOUSE_WATCHDOG_ENABLE=0")
 }
 
-func TestConfigNamesPortsAndFolder(t *testing.T) {
+func TestConfigContainsPortsAndDirectory(t *testing.T) {
 	h, err := makeHome(filepath.Join(t.TempDir(), "a & b"))
 	require.NoError(t, err)
 	require.NoError(t, h.writeConfig(Config{TCP: 9001, HTTP: 8124}))

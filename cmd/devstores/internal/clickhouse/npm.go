@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"trafficd/cmd/devstores/internal/cache"
+	"trafficd/cmd/internal/launch"
 )
 
 // defaultRegistry is npm's documented default for the setting "registry". It has to be here: where
@@ -54,7 +54,7 @@ func readNPMConfig(environ []string) (npmConfig, error) {
 	} else if home, err := os.UserHomeDir(); err == nil {
 		files = append(files, filepath.Join(home, ".npmrc"))
 	}
-	if root, err := cache.ModuleRoot(); err == nil {
+	if root, err := launch.ModuleRoot(); err == nil {
 		files = append(files, filepath.Join(root, ".npmrc"))
 	}
 	c := npmConfig{}

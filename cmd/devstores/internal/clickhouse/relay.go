@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// relay stands before the engine as a library, which aborts where a client resets its connection during the handshake, as one that is
-// killed then does. From here the engine only ever sees orderly ends.
+// relay forwards connections to the engine as a library, which aborts when a client resets its connection during the
+// handshake, as a killed client does. Through the relay the engine sees orderly shutdowns only.
 type relay struct {
 	listener net.Listener
 	engine   string // host:port
@@ -21,7 +21,7 @@ type relay struct {
 func startRelay(address, engine string) (*relay, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen for ClickHouse's clients: %w", err)
+		return nil, fmt.Errorf("cannot listen for ClickHouse clients: %w", err)
 	}
 	r := &relay{listener: l, engine: engine}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -29,10 +29,10 @@ func startRelay(address, engine string) (*relay, error) {
 	return r, nil
 }
 
-// stop ends all connections, at once: the engine's own stop comes first.
+// stop closes all connections immediately. The engine must have been stopped first.
 func (r *relay) stop() {
 	r.cancel()
-	_ = r.listener.Close() // it was open
+	_ = r.listener.Close()
 	r.running.Wait()
 }
 
@@ -46,7 +46,7 @@ func (r *relay) accept() {
 	}
 }
 
-// pass ends when the engine has closed its side.
+// pass returns when the engine has closed its side.
 func (r *relay) pass(client *net.TCPConn) {
 	defer client.Close()
 	conn, err := net.Dial("tcp", r.engine)
@@ -56,13 +56,13 @@ func (r *relay) pass(client *net.TCPConn) {
 	defer conn.Close()
 	defer context.AfterFunc(r.ctx, func() { _, _ = client.Close(), conn.Close() })()
 	engine := conn.(*net.TCPConn)
-	var answers sync.WaitGroup
-	answers.Go(func() {
+	var responses sync.WaitGroup
+	responses.Go(func() {
 		_, _ = io.Copy(client, engine)
-		_, _ = io.Copy(io.Discard, engine) // the client may have gone: answers that nobody reads would reset the engine's connection
+		_, _ = io.Copy(io.Discard, engine) // if the client has gone, unread data would reset the engine's connection
 		_ = client.Close()
 	})
 	_, _ = io.Copy(engine, client)
 	_ = engine.CloseWrite()
-	answers.Wait()
+	responses.Wait()
 }

@@ -1,28 +1,26 @@
-// Package clickhouse runs a real ClickHouse on loopback: `clickhouse server` where that program is installed, else the engine as a
-// shared library in a child process.
+// Package clickhouse runs a real ClickHouse on loopback: `clickhouse server` where that program is installed, otherwise
+// the engine as a shared library in a child process.
 package clickhouse
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"text/template"
 	"time"
 
-	"trafficd/cmd/devstores/internal/filelock"
-	"trafficd/cmd/devstores/internal/loopback"
-	"trafficd/cmd/devstores/internal/process"
+	"trafficd/cmd/internal/launch"
 )
 
 const (
-	// startLimit bounds the way from exec to a first answer: 0.1 s is usual, a folder full of parts on a busy machine takes longer.
+	// startLimit bounds the time from exec to the first response: 0.1 s is usual; many parts on a busy machine take longer.
 	startLimit = 2 * time.Minute
 	// stopLimit is twice what a clean stop takes while clients hold connections (about 5 s).
 	stopLimit = 10 * time.Second
@@ -30,89 +28,73 @@ const (
 
 // Config says where a server keeps its data and listens.
 type Config struct {
-	Dir      string    // survives a restart; made if it is not there
+	Dir      string    // data directory, kept across restarts; created if missing
 	TCP      int       // port of the native protocol, 0 = a free one
 	HTTP     int       // port of HTTP, 0 = a free one
 	Kind     string    // one of Kinds
-	Progress io.Writer // lines for a human
-}
-
-// Info is what a client has to know of a running server.
-type Info struct {
-	TCP     string `json:"tcp"`
-	HTTP    string `json:"http"`
-	Kind    string `json:"kind"` // KindServer or KindLibrary
-	Version string `json:"version"`
-	PIDs    []int  `json:"pids"`
+	Progress io.Writer // receives lines for a human
 }
 
 // Server is a running ClickHouse.
 type Server struct {
-	Info
-	proc   *process.Process
+	launch.ClickHouseInfo
+	proc   *launch.Process
 	relay  *relay // nil where the engine needs none
 	native string // where the engine itself listens for the native protocol
 	unlock func()
 }
 
-// Start brings up a server and returns when it answers on both ports. failed is called if it ends without Stop; it
-// should end ctx, so that Start does not wait for the dead.
+// Start starts a server and returns when it answers on both ports. failed is called if it exits without Stop; it should
+// end ctx, so that Start does not wait for a dead process.
 func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err error) {
 	home, err := makeHome(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := filelock.Try(home.path("lock"))
+	unlock, err := launch.TryLock(home.path("lock"))
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the folder %s, is a ClickHouse running in it? %w", home, err)
+		return nil, fmt.Errorf("cannot use the directory %s, is a ClickHouse running in it? %w", home, err)
 	}
 	defer func() {
 		if err != nil {
 			unlock()
 		}
 	}()
-	if cfg.TCP, err = loopback.Pick("ClickHouse's native protocol", cfg.TCP); err != nil {
+	if cfg.TCP, err = launch.PickPort("ClickHouse's native protocol", cfg.TCP); err != nil {
 		return nil, err
 	}
-	if cfg.HTTP, err = loopback.Pick("ClickHouse over HTTP", cfg.HTTP); err != nil {
+	if cfg.HTTP, err = launch.PickPort("ClickHouse over HTTP", cfg.HTTP); err != nil {
 		return nil, err
 	}
 	engine, err := chooseEngine(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	s = &Server{unlock: unlock, ClickHouseInfo: launch.ClickHouseInfo{TCP: launch.Address(cfg.TCP), HTTP: launch.Address(cfg.HTTP), Kind: engine.kind}}
 	if engine.kind == KindLibrary {
-		if err := home.forgetPartLog(); err != nil {
+		if err := home.removePartLog(); err != nil {
+			return nil, err
+		}
+		if cfg.TCP, err = launch.PickPort("ClickHouse's engine", 0); err != nil {
 			return nil, err
 		}
 	}
-	s = &Server{unlock: unlock, Info: Info{TCP: loopback.Address(cfg.TCP), HTTP: loopback.Address(cfg.HTTP), Kind: engine.kind}}
-	if engine.kind == KindLibrary {
-		if cfg.TCP, err = loopback.Pick("ClickHouse's engine", 0); err != nil {
-			return nil, err
-		}
-	}
-	s.native = loopback.Address(cfg.TCP)
+	s.native = launch.Address(cfg.TCP)
 	if err := home.writeConfig(cfg); err != nil {
 		return nil, err
 	}
 	if err := s.launch(ctx, engine.command(home, cfg), home, failed); err != nil {
 		return nil, err
 	}
-	return s, s.startRelay()
+	if s.native != s.TCP {
+		if s.relay, err = startRelay(s.TCP, s.native); err != nil {
+			return nil, errors.Join(err, s.proc.Kill())
+		}
+	}
+	return s, nil
 }
 
-func (s *Server) startRelay() (err error) {
-	if s.native == s.TCP {
-		return nil
-	}
-	if s.relay, err = startRelay(s.TCP, s.native); err != nil {
-		return errors.Join(err, s.proc.Kill())
-	}
-	return nil
-}
-
-// launch starts the child and waits until it answers; on an error nothing is left running.
+// launch starts the child and waits until both listeners answer; after an error nothing is left running.
 func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed func(error)) error {
 	console, err := os.Create(home.path("console.log"))
 	if err != nil {
@@ -120,34 +102,14 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 	}
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = console, console
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("no answer within %v", startLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("no response within %v", startLimit))
 	defer cancel()
-	s.proc, err = process.Start(cmd, failed)
-	if err != nil {
+	if s.proc, err = launch.Start(cmd, failed); err != nil {
 		return err
 	}
 	s.PIDs = []int{s.proc.PID()}
-	if err := s.awaitReady(ctx); err != nil {
-		s.proc.Kill()
-		return fmt.Errorf("cannot start ClickHouse in %s: %w\n%s", home, err, tail(console.Name()))
-	}
-	return nil
-}
-
-// Stop ends the server cleanly.
-func (s *Server) Stop() error {
-	defer s.unlock()
-	err := s.proc.Stop(stopLimit)
-	if s.relay != nil {
-		s.relay.stop()
-	}
-	return err
-}
-
-// awaitReady returns when both listeners answer; HTTP is the first to come and tells the version.
-func (s *Server) awaitReady(ctx context.Context) error {
 	for {
-		version, err := Query(ctx, s.HTTP, "SELECT version()")
+		version, err := launch.QueryClickHouse(ctx, s.HTTP, "SELECT version()")
 		if err == nil {
 			err = dial(ctx, s.native)
 		}
@@ -157,10 +119,21 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			s.proc.Kill()
+			return fmt.Errorf("cannot start ClickHouse in %s: %w\n%s", home, context.Cause(ctx), tail(console.Name()))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// Stop stops the server cleanly.
+func (s *Server) Stop() error {
+	defer s.unlock()
+	err := s.proc.Stop(stopLimit)
+	if s.relay != nil {
+		s.relay.stop()
+	}
+	return err
 }
 
 func dial(ctx context.Context, address string) error {
@@ -171,30 +144,7 @@ func dial(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// Query runs one statement over HTTP as the user default and returns the answer's text; the error holds ClickHouse's own message.
-func Query(ctx context.Context, address, sql string) (string, error) {
-	target := url.URL{Scheme: "http", Host: address, Path: "/", RawQuery: "wait_end_of_query=1"} // an error must come as a status, not in the middle of an answer
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), strings.NewReader(sql))
-	if err != nil {
-		return "", fmt.Errorf("cannot query ClickHouse: %w", err)
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // leaves no goroutine behind
-	res, err := client.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("cannot query ClickHouse: %w", err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return "", fmt.Errorf("cannot read ClickHouse's answer: %w", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("cannot run %q: %s", sql, strings.TrimSpace(string(body)))
-	}
-	return string(body), nil
-}
-
-// tail is the end of a log, for an error message.
+// tail returns the end of a log, for an error message.
 func tail(file string) string {
 	const lines = 12
 	text, err := os.ReadFile(file)
@@ -203,4 +153,62 @@ func tail(file string) string {
 	}
 	all := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return filepath.Base(file) + ": " + strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+//go:embed config.xml
+var configXML string
+
+//go:embed users.xml
+var usersXML []byte
+
+var configTemplate = template.Must(template.New("config.xml").Parse(configXML))
+
+// home is a server's directory with its data, logs and configuration.
+type home string
+
+func makeHome(dir string) (home, error) {
+	abs, err := filepath.Abs(dir)
+	h := home(abs)
+	for _, sub := range []string{"data", "logs", "tmp"} {
+		if err == nil {
+			err = os.MkdirAll(h.path(sub), 0o755)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot create ClickHouse's directory: %w", err)
+	}
+	return h, nil
+}
+
+func (h home) path(name string) string { return filepath.Join(string(h), name) }
+
+// writeConfig writes config.xml and users.xml at every start: ports may have changed.
+func (h home) writeConfig(cfg Config) error {
+	var text strings.Builder
+	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "TCP": cfg.TCP, "HTTP": cfg.HTTP})
+	if err == nil {
+		err = os.WriteFile(h.path("config.xml"), []byte(text.String()), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(h.path("users.xml"), usersXML, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write ClickHouse's configuration: %w", err)
+	}
+	return nil
+}
+
+// removePartLog removes system.part_log of the last start. The library does not load its system tables: it creates them
+// in the same directory when they are first written, fails on an existing one ("Directory … already exists" in its log),
+// and then logs nothing; SYSTEM FLUSH LOGS waits for the table forever. So the library's log covers one start only. A full
+// server has symbolic links in this place: they are kept.
+func (h home) removePartLog() error {
+	table := h.path("data/data/system/part_log")
+	if info, err := os.Lstat(table); err != nil || !info.IsDir() {
+		return nil
+	}
+	if err := os.RemoveAll(table); err != nil {
+		return fmt.Errorf("cannot remove ClickHouse's part log: %w", err)
+	}
+	return nil
 }

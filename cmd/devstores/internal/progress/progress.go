@@ -1,4 +1,4 @@
-// Package progress shows on standard error how far a long step has come: as a bar on a terminal, else as a line now and then.
+// Package progress reports the progress of a long step: as a bar on a terminal, otherwise as an occasional line.
 package progress
 
 import (
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// every is the pause between two lines where there is no terminal: short enough to show life, long enough for a log of CI.
+// every is the interval of the lines without a terminal.
 const every = 2 * time.Second
 
 // Meter counts towards a total. It is for one goroutine.
@@ -20,17 +20,17 @@ type Meter struct {
 	what  string
 	unit  string
 	total int64
-	bar   *progressbar.ProgressBar // nil where out is no terminal
+	bar   *progressbar.ProgressBar // nil if out is not a terminal
 	shown time.Time
 	start time.Time
 }
 
-// Bytes measures a step whose size in bytes is known.
+// Bytes returns a meter for a step whose size in bytes is known.
 func Bytes(out io.Writer, what string, total int64) *Meter {
 	return newMeter(out, what, "MB", total, progressbar.OptionShowBytes(true))
 }
 
-// Files measures a step that goes through files, how many nobody knows before (total -1).
+// Files returns a meter for a step that processes an unknown number of files.
 func Files(out io.Writer, what string) *Meter {
 	return newMeter(out, what, "files", -1, progressbar.OptionShowCount(), progressbar.OptionSetItsString("files"))
 }
@@ -47,7 +47,7 @@ func newMeter(out io.Writer, what, unit string, total int64, style ...progressba
 	return m
 }
 
-// Set says that n of the total are done.
+// Set reports that n of the total are done.
 func (m *Meter) Set(n int64) {
 	if m.bar != nil {
 		m.bar.Set64(n)
@@ -70,7 +70,7 @@ func (m *Meter) reading(n int64) string {
 	return fmt.Sprintf("%d of %d %s", n/scale, m.total/scale, m.unit)
 }
 
-// Done ends the display with a line that says how long it took.
+// Done ends the display with a line that reports the duration.
 func (m *Meter) Done() {
 	if m.bar != nil {
 		m.bar.Finish()

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/launch"
+)
+
+// programs builds trafficd and trafficctl for a test.
+func programs(t *testing.T) options {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, launch.Build(t.Context(), "-o", dir+"/", "./cmd/trafficd"))
+	require.NoError(t, launch.Build(t.Context(), "-o", dir+"/", "./cmd/trafficctl"))
+	return options{daemon: filepath.Join(dir, "trafficd"), trafficctl: filepath.Join(dir, "trafficctl"), rounds: 1, batches: 2, notes: t.Output()}
+}
+
+// TestIngestLines: all items are accepted, and the figures have the names and the format that others parse.
+func TestIngestLines(t *testing.T) {
+	o := programs(t)
+	var out bytes.Buffer
+	o.lines = &out
+	require.NoError(t, o.batchCosts(t.Context()))
+	var names []string
+	for line := range bytes.Lines(out.Bytes()) {
+		m := regexp.MustCompile(`^bench: (\S+) ([0-9.e+]+) (\S+)\n$`).FindSubmatch(line)
+		require.NotNil(t, m, "%s", line)
+		names = append(names, string(m[1]))
+	}
+	require.Equal(t, []string{
+		"gunzip_ms", "gunzip_scan_ms", "ingest_cpu_ms", "ingest_cpu_over_gunzip_scan", "ingest_cpu_over_gunzip", "ingest_allocs_per_batch",
+		"http_items_per_s_1", "http_items_per_s_2", "http_items_per_s_4", "rss_64_batches_mb",
+	}, names)
+}
+
+// TestLayerDaemon: a daemon serves generated forecasts and rebuilds the layer when they change.
+func TestLayerDaemon(t *testing.T) {
+	o := programs(t)
+	all, err := o.network(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, all, 10)
+	require.Len(t, all[0].Forecast, layerPeriods)
+	d, err := o.layerDaemon(t.Context(), all)
+	require.NoError(t, err)
+	defer d.stop()
+	require.NoError(t, d.rebuild(t.Context(), all))
+}
+
+func TestReadBody(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "town.day.ndjson")
+	require.NoError(t, os.WriteFile(file, []byte("{\"detectorCode\":\"A\",\"value\":1}\n{\"detectorCode\":\"A\",\"value\":2}\n"), 0o600))
+	b, err := readBody(file)
+	require.NoError(t, err)
+	require.Equal(t, "town_", b.name)
+	require.Equal(t, 2, b.items)
+	require.Len(t, b.detectors, batchItems)
+	require.NoError(t, b.gunzip())
+	require.NoError(t, b.scan())
+
+	require.NoError(t, os.WriteFile(file, []byte("{}\nnot JSON\n"), 0o600))
+	_, err = readBody(file)
+	var syntax *json.SyntaxError
+	require.ErrorAs(t, err, &syntax)
+	require.ErrorContains(t, err, "line 2")
+}
+
+func TestMedian(t *testing.T) {
+	require.Equal(t, 2.0, median([]float64{3, 1, 2}))
+}

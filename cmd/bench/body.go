@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/go-faster/jx"
+	"github.com/klauspost/compress/gzip"
+)
+
+// body is a request body that is sent repeatedly.
+type body struct {
+	name      string // prefix of its figures, empty or ending in _
+	items     int
+	length    int // decompressed
+	zipped    []byte
+	detectors []string
+}
+
+const batchItems = 14_000
+
+// synthetic returns a batch of 14,000 detectors, one measurement each, as an integrator sends it every five minutes.
+func synthetic() body {
+	r := rand.New(rand.NewPCG(1, 2))
+	var text bytes.Buffer
+	detectors := make([]string, batchItems)
+	text.WriteString(`{"measurements":[`)
+	for i := range batchItems {
+		detectors[i] = fmt.Sprintf("DET-%06d", i*7)
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		fmt.Fprintf(&text, `{"detectorCode":%q,"measureTypeCode":"speed","timestampFrom":"2026-01-20T10:00:00Z","timestampTo":"2026-01-20T10:05:00Z","value":%.2f,"quality":%.2f}`,
+			detectors[i], 20+float64(r.IntN(10000))/100, float64(90+r.IntN(11))/100)
+	}
+	text.WriteString(`]}`)
+	return newBody("", text.Bytes(), detectors)
+}
+
+// newBody compresses a request's JSON with gzip's default level.
+func newBody(name string, text []byte, detectors []string) body {
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, err := w.Write(text)
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // writing to memory cannot fail
+	}
+	return body{name: name, items: bytes.Count(text, []byte(`"value"`)), length: len(text), zipped: zipped.Bytes(), detectors: detectors}
+}
+
+var gunzipper = sync.OnceValue(func() *gzip.Reader { return new(gzip.Reader) })
+
+// gunzip decompresses the body and discards it.
+func (b body) gunzip() error {
+	z := gunzipper()
+	if err := z.Reset(bytes.NewReader(b.zipped)); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, z)
+	return err
+}
+
+// scan is gunzip with jx skipping over the JSON.
+func (b body) scan() error {
+	z := gunzipper()
+	if err := z.Reset(bytes.NewReader(b.zipped)); err != nil {
+		return err
+	}
+	return jx.Decode(z, 128<<10).Skip()
+}
+
+// readBody returns a body with the measurements of an NDJSON file, named after the file up to the first dot.
+func readBody(path string) (body, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return body{}, err
+	}
+	var items []json.RawMessage
+	seen := map[string]bool{}
+	var detectors []string
+	for line := range bytes.Lines(text) {
+		var m struct {
+			DetectorCode string `json:"detectorCode"`
+		}
+		if err := json.Unmarshal(line, &m); err != nil {
+			return body{}, fmt.Errorf("cannot read line %d of %s: %w", len(items)+1, path, err)
+		}
+		items = append(items, bytes.TrimSpace(line))
+		if !seen[m.DetectorCode] {
+			seen[m.DetectorCode] = true
+			detectors = append(detectors, m.DetectorCode)
+		}
+	}
+	for n := 0; len(detectors) < batchItems; n++ { // a registry of the usual size
+		detectors = append(detectors, fmt.Sprintf("other-%d", n))
+	}
+	name, _, _ := strings.Cut(filepath.Base(path), ".")
+	all, err := json.Marshal(map[string]any{"measurements": items})
+	return newBody(name+"_", all, detectors), err
+}

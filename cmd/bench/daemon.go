@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"trafficd/cmd/internal/launch"
+)
+
+// daemon is a trafficd in a temporary directory, with both sinks off: the journal is where a batch ends.
+type daemon struct{ launch.Daemon }
+
+const benchKey = "bench"
+
+// newDaemon writes the files of a daemon with these detectors.
+func newDaemon(program string, detectors []string) (*daemon, error) {
+	dir, err := os.MkdirTemp("", "trafficd-bench-")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{launch.Daemon{Binary: program, Dir: dir}}
+	return d, d.Configure("bench", benchKey, "ingest, forecast, routing", detectors, "log.level=warn",
+		"journal.max_bytes=64GiB", "journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false")
+}
+
+// start starts a daemon with these detectors and waits until it is ready.
+func start(ctx context.Context, program string, detectors []string) (*daemon, error) {
+	d, err := newDaemon(program, detectors)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.start(ctx); err != nil {
+		d.stop()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *daemon) start(ctx context.Context) error {
+	return errors.Join(d.Start(), d.AwaitReady(ctx, 30*time.Second))
+}
+
+// stop stops the daemon and removes its directory.
+func (d *daemon) stop() {
+	_ = d.Stop(35 * time.Second) // its journal is removed anyway
+	os.RemoveAll(d.Dir)
+}
+
+// client is one persistent connection.
+type client struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (d *daemon) dial() (*client, error) {
+	c, err := net.Dial("tcp", d.API)
+	if err != nil {
+		return nil, err
+	}
+	return &client{c, bufio.NewReader(c)}, nil
+}
+
+// post sends the body and checks that every item was accepted.
+func (c *client) post(b body) error {
+	head := fmt.Sprintf("POST /dataprovider/ingestion/v1/detectors/data/ingest HTTP/1.1\r\nHost: bench\r\nAuthorization: apiKey %s\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", benchKey, len(b.zipped))
+	if _, err := (&net.Buffers{[]byte(head), b.zipped}).WriteTo(c.Conn); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if want := fmt.Sprintf(`"accepted":%d,`, b.items); resp.StatusCode != http.StatusMultiStatus || !bytes.Contains(text, []byte(want)) {
+		return fmt.Errorf("status %d, want 207 with %s: %.300s", resp.StatusCode, want, text)
+	}
+	return nil
+}
+
+// perBatch sends n bodies in sequence and returns the daemon's CPU milliseconds and allocations per body.
+func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, allocs float64, err error) {
+	mallocs, err := d.metric(ctx, "go_memstats_mallocs_total")
+	if err != nil {
+		return 0, 0, err
+	}
+	before := d.cpu()
+	for range n {
+		if err := c.post(b); err != nil {
+			return 0, 0, err
+		}
+	}
+	used := d.cpu() - before
+	after, err := d.metric(ctx, "go_memstats_mallocs_total")
+	return float64(used.Microseconds()) / 1000 / float64(n), (after - mallocs) / float64(n), err
+}
+
+// load sends n bodies over each connection concurrently.
+func (d *daemon) load(b body, connections, n int) (time.Duration, error) {
+	var wg sync.WaitGroup
+	failed := make(chan error, connections)
+	began := time.Now()
+	for range connections {
+		wg.Go(func() {
+			c, err := d.dial()
+			if err == nil {
+				defer c.Close()
+			}
+			for i := 0; i < n && err == nil; i++ {
+				err = c.post(b)
+			}
+			if err != nil {
+				failed <- err
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-failed:
+		return 0, err
+	default:
+		return time.Since(began), nil
+	}
+}
+
+// metric returns one of the daemon's metrics.
+func (d *daemon) metric(ctx context.Context, name string) (float64, error) {
+	metrics, err := d.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	v, ok := metrics[name]
+	if !ok {
+		return 0, fmt.Errorf("the daemon has no metric %s", name)
+	}
+	return v, nil
+}
+
+// cpu returns the CPU time of all threads of the daemon.
+func (d *daemon) cpu() time.Duration {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.PID()))
+	sum := time.Duration(0)
+	for _, t := range threads {
+		text, _ := os.ReadFile(t)
+		if ran, _, ok := strings.Cut(string(text), " "); ok {
+			ns, _ := strconv.ParseInt(ran, 10, 64)
+			sum += time.Duration(ns)
+		}
+	}
+	return sum
+}
+
+// peakMB returns the peak resident size in units of 10⁶ bytes.
+func (d *daemon) peakMB() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kib * 1024 / 1e6, err
+		}
+	}
+	return 0, fmt.Errorf("/proc does not report the daemon's resident size")
+}
+
+// ownCPU returns the user and system time of this process.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// costs are CPU times of one body in milliseconds.
+type costs struct{ gunzip, scan, ingest []float64 }
+
+// ingest compares, round by round, gunzip, gunzip with a JSON scan, and the daemon from the socket to the journal.
+func (o options) ingest(ctx context.Context, body body) error {
+	d, err := start(ctx, o.daemon, body.detectors)
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	fmt.Fprintf(o.notes, "%s: %d items, %d bytes of JSON, %d of gzip, %d rounds of %d batches\n", body.name, body.items, body.length, len(body.zipped), o.rounds, o.batches)
+	c, err := d.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var cost costs
+	allocs := 0.0
+	for round := range o.rounds + 1 {
+		gunzip, err := cpuPerCall(o.batches, body.gunzip)
+		if err != nil {
+			return err
+		}
+		scan, err := cpuPerCall(o.batches, body.scan)
+		if err != nil {
+			return err
+		}
+		ingest, mallocs, err := d.perBatch(ctx, c, body, o.batches)
+		if err != nil {
+			return err
+		}
+		if round == 0 {
+			continue // warm-up
+		}
+		cost.gunzip, cost.scan, cost.ingest = append(cost.gunzip, gunzip), append(cost.scan, scan), append(cost.ingest, ingest)
+		allocs = mallocs
+	}
+	o.print(body.name, cost, allocs)
+	return nil
+}
+
+func (o options) print(name string, c costs, allocs float64) {
+	ratio := func(over []float64) float64 {
+		list := make([]float64, len(over))
+		for i := range over {
+			list[i] = c.ingest[i] / over[i]
+		}
+		return median(list)
+	}
+	o.line(name+"gunzip_ms", median(c.gunzip), "ms")
+	o.line(name+"gunzip_scan_ms", median(c.scan), "ms")
+	o.line(name+"ingest_cpu_ms", median(c.ingest), "ms")
+	o.line(name+"ingest_cpu_over_gunzip_scan", ratio(c.scan), "ratio")
+	o.line(name+"ingest_cpu_over_gunzip", ratio(c.gunzip), "ratio")
+	o.line(name+"ingest_allocs_per_batch", allocs, "allocs")
+}
+
+func (o options) line(name string, value float64, unit string) {
+	fmt.Fprintf(o.lines, "bench: %s %.3g %s\n", name, value, unit)
+}
+
+// throughput measures items per second, with client and daemon on the same machine.
+func (o options) throughput(ctx context.Context, body body) error {
+	d, err := start(ctx, o.daemon, body.detectors)
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	for _, connections := range []int{1, 2, 4} {
+		took, err := d.load(body, connections, o.batches)
+		if err != nil {
+			return err
+		}
+		o.line(fmt.Sprintf("http_items_per_s_%d", connections), float64(connections*o.batches*body.items)/took.Seconds(), "items/s")
+	}
+	return nil
+}
+
+// memory measures the daemon's peak resident size with 64 concurrent batches.
+func (o options) memory(ctx context.Context, body body) error {
+	d, err := start(ctx, o.daemon, body.detectors)
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	if _, err := d.load(body, 64, 5); err != nil {
+		return err
+	}
+	peak, err := d.peakMB()
+	if err != nil {
+		return err
+	}
+	o.line("rss_64_batches_mb", peak, "MB")
+	return nil
+}
+
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
+
+// cpuPerCall returns the CPU milliseconds of one call of do.
+func cpuPerCall(n int, do func() error) (float64, error) {
+	before := ownCPU()
+	for range n {
+		if err := do(); err != nil {
+			return 0, err
+		}
+	}
+	return float64((ownCPU()-before)/time.Microsecond) / 1000 / float64(n), nil
+}
+
+// bomb is a small body that decompresses to a large one.
+type bomb struct {
+	name         string
+	head, repeat string
+	times        int
+	status       int
+}
+
+var bombs = []bomb{
+	{"zeros", "", "\x00", 1 << 30, http.StatusBadRequest},
+	{"string", `{"measurements":[{"detectorCode":"`, "a", 512 << 20, http.StatusRequestEntityTooLarge},
+	{"spaces", `{"measurements":[`, " ", 512 << 20, http.StatusRequestEntityTooLarge},
+	{"items", `{"measurements":[{}`, ",{}", 33_000_000, http.StatusRequestEntityTooLarge},
+}
+
+func (b bomb) gzip() []byte {
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, err := io.WriteString(w, b.head)
+	block := bytes.Repeat([]byte(b.repeat), 1<<16)
+	for left := b.times; left > 0 && err == nil; left -= 1 << 16 {
+		_, err = w.Write(block[:min(left, 1<<16)*len(b.repeat)])
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // writing to memory cannot fail
+	}
+	return zipped.Bytes()
+}
+
+// decompressionBombs measures what bombs cost the daemon, and its peak resident size.
+func (o options) decompressionBombs(ctx context.Context) error {
+	d, err := start(ctx, o.daemon, []string{"A"})
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	for _, b := range bombs {
+		body := b.gzip()
+		fmt.Fprintf(o.notes, "bomb of %s: %d bytes of gzip\n", b.name, len(body))
+		const times = 5
+		before := d.cpu()
+		for range times {
+			if err := d.postRejected(body, b.status); err != nil {
+				return fmt.Errorf("bomb of %s: %w", b.name, err)
+			}
+		}
+		o.line("bomb_"+b.name+"_ms", float64((d.cpu()-before).Microseconds())/1000/times, "ms")
+	}
+	peak, err := d.peakMB()
+	if err == nil {
+		o.line("bombs_rss_mb", peak, "MB")
+	}
+	return err
+}
+
+// postRejected posts a body that must be rejected.
+func (d *daemon) postRejected(body []byte, status int) error {
+	c, err := d.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "POST /dataprovider/ingestion/v1/detectors/data/ingest HTTP/1.1\r\nHost: bench\r\nAuthorization: apiKey %s\r\nContent-Length: %d\r\n\r\n", benchKey, len(body))
+	go func() { _, _ = c.Write(body) }() // the daemon may respond before it has read everything
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != status {
+		err = fmt.Errorf("status %d, wanted %d: %.300s", resp.StatusCode, status, text)
+	}
+	return err
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/internal/launch"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sinks/layers"
+)
+
+const (
+	servingRounds  = 11
+	servingTime    = "1s" // of one run of wrk
+	servingClients = "8"
+)
+
+// layerServing compares GET of a layer with nginx sending the same bytes from a file: one processor each, the same load tool,
+// in turns.
+func (o options) layerServing(ctx context.Context) error {
+	for _, program := range []string{"nginx", "wrk"} {
+		if _, err := exec.LookPath(program); err != nil {
+			fmt.Fprintf(o.notes, "skipping the comparison with nginx: %s is not installed (apt-get install nginx-light wrk)\n", program)
+			return nil
+		}
+	}
+	for _, size := range []struct {
+		name  string
+		bytes int
+	}{{"1k", 1000}, {"100k", 100_000}, {"10m", 10_000_000}} {
+		if err := o.againstNginx(ctx, size.name, size.bytes); err != nil {
+			return fmt.Errorf("cannot compare a layer of %s with nginx: %w", size.name, err)
+		}
+	}
+	return nil
+}
+
+// againstNginx compares with nginx as packaged and with one that keeps the file open.
+func (o options) againstNginx(ctx context.Context, name string, size int) error {
+	const perStreet = 340 // bytes of five periods, about
+	all, err := o.network(ctx, max(1, size/perStreet))
+	if err != nil {
+		return err
+	}
+	d, err := o.layerDaemon(ctx, all, "GOMAXPROCS=1")
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	ours := server{url: "http://" + d.API + layers.Path, key: benchKey}
+	body, err := ours.get()
+	if err != nil {
+		return err
+	}
+	others := rivals{dir: d.Dir, body: body}
+	if err := o.compare(ctx, "layer_"+name, ours, others); err != nil || name != "100k" {
+		return err
+	}
+	others.conditional = true
+	return o.compare(ctx, "layer_304", ours.unchanged(), others)
+}
+
+// rivals are the nginx servers that send a body.
+type rivals struct {
+	dir         string
+	body        []byte
+	conditional bool
+}
+
+// load starts an nginx and returns its requests per second. A server stays as fast or as slow as it started, for whatever
+// reason, so each round uses a new one.
+func (r rivals) load(ctx context.Context, settings string) (float64, error) {
+	dir, err := os.MkdirTemp(r.dir, "nginx")
+	if err != nil {
+		return 0, err
+	}
+	s, stop, err := startNginx(ctx, dir, settings, r.body)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	s.conditional = r.conditional
+	return s.load(ctx)
+}
+
+// compare prints our requests per second and their ratio to nginx's, as medians over the rounds.
+func (o options) compare(ctx context.Context, name string, ours server, others rivals) error {
+	var rates, overPackaged, overTuned []float64
+	for range servingRounds {
+		own, err := ours.load(ctx)
+		if err != nil {
+			return err
+		}
+		packaged, err := others.load(ctx, "")
+		if err != nil {
+			return err
+		}
+		tuned, err := others.load(ctx, fileKeptOpen)
+		if err != nil {
+			return err
+		}
+		rates, overPackaged, overTuned = append(rates, own), append(overPackaged, own/packaged), append(overTuned, own/tuned)
+	}
+	o.line(name+"_requests_per_s", median(rates), "1/s")
+	o.line(name+"_over_nginx", median(overPackaged), "ratio")
+	o.line(name+"_over_nginx_tuned", median(overTuned), "ratio")
+	return nil
+}
+
+// server serves a layer.
+type server struct {
+	url, key    string
+	etag        string // of the last get
+	conditional bool   // send If-None-Match
+}
+
+func (s *server) get() ([]byte, error) {
+	req, err := http.NewRequest(http.MethodGet, s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "apiKey "+s.key)
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s returned %s: %.200s", s.url, resp.Status, body)
+	}
+	s.etag = resp.Header.Get("Etag")
+	return body, err
+}
+
+// unchanged returns the server for conditional requests of the current version.
+func (s server) unchanged() server {
+	s.conditional = true
+	return s
+}
+
+// load returns the requests per second measured by wrk.
+func (s server) load(ctx context.Context) (float64, error) {
+	args := []string{"-t", "1", "-c", servingClients, "-d", servingTime, "--timeout", "30s", "-H", "Authorization: apiKey " + s.key}
+	if s.conditional {
+		args = append(args, "-H", "If-None-Match: "+s.etag)
+	}
+	out, err := exec.CommandContext(ctx, "wrk", append(args, s.url)...).CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("wrk: %w: %s", err, out)
+	}
+	rate := 0.0
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "Non-2xx") || strings.Contains(line, "Socket errors") {
+			return 0, fmt.Errorf("wrk reported for %s: %s", s.url, strings.TrimSpace(line))
+		}
+		if text, ok := strings.CutPrefix(line, "Requests/sec:"); ok {
+			rate, err = strconv.ParseFloat(strings.TrimSpace(text), 64)
+		}
+	}
+	return rate, err
+}
+
+// nginxConf has the settings of Debian's package, but without an access log, which the daemon does not write either, and
+// without closing connections after a thousand requests.
+const nginxConf = `daemon off;
+worker_processes 1;
+user root;
+pid %[1]s/nginx.pid;
+error_log %[1]s/error.log;
+events { worker_connections 768; }
+http {
+  sendfile on;
+  tcp_nopush on;
+  types_hash_max_size 2048;
+  gzip on;
+  access_log off;
+  keepalive_requests 1000000000;
+  default_type application/x-protobuf;
+  %[3]s
+  server {
+    listen %[2]s;
+    location / { root %[1]s; }
+  }
+}
+`
+
+// fileKeptOpen avoids opening the file for each request.
+const fileKeptOpen = "open_file_cache max=100; open_file_cache_valid 60s;"
+
+// startNginx serves the body from a file in dir.
+func startNginx(ctx context.Context, dir, settings string, body []byte) (s server, stop func(), err error) {
+	port, err := launch.PickPort("nginx", 0)
+	if err != nil {
+		return s, nil, err
+	}
+	address := launch.Address(port)
+	err = os.WriteFile(filepath.Join(dir, "layer"), body, 0o600)
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "nginx.conf"), fmt.Appendf(nil, nginxConf, dir, address, settings), 0o600))
+	if err != nil {
+		return s, nil, err
+	}
+	var output bytes.Buffer
+	cmd := exec.Command("nginx", "-c", filepath.Join(dir, "nginx.conf"), "-e", filepath.Join(dir, "error.log"))
+	cmd.Stdout, cmd.Stderr = &output, &output
+	p, err := launch.StartGroup(cmd, syscall.SIGTERM)
+	if err != nil {
+		return s, nil, err
+	}
+	stop = func() { _ = p.Stop(10 * time.Second) }
+	s = server{url: "http://" + address + "/layer", key: benchKey}
+	err = launch.Eventually(ctx, 2*time.Second, func() error {
+		sent, err := s.get()
+		if err == nil && !bytes.Equal(sent, body) {
+			err = errors.New("wrong body")
+		}
+		return err
+	})
+	if err != nil {
+		stop()
+		return s, nil, fmt.Errorf("nginx does not serve the layer: %w: %s", err, output.String())
+	}
+	return s, stop, nil
+}
+
+// layerDaemon starts a daemon with a layer of these forecasts.
+func (o options) layerDaemon(ctx context.Context, all []*pb.StreetForecast, env ...string) (*daemon, error) {
+	d, err := newDaemon(o.daemon, []string{"A"})
+	if err != nil {
+		return nil, err
+	}
+	d.Env = env
+	d.Set("forecasts.feed=file", "forecasts.file.path="+d.feed(), "forecasts.file.settle=10ms")
+	if err = d.publish(all); err == nil {
+		err = d.start(ctx)
+	}
+	if err == nil {
+		err = d.served(ctx, 0)
+	}
+	if err != nil {
+		d.stop()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *daemon) feed() string { return filepath.Join(d.Dir, "forecasts.pb") }
+
+// publish replaces the file of the forecasts.
+func (d *daemon) publish(all []*pb.StreetForecast) error {
+	text, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
+	if err == nil {
+		err = os.WriteFile(d.feed()+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(d.feed()+".new", d.feed())
+	}
+	return err
+}
+
+// served waits until the daemon has built the layer more than so many times.
+func (d *daemon) served(ctx context.Context, builds float64) error {
+	return launch.Eventually(ctx, time.Minute, func() error {
+		n, err := d.metric(ctx, "trafficd_layers_builds_total")
+		if err == nil && n <= builds {
+			err = errors.New("the daemon has not built the layer")
+		}
+		return err
+	})
+}

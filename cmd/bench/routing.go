@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/twpayne/go-geom"
+
+	"trafficd/schemas/geo"
+	"trafficd/schemas/xroute"
+	"trafficd/sources/routing"
+)
+
+const (
+	linePoints = 1000 // of the geometry that is converted: a long road
+	lines      = 300  // geometries per round
+)
+
+// road returns a line through Baden-Baden with centimetre coordinates.
+func road() *geom.LineString {
+	r := rand.New(rand.NewPCG(3, 4))
+	flat := make([]float64, 0, 2*linePoints)
+	x, y := 8.25, 48.76
+	for range linePoints {
+		x, y = x+r.Float64()/1000, y+r.Float64()/2000
+		flat = append(flat, float64(int(x*1e7))/1e7, float64(int(y*1e7))/1e7)
+	}
+	return geom.NewLineStringFlat(geom.XY, flat)
+}
+
+// geometries measures the conversion of coordinates by format, reading and writing by encoding, and the overhead of SOAP.
+func (o options) geometries(ctx context.Context) error {
+	line := road()
+	for _, format := range geo.Formats() {
+		if err := o.format(line, format); err != nil {
+			return err
+		}
+	}
+	for _, e := range encodings {
+		if err := o.encoding(line, e); err != nil {
+			return err
+		}
+	}
+	if err := o.plain(line); err != nil {
+		return err
+	}
+	return o.soap(ctx, line)
+}
+
+// format measures points per second from degrees into a format and back.
+func (o options) format(line *geom.LineString, format geo.Format) error {
+	const utm32 = "EPSG:25832"
+	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
+	if err != nil {
+		return err
+	}
+	system, err := geo.ParseSystem(string(format), utm32) // the srId is used by OG_SRID only
+	if err != nil {
+		return err
+	}
+	there, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
+	flat := slices.Clone(line.FlatCoords())
+	return o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
+		if err := there.Points(flat, 2); err != nil {
+			return err
+		}
+		return back.Points(flat, 2)
+	})
+}
+
+// encoding writes and reads a geometry.
+type encoding struct {
+	name   string
+	append func(dst []byte, g geom.T) []byte
+	parse  func(text []byte) (geom.T, error)
+}
+
+var encodings = []encoding{
+	{"wkt", geo.AppendWKT, func(text []byte) (geom.T, error) { return geo.DefaultLimits().ParseWKT(string(text), geo.Any) }},
+	{
+		"wkb", func(dst []byte, g geom.T) []byte { return geo.AppendWKB(dst, g, binary.LittleEndian) },
+		func(data []byte) (geom.T, error) { return geo.DefaultLimits().ParseWKB(data, geo.Any) },
+	},
+	{"kml", geo.AppendKML, func(text []byte) (geom.T, error) { return geo.DefaultLimits().ParseKML(geo.Any, string(text)) }},
+}
+
+// encoding measures points per second written and read.
+func (o options) encoding(line *geom.LineString, e encoding) error {
+	var text []byte
+	return o.points("geo_"+e.name+"_points_per_s", linePoints, func() error {
+		text = e.append(text[:0], line)
+		_, err := e.parse(text)
+		return err
+	})
+}
+
+// plain measures points per second as XML elements, including the envelope.
+func (o options) plain(line *geom.LineString) error {
+	points := make([]xroute.PlainPoint, 0, linePoints)
+	for at := 0; at < len(line.FlatCoords()); at += 2 {
+		points = append(points, xroute.PlainPoint{X: line.FlatCoords()[at], Y: line.FlatCoords()[at+1]})
+	}
+	message := &xroute.ConvertGeometry{
+		Geometry: &xroute.LineString{LineString: &xroute.PlainLineString{Points: points}},
+		Options:  xroute.RequestOptions{CoordFormat: geo.VendorGeoDecimal},
+	}
+	var text []byte
+	return o.points("geo_plain_points_per_s", linePoints, func() (err error) {
+		if text, err = xroute.AppendMessage(text[:0], message); err != nil {
+			return err
+		}
+		_, err = xroute.ReadRequest(bytes.NewReader(text), xroute.DefaultLimits())
+		return err
+	})
+}
+
+// points measures do, which processes n points.
+func (o options) points(name string, n int, do func() error) error {
+	var rates []float64
+	for range o.rounds + 1 {
+		ms, err := cpuPerCall(lines, do)
+		if err != nil {
+			return err
+		}
+		rates = append(rates, float64(n)/ms*1000)
+	}
+	o.line(name, median(rates[1:]), "points/s") // without the warm-up
+	return nil
+}
+
+// soap compares the daemon's CPU time for convertGeometry with that of the conversion alone (read WKT, convert, write WKT),
+// round by round, as ratios vary less than times.
+func (o options) soap(ctx context.Context, line *geom.LineString) error {
+	d, err := start(ctx, o.daemon, []string{"none"})
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	text := string(geo.AppendWKT(nil, line))
+	request, err := xroute.AppendMessage(nil, &xroute.ConvertGeometry{
+		Geometry: &xroute.LineString{Encodings: xroute.Encodings{WKT: &text}},
+		Options:  xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.Mercator},
+	})
+	if err != nil {
+		return err
+	}
+	var calls, ratios []float64
+	for round := range o.rounds + 1 {
+		alone, err := cpuPerCall(lines, func() error { return conversion(text) })
+		if err != nil {
+			return err
+		}
+		before := d.cpu()
+		for range lines {
+			if err := d.convert(ctx, request); err != nil {
+				return err
+			}
+		}
+		call := float64((d.cpu() - before).Microseconds()) / 1000 / lines
+		if round > 0 {
+			calls, ratios = append(calls, call), append(ratios, call/alone)
+		}
+	}
+	o.line(fmt.Sprintf("soap_convert_%d_points_cpu_ms", linePoints), median(calls), "ms")
+	o.line("soap_over_conversion", median(ratios), "ratio")
+	return nil
+}
+
+func conversion(text string) error {
+	g, err := geo.DefaultLimits().ParseWKT(text, geo.LineString)
+	if err != nil {
+		return err
+	}
+	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
+	if err != nil {
+		return err
+	}
+	mercator, err := geo.ParseSystem(string(geo.Mercator), "")
+	if err != nil {
+		return err
+	}
+	if err := geo.NewConversion(degrees, mercator).Apply(g); err != nil {
+		return err
+	}
+	geo.AppendWKT(nil, g)
+	return nil
+}
+
+// convert posts an envelope. It requests an uncompressed response: gzip would cost more than everything else.
+func (d *daemon) convert(ctx context.Context, envelope []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.API+routing.Path, bytes.NewReader(envelope))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "apiKey "+benchKey)
+	req.Header.Set("Content-Type", "text/xml; charset=utf-8")
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %.300s", resp.StatusCode, text)
+	}
+	return err
+}

@@ -1,0 +1,152 @@
+// Package faultinject builds Go programs whose clock can be set and whose disk can fail while they run.
+//
+// A static binary calls the kernel directly, so nothing can be interposed from outside. But go build accepts an overlay
+// that replaces source files, even those of the standard library. The overlay adds one file to package syscall and changes
+// the lines where time.Now reads the clock and where files are read, written and synced. The program itself is built as it
+// is shipped.
+package faultinject
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+//go:embed syscall.go.txt
+var syscallFile []byte
+
+// change replaces a text that occurs once in a file of the standard library.
+type change struct{ file, text, by string }
+
+var changes = []change{
+	{
+		"time/time.go",
+		"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
+		"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += syscall.FaultSkew()\n",
+	},
+	{"time/time.go", "import (\n", "import (\n\t\"syscall\"\n"},
+	{
+		"syscall/syscall_linux.go",
+		"func Syscall(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, err Errno) {\n",
+		"func Syscall(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, err Errno) {\n\tif faultSync(trap) {\n\t\treturn ^uintptr(0), 0, EIO\n\t}\n",
+	},
+	{
+		"syscall/syscall_unix.go",
+		"func Pwrite(fd int, p []byte, offset int64) (n int, err error) {\n",
+		"func Pwrite(fd int, p []byte, offset int64) (n int, err error) {\n\tif rest, fails := faultWrite(p); fails {\n\t\t_, _ = pwrite(fd, rest, offset)\n\t\treturn -1, EIO\n\t}\n",
+	},
+	{
+		"syscall/syscall_unix.go",
+		"func Pread(fd int, p []byte, offset int64) (n int, err error) {\n",
+		"func Pread(fd int, p []byte, offset int64) (n int, err error) {\n\tif faultRead() {\n\t\treturn -1, EIO\n\t}\n",
+	},
+}
+
+// Overlay writes the changed files to dir and returns the argument of go build that uses them.
+func Overlay(ctx context.Context, dir string) (string, error) {
+	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot find Go's sources: %w", err)
+	}
+	src := filepath.Join(strings.TrimSpace(string(goroot)), "src")
+	texts, err := changed(src)
+	if err != nil {
+		return "", err
+	}
+	texts["syscall/fault.go"] = string(syscallFile)
+	replace := map[string]string{}
+	for name, text := range texts {
+		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return "", fmt.Errorf("cannot write a changed file of the standard library: %w", err)
+		}
+		replace[filepath.Join(src, name)] = file
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, list, 0o644); err != nil {
+		return "", fmt.Errorf("cannot write the overlay: %w", err)
+	}
+	return "-overlay=" + file, nil
+}
+
+// changed returns the changed files by their names below src.
+func changed(src string) (map[string]string, error) {
+	texts := map[string]string{}
+	for _, c := range changes {
+		if _, read := texts[c.file]; !read {
+			text, err := os.ReadFile(filepath.Join(src, c.file))
+			if err != nil {
+				return nil, fmt.Errorf("cannot read Go's source: %w", err)
+			}
+			texts[c.file] = string(text)
+		}
+		if n := strings.Count(texts[c.file], c.text); n != 1 {
+			return nil, fmt.Errorf("cannot change %s of Go's standard library: %q occurs %d times, not once; adapt the changes to this version of Go", c.file, c.text, n)
+		}
+		texts[c.file] = strings.Replace(texts[c.file], c.text, c.by, 1)
+	}
+	return texts, nil
+}
+
+// env names the environment variable with the file that controls the faults.
+const env = "FAULT_FILE"
+
+// The words of the file, as syscall.go.txt reads them.
+const (
+	skew = 8 * iota
+	writeFaults
+	readFaults
+
+	pageBytes = 4096
+)
+
+// Faults controls the faults of running programs through a file that they map into memory.
+type Faults struct{ file *os.File }
+
+// New creates the file, without faults.
+func New(path string) (*Faults, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create the file of faults: %w", err)
+	}
+	if err := f.Truncate(pageBytes); err != nil {
+		return nil, fmt.Errorf("cannot create the file of faults: %w", err)
+	}
+	return &Faults{f}, nil
+}
+
+// Env returns the environment variable for a program built with the overlay.
+func (f *Faults) Env() string { return env + "=" + f.file.Name() }
+
+// Skew moves the clock forward or back by whole seconds. The monotonic clock is not affected, as when a real clock is set.
+func (f *Faults) Skew(by time.Duration) error { return f.set(skew, int64(by/time.Second)) }
+
+// FailWrites makes one in oneIn positioned writes, syncs and truncations fail with EIO, with some of the bytes written; 0
+// stops it.
+func (f *Faults) FailWrites(oneIn int) error { return f.set(writeFaults, int64(oneIn)) }
+
+// FailReads does the same to positioned reads.
+func (f *Faults) FailReads(oneIn int) error { return f.set(readFaults, int64(oneIn)) }
+
+// set writes a word atomically: the file is shared memory for the programs.
+func (f *Faults) set(word int64, value int64) error {
+	b := binary.NativeEndian.AppendUint64(nil, uint64(value))
+	if _, err := f.file.WriteAt(b, word); err != nil {
+		return fmt.Errorf("cannot write the file of faults: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file. Programs that map it keep the last faults.
+func (f *Faults) Close() error { return f.file.Close() }

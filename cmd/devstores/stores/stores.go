@@ -1,0 +1,186 @@
+// Package stores starts real stores for tests: ClickHouse and a Kafka-protocol broker on loopback, each in its own devstores
+// process, so that each can be killed, paused and restarted on the same ports and directory.
+//
+//	s := stores.StartClickHouse(t)
+//	k := stores.StartKafka(t, stores.Topic("measurements", 6))
+//	…
+//	require.NoError(t, s.Kill())    // kill -9
+//	require.NoError(t, s.Restart()) // same addresses, same data
+//
+// A test's stores stop when it ends, or when its process dies. The program devstores is built once per test process into
+// .cache/bin of the module; downloads are shared by all.
+//
+// Environment:
+//
+//	TRAFFICD_TEST_KAFKA   kfake (default) or apache: the broker of StartKafka unless an option names one
+//	TRAFFICD_STORES_LOG   a file that receives one line per store that a test started
+//	TRAFFICD_CACHE        see `devstores --help`
+//
+// A running store has goroutines in the test's process (it waits for its child). A test that checks for leaked goroutines
+// starts its stores first and passes goleak.IgnoreCurrent(), or leaves the check to goleak.VerifyTestMain.
+package stores
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"trafficd/cmd/internal/launch"
+)
+
+// LogEnv names the environment variable with the file that records which stores the tests ran on.
+const LogEnv = "TRAFFICD_STORES_LOG"
+
+// KafkaEnv names the environment variable that selects the broker of [StartKafka].
+const KafkaEnv = "TRAFFICD_TEST_KAFKA"
+
+// The kinds of broker.
+const (
+	Kfake  = launch.Kfake
+	Apache = launch.Apache
+)
+
+// ClickHouse is a ClickHouse of a test.
+type ClickHouse struct{ *launch.ClickHouse }
+
+// Kafka is a cluster of a test.
+type Kafka struct{ *launch.Kafka }
+
+// Record is a record of a topic.
+type Record = launch.Record
+
+// StartClickHouse starts a ClickHouse on free ports in a temporary directory.
+func StartClickHouse(t testing.TB) *ClickHouse {
+	t.Helper()
+	s := start(t, launch.Options{Only: "clickhouse"}).ClickHouse
+	report(t, "clickhouse", s.Kind, s.Version, s.TCP)
+	return &ClickHouse{s}
+}
+
+// Query is Do; an error ends the test.
+func (c *ClickHouse) Query(t testing.TB, sql string) string {
+	t.Helper()
+	body, err := c.Do(t.Context(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// Option changes what [StartKafka] starts.
+type Option func(*launch.Options)
+
+// Broker selects Kfake or Apache, whatever the environment says.
+func Broker(kind string) Option { return func(o *launch.Options) { o.Broker = kind } }
+
+// Brokers sets the number of brokers.
+func Brokers(n int) Option { return func(o *launch.Options) { o.Brokers = n } }
+
+// Partitions sets the number of partitions of automatically created topics.
+func Partitions(n int) Option { return func(o *launch.Options) { o.Partitions = n } }
+
+// Topic creates a topic.
+func Topic(name string, partitions int) Option {
+	return func(o *launch.Options) { o.Topics[name] = partitions }
+}
+
+// Set sets a broker property, such as producer.id.expiration.ms.
+func Set(key, value string) Option {
+	return func(o *launch.Options) { o.Properties[key] = value }
+}
+
+// StartKafka starts a cluster on free ports in a temporary directory. Without a [Broker] option, TRAFFICD_TEST_KAFKA
+// selects the kind.
+func StartKafka(t testing.TB, opts ...Option) *Kafka {
+	t.Helper()
+	all := launch.Options{Only: "kafka", Broker: os.Getenv(KafkaEnv), Topics: map[string]int{}, Properties: map[string]string{}}
+	for _, opt := range opts {
+		opt(&all)
+	}
+	k := start(t, all).Kafka
+	report(t, "kafka", k.Kind, k.Version, fmt.Sprint(k.Brokers))
+	return &Kafka{k}
+}
+
+// StartKfake starts a kfake in the test's process, whose Fault and Control hooks the test can use. It has one broker and
+// creates topics automatically unless opts say otherwise, and keeps its data in memory.
+func StartKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.AllowAutoTopicCreation(), kfake.DefaultNumPartitions(6)}, opts...)
+	cluster, err := kfake.NewCluster(opts...)
+	if err != nil {
+		t.Fatalf("cannot start kfake: %v", err)
+	}
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+// Create is CreateTopic; an error ends the test.
+func (k *Kafka) Create(t testing.TB, topic string, partitions int) {
+	t.Helper()
+	if err := k.CreateTopic(t.Context(), topic, partitions); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Records is Read; an error, or half a minute, ends the test.
+func (k *Kafka) Records(t testing.TB, topic string) []Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	records, err := k.Read(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// Count returns the number of records of a topic.
+func (k *Kafka) Count(t testing.TB, topic string) int {
+	t.Helper()
+	return len(k.Records(t, topic))
+}
+
+// ReadTopic is [launch.Kafka.Read] for any cluster: one behind a proxy, or one of [StartKfake] by its ListenAddrs.
+func ReadTopic(ctx context.Context, brokers []string, topic string) ([]Record, error) {
+	return launch.ReadTopic(ctx, brokers, topic)
+}
+
+// start starts stores that stop when the test ends.
+func start(t testing.TB, opts launch.Options) *launch.Stores {
+	t.Helper()
+	opts.Dir, opts.Stderr = t.TempDir(), t.Output()
+	s, err := launch.StartStores(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// report writes to the test's log, and to the file of LogEnv, which store the test ran on. A line is one write, so that
+// parallel test processes do not interleave.
+func report(t testing.TB, store, kind, version, address string) {
+	t.Helper()
+	t.Logf("%s: %s %s at %s", store, kind, version, address)
+	file := os.Getenv(LogEnv)
+	if file == "" {
+		return
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		t.Fatalf("cannot open the file of %s: %v", LogEnv, err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintf(f, "%s %s %s %s\n", t.Name(), store, kind, version); err != nil {
+		t.Fatalf("cannot write the file of %s: %v", LogEnv, err)
+	}
+}

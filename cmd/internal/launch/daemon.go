@@ -1,0 +1,194 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Daemon is a trafficd that can be started again after it exits. Its methods are for one goroutine at a time, except
+// Get, Readyz and Metrics.
+type Daemon struct {
+	Binary  string
+	Dir     string // working directory; trafficd.log in it receives the output of every start
+	Args    []string
+	Env     []string    // added to this process's environment
+	OnDeath unix.Signal // sent to the daemon if this process dies; 0 = SIGKILL
+	API     string      // host:port
+	Ops     string      // host:port of metrics and readiness
+
+	*Process       // of the last start; nil before the first
+	logged   int64 // size of the log before the last start
+}
+
+// Configure picks free ports and writes an API key and a registry of one product instance to d.Dir. Settings are
+// key=value, as for --set.
+func (d *Daemon) Configure(instance, key, rights string, detectors []string, settings ...string) (err error) {
+	if d.API, err = FreeAddress(); err != nil {
+		return err
+	}
+	if d.Ops, err = FreeAddress(); err != nil {
+		return err
+	}
+	keys, registry := filepath.Join(d.Dir, "keys.yaml"), filepath.Join(d.Dir, "detectors.csv")
+	if err := os.WriteFile(keys, fmt.Appendf(nil, "keys:\n- {name: %s, sha256: %x, product_instance: %s, rights: [%s]}\n",
+		instance, sha256.Sum256([]byte(key)), instance, rights), 0o600); err != nil {
+		return fmt.Errorf("cannot write the keys: %w", err)
+	}
+	if err := os.WriteFile(registry, []byte("code\n"+strings.Join(detectors, "\n")+"\n"), 0o600); err != nil {
+		return fmt.Errorf("cannot write the registry: %w", err)
+	}
+	d.Set("api.listen="+d.API, "ops.listen="+d.Ops, "api.keys_file="+keys,
+		"registry.feeds=[{product_instance: "+instance+", file: {path: "+registry+", column: code}}]", "registry.settle=10ms",
+		"journal.dir="+filepath.Join(d.Dir, "journal"), "api.drain_grace=100ms", "log.format=json")
+	d.Set(settings...)
+	return nil
+}
+
+// Set adds settings to every later start; the last one for a key wins.
+func (d *Daemon) Set(settings ...string) {
+	for _, s := range settings {
+		d.Args = append(d.Args, "--set", s)
+	}
+}
+
+// Start starts the daemon. It does not wait until it is ready.
+func (d *Daemon) Start() error {
+	out, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("cannot open the daemon's log: %w", err)
+	}
+	defer out.Close()
+	if info, err := out.Stat(); err == nil {
+		d.logged = info.Size()
+	}
+	cmd := exec.Command(d.Binary, d.Args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, out, out
+	cmd.Env = append(cmd.Environ(), d.Env...)
+	onDeath := d.OnDeath
+	if onDeath == 0 {
+		onDeath = unix.SIGKILL
+	}
+	d.Process, err = StartGroup(cmd, onDeath)
+	return err
+}
+
+func (d *Daemon) logFile() string { return filepath.Join(d.Dir, "trafficd.log") }
+
+// Log returns what the daemon has logged since its last start.
+func (d *Daemon) Log() string {
+	f, err := os.Open(d.logFile())
+	if err != nil {
+		return "" // nothing was logged
+	}
+	defer f.Close()
+	_, _ = f.Seek(d.logged, io.SeekStart)
+	text, _ := io.ReadAll(f)
+	return string(text)
+}
+
+// LogTail returns the end of Log, for an error message.
+func (d *Daemon) LogTail() string {
+	text := d.Log()
+	return strings.TrimSpace(text[max(0, len(text)-2000):])
+}
+
+// AwaitReady waits until /readyz returns 200. It fails after limit, or when the daemon exits.
+func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := Eventually(ctx, limit, func() error {
+		if d.Exited() {
+			cancel(errors.New("it has exited"))
+		}
+		status, body := d.Readyz(ctx)
+		if status == http.StatusOK {
+			return nil
+		}
+		return fmt.Errorf("status %d: %s", status, body)
+	})
+	if err != nil {
+		return fmt.Errorf("trafficd did not become ready: %w; its log ends:\n%s", err, d.LogTail())
+	}
+	return nil
+}
+
+// Readyz returns the response of /readyz; status 0 means that there was none, and body says why.
+func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
+	status, text, err := d.Get(ctx, "/readyz")
+	if err != nil {
+		return 0, err.Error()
+	}
+	return status, string(text)
+}
+
+// Get gets a path of the operators' listener.
+func (d *Daemon) Get(ctx context.Context, path string) (status int, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.Ops+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.Body.Close()
+	body, err = io.ReadAll(r.Body)
+	return r.StatusCode, body, err
+}
+
+// Metrics are values by series, such as `trafficd_pipeline_lag_frames{sink="kafka"}`.
+type Metrics map[string]float64
+
+// Metrics reads the daemon's metrics.
+func (d *Daemon) Metrics(ctx context.Context) (Metrics, error) {
+	_, body, err := d.Get(ctx, "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the metrics: %w", err)
+	}
+	return parseMetrics(string(body)), nil
+}
+
+func parseMetrics(text string) Metrics {
+	m := Metrics{}
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		line := lines.Text()
+		i := strings.LastIndexByte(line, ' ')
+		if i < 0 || line[0] == '#' {
+			continue
+		}
+		if v, err := strconv.ParseFloat(line[i+1:], 64); err == nil {
+			m[line[:i]] = v
+		}
+	}
+	return m
+}
+
+// Sum returns the sum of all series of a metric, or NaN if there is none.
+func (m Metrics) Sum(name string) float64 {
+	sum := math.NaN()
+	for series, v := range m {
+		if base, _, _ := strings.Cut(series, "{"); base == name {
+			if math.IsNaN(sum) {
+				sum = 0
+			}
+			sum += v
+		}
+	}
+	return sum
+}

@@ -1,0 +1,51 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked is returned by TryLock when another process holds the lock.
+var ErrLocked = errors.New("another process holds the lock")
+
+// Lock takes the lock file path, which is released when its holder dies, and waits for it until ctx ends. If it has to
+// wait, it calls waiting once (may be nil).
+func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+	for {
+		unlock, err = TryLock(path)
+		if !errors.Is(err, ErrLocked) {
+			return unlock, err
+		}
+		if waiting != nil {
+			waiting()
+			waiting = nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot wait for the lock %s: %w", path, context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// TryLock takes the lock file path or returns ErrLocked. It never removes the file: that would let two processes in.
+func TryLock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open lock file: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return func() { f.Close() }, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = ErrLocked
+	}
+	return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+}

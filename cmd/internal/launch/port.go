@@ -1,0 +1,73 @@
+package launch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strconv"
+	"sync"
+)
+
+// Free ports are below Linux's ephemeral range (32768 and up). From that range the kernel assigns ports to outgoing
+// connections, and one of those could occupy the port of a server that is being restarted.
+const (
+	lowestPort  = 12000
+	highestPort = 32000
+)
+
+// givenPorts are the ports that PickPort has returned; the caller may not listen yet.
+var givenPorts sync.Map
+
+// Address returns port on 127.0.0.1.
+func Address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// PickPort returns port if it is free or, if it is 0, a free one, a different one each time. The error says for what.
+func PickPort(what string, port int) (int, error) {
+	if port != 0 {
+		return port, checkPort(what, port)
+	}
+	for range 100 {
+		port = lowestPort + rand.IntN(highestPort-lowestPort)
+		if _, given := givenPorts.LoadOrStore(port, nil); !given && checkPort(what, port) == nil {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("cannot find a free port for %s between %d and %d", what, lowestPort, highestPort)
+}
+
+// PickPorts returns n free ports.
+func PickPorts(what string, n int) ([]int, error) {
+	var ports []int
+	for i := range n {
+		port, err := PickPort(fmt.Sprintf("%s %d", what, i+1), 0)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
+func checkPort(what string, port int) error {
+	l, err := net.Listen("tcp", Address(port))
+	if err != nil {
+		return fmt.Errorf("cannot use port %d for %s: %w; choose another one, or 0 for a free one", port, what, err)
+	}
+	return l.Close()
+}
+
+// FreeAddress returns a free host:port. On Linux the host is a random one of 16 million loopback addresses, so that no
+// other test and no outgoing connection takes the port while the server is down.
+func FreeAddress() (string, error) {
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	}
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		return "", fmt.Errorf("cannot find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

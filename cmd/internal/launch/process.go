@@ -1,0 +1,197 @@
+// Package launch builds and runs trafficd and its stores for the development tools and the tests. Programs use this
+// package; tests get stores from cmd/devstores/stores, which adds what needs a testing.TB.
+//
+//	Process   a child process that cannot outlive its parent
+//	Stores    ClickHouse and a Kafka-protocol broker, each in a devstores process that can be killed, paused and restarted
+//	Daemon    trafficd, likewise, with its keys, registry and settings
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is a running child. Its methods may be called from several goroutines. Two things tie a child to its parent:
+//
+//   - the lifeline: the child's standard input is a pipe whose other end only the parent holds. A child that reads it
+//     sees end of file when the parent stops it or dies;
+//   - PR_SET_PDEATHSIG (Linux): the kernel signals the child when the parent dies.
+//
+// In the other direction every child keeps the parent's standard error open as descriptor 3 (see [LeashFD]). Whoever reads
+// that stream sees its end only when the whole tree has exited, and may then reuse the same ports and directories.
+type Process struct {
+	cmd      *exec.Cmd
+	target   int      // where signals go: a process or, if negative, a group
+	lifeline *os.File // our end of the child's standard input
+	expected atomic.Bool
+	done     chan struct{}
+	err      error // how the child exited; valid after done
+}
+
+// LeashFD is the child's descriptor of its parent's standard error.
+const LeashFD = 3
+
+// Start runs cmd in this process's group. The kernel kills it if this process dies. If the child exits before
+// [Process.Stop] or [Process.Kill] is called, failed (may be nil) is called once with the reason. Start sets cmd.Stdin,
+// ExtraFiles and SysProcAttr.
+func Start(cmd *exec.Cmd, failed func(error)) (*Process, error) {
+	return start(cmd, false, unix.SIGKILL, failed)
+}
+
+// StartGroup is Start with a new process group: signals go to the child and everything it starts, and Ctrl-C on the
+// terminal does not reach it. The child receives onDeath if this process dies.
+func StartGroup(cmd *exec.Cmd, onDeath unix.Signal) (*Process, error) {
+	return start(cmd, true, onDeath, nil)
+}
+
+func start(cmd *exec.Cmd, group bool, onDeath unix.Signal, failed func(error)) (*Process, error) {
+	lifeline, ours, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("cannot create a pipe for %s: %w", cmd.Path, err)
+	}
+	defer lifeline.Close()
+	cmd.Stdin = lifeline
+	cmd.ExtraFiles = []*os.File{os.Stderr} // becomes LeashFD
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: group}
+	setDeathSignal(cmd.SysProcAttr, onDeath)
+	p := &Process{cmd: cmd, lifeline: ours, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go p.run(started, failed)
+	if err := <-started; err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("cannot start %s: %w", cmd.Path, err)
+	}
+	p.target = cmd.Process.Pid
+	if group {
+		p.target = -p.target
+	}
+	return p, nil
+}
+
+// run starts the child and waits for it. The kernel sends the death signal when the thread that forked exits, not the
+// process, so the thread stays locked until the child has exited.
+func (p *Process) run(started chan<- error, failed func(error)) {
+	runtime.LockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	p.err = p.cmd.Wait()
+	p.lifeline.Close()
+	close(p.done)
+	if failed != nil && !p.expected.Load() {
+		failed(fmt.Errorf("%s exited unexpectedly: %v", p.cmd.Path, p.cmd.ProcessState))
+	}
+}
+
+// Run starts cmd, calls tick a few times a second and returns how cmd exited. When ctx ends first, the child is killed.
+func Run(ctx context.Context, cmd *exec.Cmd, tick func()) error {
+	p, err := Start(cmd, nil)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-p.done:
+			return p.err
+		case <-ctx.Done():
+			_ = p.Kill()
+			return context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+			tick()
+		}
+	}
+}
+
+// PID returns the child's process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the child has exited and, if this process copies its standard error, everything it started too.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exited reports whether Done is closed. A nil process has exited.
+func (p *Process) Exited() bool {
+	if p == nil {
+		return true
+	}
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// State returns how the child exited; nil before that.
+func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
+
+// Signal sends sig to the child, or to its group. It is not an error if the child has exited.
+func (p *Process) Signal(sig unix.Signal) error {
+	if p.Exited() {
+		return nil // another process may have its id by now
+	}
+	if err := unix.Kill(p.target, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cannot send %v to %s: %w", sig, p.cmd.Path, err)
+	}
+	return nil
+}
+
+// Kill sends SIGKILL and waits until the child has exited.
+func (p *Process) Kill() error {
+	if p == nil {
+		return nil
+	}
+	p.expected.Store(true)
+	err := p.Signal(unix.SIGKILL)
+	if err == nil {
+		<-p.done
+	}
+	return err
+}
+
+// Stop closes the lifeline, sends SIGTERM to the child alone and waits. After grace it kills the child and returns an
+// error. A paused child is resumed first.
+func (p *Process) Stop(grace time.Duration) error {
+	if p.Exited() {
+		return nil
+	}
+	p.expected.Store(true)
+	_ = p.Signal(unix.SIGCONT)
+	p.lifeline.Close()
+	_ = p.cmd.Process.Signal(unix.SIGTERM) // fails only if the child has exited
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(grace):
+	}
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s did not stop within %v and was killed", p.cmd.Path, grace)
+}
+
+// Eventually calls try until it succeeds. After limit, or when ctx ends, it returns the last error.
+func Eventually(ctx context.Context, limit time.Duration, try func() error) error {
+	deadline := time.Now().Add(limit)
+	for {
+		err := try()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return errors.Join(ctx.Err(), err)
+		case time.Now().After(deadline):
+			return fmt.Errorf("not within %v: %w", limit, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
