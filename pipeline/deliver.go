@@ -30,11 +30,11 @@ type Sink interface {
 
 // DeliveryConfig configures how blocks are formed and retried.
 type DeliveryConfig struct {
-	MaxRows  int           `koanf:"max_rows"`  // rows offered to the sink at a time
-	MinRows  int           `koanf:"min_rows"`  // with fewer rows the delivery waits for more
-	Linger   time.Duration `koanf:"linger"`    // but no longer than this
-	RetryMin time.Duration `koanf:"retry_min"` // wait after the first failed attempt; it doubles
-	RetryMax time.Duration `koanf:"retry_max"` // up to this
+	MaxRows  int           `setting:"max_rows"`  // rows offered to the sink at a time
+	MinRows  int           `setting:"min_rows"`  // with fewer rows the delivery waits for more
+	Linger   time.Duration `setting:"linger"`    // but no longer than this
+	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; it doubles
+	RetryMax time.Duration `setting:"retry_max"` // up to this
 }
 
 // Validate reports every setting that is out of bounds.

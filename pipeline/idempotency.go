@@ -14,9 +14,9 @@ import (
 
 // IdempotencyConfig bounds the idempotency store (contract 1.5).
 type IdempotencyConfig struct {
-	Window   time.Duration  `koanf:"window"`    // how long a 207 is remembered
-	MaxBytes int64          `koanf:"max_bytes"` // memory; at the limit, requests with a new key get 503
-	Journal  journal.Config `koanf:"journal"`   // of the answers; dir must be set before OpenIdempotencyStore
+	Window   time.Duration  `setting:"window"`    // how long a 207 is remembered
+	MaxBytes int64          `setting:"max_bytes"` // memory; at the limit, requests with a new key get 503
+	Journal  journal.Config `setting:"journal"`   // of the answers; dir must be set before OpenIdempotencyStore
 }
 
 // DefaultIdempotencyConfig remembers for an hour in up to 128 MiB: about a million answers without rejections.

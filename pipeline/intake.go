@@ -18,13 +18,13 @@ import (
 
 // Config configures the stages between a complete body and the journal.
 type Config struct {
-	Workers      int   `koanf:"workers"`        // bodies decoded concurrently; 0: one per CPU
-	Queue        int   `koanf:"queue"`          // complete bodies that may wait for a worker; further ones get 503
-	MaxBodyBytes int64 `koanf:"max_body_bytes"` // decompressed size of a body
+	Workers      int   `setting:"workers"`        // bodies decoded concurrently; 0: one per CPU
+	Queue        int   `setting:"queue"`          // complete bodies that may wait for a worker; further ones get 503
+	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
 
-	Decode      decode.Config     `koanf:"decode"`
-	Validate    validate.Config   `koanf:"validate"`
-	Idempotency IdempotencyConfig `koanf:"idempotency"`
+	Decode      decode.Config     `setting:"decode"`
+	Validate    validate.Config   `setting:"validate"`
+	Idempotency IdempotencyConfig `setting:"idempotency"`
 }
 
 // DefaultConfig has a worker per CPU, a queue of 256 and 64 MiB for a decompressed body (contract 1.1).

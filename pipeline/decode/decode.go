@@ -11,9 +11,9 @@ import (
 
 // Config bounds the contents of a body.
 type Config struct {
-	BatchLimit int `koanf:"batch_limit"` // items that are examined (contract 1.2)
-	HardLimit  int `koanf:"hard_limit"`  // more items fail the whole request (contract 1.1)
-	MaxDepth   int `koanf:"max_depth"`   // nesting of objects and arrays
+	BatchLimit int `setting:"batch_limit"` // items that are examined (contract 1.2)
+	HardLimit  int `setting:"hard_limit"`  // more items fail the whole request (contract 1.1)
+	MaxDepth   int `setting:"max_depth"`   // nesting of objects and arrays
 }
 
 // DefaultConfig returns a batch limit of 14,000 items, a hard limit of ten times that, and a nesting depth of 64.

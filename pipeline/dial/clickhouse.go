@@ -14,16 +14,16 @@ import (
 
 // ClickHouse configures connections to a ClickHouse server, over its native protocol.
 type ClickHouse struct {
-	Database string `koanf:"database"`
-	Username string `koanf:"username"`
-	Password string `koanf:"password"`  // secret
-	Secure   bool   `koanf:"secure"`    // TLS
-	CAFile   string `koanf:"ca_file"`   // PEM; empty: the system's certificate authorities
-	CertFile string `koanf:"cert_file"` // of the client, with KeyFile; read for every connection
-	KeyFile  string `koanf:"key_file"`
+	Database string `setting:"database"`
+	Username string `setting:"username"`
+	Password string `setting:"password"`  // secret
+	Secure   bool   `setting:"secure"`    // TLS
+	CAFile   string `setting:"ca_file"`   // PEM; empty: the system's certificate authorities
+	CertFile string `setting:"cert_file"` // of the client, with KeyFile; read for every connection
+	KeyFile  string `setting:"key_file"`
 
-	ServerName         string `koanf:"server_name"` // in the server's certificate; empty: the host of the address
-	InsecureSkipVerify bool   `koanf:"insecure_skip_verify"`
+	ServerName         string `setting:"server_name"` // in the server's certificate; empty: the host of the address
+	InsecureSkipVerify bool   `setting:"insecure_skip_verify"`
 }
 
 // Validate reports every invalid key.
@@ -58,11 +58,11 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 
 // ClickHouseQuery configures a query that is polled.
 type ClickHouseQuery struct {
-	Address    string `koanf:"address"` // host:port of the native protocol
-	ClickHouse `koanf:",squash"`
-	Query      string        `koanf:"query"`
-	Interval   time.Duration `koanf:"interval"` // between polls
-	Timeout    time.Duration `koanf:"timeout"`  // of a poll
+	Address    string `setting:"address"` // host:port of the native protocol
+	ClickHouse `setting:",squash"`
+	Query      string        `setting:"query"`
+	Interval   time.Duration `setting:"interval"` // between polls
+	Timeout    time.Duration `setting:"timeout"`  // of a poll
 }
 
 // Validate reports every invalid key but those of the times, which are the caller's.

@@ -16,21 +16,21 @@ import (
 
 // Kafka configures the connections to the brokers of one topic.
 type Kafka struct {
-	Brokers        []string      `koanf:"brokers"` // host:port of some brokers; they name the others
-	Topic          string        `koanf:"topic"`
-	ClientID       string        `koanf:"client_id"`        // shown in the brokers' logs and quotas
-	DialTimeout    time.Duration `koanf:"dial_timeout"`     // TCP, TLS and SASL together
-	RequestTimeout time.Duration `koanf:"request_timeout"`  // for any answer, replication of a produce request included
-	MetadataMaxAge time.Duration `koanf:"metadata_max_age"` // how soon new partitions and moved leaders are seen
-	TLS            TLS           `koanf:"tls"`
-	SASL           SASL          `koanf:"sasl"`
+	Brokers        []string      `setting:"brokers"` // host:port of some brokers; they name the others
+	Topic          string        `setting:"topic"`
+	ClientID       string        `setting:"client_id"`        // shown in the brokers' logs and quotas
+	DialTimeout    time.Duration `setting:"dial_timeout"`     // TCP, TLS and SASL together
+	RequestTimeout time.Duration `setting:"request_timeout"`  // for any answer, replication of a produce request included
+	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // how soon new partitions and moved leaders are seen
+	TLS            TLS           `setting:"tls"`
+	SASL           SASL          `setting:"sasl"`
 }
 
 // SASL configures authentication. An empty mechanism means none.
 type SASL struct {
-	Mechanism string `koanf:"mechanism"` // plain, scram-sha-256, scram-sha-512
-	Username  string `koanf:"username"`
-	Password  string `koanf:"password"` // secret
+	Mechanism string `setting:"mechanism"` // plain, scram-sha-256, scram-sha-512
+	Username  string `setting:"username"`
+	Password  string `setting:"password"` // secret
 }
 
 // DefaultKafka connects to one broker on this machine.

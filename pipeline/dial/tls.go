@@ -13,11 +13,11 @@ import (
 
 // TLS configures the encryption of connections. Files are PEM.
 type TLS struct {
-	Enabled            bool   `koanf:"enabled"`
-	CA                 string `koanf:"ca"`   // empty: the system's certificate authorities
-	Cert               string `koanf:"cert"` // of the client, with Key; read for every connection; empty: none
-	Key                string `koanf:"key"`
-	InsecureSkipVerify bool   `koanf:"insecure_skip_verify"` // for trials only
+	Enabled            bool   `setting:"enabled"`
+	CA                 string `setting:"ca"`   // empty: the system's certificate authorities
+	Cert               string `setting:"cert"` // of the client, with Key; read for every connection; empty: none
+	Key                string `setting:"key"`
+	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // for trials only
 }
 
 func (t TLS) validate(section string) error {

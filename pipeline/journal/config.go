@@ -8,18 +8,18 @@ import (
 // Config is the location and the limits of the journal.
 type Config struct {
 	// Dir is the folder of the journal, which is locked while open.
-	Dir string `koanf:"dir"`
+	Dir string `setting:"dir"`
 	// SegmentBytes is the size at which a segment is sealed. A larger frame gets its own segment.
-	SegmentBytes int64 `koanf:"segment_bytes"`
+	SegmentBytes int64 `setting:"segment_bytes"`
 	// MaxBytes bounds the size of all segments together. At the limit Enqueue returns ErrFull.
-	MaxBytes int64 `koanf:"max_bytes"`
+	MaxBytes int64 `setting:"max_bytes"`
 	// MinFreeBytes is the free disk space below which Enqueue returns ErrDiskLow, checked once a second.
-	MinFreeBytes int64 `koanf:"min_free_bytes"`
+	MinFreeBytes int64 `setting:"min_free_bytes"`
 	// MaxFrameBytes bounds the payload of a frame. A larger one fails with ErrTooLarge.
-	MaxFrameBytes int `koanf:"max_frame_bytes"`
+	MaxFrameBytes int `setting:"max_frame_bytes"`
 	// QueueEntries and QueueBytes bound the entries that are not settled. Past either, Enqueue returns ErrBusy.
-	QueueEntries int   `koanf:"queue_entries"`
-	QueueBytes   int64 `koanf:"queue_bytes"`
+	QueueEntries int   `setting:"queue_entries"`
+	QueueBytes   int64 `setting:"queue_bytes"`
 }
 
 // DefaultConfig returns the defaults. Dir is empty and must be set.

@@ -14,17 +14,17 @@ import (
 
 // Config holds the configurable parts of the rules.
 type Config struct {
-	MeasureTypes    []MeasureType `koanf:"measure_types"`    // the allowed ones; empty: any 1–64 of A-Za-z0-9_.-
-	FutureTolerance time.Duration `koanf:"future_tolerance"` // how far timestampTo may be ahead of the clock
-	QualityMin      *float64      `koanf:"quality_min"`      // nil: no bound
-	QualityMax      *float64      `koanf:"quality_max"`
+	MeasureTypes    []MeasureType `setting:"measure_types"`    // the allowed ones; empty: any 1–64 of A-Za-z0-9_.-
+	FutureTolerance time.Duration `setting:"future_tolerance"` // how far timestampTo may be ahead of the clock
+	QualityMin      *float64      `setting:"quality_min"`      // nil: no bound
+	QualityMax      *float64      `setting:"quality_max"`
 }
 
 // MeasureType is an allowed measureTypeCode with the range of its values.
 type MeasureType struct {
-	Code string   `koanf:"code"`
-	Min  *float64 `koanf:"min"` // nil: no bound
-	Max  *float64 `koanf:"max"`
+	Code string   `setting:"code"`
+	Min  *float64 `setting:"min"` // nil: no bound
+	Max  *float64 `setting:"max"`
 }
 
 // DefaultConfig accepts any measure type and any value, up to an hour ahead of the clock.

@@ -17,19 +17,19 @@ import (
 type Config struct {
 	// Addresses are host:port of the native protocol, tried in this order. Several must be replicas
 	// of one shard, which share the deduplication of inserts; other servers do not.
-	Addresses       []string `koanf:"addresses"`
-	dial.ClickHouse `koanf:",squash"`
-	Table           string `koanf:"table"`
-	Cluster         string `koanf:"cluster"` // name on the servers; empty: one server, no replication
-	Quorum          int    `koanf:"quorum"`  // insert_quorum in a cluster; 0: the replica's own durability
-	Migrate         bool   `koanf:"migrate"` // create or update the tables when the server first answers
+	Addresses       []string `setting:"addresses"`
+	dial.ClickHouse `setting:",squash"`
+	Table           string `setting:"table"`
+	Cluster         string `setting:"cluster"` // name on the servers; empty: one server, no replication
+	Quorum          int    `setting:"quorum"`  // insert_quorum in a cluster; 0: the replica's own durability
+	Migrate         bool   `setting:"migrate"` // create or update the tables when the server first answers
 
-	Compression  string        `koanf:"compression"`
-	DialTimeout  time.Duration `koanf:"dial_timeout"`
-	WriteTimeout time.Duration `koanf:"write_timeout"` // of one attempt: insert, acknowledgement, look-up
+	Compression  string        `setting:"compression"`
+	DialTimeout  time.Duration `setting:"dial_timeout"`
+	WriteTimeout time.Duration `setting:"write_timeout"` // of one attempt: insert, acknowledgement, look-up
 
-	BlockRows     int `koanf:"block_rows"`
-	MaxPartitions int `koanf:"max_partitions"`
+	BlockRows     int `setting:"block_rows"`
+	MaxPartitions int `setting:"max_partitions"`
 }
 
 // DefaultConfig is for a server on this machine.

@@ -12,23 +12,23 @@ import (
 
 // Config is section kafka of the configuration.
 type Config struct {
-	dial.Kafka  `koanf:",squash"`
-	Compression string `koanf:"compression"` // of record batches: none, gzip, snappy, lz4, zstd
+	dial.Kafka  `setting:",squash"`
+	Compression string `setting:"compression"` // of record batches: none, gzip, snappy, lz4, zstd
 
-	BatchBytes       int `koanf:"batch_bytes"`       // of one record batch, before compression
-	BlockRows        int `koanf:"block_rows"`        // delivered and made durable together
-	ParallelRequests int `koanf:"parallel_requests"` // to different partitions
+	BatchBytes       int `setting:"batch_bytes"`       // of one record batch, before compression
+	BlockRows        int `setting:"block_rows"`        // delivered and made durable together
+	ParallelRequests int `setting:"parallel_requests"` // to different partitions
 
 	// ResolveAfter is how old an attempt without an answer, or its rows, may be before it is looked
 	// up in the topic.
-	ResolveAfter time.Duration `koanf:"resolve_after"`
-	CreateTopic  CreateTopic   `koanf:"create_topic"`
+	ResolveAfter time.Duration `setting:"resolve_after"`
+	CreateTopic  CreateTopic   `setting:"create_topic"`
 }
 
 // CreateTopic creates a missing topic. Partitions 0 leaves that to the operator.
 type CreateTopic struct {
-	Partitions        int `koanf:"partitions"`
-	ReplicationFactor int `koanf:"replication_factor"`
+	Partitions        int `setting:"partitions"`
+	ReplicationFactor int `setting:"replication_factor"`
 }
 
 // DefaultConfig is for one broker on this machine. lz4 is the one codec whose cost disappears

@@ -17,12 +17,12 @@ const maxHorizons = 12
 
 // Config is the section layers of the configuration.
 type Config struct {
-	MaxStreets    int           `koanf:"max_streets"`    // further streets, those with the highest numbers, are left out
-	Horizons      []int         `koanf:"horizons"`       // minutes that ?horizon= accepts
-	StaleAfter    time.Duration `koanf:"stale_after"`    // age at which the layer becomes stale
-	Stale         string        `koanf:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
-	BuildInterval time.Duration `koanf:"build_interval"` // minimum time between builds
-	QueryKey      bool          `koanf:"query_key"`      // accept ?apiKey= too; URLs end up in logs
+	MaxStreets    int           `setting:"max_streets"`    // further streets, those with the highest numbers, are left out
+	Horizons      []int         `setting:"horizons"`       // minutes that ?horizon= accepts
+	StaleAfter    time.Duration `setting:"stale_after"`    // age at which the layer becomes stale
+	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
+	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
+	QueryKey      bool          `setting:"query_key"`      // accept ?apiKey= too; URLs end up in logs
 }
 
 // DefaultConfig returns the settings of contract 2. A street with five periods takes about 3.2 kB in

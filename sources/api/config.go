@@ -11,21 +11,21 @@ import (
 
 // Config of the server for clients.
 type Config struct {
-	Listen         string        `koanf:"listen"`           // host:port
-	BasePath       string        `koanf:"base_path"`        // precedes every route's path; empty or like /traffic
-	TLSCert        string        `koanf:"tls_cert"`         // PEM file; empty: plain HTTP
-	TLSKey         string        `koanf:"tls_key"`          // PEM file
-	MaxConnections int           `koanf:"max_connections"`  // more get a 503
-	MaxHeaderBytes int           `koanf:"max_header_bytes"` // also the read buffer of each connection
-	HeaderTimeout  time.Duration `koanf:"header_timeout"`   // from the first byte of a request to the first byte of its body
-	IdleTimeout    time.Duration `koanf:"idle_timeout"`     // between two requests on a connection
-	WriteTimeout   time.Duration `koanf:"write_timeout"`    // for the whole answer
-	DiscardTime    time.Duration `koanf:"discard_time"`     // for discarding the body of a request that got an error
-	DiscardBytes   int64         `koanf:"discard_bytes"`    // of it that are discarded
-	DrainGrace     time.Duration `koanf:"drain_grace"`      // requests get a 503 for as long before a shutdown; longer than a load balancer takes to notice /readyz
-	CORSOrigins    []string      `koanf:"cors_origins"`     // of web pages that may call the interface, such as https://map.example.org; *: all
-	KeysFile       string        `koanf:"keys_file"`        // YAML, watched; empty: only those in keys
-	Keys           []KeyEntry    `koanf:"keys"`
+	Listen         string        `setting:"listen"`           // host:port
+	BasePath       string        `setting:"base_path"`        // precedes every route's path; empty or like /traffic
+	TLSCert        string        `setting:"tls_cert"`         // PEM file; empty: plain HTTP
+	TLSKey         string        `setting:"tls_key"`          // PEM file
+	MaxConnections int           `setting:"max_connections"`  // more get a 503
+	MaxHeaderBytes int           `setting:"max_header_bytes"` // also the read buffer of each connection
+	HeaderTimeout  time.Duration `setting:"header_timeout"`   // from the first byte of a request to the first byte of its body
+	IdleTimeout    time.Duration `setting:"idle_timeout"`     // between two requests on a connection
+	WriteTimeout   time.Duration `setting:"write_timeout"`    // for the whole answer
+	DiscardTime    time.Duration `setting:"discard_time"`     // for discarding the body of a request that got an error
+	DiscardBytes   int64         `setting:"discard_bytes"`    // of it that are discarded
+	DrainGrace     time.Duration `setting:"drain_grace"`      // requests get a 503 for as long before a shutdown; longer than a load balancer takes to notice /readyz
+	CORSOrigins    []string      `setting:"cors_origins"`     // of web pages that may call the interface, such as https://map.example.org; *: all
+	KeysFile       string        `setting:"keys_file"`        // YAML, watched; empty: only those in keys
+	Keys           []KeyEntry    `setting:"keys"`
 }
 
 // DefaultConfig returns the defaults, without keys.

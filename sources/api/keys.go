@@ -17,14 +17,14 @@ import (
 
 // KeyEntry is one key in the keys file or the configuration (contract 1.4).
 type KeyEntry struct {
-	Name              string   `koanf:"name" yaml:"name"`                               // for logs; unique
-	SHA256            string   `koanf:"sha256" yaml:"sha256"`                           // hexadecimal digest of the key, never the key
-	ProductInstance   string   `koanf:"product_instance" yaml:"product_instance"`       // whose detectors the client reports
-	Rights            []string `koanf:"rights" yaml:"rights"`                           // ingest, forecast, routing, admin
-	Timezone          string   `koanf:"timezone" yaml:"timezone"`                       // IANA name; default UTC
-	RequestsPerSecond float64  `koanf:"requests_per_second" yaml:"requests_per_second"` // 0: unlimited
-	ItemsPerSecond    float64  `koanf:"items_per_second" yaml:"items_per_second"`       // 0: unlimited
-	Expires           string   `koanf:"expires" yaml:"expires"`                         // RFC 3339; empty: never
+	Name              string   `setting:"name" yaml:"name"`                               // for logs; unique
+	SHA256            string   `setting:"sha256" yaml:"sha256"`                           // hexadecimal digest of the key, never the key
+	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`       // whose detectors the client reports
+	Rights            []string `setting:"rights" yaml:"rights"`                           // ingest, forecast, routing, admin
+	Timezone          string   `setting:"timezone" yaml:"timezone"`                       // IANA name; default UTC
+	RequestsPerSecond float64  `setting:"requests_per_second" yaml:"requests_per_second"` // 0: unlimited
+	ItemsPerSecond    float64  `setting:"items_per_second" yaml:"items_per_second"`       // 0: unlimited
+	Expires           string   `setting:"expires" yaml:"expires"`                         // RFC 3339; empty: never
 }
 
 const (

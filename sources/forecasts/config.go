@@ -11,34 +11,34 @@ import (
 // Config is the section forecasts of the configuration.
 type Config struct {
 	// Feed is kafka, file or clickhouse and selects the section used; empty means no forecasts.
-	Feed  string      `koanf:"feed"`
-	Kafka KafkaConfig `koanf:"kafka"`
-	File  FileConfig  `koanf:"file"`
+	Feed  string      `setting:"feed"`
+	Kafka KafkaConfig `setting:"kafka"`
+	File  FileConfig  `setting:"file"`
 	// ClickHouse is a query whose rows, in any order, are forecast periods, with columns by name:
 	// street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow.
-	ClickHouse dial.ClickHouseQuery `koanf:"clickhouse"`
+	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
 	// MaxBytes bounds the uncompressed content of a file, the result of a query, and the latest records
 	// of a topic.
-	MaxBytes int64 `koanf:"max_bytes"`
+	MaxBytes int64 `setting:"max_bytes"`
 }
 
 // KafkaConfig is a compacted topic: key street:fromnode, value StreetForecast.
 type KafkaConfig struct {
-	dial.Kafka `koanf:",squash"`
-	Interval   time.Duration `koanf:"interval"`    // between polls
-	FetchBytes int           `koanf:"fetch_bytes"` // of one response, as stored by the broker
+	dial.Kafka `setting:",squash"`
+	Interval   time.Duration `setting:"interval"`    // between polls
+	FetchBytes int           `setting:"fetch_bytes"` // of one response, as stored by the broker
 }
 
 // FileConfig is a file that is replaced whole; it may be gzip-compressed.
 type FileConfig struct {
-	Path string `koanf:"path"`
+	Path string `setting:"path"`
 	// Format is protobuf, json or ndjson; empty: by the file's name, see FormatOf.
-	Format string `koanf:"format"`
+	Format string `setting:"format"`
 	// Recheck is the time between checks for changes that the system does not report, as on network
 	// file systems.
-	Recheck time.Duration `koanf:"recheck"`
+	Recheck time.Duration `setting:"recheck"`
 	// Settle is how long the file must be unmodified before it is read.
-	Settle time.Duration `koanf:"settle"`
+	Settle time.Duration `setting:"settle"`
 }
 
 // Values of Config.Feed.

@@ -11,12 +11,12 @@ import (
 // A client may have as much of admission_requests and admission_bytes as it leaves free for others:
 // half of all if it is alone. One that sends slowly does not keep others from being served.
 type Config struct {
-	MaxCompressedBytes int64         `koanf:"max_compressed_bytes"` // of one body, as sent
-	ReceiveTimeout     time.Duration `koanf:"receive_timeout"`      // for a whole body
-	MinBytesPerSecond  int64         `koanf:"min_bytes_per_second"` // on average since the first byte; 0: none
-	RateGrace          time.Duration `koanf:"rate_grace"`           // before the average counts
-	AdmissionRequests  int64         `koanf:"admission_requests"`   // requests whose body is being received or processed
-	AdmissionBytes     int64         `koanf:"admission_bytes"`      // memory of their bodies and answers
+	MaxCompressedBytes int64         `setting:"max_compressed_bytes"` // of one body, as sent
+	ReceiveTimeout     time.Duration `setting:"receive_timeout"`      // for a whole body
+	MinBytesPerSecond  int64         `setting:"min_bytes_per_second"` // on average since the first byte; 0: none
+	RateGrace          time.Duration `setting:"rate_grace"`           // before the average counts
+	AdmissionRequests  int64         `setting:"admission_requests"`   // requests whose body is being received or processed
+	AdmissionBytes     int64         `setting:"admission_bytes"`      // memory of their bodies and answers
 }
 
 // DefaultConfig takes bodies of up to 16 MiB (contract 1.1), sixty times a full batch of 14,000

@@ -13,50 +13,50 @@ import (
 // changes of them to accept.
 type Config struct {
 	// Feeds, one for each product instance. Batches of an instance without a feed get 503.
-	Feeds []FeedConfig `koanf:"feeds"`
+	Feeds []FeedConfig `setting:"feeds"`
 	// Recheck is how often a file is checked if the system reports no change: network file systems
 	// report none.
-	Recheck time.Duration `koanf:"recheck"`
+	Recheck time.Duration `setting:"recheck"`
 	// Settle is how long a file must be unmodified before it is read.
-	Settle time.Duration `koanf:"settle"`
+	Settle time.Duration `setting:"settle"`
 	// MaxShrink is the fraction of the current detectors that a new list may lack and still be used
 	// at once.
-	MaxShrink float64 `koanf:"max_shrink"`
+	MaxShrink float64 `setting:"max_shrink"`
 	// ShrinkConfirm is how long a list that lacks more must stay unchanged before it is used.
-	ShrinkConfirm time.Duration `koanf:"shrink_confirm"`
+	ShrinkConfirm time.Duration `setting:"shrink_confirm"`
 	// MaxBytes bounds one list, uncompressed.
-	MaxBytes int64 `koanf:"max_bytes"`
+	MaxBytes int64 `setting:"max_bytes"`
 }
 
 // FeedConfig is the feed of one product instance: exactly one of File, HTTP and ClickHouse is set.
 type FeedConfig struct {
-	ProductInstance string      `koanf:"product_instance"`
-	File            *FileConfig `koanf:"file"`
-	HTTP            *HTTPConfig `koanf:"http"`
+	ProductInstance string      `setting:"product_instance"`
+	File            *FileConfig `setting:"file"`
+	HTTP            *HTTPConfig `setting:"http"`
 	// ClickHouse is a query whose first column holds the codes. Interval 0 means one minute,
 	// Timeout 0 30 s.
-	ClickHouse *dial.ClickHouseQuery `koanf:"clickhouse"`
+	ClickHouse *dial.ClickHouseQuery `setting:"clickhouse"`
 }
 
 // FileConfig is a file with the detector list; it may be gzip-compressed.
 type FileConfig struct {
-	Path string `koanf:"path"`
+	Path string `setting:"path"`
 	// Format is csv or json; empty: by the file name (…json, …json.gz), otherwise csv.
-	Format string `koanf:"format"`
+	Format string `setting:"format"`
 	// Column is the CSV column, or the member of the JSON objects, with the code; empty:
 	// detectorCode.
-	Column string `koanf:"column"`
+	Column string `setting:"column"`
 	// Separator of CSV: one character, or tab; empty: the one that matches the header.
-	Separator string `koanf:"separator"`
+	Separator string `setting:"separator"`
 }
 
 // HTTPConfig is a service that answers GET with the list as JSON.
 type HTTPConfig struct {
-	URL           string        `koanf:"url"`
-	Column        string        `koanf:"column"`        // member of the objects; empty: detectorCode
-	Interval      time.Duration `koanf:"interval"`      // between polls; 0: one minute
-	Authorization string        `koanf:"authorization"` // the whole header; secret
-	Timeout       time.Duration `koanf:"timeout"`       // of a poll; 0: 30 s
+	URL           string        `setting:"url"`
+	Column        string        `setting:"column"`        // member of the objects; empty: detectorCode
+	Interval      time.Duration `setting:"interval"`      // between polls; 0: one minute
+	Authorization string        `setting:"authorization"` // the whole header; secret
+	Timeout       time.Duration `setting:"timeout"`       // of a poll; 0: 30 s
 }
 
 // The formats of a file, and the default column of codes.

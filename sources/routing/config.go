@@ -14,30 +14,30 @@ import (
 // for others: half of all if it is alone. One that sends slowly, or does not read its answers, does
 // not keep others from being served.
 type Config struct {
-	PublicURL         string        `koanf:"public_url"`           // scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request
-	MaxBodyBytes      int64         `koanf:"max_body_bytes"`       // of one request, as sent and decompressed
-	MaxPoints         int           `koanf:"max_points"`           // of all geometries in one request
-	MaxDepth          int           `koanf:"max_depth"`            // of nested collections
-	ReceiveTimeout    time.Duration `koanf:"receive_timeout"`      // for a whole body
-	MinBytesPerSecond int64         `koanf:"min_bytes_per_second"` // on average since the first byte; 0: none
-	RateGrace         time.Duration `koanf:"rate_grace"`           // before the average counts
-	AdmissionRequests int64         `koanf:"admission_requests"`   // requests whose body is being received or processed
-	AdmissionBytes    int64         `koanf:"admission_bytes"`      // memory of their bodies and answers
-	Concurrency       int           `koanf:"concurrency"`          // requests in process at a time
-	MaxWatches        int           `koanf:"max_watches"`          // requests that watch a job, among those of admission_requests
-	Jobs              JobsConfig    `koanf:"jobs"`
+	PublicURL         string        `setting:"public_url"`           // scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request
+	MaxBodyBytes      int64         `setting:"max_body_bytes"`       // of one request, as sent and decompressed
+	MaxPoints         int           `setting:"max_points"`           // of all geometries in one request
+	MaxDepth          int           `setting:"max_depth"`            // of nested collections
+	ReceiveTimeout    time.Duration `setting:"receive_timeout"`      // for a whole body
+	MinBytesPerSecond int64         `setting:"min_bytes_per_second"` // on average since the first byte; 0: none
+	RateGrace         time.Duration `setting:"rate_grace"`           // before the average counts
+	AdmissionRequests int64         `setting:"admission_requests"`   // requests whose body is being received or processed
+	AdmissionBytes    int64         `setting:"admission_bytes"`      // memory of their bodies and answers
+	Concurrency       int           `setting:"concurrency"`          // requests in process at a time
+	MaxWatches        int           `setting:"max_watches"`          // requests that watch a job, among those of admission_requests
+	Jobs              JobsConfig    `setting:"jobs"`
 }
 
 // JobsConfig bounds the jobs.
 type JobsConfig struct {
-	Workers           int           `koanf:"workers"`              // jobs that run at a time
-	Max               int           `koanf:"max"`                  // queued, running and kept, of all clients
-	MaxPerClient      int           `koanf:"max_per_client"`       // of one client
-	MaxGeometries     int           `koanf:"max_geometries"`       // of one job
-	MaxBytes          int64         `koanf:"max_bytes"`            // memory of all jobs
-	MaxBytesPerClient int64         `koanf:"max_bytes_per_client"` // of one client
-	Keep              time.Duration `koanf:"keep"`                 // after the end of a job
-	MaxPoll           time.Duration `koanf:"max_poll"`             // longest wait of watchJob, whatever it asks for
+	Workers           int           `setting:"workers"`              // jobs that run at a time
+	Max               int           `setting:"max"`                  // queued, running and kept, of all clients
+	MaxPerClient      int           `setting:"max_per_client"`       // of one client
+	MaxGeometries     int           `setting:"max_geometries"`       // of one job
+	MaxBytes          int64         `setting:"max_bytes"`            // memory of all jobs
+	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // of one client
+	Keep              time.Duration `setting:"keep"`                 // after the end of a job
+	MaxPoll           time.Duration `setting:"max_poll"`             // longest wait of watchJob, whatever it asks for
 }
 
 // DefaultConfig takes 100,000 points in a request.

@@ -22,35 +22,35 @@ import (
 
 // Config has a section for each package.
 type Config struct {
-	ShutdownTimeout time.Duration    `koanf:"shutdown_timeout"` // the first three quarters are for a graceful stop
-	MemoryLimit     int64            `koanf:"memory_limit"`     // soft limit in bytes, raised to 1.5 times the memory in use; 0: none; GOMEMLIMIT wins
-	DeadLetters     string           `koanf:"dead_letters"`     // file of measurements that a store rejects permanently; default: in the journal's folder
-	Log             Log              `koanf:"log"`
-	Ops             ops.Config       `koanf:"ops"`
-	API             api.Config       `koanf:"api"`
-	Ingest          ingest.Config    `koanf:"ingest"`
-	Registry        registry.Config  `koanf:"registry"`
-	Pipeline        pipeline.Config  `koanf:"pipeline"`
-	Journal         journal.Config   `koanf:"journal"`
-	ClickHouse      ClickHouse       `koanf:"clickhouse"`
-	Kafka           Kafka            `koanf:"kafka"`
-	Forecasts       forecasts.Config `koanf:"forecasts"`
-	Layers          layers.Config    `koanf:"layers"`
-	Routing         routing.Config   `koanf:"routing"`
+	ShutdownTimeout time.Duration    `setting:"shutdown_timeout"` // the first three quarters are for a graceful stop
+	MemoryLimit     int64            `setting:"memory_limit"`     // soft limit in bytes, raised to 1.5 times the memory in use; 0: none; GOMEMLIMIT wins
+	DeadLetters     string           `setting:"dead_letters"`     // file of measurements that a store rejects permanently; default: in the journal's folder
+	Log             Log              `setting:"log"`
+	Ops             ops.Config       `setting:"ops"`
+	API             api.Config       `setting:"api"`
+	Ingest          ingest.Config    `setting:"ingest"`
+	Registry        registry.Config  `setting:"registry"`
+	Pipeline        pipeline.Config  `setting:"pipeline"`
+	Journal         journal.Config   `setting:"journal"`
+	ClickHouse      ClickHouse       `setting:"clickhouse"`
+	Kafka           Kafka            `setting:"kafka"`
+	Forecasts       forecasts.Config `setting:"forecasts"`
+	Layers          layers.Config    `setting:"layers"`
+	Routing         routing.Config   `setting:"routing"`
 }
 
 // ClickHouse configures the archive and its delivery.
 type ClickHouse struct {
-	Enabled           bool `koanf:"enabled"`
-	clickhouse.Config `koanf:",squash"`
-	Delivery          pipeline.DeliveryConfig `koanf:"delivery"`
+	Enabled           bool `setting:"enabled"`
+	clickhouse.Config `setting:",squash"`
+	Delivery          pipeline.DeliveryConfig `setting:"delivery"`
 }
 
 // Kafka configures the topic of measurements and its delivery.
 type Kafka struct {
-	Enabled      bool `koanf:"enabled"`
-	kafka.Config `koanf:",squash"`
-	Delivery     pipeline.DeliveryConfig `koanf:"delivery"`
+	Enabled      bool `setting:"enabled"`
+	kafka.Config `setting:",squash"`
+	Delivery     pipeline.DeliveryConfig `setting:"delivery"`
 }
 
 // Default runs without a file, on this machine only. Without keys and registry the daemon starts, and

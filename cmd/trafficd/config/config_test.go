@@ -34,11 +34,11 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		for i := range typ.NumField() {
 			if f := typ.Field(i); f.Anonymous {
 				squashed += len(fieldsOf(f.Type)) - 1
-			} else if !f.IsExported() || f.Tag.Get("koanf") == "-" {
+			} else if !f.IsExported() || f.Tag.Get("setting") == "-" {
 				squashed--
 			}
 		}
-		require.Equal(t, typ.NumField()+squashed, len(fields), "%s (%s) has a field without a koanf tag", at, typ)
+		require.Equal(t, typ.NumField()+squashed, len(fields), "%s (%s) has a field without a setting tag", at, typ)
 		for _, f := range fields {
 			walk(f.typ, join(at, f.name))
 		}

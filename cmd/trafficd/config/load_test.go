@@ -14,39 +14,39 @@ import (
 
 // sample has every kind of value that the sections use.
 type sample struct {
-	Timeout time.Duration `koanf:"timeout"`
-	Store   sampleStore   `koanf:"store"`
-	Feeds   []sampleFeed  `koanf:"feeds"`
+	Timeout time.Duration `setting:"timeout"`
+	Store   sampleStore   `setting:"store"`
+	Feeds   []sampleFeed  `setting:"feeds"`
 }
 
 // sampleStore is switched on and off beside its own settings, as the sinks are.
 type sampleStore struct {
-	Enabled      bool `koanf:"enabled"`
-	SampleCommon `koanf:",squash"`
+	Enabled      bool `setting:"enabled"`
+	SampleCommon `setting:",squash"`
 }
 
 type SampleCommon struct {
-	Addresses []string           `koanf:"addresses"`
-	Password  string             `koanf:"password"`
-	MaxBytes  int64              `koanf:"max_bytes"`
-	Rows      uint32             `koanf:"rows"`
-	Share     float64            `koanf:"share"`
-	Limits    map[string]float64 `koanf:"limits"`
-	Create    *sampleCreate      `koanf:"create"`
+	Addresses []string           `setting:"addresses"`
+	Password  string             `setting:"password"`
+	MaxBytes  int64              `setting:"max_bytes"`
+	Rows      uint32             `setting:"rows"`
+	Share     float64            `setting:"share"`
+	Limits    map[string]float64 `setting:"limits"`
+	Create    *sampleCreate      `setting:"create"`
 }
 
 type sampleCreate struct {
-	Partitions int `koanf:"partitions"`
+	Partitions int `setting:"partitions"`
 }
 
 type sampleFeed struct {
-	Name string     `koanf:"name"`
-	HTTP sampleHTTP `koanf:"http"`
+	Name string     `setting:"name"`
+	HTTP sampleHTTP `setting:"http"`
 }
 
 type sampleHTTP struct {
-	Interval time.Duration `koanf:"interval"`
-	Token    string        `koanf:"token"`
+	Interval time.Duration `setting:"interval"`
+	Token    string        `setting:"token"`
 }
 
 func sampleDefault() sample {

@@ -14,8 +14,8 @@ import (
 
 // Log configures the log.
 type Log struct {
-	Level  string `koanf:"level"`  // debug, info, warn or error
-	Format string `koanf:"format"` // json; console, for people; auto: console on a terminal
+	Level  string `setting:"level"`  // debug, info, warn or error
+	Format string `setting:"format"` // json; console, for people; auto: console on a terminal
 }
 
 // Validate reports every invalid key.

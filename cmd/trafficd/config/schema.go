@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// schema is the tree of the keys of a struct with koanf tags. A leaf is set by one value: a scalar,
+// schema is the tree of the keys of a struct with setting tags. A leaf is set by one value: a scalar,
 // or a whole list or map.
 type schema struct {
 	name     string
@@ -42,7 +42,7 @@ func fieldsOf(typ reflect.Type) []field {
 	var list []field
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		name, option, _ := strings.Cut(f.Tag.Get("koanf"), ",")
+		name, option, _ := strings.Cut(f.Tag.Get("setting"), ",")
 		switch {
 		case option == "squash":
 			for _, below := range fieldsOf(f.Type) {

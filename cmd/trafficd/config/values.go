@@ -19,7 +19,7 @@ func (s *schema) convert(v any) (reflect.Value, error) {
 	into := reflect.New(s.typ)
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 		Result:      into.Interface(),
-		TagName:     "koanf",
+		TagName:     "setting",
 		ErrorUnused: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
 			hookDuration, hookInteger, mapstructure.TextUnmarshallerHookFunc(),

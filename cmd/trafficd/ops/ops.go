@@ -18,8 +18,8 @@ import (
 
 // Config configures the operators' listener.
 type Config struct {
-	Listen string `koanf:"listen"` // host:port; empty: no listener
-	Pprof  bool   `koanf:"pprof"`  // serve /debug/pprof
+	Listen string `setting:"listen"` // host:port; empty: no listener
+	Pprof  bool   `setting:"pprof"`  // serve /debug/pprof
 }
 
 // DefaultConfig listens on loopback only, because metrics and profiles are not public.
