@@ -120,7 +120,7 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 	}
 	const header, payload = 4096, 4096 + 24 + 50
 	f(change(1, testdaemon.Flip(payload)),
-		"00000000000000000003.seg  DAMAGED\n    at offset 4,096, frame 3: it is broken, but frame 4",
+		"00000000000000000003.seg  DAMAGED\n    at offset 4,096, frame 3: the frame is invalid, but frame 4",
 		"lost: frame 3, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:04.000Z",
 		"not yet delivered to: clickhouse, kafka",
 		"trafficctl journal dump DIR --skip-damaged --from 1 > rescued.ndjson",
@@ -128,9 +128,9 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 		"ask the integrators to resend",
 		"the journal in DIR is damaged")
 	f(change(1, testdaemon.Flip(header)), "lost: frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
-	f(change(0, testdaemon.Flip(20)), "at offset 0: the checksum of its header is wrong", "lost: frames 1 to 2, received before")
+	f(change(0, testdaemon.Flip(20)), "at offset 0: wrong checksum of its header", "lost: frames 1 to 2, received before")
 	f(func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) },
-		"the segment before it should be 00000000000000000003.seg", "lost: frames 3 to 4")
+		"the previous segment should be 00000000000000000003.seg", "lost: frames 3 to 4")
 	f(func(dir string, _ []string) { // both slots
 		testdaemon.ChangeFile(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
 	}, "kafka.cursor  DAMAGED\n    at offset 0: neither slot is whole", "Move the damaged cursor files away")
