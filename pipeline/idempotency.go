@@ -14,14 +14,16 @@ import (
 
 // IdempotencyConfig bounds the idempotency store (contract 1.5).
 type IdempotencyConfig struct {
-	Window   time.Duration  `setting:"window"`    // how long a 207 is remembered
-	MaxBytes int64          `setting:"max_bytes"` // memory; at the limit, requests with a new key get 503
-	Journal  journal.Config `setting:"journal"`   // of the answers; dir must be set before OpenIdempotencyStore
+	Window            time.Duration  `setting:"window"`               // how long a 207 is remembered
+	MaxBytes          int64          `setting:"max_bytes"`            // memory, compressed; at the limit, requests with a new key get 503
+	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // of it, for one API key, which also may not have more than it leaves free
+	Journal           journal.Config `setting:"journal"`              // of the answers; dir must be set before OpenIdempotencyStore
 }
 
-// DefaultIdempotencyConfig remembers for an hour in up to 128 MiB: about a million answers without rejections.
+// DefaultIdempotencyConfig remembers for an hour in up to 128 MiB: about 400,000 answers without rejections, half of them
+// for one client.
 func DefaultIdempotencyConfig() IdempotencyConfig {
-	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, Journal: journal.DefaultConfig()}
+	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, MaxBytesPerClient: 64 << 20, Journal: journal.DefaultConfig()}
 	c.Journal.Dir = ""
 	c.Journal.SegmentBytes, c.Journal.MaxBytes = 16<<20, 1<<30
 	c.Journal.MinFreeBytes = 0 // frames of the main journal can be deleted only after their answers were copied
@@ -38,6 +40,7 @@ func (c IdempotencyConfig) Validate() error {
 	}
 	check(c.Window >= time.Second && c.Window <= 30*24*time.Hour, "window is %v, must be 1s to 720h: clients rely on it for retries", c.Window)
 	check(c.MaxBytes >= 1<<20, "max_bytes is %d, must be at least 1048576: one answer with many rejections may take as much", c.MaxBytes)
+	check(c.MaxBytesPerClient >= 1<<10, "max_bytes_per_client is %d, must be at least 1024: an answer takes about 300 bytes", c.MaxBytesPerClient)
 	return errors.Join(errs...)
 }
 
@@ -65,7 +68,8 @@ type IdempotencyStore struct {
 	fresh   []*storedAnswer // durable, but not copied yet
 	pending map[uint64]int  // frames of the main journal with answers to copy; a count, because the seq of a voided frame is reused
 	held    map[scopedKey]struct{}
-	bytes   int64
+	bytes   int64            // of all in known
+	shares  map[string]int64 // of it, by client; those with 0 are absent
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -76,15 +80,18 @@ type scopedKey struct{ instance, key string }
 
 type storedAnswer struct {
 	scopedKey
+	client  string
 	hash    uint64
-	frame   []byte // without its rows
+	frame   []byte // without its rows; its rejections are compressed
 	expires time.Time
 	main    uint64 // seq of its frame in the main journal
 	seq     uint64 // in the store's journal, 0 until it is copied
 }
 
 // size returns the approximate memory of an answer.
-func (a *storedAnswer) size() int64 { return int64(len(a.frame)+len(a.instance)+len(a.key)) + 200 }
+func (a *storedAnswer) size() int64 {
+	return int64(len(a.frame)+len(a.instance)+len(a.key)+len(a.client)) + 216
+}
 
 // OpenIdempotencyStore loads the remembered answers and starts the copying, which Close stops. cfg.Journal.Dir must be set.
 func OpenIdempotencyStore(cfg IdempotencyConfig, main *journal.Journal, opts ...journal.Option) (*IdempotencyStore, error) {
@@ -94,7 +101,7 @@ func OpenIdempotencyStore(cfg IdempotencyConfig, main *journal.Journal, opts ...
 	}
 	s := &IdempotencyStore{
 		cfg: cfg, main: main, own: own, now: time.Now, done: make(chan struct{}),
-		known: map[scopedKey]*storedAnswer{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{},
+		known: map[scopedKey]*storedAnswer{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{}, shares: map[string]int64{},
 	}
 	// Nothing is written here: the daemon must start on a full disk, or nothing would ever be delivered and deleted.
 	err = s.load(own.Reader(0), func(a *storedAnswer, seq uint64) { a.seq = seq })
@@ -131,12 +138,12 @@ func (s *IdempotencyStore) load(r *journal.Reader, locate func(a *storedAnswer, 
 			return err
 		}
 		buf = frame
-		instance, key, hash, err := batch.FrameKey(frame)
+		instance, id, err := batch.FrameKey(frame)
 		if err != nil {
 			return err
 		}
-		if key != "" {
-			a := s.newAnswer(scopedKey{instance, key}, hash, frame)
+		if id.Key != "" {
+			a := s.newAnswer(instance, id, frame)
 			locate(a, seq)
 			s.add(a)
 		}
@@ -144,9 +151,10 @@ func (s *IdempotencyStore) load(r *journal.Reader, locate func(a *storedAnswer, 
 }
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key is claimed already, or
-// with 503 if no more answers can be remembered.
-func (s *IdempotencyStore) Hold(productInstance, key string) *contract.APIError {
-	k := scopedKey{productInstance, key}
+// with 503 if no more answers can be remembered, of this client or of all. A client may have as much as it leaves free, so
+// something is left for the next one however much others have.
+func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
+	k := scopedKey{c.ProductInstance, key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, taken := s.held[k]; taken {
@@ -155,8 +163,15 @@ func (s *IdempotencyStore) Hold(productInstance, key string) *contract.APIError 
 			Parameter: "Idempotency-Key", RetryAfter: time.Second,
 		}
 	}
-	if _, known := s.known[k]; !known && s.bytes >= s.cfg.MaxBytes {
-		return contract.Unavailable("the idempotency store is full; retry later, or send the batch without Idempotency-Key", 30*time.Second)
+	if _, known := s.known[k]; !known {
+		own, free := s.shares[c.Name], s.cfg.MaxBytes-s.bytes
+		switch {
+		case free <= 0:
+			return contract.Unavailable("the idempotency store is full; retry later, or send the batch without Idempotency-Key", 30*time.Second)
+		case own >= min(free, s.cfg.MaxBytesPerClient) && own > 0:
+			return contract.Unavailable(fmt.Sprintf("this client's share of the idempotency store is full: it has %d bytes of answers; "+
+				"retry when older ones have expired, or send the batch without Idempotency-Key", own), 30*time.Second)
+		}
 	}
 	s.held[k] = struct{}{}
 	return nil
@@ -209,25 +224,28 @@ func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 
 // settle remembers the answer of a durable frame. Any other frame no longer holds the cursor back: the journal voids it
 // before it continues, and if the process dies before that, the next start finds the frame after the cursor.
-func (s *IdempotencyStore) settle(k scopedKey, e *journal.Entry, err error) {
+func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.unpend(e.Seq)
 		return
 	}
-	_, _, hash, _ := batch.FrameKey(e.Data) // the frame was encoded here
-	a := s.newAnswer(k, hash, e.Data)
+	instance, id, _ := batch.FrameKey(e.Data) // the frame was encoded here
+	a := s.newAnswer(instance, id, e.Data)
 	a.main = e.Seq
 	s.add(a)
 	s.fresh = append(s.fresh, a)
 }
 
-func (s *IdempotencyStore) newAnswer(k scopedKey, hash uint64, frame []byte) *storedAnswer {
+func (s *IdempotencyStore) newAnswer(instance string, id batch.Answer, frame []byte) *storedAnswer {
 	// After the clock was set back an answer may be from the future; it is then kept no longer than a new one.
 	now := s.now()
 	age := min(max(now.Sub(time.Unix(0, batch.FrameReceivedAt(frame))), 0), s.cfg.Window)
-	return &storedAnswer{scopedKey: k, hash: hash, frame: batch.AnswerOf(frame), expires: now.Add(s.cfg.Window - age)}
+	return &storedAnswer{
+		scopedKey: scopedKey{instance, id.Key}, client: id.Client, hash: id.BodyHash,
+		frame: batch.AnswerOf(frame), expires: now.Add(s.cfg.Window - age),
+	}
 }
 
 // unpend removes one claim of a frame on the cursor. The caller holds mu.
@@ -240,11 +258,19 @@ func (s *IdempotencyStore) unpend(seq uint64) {
 // add replaces an older answer of the same key. The caller holds mu, or no other goroutine uses the store yet.
 func (s *IdempotencyStore) add(a *storedAnswer) {
 	if old := s.known[a.scopedKey]; old != nil {
-		s.bytes -= old.size()
+		s.charge(old.client, -old.size())
 	}
 	s.known[a.scopedKey] = a
 	s.order = append(s.order, a)
-	s.bytes += a.size()
+	s.charge(a.client, a.size())
+}
+
+// charge adds n to what is remembered for a client. The caller holds mu.
+func (s *IdempotencyStore) charge(client string, n int64) {
+	s.bytes += n
+	if s.shares[client] += n; s.shares[client] == 0 {
+		delete(s.shares, client)
+	}
 	idempotencyBytes.Set(float64(s.bytes))
 }
 
@@ -326,13 +352,12 @@ func (s *IdempotencyStore) expire() {
 		last = max(last, a.seq)
 		if s.known[a.scopedKey] == a {
 			delete(s.known, a.scopedKey)
-			s.bytes -= a.size()
+			s.charge(a.client, -a.size())
 		}
 		n++
 	}
 	clear(s.order[:n])
 	s.order = s.order[n:]
-	idempotencyBytes.Set(float64(s.bytes))
 	s.mu.Unlock()
 	if last == 0 {
 		return

@@ -127,8 +127,8 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 }
 
 // Hold claims an Idempotency-Key for a request in progress; see IdempotencyStore.Hold.
-func (in *Intake) Hold(productInstance, key string) *contract.APIError {
-	return in.idempotency.Hold(productInstance, key)
+func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
+	return in.idempotency.Hold(c, key)
 }
 
 // Release ends the claim of Hold.
@@ -155,7 +155,7 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	}
 	err := j.entry.Wait()
 	if s.IdempotencyKey != "" {
-		in.idempotency.settle(scopedKey{s.ProductInstance, s.IdempotencyKey}, &j.entry, err)
+		in.idempotency.settle(&j.entry, err)
 	}
 	return diskError(err)
 }
@@ -197,7 +197,9 @@ func (in *Intake) process(st *stages, j *job) error {
 		return noRegistry(s.ProductInstance)
 	}
 	st.body.reset(s.Body, s.IdempotencyKey != "")
-	if err := st.decoder.Decode(&st.body, &st.items); err != nil {
+	err := st.decoder.Decode(&st.body, &st.items)
+	s.Result.Items = st.items.Count
+	if err != nil {
 		return bodyError(err)
 	}
 	hash := st.body.sum()
@@ -217,7 +219,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	}
 	st.accepted.Accept(&st.items, &r.Rejections)
 	st.accepted.ID, st.accepted.ProductInstance = r.ID, s.ProductInstance
-	answer := batch.Answer{Key: s.IdempotencyKey, BodyHash: hash, Items: r.Items, Rejections: r.Rejections}
+	answer := batch.Answer{Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Rejections: r.Rejections}
 	j.entry.Data = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &answer)
 
 	in.stamp.Lock()

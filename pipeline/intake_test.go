@@ -466,7 +466,7 @@ func TestVoidedAnswerDoesNotHoldTheCursor(t *testing.T) {
 	require.NoError(t, h.store.copy())
 	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
 	require.Equal(t, e.Seq, done, "not passed while its outcome is unknown")
-	h.store.settle(scopedKey{"city", "voided"}, e, journal.ErrVoided)
+	h.store.settle(e, journal.ErrVoided)
 	h.copyToStore()
 	require.Len(t, h.store.known, 1)
 }
@@ -474,19 +474,124 @@ func TestVoidedAnswerDoesNotHoldTheCursor(t *testing.T) {
 func TestKeysInProgressAndFullStore(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
-	require.Nil(t, h.intake.Hold("city", "k"))
-	r := h.intake.Hold("city", "k")
+	city, town := &contract.Client{ProductInstance: "city"}, &contract.Client{ProductInstance: "town"}
+	require.Nil(t, h.intake.Hold(city, "k"))
+	r := h.intake.Hold(city, "k")
 	require.Equal(t, contract.IdempotencyKeyInUse, r.Code)
 	require.Positive(t, r.RetryAfter)
-	require.Nil(t, h.intake.Hold("town", "k"))
+	require.Nil(t, h.intake.Hold(town, "k"))
 	h.intake.Release("city", "k")
-	require.Nil(t, h.intake.Hold("city", "k"))
+	require.Nil(t, h.intake.Hold(city, "k"))
 	h.intake.Release("city", "k")
 	_, err := h.submit(measurements(item("A", 1)), "known")
 	require.NoError(t, err)
 	h.store.cfg.MaxBytes = 1
-	require.Nil(t, h.intake.Hold("city", "known"), "a known key can be retried")
-	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold("city", "new").Code, "answers are not deleted early")
+	require.Nil(t, h.intake.Hold(city, "known"), "a known key can be retried")
+	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold(city, "new").Code, "answers are not deleted early")
+}
+
+// TestOneClientCannotFillTheIdempotencyStore: a client gets its own 503 when its share is full, and
+// others still get room, before and after a restart.
+func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir)
+	greedy, next := &contract.Client{Name: "greedy", ProductInstance: "city"}, &contract.Client{Name: "next", ProductInstance: "city"}
+	submit := func(c *contract.Client, key string) {
+		t.Helper()
+		require.Nil(t, h.intake.Hold(c, key))
+		s := &batch.Submission{ProductInstance: "city", Client: c.Name, IdempotencyKey: key, Body: bytes.NewReader(zipped(measurements(item("X", 1))))}
+		require.NoError(t, h.intake.Submit(s))
+		h.intake.Release("city", key)
+	}
+	submit(greedy, "0")
+	one := h.store.bytes
+	limit := func(total, perClient int64) {
+		h.store.cfg.MaxBytes, h.store.cfg.MaxBytesPerClient = total*one, perClient*one
+	}
+	full := func() {
+		t.Helper()
+		r := h.intake.Hold(greedy, "more")
+		require.NotNil(t, r)
+		require.Equal(t, contract.ServiceUnavailable, r.Code)
+		require.Contains(t, r.Description, "this client's share of the idempotency store is full: it has ")
+		require.Positive(t, r.RetryAfter)
+		require.Nil(t, h.intake.Hold(greedy, "0"), "a known key can be retried")
+		h.intake.Release("city", "0")
+	}
+	limit(100, 2)
+	submit(greedy, "1")
+	full() // the setting
+	limit(6, 6)
+	submit(greedy, "2")
+	full() // as much as is left for others
+	submit(next, "n0")
+	h.close()
+	h = open(t, dir)
+	limit(6, 6)
+	full()
+	submit(next, "n1")
+	limit(4, 4)
+	require.Equal(t, "the idempotency store is full; retry later, or send the batch without Idempotency-Key", h.intake.Hold(&contract.Client{Name: "third"}, "k").Description)
+	later := time.Now().Add(2 * time.Hour)
+	h.store.mu.Lock()
+	h.store.now = func() time.Time { return later }
+	h.store.mu.Unlock()
+	h.copyToStore()
+	h.store.expire()
+	require.Empty(t, h.store.shares)
+	require.Zero(t, h.store.bytes)
+	h.close()
+}
+
+// TestRememberedAnswersAreCompressed: a list of rejections takes a tenth of its size in memory and on disk, and is repeated exactly.
+func TestRememberedAnswersAreCompressed(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir)
+	items := make([]string, 10_000)
+	for i := range items {
+		items[i] = item(fmt.Sprintf("unknown-detector-of-a-city-%05d", i), 1)
+	}
+	body := measurements(items...)
+	first, err := h.submit(body, "k")
+	require.NoError(t, err)
+	require.Equal(t, 10_000, first.Result.Len())
+	plain := first.Result.Size()
+	require.Less(t, h.store.bytes, int64(plain/5))
+	h.copyToStore()
+	h.close()
+	h = open(t, dir)
+	require.Less(t, h.store.bytes, int64(plain/5))
+	s, err := h.submit(body, "k")
+	require.NoError(t, err)
+	require.True(t, s.Result.Replay)
+	first.Result.Replay = true
+	require.Equal(t, first.Result, s.Result)
+	h.close()
+}
+
+// TestItemsOfRefusedBodiesAreCounted: whatever the answer, Items is the number of decoded items, because they are charged to the key.
+func TestItemsOfRefusedBodiesAreCounted(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *Config) { c.Decode.BatchLimit = 5; c.Decode.HardLimit = 9 })
+	defer h.close()
+	f := func(want int, code contract.Code, body []byte, key string) {
+		t.Helper()
+		s := &batch.Submission{ProductInstance: "city", IdempotencyKey: key, Body: bytes.NewReader(body)}
+		var r *contract.APIError
+		require.ErrorAs(t, h.intake.Submit(s), &r)
+		require.Equal(t, code, r.Code)
+		require.Equal(t, want, s.Result.Items)
+	}
+	two := strings.TrimSuffix(measurements(item("A", 1), item("X", 2)), "]}")
+	f(9, contract.TooManyItems, zipped(measurements(strings.Split(strings.Repeat("1,", 10)+"1", ",")...)), "")
+	f(2, contract.InvalidJSON, zipped(two), "")
+	f(2, contract.InvalidJSON, zipped(two+"]} x"), "")
+	f(2, contract.DuplicateField, zipped(two+`],"measurements":[]}`), "")
+	whole := zipped(two + "]}")
+	f(2, contract.InvalidGzip, whole[:len(whole)-1], "")
+	_, err := h.submit(measurements(item("A", 1)), "k")
+	require.NoError(t, err)
+	f(2, contract.IdempotencyKeyReused, whole, "k")
+	f(0, contract.InvalidGzip, nil, "")
 }
 
 func TestConfigBounds(t *testing.T) {

@@ -59,12 +59,13 @@ func (b *Batch) Accept(it *Items, r *Rejections) {
 // call of Submit and to the caller otherwise.
 type Submission struct {
 	ProductInstance string
+	Client          string // name of the API key; the answer counts as its share of the idempotency store
 	IdempotencyKey  string // may be empty
 
 	// Body is the compressed body, received completely before: reading it never waits for the client.
 	Body io.Reader
 
-	Result Result
+	Result Result // after an error only Items is valid: how many were decoded
 }
 
 // Reset empties the submission and keeps its memory.

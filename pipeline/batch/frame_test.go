@@ -42,7 +42,7 @@ func random(r *rand.Rand) (*Batch, *Answer) {
 	}
 	a := &Answer{}
 	if r.IntN(2) == 0 {
-		a.Key, a.BodyHash, a.Items = "key", r.Uint64(), r.IntN(1000)
+		a.Key, a.Client, a.BodyHash, a.Items = "key", "client", r.Uint64(), r.IntN(1000)
 		for i := range r.IntN(5) {
 			a.Add(i*7, contract.Code(1+r.IntN(int(contract.CodeCount)-1)), contract.Field(r.IntN(int(contract.FieldCount))), bytes.Repeat([]byte("é"), r.IntN(60)))
 		}
@@ -59,10 +59,10 @@ func TestFrameRoundTrip(t *testing.T) {
 		require.NoError(t, DecodeFrame(frame, got, answer))
 		require.Equal(t, fmt.Sprintf("%+v", *b), fmt.Sprintf("%+v", *got))
 		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *answer))
-		instance, key, hash, err := FrameKey(frame)
+		instance, id, err := FrameKey(frame)
 		require.NoError(t, err)
-		require.Equal(t, b.ProductInstance+a.Key, instance+key)
-		require.Equal(t, a.BodyHash, hash)
+		require.Equal(t, b.ProductInstance, instance)
+		require.Equal(t, Answer{Key: a.Key, Client: a.Client, BodyHash: a.BodyHash}, id)
 		require.Equal(t, b.ReceivedAt, FrameReceivedAt(frame))
 		StampFrame(frame, 77)
 		require.NoError(t, DecodeFrame(frame, got, nil))

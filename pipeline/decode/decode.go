@@ -58,7 +58,8 @@ func New(cfg Config) *Decoder {
 // Decode reads r to its end and fills it, reusing its memory.
 //
 // The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD, TOO_MANY_ITEMS) or the error
-// of r, whichever comes first in the stream. The contents of it are then undefined.
+// of r, whichever comes first in the stream. it.Count is then the
+// number of items that began before the error; the other contents of it are undefined.
 func (d *Decoder) Decode(r io.Reader, it *batch.Items) error {
 	it.Reset()
 	d.lexer.reset(r)

@@ -146,3 +146,16 @@ func TestRefusedByPipeline(t *testing.T) {
 	p.mu.Unlock()
 	c.begin(length(body)).send(body).refused(500, contract.InternalError)
 }
+
+// The items of a refused body are charged to the key, as those of an answered one are.
+func TestItemsOfRefusedBodiesAreCharged(t *testing.T) {
+	p := &stages{submit: func(s *batch.Submission) error {
+		s.Result.Items = 140_000
+		return contract.NewError(contract.TooManyItems, "too many")
+	}}
+	body := zip(measurements("known"))
+	c := dial(t, start(t, p, nil))
+	c.beginAs("limited", length(body)).send(body).refused(413, contract.TooManyItems)
+	resp := c.beginAs("limited", length(body)).refused(429, contract.RateLimited)
+	require.Contains(t, []string{"13", "14"}, resp.Header.Get("Retry-After"), "130,001 items at 10,000 per second")
+}

@@ -27,12 +27,13 @@ type Pipeline interface {
 
 	// Submit decodes, validates and journals one body. After nil, s.Result is durable. Otherwise it
 	// returns a *contract.APIError, and nothing of the batch was or will be archived or forwarded;
-	// or batch.ErrNoAnswer if that is unknown.
+	// or batch.ErrNoAnswer if that is unknown. s.Result.Items is the number of decoded items in any
+	// case.
 	Submit(s *batch.Submission) error
 
 	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is
-	// under way, or a 503 if the idempotency store is full.
-	Hold(productInstance, idempotencyKey string) *contract.APIError
+	// under way, or a 503 if the idempotency store, or the share of the client in it, is full.
+	Hold(c *contract.Client, idempotencyKey string) *contract.APIError
 	Release(productInstance, idempotencyKey string)
 }
 
@@ -75,7 +76,7 @@ func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release
 	}
 	key := idempotencyKey(h)
 	if apiErr == nil && key != "" {
-		apiErr = e.pipeline.Hold(c.ProductInstance, key)
+		apiErr = e.pipeline.Hold(c, key)
 		release = func() { e.pipeline.Release(c.ProductInstance, key) }
 	}
 	if apiErr != nil {
@@ -85,18 +86,18 @@ func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release
 	return release, nil
 }
 
-// Handle receives the body, submits it and answers 207. items are those of the batch, 0 for any
-// other answer.
+// Handle receives the body, submits it and answers 207. items is the number of decoded items, also
+// those of a body that got an error.
 func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	s := submissions.Get().(*batch.Submission)
 	defer func() {
 		s.Reset()
 		submissions.Put(s)
 	}()
-	s.ProductInstance, s.IdempotencyKey = c.ProductInstance, idempotencyKey(&ctx.Request.Header)
+	s.ProductInstance, s.Client, s.IdempotencyKey = c.ProductInstance, c.Name, idempotencyKey(&ctx.Request.Header)
 	if err := e.submit(ctx, c.Name, s); err != nil {
 		countError(err)
-		return 0, err
+		return s.Result.Items, err
 	}
 	r := &s.Result
 	batches[contract.OK].Inc()

@@ -61,7 +61,8 @@ func (p *stages) Ready(string) *contract.APIError {
 	return p.ready
 }
 
-func (p *stages) Hold(instance, key string) *contract.APIError {
+func (p *stages) Hold(c *contract.Client, key string) *contract.APIError {
+	instance := c.ProductInstance
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held[instance+"/"+key] > 0 {
@@ -162,10 +163,11 @@ func start(t testing.TB, p pipeline, change func(*ingest.Config)) string {
 	require.NoError(t, cfg.Validate())
 	front := api.DefaultConfig()
 	front.Listen, front.DrainGrace = "127.0.0.1:0", 10*time.Millisecond
-	for _, name := range []string{"key", "other"} {
+	for _, name := range []string{"key", "other", "limited"} {
 		digest := sha256.Sum256([]byte(name))
 		front.Keys = append(front.Keys, api.KeyEntry{Name: name, SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"ingest"}})
 	}
+	front.Keys[2].ItemsPerSecond = 10_000
 	keys, err := api.OpenKeyring(front, zerolog.Nop())
 	require.NoError(t, err)
 	e := ingest.New(cfg, p, zerolog.Nop())
