@@ -50,9 +50,12 @@ func (c Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Registry returns the detectors of a product instance, nil if none were loaded yet.
+// Registry holds the detectors of the product instances.
 type Registry interface {
+	// Snapshot returns the detectors of a product instance, nil if none were loaded yet.
 	Snapshot(productInstance string) *batch.Detectors
+	// HasFeed reports whether a product instance without a snapshot will have one.
+	HasFeed(productInstance string) bool
 }
 
 // Intake takes complete bodies through decompression, decoding and validation into the journal. Only its workers do that;
@@ -112,7 +115,7 @@ func (in *Intake) Close() {
 	in.workers.Wait()
 }
 
-// Ready returns why a batch of the product instance cannot be accepted now (503, contract 1.1), nil if it can.
+// Ready returns why a batch of the product instance cannot be accepted now (503) or at all (403, contract 1.1), nil if it can.
 func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if len(in.jobs) == cap(in.jobs) {
 		return queueFull()
@@ -121,7 +124,7 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 		return journalError(err)
 	}
 	if in.registry.Snapshot(productInstance) == nil {
-		return noRegistry(productInstance)
+		return in.noRegistry(productInstance)
 	}
 	return nil
 }
@@ -194,7 +197,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	s := j.s
 	known := in.registry.Snapshot(s.ProductInstance)
 	if known == nil {
-		return noRegistry(s.ProductInstance)
+		return in.noRegistry(s.ProductInstance)
 	}
 	st.body.reset(s.Body, s.IdempotencyKey != "")
 	err := st.decoder.Decode(&st.body, &st.items)
@@ -265,6 +268,9 @@ func queueFull() *contract.APIError {
 	return contract.Unavailable("too many batches are queued; retry", time.Second)
 }
 
-func noRegistry(productInstance string) *contract.APIError {
+func (in *Intake) noRegistry(productInstance string) *contract.APIError {
+	if !in.registry.HasFeed(productInstance) {
+		return contract.NewError(contract.Forbidden, "product instance "+productInstance+" of the key has no detector registry; the operator must add it to registry.feeds")
+	}
 	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
 }

@@ -38,6 +38,11 @@ type detectors map[string]*batch.Detectors
 
 func (d detectors) Snapshot(instance string) *batch.Detectors { return d[instance] }
 
+func (d detectors) HasFeed(instance string) bool {
+	_, ok := d[instance]
+	return ok
+}
+
 func set(codes ...string) *batch.Detectors {
 	d, _ := batch.NewDetectors(codes)
 	return d
@@ -171,7 +176,8 @@ func TestNothingOfAFailedRequestIsStored(t *testing.T) {
 func TestReadiness(t *testing.T) {
 	h := open(t, t.TempDir())
 	require.Nil(t, h.intake.Ready("city"))
-	r := h.intake.Ready("elsewhere")
+	h.codes["loading"] = nil
+	r := h.intake.Ready("loading")
 	require.Equal(t, contract.ServiceUnavailable, r.Code)
 	require.Positive(t, r.RetryAfter)
 	_, err := h.submit(`x`, "")
@@ -181,6 +187,19 @@ func TestReadiness(t *testing.T) {
 	var apiErr *contract.APIError
 	require.ErrorAs(t, err, &apiErr)
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
+}
+
+// No retry helps a key whose product instance has no registry feed.
+func TestNoRegistryFeedIsForbidden(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	apiErr := h.intake.Ready("elsewhere")
+	require.Equal(t, contract.Forbidden, apiErr.Code)
+	require.Zero(t, apiErr.RetryAfter)
+	require.Contains(t, apiErr.Description, "product instance elsewhere of the key has no detector registry")
+	err := h.intake.Submit(&batch.Submission{ProductInstance: "elsewhere", Body: strings.NewReader("")})
+	require.ErrorAs(t, err, &apiErr)
+	require.Equal(t, contract.Forbidden, apiErr.Code)
 }
 
 // When all workers are busy and the queue is full, Submit fails at once instead of waiting.
@@ -282,6 +301,8 @@ type swapping struct {
 }
 
 func (s *swapping) Store(d *batch.Detectors) { s.Lock(); s.d = d; s.Unlock() }
+func (s *swapping) HasFeed(string) bool      { return true }
+
 func (s *swapping) Snapshot(string) *batch.Detectors {
 	s.Lock()
 	defer s.Unlock()

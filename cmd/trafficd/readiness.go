@@ -87,7 +87,7 @@ func (d *daemon) registryState() ops.Component {
 	for _, client := range d.keys.Clients() {
 		if i := client.ProductInstance; client.May(contract.RightIngest) && !slices.Contains(fed, i) {
 			fed = append(fed, i) // report it once
-			c.Add(ops.Degraded, fmt.Sprintf("a key may ingest for product instance %q, which has no entry in registry.feeds: its batches are answered 503", i))
+			c.Add(ops.Degraded, fmt.Sprintf("a key may ingest for product instance %q, which has no entry in registry.feeds: its batches are answered 403", i))
 		}
 	}
 	return c

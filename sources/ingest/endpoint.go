@@ -22,7 +22,8 @@ const retryAfter = time.Second
 // Pipeline is what the endpoint needs of the stages behind it.
 type Pipeline interface {
 	// Ready returns why no batch of this product instance can be taken now, as a 503 (stages full,
-	// disk low, journal failed, draining, no registry snapshot yet), or nil.
+	// disk low, journal failed, draining, no registry snapshot yet), or at all, as a 403 (no registry
+	// feed), or nil.
 	Ready(productInstance string) *contract.APIError
 
 	// Submit decodes, validates and journals one body. After nil, s.Result is durable. Otherwise it

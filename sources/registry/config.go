@@ -12,7 +12,7 @@ import (
 // Config is section registry of the configuration: where the detector lists come from, and which
 // changes of them to accept.
 type Config struct {
-	// Feeds, one for each product instance. Batches of an instance without a feed get 503.
+	// Feeds, one for each product instance. Batches of an instance without a feed get 403.
 	Feeds []FeedConfig `setting:"feeds"`
 	// Recheck is how often a file is checked if the system reports no change: network file systems
 	// report none.

@@ -69,6 +69,12 @@ func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
 	return f.current.Load()
 }
 
+// HasFeed reports whether a product instance has a feed.
+func (r *Registry) HasFeed(productInstance string) bool {
+	_, ok := r.byInstance[productInstance]
+	return ok
+}
+
 // Status returns the state of each feed, in the order of the configuration.
 func (r *Registry) Status() []Status {
 	all := make([]Status, len(r.feeds))

@@ -94,6 +94,8 @@ func TestFileThatComesLater(t *testing.T) {
 	require.Contains(t, r.Status()[0].Error, "no such file")
 	require.Nil(t, r.Snapshot("city"))
 	require.Nil(t, r.Snapshot("elsewhere"))
+	require.True(t, r.HasFeed("city"))
+	require.False(t, r.HasFeed("elsewhere"))
 	require.NoError(t, os.WriteFile(path, []byte(zipped(t, `{"detectors":[{"detectorCode":"A"}]}`)), 0o644))
 	eventually(t, r, "A")
 }

@@ -102,6 +102,9 @@ func (d *Daemon) Snapshot(string) *batch.Detectors {
 	return detectors
 }
 
+// HasFeed implements pipeline.Registry.
+func (d *Daemon) HasFeed(string) bool { return true }
+
 // Batches returns the items of each batch that was answered with 207, once each, in that order.
 func (d *Daemon) Batches() [][]json.RawMessage {
 	d.mu.Lock()
