@@ -11,20 +11,21 @@ import (
 
 // Config of the server for clients.
 type Config struct {
-	Listen         string        `setting:"listen"`           // host:port
-	BasePath       string        `setting:"base_path"`        // precedes every route's path; empty or like /traffic
-	TLSCert        string        `setting:"tls_cert"`         // PEM file; empty: plain HTTP
-	TLSKey         string        `setting:"tls_key"`          // PEM file
-	MaxConnections int           `setting:"max_connections"`  // more get a 503
-	MaxHeaderBytes int           `setting:"max_header_bytes"` // also the read buffer of each connection
-	HeaderTimeout  time.Duration `setting:"header_timeout"`   // from the first byte of a request to the first byte of its body
-	IdleTimeout    time.Duration `setting:"idle_timeout"`     // between two requests on a connection
-	WriteTimeout   time.Duration `setting:"write_timeout"`    // for the whole answer
-	DiscardTime    time.Duration `setting:"discard_time"`     // for discarding the body of a request that got an error
-	DiscardBytes   int64         `setting:"discard_bytes"`    // of it that are discarded
-	DrainGrace     time.Duration `setting:"drain_grace"`      // requests get a 503 for as long before a shutdown; longer than a load balancer takes to notice /readyz
-	CORSOrigins    []string      `setting:"cors_origins"`     // of web pages that may call the interface, such as https://map.example.org; *: all
-	KeysFile       string        `setting:"keys_file"`        // YAML, watched; empty: only those in keys
+	Listen         string        `setting:"listen"`                 // host:port
+	BasePath       string        `setting:"base_path"`              // precedes every route's path; empty or like /traffic
+	TLSCert        string        `setting:"tls_cert"`               // PEM file; empty: plain HTTP
+	TLSKey         string        `setting:"tls_key"`                // PEM file
+	MaxConnections int           `setting:"max_connections"`        // more get a 503
+	MaxHeaderBytes int           `setting:"max_header_bytes"`       // also the read buffer of each connection
+	MaxSilent      int           `setting:"max_silent_connections"` // of one remote address (IPv6: /64) that have not presented a key; more evict the oldest of them; 0: no limit
+	HeaderTimeout  time.Duration `setting:"header_timeout"`         // from the first byte of a request to the first byte of its body; shorter for a first request while more than half of max_connections are open
+	IdleTimeout    time.Duration `setting:"idle_timeout"`           // between two requests on a connection
+	WriteTimeout   time.Duration `setting:"write_timeout"`          // for the whole answer
+	DiscardTime    time.Duration `setting:"discard_time"`           // for discarding the body of a request that got an error
+	DiscardBytes   int64         `setting:"discard_bytes"`          // of it that are discarded
+	DrainGrace     time.Duration `setting:"drain_grace"`            // requests get a 503 for as long before a shutdown; longer than a load balancer takes to notice /readyz
+	CORSOrigins    []string      `setting:"cors_origins"`           // of web pages that may call the interface, such as https://map.example.org; *: all
+	KeysFile       string        `setting:"keys_file"`              // YAML, watched; empty: only those in keys
 	Keys           []KeyEntry    `setting:"keys"`
 }
 
@@ -36,6 +37,7 @@ func DefaultConfig() Config {
 	return Config{
 		Listen:         ":8080",
 		MaxConnections: 4096,
+		MaxSilent:      1024, // the clients behind one proxy, within the second or so that each takes to present its key
 		MaxHeaderBytes: 16 << 10,
 		HeaderTimeout:  10 * time.Second,
 		IdleTimeout:    75 * time.Second, // longer than the 60 s of load balancers: the server should not be the first to close
@@ -61,6 +63,7 @@ func (c Config) Validate() error {
 		"base_path is %q: it must be empty or like /traffic, without a trailing slash and without escapes, because paths are compared byte by byte", c.BasePath)
 	check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key: set both or none, because a certificate is useless without its key")
 	check(c.MaxConnections >= 1, "max_connections is %d: it must be at least 1, or no client is served", c.MaxConnections)
+	check(c.MaxSilent >= 0, "max_silent_connections is %d: it must be 0 (no limit) or more", c.MaxSilent)
 	check(c.MaxHeaderBytes >= 1<<10 && c.MaxHeaderBytes <= 1<<20,
 		"max_header_bytes is %d: it must be between 1KiB, because a plain request needs a few hundred bytes, and 1MiB, because every connection holds as much", c.MaxHeaderBytes)
 	for _, d := range []struct {

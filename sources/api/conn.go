@@ -1,9 +1,11 @@
 package api
 
 import (
+	"container/list"
 	"crypto/tls"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,14 +16,17 @@ type conn struct {
 	net.Conn          // TLS, or raw itself
 	raw      net.Conn // TCP
 	owner    *listener
-	used     atomic.Bool // a byte of a request has arrived
-	unread   atomic.Bool // the client may still be sending what will not be read
+	address  netip.Prefix  // of the client; see addressOf
+	silent   *list.Element // in owner.silent until a request with a valid key; belongs to owner.mu
+	used     atomic.Bool   // a byte of a request has arrived
+	unread   atomic.Bool   // the client may still be sending what will not be read
 	closing  sync.Once
 
 	// The rest belongs to the connection's own goroutine.
 
 	expecting   *exchange // of a request that is about to get its 100 Continue
 	joined      joined
+	known       bool // a request had a valid key
 	read, write deadline
 }
 
@@ -50,8 +55,14 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// SetReadDeadline implements net.Conn, for the reads that follow.
+// SetReadDeadline implements net.Conn, for the reads that follow. Until the client has presented a
+// key, its time shrinks while many connections are open.
 func (c *conn) SetReadDeadline(t time.Time) error {
+	if !c.known {
+		if limit, few := c.owner.headerTimeout(); few && time.Until(t) > limit {
+			t = time.Now().Add(limit)
+		}
+	}
 	c.read.wanted = t
 	return nil
 }

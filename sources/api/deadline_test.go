@@ -75,7 +75,9 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 			require.NoError(t, err)
 			ours, theirs := net.Pipe()
 			go func() {
-				c := newListener(nil, nil, cfg, zerolog.Nop()).wrap(ours)
+				l := newListener(nil, nil, cfg, zerolog.Nop())
+				c := l.wrap(ours)
+				l.enter(c)
 				_ = s.http.ServeConn(c)
 				_ = c.Close()
 			}()

@@ -23,6 +23,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	err := error(x.apiErr)
 	switch {
+	case x.key != nil && !c.owner.present(c):
+		err = contract.Unavailable(allInUse, time.Second) // it cannot be sent, but the request must have no effect
 	case x.preflight:
 		x.permit(ctx)
 		err = nil
@@ -146,6 +148,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
 	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	c.expecting = s.pending.take(&ctx.Request.Header)
+	c.owner.present(c) // if it was evicted, handle finds out
 	return fasthttp.StatusContinue
 }
 
@@ -168,7 +171,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &small):
 		apiErr.Description = fmt.Sprintf("the header of the request is larger than %d bytes", s.cfg.MaxHeaderBytes)
 	case errors.As(err, &slow) && slow.Timeout():
-		apiErr = contract.NewError(contract.RequestTimeout, fmt.Sprintf("the header, or the first byte of the body, did not arrive within %v", s.cfg.HeaderTimeout))
+		apiErr = contract.NewError(contract.RequestTimeout, fmt.Sprintf("the header, or the first byte of the body, did not arrive within %v, or less while most connections are in use", s.cfg.HeaderTimeout))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		apiErr.Description = "unexpected end of the request"
 	}

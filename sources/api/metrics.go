@@ -12,6 +12,7 @@ var (
 	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", nil)
 	connectionsMax      = metrics.NewGauge("trafficd_api_connections_max", nil)
 	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total")
+	connectionsEvicted  = metrics.NewCounter("trafficd_api_connections_evicted_total")
 	acceptErrors        = metrics.NewCounter("trafficd_api_accept_errors_total")
 	discardedBytes      = metrics.NewCounter("trafficd_api_discarded_bytes_total")
 	unansweredRequests  = metrics.NewCounter("trafficd_api_requests_unanswered_total")

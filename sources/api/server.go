@@ -46,9 +46,9 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 		ReadBufferSize:               cfg.MaxHeaderBytes,
 		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  cfg.HeaderTimeout,
-		IdleTimeout:                  cfg.IdleTimeout,                  // WriteTimeout: see handle
-		Concurrency:                  cfg.MaxConnections + turningAway, // the listener enforces MaxConnections
-		MaxIdleWorkerDuration:        time.Second,                      // idle worker goroutines outlive Stop by as much
+		IdleTimeout:                  cfg.IdleTimeout,        // WriteTimeout: see handle
+		Concurrency:                  2 * cfg.MaxConnections, // the listener enforces MaxConnections, but evicted connections take a moment to end
+		MaxIdleWorkerDuration:        time.Second,            // idle worker goroutines outlive Stop by as much
 		NoDefaultServerHeader:        true,
 		SecureErrorLogMessage:        true, // or a malformed header would be logged with its key
 		Logger:                       quiet{&s.log},

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
@@ -191,6 +192,115 @@ func TestSurplusConnectionsAreTold(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
 
+// TestSilentConnectionsAreEvicted: a client that opens all connections and presents no key keeps
+// others out of none: the oldest of its connections go, those with a key stay.
+func TestSilentConnectionsAreEvicted(t *testing.T) {
+	f := func(limit, perAddress, silent, left int) {
+		t.Helper()
+		p := &probe{}
+		s := start(t, p, func(c *Config) { c.MaxConnections, c.MaxSilent = limit, perAddress })
+		known := dial(t, s)
+		require.Equal(t, 200, known.send(post+good+"\r\n").response().StatusCode)
+		before := connectionsEvicted.Get()
+		var quiet []*peer
+		for i := range silent {
+			c := dial(t, s)
+			if i%2 == 1 { // the head alone is no better
+				c.send(post + good + "Content-Length: 1\r\n\r\n")
+			}
+			quiet = append(quiet, c)
+			require.Eventually(t, func() bool {
+				return int(connectionsEvicted.Get()-before) == max(0, i+1-left)
+			}, patience, time.Millisecond)
+		}
+		for _, c := range quiet[:silent-left] {
+			_, err := c.in.ReadByte()
+			require.Error(t, err)
+		}
+		for range 3 {
+			require.Equal(t, 200, dial(t, s).send(post+good+"Connection: close\r\n\r\n").response().StatusCode, "a new client is served")
+			require.Equal(t, 200, known.send(post+good+"\r\n").response().StatusCode, "a client with a key keeps its connection")
+		}
+		require.LessOrEqual(t, s.listener.len(), limit)
+	}
+	f(8, 0, 20, 7)
+	f(8, 3, 20, 3)
+	f(8, 100, 8, 7)
+	f(8, 3, 3, 3)
+}
+
+// TestEvictedConnectionHasNoEffect: a request whose connection was evicted meanwhile is not handled.
+func TestEvictedConnectionHasNoEffect(t *testing.T) {
+	l := newListener(nil, nil, testConfig(), zerolog.Nop())
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	c := l.wrap(ours)
+	require.True(t, l.enter(c))
+	l.evict(c)
+	require.False(t, l.present(c))
+	require.Zero(t, l.len())
+	require.Empty(t, l.perAddress)
+	require.NoError(t, c.Close())
+
+	c = l.wrap(ours)
+	require.True(t, l.enter(c))
+	require.True(t, l.present(c))
+	require.True(t, l.present(c))
+	require.Zero(t, l.silent.Len())
+	l.leave(c)
+	require.Zero(t, l.len())
+}
+
+func TestAddress(t *testing.T) {
+	f := func(remote, want string) {
+		t.Helper()
+		addr, err := net.ResolveTCPAddr("tcp", remote)
+		require.NoError(t, err)
+		require.Equal(t, want, addressOf(remoteConn{addr: addr}).String())
+	}
+	f("192.0.2.1:5", "192.0.2.1/32")
+	f("[::ffff:192.0.2.1]:5", "192.0.2.1/32")
+	f("[2001:db8:1:2:3:4:5:6]:5", "2001:db8:1:2::/64")
+	f("[fe80::1%lo]:5", "fe80::/64")
+}
+
+type remoteConn struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (c remoteConn) RemoteAddr() net.Addr { return c.addr }
+
+// TestHeaderTimeoutShrinks: the fewer connections are free, the shorter is the time to present a key.
+func TestHeaderTimeoutShrinks(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxConnections, cfg.HeaderTimeout = 100, 10*time.Second
+	l := newListener(nil, nil, cfg, zerolog.Nop())
+	f := func(open int, few bool, want time.Duration) {
+		t.Helper()
+		for len(l.open) < open {
+			l.open[&conn{}] = struct{}{}
+		}
+		limit, shrunk := l.headerTimeout()
+		require.Equal(t, few, shrunk)
+		if few {
+			require.Equal(t, want, limit)
+		}
+		c := l.wrap(remoteConn{})
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
+		require.Equal(t, few, time.Until(c.read.wanted) <= want)
+		c.known = true
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
+		require.Greater(t, time.Until(c.read.wanted), time.Minute)
+	}
+	f(0, false, 0)
+	f(50, false, 0)
+	f(51, true, 9800*time.Millisecond)
+	f(75, true, 5*time.Second)
+	f(99, true, time.Second)
+	f(100, true, time.Second)
+}
+
 func TestStartErrors(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	cfg := testConfig()
@@ -246,6 +356,7 @@ func TestConfig(t *testing.T) {
 	f("base_path", func(c *Config) { c.BasePath = "/b%20" })
 	f("tls_cert", func(c *Config) { c.TLSCert = "x" })
 	f("max_connections", func(c *Config) { c.MaxConnections = 0 })
+	f("max_silent_connections", func(c *Config) { c.MaxSilent = -1 })
 	f("max_header_bytes", func(c *Config) { c.MaxHeaderBytes = 100 })
 	f("header_timeout", func(c *Config) { c.HeaderTimeout = 0 })
 	f("idle_timeout", func(c *Config) { c.IdleTimeout = 0 })
