@@ -16,6 +16,7 @@ const (
 // Client is the owner of a key. It is immutable; reloading the keys creates new clients.
 type Client struct {
 	Name            string // for logs and metrics; never the key
+	Owner           string // owns the jobs: the same for all keys of a client, in one product instance
 	ProductInstance string
 	Rights          Right
 	Zone            *time.Location // never nil

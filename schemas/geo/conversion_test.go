@@ -95,6 +95,19 @@ func TestGeoMinSec(t *testing.T) {
 	f(89.99999999, 8_959_599.99964)
 }
 
+// TestDegreesMinutesSecondsRounded reads 60 minutes and 60 seconds, which rounding produces.
+func TestDegreesMinutesSecondsRounded(t *testing.T) {
+	f := func(digits, degrees float64) {
+		t.Helper()
+		require.InDelta(t, degrees, converted(t, system(t, geo.GeoMinSec, ""), system(t, geo.GeoDecimal, ""), []float64{digits, 0})[0], 1e-13)
+	}
+	f(815_600, 8+16.0/60)
+	f(-815_600, -8-16.0/60)
+	f(860_000, 9)
+	f(859_600, 9)
+	f(860_600, 9+1.0/60)
+}
+
 func TestDomains(t *testing.T) {
 	f := func(format geo.Format, srID string, x, y float64, want string) {
 		t.Helper()
@@ -122,8 +135,9 @@ func TestDomains(t *testing.T) {
 	f(geo.VendorGeoDecimal, "", 18_000_002, 0, "longitude")
 	f(geo.GeoMinSec, "", 18_000_000, 9_000_000, "")
 	f(geo.GeoMinSec, "", 18_000_010, 0, "longitude")
-	f(geo.GeoMinSec, "", 860_000, 0, "minutes and seconds must be below 60")
-	f(geo.GeoMinSec, "", 0, 815_600, "minutes and seconds")
+	f(geo.GeoMinSec, "", 861_000, 0, "minutes and seconds must be at most 60")
+	f(geo.GeoMinSec, "", 815_600.1, 0, "minutes and seconds must be at most 60")
+	f(geo.GeoMinSec, "", 0, 815_601, "minutes and seconds")
 	f(geo.Mercator, "", 20_015_086, 60_000_000, "")
 	f(geo.Mercator, "", 20_015_095, 0, "longitude")
 	f(geo.Mercator, "", 0, 1e9, "the pole cannot be projected")

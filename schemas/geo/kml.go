@@ -403,8 +403,8 @@ func (r *kmlReader) tuples(text []byte) (flat []float64, err error) {
 	return flat, nil
 }
 
-// tuple reads the numbers of a point and the white space after it. White space around the commas is
-// against the standard, but not ambiguous.
+// tuple reads the numbers of a point and the white space after it. White space beside a comma is an
+// error, as in the standard: "9, 10,50" can be a point, or two points without a y of the first.
 func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error) {
 	for n := 1; ; n++ {
 		length := numberLen(text)
@@ -414,20 +414,21 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 		}
 		flat = append(flat, v)
 		text = text[length:]
-		text = text[spaceLen(text):]
-		switch comma := len(text) > 0 && text[0] == ','; {
+		space := spaceLen(text)
+		switch comma := len(text) > space && text[space] == ','; {
+		case comma && (space > 0 || spaceLen(text[1:]) > 0):
+			return flat, nil, fmt.Errorf("white space beside a comma: %.20q", text)
 		case comma && n < kmlStride:
 			text = text[1:]
-			text = text[spaceLen(text):]
 		case comma:
 			return flat, nil, fmt.Errorf("more than x,y,z: %.20q", text)
 		case n == 1:
 			return flat, nil, fmt.Errorf("no y after the x %v", v)
 		case n == 2:
-			return append(flat, 0), text, nil
+			return append(flat, 0), text[space:], nil
 		default:
 			r.altitude = true
-			return flat, text, nil
+			return flat, text[space:], nil
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestKMLForms(t *testing.T) {
 	f("POINT (1 2)", `<kml><Document><Style id="a"><LineStyle><width>4</width></LineStyle></Style><Placemark><LookAt><longitude>9</longitude></LookAt>`+kmlPoint+`</Placemark></Document></kml>`)
 	f("POINT Z (1 2 3)", "<Point><extrude>1</extrude><altitudeMode>absolute</altitudeMode><coordinates>\n\t1,2,3\n</coordinates></Point>")
 	f("POINT (1 2)", "<Point><coordinates><![CDATA[1,]]><!-- and -->2</coordinates></Point>")
-	f("POINT (1 2)", "<Point><coordinates> 1 , 2 </coordinates></Point>")
+	f("POINT (1 2)", "<Point><coordinates> 1,2\n</coordinates></Point>")
 	f("LINESTRING Z (1 2 3, 4 5 0)", "<LineString><coordinates>1,2,3\r\n4,5</coordinates></LineString>")
 	f("LINESTRING (0 0, 1 0, 1 1, 0 0)", kmlRing)
 	f("POLYGON ((0 0, 4 0, 4 4, 0 0), (0 0, 1 0, 1 1, 0 0))",
@@ -165,6 +165,9 @@ func TestKMLRefuses(t *testing.T) {
 	f("<Point><coordinates>1,2</coordinates><coordinates>1,2</coordinates></Point>", "duplicate coordinates of a Point")
 	f("<Point><coordinates><b/></coordinates></Point>", `element "b" within coordinates`)
 	f(point("1"), "coordinates of point 0: no y after the x 1")
+	f(point("9,\n 10,50"), `coordinates of point 0: white space beside a comma: ",\n 10,50"`)
+	f(point("9 ,10"), "white space beside a comma")
+	f(point("9,10, 50"), "white space beside a comma")
 	f(point("1 2"), "no y after the x 1")
 	f(point("1,2,3,4"), `more than x,y,z: ",4"`)
 	f(point("1,x"), `"x" does not start with a number`)

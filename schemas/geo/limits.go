@@ -15,7 +15,12 @@ type Limits struct {
 	Points int
 	// Depth of nested collections; 1 allows collections without collections in them.
 	Depth int
+	// DropMeasures makes readers drop the M of WKT and WKB, whatever its value. Otherwise it is refused.
+	DropMeasures bool
 }
+
+// errMeasures means that a geometry has an M and Limits do not drop it.
+var errMeasures = errors.New("measures (M) are not supported, only x, y and z")
 
 // DefaultLimits returns limits for a service on an open network.
 func DefaultLimits() Limits { return Limits{Points: 1_000_000, Depth: 32} }

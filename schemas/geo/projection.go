@@ -44,7 +44,7 @@ func toDigits(angle float64) float64 {
 	return math.Copysign(10*(float64(10_000*g+100*m)+s), angle)
 }
 
-var errMinutes = errors.New("minutes and seconds must be below 60")
+var errMinutes = errors.New("minutes and seconds must be at most 60")
 
 func fromDigits(v float64) (float64, error) {
 	const tooFar = 1e9 // outside the domain anyway, and still converted to uint64 safely
@@ -54,7 +54,7 @@ func fromDigits(v float64) (float64, error) {
 	seconds := roundNear(math.Abs(v)/10, wholeSeconds)
 	whole := uint64(seconds)
 	g, m, s := whole/10_000, whole/100%100, float64(whole%100)+(seconds-float64(whole))
-	if m >= 60 || s >= 60 {
+	if m > 60 || s > 60 { // 60 is what rounding makes of 59.99
 		return 0, errMinutes
 	}
 	return math.Copysign(float64(g)+(float64(60*m)+s)/3600, v), nil

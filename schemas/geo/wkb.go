@@ -50,6 +50,7 @@ type wkbReader struct {
 	at     int
 	order  binary.ByteOrder
 	layout geom.Layout // of the outermost geometry; all others must have the same
+	stride int         // numbers of a point, with an m that is dropped
 	srid   uint32
 	budget budget
 
@@ -109,15 +110,21 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 		return Any, fmt.Errorf("byte order %d, want 0 (big-endian) or 1 (little-endian)", order)
 	}
 	code := r.order.Uint32(r.data[r.at+1:])
-	kind, layout, err := wkbType(code)
+	kind, layout, measured, err := wkbType(code)
+	stride := layout.Stride()
+	if measured {
+		stride++
+	}
 	switch {
 	case err != nil:
 		return Any, err
 	case want != Any && kind != want:
 		return Any, fmt.Errorf("member is a %s, want a %s", kind, want)
+	case measured && !r.budget.limits.DropMeasures:
+		return Any, fmt.Errorf("type code %#x: %w", code, errMeasures)
 	case r.layout == geom.NoLayout:
-		r.layout = layout
-	case r.layout != layout:
+		r.layout, r.stride = layout, stride
+	case r.layout != layout || r.stride != stride:
 		return Any, errMixed
 	}
 	r.at += wkbHeader
@@ -135,18 +142,18 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 }
 
 // wkbType reads a type code of ISO WKB or EWKB.
-func wkbType(code uint32) (Kind, geom.Layout, error) {
+func wkbType(code uint32) (kind Kind, layout geom.Layout, measured bool, err error) {
 	iso := code &^ ewkbAll
 	dimension, number := iso/isoStep, iso%isoStep
 	switch {
 	case number < uint32(Point) || number > uint32(GeometryCollection) || dimension > 3:
-		return Any, geom.NoLayout, fmt.Errorf("type code %#x is not one of the seven kinds of geometry", code)
-	case dimension >= 2 || code&ewkbM != 0:
-		return Any, geom.NoLayout, fmt.Errorf("type code %#x: measures (M) are not supported, only x, y and z", code)
-	case dimension == 1 || code&ewkbZ != 0:
-		return Kind(number), geom.XYZ, nil
+		return Any, geom.NoLayout, false, fmt.Errorf("type code %#x is not one of the seven kinds of geometry", code)
+	case dimension%2 == 1 || code&ewkbZ != 0:
+		layout = geom.XYZ
+	default:
+		layout = geom.XY
 	}
-	return Kind(number), geom.XY, nil
+	return Kind(number), layout, dimension >= 2 || code&ewkbM != 0, nil
 }
 
 func (r *wkbReader) need(bytes int) error {
@@ -172,11 +179,11 @@ func (r *wkbReader) count(items string, size int) (int, error) {
 
 // point reads coordinates. An empty point is encoded as NaN.
 func (r *wkbReader) point() error {
-	if err := r.need(8 * r.layout.Stride()); err != nil {
+	if err := r.need(8 * r.stride); err != nil {
 		return err
 	}
 	if math.IsNaN(r.float(0)) && math.IsNaN(r.float(8)) {
-		r.at += 8 * r.layout.Stride()
+		r.at += 8 * r.stride
 		return nil
 	}
 	return r.floats(1)
@@ -185,7 +192,7 @@ func (r *wkbReader) point() error {
 // points reads the points of a line or ring.
 func (r *wkbReader) points(check func([]float64, int) error) error {
 	stride, start := r.layout.Stride(), len(r.flat)
-	n, err := r.count("points", 8*stride)
+	n, err := r.count("points", 8*r.stride)
 	if err == nil {
 		err = r.floats(n)
 	}
@@ -200,15 +207,18 @@ func (r *wkbReader) floats(n int) error {
 	if err := r.budget.take(n); err != nil {
 		return err
 	}
-	numbers := n * r.layout.Stride()
-	flat := slices.Grow(r.flat, numbers)
-	for range numbers {
-		v := r.float(0)
-		if !finite(v) {
-			return fmt.Errorf("coordinate %v is not a finite number", v)
+	kept := r.layout.Stride()
+	flat := slices.Grow(r.flat, n*kept)
+	for range n {
+		for range kept {
+			v := r.float(0)
+			if !finite(v) {
+				return fmt.Errorf("coordinate %v is not a finite number", v)
+			}
+			flat = append(flat, v)
+			r.at += 8
 		}
-		flat = append(flat, v)
-		r.at += 8
+		r.at += 8 * (r.stride - kept)
 	}
 	r.flat = flat
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/twpayne/go-geom"
 )
@@ -14,7 +15,8 @@ import (
 // ParseWKT reads well-known text. The error names the byte, counted from 0. It is ErrKind or
 // ErrTooLarge if one of these applies.
 func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
-	r := wktReader{text: text, layout: wktLayout(text), budget: budget{limits: l}}
+	r := wktReader{text: text, budget: budget{limits: l}}
+	r.layout, r.measured = wktLayout(text, l.DropMeasures)
 	g, err := r.geometry()
 	if err == nil {
 		if r.peek(); r.at < len(text) {
@@ -27,15 +29,22 @@ func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	return as(g, want)
 }
 
-// wktLayout looks ahead to the first point, which decides for all whether they have a z. No keyword
-// contains a Z or a digit.
-func wktLayout(text string) geom.Layout {
+// wktLayout looks ahead to the first point, which decides for all whether they have a z and an m. No
+// keyword contains a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
+func wktLayout(text string, measures bool) (layout geom.Layout, measured bool) {
 	digit := strings.IndexAny(text, "0123456789")
+	tags := text
+	if digit >= 0 {
+		tags = text[:digit]
+	}
+	for word := range strings.FieldsFuncSeq(tags, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		measured = measured || measures && strings.HasSuffix(strings.ToUpper(word), "M")
+	}
 	if digit < 0 {
 		if strings.ContainsAny(text, "zZ") {
-			return geom.XYZ
+			return geom.XYZ, measured
 		}
-		return geom.XY
+		return geom.XY, measured
 	}
 	point := text[digit:]
 	if end := strings.IndexAny(point, ",)"); end >= 0 {
@@ -43,11 +52,13 @@ func wktLayout(text string) geom.Layout {
 	}
 	numbers := 0
 	for range strings.FieldsSeq(point) {
-		if numbers++; numbers > 2 {
-			return geom.XYZ
-		}
+		numbers++
 	}
-	return geom.XY
+	measured = measured || measures && numbers > 3
+	if numbers > 3 || numbers > 2 && !measured {
+		return geom.XYZ, measured
+	}
+	return geom.XY, measured
 }
 
 // wktReader reads a text. After an error, at is where it occurred.
@@ -56,6 +67,8 @@ type wktReader struct {
 	at     int
 	layout geom.Layout
 	budget budget
+
+	measured bool // points have an m, which is dropped
 
 	// The coordinates of the current geometry; copied when it is complete.
 	flat  []float64
@@ -82,7 +95,7 @@ func (r *wktReader) geometry() (geom.T, error) {
 	case Polygon:
 		err = r.orEmpty(r.rings)
 	case MultiPoint:
-		err = r.orEmpty(func() error { return r.list(r.part(r.memberPoint)) })
+		err = r.orEmpty(r.points)
 	case MultiLineString:
 		err = r.orEmpty(func() error { return r.list(r.part(r.line)) })
 	case MultiPolygon:
@@ -143,13 +156,17 @@ func (r *wktReader) tag() (Kind, error) {
 			suffix = next
 			r.at += len(next)
 		}
+		suffix = strings.ToUpper(suffix)
+		measured, high := strings.HasSuffix(suffix, "M"), strings.HasPrefix(suffix, "Z")
 		switch {
-		case suffix == "" || strings.EqualFold(suffix, "Z") && r.layout == geom.XYZ:
+		case measured && !r.budget.limits.DropMeasures:
+			return Any, fmt.Errorf("%s: %w", suffix, errMeasures)
+		case suffix == "" || measured == r.measured && high == (r.layout == geom.XYZ):
 			return kind, nil
-		case strings.EqualFold(suffix, "Z"):
+		case high && r.layout == geom.XY:
 			return Any, errors.New("Z, but the first point has no z")
 		}
-		return Any, fmt.Errorf("%s: measures (M) are not supported, only x, y and z", strings.ToUpper(suffix))
+		return Any, fmt.Errorf("%s, but the first point has %d numbers", suffix, r.numbers())
 	}
 	if strings.EqualFold(word, "SRID") {
 		return Any, errors.New("SRID=…; is EWKT of PostGIS: remove it and name the coordinate system in the request")
@@ -213,12 +230,22 @@ func (r *wktReader) point() error {
 	return nil
 }
 
-// memberPoint reads a point of a MULTIPOINT, whose parentheses are often omitted.
-func (r *wktReader) memberPoint() error {
-	if r.peek() == '(' {
-		return r.point()
-	}
-	return r.coordinates()
+// points reads the list of a MULTIPOINT. The parentheses of its points are often omitted, of all or of
+// none.
+func (r *wktReader) points() error {
+	bare, enclosed := false, false
+	return r.list(r.part(func() error {
+		read := r.coordinates
+		if r.peek() == '(' {
+			enclosed, read = true, r.point
+		} else {
+			bare = true
+		}
+		if bare && enclosed {
+			return errors.New("a MULTIPOINT has parentheses around all its points or around none")
+		}
+		return read()
+	}))
 }
 
 func (r *wktReader) line() error  { return r.sequence(checkLine) }
@@ -238,24 +265,34 @@ func (r *wktReader) coordinates() error {
 	if err := r.budget.take(1); err != nil {
 		return err
 	}
-	for range r.layout.Stride() {
+	for i := range r.numbers() {
 		r.at += spaceLen(r.text[r.at:])
 		n := numberLen(r.text[r.at:])
 		if n == 0 {
-			return fmt.Errorf("%s, want a number; points have %d", r.found(), r.layout.Stride())
+			return fmt.Errorf("%s, want a number; points have %d", r.found(), r.numbers())
 		}
 		v, err := strconv.ParseFloat(r.text[r.at:r.at+n], 64)
 		if err != nil {
 			return fmt.Errorf("%.40q is not a number within the range of a double", r.text[r.at:r.at+n])
 		}
-		r.flat = append(r.flat, v)
+		if i < r.layout.Stride() {
+			r.flat = append(r.flat, v)
+		}
 		r.at += n
 	}
 	r.at += spaceLen(r.text[r.at:])
 	if r.at < len(r.text) && numberLen(r.text[r.at:r.at+1]) > 0 {
-		return fmt.Errorf("%s, but points have %d numbers", r.found(), r.layout.Stride())
+		return fmt.Errorf("%s, but points have %d numbers", r.found(), r.numbers())
 	}
 	return nil
+}
+
+// numbers returns how many numbers a point has.
+func (r *wktReader) numbers() int {
+	if r.measured {
+		return r.layout.Stride() + 1
+	}
+	return r.layout.Stride()
 }
 
 // peek skips white space and returns the next byte, 0 at the end.

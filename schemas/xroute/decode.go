@@ -171,11 +171,13 @@ func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) er
 }
 
 func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
-	isNil, err := d.isNil(m.typ, m.nillable, s)
-	if err != nil {
+	isNil, err := d.isNil(m.typ, true, s)
+	switch {
+	case err != nil:
 		return err
-	}
-	if isNil {
+	case isNil && m.required && !m.nillable:
+		return m.missing(d.path())
+	case isNil: // of an optional element it means absent: toolkits write it on elements that are not nillable
 		return d.empty()
 	}
 	return d.value(m.typ, v, s)

@@ -77,6 +77,7 @@ func TestSameRequest(t *testing.T) {
 	f(swap(t, `>WKB<`, "> W<!-- not the end -->K<![CDATA[B]]>\n<"))
 	f(swap(t, `"POINT (8.25`, `"&#80;OINT&#x20;(8.25`))
 	f(swap(t, `x="8.25"`, `x=" +825.0E-2 "`))
+	f(swap(t, `<c:point `, `<c:kml i:nil="true"/><c:point `)) // though it is not nillable
 	f(swap(t, `>WKB<`, ` i:nil="false" i:type="c:GeometryEncoding">WKB<`))
 	for _, order := range []func(uint16) []byte{
 		func(u uint16) []byte { return []byte{byte(u >> 8), byte(u)} },
@@ -181,7 +182,7 @@ func TestWrongRequest(t *testing.T) {
 	f(KindValue, operation+"/geometry/@xsi:type", "no such type", swap(t, `"c:Point"`, `"c:"`))
 	f(KindValue, operation+"/options/@xsi:type", "does not extend", swap(t, "<options ", `<options i:type="c:Job" `))
 	f(KindValue, operation+"/@xsi:type", "does not extend", swap(t, "<convertGeometry ", `<convertGeometry i:type="c:Job" `))
-	f(KindValue, operation+"/geometry/@xsi:nil", "must not be nil", swap(t, "<geometry ", `<geometry i:nil="true" `))
+	f(KindMissing, operation+"/geometry", "required element", swap(t, "<geometry ", `<geometry i:nil="true" `))
 	f(KindValue, operation+"/@xsi:nil", "must not be nil", swap(t, "<convertGeometry ", `<convertGeometry i:nil="1" `))
 	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]/@xsi:nil", "must not be nil",
 		swap(t, "<c:GeometryEncoding>WKT</c:GeometryEncoding>", `<c:GeometryEncoding i:nil="1"/>`))
@@ -354,7 +355,7 @@ func TestFaultText(t *testing.T) {
 	got, err := AppendFault(nil, fault(CodeInvalidWKT))
 	require.NoError(t, err)
 	require.Equal(t, head+`<soapenv:Fault><faultcode>soapenv:Client</faultcode><faultstring>cannot read the geometry: no &lt;WKT&gt;</faultstring><detail>`+
-		`<e:XServiceException transactionId="4bf9"><e:stackElement errorKey="REQUEST_INVALID_WKT" message="no &lt;WKT&gt;">`+
+		`<e:XServiceException xsi:type="e:XServiceException" transactionId="4bf9"><e:stackElement errorKey="REQUEST_INVALID_WKT" message="no &lt;WKT&gt;">`+
 		`<e:cause message="the reason"><e:wrappedContext xsi:nil="true"/></e:cause>`+
 		`<e:wrappedContext><p:String>a</p:String><p:String>b</p:String></e:wrappedContext></e:stackElement></e:XServiceException></detail></soapenv:Fault>`+tail, string(got))
 }

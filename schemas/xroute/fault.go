@@ -44,13 +44,15 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	return e.finish(dst)
 }
 
-// exception appends the global element of an exception, which is named after its type.
+// exception appends the global element of an exception, which is named after its type. It also has an
+// xsi:type, without which the SoapClient of PHP loses members.
 func (e *encoder) exception(v reflect.Value) {
 	declared := model.byGo[v.Type()]
+	tag := declared.name.prefixed()
 	if actual, _ := declared.actual(v); actual != nil {
-		declared = actual
+		tag = actual.name.prefixed()
 	}
-	e.element(declared.name.prefixed(), declared, v)
+	e.element(tag, declared, v)
 }
 
 // fault reads the open Fault. In SOAP 1.1 its parts are in no namespace.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -18,6 +19,7 @@ import (
 // KeyEntry is one key in the keys file or the configuration (contract 1.4).
 type KeyEntry struct {
 	Name              string   `setting:"name" yaml:"name"`                               // for logs; unique
+	Client            string   `setting:"client" yaml:"client"`                           // whose key it is: keys with the same client share its jobs; default the name
 	SHA256            string   `setting:"sha256" yaml:"sha256"`                           // hexadecimal digest of the key, never the key
 	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`       // whose detectors the client reports
 	Rights            []string `setting:"rights" yaml:"rights"`                           // ingest, forecast, routing, admin
@@ -115,7 +117,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 
 // client checks the entry and returns its client.
 func (e KeyEntry) client() (*contract.Client, error) {
-	c := &contract.Client{Name: e.Name, ProductInstance: e.ProductInstance}
+	c := &contract.Client{Name: e.Name, ProductInstance: e.ProductInstance, Owner: e.ProductInstance + "\x00" + cmp.Or(e.Client, e.Name)}
 	if e.Name == "" {
 		return nil, errors.New("missing name: logs need one")
 	}

@@ -18,6 +18,7 @@ type Config struct {
 	MaxBodyBytes      int64         `setting:"max_body_bytes"`       // of one request, as sent and decompressed
 	MaxPoints         int           `setting:"max_points"`           // of all geometries in one request
 	MaxDepth          int           `setting:"max_depth"`            // of nested collections
+	DropMeasures      bool          `setting:"drop_measures"`        // drop the M of WKT and WKB; false: refuse it
 	ReceiveTimeout    time.Duration `setting:"receive_timeout"`      // for a whole body
 	MinBytesPerSecond int64         `setting:"min_bytes_per_second"` // on average since the first byte; 0: none
 	RateGrace         time.Duration `setting:"rate_grace"`           // before the average counts

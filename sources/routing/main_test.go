@@ -53,9 +53,12 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 	front := api.DefaultConfig()
 	front.Listen, front.BasePath, front.DrainGrace = "127.0.0.1:0", "/base", 10*time.Millisecond
 	front.WriteTimeout = 2 * patience
-	for _, name := range []string{"a", "b"} {
-		digest := sha256.Sum256([]byte(name))
-		front.Keys = append(front.Keys, api.KeyEntry{Name: "client " + name, SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"routing"}})
+	for _, name := range []string{"a", "b", "new key of a"} {
+		digest, client := sha256.Sum256([]byte(name)), ""
+		if name == "new key of a" {
+			client = "client a"
+		}
+		front.Keys = append(front.Keys, api.KeyEntry{Name: "client " + name, Client: client, SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"routing"}})
 	}
 	keys, err := api.OpenKeyring(front, zerolog.Nop())
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func (x *exchange) operation() string {
 
 // operate executes the request.
 func (x *exchange) operate() (xroute.Response, error) {
-	jobs, owner := x.service.jobs, x.client.Name
+	jobs, owner := x.service.jobs, x.client.Owner
 	switch r := x.request.(type) {
 	case *xroute.ConvertGeometry:
 		return x.convertGeometry(r)
@@ -102,7 +102,7 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 			return nil, tooMany(fmt.Sprintf("the geometries have more than %d points and parts: send them as several jobs", s.cfg.MaxPoints))
 		}
 	}
-	p, err := s.jobs.start(x.client.Name, work)
+	p, err := s.jobs.start(x.client.Owner, work)
 	var full *fullError
 	switch {
 	case errors.As(err, &full) && full.never:
@@ -119,7 +119,7 @@ func tooMany(message string) *failure {
 
 // fetchConvertGeometries returns the results of a job and forgets the job.
 func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xroute.Response, error) {
-	p, work, err := x.service.jobs.fetch(x.client.Name, r.ID, func(work bulk, done int) error {
+	p, work, err := x.service.jobs.fetch(x.client.Owner, r.ID, func(work bulk, done int) error {
 		return x.reserve(work.(*conversion).answerSize(done))
 	})
 	if err != nil {
@@ -166,7 +166,7 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 		return nil, apiErr
 	}
 	defer s.watches.Give(x.client.Name, 1)
-	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Name, r.ID, least, most))}, nil
+	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, least, most))}, nil
 }
 
 // waiting returns how long a watch waits at least, before it reports progress, and at most.

@@ -108,7 +108,7 @@ func TestJobsThatEndAtOnce(t *testing.T) {
 func (s *server) hold(pieces int) (id string, work *gated) {
 	s.t.Helper()
 	work = newGated(pieces, 1)
-	p, err := s.service.jobs.start("client a", work)
+	p, err := s.service.jobs.start("city\x00client a", work)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { close(work.gate) })
 	return p.id, work

@@ -202,7 +202,7 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 }
 
 func (s *Service) limits() geo.Limits {
-	return geo.Limits{Points: s.cfg.MaxPoints, Depth: s.cfg.MaxDepth}
+	return geo.Limits{Points: s.cfg.MaxPoints, Depth: s.cfg.MaxDepth, DropMeasures: s.cfg.DropMeasures}
 }
 
 // describe answers a GET: with the WSDL, or with what to do.
