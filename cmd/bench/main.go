@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -73,6 +75,9 @@ The body is a synthetic batch of 14,000 items. --body adds NDJSON files of measu
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if runtime.GOOS != "linux" {
+				return errors.New("the figures are read from /proc: bench runs only on Linux")
+			}
 			if len(args) > 0 {
 				return o.run(cmd.Context(), o.layerUpdates, o.layerSizes, o.layerMemory, o.layerServing)
 			}

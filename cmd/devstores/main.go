@@ -42,8 +42,8 @@ When both are ready it prints one line of JSON with their addresses to standard 
 else goes to standard error. It stops on SIGTERM and SIGINT, when its parent dies, and when its standard
 input closes if that is a pipe. The directory --dir keeps all data across restarts.
 
-ClickHouse is the program "clickhouse" of PATH, or else an engine that is fetched once with npm
-(178 MB) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root). Users: "default" without a
+ClickHouse is the program "clickhouse" on PATH, or else an engine that is downloaded once from the npm registry
+(178 MB, npm itself is not needed) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root). Users: "default" without a
 password, "trafficd" with the password "trafficd".
 
 The broker is kfake, which starts immediately, or Apache Kafka, which is downloaded once with Maven and needs Java 17.`,

@@ -6,9 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // errParentGone ends a run whose parent has exited; it is not a failure.
@@ -29,17 +26,4 @@ func endWithParent(gone func()) error {
 		gone()
 	}()
 	return nil
-}
-
-// dieWithParent has the kernel send SIGTERM when the parent dies, unless the parent has already chosen a signal: SIGKILL
-// also ends a paused process. It must run on the main thread.
-func dieWithParent() error {
-	var chosen int32
-	if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&chosen)), 0, 0, 0); err != nil {
-		return err
-	}
-	if chosen != 0 {
-		return nil
-	}
-	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
 }

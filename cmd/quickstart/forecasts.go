@@ -2,44 +2,40 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/internal/launch"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
 const (
-	// forecastPath is that of the contract 2.
-	forecastPath = "/mlf/v1/forecast/realtime"
-
 	forecastTopic = "forecasts"
 	forecastsFile = "forecasts.pb"
 
-	// New forecasts come with each period, for two hours ahead.
+	// New forecasts are published every period, for two hours.
 	forecastStep    = 15 * time.Minute
 	forecastPeriods = 8
 )
 
-// makeForecasts puts forecasts into a compacted topic, which the daemon reads
-// from its start: so the layer is there soon after it.
+// makeForecasts publishes forecasts to a compacted topic, which the daemon reads from its start.
 func (q *quickstart) makeForecasts(ctx context.Context) error {
 	say("publishing forecasts of %s", q.source.streets())
-	if err := createCompacted(ctx, q.Kafka.Brokers, forecastTopic); err != nil {
+	creating, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	compacted := map[string]string{"cleanup.policy": "compact"}
+	if err := launch.CreateTopic(creating, q.stores.Kafka.Brokers, forecastTopic, 1, compacted); err != nil {
 		return err
 	}
 	return q.publishForecasts(ctx)
 }
 
-// publishForecasts makes forecasts from now on and replaces those of before.
+// publishForecasts replaces all forecasts by new ones that begin now.
 func (q *quickstart) publishForecasts(ctx context.Context) error {
 	q.forecast = time.Now()
 	generate := []string{
@@ -49,55 +45,27 @@ func (q *quickstart) publishForecasts(ctx context.Context) error {
 	if q.source.codes != "" {
 		generate = append(generate, "--codes", q.source.codes)
 	}
-	if _, err := output(ctx, q.bin("trafficctl"), generate...); err != nil {
+	if _, err := q.trafficctl(ctx, generate...); err != nil {
 		return err
 	}
-	_, err := output(ctx, q.bin("trafficctl"), "forecast", "publish", q.path(forecastsFile), "--quiet", "--tombstone-missing",
-		"--brokers", q.Kafka.Brokers[0], "--topic", forecastTopic)
+	_, err := q.trafficctl(ctx, "forecast", "publish", q.path(forecastsFile), "--quiet", "--tombstone-missing",
+		"--brokers", q.stores.Kafka.Brokers[0], "--topic", forecastTopic)
 	return err
 }
 
-// keepForecasts publishes again with every period, so that the layer stays alive
-// as long as everything runs. A failure is no reason to end.
+// keepForecasts publishes new forecasts every period, because old ones expire. It only prints errors.
 func (q *quickstart) keepForecasts(ctx context.Context) {
 	if time.Since(q.forecast) < forecastStep {
 		return
 	}
 	if err := q.publishForecasts(ctx); err != nil && ctx.Err() == nil {
-		say("cannot publish new forecasts, trying again in %s: %v", forecastStep, err)
+		say("cannot publish new forecasts, will retry in %s: %v", forecastStep, err)
 	}
 }
 
-// createCompacted makes a topic that keeps the last record of each key. One that
-// is there already is fine.
-func createCompacted(ctx context.Context, brokers []string, topic string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		return fmt.Errorf("cannot make the topic %s: %w", topic, err)
-	}
-	defer client.Close()
-	wanted := kmsg.NewCreateTopicsRequestTopic()
-	wanted.Topic, wanted.NumPartitions, wanted.ReplicationFactor = topic, 1, -1
-	compact := kmsg.NewCreateTopicsRequestTopicConfig()
-	compact.Name, compact.Value = "cleanup.policy", kmsg.StringPtr("compact")
-	wanted.Configs = append(wanted.Configs, compact)
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Topics = append(req.Topics, wanted)
-	answer, err := req.RequestWith(ctx, client)
-	for i := 0; err == nil && i < len(answer.Topics); i++ {
-		err = kerr.ErrorForCode(answer.Topics[i].ErrorCode)
-	}
-	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-		return fmt.Errorf("cannot make the topic %s: %w", topic, err)
-	}
-	return nil
-}
-
-// served is the layer as a map client gets it.
+// served describes the layer that a map client gets.
 type served struct {
-	streets, plain, packed int // plain and packed are bytes
+	streets, plain, packed int // plain and packed are sizes in bytes
 	age                    string
 }
 
@@ -111,18 +79,18 @@ func (q *quickstart) awaitLayer(ctx context.Context) (found served, err error) {
 	deadline := time.Now().Add(30 * time.Second)
 	err = q.until(ctx, func() (bool, error) {
 		var err error
-		if found, err = layer(ctx, "http://"+q.API+forecastPath, q.key); err == nil {
+		if found, err = layer(ctx, "http://"+q.daemon.API+forecastPath, q.key); err == nil {
 			return true, nil
 		}
 		if time.Now().After(deadline) {
-			return false, fmt.Errorf("the forecast layer does not come: %w; see %s", err, q.short(q.path("trafficd.log")))
+			return false, fmt.Errorf("the forecast layer is not available: %w; see %s", err, q.short(q.path("trafficd.log")))
 		}
 		return false, nil
 	})
 	return found, err
 }
 
-// layer gets the layer, decodes it, and gets it again as browsers do.
+// layer gets the layer and decodes it, then gets it as gzip, as browsers do.
 func layer(ctx context.Context, url, key string) (served, error) {
 	plain, header, err := get(ctx, url, key, "identity")
 	if err != nil {
@@ -155,7 +123,7 @@ func get(ctx context.Context, url, key, encoding string) ([]byte, http.Header, e
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
 	if err == nil && r.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %.200s", url, r.Status, body)
+		err = fmt.Errorf("%s returned %s: %.200s", url, r.Status, body)
 	}
 	return body, r.Header, err
 }

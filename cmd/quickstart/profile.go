@@ -14,39 +14,37 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// profile says how the files of a data set become measurements: the flags of
-// `trafficctl send` and the column that holds the detectors.
+// profile describes how to read a data set: the flags of `trafficctl send` and the column of the detectors.
 type profile struct {
 	Observations string   `yaml:"observations"`
-	Columns      []string `yaml:"columns"` // the header by which the data set is recognised
+	Columns      []string `yaml:"columns"` // the header, which identifies the data set
 	Detectors    struct {
 		File   string `yaml:"file"`
 		Column string `yaml:"column"`
 	} `yaml:"detectors"`
 	Send        []string `yaml:"send"`
-	Codes       string   `yaml:"codes"` // OpenLR, one a line: streets for the forecasts; may be missing
+	Codes       string   `yaml:"codes"` // OpenLR codes, one per line: streets of the forecasts; optional
 	Attribution string   `yaml:"attribution"`
 	name        string
 }
 
-// profileFolder holds one file for each known data set.
-const profileFolder = "deployments/quickstart"
+// profileDir has one file for each known data set.
+const profileDir = "deployments/quickstart"
 
-// findProfile gives the profile for the data in folder: the one that is asked
-// for (a name or a file), that of the folder's name, or the one whose columns
-// stand in the header of its observations.
-func findProfile(root, folder, asked string) (*profile, error) {
-	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("there is no folder %s: name the one that holds the observations (make run DATA=folder)", folder)
+// findProfile returns the profile for the data in dir: the requested one (a name or a file), the one with the directory's
+// name, or the one whose columns match the observations' header.
+func findProfile(root, dir, requested string) (*profile, error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a directory: specify the one with the observations (make run DATA=directory)", dir)
 	}
-	known := filepath.Join(root, profileFolder)
-	if asked != "" {
-		if !strings.ContainsAny(asked, "/.") {
-			asked = filepath.Join(known, asked+".yaml")
+	known := filepath.Join(root, profileDir)
+	if requested != "" {
+		if !strings.ContainsAny(requested, "/.") {
+			requested = filepath.Join(known, requested+".yaml")
 		}
-		return readProfile(asked)
+		return readProfile(requested)
 	}
-	named := filepath.Join(known, filepath.Base(filepath.Clean(folder))+".yaml")
+	named := filepath.Join(known, filepath.Base(filepath.Clean(dir))+".yaml")
 	if _, err := os.Stat(named); err == nil {
 		return readProfile(named)
 	}
@@ -59,11 +57,11 @@ func findProfile(root, folder, asked string) (*profile, error) {
 		if err != nil {
 			return nil, err
 		}
-		if header, err := headerOf(filepath.Join(folder, p.Observations)); err == nil && slices.Equal(header, p.Columns) {
+		if header, err := headerOf(filepath.Join(dir, p.Observations)); err == nil && slices.Equal(header, p.Columns) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("cannot tell how to read %s: no file in %s has its name or its columns; write one like those and name it by --profile", folder, known)
+	return nil, fmt.Errorf("no profile for %s: no file in %s has its name or its columns; write one and select it with --profile", dir, known)
 }
 
 func readProfile(path string) (*profile, error) {
@@ -79,12 +77,12 @@ func readProfile(path string) (*profile, error) {
 		return nil, fmt.Errorf("cannot parse the profile %s: %w", path, err)
 	}
 	if p.Observations == "" || p.Detectors.File == "" || p.Detectors.Column == "" {
-		return nil, fmt.Errorf("profile %s: observations, detectors.file and detectors.column have to be set", path)
+		return nil, fmt.Errorf("profile %s: observations, detectors.file and detectors.column must be set", path)
 	}
 	return p, nil
 }
 
-// headerOf gives the column names of a CSV file.
+// headerOf returns the column names of a CSV file.
 func headerOf(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"trafficd/cmd/internal/launch"
 )
 
 const (
@@ -21,36 +23,18 @@ const (
 	topic    = "measurements"
 )
 
-// addresses of everything that runs; the stores print theirs as JSON.
-type addresses struct {
-	ClickHouse struct {
-		TCP     string `json:"tcp"`
-		HTTP    string `json:"http"`
-		Kind    string `json:"kind"`
-		Version string `json:"version"`
-	} `json:"clickhouse"`
-	Kafka struct {
-		Brokers []string `json:"brokers"`
-		Kind    string   `json:"kind"`
-		Version string   `json:"version"`
-	} `json:"kafka"`
-	API string `json:"-"`
-	Ops string `json:"-"`
-}
-
-// quickstart is one run. All of it happens on the main goroutine: see children.
+// quickstart is one run. If it dies, the stores and the daemon receive SIGTERM.
 type quickstart struct {
 	options
-	root     string // of the module
-	children children
-	addresses
-	key      string
-	source   source
-	stores   *child
-	daemon   *child
-	started  time.Time // of the daemon
-	forecast time.Time // when forecasts were published last
-	restarts int
+	root      string // of the module
+	key       string
+	source    source
+	stores    *launch.Stores
+	storesLog *os.File
+	daemon    *launch.Daemon
+	started   time.Time // of the daemon
+	forecast  time.Time // when forecasts were last published
+	restarts  int
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -61,7 +45,6 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer unlock()
 	defer func() { err = errors.Join(err, q.stop()) }()
-
 	for _, step := range []func(context.Context) error{
 		q.build, q.startStores, q.makeKey, q.makeTraffic, q.makeForecasts, q.startDaemon, q.awaitReady,
 	} {
@@ -69,7 +52,7 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
-	before, err := count(ctx, q.addresses)
+	before, err := q.count(ctx)
 	if err != nil {
 		return err
 	}
@@ -80,7 +63,13 @@ func run(ctx context.Context, o options) (err error) {
 	if err := q.awaitDrained(ctx); err != nil {
 		return err
 	}
-	after, err := q.settled(ctx, before, sent)
+	// ClickHouse writes its log of inserts once a second.
+	var after counts
+	deadline := time.Now().Add(5 * time.Second)
+	err = q.until(ctx, func() (done bool, err error) {
+		after, err = q.count(ctx)
+		return sent.arrived(after.minus(before)) || time.Now().After(deadline), err
+	})
 	if err != nil {
 		return err
 	}
@@ -88,99 +77,182 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	agree := q.report(os.Stdout, sent, after.minus(before), after, layer)
+	differ := q.report(os.Stdout, sent, after.minus(before), after, layer)
 	if q.exit {
-		return agree
+		return differ
 	}
 	err = q.until(ctx, func() (bool, error) { q.keepForecasts(ctx); return false, nil })
 	fmt.Println()
 	return err
 }
 
-// settled counts until the stores hold what was accepted, or for some seconds:
-// ClickHouse's own log of inserts is written once a second.
-func (q *quickstart) settled(ctx context.Context, before counts, s sent) (after counts, err error) {
-	deadline := time.Now().Add(5 * time.Second)
-	err = q.until(ctx, func() (bool, error) {
-		after, err = count(ctx, q.addresses)
-		return s.arrived(after.minus(before)) || time.Now().After(deadline), err
-	})
-	return after, err
-}
-
-// prepare makes the folder and locks it: two runs on it would share a journal.
+// prepare creates the directory and locks it: two runs in it would share a journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
-	if q.root, err = moduleRoot(); err != nil {
+	if q.root, err = launch.ModuleRoot(); err != nil {
 		return nil, err
 	}
 	if q.dir, err = filepath.Abs(q.dir); err != nil {
-		return nil, fmt.Errorf("cannot find the folder: %w", err)
+		return nil, fmt.Errorf("cannot find the directory: %w", err)
 	}
 	if err := os.MkdirAll(q.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the folder: %w", err)
+		return nil, fmt.Errorf("cannot create the directory: %w", err)
 	}
-	lock, err := os.OpenFile(q.path("lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("cannot lock the folder: %w", err)
+	unlock, err = launch.TryLock(q.path("lock"))
+	if errors.Is(err, launch.ErrLocked) {
+		return nil, fmt.Errorf("another quickstart is running in %s: stop it, or choose another directory with --dir", q.dir)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("another quickstart runs on %s: end it, or name another folder by --dir", q.dir)
+	if err != nil || !q.fresh {
+		return unlock, err
 	}
-	if q.fresh {
-		err = q.wipe()
-	}
-	return func() { lock.Close() }, err
-}
-
-// wipe empties the folder, except for the lock that is held on it.
-func (q *quickstart) wipe() error {
 	say("emptying %s", q.short(q.dir))
 	entries, err := os.ReadDir(q.dir)
-	if err != nil {
-		return fmt.Errorf("cannot empty the folder: %w", err)
-	}
 	for _, e := range entries {
-		if e.Name() == "lock" {
-			continue
-		}
-		if err := os.RemoveAll(q.path(e.Name())); err != nil {
-			return fmt.Errorf("cannot empty the folder: %w", err)
+		if e.Name() != "lock" {
+			err = errors.Join(err, os.RemoveAll(q.path(e.Name())))
 		}
 	}
-	return nil
+	if err != nil {
+		unlock()
+		return nil, fmt.Errorf("cannot empty the directory: %w", err)
+	}
+	return unlock, nil
 }
 
 func (q *quickstart) build(ctx context.Context) error {
-	say("building trafficd, trafficctl, devstores into bin/")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", "bin/", "./cmd/trafficd", "./cmd/trafficctl", "./cmd/devstores")
-	cmd.Dir = q.root
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("cannot build: %w", err)
-	}
-	return nil
+	say("building trafficd, trafficctl, devstores in bin/")
+	return launch.Build(ctx, "-o", "bin/", "./cmd/trafficd", "./cmd/trafficctl", "./cmd/devstores")
 }
 
-// stop ends everything in the order of the data.
+// startStores starts ClickHouse and the broker, on the usual ports where they are free.
+func (q *quickstart) startStores(ctx context.Context) (err error) {
+	say("starting ClickHouse and a Kafka-protocol broker (ClickHouse is downloaded the first time: 178 MB)")
+	opts := launch.Options{
+		Dir: q.path("stores"), Binary: q.bin("devstores"), Broker: q.broker, Topics: map[string]int{topic: 6},
+		ClickHouseTCP: freePort(9000), ClickHouseHTTP: freePort(8123), KafkaPorts: []int{freePort(9092)}, OnDeath: unix.SIGTERM,
+	}
+	if exists(opts.Dir) { // downloads have been shown before
+		if q.storesLog, err = os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
+			return fmt.Errorf("cannot open the stores' log: %w", err)
+		}
+		opts.Stderr = q.storesLog
+	}
+	if q.stores, err = launch.StartStores(ctx, opts); ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// freePort returns the usual port if it is free, otherwise another one.
+func freePort(usual int) int {
+	port, err := launch.PickPort("", usual)
+	if err != nil {
+		port, _ = launch.PickPort("", 0) // 0 if it fails, which means any
+	}
+	return port
+}
+
+// until waits for done and restarts the daemon when it exits.
+func (q *quickstart) until(ctx context.Context, done func() (bool, error)) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-q.stores.ClickHouse.Done():
+			return fmt.Errorf("ClickHouse exited; see %s", q.short(q.path("stores")))
+		case <-q.stores.Kafka.Done():
+			return fmt.Errorf("the Kafka broker exited; see %s", q.short(q.path("stores")))
+		case <-q.daemon.Done():
+			if err := q.restart(); err != nil {
+				return err
+			}
+		case <-tick.C:
+		}
+	}
+}
+
+// stop stops everything in the order of the data.
 func (q *quickstart) stop() error {
-	if q.daemon == nil && q.stores == nil {
+	if q.stores == nil {
 		return nil
 	}
-	say("ending trafficd and the stores; everything is kept in %s", q.short(q.dir))
-	http.DefaultClient.CloseIdleConnections() // ClickHouse would wait 5 s for ours
-	err := errors.Join(
-		q.daemon.stop(35*time.Second), // its own shutdown_timeout and a little
-		q.stores.stop(15*time.Second),
-	)
-	q.children.killAll()
-	return err
+	say("stopping trafficd and the stores; all data is kept in %s", q.short(q.dir))
+	var errs []error
+	if q.daemon != nil {
+		if errs = append(errs, q.daemon.Stop(35*time.Second)); q.daemon.Process != nil && !q.daemon.State().Success() { // shutdown_timeout is 30 s
+			errs = append(errs, fmt.Errorf("trafficd exited with %v after SIGTERM", q.daemon.State()))
+		}
+	}
+	errs = append(errs, q.stores.Close())
+	if q.storesLog != nil {
+		q.storesLog.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// counts are numbers that the stores report.
+type counts struct {
+	Inserted uint64 // rows of all inserts in ClickHouse's log
+	Final    uint64 // count() FINAL: a measurement that is sent again replaces the earlier one
+	Records  int64  // of the topic, over all partitions
+}
+
+func (c counts) minus(o counts) counts {
+	return counts{c.Inserted - o.Inserted, c.Final - o.Final, c.Records - o.Records}
+}
+
+func (q *quickstart) count(ctx context.Context) (c counts, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	// A missing table counts 0. ClickHouse creates system.part_log with the first insert; before that SYSTEM FLUSH LOGS
+	// would wait forever.
+	for _, n := range []struct {
+		to         *uint64
+		table, sql string
+	}{
+		{&c.Inserted, "system.part_log", "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0" +
+			" AND database = '" + database + "' AND table = 'measurements'"},
+		{&c.Final, table, "SELECT count() FROM " + table + " FINAL"},
+	} {
+		found, err := q.stores.ClickHouse.Do(ctx, "EXISTS "+n.table)
+		if err != nil {
+			return c, err
+		}
+		if found != "1" {
+			continue
+		}
+		text, err := q.stores.ClickHouse.Do(ctx, n.sql)
+		if err != nil {
+			return c, err
+		}
+		if *n.to, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return c, fmt.Errorf("cannot parse ClickHouse's response to %q: %w", n.sql, err)
+		}
+	}
+	c.Records, err = launch.CountRecords(ctx, q.stores.Kafka.Brokers, topic)
+	return c, err
+}
+
+// trafficctl runs a command that takes little time and returns its output.
+func (q *quickstart) trafficctl(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, q.bin("trafficctl"), args...).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("cannot run trafficctl %s: %w: %s", args[0], err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot run trafficctl: %w", err)
+	}
+	return string(out), nil
 }
 
 func (q *quickstart) path(name string) string { return filepath.Join(q.dir, name) }
 func (q *quickstart) bin(name string) string  { return filepath.Join(q.root, "bin", name) }
 
-// short is a path as a person in the module's folder would write it.
+// short returns path relative to the module's root if it is inside.
 func (q *quickstart) short(path string) string {
 	if rel, err := filepath.Rel(q.root, path); err == nil && !strings.HasPrefix(rel, "..") {
 		return rel
@@ -188,7 +260,12 @@ func (q *quickstart) short(path string) string {
 	return path
 }
 
-// clearLine takes a half-written progress bar away.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// clearLine erases an unfinished progress bar.
 var clearLine = func() string {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		return "\r\033[K"
@@ -196,17 +273,7 @@ var clearLine = func() string {
 	return ""
 }()
 
-// say tells what happens now.
+// say prints a step to standard error.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, clearLine+"· "+format+"\n", args...)
-}
-
-func firstLine(text []byte) string {
-	line, _, _ := strings.Cut(string(text), "\n")
-	return strings.TrimSpace(line)
-}
-
-func lastLine(text []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/launch"
 )
 
 func TestThousands(t *testing.T) {
@@ -32,16 +31,6 @@ func TestThousands(t *testing.T) {
 	f(counts{Final: 1}.minus(counts{Final: 1235}).Final, "-1,234")
 }
 
-func TestScrape(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "# HELP rows of the store\nrows 1\nlag{sink=\"kafka\"} 2.5\nodd\n")
-	}))
-	defer s.Close()
-	got, err := scrape(t.Context(), strings.TrimPrefix(s.URL, "http://"))
-	require.NoError(t, err)
-	require.Equal(t, map[string]float64{"rows": 1, `lag{sink="kafka"}`: 2.5}, got)
-}
-
 func TestFindProfile(t *testing.T) {
 	root := t.TempDir()
 	write := func(path, text string) {
@@ -51,17 +40,17 @@ func TestFindProfile(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	rest := "\ndetectors: {file: d.csv, column: id}\nsend: [--detector=id]\n"
-	write(profileFolder+"/north.yaml", "observations: o.csv\ncolumns: [id, at, v]"+rest)
-	write(profileFolder+"/south.yaml", "observations: o.csv\ncolumns: [link, at]"+rest)
-	write("data/south/o.csv", "id,at,v\n")   // the name goes before the columns
-	write("data/other/o.csv", "link,at\r\n") // only the columns tell
+	write(profileDir+"/north.yaml", "observations: o.csv\ncolumns: [id, at, v]"+rest)
+	write(profileDir+"/south.yaml", "observations: o.csv\ncolumns: [link, at]"+rest)
+	write("data/south/o.csv", "id,at,v\n")   // the name takes precedence over the columns
+	write("data/other/o.csv", "link,at\r\n") // only the columns match
 	write("data/strange/o.csv", "what,ever\n")
 	write("mine.yaml", "observations: o.csv"+rest)
 	write("broken.yaml", "observation: o.csv"+rest)
 
-	f := func(folder, asked, want, wantErr string) {
+	f := func(dir, requested, want, wantErr string) {
 		t.Helper()
-		p, err := findProfile(root, filepath.Join(root, folder), asked)
+		p, err := findProfile(root, filepath.Join(root, dir), requested)
 		if wantErr != "" {
 			require.ErrorContains(t, err, wantErr)
 			return
@@ -74,17 +63,16 @@ func TestFindProfile(t *testing.T) {
 	f("data/south/", "north", "north", "")
 	f("data/other", "", "south", "")
 	f("data/strange", filepath.Join(root, "mine.yaml"), "mine", "")
-	f("data/strange", "", "", "cannot tell how to read")
-	f("data/nowhere", "", "", "there is no folder")
+	f("data/strange", "", "", "no profile for")
+	f("data/nowhere", "", "", "is not a directory")
 	f("data/strange", "west", "", "cannot read the profile")
 	f("data/strange", filepath.Join(root, "broken.yaml"), "", "observation")
 }
 
-// The profiles of the repository are all readable.
 func TestShippedProfiles(t *testing.T) {
-	root, err := moduleRoot()
+	root, err := launch.ModuleRoot()
 	require.NoError(t, err)
-	files, err := filepath.Glob(filepath.Join(root, profileFolder, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(root, profileDir, "*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
@@ -93,14 +81,14 @@ func TestShippedProfiles(t *testing.T) {
 	}
 }
 
-// started is a quickstart that runs.
+// started is a running quickstart.
 type started struct {
 	cmd  *exec.Cmd
 	out  *printed
 	done chan struct{}
 }
 
-// printed may be read while a program writes.
+// printed is a buffer that can be read while a program writes to it.
 type printed struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -133,12 +121,12 @@ func (s *started) end(t *testing.T) (code int, out string) {
 	select {
 	case <-s.done:
 	case <-time.After(3 * time.Minute):
-		t.Fatal("quickstart does not end")
+		t.Fatal("quickstart does not exit")
 	}
 	return s.cmd.ProcessState.ExitCode(), s.out.String()
 }
 
-// child waits for a child of the quickstart whose command line holds all words.
+// child waits for a child process whose command line contains all words.
 func (s *started) child(t *testing.T, words ...string) int {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -154,7 +142,7 @@ func (s *started) child(t *testing.T, words ...string) int {
 		}
 		select {
 		case <-s.done:
-			t.Fatalf("quickstart has ended before it started %v:\n%s", words, s.out)
+			t.Fatalf("quickstart exited before it started %v:\n%s", words, s.out)
 		default:
 		}
 	}
@@ -185,11 +173,11 @@ func descendantsOf(parent int) []int {
 
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ") // a zombie waits for its new parent only
+	return err == nil && !strings.Contains(string(stat), ") Z ") // a zombie has exited
 }
 
-// The whole thing: first start, a second one on the same folder during which the
-// daemon is killed, a third one that is killed itself and leaves nobody behind.
+// TestQuickstart: the first start; a second one in the same directory, during which the daemon is killed; a third one, which
+// is killed and leaves no process behind.
 func TestQuickstart(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "quickstart")
 	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
@@ -203,12 +191,12 @@ func TestQuickstart(t *testing.T) {
 
 	second := startQuickstart(t, binary, dir, "--exit")
 	sender := second.child(t, "trafficctl", "send")
-	require.NoError(t, syscall.Kill(sender, syscall.SIGSTOP)) // so that the daemon's end falls into the sending
+	require.NoError(t, syscall.Kill(sender, syscall.SIGSTOP)) // so that the daemon is killed while it sends
 	require.NoError(t, syscall.Kill(second.child(t, "bin/trafficd"), syscall.SIGKILL))
 	require.NoError(t, syscall.Kill(sender, syscall.SIGCONT))
 	code, text = second.end(t)
 	require.Zero(t, code, text)
-	require.Contains(t, text, "trafficd has ended (signal: killed): started again")
+	require.Contains(t, text, "trafficd exited (signal: killed) and was restarted")
 	require.Contains(t, text, "✓ every accepted measurement is in both stores, exactly once")
 
 	third := startQuickstart(t, binary, dir)
@@ -216,7 +204,7 @@ func TestQuickstart(t *testing.T) {
 	other := startQuickstart(t, binary, dir)
 	code, text = other.end(t)
 	require.Equal(t, 1, code)
-	require.Contains(t, text, "another quickstart runs on")
+	require.Contains(t, text, "another quickstart is running in")
 
 	family := descendantsOf(third.cmd.Process.Pid)
 	require.GreaterOrEqual(t, len(family), 3)
@@ -227,18 +215,18 @@ func TestQuickstart(t *testing.T) {
 		for alive(pid) && time.Now().Before(deadline) {
 			time.Sleep(50 * time.Millisecond)
 		}
-		require.False(t, alive(pid), "process %d outlives a killed quickstart", pid)
+		require.False(t, alive(pid), "process %d outlived a killed quickstart", pid)
 	}
 }
 
-// What is printed for a newcomer to try works as it stands, and Ctrl-C is no failure.
+// TestPrintedCommands: every printed command works unchanged, and Ctrl-C is not an error.
 func TestPrintedCommands(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "quickstart")
 	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, string(out))
 	s := startQuickstart(t, binary, t.TempDir())
 	require.Eventually(t, func() bool {
-		return strings.Contains(s.out.String(), "Ctrl-C ends everything")
+		return strings.Contains(s.out.String(), "Ctrl-C stops everything")
 	}, 3*time.Minute, 50*time.Millisecond, "the report")
 	report := s.out.String()
 	require.Regexp(t, `✓ the forecast layer is served: 1,000 streets, [0-9,]+ bytes \([0-9,]+ as gzip\), \d+ s old`, report)
@@ -248,7 +236,7 @@ func TestPrintedCommands(t *testing.T) {
 	commands := strings.Split(report, "\n  # ")
 	wants := []string{"HTTP/1.1 207", "speed", "product-instance=quickstart", "streetForecast {", "OPENLR", "POINT (1672357.22"}
 	require.Len(t, commands, len(wants))
-	root, err := moduleRoot()
+	root, err := launch.ModuleRoot()
 	require.NoError(t, err)
 	for i, want := range wants {
 		about, command, _ := strings.Cut(commands[i], "\n")
@@ -278,7 +266,7 @@ func TestHasRights(t *testing.T) {
 	require.False(t, hasRights(path+".none"))
 }
 
-func TestSummaryIsThatOfTrafficctl(t *testing.T) {
+func TestSummary(t *testing.T) {
 	var s sent
 	d := json.NewDecoder(strings.NewReader(`{"accepted":5,"rejected":1,"batches":2,"retries":3,"seconds":2,"codes":{"UNKNOWN_DETECTOR":1}}`))
 	require.NoError(t, d.Decode(&s))
@@ -286,11 +274,4 @@ func TestSummaryIsThatOfTrafficctl(t *testing.T) {
 	require.True(t, s.arrived(counts{Inserted: 5, Records: 5}))
 	require.False(t, s.arrived(counts{Inserted: 5, Records: 6}))
 	require.False(t, s.arrived(counts{Inserted: 4, Records: 5}))
-}
-
-func TestACtrlCWhileWaitingEndsQuietly(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	q := &quickstart{stores: &child{done: make(chan struct{})}, daemon: &child{done: make(chan struct{})}}
-	require.ErrorIs(t, q.until(ctx, func() (bool, error) { return false, nil }), context.Canceled)
 }

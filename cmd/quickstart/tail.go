@@ -15,18 +15,17 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// tailPatience is how long a broker may take to answer at all: the client
-// itself would try for ever, without a word.
-const tailPatience = 10 * time.Second
+// pingLimit bounds the first request: the client would retry forever without an error.
+const pingLimit = 10 * time.Second
 
-// tailCommand shows the topic as JSON, from its end on, until Ctrl-C.
+// tailCommand prints the topic as JSON until Ctrl-C.
 func tailCommand() *cobra.Command {
 	var brokers, from string
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show the records that arrive in the topic, as JSON",
-		Long: `Shows the records of the topic ` + topic + `, one line each: partition/offset and the measurement
-as JSON. It goes on until Ctrl-C.`,
+		Short: "Print the records of the topic as JSON",
+		Long: `Prints the records of the topic ` + topic + `, one line each: partition/offset and the measurement
+as JSON. It runs until Ctrl-C.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			start, err := startOf(from)
@@ -48,18 +47,17 @@ func startOf(from string) (kgo.Offset, error) {
 	case "end":
 		return kgo.NewOffset().AtEnd(), nil
 	}
-	return kgo.Offset{}, fmt.Errorf("--from %q: write start or end", from)
+	return kgo.Offset{}, fmt.Errorf("--from %q: must be start or end", from)
 }
 
-// tailTopic writes records to out, and what the client stumbles over to notes, until
-// ctx is done.
+// tailTopic writes records to out, and errors that the client retries to notes, until ctx ends.
 func tailTopic(ctx context.Context, out, notes io.Writer, brokers []string, start kgo.Offset) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(start))
 	if err != nil {
 		return fmt.Errorf("cannot read the topic: %w", err)
 	}
 	defer client.Close()
-	reach, cancel := context.WithTimeout(ctx, tailPatience)
+	reach, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
 	if err := client.Ping(reach); err != nil {
 		return fmt.Errorf("cannot reach a broker at %s (--brokers): %w", strings.Join(brokers, ","), err)
@@ -74,7 +72,7 @@ func tailTopic(ctx context.Context, out, notes io.Writer, brokers []string, star
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		fetched.EachError(func(_ string, partition int32, err error) { // the client tries again
+		fetched.EachError(func(_ string, partition int32, err error) { // the client retries
 			fmt.Fprintf(notes, "quickstart: cannot read partition %d of %s: %v\n", partition, topic, err)
 		})
 	}
@@ -83,7 +81,7 @@ func tailTopic(ctx context.Context, out, notes io.Writer, brokers []string, star
 func shownRecord(r *kgo.Record) string {
 	var m trafficdv1.Measurement
 	if err := proto.Unmarshal(r.Value, &m); err != nil {
-		return fmt.Sprintf("%d/%d is no measurement: %v", r.Partition, r.Offset, err)
+		return fmt.Sprintf("%d/%d is not a measurement: %v", r.Partition, r.Offset, err)
 	}
 	return fmt.Sprintf("%d/%d %s", r.Partition, r.Offset, protojson.MarshalOptions{}.Format(&m))
 }

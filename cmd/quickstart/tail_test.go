@@ -19,8 +19,7 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// tailed runs tailTopic and gives its lines; at the end of the test it is
-// interrupted, as by Ctrl-C, and has to end because of that.
+// tailed runs tailTopic and returns its lines. When the test ends, tailTopic is cancelled and must return.
 func tailed(t *testing.T, brokers []string, from string) *bufio.Scanner {
 	t.Helper()
 	start, err := startOf(from)
@@ -31,16 +30,16 @@ func tailed(t *testing.T, brokers []string, from string) *bufio.Scanner {
 	go func() { done <- tailTopic(ctx, in, t.Output(), brokers, start); in.Close() }()
 	t.Cleanup(func() {
 		interrupt()
-		go io.Copy(io.Discard, out) // ends when tail does
+		go io.Copy(io.Discard, out) // returns when tailTopic does
 		require.ErrorIs(t, <-done, context.Canceled)
 	})
 	return bufio.NewScanner(out)
 }
 
-// line is the next one.
+// line returns the next line.
 func line(t *testing.T, lines *bufio.Scanner) string {
 	t.Helper()
-	require.True(t, lines.Scan(), "tail has ended")
+	require.True(t, lines.Scan(), "tail exited")
 	return lines.Text()
 }
 
@@ -78,11 +77,11 @@ func TestTail(t *testing.T) {
 		"productInstance": "quickstart", "detectorCode": "before", "measureTypeCode": "speed", "value": 50.5,
 		"timestampFrom": "2026-07-01T06:00:00Z", "timestampTo": "2026-07-01T06:05:00Z",
 	}, shown)
-	require.Contains(t, line(t, lines), "0/1 is no measurement")
+	require.Contains(t, line(t, lines), "0/1 is not a measurement")
 	produce(t, k.Brokers, value(t, "later"))
 	require.Contains(t, line(t, lines), `"later"`)
 
-	// From the end: nobody can tell when it stands there, so records come until one is shown.
+	// From the end: the client does not report when it has seeked, so the test produces until a record is printed.
 	lines = tailed(t, k.Brokers, "end")
 	first := make(chan string, 1)
 	go func() { lines.Scan(); first <- lines.Text() }()
@@ -97,9 +96,9 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestTailSaysWhyItCannot(t *testing.T) {
+func TestTailErrors(t *testing.T) {
 	_, err := startOf("middle")
-	require.ErrorContains(t, err, `--from "middle": write start or end`)
+	require.ErrorContains(t, err, `--from "middle": must be start or end`)
 	err = tailTopic(t.Context(), io.Discard, io.Discard, []string{"127.0.0.1:1"}, kgo.NewOffset())
 	require.ErrorContains(t, err, "cannot reach a broker at 127.0.0.1:1 (--brokers)")
 }

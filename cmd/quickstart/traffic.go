@@ -15,13 +15,16 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/internal/launch"
 )
 
 const (
 	instance = "quickstart" // the product instance of the key and the registry
 	keysFile = "keys.yaml"
 
-	// The key itself, and as a header for curl: only here, because this is a demonstration.
+	// The key in clear text, and as a header for curl. Only a demonstration stores it.
 	keyFile    = "key"
 	headerFile = "auth"
 
@@ -40,34 +43,32 @@ type sent struct {
 	Codes map[string]uint64 `json:"codes"` // of the rejections
 }
 
-// rights of the key: it is for everything that is shown here.
+// rights of the key: everything that the printed commands need.
 var rights = []string{"ingest", "forecast", "routing"}
 
-// makeKey makes an API key at the first start and finds it again at later ones,
-// unless it has fewer rights than are needed now.
+// makeKey reads the API key of an earlier start, or creates one if there is none with all rights.
 func (q *quickstart) makeKey(ctx context.Context) error {
 	if key, err := os.ReadFile(q.path(keyFile)); err == nil && hasRights(q.path(keysFile)) && exists(q.path(headerFile)) {
 		q.key = strings.TrimSpace(string(key))
 		return nil
 	}
-	say("making an API key")
+	say("creating an API key")
 	_ = os.Remove(q.path(keysFile))
-	out, err := output(ctx, q.bin("trafficctl"), "key", "new", "--name", "quickstart", "--product-instance", instance,
+	out, err := q.trafficctl(ctx, "key", "new", "--name", "quickstart", "--product-instance", instance,
 		"--rights", strings.Join(rights, ","), "--file", q.path(keysFile))
 	if err != nil {
 		return err
 	}
-	q.key = firstLine(out)
-	if err := os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600); err != nil {
-		return fmt.Errorf("cannot keep the key: %w", err)
-	}
-	if err := os.WriteFile(q.path(headerFile), []byte("Authorization: apiKey "+q.key+"\n"), 0o600); err != nil {
-		return fmt.Errorf("cannot keep the key: %w", err)
+	q.key, _, _ = strings.Cut(out, "\n")
+	for name, text := range map[string]string{keyFile: q.key, headerFile: "Authorization: apiKey " + q.key} {
+		if err := os.WriteFile(q.path(name), []byte(text+"\n"), 0o600); err != nil {
+			return fmt.Errorf("cannot write the key: %w", err)
+		}
 	}
 	return nil
 }
 
-// hasRights tells whether the key of a keys file that quickstart wrote may do all.
+// hasRights reports whether the only key of a keys file has all rights.
 func hasRights(path string) bool {
 	text, err := os.ReadFile(path)
 	var file struct {
@@ -76,25 +77,25 @@ func hasRights(path string) bool {
 	return err == nil && yaml.Unmarshal(text, &file) == nil && len(file.Keys) == 1 && slices.Equal(file.Keys[0].Rights, rights)
 }
 
-// source is what is sent: a file, how to read it, and the registry beside it.
+// source is the traffic to send and the registry of its detectors.
 type source struct {
 	file     string
 	flags    []string // of trafficctl send
 	registry string   // CSV file
 	column   string   // of the registry's detector codes
-	codes    string   // file of OpenLR codes, the streets of the forecasts; empty: some are made up
+	codes    string   // file of OpenLR codes, the streets of the forecasts; empty = synthetic ones
 	about    string
 }
 
-// streets says what the forecasts are about.
+// streets describes the streets of the forecasts.
 func (s source) streets() string {
 	if s.codes == "" {
-		return "a made-up town"
+		return "a synthetic town"
 	}
 	return "the streets in " + filepath.Base(s.codes)
 }
 
-// example is a detector of the registry.
+// example returns a detector of the registry.
 func (s source) example() string {
 	f, err := os.Open(s.registry)
 	if err != nil {
@@ -110,7 +111,7 @@ func (s source) example() string {
 	return "?"
 }
 
-// writeSample writes a batch for the first try by hand: a good item and a bad one.
+// writeSample writes a batch of a valid item and an invalid one, for a printed command.
 func (q *quickstart) writeSample() error {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	item := func(detector string) string {
@@ -124,20 +125,20 @@ func (q *quickstart) writeSample() error {
 	return nil
 }
 
-// makeTraffic finds the data set, or generates traffic of the days before today.
+// makeTraffic finds the data set, or generates traffic of the last days.
 func (q *quickstart) makeTraffic(ctx context.Context) error {
 	if q.data != "" {
 		return q.findTraffic()
 	}
 	first := time.Now().UTC().AddDate(0, 0, -q.days).Format(time.DateOnly)
-	say("generating %d × 24 h of traffic of %d detectors, some of it wrong on purpose", q.days, q.detectors)
+	say("generating %d × 24 h of traffic of %d detectors, some items invalid on purpose", q.days, q.detectors)
 	q.source = source{
 		file:     q.path("traffic.ndjson.gz"),
 		registry: q.path("detectors.csv"),
 		column:   "detectorCode",
 		about:    fmt.Sprintf("synthetic traffic of %d detectors, %d day(s) from %s", q.detectors, q.days, first),
 	}
-	_, err := output(ctx, q.bin("trafficctl"), "generate", "--quiet", "--detectors", strconv.Itoa(q.detectors), "--days", strconv.Itoa(q.days),
+	_, err := q.trafficctl(ctx, "generate", "--quiet", "--detectors", strconv.Itoa(q.detectors), "--days", strconv.Itoa(q.days),
 		"--from", first, "--interval", "5m", "--types", "speed,flow", "--all-types", "--error-rate", "0.001",
 		"--registry-out", q.source.registry, "--output", q.source.file)
 	return err
@@ -170,58 +171,43 @@ func (q *quickstart) findTraffic() error {
 	return nil
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// send runs trafficctl, which shows its progress itself, and keeps the daemon
-// alive meanwhile.
+// send runs trafficctl, which shows its progress, and restarts the daemon if it exits meanwhile.
 func (q *quickstart) send(ctx context.Context) (sent, error) {
 	if err := q.writeSample(); err != nil {
 		return sent{}, err
 	}
 	say("sending %s", q.source.about)
-	_ = os.Remove(q.path(rejectedFile)) // that of the run before
+	_ = os.Remove(q.path(rejectedFile)) // of the last run
 	args := append([]string{
-		"send", q.source.file, "--url", "http://" + q.API, "--key-file", q.path(keyFile),
+		"send", q.source.file, "--url", "http://" + q.daemon.API, "--key-file", q.path(keyFile),
 		"--rejected", q.path(rejectedFile), "--json",
 	}, q.source.flags...)
 	var summary bytes.Buffer
 	cmd := exec.Command(q.bin("trafficctl"), args...)
 	cmd.Stdout, cmd.Stderr = &summary, os.Stderr
-	p, err := q.children.start("trafficctl", cmd)
+	p, err := launch.StartGroup(cmd, unix.SIGTERM)
 	if err != nil {
 		return sent{}, err
 	}
-	if err := q.until(ctx, func() (bool, error) { return p.ended(), nil }); err != nil {
-		_ = p.stop(10 * time.Second)
+	if err := q.until(ctx, func() (bool, error) { return p.Exited(), nil }); err != nil {
+		_ = p.Stop(10 * time.Second)
 		return sent{}, err
 	}
-	if code := p.exitCode(); code != 0 && code != 2 { // 2: some were rejected
+	if code := p.State().ExitCode(); code != 0 && code != 2 { // 2: some were rejected
 		return sent{}, fmt.Errorf("trafficctl could not send everything: exit code %d; see above", code)
 	}
 	var s sent
 	if err := json.Unmarshal(summary.Bytes(), &s); err != nil {
-		return s, fmt.Errorf("cannot read trafficctl's summary %q: %w", summary.String(), err)
+		return s, fmt.Errorf("cannot parse trafficctl's summary %q: %w", summary.String(), err)
 	}
 	return s, nil
 }
 
-// awaitDrained waits until nothing is left between the journal and the stores.
+// awaitDrained waits until the daemon has delivered the whole journal.
 func (q *quickstart) awaitDrained(ctx context.Context) error {
 	say("waiting until both stores have everything")
 	return q.until(ctx, func() (bool, error) {
-		values, err := scrape(ctx, q.Ops)
-		if err != nil {
-			return false, nil // the daemon is being restarted
-		}
-		for _, sink := range []string{"clickhouse", "kafka"} {
-			lag, ok := values[`trafficd_pipeline_lag_frames{sink="`+sink+`"}`]
-			if !ok || lag > 0 {
-				return false, nil
-			}
-		}
-		return true, nil
+		metrics, err := q.daemon.Metrics(ctx)
+		return err == nil && metrics.Sum("trafficd_pipeline_lag_frames") == 0, nil // an error: it is restarting
 	})
 }

@@ -102,13 +102,17 @@ const LibraryCommand = "serve-libchdb"
 
 // serveStatements open the listeners, then wait on the lifeline (standard input): the server runs as long as the last
 // statement, which ends at end of file.
-const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT count() FROM file('/proc/self/fd/0', LineAsString)"
+const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT count() FROM file('/dev/stdin', LineAsString)"
 
 // libraryCommand runs library in a child with the arguments of clickhouse-local: a crash of the engine and its signal
 // handlers do not affect our process.
 func libraryCommand(library string, args ...string) *exec.Cmd {
 	args = append([]string{LibraryCommand, library}, args...)
-	return exec.Command("/proc/self/exe", append(args, "--query="+serveStatements)...)
+	self := "/proc/self/exe" // even if the file was replaced by a newer build
+	if runtime.GOOS != "linux" {
+		self, _ = os.Executable() // if it fails, Start reports the empty path
+	}
+	return exec.Command(self, append(args, "--query="+serveStatements)...)
 }
 
 // RunLibrary loads the library args[0] and runs clickhouse-local's main with the other arguments until it returns.
