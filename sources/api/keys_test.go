@@ -66,7 +66,7 @@ func TestKeysFileIsReloaded(t *testing.T) {
 	write(t, path, keysYAML(one, two)) // in place
 	becomes(t, k, "inline one two")
 	found := k.find([]byte("k2")).client
-	require.Equal(t, contract.Client{Name: "two", ProductInstance: "city", Rights: contract.RightForecast | contract.RightAdmin, Zone: found.Zone}, *found)
+	require.Equal(t, contract.Client{Name: "two", Owner: "city\x00two", ProductInstance: "city", Rights: contract.RightForecast | contract.RightAdmin, Zone: found.Zone}, *found)
 	require.Equal(t, "Europe/Copenhagen", found.Zone.String())
 	require.Equal(t, time.UTC, k.find([]byte("k1")).client.Zone)
 

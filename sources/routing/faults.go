@@ -19,6 +19,7 @@ var (
 	xService   = &class{"XServiceException", xroute.FaultClient, func() xroute.Exception { return new(xroute.XServiceException) }}
 	illegal    = &class{"IllegalParameterException", xroute.FaultClient, func() xroute.Exception { return new(xroute.IllegalParameterException) }}
 	notSet     = &class{"ParameterNotSetException", xroute.FaultClient, func() xroute.Exception { return new(xroute.ParameterNotSetException) }}
+	business   = &class{"BusinessException", xroute.FaultClient, func() xroute.Exception { return new(xroute.BusinessException) }}
 	unforeseen = &class{"UnexpectedException", xroute.FaultServer, func() xroute.Exception { return new(xroute.UnexpectedException) }}
 
 	// Two faults of SOAP itself, without an exception: they are not about the body.

@@ -17,8 +17,9 @@ import (
 // status is the status of a job (contract 3, 5.4):
 //
 //	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   some piece succeeded, or there was none
-//	            │          ├─────▶ FAILED      no piece succeeded
-//	            ├──────────┴─────▶ STOPPING    by stopJob; finished pieces can be fetched
+//	            │       │    └───▶ FAILED      no piece succeeded
+//	            │    STOPPING ───▶ FAILED      by stopJob: the pieces that were left fail
+//	            │       └────────▶ SUCCEEDED   if none was left
 //	            └─ from all ─────▶ DELETED     by deleteJob
 //
 // UNKNOWN is an id that is not the client's, was fetched, or has expired.
@@ -67,6 +68,7 @@ type job struct {
 	ended  chan struct{} // closed with the end of the job
 
 	state  progress
+	told   status      // the last one that the owner was told
 	work   bulk        // nil once deleted
 	bytes  int64       // of work
 	expiry *time.Timer // set with the end
@@ -126,6 +128,7 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 	jobsStarted.Inc()
 	t.queue = append(t.queue, j)
 	t.change.Signal()
+	j.told = j.state.status
 	return j.progress(), nil
 }
 
@@ -143,16 +146,36 @@ func (t *jobs) with(owner, id string, f func(j *job)) progress {
 		return progress{id: id, status: unknown}
 	}
 	f(j)
+	j.told = j.state.status
 	return j.progress()
 }
 
-// halt stops a job. Finished pieces can be fetched.
+// halt stops a job, after the piece that a worker has in hand. Finished pieces can be fetched.
 func (t *jobs) halt(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
-		if j.underWay() {
-			t.end(j, stopping)
+		switch j.state.status {
+		case queuing:
+			t.finish(j)
+		case running:
+			j.state.status = stopping
 		}
 	})
+}
+
+// errStopped is the error of the pieces that were left when a job was stopped.
+var errStopped = &failure{class: business, message: "stopped: the job was stopped before this geometry was converted"}
+
+// finish ends a job after its last piece, or one that was stopped. Pieces that are left fail.
+func (t *jobs) finish(j *job) {
+	end, left := succeeded, j.state.remaining
+	for i := j.state.done(); i < j.work.len(); i++ {
+		j.work.fail(i, errStopped)
+	}
+	j.state.failed, j.state.remaining = j.state.failed+left, 0
+	if left > 0 || j.state.failed > 0 && j.state.successful == 0 {
+		end = failed
+	}
+	t.end(j, end)
 }
 
 // remove deletes a job and what it holds. Its id is known until it expires or its place is needed.
@@ -187,12 +210,23 @@ func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p
 }
 
 // watch waits for the end of a job, or, after at least least, for progress, but no longer than most
-// (contract 3).
+// (contract 3.4). It also waits for least if nothing can change that the owner was not told already,
+// so that a client that watches in a loop does not spin.
 func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
-	var ended <-chan struct{}
-	before := t.with(owner, id, func(j *job) { ended = j.ended })
-	if ended == nil {
+	var ended <-chan struct{} // nil: no change will come
+	told := true
+	before := t.with(owner, id, func(j *job) {
+		if j.underWay() {
+			ended = j.ended
+		} else {
+			told = j.told == j.state.status
+		}
+	})
+	switch {
+	case !told:
 		return before
+	case ended == nil:
+		most = min(least, most)
 	}
 	limit, tick := time.NewTimer(most), time.NewTicker(least)
 	defer limit.Stop()
@@ -249,14 +283,11 @@ func (t *jobs) next(j *job, i int) bulk {
 	switch {
 	case t.closed || !j.underWay():
 		return nil
-	case i < j.work.len():
+	case i < j.work.len() && j.state.status != stopping:
 		j.state.status = running
 		return j.work
-	case j.state.failed > 0 && j.state.successful == 0:
-		t.end(j, failed)
-	default:
-		t.end(j, succeeded)
 	}
+	t.finish(j)
 	return nil
 }
 
@@ -272,7 +303,7 @@ func (t *jobs) do(j *job, work bulk, i int) (err error) {
 	return work.do(i)
 }
 
-// count counts a finished piece, unless the job was stopped meanwhile.
+// count counts a finished piece, unless the job was deleted meanwhile.
 func (t *jobs) count(j *job, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -364,7 +395,7 @@ type fullError struct {
 func (e *fullError) Error() string { return e.text }
 
 func (j *job) underWay() bool {
-	return j.state.status == queuing || j.state.status == running
+	return j.state.status == queuing || j.state.status == running || j.state.status == stopping
 }
 
 func (j *job) progress() progress {

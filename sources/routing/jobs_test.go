@@ -56,10 +56,22 @@ type modelJob struct {
 	queued, done time.Time
 }
 
-func (j *modelJob) underWay() bool { return j.p.status == queuing || j.p.status == running }
+func (j *modelJob) underWay() bool {
+	return j.p.status == queuing || j.p.status == running || j.p.status == stopping
+}
 
 func (j *modelJob) end(s status) {
 	j.p.status, j.done, j.p.elapsed = s, time.Now(), time.Since(j.queued)
+}
+
+// stopped ends a job that may have pieces left.
+func (j *modelJob) stopped() {
+	if j.p.remaining == 0 {
+		j.end(succeeded)
+		return
+	}
+	j.p.failed, j.p.remaining = j.p.failed+j.p.remaining, 0
+	j.end(failed)
 }
 
 type model struct {
@@ -126,12 +138,14 @@ func (m *model) finished(j *modelJob, err error) {
 		} else {
 			j.p.failed++
 		}
-		if j.p.remaining > 0 {
+		switch {
+		case j.p.remaining > 0 && j.p.status == stopping:
+			j.stopped()
+		case j.p.remaining > 0:
 			return
-		}
-		if j.p.successful == 0 {
+		case j.p.successful == 0:
 			j.end(failed)
-		} else {
+		default:
 			j.end(succeeded)
 		}
 	}
@@ -215,8 +229,10 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 				m.finished(j, err)
 			}
 		case 5:
-			if j := m.find(owner, id); j != nil && j.underWay() {
-				j.end(stopping)
+			if j := m.find(owner, id); j != nil && j.p.status == running {
+				j.p.status = stopping
+			} else if j != nil && j.p.status == queuing {
+				j.stopped()
 				m.wait = without(m.wait, j)
 			}
 			require.Equal(t, m.look(owner, id), table.halt(owner, id))
@@ -287,7 +303,7 @@ func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
 	require.Equal(t, want, got)
 	j := m.find(owner, id)
 	switch want.status {
-	case succeeded, stopping, failed:
+	case succeeded, failed:
 		require.Same(t, j.gated, work)
 		require.LessOrEqual(t, want.done(), j.pieces)
 		m.all = without(m.all, j)
@@ -425,9 +441,11 @@ func TestWatch(t *testing.T) {
 		w.gate <- errPiece
 		w.gate <- errPiece
 	})
-	f("a stop", 300*time.Millisecond, stopping, func(table *jobs, id string, _ *gated) {
-		time.Sleep(300 * time.Millisecond)
+	f("a stop", 300*time.Millisecond, failed, func(table *jobs, id string, w *gated) {
+		time.Sleep(100 * time.Millisecond)
 		table.halt("a", id)
+		time.Sleep(200 * time.Millisecond)
+		w.gate <- nil
 	})
 	f("a delete", 0, deleted, func(table *jobs, id string, _ *gated) { table.remove("a", id) })
 	f("the shutdown", 200*time.Millisecond, running, func(table *jobs, _ string, _ *gated) {
@@ -445,10 +463,62 @@ func TestWatchReturnsAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, succeeded, table.watch("a", p.id, time.Second, 10*time.Second).status)
-		require.Equal(t, unknown, table.watch("b", p.id, time.Second, 10*time.Second).status)
-		require.Equal(t, unknown, table.watch("a", "another", time.Second, 10*time.Second).status)
 		require.Equal(t, begin, time.Now())
 	})
+}
+
+// TestWatchDoesNotSpin: what the client was told already is repeated after the interval only.
+func TestWatchDoesNotSpin(t *testing.T) {
+	f := func(want status, least, most, after time.Duration, before func(table *jobs, id string)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
+			defer table.close()
+			p, err := table.start("a", counted(2))
+			require.NoError(t, err)
+			synctest.Wait()
+			before(table, p.id)
+			for range 3 {
+				begin := time.Now()
+				require.Equal(t, want, table.watch("a", p.id, least, most).status)
+				require.Equal(t, after, time.Since(begin))
+			}
+		})
+	}
+	watched := func(table *jobs, id string) { table.watch("a", id, time.Second, time.Minute) }
+	f(succeeded, time.Second, 10*time.Second, time.Second, watched)
+	f(succeeded, time.Second, time.Millisecond, time.Millisecond, watched)
+	f(deleted, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { table.remove("a", id) })
+	f(unknown, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { _, _, _ = table.fetch("a", id, always) })
+}
+
+// TestStopIsTransitional: STOPPING lasts until the piece in hand is done. Then the job has succeeded
+// if that was the last one, else it has failed, and those that were left say why.
+func TestStopIsTransitional(t *testing.T) {
+	f := func(pieces int, want status, wantFailed map[int]error) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
+			defer table.close()
+			work := newGated(pieces, 1)
+			defer close(work.gate)
+			p, err := table.start("a", work)
+			require.NoError(t, err)
+			work.gate <- nil
+			synctest.Wait()
+			require.Equal(t, stopping, table.halt("a", p.id).status)
+			require.Equal(t, stopping, table.halt("a", p.id).status)
+			work.gate <- nil
+			synctest.Wait()
+			p, _, err = table.fetch("a", p.id, always)
+			require.NoError(t, err)
+			require.Equal(t, want, p.status)
+			require.Equal(t, []int{2, pieces - 2, 0}, []int{p.successful, p.failed, p.remaining})
+			require.Equal(t, wantFailed, work.failed)
+		})
+	}
+	f(2, succeeded, map[int]error{})
+	f(4, failed, map[int]error{2: errStopped, 3: errStopped})
 }
 
 // TestJobsUnderPressure lets many clients and workers at one table. Nobody may see a
@@ -466,7 +536,7 @@ func TestJobsUnderPressure(t *testing.T) {
 }
 
 // rank is the order in which a job can go through its statuses.
-var rank = map[status]int{queuing: 0, running: 1, stopping: 2, succeeded: 2, failed: 2, deleted: 3, unknown: 4}
+var rank = map[status]int{queuing: 0, running: 1, stopping: 2, succeeded: 3, failed: 3, deleted: 4, unknown: 5}
 
 func beClient(t *testing.T, table *jobs, c int) {
 	owner, r := fmt.Sprint("client ", c), rand.New(rand.NewPCG(uint64(c), 7))

@@ -89,7 +89,7 @@ func countError(err error) {
 // endCounters returns a counter for each status that a job can end with.
 func endCounters() map[status]*metrics.Counter {
 	all := map[status]*metrics.Counter{}
-	for _, s := range []status{succeeded, failed, stopping, deleted} {
+	for _, s := range []status{succeeded, failed, deleted} {
 		all[s] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_jobs_ended_total{status=%q}", s))
 	}
 	return all

@@ -83,7 +83,7 @@ func TestJobFromStartToFetch(t *testing.T) {
 	again := s.fetch(*j.ID)
 	requireUnknown(t, *j.ID, again.Job)
 	require.Nil(t, again.Geometries)
-	requireUnknown(t, *j.ID, s.watch(*j.ID, ""))
+	requireUnknown(t, *j.ID, s.watch(*j.ID, watchOptions(0, 250)))
 }
 
 func TestJobsThatEndAtOnce(t *testing.T) {
@@ -129,13 +129,15 @@ func TestStopAndDelete(t *testing.T) {
 	require.Nil(t, early.Geometries)
 
 	stopped := ask[*xroute.StopJobResponse](s, about("stopJob", *waiting.ID, "")).Result
-	require.Equal(t, xroute.StatusStopping, stopped.Status)
-	require.Equal(t, &xroute.BulkProgress{Remaining: 1}, stopped.Progress)
-	require.Equal(t, xroute.StatusStopping, s.watch(*waiting.ID, "").Status)
+	require.Equal(t, xroute.StatusFailed, stopped.Status, "no worker had begun")
+	require.Equal(t, &xroute.BulkProgress{Failed: 1}, stopped.Progress)
+	require.Equal(t, xroute.StatusFailed, s.watch(*waiting.ID, "").Status)
 	r := s.fetch(*waiting.ID)
-	require.Equal(t, xroute.StatusStopping, r.Job.Status)
+	require.Equal(t, xroute.StatusFailed, r.Job.Status)
 	require.Empty(t, r.Geometries)
-	requireUnknown(t, *waiting.ID, s.watch(*waiting.ID, ""))
+	require.Len(t, r.Failures, 1)
+	require.Contains(t, *r.Failures[0].Exception.Base().StackElement.Message, "stopped")
+	requireUnknown(t, *waiting.ID, s.watch(*waiting.ID, watchOptions(0, 250)))
 
 	for range 2 {
 		gone := ask[*xroute.DeleteJobResponse](s, about("deleteJob", held, "")).Result
@@ -160,7 +162,7 @@ func TestWatchEndsWithTheDrain(t *testing.T) {
 		go func() { watched <- s.watch(id, watchOptions(60_000, 50_000)) }()
 	}
 	require.Eventually(t, func() bool { return s.service.watches.Total() == 3 }, patience, time.Millisecond)
-	requireUnknown(t, "none", s.watch("none", ""))
+	requireUnknown(t, "none", s.watch("none", watchOptions(0, 250)))
 	s.service.Drain()
 	for range 3 {
 		require.Equal(t, xroute.StatusRunning, (<-watched).Status)
@@ -207,6 +209,6 @@ func TestRestart(t *testing.T) {
 	j := before.startJob("8 48")
 	require.Equal(t, xroute.StatusSucceeded, before.watch(*j.ID, "").Status)
 	after := start(t, nil)
-	requireUnknown(t, *j.ID, after.watch(*j.ID, ""))
+	requireUnknown(t, *j.ID, after.watch(*j.ID, watchOptions(0, 250)))
 	requireUnknown(t, *j.ID, after.fetch(*j.ID).Job)
 }

@@ -65,9 +65,9 @@ func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (x
 	}
 }
 
-// Ended reports whether a job's result is final. A stopped job stays STOPPING.
+// Ended reports whether a job's result is final.
 func Ended(s xroute.JobStatus) bool {
-	return s != xroute.StatusQueuing && s != xroute.StatusRunning
+	return s != xroute.StatusQueuing && s != xroute.StatusRunning && s != xroute.StatusStopping
 }
 
 // Stop ends a job early. Its results so far can be fetched.
