@@ -84,6 +84,7 @@ the same bytes.`,
 
 func newForecastBuild(std streams) *cobra.Command {
 	var input, output, format string
+	var maxSpeed float64
 	cmd := &cobra.Command{
 		Use:   "build FILE|-",
 		Short: "Validate forecasts and write them as one StreetForecastResponse",
@@ -94,7 +95,7 @@ skipped and reported; the exit code is then 2.`,
   trafficctl forecast build town.pb --format json | jq '.streetForecast | length'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := readForecasts(cmd.Context(), std, args[0], input)
+			content, err := readForecasts(cmd.Context(), std, args[0], input, maxSpeed)
 			if err != nil {
 				return err
 			}
@@ -104,11 +105,12 @@ skipped and reported; the exit code is then 2.`,
 			if err := writeForecasts(cmd.Context(), std, output, format, slices.Values(content.Forecasts)); err != nil {
 				return err
 			}
-			return errIfFaulty(content)
+			return errIfFaulty(std, content)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name")
+	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
 	f.StringVar(&output, "output", stdio, "write to this file")
 	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or protobuf")
 	return cmd
@@ -184,9 +186,9 @@ func describe(a *forecast.Answer) string {
 const maxNotes = 20
 
 // readForecasts reads a file and prints its faults on standard error.
-func readForecasts(ctx context.Context, std streams, path, format string) (forecast.Content, error) {
+func readForecasts(ctx context.Context, std streams, path, format string, maxSpeed float64) (forecast.Content, error) {
 	notes := 0
-	content, err := forecast.ReadFile(ctx, path, format, std.in, func(text string) {
+	content, err := forecast.ReadFile(ctx, path, format, maxSpeed, std.in, func(text string) {
 		if notes++; notes <= maxNotes {
 			fmt.Fprintln(std.err, "trafficctl:", text)
 		}
@@ -200,12 +202,14 @@ func readForecasts(ctx context.Context, std streams, path, format string) (forec
 	return content, err
 }
 
-// errIfFaulty returns errRejected if the file had a fault.
-func errIfFaulty(c forecast.Content) error {
-	if c.Skipped+c.Remarks > 0 {
-		return errRejected
+// errIfFaulty counts the faults of a file on standard error and returns errRejected if there are any.
+func errIfFaulty(std streams, c forecast.Content) error {
+	if c.Skipped+c.Remarks == 0 {
+		return nil
 	}
-	return nil
+	fmt.Fprintf(std.err, "trafficctl: %s records skipped, %s of them with a street or fromnode that is not a 32-bit integer; %s parts omitted or corrected\n",
+		grouped(int64(c.Skipped)), grouped(int64(c.Range)), grouped(int64(c.Remarks)))
+	return errRejected
 }
 
 func writeForecasts(ctx context.Context, std streams, path, format string, all iter.Seq[*pb.StreetForecast]) error {

@@ -90,7 +90,7 @@ func TestForecastInterrupted(t *testing.T) {
 	require.NoError(t, os.WriteFile(input, bytes.Repeat([]byte(`{"street":1}`+"\n"), 10), 0o600))
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	_, err := readForecasts(ctx, streams{err: io.Discard}, input, "")
+	_, err := readForecasts(ctx, streams{err: io.Discard}, input, "", 500)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "cannot read "+input)
 }

@@ -23,6 +23,7 @@ const envPassword = "TRAFFICD_KAFKA_PASSWORD"
 type publishing struct {
 	cfg        forecasts.KafkaConfig
 	input      string
+	maxSpeed   float64
 	missing    bool // tombstones for streets that the file does not have
 	readWithin time.Duration
 	quiet      bool
@@ -63,6 +64,7 @@ func (p *publishing) register(f *pflag.FlagSet) {
 	f.StringVar(&p.cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
 	f.DurationVar(&p.cfg.RequestTimeout, "timeout", p.cfg.RequestTimeout, "time limit of a request to a broker")
 	f.StringVar(&p.input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
+	f.Float64Var(&p.maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
 	f.BoolVar(&p.missing, "tombstone-missing", false, "remove streets that are not in the file")
 	f.DurationVar(&p.readWithin, "read-within", time.Minute, "time limit for reading the topic, with --tombstone-missing")
 	f.BoolVar(&p.quiet, "quiet", false, "print no progress on standard error")
@@ -75,7 +77,7 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 	if p.cfg.SASL.Mechanism != "" {
 		p.cfg.SASL.Password = os.Getenv(envPassword)
 	}
-	content, err := readForecasts(ctx, std, path, p.input)
+	content, err := readForecasts(ctx, std, path, p.input, p.maxSpeed)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 	if err = errors.Join(err, publisher.Close()); err != nil {
 		return err
 	}
-	return errIfFaulty(content)
+	return errIfFaulty(std, content)
 }
 
 // publish removes streets last, so that the layer never lacks a street in between.

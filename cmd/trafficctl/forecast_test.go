@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -150,10 +151,12 @@ func TestForecastGenerateRefuses(t *testing.T) {
 // exit code says that there was some.
 func TestForecastBuildNamesFaults(t *testing.T) {
 	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
-	r := runForecast(t, good+"\n{}\n"+strings.Repeat("no\n", 30), "build", "-", "--input-format", "ndjson", "--format", "json")
+	r := runForecast(t, good+"\n{}\n{\"street\":2147483648,\"fromnode\":1}\n"+strings.Repeat("no\n", 29), "build", "-", "--input-format", "ndjson", "--format", "json")
 	require.Equal(t, exitRejected, r.code)
 	require.Contains(t, r.err, "line 2 skipped: missing street identity: street and fromnode are both 0")
+	require.Contains(t, r.err, "line 3 skipped: street and fromnode must be 32-bit integers: street 2147483648, fromnode 1")
 	require.Contains(t, r.err, "… and 11 more")
+	require.Contains(t, r.err, "31 records skipped, 1 of them with a street or fromnode that is not a 32-bit integer; 0 parts omitted or corrected")
 	var layer pb.StreetForecastResponse
 	require.NoError(t, protojson.Unmarshal([]byte(r.out), &layer))
 	require.Len(t, layer.StreetForecast, 1)
@@ -165,6 +168,37 @@ func TestForecastBuildNamesFaults(t *testing.T) {
 	r = runForecast(t, good+"\n"+good, "build", "-", "--input-format", "ndjson")
 	require.Zero(t, r.code)
 	require.Len(t, decoded(t, r.out).StreetForecast, 1)
+
+	fast := strings.ReplaceAll(good, `"speed":50`, `"speed":600`)
+	r = runForecast(t, fast, "build", "-", "--input-format", "ndjson", "--max-speed", "700")
+	require.Zero(t, r.code, r.err)
+}
+
+// TestForecastSpeedValid: build and get agree with the daemon that a period without speed_valid has a
+// valid speed, and both show one that is not.
+func TestForecastSpeedValid(t *testing.T) {
+	start := time.Now().UTC().Truncate(time.Hour)
+	f := func(member string, want bool) {
+		t.Helper()
+		in := fmt.Sprintf(`{"street":1,"fromnode":1,"forecast":[{"start":%q,"end":%q,"speed":50%s}]}`,
+			start.Format(time.RFC3339), start.Add(6*time.Hour).Format(time.RFC3339), member)
+		built := runForecast(t, in, "build", "-", "--input-format", "ndjson")
+		require.Zero(t, built.code, built.err)
+		p := decoded(t, built.out).StreetForecast[0].Forecast[0]
+		require.NotNil(t, p.SpeedValid)
+		require.Equal(t, want, p.GetSpeedValid())
+
+		layer := serveLayer(t)
+		layer.Replace(decoded(t, built.out).StreetForecast)
+		layer.Publish(time.Now())
+		waitForStreets(t, layer.Layer, 1)
+		got := layer.get(t, "--format", "csv")
+		require.Contains(t, got.out, fmt.Sprintf(",false,%t,50,0,", want))
+		got = layer.get(t, "--format", "json")
+		require.Contains(t, got.out, fmt.Sprintf(`"speed_valid":%t`, want))
+	}
+	f("", true)
+	f(`,"speed_valid":false`, false)
 }
 
 // served is a real layer behind HTTP.

@@ -67,20 +67,23 @@ func publishedForecasts() *pb.StreetForecastResponse {
 	}
 	all := []*pb.StreetForecast{
 		{Street: math.MinInt32, Fromnode: math.MaxInt32, OpenLRcode: "CwOiYCUMnQkJAP+/ABQBCg==", Forecast: []*pb.ForecastPeriod{
-			{Start: at(0), End: at(6), SpeedValid: true, Speed: 0.1},
-			{Start: at(6), End: at(7), SpeedValid: true, Speed: 499.99999999999994},
+			{Start: at(0), End: at(6), SpeedValid: proto.Bool(true), Speed: 0.1},
+			{Start: at(6), End: at(7), SpeedValid: proto.Bool(true), Speed: 499.99999999999994},
 		}},
 		{Street: -1, Fromnode: -1, OpenLRcode: "CwV9qyHNxjv+AwAZAMQ74AH//gBOO/8A//8AFjvgCgKdAEQ7FQ==", Forecast: []*pb.ForecastPeriod{
-			{Start: at(0), End: at(6), FlowValid: true, SpeedValid: true, Speed: 5e-324, Flow: 1234.5},
+			{Start: at(0), End: at(6), FlowValid: true, SpeedValid: proto.Bool(true), Speed: 5e-324, Flow: 1234.5},
 		}},
 		{Street: 0, Fromnode: 1, Forecast: []*pb.ForecastPeriod{
-			{Start: at(0), End: at(6)}, // everything else is a default
+			{Start: at(0), End: at(6), SpeedValid: proto.Bool(false)}, // everything else is a default
+		}},
+		{Street: 0, Fromnode: 2, Forecast: []*pb.ForecastPeriod{
+			{Start: at(0), End: at(6), SpeedValid: proto.Bool(false), Speed: 20},
 		}},
 	}
 	for i := range int32(500) { // more than a deflate block
 		all = append(all, &pb.StreetForecast{Street: i + 1, Fromnode: 2*i + 7, OpenLRcode: "CwV/OiHN2TvlAAA1ABM7FQ==", Forecast: []*pb.ForecastPeriod{
-			{Start: at(0), End: at(6), SpeedValid: true, Speed: 30 + float64(i)/10},
-			{Start: at(6), End: at(12), FlowValid: i%2 == 0, SpeedValid: true, Speed: 50 - float64(i)/100, Flow: float64(i)},
+			{Start: at(0), End: at(6), SpeedValid: proto.Bool(true), Speed: 30 + float64(i)/10},
+			{Start: at(6), End: at(12), FlowValid: i%2 == 0, SpeedValid: proto.Bool(true), Speed: 50 - float64(i)/100, Flow: float64(i)},
 		}})
 	}
 	return &pb.StreetForecastResponse{StreetForecast: all}
@@ -94,7 +97,7 @@ func fillTable(t *testing.T, c *stores.ClickHouse, published *pb.StreetForecastR
 	for _, s := range published.StreetForecast {
 		for _, p := range s.Forecast {
 			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', '%s', '%s', %t, %t, %v, %v)",
-				s.Street, s.Fromnode, s.OpenLRcode, plain.Replace(p.Start), plain.Replace(p.End), p.FlowValid, p.SpeedValid, p.Speed, p.Flow))
+				s.Street, s.Fromnode, s.OpenLRcode, plain.Replace(p.Start), plain.Replace(p.End), p.FlowValid, p.GetSpeedValid(), p.Speed, p.Flow))
 		}
 	}
 	c.Query(t, "CREATE DATABASE road")

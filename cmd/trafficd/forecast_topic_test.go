@@ -180,7 +180,7 @@ func (w *topicWriter) street() *pb.StreetForecast {
 	for i := range 1 + w.random.IntN(3) {
 		start := w.hour.Add(time.Duration(i) * 4 * time.Hour)
 		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{
-			Start: start.Format(time.RFC3339), End: start.Add(4 * time.Hour).Format(time.RFC3339), SpeedValid: true, Speed: float64(w.random.IntN(200)),
+			Start: start.Format(time.RFC3339), End: start.Add(4 * time.Hour).Format(time.RFC3339), SpeedValid: proto.Bool(true), Speed: float64(w.random.IntN(200)),
 		})
 	}
 	if w.random.IntN(8) == 0 {

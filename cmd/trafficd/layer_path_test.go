@@ -62,7 +62,7 @@ func streetsAt(n int, speed float64) []*pb.StreetForecast {
 		from := time.Now().UTC().Truncate(15 * time.Minute)
 		for range 12 {
 			to := from.Add(15 * time.Minute)
-			f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: from.Format(time.RFC3339), End: to.Format(time.RFC3339), SpeedValid: true, Speed: speed})
+			f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: from.Format(time.RFC3339), End: to.Format(time.RFC3339), SpeedValid: proto.Bool(true), Speed: speed})
 			from = to
 		}
 		list = append(list, f)

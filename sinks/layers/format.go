@@ -40,7 +40,7 @@ func (w *writer) append(f format, dst []byte, s *street, periods []*period) []by
 }
 
 // appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
-// forecast.proto. proto3 omits zero values.
+// forecast.proto. proto3 omits zero values except that of speed_valid, whose absence would mean true.
 func (w *writer) appendProto(dst []byte, s *street, periods []*period) []byte {
 	m := appendInt(w.message[:0], 1, s.id.street)
 	m = appendInt(m, 2, s.id.fromnode)
@@ -48,7 +48,9 @@ func (w *writer) appendProto(dst []byte, s *street, periods []*period) []byte {
 	for _, p := range periods {
 		in := appendString(w.inner[:0], 1, p.start.Value())
 		in = appendString(in, 2, p.end.Value())
-		in = appendBool(in, 3, p.flowValid)
+		if p.flowValid {
+			in = appendBool(in, 3, true)
+		}
 		in = appendBool(in, 4, p.speedValid)
 		in = appendDouble(in, 5, p.speed)
 		in = appendDouble(in, 6, p.flow)
@@ -68,10 +70,7 @@ func appendInt(b []byte, field protowire.Number, v int32) []byte {
 }
 
 func appendBool(b []byte, field protowire.Number, v bool) []byte {
-	if !v {
-		return b
-	}
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), 1)
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), protowire.EncodeBool(v))
 }
 
 func appendDouble(b []byte, field protowire.Number, v float64) []byte {

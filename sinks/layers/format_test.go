@@ -21,6 +21,7 @@ func TestFormats(t *testing.T) {
 		require.NoError(t, err)
 		for _, p := range message.Forecast {
 			p.Timezone = "Europe/Copenhagen"
+			p.SpeedValid = proto.Bool(p.SpeedValid == nil || *p.SpeedValid) // always written, and absent means true
 		}
 		want := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{message}}
 		picked, _ := scope{whole: true}.pick(nil, s, math.MinInt64)
@@ -43,7 +44,7 @@ func TestFormats(t *testing.T) {
 	f(&pb.StreetForecast{Street: math.MaxInt32, Fromnode: math.MinInt32, OpenLRcode: "CwOiYCUM<\"\\\u2028é>"})
 	f(forecast(4711, 12, noon, 3, 43.2))
 	f(&pb.StreetForecast{Street: -1, Forecast: []*pb.ForecastPeriod{
-		{Start: "2026-01-31T12:00:00Z", End: "2026-01-31T12:15:00Z", FlowValid: true, Speed: 1e-7, Flow: 1e21},
+		{Start: "2026-01-31T12:00:00Z", End: "2026-01-31T12:15:00Z", FlowValid: true, SpeedValid: proto.Bool(false), Speed: 1e-7, Flow: 1e21},
 		{Start: "2026-01-31T12:15:00Z", End: "2026-01-31T12:30:00Z", Speed: math.Copysign(0, -1), Flow: 0.1 + 0.2},
 		{Start: "2026-01-31T12:30:00Z", End: "2026-01-31T12:45:00Z", Speed: math.Inf(1), Flow: math.Inf(-1)},
 		{Start: "2026-01-31T12:45:00Z", End: "2026-01-31T13:00:00Z", Speed: math.MaxFloat64, Flow: math.SmallestNonzeroFloat64},

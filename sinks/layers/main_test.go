@@ -35,7 +35,7 @@ func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb
 		from := start.Add(time.Duration(i) * 15 * time.Minute)
 		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{
 			Start: from.UTC().Format(time.RFC3339), End: from.Add(15 * time.Minute).UTC().Format(time.RFC3339),
-			SpeedValid: true, Speed: speed + float64(i),
+			SpeedValid: proto.Bool(true), Speed: speed + float64(i),
 		})
 	}
 	return f

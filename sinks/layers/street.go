@@ -61,7 +61,7 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 		}
 		s.periods = append(s.periods, period{
 			from: instantOf(start), to: instantOf(end), start: unique.Make(p.GetStart()), end: unique.Make(p.GetEnd()),
-			speed: p.GetSpeed(), flow: p.GetFlow(), flowValid: p.GetFlowValid(), speedValid: p.GetSpeedValid(),
+			speed: p.GetSpeed(), flow: p.GetFlow(), flowValid: p.GetFlowValid(), speedValid: p.SpeedValid == nil || *p.SpeedValid,
 		})
 	}
 	slices.SortFunc(s.periods, period.compare)

@@ -20,6 +20,8 @@ type Config struct {
 	// MaxBytes bounds the uncompressed content of a file, the result of a query, and the latest records
 	// of a topic.
 	MaxBytes int64 `setting:"max_bytes"`
+	// MaxSpeed is the highest plausible speed; periods over it are dropped.
+	MaxSpeed float64 `setting:"max_speed"`
 }
 
 // KafkaConfig is a compacted topic: key street:fromnode, value StreetForecast.
@@ -64,6 +66,7 @@ func DefaultConfig() Config {
 		File:       FileConfig{Recheck: time.Minute, Settle: 500 * time.Millisecond},
 		ClickHouse: dial.ClickHouseQuery{Interval: time.Minute, Timeout: 30 * time.Second},
 		MaxBytes:   256 << 20,
+		MaxSpeed:   MaxSpeed,
 	}
 }
 

@@ -24,17 +24,18 @@ type Record struct {
 // Read yields the forecasts in the uncompressed content of a file, in order. An error, yielded last
 // and without a record, means that the content as a whole is invalid: the records before it may be
 // incomplete. The forecasts belong to the caller and do not refer to content.
-func Read(content []byte, format string) iter.Seq2[Record, error] {
+// maxSpeed is as in [Normalise].
+func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	return func(yield func(Record, error) bool) {
 		var err error
 		switch format {
 		case FormatProtobuf:
-			err = eachMessage(content, yield)
+			err = eachMessage(content, maxSpeed, yield)
 		case FormatJSON:
-			err = eachElement(content, yield)
+			err = eachElement(content, maxSpeed, yield)
 		case FormatNDJSON:
-			err = eachLine(content, yield)
+			err = eachLine(content, maxSpeed, yield)
 		default:
 			err = fmt.Errorf("unknown format %q", format)
 		}
@@ -49,8 +50,10 @@ type yieldFunc = func(Record, error) bool
 // errStopped means that the caller of Read wants no more records.
 var errStopped = errors.New("stopped")
 
-func yieldRecord(yield yieldFunc, position string, parse func([]byte) (*pb.StreetForecast, Remarks, error), text []byte) error {
-	f, remarks, err := parse(text)
+type parser = func(text []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error)
+
+func yieldRecord(yield yieldFunc, position string, parse parser, text []byte, maxSpeed float64) error {
+	f, remarks, err := parse(text, maxSpeed)
 	if err != nil {
 		f = nil
 	}
@@ -62,7 +65,7 @@ func yieldRecord(yield yieldFunc, position string, parse func([]byte) (*pb.Stree
 
 // eachMessage yields the messages of a StreetForecastResponse one at a time, so that an invalid
 // message does not affect the others.
-func eachMessage(content []byte, yield yieldFunc) error {
+func eachMessage(content []byte, maxSpeed float64, yield yieldFunc) error {
 	size := len(content)
 	for n := 0; len(content) > 0; {
 		at := size - len(content)
@@ -79,7 +82,7 @@ func eachMessage(content []byte, yield yieldFunc) error {
 				return fmt.Errorf("not a StreetForecastResponse: field 1 at byte %d is not a message", at)
 			}
 			message, _ := protowire.ConsumeBytes(content[tag:])
-			if err := yieldRecord(yield, fmt.Sprintf("streetForecast[%d]", n), parseProtobuf, message); err != nil {
+			if err := yieldRecord(yield, fmt.Sprintf("streetForecast[%d]", n), parseProtobuf, message, maxSpeed); err != nil {
 				return err
 			}
 			n++
@@ -91,9 +94,9 @@ func eachMessage(content []byte, yield yieldFunc) error {
 
 // eachElement yields the elements of a StreetForecastResponse or of its array alone. It decodes one
 // element at a time: the whole document would take many times the memory of the content.
-func eachElement(content []byte, yield yieldFunc) error {
+func eachElement(content []byte, maxSpeed float64, yield yieldFunc) error {
 	d := json.NewDecoder(bytes.NewReader(content))
-	err := decodeResponse(d, yield)
+	err := decodeResponse(d, maxSpeed, yield)
 	if err == nil {
 		if _, err = d.Token(); err == nil {
 			return errors.New("not a StreetForecastResponse: unexpected data after its end")
@@ -112,13 +115,13 @@ func eachElement(content []byte, yield yieldFunc) error {
 	return err
 }
 
-func decodeResponse(d *json.Decoder, yield yieldFunc) error {
+func decodeResponse(d *json.Decoder, maxSpeed float64, yield yieldFunc) error {
 	opening, err := d.Token()
 	if err != nil {
 		return err
 	}
 	if opening == json.Delim('[') {
-		return decodeArray(d, yield)
+		return decodeArray(d, maxSpeed, yield)
 	}
 	if opening != json.Delim('{') {
 		return fmt.Errorf("not a StreetForecastResponse: %.64q is neither an object nor an array", fmt.Sprint(opening))
@@ -146,7 +149,7 @@ func decodeResponse(d *json.Decoder, yield yieldFunc) error {
 		if opening != json.Delim('[') {
 			return errors.New("not a StreetForecastResponse: streetForecast is not an array")
 		}
-		if err := decodeArray(d, yield); err != nil {
+		if err := decodeArray(d, maxSpeed, yield); err != nil {
 			return err
 		}
 	}
@@ -160,13 +163,13 @@ func decodeResponse(d *json.Decoder, yield yieldFunc) error {
 }
 
 // decodeArray decodes an array after its opening bracket.
-func decodeArray(d *json.Decoder, yield yieldFunc) error {
+func decodeArray(d *json.Decoder, maxSpeed float64, yield yieldFunc) error {
 	var text json.RawMessage
 	for i := 0; d.More(); i++ {
 		if err := d.Decode(&text); err != nil {
 			return err
 		}
-		if err := yieldRecord(yield, fmt.Sprintf("streetForecast[%d]", i), parseJSON, text); err != nil {
+		if err := yieldRecord(yield, fmt.Sprintf("streetForecast[%d]", i), parseJSON, text, maxSpeed); err != nil {
 			return err
 		}
 	}
@@ -176,7 +179,7 @@ func decodeArray(d *json.Decoder, yield yieldFunc) error {
 
 // eachLine skips empty lines. If the last line has no line end and is not JSON, the content is
 // truncated.
-func eachLine(content []byte, yield yieldFunc) error {
+func eachLine(content []byte, maxSpeed float64, yield yieldFunc) error {
 	n := 0
 	for line := range bytes.Lines(content) {
 		n++
@@ -187,7 +190,7 @@ func eachLine(content []byte, yield yieldFunc) error {
 		if line[len(line)-1] != '\n' && !json.Valid(text) {
 			return fmt.Errorf("truncated NDJSON: line %d, the last one, has no line end and is not JSON", n)
 		}
-		if err := yieldRecord(yield, fmt.Sprintf("line %d", n), parseJSON, text); err != nil {
+		if err := yieldRecord(yield, fmt.Sprintf("line %d", n), parseJSON, text, maxSpeed); err != nil {
 			return err
 		}
 	}

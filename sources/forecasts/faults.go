@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -27,24 +28,35 @@ const (
 type faults struct {
 	log zerolog.Logger
 
-	mu       sync.Mutex
-	skips    uint64
-	remarks  uint64
-	latest   []Fault
-	nextLog  time.Time
-	unlogged int
+	mu         sync.Mutex
+	skips      uint64
+	remarks    uint64
+	latest     []Fault
+	outOfRange int // skipped because of ErrOutOfRange
+	nextLog    time.Time
+	unlogged   int
 }
 
 // reset forgets all faults: the content is read again from its start.
 func (f *faults) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.skips, f.remarks, f.latest = 0, 0, nil
+	f.skips, f.remarks, f.latest, f.outOfRange = 0, 0, nil, 0
 }
 
 // skip reports a skipped record.
 func (f *faults) skip(position string, err error) {
 	recordsSkipped.Inc()
+	if errors.Is(err, ErrOutOfRange) {
+		outOfRange.Inc()
+		f.mu.Lock()
+		first := f.outOfRange == 0
+		f.outOfRange++
+		f.mu.Unlock()
+		if first { // besides the sampled log of all faults
+			f.log.Error().Str("position", position).Err(err).Msg("forecast record skipped; a metric counts further ones")
+		}
+	}
 	f.add(Fault{Position: position, Skipped: true, Error: err.Error()}, 1, 0)
 }
 

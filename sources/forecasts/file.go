@@ -16,12 +16,16 @@ type fileFeed struct {
 	FileConfig
 	file     *watch.File
 	maxBytes int64
+	maxSpeed float64
 	layer    Layer
 	faults   *faults
 }
 
-func newFileFeed(cfg FileConfig, maxBytes int64, layer Layer, faults *faults) *fileFeed {
-	return &fileFeed{FileConfig: cfg, file: watch.NewFile(cfg.Path, cfg.Settle, maxBytes), maxBytes: maxBytes, layer: layer, faults: faults}
+func newFileFeed(cfg Config, layer Layer, faults *faults) *fileFeed {
+	return &fileFeed{
+		FileConfig: cfg.File, file: watch.NewFile(cfg.File.Path, cfg.File.Settle, cfg.MaxBytes),
+		maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, layer: layer, faults: faults,
+	}
 }
 
 func (f *fileFeed) changes() <-chan struct{} { return f.file.Changes() }
@@ -57,7 +61,7 @@ const expansion = 4
 func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {
 	f.faults.reset()
 	streets := newStreets(f.faults)
-	for record, err := range Read(content, cmp.Or(f.Format, FormatOf(f.Path))) {
+	for record, err := range Read(content, cmp.Or(f.Format, FormatOf(f.Path)), f.maxSpeed) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}

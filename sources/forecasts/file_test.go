@@ -127,7 +127,7 @@ func TestFileRefused(t *testing.T) {
 func TestFileInUseIsNotReadAgain(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	layer, faults := newFakeLayer(t), &faults{log: zerolog.Nop()}
-	feed := newFileFeed(fileConfig(path).File, 1000, layer, faults)
+	feed := newFileFeed(smallFile(path), layer, faults)
 	defer feed.close()
 	f := func(content string, wantSkips int) {
 		t.Helper()
@@ -154,7 +154,7 @@ func TestBadFileIsReadOnce(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	write(t, path, "{\n[\n")
 	faults := &faults{log: zerolog.Nop()}
-	feed := newFileFeed(fileConfig(path).File, 1000, newFakeLayer(t), faults)
+	feed := newFileFeed(smallFile(path), newFakeLayer(t), faults)
 	defer feed.close()
 	before := recordsSkipped.Get()
 	for range 3 {
@@ -173,7 +173,7 @@ func TestProtobufFileTruncated(t *testing.T) {
 	cuts := 0
 	for n := range len(whole) {
 		var last error
-		for r, err := range Read([]byte(whole[:n]), FormatProtobuf) {
+		for r, err := range Read([]byte(whole[:n]), FormatProtobuf, MaxSpeed) {
 			require.NoError(t, r.Err)
 			last = err
 		}
@@ -206,7 +206,7 @@ func TestFileCutInALine(t *testing.T) {
 	first := strings.IndexByte(whole, '\n')
 	for n := range len(whole) {
 		var last error
-		for r, err := range Read([]byte(whole[:n]), FormatNDJSON) {
+		for r, err := range Read([]byte(whole[:n]), FormatNDJSON, MaxSpeed) {
 			require.NoError(t, r.Err)
 			last = err
 		}
@@ -221,7 +221,7 @@ func TestJSONFileTruncated(t *testing.T) {
 		t.Helper()
 		for n := range len(whole) {
 			var last error
-			for _, err := range Read([]byte(whole[:n]), FormatJSON) {
+			for _, err := range Read([]byte(whole[:n]), FormatJSON, MaxSpeed) {
 				last = err
 			}
 			require.ErrorContains(t, last, fmt.Sprintf("truncated JSON, at byte %d", n))
@@ -237,7 +237,7 @@ func TestJSONFileBroken(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
 		var last error
-		for _, err := range Read([]byte(content), FormatJSON) {
+		for _, err := range Read([]byte(content), FormatJSON, MaxSpeed) {
 			last = err
 		}
 		require.ErrorContains(t, last, want)
@@ -274,7 +274,7 @@ func TestFileThatSpreads(t *testing.T) {
 func TestFileIsLeftAtTheEnd(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	write(t, path, strings.Repeat(jsonOf(t, street(1, 1, 10))+"\n", 3))
-	feed := newFileFeed(fileConfig(path).File, 1000, newFakeLayer(t), &faults{log: zerolog.Nop()})
+	feed := newFileFeed(smallFile(path), newFakeLayer(t), &faults{log: zerolog.Nop()})
 	defer feed.close()
 	ctx, end := context.WithCancel(t.Context())
 	end()
@@ -283,3 +283,69 @@ func TestFileIsLeftAtTheEnd(t *testing.T) {
 	skips, _, _ := feed.faults.report()
 	require.Zero(t, skips)
 }
+
+func smallFile(path string) Config {
+	cfg := fileConfig(path)
+	cfg.MaxBytes = 1000
+	return cfg
+}
+
+// TestSpeedValidByDefault: a record without speed_valid means true, one without flow_valid false.
+func TestSpeedValidByDefault(t *testing.T) {
+	f := func(text string, want bool) {
+		t.Helper()
+		got, _, err := parseJSON([]byte(`{"street":1,"forecast":[{"start":"2026-11-20T18:00:00Z","end":"2026-11-20T18:15:00Z","speed":5`+text+`}]}`), MaxSpeed)
+		require.NoError(t, err)
+		require.NotNil(t, got.Forecast[0].SpeedValid)
+		require.Equal(t, want, got.Forecast[0].GetSpeedValid())
+		require.False(t, got.Forecast[0].FlowValid)
+		b, err := proto.Marshal(got)
+		require.NoError(t, err)
+		back, _, err := parseProtobuf(b, MaxSpeed)
+		require.NoError(t, err)
+		require.True(t, proto.Equal(got, back))
+		got.Forecast[0].SpeedValid = nil // as a producer with the schema without presence sends false
+		b, err = proto.Marshal(got)
+		require.NoError(t, err)
+		back, _, err = parseProtobuf(b, MaxSpeed)
+		require.NoError(t, err)
+		require.True(t, back.Forecast[0].GetSpeedValid())
+	}
+	f("", true)
+	f(`,"speed_valid":null`, true)
+	f(`,"speed_valid":true`, true)
+	f(`,"speed_valid":false`, false)
+	f(`,"speedValid":false`, false)
+}
+
+// TestOutOfRange: a street outside int32 is counted and named.
+func TestOutOfRange(t *testing.T) {
+	for _, text := range []string{`{"street":2147483648,"fromnode":1}`, `{"street":1,"fromnode":"-2147483649"}`} {
+		_, _, err := parseJSON([]byte(text), MaxSpeed)
+		require.ErrorIs(t, err, ErrOutOfRange)
+		require.ErrorContains(t, err, "214748364")
+		before := outOfRange.Get()
+		(&faults{log: zerolog.Nop()}).skip("line 1", err)
+		require.Equal(t, before+1, outOfRange.Get())
+	}
+}
+
+// TestMaxSpeed is a setting.
+func TestMaxSpeed(t *testing.T) {
+	path := inFolder(t, "f.ndjson")
+	write(t, path, jsonOf(t, street(1, 1, 600)))
+	cfg := fileConfig(path)
+	cfg.MaxSpeed = 700
+	f, err := New(cfg, &anyLayer{}, zerolog.Nop())
+	require.NoError(t, err)
+	defer f.feed.close()
+	_, err = f.feed.check(t.Context())
+	require.NoError(t, err)
+	cfg.MaxSpeed = 0
+	require.ErrorContains(t, cfg.Validate(), "max_speed is 0")
+}
+
+type anyLayer struct{ Layer }
+
+func (*anyLayer) Replace([]*pb.StreetForecast) {}
+func (*anyLayer) Publish(time.Time)            {}

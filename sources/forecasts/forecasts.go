@@ -71,11 +71,11 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	switch cfg.Feed {
 	case FeedKafka:
 		f.interval = cfg.Kafka.Interval
-		f.feed, err = newTopicFeed(cfg.Kafka, cfg.MaxBytes, layer, f.faults)
+		f.feed, err = newTopicFeed(cfg, layer, f.faults)
 	case FeedFile:
-		f.interval, f.feed = cfg.File.Recheck, newFileFeed(cfg.File, cfg.MaxBytes, layer, f.faults)
+		f.interval, f.feed = cfg.File.Recheck, newFileFeed(cfg, layer, f.faults)
 	case FeedClickHouse:
-		f.interval, f.feed = cfg.ClickHouse.Interval, newQueryFeed(cfg.ClickHouse, cfg.MaxBytes, layer, f.faults)
+		f.interval, f.feed = cfg.ClickHouse.Interval, newQueryFeed(cfg, layer, f.faults)
 	}
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -129,7 +130,7 @@ func street(street, fromnode int32, speeds ...float64) *pb.StreetForecast {
 	f := &pb.StreetForecast{Street: street, Fromnode: fromnode, OpenLRcode: "CwV/OiHN2TvlAAA1ABM7FQ=="}
 	at := time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
 	for _, v := range speeds {
-		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: contract.FormatForecastTime(at), End: contract.FormatForecastTime(at.Add(15 * time.Minute)), SpeedValid: true, Speed: v})
+		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: contract.FormatForecastTime(at), End: contract.FormatForecastTime(at.Add(15 * time.Minute)), SpeedValid: proto.Bool(true), Speed: v})
 		at = at.Add(15 * time.Minute)
 	}
 	return f

@@ -13,6 +13,7 @@ var (
 	recordsTaken   = metrics.NewCounter(`trafficd_forecasts_records_total{result="taken"}`)
 	recordsRemoved = metrics.NewCounter(`trafficd_forecasts_records_total{result="removed"}`)
 	recordsSkipped = metrics.NewCounter(`trafficd_forecasts_records_total{result="skipped"}`)
+	outOfRange     = metrics.NewCounter(`trafficd_forecasts_out_of_range_total`) // of the skipped records
 	remarksTotal   = metrics.NewCounter(`trafficd_forecasts_remarks_total`)
 )
 

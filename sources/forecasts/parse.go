@@ -1,8 +1,11 @@
 package forecasts
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -45,12 +48,12 @@ func parseInt32(text string, into *int32) bool {
 
 // parseRecord parses a record of the topic. The forecast of a nil value, a tombstone, is nil. It keeps
 // neither key nor value.
-func parseRecord(key, value []byte) (identity, *pb.StreetForecast, Remarks, error) {
+func parseRecord(key, value []byte, maxSpeed float64) (identity, *pb.StreetForecast, Remarks, error) {
 	id, err := parseKey(key)
 	if err != nil || value == nil {
 		return id, nil, Remarks{}, err
 	}
-	f, remarks, err := parseProtobuf(value)
+	f, remarks, err := parseProtobuf(value, maxSpeed)
 	if err == nil && identityOf(f) != id {
 		err = fmt.Errorf("key %.64q does not match its value, %s", key, Key(f))
 	}
@@ -60,8 +63,11 @@ func parseRecord(key, value []byte) (identity, *pb.StreetForecast, Remarks, erro
 	return id, f, remarks, nil
 }
 
+// ErrOutOfRange means that a street or fromnode is not an int32.
+var ErrOutOfRange = errors.New("street and fromnode must be 32-bit integers")
+
 // parseProtobuf parses and normalises a StreetForecast.
-func parseProtobuf(value []byte) (*pb.StreetForecast, Remarks, error) {
+func parseProtobuf(value []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error) {
 	if err := checkRange(value); err != nil {
 		return nil, Remarks{}, err
 	}
@@ -69,39 +75,56 @@ func parseProtobuf(value []byte) (*pb.StreetForecast, Remarks, error) {
 	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(value, f); err != nil {
 		return nil, Remarks{}, fmt.Errorf("not a StreetForecast: %w", err)
 	}
-	remarks, err := Normalise(f)
+	remarks, err := Normalise(f, maxSpeed)
 	return f, remarks, err
 }
 
 // checkRange rejects a street or fromnode that Unmarshal would silently truncate to 32 bits. Other
 // errors are left to Unmarshal.
 func checkRange(message []byte) error {
+	var ids [2]int64 // street and fromnode are fields 1 and 2
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeField(message)
 		if n < 0 {
-			return nil
+			break
 		}
-		if (field == 1 || field == 2) && kind == protowire.VarintType {
+		if field <= 2 && kind == protowire.VarintType {
 			_, _, tag := protowire.ConsumeTag(message)
 			v, _ := protowire.ConsumeVarint(message[tag:])
-			if int64(v) < math.MinInt32 || int64(v) > math.MaxInt32 {
-				return fmt.Errorf("field %d is %d, must be a 32-bit integer", field, int64(v))
-			}
+			ids[field-1] = int64(v)
 		}
 		message = message[n:]
+	}
+	for _, v := range ids {
+		if v != int64(int32(v)) {
+			return fmt.Errorf("%w: street %d, fromnode %d", ErrOutOfRange, ids[0], ids[1])
+		}
 	}
 	return nil
 }
 
 // parseJSON parses and normalises a StreetForecast in protobuf's JSON mapping.
-func parseJSON(text []byte) (*pb.StreetForecast, Remarks, error) {
-	f := new(pb.StreetForecast)
+func parseJSON(text []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error) {
 	if string(text) == "null" {
 		return nil, Remarks{}, errNoForecast
 	}
+	f := new(pb.StreetForecast)
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, f); err != nil {
+		var ids struct{ Street, Fromnode json.RawMessage }
+		if json.Unmarshal(text, &ids) == nil && (notInt32(ids.Street) || notInt32(ids.Fromnode)) {
+			return nil, Remarks{}, fmt.Errorf("%w: street %.32s, fromnode %.32s", ErrOutOfRange, ids.Street, ids.Fromnode)
+		}
 		return nil, Remarks{}, fmt.Errorf("not a StreetForecast: %w", err)
 	}
-	remarks, err := Normalise(f)
+	remarks, err := Normalise(f, maxSpeed)
 	return f, remarks, err
+}
+
+// notInt32 reports whether text is an integer, perhaps in quotes, but not an int32.
+func notInt32(text []byte) bool {
+	if len(text) > 100 {
+		return false
+	}
+	v, ok := new(big.Int).SetString(strings.Trim(string(text), `"`), 10)
+	return ok && (!v.IsInt64() || v.Int64() < math.MinInt32 || v.Int64() > math.MaxInt32)
 }

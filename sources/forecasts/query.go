@@ -17,12 +17,13 @@ import (
 type queryFeed struct {
 	dial.Poller
 	maxBytes int64
+	maxSpeed float64
 	layer    Layer
 	faults   *faults
 }
 
-func newQueryFeed(cfg dial.ClickHouseQuery, maxBytes int64, layer Layer, faults *faults) *queryFeed {
-	return &queryFeed{Poller: dial.Poller{ClickHouseQuery: cfg}, maxBytes: maxBytes, layer: layer, faults: faults}
+func newQueryFeed(cfg Config, layer Layer, faults *faults) *queryFeed {
+	return &queryFeed{Poller: dial.Poller{ClickHouseQuery: cfg.ClickHouse}, maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, layer: layer, faults: faults}
 }
 
 func (q *queryFeed) changes() <-chan struct{} { return nil }
@@ -41,7 +42,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return asked, err
 	}
-	return asked, all.streets(q.faults).publish(q.layer, asked)
+	return asked, all.streets(q.faults, q.maxSpeed).publish(q.layer, asked)
 }
 
 // rowBytes is the approximate memory of a period without its openLRcode.
@@ -94,12 +95,12 @@ func (p *periods) add(id identity, code string, period *pb.ForecastPeriod, row i
 	g.forecast.Forecast = append(g.forecast.Forecast, period)
 }
 
-func (p *periods) streets(faults *faults) *streets {
+func (p *periods) streets(faults *faults, maxSpeed float64) *streets {
 	s := newStreets(faults)
 	for _, g := range p.order {
 		r := Record{Position: fmt.Sprintf("street %d:%d from row %d on", g.forecast.Street, g.forecast.Fromnode, g.row), Forecast: g.forecast}
 		g.forecast.Forecast = slices.Clip(g.forecast.Forecast)
-		r.Remarks, r.Err = Normalise(g.forecast)
+		r.Remarks, r.Err = Normalise(g.forecast, maxSpeed)
 		s.add(r)
 	}
 	return s

@@ -76,7 +76,7 @@ func TestQuery(t *testing.T) {
 
 	source.Query = "SELECT street, fromnode, '2026-11-20T18:00:00.1Z' AS start, '2026-11-20T18:15Z' AS `end`, toUInt8(speed) AS speed FROM forecasts WHERE street = 7"
 	f("", 0, "7:1 70")
-	require.True(t, layer.visible[identity{7, 1}].Forecast[0].SpeedValid)
+	require.True(t, layer.visible[identity{7, 1}].Forecast[0].GetSpeedValid())
 	source.Query = query
 	f("", 4, good...)
 

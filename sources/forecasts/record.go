@@ -17,8 +17,11 @@ import (
 // Bounds of plausible values. The contract has no units: these are wide enough for km/h and for the
 // vehicles per hour of the widest road.
 const (
-	MaxSpeed = 500.0
-	MaxFlow  = 1_000_000.0
+	MaxSpeed = 500.0 // default of the setting max_speed
+	// HighestMaxSpeed bounds the setting.
+	HighestMaxSpeed = 1e6
+
+	MaxFlow = 1_000_000.0
 
 	maxPeriods = 10_000
 	maxCode    = 4096 // bytes of an openLRcode
@@ -37,9 +40,9 @@ func (r *Remarks) add(err error) {
 }
 
 // Normalise converts f to normal form: times in UTC, in whole seconds with Z; usable periods only, each
-// once, sorted by start and end; no timezone. The table in the package comment has the rules. After an
-// error f is unusable and its content undefined.
-func Normalise(f *pb.StreetForecast) (Remarks, error) {
+// once, sorted by start and end; speed_valid present; no timezone. The table in the package comment has the rules. Speeds over
+// maxSpeed are unusable. After an error f is unusable and its content undefined.
+func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	var remarks Remarks
 	if err := checkStreet(f); err != nil {
 		return remarks, err
@@ -48,7 +51,7 @@ func Normalise(f *pb.StreetForecast) (Remarks, error) {
 		remarks.add(fmt.Errorf("openLRcode %.64q is not base64", f.OpenLRcode))
 	}
 	before := len(f.Forecast)
-	f.Forecast = normalisePeriods(f.Forecast, &remarks)
+	f.Forecast = normalisePeriods(f.Forecast, maxSpeed, &remarks)
 	if before > 0 && len(f.Forecast) == 0 {
 		return remarks, fmt.Errorf("none of its %d periods is usable: %w", before, remarks.First)
 	}
@@ -62,7 +65,7 @@ func Check(f *pb.StreetForecast) error {
 		return errNoForecast
 	}
 	normal := proto.CloneOf(f)
-	remarks, err := Normalise(normal)
+	remarks, err := Normalise(normal, MaxSpeed)
 	switch {
 	case err != nil:
 		return err
@@ -98,10 +101,10 @@ func isBase64(code string) bool {
 	return err == nil && !strings.ContainsAny(code, "\r\n") // Go's decoder skips them
 }
 
-func normalisePeriods(periods []*pb.ForecastPeriod, remarks *Remarks) []*pb.ForecastPeriod {
+func normalisePeriods(periods []*pb.ForecastPeriod, maxSpeed float64, remarks *Remarks) []*pb.ForecastPeriod {
 	good := periods[:0]
 	for i, p := range periods {
-		if err := normalisePeriod(p, remarks); err != nil {
+		if err := normalisePeriod(p, maxSpeed, remarks); err != nil {
 			remarks.add(fmt.Errorf("period %d: %w", i, err))
 			continue
 		}
@@ -125,7 +128,7 @@ func comparePeriods(a, b *pb.ForecastPeriod) int {
 	return cmp.Or(strings.Compare(a.Start, b.Start), strings.Compare(a.End, b.End))
 }
 
-func normalisePeriod(p *pb.ForecastPeriod, remarks *Remarks) error {
+func normalisePeriod(p *pb.ForecastPeriod, maxSpeed float64, remarks *Remarks) error {
 	if p == nil {
 		return errors.New("it is null")
 	}
@@ -140,9 +143,12 @@ func normalisePeriod(p *pb.ForecastPeriod, remarks *Remarks) error {
 		return fmt.Errorf("end %s is not after start %s", p.End, p.Start)
 	}
 	p.Timezone = ""
-	if !within(p.Speed, MaxSpeed) {
-		err := fmt.Errorf("speed %g is not between 0 and %g", p.Speed, MaxSpeed)
-		if p.SpeedValid {
+	if p.SpeedValid == nil {
+		p.SpeedValid = proto.Bool(true)
+	}
+	if !within(p.Speed, maxSpeed) {
+		err := fmt.Errorf("speed %g is not between 0 and %g", p.Speed, maxSpeed)
+		if *p.SpeedValid {
 			return err
 		}
 		p.Speed = 0

@@ -52,7 +52,7 @@ func each(periods ...*pb.ForecastPeriod) *pb.StreetForecast {
 }
 
 func period(start, end string, speed float64) *pb.ForecastPeriod {
-	return &pb.ForecastPeriod{Start: "2026-11-20T" + start, End: "2026-11-20T" + end, SpeedValid: true, Speed: speed}
+	return &pb.ForecastPeriod{Start: "2026-11-20T" + start, End: "2026-11-20T" + end, SpeedValid: proto.Bool(true), Speed: speed}
 }
 
 // TestNormalise is the table of the package comment.
@@ -65,7 +65,7 @@ func TestNormalise(t *testing.T) {
 	}
 	f := func(in *pb.StreetForecast, remarks int, first string, want ...string) {
 		t.Helper()
-		r, err := Normalise(in)
+		r, err := Normalise(in, MaxSpeed)
 		require.NoError(t, err)
 		require.Equal(t, remarks, r.Count, "%v", r.First)
 		if remarks > 0 {
@@ -90,7 +90,7 @@ func TestNormalise(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -0.1, MaxSpeed + 1, 1e300} {
 		f(each(good(), period("18:15Z", "18:30Z", v)), 1, "period 1: speed", text)
 		invalid := period("18:15Z", "18:30Z", v)
-		invalid.SpeedValid = false
+		invalid.SpeedValid = proto.Bool(false)
 		f(each(good(), invalid), 1, "speed", text, "18:15:00Z-18:30:00Z 0")
 		flow := good()
 		flow.Flow, flow.FlowValid = v*MaxFlow, true
@@ -119,7 +119,7 @@ func TestNormaliseRefuses(t *testing.T) {
 	f := func(in *pb.StreetForecast, want string) {
 		t.Helper()
 		require.ErrorContains(t, Check(in), want)
-		_, err := Normalise(in)
+		_, err := Normalise(in, MaxSpeed)
 		require.ErrorContains(t, err, want)
 	}
 	f(nil, "no forecast")
@@ -175,7 +175,7 @@ func TestParseRecordRange(t *testing.T) {
 			}
 			message = append(message, byte(v)|0x80)
 		}
-		got, _, err := parseProtobuf(append(message, 0x10, 7))
+		got, _, err := parseProtobuf(append(message, 0x10, 7), MaxSpeed)
 		if want != "" {
 			require.ErrorContains(t, err, want)
 			return
@@ -197,11 +197,11 @@ func TestParseRecordRange(t *testing.T) {
 // other periods.
 func TestParseRecordTruncated(t *testing.T) {
 	whole := value(t, street(1, 1, 10, 20))
-	f, _, err := parseProtobuf(whole)
+	f, _, err := parseProtobuf(whole, MaxSpeed)
 	require.NoError(t, err)
 	require.True(t, proto.Equal(street(1, 1, 10, 20), f))
 	for n := range whole {
-		cut, remarks, err := parseProtobuf(whole[:n])
+		cut, remarks, err := parseProtobuf(whole[:n], MaxSpeed)
 		if err != nil {
 			continue
 		}
@@ -228,7 +228,7 @@ func FuzzRecord(f *testing.F) {
 	add(odd)
 	f.Add([]byte("1:2"), []byte(nil))
 	f.Fuzz(func(t *testing.T, key, message []byte) {
-		id, forecast, _, err := parseRecord(key, message)
+		id, forecast, _, err := parseRecord(key, message, MaxSpeed)
 		if err != nil || forecast == nil {
 			require.Nil(t, forecast)
 			return
@@ -239,7 +239,7 @@ func FuzzRecord(f *testing.F) {
 		require.True(t, slices.IsSortedFunc(forecast.Forecast, comparePeriods))
 		b, err := proto.Marshal(forecast)
 		require.NoError(t, err)
-		again, remarks, err := parseProtobuf(b)
+		again, remarks, err := parseProtobuf(b, MaxSpeed)
 		require.NoError(t, err)
 		require.True(t, proto.Equal(forecast, again))
 		if isBase64(forecast.OpenLRcode) {

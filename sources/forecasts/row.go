@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"google.golang.org/protobuf/proto"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -46,7 +47,7 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 
 // row converts the row scanned. Missing and null columns mean no openLRcode, speed valid, no flow.
 func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, err error) {
-	p = &pb.ForecastPeriod{SpeedValid: true}
+	p = &pb.ForecastPeriod{SpeedValid: proto.Bool(true)}
 	err = errors.Join(
 		set(s, "street", &id.street, asInt32),
 		set(s, "fromnode", &id.fromnode, asInt32),
@@ -54,7 +55,7 @@ func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, err err
 		set(s, "start", &p.Start, asMoment),
 		set(s, "end", &p.End, asMoment),
 		set(s, "flow_valid", &p.FlowValid, asBool),
-		set(s, "speed_valid", &p.SpeedValid, asBool),
+		set(s, "speed_valid", p.SpeedValid, asBool),
 		set(s, "speed", &p.Speed, asFloat),
 		set(s, "flow", &p.Flow, asFloat),
 	)
@@ -97,7 +98,7 @@ func asInt32(v reflect.Value) (int32, error) {
 	case v.CanUint() && v.Uint() <= math.MaxInt32:
 		return int32(v.Uint()), nil
 	}
-	return 0, fmt.Errorf("is %.64q, must be a 32-bit integer", fmt.Sprint(v))
+	return 0, fmt.Errorf("is %.64q: %w", fmt.Sprint(v), ErrOutOfRange)
 }
 
 func asBool(v reflect.Value) (bool, error) {

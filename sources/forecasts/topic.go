@@ -20,6 +20,7 @@ import (
 type topicFeed struct {
 	cfg       KafkaConfig
 	maxBytes  int64
+	maxSpeed  float64
 	layer     Layer
 	faults    *faults
 	transport *kafka.Transport
@@ -52,12 +53,13 @@ func (l latest) follows(before latest) bool {
 		cmp.Or(l.at.Compare(before.at), cmp.Compare(l.partition, before.partition)) > 0
 }
 
-func newTopicFeed(cfg KafkaConfig, maxBytes int64, layer Layer, faults *faults) (*topicFeed, error) {
+func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
+	cfg := all.Kafka
 	transport, err := cfg.Transport()
 	if err != nil {
 		return nil, fmt.Errorf("forecasts.kafka: %w", err)
 	}
-	t := &topicFeed{cfg: cfg, maxBytes: maxBytes, layer: layer, faults: faults, transport: transport}
+	t := &topicFeed{cfg: cfg, maxBytes: all.MaxBytes, maxSpeed: all.MaxSpeed, layer: layer, faults: faults, transport: transport}
 	t.client = &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
 	t.startOver()
 	return t, nil
@@ -207,7 +209,7 @@ func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {
 		return nil
 	}
 	position := fmt.Sprintf("partition %d offset %d", partition, r.Offset)
-	id, forecast, remarks, err := parseRecord(key, value)
+	id, forecast, remarks, err := parseRecord(key, value, t.maxSpeed)
 	if err == nil {
 		err = t.apply(id, latest{forecast, forecast == nil, partition, r.Time, streetBytes + int64(len(value))})
 	}

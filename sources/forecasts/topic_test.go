@@ -358,7 +358,7 @@ func TestTopicOrder(t *testing.T) {
 // is shown, but confirms nothing. Before the first whole layer nothing is.
 func TestTopicPublishesInPart(t *testing.T) {
 	layer := newFakeLayer(t)
-	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 1<<20, layer, &faults{})
+	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
 	require.NoError(t, err)
 	defer feed.close()
 	away := errors.New("away")

@@ -27,7 +27,7 @@ func TestTopicRecreatedUnseen(t *testing.T) {
 			produce(t, k, record("f", 0, string(Key(street(i+1, 1))), value(t, street(i+1, 1, 10))))
 		}
 		layer := newFakeLayer(t)
-		feed, err := newTopicFeed(topicConfig("f", c.ListenAddrs()...).Kafka, 1<<20, layer, &faults{})
+		feed, err := newTopicFeed(topicConfig("f", c.ListenAddrs()...), layer, &faults{})
 		require.NoError(t, err)
 		t.Cleanup(feed.close)
 		_, err = feed.check(t.Context())
@@ -148,7 +148,7 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 	f := func(partitions [][]said, order []int, live int, want []string) {
 		t.Helper()
 		layer := newFakeLayer(t)
-		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 1<<20, layer, &faults{})
+		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
 		require.NoError(t, err)
 		defer feed.close()
 		read := make([]int, len(partitions))
@@ -187,7 +187,9 @@ func kafkaTime(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		layer := newFakeLayer(t)
-		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1").Kafka, 3*streetBytes, layer, &faults{})
+		cfg := topicConfig("f", "127.0.0.1:1")
+		cfg.MaxBytes = 3 * streetBytes
+		feed, err := newTopicFeed(cfg, layer, &faults{})
 		require.NoError(t, err)
 		defer feed.close()
 		if live {

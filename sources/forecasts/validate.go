@@ -9,22 +9,25 @@ import (
 // Validate returns all errors, joined; each names its key. Of the feeds' sections it checks only the
 // one in use.
 func (c Config) Validate() error {
-	bytes := between("max_bytes", c.MaxBytes, 1<<10, 4<<30, "files and answers are read into memory whole")
+	general := errors.Join(
+		check(c.MaxSpeed > 0 && c.MaxSpeed <= HighestMaxSpeed, "max_speed", fmt.Sprintf("is %g, must be over 0 and at most %g", c.MaxSpeed, HighestMaxSpeed)),
+		between("max_bytes", c.MaxBytes, 1<<10, 4<<30, "files and answers are read into memory whole"),
+	)
 	switch c.Feed {
 	case "":
-		return bytes
+		return general
 	case FeedKafka:
-		return errors.Join(bytes, c.Kafka.Validate())
+		return errors.Join(general, c.Kafka.Validate())
 	case FeedFile:
-		return errors.Join(bytes, c.File.validate())
+		return errors.Join(general, c.File.validate())
 	case FeedClickHouse:
-		return errors.Join(bytes,
+		return errors.Join(general,
 			c.ClickHouse.Validate("clickhouse."),
 			between("clickhouse.interval", c.ClickHouse.Interval, time.Second, 24*time.Hour, "shorter burdens the server, longer delays the map"),
 			between("clickhouse.timeout", c.ClickHouse.Timeout, time.Second, 10*time.Minute, "shorter gives up on a busy server, longer stalls on a dead one"),
 		)
 	}
-	return errors.Join(bytes, check(false, "feed", fmt.Sprintf("is %q, must be kafka, file, clickhouse or empty (no forecasts)", c.Feed)))
+	return errors.Join(general, check(false, "feed", fmt.Sprintf("is %q, must be kafka, file, clickhouse or empty (no forecasts)", c.Feed)))
 }
 
 // Validate reports every invalid key with the reason for its bound.

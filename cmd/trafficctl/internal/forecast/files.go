@@ -31,13 +31,14 @@ const Stdin = "-"
 type Content struct {
 	Forecasts []*pb.StreetForecast // the last forecast of each street, normalised
 	Skipped   int                  // invalid records
+	Range     int                  // of them, those with a street or fromnode outside int32
 	Remarks   int                  // parts that were omitted or corrected
 }
 
 // ReadFile reads forecasts as the daemon does. format is one of package forecasts; empty means by
-// file name. It calls note for each invalid or corrected record and fails only if the file as a whole
+// file name. Speeds over maxSpeed are invalid. It calls note for each invalid or corrected record and fails only if the file as a whole
 // is invalid.
-func ReadFile(ctx context.Context, path, format string, stdin io.Reader, note func(string)) (Content, error) {
+func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
 	text, err := readAll(ctx, path, stdin)
 	if err != nil {
@@ -47,7 +48,7 @@ func ReadFile(ctx context.Context, path, format string, stdin io.Reader, note fu
 		format = forecasts.FormatOf(path)
 	}
 	place := make(map[string]int)
-	for r, err := range forecasts.Read(text, format) {
+	for r, err := range forecasts.Read(text, format, maxSpeed) {
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return all, fmt.Errorf("cannot read %s as %s: %w", path, format, err)
 		}
@@ -59,6 +60,9 @@ func ReadFile(ctx context.Context, path, format string, stdin io.Reader, note fu
 func (c *Content) add(r forecasts.Record, place map[string]int, note func(string)) {
 	if r.Err != nil {
 		c.Skipped++
+		if errors.Is(r.Err, forecasts.ErrOutOfRange) {
+			c.Range++
+		}
 		note(fmt.Sprintf("%s skipped: %v", r.Position, r.Err))
 		return
 	}

@@ -61,7 +61,7 @@ func TestWriteIsRead(t *testing.T) {
 		n, err := Write(&b, format, slices.Values(all))
 		require.NoError(t, err)
 		require.Equal(t, len(all), n)
-		content, err := ReadFile(t.Context(), Stdin, format, &b, func(note string) { t.Error(note) })
+		content, err := ReadFile(t.Context(), Stdin, format, forecasts.MaxSpeed, &b, func(note string) { t.Error(note) })
 		require.NoError(t, err)
 		require.Len(t, content.Forecasts, len(all))
 		for i := range all {

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -79,7 +81,7 @@ func periods(cfg Config, r *rand.Rand, free float64) []*pb.ForecastPeriod {
 		share := min(1.1, max(0.05, 1-burden*rush(start)+noise))
 		all[i] = &pb.ForecastPeriod{
 			Start: format(start), End: format(start.Add(cfg.Step)),
-			SpeedValid: true, Speed: math.Round(10*free*share) / 10,
+			SpeedValid: proto.Bool(true), Speed: math.Round(10*free*share) / 10,
 		}
 	}
 	return all

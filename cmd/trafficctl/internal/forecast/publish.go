@@ -110,6 +110,7 @@ func reason(err error) error {
 func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, error) {
 	cfg := forecasts.DefaultConfig()
 	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, MaxBytes
+	cfg.MaxSpeed = forecasts.HighestMaxSpeed // also the keys of records that this or another daemon would skip
 	seen := &inventory{keys: make(map[string]bool), whole: make(chan struct{})}
 	feed, err := forecasts.New(cfg, seen, zerolog.Nop())
 	if err != nil {

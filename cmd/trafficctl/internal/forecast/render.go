@@ -48,7 +48,7 @@ func showTable(w io.Writer, layer *pb.StreetForecastResponse) error {
 	for _, f := range layer.StreetForecast {
 		for _, p := range f.Forecast {
 			speed := strconv.FormatFloat(p.Speed, 'g', 6, 64)
-			if !p.SpeedValid {
+			if !p.GetSpeedValid() {
 				speed = "-"
 			}
 			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", f.Street, f.Fromnode, p.Start, p.End, speed, p.Timezone, printable(f.OpenLRcode))
@@ -73,7 +73,7 @@ func showCSV(w io.Writer, layer *pb.StreetForecastResponse) error {
 		for _, p := range f.Forecast {
 			rows = append(rows, []string{
 				strconv.Itoa(int(f.Street)), strconv.Itoa(int(f.Fromnode)), f.OpenLRcode, p.Start, p.End,
-				strconv.FormatBool(p.FlowValid), strconv.FormatBool(p.SpeedValid), number(p.Speed), number(p.Flow), p.Timezone,
+				strconv.FormatBool(p.FlowValid), strconv.FormatBool(p.GetSpeedValid()), number(p.Speed), number(p.Flow), p.Timezone,
 			})
 		}
 		if err := out.WriteAll(rows); err != nil {
@@ -142,12 +142,12 @@ func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
 func featureOf(f *pb.StreetForecast) feature {
 	p := properties{Street: f.Street, Fromnode: f.Fromnode, Code: f.OpenLRcode, Forecast: []period{}}
 	for _, of := range f.Forecast {
-		p.Forecast = append(p.Forecast, period{of.Start, of.End, of.SpeedValid, of.Speed, of.Timezone})
+		p.Forecast = append(p.Forecast, period{of.Start, of.End, of.GetSpeedValid(), of.Speed, of.Timezone})
 	}
 	if len(f.Forecast) == 1 {
 		only := f.Forecast[0]
 		p.Start, p.End = only.Start, only.End
-		if only.SpeedValid {
+		if only.GetSpeedValid() {
 			p.Speed = &only.Speed
 		}
 	}

@@ -152,8 +152,8 @@ type ForecastPeriod struct {
 	End string `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
 	// Reserved for future use.
 	FlowValid bool `protobuf:"varint,3,opt,name=flow_valid,json=flowValid,proto3" json:"flow_valid,omitempty"`
-	// Whether speed is to be used; currently always true.
-	SpeedValid bool `protobuf:"varint,4,opt,name=speed_valid,json=speedValid,proto3" json:"speed_valid,omitempty"`
+	// Whether speed is to be used; currently always true. Absent means true. The layer always has it.
+	SpeedValid *bool `protobuf:"varint,4,opt,name=speed_valid,json=speedValid,proto3,oneof" json:"speed_valid,omitempty"`
 	// Forecast speed.
 	Speed float64 `protobuf:"fixed64,5,opt,name=speed,proto3" json:"speed,omitempty"`
 	// Reserved for future use.
@@ -216,8 +216,8 @@ func (x *ForecastPeriod) GetFlowValid() bool {
 }
 
 func (x *ForecastPeriod) GetSpeedValid() bool {
-	if x != nil {
-		return x.SpeedValid
+	if x != nil && x.SpeedValid != nil {
+		return *x.SpeedValid
 	}
 	return false
 }
@@ -256,17 +256,18 @@ const file_trafficd_v1_forecast_proto_rawDesc = "" +
 	"\n" +
 	"openLRcode\x18\x03 \x01(\tR\n" +
 	"openLRcode\x127\n" +
-	"\bforecast\x18\x04 \x03(\v2\x1b.trafficd.v1.ForecastPeriodR\bforecast\"\xbe\x01\n" +
+	"\bforecast\x18\x04 \x03(\v2\x1b.trafficd.v1.ForecastPeriodR\bforecast\"\xd3\x01\n" +
 	"\x0eForecastPeriod\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\tR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\tR\x03end\x12\x1d\n" +
 	"\n" +
-	"flow_valid\x18\x03 \x01(\bR\tflowValid\x12\x1f\n" +
-	"\vspeed_valid\x18\x04 \x01(\bR\n" +
-	"speedValid\x12\x14\n" +
+	"flow_valid\x18\x03 \x01(\bR\tflowValid\x12$\n" +
+	"\vspeed_valid\x18\x04 \x01(\bH\x00R\n" +
+	"speedValid\x88\x01\x01\x12\x14\n" +
 	"\x05speed\x18\x05 \x01(\x01R\x05speed\x12\x12\n" +
 	"\x04flow\x18\x06 \x01(\x01R\x04flow\x12\x1a\n" +
-	"\btimezone\x18\a \x01(\tR\btimezoneB/Z-trafficd/schemas/proto/trafficd/v1;trafficdv1b\x06proto3"
+	"\btimezone\x18\a \x01(\tR\btimezoneB\x0e\n" +
+	"\f_speed_validB/Z-trafficd/schemas/proto/trafficd/v1;trafficdv1b\x06proto3"
 
 var (
 	file_trafficd_v1_forecast_proto_rawDescOnce sync.Once
@@ -301,6 +302,7 @@ func file_trafficd_v1_forecast_proto_init() {
 	if File_trafficd_v1_forecast_proto != nil {
 		return
 	}
+	file_trafficd_v1_forecast_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
