@@ -70,7 +70,7 @@ func (r runner) stop(started []step, signals <-chan os.Signal) error {
 			if err := s.stop(grace); err != nil {
 				errs = append(errs, fmt.Errorf("cannot stop the %s cleanly: %w", s.name, err))
 			}
-			r.log.Debug().Str("part", s.name).Stringer("took", time.Since(begin)).Msg("part stopped")
+			r.log.Debug().Str("part", s.name).Dur("took", time.Since(begin)).Msg("part stopped")
 		}
 		done <- errors.Join(errs...)
 	}()
@@ -78,7 +78,7 @@ func (r runner) stop(started []step, signals <-chan os.Signal) error {
 	defer hard.Stop()
 	select {
 	case err := <-done:
-		r.log.Info().Stringer("took", time.Since(begin)).Msg("stopped")
+		r.log.Info().Dur("took", time.Since(begin)).Msg("stopped")
 		return err
 	case <-signals:
 		return errSecondSignal

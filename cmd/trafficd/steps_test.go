@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -35,6 +37,17 @@ func TestStepsStopInTheOppositeOrder(t *testing.T) {
 		require.NoError(t, r.run(trace(&events, "journal", "api"), signals, nil))
 		require.Equal(t, []string{"start journal", "start api", "draining", "stop api", "stop journal"}, events)
 	})
+}
+
+// Every "took" in the log is a number of milliseconds.
+func TestTookIsANumber(t *testing.T) {
+	var log bytes.Buffer
+	var events []string
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGTERM
+	require.NoError(t, runner{timeout: time.Minute, log: zerolog.New(&log)}.run(trace(&events, "journal"), signals, nil))
+	require.Equal(t, 2, strings.Count(log.String(), `"took":`))
+	require.NotContains(t, log.String(), `"took":"`)
 }
 
 func TestStepsAfterAFailedStart(t *testing.T) {

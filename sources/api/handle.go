@@ -118,7 +118,8 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	return n > 0 || err != io.EOF
 }
 
-// account counts a request and logs it at level debug, without the query, which may hold the key.
+// account counts a request and logs it at level debug. Of what the client wrote it logs only the
+// method and the path of a route: everything else, the query for example, may hold the key.
 func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Code) (took time.Duration) {
 	m := x.metrics()
 	if x.silent {
@@ -135,8 +136,10 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 	if client := x.client(); client != nil {
 		e = e.Str("client", client.Name)
 	}
+	if x.route != nil && (x.preflight || x.route.takes(ctx.Method())) {
+		e = e.Bytes("method", ctx.Method()).Bytes("path", pathOf(ctx.RequestURI()))
+	}
 	e.Stringer("trace_id", &x.trace).Str("remote", ctx.RemoteAddr().String()).
-		Str("method", contract.Echo(ctx.Method())).Str("path", contract.Echo(pathOf(ctx.RequestURI()))).
 		Int("status", ctx.Response.StatusCode()).Stringer("code", code).Bool("answered", !x.silent).
 		Dur("took", took).Msg("request")
 	return took

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -110,7 +111,24 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// quiet logs fasthttp's few messages at level debug: they are about single connections.
+// quiet logs fasthttp's few messages at level debug: they are about single connections. The text of
+// an error can repeat the client's bytes, and a key among them, unless it is about the network or TLS.
 type quiet struct{ log *zerolog.Logger }
 
-func (q quiet) Printf(format string, args ...any) { q.log.Debug().Msgf(format, args...) }
+func (q quiet) Printf(format string, args ...any) {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = withoutBytes(err)
+		}
+	}
+	q.log.Debug().Msgf(format, args...)
+}
+
+func withoutBytes(err error) string {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if _, network := err.(*net.OpError); network || strings.HasPrefix(err.Error(), "tls: ") {
+			return err.Error()
+		}
+	}
+	return "malformed request"
+}

@@ -136,6 +136,13 @@ func TestEveryErrorIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+// A key that was set instead of a list of digests is not repeated.
+func TestErrorsDoNotRepeatKeys(t *testing.T) {
+	_, _, err := Load(Options{Set: []string{"api.keys=tfd_Zm9vYmFy"}, Environ: []string{"TRAFFICD_API__KEYS=[tfd_Zm9vYmFy]"}})
+	require.ErrorContains(t, err, "api.keys")
+	require.NotContains(t, err.Error(), "tfd_")
+}
+
 func TestADisabledSinkIsNotValidated(t *testing.T) {
 	_, _, err := Load(Options{Set: []string{"kafka.enabled=false", "kafka.brokers=", "clickhouse.enabled=false", "clickhouse.database=1"}})
 	require.NoError(t, err)

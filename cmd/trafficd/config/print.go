@@ -115,8 +115,8 @@ func scalar(text string) *yaml.Node {
 // secretNote is the comment in place of a secret.
 const secretNote = "secret, not shown"
 
-// secrets are the suffixes of keys whose values are not shown. Digests of API keys are not secret.
-var secrets = []string{"password", "authorization", "secret", "token"}
+// secrets are the suffixes of keys whose values are not shown. Digests of API keys are not secret, but a value that is no list of them may be a key.
+var secrets = []string{"password", "authorization", "secret", "token", "api.keys"}
 
 func isSecret(key string) bool {
 	return slices.ContainsFunc(secrets, func(suffix string) bool { return strings.HasSuffix(key, suffix) })
