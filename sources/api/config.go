@@ -11,22 +11,23 @@ import (
 
 // Config of the server for clients.
 type Config struct {
-	Listen         string        `setting:"listen"`                 // host:port
-	BasePath       string        `setting:"base_path"`              // precedes every route's path; empty or like /traffic
-	TLSCert        string        `setting:"tls_cert"`               // PEM file; empty: plain HTTP
-	TLSKey         string        `setting:"tls_key"`                // PEM file
-	MaxConnections int           `setting:"max_connections"`        // more get a 503
-	MaxHeaderBytes int           `setting:"max_header_bytes"`       // also the read buffer of each connection
-	MaxSilent      int           `setting:"max_silent_connections"` // of one remote address (IPv6: /64) that have not presented a key; more evict the oldest of them; 0: no limit
-	HeaderTimeout  time.Duration `setting:"header_timeout"`         // from the first byte of a request to the first byte of its body; shorter for a first request while more than half of max_connections are open
-	IdleTimeout    time.Duration `setting:"idle_timeout"`           // between two requests on a connection
-	WriteTimeout   time.Duration `setting:"write_timeout"`          // for the whole answer
-	DiscardTime    time.Duration `setting:"discard_time"`           // for discarding the body of a request that got an error
-	DiscardBytes   int64         `setting:"discard_bytes"`          // of it that are discarded
-	DrainGrace     time.Duration `setting:"drain_grace"`            // requests get a 503 for as long before a shutdown; longer than a load balancer takes to notice /readyz
-	CORSOrigins    []string      `setting:"cors_origins"`           // of web pages that may call the interface, such as https://map.example.org; *: all
-	KeysFile       string        `setting:"keys_file"`              // YAML, watched; empty: only those in keys
-	Keys           []KeyEntry    `setting:"keys"`
+	Listen                 string        `setting:"listen"`                     // host:port
+	BasePath               string        `setting:"base_path"`                  // precedes every route's path; empty or like /traffic
+	TLSCert                string        `setting:"tls_cert"`                   // PEM file; empty: plain HTTP
+	TLSKey                 string        `setting:"tls_key"`                    // PEM file
+	MaxConnections         int           `setting:"max_connections"`            // more get a 503
+	MaxHeaderBytes         int           `setting:"max_header_bytes"`           // also the read buffer of each connection
+	MaxSilent              int           `setting:"max_silent_connections"`     // of one remote address (IPv6: /64) that have not presented a key; more evict the oldest of them; 0: no limit
+	HeaderTimeout          time.Duration `setting:"header_timeout"`             // from the first byte of a request to the first byte of its body; shorter for a first request while more than half of max_connections are open
+	IdleTimeout            time.Duration `setting:"idle_timeout"`               // between two requests on a connection
+	WriteTimeout           time.Duration `setting:"write_timeout"`              // for the next 256 KiB of an answer
+	WriteMinBytesPerSecond int64         `setting:"write_min_bytes_per_second"` // of an answer, on average after write_timeout; 0: none
+	DiscardTime            time.Duration `setting:"discard_time"`               // for discarding the body of a request that got an error
+	DiscardBytes           int64         `setting:"discard_bytes"`              // of it that are discarded
+	DrainGrace             time.Duration `setting:"drain_grace"`                // requests get a 503 for as long before a shutdown; longer than a load balancer takes to notice /readyz
+	CORSOrigins            []string      `setting:"cors_origins"`               // of web pages that may call the interface, such as https://map.example.org; *: all
+	KeysFile               string        `setting:"keys_file"`                  // YAML, watched; empty: only those in keys
+	Keys                   []KeyEntry    `setting:"keys"`
 }
 
 // DefaultConfig returns the defaults, without keys.
@@ -35,16 +36,17 @@ type Config struct {
 // of them to their end, or one at 1 Mbit/s.
 func DefaultConfig() Config {
 	return Config{
-		Listen:         ":8080",
-		MaxConnections: 4096,
-		MaxSilent:      1024, // the clients behind one proxy, within the second or so that each takes to present its key
-		MaxHeaderBytes: 16 << 10,
-		HeaderTimeout:  10 * time.Second,
-		IdleTimeout:    75 * time.Second, // longer than the 60 s of load balancers: the server should not be the first to close
-		WriteTimeout:   30 * time.Second,
-		DiscardTime:    2 * time.Second,
-		DiscardBytes:   1 << 20,
-		DrainGrace:     time.Second,
+		Listen:                 ":8080",
+		MaxConnections:         4096,
+		MaxSilent:              1024, // the clients behind one proxy, within the second or so that each takes to present its key
+		MaxHeaderBytes:         16 << 10,
+		HeaderTimeout:          10 * time.Second,
+		IdleTimeout:            75 * time.Second, // longer than the 60 s of load balancers: the server should not be the first to close
+		WriteTimeout:           30 * time.Second,
+		WriteMinBytesPerSecond: 64 << 10, // the largest answers, 60 MB, then take at most a quarter of an hour
+		DiscardTime:            2 * time.Second,
+		DiscardBytes:           1 << 20,
+		DrainGrace:             time.Second,
 	}
 }
 
@@ -77,6 +79,7 @@ func (c Config) Validate() error {
 	} {
 		check(d.is > 0, "%s is %v: it must be more than 0, or %s", d.key, d.is, d.reason)
 	}
+	check(c.WriteMinBytesPerSecond >= 0, "write_min_bytes_per_second is %d: it must be 0 (no minimum) or more", c.WriteMinBytesPerSecond)
 	check(c.DiscardTime >= 0 && c.DiscardTime <= time.Minute, "discard_time is %v: it must be between 0 and 1m, because the connection stays open for as long", c.DiscardTime)
 	check(c.DiscardBytes >= 0, "discard_bytes is %d: it cannot be negative", c.DiscardBytes)
 	check(c.DrainGrace >= 0 && c.DrainGrace <= time.Minute, "drain_grace is %v: it must be between 0 and 1m, because every stop waits for it", c.DrainGrace)

@@ -28,6 +28,8 @@ type conn struct {
 	joined      joined
 	known       bool // a request had a valid key
 	read, write deadline
+	began       time.Time // when the current answer did; zero: the write deadline was set from outside
+	written     int64     // of the answer
 }
 
 // Read implements net.Conn.
@@ -44,15 +46,45 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Write implements net.Conn. It ends the exchange of a request whose 100 Continue cannot be written:
 // fasthttp then closes the connection and calls no handler.
+//
+// An answer is written in pieces, each of which renews the deadline: a client that reads steadily keeps
+// its answer however long that takes, one that stalls or falls below the minimum rate does not.
 func (c *conn) Write(p []byte) (n int, err error) {
-	if err = c.write.apply(c.Conn.SetWriteDeadline); err == nil {
-		n, err = c.joined.write(c.Conn, p)
+	for more := true; more && err == nil; more = n < len(p) {
+		if !c.began.IsZero() {
+			c.write.wanted = c.writeDeadline()
+		}
+		if err = c.write.apply(c.Conn.SetWriteDeadline); err == nil {
+			var piece int
+			piece, err = c.joined.write(c.Conn, p[n:min(len(p), n+writePiece)])
+			n, c.written = n+piece, c.written+int64(piece)
+		}
 	}
 	if x := c.expecting; x != nil && err != nil {
 		c.expecting = nil
 		x.free()
 	}
 	return n, err
+}
+
+// writePiece is small enough that a client at the minimum rate reads several within the write timeout.
+const writePiece = 256 << 10
+
+// beginAnswer makes the write deadlines follow the client's progress from now on.
+func (c *conn) beginAnswer(now time.Time) { c.began, c.written = now, 0 }
+
+func (c *conn) writeDeadline() time.Time {
+	cfg, progress := &c.owner.cfg, c.began
+	if c.written > 0 {
+		progress = time.Now()
+	}
+	if rate := cfg.WriteMinBytesPerSecond; rate > 0 {
+		earned := time.Duration(float64(c.written) / float64(rate) * float64(time.Second))
+		if latest := c.began.Add(earned); latest.Before(progress) {
+			progress = latest
+		}
+	}
+	return progress.Add(cfg.WriteTimeout)
 }
 
 // SetReadDeadline implements net.Conn, for the reads that follow. Until the client has presented a

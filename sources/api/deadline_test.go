@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -68,26 +69,9 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 	cfg := testConfig()
 	f := func(limit time.Duration, until func(c net.Conn, in *bufio.Reader)) {
 		t.Helper()
-		synctest.Test(t, func(t *testing.T) {
-			keys, err := OpenKeyring(cfg, zerolog.Nop())
-			require.NoError(t, err)
-			s, err := New(cfg, keys, []Route{{Path: "/in", Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: &probe{serve: serve}}}, zerolog.Nop())
-			require.NoError(t, err)
-			ours, theirs := net.Pipe()
-			go func() {
-				l := newListener(nil, nil, cfg, zerolog.Nop())
-				c := l.wrap(ours)
-				l.enter(c)
-				_ = s.http.ServeConn(c)
-				_ = c.Close()
-			}()
-			start := time.Now()
-			until(theirs, bufio.NewReader(theirs))
-			took := time.Since(start)
-			require.NoError(t, theirs.Close())
-			require.GreaterOrEqual(t, took, limit)
-			require.LessOrEqual(t, took, limit+slack)
-		})
+		took := inBubble(t, cfg, serve, until)
+		require.GreaterOrEqual(t, took, limit)
+		require.LessOrEqual(t, took, limit+slack)
 	}
 	write := func(c net.Conn, text string) {
 		_, err := io.WriteString(c, text)
@@ -144,6 +128,79 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 		answer(in, 408)
 		ended(in)
 	})
+}
+
+// inBubble serves one connection in a bubble of time, and returns how long the client took.
+func inBubble(t *testing.T, cfg Config, serve func(*contract.Client, *fasthttp.RequestCtx) (int, error), client func(c net.Conn, in *bufio.Reader)) (took time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := OpenKeyring(cfg, zerolog.Nop())
+		require.NoError(t, err)
+		s, err := New(cfg, keys, []Route{{Path: "/in", Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: &probe{serve: serve}}}, zerolog.Nop())
+		require.NoError(t, err)
+		ours, theirs := net.Pipe()
+		go func() {
+			l := newListener(nil, nil, cfg, zerolog.Nop())
+			c := l.wrap(ours)
+			l.enter(c)
+			_ = s.http.ServeConn(c)
+			_ = c.Close()
+		}()
+		start := time.Now()
+		client(theirs, bufio.NewReader(theirs))
+		took = time.Since(start)
+		require.NoError(t, theirs.Close())
+	})
+	return took
+}
+
+// TestSteadyReaderKeepsItsAnswer: an answer may take much longer than the write timeout, as long as the client
+// makes progress at the minimum rate; one that is slower or stalls is cut off.
+func TestSteadyReaderKeepsItsAnswer(t *testing.T) {
+	_ = new(fasthttp.Response).String() // as above
+	cfg := testConfig()
+	const tick = 100 * time.Millisecond
+	f := func(size, bytesPerSecond, stallAfter int, whole bool) {
+		t.Helper()
+		body := bytes.Repeat([]byte{'x'}, size)
+		for _, stream := range []bool{false, true} {
+			serve := func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
+				if stream {
+					ctx.SetBodyStream(bytes.NewReader(body), size)
+				} else {
+					ctx.Response.SetBodyRaw(body)
+				}
+				return 0, nil
+			}
+			took := inBubble(t, cfg, serve, func(c net.Conn, in *bufio.Reader) {
+				_, err := io.WriteString(c, post+good+"Content-Length: 0\r\n\r\n")
+				require.NoError(t, err)
+				resp, err := http.ReadResponse(in, nil)
+				require.NoError(t, err)
+				n, buf := 0, make([]byte, bytesPerSecond/int(time.Second/tick))
+				for err == nil {
+					if stallAfter > 0 && n >= stallAfter {
+						time.Sleep(cfg.WriteTimeout + time.Second)
+					}
+					time.Sleep(tick)
+					var k int
+					k, err = io.ReadFull(resp.Body, buf)
+					n += k
+				}
+				require.Equal(t, whole, n == size, "%d of %d bytes", n, size)
+			})
+			if whole {
+				require.Greater(t, took, cfg.WriteTimeout)
+			}
+		}
+	}
+	f(28_700_000, 600_000, 0, true)
+	f(59_000_000, 1_000_000, 0, true)
+	f(5_000_000, 70_000, 0, true)
+	f(5_000_000, 40_000, 0, false)
+	f(28_700_000, 1_000_000, 10_000_000, false)
+	cfg.WriteMinBytesPerSecond = 0
+	f(5_000_000, 40_000, 0, true)
 }
 
 // A deadline in the past ends the next read and the next write, and what is set then counts.

@@ -41,7 +41,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
 	}
 	took := s.account(x, ctx, code)
-	_ = c.SetWriteDeadline(x.start.Add(took + s.cfg.WriteTimeout))
+	c.beginAnswer(x.start.Add(took))
 	c.joined.want(ctx)
 	x.free()
 }
@@ -149,7 +149,7 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 // write deadline of the last answer may have passed.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
-	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+	c.beginAnswer(time.Now())
 	c.expecting = s.pending.take(&ctx.Request.Header)
 	c.owner.present(c) // if it was evicted, handle finds out
 	return fasthttp.StatusContinue
@@ -163,7 +163,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 		x = newExchange(&r, time.Now())
 	}
 	c := ctx.Conn().(*conn)
-	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+	c.beginAnswer(time.Now())
 	c.unread.Store(true)
 
 	// The text of err repeats the client's bytes: it is not used.
