@@ -65,6 +65,12 @@ chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 D
 bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA=folder adds real batches
 	DATA='$(DATA)' .ci/bench '$(BENCH)'
 
+.PHONY: hostile
+hostile: ## attack a daemon beside two integrators, a line per attack; up to 5 minutes
+	@.ci/setup test
+	CGO_ENABLED=0 go build -o bin/ ./cmd/trafficd ./cmd/bench
+	bin/bench hostile
+
 .PHONY: fresh
 fresh: ## nightly: `make run` and `make test` in a minimal Debian system; needs root and debootstrap, up to 90 minutes
 	.ci/fresh

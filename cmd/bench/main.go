@@ -41,7 +41,7 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "bench [layer]",
+		Use:   "bench [layer | hostile]",
 		Short: "Measure what a batch costs the daemon, and the forecast layer",
 		Long: `bench starts trafficd in a temporary directory, without stores, and prints one line per figure:
 
@@ -69,14 +69,32 @@ layer_1k_over_nginx, …           requests per second of a daemon on one proces
                                  by Debian, sending the same bytes from a file; needs nginx and wrk
 layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache)
 
+bench hostile lets one client attack the daemon, in at most five minutes, beside two well-behaved integrators, one
+with a kept connection and one with a new connection for each request. It prints a line per attack, and fails if
+fewer than 99 % of the integrators' requests succeed, or their 99th percentile exceeds both three times that before
+the attack and 50 ms:
+
+  hostile: <attack> success <percent> p99 <before ms> <during ms> rss <peak MB> status <what the attacker got>
+
+months        batches whose items cycle through 680 months
+heads         headers that announce bodies which never come
+idempotency   many Idempotency-Keys with long answers
+silent        4,400 connections without a byte
+readers       large answers that are hardly read
+items         bodies with more items than one may have
+bombs         small bodies that decompress to large ones
+
 The body is a synthetic batch of 14,000 items. --body adds NDJSON files of measurements, one batch each.`,
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"layer"},
+		ValidArgs:     []string{"layer", "hostile"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if runtime.GOOS != "linux" {
 				return errors.New("the figures are read from /proc: bench runs only on Linux")
+			}
+			if len(args) > 0 && args[0] == "hostile" {
+				return o.hostile(cmd.Context())
 			}
 			if len(args) > 0 {
 				return o.run(cmd.Context(), o.layerUpdates, o.layerSizes, o.layerMemory, o.layerServing)

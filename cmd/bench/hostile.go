@@ -1,0 +1,379 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trafficd/cmd/internal/launch"
+)
+
+// hostile runs one client's attacks beside two well-behaved integrators and prints a line for each. All
+// traffic goes to a daemon on the loopback interface that it starts; every attack is bounded in number and time.
+func (o options) hostile(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "trafficd-hostile-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintln(o.notes, "hostile: starting ClickHouse and the daemon")
+	stores, err := launch.StartStores(ctx, launch.Options{Dir: filepath.Join(dir, "stores"), Only: "clickhouse", Stderr: io.Discard})
+	if err != nil {
+		return err
+	}
+	defer stores.Close()
+	batch := synthetic()
+	t := &target{Daemon: launch.Daemon{Binary: o.daemon, Dir: dir}, detectors: batch.detectors}
+	if err := t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
+		"clickhouse.addresses="+stores.ClickHouse.TCP,
+		"pipeline.idempotency.max_bytes=4MiB", // is filled within seconds; the share is half of it, as by default
+	); err != nil {
+		return err
+	}
+	keys := "keys:\n"
+	for _, name := range []string{"kept", "fresh", "attacker"} {
+		keys += fmt.Sprintf("- {name: %s, sha256: %x, product_instance: city, rights: [ingest]", name, sha256.Sum256([]byte(name)))
+		if name == "attacker" {
+			keys += ", items_per_second: 100000"
+		}
+		keys += "}\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "keys.yaml"), []byte(keys), 0o600); err != nil {
+		return err
+	}
+	if err := errors.Join(t.Start(), t.AwaitReady(ctx, 30*time.Second)); err != nil {
+		return err
+	}
+	defer func() { _ = t.Stop(35 * time.Second) }()
+	t.kept.Transport = &http.Transport{}
+	t.fresh.Transport = &http.Transport{DisableKeepAlives: true}
+
+	var failed []string
+	for _, a := range []struct {
+		name string
+		run  func(ctx context.Context)
+	}{
+		{"months", t.months},
+		{"heads", t.heads},
+		{"idempotency", t.idempotency},
+		{"silent", t.silent},
+		{"readers", t.readers},
+		{"items", t.items},
+		{"bombs", t.bombs},
+	} {
+		before := t.integrate(ctx, 3*time.Second, nil)
+		during := t.integrate(ctx, 12*time.Second, a.run)
+		success := 100 * float64(during.succeeded) / float64(max(1, during.requests))
+		fmt.Fprintf(o.lines, "hostile: %s success %.1f p99 %.1f %.1f rss %.0f status %s\n", a.name, success, before.p99(), during.p99(), t.rssMB(), during.attacker)
+		if success < 99 || during.p99() > max(3*before.p99(), 50) {
+			failed = append(failed, a.name)
+		}
+		for _, why := range during.failures {
+			fmt.Fprintf(o.notes, "hostile: %s: an integrator failed: %s\n", a.name, why)
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("integrators suffered from: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// target is the attacked daemon.
+type target struct {
+	launch.Daemon
+	detectors   []string
+	kept, fresh http.Client // of the integrators
+	sent        atomic.Int64
+
+	mu       sync.Mutex
+	attacker map[string]int // what the attacker got, and how often
+}
+
+// outcome is what the integrators saw in some time.
+type outcome struct {
+	requests, succeeded int
+	took                []time.Duration
+	failures            []string // some of them
+	attacker            string
+}
+
+func (o outcome) p99() float64 {
+	if len(o.took) == 0 {
+		return 0
+	}
+	slices.Sort(o.took)
+	return float64(o.took[len(o.took)*99/100].Microseconds()) / 1000
+}
+
+// integrate lets both integrators send a batch of 100 items every 50 ms, while the attack runs.
+func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
+	t.attacker = map[string]int{}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var all sync.WaitGroup
+	if attack != nil {
+		all.Go(func() { attack(ctx) })
+	}
+	var mu sync.Mutex
+	for name, client := range map[string]*http.Client{"kept": &t.kept, "fresh": &t.fresh} {
+		all.Go(func() {
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				<-tick.C
+				n := int(t.sent.Add(1))
+				items := make([]string, 100)
+				for i := range items {
+					items[i] = item(t.detectors[(n*100+i)%len(t.detectors)], time.Now().AddDate(0, 0, -1))
+				}
+				began := time.Now()
+				err := t.send(client, name, fmt.Sprintf("%s-%d", name, n), zip(items))
+				mu.Lock()
+				o.requests++
+				o.took = append(o.took, time.Since(began))
+				if err == nil {
+					o.succeeded++
+				} else if len(o.failures) < 3 {
+					o.failures = append(o.failures, err.Error())
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	for _, status := range slices.Sorted(maps.Keys(t.attacker)) {
+		o.attacker += fmt.Sprintf("%s×%d,", strings.ReplaceAll(status, " ", "_"), t.attacker[status])
+	}
+	o.attacker = strings.TrimSuffix(o.attacker, ",")
+	return o
+}
+
+// send posts a batch for an integrator, which must get a 207.
+func (t *target) send(client *http.Client, key, idempotencyKey string, body []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+t.API+ingestPath, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "apiKey "+key)
+	req.Header.Set("Idempotency-Key", idempotencyKey)
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusMultiStatus {
+		err = fmt.Errorf("status %d: %.200s", resp.StatusCode, text)
+	}
+	return err
+}
+
+const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
+
+func item(detector string, at time.Time) string {
+	const layout = "2006-01-02T15:04:05Z"
+	return fmt.Sprintf(`{"detectorCode":%q,"measureTypeCode":"speed","timestampFrom":%q,"timestampTo":%q,"value":50}`,
+		detector, at.UTC().Format(layout), at.UTC().Add(time.Minute).Format(layout))
+}
+
+func zip(items []string) []byte {
+	return newBody("", []byte(`{"measurements":[`+strings.Join(items, ",")+`]}`), nil).zipped
+}
+
+func (t *target) got(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.attacker[what]++
+}
+
+// each runs do on n connections at a time until ctx ends, at most limit times in all. do gets the number of the call.
+func each(ctx context.Context, n, limit int, do func(i int)) {
+	var all sync.WaitGroup
+	var calls atomic.Int64
+	for range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				i := int(calls.Add(1))
+				if i > limit {
+					return
+				}
+				do(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// head is that of an attacker's request.
+func head(length int, headers string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey attacker\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingestPath, length, headers)
+}
+
+// post sends a body on a new connection, and reads the answer by read, or as fast as it can.
+func (t *target) post(ctx context.Context, body []byte, headers string, read func(io.Reader) error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
+	if err != nil {
+		t.got("no connection")
+		return
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	go func() { _, _ = (&net.Buffers{[]byte(head(len(body), headers)), body}).WriteTo(c) }()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.cutOff(ctx)
+		return
+	}
+	defer resp.Body.Close()
+	if read == nil {
+		read = func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }
+	}
+	if err := read(resp.Body); err != nil {
+		t.cutOff(ctx)
+		return
+	}
+	t.got(fmt.Sprint(resp.StatusCode))
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		time.Sleep(50 * time.Millisecond) // or the attack would be on this machine's processors
+	}
+}
+
+// cutOff counts a connection that the daemon ended, not the end of the attack.
+func (t *target) cutOff(ctx context.Context) {
+	if ctx.Err() == nil {
+		t.got("cut off")
+	} else {
+		t.got("open at the end")
+	}
+}
+
+// months sends batches whose items cycle through 680 months.
+func (t *target) months(ctx context.Context) {
+	items := make([]string, 2000)
+	for i := range items {
+		items[i] = item(t.detectors[i], time.Date(1970, time.Month(1+i%680), 1, 0, 0, 0, 0, time.UTC))
+	}
+	body := zip(items)
+	each(ctx, 1, 3, func(int) { t.post(ctx, body, "", nil) })
+	<-ctx.Done()
+}
+
+// heads announces bodies and sends none.
+func (t *target) heads(ctx context.Context) {
+	each(ctx, 600, 1<<20, func(int) {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
+		if err != nil {
+			t.got("no connection")
+			return
+		}
+		defer c.Close()
+		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+		_, _ = io.WriteString(c, head(1000, ""))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.cutOff(ctx)
+			return
+		}
+		resp.Body.Close()
+		t.got(fmt.Sprint(resp.StatusCode))
+	})
+}
+
+// idempotency fills the store with answers that are as long as possible.
+func (t *target) idempotency(ctx context.Context) {
+	items := make([]string, 2000)
+	for i := range items {
+		items[i] = item(fmt.Sprintf("%064x", sha256.Sum256([]byte{byte(i), byte(i >> 8)})), time.Now())
+	}
+	body := zip(items)
+	each(ctx, 4, 5000, func(i int) {
+		t.post(ctx, body, fmt.Sprintf("Accept-Encoding: gzip\r\nIdempotency-Key: attack-%d\r\n", i), nil)
+	})
+}
+
+// silent opens more connections than the daemon has and sends nothing.
+func (t *target) silent(ctx context.Context) {
+	each(ctx, 4400, 1<<16, func(int) {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
+		if err != nil {
+			t.got("no connection")
+			return
+		}
+		defer c.Close()
+		_ = c.(*net.TCPConn).SetLinger(0) // leaves no port in TIME_WAIT, of which there are only 28,000
+		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.got("answer")
+		} else {
+			t.cutOff(ctx)
+		}
+		select {
+		case <-time.After(5 * time.Second): // or the attack would be on this machine's processors
+		case <-ctx.Done():
+		}
+	})
+}
+
+// readers get large answers and read 100 bytes of them a second.
+func (t *target) readers(ctx context.Context) {
+	body := zip(slices.Repeat([]string{"1"}, 14_000))
+	each(ctx, 64, 1<<16, func(int) {
+		t.post(ctx, body, "", func(r io.Reader) error {
+			for {
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
+				if _, err := io.CopyN(io.Discard, r, 100); err != nil {
+					if err == io.EOF {
+						return nil
+					}
+					return err
+				}
+			}
+		})
+	})
+}
+
+// items floods the daemon with more items than one request may have.
+func (t *target) items(ctx context.Context) {
+	body := zip(slices.Repeat([]string{"{}"}, 140_001))
+	each(ctx, 32, 1<<16, func(int) { t.post(ctx, body, "", nil) })
+}
+
+// bombs sends small bodies that decompress to large ones.
+func (t *target) bombs(ctx context.Context) {
+	var bodies [][]byte
+	for _, b := range bombs {
+		b.times /= 4
+		bodies = append(bodies, b.gzip())
+	}
+	each(ctx, 32, 1<<16, func(i int) { t.post(ctx, bodies[i%len(bodies)], "", nil) })
+}
+
+// rssMB is the daemon's peak resident size in units of 10⁶ bytes, 0 if unknown.
+func (t *target) rssMB() float64 {
+	peak, _ := (&daemon{t.Daemon}).peakMB()
+	return peak
+}
