@@ -94,7 +94,7 @@ func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	if err := appendDurably(d.path, lines); err != nil {
 		return fmt.Errorf("cannot write the dead-letter file: %w", err)
 	}
-	deadLetters(sink).Add(rows.Rows())
+	deadLetters.WithLabelValues(sink).Add(float64(rows.Rows()))
 	return nil
 }
 

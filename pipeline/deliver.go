@@ -94,7 +94,7 @@ func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink,
 	}
 	d.reached.Store(frame)
 	d.window.rewind(d.at.done)
-	d.export(j)
+	d.show(j)
 	return d, nil
 }
 

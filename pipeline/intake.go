@@ -12,6 +12,7 @@ import (
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/decode"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/metrics"
 	"trafficd/pipeline/validate"
 	"trafficd/schemas/contract"
 )
@@ -99,7 +100,7 @@ func NewIntake(cfg Config, j *journal.Journal, registry Registry, idempotency *I
 		jobs: make(chan *job, cfg.Queue), stamped: batch.FrameReceivedAt(newest),
 	}
 	in.pool.New = func() any { return &job{done: make(chan error, 1)} }
-	in.export()
+	in.show()
 	for range cfg.Workers {
 		in.workers.Go(in.work)
 	}
@@ -187,7 +188,7 @@ func (in *Intake) work() {
 	for j := range in.jobs {
 		started := time.Now()
 		err := in.process(st, j)
-		decodeSeconds.UpdateDuration(started)
+		metrics.Since(decodeSeconds, started)
 		j.done <- err
 	}
 }

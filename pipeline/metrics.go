@@ -1,38 +1,41 @@
 package pipeline
 
 import (
-	"fmt"
-
-	"github.com/VictoriaMetrics/metrics"
-
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/metrics"
 )
 
 var (
-	decodeSeconds     = metrics.NewHistogram("trafficd_pipeline_decode_seconds")
-	idempotencyBytes  = metrics.NewGauge("trafficd_pipeline_idempotency_bytes", nil)
-	idempotencyErrors = metrics.NewCounter("trafficd_pipeline_idempotency_errors_total")
+	decodeSeconds     = metrics.NewSeconds("trafficd_pipeline_decode_seconds", "Time to decode and validate one batch, in seconds.")
+	idempotencyBytes  = metrics.NewGauge("trafficd_pipeline_idempotency_bytes", "Memory of the idempotency store, in bytes.")
+	idempotencyErrors = metrics.NewCounter("trafficd_pipeline_idempotency_errors_total", "Failed attempts to save the idempotency store.")
+	deadLetters       = metrics.NewCounters("trafficd_pipeline_dead_letters_total",
+		"Rows that a sink refused for good and that were written to the dead-letter file.", "sink")
 )
 
-// export publishes the depth of the workers' queue.
-func (in *Intake) export() {
-	metrics.GetOrCreateGauge("trafficd_pipeline_queue_capacity", nil).Set(float64(cap(in.jobs)))
-	metrics.GetOrCreateGauge("trafficd_pipeline_queue_depth", func() float64 { return float64(len(in.jobs)) })
+// show publishes the depth of the workers' queue.
+func (in *Intake) show() {
+	metrics.Show(
+		metrics.GaugeFunc("trafficd_pipeline_queue_capacity", "Batches that can wait for a worker.", nil,
+			func() float64 { return float64(cap(in.jobs)) }),
+		metrics.GaugeFunc("trafficd_pipeline_queue_depth", "Batches that wait for a worker.", nil,
+			func() float64 { return float64(len(in.jobs)) }),
+	)
 }
 
-func deadLetters(sink string) *metrics.Counter {
-	return metrics.GetOrCreateCounter(fmt.Sprintf("trafficd_pipeline_dead_letters_total{sink=%q}", sink))
-}
-
-// export publishes the lag of the delivery. If a process creates several deliveries of the same name, as tests do, the
-// gauges show the first one.
-func (d *Delivery) export(j *journal.Journal) {
-	label := fmt.Sprintf("{sink=%q}", d.name)
-	metrics.GetOrCreateGauge("trafficd_pipeline_lag_seconds"+label, func() float64 { return d.Status().Lag.Seconds() })
-	metrics.GetOrCreateGauge("trafficd_pipeline_lag_frames"+label, func() float64 {
-		_, next := j.Bounds()
-		return float64(next - min(d.reached.Load(), next))
-	})
-	metrics.GetOrCreateGauge("trafficd_pipeline_delivered_rows"+label, func() float64 { return float64(d.rows.Load()) })
-	deadLetters(d.name).Add(0)
+// show publishes the lag of the delivery.
+func (d *Delivery) show(j *journal.Journal) {
+	deadLetters.WithLabelValues(d.name)
+	sink := map[string]string{"sink": d.name}
+	metrics.Show(
+		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that was not delivered to the sink, in seconds.", sink,
+			func() float64 { return d.Status().Lag.Seconds() }),
+		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that were not delivered to the sink in full.", sink,
+			func() float64 {
+				_, next := j.Bounds()
+				return float64(next - min(d.reached.Load(), next))
+			}),
+		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", sink,
+			func() float64 { return float64(d.rows.Load()) }),
+	)
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -453,27 +454,27 @@ func TestTornTailIsLogged(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs, "a")
-	frames, commits, voided, failed := framesTotal.Get(), commitsTotal.Get(), voidedTotal.Get(), commitErrors.Get()
+	frames, commits, voided, failed := testutil.ToFloat64(framesTotal), testutil.ToFloat64(commitsTotal), testutil.ToFloat64(voidedTotal), testutil.ToFloat64(commitErrors)
 	addTogether(t, j, fs, []byte("a"), []byte("b")) // and the one that holds them up
 	for range 9 {
 		add(t, j, sized(4000))
 	}
-	require.EqualValues(t, 12, framesTotal.Get()-frames)
-	require.EqualValues(t, 11, commitsTotal.Get()-commits)
-	require.EqualValues(t, segmentBytes(t, fs), journalBytes.Get())
-	require.EqualValues(t, len(j.segments), journalSegs.Get())
+	require.EqualValues(t, 12, testutil.ToFloat64(framesTotal)-frames)
+	require.EqualValues(t, 11, testutil.ToFloat64(commitsTotal)-commits)
+	require.EqualValues(t, segmentBytes(t, fs), testutil.ToFloat64(journalBytes))
+	require.EqualValues(t, len(j.segments), testutil.ToFloat64(journalSegs))
 	require.NoError(t, j.Cursor("a").Save(12, nil))
-	require.EqualValues(t, segmentBytes(t, fs), journalBytes.Get())
-	require.Zero(t, queueDepth.Get())
-	require.EqualValues(t, testConfig().QueueEntries, queueCapacity.Get())
+	require.EqualValues(t, segmentBytes(t, fs), testutil.ToFloat64(journalBytes))
+	require.Zero(t, testutil.ToFloat64(queueDepth))
+	require.EqualValues(t, testConfig().QueueEntries, testutil.ToFloat64(queueCapacity))
 
 	once := true
 	fs.setFault(func(op, _ string) bool { hit := once && op == "sync"; once = once && !hit; return hit })
 	e := &Entry{}
 	require.NoError(t, j.Enqueue(e))
 	require.ErrorIs(t, e.Wait(), ErrVoided)
-	require.EqualValues(t, 1, voidedTotal.Get()-voided)
-	require.EqualValues(t, 1, commitErrors.Get()-failed)
+	require.EqualValues(t, 1, testutil.ToFloat64(voidedTotal)-voided)
+	require.EqualValues(t, 1, testutil.ToFloat64(commitErrors)-failed)
 	require.NoError(t, j.Close())
 }
 

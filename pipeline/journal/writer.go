@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"time"
+
+	"trafficd/pipeline/metrics"
 )
 
 // tendEvery is the interval in which the writer checks the free disk space and retries after a failure.
@@ -65,7 +67,7 @@ func (j *Journal) write(batch []*Entry) {
 		}
 		start := time.Now()
 		end, err := j.writer.commit(batch[:n])
-		commitSeconds.UpdateDuration(start)
+		metrics.Since(commitSeconds, start)
 		if err != nil {
 			commitErrors.Inc()
 			j.fail(err)
@@ -76,7 +78,7 @@ func (j *Journal) write(batch []*Entry) {
 		}
 		batch = batch[n:]
 	}
-	voidedTotal.Add(len(batch))
+	voidedTotal.Add(float64(len(batch)))
 	j.settle(batch, ErrVoided)
 }
 
@@ -141,7 +143,7 @@ func (j *Journal) publish(n int, end int64) {
 	j.durable = s.last
 	j.wakeReaders()
 	j.gauge()
-	framesTotal.Add(n)
+	framesTotal.Add(float64(n))
 	commitsTotal.Inc()
 }
 
@@ -162,7 +164,7 @@ func (j *Journal) void(n int) error {
 		j.log.Error().Err(err).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
 		return ErrUnknown
 	}
-	voidedTotal.Add(n)
+	voidedTotal.Add(float64(n))
 	return ErrVoided
 }
 

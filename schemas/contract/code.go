@@ -98,6 +98,9 @@ func (c Code) Status() int {
 	return 0
 }
 
+// OfItems reports whether an item can be rejected with this code.
+func (c Code) OfItems() bool { return c < CodeCount && codes[c].item != "" }
+
 // Field is a member of a measurement (contract 5.1), in the order in which contract 1.2 examines them.
 type Field uint8
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
@@ -63,10 +64,10 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 			a.requireRows(rows)
 		}
 		store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE 1 SETTINGS mutations_sync = 2")
-		before := rowsVanished.Get()
+		before := testutil.ToFloat64(rowsVanished)
 		a.restarted().deliver(plan, rows)
 		require.Zero(t, a.count("count()"))
-		require.EqualValues(t, rows.Rows(), rowsVanished.Get()-before)
+		require.EqualValues(t, rows.Rows(), testutil.ToFloat64(rowsVanished)-before)
 	})
 }
 

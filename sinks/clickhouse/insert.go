@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/metrics"
 )
 
 // columnNames is the order in which scratch.fill fills them.
@@ -39,7 +40,7 @@ func (s *Sink) insert(ctx context.Context, rows batch.Block, token string) (sent
 	if err := b.Send(); err != nil {
 		return true, fmt.Errorf("cannot insert %d rows into %s: %w", rows.Rows(), s.table, hinted(err))
 	}
-	insertSeconds.UpdateDuration(start)
+	metrics.Since(insertSeconds, start)
 	return true, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/metrics"
 )
 
 // rounds is how often the missing rows of a block are sent, each time under another token. The
@@ -53,7 +54,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	// The server has acknowledged rows under several tokens and drops them by a rule of its own,
 	// such as a TTL. Retrying forever would stop the archive.
 	if len(missing) > 0 {
-		rowsVanished.Add(missing.Rows())
+		rowsVanished.Add(float64(missing.Rows()))
 		s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
 			Msg("archive: acknowledged rows are not in the table; does it have a TTL, or did someone delete them?")
 	}
@@ -65,7 +66,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
-	defer lookSeconds.UpdateDuration(time.Now())
+	defer metrics.Since(lookSeconds, time.Now())
 	f, err := s.look(ctx, rows)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))

@@ -55,7 +55,7 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 		errorsTotal[classify(err)].Inc()
 		return nil, err
 	}
-	rowsInserted.Add(rows.Rows())
+	rowsInserted.Add(float64(rows.Rows()))
 	blocksDone.Inc()
 	return nil, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
@@ -27,11 +28,11 @@ func testTrouble(t *testing.T, store *stores.ClickHouse) {
 // fails delivers what must fail and be tried again, for this class of reasons.
 func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
 	a.t.Helper()
-	before := errorsTotal[want].Get()
+	before := testutil.ToFloat64(errorsTotal[want])
 	_, err := a.Deliver(context.Background(), plan, rows)
 	require.Error(a.t, err)
 	require.Equal(a.t, want, classify(err), err)
-	require.Equal(a.t, before+1, errorsTotal[want].Get())
+	require.Equal(a.t, before+1, testutil.ToFloat64(errorsTotal[want]))
 	var refused *batch.PermanentError
 	require.False(a.t, errors.As(err, &refused), err)
 	return err
@@ -58,8 +59,8 @@ func testTable(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 200, a.count("count()"))
 }
 
-func lookups() uint64 {
-	return resolvedTotal[foundAll].Get() + resolvedTotal[foundSome].Get() + resolvedTotal[foundNone].Get()
+func lookups() float64 {
+	return testutil.ToFloat64(resolvedTotal[foundAll]) + testutil.ToFloat64(resolvedTotal[foundSome]) + testutil.ToFloat64(resolvedTotal[foundNone])
 }
 
 // testConstraint: rows that break a rule of the table are refused for good, but only while nothing

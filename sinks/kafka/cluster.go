@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"trafficd/pipeline/dial"
+	"trafficd/pipeline/metrics"
 )
 
 // fetchBytes bounds one answer of a look-up; brokers exceed it only for a single larger record
@@ -102,9 +103,9 @@ func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (bas
 		Topic: c.topic, Partition: partition, RequiredAcks: kafka.RequireAll,
 		RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(frame)},
 	})
-	produceSeconds.UpdateDuration(start)
+	metrics.Since(produceSeconds, start)
 	requestsTotal.Inc()
-	bytesTotal.Add(len(frame) - frameLen)
+	bytesTotal.Add(float64(len(frame) - frameLen))
 	if err != nil {
 		return unknown, err
 	}

@@ -153,7 +153,7 @@ func (s *Sink) conclude(d *delivery) error {
 			if p.base >= 0 {
 				p.offset = max(p.offset, p.base+int64(len(p.rows))-1)
 			}
-			recordsTotal.Add(len(p.rows))
+			recordsTotal.Add(float64(len(p.rows)))
 		case lost:
 			p.doubt, p.nextEpoch = true, true
 		case refused:

@@ -3,6 +3,7 @@ package kafka
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -56,7 +57,7 @@ func TestAnswers(t *testing.T) {
 	f := func(count int, errs ...*kerr.Error) {
 		t.Helper()
 		s := newScene(t, 3)
-		counted := recordsTotal.Get()
+		counted := testutil.ToFloat64(recordsTotal)
 		s.offer(rowsOf(random(), 300, 40))
 		s.run(s.sink)
 		for _, err := range errs {
@@ -67,7 +68,7 @@ func TestAnswers(t *testing.T) {
 		s.offer(rowsOf(random(), 300, 40))
 		s.run(s.sink)
 		s.requireOnce()
-		require.EqualValues(t, 900, recordsTotal.Get()-counted)
+		require.EqualValues(t, 900, testutil.ToFloat64(recordsTotal)-counted)
 	}
 	f(7, kerr.RequestTimedOut)              // applied
 	f(7, kerr.NotEnoughReplicasAfterAppend) // applied

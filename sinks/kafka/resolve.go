@@ -73,9 +73,9 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	found := len(p.rows) - len(want)
 	s.log.Info().Str("topic", d.topic).Int("partition", p.id).Int64("from", from).Int64("to", end).
 		Int("found", found).Int("missing", len(want)).Msg("rows in doubt looked up")
-	foundTotal.Add(found)
-	missingTotal.Add(len(want))
-	recordsTotal.Add(found)
+	foundTotal.Add(float64(found))
+	missingTotal.Add(float64(len(want)))
+	recordsTotal.Add(float64(found))
 
 	p.rows = p.missing(d.block, p.rows)
 	p.done = len(p.rows) == 0

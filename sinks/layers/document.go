@@ -43,7 +43,7 @@ func (r *renderer) render(old *document, buckets []*bucket, ref instant, now tim
 	}
 	parts, changed := r.parts(old.parts, buckets, ref)
 	if !changed && old.lastModified != nil {
-		partsReused.Add(len(parts))
+		partsReused.Add(float64(len(parts)))
 		return old
 	}
 	d := &document{parts: parts, pages: r.pages(old.pages, parts), modified: old.modified, lastModified: old.lastModified}

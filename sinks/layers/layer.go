@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -193,12 +194,12 @@ func (l *Layer) build(now time.Time) {
 	}
 	l.show(l.builder.update(published, now))
 	builds.Inc()
-	buildSeconds.UpdateDuration(now)
+	metrics.Since(buildSeconds, now)
 }
 
 func (l *Layer) show(s *snapshot) {
 	if l.current.Swap(s) == nil {
-		showAge()
+		metrics.Show(age)
 		l.log.Info().Int("streets", s.streets).Msg("serving the first forecast layer")
 	}
 	streets.Set(float64(s.streets))

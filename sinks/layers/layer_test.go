@@ -3,12 +3,12 @@ package layers
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -46,7 +46,7 @@ func periodsOf(t *testing.T, l *Layer, query string) map[int32][]string {
 }
 
 func TestNoLayerYet(t *testing.T) {
-	metrics.UnregisterMetric("trafficd_layers_age_seconds") // of other tests
+	prometheus.Unregister(age) // of other tests
 	l := prepared(DefaultConfig())
 	l.Put(forecast(1, 1, noon, 2, 50))
 	l.build(noon) // nothing was published
@@ -66,9 +66,8 @@ func TestNoLayerYet(t *testing.T) {
 }
 
 func showsAge() bool {
-	var text strings.Builder
-	metrics.WritePrometheus(&text, false)
-	return strings.Contains(text.String(), "trafficd_layers_age_seconds")
+	n, err := testutil.GatherAndCount(prometheus.DefaultGatherer, "trafficd_layers_age_seconds")
+	return n == 1 && err == nil
 }
 
 func TestAnEmptyLayerIsALayer(t *testing.T) {

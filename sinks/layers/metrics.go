@@ -1,34 +1,40 @@
 package layers
 
 import (
-	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
+	"trafficd/pipeline/metrics"
 )
 
 var (
-	streets        = metrics.NewGauge("trafficd_layers_streets", nil)          // in the layer being served
-	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out", nil) // over max_streets, since the feed last replaced everything
-	bodyBytes      = metrics.NewGauge("trafficd_layers_body_bytes", nil)       // of all finished bodies
-	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total")
-	builds         = metrics.NewCounter("trafficd_layers_builds_total")
-	buildSeconds   = metrics.NewHistogram("trafficd_layers_build_seconds")
-	partsBuilt     = metrics.NewCounter("trafficd_layers_parts_built_total")
-	partsReused    = metrics.NewCounter("trafficd_layers_parts_reused_total") // of unchanged documents
-	piecesStored   = [encodings]*metrics.Counter{                             // a compressed form failed its proof
-		gzipped:   metrics.NewCounter(`trafficd_layers_pieces_stored_total{encoding="gzip"}`),
-		zstandard: metrics.NewCounter(`trafficd_layers_pieces_stored_total{encoding="zstd"}`),
+	streets        = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
+	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out", "Streets over max_streets since the feed last replaced everything.")
+	bodyBytes      = metrics.NewGauge("trafficd_layers_body_bytes", "Size of all finished bodies of the layer, in bytes.")
+	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total", "Forecasts of streets that were refused.")
+	builds         = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
+	buildSeconds   = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
+	partsBuilt     = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents built anew.")
+	partsReused    = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents used again.")
+
+	piecesStoredVec = metrics.NewCounters("trafficd_layers_pieces_stored_total",
+		"Pieces stored uncompressed because the compressed form failed its check, by encoding.", "encoding")
+	piecesStored = [encodings]metrics.Counter{
+		gzipped:   piecesStoredVec.WithLabelValues("gzip"),
+		zstandard: piecesStoredVec.WithLabelValues("zstd"),
 	}
 	answers = answerCounters()
-	_       = metrics.NewGauge("trafficd_layers_stale", func() float64 { return asNumber(observe().Stale) })
 )
 
-// showAge registers the age metric, which is absent before the first layer.
-func showAge() {
-	metrics.GetOrCreateGauge("trafficd_layers_age_seconds", func() float64 { return observe().AgeSeconds })
+func init() {
+	metrics.Show(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is older than it may be, else 0.", nil,
+		func() float64 { return metrics.Bool(observe().Stale) }))
 }
+
+// age is the age metric, which is absent before the first layer.
+var age = metrics.GaugeFunc("trafficd_layers_age_seconds", "Time since the feed last confirmed the layer, in seconds.", nil,
+	func() float64 { return observe().AgeSeconds })
 
 // observed is the layer that the metrics describe.
 var observed atomic.Pointer[Layer]
@@ -38,13 +44,6 @@ func observe() Status {
 		return l.Status(time.Now())
 	}
 	return Status{}
-}
-
-func asNumber(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // outcome is the result of a request.
@@ -61,10 +60,11 @@ const (
 
 var outcomeStatus = [outcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, conditionFailed: 412, badRange: 416}
 
-func answerCounters() (all [outcomes][encodings]*metrics.Counter) {
+func answerCounters() (all [outcomes][encodings]metrics.Counter) {
+	vec := metrics.NewCounters("trafficd_layers_answers_total", "Answers with the layer, by HTTP status and encoding.", "status", "encoding")
 	for o := range all {
 		for e := range all[o] {
-			all[o][e] = metrics.NewCounter(fmt.Sprintf("trafficd_layers_answers_total{status=%q,encoding=%q}", fmt.Sprint(outcomeStatus[o]), encodingNames[e]))
+			all[o][e] = vec.WithLabelValues(strconv.Itoa(outcomeStatus[o]), string(encodingNames[e]))
 		}
 	}
 	return all

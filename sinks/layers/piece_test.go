@@ -8,6 +8,7 @@ import (
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,7 +41,7 @@ func TestBlocksStandAlone(t *testing.T) {
 func TestPiecesJoin(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := newCompressor()
-	before := piecesStored[gzipped].Get() + piecesStored[zstandard].Get()
+	before := testutil.ToFloat64(piecesStored[gzipped]) + testutil.ToFloat64(piecesStored[zstandard])
 	text := func(n int) []byte {
 		b := make([]byte, 0, n)
 		for len(b) < n {
@@ -63,7 +64,7 @@ func TestPiecesJoin(t *testing.T) {
 		requireJoined(t, c, texts)
 	}
 	requireJoined(t, c, [][]byte{text(300_000), make([]byte, 300_000), text(10)}) // several blocks in a piece
-	require.Equal(t, before, piecesStored[gzipped].Get()+piecesStored[zstandard].Get())
+	require.Equal(t, before, testutil.ToFloat64(piecesStored[gzipped])+testutil.ToFloat64(piecesStored[zstandard]))
 }
 
 // requireJoined renders bodies of the texts, three on a page, and unpacks them.
@@ -113,10 +114,10 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	c.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderDictRaw(1, text))
 	require.NoError(t, err)
 	defer c.zstd.Close()
-	deflated, blocks := piecesStored[gzipped].Get(), piecesStored[zstandard].Get()
+	deflated, blocks := testutil.ToFloat64(piecesStored[gzipped]), testutil.ToFloat64(piecesStored[zstandard])
 	requireJoined(t, c, [][]byte{text, text, bytes.Repeat(text, 200)})
-	require.Equal(t, deflated+3*uint64(formats), piecesStored[gzipped].Get())
-	require.Equal(t, blocks+4*uint64(formats), piecesStored[zstandard].Get(), "the last text has two chunks")
+	require.Equal(t, deflated+3*float64(formats), testutil.ToFloat64(piecesStored[gzipped]))
+	require.Equal(t, blocks+4*float64(formats), testutil.ToFloat64(piecesStored[zstandard]), "the last text has two chunks")
 
 	c = newCompressor()
 	inherits := []byte{1<<3 | 1, 'a', 1, 0x54, 1, 0, 0, 1} // a literal, and a match of 3 at the last offset

@@ -136,7 +136,7 @@ func (c *conn) discard() {
 	}
 	_ = c.raw.SetReadDeadline(time.Now().Add(c.owner.cfg.DiscardTime))
 	n, _ := io.CopyN(io.Discard, c.raw, c.owner.cfg.DiscardBytes)
-	discardedBytes.Add(int(n))
+	discardedBytes.Add(float64(n))
 }
 
 // deadline is when the reads or the writes of a connection time out. fasthttp sets three for each

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
@@ -133,7 +134,7 @@ func TestDiscardingIsBounded(t *testing.T) {
 	f := func(change func(*Config), most int) {
 		t.Helper()
 		s := start(t, &probe{}, change)
-		before := discardedBytes.Get()
+		before := testutil.ToFloat64(discardedBytes)
 		c := dial(t, s).send(post + "Host: h\r\nContent-Length: 16777216\r\n\r\n")
 		var err error
 		for junk := make([]byte, 1<<16); err == nil; { // for as long as it is let
@@ -141,7 +142,7 @@ func TestDiscardingIsBounded(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		require.False(t, errors.Is(err, errTimeout(err)), "the server has to end it, not the test")
-		require.LessOrEqual(t, int(discardedBytes.Get()-before), most)
+		require.LessOrEqual(t, int(testutil.ToFloat64(discardedBytes)-before), most)
 	}
 	f(func(c *Config) { c.DiscardBytes = 100_000 }, 100_000)
 	f(func(c *Config) { c.DiscardTime = 50 * time.Millisecond; c.DiscardBytes = 1 << 40 }, 1<<30)

@@ -128,7 +128,7 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 		m.count(code)
 	}
 	took = time.Since(x.start)
-	m.seconds.Update(took.Seconds())
+	m.seconds.Observe(took.Seconds())
 	e := s.log.Debug()
 	if !e.Enabled() {
 		return took

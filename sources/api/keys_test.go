@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
@@ -110,16 +111,16 @@ func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 	k := openKeys(t, path)
 	f := func(text, want string) {
 		t.Helper()
-		errors := keysReloadErrors.Get()
+		errors := testutil.ToFloat64(keysReloadErrors)
 		write(t, path, text)
 		require.Eventually(t, func() bool { return k.Err() != nil && strings.Contains(k.Err().Error(), want) }, patience, time.Millisecond, want)
 		require.Equal(t, "one", names(k))
 		require.NotNil(t, k.find([]byte("k1")))
-		require.EqualValues(t, 1, keysStale.Get())
-		require.Greater(t, keysReloadErrors.Get(), errors)
+		require.EqualValues(t, 1, testutil.ToFloat64(keysStale))
+		require.Greater(t, testutil.ToFloat64(keysReloadErrors), errors)
 		write(t, path, first)
 		require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
-		require.Zero(t, keysStale.Get())
+		require.Zero(t, testutil.ToFloat64(keysStale))
 	}
 	f("", `missing list "keys"`)
 	f("keys:\n", `missing list "keys"`)

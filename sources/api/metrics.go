@@ -1,51 +1,51 @@
 package api
 
 import (
-	"fmt"
+	"sync/atomic"
 
-	"github.com/VictoriaMetrics/metrics"
-
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 )
 
 var (
-	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", nil)
-	connectionsMax      = metrics.NewGauge("trafficd_api_connections_max", nil)
-	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total")
-	connectionsEvicted  = metrics.NewCounter("trafficd_api_connections_evicted_total")
-	acceptErrors        = metrics.NewCounter("trafficd_api_accept_errors_total")
-	discardedBytes      = metrics.NewCounter("trafficd_api_discarded_bytes_total")
-	unansweredRequests  = metrics.NewCounter("trafficd_api_requests_unanswered_total")
-	panics              = metrics.NewCounter("trafficd_api_panics_total")
-	keysActive          = metrics.NewGauge("trafficd_api_keys", nil)
-	keysReloads         = metrics.NewCounter("trafficd_api_keys_reloads_total")
-	keysReloadErrors    = metrics.NewCounter("trafficd_api_keys_reload_errors_total")
-	keysStale           = metrics.NewGauge("trafficd_api_keys_stale", nil) // 1: the keys file is invalid, the last valid set is in use
+	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", "Open connections of clients.")
+	connectionsMax      = metrics.NewGauge("trafficd_api_connections_max", "Connections of clients that can be open.")
+	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total", "Connections closed at once because too many were open.")
+	connectionsEvicted  = metrics.NewCounter("trafficd_api_connections_evicted_total", "Connections without a valid key that were closed to admit newer ones.")
+	acceptErrors        = metrics.NewCounter("trafficd_api_accept_errors_total", "Failed attempts to accept a connection.")
+	discardedBytes      = metrics.NewCounter("trafficd_api_discarded_bytes_total", "Bytes of refused bodies that were read and discarded before the connection was closed.")
+	unansweredRequests  = metrics.NewCounter("trafficd_api_requests_unanswered_total", "Requests whose connection was closed without an answer because their outcome is unknown.")
+	panics              = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and were answered with 500.")
+	keysActive          = metrics.NewGauge("trafficd_api_keys", "API keys in use.")
+	keysReloads         = metrics.NewCounter("trafficd_api_keys_reloads_total", "Reloads of the keys file that changed the keys.")
+	keysReloadErrors    = metrics.NewCounter("trafficd_api_keys_reload_errors_total", "Failed reloads of the keys file.")
+	keysStale           = metrics.NewGauge("trafficd_api_keys_stale", "1 if the keys file is invalid and the last valid set is in use, else 0.")
+
+	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
+		"Requests answered, by route and code; the code is OK if the endpoint answered.", "route", "code")
+	requestSeconds = metrics.NewSecondsBy("trafficd_api_request_seconds",
+		"Time from the header of a request to its answer, without sending the answer, in seconds.", "route")
 
 	noRoute = metricsOf("none") // requests without a route
 )
 
 // routeMetrics counts the requests of one route by their outcome.
 type routeMetrics struct {
-	requests [contract.CodeCount]*metrics.Counter // by code; OK: answered by the endpoint
-	seconds  *metrics.Histogram
+	route   string
+	byCode  [contract.CodeCount]atomic.Pointer[metrics.Counter] // nil before the first request with this code
+	seconds metrics.Observer
 }
 
 func metricsOf(route string) *routeMetrics {
-	m := &routeMetrics{seconds: metrics.GetOrCreateHistogram(fmt.Sprintf("trafficd_api_request_seconds{route=%q}", route))}
-	for code := range m.requests {
-		label := contract.Code(code).String()
-		if contract.Code(code).Status() == 0 {
-			continue // for items only
-		}
-		m.requests[code] = metrics.GetOrCreateCounter(fmt.Sprintf("trafficd_api_requests_total{route=%q,code=%q}", route, label))
-	}
-	return m
+	return &routeMetrics{route: route, seconds: requestSeconds.WithLabelValues(route)}
 }
 
 func (m *routeMetrics) count(code contract.Code) {
-	if m.requests[code] == nil {
-		code = contract.InternalError
+	c := m.byCode[code].Load()
+	if c == nil {
+		created := requestsTotal.WithLabelValues(m.route, code.String())
+		c = &created
+		m.byCode[code].Store(c)
 	}
-	m.requests[code].Inc()
+	(*c).Inc()
 }

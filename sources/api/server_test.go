@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -201,7 +202,7 @@ func TestSilentConnectionsAreEvicted(t *testing.T) {
 		s := start(t, p, func(c *Config) { c.MaxConnections, c.MaxSilent = limit, perAddress })
 		known := dial(t, s)
 		require.Equal(t, 200, known.send(post+good+"\r\n").response().StatusCode)
-		before := connectionsEvicted.Get()
+		before := testutil.ToFloat64(connectionsEvicted)
 		var quiet []*peer
 		for i := range silent {
 			c := dial(t, s)
@@ -210,7 +211,7 @@ func TestSilentConnectionsAreEvicted(t *testing.T) {
 			}
 			quiet = append(quiet, c)
 			require.Eventually(t, func() bool {
-				return int(connectionsEvicted.Get()-before) == max(0, i+1-left)
+				return int(testutil.ToFloat64(connectionsEvicted)-before) == max(0, i+1-left)
 			}, patience, time.Millisecond)
 		}
 		for _, c := range quiet[:silent-left] {

@@ -63,7 +63,7 @@ func (f *faults) skip(position string, err error) {
 // remark reports the defects of a record that is not skipped.
 func (f *faults) remark(position string, r Remarks) {
 	if r.Count > 0 {
-		remarksTotal.Add(r.Count)
+		remarksTotal.Add(float64(r.Count))
 		f.add(Fault{Position: position, Error: r.First.Error()}, 0, r.Count)
 	}
 }

@@ -113,7 +113,7 @@ func (s *streets) publish(layer Layer, confirmed time.Time) error {
 	if len(s.all) == 0 {
 		return errNoValidForecast
 	}
-	recordsTaken.Add(len(s.all))
+	recordsTaken.Add(float64(len(s.all)))
 	layer.Replace(s.all)
 	layer.Publish(confirmed)
 	return nil

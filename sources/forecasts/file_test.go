@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -156,12 +157,12 @@ func TestBadFileIsReadOnce(t *testing.T) {
 	faults := &faults{log: zerolog.Nop()}
 	feed := newFileFeed(smallFile(path), newFakeLayer(t), faults)
 	defer feed.close()
-	before := recordsSkipped.Get()
+	before := testutil.ToFloat64(recordsSkipped)
 	for range 3 {
 		_, err := feed.check(t.Context())
 		require.ErrorIs(t, err, errNoValidForecast)
 	}
-	require.Equal(t, before+2, recordsSkipped.Get())
+	require.Equal(t, before+2, testutil.ToFloat64(recordsSkipped))
 	skips, _, _ := faults.report()
 	require.EqualValues(t, 2, skips)
 }
@@ -324,9 +325,9 @@ func TestOutOfRange(t *testing.T) {
 		_, _, err := parseJSON([]byte(text), MaxSpeed)
 		require.ErrorIs(t, err, ErrOutOfRange)
 		require.ErrorContains(t, err, "214748364")
-		before := outOfRange.Get()
+		before := testutil.ToFloat64(outOfRange)
 		(&faults{log: zerolog.Nop()}).skip("line 1", err)
-		require.Equal(t, before+1, outOfRange.Get())
+		require.Equal(t, before+1, testutil.ToFloat64(outOfRange))
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/metrics"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/watch"
 )
@@ -50,7 +50,7 @@ type Forecasts struct {
 	settle   time.Duration // from a change to its check
 	faults   *faults
 	log      zerolog.Logger
-	gauges   *metrics.Set
+	gauges   []metrics.Collector
 
 	mu        sync.Mutex
 	condition condition
@@ -64,7 +64,7 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid configuration of forecasts: %w", err)
 	}
-	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle, gauges: metrics.NewSet()}
+	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle}
 	f.log = log.With().Str("feed", f.kind).Logger()
 	f.faults = &faults{log: f.log}
 	var err error
@@ -80,7 +80,7 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	if err != nil {
 		return nil, err
 	}
-	addGauges(f.gauges, f)
+	f.gauges = gauges(f)
 	return f, nil
 }
 
@@ -93,7 +93,7 @@ func (f *Forecasts) Start(ctx context.Context) {
 	f.mu.Lock()
 	f.condition = condition{confirmed: time.Now(), err: errNotYet}
 	f.mu.Unlock()
-	metrics.RegisterSet(f.gauges)
+	metrics.Show(f.gauges...)
 	f.running.Go(func() {
 		defer f.feed.close()
 		watch.Rounds(ctx, f.feed.changes(), f.settle, f.check)
@@ -107,7 +107,7 @@ func (f *Forecasts) Close() {
 	}
 	f.stop()
 	f.running.Wait()
-	metrics.UnregisterSet(f.gauges, false)
+	metrics.Hide(f.gauges...)
 }
 
 // check checks the feed once and returns the time until the next check.
@@ -117,7 +117,7 @@ func (f *Forecasts) check(ctx context.Context) time.Duration {
 	if ctx.Err() != nil {
 		return f.interval // the daemon is stopping, which says nothing about the feed
 	}
-	checkSeconds.UpdateDuration(start)
+	metrics.Since(checkSeconds, start)
 	return f.conclude(confirmed, err)
 }
 

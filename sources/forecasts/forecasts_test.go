@@ -15,7 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
@@ -80,7 +81,7 @@ func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
 		s := &script{outcomes: []error{away, watch.ErrUnsettled, nil, watch.ErrUnchanged, away, nil}, poke: make(chan struct{}, 1)}
-		f := &Forecasts{feed: s, interval: time.Minute, settle: time.Second, faults: &faults{}, gauges: metrics.NewSet(), log: zerolog.Nop()}
+		f := &Forecasts{feed: s, interval: time.Minute, settle: time.Second, faults: &faults{}, log: zerolog.Nop()}
 		start := time.Now()
 		f.Start(t.Context())
 		time.Sleep(4 * time.Second)
@@ -162,26 +163,28 @@ func TestFaultsAreBounded(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	shown := func() string {
-		var b bytes.Buffer
-		metrics.WritePrometheus(&b, false)
-		return b.String()
+	shown := func() int {
+		n, err := testutil.GatherAndCount(prometheus.DefaultGatherer, "trafficd_forecasts_age_seconds", "trafficd_forecasts_failing")
+		require.NoError(t, err)
+		return n
 	}
 	path := inFolder(t, "f.ndjson")
 	write(t, path, jsonOf(t, street(1, 1, 10))+"\n{\n")
-	taken, skipped := recordsTaken.Get(), recordsSkipped.Get()
+	taken, skipped := testutil.ToFloat64(recordsTaken), testutil.ToFloat64(recordsSkipped)
 	f, layer := run(t, fileConfig(path))
 	layer.waitFor("1:1 10")
 	require.True(t, assertEventually(func() bool { return f.Status().Error == "" }))
-	require.Contains(t, shown(), "trafficd_forecasts_failing 0\n")
-	require.Contains(t, shown(), "trafficd_forecasts_age_seconds 3")
-	require.EqualValues(t, 1, recordsTaken.Get()-taken)
-	require.EqualValues(t, 1, recordsSkipped.Get()-skipped)
+	require.Equal(t, 2, shown())
+	age, failing := f.gauges[0], f.gauges[1]
+	require.Zero(t, testutil.ToFloat64(failing))
+	require.GreaterOrEqual(t, testutil.ToFloat64(age), 3600.0, "the file is one hour old")
+	require.EqualValues(t, 1, testutil.ToFloat64(recordsTaken)-taken)
+	require.EqualValues(t, 1, testutil.ToFloat64(recordsSkipped)-skipped)
 	require.NoError(t, os.Remove(path))
 	waitForError(t, f, "no such file")
-	require.Contains(t, shown(), "trafficd_forecasts_failing 1\n")
+	require.Equal(t, 1.0, testutil.ToFloat64(failing))
 	f.Close()
-	require.NotContains(t, shown(), "trafficd_forecasts_failing")
+	require.Zero(t, shown())
 }
 
 func TestWithoutFeed(t *testing.T) {

@@ -1,28 +1,31 @@
 package forecasts
 
-import "github.com/VictoriaMetrics/metrics"
+import "trafficd/pipeline/metrics"
 
-// Outcomes of checks and of records. The gauges exist only while the feed runs.
 var (
-	checksPublished = metrics.NewCounter(`trafficd_forecasts_checks_total{result="published"}`)
-	checksUnchanged = metrics.NewCounter(`trafficd_forecasts_checks_total{result="unchanged"}`)
-	checksUnsettled = metrics.NewCounter(`trafficd_forecasts_checks_total{result="unsettled"}`)
-	checksFailed    = metrics.NewCounter(`trafficd_forecasts_checks_total{result="failed"}`)
-	checkSeconds    = metrics.NewHistogram(`trafficd_forecasts_check_duration_seconds`)
+	checks = metrics.NewCounters("trafficd_forecasts_checks_total",
+		"Checks of the forecast feed, by result: published, unchanged, unsettled (still being written) or failed.", "result")
+	checksPublished = checks.WithLabelValues("published")
+	checksUnchanged = checks.WithLabelValues("unchanged")
+	checksUnsettled = checks.WithLabelValues("unsettled")
+	checksFailed    = checks.WithLabelValues("failed")
+	checkSeconds    = metrics.NewSeconds("trafficd_forecasts_check_duration_seconds", "Time of one check of the forecast feed, in seconds.")
 
-	recordsTaken   = metrics.NewCounter(`trafficd_forecasts_records_total{result="taken"}`)
-	recordsRemoved = metrics.NewCounter(`trafficd_forecasts_records_total{result="removed"}`)
-	recordsSkipped = metrics.NewCounter(`trafficd_forecasts_records_total{result="skipped"}`)
-	outOfRange     = metrics.NewCounter(`trafficd_forecasts_out_of_range_total`) // of the skipped records
-	remarksTotal   = metrics.NewCounter(`trafficd_forecasts_remarks_total`)
+	records = metrics.NewCounters("trafficd_forecasts_records_total",
+		"Records of the forecast feed, by result: taken, removed (a deletion) or skipped (faulty).", "result")
+	recordsTaken   = records.WithLabelValues("taken")
+	recordsRemoved = records.WithLabelValues("removed")
+	recordsSkipped = records.WithLabelValues("skipped")
+	outOfRange     = metrics.NewCounter("trafficd_forecasts_out_of_range_total", "Skipped records whose street or fromnode is not a 32-bit integer.")
+	remarksTotal   = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects of forecast records that were taken nevertheless.")
 )
 
-func addGauges(set *metrics.Set, f *Forecasts) {
-	set.NewGauge(`trafficd_forecasts_age_seconds`, func() float64 { return f.Status().AgeSeconds })
-	set.NewGauge(`trafficd_forecasts_failing`, func() float64 {
-		if f.Status().Error != "" {
-			return 1
-		}
-		return 0
-	})
+// gauges returns the gauges of a feed, which exist only while it runs.
+func gauges(f *Forecasts) []metrics.Collector {
+	return []metrics.Collector{
+		metrics.GaugeFunc("trafficd_forecasts_age_seconds", "Time since the forecasts were last confirmed by their feed, in seconds.", nil,
+			func() float64 { return f.Status().AgeSeconds }),
+		metrics.GaugeFunc("trafficd_forecasts_failing", "1 if the last check of the forecast feed failed, else 0.", nil,
+			func() float64 { return metrics.Bool(f.Status().Error != "") }),
+	}
 }

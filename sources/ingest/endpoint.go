@@ -102,7 +102,7 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	}
 	r := &s.Result
 	batches[contract.OK].Inc()
-	itemsAccepted.Add(r.Accepted)
+	itemsAccepted.Add(float64(r.Accepted))
 	for i := range r.List {
 		itemsRejected[r.List[i].Code].Inc()
 	}

@@ -2,24 +2,24 @@ package ingest
 
 import (
 	"errors"
-	"fmt"
-
-	"github.com/VictoriaMetrics/metrics"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/admission"
 )
 
 var (
-	batches       = counters("trafficd_ingest_batches_total") // by outcome; OK: answered 207
-	unanswered    = metrics.NewCounter("trafficd_ingest_batches_unanswered_total")
-	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total")
-	itemsRejected = counters("trafficd_ingest_items_rejected_total")
+	batches = counters("trafficd_ingest_batches_total", "Batches answered, by code; OK is a 207.",
+		func(c contract.Code) bool { return c.Status() != 0 && (c == contract.OK || c > contract.RateLimited) })
+	unanswered    = metrics.NewCounter("trafficd_ingest_batches_unanswered_total", "Batches whose connection was closed without an answer because their outcome is unknown.")
+	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total", "Items accepted, as answered to clients: replayed answers count again.")
+	itemsRejected = counters("trafficd_ingest_items_rejected_total", "Items rejected, by code, as answered to clients: replayed answers count again.",
+		contract.Code.OfItems)
 
-	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total") // compressed, as received
-	receiveSeconds = metrics.NewHistogram("trafficd_ingest_receive_seconds")
-	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total") // the client went away within the body
+	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total", "Bodies of batches received as sent, in bytes.")
+	receiveSeconds = metrics.NewSeconds("trafficd_ingest_receive_seconds", "Time to receive the body of a batch, in seconds.")
+	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total", "Batches whose client went away before the end of the body.")
 )
 
 // What all clients share.
@@ -27,21 +27,24 @@ var (
 	places = admission.Resource{
 		Noun: "requests under way", Advice: "wait for the answers to some of them, then try again",
 		Full:  "too many requests are under way: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_ingest_admission_requests", nil),
-		Limit: metrics.NewGauge("trafficd_ingest_admission_requests_limit", nil),
+		Used:  metrics.NewGauge("trafficd_ingest_admission_requests", "Batches under way."),
+		Limit: metrics.NewGauge("trafficd_ingest_admission_requests_limit", "Batches that can be under way."),
 	}
 	memory = admission.Resource{
 		Noun: "bytes of requests and answers", Advice: "read the pending answers, then try again",
 		Full:  "the memory for requests is full: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_ingest_admission_bytes", nil),
-		Limit: metrics.NewGauge("trafficd_ingest_admission_bytes_limit", nil),
+		Used:  metrics.NewGauge("trafficd_ingest_admission_bytes", "Memory of batches and their answers, in bytes."),
+		Limit: metrics.NewGauge("trafficd_ingest_admission_bytes_limit", "Memory that batches and their answers can use, in bytes."),
 	}
 )
 
-// counters returns one counter for each code.
-func counters(name string) (all [contract.CodeCount]*metrics.Counter) {
-	for code := range all {
-		all[code] = metrics.NewCounter(fmt.Sprintf("%s{code=%q}", name, contract.Code(code)))
+// counters returns a counter for each code that occurs.
+func counters(name, help string, occurs func(contract.Code) bool) (all [contract.CodeCount]metrics.Counter) {
+	vec := metrics.NewCounters(name, help, "code")
+	for code := range contract.CodeCount {
+		if occurs(code) {
+			all[code] = vec.WithLabelValues(code.String())
+		}
 	}
 	return all
 }
@@ -50,7 +53,7 @@ func counters(name string) (all [contract.CodeCount]*metrics.Counter) {
 func countError(err error) {
 	var apiErr *contract.APIError
 	switch {
-	case errors.As(err, &apiErr):
+	case errors.As(err, &apiErr) && batches[apiErr.Code] != nil:
 		batches[apiErr.Code].Inc()
 	case errors.Is(err, batch.ErrNoAnswer):
 		unanswered.Inc()

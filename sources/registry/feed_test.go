@@ -8,9 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/sources/internal/watch"
 )
 
@@ -85,14 +87,14 @@ func TestSuspicionEnds(t *testing.T) {
 func TestOutcomesAreCounted(t *testing.T) {
 	path := inFolder(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
-	f := func(content string, counter interface{ Get() uint64 }) {
+	f := func(content string, counter metrics.Counter) {
 		t.Helper()
 		if content != "" {
 			write(t, path, content)
 		}
-		before := counter.Get()
+		before := testutil.ToFloat64(counter)
 		feed.check(t.Context())
-		require.Equal(t, before+1, counter.Get())
+		require.Equal(t, before+1, testutil.ToFloat64(counter))
 	}
 	f("detectorCode\nA\nB\n", reloadsLoaded)
 	f("", reloadsUnchanged)

@@ -1,32 +1,30 @@
 package registry
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
+	"trafficd/pipeline/metrics"
 )
 
-// Outcomes of checks. New adds the gauges of each product instance, which the configuration names.
 var (
-	reloadsLoaded    = metrics.NewCounter(`trafficd_registry_reloads_total{result="loaded"}`)
-	reloadsUnchanged = metrics.NewCounter(`trafficd_registry_reloads_total{result="unchanged"}`)
-	reloadsUnsettled = metrics.NewCounter(`trafficd_registry_reloads_total{result="unsettled"}`)
-	reloadsRefused   = metrics.NewCounter(`trafficd_registry_reloads_total{result="refused"}`)
-	reloadsFailed    = metrics.NewCounter(`trafficd_registry_reloads_total{result="failed"}`)
+	reloads = metrics.NewCounters("trafficd_registry_reloads_total",
+		"Checks of the detector lists, by result: loaded, unchanged, unsettled (still being written), refused (not plausible) or failed.", "result")
+	reloadsLoaded    = reloads.WithLabelValues("loaded")
+	reloadsUnchanged = reloads.WithLabelValues("unchanged")
+	reloadsUnsettled = reloads.WithLabelValues("unsettled")
+	reloadsRefused   = reloads.WithLabelValues("refused")
+	reloadsFailed    = reloads.WithLabelValues("failed")
 )
 
-func addGauges(set *metrics.Set, f *feed) {
-	gauge := func(name string, value func(Status) float64) {
-		set.NewGauge(fmt.Sprintf("trafficd_registry_%s{product_instance=%q}", name, f.instance),
+// gauges returns the gauges of one product instance.
+func gauges(f *feed) []metrics.Collector {
+	gauge := func(name, help string, value func(Status) float64) metrics.Collector {
+		return metrics.GaugeFunc("trafficd_registry_"+name, help, map[string]string{"product_instance": f.instance},
 			func() float64 { return value(f.status(time.Now())) })
 	}
-	gauge("detectors", func(s Status) float64 { return float64(s.Detectors) })
-	gauge("age_seconds", func(s Status) float64 { return s.AgeSeconds })
-	gauge("failing", func(s Status) float64 {
-		if s.Error != "" {
-			return 1
-		}
-		return 0
-	})
+	return []metrics.Collector{
+		gauge("detectors", "Detectors in the list in use.", func(s Status) float64 { return float64(s.Detectors) }),
+		gauge("age_seconds", "Time since the detector list was last confirmed, in seconds.", func(s Status) float64 { return s.AgeSeconds }),
+		gauge("failing", "1 if the last check of the detector list failed, else 0.", func(s Status) float64 { return metrics.Bool(s.Error != "") }),
+	}
 }

@@ -6,17 +6,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/metrics"
 )
 
 // Registry holds the latest good list of each product instance.
 type Registry struct {
 	feeds      []*feed // in the order of the configuration
 	byInstance map[string]*feed
-	gauges     *metrics.Set
+	gauges     []metrics.Collector
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -27,12 +27,12 @@ func New(cfg Config, log zerolog.Logger) (*Registry, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid registry configuration: %w", err)
 	}
-	r := &Registry{byInstance: make(map[string]*feed), gauges: metrics.NewSet()}
+	r := &Registry{byInstance: make(map[string]*feed)}
 	for _, fc := range cfg.Feeds {
 		f := newFeed(cfg, fc.withDefaults(), log)
 		r.feeds = append(r.feeds, f)
 		r.byInstance[f.instance] = f
-		addGauges(r.gauges, f)
+		r.gauges = append(r.gauges, gauges(f)...)
 	}
 	return r, nil
 }
@@ -42,7 +42,7 @@ func New(cfg Config, log zerolog.Logger) (*Registry, error) {
 // called once.
 func (r *Registry) Start(ctx context.Context) {
 	ctx, r.stop = context.WithCancel(ctx)
-	metrics.RegisterSet(r.gauges)
+	metrics.Show(r.gauges...)
 	for _, f := range r.feeds {
 		f.begin(time.Now())
 		r.running.Go(func() { f.run(ctx) })
@@ -56,7 +56,7 @@ func (r *Registry) Close() {
 	}
 	r.stop()
 	r.running.Wait()
-	metrics.UnregisterSet(r.gauges, false)
+	metrics.Hide(r.gauges...)
 }
 
 // Snapshot returns the latest good list of a product instance, which is immutable. It is nil before

@@ -1,16 +1,17 @@
 package registry
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
@@ -167,23 +168,28 @@ func TestMetrics(t *testing.T) {
 		FeedConfig{ProductInstance: `the "city"`, File: &FileConfig{Path: path}},
 		FeedConfig{ProductInstance: "ring", File: &FileConfig{Path: path + ".missing"}},
 	))
-	shown := func() string {
-		var b bytes.Buffer
-		metrics.WritePrometheus(&b, false)
-		return b.String()
+	want := `
+# HELP trafficd_registry_detectors Detectors in the list in use.
+# TYPE trafficd_registry_detectors gauge
+trafficd_registry_detectors{product_instance="ring"} 0
+trafficd_registry_detectors{product_instance="the \"city\""} 3
+# HELP trafficd_registry_failing 1 if the last check of the detector list failed, else 0.
+# TYPE trafficd_registry_failing gauge
+trafficd_registry_failing{product_instance="ring"} 1
+trafficd_registry_failing{product_instance="the \"city\""} 0
+`
+	compare := func() error {
+		return testutil.GatherAndCompare(prometheus.DefaultGatherer, strings.NewReader(want), "trafficd_registry_detectors", "trafficd_registry_failing")
 	}
-	for _, want := range []string{
-		`trafficd_registry_detectors{product_instance="the \"city\""} 3`,
-		`trafficd_registry_failing{product_instance="the \"city\""} 0`,
-		`trafficd_registry_detectors{product_instance="ring"} 0`,
-		`trafficd_registry_failing{product_instance="ring"} 1`,
-		`trafficd_registry_age_seconds{product_instance="ring"} `,
-		`trafficd_registry_reloads_total{result="loaded"} `,
-	} {
-		require.Eventually(t, func() bool { return bytes.Contains([]byte(shown()), []byte(want)) }, 20*time.Second, time.Millisecond, want)
+	require.Eventually(t, func() bool { return compare() == nil }, 20*time.Second, time.Millisecond)
+	count := func(name string) int {
+		n, err := testutil.GatherAndCount(prometheus.DefaultGatherer, name)
+		require.NoError(t, err)
+		return n
 	}
+	require.Equal(t, 2, count("trafficd_registry_age_seconds"))
 	r.Close()
-	require.NotContains(t, shown(), "trafficd_registry_detectors")
+	require.Zero(t, count("trafficd_registry_detectors"))
 }
 
 func TestCloseWithoutStart(t *testing.T) {

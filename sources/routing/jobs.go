@@ -324,7 +324,7 @@ func (t *jobs) end(j *job, s status) {
 	j.state.elapsed = time.Since(j.queued)
 	j.state.status = s
 	close(j.ended)
-	jobsEnded[s].Inc()
+	jobsEnded.WithLabelValues(string(s)).Inc()
 	j.expiry = time.AfterFunc(t.cfg.Keep, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()

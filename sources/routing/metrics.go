@@ -2,78 +2,47 @@ package routing
 
 import (
 	"errors"
-	"fmt"
 
-	"github.com/VictoriaMetrics/metrics"
-
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
-	"trafficd/schemas/xroute"
 	"trafficd/sources/internal/admission"
 )
 
 var (
-	requests       = requestCounters()
-	requestSeconds = operationHistograms()                               // without the receiving and the sending; with the waiting of watchJob
-	apiErrors      = apiErrorCounters()                                  // requests without a response or a fault
-	points         = metrics.NewCounter("trafficd_routing_points_total") // converted; parts of geometries count as one each
-	panics         = metrics.NewCounter("trafficd_routing_panics_total")
+	requests = metrics.NewCounters("trafficd_routing_requests_total",
+		"SOAP requests answered with a response (outcome OK) or a fault, by operation and outcome.", "operation", "outcome")
+	requestSeconds = metrics.NewSecondsBy("trafficd_routing_request_seconds",
+		"Time to process a SOAP request, with the waiting of watchJob and without receiving and sending, in seconds.", "operation")
+	apiErrors = metrics.NewCounters("trafficd_routing_errors_total",
+		"Requests to the routing service with neither a response nor a fault, by code.", "code")
+	points = metrics.NewCounter("trafficd_routing_points_total", "Geometries converted, with each part of a geometry counted as one.")
+	panics = metrics.NewCounter("trafficd_routing_panics_total", "Requests and jobs of the routing service that panicked.")
 
-	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total") // as received
-	receiveSeconds = metrics.NewHistogram("trafficd_routing_receive_seconds")
-	aborted        = metrics.NewCounter("trafficd_routing_aborted_total") // the client went away within the body
+	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bodies received by the routing service as sent, in bytes.")
+	receiveSeconds = metrics.NewSeconds("trafficd_routing_receive_seconds", "Time to receive the body of a SOAP request, in seconds.")
+	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client went away before the end of the body.")
 
-	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total")
-	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total") // a limit was reached
-	jobsEnded     = endCounters()
-	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total") // before they were fetched
-	jobsKept      = metrics.NewGauge("trafficd_routing_jobs", nil)            // of whatever status
-	jobsLimit     = metrics.NewGauge("trafficd_routing_jobs_limit", nil)
-	jobBytes      = metrics.NewGauge("trafficd_routing_job_bytes", nil)
-	jobBytesLimit = metrics.NewGauge("trafficd_routing_job_bytes_limit", nil)
+	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total", "Conversion jobs started.")
+	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total", "Conversion jobs refused because a limit was reached.")
+	jobsEnded     = metrics.NewCounters("trafficd_routing_jobs_ended_total", "Conversion jobs ended, by final status.", "status")
+	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total", "Ended conversion jobs forgotten before they were fetched.")
+	jobsKept      = metrics.NewGauge("trafficd_routing_jobs", "Conversion jobs of any status in memory.")
+	jobsLimit     = metrics.NewGauge("trafficd_routing_jobs_limit", "Conversion jobs that can be in memory.")
+	jobBytes      = metrics.NewGauge("trafficd_routing_job_bytes", "Memory of all conversion jobs, in bytes.")
+	jobBytesLimit = metrics.NewGauge("trafficd_routing_job_bytes_limit", "Memory that all conversion jobs can use, in bytes.")
 )
 
-// operations are those of the WSDL, and none for a request that could not be read.
-var operations = []string{"none", "convertGeometry", "startConvertGeometries", "fetchConvertGeometries", "watchJob", "stopJob", "deleteJob"}
+// outcomeOK is the outcome of requests with a response.
+var outcomeOK = contract.OK.String()
 
-// outcomes returns all outcomes of a request.
-func outcomes() []string {
-	all := []string{"OK"}
-	for _, c := range []*class{illegal, notSet, unforeseen, version, mustUnderstand} {
-		all = append(all, c.name)
+func init() {
+	for _, operation := range []string{"convertGeometry", "startConvertGeometries", "fetchConvertGeometries", "watchJob", "stopJob", "deleteJob"} {
+		requests.WithLabelValues(operation, outcomeOK)
+		requestSeconds.WithLabelValues(operation)
 	}
-	for _, code := range []xroute.ErrorCode{
-		xroute.CodeInvalidWKT, xroute.CodeInvalidWKB, xroute.CodeInvalidKML, xroute.CodePlacemarkNotFound,
-		xroute.CodeGeometryObject, xroute.CodeCoordinateFormat, xroute.CodeGeometryEncoding,
-	} {
-		all = append(all, string(code))
+	for _, s := range []status{succeeded, failed, deleted} {
+		jobsEnded.WithLabelValues(string(s))
 	}
-	return all
-}
-
-func requestCounters() map[string]map[string]*metrics.Counter {
-	all := map[string]map[string]*metrics.Counter{}
-	for _, operation := range operations {
-		all[operation] = map[string]*metrics.Counter{}
-		for _, outcome := range outcomes() {
-			all[operation][outcome] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_requests_total{operation=%q,outcome=%q}", operation, outcome))
-		}
-	}
-	return all
-}
-
-func operationHistograms() map[string]*metrics.Histogram {
-	all := map[string]*metrics.Histogram{}
-	for _, operation := range operations {
-		all[operation] = metrics.NewHistogram(fmt.Sprintf("trafficd_routing_request_seconds{operation=%q}", operation))
-	}
-	return all
-}
-
-func apiErrorCounters() (all [contract.CodeCount]*metrics.Counter) {
-	for code := contract.OK + 1; code < contract.BatchLimitExceeded; code++ {
-		all[code] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_errors_total{code=%q}", code))
-	}
-	return all
 }
 
 // countError counts a request that gets neither a response nor a fault.
@@ -83,16 +52,7 @@ func countError(err error) {
 	if errors.As(err, &apiErr) {
 		code = apiErr.Code
 	}
-	apiErrors[code].Inc()
-}
-
-// endCounters returns a counter for each status that a job can end with.
-func endCounters() map[status]*metrics.Counter {
-	all := map[status]*metrics.Counter{}
-	for _, s := range []status{succeeded, failed, deleted} {
-		all[s] = metrics.NewCounter(fmt.Sprintf("trafficd_routing_jobs_ended_total{status=%q}", s))
-	}
-	return all
+	apiErrors.WithLabelValues(code.String()).Inc()
 }
 
 // What all clients share.
@@ -100,19 +60,19 @@ var (
 	places = admission.Resource{
 		Noun: "requests under way", Advice: "wait for the answers to some of them, then try again",
 		Full:  "too many requests are under way: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_routing_admission_requests", nil),
-		Limit: metrics.NewGauge("trafficd_routing_admission_requests_limit", nil),
+		Used:  metrics.NewGauge("trafficd_routing_admission_requests", "SOAP requests under way."),
+		Limit: metrics.NewGauge("trafficd_routing_admission_requests_limit", "SOAP requests that can be under way."),
 	}
 	memory = admission.Resource{
 		Noun: "bytes of requests and answers", Advice: "read the pending answers, then try again",
 		Full:  "the memory for requests is full: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_routing_admission_bytes", nil),
-		Limit: metrics.NewGauge("trafficd_routing_admission_bytes_limit", nil),
+		Used:  metrics.NewGauge("trafficd_routing_admission_bytes", "Memory of SOAP requests and their answers, in bytes."),
+		Limit: metrics.NewGauge("trafficd_routing_admission_bytes_limit", "Memory that SOAP requests and their answers can use, in bytes."),
 	}
 	watches = admission.Resource{
 		Noun: "watches of jobs", Advice: "wait for the answers to some of them, then try again",
 		Full:  "too many requests watch jobs: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_routing_watches", nil),
-		Limit: metrics.NewGauge("trafficd_routing_watches_limit", nil),
+		Used:  metrics.NewGauge("trafficd_routing_watches", "Requests that watch a job."),
+		Limit: metrics.NewGauge("trafficd_routing_watches_limit", "Requests that can watch a job."),
 	}
 )

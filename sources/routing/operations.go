@@ -65,7 +65,7 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err := x.reserve(o.encodings.size(parts(g))); err != nil {
 		return nil, err
 	}
-	points.Add(parts(g))
+	points.Add(float64(parts(g)))
 	return &xroute.ConvertGeometryResponse{Result: write(g, xroute.KindOf(r.Geometry), o.encodings)}, nil
 }
 
@@ -137,7 +137,7 @@ func (x *exchange) collect(c *conversion, done int, into *xroute.ConvertedGeomet
 	into.Geometries, into.Failures = []xroute.EncodedGeometry{}, []xroute.ConversionFailure{}
 	for i, it := range c.items[:done] {
 		if it.err == nil {
-			points.Add(parts(it.geometry))
+			points.Add(float64(parts(it.geometry)))
 			into.Geometries = append(into.Geometries, write(it.geometry, it.kind, c.options.encodings))
 			continue
 		}

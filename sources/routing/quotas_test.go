@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/schemas/contract"
@@ -86,14 +87,16 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 4<<20, 32<<20 })
 	points := strings.Repeat("8 48, ", 60_000) + "8 48"
 	large := convert(`LineString" wkt="LINESTRING (`+points+`)"`, "", xmlOptions(`coordFormat="VENDOR_MERCATOR"`, "PLAIN", "WKB", "WKT", "KML"), "")
-	before := apiErrors[contract.ServiceUnavailable].Get()
+	before := testutil.ToFloat64(apiErrors.WithLabelValues(contract.ServiceUnavailable.String()))
 	var peers []*peer
 	for range 6 {
 		p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large)))
 		require.NoError(t, p.Conn.(*net.TCPConn).SetReadBuffer(256<<10)) // no answer has to fit into what is on its way
 		peers = append(peers, p.send(large))
 	}
-	require.Eventually(t, func() bool { return apiErrors[contract.ServiceUnavailable].Get() == before+5 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return testutil.ToFloat64(apiErrors.WithLabelValues(contract.ServiceUnavailable.String())) == before+5
+	}, patience, time.Millisecond)
 	require.Eventually(t, func() bool { return s.service.receiver.Places.Total() == 0 }, patience, time.Millisecond)
 	require.Greater(t, s.service.memory.Total(), int64(8<<20))
 

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
@@ -99,7 +100,7 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 		countError(err)
 		return 0, err
 	}
-	outcome := "OK"
+	outcome := outcomeOK
 	if err != nil {
 		f, known := failureOf(err)
 		if !known {
@@ -110,10 +111,10 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 			return 0, err
 		}
 	}
-	s.send(ctx, c.Name, out, outcome != "OK")
+	s.send(ctx, c.Name, out, outcome != outcomeOK)
 	operation := x.operation()
-	requests[operation][outcome].Inc()
-	requestSeconds[operation].UpdateDuration(x.start)
+	requests.WithLabelValues(operation, outcome).Inc()
+	metrics.Since(requestSeconds.WithLabelValues(operation), x.start)
 	s.log.Debug().Str("trace_id", x.trace).Str("client", c.Name).
 		Str("operation", operation).Str("outcome", outcome).Int("geometries", x.items).Msg("routing")
 	return x.items, nil

@@ -12,8 +12,10 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
+
+	"trafficd/pipeline/metrics"
 )
 
 // Config configures the operators' listener.
@@ -91,11 +93,9 @@ func (s *Server) Stop(ctx context.Context) {
 // Handler returns the listener's routes.
 func Handler(cfg Config, check func() Readiness, openapi []byte) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		metrics.WritePrometheus(w, true)
-		metrics.WriteGaugeUint64(w, "trafficd_ops_ready", check().ready())
-	})
+	metrics.Show(metrics.GaugeFunc("trafficd_ops_ready", "1 if /readyz answers 200, else 0.", nil,
+		func() float64 { return check().ready() }))
+	mux.Handle("GET /metrics", promhttp.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))

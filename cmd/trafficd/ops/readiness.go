@@ -3,6 +3,8 @@ package ops
 import (
 	"encoding/json"
 	"net/http"
+
+	"trafficd/pipeline/metrics"
 )
 
 // State is the state of a component or of the daemon.
@@ -44,12 +46,7 @@ func NewReadiness(components map[string]Component) Readiness {
 }
 
 // ready returns the value of the readiness metric.
-func (r Readiness) ready() uint64 {
-	if r.State == NotReady {
-		return 0
-	}
-	return 1
-}
+func (r Readiness) ready() float64 { return metrics.Bool(r.State != NotReady) }
 
 func worse(a, b State) State {
 	rank := map[State]int{"": 0, OK: 1, Degraded: 2, NotReady: 3}

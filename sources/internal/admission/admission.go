@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
-
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 )
 
@@ -18,7 +17,7 @@ type Resource struct {
 	Advice string // for a client whose quota is used up
 	Full   string // if nothing is left
 
-	Used, Limit *metrics.Gauge
+	Used, Limit metrics.Gauge
 }
 
 // Quotas bound a resource: in total, and for each client to as much as it leaves free. That is half

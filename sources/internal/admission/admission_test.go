@@ -4,15 +4,16 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/VictoriaMetrics/metrics"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/sources/internal/admission"
 )
 
 var (
-	used  = metrics.NewGauge("admission_test_used", nil)
-	limit = metrics.NewGauge("admission_test_limit", nil)
+	used  = metrics.NewGauge("admission_test_used", "")
+	limit = metrics.NewGauge("admission_test_limit", "")
 )
 
 func quotas(n int64) *admission.Quotas {
@@ -24,7 +25,7 @@ func quotas(n int64) *admission.Quotas {
 // something, until nothing is left.
 func TestQuotasLeaveSomething(t *testing.T) {
 	q := quotas(60)
-	require.EqualValues(t, 60, limit.Get())
+	require.EqualValues(t, 60, testutil.ToFloat64(limit))
 	held := map[string]int64{}
 	f := func(client string, n, want int64, text string) {
 		t.Helper()
@@ -58,7 +59,7 @@ func TestQuotasLeaveSomething(t *testing.T) {
 		}
 	}
 	require.Zero(t, q.Total())
-	require.Zero(t, used.Get())
+	require.Zero(t, testutil.ToFloat64(used))
 	f("g", 31, 31, "this client has 31 ")
 }
 

@@ -8,9 +8,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/admission"
 )
@@ -27,9 +27,9 @@ type Receiver struct {
 
 	Places *admission.Quotas // one for each request whose body has begun
 
-	Bytes   *metrics.Counter // received
-	Seconds *metrics.Histogram
-	Aborted *metrics.Counter // clients that went away within a body
+	Bytes   metrics.Counter // received
+	Seconds metrics.Observer
+	Aborted metrics.Counter // clients that went away within a body
 }
 
 // Buffer is where a body goes.
@@ -53,8 +53,8 @@ func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) 
 		stream: ctx.RequestBodyStream(), declared: ctx.Request.Header.ContentLength(),
 	}
 	defer func() {
-		r.Bytes.Add(int(b.received))
-		r.Seconds.UpdateDuration(b.start)
+		r.Bytes.Add(float64(b.received))
+		metrics.Since(r.Seconds, b.start)
 	}()
 	n, end := 0, error(nil)
 	for n == 0 && end == nil {

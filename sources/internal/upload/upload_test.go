@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/admission"
 	"trafficd/sources/internal/upload"
@@ -45,11 +46,11 @@ func (b *buffer) End(err error) error {
 }
 
 var (
-	used    = metrics.NewGauge("upload_test_used", nil)
-	limit   = metrics.NewGauge("upload_test_limit", nil)
-	bytes   = metrics.NewCounter("upload_test_bytes")
-	seconds = metrics.NewHistogram("upload_test_seconds")
-	aborted = metrics.NewCounter("upload_test_aborted")
+	used    = metrics.NewGauge("upload_test_used", "")
+	limit   = metrics.NewGauge("upload_test_limit", "")
+	bytes   = metrics.NewCounter("upload_test_bytes", "")
+	seconds = metrics.NewSeconds("upload_test_seconds", "")
+	aborted = metrics.NewCounter("upload_test_aborted", "")
 )
 
 // receive reads the body of a request. next is what the client does when the server is about to
@@ -62,7 +63,7 @@ func receive(t *testing.T, r upload.Receiver, request string, next func(*net.TCP
 	client, conn := connection(t)
 	_, err := client.Write([]byte("POST / HTTP/1.1\r\nHost: here\r\n" + request))
 	require.NoError(t, err)
-	b, before := &buffer{}, bytes.Get()
+	b, before := &buffer{}, testutil.ToFloat64(bytes)
 	server := fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
 		next(client)
@@ -71,7 +72,7 @@ func receive(t *testing.T, r upload.Receiver, request string, next func(*net.TCP
 		} else {
 			require.Zero(t, r.Places.Total())
 		}
-		require.EqualValues(t, len(b.body), bytes.Get()-before)
+		require.EqualValues(t, len(b.body), testutil.ToFloat64(bytes)-before)
 	}}
 	_ = server.ServeConn(conn) // it may be broken
 	return b.received

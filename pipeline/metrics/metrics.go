@@ -1,0 +1,96 @@
+// Package metrics creates the daemon's metrics and registers them with Prometheus' default registry,
+// which also has those of the Go runtime and of the process.
+//
+// A metric with labels has a closed set of values. Packages resolve them once, into variables or
+// arrays, because looking up a label costs more than counting.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics of the kinds that the daemon has.
+type (
+	Counter   = prometheus.Counter
+	Gauge     = prometheus.Gauge
+	Observer  = prometheus.Observer // a histogram
+	Collector = prometheus.Collector
+)
+
+// buckets are the upper bounds, in seconds, of all histograms: from an answer out of memory to a
+// large body from a slow client.
+var buckets = []float64{
+	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
+}
+
+// NewCounter registers a counter. Its help is one sentence and names the unit.
+func NewCounter(name, help string) Counter {
+	return promauto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+// NewCounters registers counters with labels.
+func NewCounters(name, help string, labels ...string) *prometheus.CounterVec {
+	return promauto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// NewGauge registers a gauge.
+func NewGauge(name, help string) Gauge {
+	return promauto.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+// NewGauges registers gauges with labels.
+func NewGauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return promauto.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+// NewSeconds registers a histogram of durations.
+func NewSeconds(name, help string) Observer { return promauto.NewHistogram(seconds(name, help)) }
+
+// NewSecondsBy registers histograms of durations with labels.
+func NewSecondsBy(name, help string, labels ...string) *prometheus.HistogramVec {
+	return promauto.NewHistogramVec(seconds(name, help), labels)
+}
+
+// seconds has classic buckets for the text format, and native ones for scrapers that ask for
+// protobuf.
+func seconds(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+// Since adds the seconds since start.
+func Since(h Observer, start time.Time) { h.Observe(time.Since(start).Seconds()) }
+
+// GaugeFunc returns a gauge that calls value at each scrape. It is not registered.
+func GaugeFunc(name, help string, labels prometheus.Labels, value func() float64) Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
+}
+
+// Show registers collectors, each in place of one of the same metrics: those of an earlier instance
+// in the same process.
+func Show(all ...Collector) {
+	for _, c := range all {
+		prometheus.Unregister(c)
+		prometheus.MustRegister(c)
+	}
+}
+
+// Hide ends Show.
+func Hide(all ...Collector) {
+	for _, c := range all {
+		prometheus.Unregister(c)
+	}
+}
+
+// Bool returns 1 for true and 0 for false.
+func Bool(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
