@@ -20,10 +20,12 @@ type requestHeaders struct {
 	authorizations int
 	traceparent    []byte
 	close          bool // Connection names the option close
+	malformed      bool // a name has a blank in it, which fasthttp accepts
 }
 
 func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 	for name, value := range h.All() {
+		r.malformed = r.malformed || bytes.IndexByte(name, ' ') >= 0
 		switch string(name) {
 		case fasthttp.HeaderAuthorization:
 			r.authorization, r.authorizations = value, r.authorizations+1
@@ -31,7 +33,7 @@ func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 			r.traceparent = value
 		case fasthttp.HeaderConnection: // fasthttp knows only the bare word in lower case
 			for option := range bytes.SplitSeq(value, []byte{','}) {
-				r.close = r.close || bytes.EqualFold(bytes.TrimSpace(option), []byte("close"))
+				r.close = r.close || isWord(bytes.TrimSpace(option), "close")
 			}
 		}
 	}
@@ -64,6 +66,11 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 	return fasthttp.RequestConfig{MaxRequestBodySize: 1}
 }
 
+// isWord compares without case, in ASCII: bytes.EqualFold takes the Kelvin sign for a k.
+func isWord(text []byte, word string) bool {
+	return len(text) == len(word) && bytes.EqualFold(text, []byte(word))
+}
+
 func announcesBody(h *fasthttp.RequestHeader) bool {
 	return h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
 }
@@ -84,7 +91,15 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 			apiErr = s.panicked(p, x.trace.String())
 		}
 	}()
-	if apiErr = checkFraming(h); apiErr != nil {
+	switch protocol := h.Protocol(); {
+	case !bytes.Equal(protocol, []byte("HTTP/1.1")) && !bytes.Equal(protocol, []byte("HTTP/1.0")):
+		apiErr = errVersion
+	case r.malformed:
+		apiErr = contract.NewError(contract.InvalidParameter, "the name of a header contains a blank")
+	default:
+		apiErr = checkFraming(h)
+	}
+	if apiErr != nil {
 		x.body = true // wherever it may end
 		return apiErr
 	}
@@ -118,6 +133,9 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	x.release, apiErr = x.route.Endpoint.Admit(x.client(), h)
 	return apiErr
 }
+
+// errVersion is answered with the status 505.
+var errVersion = contract.NewError(contract.InvalidParameter, "unsupported version of HTTP: send HTTP/1.1")
 
 // checkFraming refuses requests whose end two readers can find in different places, which is how
 // requests are smuggled past a proxy. fasthttp refuses most of them, but takes a Content-Length next
@@ -172,9 +190,9 @@ func credential(route *route, h *fasthttp.RequestHeader, r *requestHeaders) ([]b
 	scheme, rest, _ := bytes.Cut(r.authorization, []byte{' '})
 	rest = bytes.TrimSpace(rest)
 	switch {
-	case bytes.EqualFold(scheme, []byte("apiKey")) && len(rest) > 0:
+	case isWord(scheme, "apiKey") && len(rest) > 0:
 		return rest, nil
-	case route.Basic && bytes.EqualFold(scheme, []byte("Basic")):
+	case route.Basic && isWord(scheme, "Basic"):
 		if text, err := base64.StdEncoding.AppendDecode(nil, rest); err == nil {
 			if _, password, ok := bytes.Cut(text, []byte{':'}); ok {
 				return password, nil

@@ -98,10 +98,39 @@ func TestCredentials(t *testing.T) {
 	f("/base/map", "Authorization: basic dXNlcjp2aWV3LWtleQ==\r\n", 200)
 	f("/base/map", "Authorization: Basic dmlldy1rZXk=\r\n", 401) // no colon
 	f("/base/map", "Authorization: Basic !\r\n", 401)
+	f("/base/map", "Authorization: apiKey view-key\r\n", 401)            // the Kelvin sign
+	f("/base/map", "Authorization: Baſic dXNlcjp2aWV3LWtleQ==\r\n", 401) // a long s
 
 	resp := dial(t, s).send("GET /base/map HTTP/1.1\r\nHost: h\r\n\r\n").responseTo("GET")
-	require.Equal(t, `apiKey, Basic realm="trafficd"`, resp.Header.Get("Www-Authenticate"))
+	require.Equal(t, []string{"apiKey", `Basic realm="trafficd"`}, resp.Header.Values("Www-Authenticate"), "a line for each scheme")
 	require.False(t, resp.Close, "a request without a body leaves its connection in order")
+}
+
+// TestVersions: HTTP/1.0 and HTTP/1.1 are supported.
+func TestVersions(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	f := func(version string) {
+		t.Helper()
+		c := dial(t, s).send("POST /base/in " + version + "\r\n" + good + "Content-Length: 5\r\n\r\nabcde")
+		refused(t, c.response(), 505, contract.InvalidParameter)
+		c.ended()
+	}
+	f("HTTP/2.0")
+	f("HTTP/1.2")
+	f("HTTP/0.9")
+	f("HTTP/3")
+	c := dial(t, s).send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	refused(t, c.response(), 505, contract.InvalidParameter)
+	c = dial(t, s).send("POST /base/in HTTP/1.0\r\n" + good + "Content-Length: 5\r\n\r\nabcde")
+	require.Equal(t, 200, c.response().StatusCode)
+}
+
+// TestBlankInHeaderName: such a header could be read as another one by a proxy.
+func TestBlankInHeaderName(t *testing.T) {
+	s := start(t, &probe{}, nil)
+	c := dial(t, s).send(post + good + "Content Length: 5\r\nX: y\r\n\r\n")
+	refused(t, c.response(), 400, contract.InvalidParameter)
+	c.ended()
 }
 
 func TestOpenMethods(t *testing.T) {
@@ -135,6 +164,13 @@ func TestTrace(t *testing.T) {
 	f("00-"+strings.ToUpper(id)+"-00f067aa0ba902b7-01", "")
 	f("00-"+strings.Repeat("0", 32)+"-00f067aa0ba902b7-01", "")
 	f("00-"+id, "")
+	f("ff-"+id+"-00f067aa0ba902b7-01", "")
+	f("0g-"+id+"-00f067aa0ba902b7-01", "")
+	f("00-"+id+"-00f067aa0ba902b7-01-more", "")
+	f("cc-"+id+"-00f067aa0ba902b7-01-more", id)
+	f("cc-"+id+"-00f067aa0ba902b7-01more", "")
+	f("00-"+id+"-0000000000000000-01", "")
+	f("00-"+id+"-00f067aa0ba902b7-0x", "")
 	ok := dial(t, s).send(post + good + "Content-Length: 0\r\nTraceparent: 00-" + id + "-00f067aa0ba902b7-01\r\n\r\n").response()
 	require.Equal(t, id, ok.Header.Get("Trace-Id"))
 }

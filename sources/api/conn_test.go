@@ -266,7 +266,7 @@ func TestMalformed(t *testing.T) {
 	}
 	f(patient, "nonsense\r\n\r\n", 400, contract.InvalidParameter)
 	f(patient, "POST /base/in HTTP/1.1\r\nAuthorization: apiKey good-key\r\n\r\n", 400, contract.InvalidParameter) // no Host
-	f(patient, "POST /base/in HTTP/9.1x\r\n"+good+"\r\n", 400, contract.InvalidParameter)
+	f(patient, "POST /base/in HTTP/9.1x\r\n"+good+"\r\n", 505, contract.InvalidParameter)
 	f(patient, post+good+"X: "+strings.Repeat("x", 2000)+"\r\n\r\n", 431, contract.InvalidParameter)
 	f(hasty, "", 408, contract.RequestTimeout)
 	f(hasty, post+good, 408, contract.RequestTimeout)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -92,9 +93,14 @@ func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contra
 		apiErr = internalError(x.trace.String())
 	}
 	writeError(&ctx.Response, apiErr, x.trace.String())
+	if apiErr == errVersion {
+		ctx.SetStatusCode(fasthttp.StatusHTTPVersionNotSupported)
+	}
 	switch apiErr.Code {
 	case contract.Unauthenticated:
-		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, x.route.challenge)
+		for _, challenge := range x.route.challenges {
+			ctx.Response.Header.Add(fasthttp.HeaderWWWAuthenticate, challenge)
+		}
 	case contract.MethodNotAllowed:
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, x.route.allow)
 	}
@@ -171,6 +177,8 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var slow net.Error
 	switch {
+	case strings.Contains(err.Error(), `unsupported http version "HTTP/`): // there is no sentinel
+		apiErr = errVersion
 	case errors.As(err, &small):
 		apiErr.Description = fmt.Sprintf("the header of the request is larger than %d bytes", s.cfg.MaxHeaderBytes)
 	case errors.As(err, &slow) && slow.Timeout():
@@ -179,7 +187,10 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 		apiErr.Description = "unexpected end of the request"
 	}
 	writeError(&ctx.Response, apiErr, x.trace.String())
-	if small != nil {
+	switch {
+	case apiErr == errVersion:
+		ctx.SetStatusCode(fasthttp.StatusHTTPVersionNotSupported)
+	case small != nil:
 		ctx.SetStatusCode(fasthttp.StatusRequestHeaderFieldsTooLarge)
 	}
 	s.account(x, ctx, apiErr.Code)

@@ -45,9 +45,9 @@ type Route struct {
 // route is a Route with what is computed once.
 type route struct {
 	Route
-	allow     string // the Allow header of a 405
-	challenge string // the WWW-Authenticate header of a 401
-	metrics   *routeMetrics
+	allow      string   // the Allow header of a 405
+	challenges []string // the WWW-Authenticate headers of a 401: many clients read only the first scheme of a line
+	metrics    *routeMetrics
 }
 
 // routes finds a route by its path.
@@ -71,11 +71,11 @@ func newRoutes(base string, list []Route) (routes, error) {
 				return nil, fmt.Errorf("cannot mount the route %s: %s is open but not among its methods", path, method)
 			}
 		}
-		challenge := "apiKey"
+		challenges := []string{"apiKey"}
 		if r.Basic {
-			challenge = `apiKey, Basic realm="trafficd"`
+			challenges = append(challenges, `Basic realm="trafficd"`)
 		}
-		m[path] = &route{Route: r, allow: strings.Join(r.Methods, ", "), challenge: challenge, metrics: metricsOf(r.Path)}
+		m[path] = &route{Route: r, allow: strings.Join(r.Methods, ", "), challenges: challenges, metrics: metricsOf(r.Path)}
 	}
 	return m, nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/hex"
 	"math/rand/v2"
 )
@@ -18,10 +19,16 @@ func (t *trace) String() string { return string(t[:]) }
 // traceID returns the trace id of a W3C traceparent header (version-traceid-parentid-flags), so that a
 // client finds its own trace in the log; without a valid header it returns a new id.
 func traceID(parent []byte) trace {
-	if len(parent) >= 55 && parent[2] == '-' && parent[35] == '-' && parent[52] == '-' && validTrace(parent[3:35]) {
-		return trace(parent[3:35])
+	const size = 55
+	if len(parent) < size || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
+		return newTrace()
 	}
-	return newTrace()
+	version, id, span, flags := parent[:2], parent[3:35], parent[36:52], parent[53:size]
+	more := len(parent) > size && (string(version) == "00" || parent[size] != '-') // later versions may have more parts
+	if more || !isHex(version) || string(version) == "ff" || !isHex(flags) || !validTrace(id) || !validTrace(span) {
+		return newTrace()
+	}
+	return trace(id)
 }
 
 func newTrace() (text trace) {
@@ -37,12 +44,14 @@ func newTrace() (text trace) {
 
 // validTrace reports whether id is lower-case hexadecimal digits that are not all zero.
 func validTrace(id []byte) bool {
-	some := false
-	for _, c := range id {
+	return isHex(id) && len(bytes.Trim(id, "0")) > 0
+}
+
+func isHex(text []byte) bool {
+	for _, c := range text {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
 			return false
 		}
-		some = some || c != '0'
 	}
-	return some
+	return true
 }
