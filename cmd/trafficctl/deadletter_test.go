@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 )
@@ -27,10 +26,10 @@ func newLetters(t *testing.T) letters {
 }
 
 // add has a store refuse the rows of the n-th batch.
-func (l letters) add(sink, reason string, n int, of testdaemon.JournalBatch) {
+func (l letters) add(sink, reason string, n int, of journalBatch) {
 	l.t.Helper()
 	var b batch.Batch
-	require.NoError(l.t, batch.DecodeFrame(testdaemon.Frame(n, of), &b, nil))
+	require.NoError(l.t, batch.DecodeFrame(frameOf(n, of), &b, nil))
 	block := batch.Block{{Batch: &b, Frame: uint64(n), To: b.Rows()}}
 	require.NoError(l.t, pipeline.NewDeadLetters(l.path).Add(sink, block, errors.New(reason)))
 }
@@ -38,7 +37,7 @@ func (l letters) add(sink, reason string, n int, of testdaemon.JournalBatch) {
 // append adds raw text, as a crash leaves it.
 func (l letters) append(text string) {
 	l.t.Helper()
-	testdaemon.ChangeFile(l.t, l.path, func(b []byte) []byte { return append(b, text...) })
+	changeFile(l.t, l.path, func(b []byte) []byte { return append(b, text...) })
 }
 
 func (l letters) text() string {
@@ -48,14 +47,14 @@ func (l letters) text() string {
 	return string(text)
 }
 
-func north(codes ...string) testdaemon.JournalBatch {
-	return testdaemon.JournalBatch{Instance: "north", Codes: codes}
+func north(codes ...string) journalBatch {
+	return journalBatch{Instance: "north", Codes: codes}
 }
 
 func TestDeadLetterList(t *testing.T) {
 	l := newLetters(t)
 	l.add("clickhouse", "code: 252,\n  too many parts", 1, north("A", "B"))
-	l.add("kafka", "MESSAGE_TOO_LARGE", 2, testdaemon.JournalBatch{Instance: "south", Codes: []string{"C"}})
+	l.add("kafka", "MESSAGE_TOO_LARGE", 2, journalBatch{Instance: "south", Codes: []string{"C"}})
 	r := runWith(t, "", "deadletter", "ls", l.path)
 	require.Zero(t, r.code, r.err)
 	require.Empty(t, r.err)
@@ -146,7 +145,7 @@ func TestDeadLetterResend(t *testing.T) {
 
 	f := func(want []string, flags ...string) {
 		t.Helper()
-		d := testdaemon.New(t)
+		d := newDaemon(t)
 		r := runWith(t, "", to(d, append([]string{"deadletter", "resend", l.path, "--json", "--concurrency", "1"}, flags...)...)...)
 		require.Zero(t, r.code, r.err)
 		require.Equal(t, float64(len(want)), summaryOf(t, r)["accepted"])
@@ -167,8 +166,8 @@ func TestDeadLetterResend(t *testing.T) {
 func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 	l := newLetters(t)
 	l.add("kafka", "r", 1, north("A"))
-	l.add("kafka", "r", 2, testdaemon.JournalBatch{Instance: "south", Codes: []string{"B"}})
-	d := testdaemon.New(t)
+	l.add("kafka", "r", 2, journalBatch{Instance: "south", Codes: []string{"B"}})
+	d := newDaemon(t)
 	r := runWith(t, "", to(d, "deadletter", "resend", l.path)...)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "2 product instances (north, south)")
@@ -189,7 +188,7 @@ func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 func TestDeadLetterResendRejected(t *testing.T) {
 	l := newLetters(t)
 	l.add("kafka", "r", 1, north("A", "B"))
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	d.Known = map[string]bool{"A": true}
 	rejected := filepath.Join(t.TempDir(), "rejected.ndjson")
 	r := runWith(t, "", to(d, "deadletter", "resend", l.path, "--rejected", rejected)...)

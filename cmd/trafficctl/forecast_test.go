@@ -24,7 +24,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -223,7 +222,7 @@ func serveLayer(t *testing.T) served {
 			ctx.Request.Header.Set(name, r.Header.Get(name))
 		}
 		err := error(contract.NewError(contract.Unauthenticated, "no key"))
-		if r.Header.Get("Authorization") == "apiKey "+testdaemon.Key {
+		if r.Header.Get("Authorization") == "apiKey "+testKey {
 			_, err = layer.Handle(client, &ctx)
 		}
 		answer(w, &ctx, err)
@@ -249,7 +248,7 @@ func answer(w http.ResponseWriter, ctx *fasthttp.RequestCtx, err error) {
 
 func (s served) get(t *testing.T, args ...string) ran {
 	t.Helper()
-	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", testdaemon.Key}, args...)...)
+	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", testKey}, args...)...)
 }
 
 // TestForecastWholeWay: generate, publish to a real broker, read by the feed,

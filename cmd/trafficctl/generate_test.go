@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
 
 func small(args ...string) []string {
@@ -33,7 +31,7 @@ func TestGenerateThenSend(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(first, second), "same seed, same bytes: %s", name)
 
-		d := testdaemon.New(t)
+		d := newDaemon(t)
 		r := runWith(t, "", to(d, "send", path, "--concurrency", "1")...)
 		require.Zero(t, r.code, r.err)
 		require.Equal(t, want, texts(d), name)
@@ -43,7 +41,7 @@ func TestGenerateThenSend(t *testing.T) {
 // Sent at once: one batch an interval, in the order of time, and the registry
 // knows every detector.
 func TestGenerateSend(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	registry := filepath.Join(t.TempDir(), "detectors.csv")
 	r := runWith(t, "", to(d, small("--send", "--json", "--registry-out", registry)...)...)
 	require.Zero(t, r.code, r.err)
@@ -62,7 +60,7 @@ func TestGenerateSend(t *testing.T) {
 
 // Faults are answered one by one, and all others are accepted.
 func TestGenerateSendFaults(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	r := runWith(t, "", to(d, small("--send", "--json", "--error-rate", "0.5", "--gap-rate", "0")...)...)
 	require.Equal(t, exitRejected, r.code, r.err)
 	sum := summaryOf(t, r)
@@ -72,7 +70,7 @@ func TestGenerateSendFaults(t *testing.T) {
 
 // More in a batch than the daemon examines: the one code that is no item's fault.
 func TestGenerateOverTheLimit(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	r := runWith(t, "", to(d, "generate", "--detectors", "14100", "--interval", "24h", "--gap-rate", "0", "--send", "--json", "--batch", "20000")...)
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, map[string]any{"BATCH_LIMIT_EXCEEDED": 100.0}, summaryOf(t, r)["codes"])
@@ -95,7 +93,7 @@ func TestGenerateBadFlags(t *testing.T) {
 }
 
 func TestGenerateWarnsOfTheFuture(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	r := runWith(t, "", to(d, small("--send", "--from", "2200-01-01")...)...)
 	require.Contains(t, r.err, "future")
 }

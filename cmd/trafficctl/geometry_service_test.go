@@ -7,18 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/sources/routing"
 )
 
 // With --url everything that comes out is, byte for byte, what comes out without.
 func TestGeometryService(t *testing.T) {
-	url := testdaemon.Routing(t, nil)
+	url := startRouting(t, nil)
 	f := func(in string, args ...string) {
 		t.Helper()
 		args = append([]string{"geometry"}, args...)
 		offline := runWith(t, in, args...)
-		online := runWith(t, in, append(args, "--url", url, "--key", testdaemon.Key)...)
+		online := runWith(t, in, append(args, "--url", url, "--key", testKey)...)
 		require.Equal(t, offline.code, online.code, online.err)
 		require.NotEmpty(t, online.out)
 		require.Equal(t, offline.out, online.out)
@@ -32,7 +31,7 @@ func TestGeometryService(t *testing.T) {
 
 // The service judges the SRID of EWKB as it is judged here.
 func TestGeometryServiceSRID(t *testing.T) {
-	url := testdaemon.Routing(t, nil)
+	url := startRouting(t, nil)
 	const (
 		point = "0101000020E610000000000000000020400000000000004840\n"
 		line  = "0102000020E6100000020000000000000000002040000000000000484000000000000022400000000000804840\n"
@@ -42,7 +41,7 @@ func TestGeometryServiceSRID(t *testing.T) {
 		t.Helper()
 		args = append([]string{"geometry", "--from", "hex"}, args...)
 		offline := runWith(t, in, args...)
-		online := runWith(t, in, append(args, "--url", url, "--key", testdaemon.Key)...)
+		online := runWith(t, in, append(args, "--url", url, "--key", testKey)...)
 		for _, r := range []ran{offline, online} {
 			require.Equal(t, code, r.code, r.err)
 			require.Contains(t, r.err, why)
@@ -57,7 +56,7 @@ func TestGeometryServiceSRID(t *testing.T) {
 
 // A file of several batches, with the lines that the service refuses among them.
 func TestGeometryServiceManyBatches(t *testing.T) {
-	url := testdaemon.Routing(t, func(c *routing.Config) { c.MaxPoints = 300 })
+	url := startRouting(t, func(c *routing.Config) { c.MaxPoints = 300 })
 	var in, want strings.Builder
 	for i := range 1200 {
 		if i%400 == 7 {
@@ -67,7 +66,7 @@ func TestGeometryServiceManyBatches(t *testing.T) {
 		fmt.Fprintf(&in, "POINT (8 %d)\n", i%90)
 		fmt.Fprintf(&want, "POINT (800000 %d)\n", i%90*100_000)
 	}
-	r := runWith(t, in.String(), "geometry", "--format-to", "VENDOR_GEODECIMAL", "--url", url, "--key", testdaemon.Key)
+	r := runWith(t, in.String(), "geometry", "--format-to", "VENDOR_GEODECIMAL", "--url", url, "--key", testKey)
 	require.Equal(t, exitRejected, r.code)
 	require.Equal(t, want.String(), r.out)
 	for _, line := range []int{8, 408, 808} {
@@ -77,7 +76,7 @@ func TestGeometryServiceManyBatches(t *testing.T) {
 }
 
 func TestGeometryServiceRefuses(t *testing.T) {
-	url := testdaemon.Routing(t, nil)
+	url := startRouting(t, nil)
 	f := func(want string, args ...string) {
 		t.Helper()
 		r := runWith(t, place, append([]string{"geometry"}, args...)...)
@@ -86,8 +85,8 @@ func TestGeometryServiceRefuses(t *testing.T) {
 		require.Empty(t, r.out)
 	}
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
-	f("403 GENERAL_FORBIDDEN", "--url", url, "--key", testdaemon.NoRightKey)
+	f("403 GENERAL_FORBIDDEN", "--url", url, "--key", noRightKey)
 	f("missing API key", "--url", url)
-	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testdaemon.Key)
-	f("--format-to", "--url", url, "--key", testdaemon.Key, "--format-to", "NONE")
+	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testKey)
+	f("--format-to", "--url", url, "--key", testKey, "--format-to", "NONE")
 }

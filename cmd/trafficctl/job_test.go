@@ -16,7 +16,6 @@ import (
 
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/soap"
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/routing"
@@ -25,7 +24,7 @@ import (
 // startJob starts a job for WKT texts and returns its id.
 func startJob(t *testing.T, url string, texts ...string) string {
 	t.Helper()
-	c, err := soap.New(client.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
+	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})
 	require.NoError(t, err)
 	defer c.Close()
 	var list []xroute.EncodedGeometry
@@ -41,11 +40,11 @@ func startJob(t *testing.T, url string, texts ...string) string {
 
 func runJob(t *testing.T, url, verb, id string, args ...string) ran {
 	t.Helper()
-	return runWith(t, "", append([]string{"job", verb, id, "--url", url, "--key", testdaemon.Key}, args...)...)
+	return runWith(t, "", append([]string{"job", verb, id, "--url", url, "--key", testKey}, args...)...)
 }
 
 func TestJob(t *testing.T) {
-	url := testdaemon.Routing(t, nil)
+	url := startRouting(t, nil)
 	id := startJob(t, url, "POINT (8.25 48.75)", "POINT (8.25", "POINT (9 49)")
 
 	r := runJob(t, url, "watch", id, "--json")
@@ -74,8 +73,8 @@ func TestJob(t *testing.T) {
 
 // A job's results are returned once, so everything that the service accepts must be readable.
 func TestJobFetchDeep(t *testing.T) {
-	url := testdaemon.Routing(t, nil)
-	c, err := soap.New(client.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
+	url := startRouting(t, nil)
+	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})
 	require.NoError(t, err)
 	defer c.Close()
 	deepest := routing.DefaultConfig().MaxDepth
@@ -93,8 +92,8 @@ func TestJobFetchDeep(t *testing.T) {
 
 // Results in PLAIN only, of all types and with heights.
 func TestJobFetchPlain(t *testing.T) {
-	url := testdaemon.Routing(t, nil)
-	c, err := soap.New(client.Config{URL: url, Key: testdaemon.Key, Timeout: time.Minute})
+	url := startRouting(t, nil)
+	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})
 	require.NoError(t, err)
 	defer c.Close()
 	texts := []string{
@@ -129,7 +128,7 @@ func TestJobFetchPlain(t *testing.T) {
 }
 
 func TestJobDelete(t *testing.T) {
-	url := testdaemon.Routing(t, nil)
+	url := startRouting(t, nil)
 	id := startJob(t, url, "POINT (8 48)")
 	r := runJob(t, url, "delete", id)
 	require.Equal(t, exitDone, r.code, r.err)
@@ -143,7 +142,7 @@ func TestJobDelete(t *testing.T) {
 
 // Errors of the service, and responses that are not the service's, are explained.
 func TestJobRefused(t *testing.T) {
-	url := testdaemon.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
+	url := startRouting(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	id := startJob(t, url, "POINT (8 48)")
 	f := func(want string, args ...string) {
 		t.Helper()
@@ -152,14 +151,14 @@ func TestJobRefused(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	f("unknown job", "--url", url, "--key", testdaemon.OtherKey, "--quiet")
+	f("unknown job", "--url", url, "--key", otherKey, "--quiet")
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
-	f("give the key the right `routing`", "--url", url, "--key", testdaemon.NoRightKey)
-	f("check --url", "--url", url+"/elsewhere", "--key", testdaemon.Key)
-	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testdaemon.Key)
+	f("give the key the right `routing`", "--url", url, "--key", noRightKey)
+	f("check --url", "--url", url+"/elsewhere", "--key", testKey)
+	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testKey)
 	f("missing API key", "--url", url)
-	f("must be an http or https URL", "--url", "ftp://example.org", "--key", testdaemon.Key)
-	f("--timeout 1ms", "--url", url, "--key", testdaemon.Key, "--timeout", "1ms")
+	f("must be an http or https URL", "--url", "ftp://example.org", "--key", testKey)
+	f("--timeout 1ms", "--url", url, "--key", testKey, "--timeout", "1ms")
 }
 
 func TestJobCommands(t *testing.T) {
@@ -172,7 +171,7 @@ func TestJobCommands(t *testing.T) {
 	}
 	const there = `unknown command "list" for job; it has delete, fetch, stop, watch`
 	f(there, "list")
-	f(there, "list", "--url", "http://127.0.0.1:1", "--key", testdaemon.Key)
+	f(there, "list", "--url", "http://127.0.0.1:1", "--key", testKey)
 	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {
 		f("expected one argument: the job id", verb)
 		f("expected one argument: the job id", verb, "")
@@ -191,7 +190,7 @@ func TestJobWithoutAnswer(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer daemon.Close()
-	args := []string{"job", "fetch", "A", "--url", daemon.URL, "--key", testdaemon.Key}
+	args := []string{"job", "fetch", "A", "--url", daemon.URL, "--key", testKey}
 	r := runWith(t, "", append(args, "--timeout", "1s")...)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "no response from the routing service within --timeout 1s")

@@ -13,7 +13,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
@@ -24,7 +23,7 @@ const frameRows = 300
 
 // A journal of five frames in three segments; the stores have nothing yet.
 func fiveFrames(t *testing.T) string {
-	return testdaemon.NewJournal(t, testdaemon.JournalBatches(5, frameRows), "clickhouse", "kafka")
+	return newTestJournal(t, journalBatches(5, frameRows), "clickhouse", "kafka")
 }
 
 // lines gives what was printed, with runs of blanks made one.
@@ -46,14 +45,14 @@ func TestJournalList(t *testing.T) {
 		"3 segments 5 53,248",
 	}, lines(r.out))
 
-	r = runWith(t, "", "journal", "ls", testdaemon.NewJournal(t, nil, "kafka"))
+	r = runWith(t, "", "journal", "ls", newTestJournal(t, nil, "kafka"))
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, lines(r.out), "00000000000000000001.seg active - - 0 4,096")
 }
 
 func TestJournalListShowsDamage(t *testing.T) {
 	dir := fiveFrames(t)
-	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[1], testdaemon.Flip(4096))
+	changeFile(t, segmentPaths(t, dir)[1], flip(4096))
 	r := runWith(t, "", "journal", "ls", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, lines(r.out), "00000000000000000003.seg damaged - - 0 20,480")
@@ -95,7 +94,7 @@ func TestJournalVerify(t *testing.T) {
 		"no damage found",
 	}, lines(r.out))
 
-	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[2], func(b []byte) []byte { return append(b, "half a frame"...) })
+	changeFile(t, segmentPaths(t, dir)[2], func(b []byte) []byte { return append(b, "half a frame"...) })
 	r = runWith(t, "", "journal", "verify", dir)
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.out, "torn tail of 12 bytes")
@@ -106,7 +105,7 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 	f := func(damage func(dir string, s []string), want ...string) {
 		t.Helper()
 		dir := fiveFrames(t)
-		damage(dir, testdaemon.Segments(t, dir))
+		damage(dir, segmentPaths(t, dir))
 		before := contents(t, dir)
 		r := runWith(t, "", "journal", "verify", dir)
 		require.Equal(t, exitFailed, r.code)
@@ -116,10 +115,10 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 		require.Equal(t, before, contents(t, dir), "nothing is changed")
 	}
 	change := func(i int, with func([]byte) []byte) func(string, []string) {
-		return func(_ string, s []string) { testdaemon.ChangeFile(t, s[i], with) }
+		return func(_ string, s []string) { changeFile(t, s[i], with) }
 	}
 	const header, payload = 4096, 4096 + 24 + 50
-	f(change(1, testdaemon.Flip(payload)),
+	f(change(1, flip(payload)),
 		"00000000000000000003.seg  DAMAGED\n    at offset 4,096, frame 3: the frame is invalid, but frame 4",
 		"lost: frame 3, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:04.000Z",
 		"not yet delivered to: clickhouse, kafka",
@@ -127,12 +126,12 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 		"mv DIR/*.seg DIR/*.cursor DIR/damaged/",
 		"ask the integrators to resend",
 		"the journal in DIR is damaged")
-	f(change(1, testdaemon.Flip(header)), "lost: frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
-	f(change(0, testdaemon.Flip(20)), "at offset 0: wrong checksum of its header", "lost: frames 1 to 2, received before")
+	f(change(1, flip(header)), "lost: frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
+	f(change(0, flip(20)), "at offset 0: wrong checksum of its header", "lost: frames 1 to 2, received before")
 	f(func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) },
 		"the previous segment should be 00000000000000000003.seg", "lost: frames 3 to 4")
 	f(func(dir string, _ []string) { // both slots
-		testdaemon.ChangeFile(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
+		changeFile(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
 	}, "kafka.cursor  DAMAGED\n    at offset 0: neither slot is whole", "Move the damaged cursor files away")
 	f(change(1, func(b []byte) []byte { b[8] = 9; return b }),
 		"has format version 9", "was written by another version of trafficd")
@@ -141,12 +140,12 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 // Frames that were there once, and are not any more, are found by the cursors.
 func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"clickhouse", "kafka"})
+	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})
 	require.NoError(t, err)
-	testdaemon.AddBatches(t, j, 1, testdaemon.JournalBatches(5, frameRows))
+	addBatches(t, j, 1, journalBatches(5, frameRows))
 	require.NoError(t, j.Cursor("kafka").Save(6, nil))
 	require.NoError(t, j.Close())
-	require.NoError(t, os.Remove(testdaemon.Segments(t, dir)[2]))
+	require.NoError(t, os.Remove(segmentPaths(t, dir)[2]))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "lost: frame 5\n      not yet delivered to: clickhouse\n")
@@ -158,12 +157,12 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 // Damage in what all have is said to be harmless.
 func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"kafka"})
+	j, err := journal.Open(journalConfig(dir), []string{"kafka"})
 	require.NoError(t, err)
-	testdaemon.AddBatches(t, j, 1, testdaemon.JournalBatches(2, frameRows))
+	addBatches(t, j, 1, journalBatches(2, frameRows))
 	require.NoError(t, j.Cursor("kafka").Save(2, nil))
 	require.NoError(t, j.Close())
-	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(5000))
+	changeFile(t, segmentPaths(t, dir)[0], flip(5000))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "already delivered to every consumer")
@@ -173,8 +172,8 @@ func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
 }
 
 func TestJournalVerifyWithoutCursors(t *testing.T) {
-	dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(3, frameRows))
-	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(5000))
+	dir := newTestJournal(t, journalBatches(3, frameRows))
+	changeFile(t, segmentPaths(t, dir)[0], flip(5000))
 	r := runWith(t, "", "journal", "verify", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "no cursor shows whether they were delivered")
@@ -184,9 +183,9 @@ func TestJournalVerifyWithoutCursors(t *testing.T) {
 
 // What verify advises, step by step, for a journal with which no daemon starts.
 func TestJournalAdvice(t *testing.T) {
-	dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(4, frameRows), "kafka")
-	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[1], testdaemon.Flip(5000)) // frame 3
-	_, err := journal.Open(testdaemon.JournalConfig(dir), []string{"kafka"})
+	dir := newTestJournal(t, journalBatches(4, frameRows), "kafka")
+	changeFile(t, segmentPaths(t, dir)[1], flip(5000)) // frame 3
+	_, err := journal.Open(journalConfig(dir), []string{"kafka"})
 	require.Error(t, err)
 	require.Contains(t, runWith(t, "", "journal", "verify", dir).out, "lost: frame 3")
 
@@ -200,28 +199,28 @@ func TestJournalAdvice(t *testing.T) {
 			require.NoError(t, os.Rename(path, filepath.Join(damaged, filepath.Base(path))))
 		}
 	}
-	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"kafka"})
+	j, err := journal.Open(journalConfig(dir), []string{"kafka"})
 	require.NoError(t, err)
 	require.NoError(t, j.Close())
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	require.Zero(t, runWith(t, "", to(d, "resubmit", rescued)...).code)
 	require.Len(t, d.Items(), 3*frameRows)
 }
 
 // A dump goes through resubmit and arrives as it was.
 func TestJournalDumpIsForResubmit(t *testing.T) {
-	batches := testdaemon.JournalBatches(3, 4)
+	batches := journalBatches(3, 4)
 	batches[1].Instance, batches[1].Codes[0] = "south", `A "b"\ü`
-	dir := testdaemon.NewJournal(t, batches)
+	dir := newTestJournal(t, batches)
 	r := runWith(t, "", "journal", "dump", dir)
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.err, "12 measurements from 3 frames read")
 	all := strings.Split(strings.TrimSpace(r.out), "\n")
 	require.Len(t, all, 12)
 	require.Equal(t, `{"item":{"detectorCode":"A \"b\"\\ü","measureTypeCode":"speed","timestampFrom":"2026-07-01T06:00:00Z","timestampTo":"2026-07-01T06:05:00Z","value":0.5},`+
-		`"index":0,"batchId":"`+testdaemon.BatchID(2).String()+`","receivedAt":"2026-07-01T06:00:02Z","productInstance":"south"}`, all[4])
+		`"index":0,"batchId":"`+batchID(2).String()+`","receivedAt":"2026-07-01T06:00:02Z","productInstance":"south"}`, all[4])
 
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	require.Zero(t, runWith(t, "", to(d, "resubmit", file(t, "dump.ndjson", r.out))...).code)
 	var want []string
 	for _, line := range all {
@@ -233,9 +232,9 @@ func TestJournalDumpIsForResubmit(t *testing.T) {
 }
 
 func TestJournalDumpFilters(t *testing.T) {
-	batches := testdaemon.JournalBatches(5, 3)
+	batches := journalBatches(5, 3)
 	batches[3].Instance, batches[3].Codes[2] = "south", "D1.1"
-	dir := testdaemon.NewJournal(t, batches)
+	dir := newTestJournal(t, batches)
 	f := func(want string, flags ...string) {
 		t.Helper()
 		r := runWith(t, "", append([]string{"journal", "dump", dir}, flags...)...)
@@ -256,9 +255,9 @@ func TestJournalDumpFilters(t *testing.T) {
 	f("D2.0/0 D2.1/1 D2.2/2", "--from", "2", "--to", "2")
 	f("D1.1/1 D1.1/2", "--detector", "D1.1")
 	f("D1.1/2", "--detector", "D1.1", "--from", "2")
-	f("D3.0/0 D3.1/1 D3.2/2", "--batch", testdaemon.BatchID(3).String())
+	f("D3.0/0 D3.1/1 D3.2/2", "--batch", batchID(3).String())
 	f("D4.0/0 D4.1/1 D1.1/2", "--product-instance", "south")
-	f("", "--batch", testdaemon.BatchID(3).String(), "--detector", "D1.1")
+	f("", "--batch", batchID(3).String(), "--detector", "D1.1")
 
 	bad := func(want string, flags ...string) {
 		t.Helper()
@@ -271,15 +270,15 @@ func TestJournalDumpFilters(t *testing.T) {
 }
 
 func TestJournalDumpFrames(t *testing.T) {
-	batches := testdaemon.JournalBatches(3, 3)
+	batches := journalBatches(3, 3)
 	batches[1].Key, batches[1].Rejected = "again", 2
-	dir := testdaemon.NewJournal(t, batches)
+	dir := newTestJournal(t, batches)
 	r := runWith(t, "", "journal", "dump", dir, "--frames")
 	require.Zero(t, r.code, r.err)
 	want := ""
 	for i, rest := range []string{`"rows":3,"rejected":0,"idempotencyKey":false`, `"rows":3,"rejected":2,"idempotencyKey":true`, `"rows":3,"rejected":0,"idempotencyKey":false`} {
 		want += fmt.Sprintf(`{"seq":%d,"batchId":"%s","receivedAt":"2026-07-01T06:00:0%dZ","productInstance":"north",%s,"bytes":%d}`+"\n",
-			i+1, testdaemon.BatchID(i+1), i+1, rest, len(testdaemon.Frame(i+1, batches[i])))
+			i+1, batchID(i+1), i+1, rest, len(frameOf(i+1, batches[i])))
 	}
 	require.Equal(t, want, r.out)
 	r = runWith(t, "", "journal", "dump", dir, "--frames", "--detector", "D2.1")
@@ -290,7 +289,7 @@ func TestJournalDumpFrames(t *testing.T) {
 // Damage ends a dump, unless it is told to go on.
 func TestJournalDumpOfDamage(t *testing.T) {
 	dir := fiveFrames(t)
-	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[1], testdaemon.Flip(5000))
+	changeFile(t, segmentPaths(t, dir)[1], flip(5000))
 	r := runWith(t, "", "journal", "dump", dir, "--frames")
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, 2, strings.Count(r.out, "\n"))
@@ -306,7 +305,7 @@ func TestJournalDumpOfDamage(t *testing.T) {
 // A frame of another version of the daemon is no damage of the disk.
 func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(testdaemon.JournalConfig(dir), nil)
+	j, err := journal.Open(journalConfig(dir), nil)
 	require.NoError(t, err)
 	e := journal.Entry{Data: []byte{9, 1, 2, 3}}
 	require.NoError(t, j.Enqueue(&e))
@@ -357,9 +356,9 @@ func deliver(t *testing.T, j *journal.Journal, name string, blocks int) {
 
 func TestJournalCursors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{pipeline.IdempotencyConsumer, "clickhouse", "kafka"})
+	j, err := journal.Open(journalConfig(dir), []string{pipeline.IdempotencyConsumer, "clickhouse", "kafka"})
 	require.NoError(t, err)
-	testdaemon.AddBatches(t, j, 1, testdaemon.JournalBatches(4, 3))
+	addBatches(t, j, 1, journalBatches(4, 3))
 	require.NoError(t, j.Cursor(pipeline.IdempotencyConsumer).Save(4, nil))
 	deliver(t, j, "clickhouse", 2) // rows 1 to 4 are delivered; 5 and 6, the last two of frame 2, under way
 	deliver(t, j, "kafka", 0)
@@ -376,7 +375,7 @@ func TestJournalCursors(t *testing.T) {
 		"kafka: the token of the block in flight is two rows",
 	}, lines(r.out))
 
-	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[0], testdaemon.Flip(4096+24+50)) // frame 1
+	changeFile(t, segmentPaths(t, dir)[0], flip(4096+24+50)) // frame 1
 	r = runWith(t, "", "journal", "cursors", dir)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "not counted: cannot read frame 1")
@@ -385,7 +384,7 @@ func TestJournalCursors(t *testing.T) {
 
 func TestJournalCursorOfAnotherVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"kafka"})
+	j, err := journal.Open(journalConfig(dir), []string{"kafka"})
 	require.NoError(t, err)
 	require.NoError(t, j.Cursor("kafka").Save(1, []byte{9}))
 	require.NoError(t, j.Close())
@@ -397,9 +396,9 @@ func TestJournalCursorOfAnotherVersion(t *testing.T) {
 // The answers' journal has frames without rows.
 func TestJournalOfAnswers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "idempotency")
-	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"window"})
+	j, err := journal.Open(journalConfig(dir), []string{"window"})
 	require.NoError(t, err)
-	e := journal.Entry{Data: batch.AnswerOf(testdaemon.Frame(1, testdaemon.JournalBatch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
+	e := journal.Entry{Data: batch.AnswerOf(frameOf(1, journalBatch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
 	require.NoError(t, j.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
@@ -412,7 +411,7 @@ func TestJournalOfAnswers(t *testing.T) {
 // that is whole, and takes no lock from the daemon.
 func TestJournalBesideARunningDaemon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(testdaemon.JournalConfig(dir), []string{"clickhouse", "kafka"})
+	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})
 	require.NoError(t, err)
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() { // the daemon; ends with quit
@@ -423,7 +422,7 @@ func TestJournalBesideARunningDaemon(t *testing.T) {
 				return
 			default:
 			}
-			e := journal.Entry{Data: testdaemon.Frame(n, testdaemon.JournalBatches(1, 1+n%frameRows)[0])}
+			e := journal.Entry{Data: frameOf(n, journalBatches(1, 1+n%frameRows)[0])}
 			if j.Enqueue(&e) != nil || e.Wait() != nil || j.Cursor("clickhouse").Save(uint64(n), nil) != nil || j.Cursor("kafka").Save(uint64(n+1), nil) != nil {
 				t.Error("the daemon was disturbed")
 				return

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"trafficd/cmd/trafficctl/internal/testdaemon"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	testdaemon.VerifyTestMain(m)
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs until the process exits
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
 // ran is the result of a run of the program.
@@ -32,8 +33,8 @@ func runWith(t testing.TB, stdin string, args ...string) ran {
 }
 
 // to appends the flags for a daemon.
-func to(d *testdaemon.Daemon, args ...string) []string {
-	return append(args, "--url", d.URL, "--key", testdaemon.Key)
+func to(d *testDaemon, args ...string) []string {
+	return append(args, "--url", d.URL, "--key", testKey)
 }
 
 func file(t testing.TB, name, content string) string {
@@ -43,7 +44,7 @@ func file(t testing.TB, name, content string) string {
 }
 
 // texts returns the items that arrived.
-func texts(d *testdaemon.Daemon) (items []string) {
+func texts(d *testDaemon) (items []string) {
 	for _, item := range d.Items() {
 		items = append(items, string(item))
 	}

@@ -3,12 +3,19 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"trafficd/cmd/trafficctl/internal/send"
 )
 
 // stdio is the path of standard input or output.
@@ -69,4 +76,126 @@ func writeCompressed(w io.Writer, name string, write func(io.Writer) error) erro
 func writeBuffered(w io.Writer, write func(io.Writer) error) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	return errors.Join(write(out), out.Flush())
+}
+
+const (
+	barEvery  = 200 * time.Millisecond
+	lineEvery = 5 * time.Second // without a terminal
+)
+
+// progress shows a progress bar on a terminal, and otherwise a line from time to time. It is safe for
+// concurrent use.
+type progress struct {
+	mu    sync.Mutex
+	w     io.Writer
+	quiet bool
+	bar   *progressbar.ProgressBar // nil: lines
+	shown time.Time                // of the last line
+	done  int64
+}
+
+// newProgress returns a progress up to total, or of unknown length if total is negative.
+func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Option) *progress {
+	p := &progress{w: w, quiet: quiet, shown: time.Now()}
+	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
+		p.bar = progressbar.NewOptions64(max(total, -1), append(options,
+			progressbar.OptionSetWriter(w),
+			progressbar.OptionSetWidth(24),
+			progressbar.OptionThrottle(barEvery),
+			progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetPredictTime(total > 0),
+		)...)
+	}
+	return p
+}
+
+// newByteProgress counts bytes up to total; add advances it.
+func newByteProgress(w io.Writer, verb string, total int64, quiet bool) (p *progress, add func(n int64)) {
+	p = newProgress(w, quiet, total, progressbar.OptionShowBytes(true))
+	return p, func(n int64) {
+		p.done = min(p.done+n, total) // a file may have grown
+		p.show(p.done, verb, func() string { return verb + " " + ofBytes(p.done, total) })
+	}
+}
+
+func ofBytes(done, total int64) string {
+	const mega = 1e6
+	if total <= 0 {
+		return fmt.Sprintf("%.1f MB", float64(done)/mega)
+	}
+	return fmt.Sprintf("%.1f of %.1f MB (%.0f %%)", float64(done)/mega, float64(total)/mega, 100*float64(done)/float64(total))
+}
+
+// show sets the bar's position and description, or prints the line if it is time for one.
+func (p *progress) show(done int64, description string, line func() string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.bar != nil:
+		p.bar.Describe(description)
+		p.bar.Set64(done)
+	case !p.quiet && time.Since(p.shown) >= lineEvery:
+		p.shown = time.Now()
+		fmt.Fprintln(p.w, "trafficctl:", line())
+	}
+}
+
+// note prints a message, which does not garble the bar.
+func (p *progress) note(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		p.bar.Clear()
+	}
+	fmt.Fprintln(p.w, "trafficctl:", text)
+}
+
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		p.bar.Finish()
+	}
+}
+
+// follow shows the tally until the returned function is called.
+func (p *progress) follow(in input, tally func() send.Tally) (stop func()) {
+	quit, done, start := make(chan struct{}), make(chan struct{}), time.Now()
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(barEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				read := int64(0)
+				if in.bytes != nil {
+					read = in.bytes()
+				}
+				text := sendingText(tally(), time.Since(start))
+				p.show(read, text, func() string {
+					if in.bytes == nil {
+						return text
+					}
+					return text + ", " + ofBytes(read, in.size) + " of input read"
+				})
+			case <-quit:
+				p.end()
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
+func sendingText(t send.Tally, took time.Duration) string {
+	items := t.Accepted + t.Rejected
+	text := fmt.Sprintf("%s items, %s/s", grouped(items), grouped(int64(float64(items)/took.Seconds())))
+	if t.Rejected > 0 {
+		text += ", " + grouped(t.Rejected) + " rejected"
+	}
+	return text
 }

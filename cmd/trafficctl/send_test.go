@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/trafficctl/internal/send"
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 )
 
 const wideCSV = "report_id,timestamp,avg_speed_kmh,vehicle_count\n" +
@@ -35,7 +34,7 @@ var meltFlags = []string{
 }
 
 func TestSendMelt(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	path := file(t, "wide.csv", wideCSV)
 	r := runWith(t, "", to(d, append([]string{"send", path, "--json"}, meltFlags...)...)...)
 	require.Zero(t, r.code, r.err)
@@ -56,7 +55,7 @@ func TestSendMelt(t *testing.T) {
 func TestSendFlags(t *testing.T) {
 	f := func(stdin, want string, flags ...string) {
 		t.Helper()
-		d := testdaemon.New(t)
+		d := newDaemon(t)
 		r := runWith(t, stdin, to(d, append([]string{"send", "-", "--format", "csv"}, flags...)...)...)
 		require.Zero(t, r.code, r.err)
 		require.Equal(t, []string{want}, texts(d))
@@ -108,12 +107,12 @@ func TestSendBadFlags(t *testing.T) {
 
 // The key is taken from the flag, the file or the environment, in that order.
 func TestSendKey(t *testing.T) {
-	d := testdaemon.New(t)
-	t.Setenv(envKey, testdaemon.Key)
+	d := newDaemon(t)
+	t.Setenv(envKey, testKey)
 	t.Setenv(envURL, d.URL)
 	item := wire("D", "speed", "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z", "1")
 	require.Zero(t, runWith(t, item, "send").code)
-	require.Zero(t, runWith(t, item, "send", "--key-file", file(t, "key", testdaemon.Key+"\nmore\n")).code)
+	require.Zero(t, runWith(t, item, "send", "--key-file", file(t, "key", testKey+"\nmore\n")).code)
 	r := runWith(t, item, "send", "--key", "another")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "401 GENERAL_UNAUTHENTICATED")
@@ -124,7 +123,7 @@ func TestSendKey(t *testing.T) {
 // Rejected items are written to a file, corrected and resubmitted; those that are rejected again are
 // written to another file.
 func TestRejectedRoundTrip(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	d.Known = map[string]bool{"A": true}
 	const t0, t1 = "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z"
 	lines := wire("A", "speed", t0, t1, "1") + "\n" + wire("B", "speed", t0, t1, "2") + "\n" +
@@ -157,7 +156,7 @@ func TestRejectedRoundTrip(t *testing.T) {
 
 // A file of rejected items is never overwritten.
 func TestRejectedFileIsKept(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	kept := file(t, "rejected.ndjson", `{"item":5}`)
 	r := runWith(t, "", to(d, "resubmit", kept, "--rejected", kept)...)
 	require.Equal(t, exitFailed, r.code)
@@ -174,7 +173,7 @@ func TestRejectedFileIsKept(t *testing.T) {
 // A bad row stops the run after the rows before it, and the summary says how to resume. If bad rows are
 // skipped, the exit code is 2.
 func TestSendBadRow(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	text := wideCSV + "158324,yesterday,1,1\n" + "158324,2014-08-01T08:05:00,1,1\n"
 	r := runWith(t, text, to(d, append([]string{"send"}, meltFlags...)...)...)
 	require.Equal(t, exitFailed, r.code)
@@ -189,7 +188,7 @@ func TestSendBadRow(t *testing.T) {
 
 // The summary is printed after an interrupt.
 func TestSendInterrupted(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	ctx, interrupt := context.WithCancelCause(context.Background())
 	d.Before = func(int, http.ResponseWriter, *http.Request) bool {
 		interrupt(errors.New("the signal")) // as signal.NotifyContext does
@@ -234,7 +233,7 @@ func TestSendDryRun(t *testing.T) {
 
 // A table with a column per detector and no time column.
 func TestSendDetectorsFromHeader(t *testing.T) {
-	d := testdaemon.New(t)
+	d := newDaemon(t)
 	path := file(t, "speeds.csv", "A,B\n50,60\n,70\n")
 	flags := []string{"--detectors-from-header", "--start", "2014-08-01T08:00", "--interval", "5m", "--type", "=speed", "--zone", "Europe/Copenhagen"}
 	r := runWith(t, "", to(d, append([]string{"send", path}, flags...)...)...)

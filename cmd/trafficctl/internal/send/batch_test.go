@@ -3,6 +3,7 @@ package send
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -69,8 +70,8 @@ func TestBatchDoesNotAllocate(t *testing.T) {
 func BenchmarkBatch(b *testing.B) {
 	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	var items []measurement.Item
-	for item := range series(BatchLimit, 1) {
-		items = append(items, item)
+	for n := range BatchLimit {
+		items = append(items, itemOf(fmt.Sprintf("D%d", n), n))
 	}
 	var full batch
 	b.ReportAllocs()

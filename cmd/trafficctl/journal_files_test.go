@@ -1,4 +1,4 @@
-package testdaemon
+package main
 
 import (
 	"fmt"
@@ -16,22 +16,22 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Start is when batch 0 would be received.
-var Start = time.Date(2026, 7, 1, 6, 0, 0, 0, time.UTC)
+// journalStart is when batch 0 would be received.
+var journalStart = time.Date(2026, 7, 1, 6, 0, 0, 0, time.UTC)
 
-// JournalBatch describes one frame.
-type JournalBatch struct {
+// journalBatch describes one frame.
+type journalBatch struct {
 	Instance string
 	Codes    []string // a row for each
 	Key      string   // Idempotency-Key
 	Rejected int
 }
 
-// JournalBatches returns n batches of rows rows: row 3 of batch 7 has the detector D7.3.
-func JournalBatches(n, rows int) []JournalBatch {
-	var all []JournalBatch
+// journalBatches returns n batches of rows rows: row 3 of batch 7 has the detector D7.3.
+func journalBatches(n, rows int) []journalBatch {
+	var all []journalBatch
 	for i := range n {
-		b := JournalBatch{Instance: "north"}
+		b := journalBatch{Instance: "north"}
 		for row := range rows {
 			b.Codes = append(b.Codes, fmt.Sprintf("D%d.%d", i+1, row))
 		}
@@ -40,52 +40,52 @@ func JournalBatches(n, rows int) []JournalBatch {
 	return all
 }
 
-// BatchID is the Batch-Id of the n-th batch, from 1.
-func BatchID(n int) batch.ID {
+// batchID is the Batch-Id of the n-th batch, from 1.
+func batchID(n int) batch.ID {
 	return batch.ID{0x01, 0x98, 0xf3, 0xa2, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, byte(n >> 8), byte(n)}
 }
 
-// ReceivedAt is when the n-th batch was received.
-func ReceivedAt(n int) time.Time { return Start.Add(time.Duration(n) * time.Second) }
+// receivedAt is when the n-th batch was received.
+func receivedAt(n int) time.Time { return journalStart.Add(time.Duration(n) * time.Second) }
 
-// JournalConfig is for a journal whose segments hold two frames of 300 rows.
-func JournalConfig(dir string) journal.Config {
+// journalConfig is for a journal whose segments hold two frames of 300 rows.
+func journalConfig(dir string) journal.Config {
 	c := journal.DefaultConfig()
 	c.Dir, c.SegmentBytes, c.MaxBytes, c.MaxFrameBytes, c.MinFreeBytes = dir, 20<<10, 32<<20, 1<<20, 0
 	return c
 }
 
-// NewJournal writes a journal to a new folder, with a cursor for each consumer, and closes it.
-func NewJournal(t testing.TB, batches []JournalBatch, consumers ...string) (dir string) {
+// newTestJournal writes a journal to a new folder, with a cursor for each consumer, and closes it.
+func newTestJournal(t testing.TB, batches []journalBatch, consumers ...string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(JournalConfig(dir), consumers)
+	j, err := journal.Open(journalConfig(dir), consumers)
 	require.NoError(t, err)
-	AddBatches(t, j, 1, batches)
+	addBatches(t, j, 1, batches)
 	require.NoError(t, j.Close())
 	return dir
 }
 
-// AddBatches appends batches, numbered from first, with one commit each.
-func AddBatches(t testing.TB, j *journal.Journal, first int, batches []JournalBatch) {
+// addBatches appends batches, numbered from first, with one commit each.
+func addBatches(t testing.TB, j *journal.Journal, first int, batches []journalBatch) {
 	t.Helper()
 	for i, b := range batches {
-		e := journal.Entry{Data: Frame(first+i, b)}
+		e := journal.Entry{Data: frameOf(first+i, b)}
 		require.NoError(t, j.Enqueue(&e))
 		require.NoError(t, e.Wait())
 	}
 }
 
-// Frame returns the frame of the n-th batch.
-func Frame(n int, of JournalBatch) []byte {
-	b := batch.Batch{ID: BatchID(n), ProductInstance: of.Instance, ReceivedAt: ReceivedAt(n).UnixNano()}
+// frameOf returns the frame of the n-th batch.
+func frameOf(n int, of journalBatch) []byte {
+	b := batch.Batch{ID: batchID(n), ProductInstance: of.Instance, ReceivedAt: receivedAt(n).UnixNano()}
 	b.TypeText, b.TypeEnd = []byte("speed"), []uint32{5}
 	for row, code := range of.Codes {
 		b.Codes = append(b.Codes, code...)
 		b.CodeEnd = append(b.CodeEnd, uint32(len(b.Codes)))
 		b.Type = append(b.Type, 0)
-		b.From = append(b.From, Start.UnixNano())
-		b.To = append(b.To, Start.Add(5*time.Minute).UnixNano())
+		b.From = append(b.From, journalStart.UnixNano())
+		b.To = append(b.To, journalStart.Add(5*time.Minute).UnixNano())
 		b.Value = append(b.Value, float64(row)+0.5)
 		b.Quality = append(b.Quality, math.NaN())
 		b.Index = append(b.Index, uint32(row))
@@ -97,8 +97,8 @@ func Frame(n int, of JournalBatch) []byte {
 	return batch.AppendFrame(nil, &b, &a)
 }
 
-// Segments returns the paths of a journal's segments.
-func Segments(t testing.TB, dir string) []string {
+// segmentPaths returns the paths of a journal's segments.
+func segmentPaths(t testing.TB, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	require.NoError(t, err)
@@ -107,15 +107,15 @@ func Segments(t testing.TB, dir string) []string {
 	return paths
 }
 
-// ChangeFile rewrites a file.
-func ChangeFile(t testing.TB, path string, change func(b []byte) []byte) {
+// changeFile rewrites a file.
+func changeFile(t testing.TB, path string, change func(b []byte) []byte) {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, change(b), 0o640))
 }
 
-// Flip returns a change that flips one bit.
-func Flip(at int) func(b []byte) []byte {
+// flip returns a change that flips one bit.
+func flip(at int) func(b []byte) []byte {
 	return func(b []byte) []byte { b[at] ^= 1; return b }
 }

@@ -1,4 +1,4 @@
-package soap_test
+package main
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/geometry"
 	"trafficd/cmd/trafficctl/internal/soap"
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/schemas/geo"
 	"trafficd/sources/routing"
 )
@@ -28,7 +27,7 @@ var _ geometry.Converter = soap.Converter{}
 
 func newClient(t *testing.T, base string) *soap.Client {
 	t.Helper()
-	c, err := soap.New(client.Config{URL: base, Key: testdaemon.Key, Timeout: time.Minute})
+	c, err := soap.New(client.Config{URL: base, Key: testKey, Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -66,7 +65,7 @@ func TestConverterLikeOffline(t *testing.T) {
 		"POINT (8 95)", // there is no such place
 	}
 	degrees, utm := system(t, "OG_GEODECIMAL", ""), system(t, "OG_SRID", "EPSG:25832")
-	service := soap.Converter{Client: newClient(t, testdaemon.Routing(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, startRouting(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
 	f := func(texts ...string) {
 		t.Helper()
 		ring := geom.NewLinearRingFlat(geom.XY, []float64{8, 48, 9, 48, 9, 49, 8, 48})
@@ -104,7 +103,7 @@ func TestConverterSplits(t *testing.T) {
 	f := func(limit func(*routing.Config)) {
 		t.Helper()
 		service := soap.Converter{
-			Client: newClient(t, testdaemon.Routing(t, limit)),
+			Client: newClient(t, startRouting(t, limit)),
 			From:   system(t, "OG_GEODECIMAL", ""), To: system(t, "VENDOR_GEODECIMAL", ""), Limits: geo.DefaultLimits(),
 		}
 		var texts []string
@@ -130,7 +129,7 @@ func TestConverterSplits(t *testing.T) {
 
 // A run that is interrupted leaves no job behind: there is room for one only.
 func TestConverterInterrupted(t *testing.T) {
-	daemon := testdaemon.Routing(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
+	daemon := startRouting(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	degrees := system(t, "OG_GEODECIMAL", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	front := proxy(t, daemon, func(n int32, _ *http.Request) bool {
@@ -151,7 +150,7 @@ func TestConverterInterrupted(t *testing.T) {
 // A daemon that is busy is asked again.
 func TestConverterBusy(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
-	front := proxy(t, testdaemon.Routing(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
+	front := proxy(t, startRouting(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
 	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
 	got, err := service.Convert(t.Context(), parse(t, "POINT (8 48)"))
 	require.NoError(t, err)
@@ -162,9 +161,9 @@ func TestConverterBusy(t *testing.T) {
 // converted.
 func TestConverterLosesJob(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
-	front := proxy(t, testdaemon.Routing(t, nil), func(n int32, r *http.Request) bool {
+	front := proxy(t, startRouting(t, nil), func(n int32, r *http.Request) bool {
 		if n > 1 {
-			r.Header.Set("Authorization", "apiKey "+testdaemon.OtherKey) // who has no such job
+			r.Header.Set("Authorization", "apiKey "+otherKey) // who has no such job
 		}
 		return true
 	})

@@ -1,6 +1,4 @@
-// Package testdaemon runs trafficd's own HTTP server, intake and routing service inside a test, and
-// makes journals for tests. Only tests import it.
-package testdaemon
+package main
 
 import (
 	"bytes"
@@ -21,7 +19,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
@@ -32,19 +29,19 @@ import (
 	"trafficd/sources/routing"
 )
 
-// API keys that the servers accept. Key has the right that the test needs, OtherKey is another
-// client's, and NoRightKey has a right that does not help.
+// API keys that the servers accept. testKey has the right that the test needs, otherKey is another
+// client's, and noRightKey has a right that does not help.
 const (
-	Key        = "tfd_test"
-	OtherKey   = "tfd_other"
-	NoRightKey = "tfd_no_right"
+	testKey    = "tfd_test"
+	otherKey   = "tfd_other"
+	noRightKey = "tfd_no_right"
 )
 
 const basePath = "/base"
 
-// Daemon is the real intake behind a proxy that records requests and can inject failures. Set the
+// testDaemon is the real intake behind a proxy that records requests and can inject failures. Set the
 // exported fields before the first request.
-type Daemon struct {
+type testDaemon struct {
 	URL string // base URL
 
 	// Known is the registry. While it is nil, every detector code that is sent is registered.
@@ -61,14 +58,14 @@ type Daemon struct {
 	batches [][]json.RawMessage
 }
 
-// New starts a daemon that stops with the test.
-func New(t testing.TB) *Daemon {
+// newDaemon starts a daemon that stops with the test.
+func newDaemon(t testing.TB) *testDaemon {
 	t.Helper()
-	d := &Daemon{learned: map[string]bool{}}
+	d := &testDaemon{learned: map[string]bool{}}
 	cfg := pipeline.DefaultConfig()
 	cfg.Workers = 2
 	cfg.Validate.FutureTolerance = 100 * 365 * 24 * time.Hour // test data is of any year
-	journals := JournalConfig(t.TempDir())
+	journals := journalConfig(t.TempDir())
 	journals.SegmentBytes, journals.MaxBytes, journals.MaxFrameBytes = 1<<20, 64<<20, 8<<20
 	j, err := journal.Open(journals, []string{pipeline.IdempotencyConsumer})
 	require.NoError(t, err)
@@ -91,7 +88,7 @@ func New(t testing.TB) *Daemon {
 }
 
 // Snapshot implements pipeline.Registry.
-func (d *Daemon) Snapshot(string) *batch.Detectors {
+func (d *testDaemon) Snapshot(string) *batch.Detectors {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.Known
@@ -103,27 +100,27 @@ func (d *Daemon) Snapshot(string) *batch.Detectors {
 }
 
 // HasFeed implements pipeline.Registry.
-func (d *Daemon) HasFeed(string) bool { return true }
+func (d *testDaemon) HasFeed(string) bool { return true }
 
 // Batches returns the items of each batch that was answered with 207, once each, in that order.
-func (d *Daemon) Batches() [][]json.RawMessage {
+func (d *testDaemon) Batches() [][]json.RawMessage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.batches
 }
 
 // Items returns the items of all Batches.
-func (d *Daemon) Items() []json.RawMessage { return slices.Concat(d.Batches()...) }
+func (d *testDaemon) Items() []json.RawMessage { return slices.Concat(d.Batches()...) }
 
 // Keys returns the Idempotency-Key of every request, retries included.
-func (d *Daemon) Keys() []string {
+func (d *testDaemon) Keys() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.keys
 }
 
 // ServeHTTP implements http.Handler.
-func (d *Daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *testDaemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	d.keys = append(d.keys, r.Header.Get("Idempotency-Key"))
 	n := len(d.keys)
@@ -157,7 +154,7 @@ func (d *Daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // learn returns the items of a body and registers their detectors.
-func (d *Daemon) learn(body []byte) []json.RawMessage {
+func (d *testDaemon) learn(body []byte) []json.RawMessage {
 	var request struct{ Measurements []json.RawMessage }
 	if z, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
 		_ = json.NewDecoder(z).Decode(&request) // the daemon answers an invalid body
@@ -173,16 +170,16 @@ func (d *Daemon) learn(body []byte) []json.RawMessage {
 	return request.Measurements
 }
 
-// Refuse writes an error as the daemon does.
-func Refuse(w http.ResponseWriter, status int, code, description string) {
+// refuse writes an error as the daemon does.
+func refuse(w http.ResponseWriter, status int, code, description string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"errorCode": code, "description": description, "traceId": "t1"})
 }
 
-// Routing starts the routing service, which stops with the test, and returns its base URL. change
+// startRouting starts the routing service, which stops with the test, and returns its base URL. change
 // may be nil.
-func Routing(t testing.TB, change func(*routing.Config)) string {
+func startRouting(t testing.TB, change func(*routing.Config)) string {
 	t.Helper()
 	cfg := routing.DefaultConfig()
 	if change != nil {
@@ -197,19 +194,12 @@ func Routing(t testing.TB, change func(*routing.Config)) string {
 	return url + basePath
 }
 
-// VerifyTestMain runs a package's tests and fails if they leak goroutines.
-func VerifyTestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs until the process exits
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
-}
-
 // serve starts the daemon's HTTP server with one route and returns its address.
 func serve(t testing.TB, right, otherRight string, route api.Route) string {
 	t.Helper()
 	cfg := api.DefaultConfig()
 	cfg.Listen, cfg.BasePath, cfg.DrainGrace = "127.0.0.1:0", basePath, 0
-	for i, key := range []string{Key, OtherKey, NoRightKey} {
+	for i, key := range []string{testKey, otherKey, noRightKey} {
 		digest := sha256.Sum256([]byte(key))
 		cfg.Keys = append(cfg.Keys, api.KeyEntry{
 			Name: strconv.Itoa(i), SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{right},

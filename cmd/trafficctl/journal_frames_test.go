@@ -1,4 +1,4 @@
-package inspect_test
+package main
 
 import (
 	"errors"
@@ -10,13 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/trafficctl/internal/inspect"
-	"trafficd/cmd/trafficctl/internal/testdaemon"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 )
-
-// frameRows makes a frame of two blocks, two of which fill a segment.
-const frameRows = 300
 
 // read gives the frames that can be read, and the gaps as text.
 func read(t testing.TB, dir string, from uint64) (frames []uint64, gaps []string) {
@@ -34,7 +30,7 @@ func read(t testing.TB, dir string, from uint64) (frames []uint64, gaps []string
 		frames = append(frames, frame.Seq)
 		var b batch.Batch
 		require.NoError(t, batch.DecodeFrame(frame.Data, &b, nil))
-		require.Equal(t, testdaemon.BatchID(int(frame.Seq)), b.ID)
+		require.Equal(t, batchID(int(frame.Seq)), b.ID)
 	}
 	return frames, gaps
 }
@@ -51,42 +47,42 @@ func segmentsOf(t testing.TB, dir string) []journal.SegmentInfo {
 func TestFramesReadOnBehindDamage(t *testing.T) {
 	f := func(name string, damage func(dir string, s []string), want []uint64, wantGaps ...string) {
 		t.Helper()
-		dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(8, frameRows))
+		dir := newTestJournal(t, journalBatches(8, frameRows))
 		require.Len(t, segmentsOf(t, dir), 4, "two frames in a segment")
-		damage(dir, testdaemon.Segments(t, dir))
+		damage(dir, segmentPaths(t, dir))
 		frames, gaps := read(t, dir, 0)
 		require.Equal(t, want, frames, name)
 		require.Equal(t, wantGaps, gaps, name)
 	}
 	change := func(i int, with func([]byte) []byte) func(string, []string) {
-		return func(_ string, s []string) { testdaemon.ChangeFile(t, s[i], with) }
+		return func(_ string, s []string) { changeFile(t, s[i], with) }
 	}
 	const header, payload = 4096, 4096 + 24 + 50 // of the first frame of a segment
 	all := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
 	f("none", func(string, []string) {}, all)
-	f("a payload", change(1, testdaemon.Flip(payload)), []uint64{1, 2, 4, 5, 6, 7, 8}, "frame 3")
-	f("a frame's header", change(1, testdaemon.Flip(header)), []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
-	f("the first payload", change(0, testdaemon.Flip(payload)), []uint64{2, 3, 4, 5, 6, 7, 8}, "frame 1")
-	f("a payload of the newest segment", change(3, testdaemon.Flip(payload)), []uint64{1, 2, 3, 4, 5, 6, 8}, "frame 7")
-	f("a header in the newest segment", change(3, testdaemon.Flip(header)), []uint64{1, 2, 3, 4, 5, 6}, "frames from 7 on")
-	f("a segment's header", change(1, testdaemon.Flip(20)), []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
-	f("the first segment's header", change(0, testdaemon.Flip(20)), []uint64{3, 4, 5, 6, 7, 8}, "frames 1 to 2")
-	f("the newest segment's header", change(3, testdaemon.Flip(20)), []uint64{1, 2, 3, 4, 5, 6}, "frames from 7 on")
+	f("a payload", change(1, flip(payload)), []uint64{1, 2, 4, 5, 6, 7, 8}, "frame 3")
+	f("a frame's header", change(1, flip(header)), []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
+	f("the first payload", change(0, flip(payload)), []uint64{2, 3, 4, 5, 6, 7, 8}, "frame 1")
+	f("a payload of the newest segment", change(3, flip(payload)), []uint64{1, 2, 3, 4, 5, 6, 8}, "frame 7")
+	f("a header in the newest segment", change(3, flip(header)), []uint64{1, 2, 3, 4, 5, 6}, "frames from 7 on")
+	f("a segment's header", change(1, flip(20)), []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
+	f("the first segment's header", change(0, flip(20)), []uint64{3, 4, 5, 6, 7, 8}, "frames 1 to 2")
+	f("the newest segment's header", change(3, flip(20)), []uint64{1, 2, 3, 4, 5, 6}, "frames from 7 on")
 	f("a sealed segment cut off", change(2, func(b []byte) []byte { return b[:len(b)-8192] }), []uint64{1, 2, 3, 4, 5, 7, 8}, "frame 6")
 	f("a missing segment", func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) }, []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
 	f("a torn tail", change(3, func(b []byte) []byte { return append(b, "a commit that was never finished"...) }), all)
 	f("two of them", func(_ string, s []string) {
-		testdaemon.ChangeFile(t, s[0], testdaemon.Flip(payload))
-		testdaemon.ChangeFile(t, s[2], testdaemon.Flip(payload))
+		changeFile(t, s[0], flip(payload))
+		changeFile(t, s[2], flip(payload))
 	}, []uint64{2, 3, 4, 6, 7, 8}, "frame 1", "frame 5")
 	f("neighbours", func(_ string, s []string) {
-		testdaemon.ChangeFile(t, s[1], testdaemon.Flip(header))
-		testdaemon.ChangeFile(t, s[2], testdaemon.Flip(payload))
+		changeFile(t, s[1], flip(header))
+		changeFile(t, s[2], flip(payload))
 	}, []uint64{1, 2, 6, 7, 8}, "frames 3 to 5")
 }
 
 func TestFramesFrom(t *testing.T) {
-	dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(5, frameRows))
+	dir := newTestJournal(t, journalBatches(5, frameRows))
 	for from := range uint64(8) {
 		frames, gaps := read(t, dir, from)
 		require.Empty(t, gaps)
@@ -104,8 +100,8 @@ func TestFramesWithRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	for round := range 60 {
-		dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(1+r.IntN(9), 1+r.IntN(2*frameRows)))
-		paths := testdaemon.Segments(t, dir)
+		dir := newTestJournal(t, journalBatches(1+r.IntN(9), 1+r.IntN(2*frameRows)))
+		paths := segmentPaths(t, dir)
 		for range 1 + r.IntN(3) {
 			hurt(t, r, paths[r.IntN(len(paths))])
 		}
@@ -129,7 +125,7 @@ func TestFramesWithRandomDamage(t *testing.T) {
 
 // hurt damages a file somewhere.
 func hurt(t testing.TB, r *rand.Rand, path string) {
-	testdaemon.ChangeFile(t, path, func(b []byte) []byte {
+	changeFile(t, path, func(b []byte) []byte {
 		if len(b) == 0 {
 			return b
 		}
@@ -140,22 +136,22 @@ func hurt(t testing.TB, r *rand.Rand, path string) {
 			clear(b[r.IntN(len(b)):])
 			return b
 		}
-		return testdaemon.Flip(r.IntN(len(b)))(b)
+		return flip(r.IntN(len(b)))(b)
 	})
 }
 
 // Two batches that a broken one lies between say when it was received.
 func TestGapSaysWhen(t *testing.T) {
-	dir := testdaemon.NewJournal(t, testdaemon.JournalBatches(5, frameRows))
-	testdaemon.ChangeFile(t, testdaemon.Segments(t, dir)[1], testdaemon.Flip(5000))
+	dir := newTestJournal(t, journalBatches(5, frameRows))
+	changeFile(t, segmentPaths(t, dir)[1], flip(5000))
 	f, err := inspect.Open(dir)
 	require.NoError(t, err)
 	defer f.Close()
 	for _, err := range f.Frames(0) {
 		var gap *inspect.Gap
 		if errors.As(err, &gap) {
-			require.True(t, gap.After.Equal(testdaemon.ReceivedAt(2)))
-			require.True(t, gap.Before.Equal(testdaemon.ReceivedAt(4)))
+			require.True(t, gap.After.Equal(receivedAt(2)))
+			require.True(t, gap.Before.Equal(receivedAt(4)))
 			var corrupt *journal.CorruptError
 			require.ErrorAs(t, gap, &corrupt)
 			return

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/generate"
+	"trafficd/sources/ingest"
+)
+
+func generateConfig(change func(*generate.Config)) generate.Config {
+	cfg := generate.DefaultConfig()
+	cfg.Detectors, cfg.Interval = 300, 30*time.Minute
+	change(&cfg)
+	return cfg
+}
+
+func newNetwork(t testing.TB, cfg generate.Config) *generate.Network {
+	n, err := generate.New(cfg)
+	require.NoError(t, err)
+	return n
+}
+
+func registryOf(t testing.TB, cfg generate.Config) [][]string {
+	var b bytes.Buffer
+	require.NoError(t, newNetwork(t, cfg).WriteRegistry(&b))
+	rows, err := csv.NewReader(&b).ReadAll()
+	require.NoError(t, err)
+	return rows
+}
+
+// Every measurement is sound by the rules of the daemon, stands in the
+// registry, and they come in the order of time, an interval a batch.
+func TestMeasurementsAreSound(t *testing.T) {
+	cfg := generateConfig(func(c *generate.Config) { c.AllTypes = true })
+	var all []json.RawMessage
+	type m struct {
+		DetectorCode, MeasureTypeCode string
+		TimestampFrom, TimestampTo    time.Time
+		Value, Quality                float64
+	}
+	now, items := cfg.From, 0
+	intervals := 0
+	for item, err := range newNetwork(t, cfg).Items() {
+		require.NoError(t, err)
+		all = append(all, slices.Clone(item.JSON))
+		var got m
+		require.NoError(t, json.Unmarshal(item.JSON, &got))
+		require.Equal(t, now, got.TimestampFrom)
+		require.Equal(t, cfg.Interval, got.TimestampTo.Sub(got.TimestampFrom))
+		require.GreaterOrEqual(t, got.Value, 0.0)
+		items++
+		if item.EndsBatch {
+			now = now.Add(cfg.Interval)
+			intervals++
+		}
+	}
+	require.Equal(t, cfg.Intervals(), intervals)
+	require.Empty(t, codesOf(t, cfg, all))
+	whole := float64(cfg.Detectors * cfg.Intervals() * len(generate.Types))
+	require.InDelta(t, 1-cfg.GapRate, float64(items)/whole, 0.005)
+}
+
+// Every kind of fault is met, and the rules give it the code that it claims.
+func TestFaults(t *testing.T) {
+	cfg := generateConfig(func(c *generate.Config) { c.ErrorRate = 1 })
+	var wrong []json.RawMessage
+	var want []string
+	for f := range newNetwork(t, cfg).Samples() {
+		for _, fault := range generate.Faults {
+			item := fault.Append(nil, *f)
+			require.True(t, json.Valid(item), "%s: %s", fault.Name, item)
+			wrong, want = append(wrong, item), append(want, fault.Code)
+		}
+		break
+	}
+	got := codesOf(t, cfg, wrong)
+	for i, fault := range generate.Faults {
+		require.Equal(t, want[i], got[i], "%s: %s", fault.Name, wrong[i])
+	}
+	var all []json.RawMessage
+	for item := range newNetwork(t, cfg).Items() {
+		all = append(all, slices.Clone(item.JSON))
+	}
+	codes := map[string]bool{}
+	rejected := codesOf(t, cfg, all)
+	for _, code := range rejected {
+		codes[code] = true
+	}
+	require.Len(t, rejected, len(all))
+	require.Equal(t, map[string]bool{
+		"INVALID_TYPE": true, "DUPLICATE_FIELD": true, "RESERVED_FIELD": true, "MISSING_FIELD": true,
+		"UNKNOWN_DETECTOR": true, "UNKNOWN_MEASURE_TYPE": true, "INVALID_TIMESTAMP": true, "INVALID_INTERVAL": true,
+		"TIMESTAMP_IN_FUTURE": true, "INVALID_VALUE": true, "INVALID_QUALITY": true,
+	}, codes, "all codes of contract 1.2 but that of the batch's size, and no sound item")
+}
+
+// codesOf posts the items to a daemon that knows the network, and returns the code for each rejected index.
+func codesOf(t *testing.T, cfg generate.Config, items []json.RawMessage) map[int]string {
+	t.Helper()
+	d := newDaemon(t)
+	d.Known = map[string]bool{}
+	for _, row := range registryOf(t, cfg)[1:] {
+		d.Known[row[0]] = true
+	}
+	codes := map[int]string{}
+	const perBatch = 10_000
+	for start := 0; start < len(items); start += perBatch {
+		body, err := json.Marshal(map[string]any{"measurements": items[start:min(len(items), start+perBatch)]})
+		require.NoError(t, err)
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		z.Write(body)
+		require.NoError(t, z.Close())
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+ingest.Path, &packed)
+		require.NoError(t, err)
+		req.Header = http.Header{
+			"Authorization": {"apiKey " + testKey}, "Content-Type": {"application/json"}, "Content-Encoding": {"gzip"},
+		}
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, http.StatusMultiStatus, resp.StatusCode)
+		var result struct {
+			Rejections []struct {
+				Index int
+				Error struct{ ErrorCode string }
+			}
+		}
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&result))
+		for _, r := range result.Rejections {
+			codes[start+r.Index] = r.Error.ErrorCode
+		}
+	}
+	return codes
+}

@@ -1,0 +1,485 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/cmd/trafficctl/internal/send"
+)
+
+func configFor(d *testDaemon) send.Config {
+	cfg := send.DefaultConfig()
+	cfg.URL, cfg.Key = d.URL, testKey
+	return cfg
+}
+
+func newSender(t testing.TB, cfg send.Config, rejected io.Writer) *send.Sender {
+	s, err := send.New(cfg, rejected, func(string) {})
+	require.NoError(t, err)
+	return s
+}
+
+// itemOf makes the n-th item of a detector.
+func itemOf(detector string, n int) measurement.Item {
+	const from = "2026-11-01T07:50:00Z"
+	f := measurement.Fields{Detector: detector, Type: "speed", From: []byte(from), To: []byte(from), Value: fmt.Append(nil, n)}
+	return measurement.Item{JSON: f.AppendJSON(nil), Order: measurement.OrderOf(detector)}
+}
+
+// series gives `each` items of every detector, one detector after the other,
+// as files that are sorted by detector do.
+func series(detectors, each int) iter.Seq2[measurement.Item, error] {
+	return func(yield func(measurement.Item, error) bool) {
+		row := int64(0)
+		for d := range detectors {
+			for n := range each {
+				item := itemOf(fmt.Sprintf("D%d", d), n)
+				row++
+				item.Place.Row = row
+				if !yield(item, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sent reads an item back.
+func sent(t testing.TB, item json.RawMessage) (detector string, n int) {
+	var m struct {
+		DetectorCode string
+		Value        int
+	}
+	require.NoError(t, json.Unmarshal(item, &m))
+	return m.DetectorCode, m.Value
+}
+
+// mixed gives items and errors as they are listed.
+func mixed(list ...any) iter.Seq2[measurement.Item, error] {
+	return func(yield func(measurement.Item, error) bool) {
+		for i, x := range list {
+			ok := true
+			switch x := x.(type) {
+			case error:
+				ok = yield(measurement.Item{}, x)
+			case measurement.Item:
+				x.Place.Row = int64(i + 1)
+				ok = yield(x, nil)
+			}
+			if !ok {
+				return
+			}
+		}
+	}
+}
+
+func badRow(row int64) error {
+	return &measurement.RowError{Place: measurement.Place{Row: row}, Err: errors.New("unreadable")}
+}
+
+// eventually waits for what other goroutines will do.
+func eventually(t testing.TB, ok func() bool) {
+	require.Eventually(t, ok, 10*time.Second, time.Millisecond)
+}
+
+// Input that is sorted by detector: everything arrives once, each detector's
+// items in order, and batches are full although a lane has few detectors at a time.
+func TestOrderAndFullBatches(t *testing.T) {
+	const detectors, each, limit = 40, 250, 500
+	for _, workers := range []int{1, 4} {
+		d := newDaemon(t)
+		cfg := configFor(d)
+		cfg.Batch, cfg.Concurrency = limit, workers
+		s := newSender(t, cfg, nil)
+		require.NoError(t, s.Send(t.Context(), series(detectors, each)))
+		require.EqualValues(t, detectors*each, s.Tally().Accepted)
+		require.Zero(t, s.Tally().Resume)
+
+		next := map[string]int{}
+		for _, item := range d.Items() {
+			detector, n := sent(t, item)
+			require.Equal(t, next[detector], n, "detector %s with %d workers", detector, workers)
+			next[detector]++
+		}
+		require.Len(t, next, detectors)
+		require.Equal(t, s.Tally().Batches, int64(len(d.Batches())))
+		require.LessOrEqual(t, len(d.Batches()), detectors*each/limit+workers)
+	}
+}
+
+func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
+	d := newDaemon(t)
+	cfg := configFor(d)
+	cfg.Batch, cfg.Ordered = 300, false
+	s := newSender(t, cfg, nil)
+	require.NoError(t, s.Send(t.Context(), series(1, 3000)))
+	require.Len(t, d.Batches(), 10)
+	seen := map[int]bool{}
+	for _, item := range d.Items() {
+		_, n := sent(t, item)
+		seen[n] = true
+	}
+	require.Len(t, seen, 3000)
+}
+
+func TestEndsBatch(t *testing.T) {
+	d := newDaemon(t)
+	cfg := configFor(d)
+	cfg.Concurrency = 1
+	last := itemOf("C", 3)
+	last.EndsBatch = true
+	s := newSender(t, cfg, nil)
+	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), last, itemOf("A", 4))))
+	require.Len(t, d.Batches(), 2)
+	require.Len(t, d.Batches()[0], 3)
+}
+
+func TestNothingToSend(t *testing.T) {
+	d := newDaemon(t)
+	require.NoError(t, newSender(t, configFor(d), nil).Send(t.Context(), mixed()))
+	require.Empty(t, d.Keys())
+}
+
+// Whatever goes wrong for a time, the batch arrives once, under one key.
+func TestRetries(t *testing.T) {
+	f := func(name string, prepare func(*testDaemon), replayed int64) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they spend their time in pauses
+			d := newDaemon(t)
+			prepare(d)
+			s := newSender(t, configFor(d), nil)
+			require.NoError(t, s.Send(t.Context(), series(1, 10)))
+			require.Len(t, d.Batches(), 1)
+			require.Len(t, d.Keys(), 3)
+			require.Len(t, slices.Compact(d.Keys()), 1, "one key over all attempts")
+			require.NotEmpty(t, d.Keys()[0])
+			tally := s.Tally()
+			require.EqualValues(t, 10, tally.Accepted)
+			require.EqualValues(t, 2, tally.Retries)
+			require.Equal(t, replayed, tally.Replayed)
+		})
+	}
+	for _, status := range []int{408, 409, 429, 500, 502, 503, 504} {
+		f(fmt.Sprint(status), func(d *testDaemon) {
+			d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
+				if n < 3 {
+					w.Header().Set("Retry-After", "0")
+					refuse(w, status, "SOME_CODE", "not now")
+				}
+				return n < 3
+			}
+		}, 0)
+	}
+	f("cut before the batch is taken", func(d *testDaemon) {
+		d.Before = func(n int, _ http.ResponseWriter, _ *http.Request) bool {
+			if n < 3 {
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		}
+	}, 0)
+	f("cut before the answer", func(d *testDaemon) { d.CutAfter = func(n int) bool { return n < 3 } }, 1)
+	f("cut within the answer", func(d *testDaemon) {
+		d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
+			if n < 3 {
+				w.Header().Set("Content-Length", "100")
+				w.WriteHeader(http.StatusMultiStatus)
+				w.Write([]byte(`{"accepted":10,`))
+			}
+			return n < 3
+		}
+	}, 0)
+}
+
+// A refusal that repeating cannot mend ends it after one request, with the
+// daemon's words and what to do.
+func TestRefusalsStop(t *testing.T) {
+	f := func(status int, hint string) {
+		t.Helper()
+		d := newDaemon(t)
+		d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			refuse(w, status, "THE_CODE", "the reason")
+			return true
+		}
+		s := newSender(t, configFor(d), nil)
+		err := s.Send(t.Context(), series(1, 10))
+		require.ErrorContains(t, err, fmt.Sprint(status))
+		require.ErrorContains(t, err, "THE_CODE: the reason")
+		require.ErrorContains(t, err, "trace t1")
+		require.ErrorContains(t, err, hint)
+		require.Len(t, d.Keys(), 1)
+		tally := s.Tally()
+		require.EqualValues(t, 1, tally.Resume)
+		require.Zero(t, tally.Unknown, "the refusal is definite")
+	}
+	f(400, "--url")
+	f(401, "--key")
+	f(403, "`ingest`")
+	f(404, "--url")
+	f(405, "--url")
+	f(413, "--batch")
+	f(415, "decompresses requests")
+	f(422, "run the command again")
+	f(302, "")
+	f(200, "")
+}
+
+// A redirected POST would become a GET, and the key go to another host.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	d, other := newDaemon(t), newDaemon(t)
+	d.Before = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		http.Redirect(w, r, other.URL, http.StatusFound)
+		return true
+	}
+	err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
+	require.ErrorContains(t, err, "302")
+	require.Empty(t, other.Keys())
+	require.Len(t, d.Keys(), 1)
+}
+
+// An answer that does not fit the batch is none.
+func TestInconsistentAnswers(t *testing.T) {
+	f := func(answer string) {
+		t.Helper()
+		d := newDaemon(t)
+		d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(http.StatusMultiStatus)
+			w.Write([]byte(answer))
+			return true
+		}
+		err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
+		require.ErrorContains(t, err, "inconsistent answer")
+		require.Len(t, d.Keys(), 1)
+	}
+	f(`{"accepted":1,"rejected":0,"rejections":[]}`)
+	f(`{"accepted":1,"rejected":1,"rejections":[]}`)
+	f(`{"accepted":1,"rejected":1,"rejections":[{"index":2,"error":{}}]}`)
+	f(`{}`)
+}
+
+// When the daemon asks for more time than there is, waiting is pointless.
+func TestRetryForEnds(t *testing.T) {
+	d := newDaemon(t)
+	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Retry-After", "3600")
+		refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		return true
+	}
+	err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
+	require.ErrorContains(t, err, "--retry-for")
+	require.ErrorContains(t, err, "later")
+	require.Len(t, d.Keys(), 1)
+}
+
+// Given up without an answer, the items' fate is unknown and the tally says so.
+func TestNoAnswer(t *testing.T) {
+	d := newDaemon(t)
+	d.CutAfter = func(int) bool { return true }
+	cfg := configFor(d)
+	cfg.RetryFor = 0
+	s := newSender(t, cfg, nil)
+	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "EOF")
+	require.EqualValues(t, 3, s.Tally().Unknown)
+	require.EqualValues(t, 1, s.Tally().Resume)
+}
+
+// Interrupted: what is under way is still answered and counted, nothing new
+// begins, and the row to go on with is known.
+func TestInterrupted(t *testing.T) {
+	d := newDaemon(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	d.Before = func(n int, _ http.ResponseWriter, _ *http.Request) bool {
+		if n == 2 {
+			interrupt()
+		}
+		return false
+	}
+	cfg := configFor(d)
+	cfg.Batch, cfg.Concurrency = 10, 1
+	s := newSender(t, cfg, nil)
+	require.ErrorIs(t, s.Send(ctx, series(1, 1000)), context.Canceled)
+	tally := s.Tally()
+	require.EqualValues(t, 20, tally.Accepted)
+	require.EqualValues(t, 21, tally.Resume)
+	require.Zero(t, tally.Unknown)
+}
+
+// A refusal after an attempt that had no answer does not settle that one.
+func TestDoubtStays(t *testing.T) {
+	d := newDaemon(t)
+	d.CutAfter = func(n int) bool { return n == 1 }
+	d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n == 1 {
+			return false
+		}
+		w.Header().Set("Retry-After", "3600")
+		refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		return true
+	}
+	s := newSender(t, configFor(d), nil)
+	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "later")
+	require.Len(t, d.Items(), 3, "it was taken, as it happens")
+	require.EqualValues(t, 3, s.Tally().Unknown)
+}
+
+// Items of a batch that was begun and never sent are not acknowledged.
+func TestInterruptedWhileABatchIsFilled(t *testing.T) {
+	d := newDaemon(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	s := newSender(t, configFor(d), nil)
+	err := s.Send(ctx, func(yield func(measurement.Item, error) bool) {
+		for item, err := range series(1, 3) {
+			if !yield(item, err) {
+				return
+			}
+		}
+		interrupt()
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualValues(t, 1, s.Tally().Resume)
+	require.Empty(t, d.Items())
+}
+
+// Interrupted while it waits to try again.
+func TestInterruptedInPause(t *testing.T) {
+	d := newDaemon(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Retry-After", "60")
+		refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		return true
+	}
+	s, err := send.New(configFor(d), nil, func(string) { interrupt() })
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Send(ctx, series(1, 10)), context.Canceled)
+	require.EqualValues(t, 1, s.Tally().Resume)
+}
+
+func TestBadRowStops(t *testing.T) {
+	d := newDaemon(t)
+	s := newSender(t, configFor(d), nil)
+	err := s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), badRow(3), itemOf("C", 4)))
+	require.ErrorContains(t, err, "item 3: unreadable")
+	require.ErrorContains(t, err, "--on-bad-row skip")
+	require.EqualValues(t, 2, s.Tally().Accepted, "the rows before it are sent")
+	require.EqualValues(t, 3, s.Tally().Resume)
+}
+
+func TestBadRowsSkipped(t *testing.T) {
+	d := newDaemon(t)
+	cfg := configFor(d)
+	cfg.SkipBadRows = true
+	var notes []string
+	s, err := send.New(cfg, nil, func(text string) { notes = append(notes, text) })
+	require.NoError(t, err)
+	list := []any{itemOf("A", 1)}
+	const reportedRows = 10 // then rows are only counted
+	for row := range int64(2 * reportedRows) {
+		list = append(list, badRow(row+2))
+	}
+	require.NoError(t, s.Send(t.Context(), mixed(append(list, itemOf("B", 1))...)))
+	require.EqualValues(t, 2, s.Tally().Accepted)
+	require.EqualValues(t, 2*reportedRows, s.Tally().BadRows)
+	require.Len(t, notes, reportedRows)
+}
+
+// An error of the input as a whole: what was read is sent.
+func TestInputBreaksOff(t *testing.T) {
+	d := newDaemon(t)
+	s := newSender(t, configFor(d), nil)
+	broken := errors.New("unexpected EOF")
+	require.ErrorIs(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), broken)), broken)
+	require.EqualValues(t, 2, s.Tally().Accepted)
+	require.EqualValues(t, 3, s.Tally().Resume)
+}
+
+// Rejected items are written one a line, as they were, with where they stood.
+func TestRejectedItems(t *testing.T) {
+	d := newDaemon(t)
+	d.Known = map[string]bool{"A": true}
+	var file bytes.Buffer
+	cfg := configFor(d)
+	cfg.Concurrency = 1
+	pretty := itemOf("B", 3)
+	pretty.JSON = []byte(strings.ReplaceAll(string(pretty.JSON), ",", ",\n  "))
+	other := itemOf("C", 4)
+	s := newSender(t, cfg, &file)
+	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("A", 2), pretty, other)))
+
+	lines := strings.Split(strings.TrimSpace(file.String()), "\n")
+	require.Len(t, lines, 2)
+	type line struct {
+		Item    json.RawMessage
+		Index   int
+		Error   send.ItemError
+		Row     int64
+		BatchID string
+	}
+	var first line
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &first))
+	require.Equal(t, string(itemOf("B", 3).JSON), string(first.Item))
+	require.Len(t, first.BatchID, 36)
+	require.NotEmpty(t, first.Error.Description)
+	first.Item, first.BatchID, first.Error.Description = nil, "", ""
+	require.Equal(t, line{Index: 2, Row: 3, Error: send.ItemError{ErrorCode: "UNKNOWN_DETECTOR", Parameter: "measurements[2].detectorCode"}}, first)
+	require.Contains(t, lines[1], string(other.JSON))
+
+	tally := s.Tally()
+	require.EqualValues(t, 2, tally.Rejected)
+	require.Equal(t, map[string]int64{"UNKNOWN_DETECTOR": 2}, tally.Codes)
+	require.EqualValues(t, 3, tally.Examples["UNKNOWN_DETECTOR"].Place.Row)
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestRejectedItemsCannotBeWritten(t *testing.T) {
+	d := newDaemon(t)
+	d.Known = map[string]bool{}
+	err := newSender(t, configFor(d), brokenWriter{}).Send(t.Context(), series(1, 2))
+	require.ErrorContains(t, err, "disk full")
+}
+
+// A slow daemon holds the reading back: no more batches than go round.
+func TestMemoryIsBounded(t *testing.T) {
+	d := newDaemon(t)
+	release := make(chan struct{})
+	d.Before = func(int, http.ResponseWriter, *http.Request) bool { <-release; return false }
+	cfg := configFor(d)
+	cfg.Batch, cfg.Concurrency = 10, 2
+	const batchesPerWorker = 4             // of package send
+	const most = 2*batchesPerWorker*10 + 1 // and the item that waits for a batch
+	var read atomic.Int64
+	counted := func(yield func(measurement.Item, error) bool) {
+		for item, err := range series(80, 100) {
+			read.Add(1)
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+	s := newSender(t, cfg, nil)
+	done := make(chan error)
+	go func() { done <- s.Send(t.Context(), counted) }()
+	eventually(t, func() bool { return read.Load() >= most-2*10 })
+	time.Sleep(20 * time.Millisecond) // time enough to read all of it
+	require.LessOrEqual(t, read.Load(), int64(most))
+	close(release)
+	require.NoError(t, <-done)
+	require.EqualValues(t, 8_000, read.Load())
+}
