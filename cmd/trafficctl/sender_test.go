@@ -136,14 +136,14 @@ func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
 	require.Len(t, seen, 3000)
 }
 
-func TestEndsBatch(t *testing.T) {
+func TestStartsBatch(t *testing.T) {
 	d := newDaemon(t)
 	cfg := configFor(d)
 	cfg.Concurrency = 1
-	last := itemOf("C", 3)
-	last.EndsBatch = true
+	next := itemOf("A", 4)
+	next.StartsBatch = true
 	s := newSender(t, cfg, nil)
-	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), last, itemOf("A", 4))))
+	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), itemOf("C", 3), next)))
 	require.Len(t, d.Batches(), 2)
 	require.Len(t, d.Batches()[0], 3)
 }

@@ -175,30 +175,38 @@ func (e *Error) Error() string {
 	if e.TraceID != "" {
 		text += " (trace " + e.TraceID + ")"
 	}
-	if hint := e.hint(); hint != "" {
+	hint := hints[e.Status]
+	switch e.Status {
+	case http.StatusForbidden:
+		hint = "give the key the right `" + e.service.Right + "` in the daemon's keys file"
+	case http.StatusRequestEntityTooLarge:
+		hint = e.service.TooLarge
+	}
+	if hint != "" {
 		text += "; " + hint
 	}
 	return text
 }
 
-func (e *Error) hint() string {
-	switch e.Status {
-	case http.StatusOK, http.StatusBadRequest:
-		return "check --url: does it name the daemon, and does a proxy change requests or responses?"
-	case http.StatusUnauthorized:
-		return "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)"
-	case http.StatusForbidden:
-		return "give the key the right `" + e.service.Right + "` in the daemon's keys file"
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return "check --url: it must be the daemon's base URL, including its path prefix if it has one"
-	case http.StatusRequestEntityTooLarge:
-		return e.service.TooLarge
-	case http.StatusUnsupportedMediaType:
-		return "check for a proxy that decompresses requests"
-	case http.StatusUnprocessableEntity:
-		return "the Idempotency-Key was used for another body; run the command again"
+// hints says what to do about a status, unless that depends on the service.
+var hints = map[int]string{
+	http.StatusOK:                   "check --url: does it name the daemon, and does a proxy change requests or responses?",
+	http.StatusBadRequest:           "check --url: does it name the daemon, and does a proxy change requests or responses?",
+	http.StatusUnauthorized:         "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)",
+	http.StatusNotFound:             "check --url: it must be the daemon's base URL, including its path prefix if it has one",
+	http.StatusMethodNotAllowed:     "check --url: it must be the daemon's base URL, including its path prefix if it has one",
+	http.StatusUnsupportedMediaType: "check for a proxy that decompresses requests",
+	http.StatusUnprocessableEntity:  "the Idempotency-Key was used for another body; run the command again",
+}
+
+// Sleep returns early, with the cause, if ctx is done.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return ""
 }
 
 // RetryAfter parses the header, in seconds or as a date. It returns 0 if the header is absent,

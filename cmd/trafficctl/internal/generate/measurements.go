@@ -13,84 +13,50 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Samples returns the valid measurements, ordered by interval and detector, and whether each is the last
+// Samples returns the valid measurements, ordered by interval and detector, and whether each is the first
 // of its interval. The fields are valid until the next iteration.
 func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 	return func(yield func(*measurement.Fields, bool) bool) {
-		p := pending{yield: yield}
+		var f measurement.Fields
 		for i := range n.cfg.Intervals() {
-			from := n.cfg.From.Add(time.Duration(i) * n.cfg.Interval)
-			n.interval(from, &p)
-			if !p.flush(true) {
-				return
+			from, first := n.cfg.From.Add(time.Duration(i)*n.cfg.Interval), true
+			f.From = measurement.AppendTime(f.From[:0], from)
+			f.To = measurement.AppendTime(f.To[:0], from.Add(n.cfg.Interval))
+			for j := range n.detectors {
+				d := &n.detectors[j]
+				s, ok := d.next(from, n.cfg.GapRate)
+				if !ok {
+					continue
+				}
+				f.Detector, f.Quality = d.code, f.Quality[:0]
+				if d.hasQuality {
+					f.Quality = strconv.AppendFloat(f.Quality, s.quality, 'f', 2, 64)
+				}
+				for _, f.Type = range d.types {
+					value, digits := s.occupancy, 1
+					switch f.Type {
+					case "speed":
+						value = s.speed
+					case "flow":
+						value, digits = s.flow, 0
+					}
+					f.Value = strconv.AppendFloat(f.Value[:0], value, 'f', digits, 64)
+					if !yield(&f, first) {
+						return
+					}
+					first = false
+				}
 			}
 		}
 	}
 }
 
-// interval generates the measurements of one interval.
-func (n *Network) interval(from time.Time, p *pending) {
-	p.times(from, from.Add(n.cfg.Interval))
-	for i := range n.detectors {
-		d := &n.detectors[i]
-		s, ok := d.next(from, n.cfg.GapRate)
-		if !ok {
-			continue
-		}
-		for _, kind := range d.types {
-			if !p.flush(false) {
-				return
-			}
-			p.set(d, kind, s)
-		}
-	}
-}
-
-// pending delays each measurement until it is known whether it is the last of its interval.
-type pending struct {
-	yield   func(*measurement.Fields, bool) bool
-	fields  measurement.Fields
-	filled  bool
-	stopped bool
-}
-
-func (p *pending) flush(last bool) bool {
-	if p.filled && !p.stopped {
-		p.stopped = !p.yield(&p.fields, last)
-	}
-	p.filled = false
-	return !p.stopped
-}
-
-func (p *pending) times(from, to time.Time) {
-	p.fields.From = measurement.AppendTime(p.fields.From[:0], from)
-	p.fields.To = measurement.AppendTime(p.fields.To[:0], to)
-}
-
-func (p *pending) set(d *detector, kind string, s state) {
-	f := &p.fields
-	f.Detector, f.Type = d.code, kind
-	f.Quality = f.Quality[:0]
-	if d.hasQuality {
-		f.Quality = strconv.AppendFloat(f.Quality, s.quality, 'f', 2, 64)
-	}
-	switch kind {
-	case "speed":
-		f.Value = strconv.AppendFloat(f.Value[:0], s.speed, 'f', 1, 64)
-	case "flow":
-		f.Value = strconv.AppendFloat(f.Value[:0], s.flow, 'f', 0, 64)
-	default:
-		f.Value = strconv.AppendFloat(f.Value[:0], s.occupancy, 'f', 1, 64)
-	}
-	p.filled = true
-}
-
-// Items returns the same measurements as JSON, some of them invalid. Each interval ends its batch.
+// Items returns the same measurements as JSON, some of them invalid. Each interval starts a batch.
 func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		chance := rand.New(rand.NewPCG(n.cfg.Seed, faultStream))
 		var item measurement.Item
-		for f, last := range n.Samples() {
+		for f, first := range n.Samples() {
 			if chance.Float64() < n.cfg.ErrorRate {
 				item.JSON = Faults[chance.IntN(len(Faults))].Append(item.JSON[:0], *f)
 			} else {
@@ -98,7 +64,7 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 			}
 			item.Order = measurement.OrderOf(f.Detector)
 			item.Place.Row++
-			item.EndsBatch = last
+			item.StartsBatch = first
 			if !yield(item, nil) {
 				return
 			}
@@ -109,13 +75,8 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 // WriteNDJSON writes one item per line and returns their number.
 func (n *Network) WriteNDJSON(w io.Writer) (items int64, err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
-	for item, err := range n.Items() {
-		if err != nil {
-			return items, err
-		}
-		if _, err := out.Write(item.JSON); err != nil {
-			return items, err
-		}
+	for item := range n.Items() { // which has no errors
+		out.Write(item.JSON)
 		if err := out.WriteByte('\n'); err != nil {
 			return items, err
 		}
@@ -127,14 +88,10 @@ func (n *Network) WriteNDJSON(w io.Writer) (items int64, err error) {
 // WriteCSV writes the valid measurements as CSV, with the member names as header, and returns their number.
 func (n *Network) WriteCSV(w io.Writer) (items int64, err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
-	out.WriteString(strings.Join([]string{
-		measurement.DetectorCode, measurement.MeasureTypeCode, measurement.TimestampFrom,
-		measurement.TimestampTo, measurement.Value, measurement.Quality,
-	}, ",") + "\n")
-	var line []byte
+	out.WriteString(strings.Join(append(required, measurement.Quality), ",") + "\n")
 	for f := range n.Samples() {
-		line = fmt.Appendf(line[:0], "%s,%s,%s,%s,%s,%s\n", f.Detector, f.Type, f.From, f.To, f.Value, f.Quality) // nothing needs quotes
-		if _, err := out.Write(line); err != nil {
+		_, err := fmt.Fprintf(out, "%s,%s,%s,%s,%s,%s\n", f.Detector, f.Type, f.From, f.To, f.Value, f.Quality) // nothing needs quotes
+		if err != nil {
 			return items, err
 		}
 		items++
@@ -184,6 +141,7 @@ func allFaults() []Fault {
 	)
 }
 
+// required are the members of a measurement without the quality, in the order of Fields.
 var required = []string{
 	measurement.DetectorCode, measurement.MeasureTypeCode,
 	measurement.TimestampFrom, measurement.TimestampTo, measurement.Value,
@@ -208,13 +166,15 @@ func member(json string) faulty {
 // with returns a fault that replaces the value of a member; without omits the member.
 func with(name, json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
+		quote := func(s string) string { return string(measurement.AppendString(nil, s)) }
+		values := []string{quote(f.Detector), quote(f.Type), quote(string(f.From)), quote(string(f.To)), string(f.Value), string(f.Quality)}
 		dst = append(dst, '{')
-		for _, m := range members(&f) {
-			if m.name == name {
-				m.json = json
+		for i, member := range append(required, measurement.Quality) {
+			if member == name {
+				values[i] = json
 			}
-			if m.json != "" {
-				dst = fmt.Appendf(dst, `%q:%s,`, m.name, m.json)
+			if values[i] != "" {
+				dst = fmt.Appendf(dst, `%q:%s,`, member, values[i])
 			}
 		}
 		dst[len(dst)-1] = '}'
@@ -223,17 +183,3 @@ func with(name, json string) faulty {
 }
 
 func without(name string) faulty { return with(name, "") }
-
-type jsonMember struct{ name, json string }
-
-func members(f *measurement.Fields) []jsonMember {
-	quote := func(s string) string { return string(measurement.AppendString(nil, s)) }
-	return []jsonMember{
-		{measurement.DetectorCode, quote(f.Detector)},
-		{measurement.MeasureTypeCode, quote(f.Type)},
-		{measurement.TimestampFrom, quote(string(f.From))},
-		{measurement.TimestampTo, quote(string(f.To))},
-		{measurement.Value, string(f.Value)},
-		{measurement.Quality, string(f.Quality)},
-	}
-}

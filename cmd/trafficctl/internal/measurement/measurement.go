@@ -62,19 +62,15 @@ func AppendString(dst []byte, s string) []byte {
 			continue
 		}
 		dst = append(dst, s[start:i]...)
-		dst = appendEscape(dst, c)
 		start = i + 1
+		if c < ' ' {
+			dst = fmt.Appendf(dst, `\u%04x`, c)
+		} else {
+			dst = append(dst, '\\', c)
+		}
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
-}
-
-func appendEscape(dst []byte, c byte) []byte {
-	if c == '"' || c == '\\' {
-		return append(dst, '\\', c)
-	}
-	const hex = "0123456789abcdef"
-	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
 // Item is one measurement as it goes into a batch.
@@ -84,8 +80,8 @@ type Item struct {
 	// Order is equal for all items of a detector (see OrderOf), whose order is preserved.
 	Order uint64
 	Place Place
-	// EndsBatch closes the batch after this item: a generator's interval is complete.
-	EndsBatch bool
+	// StartsBatch closes the batches before this item: a generator's interval begins.
+	StartsBatch bool
 }
 
 // Place is the position of an item in the input, counted from 1.

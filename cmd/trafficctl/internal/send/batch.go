@@ -113,6 +113,9 @@ func newLanes(cfg Config) *lanes {
 // add puts the item into its lane's batch and hands the batch over if it is full. It fails only when
 // ctx is done; the item is in no batch then.
 func (l *lanes) add(ctx context.Context, item measurement.Item) error {
+	if item.StartsBatch {
+		l.handAll(ctx)
+	}
 	i := int(item.Order % uint64(len(l.queues)))
 	if l.open[i] == nil {
 		if ctx.Err() != nil {
@@ -129,9 +132,6 @@ func (l *lanes) add(ctx context.Context, item measurement.Item) error {
 	if l.open[i].full(l.limit) {
 		l.queues[i] <- l.open[i]
 		l.open[i] = nil
-	}
-	if item.EndsBatch {
-		l.handAll(ctx)
 	}
 	return nil
 }
@@ -175,14 +175,6 @@ type ledger struct {
 	rejected io.Writer // may be nil
 	line     []byte
 	resume   int64 // the lowest row that is not acknowledged
-}
-
-func newLedger(rejected io.Writer) *ledger {
-	return &ledger{
-		rejected: rejected,
-		tally:    Tally{Codes: map[string]int64{}, Examples: map[string]Example{}},
-		resume:   math.MaxInt64,
-	}
 }
 
 // acknowledged records the answer to a batch.
@@ -249,12 +241,6 @@ func (l *ledger) lost(b *batch, sent bool) {
 	}
 }
 
-func (l *ledger) retried() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tally.Retries++
-}
-
 // unread records that the input was given up before a row.
 func (l *ledger) unread(row int64) {
 	l.mu.Lock()
@@ -262,11 +248,12 @@ func (l *ledger) unread(row int64) {
 	l.resume = min(l.resume, row)
 }
 
-func (l *ledger) badRow() int64 {
+// add increments one of the tally's counters and returns it.
+func (l *ledger) add(counter *int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tally.BadRows++
-	return l.tally.BadRows
+	*counter++
+	return *counter
 }
 
 func (l *ledger) snapshot() Tally {

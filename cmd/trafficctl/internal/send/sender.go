@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -96,7 +97,8 @@ func New(cfg Config, rejected io.Writer, note func(text string)) (*Sender, error
 	if err != nil {
 		return nil, err
 	}
-	return &Sender{cfg: cfg, client: c, ledger: newLedger(rejected), note: note}, nil
+	l := &ledger{rejected: rejected, resume: math.MaxInt64, tally: Tally{Codes: map[string]int64{}, Examples: map[string]Example{}}}
+	return &Sender{cfg: cfg, client: c, ledger: l, note: note}, nil
 }
 
 // Tally returns the counts so far. It is safe to call at any time.
@@ -161,7 +163,7 @@ func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement
 			row, err = bad.Place.Row, fmt.Errorf("cannot read a row: %w (--on-bad-row skip skips such rows)", err)
 		default:
 			row = bad.Place.Row
-			if n := s.ledger.badRow(); n < reportedRows {
+			if n := s.ledger.add(&s.ledger.tally.BadRows); n < reportedRows {
 				s.note("skipped " + err.Error())
 			} else if n == reportedRows {
 				s.note("skipped " + err.Error() + "; further skipped rows are only counted")
@@ -200,24 +202,13 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 			err = fmt.Errorf("gave up after %d attempts, within %s of %s: %w", attempt, flag, limit, err)
 		default:
 			s.note(fmt.Sprintf("%v; retrying in %s", err, wait.Round(100*time.Millisecond)))
-			if sleep(ctx, wait) {
-				s.ledger.retried()
+			if client.Sleep(ctx, wait) == nil {
+				s.ledger.add(&s.ledger.tally.Retries)
 				continue
 			}
 		}
 		s.ledger.lost(b, doubt)
 		return fmt.Errorf("cannot send %d items starting at %s: %w", b.len(), b.places[0], err)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -147,10 +147,8 @@ func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, er
 		if deadline, _ := ctx.Deadline(); time.Until(deadline) < wait {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(wait):
+		if err := client.Sleep(ctx, wait); err != nil {
+			return nil, err
 		}
 	}
 }
