@@ -113,7 +113,7 @@ func TestCommandLine(t *testing.T) {
 	f(1, "cannot read the configuration", "--config", "missing.yaml")
 	f(0, "level: debug # from --log-level", "--print-config", "--log-level", "debug")
 	f(0, "listen: 127.0.0.1:8080", "--print-config")
-	f(1, "take one of them", "--print-config", "--check-config")
+	f(1, "use either --check-config or --print-config", "--print-config", "--check-config")
 	f(0, "trafficd ", "version")
 	f(0, "trafficd ", "--version")
 	f(0, "TRAFFICD_SECTION__KEY", "--help")

@@ -21,29 +21,51 @@ const (
 // block, retries included.
 const slow = time.Minute
 
-// readiness asks every part. The daemon is not ready only if it refuses batches; an unreachable store
-// does not count, because the journal still accepts them.
+// readiness asks every part. The daemon is not ready only if it can serve no key at all: a part that
+// cannot serve is degraded as long as another one can, and an unreachable store does not count, because
+// the journal accepts batches for it.
 func (d *daemon) readiness() ops.Readiness {
 	self := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text()}}
-	started := d.started.Load()
 	if d.draining.Load() {
 		self.Add(ops.NotReady, "draining")
-	} else if !started {
+	}
+	if !d.started.Load() { // there are no parts to ask
 		self.Add(ops.NotReady, "starting")
+		return ops.NewReadiness(map[string]ops.Component{"daemon": self})
 	}
-	components := map[string]ops.Component{"daemon": self}
-	if started { // before, there are no parts to ask
-		components["journal"] = d.journalState()
-		components["keys"] = d.keysState()
-		components["registry"] = d.registryState()
-		for _, x := range d.deliveries {
-			components[x.name] = x.state()
-		}
-		if c, show := d.forecastState(); show {
-			components["forecasts"] = c
-		}
+	clients := d.keys.Clients()
+	components := map[string]ops.Component{"journal": d.journalState(), "keys": d.keysState()}
+	registry, served := d.registryState(clients)
+	served = served && components["journal"].State == ops.OK
+	if wanted(clients, contract.RightIngest) || !wanted(clients, contract.RightForecast|contract.RightRouting) {
+		components["registry"] = registry
 	}
+	for _, x := range d.deliveries {
+		components[x.name] = x.state()
+	}
+	if c, show := d.forecastState(clients); show {
+		components["forecasts"] = c
+		served = served || c.State != ops.NotReady && wanted(clients, contract.RightForecast)
+	}
+	if served || wanted(clients, contract.RightRouting) {
+		for name, c := range components {
+			if c.State == ops.NotReady {
+				c.State = ops.Degraded
+				components[name] = c
+			}
+		}
+	} else {
+		keys := components["keys"]
+		keys.Add(ops.NotReady, "no key can be served")
+		components["keys"] = keys
+	}
+	components["daemon"] = self
 	return ops.NewReadiness(components)
+}
+
+// wanted reports whether a key has one of the rights.
+func wanted(clients []*contract.Client, right contract.Right) bool {
+	return slices.ContainsFunc(clients, func(c *contract.Client) bool { return c.Rights&right != 0 })
 }
 
 func (d *daemon) journalState() ops.Component {
@@ -67,50 +89,61 @@ func (d *daemon) keysState() ops.Component {
 	return c
 }
 
-// registryState checks that each product instance that a key may ingest for has detectors.
-func (d *daemon) registryState() ops.Component {
+// registryState reports each product instance that has a feed or a key with the right ingest. served is
+// true if one of those keys can ingest.
+func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, served bool) {
 	feeds := d.registry.Status()
-	c := ops.Component{State: ops.OK, Detail: map[string]any{"feeds": feeds}}
-	var fed []string
+	instances := map[string]ops.Component{}
+	c = ops.Component{State: ops.OK, Detail: map[string]any{"feeds": feeds, "product_instances": instances}}
+	add := func(instance string, state ops.State, reason string) {
+		one := instances[instance]
+		one.Add(state, reason)
+		instances[instance] = one
+		c.Add(state, fmt.Sprintf("product instance %q: %s", instance, reason))
+	}
 	for _, f := range feeds {
-		fed = append(fed, f.ProductInstance)
+		instances[f.ProductInstance] = ops.Component{State: ops.OK}
 		switch {
 		case f.Detectors == 0:
-			c.Add(ops.NotReady, fmt.Sprintf("no detectors of product instance %q yet: %s", f.ProductInstance, f.Error))
+			add(f.ProductInstance, ops.NotReady, "no detectors yet: "+f.Error)
 		case f.Error != "":
-			c.Add(ops.Degraded, fmt.Sprintf("the last good detectors of product instance %q stay in use: %s", f.ProductInstance, f.Error))
+			add(f.ProductInstance, ops.Degraded, "the last good detectors stay in use: "+f.Error)
 		}
 	}
 	if len(feeds) == 0 {
 		c.Add(ops.NotReady, noFeeds)
 	}
-	for _, client := range d.keys.Clients() {
-		if i := client.ProductInstance; client.May(contract.RightIngest) && !slices.Contains(fed, i) {
-			fed = append(fed, i) // report it once
-			c.Add(ops.Degraded, fmt.Sprintf("a key may ingest for product instance %q, which has no entry in registry.feeds: its batches are answered 403", i))
+	for _, client := range clients {
+		if !client.May(contract.RightIngest) {
+			continue
 		}
+		one, known := instances[client.ProductInstance]
+		if !known {
+			add(client.ProductInstance, ops.NotReady, "a key may ingest for it, but it has no entry in registry.feeds: its batches are answered 403")
+		}
+		served = served || known && one.State != ops.NotReady
 	}
-	return c
+	return c, served
 }
 
-// forecastState never makes the daemon unready, because batches do not need forecasts. show is false if
-// forecasts are neither configured nor wanted by a key.
-func (d *daemon) forecastState() (c ops.Component, show bool) {
+// forecastState is not ready if forecasts cannot be served. show is false if they are neither configured
+// nor wanted by a key.
+func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, show bool) {
 	feed, layer := d.forecasts.Status(), d.layer.Status(time.Now())
 	c = ops.Component{State: ops.OK, Detail: map[string]any{"feed": feed, "layer": layer}}
 	if feed.Feed == "" {
-		c.Add(ops.Degraded, noForecasts)
-		return c, slices.ContainsFunc(d.keys.Clients(), func(c *contract.Client) bool { return c.May(contract.RightForecast) })
+		c.Add(ops.NotReady, noForecasts)
+		return c, wanted(clients, contract.RightForecast)
 	}
 	switch {
 	case !layer.Published:
-		c.Add(ops.Degraded, "no forecasts yet: requests for them are answered 503")
+		c.Add(ops.NotReady, "no forecasts yet: requests for them are answered 503")
 	case layer.Stale:
-		consequence := "still served"
+		state, consequence := ops.Degraded, "still served"
 		if layer.Refuses {
-			consequence = "no longer served (layers.stale)"
+			state, consequence = ops.NotReady, "no longer served (layers.stale)"
 		}
-		c.Add(ops.Degraded, fmt.Sprintf("the feed has not confirmed the forecasts for %v: they are %s", time.Duration(layer.AgeSeconds)*time.Second, consequence))
+		c.Add(state, fmt.Sprintf("the feed has not confirmed the forecasts for %v: they are %s", time.Duration(layer.AgeSeconds)*time.Second, consequence))
 	}
 	if layer.LeftOut > 0 {
 		c.Add(ops.Degraded, fmt.Sprintf("%d forecasts are left out: raise layers.max_streets and restart", layer.LeftOut))

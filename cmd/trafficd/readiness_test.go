@@ -1,0 +1,56 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficd/ops"
+)
+
+// keys replaces the keys of the daemon, which has not started yet.
+func (d *process) keys(entries ...string) {
+	d.t.Helper()
+	text := "keys:\n"
+	for _, e := range entries {
+		text += e
+	}
+	require.NoError(d.t, os.WriteFile(filepath.Join(d.dir, "keys.yaml"), []byte(text), 0o600))
+}
+
+// One product instance without detectors does not make the others unready.
+func TestReadinessPerProductInstance(t *testing.T) {
+	dir := t.TempDir()
+	list := filepath.Join(dir, "city.csv")
+	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}, {product_instance: lake, file: {path: "+dir+"/lake.csv}}]")
+	d.start()
+	r := d.await(http.StatusServiceUnavailable)
+	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["registry"].Reasons) == 2 }, "both feeds checked")
+	require.Equal(t, ops.NotReady, r.Components["registry"].State)
+	require.Contains(t, r.Components["keys"].Reasons, "no key can be served")
+
+	replaceFile(t, list, "detectorCode\n"+detector(1)+"\n")
+	r = d.await(http.StatusOK)
+	require.Equal(t, ops.Degraded, r.State)
+	instances := r.Components["registry"].Detail["product_instances"].(map[string]any)
+	require.Equal(t, "ok", instances[instance].(map[string]any)["state"])
+	require.Equal(t, "not_ready", instances["lake"].(map[string]any)["state"])
+	require.Contains(t, instances["lake"].(map[string]any)["reasons"].([]any)[0], "no detectors yet")
+}
+
+// A daemon whose keys only read forecasts needs no registry, and is ready when its forecasts are.
+func TestForecastOnlyReadiness(t *testing.T) {
+	feed := filepath.Join(t.TempDir(), "forecasts.ndjson")
+	d := newProcess(t, "registry.feeds=[]", "forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	d.keys(keyEntry("viewer", "forecast", "UTC"))
+	d.start()
+	var r ops.Readiness
+	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["forecasts"].Reasons) > 0 }, "the feed was checked")
+	require.Equal(t, ops.NotReady, r.State)
+	replaceFile(t, feed, streetLine(1, 50))
+	d.eventually(func() bool { _, r = d.ready(); return r.State == ops.OK }, "ready")
+	require.NotContains(t, r.Components, "registry")
+}
