@@ -26,8 +26,8 @@
 //
 // The piece is the part's bytes, encoded separately, so that unchanged parts are not compressed
 // again. Protobuf messages can be concatenated. So can deflate blocks that refer to nothing before
-// the piece and end at a byte boundary, and zstd blocks that also inherit no repeated offset; each
-// piece is decoded once to prove that it is such a one, and stored uncompressed if it is not. A body
+// the piece and end at a byte boundary, and zstd blocks that also inherit no repeated offset. Each
+// piece's zstd form is decoded once to prove this, and stored uncompressed if it fails. A body
 // is one gzip member or one zstd frame, because browsers read no further. The CRC-32 of the member
 // is combined from those of the pages; an ETag is a hash of the pieces' hashes.
 //

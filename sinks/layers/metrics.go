@@ -17,14 +17,8 @@ var (
 	buildSeconds   = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
 	partsBuilt     = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents built anew.")
 	partsReused    = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents used again.")
-
-	piecesStoredVec = metrics.NewCounters("trafficd_layers_pieces_stored_total",
-		"Pieces stored uncompressed because the compressed form failed its check, by encoding.", "encoding")
-	piecesStored = [encodings]metrics.Counter{
-		gzipped:   piecesStoredVec.WithLabelValues("gzip"),
-		zstandard: piecesStoredVec.WithLabelValues("zstd"),
-	}
-	answers = answerCounters()
+	piecesStored   = metrics.NewCounter("trafficd_layers_pieces_stored_total", "Pieces whose zstd form is uncompressed because it failed its check.")
+	answers        = answerCounters()
 )
 
 func init() {

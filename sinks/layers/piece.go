@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math/bits"
 	"slices"
 
@@ -117,7 +116,6 @@ const (
 type compressor struct {
 	out     bytes.Buffer
 	deflate *flate.Writer
-	inflate io.ReadCloser
 	frame   []byte
 	zstd    *zstd.Encoder
 	unzstd  *zstd.Decoder
@@ -126,7 +124,7 @@ type compressor struct {
 }
 
 func newCompressor() *compressor {
-	c := &compressor{inflate: flate.NewReader(nil)}
+	c := &compressor{}
 	var errs [3]error
 	c.deflate, errs[0] = flate.NewWriter(nil, deflateLevel)
 	c.zstd, errs[1] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
@@ -140,46 +138,30 @@ func newCompressor() *compressor {
 	return c
 }
 
-// piece returns a piece with the text, which it keeps. A form that cannot be proven to decode to the
-// text anywhere in a body is stored uncompressed.
+// piece returns a piece with the text, which it keeps. Zstd blocks that cannot be proven to decode to
+// the text anywhere in a body are stored uncompressed.
 func (c *compressor) piece(plain []byte) *piece {
-	deflated := c.deflated(plain)
-	if !c.inflates(deflated, plain) {
-		deflated = storeDeflate(plain)
-		piecesStored[gzipped].Inc()
-	}
 	var blocks []byte
 	for chunk := range slices.Chunk(plain, zstdChunk) {
 		compressed := c.zstdBlocks(chunk)
 		if !c.standsAlone(compressed, chunk) {
 			compressed = storeZstd(chunk)
-			piecesStored[zstandard].Inc()
+			piecesStored.Inc()
 		}
 		blocks = append(blocks, compressed...)
 	}
-	return newPiece(plain, deflated, slices.Clip(blocks))
+	return newPiece(plain, c.deflated(plain), slices.Clip(blocks))
 }
 
-// deflated returns deflate blocks of plain, ended by a flush. With a reset before each piece this is
-// what zlib calls a full flush.
+// deflated returns deflate blocks of plain, ended by a flush. They decode to plain after any others:
+// deflate blocks share nothing but the window, and a distance may not reach before the first byte that
+// the writer has written since its reset (RFC 1951, 2), because it has no earlier bytes.
 func (c *compressor) deflated(plain []byte) []byte {
 	c.out.Reset()
 	c.deflate.Reset(&c.out)
 	_, _ = c.deflate.Write(plain) // into memory: it cannot fail
 	_ = c.deflate.Flush()
 	return bytes.Clone(c.out.Bytes())
-}
-
-// inflates reports whether the blocks are plain and end at a byte boundary without a last block.
-// Deflate blocks share nothing but the window, and a reference to before the first byte is an error
-// here: blocks that decode alone decode to the same text after any others.
-func (c *compressor) inflates(blocks, plain []byte) bool {
-	c.proof = append(append(c.proof[:0], blocks...), deflateEnd...)
-	source := bytes.NewReader(c.proof)
-	_ = c.inflate.(flate.Resetter).Reset(source, nil)
-	c.decoded = slices.Grow(c.decoded[:0], len(plain)+1)[:len(plain)+1]
-	n, err := io.ReadFull(c.inflate, c.decoded)
-	return (err == io.EOF || err == io.ErrUnexpectedEOF) && source.Len() == 0 && bytes.Equal(c.decoded[:n], plain)
 }
 
 // zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one; nothing
