@@ -19,7 +19,7 @@ import (
 type Sink interface {
 	// Plan fixes the next block before its first attempt: n is the number of rows, from the first on and at least one, that
 	// one attempt delivers; plan makes all attempts of the block identical, also after a restart. state is the result of the
-	// last Deliver, nil at first.
+	// last Deliver, nil at first. No two batches of rows have the same ID.
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
 	// Deliver returns nil when the store has exactly this block durably. After an error or a restart it is called again with
 	// the same plan and rows. The next Plan gets state. A *batch.PermanentError makes the loop halve the block; if part of the
@@ -140,12 +140,31 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		}
 		if len(rows) > 0 {
 			d.behind.Store(rows[0].ReceivedAt)
-			return d.plan(ctx, rows.Head(min(d.limit, rows.Rows())))
+			return d.plan(ctx, distinct(rows.Head(min(d.limit, rows.Rows()))))
 		}
 		if err := d.passEmptyFrames(); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// distinct cuts rows before the second batch with the same ID, so that sinks can identify a row of a block by batch ID and
+// index. A batch that is accepted again after the idempotency window has the ID of the first time.
+func distinct(rows batch.Block) batch.Block {
+	var seen map[batch.ID]struct{}
+	for i, s := range rows {
+		if !s.ID.Derived() {
+			continue
+		}
+		if _, again := seen[s.ID]; again {
+			return rows[:i]
+		}
+		if seen == nil {
+			seen = make(map[batch.ID]struct{}, len(rows)-i)
+		}
+		seen[s.ID] = struct{}{}
+	}
+	return rows
 }
 
 // maxUnsavedFrames is how many frames without rows are passed before the cursor is saved.

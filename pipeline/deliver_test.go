@@ -386,6 +386,30 @@ func (s *recorder) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byt
 
 func (s *recorder) Close() error { return nil }
 
+// TestSameBatchAcceptedAgain: after the idempotency window the same key and body are accepted again under the same ID. Both
+// batches are delivered, in two blocks, so that a sink can identify a row of a block by ID and index.
+func TestSameBatchAcceptedAgain(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	var ids []batch.ID
+	for n := range 3 {
+		h.store.now = func() time.Time { return time.Now().Add(time.Duration(n) * 61 * time.Minute) }
+		h.intake.now = h.store.now
+		s, err := h.submit(measurements(item("A", 1), item("B", 2)), "k")
+		require.NoError(t, err)
+		require.False(t, s.Result.Replay)
+		require.EqualValues(t, 8, s.Result.ID[6]>>4, "a UUIDv8")
+		ids = append(ids, s.Result.ID)
+		_, err = h.submit(measurements(item("A", 1)), "")
+		require.NoError(t, err)
+	}
+	require.Equal(t, []batch.ID{ids[0], ids[0], ids[0]}, ids)
+	store := &recorder{}
+	h.deliverAll(t, store)
+	require.Equal(t, strings.Split("A B A A B A A B A", " "), store.codes)
+	require.Len(t, store.states, 3, "one block for each time")
+}
+
 // A delivery that was disabled for so long that frames it never read were deleted continues with the oldest row left: row,
 // plan and state of its cursor refer to deleted frames.
 func TestDisabledDeliveryStartsAnew(t *testing.T) {

@@ -213,11 +213,12 @@ func (in *Intake) process(st *stages, j *job) error {
 	now := in.now().UnixNano()
 	r := &s.Result
 	st.validate.Validate(&st.items, known, now, &r.Rejections)
-	id, err := uuid.NewV7()
-	if err != nil {
-		return contract.NewError(contract.InternalError, "cannot create a batch id: "+err.Error())
+	if s.IdempotencyKey != "" {
+		r.ID = batch.DerivedID(s.ProductInstance, s.Client, s.IdempotencyKey, hash)
+	} else {
+		r.ID = batch.ID(uuid.Must(uuid.NewV7())) // crypto/rand never fails
 	}
-	r.ID, r.Items, r.Accepted = batch.ID(id), st.items.Count, st.items.Count-r.Len()
+	r.Items, r.Accepted = st.items.Count, st.items.Count-r.Len()
 	if r.Accepted == 0 && s.IdempotencyKey == "" {
 		return nil // nothing to store
 	}

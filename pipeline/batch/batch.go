@@ -1,12 +1,31 @@
 package batch
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"io"
 )
 
-// ID is a batch's UUIDv7, used in the Batch-Id header, in the archive and on every forwarded record (contract 1.3).
+// ID is a batch's UUID, used in the Batch-Id header, in the archive and on every forwarded record (contract 1.3). It is
+// a random UUIDv7, or a UUIDv8 that DerivedID returns.
 type ID [16]byte
+
+// DerivedID returns the ID of a batch with an Idempotency-Key, a hash of what identifies the attempt (contract 1.5): one
+// that is accepted twice, by two replicas or after the idempotency window, has the same ID both times.
+func DerivedID(productInstance, client, key string, bodyHash uint64) (id ID) {
+	b := make([]byte, 0, 256)
+	for _, text := range [...]string{productInstance, client, key} {
+		b = AppendCounted(b, text)
+	}
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(b, bodyHash))
+	copy(id[:], sum[:])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8, variant of RFC 9562
+	return id
+}
+
+// Derived reports whether the ID is one of DerivedID, which several batches may have.
+func (id ID) Derived() bool { return id[6]>>4 == 8 }
 
 // String returns the canonical form of 36 characters.
 func (id ID) String() string {

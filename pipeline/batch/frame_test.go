@@ -121,6 +121,21 @@ func FuzzFrame(f *testing.F) {
 
 func first(b *Batch, _ *Answer) *Batch { return b }
 
+func TestDerivedID(t *testing.T) {
+	id := DerivedID("city", "client", "key", 7)
+	require.Equal(t, id, DerivedID("city", "client", "key", 7))
+	require.Equal(t, "14964734-9ada-886c-a07e-9e366aceee75", id.String(), "replicas of different versions must agree")
+	require.True(t, id.Derived())
+	seen := map[ID]bool{id: true}
+	for _, other := range []ID{
+		DerivedID("cit", "yclient", "key", 7), DerivedID("city", "clien", "tkey", 7),
+		DerivedID("city", "client", "key", 8), DerivedID("city", "client", "kez", 7),
+	} {
+		require.False(t, seen[other])
+		seen[other] = true
+	}
+}
+
 func TestAcceptDropsRejectedRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for range 200 {

@@ -52,7 +52,8 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	// The client's own dial function does not obey the context.
 	options.DialContext = func(ctx context.Context, address string) (net.Conn, error) { return connect(ctx, "tcp", address) }
 	options.Auth = clickhouse.Auth{Database: c.Database, Username: c.Username, Password: c.Password}
-	options.ConnOpenStrategy, options.MaxOpenConns, options.MaxIdleConns = clickhouse.ConnOpenInOrder, 1, 1
+	options.MaxOpenConns = max(options.MaxOpenConns, 1)
+	options.ConnOpenStrategy, options.MaxIdleConns = clickhouse.ConnOpenInOrder, options.MaxOpenConns
 	return clickhouse.Open(options)
 }
 

@@ -132,7 +132,7 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 		a.deliver(plan, rows)
 	}
 	b := a.restarted()
-	b.config.BlockRows, b.config.MaxPartitions = 10, 1 // settings may change with a restart, a block that was planned does not
+	b.config.BlockRows = 10 // settings may change with a restart, a block that was planned does not
 	b.deliver(plan, rows)
 	a.requireRows(rows)
 	next, plan2 := a.plan(blockOf(batchOf(2, epoch+1, random(rand.New(rand.NewPCG(1, 2)), 3, 1)...)))
@@ -140,6 +140,14 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 5003, a.count("count()"))
 	_, err := a.Deliver(context.Background(), plan, next)
 	require.ErrorContains(t, err, "not those of plan")
+
+	// The same batch, accepted again after the idempotency window: it has the same id, and rows of it
+	// are in the table, but it is not the same block.
+	repeated := *next[0].Batch
+	repeated.ReceivedAt += 3600e9
+	again, plan3 := a.plan(blockOf(&repeated))
+	a.restarted().deliver(plan3, again)
+	require.Equal(t, 3, a.count("countIf(received_at = fromUnixTimestamp64Nano("+strconv.FormatInt(repeated.ReceivedAt, 10)+", 'UTC'))"))
 }
 
 // testSpans delivers many small batches in blocks that end inside of batches.

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -83,8 +84,44 @@ func BenchmarkFill(b *testing.B) {
 	for b.Loop() {
 		p, err := a.conn.PrepareBatch(ch.Context(b.Context(), ch.WithSettings(a.settings("fill"))), a.statement)
 		require.NoError(b, err)
-		require.NoError(b, a.scratch.fill(p.Columns(), rows))
+		require.NoError(b, a.scratch[0].fill(p.Columns(), rows))
 		require.NoError(b, p.Abort())
 	}
 	b.ReportMetric(float64(b.N*rows.Rows())/b.Elapsed().Seconds(), "rows/s")
+}
+
+// BenchmarkHistory compares the archiving of a day of all detectors with that of ten years of
+// hourly values, detector by detector. An operation is 400,000 rows.
+func BenchmarkHistory(b *testing.B) {
+	store := stores.StartClickHouse(b)
+	const hours, rows = 10 * 8766, 400_000
+	f := func(name string, at func(i int) (detector, hour int)) {
+		b.Run(name, func(b *testing.B) {
+			a := newArchive(b, store)
+			a.log = zerolog.Nop()
+			list := make([]row, rows)
+			for i := range list {
+				detector, hour := at(i)
+				from := epoch - int64(hours-hour)*60*minute
+				list[i] = row{fmt.Sprintf("D-%05d", detector), "count", from, from + 60*minute, float64(i % 1000), none}
+			}
+			var batches []*batch.Batch
+			for n := 0; n < rows; n += 12_500 {
+				batches = append(batches, batchOf(n, epoch+int64(n), list[n:n+12_500]...))
+			}
+			all := blockOf(batches...)
+			require.NoError(b, a.migrate(b.Context()))
+			for n := 0; b.Loop(); n++ {
+				renew(all, n)
+				for rest := all; len(rest) > 0; {
+					rows, plan := a.plan(rest)
+					a.deliver(plan, rows)
+					rest = after(rest, rows.Rows())
+				}
+			}
+			b.ReportMetric(float64(b.N*rows)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+	f("day", func(i int) (int, int) { return i / 24, i % 24 })
+	f("decade", func(i int) (int, int) { return i / hours, i % hours })
 }

@@ -28,30 +28,28 @@ type Config struct {
 	DialTimeout  time.Duration `setting:"dial_timeout"`
 	WriteTimeout time.Duration `setting:"write_timeout"` // of one attempt: insert, acknowledgement, look-up
 
-	BlockRows     int `setting:"block_rows"`
-	MaxPartitions int `setting:"max_partitions"`
+	BlockRows int `setting:"block_rows"` // more if the rows are from more than fullMonths months
 }
 
 // DefaultConfig is for a server on this machine.
 func DefaultConfig() Config {
 	return Config{
-		Addresses:     []string{"127.0.0.1:9000"},
-		ClickHouse:    dial.ClickHouse{Database: "trafficd", Username: "default"},
-		Table:         "measurements",
-		Migrate:       true,
-		Compression:   "lz4",
-		DialTimeout:   5 * time.Second,
-		WriteTimeout:  time.Minute,
-		BlockRows:     100_000,
-		MaxPartitions: 50,
+		Addresses:    []string{"127.0.0.1:9000"},
+		ClickHouse:   dial.ClickHouse{Database: "trafficd", Username: "default"},
+		Table:        "measurements",
+		Migrate:      true,
+		Compression:  "lz4",
+		DialTimeout:  5 * time.Second,
+		WriteTimeout: time.Minute,
+		BlockRows:    100_000,
 	}
 }
 
 // Upper bounds, with their reasons in Validate.
 const (
-	maxBlockRows  = 200_000
-	maxPartitions = 50
-	maxQuorum     = 16
+	maxBlockRows = 200_000
+	maxMonths    = 50 // of one INSERT: the server writes a part for each
+	maxQuorum    = 16
 )
 
 var compressions = map[string]ch.CompressionMethod{
@@ -79,7 +77,6 @@ func (c Config) Validate() error {
 		check(c.DialTimeout >= 100*time.Millisecond && c.DialTimeout <= time.Minute, "dial_timeout is %v, must be 100ms to 1m: shorter fails on a busy machine, longer only delays the attempt at the next address", c.DialTimeout),
 		check(c.WriteTimeout >= time.Second && c.WriteTimeout <= 10*time.Minute, "write_timeout is %v, must be 1s to 10m: inserting a block takes up to a second, and some seconds more on a server that delays inserts", c.WriteTimeout),
 		check(c.BlockRows >= 1 && c.BlockRows <= maxBlockRows, "block_rows is %d, must be 1 to %d: larger blocks are inserted more slowly and take more memory, here and on the server", c.BlockRows, maxBlockRows),
-		check(c.MaxPartitions >= 1 && c.MaxPartitions <= maxPartitions, "max_partitions is %d, must be 1 to %d: the server writes each month of a block as a part of its own", c.MaxPartitions, maxPartitions),
 	}
 	for _, a := range c.Addresses {
 		errs = append(errs, dial.ValidateAddress("addresses", a))

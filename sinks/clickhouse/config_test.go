@@ -39,7 +39,6 @@ func TestValidate(t *testing.T) {
 	f("write_timeout is", func(c *Config) { c.WriteTimeout = time.Hour })
 	f("block_rows is 0", func(c *Config) { c.BlockRows = 0 })
 	f("block_rows is 200001", func(c *Config) { c.BlockRows = maxBlockRows + 1 })
-	f("max_partitions is 51", func(c *Config) { c.MaxPartitions = 51 })
 }
 
 func TestNewReadsFiles(t *testing.T) {

@@ -1,14 +1,25 @@
 // Package clickhouse archives accepted measurements: it writes blocks of rows to ClickHouse over
 // the native protocol, each row once (promises 1 and 2).
 //
-// # One block, one INSERT, one token
+// # Blocks, groups, tokens
 //
-// Plan cuts a block off the offered rows: at most block_rows rows in at most max_partitions months.
-// The plan identifies the block by its number of rows and the batch id and row of its first and its
-// last row, which are never reused. It is also the INSERT's deduplication token. Settings of the
-// statement make the server form one block of it, neither merged with others nor split; the server
-// then writes one part for each month, and remembers the token for each month separately.
-// Acknowledged means fsynced (settings of the table, see schemas/clickhouse).
+// Plan cuts a block off the offered rows: block_rows, or more if they are from so many months that
+// parts would be small. The plan identifies the block by its number of rows and by batch id, row and
+// received_at of its first and its last row. It never names two contents: a batch id may come again,
+// but received_at increases on a replica.
+//
+// The server writes one part for each month of an INSERT, so that months that rotate must not end
+// the block. Deliver divides it into groups of at most maxMonths months, one INSERT each. The
+// division is a function of the block's rows alone and keeps the order within a month. The
+// deduplication token of a group is the plan and the group's number, so that a retry, with all rows
+// of the group or some, in this process or the next, repeats the tokens of the first attempt.
+// Settings of the statement make the server form one block of an INSERT, neither merged with others
+// nor split; it remembers the token for each month separately. Acknowledged means fsynced (settings
+// of the table, see schemas/clickhouse).
+//
+// Groups have no month in common, and the month is part of a row's identity: no row of one group can
+// replace one of another. Therefore groups are sent concurrently, in any order, and the argument
+// below holds for each of them. The block is delivered when all are.
 //
 // # Doubt
 //
@@ -20,22 +31,22 @@
 //     failure a part may exist without its token. A retry would duplicate the rows.
 //   - The server writes the token before it activates the part. If it is killed in between, the
 //     token exists and the rows do not. A retry would be ignored, and the rows lost.
-//   - A block over several months is activated month by month, and may be interrupted in the
-//     middle.
+//   - An INSERT over several months is activated month by month, and may be interrupted in the
+//     middle; and a block may be interrupted between two INSERTs.
 //
 // Therefore every block in doubt is resolved, however old it is:
 //
 //  1. Look up which rows are in the table, by (batch_id, batch_index), among the rows of the
 //     block's months that were received in the block's time range.
 //  2. If none is missing, the block is done.
-//  3. Send the missing rows with the block's token. If the earlier attempt is still running in the
+//  3. Send the missing rows of each group with the group's token. If the earlier attempt is still running in the
 //     server, the first of the two wins: there, checking the token and activating the part are one
 //     step.
 //  4. Look up again. What is missing now was ignored because of a token without rows: send it with
-//     the token and a suffix, and look up again, for a limited number of rounds.
+//     another token, and look up again, for a limited number of rounds.
 //
-// TestFaults (connections cut at any byte, a paused server, kill -9 during inserts over 30 months)
-// and TestArchive/doubt (each way in which token and rows can disagree) count the rows as inserted,
+// TestFaults (connections cut at any byte, a paused server, kill -9 during inserts over 30 months),
+// TestRotatingMonths (connections cut between two INSERTs of a block, a refusal in one of them) and TestArchive/doubt (each way in which token and rows can disagree) count the rows as inserted,
 // without FINAL.
 //
 // # Replaced rows
@@ -43,7 +54,7 @@
 // ReplacingMergeTree drops a row when it merges a later one with the same key. To a look-up such a
 // row is missing. There are three cases:
 //
-//   - Replaced by a row of the same block. Both were in one part, so the other one is in the table;
+//   - Replaced by a row of the same block. Both are in one group and were in one part, so the other one is in the table;
 //     the row counts as present and is not sent. This matters: two items of one batch have the same
 //     received_at, and the earlier one, if sent again, would replace the later one.
 //   - Replaced by a later block of this daemon: impossible, as the next block is delivered after
@@ -57,10 +68,11 @@
 // in the server after the daemon gave it up: about write_timeout + 5 s, when the server is told to
 // end the statement. It is counted in parts:
 //
-//	window ≥ daemons × blocks per second of each × months per block × (write_timeout + 5 s)
+//	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
 //
 // With the defaults of 10000 and 65 s that is enough for 150 parts a second: 75 daemons that each
-// write one block a second over two months, or 3 that write one over 50. For more, raise
+// write one block a second over two months, or one that archives months in turns as fast as the
+// server can. For more, raise
 // non_replicated_deduplication_window (in a cluster replicated_deduplication_window).
 //
 // # Cluster
@@ -76,8 +88,16 @@
 //
 // classify alone decides, over a table of the server's error codes. Only codes that a row's value
 // can cause (a CHECK constraint, the expression of a column that an operator added) are permanent,
-// and only after a look-up that found nothing of the block: a view on the table may raise the same
-// codes after the rows were written.
+// and only if no group failed for another reason.
+//
+// Rows of a refused block may be in the table all the same: those of other groups; those of months
+// that were written before the fault was met; all, if a view on the table raised the code after they
+// were written. Therefore the refusal of a block comes with a state, the suspect range, which ends
+// where the block ends. The loop halves the block and saves the state with the next plan. Plans that
+// begin in the range repeat it, are in doubt from the first attempt on, and so send only what a
+// look-up does not find; their result is the same state until the range is passed. That also holds
+// after a restart, as plan and state are on disk. A single row is refused only after a look-up that
+// did not find it.
 //
 // # Limits
 //

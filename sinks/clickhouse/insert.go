@@ -25,7 +25,7 @@ var columnNames = []string{
 // insert sends rows as one INSERT of one block. It returns when the server has them on disk, or had
 // received them before under this token. sent reports whether the rows may have been applied in
 // spite of an error.
-func (s *Sink) insert(ctx context.Context, rows batch.Block, token string) (sent bool, err error) {
+func (s *Sink) insert(ctx context.Context, memory *scratch, rows batch.Block, token string) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	start := time.Now()
@@ -33,12 +33,16 @@ func (s *Sink) insert(ctx context.Context, rows batch.Block, token string) (sent
 	if err != nil {
 		return false, fmt.Errorf("cannot start an insert into %s: %w", s.table, hinted(err))
 	}
-	if err := s.scratch.fill(b.Columns(), rows); err != nil {
+	if err := memory.fill(b.Columns(), rows); err != nil {
 		_ = b.Abort() // closes the connection; err says more
 		return false, fmt.Errorf("cannot insert into %s: %w", s.table, hinted(err))
 	}
 	if err := b.Send(); err != nil {
-		return true, fmt.Errorf("cannot insert %d rows into %s: %w", rows.Rows(), s.table, hinted(err))
+		err = fmt.Errorf("cannot insert %d rows into %s: %w", rows.Rows(), s.table, hinted(err))
+		if classify(err) == classRefused {
+			err = &batch.PermanentError{Err: err}
+		}
+		return true, err
 	}
 	metrics.Since(insertSeconds, start)
 	return true, nil
@@ -62,9 +66,9 @@ func (s *Sink) settings(token string) ch.Settings {
 		// the upper bound is above ours.
 		"min_insert_block_size_rows":      0,
 		"min_insert_block_size_bytes":     0,
-		"max_insert_block_size":           2 * maxBlockRows,
+		"max_insert_block_size":           1 << 20,
 		"max_insert_threads":              1,
-		"max_partitions_per_insert_block": maxPartitions,
+		"max_partitions_per_insert_block": maxMonths,
 		// The server builds the dictionaries of text columns: the client would look up every row in a
 		// map.
 		"low_cardinality_allow_in_native_format": 0,

@@ -2,61 +2,110 @@ package clickhouse
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"trafficd/pipeline/batch"
 )
 
-// planVersion is the first part of every plan. It is increased when the meaning of a plan changes;
-// blocks planned before are still recognised then.
-const planVersion = 1
+// planVersion is the first part of every plan. It is increased when the meaning of a plan changes.
+const planVersion = 2
 
-// cut returns how many of the first rows form the next block: at most maxRows in at most maxMonths
-// partitions, and at least 1.
-func cut(rows batch.Block, maxRows, maxMonths int) int {
-	n := 0
-	var seen months
-	for _, s := range rows {
-		for _, from := range s.Batch.From[s.From:s.To] {
-			if n == maxRows || !seen.add(from, maxMonths) {
-				return n
-			}
-			n++
-		}
-	}
-	return n
-}
-
-// planOf returns the plan of a block, which is its deduplication token as well: its first and its
-// last row. A batch id and row are never reused, even if the journal's folder is lost, and the
-// journal determines the rows between them, so that the plan identifies the content.
+// planOf returns the plan of a block, which is its deduplication token as well: its number of rows,
+// and its first and last row. A batch id may come again (the same Idempotency-Key and body after
+// the idempotency window, or on another replica), but then with another received_at. The journal
+// determines the rows in between, so that the plan identifies the content.
 func planOf(rows batch.Block) string {
 	first, last := rows[0], rows[len(rows)-1]
-	return fmt.Sprintf("%d/%d/%s.%d-%s.%d", planVersion, rows.Rows(), first.ID, first.From, last.ID, last.To-1)
+	return fmt.Sprintf("%d/%d/%s.%d@%d-%s.%d@%d", planVersion, rows.Rows(),
+		first.ID, first.From, first.ReceivedAt, last.ID, last.To-1, last.ReceivedAt)
 }
 
-// months collects calendar months as the server's toYYYYMM numbers them.
-type months struct {
-	list       []int // distinct
-	start, end int64 // of the month added last
+// A suspect range is the state of the sink after a refusal: rows before this position may be in the
+// table although their block was not delivered. Plans of such rows end with it.
+const suspectMark = "/suspect-before/"
+
+func suspectBefore(p batch.Position) string {
+	return fmt.Sprintf("%s%d.%d", suspectMark, p.Frame, p.Row)
 }
 
-// add adds the month of a time (nanoseconds, 1970–2261). It returns false if that would exceed the
-// limit.
-func (m *months) add(at int64, limit int) bool {
+// parseSuspect returns the zero position if text is not a suspect range.
+func parseSuspect(text string) (p batch.Position) {
+	if _, err := fmt.Sscanf(text, suspectMark+"%d.%d", &p.Frame, &p.Row); err != nil {
+		return batch.Position{}
+	}
+	return p
+}
+
+// cutPlan splits a plan into its token and its suspect range, which may be empty.
+func cutPlan(plan string) (token, suspect string) {
+	if at := strings.Index(plan, suspectMark); at >= 0 {
+		return plan[:at], plan[at:]
+	}
+	return plan, ""
+}
+
+const (
+	firstYear = 1970
+	lastYear  = 2262 // contract 1.2: a leap second at the end of 2261 is in 2262
+)
+
+// monthsOf numbers the months of a block in the order in which they occur.
+type monthsOf struct {
+	number [(lastYear - firstYear + 1) * 12]int16 // month since 1970 → 1 + its place in list
+	list   []int                                  // as the server's toYYYYMM numbers them
+	start  int64                                  // of the month of the last call, nanoseconds
+	end    int64
+	last   int
+}
+
+func newMonths(rows batch.Block) *monthsOf {
+	m := new(monthsOf)
+	for _, s := range rows {
+		for _, from := range s.Batch.From[s.From:s.To] {
+			m.place(from)
+		}
+	}
+	return m
+}
+
+// place returns the place of a time's month in the list, to which it is appended if it is new.
+func (m *monthsOf) place(at int64) int {
 	if at >= m.start && at < m.end {
-		return true
+		return m.last
 	}
 	year, month, _ := time.Unix(0, at).UTC().Date()
-	number := year*100 + int(month)
-	if !slices.Contains(m.list, number) {
-		if len(m.list) == limit {
-			return false
-		}
-		m.list = append(m.list, number)
+	number := &m.number[(year-firstYear)*12+int(month)-1]
+	if *number == 0 {
+		m.list = append(m.list, year*100+int(month))
+		*number = int16(len(m.list))
 	}
 	m.start = time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	m.end = time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
-	return true
+	m.last = int(*number) - 1
+	return m.last
+}
+
+// groups divides rows, which are those of the block or some of them, by month: each INSERT sends
+// those of at most maxMonths months, in their order. Which group a month belongs to depends on the
+// block alone, so that an INSERT repeated with some of its rows has the token of the first one.
+func (m *monthsOf) groups(rows batch.Block) []batch.Block {
+	n := max((len(m.list)+maxMonths-1)/maxMonths, min((len(m.list)+9)/10, parallelInserts))
+	groups := make([]batch.Block, n)
+	for _, s := range rows {
+		for row := s.From; row < s.To; row++ {
+			appendRow(&groups[m.place(s.Batch.From[row])%n], s, row)
+		}
+	}
+	return groups
+}
+
+// appendRow appends a row of s, to the last span if it continues it.
+func appendRow(rows *batch.Block, s batch.Span, row int) {
+	if end := len(*rows) - 1; end >= 0 && (*rows)[end].Batch == s.Batch && (*rows)[end].To == row {
+		(*rows)[end].To++
+		return
+	}
+	s.From, s.To = row, row+1
+	*rows = append(*rows, s)
 }

@@ -20,27 +20,50 @@ func monthly(n int) []row {
 	return rows
 }
 
-func TestCut(t *testing.T) {
-	same := make([]row, 300)
-	for i := range same {
-		same[i] = row{"D", "x", epoch + int64(i), epoch + 1000, 1, none}
+// TestGroups: every row is in one group, in the order of the block; months do not mix; and a part
+// of the rows is divided as all of them are.
+func TestGroups(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 1))
+	for range 50 {
+		rows := blockOf(batchOf(1, 1, random(r, 1+r.IntN(3000), 1+r.IntN(300))...), batchOf(2, 2, random(r, 1+r.IntN(300), 1+r.IntN(600))...))
+		rows = after(rows, r.IntN(rows.Rows()))
+		months := newMonths(rows)
+		all, some := months.groups(rows), months.groups(after(rows, rows.Rows()/2))
+		require.LessOrEqual(t, len(all), max(parallelInserts, len(months.list)/maxMonths+1))
+		total, groupOf := 0, map[string]int{}
+		for i, group := range all {
+			total += group.Rows()
+			within := map[string]bool{}
+			last := rowID{}
+			for _, s := range group {
+				for row := s.From; row < s.To; row++ {
+					month := time.Unix(0, s.Batch.From[row]).UTC().Format("200601")
+					require.Equal(t, i, first(groupOf, month, i))
+					within[month] = true
+					require.True(t, s.ID != last.batch || s.Index[row] > last.index)
+					last = rowID{s.ID, s.Index[row]}
+				}
+			}
+			require.LessOrEqual(t, len(within), maxMonths)
+		}
+		require.Equal(t, rows.Rows(), total)
+		for i, group := range some {
+			for _, s := range group {
+				for row := s.From; row < s.To; row++ {
+					require.Equal(t, i, groupOf[time.Unix(0, s.Batch.From[row]).UTC().Format("200601")])
+				}
+			}
+		}
 	}
-	f := func(rows batch.Block, maxRows, maxMonths, want int) {
-		t.Helper()
-		require.Equal(t, want, cut(rows, maxRows, maxMonths))
+}
+
+// first returns the value of the key, which is set if it is new.
+func first(m map[string]int, key string, value int) int {
+	if old, known := m[key]; known {
+		return old
 	}
-	one, sixty := blockOf(batchOf(1, 1, same...)), blockOf(batchOf(2, 2, monthly(60)...))
-	f(one, 1000, 50, 300)
-	f(one, 300, 1, 300)
-	f(one, 299, 1, 299)
-	f(one, 1, 1, 1)
-	f(sixty, 1000, 50, 50)
-	f(sixty, 1000, 60, 60)
-	f(sixty, 49, 50, 49)
-	f(append(one, sixty...), 1000, 50, 350) // the first of the sixty is in the month of the others
-	f(append(one, sixty...), 301, 50, 301)
-	f(append(sixty.Head(40), one...), 1000, 40, 340) // back in a month of before
-	f(after(sixty, 50), 1000, 50, 10)
+	m[key] = value
+	return value
 }
 
 // TestMonths compares the months with the calendar, at their edges and over all the years that a
@@ -48,14 +71,15 @@ func TestCut(t *testing.T) {
 func TestMonths(t *testing.T) {
 	f := func(at int64) {
 		t.Helper()
-		var m months
-		require.True(t, m.add(at, 1))
+		var m monthsOf
+		require.Zero(t, m.place(at))
 		year, month, _ := time.Unix(0, at).UTC().Date()
 		require.Equal(t, []int{year*100 + int(month)}, m.list)
 		require.True(t, m.start <= at && at < m.end)
-		require.True(t, m.add(m.start, 1))
-		require.True(t, m.add(m.end-1, 1))
-		require.False(t, m.add(m.end, 1))
+		require.Zero(t, m.place(m.start))
+		require.Zero(t, m.place(m.end-1))
+		require.Equal(t, 1, m.place(m.end))
+		require.Zero(t, m.place(at))
 	}
 	f(0)
 	f(epoch)
@@ -70,7 +94,7 @@ func TestMonths(t *testing.T) {
 func TestPlanOf(t *testing.T) {
 	a, b := batchOf(1, 1_000_000, monthly(9)...), batchOf(2, 2_000_000, monthly(5)...)
 	all := blockOf(a, b)
-	require.Equal(t, "1/14/00000000-0001-7000-8000-000000000001.0-00000000-0002-7000-8000-000000000002.4", planOf(all))
+	require.Equal(t, "2/14/00000000-0001-7000-8000-000000000001.0@1000000-00000000-0002-7000-8000-000000000002.4@2000000", planOf(all))
 
 	seen := map[string]bool{}
 	for from := range 14 {
@@ -83,6 +107,20 @@ func TestPlanOf(t *testing.T) {
 	moved := blockOf(a, b)
 	moved[0].Frame, moved[1].Frame = 900, 901 // as in a journal that was started anew
 	require.Equal(t, planOf(all), planOf(moved))
+
+	again := *b // the same batch, accepted again after the idempotency window
+	again.ReceivedAt++
+	require.NotEqual(t, planOf(blockOf(b)), planOf(blockOf(&again)))
+}
+
+func TestSuspect(t *testing.T) {
+	at := batch.Position{Frame: 12, Row: 345}
+	token, suspect := cutPlan("2/x" + suspectBefore(at))
+	require.Equal(t, "2/x", token)
+	require.Equal(t, at, parseSuspect(suspect))
+	token, suspect = cutPlan("2/x")
+	require.Equal(t, "2/x", token)
+	require.Zero(t, parseSuspect(suspect))
 }
 
 // TestFindings compares the runs of missing rows with a plain count over them.

@@ -21,6 +21,7 @@ const rounds = 4
 // resolve completes a block that may have been applied, in whole or in part: it looks up which rows
 // are in the table and sends the others, until none is missing.
 func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
+	months := newMonths(rows)
 	missing, err := s.missing(ctx, rows)
 	if err != nil {
 		return err
@@ -39,7 +40,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 		if round > 0 {
 			token = fmt.Sprintf("%s/again%d", plan, round)
 		}
-		if _, err := s.insert(ctx, missing, token); err != nil {
+		if err := s.send(ctx, token, missing, months); err != nil {
 			return err
 		}
 		// Keeper stores a token and its part in one step, so that in a cluster one round is enough;
@@ -117,15 +118,11 @@ var lookSettings = ch.Settings{
 }
 
 func lookStatement(table string, rows batch.Block) string {
-	var of months
 	first, last := rows[0].ReceivedAt, rows[0].ReceivedAt
 	for _, s := range rows {
 		first, last = min(first, s.ReceivedAt), max(last, s.ReceivedAt)
-		for _, from := range s.Batch.From[s.From:s.To] {
-			of.add(from, len(of.list)+1)
-		}
 	}
-	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(of.list), " ", ", "), "[]")
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(newMonths(rows).list), " ", ", "), "[]")
 	return fmt.Sprintf("SELECT batch_id, batch_index FROM %s WHERE toYYYYMM(timestamp_from) IN (%s)"+
 		" AND received_at BETWEEN fromUnixTimestamp64Nano(%d, 'UTC') AND fromUnixTimestamp64Nano(%d, 'UTC')",
 		table, list, first, last)
@@ -189,15 +186,9 @@ func (f *findings) countReplaced() {
 func (f *findings) rest() batch.Block {
 	var rest batch.Block
 	f.each(func(id rowID, s batch.Span, row int) {
-		if f.found[id] {
-			return
+		if !f.found[id] {
+			appendRow(&rest, s, row)
 		}
-		if end := len(rest) - 1; end >= 0 && rest[end].Batch == s.Batch && rest[end].To == row {
-			rest[end].To++
-			return
-		}
-		s.From, s.To = row, row+1
-		rest = append(rest, s)
 	})
 	return rest
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -21,7 +23,7 @@ type Sink struct {
 	table     string // that rows go to, with its database, quoted
 	statement string
 	migrated  bool
-	scratch   scratch
+	scratch   [parallelInserts]scratch
 
 	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after
 	// a restart.
@@ -39,24 +41,51 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	return &Sink{config: c, log: log, conn: conn, table: table, statement: insertStatement(table), migrated: !c.Migrate}, nil
 }
 
-// Plan determines the next block: the first n of rows, which must not be empty. The plan identifies
-// the block by its first and last row and is its deduplication token. There is no state.
-func (s *Sink) Plan(_ context.Context, _ []byte, rows batch.Block) (n int, plan []byte, err error) {
-	n = cut(rows, s.config.BlockRows, s.config.MaxPartitions)
-	s.unsent = planOf(rows.Head(n))
+// fullMonths is how many months a block of block_rows may have before it is made larger: the server
+// takes about as long for a part as for some thousand rows, and writes one for each month.
+const fullMonths = 25
+
+// Plan determines the next block: the first n of rows, which must not be empty, whatever their
+// months. The plan identifies the block by its first and last row and is its deduplication token.
+// state is empty or a suspect range, which the plan then repeats.
+func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error) {
+	n = min(rows.Rows(), max(s.config.BlockRows, s.config.BlockRows*len(newMonths(rows).list)/fullMonths))
+	block, suspect := rows.Head(n), string(state)
+	s.unsent = planOf(block)
+	if (batch.Position{Frame: rows[0].Frame, Row: uint32(rows[0].From)}).Before(parseSuspect(suspect)) {
+		plan = []byte(s.unsent + suspect)
+		s.unsent = ""
+		return n, plan, nil
+	}
 	return n, []byte(s.unsent), nil
 }
 
 // Deliver returns when the archive has each of the planned rows once, on disk. Errors say what can
-// be done. It returns a *batch.PermanentError only if the server received the block, a row's value
-// was at fault, and none of its rows is in the table. It does not read rows after it returns.
+// be done. It returns a *batch.PermanentError if a row's value was at fault: for a single row only
+// if it is not in the table, otherwise with a suspect range as state, as other rows of the block may
+// be there. It does not read rows after it returns.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
-	if err := s.deliver(ctx, string(plan), rows); err != nil {
+	token, suspect := cutPlan(string(plan))
+	if len(rows) == 0 || planOf(rows) != token {
+		err = fmt.Errorf("cannot deliver: the rows are not those of plan %q", plan)
+	} else {
+		err = s.deliver(ctx, token, rows)
+	}
+	if suspect == "" {
+		suspect = suspectBefore(rows.End())
+	}
+	if err != nil {
 		errorsTotal[classify(err)].Inc()
-		return nil, err
+		if errors.As(err, new(*batch.PermanentError)) {
+			state = []byte(suspect)
+		}
+		return state, err
 	}
 	rowsInserted.Add(float64(rows.Rows()))
 	blocksDone.Inc()
+	if rows.End().Before(parseSuspect(suspect)) {
+		return []byte(suspect), nil
+	}
 	return nil, nil
 }
 
@@ -84,7 +113,7 @@ func connect(c Config) (driver.Conn, error) {
 	server := c.ClickHouse
 	server.Database = ""
 	conn, err := server.Open(&ch.Options{
-		Addr: c.Addresses, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout,
+		Addr: c.Addresses, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: parallelInserts,
 		Compression: &ch.Compression{Method: compressions[c.Compression]},
 	})
 	if err != nil {
@@ -101,37 +130,70 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-func (s *Sink) deliver(ctx context.Context, plan string, rows batch.Block) error {
-	if len(rows) == 0 || planOf(rows) != plan {
-		return fmt.Errorf("cannot deliver: the rows are not those of plan %q", plan)
-	}
+func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) error {
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
-	sent := true // now or by an earlier attempt
 	var err error
-	if s.unsent == plan {
-		sent, err = s.insert(ctx, rows, plan)
+	if s.unsent == token {
+		err = s.send(ctx, token, rows, newMonths(rows))
 	} else {
-		err = s.resolve(ctx, plan, rows)
+		err = s.resolve(ctx, token, rows)
 	}
-	if !sent {
-		return err
+	// Rows may be in the table in spite of a refusal: those of other groups, those of months that
+	// were written before the fault was met, or all, if a view on the table raised it. The loop
+	// halves a block and looks up the halves; a single row is looked up here.
+	if errors.As(err, new(*batch.PermanentError)) && rows.Rows() == 1 {
+		if missing, lookErr := s.missing(ctx, rows); lookErr != nil || len(missing) == 0 {
+			return lookErr
+		}
 	}
-	s.unsent = ""
-	if err == nil || classify(err) != classRefused {
-		return err
+	return err
+}
+
+// parallelInserts is how many groups are inserted concurrently. The server writes the parts of one
+// INSERT one after the other and spends most of the time in fsync, which concurrent ones share.
+const parallelInserts = 4
+
+// send inserts rows, which are those of a block with these months or some of them, group by group.
+// Groups have no month, and so no key of the table, in common: their order does not matter.
+func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *monthsOf) error {
+	groups := months.groups(rows)
+	var next atomic.Int32
+	var sent, failed atomic.Bool
+	var errs [parallelInserts]error
+	var workers sync.WaitGroup
+	for w := range min(parallelInserts, len(groups)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(groups) && !failed.Load(); i = int(next.Add(1)) - 1 {
+				if len(groups[i]) == 0 {
+					continue
+				}
+				received, err := s.insert(ctx, &s.scratch[w], groups[i], fmt.Sprintf("%s/%d", token, i))
+				if received {
+					sent.Store(true)
+				}
+				if errs[w] = err; err != nil {
+					failed.Store(true)
+				}
+			}
+		})
 	}
-	// A refusal is permanent only if nothing of the block is in the table: some months could have
-	// been written before the fault was met, or a view on the table may have raised it.
-	missing, lookErr := s.missing(ctx, rows)
-	if lookErr != nil {
-		return errors.Join(err, lookErr)
+	workers.Wait()
+	if sent.Load() {
+		s.unsent = ""
 	}
-	if found := rows.Rows() - missing.Rows(); found > 0 {
-		return fmt.Errorf("%w; %d rows of the block were applied nevertheless", err, found)
+	// A refusal counts only if nothing else failed: the next attempt then meets it alone.
+	var refused error
+	for _, err := range errs {
+		switch {
+		case errors.As(err, new(*batch.PermanentError)):
+			refused = err
+		case err != nil:
+			return err
+		}
 	}
-	return &batch.PermanentError{Err: err}
+	return refused
 }
 
 func (s *Sink) migrate(ctx context.Context) error {

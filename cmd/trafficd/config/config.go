@@ -61,7 +61,8 @@ func Default() Config {
 	}
 	// Every insert creates a part that ClickHouse has to merge: one or two a second are recommended.
 	archive := delivery
-	archive.MinRows, archive.Linger = 50_000, time.Second
+	// Rows from many months are written in larger blocks, as each month becomes a part.
+	archive.MaxRows, archive.MinRows, archive.Linger = 400_000, 50_000, time.Second
 	c := Config{
 		ShutdownTimeout: 30 * time.Second,
 		MemoryLimit:     200 << 20, // twice what 64 concurrent full batches need; without a limit the heap grows to 300 MiB and CPU falls by 4 %

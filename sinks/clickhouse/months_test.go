@@ -1,0 +1,117 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+)
+
+// rotating makes n rows whose months rotate, so that no two neighbours share one. Different seconds
+// make different keys.
+func rotating(n, months, second int) []row {
+	rows := make([]row, n)
+	for i := range rows {
+		from := time.Date(1970, time.Month(1+i%months), 1, 0, 0, second+i/months, 0, time.UTC).UnixNano()
+		rows[i] = row{fmt.Sprintf("D-%d", i%977), "x", from, from, float64(i), none}
+	}
+	return rows
+}
+
+// TestRotatingMonths: a client that sends months in turns must not multiply the parts, and every
+// row arrives once whatever happens between two INSERTs of a block.
+func TestRotatingMonths(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	t.Run("parts", func(t *testing.T) { testParts(t, store) })
+	t.Run("cut between groups", func(t *testing.T) { testCutBetweenGroups(t, store) })
+	t.Run("refusal in one group", func(t *testing.T) { testRefusalInOneGroup(t, store) })
+}
+
+func testParts(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	all := blockOf(batchOf(1, epoch, rotating(14_000, 680, 0)...), batchOf(2, epoch+1, rotating(14_000, 680, 100)...), batchOf(3, epoch+2, rotating(14_000, 680, 200)...))
+	started := time.Now()
+	for rest := all; len(rest) > 0; {
+		rows, plan := a.plan(rest)
+		a.deliver(plan, rows)
+		rest = after(rest, rows.Rows())
+	}
+	t.Logf("%d rows over 680 months in %v", all.Rows(), time.Since(started))
+	require.Equal(t, 42_000, a.count("count()"))
+	require.LessOrEqual(t, a.newParts(), 1500)
+	require.Equal(t, 42_000, a.finalCount())
+}
+
+// newParts returns how many parts INSERTs have written to the table.
+func (a *archive) newParts() (n int) {
+	a.t.Helper()
+	a.store.Query(a.t, "SYSTEM FLUSH LOGS")
+	table := strings.Split(a.name, ".")[1]
+	_, err := fmt.Sscan(a.store.Query(a.t, "SELECT count() FROM system.part_log WHERE event_type = 'NewPart' AND table = '"+table+"'"), &n)
+	require.NoError(a.t, err)
+	return n
+}
+
+func (a *archive) finalCount() (n int) {
+	a.t.Helper()
+	_, err := fmt.Sscan(a.store.Query(a.t, "SELECT count() FROM "+a.name+" FINAL"), &n)
+	require.NoError(a.t, err)
+	return n
+}
+
+// testCutBetweenGroups breaks the connection after so many bytes of a block of six INSERTs, and
+// goes on with the same sink or with that of a restarted daemon.
+func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
+	p := startProxy(t, store.TCP)
+	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })
+	require.NoError(t, a.migrate(t.Context()))
+	var all batch.Block
+	partly := 0
+	for n := range 6 {
+		p.limit(1<<40, 1<<40)
+		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), rotating(520, 260, 10*n)...)))
+		all = append(all, rows...)
+		p.limit(int64(4000+4000*n), 1<<40)
+		_, err := a.Deliver(context.Background(), plan, rows)
+		p.limit(1<<40, 1<<40)
+		if there := a.count("count()") - n*520; err != nil && there > 0 && there < 520 {
+			partly++
+		}
+		if n%2 == 0 {
+			a = a.restarted()
+		}
+		a.retry(plan, rows)
+		require.Equal(t, (n+1)*520, a.count("count()"))
+	}
+	require.Positive(t, partly, "no block was interrupted between two of its INSERTs")
+	a.requireRows(all)
+}
+
+// testRefusalInOneGroup: the INSERTs before the refused one are in the table; the halves of the block
+// must not repeat them, also after a restart, and only the refused row is left over.
+func testRefusalInOneGroup(t *testing.T, store *stores.ClickHouse) {
+	for _, restart := range []bool{false, true} {
+		a := newArchive(t, store)
+		require.NoError(t, a.migrate(t.Context()))
+		store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
+		rows := rotating(400, 120, 0)
+		rows[75].value = -1
+		all := blockOf(batchOf(1, epoch, rows[:200]...), batchOf(2, epoch+1, rows[200:]...))
+		block, plan := a.plan(all)
+		state, err := a.Deliver(t.Context(), plan, block)
+		require.ErrorAs(t, err, new(*batch.PermanentError))
+		require.Positive(t, a.count("count()"), "no other group was applied")
+		if restart {
+			a = a.restarted()
+		}
+		require.Equal(t, 1, deliverByHalvingFrom(a, all, state))
+		require.Equal(t, 399, a.count("count()"))
+		require.Equal(t, 399, a.count("uniqExact(batch_id, batch_index)"))
+	}
+}
