@@ -49,7 +49,7 @@ kept. Without --file, the entry is printed below the key, for the list keys.`,
 	f := cmd.Flags()
 	f.StringVar(&e.Name, "name", "", "name of the key in logs and metrics (required)")
 	f.StringVar(&e.ProductInstance, "product-instance", "", "product instance of the key (required)")
-	f.StringSliceVar(&e.Rights, "rights", nil, "comma-separated list of ingest, forecast, routing, admin (required)")
+	f.StringSliceVar(&e.Rights, "rights", nil, "comma-separated list of ingest, forecast, routing (required)")
 	f.StringVar(&e.Timezone, "timezone", "UTC", "IANA time zone of the client, used in the forecast layer")
 	f.Float64Var(&e.RequestsPerSecond, "requests-per-second", 0, "rate limit in requests per second; 0 for none")
 	f.Float64Var(&e.ItemsPerSecond, "items-per-second", 0, "rate limit in measurements per second; 0 for none")

@@ -51,6 +51,12 @@ func TestKeyNewBadFlags(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "everything")
 	require.Empty(t, r.out)
+
+	r = runWith(t, "", "key", "new", "--name", "a", "--product-instance", "p", "--rights", "ingest,admin")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "--rights admin was removed")
+	require.Empty(t, r.out)
+	require.NotContains(t, runWith(t, "", "key", "new", "--help").out, "admin")
 }
 
 // A key is listed until it is revoked; an expired one is marked.

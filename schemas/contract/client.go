@@ -10,7 +10,6 @@ const (
 	RightIngest Right = 1 << iota
 	RightForecast
 	RightRouting
-	RightAdmin
 )
 
 // Client is the owner of a key. It is immutable; reloading the keys creates new clients.

@@ -180,12 +180,22 @@ func (k *Keyring) apply(text []byte) error {
 
 // use makes the inline keys and those of the file the set in use.
 func (k *Keyring) use(entries []KeyEntry) error {
-	r, err := newRing(slices.Concat(k.inline, entries), k.now.Load())
+	all := slices.Concat(k.inline, entries)
+	r, err := newRing(all, k.now.Load())
 	if err != nil {
 		return err
 	}
 	for _, f := range k.prepare {
 		f(slices.Clone(r.clients))
+	}
+	var obsolete []string
+	for _, e := range all {
+		if slices.Contains(e.Rights, obsoleteRight) {
+			obsolete = append(obsolete, e.Name)
+		}
+	}
+	if len(obsolete) > 0 {
+		k.log.Warn().Strs("keys", obsolete).Msgf("the right %s of these keys allows nothing and is ignored: remove it", obsoleteRight)
 	}
 	k.now.Store(r)
 	k.problem, k.loaded = nil, time.Now()

@@ -22,7 +22,7 @@ type KeyEntry struct {
 	Client            string   `setting:"client" yaml:"client"`                           // whose key it is: keys with the same client share its jobs; default the name
 	SHA256            string   `setting:"sha256" yaml:"sha256"`                           // hexadecimal digest of the key, never the key
 	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`       // whose detectors the client reports
-	Rights            []string `setting:"rights" yaml:"rights"`                           // ingest, forecast, routing, admin
+	Rights            []string `setting:"rights" yaml:"rights"`                           // ingest, forecast, routing
 	Timezone          string   `setting:"timezone" yaml:"timezone"`                       // IANA name; default UTC
 	RequestsPerSecond float64  `setting:"requests_per_second" yaml:"requests_per_second"` // 0: unlimited
 	ItemsPerSecond    float64  `setting:"items_per_second" yaml:"items_per_second"`       // 0: unlimited
@@ -41,8 +41,10 @@ var rights = map[string]contract.Right{
 	"ingest":   contract.RightIngest,
 	"forecast": contract.RightForecast,
 	"routing":  contract.RightRouting,
-	"admin":    contract.RightAdmin,
 }
+
+// obsoleteRight allowed nothing. An entry may still name it: an error would lock the client out.
+const obsoleteRight = "admin"
 
 // key is an active key.
 type key struct {
@@ -131,6 +133,9 @@ func (e KeyEntry) client() (*contract.Client, error) {
 		return nil, fmt.Errorf("missing rights: name some of %s", rightNames())
 	}
 	for _, name := range e.Rights {
+		if name == obsoleteRight {
+			continue
+		}
 		right, ok := rights[name]
 		if !ok {
 			return nil, fmt.Errorf("unknown right %q: only %s", contract.Echo([]byte(name)), rightNames())

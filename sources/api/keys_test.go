@@ -58,7 +58,7 @@ func write(t *testing.T, path, text string) {
 
 func TestKeysFileIsReloaded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	one, two := entry("one", "k1", "ingest"), entry("two", "k2", "forecast", "admin")
+	one, two := entry("one", "k1", "ingest"), entry("two", "k2", "forecast", "routing")
 	two.Timezone = "Europe/Copenhagen"
 	write(t, path, keysYAML(one))
 	k := openKeys(t, path, entry("inline", "k0", "routing"))
@@ -67,7 +67,7 @@ func TestKeysFileIsReloaded(t *testing.T) {
 	write(t, path, keysYAML(one, two)) // in place
 	becomes(t, k, "inline one two")
 	found := k.find([]byte("k2")).client
-	require.Equal(t, contract.Client{Name: "two", Owner: "city\x00two", ProductInstance: "city", Rights: contract.RightForecast | contract.RightAdmin, Zone: found.Zone}, *found)
+	require.Equal(t, contract.Client{Name: "two", Owner: "city\x00two", ProductInstance: "city", Rights: contract.RightForecast | contract.RightRouting, Zone: found.Zone}, *found)
 	require.Equal(t, "Europe/Copenhagen", found.Zone.String())
 	require.Equal(t, time.UTC, k.find([]byte("k1")).client.Zone)
 
@@ -188,11 +188,27 @@ func TestEntriesAreChecked(t *testing.T) {
 	f("64 hexadecimal", func(e *KeyEntry) { e.SHA256 = "the key itself" })
 	f("product_instance", func(e *KeyEntry) { e.ProductInstance = "" })
 	f("missing rights", func(e *KeyEntry) { e.Rights = nil })
-	f("admin, forecast, ingest, routing", func(e *KeyEntry) { e.Rights = []string{"ingest", "Ingest"} })
+	f("forecast, ingest, routing", func(e *KeyEntry) { e.Rights = []string{"ingest", "Ingest"} })
 	f("Europe/Berlin", func(e *KeyEntry) { e.Timezone = "Mars/Olympus" })
 	f("IANA", func(e *KeyEntry) { e.Timezone = "Local" })
 	f("requests_per_second is -1", func(e *KeyEntry) { e.RequestsPerSecond = -1 })
 	f("items_per_second is 1e-09", func(e *KeyEntry) { e.ItemsPerSecond = 1e-9 })
+}
+
+// TestObsoleteRight: a file that still names the right admin is used, with one warning for each new
+// content. A key with no other right is known and allows nothing.
+func TestObsoleteRight(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, path, keysYAML(entry("one", "k1", "ingest", "admin"), entry("two", "k2", "admin"), entry("three", "k3", "ingest")))
+	var log bytes.Buffer
+	k, err := OpenKeyring(Config{KeysFile: path}, zerolog.New(&log))
+	require.NoError(t, err)
+	defer k.Close()
+	require.Equal(t, contract.RightIngest, k.find([]byte("k1")).client.Rights)
+	require.Zero(t, k.find([]byte("k2")).client.Rights)
+	require.Equal(t, 1, strings.Count(log.String(), `"level":"warn"`), log.String())
+	require.Contains(t, log.String(), `"keys":["one","two"]`)
+	require.Contains(t, log.String(), "admin")
 }
 
 func TestZonesOfForecastsAreLimited(t *testing.T) {

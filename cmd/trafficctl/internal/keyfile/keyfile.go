@@ -28,7 +28,7 @@ import (
 const Prefix = "tfd_"
 
 // Rights are the rights that a key can have.
-var Rights = []string{"ingest", "forecast", "routing", "admin"}
+var Rights = []string{"ingest", "forecast", "routing"}
 
 // NewKey returns a key of 256 random bits. It cannot be guessed, so a plain digest protects it as well as
 // a slow one would.
@@ -71,6 +71,9 @@ func (e Entry) Validate() error {
 		return fmt.Errorf("--items-per-second %g must be 0 for no limit, or at least %g", e.ItemsPerSecond, minRate)
 	}
 	for _, right := range e.Rights {
+		if right == "admin" {
+			return fmt.Errorf("--rights admin was removed, because it allowed nothing: leave it out, and list some of %v", Rights)
+		}
 		if !slices.Contains(Rights, right) {
 			return fmt.Errorf("--rights %q must be one of %v", right, Rights)
 		}
