@@ -19,8 +19,8 @@ import (
 
 // Config configures the stages between a complete body and the journal.
 type Config struct {
-	Workers      int   `setting:"workers"`        // bodies decoded concurrently; 0: one per CPU
-	Queue        int   `setting:"queue"`          // complete bodies that may wait for a worker; further ones get 503
+	Workers      int   `setting:"workers"`        // bodies decoded concurrently, at most half of them of one client; 0: two per CPU
+	Queue        int   `setting:"queue"`          // complete bodies that may wait for a worker, of one client as many as it leaves free; further ones get 503
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
 
 	Decode      decode.Config     `setting:"decode"`
@@ -28,10 +28,10 @@ type Config struct {
 	Idempotency IdempotencyConfig `setting:"idempotency"`
 }
 
-// DefaultConfig has a worker per CPU, a queue of 256 and 64 MiB for a decompressed body (contract 1.1).
+// DefaultConfig has two workers per CPU, a queue of 512 and 64 MiB for a decompressed body (contract 1.1).
 func DefaultConfig() Config {
 	return Config{
-		Queue: 256, MaxBodyBytes: 64 << 20,
+		Queue: 512, MaxBodyBytes: 64 << 20,
 		Decode: decode.DefaultConfig(), Validate: validate.DefaultConfig(), Idempotency: DefaultIdempotencyConfig(),
 	}
 }
@@ -68,7 +68,7 @@ type Intake struct {
 	idempotency *IdempotencyStore
 	now         func() time.Time
 
-	jobs    chan *job
+	jobs    *queue
 	workers sync.WaitGroup
 	pool    sync.Pool // of *job
 
@@ -93,11 +93,11 @@ func NewIntake(cfg Config, j *journal.Journal, registry Registry, idempotency *I
 		return nil, err
 	}
 	if cfg.Workers == 0 {
-		cfg.Workers = runtime.GOMAXPROCS(0)
+		cfg.Workers = 2 * runtime.GOMAXPROCS(0)
 	}
 	in := &Intake{
 		cfg: cfg, journal: j, registry: registry, idempotency: idempotency, now: time.Now,
-		jobs: make(chan *job, cfg.Queue), stamped: batch.FrameReceivedAt(newest),
+		jobs: newQueue(cfg.Queue, cfg.Workers), stamped: batch.FrameReceivedAt(newest),
 	}
 	in.pool.New = func() any { return &job{done: make(chan error, 1)} }
 	in.show()
@@ -112,13 +112,13 @@ func (in *Intake) Close() {
 	in.gate.Lock()
 	in.closed = true
 	in.gate.Unlock()
-	close(in.jobs)
+	in.jobs.close()
 	in.workers.Wait()
 }
 
 // Ready returns why a batch of the product instance cannot be accepted now (503) or at all (403, contract 1.1), nil if it can.
 func (in *Intake) Ready(productInstance string) *contract.APIError {
-	if len(in.jobs) == cap(in.jobs) {
+	if in.jobs.depth() == in.cfg.Queue {
 		return queueFull()
 	}
 	if err := in.journal.Ready(); err != nil {
@@ -149,9 +149,7 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	j := in.pool.Get().(*job)
 	j.s, j.queued = s, false
 	defer in.put(j)
-	select {
-	case in.jobs <- j:
-	default:
+	if !in.jobs.push(j) {
 		return queueFull()
 	}
 	if err := <-j.done; err != nil || !j.queued {
@@ -182,13 +180,14 @@ type stages struct {
 	accepted batch.Batch
 }
 
-// work runs one worker until the channel of jobs is closed.
+// work runs one worker until the queue is closed.
 func (in *Intake) work() {
 	st := &stages{body: newBody(in.cfg.MaxBodyBytes), decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
-	for j := range in.jobs {
+	for j, turn := in.jobs.pop(); j != nil; j, turn = in.jobs.pop() {
 		started := time.Now()
 		err := in.process(st, j)
 		metrics.Since(decodeSeconds, started)
+		in.jobs.done(turn)
 		j.done <- err
 	}
 }

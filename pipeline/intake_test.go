@@ -220,7 +220,7 @@ func TestFullQueue(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	require.Eventually(t, func() bool { return len(h.intake.jobs) == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.intake.jobs.depth() == 1 }, time.Minute, time.Millisecond)
 	_, err := h.submit(measurements(item("A", 2)), "")
 	var r *contract.APIError
 	require.ErrorAs(t, err, &r)

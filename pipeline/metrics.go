@@ -17,9 +17,9 @@ var (
 func (in *Intake) show() {
 	metrics.Show(
 		metrics.GaugeFunc("trafficd_pipeline_queue_capacity", "Batches that can wait for a worker.", nil,
-			func() float64 { return float64(cap(in.jobs)) }),
+			func() float64 { return float64(in.cfg.Queue) }),
 		metrics.GaugeFunc("trafficd_pipeline_queue_depth", "Batches that wait for a worker.", nil,
-			func() float64 { return float64(len(in.jobs)) }),
+			func() float64 { return float64(in.jobs.depth()) }),
 	)
 }
 

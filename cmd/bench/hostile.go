@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -46,13 +47,26 @@ func (o options) hostile(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
+	attacks := []struct {
+		name string // also that of the attacker's key
+		run  func(ctx context.Context)
+	}{
+		{"months", t.months},
+		{"heads", t.heads},
+		{"idempotency", t.idempotency},
+		{"silent", t.silent},
+		{"readers", t.readers},
+		{"items", t.items},
+		{"bombs", t.bombs},
+	}
 	keys := "keys:\n"
-	for _, name := range []string{"kept", "fresh", "attacker"} {
-		keys += fmt.Sprintf("- {name: %s, sha256: %x, product_instance: city, rights: [ingest]", name, sha256.Sum256([]byte(name)))
-		if name == "attacker" {
-			keys += ", items_per_second: 100000"
-		}
-		keys += "}\n"
+	add := func(name string, itemsPerSecond int) {
+		keys += fmt.Sprintf("- {name: %s, sha256: %x, product_instance: city, rights: [ingest], items_per_second: %d}\n", name, sha256.Sum256([]byte(name)), itemsPerSecond)
+	}
+	add("kept", 0)
+	add("fresh", 0)
+	for _, a := range attacks {
+		add(a.name, 100_000)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "keys.yaml"), []byte(keys), 0o600); err != nil {
 		return err
@@ -65,18 +79,8 @@ func (o options) hostile(ctx context.Context) error {
 	t.fresh.Transport = &http.Transport{DisableKeepAlives: true}
 
 	var failed []string
-	for _, a := range []struct {
-		name string
-		run  func(ctx context.Context)
-	}{
-		{"months", t.months},
-		{"heads", t.heads},
-		{"idempotency", t.idempotency},
-		{"silent", t.silent},
-		{"readers", t.readers},
-		{"items", t.items},
-		{"bombs", t.bombs},
-	} {
+	for _, a := range attacks {
+		t.key = a.name
 		before := t.integrate(ctx, 3*time.Second, nil)
 		during := t.integrate(ctx, 12*time.Second, a.run)
 		success := 100 * float64(during.succeeded) / float64(max(1, during.requests))
@@ -103,6 +107,7 @@ type target struct {
 	detectors   []string
 	kept, fresh http.Client // of the integrators
 	sent        atomic.Int64
+	key         string // of the attacker
 
 	mu       sync.Mutex
 	attacker map[string]int // what the attacker got, and how often
@@ -226,20 +231,20 @@ func each(ctx context.Context, n, limit int, do func(i int)) {
 }
 
 // head is that of an attacker's request.
-func head(length int, headers string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey attacker\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingestPath, length, headers)
+func (t *target) head(length int, headers string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey %s\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingestPath, t.key, length, headers)
 }
 
 // post sends a body on a new connection, and reads the answer by read, or as fast as it can.
 func (t *target) post(ctx context.Context, body []byte, headers string, read func(io.Reader) error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
 	if err != nil {
-		t.got("no connection")
+		t.cutOff(ctx)
 		return
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	go func() { _, _ = (&net.Buffers{[]byte(head(len(body), headers)), body}).WriteTo(c) }()
+	go func() { _, _ = (&net.Buffers{[]byte(t.head(len(body), headers)), body}).WriteTo(c) }()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.cutOff(ctx)
@@ -259,7 +264,7 @@ func (t *target) post(ctx context.Context, body []byte, headers string, read fun
 	}
 }
 
-// cutOff counts a connection that the daemon ended, not the end of the attack.
+// cutOff counts a connection that the daemon refused or ended, unless the attack is over.
 func (t *target) cutOff(ctx context.Context) {
 	if ctx.Err() == nil {
 		t.got("cut off")
@@ -284,12 +289,12 @@ func (t *target) heads(ctx context.Context) {
 	each(ctx, 600, 1<<20, func(int) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
 		if err != nil {
-			t.got("no connection")
+			t.cutOff(ctx)
 			return
 		}
 		defer c.Close()
 		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-		_, _ = io.WriteString(c, head(1000, ""))
+		_, _ = io.WriteString(c, t.head(1000, ""))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			t.cutOff(ctx)
@@ -314,10 +319,20 @@ func (t *target) idempotency(ctx context.Context) {
 
 // silent opens more connections than the daemon has and sends nothing.
 func (t *target) silent(ctx context.Context) {
-	each(ctx, 4400, 1<<16, func(int) {
+	// Not all at once, and again after some seconds: a flood of connections would be on this machine's processors.
+	pause := func(min, spread time.Duration) {
+		select {
+		case <-time.After(min + rand.N(spread)):
+		case <-ctx.Done():
+		}
+	}
+	each(ctx, 4400, 1<<16, func(i int) {
+		if i <= 4400 {
+			pause(0, 3*time.Second)
+		}
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
 		if err != nil {
-			t.got("no connection")
+			t.cutOff(ctx)
 			return
 		}
 		defer c.Close()
@@ -328,10 +343,7 @@ func (t *target) silent(ctx context.Context) {
 		} else {
 			t.cutOff(ctx)
 		}
-		select {
-		case <-time.After(5 * time.Second): // or the attack would be on this machine's processors
-		case <-ctx.Done():
-		}
+		pause(5*time.Second, 5*time.Second)
 	})
 }
 

@@ -1,0 +1,105 @@
+package pipeline
+
+import "sync"
+
+// queue holds the bodies that wait for a worker. Clients take turns, so a body waits for those of its own client and for
+// one of each other client, however many others have sent. A client may occupy half of the workers, and as many places as
+// it leaves free.
+type queue struct {
+	places, perClient int
+
+	mu      sync.Mutex
+	changed sync.Cond // a job can start, or the queue is closed
+	clients map[string]*turn
+	order   []*turn // with waiting jobs; the first may start next
+	waiting int
+	closed  bool
+}
+
+// turn is the state of a client. It stays in memory: there are no more than API keys.
+type turn struct {
+	waiting []*job
+	running int
+}
+
+func newQueue(places, workers int) *queue {
+	q := &queue{places: places, perClient: max(1, workers/2), clients: map[string]*turn{}}
+	q.changed.L = &q.mu
+	return q
+}
+
+// push adds a job, or returns false if the client has no place left. The queue must not be closed.
+func (q *queue) push(j *job) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := q.clients[j.s.Client]
+	if t == nil {
+		t = new(turn)
+		q.clients[j.s.Client] = t
+	}
+	own, free := len(t.waiting), q.places-q.waiting
+	if free == 0 || own > 0 && own >= free {
+		return false
+	}
+	if own == 0 {
+		q.order = append(q.order, t)
+	}
+	t.waiting = append(t.waiting, j)
+	q.waiting++
+	q.changed.Signal()
+	return true
+}
+
+// pop waits for the next job that may start. It returns nil when the queue is closed and empty. The caller calls done
+// after the job.
+func (q *queue) pop() (*job, *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		for i, t := range q.order {
+			if t.running >= q.perClient {
+				continue
+			}
+			j := t.waiting[0]
+			t.waiting = append(t.waiting[:0], t.waiting[1:]...)
+			t.running++
+			q.waiting--
+			q.order = append(q.order[:i], q.order[i+1:]...)
+			if len(t.waiting) > 0 {
+				q.order = append(q.order, t)
+			}
+			return j, t
+		}
+		if q.closed && q.waiting == 0 {
+			return nil, nil
+		}
+		q.changed.Wait()
+	}
+}
+
+// done ends a job that pop returned.
+func (q *queue) done(t *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.running--
+	if q.closed {
+		q.changed.Broadcast() // all may have to end
+	} else {
+		q.changed.Signal()
+	}
+}
+
+// close makes pop return nil when all jobs have started.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.changed.Broadcast()
+}
+
+// depth returns the number of waiting jobs.
+func (q *queue) depth() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
+}

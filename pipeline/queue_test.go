@@ -1,0 +1,108 @@
+package pipeline
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+func jobOf(client string) *job { return &job{s: &batch.Submission{Client: client}} }
+
+// TestClientsTakeTurns: whatever a client has queued, the body of another one starts next, and a worker is left for it.
+func TestClientsTakeTurns(t *testing.T) {
+	q := newQueue(16, 4)
+	push := func(client string, want int) {
+		t.Helper()
+		n := 0
+		for q.push(jobOf(client)) {
+			n++
+		}
+		require.Equal(t, want, n)
+	}
+	push("greedy", 8)
+	push("second", 4)
+	push("third", 2)
+	var turns []*turn
+	pop := func(want string) {
+		t.Helper()
+		j, turn := q.pop()
+		require.Equal(t, want, j.s.Client)
+		turns = append(turns, turn)
+	}
+	pop("greedy")
+	pop("second")
+	pop("third")
+	pop("greedy") // its second of two workers
+	pop("second")
+	q.done(turns[0])
+	pop("third")
+	pop("greedy")
+	require.Equal(t, 7, q.depth())
+}
+
+// TestAClientLeavesAWorker: another client's body starts while one client's bodies occupy its half of the workers.
+func TestAClientLeavesAWorker(t *testing.T) {
+	q := newQueue(16, 2)
+	for range 3 {
+		require.True(t, q.push(jobOf("greedy")))
+	}
+	_, greedy := q.pop()
+	started := make(chan string, 2)
+	go func() {
+		for j, turn := q.pop(); j != nil; j, turn = q.pop() {
+			started <- j.s.Client
+			q.done(turn)
+		}
+		close(started)
+	}()
+	require.True(t, q.push(jobOf("next")))
+	require.Equal(t, "next", <-started)
+	require.Equal(t, 2, q.depth())
+	q.done(greedy)
+	require.Equal(t, "greedy", <-started)
+	require.Equal(t, "greedy", <-started)
+	q.close()
+	require.Empty(t, <-started)
+}
+
+// TestQueueOfManyClients: each job is popped once, no client exceeds its workers, and all workers end.
+func TestQueueOfManyClients(t *testing.T) {
+	const workers, clients, jobs = 4, 6, 500
+	q := newQueue(10_000, workers)
+	var mu sync.Mutex
+	running, popped := map[string]int{}, map[*job]bool{}
+	var all, pushers sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for j, turn := q.pop(); j != nil; j, turn = q.pop() {
+				mu.Lock()
+				running[j.s.Client]++
+				if running[j.s.Client] > workers/2 || popped[j] {
+					t.Error("a client exceeds its workers, or a job started twice")
+				}
+				popped[j] = true
+				mu.Unlock()
+				mu.Lock()
+				running[j.s.Client]--
+				mu.Unlock()
+				q.done(turn)
+			}
+		})
+	}
+	for c := range clients {
+		pushers.Go(func() {
+			for range jobs {
+				for !q.push(jobOf(fmt.Sprint(c))) {
+				}
+			}
+		})
+	}
+	pushers.Wait()
+	q.close()
+	all.Wait()
+	require.Len(t, popped, clients*jobs)
+}
