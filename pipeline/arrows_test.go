@@ -40,7 +40,7 @@ var arrows = []arrow{
 	{"pipeline/decode/", []string{"pipeline/batch/", "schemas/contract/"}, "decode converts bytes to columns and does nothing else"},
 	{"pipeline/validate/", []string{"pipeline/batch/", "schemas/contract/"}, "validate depends only on the batch and the rules of the contract"},
 	{"pipeline/dial/", nil, "dial opens connections to the stores and does not know what is sent over them"},
-	{"pipeline/", []string{"pipeline/", "schemas/contract/"}, "the pipeline declares the interfaces that it needs, and cmd passes in sources and sinks"},
+	{"pipeline/", []string{"pipeline/", "schemas/contract/", "schemas/gunzip/"}, "the pipeline declares the interfaces that it needs, and cmd passes in sources and sinks"},
 	{"sources/internal/watch/", nil, "watch detects changes of files and does not know their contents"},
 	{"sources/internal/admission/", []string{"pipeline/metrics/", "schemas/contract/"}, "admission limits clients and does not know what they request"},
 	{"sources/internal/upload/", []string{"pipeline/metrics/", "schemas/contract/", "sources/internal/admission/"}, "upload receives bodies and does not know their contents"},

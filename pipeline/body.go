@@ -1,24 +1,21 @@
 package pipeline
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/klauspost/compress/gzip"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/gunzip"
 )
 
 // body decompresses a request body through a fixed buffer, limits its decompressed size and, for requests with an
 // Idempotency-Key, hashes it.
 type body struct {
 	max    int64
-	in     *bufio.Reader
-	gz     *gzip.Reader
-	opened bool
+	gz     gunzip.Reader
 	left   int64
 	hash   xxhash.Digest
 	hashed bool
@@ -26,23 +23,17 @@ type body struct {
 }
 
 func newBody(maxBytes int64) body {
-	return body{max: maxBytes, in: bufio.NewReaderSize(nil, 32<<10), gz: new(gzip.Reader)}
+	return body{max: maxBytes}
 }
 
 func (b *body) reset(compressed io.Reader, hashed bool) {
-	b.in.Reset(compressed)
-	b.left, b.hashed, b.opened, b.err = b.max, hashed, false, nil
+	b.gz.Reset(compressed)
+	b.left, b.hashed, b.err = b.max, hashed, nil
 	b.hash.Reset()
 }
 
 // Read implements io.Reader. It returns io.EOF only after the checksum of the last gzip member was verified.
 func (b *body) Read(p []byte) (n int, err error) {
-	if b.err == nil && !b.opened {
-		b.opened = true
-		if b.err = b.gz.Reset(b.in); b.err == io.EOF {
-			b.err = io.ErrUnexpectedEOF // an empty body is not a complete one
-		}
-	}
 	if b.err != nil {
 		return 0, b.err
 	}

@@ -155,6 +155,10 @@ func TestNothingOfAFailedRequestIsStored(t *testing.T) {
 	f("bad checksum", bytes.NewReader(bits(len(whole)-8)), contract.InvalidGzip)
 	f("bad length", bytes.NewReader(bits(len(whole)-1)), contract.InvalidGzip)
 	f("bytes after the end", bytes.NewReader(append(bytes.Clone(whole), "x"...)), contract.InvalidGzip)
+	named := append(bytes.Clone(whole), 0x1f, 0x8b, 8, 0x18, 0, 0, 0, 0, 0, 0xff)
+	f("cut before the name of a later member", bytes.NewReader(named), contract.InvalidGzip)
+	f("cut in the name of a later member", bytes.NewReader(append(bytes.Clone(named), "name"...)), contract.InvalidGzip)
+	f("cut in the comment of a later member", bytes.NewReader(append(bytes.Clone(named), "name\x00comment"...)), contract.InvalidGzip)
 	f("zeros after the end", bytes.NewReader(append(bytes.Clone(whole), make([]byte, 20)...)), contract.InvalidGzip)
 	f("two JSON texts", bytes.NewReader(append(bytes.Clone(whole), whole...)), contract.InvalidJSON)
 	f("JSON", bytes.NewReader(zipped(good+"]")), contract.InvalidJSON)
@@ -171,6 +175,13 @@ func TestNothingOfAFailedRequestIsStored(t *testing.T) {
 	s := &batch.Submission{ProductInstance: "city", Body: iotest.OneByteReader(bytes.NewReader(two))}
 	require.NoError(t, h.intake.Submit(s), "several gzip members are valid")
 	require.Len(t, h.frames(), 1)
+
+	long := append([]byte{0x1f, 0x8b, 8, 0x18, 0, 0, 0, 0, 0, 0xff}, strings.Repeat("n", 600)+"\x00"+strings.Repeat("c", 70_000)+"\x00"...)
+	s = &batch.Submission{ProductInstance: "city", Body: bytes.NewReader(append(long, whole[10:]...))}
+	require.NoError(t, h.intake.Submit(s), "a name and a comment may be long")
+
+	err := h.intake.Submit(&batch.Submission{ProductInstance: "city", Body: bytes.NewReader(append(bytes.Clone(whole), "x"...))})
+	require.ErrorContains(t, err, "bytes after the end of the gzip stream")
 }
 
 func TestReadiness(t *testing.T) {

@@ -50,7 +50,7 @@ func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
 		}
 	}
 	if times > 1 {
-		return gzipRequired("the body is compressed more than once: compress it with gzip once")
+		return gzipRequired(fmt.Sprintf("the Content-Encoding names gzip %d times: compress the body once", times))
 	}
 	return nil
 }

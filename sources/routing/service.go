@@ -188,13 +188,11 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 	limits := xroute.DefaultLimits()
 	limits.Bytes = s.cfg.MaxBodyBytes
 	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth
-	if contentEncoding(h) != "" {
-		z, err := newGunzip(body.bytes)
-		if err != nil {
-			return nil, err
-		}
-		defer z.free()
-		return xroute.ReadRequest(z, limits)
+	if len(contentCodings(h)) > 0 {
+		unpacker := unpackers.Get().(*unpacker)
+		defer unpackers.Put(unpacker)
+		unpacker.Reset(bytes.NewReader(body.bytes))
+		return xroute.ReadRequest(unpacker, limits)
 	}
 	if bytes.HasPrefix(body.bytes, []byte("\x1f\x8b")) {
 		return nil, &failure{class: illegal, context: []string{fasthttp.HeaderContentEncoding}, message: "the body is compressed, but no header says so: send Content-Encoding: gzip"}

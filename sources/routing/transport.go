@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/gunzip"
 	"trafficd/schemas/negotiate"
 )
 
@@ -23,11 +24,17 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 			Description: fmt.Sprintf("unsupported Content-Type %.64q: send a SOAP 1.1 envelope as text/xml; charset=utf-8", media),
 		}
 	}
-	if encoding := contentEncoding(h); encoding != "" && !negotiate.IsGzip([]byte(encoding)) {
-		return &contract.APIError{
-			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding,
-			Description: fmt.Sprintf("unsupported Content-Encoding %.64q: compress the envelope with gzip, once, or not at all", encoding),
+	apiErr := &contract.APIError{Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding}
+	codings := contentCodings(h)
+	for _, coding := range codings {
+		if !negotiate.IsGzip([]byte(coding)) {
+			apiErr.Description = fmt.Sprintf("unsupported Content-Encoding %.64q: compress the envelope with gzip, once, or not at all", coding)
+			return apiErr
 		}
+	}
+	if len(codings) > 1 {
+		apiErr.Description = fmt.Sprintf("the Content-Encoding names gzip %d times: compress the envelope once", len(codings))
+		return apiErr
 	}
 	if int64(h.ContentLength()) > maxBody {
 		return tooLarge(maxBody)
@@ -66,9 +73,8 @@ func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 	return media, parameters["charset"]
 }
 
-// contentEncoding returns the codings but identity, joined.
-func contentEncoding(h *fasthttp.RequestHeader) string {
-	var codings []string
+// contentCodings returns the content codings but identity.
+func contentCodings(h *fasthttp.RequestHeader) (codings []string) {
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
 		for coding := range bytes.SplitSeq(value, []byte{','}) {
 			coding := strings.TrimSpace(string(coding))
@@ -77,33 +83,19 @@ func contentEncoding(h *fasthttp.RequestHeader) string {
 			}
 		}
 	}
-	return strings.Join(codings, ", ")
+	return codings
 }
 
-// gunzip decompresses a body. Its errors are *contract.APIError.
-type gunzip struct{ z *gzip.Reader }
+// unpacker decompresses a body. Its errors are *contract.APIError.
+type unpacker struct{ gunzip.Reader }
 
-var gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
-
-func newGunzip(packed []byte) (gunzip, error) {
-	g := gunzip{gzipReaders.Get().(*gzip.Reader)}
-	if err := g.z.Reset(bytes.NewReader(packed)); err != nil {
-		g.free()
-		if err == io.EOF { // the body is empty
-			err = io.ErrUnexpectedEOF
-		}
-		return g, invalidGzip(err)
-	}
-	return g, nil
-}
+var unpackers = sync.Pool{New: func() any { return new(unpacker) }}
 
 // Read implements io.Reader.
-func (g gunzip) Read(p []byte) (int, error) {
-	n, err := g.z.Read(p)
+func (u *unpacker) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
 	return n, invalidGzip(err)
 }
-
-func (g gunzip) free() { gzipReaders.Put(g.z) }
 
 func invalidGzip(err error) error {
 	if err == nil || err == io.EOF {

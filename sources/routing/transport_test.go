@@ -85,6 +85,8 @@ func TestWhatIsRefused(t *testing.T) {
 	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Type", "text/xml2; =")
 	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Encoding", "br")
 	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Encoding", "gzip, gzip")
+	_, text := s.post(simple, "Content-Encoding", "gzip, gzip")
+	require.Contains(t, string(text), "names gzip 2 times")
 	s.refuses(413, contract.BodyTooLarge, simple+strings.Repeat(" ", 2000))
 	s.refuses(400, contract.InvalidGzip, simple, "Content-Encoding", "gzip")
 	s.refuses(400, contract.InvalidGzip, "", "Content-Encoding", "gzip")

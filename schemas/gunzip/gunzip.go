@@ -1,0 +1,179 @@
+// Package gunzip decompresses bodies of requests: gzip (RFC 1952) with any number of members, header
+// fields of any length, and nothing after the last member. The readers of the standard library and of
+// klauspost refuse fields of 512 bytes, and take a header that is truncated within one for the end.
+package gunzip
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/flate"
+)
+
+// Errors of a Reader. A stream that ends too early is io.ErrUnexpectedEOF.
+var (
+	ErrHeader   = errors.New("the body does not begin with the gzip magic 1f 8b")
+	ErrTrailing = errors.New("bytes after the end of the gzip stream: send one stream and nothing after it")
+	ErrChecksum = errors.New("the checksum or the length does not match: the body was changed on its way")
+)
+
+const (
+	bufferSize = 32 << 10
+	headerSize = 10
+	deflate    = 8 // the only method
+
+	hasCRC     = 1 << 1
+	hasExtra   = 1 << 2
+	hasName    = 1 << 3
+	hasComment = 1 << 4
+)
+
+// Reader decompresses. The zero value must be Reset.
+type Reader struct {
+	in      *bufio.Reader
+	inflate io.ReadCloser // also a flate.Resetter; nil before the first member
+	members int           // whose header was read
+	open    bool          // within a member
+	crc     uint32        // of the header, then of the content
+	size    uint32
+	err     error
+}
+
+// Reset makes z read from r.
+func (z *Reader) Reset(r io.Reader) {
+	if z.in == nil {
+		z.in = bufio.NewReaderSize(nil, bufferSize)
+	}
+	z.in.Reset(r)
+	z.members, z.open, z.err = 0, false, nil
+}
+
+// Read implements io.Reader. io.EOF means that the checksums of all members were correct. Errors of the
+// underlying reader are returned unchanged.
+func (z *Reader) Read(p []byte) (n int, err error) {
+	for z.err == nil && n == 0 && len(p) > 0 {
+		if !z.open {
+			z.err = z.header()
+			continue
+		}
+		n, z.err = z.inflate.Read(p)
+		z.crc, z.size = crc32.Update(z.crc, crc32.IEEETable, p[:n]), z.size+uint32(n)
+		if z.err == io.EOF {
+			z.open, z.err = false, z.trailer()
+		}
+	}
+	return n, z.err
+}
+
+// header reads the header of a member. io.EOF means that there is no further one.
+func (z *Reader) header() error {
+	switch _, err := z.in.Peek(1); {
+	case err == io.EOF && z.members > 0:
+		return io.EOF
+	case err != nil:
+		return early(err)
+	}
+	z.crc = 0
+	h, err := z.take(headerSize)
+	switch {
+	case len(h) > 0 && h[0] != 0x1f || len(h) > 1 && h[1] != 0x8b:
+		if z.members > 0 {
+			return ErrTrailing
+		}
+		return ErrHeader
+	case err != nil:
+		return err
+	case h[2] != deflate:
+		return fmt.Errorf("unknown compression method %d: want deflate, %d", h[2], deflate)
+	}
+	flags := h[3]
+	if flags&hasExtra != 0 {
+		if err := z.extra(); err != nil {
+			return err
+		}
+	}
+	for _, flag := range []byte{hasName, hasComment} {
+		if flags&flag != 0 {
+			if err := z.text(); err != nil {
+				return err
+			}
+		}
+	}
+	if flags&hasCRC != 0 {
+		want := uint16(z.crc)
+		got, err := z.take(2)
+		if err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint16(got) != want {
+			return ErrChecksum
+		}
+	}
+	z.members, z.open, z.crc, z.size = z.members+1, true, 0, 0
+	if z.inflate == nil {
+		z.inflate = flate.NewReader(z.in)
+		return nil
+	}
+	return z.inflate.(flate.Resetter).Reset(z.in, nil)
+}
+
+// extra skips the field of that name, which is shorter than 64 KiB.
+func (z *Reader) extra() error {
+	length, err := z.take(2)
+	if err != nil {
+		return err
+	}
+	for left := int(binary.LittleEndian.Uint16(length)); left > 0; {
+		part, err := z.take(min(left, bufferSize))
+		if err != nil {
+			return err
+		}
+		left -= len(part)
+	}
+	return nil
+}
+
+// text skips a field that ends with a zero byte.
+func (z *Reader) text() error {
+	for {
+		part, err := z.in.ReadSlice(0)
+		z.crc = crc32.Update(z.crc, crc32.IEEETable, part)
+		if err != bufio.ErrBufferFull {
+			return early(err)
+		}
+	}
+}
+
+// trailer checks the content of a member.
+func (z *Reader) trailer() error {
+	crc, size := z.crc, z.size
+	t, err := z.take(8)
+	if err != nil {
+		return err
+	}
+	if binary.LittleEndian.Uint32(t) != crc || binary.LittleEndian.Uint32(t[4:]) != size {
+		return ErrChecksum
+	}
+	return nil
+}
+
+// take reads n bytes, at most bufferSize, which are valid until the next read. With an error it returns
+// those that are there.
+func (z *Reader) take(n int) ([]byte, error) {
+	part, err := z.in.Peek(n)
+	z.crc = crc32.Update(z.crc, crc32.IEEETable, part)
+	_, _ = z.in.Discard(len(part)) // they are in the buffer
+	return part, early(err)
+}
+
+// early returns the error for an end where more must follow.
+func early(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
