@@ -97,7 +97,6 @@ func resendDeadLetters(ctx context.Context, flags *pflag.FlagSet, std streams, s
 	return s.run(ctx, flags, std, input{items: which.Items(path), size: -1, resume: "--skip-rows %d"})
 }
 
-// reason is the key for counting letters.
 type reason struct{ sink, text string }
 
 // deadLetterCount is the number of letters with one reason, and the times of the first and last.

@@ -244,7 +244,6 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 // envPassword replaces a flag, which other users of the machine could see.
 const envPassword = "TRAFFICD_KAFKA_PASSWORD"
 
-// publishing holds the flags of forecast publish.
 type publishing struct {
 	cfg        forecasts.KafkaConfig
 	input      string

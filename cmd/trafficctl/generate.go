@@ -34,7 +34,6 @@ const generateExamples = `  trafficctl generate --detectors 14000 --days 1 --reg
   trafficctl generate --detectors 500 --days 7 --types speed,flow --all-types --format csv | head
   trafficctl generate --detectors 14000 --from 2026-11-01 --seed 1 --send --key-file si.key --error-rate 0.001`
 
-// generating holds the flags of generate.
 type generating struct {
 	cfg      generate.Config
 	from     string
@@ -86,14 +85,12 @@ func (g *generating) register(f *pflag.FlagSet) {
 	f.BoolVar(&g.send, "send", false, "send the measurements instead of writing them, with the flags of trafficctl send")
 }
 
-// network generates the detectors and writes the registry.
 func (g *generating) network() (*generate.Network, error) {
-	cfg := g.cfg
 	var err error
-	if cfg.From, err = parseMoment(g.from); err != nil {
+	if g.cfg.From, err = parseMoment(g.from); err != nil {
 		return nil, err
 	}
-	network, err := generate.New(cfg)
+	network, err := generate.New(g.cfg)
 	if err != nil || g.registry == "" {
 		return network, err
 	}
@@ -116,16 +113,21 @@ func (g *generating) sendAll(ctx context.Context, flags *pflag.FlagSet, std stre
 	if g.output != stdio || g.format != "" {
 		return errors.New("use either --send or --output and --format, not both")
 	}
-	from, _ := parseMoment(g.from)
-	if end := from.AddDate(0, 0, g.cfg.Days); end.After(time.Now().Add(time.Hour)) {
+	if end := g.cfg.From.AddDate(0, 0, g.cfg.Days); end.After(time.Now().Add(time.Hour)) {
 		fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from or --days)\n", end.Format(time.RFC3339))
 	}
 	return s.run(ctx, flags, std, input{items: network.Items(), size: -1})
 }
 
 func (g *generating) writeAll(std streams, network *generate.Network) error {
-	write := network.WriteNDJSON
-	switch g.formatName() {
+	write, format := network.WriteNDJSON, g.format
+	if format == "" {
+		format = "ndjson"
+		if name := strings.TrimSuffix(strings.TrimSuffix(g.output, ".gz"), ".zst"); filepath.Ext(name) == ".csv" {
+			format = "csv"
+		}
+	}
+	switch format {
 	case "csv":
 		if g.cfg.ErrorRate > 0 {
 			return errors.New("--error-rate requires NDJSON or --send: CSV cannot express most errors")
@@ -145,15 +147,4 @@ func (g *generating) writeAll(std streams, network *generate.Network) error {
 	}
 	fmt.Fprintf(std.err, "trafficctl: %s measurements of %s detectors\n", grouped(items), grouped(int64(g.cfg.Detectors)))
 	return nil
-}
-
-func (g *generating) formatName() string {
-	if g.format != "" {
-		return g.format
-	}
-	name := strings.TrimSuffix(strings.TrimSuffix(g.output, ".gz"), ".zst")
-	if filepath.Ext(name) == ".csv" {
-		return "csv"
-	}
-	return "ndjson"
 }

@@ -47,7 +47,6 @@ const geometryExamples = `  echo 'POINT (8.2505556 48.7627778)' | trafficctl geo
   trafficctl geometry places.kml --output places.geojson
   trafficctl geometry streets.wkt --format-to EPSG:25832 --url http://127.0.0.1:8080 --key-file routing.key`
 
-// converting holds the flags of geometry.
 type converting struct {
 	connection
 	cfg        geometry.Config
@@ -182,7 +181,6 @@ func (c *converting) converter(flags *pflag.FlagSet) (geometry.Converter, func()
 	return soap.Converter{Client: client, From: from, To: to, Limits: c.cfg.Limits}, client.Close, nil
 }
 
-// system parses a format or an EPSG code.
 func (c *converting) system(flag, text string) (geo.System, error) {
 	format, srID := strings.ToUpper(text), c.srID
 	if strings.HasPrefix(format, "EPSG:") {
@@ -204,7 +202,6 @@ type countingReader struct {
 	add func(n int64)
 }
 
-// Read implements io.Reader.
 func (r countingReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	r.add(int64(n))

@@ -83,7 +83,6 @@ deleted job.`,
 	return cmd
 }
 
-// newJobEnd returns a command that ends a job.
 func newJobEnd(std streams, verb, short string, end func(*soap.Client, context.Context, string) (xroute.Job, error)) *cobra.Command {
 	var asJSON bool
 	cmd := newJobCommand(&cobra.Command{
@@ -130,7 +129,7 @@ func checkKnown(job xroute.Job) error {
 	return fmt.Errorf("unknown job %s: it has expired, was fetched or deleted, or belongs to another client's key", jobID(job))
 }
 
-// checkEnded returns an error for a job without results.
+// checkEnded returns an error for a job that has no results.
 func checkEnded(job xroute.Job) error {
 	switch {
 	case job.Status == xroute.StatusDeleted:
@@ -177,7 +176,6 @@ func stateOf(job xroute.Job) jobState {
 	return s
 }
 
-// String implements fmt.Stringer.
 func (s jobState) String() string {
 	return fmt.Sprintf("%s: %s converted, %s failed, %s to go, %.1f s",
 		s.Status, grouped(int64(s.Successful)), grouped(int64(s.Failed)), grouped(int64(s.Remaining)), s.Elapsed)
@@ -194,7 +192,6 @@ func printJob(std streams, job xroute.Job, asJSON bool) {
 	}
 }
 
-// await shows a job's progress until it ends and returns its last state.
 func await(ctx context.Context, client *soap.Client, std streams, id string, quiet bool) (xroute.Job, error) {
 	shown := newProgress(std.err, quiet, -1, progressbar.OptionShowCount())
 	shown.shown = time.Time{} // the first state is shown at once

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ func newJournal(std streams) *cobra.Command {
 }
 
 func newJournalList(std streams) *cobra.Command {
-	return &cobra.Command{
+	return journalCommand(func(_ context.Context, dir string, f *inspect.Folder) error { return listJournal(std.out, dir, f) }, &cobra.Command{
 		Use:   "ls DIR",
 		Short: "List the segments",
 		Long: `List the segments and their frames. A frame holds the accepted items of one batch, and the
@@ -39,17 +40,24 @@ contents, use trafficctl journal verify.
 
 Exit codes: 0 no damage found, 1 damage found or failure.`,
 		Example: `  trafficctl journal ls trafficd-data/journal`,
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return listJournal(std.out, args[0]) },
-	}
+	})
 }
 
-func listJournal(w io.Writer, dir string) error {
-	f, err := inspect.Open(dir)
-	if err != nil {
-		return err
+// journalCommand completes a command that reads the journal in the directory of its argument.
+func journalCommand(run func(ctx context.Context, dir string, f *inspect.Folder) error, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f, err := inspect.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return run(cmd.Context(), args[0], f)
 	}
-	defer f.Close()
+	return cmd
+}
+
+func listJournal(w io.Writer, dir string, f *inspect.Folder) error {
 	in, err := f.Inspect()
 	if err != nil {
 		return err
@@ -58,8 +66,14 @@ func listJournal(w io.Writer, dir string) error {
 	fmt.Fprintln(table, "segment\tstate\tfirst\tlast\tframes\tbytes\t")
 	frames, bytes := 0, int64(0)
 	for i, s := range in.Segments {
+		number := func(seq uint64) string {
+			if s.Frames == 0 {
+				return "-"
+			}
+			return fmt.Sprint(seq)
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, segmentState(s, i == len(in.Segments)-1),
-			frameNumber(s, s.First), frameNumber(s, s.Last), grouped(int64(s.Frames)), grouped(s.Bytes))
+			number(s.First), number(s.Last), grouped(int64(s.Frames)), grouped(s.Bytes))
 		frames, bytes = frames+s.Frames, bytes+s.Bytes
 	}
 	fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", counted(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
@@ -86,14 +100,6 @@ func segmentState(s journal.SegmentInfo, newest bool) string {
 	return "sealed"
 }
 
-// frameNumber formats the first or last frame of a segment, "-" if it has no frames.
-func frameNumber(s journal.SegmentInfo, n uint64) string {
-	if s.Frames == 0 {
-		return "-"
-	}
-	return fmt.Sprint(n)
-}
-
 // counted formats a number and its noun: 1 segment, 2 segments.
 func counted(n int, noun string) string {
 	if n == 1 {
@@ -104,7 +110,8 @@ func counted(n int, noun string) string {
 
 func newJournalCursors(std streams) *cobra.Command {
 	var quiet bool
-	cmd := &cobra.Command{
+	run := func(_ context.Context, dir string, f *inspect.Folder) error { return showCursors(std, dir, f, quiet) }
+	cmd := journalCommand(run, &cobra.Command{
 		Use:   "cursors DIR",
 		Short: "Show each consumer's position and the block in flight",
 		Long: `Show for each consumer of the journal (the stores and the idempotency store) its position
@@ -114,19 +121,12 @@ which is retried after a restart.
 A running daemon is slightly ahead of its cursors on disk, which are updated with the
 next block. Counting reads every frame that a consumer has not consumed.`,
 		Example: `  trafficctl journal cursors trafficd-data/journal`,
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return showCursors(std, args[0], quiet) },
-	}
+	})
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
 }
 
-func showCursors(std streams, dir string, quiet bool) error {
-	f, err := inspect.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func showCursors(std streams, dir string, f *inspect.Folder, quiet bool) error {
 	shown, add := newByteProgress(std.err, "counted", f.Bytes(f.Behind()), quiet)
 	f.OnRead = add
 	consumers, gaps, err := f.Consumers()

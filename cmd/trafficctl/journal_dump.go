@@ -39,7 +39,7 @@ type dump struct {
 
 func newJournalDump(std streams) *cobra.Command {
 	var d dump
-	cmd := &cobra.Command{
+	cmd := journalCommand(func(ctx context.Context, _ string, f *inspect.Folder) error { return d.run(ctx, std, f) }, &cobra.Command{
 		Use:   "dump DIR",
 		Short: "Print the measurements as NDJSON",
 		Long: `Print the accepted measurements of the journal, one line of JSON each:
@@ -58,14 +58,7 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
   trafficctl journal dump trafficd-data/journal --detector 158324 | jq -c .item
   trafficctl journal dump trafficd-data/journal --from 160 --product-instance north > north.ndjson
   trafficctl resubmit north.ndjson --key-file north.key`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := d.prepare(); err != nil {
-				return err
-			}
-			return d.run(cmd.Context(), std, args[0])
-		},
-	}
+	})
 	f := cmd.Flags()
 	f.Uint64Var(&d.from, "from", 0, "first frame")
 	f.Uint64Var(&d.to, "to", 0, "last frame; 0 for no limit")
@@ -77,29 +70,19 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
 	return cmd
 }
 
-func (d *dump) prepare() error {
+func (d *dump) run(ctx context.Context, std streams, f *inspect.Folder) error {
 	if d.to != 0 && d.to < d.from {
 		return fmt.Errorf("--to %d must not be before --from %d", d.to, d.from)
 	}
-	if d.batch == "" {
-		return nil
+	if d.batch != "" {
+		id, err := uuid.Parse(d.batch)
+		if err != nil {
+			return fmt.Errorf("--batch %q must be a Batch-Id such as 0198f3a2-7c1e-7000-8000-0123456789ab: %w", d.batch, err)
+		}
+		d.id = batch.ID(id)
 	}
-	id, err := uuid.Parse(d.batch)
-	if err != nil {
-		return fmt.Errorf("--batch %q must be a Batch-Id such as 0198f3a2-7c1e-7000-8000-0123456789ab: %w", d.batch, err)
-	}
-	d.id = batch.ID(id)
-	return nil
-}
-
-func (d *dump) run(ctx context.Context, std streams, dir string) error {
-	f, err := inspect.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	out := bufio.NewWriterSize(std.out, 64<<10)
-	err = d.each(ctx, f, out, std.err)
+	err := d.each(ctx, f, out, std.err)
 	if flushed := out.Flush(); flushed != nil && err == nil {
 		err = fmt.Errorf("cannot write the dump: %w", flushed)
 	}
@@ -145,7 +128,6 @@ func (d *dump) each(ctx context.Context, f *inspect.Folder, out, notes io.Writer
 	return nil
 }
 
-// frame writes the selected measurements of a frame.
 func (d *dump) frame(frame journal.Frame, out io.Writer) error {
 	if err := batch.DecodeFrame(frame.Data, &d.rows, &d.answer); err != nil {
 		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; check the version of the daemon", frame.Seq, frame.Segment, frame.Offset, err)
@@ -158,7 +140,12 @@ func (d *dump) frame(frame journal.Frame, out io.Writer) error {
 	if d.frames {
 		d.appendFrame(frame)
 	} else {
-		d.appendRows()
+		for row := range d.rows.Rows() {
+			if d.detector == "" || string(d.rows.Code(row)) == d.detector {
+				d.appendRow(row)
+				d.written++
+			}
+		}
 	}
 	if _, err := out.Write(d.line); err != nil {
 		return fmt.Errorf("cannot write the dump: %w", err)
@@ -195,15 +182,6 @@ func (d *dump) appendFrame(frame journal.Frame) {
 	})
 	d.line = append(append(d.line, text...), '\n')
 	d.written++
-}
-
-func (d *dump) appendRows() {
-	for row := range d.rows.Rows() {
-		if d.detector == "" || string(d.rows.Code(row)) == d.detector {
-			d.appendRow(row)
-			d.written++
-		}
-	}
 }
 
 // appendRow appends a measurement in the format of resubmit.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,8 @@ import (
 
 func newJournalVerify(std streams) *cobra.Command {
 	var quiet bool
-	cmd := &cobra.Command{
+	run := func(_ context.Context, dir string, f *inspect.Folder) error { return verifyJournal(std, dir, f, quiet) }
+	cmd := journalCommand(run, &cobra.Command{
 		Use:   "verify DIR",
 		Short: "Verify all checksums and explain how to repair damage",
 		Long: `Read the whole journal and verify all checksums, the sequence of the segments, and the
@@ -28,19 +31,12 @@ is writing.
 Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
   trafficctl journal verify trafficd-data/journal/idempotency`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return verifyJournal(std, args[0], quiet) },
-	}
+	})
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
 }
 
-func verifyJournal(std streams, dir string, quiet bool) error {
-	f, err := inspect.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func verifyJournal(std streams, dir string, f *inspect.Folder, quiet bool) error {
 	shown, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
 	f.OnRead = add
 	v, err := f.Verify()
@@ -49,7 +45,13 @@ func verifyJournal(std streams, dir string, quiet bool) error {
 		return err
 	}
 	printSegments(std.out, v)
-	printCursors(std.out, v)
+	for _, c := range v.Cursors {
+		if c.Err != nil {
+			printFindings(std.out, c.Name+".cursor", c.Err)
+			continue
+		}
+		fmt.Fprintf(std.out, "%s.cursor  intact, at frame %d\n", c.Name, c.Seq)
+	}
 	if !v.Damaged() {
 		fmt.Fprintln(std.out, "no damage found")
 		return nil
@@ -77,16 +79,6 @@ func printSegments(w io.Writer, v *inspect.Verdict) {
 		if s.TornBytes > 0 {
 			fmt.Fprintf(w, "    torn tail of %s bytes: an unacknowledged commit; the daemon removes it at its next start\n", grouped(s.TornBytes))
 		}
-	}
-}
-
-func printCursors(w io.Writer, v *inspect.Verdict) {
-	for _, c := range v.Cursors {
-		if c.Err != nil {
-			printFindings(w, c.Name+".cursor", c.Err)
-			continue
-		}
-		fmt.Fprintf(w, "%s.cursor  intact, at frame %d\n", c.Name, c.Seq)
 	}
 }
 
@@ -169,10 +161,5 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 
 // onlyCursors reports whether all frames are intact.
 func onlyCursors(v *inspect.Verdict) bool {
-	for _, s := range v.Segments {
-		if s.Err != nil {
-			return false
-		}
-	}
-	return len(v.Gaps) == 0
+	return len(v.Gaps) == 0 && !slices.ContainsFunc(v.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil })
 }

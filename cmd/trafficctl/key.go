@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -43,7 +42,21 @@ kept. Without --file, the entry is printed below the key, for the list keys.`,
 			if e.Expires, err = parseExpiry(expires, time.Now()); err != nil {
 				return err
 			}
-			return newKeyEntry(std, e, file)
+			if err = e.Validate(); err != nil {
+				return err
+			}
+			key := keyfile.NewKey()
+			e.SHA256 = keyfile.Digest(key)
+			if file == "" {
+				_, err = fmt.Fprintf(std.out, "%s\n\n%s", key, e.Text())
+				return err
+			}
+			if err = keyfile.Append(file, e); err != nil {
+				return err
+			}
+			fmt.Fprintf(std.err, "trafficctl: added key %q to %s; the line on standard output is the key, which is not shown again\n", e.Name, file)
+			_, err = fmt.Fprintln(std.out, key)
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -78,25 +91,6 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	return at.UTC(), nil
 }
 
-// newKeyEntry prints the key once its entry is saved.
-func newKeyEntry(std streams, e keyfile.Entry, file string) error {
-	if err := e.Validate(); err != nil {
-		return err
-	}
-	key := keyfile.NewKey()
-	e.SHA256 = keyfile.Digest(key)
-	if file == "" {
-		_, err := fmt.Fprintf(std.out, "%s\n\n%s", key, e.Text())
-		return err
-	}
-	if err := keyfile.Append(file, e); err != nil {
-		return err
-	}
-	fmt.Fprintf(std.err, "trafficctl: added key %q to %s; the line on standard output is the key, which is not shown again\n", e.Name, file)
-	_, err := fmt.Fprintln(std.out, key)
-	return err
-}
-
 func newKeyList(std streams) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -105,9 +99,6 @@ func newKeyList(std streams) *cobra.Command {
 		Example: "  trafficctl key list --file keys.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if file == "" {
-				return errors.New("--file is required: name the daemon's keys file")
-			}
 			entries, err := keyfile.Read(file)
 			if err != nil {
 				return err
@@ -129,6 +120,7 @@ func newKeyList(std streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "keys file (required)")
+	_ = cmd.MarkFlagRequired("file")
 	return cmd
 }
 
@@ -149,9 +141,6 @@ once it has reloaded the file.`,
 		Example: "  trafficctl key revoke acme --file keys.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if file == "" {
-				return errors.New("--file is required: name the daemon's keys file")
-			}
 			if err := keyfile.Revoke(file, args[0]); err != nil {
 				return err
 			}
@@ -160,5 +149,6 @@ once it has reloaded the file.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "keys file (required)")
+	_ = cmd.MarkFlagRequired("file")
 	return cmd
 }

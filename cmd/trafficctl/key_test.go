@@ -100,8 +100,8 @@ func TestKeyListAndRevoke(t *testing.T) {
 	f(`no key is named "a"`, "revoke", "a", "--file", path)
 	f("no such file", "revoke", "a", "--file", path+".none")
 	f("no such file", "list", "--file", path+".none")
-	f("--file is required", "list")
-	f("--file is required", "revoke", "a")
+	f(`required flag(s) "file" not set`, "list")
+	f(`required flag(s) "file" not set`, "revoke", "a")
 }
 
 func TestKeyExpires(t *testing.T) {

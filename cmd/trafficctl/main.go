@@ -31,7 +31,6 @@ const (
 // errRejected sets exit code 2. The command has reported the rejections already.
 var errRejected = errors.New("some items were rejected")
 
-// streams are the standard streams.
 type streams struct {
 	in  io.Reader
 	out io.Writer // results

@@ -15,11 +15,11 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/send"
 )
 
-// stdio is the path of standard input or output.
-const stdio = "-"
+const stdio = feed.Stdin // also standard output
 
 // writeOutput calls write with a buffered writer for stdout if path is "-", otherwise for the file. It
 // compresses .gz and .zst files. The file is replaced in one step once it is complete: a daemon may

@@ -15,15 +15,12 @@ import (
 
 // reading holds the flags that describe the input.
 type reading struct {
-	cfg         feed.Config
-	mapping     feed.Mapping
-	format      string
-	compression string
-	separator   string
-	melt        []string
-	decimal     string
-	zone        string
-	overlap     string
+	cfg       feed.Config
+	mapping   feed.Mapping
+	separator string
+	melt      []string
+	decimal   string
+	zone      string
 }
 
 // mappingFlags are the flags that cause items to be built from columns.
@@ -38,8 +35,8 @@ func newReading() *reading {
 
 func (r *reading) register(f *pflag.FlagSet) {
 	m := &r.mapping
-	f.StringVar(&r.format, "format", string(feed.Auto), "auto, csv, json or ndjson")
-	f.StringVar(&r.compression, "compression", string(feed.Sniff), "auto, none, gzip, xz or zstd")
+	f.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto), "auto, csv, json or ndjson")
+	f.StringVar((*string)(&r.cfg.Compression), "compression", string(feed.Sniff), "auto, none, gzip, xz or zstd")
 	f.StringVar(&r.separator, "separator", ",", "separator of CSV cells: one character, or tab")
 	f.StringSliceVar(&r.cfg.Columns, "columns", nil, "names of the CSV columns, for a file without a header")
 	f.Int64Var(&r.cfg.SkipRows, "skip-rows", 0, "skip this many rows at the start, which an earlier run has sent")
@@ -53,7 +50,7 @@ func (r *reading) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&r.melt, "melt", nil, "COLUMN=TYPE,…: a measurement per column, instead of --type and --value")
 	f.StringVar(&r.decimal, "decimal", ".", "decimal separator of numbers: . or ,")
 	f.StringVar(&r.zone, "zone", "UTC", "IANA time zone of timestamps without a UTC offset, for example Europe/Copenhagen")
-	f.StringVar(&r.overlap, "dst-overlap", string(feed.OverlapReject), "meaning of a local time that occurs twice: reject, first or second")
+	f.StringVar((*string)(&m.Clock.Overlap), "dst-overlap", string(feed.OverlapReject), "meaning of a local time that occurs twice: reject, first or second")
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or Go's reference time 2006-01-02 15:04:05 in your layout")
 	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names detectors: one value column each; needs --type =TYPE and --interval")
 	f.StringVar(&m.Start, "start", "", "with --detectors-from-header: start of the first row, for files without a time column; rows are --interval apart")
@@ -65,7 +62,6 @@ func (r *reading) config(flags *pflag.FlagSet, args []string) (feed.Config, erro
 	if len(args) > 0 {
 		cfg.Path = args[0]
 	}
-	cfg.Format, cfg.Compression = feed.Format(r.format), feed.Compression(r.compression)
 	text := r.separator
 	if text == "tab" || text == `\t` {
 		text = "\t"
@@ -85,7 +81,6 @@ func (r *reading) config(flags *pflag.FlagSet, args []string) (feed.Config, erro
 func (r *reading) mapped(flags *pflag.FlagSet) (*feed.Mapping, error) {
 	m := r.mapping
 	m.QualityOptional = !flags.Changed("quality")
-	m.Clock.Overlap = feed.Overlap(r.overlap)
 	if m.Interval != 0 && !flags.Changed("to") {
 		m.To = ""
 	}

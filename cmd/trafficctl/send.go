@@ -199,7 +199,14 @@ func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in
 	err = sender.Send(ctx, in.items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := newSummary(sender.Tally(), in, time.Since(start), err)
+	sum := summary{Tally: sender.Tally(), Seconds: time.Since(start).Seconds(), resume: in.resume}
+	sum.PerSec = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
+	if in.empty != nil {
+		sum.Empty = in.empty()
+	}
+	if err != nil {
+		sum.Failure = err.Error()
+	}
 	if s.json {
 		_ = json.NewEncoder(std.out).Encode(&sum)
 	} else {
@@ -281,18 +288,6 @@ type summary struct {
 	resume string
 }
 
-func newSummary(t send.Tally, in input, took time.Duration, err error) summary {
-	s := summary{Tally: t, Seconds: took.Seconds(), resume: in.resume}
-	s.PerSec = float64(t.Accepted+t.Rejected) / max(s.Seconds, 1e-9)
-	if in.empty != nil {
-		s.Empty = in.empty()
-	}
-	if err != nil {
-		s.Failure = err.Error()
-	}
-	return s
-}
-
 func (s *summary) print(w io.Writer, rejectedFile string) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	line := func(name string, n int64, always bool) {
@@ -311,12 +306,8 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 	fmt.Fprintf(table, "seconds\t%.1f\t\n", s.Seconds)
 	line("items/s", int64(s.PerSec), true)
 	table.Flush()
-	s.printCodes(w)
-	s.printNext(w, rejectedFile)
-}
 
-// printCodes prints the rejection codes, most frequent first, with the first occurrence of each.
-func (s *summary) printCodes(w io.Writer) {
+	// The rejection codes, most frequent first, with the first occurrence of each.
 	codes := slices.SortedFunc(maps.Keys(s.Codes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.Codes[b], s.Codes[a]), strings.Compare(a, b))
 	})
@@ -324,9 +315,6 @@ func (s *summary) printCodes(w io.Writer) {
 		first := s.Examples[code]
 		fmt.Fprintf(w, "%12s  %s, first %s: %s\n", grouped(s.Codes[code]), code, first.Place, first.Error.Description)
 	}
-}
-
-func (s *summary) printNext(w io.Writer, rejectedFile string) {
 	switch {
 	case s.Rejected > 0 && rejectedFile != "":
 		fmt.Fprintf(w, "Correct the items in %s, then run with the same URL and key: trafficctl resubmit %s\n", rejectedFile, rejectedFile)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/pipeline"
 )
@@ -67,7 +68,7 @@ func Letters(path string) iter.Seq2[Letter, error] {
 func each(r *bufio.Reader, path string, yield func(Letter, error) bool) {
 	seen := map[key]struct{}{}
 	for n := int64(1); ; n++ {
-		line, err := readLine(r)
+		line, err := feed.ReadLine(r, maxLine)
 		if err == io.EOF {
 			return
 		}
@@ -122,26 +123,6 @@ func looksTorn(line []byte) bool {
 	start := []byte(`{"sink":"`)
 	n := min(len(line), len(start))
 	return bytes.Equal(line[:n], start[:n]) || bytes.IndexByte(line, 0) >= 0
-}
-
-// readLine returns the next line, trimmed and valid until the next call, and io.EOF after the last.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	line, err := r.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		long := bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) && len(long) <= maxLine {
-			line, err = r.ReadSlice('\n')
-			long = append(long, line...)
-		}
-		line = long
-	}
-	if len(line) > maxLine {
-		return nil, fmt.Errorf("the line is longer than %d bytes; check that this is a dead-letter file", maxLine)
-	}
-	if errors.Is(err, io.EOF) && len(line) > 0 {
-		err = nil
-	}
-	return bytes.TrimSpace(line), err
 }
 
 // Selection selects letters to resend.

@@ -95,7 +95,6 @@ func decompressXZ(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 	return p, nil
 }
 
-// Close stops the program.
 func (p *xzProgram) Close() error {
 	p.stop()
 	err := p.PipeReader.Close()

@@ -246,7 +246,6 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 	return nil
 }
 
-// checkUTF8 rejects text that the daemon would reject with the whole batch.
 func checkUTF8(s string) error {
 	if utf8.ValidString(s) {
 		return nil

@@ -127,7 +127,7 @@ func (s *Source) eachLine(yield yieldFunc) error {
 	place := measurement.Place{}
 	for {
 		s.row.renew()
-		line, err := s.line()
+		line, err := ReadLine(s.text, 2*MaxRow) // s.row bounds it before
 		if err != nil {
 			return ignoreEOF(err)
 		}
@@ -145,16 +145,20 @@ func (s *Source) eachLine(yield yieldFunc) error {
 	}
 }
 
-// line returns the next line, trimmed and valid until the next call.
-func (s *Source) line() ([]byte, error) {
-	line, err := s.text.ReadSlice('\n')
+// ReadLine returns the next line, trimmed and valid until the next call, and io.EOF after the last. A line
+// of more than about most bytes is an error.
+func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		long := bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) {
-			line, err = s.text.ReadSlice('\n')
+		for errors.Is(err, bufio.ErrBufferFull) && len(long) <= most {
+			line, err = r.ReadSlice('\n')
 			long = append(long, line...)
 		}
 		line = long
+	}
+	if len(line) > most {
+		return nil, fmt.Errorf("the line is longer than %d bytes; check that the file has the right format", most)
 	}
 	if errors.Is(err, io.EOF) && len(line) > 0 {
 		err = nil

@@ -139,7 +139,7 @@ func sniffFormat(start []byte) Format {
 type Source struct {
 	cfg    Config
 	file   *os.File // nil: standard input, which is not closed
-	meter  *meter
+	meter  *Meter
 	plain  io.ReadCloser
 	row    *allowance
 	text   *bufio.Reader
@@ -173,7 +173,7 @@ func (s *Source) open(ctx context.Context, stdin io.Reader) (err error) {
 			s.size = info.Size()
 		}
 	}
-	s.meter = &meter{r: raw}
+	s.meter = &Meter{R: raw}
 	if s.plain, err = Decompress(ctx, s.meter, s.cfg.Compression); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 }
 
 // BytesRead returns the number of bytes read of the input as stored.
-func (s *Source) BytesRead() int64 { return s.meter.n.Load() }
+func (s *Source) BytesRead() int64 { return s.meter.N.Load() }
 
 // Size returns the size of the input as stored, or -1 if it is unknown.
 func (s *Source) Size() int64 { return s.size }
@@ -240,15 +240,16 @@ func yieldRowError(yield yieldFunc, place measurement.Place, err error) error {
 	return nil
 }
 
-// meter counts the bytes read, for the progress.
-type meter struct {
-	r io.Reader
-	n atomic.Int64
+// Meter counts the bytes read from R.
+type Meter struct {
+	R io.Reader
+	N atomic.Int64
 }
 
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.r.Read(p)
-	m.n.Add(int64(n))
+// Read implements io.Reader.
+func (m *Meter) Read(p []byte) (int, error) {
+	n, err := m.R.Read(p)
+	m.N.Add(int64(n))
 	return n, err
 }
 

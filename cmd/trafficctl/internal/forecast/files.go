@@ -24,9 +24,6 @@ import (
 // MaxBytes bounds the decompressed size of a file, which is read into memory.
 const MaxBytes = 4 << 30
 
-// Stdin is the path of standard input.
-const Stdin = "-"
-
 // Content is the content of a forecast file.
 type Content struct {
 	Forecasts []*pb.StreetForecast // the last forecast of each street, normalised
@@ -99,7 +96,7 @@ func ReadCodes(ctx context.Context, path string, stdin io.Reader) ([]string, err
 
 func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {
 	in := stdin
-	if path != Stdin {
+	if path != feed.Stdin {
 		file, err := os.Open(path)
 		if err != nil {
 			return nil, err

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/trafficctl/internal/client"
+	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -61,7 +62,7 @@ func TestWriteIsRead(t *testing.T) {
 		n, err := Write(&b, format, slices.Values(all))
 		require.NoError(t, err)
 		require.Equal(t, len(all), n)
-		content, err := ReadFile(t.Context(), Stdin, format, forecasts.MaxSpeed, &b, func(note string) { t.Error(note) })
+		content, err := ReadFile(t.Context(), feed.Stdin, format, forecasts.MaxSpeed, &b, func(note string) { t.Error(note) })
 		require.NoError(t, err)
 		require.Len(t, content.Forecasts, len(all))
 		for i := range all {

@@ -18,11 +18,10 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/trafficctl/internal/client"
+	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -90,7 +89,7 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return a, a.read(resp.Body)
+		return a, a.read(ctx, resp.Body)
 	case http.StatusNotModified:
 		a.NotModified = true
 		return a, nil
@@ -98,57 +97,33 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 	return nil, c.ReadError(resp)
 }
 
-func (a *Answer) read(body io.Reader) error {
-	counted := &counter{r: body}
-	message, err := decompress(counted, a.Encoding)
+// encodings are the values of Content-Encoding that a layer may have.
+var encodings = map[string]feed.Compression{"": feed.None, "identity": feed.None, "gzip": feed.Gzip, "zstd": feed.Zstd}
+
+func (a *Answer) read(ctx context.Context, body io.Reader) error {
+	kind, ok := encodings[a.Encoding]
+	if !ok {
+		return fmt.Errorf("cannot read the response: unexpected Content-Encoding %q", a.Encoding)
+	}
+	counted := &feed.Meter{R: body}
+	plain, err := feed.Decompress(ctx, counted, kind)
 	if err != nil {
 		return fmt.Errorf("cannot read the response: %w", err)
 	}
-	a.Received, a.Size = counted.n, len(message)
+	defer plain.Close()
+	message, err := io.ReadAll(io.LimitReader(plain, maxLayer))
+	if err == nil && len(message) == maxLayer {
+		err = errors.New("the layer exceeds 2 GiB")
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the response: %w", err)
+	}
+	a.Received, a.Size = counted.N.Load(), len(message)
 	a.Layer = new(pb.StreetForecastResponse)
 	if err := proto.Unmarshal(message, a.Layer); err != nil {
 		return fmt.Errorf("cannot decode the response as StreetForecastResponse: %w; check that --url names a trafficd", err)
 	}
 	return nil
-}
-
-func decompress(r io.Reader, encoding string) ([]byte, error) {
-	switch encoding {
-	case "", "identity":
-	case "gzip":
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		r = z
-	case "zstd":
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			return nil, err
-		}
-		defer d.Close()
-		r = d
-	default:
-		return nil, fmt.Errorf("unexpected Content-Encoding %q", encoding)
-	}
-	message, err := io.ReadAll(io.LimitReader(r, maxLayer))
-	if err == nil && len(message) == maxLayer {
-		err = errors.New("the layer exceeds 2 GiB")
-	}
-	return message, err
-}
-
-// counter counts the bytes that pass.
-type counter struct {
-	r io.Reader
-	n int64
-}
-
-// Read implements io.Reader.
-func (c *counter) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.n += int64(n)
-	return n, err
 }
 
 // Formats are the output formats of Show.

@@ -136,15 +136,12 @@ type inventory struct {
 	whole chan struct{} // closed once keys covers the whole topic
 }
 
-// Put implements forecasts.Layer.
 func (i *inventory) Put(f *pb.StreetForecast) { i.keys[string(forecasts.Key(f))] = true }
 
-// Remove implements forecasts.Layer.
 func (i *inventory) Remove(street, fromnode int32) {
 	delete(i.keys, string(forecasts.Key(&pb.StreetForecast{Street: street, Fromnode: fromnode})))
 }
 
-// Replace implements forecasts.Layer.
 func (i *inventory) Replace(all []*pb.StreetForecast) {
 	clear(i.keys)
 	for _, f := range all {
@@ -152,8 +149,6 @@ func (i *inventory) Replace(all []*pb.StreetForecast) {
 	}
 }
 
-// Publish implements forecasts.Layer.
 func (i *inventory) Publish(time.Time) { i.first.Do(func() { close(i.whole) }) }
 
-// Confirm implements forecasts.Layer.
 func (i *inventory) Confirm(time.Time) {}

@@ -154,7 +154,6 @@ func replace(json string) faulty {
 	return func(dst []byte, _ measurement.Fields) []byte { return append(dst, json...) }
 }
 
-// member returns a fault that adds a member.
 func member(json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		dst = f.AppendJSON(dst)

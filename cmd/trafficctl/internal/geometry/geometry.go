@@ -139,7 +139,6 @@ func (r *run) refuse(place string, err error) {
 	r.refused(place, err)
 }
 
-// flush converts and writes the batch.
 func (r *run) flush(ctx context.Context) error {
 	if len(r.batch) == 0 {
 		return nil
@@ -221,7 +220,6 @@ var (
 	writable = append(slices.Clone(readable), GeoJSON)
 )
 
-// checkEncodings returns an error for an unknown encoding.
 func checkEncodings(from, to Encoding) error {
 	if !slices.Contains(readable, from) {
 		return fmt.Errorf("--from %q must be one of %v", from, readable)

@@ -11,7 +11,6 @@ import (
 	"slices"
 )
 
-// record is one geometry in the input.
 type record struct {
 	place string // "line 7"
 	data  []byte // valid until the next record
@@ -83,149 +82,72 @@ func whole(in io.Reader, most int) iter.Seq2[record, error] {
 // deepest bounds the nesting of elements.
 const deepest = 256
 
+var (
+	kmlGeometries = []string{"Point", "LineString", "LinearRing", "Polygon", "MultiGeometry"}
+	kmlContainers = []string{"kml", "Document", "Folder", "Placemark"}
+)
+
 // placemarks splits KML into placemarks, and top-level geometries. The input may contain several
 // documents.
 func placemarks(in io.Reader, most int) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
-		c := newCutter(in, most)
+		bounded := &boundedReader{Reader: bufio.NewReaderSize(in, 64<<10), most: most}
+		d := xml.NewDecoder(bounded)
+		d.CharsetReader = func(charset string, _ io.Reader) (io.Reader, error) {
+			return nil, fmt.Errorf("unsupported encoding %s; convert the file to UTF-8, for example with iconv", charset)
+		}
+		depth, isSomething, isKML := 0, false, false
 		for {
-			r, err := c.next()
+			bounded.read = 0
+			line, _ := d.InputPos()
+			token, err := d.Token()
 			if errors.Is(err, io.EOF) {
-				if !c.isKML && c.isSomething {
+				if isSomething && !isKML {
 					yield(record{}, errors.New("cannot read KML: no placemark or geometry found; check --from and the file name"))
 				}
 				return
 			}
+			var found record
+			switch token := token.(type) {
+			case xml.CharData:
+				isSomething = isSomething || len(bytes.TrimSpace(token)) > 0
+			case xml.EndElement:
+				depth--
+			case xml.StartElement:
+				name := token.Name.Local
+				isRecord := name == "Placemark" || depth == 0 && slices.Contains(kmlGeometries, name)
+				isSomething, isKML = true, isKML || isRecord || slices.Contains(kmlContainers, name)
+				if isRecord {
+					var content struct {
+						XML []byte `xml:",innerxml"`
+					}
+					err = d.DecodeElement(&content, &token)
+					found = record{fmt.Sprintf("line %d", line), fmt.Appendf(nil, "<%s>%s</%[1]s>", name, content.XML)}
+				} else if depth++; depth > deepest {
+					err = fmt.Errorf("elements are nested deeper than %d", deepest)
+				}
+			}
 			if err != nil {
-				line, column := c.xml.InputPos()
+				line, column := d.InputPos()
 				yield(record{}, fmt.Errorf("cannot read KML: line %d, column %d: %w", line, column, err))
 				return
 			}
-			if !yield(r, nil) {
+			if found.data != nil && !yield(found, nil) {
 				return
 			}
 		}
 	}
 }
 
-// cutter parses elements and keeps the bytes of the current record.
-type cutter struct {
-	xml   *xml.Decoder
-	kept  *keeper
-	depth int
-
-	isSomething bool // not only white space
-	isKML       bool // contains a KML element
+// boundedReader bounds the bytes between two resets of read. The XML decoder calls ReadByte alone.
+type boundedReader struct {
+	*bufio.Reader
+	read, most int
 }
 
-func newCutter(in io.Reader, most int) *cutter {
-	kept := &keeper{in: bufio.NewReaderSize(in, 64<<10), most: most}
-	c := &cutter{xml: xml.NewDecoder(kept), kept: kept}
-	c.xml.CharsetReader = func(charset string, _ io.Reader) (io.Reader, error) {
-		return nil, fmt.Errorf("unsupported encoding %s; convert the file to UTF-8, for example with iconv", charset)
+func (b *boundedReader) ReadByte() (byte, error) {
+	if b.read++; b.read > b.most {
+		return 0, tooLong("here", b.most)
 	}
-	return c
+	return b.Reader.ReadByte()
 }
-
-// next returns the next record, io.EOF after the last.
-func (c *cutter) next() (record, error) {
-	for {
-		start := c.xml.InputOffset()
-		c.kept.forget(start)
-		line, _ := c.xml.InputPos()
-		token, err := c.token()
-		if err != nil {
-			return record{}, err
-		}
-		if e, ok := token.(xml.StartElement); ok && c.isRecord(e) {
-			if err := c.end(); err != nil {
-				return record{}, err
-			}
-			return record{fmt.Sprintf("line %d", line), c.kept.upTo(c.xml.InputOffset())}, nil
-		}
-	}
-}
-
-func (c *cutter) isRecord(e xml.StartElement) bool {
-	return e.Name.Local == "Placemark" || c.depth == 1 && isGeometry(e.Name.Local)
-}
-
-func isGeometry(name string) bool {
-	switch name {
-	case "Point", "LineString", "LinearRing", "Polygon", "MultiGeometry":
-		return true
-	}
-	return false
-}
-
-// isKML reports whether KML can start with this element.
-func isKML(name string, depth int) bool {
-	switch name {
-	case "kml", "Document", "Folder", "Placemark":
-		return true
-	}
-	return depth == 1 && isGeometry(name)
-}
-
-// end skips to the end of the open element.
-func (c *cutter) end() error {
-	for depth := c.depth; c.depth >= depth; {
-		if _, err := c.token(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *cutter) token() (xml.Token, error) {
-	token, err := c.xml.Token()
-	switch token := token.(type) {
-	case xml.CharData:
-		c.isSomething = c.isSomething || len(bytes.TrimSpace(token)) > 0
-	case xml.StartElement:
-		c.depth++
-		c.isSomething = true
-		c.isKML = c.isKML || isKML(token.Name.Local, c.depth)
-		if c.depth > deepest {
-			return nil, fmt.Errorf("elements are nested deeper than %d", deepest)
-		}
-	case xml.EndElement:
-		c.depth--
-	}
-	return token, err
-}
-
-// keeper passes single bytes to the decoder and keeps those since the last forget, which are the
-// current record.
-type keeper struct {
-	in   *bufio.Reader
-	buf  []byte
-	base int64 // offset of buf in the input
-	most int
-}
-
-// ReadByte implements io.ByteReader.
-func (k *keeper) ReadByte() (byte, error) {
-	if len(k.buf) > k.most {
-		return 0, tooLong("here", k.most)
-	}
-	b, err := k.in.ReadByte()
-	if err == nil {
-		k.buf = append(k.buf, b)
-	}
-	return b, err
-}
-
-// Read implements io.Reader. The decoder does not call it.
-func (k *keeper) Read(p []byte) (int, error) {
-	n, err := k.in.Read(p)
-	k.buf = append(k.buf, p[:n]...)
-	return n, err
-}
-
-func (k *keeper) forget(before int64) {
-	k.buf = slices.Delete(k.buf, 0, int(before-k.base))
-	k.base = before
-}
-
-func (k *keeper) upTo(offset int64) []byte { return k.buf[:offset-k.base] }

@@ -52,7 +52,7 @@ type segment struct {
 	first uint64 // frame, from the name
 	file  *os.File
 	err   error // why file is nil
-	bytes int64
+	bytes int64 // for the progress
 }
 
 // Open opens the journal in a directory. The caller closes it.
@@ -135,28 +135,17 @@ func (f *Folder) openSegments(names []string) (there bool) {
 			continue // deleted after the listing
 		}
 		if s.err == nil {
-			s.bytes = sizeOf(s.file)
+			if info, err := s.file.Stat(); err == nil {
+				s.bytes = info.Size()
+			}
 		}
 		f.segments = append(f.segments, s)
 	}
 	return there
 }
 
-func sizeOf(file *os.File) int64 {
-	info, err := file.Stat()
-	if err != nil {
-		return 0 // used for progress only
-	}
-	return info.Size()
-}
-
 func (f *Folder) readCursors(names []string) error {
-	var files []string
-	for _, name := range names {
-		if strings.HasSuffix(name, cursorSuffix) {
-			files = append(files, name)
-		}
-	}
+	files := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })
 	for range attempts {
 		in, err := journal.Inspect(f.dir, journal.WithFS(&view{names: files, open: openFile}))
 		if err != nil {
@@ -169,7 +158,6 @@ func (f *Folder) readCursors(names []string) error {
 	return nil
 }
 
-// list returns the sorted names in a directory.
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -211,10 +199,10 @@ func isOfJournal(name string) bool {
 	return segmentName.MatchString(name) || strings.HasSuffix(name, cursorSuffix)
 }
 
-var errReadOnly = errors.New("the journal is read-only")
-
-// view is a read-only journal.FS with some of the files of a directory.
+// view is a read-only journal.FS with some of the files of a directory. The embedded FS is nil: package
+// journal calls only List and Open to read.
 type view struct {
+	journal.FS
 	names []string
 	open  func(path string) (journal.File, error)
 }
@@ -250,16 +238,12 @@ func openFile(path string) (journal.File, error) {
 
 func (v *view) List(string) ([]string, error)                 { return v.names, nil }
 func (v *view) Open(path string, _ int) (journal.File, error) { return v.open(path) }
-func (*view) MkdirAll(string) error                           { return errReadOnly }
-func (*view) Lock(string) (io.Closer, error)                  { return nil, errReadOnly }
-func (*view) Rename(string, string) error                     { return errReadOnly }
-func (*view) Remove(string) error                             { return errReadOnly }
-func (*view) SyncDir(string) error                            { return errReadOnly }
-func (*view) Free(string) (int64, error)                      { return 0, errReadOnly }
 
-// file is a read-only file that reports progress. When a daemon seals a segment, it truncates the
-// preallocated end; the file reads as zeros up to the size that was returned before.
+// file is a read-only file that reports progress; the embedded File is nil. When a daemon seals a
+// segment, it truncates the preallocated end; the file reads as zeros up to the size that was returned
+// before.
 type file struct {
+	journal.File
 	kept   *os.File
 	closes bool
 	meter  func(n int64)
@@ -297,9 +281,3 @@ func (f *file) Close() error {
 	}
 	return nil
 }
-
-func (*file) WriteAt([]byte, int64) (int, error) { return 0, errReadOnly }
-func (*file) Truncate(int64) error               { return errReadOnly }
-func (*file) Reserve(int64) error                { return errReadOnly }
-func (*file) Sync() error                        { return errReadOnly }
-func (*file) Datasync() error                    { return errReadOnly }

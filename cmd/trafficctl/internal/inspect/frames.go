@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 )
@@ -145,4 +146,187 @@ func (r *reading) gap(to uint64, before time.Time) bool {
 		g.Err = errors.New("their segment is missing")
 	}
 	return r.yield(journal.Frame{}, g)
+}
+
+// Verdict is the result of Verify.
+type Verdict struct {
+	*journal.Inspection
+	Gaps   []*Gap // acknowledged frames that cannot be read
+	Newest uint64 // the last readable frame; 0: none
+}
+
+// Verify checks all checksums, and the cursors against the frames.
+func (f *Folder) Verify() (*Verdict, error) {
+	in, err := f.look(journal.Verify)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verdict{Inspection: in}
+	for _, s := range in.Segments {
+		v.Newest = max(v.Newest, s.Last)
+	}
+	if i := slices.IndexFunc(in.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil }); i >= 0 {
+		for frame, err := range f.silent().Frames(in.Segments[i].Last) { // again from the last intact frame on
+			var gap *Gap
+			switch {
+			case errors.As(err, &gap):
+				v.Gaps = append(v.Gaps, gap)
+			case err != nil:
+				return nil, err
+			default:
+				v.Newest = max(v.Newest, frame.Seq)
+			}
+		}
+	}
+	// Frames that a consumer has consumed but the journal lacks, in which case the daemon does not start.
+	_, next := bounds(in)
+	for _, c := range v.Cursors {
+		if c.Err == nil && c.Seq > next {
+			err := fmt.Errorf("the cursor of %s is at frame %d, so they existed and are now missing", c.Name, c.Seq)
+			v.Gaps = append(v.Gaps, &Gap{From: next, To: c.Seq - 1, Err: err})
+			next = c.Seq
+		}
+	}
+	return v, nil
+}
+
+// Damaged reports whether anything is damaged.
+func (v *Verdict) Damaged() bool { return v.Err() != nil || len(v.Gaps) > 0 }
+
+// Lacking returns the consumers that have not consumed all of a gap, including those with an unreadable
+// cursor.
+func (v *Verdict) Lacking(g *Gap) (names []string) {
+	for _, c := range v.Cursors {
+		if c.Err != nil || c.Seq <= g.To {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// Lost reports whether a consumer lacks frames of a gap, or there is no cursor to tell.
+func (v *Verdict) Lost() bool {
+	return slices.ContainsFunc(v.Gaps, func(g *Gap) bool { return len(v.Cursors) == 0 || len(v.Lacking(g)) > 0 })
+}
+
+// Findings splits a joined error of a segment or cursor into single errors.
+func Findings(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, Findings(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}
+
+// Consumer is a consumer of the journal and its lag.
+type Consumer struct {
+	Name string
+	Err  error // why its cursor cannot be read; the other fields are then empty
+	pipeline.CursorStatus
+
+	Frames    int       // with rows that it has not consumed
+	Rows      int       // that it has not consumed
+	BlockRows int       // of these, in the block in flight
+	Oldest    time.Time // when the first of Frames was received; zero if there is none
+	Deleted   uint64    // frames that were deleted unread, while it was not configured
+	Ahead     uint64    // frames before its position that are missing in the journal
+}
+
+// HasRows reports whether the consumer uses rows. The idempotency store does not.
+func (c *Consumer) HasRows() bool { return c.Name != pipeline.IdempotencyConsumer }
+
+// Behind returns the first frame that a consumer with a readable cursor has not consumed.
+func (f *Folder) Behind() uint64 {
+	first := uint64(NoEnd)
+	for _, c := range f.cursors {
+		if c.Err == nil {
+			first = min(first, c.Seq)
+		}
+	}
+	return first
+}
+
+// Consumers returns the consumers by name, and the unconsumed frames that cannot be read, which are not
+// counted.
+func (f *Folder) Consumers() ([]Consumer, []*Gap, error) {
+	consumers := make([]Consumer, len(f.cursors))
+	for i, c := range f.cursors {
+		consumers[i] = Consumer{Name: c.Name, Err: c.Err}
+		if c.Err == nil {
+			consumers[i].CursorStatus, consumers[i].Err = pipeline.DescribeCursor(c.Seq, c.State)
+		}
+	}
+	in, err := f.silent().Inspect()
+	if err != nil || len(consumers) == 0 {
+		return consumers, nil, err
+	}
+	oldest, next := bounds(in)
+	for i := range consumers {
+		switch c := &consumers[i]; {
+		case c.Err != nil:
+		case c.Done.Frame < oldest:
+			c.Deleted = oldest - c.Done.Frame
+		case c.Done.Frame > next:
+			c.Ahead = c.Done.Frame - next
+		}
+	}
+	var gaps []*Gap
+	var b batch.Batch
+	for frame, err := range f.Frames(f.Behind()) {
+		var gap *Gap
+		if errors.As(err, &gap) {
+			gaps = append(gaps, gap)
+			continue
+		}
+		if err == nil {
+			err = batch.DecodeFrame(frame.Data, &b, nil)
+		}
+		if err != nil {
+			return consumers, gaps, fmt.Errorf("cannot count undelivered rows at frame %d: %w", frame.Seq, err)
+		}
+		for i := range consumers {
+			consumers[i].add(frame.Seq, &b)
+		}
+	}
+	return consumers, gaps, nil
+}
+
+// bounds returns the oldest frame and the one after the newest, which is NoEnd if the newest segment is
+// damaged.
+func bounds(in *journal.Inspection) (oldest, next uint64) {
+	if len(in.Segments) == 0 {
+		return 1, 1
+	}
+	newest := in.Segments[len(in.Segments)-1]
+	if newest.Err != nil {
+		return in.Segments[0].First, NoEnd
+	}
+	return in.Segments[0].First, newest.Last + 1
+}
+
+// add counts a frame's rows that the consumer has not consumed.
+func (c *Consumer) add(seq uint64, b *batch.Batch) {
+	at := batch.Position{Frame: seq}
+	if c.Err != nil || seq < c.Done.Frame {
+		return
+	}
+	done := 0
+	if seq == c.Done.Frame {
+		done = min(int(c.Done.Row), b.Rows())
+	}
+	if c.Frames == 0 {
+		c.Oldest = time.Unix(0, b.ReceivedAt)
+	}
+	c.Frames++
+	c.Rows += b.Rows() - done
+	switch {
+	case c.Plan == nil || !at.Before(c.End):
+	case seq == c.End.Frame:
+		c.BlockRows += min(int(c.End.Row), b.Rows()) - done
+	default:
+		c.BlockRows += b.Rows() - done
+	}
 }

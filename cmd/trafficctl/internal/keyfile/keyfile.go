@@ -187,51 +187,51 @@ func replace(path string, text []byte) error {
 // With returns the text of a keys file with another entry.
 func With(old []byte, e Entry) ([]byte, error) {
 	doc, err := parse(old)
-	if err != nil {
-		return nil, err
-	}
-	if doc.Kind == 0 { // no content: the parser drops comments, so keep them as text
+	if err == nil && doc.Kind == 0 { // no content: the parser drops comments, so keep them as text
 		text := bytes.TrimRight(bytes.Clone(old), "\n")
 		if len(text) > 0 {
 			text = append(text, '\n')
 		}
-		return append(text, encode(struct {
-			Keys []Entry `yaml:"keys"`
-		}{[]Entry{e}})...), nil
+		return append(text, encode(map[string][]Entry{"keys": {e}})...), nil
 	}
-	keys, err := keysOf(doc.Content[0])
-	if err != nil {
-		return nil, err
-	}
-	if indexOf(keys, e.Name) >= 0 {
-		return nil, fmt.Errorf("a key named %q already exists; choose another --name, for example %q", e.Name, e.Name+"-2")
-	}
-	var entry yaml.Node
-	if err := entry.Encode(e); err != nil {
-		return nil, err
-	}
-	keys.Content = append(keys.Content, &entry)
-	return encode(doc), nil
+	return withKeys(doc, err, func(keys *yaml.Node) error {
+		if indexOf(keys, e.Name) >= 0 {
+			return fmt.Errorf("a key named %q already exists; choose another --name, for example %q", e.Name, e.Name+"-2")
+		}
+		var entry yaml.Node
+		keys.Content = append(keys.Content, &entry)
+		return entry.Encode(e)
+	})
 }
 
 // without returns the text of a keys file without an entry.
 func without(old []byte, name string) ([]byte, error) {
 	doc, err := parse(old)
+	if err == nil && doc.Kind == 0 {
+		return nil, errors.New("the file contains no keys")
+	}
+	return withKeys(doc, err, func(keys *yaml.Node) error {
+		i := indexOf(keys, name)
+		if i < 0 {
+			return fmt.Errorf("no key is named %q; trafficctl key list shows the names", name)
+		}
+		keys.Content = slices.Delete(keys.Content, i, i+1)
+		return nil
+	})
+}
+
+// withKeys returns the text of a document, unless err is set, after change has changed its keys.
+func withKeys(doc *yaml.Node, err error, change func(keys *yaml.Node) error) ([]byte, error) {
 	if err != nil {
 		return nil, err
-	}
-	if doc.Kind == 0 {
-		return nil, errors.New("the file contains no keys")
 	}
 	keys, err := keysOf(doc.Content[0])
 	if err != nil {
 		return nil, err
 	}
-	i := indexOf(keys, name)
-	if i < 0 {
-		return nil, fmt.Errorf("no key is named %q; trafficctl key list shows the names", name)
+	if err := change(keys); err != nil {
+		return nil, err
 	}
-	keys.Content = slices.Delete(keys.Content, i, i+1)
 	return encode(doc), nil
 }
 

@@ -55,7 +55,6 @@ func (b *batch) add(item measurement.Item) {
 // full reports whether the batch must be sent before another item is added.
 func (b *batch) full(limit int) bool { return b.len() >= limit || len(b.body) >= maxBody }
 
-// item returns the JSON of the i-th item.
 func (b *batch) item(i int) []byte {
 	start := len(bodyStart)
 	if i > 0 {
@@ -177,7 +176,6 @@ type ledger struct {
 	resume   int64 // the lowest row that is not acknowledged
 }
 
-// acknowledged records the answer to a batch.
 func (l *ledger) acknowledged(b *batch, a *answer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
