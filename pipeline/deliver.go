@@ -25,6 +25,8 @@ type Sink interface {
 	// the same plan and rows. The next Plan gets state. A *batch.PermanentError makes the loop halve the block; if part of the
 	// block was stored nevertheless, state must tell later plans. All other errors are retried.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
+	// Probe returns why the store cannot take rows now. It is called at the start and while there are none.
+	Probe(ctx context.Context) error
 	Close() error
 }
 
@@ -34,7 +36,7 @@ type DeliveryConfig struct {
 	MinRows  int           `setting:"min_rows"`  // with fewer rows the delivery waits for more
 	Linger   time.Duration `setting:"linger"`    // but no longer than this
 	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; it doubles
-	RetryMax time.Duration `setting:"retry_max"` // up to this
+	RetryMax time.Duration `setting:"retry_max"` // up to this; also the time between two probes of an idle store
 }
 
 // Validate reports every setting that is out of bounds.
@@ -93,6 +95,7 @@ func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink,
 		return nil, fmt.Errorf("cannot read the cursor of %s: %w", name, err)
 	}
 	d.reached.Store(frame)
+	d.window.idle, d.window.every = d.probe, cfg.RetryMax
 	d.window.rewind(d.at.done)
 	d.show(j)
 	return d, nil
@@ -101,6 +104,9 @@ func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink,
 // Run delivers until soft is done, which lets the current attempt finish; ctx, which must be done no earlier than soft,
 // interrupts it. The next Run, in this process or another, continues with what was not delivered.
 func (d *Delivery) Run(ctx, soft context.Context) error {
+	if !d.at.planned() {
+		d.probe(soft)
+	}
 	for {
 		rows, err := d.next(soft)
 		if err == nil {
@@ -257,6 +263,17 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 		Msg("the store permanently rejects a measurement; wrote it to the dead-letter file")
 	d.window.drop(1)
 	return d.save(progress{done: rows.End(), state: d.at.state})
+}
+
+// probe finds out whether the store can be reached, so that a failure is known before the first row.
+func (d *Delivery) probe(ctx context.Context) {
+	err := d.sink.Probe(ctx)
+	switch {
+	case err != nil:
+		d.failed(err, "the store cannot take rows; retrying")
+	case !d.unsaved:
+		d.setTrouble(nil)
+	}
 }
 
 // rest saves the cursor unless a block is in progress, whose plan is on disk for the next Run.

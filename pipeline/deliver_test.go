@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,6 +82,13 @@ func (s *fakeStore) apply(plan string, rows batch.Block) error {
 	s.rows = append(s.rows, codes...)
 	s.applied[plan] = rows.Rows()
 	s.state += rows.Rows()
+	return nil
+}
+
+func (s *fakeStore) Probe(context.Context) error {
+	if s.down {
+		return errUnavailable
+	}
 	return nil
 }
 
@@ -253,6 +261,8 @@ func (h *halfway) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byte
 	return []byte(first + " is stored"), &batch.PermanentError{Err: errors.New("not the others")}
 }
 
+func (h *halfway) Probe(context.Context) error { return nil }
+
 func (h *halfway) Close() error { return nil }
 
 func TestStateOfARejectedBlockIsKept(t *testing.T) {
@@ -383,6 +393,8 @@ func (s *recorder) Deliver(_ context.Context, _ []byte, rows batch.Block) ([]byt
 	}
 	return []byte("all"), nil
 }
+
+func (s *recorder) Probe(context.Context) error { return nil }
 
 func (s *recorder) Close() error { return nil }
 
@@ -539,4 +551,45 @@ func TestDeliveryBounds(t *testing.T) {
 	f("min_rows", func(c *DeliveryConfig) { c.MinRows = 101 })
 	f("linger", func(c *DeliveryConfig) { c.Linger = time.Hour })
 	f("retry_min", func(c *DeliveryConfig) { c.RetryMin = 0 })
+}
+
+// idleStore is never given a row.
+type idleStore struct {
+	fakeStore
+	away atomic.Bool
+}
+
+func (s *idleStore) Probe(context.Context) error {
+	if s.away.Load() {
+		return errUnavailable
+	}
+	return nil
+}
+
+// A dead store is known before the first row comes; the log says so once, and once when it is back.
+func TestIdleStoreIsProbed(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	var log bytes.Buffer // of the delivery's goroutine until it has ended
+	store := &idleStore{}
+	store.away.Store(true)
+	d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.New(&log).Level(zerolog.InfoLevel))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx, ctx) }()
+	known := func(err error) {
+		t.Helper()
+		require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, err) }, time.Minute, time.Millisecond)
+	}
+	known(errUnavailable)
+	time.Sleep(20 * time.Millisecond) // further probes
+	store.away.Store(false)
+	known(nil)
+	store.away.Store(true)
+	known(errUnavailable)
+	cancel()
+	require.NoError(t, <-ended)
+	require.Equal(t, 2, strings.Count(log.String(), "the store cannot take rows"), log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "delivery has recovered"), log.String())
 }

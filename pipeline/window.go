@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
@@ -18,6 +20,8 @@ type window struct {
 	skip    uint32 // rows of it that were delivered before
 	free    []*batch.Batch
 	buf     []byte
+	idle    func(context.Context) // called once in every while the journal has no further frame
+	every   time.Duration
 }
 
 // rewind drops all rows and starts again at a position.
@@ -34,7 +38,7 @@ func (w *window) rewind(from batch.Position) {
 // back the rows before it: gather returns those, and the next call returns the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	if w.count == 0 {
-		if err := w.wait(ctx); err != nil || w.count == 0 {
+		if err := w.waitIdly(ctx); err != nil || w.count == 0 {
 			return nil, err
 		}
 	}
@@ -82,6 +86,19 @@ func (w *window) wait(ctx context.Context) error {
 		return err
 	}
 	return w.add(seq, frame)
+}
+
+// waitIdly is wait, and calls idle meanwhile.
+func (w *window) waitIdly(ctx context.Context) error {
+	for {
+		pause, cancel := context.WithTimeout(ctx, w.every)
+		err := w.wait(pause)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+		w.idle(ctx)
+	}
 }
 
 // read reads the next frame and reports whether there was one.

@@ -327,6 +327,8 @@ func (a *away) Plan(_ context.Context, _ []byte, rows batch.Block) (int, []byte,
 	return min(2, rows.Rows()), []byte("two rows"), nil
 }
 
+func (a *away) Probe(context.Context) error { return nil }
+
 func (a *away) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]byte, error) {
 	if a.takes--; a.takes >= 0 {
 		return []byte("state"), nil

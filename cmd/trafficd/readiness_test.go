@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,4 +55,20 @@ func TestForecastOnlyReadiness(t *testing.T) {
 	replaceFile(t, feed, streetLine(1, 50))
 	d.eventually(func() bool { _, r = d.ready(); return r.State == ops.OK }, "ready")
 	require.NotContains(t, r.Components, "registry")
+}
+
+// Dead stores are known before the first batch.
+func TestDeadStoresAreKnownBeforeTheFirstBatch(t *testing.T) {
+	nobody := freeAddress(t)
+	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+nobody, "clickhouse.enabled=true", "clickhouse.addresses="+nobody).start()
+	var r ops.Readiness
+	d.eventually(func() bool {
+		_, r = d.ready()
+		return r.Components["clickhouse"].State == ops.Degraded && r.Components["kafka"].State == ops.Degraded
+	}, "both stores degraded")
+	require.Contains(t, r.Components["clickhouse"].Reasons[0], "connection refused")
+	require.Contains(t, r.Components["kafka"].Reasons[0], "connection refused")
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }

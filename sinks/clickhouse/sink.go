@@ -89,6 +89,26 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 	return nil, nil
 }
 
+// Probe creates or updates the tables if so configured, and returns why rows cannot be inserted.
+func (s *Sink) Probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
+	defer cancel()
+	if err := s.migrate(ctx); err != nil {
+		errorsTotal[classify(err)].Inc()
+		return err
+	}
+	// An insert without rows checks the table, its columns and the grants.
+	b, err := s.conn.PrepareBatch(ctx, s.statement)
+	if err == nil {
+		err = b.Close()
+	}
+	if err != nil {
+		errorsTotal[classify(err)].Inc()
+		return fmt.Errorf("cannot insert into %s: %w", s.table, hinted(err))
+	}
+	return nil
+}
+
 // Migrate creates or updates the tables now, as the sink does when `migrate` is true.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	conn, err := connect(c)

@@ -102,6 +102,18 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 	return s.finish(d)
 }
 
+// Probe creates the topic if so configured, and returns why the brokers cannot be asked about it.
+func (s *Sink) Probe(ctx context.Context) error {
+	_, _, err := s.describe(ctx) // may answer from memory
+	if err == nil {
+		_, err = s.cluster.offset(ctx, 0, kafka.LastOffset)
+	}
+	if err != nil {
+		lookUpErrorsTotal.Inc()
+	}
+	return err
+}
+
 // Close closes the connections. A later call would open new ones.
 func (s *Sink) Close() error {
 	s.cluster.refresh()
