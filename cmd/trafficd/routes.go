@@ -28,8 +28,10 @@ var schemaMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 
 // routes lists everything that the clients' listener serves (contract 4).
 func (d *daemon) routes() []api.Route {
+	ingestion := ingest.New(d.cfg.Ingest, d.intake, d.log)
+	d.keys.BeforeUse(ingestion.UseClients)
 	routes := []api.Route{
-		{Path: ingest.Path, Methods: []string{fasthttp.MethodPost}, Right: contract.RightIngest, Endpoint: ingest.New(d.cfg.Ingest, d.intake, d.log)},
+		{Path: ingest.Path, Methods: []string{fasthttp.MethodPost}, Right: contract.RightIngest, Endpoint: ingestion},
 		{
 			Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast,
 			Endpoint: d.layer, QueryKey: d.cfg.Layers.QueryKey,

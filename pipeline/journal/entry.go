@@ -68,7 +68,6 @@ func (q *queue) count(sign int, e *Entry) {
 	q.depth += sign
 	q.bytes += int64(sign) * int64(len(e.Data))
 	q.room += int64(sign) * roomFor(len(e.Data))
-	queueDepth.Set(float64(q.depth))
 }
 
 // settle sends the verdict to every entry, in order. The entries then belong to their callers again.

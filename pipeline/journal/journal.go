@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/rs/zerolog"
+
+	"trafficd/pipeline/metrics"
 )
 
 // Errors of Open, Enqueue, Ready, Wait and the readers, for errors.Is.
@@ -47,7 +49,9 @@ type Journal struct {
 	next     uint64     // seq for the next Enqueue
 	durable  uint64     // newest durable frame, 0 if none
 	queue    queue
-	refused  int64 // room of the last frame that failed with ErrFull, 0 after a deletion
+	refused  int64               // room of the last frame that failed with ErrFull, 0 after a deletion
+	shown    []metrics.Collector // by metrics.Show
+	free     int64               // on the disk, as last checked
 	diskLow  bool
 	failure  error // set by the writer goroutine only
 	closed   bool
@@ -86,7 +90,8 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 		return nil, errors.Join(fmt.Errorf("cannot recover the journal: %w", err), j.closeFiles())
 	}
 	j.lookAtDisk()
-	queueCapacity.Set(float64(cfg.QueueEntries))
+	j.shown = j.gauges()
+	metrics.Show(j.shown...)
 	go j.run()
 	return j, nil
 }
@@ -95,6 +100,7 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 // returns an error if the journal has failed or a file could not be closed.
 func (j *Journal) Close() error {
 	j.closeOnce.Do(func() {
+		metrics.Hide(j.shown...)
 		j.mu.Lock()
 		j.closed = true
 		j.wakeReaders()
@@ -194,18 +200,11 @@ func (j *Journal) forget(s *segment) {
 	j.segments = append(j.segments[:0], j.segments[1:]...)
 	j.bytes -= s.end
 	j.refused = 0
-	j.gauge()
 	j.mu.Unlock()
 	if err := s.close(); err != nil {
 		removeErrors.Inc()
 		j.log.Warn().Err(err).Str("file", s.path).Msg("cannot close a deleted segment")
 	}
-}
-
-// gauge sets the gauges of the segments. The caller holds mu.
-func (j *Journal) gauge() {
-	journalBytes.Set(float64(j.bytes))
-	journalSegs.Set(float64(len(j.segments)))
 }
 
 // newest returns the segment that is written to. The caller holds mu.

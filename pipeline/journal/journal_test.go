@@ -461,12 +461,26 @@ func TestMetrics(t *testing.T) {
 	}
 	require.EqualValues(t, 12, testutil.ToFloat64(framesTotal)-frames)
 	require.EqualValues(t, 11, testutil.ToFloat64(commitsTotal)-commits)
-	require.EqualValues(t, segmentBytes(t, fs), testutil.ToFloat64(journalBytes))
-	require.EqualValues(t, len(j.segments), testutil.ToFloat64(journalSegs))
+	gauges := func() (values []float64) {
+		for _, c := range j.shown {
+			values = append(values, testutil.ToFloat64(c))
+		}
+		return values
+	}
+	c := testConfig()
+	want := []float64{
+		float64(segmentBytes(t, fs)), float64(c.MaxBytes), float64(len(j.segments)), 0, float64(c.QueueEntries), 1 << 40, float64(c.MinFreeBytes),
+	}
+	require.Equal(t, want, gauges())
 	require.NoError(t, j.Cursor("a").Save(12, nil))
-	require.EqualValues(t, segmentBytes(t, fs), testutil.ToFloat64(journalBytes))
-	require.Zero(t, testutil.ToFloat64(queueDepth))
-	require.EqualValues(t, testConfig().QueueEntries, testutil.ToFloat64(queueCapacity))
+	want[0], want[2] = float64(segmentBytes(t, fs)), float64(len(j.segments))
+	require.Equal(t, want, gauges())
+
+	other := testConfig()
+	other.Dir = "other"
+	second := mustOpen(t, other, newMemFS(2), "a")
+	require.Equal(t, want, gauges(), "each journal has its own")
+	require.NoError(t, second.Close())
 
 	once := true
 	fs.setFault(func(op, _ string) bool { hit := once && op == "sync"; once = once && !hit; return hit })

@@ -2,15 +2,11 @@ package journal
 
 import "trafficd/pipeline/metrics"
 
-// The metrics of the package. They carry no label for the journal.
+// The counters add up all journals of the process.
 var (
-	journalBytes  = metrics.NewGauge("trafficd_journal_bytes", "Size of the journal's segments on disk, in bytes.")
-	journalSegs   = metrics.NewGauge("trafficd_journal_segments", "Segments of the journal on disk.")
 	framesTotal   = metrics.NewCounter("trafficd_journal_frames_total", "Frames written to the journal and synced.")
 	commitsTotal  = metrics.NewCounter("trafficd_journal_commits_total", "Commits of the journal, each with one sync for all waiting frames.")
 	commitSeconds = metrics.NewSeconds("trafficd_journal_commit_seconds", "Time to write and sync one commit of the journal, in seconds.")
-	queueDepth    = metrics.NewGauge("trafficd_journal_queue_depth", "Frames that wait to be written.")
-	queueCapacity = metrics.NewGauge("trafficd_journal_queue_capacity", "Frames that can wait to be written.")
 	voidedTotal   = metrics.NewCounter("trafficd_journal_voided_total", "Frames that were not acknowledged because a write or sync failed.")
 
 	errorsTotal = metrics.NewCounters("trafficd_journal_errors_total",
@@ -23,3 +19,23 @@ var (
 	readErrors     = errorsTotal.WithLabelValues("read")
 	diskFreeErrors = errorsTotal.WithLabelValues("disk_free")
 )
+
+// gauges returns the gauges of one journal.
+func (j *Journal) gauges() []metrics.Collector {
+	gauge := func(name, help string, value func() float64) metrics.Collector {
+		return metrics.GaugeFunc("trafficd_journal_"+name, help, map[string]string{"dir": j.cfg.Dir}, func() float64 {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			return value()
+		})
+	}
+	return []metrics.Collector{
+		gauge("bytes", "Size of the journal's segments on disk, in bytes.", func() float64 { return float64(j.bytes) }),
+		gauge("bytes_limit", "Size of the journal's segments at which batches are refused, in bytes.", func() float64 { return float64(j.cfg.MaxBytes) }),
+		gauge("segments", "Segments of the journal on disk.", func() float64 { return float64(len(j.segments)) }),
+		gauge("queue_depth", "Frames that wait to be written.", func() float64 { return float64(j.queue.depth) }),
+		gauge("queue_capacity", "Frames that can wait to be written.", func() float64 { return float64(j.cfg.QueueEntries) }),
+		gauge("disk_free_bytes", "Free space on the journal's disk, checked once a second, in bytes.", func() float64 { return float64(j.free) }),
+		gauge("disk_free_bytes_min", "Free space on the journal's disk below which batches are refused, in bytes.", func() float64 { return float64(j.cfg.MinFreeBytes) }),
+	}
+}

@@ -51,7 +51,6 @@ func (j *Journal) recover(consumers []string) error {
 	}
 	j.next = j.durable + 1
 	j.writer.active = j.newest()
-	j.gauge()
 	return nil
 }
 

@@ -142,7 +142,6 @@ func (j *Journal) publish(n int, end int64) {
 	s.last += uint64(n)
 	j.durable = s.last
 	j.wakeReaders()
-	j.gauge()
 	framesTotal.Add(float64(n))
 	commitsTotal.Inc()
 }
@@ -219,7 +218,6 @@ func (j *Journal) roll() error {
 	j.segments = append(j.segments, s)
 	j.bytes += s.end
 	j.writer.active = s
-	j.gauge()
 	return nil
 }
 
@@ -240,7 +238,7 @@ func (j *Journal) lookAtDisk() {
 	low := free < j.cfg.MinFreeBytes
 	j.mu.Lock()
 	changed := low != j.diskLow
-	j.diskLow = low
+	j.diskLow, j.free = low, free
 	j.mu.Unlock()
 	if changed {
 		j.log.Warn().Bool("low", low).Int64("free_bytes", free).Int64("min_free_bytes", j.cfg.MinFreeBytes).

@@ -6,6 +6,7 @@
 package metrics
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,9 +72,14 @@ func GaugeFunc(name, help string, labels prometheus.Labels, value func() float64
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
 }
 
+// showing makes Show atomic.
+var showing sync.Mutex
+
 // Show registers collectors, each in place of one of the same metrics: those of an earlier instance
 // in the same process.
 func Show(all ...Collector) {
+	showing.Lock()
+	defer showing.Unlock()
 	for _, c := range all {
 		prometheus.Unregister(c)
 		prometheus.MustRegister(c)

@@ -103,5 +103,6 @@ func (c Config) tls() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the certificate %s with the key %s: %w", c.TLSCert, c.TLSKey, err)
 	}
+	showExpiry(pair.Leaf.NotAfter)
 	return &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}, nil
 }

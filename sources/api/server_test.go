@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -367,6 +369,23 @@ func TestConfig(t *testing.T) {
 	f("discard_bytes", func(c *Config) { c.DiscardBytes = -1 })
 	f("drain_grace", func(c *Config) { c.DrainGrace = time.Hour })
 	f("keys: entry 1", func(c *Config) { c.Keys[0].Name = "" })
+}
+
+// TestCertificateExpiry: with TLS, a metric shows when the certificate expires.
+func TestCertificateExpiry(t *testing.T) {
+	cert, key, _ := certificate(t)
+	start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	require.NoError(t, err)
+	families, err := prometheus.DefaultGatherer.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "trafficd_api_certificate_expiry_timestamp_seconds" {
+			require.Equal(t, float64(pair.Leaf.NotAfter.Unix()), f.Metric[0].GetGauge().GetValue())
+			return
+		}
+	}
+	t.Error("the metric is missing")
 }
 
 // certificate makes a self-signed one for 127.0.0.1.

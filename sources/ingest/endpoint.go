@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -44,6 +45,7 @@ type Endpoint struct {
 	log      zerolog.Logger
 	memory   *admission.Quotas // of bodies and answers
 	receiver upload.Receiver
+	clients  atomic.Pointer[map[string]*clientMetrics] // by name; nil: none
 }
 
 // New returns an endpoint.
@@ -101,11 +103,7 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 		return s.Result.Items, err
 	}
 	r := &s.Result
-	batches[contract.OK].Inc()
-	itemsAccepted.Add(float64(r.Accepted))
-	for i := range r.List {
-		itemsRejected[r.List[i].Code].Inc()
-	}
+	e.count(c.Name, r)
 	e.log.Debug().Str("batch_id", r.ID.String()).Str("client", c.Name).
 		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
 		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("batch")

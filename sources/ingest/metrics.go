@@ -22,6 +22,64 @@ var (
 	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total", "Batches whose client went away before the end of the body.")
 )
 
+// Of each client that may send batches.
+var (
+	clientBatches  = metrics.NewCounters("trafficd_ingest_client_batches_total", "Batches of a client answered with 207.", "client")
+	clientAccepted = metrics.NewCounters("trafficd_ingest_client_items_accepted_total", "Items of a client accepted, as answered: replayed answers count again.", "client")
+	clientRejected = metrics.NewCounters("trafficd_ingest_client_items_rejected_total", "Items of a client rejected, as answered: replayed answers count again.", "client")
+	clientLast     = metrics.NewGauges("trafficd_ingest_client_last_batch_timestamp_seconds",
+		"Unix time of a client's last batch answered with 207, in seconds; 0 before the first since the start of the process.", "client")
+)
+
+// clientMetrics are those of one client.
+type clientMetrics struct {
+	batches, accepted, rejected metrics.Counter
+	last                        metrics.Gauge
+}
+
+// UseClients creates the metrics of these clients and deletes those of all others. It must not be
+// called concurrently.
+func (e *Endpoint) UseClients(clients []*contract.Client) {
+	used := map[string]*clientMetrics{}
+	for _, c := range clients {
+		if c.May(contract.RightIngest) {
+			used[c.Name] = &clientMetrics{
+				clientBatches.WithLabelValues(c.Name), clientAccepted.WithLabelValues(c.Name),
+				clientRejected.WithLabelValues(c.Name), clientLast.WithLabelValues(c.Name),
+			}
+		}
+	}
+	before := e.clients.Swap(&used)
+	if before == nil {
+		return
+	}
+	for name := range *before {
+		if used[name] == nil {
+			clientBatches.DeleteLabelValues(name)
+			clientAccepted.DeleteLabelValues(name)
+			clientRejected.DeleteLabelValues(name)
+			clientLast.DeleteLabelValues(name)
+		}
+	}
+}
+
+// count counts a batch with a 207.
+func (e *Endpoint) count(client string, r *batch.Result) {
+	batches[contract.OK].Inc()
+	itemsAccepted.Add(float64(r.Accepted))
+	for i := range r.List {
+		itemsRejected[r.List[i].Code].Inc()
+	}
+	if clients := e.clients.Load(); clients != nil {
+		if m := (*clients)[client]; m != nil {
+			m.batches.Inc()
+			m.accepted.Add(float64(r.Accepted))
+			m.rejected.Add(float64(r.Rejected()))
+			m.last.SetToCurrentTime()
+		}
+	}
+}
+
 // What all clients share.
 var (
 	places = admission.Resource{

@@ -4,6 +4,7 @@ package version
 import (
 	"cmp"
 	"runtime/debug"
+	"strings"
 )
 
 // stamp is written by the linker: `make build` puts the revision, its date and
@@ -17,6 +18,21 @@ func Text() string {
 		return cmp.Or(stamp, unknown)
 	}
 	return text(stamp, info)
+}
+
+// Labels returns the version, the revision and the Go version, as labels of a metric.
+func Labels() map[string]string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return labels(stamp, info)
+}
+
+func labels(stamp string, info *debug.BuildInfo) map[string]string {
+	version, _, _ := strings.Cut(cmp.Or(stamp, ofModule(info), "unknown"), " of ")
+	revision, _, _ := strings.Cut(cmp.Or(ofCheckout(info), "unknown"), " of ")
+	return map[string]string{"version": version, "revision": revision, "goversion": info.GoVersion}
 }
 
 // unknown is what `go run` gives, and a build outside of a checkout.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
+	"trafficd/cmd/internal/version"
 	"trafficd/pipeline/metrics"
 )
 
@@ -93,8 +94,11 @@ func (s *Server) Stop(ctx context.Context) {
 // Handler returns the listener's routes.
 func Handler(cfg Config, check func() Readiness, openapi []byte) http.Handler {
 	mux := http.NewServeMux()
-	metrics.Show(metrics.GaugeFunc("trafficd_ops_ready", "1 if /readyz answers 200, else 0.", nil,
-		func() float64 { return check().ready() }))
+	metrics.Show(
+		metrics.GaugeFunc("trafficd_ops_ready", "1 if /readyz answers 200, else 0.", nil, func() float64 { return check().ready() }),
+		metrics.GaugeFunc("trafficd_build_info", "1, with the version and revision of the daemon and the Go version as labels.", version.Labels(),
+			func() float64 { return 1 }),
+	)
 	mux.Handle("GET /metrics", promhttp.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
