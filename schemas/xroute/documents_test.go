@@ -219,13 +219,15 @@ var (
 	convert = append([]Exception{&XServiceException{}}, always...)
 )
 
+const noEffect = "profile, profileXMLSnippet and other properties are accepted and have no effect; log1 to log3 only appear in the log."
+
 var operations = []operation{
-	{&ConvertGeometry{}, "Converts a geometry to other encodings and coordinates. The format of its own coordinates is the property CoordFormat of the caller context.", convert},
-	{&StartConvertGeometries{}, "Starts a job that converts many geometries.", convert},
-	{&FetchConvertGeometries{}, "Gives what a job has made, once. For an id that is unknown, expired or already fetched the status of the job is UNKNOWN.", always},
-	{&WatchJob{}, "Gives the state of a job as soon as it has ended, else after a while.", always},
-	{&StopJob{}, "Ends a job early. What is done can still be fetched.", always},
-	{&DeleteJob{}, "Forgets a job and what it has made.", always},
+	{&ConvertGeometry{}, "Converts a geometry to other encodings and coordinates. The format of its own coordinates is the property CoordFormat of the caller context, with OG_SRID also SrId. " + noEffect, convert},
+	{&StartConvertGeometries{}, "Starts a job that converts many geometries. " + noEffect, convert},
+	{&FetchConvertGeometries{}, "Returns what a job has converted, once. If the id is unknown, expired or already fetched, the status of the job is UNKNOWN.", always},
+	{&WatchJob{}, "Returns the state of a job when it has ended or progressed, or after the maximum polling period.", always},
+	{&StopJob{}, "Stops a job. Its status is STOPPING until the conversion in progress has ended, then FAILED, or SUCCEEDED if nothing was left. What was converted can be fetched.", always},
+	{&DeleteJob{}, "Deletes a job and what it has converted.", always},
 }
 
 const nsWSDL = "urn:xserver:xroute"

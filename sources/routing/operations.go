@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"trafficd/schemas/contract"
@@ -29,8 +30,49 @@ func (x *exchange) operation() string {
 	return "none"
 }
 
+// caller returns the caller context of the request, nil if it has none.
+func (x *exchange) caller() *xroute.CallerContext {
+	switch r := x.request.(type) {
+	case *xroute.ConvertGeometry:
+		return r.CallerContext
+	case *xroute.StartConvertGeometries:
+		return r.CallerContext
+	case *xroute.FetchConvertGeometries:
+		return r.CallerContext
+	case *xroute.WatchJob:
+		return r.CallerContext
+	case *xroute.StopJob:
+		return r.CallerContext
+	case *xroute.DeleteJob:
+		return r.CallerContext
+	}
+	return nil
+}
+
+// checkProperties refuses the key of a property that would be known in another case: ignoring it would
+// change the meaning of the request.
+func checkProperties(caller *xroute.CallerContext) error {
+	if caller == nil {
+		return nil
+	}
+	for i, p := range caller.Properties {
+		for _, key := range []string{formatProperty, sridProperty} {
+			if p.Key != nil && *p.Key != key && strings.EqualFold(*p.Key, key) {
+				return &failure{
+					class: illegal, context: []string{"callerContext", place("wrappedProperties", i)},
+					message: fmt.Sprintf("the key of a property is %.64q: write %s", *p.Key, key),
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // operate executes the request.
 func (x *exchange) operate() (xroute.Response, error) {
+	if err := checkProperties(x.caller()); err != nil {
+		return nil, err
+	}
 	jobs, owner := x.service.jobs, x.client.Owner
 	switch r := x.request.(type) {
 	case *xroute.ConvertGeometry:

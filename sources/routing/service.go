@@ -115,8 +115,16 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 	operation := x.operation()
 	requests.WithLabelValues(operation, outcome).Inc()
 	metrics.Since(requestSeconds.WithLabelValues(operation), x.start)
-	s.log.Debug().Str("trace_id", x.trace).Str("client", c.Name).
-		Str("operation", operation).Str("outcome", outcome).Int("geometries", x.items).Msg("routing")
+	e := s.log.Debug().Str("trace_id", x.trace).Str("client", c.Name).
+		Str("operation", operation).Str("outcome", outcome).Int("geometries", x.items)
+	if caller := x.caller(); caller != nil && e.Enabled() {
+		for i, text := range []*string{caller.Log1, caller.Log2, caller.Log3} {
+			if text != nil {
+				e = e.Str(fmt.Sprintf("log%d", i+1), contract.Echo([]byte(*text)))
+			}
+		}
+	}
+	e.Msg("routing")
 	return x.items, nil
 }
 
