@@ -43,7 +43,7 @@ func (o options) hostile(ctx context.Context) error {
 	t := &target{Daemon: launch.Daemon{Binary: o.daemon, Dir: dir}, detectors: batch.detectors}
 	if err := t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
 		"clickhouse.addresses="+stores.ClickHouse.TCP,
-		"pipeline.idempotency.max_bytes=4MiB", // is filled within seconds; the share is half of it, as by default
+		"pipeline.idempotency.max_bytes=16MiB", // is filled within seconds; the share is half of it, as by default
 	); err != nil {
 		return err
 	}
@@ -80,6 +80,9 @@ func (o options) hostile(ctx context.Context) error {
 
 	var failed []string
 	for _, a := range attacks {
+		if o.attack != "" && o.attack != a.name {
+			continue
+		}
 		t.key = a.name
 		before := t.integrate(ctx, 3*time.Second, nil)
 		during := t.integrate(ctx, 12*time.Second, a.run)
@@ -329,6 +332,11 @@ func (t *target) silent(ctx context.Context) {
 	each(ctx, 4400, 1<<16, func(i int) {
 		if i <= 4400 {
 			pause(0, 3*time.Second)
+		} else {
+			pause(5*time.Second, 5*time.Second)
+		}
+		if ctx.Err() != nil {
+			return
 		}
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
 		if err != nil {
@@ -343,7 +351,6 @@ func (t *target) silent(ctx context.Context) {
 		} else {
 			t.cutOff(ctx)
 		}
-		pause(5*time.Second, 5*time.Second)
 	})
 }
 

@@ -22,6 +22,7 @@ type options struct {
 	trafficctl string // the program that generates forecasts
 	rounds     int    // each figure is the median over the rounds
 	batches    int    // per round
+	attack     string // the only one of hostile; empty: all
 	lines      io.Writer
 	notes      io.Writer
 	bodies     []body // in addition to the synthetic one
@@ -115,6 +116,7 @@ The body is a synthetic batch of 14,000 items. --body adds NDJSON files of measu
 	f.StringVar(&o.trafficctl, "trafficctl", beside("trafficctl"), "the program trafficctl, which generates forecasts")
 	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is the median")
 	f.IntVar(&o.batches, "batches", 50, "number of batches in a round")
+	f.StringVar(&o.attack, "attack", "", "run only this attack of hostile")
 	f.StringArrayVar(&files, "body", nil, "NDJSON file of measurements to send as one batch; its name prefixes the figures")
 	return cmd
 }
