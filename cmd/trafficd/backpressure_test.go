@@ -52,7 +52,7 @@ func TestBothStoresAwayUntilTheJournalIsFull(t *testing.T) {
 
 	// A restart changes nothing.
 	d.signal(syscall.SIGKILL)
-	<-d.done
+	<-d.Done()
 	d.start().await(http.StatusOK) // there may be room for a smaller batch
 	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == behind }, "the same frames are lacking")
 	d.awaitLag("clickhouse")
@@ -92,7 +92,7 @@ func TestOneStoreAway(t *testing.T) {
 				d.sendUntilKept(&promised, batch, size)
 				if batch == batches/2 {
 					d.signal(syscall.SIGKILL)
-					<-d.done
+					<-d.Done()
 					d.start().await(http.StatusOK)
 				}
 			}
@@ -210,7 +210,7 @@ func (d *process) refuseMany(body string, clients, times int) {
 // memory gives a line of the daemon's /proc/…/status in bytes: VmRSS is what it holds now, VmHWM what it once did.
 func (d *process) memory(line string) int64 {
 	d.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
 	require.NoError(d.t, err)
 	_, rest, found := strings.Cut(string(status), line+":")
 	require.True(d.t, found)

@@ -53,7 +53,7 @@ func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.set("clickhouse.migrate=false", "clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // and so often are idle stores probed
 	for range 2 { // the second time there is nothing to do
-		out, err := exec.Command(binary, append([]string{"migrate"}, d.args...)...).CombinedOutput()
+		out, err := exec.Command(binary, append([]string{"migrate"}, d.Args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "the tables are up to date")
 	}
@@ -190,7 +190,7 @@ func TestEndedUnderLoad(t *testing.T) {
 		d.eventually(func() bool { return batches.Load() > before+5 }, "load goes on")
 		if n%2 == 0 {
 			d.signal(syscall.SIGKILL)
-			<-d.done
+			<-d.Done()
 		} else {
 			code, log := d.signal(syscall.SIGTERM).end()
 			require.Zero(t, code, log)

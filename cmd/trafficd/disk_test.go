@@ -71,7 +71,7 @@ func TestDiskFull(t *testing.T) {
 // A disk that is far too small for min_free_bytes is low from the start.
 func TestDiskLow(t *testing.T) {
 	d := newProcess(t)
-	settings := d.args
+	settings := d.Args
 	d.set("journal.min_free_bytes=1000000000000000000")
 	d.start()
 	var r ops.Readiness
@@ -81,7 +81,7 @@ func TestDiskLow(t *testing.T) {
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
 
-	d.args = settings
+	d.Args = settings
 	d.start().await(http.StatusOK)
 	require.Equal(t, 10, d.send(0, 10).Accepted)
 }
@@ -90,7 +90,7 @@ func TestDiskLow(t *testing.T) {
 func (d *process) killAndStart(meanwhile func()) {
 	d.t.Helper()
 	d.signal(syscall.SIGKILL)
-	<-d.done
+	<-d.Done()
 	meanwhile()
 	d.start()
 	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")

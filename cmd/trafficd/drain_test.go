@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/launch"
 )
 
 // Promise 8: a SIGTERM under load ends the daemon with 0; requests under way get their 207, new ones nothing worse than a
@@ -22,7 +24,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	d.set("api.drain_grace=500ms", "shutdown_timeout=20s")
 	d.start().await(http.StatusOK)
 	var promised ledger
-	load := startLoad(t, &promised, d.api, 8, false)
+	load := startLoad(t, &promised, d.API, 8, false)
 	const rounds, size = 3, 100
 	for range rounds {
 		load.awaitProgress(d)
@@ -141,7 +143,7 @@ func (l *load) awaitProgress(d *process) {
 func (l *load) sendUntilKept(client *http.Client) {
 	const size = 100
 	batch := l.take()
-	packed, target := pack(batchNumber(batch, size)), &process{api: l.address}
+	packed, target := pack(batchNumber(batch, size)), &process{Daemon: launch.Daemon{API: l.address}}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		var begun atomic.Bool
 		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{GotFirstResponseByte: func() { begun.Store(true) }})
@@ -235,7 +237,7 @@ func (b *balancer) pass(client net.Conn) {
 		if !b.ready[i].Load() {
 			continue
 		}
-		replica, err := net.Dial("tcp", b.replicas[i].api)
+		replica, err := net.Dial("tcp", b.replicas[i].API)
 		if err != nil {
 			continue
 		}

@@ -33,9 +33,9 @@ const mapStreets = 20_000
 // too: what has not changed is not sent again.
 func TestForecastInBrowser(t *testing.T) {
 	d := newProcess(t)
-	feed := filepath.Join(d.dir, "forecasts.pb")
+	feed := filepath.Join(d.Dir, "forecasts.pb")
 	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
-	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
+	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
 	publishFile(t, feed)
 	d.start().await(http.StatusOK)
 	d.awaitLayer("map")
@@ -68,13 +68,13 @@ func TestForecastFromAnotherOrigin(t *testing.T) {
 	f := func(origin, wantError string) {
 		t.Helper()
 		d := newProcess(t)
-		feed := filepath.Join(d.dir, "forecasts.pb")
+		feed := filepath.Join(d.Dir, "forecasts.pb")
 		d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "api.cors_origins=["+origin+"]")
-		replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
+		replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
 		publishFile(t, feed)
 		d.start().await(http.StatusOK)
 		d.awaitLayer("map")
-		url := "http://" + d.api + layers.Path
+		url := "http://" + d.API + layers.Path
 		for _, cache := range []string{"reload", "no-cache"} {
 			got, err := page.fetch(t, url, protobufType, cache)
 			if wantError != "" {
@@ -260,7 +260,7 @@ type mapPage struct {
 // open opens the page in a tab of its own. accepts is as with startProxy.
 func (b browser) open(t *testing.T, d *process, accepts, encoding string) *mapPage {
 	t.Helper()
-	m := &mapPage{daemon: d, proxy: startProxy(t, d.api, accepts), encoding: encoding}
+	m := &mapPage{daemon: d, proxy: startProxy(t, d.API, accepts), encoding: encoding}
 	var cancel context.CancelFunc
 	m.ctx, cancel = chromedp.NewContext(b.ctx)
 	t.Cleanup(cancel)

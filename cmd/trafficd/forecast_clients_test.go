@@ -41,7 +41,7 @@ func TestForecastClients(t *testing.T) {
 	f := func(settings ...string) {
 		t.Helper()
 		d := newProcess(t, settings...)
-		replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry(mapKey, "forecast", mapZone))
+		replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry(mapKey, "forecast", mapZone))
 		d.start().await(http.StatusOK)
 		d.awaitLayer(mapKey)
 		readByClients(t, d, published)
@@ -109,7 +109,7 @@ func fillTable(t *testing.T, c *stores.ClickHouse, published *pb.StreetForecastR
 // readByClients reads the layer with each client.
 func readByClients(t *testing.T, d *process, published *pb.StreetForecastResponse) {
 	t.Helper()
-	base, dir := "http://"+d.api, t.TempDir()
+	base, dir := "http://"+d.API, t.TempDir()
 	want := proto.Clone(published).(*pb.StreetForecastResponse)
 	for _, s := range want.StreetForecast {
 		for _, p := range s.Forecast {

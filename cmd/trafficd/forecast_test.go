@@ -44,7 +44,7 @@ func streetLine(street int, speed float64) string {
 // layer asks for the forecast layer with a key.
 func (d *process) layer(key, query string, headers ...string) (*http.Response, []byte) {
 	d.t.Helper()
-	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, "http://"+d.api+layers.Path+query, nil)
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, "http://"+d.API+layers.Path+query, nil)
 	require.NoError(d.t, err)
 	if key != "" {
 		req.Header.Set("Authorization", "apiKey "+key)
@@ -62,7 +62,7 @@ func (d *process) layer(key, query string, headers ...string) (*http.Response, [
 
 func TestForecastLayer(t *testing.T) {
 	d := newProcess(t)
-	feed, keys := filepath.Join(d.dir, "forecasts.ndjson"), filepath.Join(d.dir, "keys.yaml")
+	feed, keys := filepath.Join(d.Dir, "forecasts.ndjson"), filepath.Join(d.Dir, "keys.yaml")
 	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "layers.query_key=true")
 	list := "keys:\n" + keyEntry("map", "forecast", "Europe/Copenhagen") + keyEntry("city", "ingest", "UTC")
 	replaceFile(t, keys, list)
@@ -123,7 +123,7 @@ func TestForecastLayer(t *testing.T) {
 
 func TestForecastKeyWithoutFeed(t *testing.T) {
 	d := newProcess(t)
-	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
+	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
 	d.start()
 	var c ops.Component
 	d.eventually(func() bool { _, r := d.ready(); c = r.Components["forecasts"]; return c.State != "" }, "started")

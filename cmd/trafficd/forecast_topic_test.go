@@ -85,7 +85,7 @@ func TestForecastTopicHistories(t *testing.T) {
 func followTopic(t *testing.T, brokers []string, topic string) *process {
 	t.Helper()
 	d := newProcess(t)
-	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
+	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
 	d.set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic, "forecasts.kafka.interval=50ms",
 		"forecasts.kafka.fetch_bytes=16384", "forecasts.kafka.metadata_max_age=200ms")
 	return d.start()
@@ -106,7 +106,7 @@ func (d *process) forecasts(query string) *pb.StreetForecastResponse {
 
 // tryLayer requests the layer from a daemon that may not listen yet.
 func (d *process) tryLayer(query string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.api+"/mlf/v1/forecast/realtime"+query, nil)
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.API+"/mlf/v1/forecast/realtime"+query, nil)
 	require.NoError(d.t, err)
 	req.Header.Set("Authorization", "apiKey map")
 	answer, err := http.DefaultClient.Do(req)

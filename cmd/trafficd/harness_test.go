@@ -4,30 +4,24 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/trafficd/ops"
 	"trafficd/sources/ingest"
 )
 
-// binary is the daemon as it is shipped; TestMain builds it.
+// binary is the daemon; TestMain builds it.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -38,8 +32,8 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "trafficd")
-		if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-			panic(fmt.Sprintf("cannot build trafficd: %v\n%s", err, out))
+		if err := launch.Build(context.Background(), "-o", binary, "./cmd/trafficd"); err != nil {
+			panic(err)
 		}
 		return m.Run()
 	}())
@@ -50,88 +44,63 @@ const (
 	instance = "city"
 )
 
-// detectors of the test's registry: D0000 … D0099.
+// detector returns a detector of the test's registry: D0000 … D0099.
 func detector(i int) string { return fmt.Sprintf("D%04d", i%100) }
 
-// process is a running trafficd.
+// process is a trafficd for a test.
 type process struct {
-	t    *testing.T
-	dir  string
-	args []string
-	api  string
-	ops  string
-	cmd  *exec.Cmd
-	log  *bytes.Buffer
-	done chan struct{}
+	t *testing.T
+	launch.Daemon
 }
 
-// newProcess prepares a folder with keys and registry, and a configuration with
-// both stores switched off unless settings say otherwise.
+// newProcess configures a daemon with one key and both stores disabled unless settings enable them.
 func newProcess(t *testing.T, settings ...string) *process {
 	t.Helper()
-	d := &process{t: t, dir: t.TempDir(), api: freeAddress(t), ops: freeAddress(t)}
-	digest := sha256.Sum256([]byte(testKey))
-	keys := "keys:\n- {name: test, sha256: " + hex.EncodeToString(digest[:]) + ", product_instance: " + instance + ", rights: [ingest]}\n"
-	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "keys.yaml"), []byte(keys), 0o600))
-	registry := "code\n"
+	d := &process{t, launch.Daemon{Binary: binary, Dir: t.TempDir()}}
+	var detectors []string
 	for i := range 100 {
-		registry += detector(i) + "\n"
+		detectors = append(detectors, detector(i))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "detectors.csv"), []byte(registry), 0o600))
-	d.set(
-		"api.listen="+d.api, "ops.listen="+d.ops, "api.keys_file="+filepath.Join(d.dir, "keys.yaml"),
-		"registry.feeds=[{product_instance: "+instance+", file: {path: "+filepath.Join(d.dir, "detectors.csv")+", column: code}}]",
-		"journal.dir="+filepath.Join(d.dir, "journal"), "journal.min_free_bytes=0", "registry.settle=10ms", "api.drain_grace=100ms",
-		"clickhouse.enabled=false", "kafka.enabled=false", "log.format=json")
+	require.NoError(t, d.Configure(instance, testKey, "ingest", detectors,
+		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false"))
 	d.set(settings...)
 	return d
 }
 
-func (d *process) set(settings ...string) {
-	for _, s := range settings {
-		d.args = append(d.args, "--set", s)
-	}
-}
+func (d *process) set(settings ...string) { d.Set(settings...) }
 
-// start runs the daemon; it is killed at the test's end if it still runs then.
+// start starts the daemon and kills it when the test ends.
 func (d *process) start() *process {
 	d.t.Helper()
-	d.log, d.done = new(bytes.Buffer), make(chan struct{})
-	d.cmd = exec.Command(binary, d.args...)
-	d.cmd.Dir = d.dir
-	d.cmd.Stderr = d.log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(d.t, d.cmd.Start())
-	cmd, log, done := d.cmd, d.log, d.done
-	go func() { _ = cmd.Wait(); close(done) }()
+	require.NoError(d.t, d.Start())
+	started := d.Process
 	d.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-done
+		_ = started.Kill() // fails only if it has exited
 		if d.t.Failed() {
-			d.t.Logf("log of the daemon:\n%s", lastBytes(log.Bytes(), 6000))
+			d.t.Logf("log of the daemon:\n%s", lastBytes([]byte(d.Log()), 6000))
 		}
 	})
 	return d
 }
 
-// end waits for the daemon's end and gives its exit code and its log.
+// end waits until the daemon exits and returns its exit code and log.
 func (d *process) end() (code int, log string) {
 	d.t.Helper()
 	select {
-	case <-d.done:
+	case <-d.Done():
 	case <-time.After(45 * time.Second):
-		d.t.Fatal("the daemon does not end")
+		d.t.Fatal("the daemon does not exit")
 	}
-	return d.cmd.ProcessState.ExitCode(), d.log.String()
+	return d.State().ExitCode(), d.Log()
 }
 
 func (d *process) signal(s syscall.Signal) *process {
 	d.t.Helper()
-	require.NoError(d.t, d.cmd.Process.Signal(s))
+	require.NoError(d.t, d.Signal(s))
 	return d
 }
 
-// ready gives the answer of /readyz; state is empty where there is none.
+// ready returns the response of /readyz; status 0 means that there was none.
 func (d *process) ready() (status int, r ops.Readiness) {
 	status, body := d.get("/readyz")
 	_ = json.Unmarshal(body, &r)
@@ -139,16 +108,11 @@ func (d *process) ready() (status int, r ops.Readiness) {
 }
 
 func (d *process) get(path string) (status int, body []byte) {
-	answer, err := http.Get("http://" + d.ops + path)
-	if err != nil {
-		return 0, nil
-	}
-	defer answer.Body.Close()
-	body, _ = io.ReadAll(answer.Body)
-	return answer.StatusCode, body
+	status, body, _ = d.Get(context.Background(), path)
+	return status, body
 }
 
-// await waits until the daemon answers /readyz with this status.
+// await waits until /readyz returns the status.
 func (d *process) await(status int) ops.Readiness {
 	d.t.Helper()
 	var r ops.Readiness
@@ -160,7 +124,7 @@ func (d *process) await(status int) ops.Readiness {
 	return r
 }
 
-// eventually waits for something that other processes bring about.
+// eventually waits until ok returns true. It fails when the daemon exits.
 func (d *process) eventually(ok func() bool, what string, args ...any) {
 	d.t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -168,8 +132,8 @@ func (d *process) eventually(ok func() bool, what string, args ...any) {
 			return
 		}
 		select {
-		case <-d.done:
-			d.t.Fatalf("the daemon has ended; was waited for: "+what, args...)
+		case <-d.Done():
+			d.t.Fatalf("the daemon exited before: "+what, args...)
 		default:
 		}
 	}
@@ -177,32 +141,22 @@ func (d *process) eventually(ok func() bool, what string, args ...any) {
 	d.t.Fatalf("not within a minute: "+what+"; readiness: %+v", append(args, r)...)
 }
 
-// metric is the sum of all metrics of this name, with whatever labels; NaN where there is none.
-func (d *process) metric(name string) float64 { return d.sum(name, "") }
+// metric returns the sum of all series of a metric, or NaN if there is none.
+func (d *process) metric(name string) float64 {
+	metrics, _ := d.Metrics(context.Background()) // without a response there is no series
+	return metrics.Sum(name)
+}
 
-// metricOf is the metric of one sink.
+// metricOf returns the metric of one sink, or NaN.
 func (d *process) metricOf(name, sink string) float64 {
-	return d.sum(name, fmt.Sprintf("{sink=%q}", sink))
-}
-
-func (d *process) sum(name, labels string) float64 {
-	_, body := d.get("/metrics")
-	sum := math.NaN()
-	for line := range strings.Lines(string(body)) {
-		full, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if base, _, _ := strings.Cut(full, "{"); base == name && strings.HasPrefix(full[len(base):], labels) {
-			var v float64
-			_, _ = fmt.Sscan(value, &v)
-			if math.IsNaN(sum) {
-				sum = 0
-			}
-			sum += v
-		}
+	metrics, _ := d.Metrics(context.Background())
+	if v, ok := metrics[fmt.Sprintf("%s{sink=%q}", name, sink)]; ok {
+		return v
 	}
-	return sum
+	return math.NaN()
 }
 
-// answer is what the contract 5.2 calls IngestResult.
+// answer is the IngestResult of contract 5.2, or an error.
 type answer struct {
 	status     int
 	header     http.Header
@@ -218,7 +172,7 @@ type answer struct {
 	ErrorCode string `json:"errorCode"`
 }
 
-// post sends a batch; status 0 means that no answer came.
+// post sends a batch.
 func (d *process) post(ctx context.Context, body, idempotencyKey string) (answer, error) {
 	return d.postPacked(ctx, http.DefaultClient, pack(body), idempotencyKey)
 }
@@ -246,7 +200,7 @@ func (d *process) postPacked(ctx context.Context, client *http.Client, packed []
 }
 
 func (d *process) request(ctx context.Context, packed []byte, idempotencyKey string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.api+ingest.Path, bytes.NewReader(packed))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.API+ingest.Path, bytes.NewReader(packed))
 	if err != nil {
 		return nil, err
 	}
@@ -259,14 +213,11 @@ func (d *process) request(ctx context.Context, packed []byte, idempotencyKey str
 	return req, nil
 }
 
-// freeAddress has a host of its own, one of Linux's 16 million loopback addresses. So nobody takes the port
-// while its daemon is being started or is down: no other test, and no outgoing connection.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
+	address, err := launch.FreeAddress()
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 func lastBytes(b []byte, n int) []byte { return b[max(0, len(b)-n):] }

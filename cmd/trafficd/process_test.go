@@ -83,8 +83,8 @@ func TestRefusesToStart(t *testing.T) {
 	first := newProcess(t).start()
 	first.await(http.StatusOK)
 
-	same := newProcess(t, "journal.dir="+filepath.Join(first.dir, "journal"))
-	f(same, "locked", filepath.Join(first.dir, "journal"), fmt.Sprintf("process %d;", first.cmd.Process.Pid))
+	same := newProcess(t, "journal.dir="+filepath.Join(first.Dir, "journal"))
+	f(same, "locked", filepath.Join(first.Dir, "journal"), fmt.Sprintf("process %d;", first.PID()))
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

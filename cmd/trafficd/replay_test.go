@@ -27,7 +27,7 @@ func TestALostAnswer(t *testing.T) {
 	d.start().await(http.StatusOK)
 	interludes := []func(){
 		func() {},
-		func() { d.signal(syscall.SIGKILL); <-d.done; d.start().await(http.StatusOK) },
+		func() { d.signal(syscall.SIGKILL); <-d.Done(); d.start().await(http.StatusOK) },
 		func() {
 			code, log := d.signal(syscall.SIGTERM).end()
 			require.Zero(t, code, log)
@@ -84,7 +84,7 @@ func (d *process) loseAnswers(next *int, size int) (batches []int) {
 
 // cutOff sends some bytes, reads some, and ends the connection: as a client that closes it, or as one that is gone.
 func (d *process) cutOff(send []byte, read int, reset bool) {
-	c, err := net.Dial("tcp", d.api)
+	c, err := net.Dial("tcp", d.API)
 	if err != nil {
 		d.t.Error(err)
 		return
@@ -138,7 +138,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	restart := func() {
 		t.Helper()
 		d.signal(syscall.SIGKILL)
-		<-d.done
+		<-d.Done()
 		d.start().await(http.StatusOK)
 	}
 
@@ -198,7 +198,7 @@ func (r rawRequest) upTo(n int) []byte { return bytes.Join([][]byte{r.header, r.
 func (d *process) raw(body, key string) rawRequest {
 	packed := pack(body)
 	lines := []string{
-		"POST " + ingest.Path + " HTTP/1.1", "Host: " + d.api, "Authorization: apiKey " + testKey, "Content-Encoding: gzip",
+		"POST " + ingest.Path + " HTTP/1.1", "Host: " + d.API, "Authorization: apiKey " + testKey, "Content-Encoding: gzip",
 		"Idempotency-Key: " + key, fmt.Sprint("Content-Length: ", len(packed)), "", "",
 	}
 	return rawRequest{header: []byte(strings.Join(lines, "\r\n")), body: packed}
@@ -214,7 +214,7 @@ type begun struct {
 // gets no 100.
 func (d *process) begin(r rawRequest) *begun {
 	d.t.Helper()
-	c, err := net.Dial("tcp", d.api)
+	c, err := net.Dial("tcp", d.API)
 	require.NoError(d.t, err)
 	d.t.Cleanup(func() { _ = c.Close() })
 	_, err = c.Write(bytes.Replace(r.header, []byte("\r\n\r\n"), []byte("\r\nExpect: 100-continue\r\n\r\n"), 1))

@@ -24,12 +24,12 @@ const routingBase = "/traffic" // so that the WSDL has to know of the prefix
 func routingProcess(t *testing.T) *process {
 	t.Helper()
 	d := newProcess(t, "api.base_path="+routingBase)
-	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry("map", "routing", "UTC")+keyEntry("city", "ingest", "UTC"))
+	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "routing", "UTC")+keyEntry("city", "ingest", "UTC"))
 	d.start().await(http.StatusOK)
 	return d
 }
 
-func (d *process) routingURL() string { return "http://" + d.api + routingBase + routing.Path }
+func (d *process) routingURL() string { return "http://" + d.API + routingBase + routing.Path }
 
 // soap sends a request, and gives the answer's status with the response or the fault.
 func (d *process) soap(authorize func(*http.Request), request xroute.Request) (status int, response xroute.Response, fault *xroute.Fault) {

@@ -54,7 +54,7 @@ func download(t *testing.T, base, folder string) []string {
 func TestSchemas(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)
-	base, folder := "http://"+d.api+"/traffic", t.TempDir()
+	base, folder := "http://"+d.API+"/traffic", t.TempDir()
 	names := download(t, base, folder)
 	require.Equal(t, append([]string{"openapi.yaml"}, protoFiles()...), names)
 
@@ -77,7 +77,7 @@ func TestSchemas(t *testing.T) {
 func TestSchemaAnswers(t *testing.T) {
 	d := newProcess(t).start()
 	d.await(http.StatusOK)
-	url := "http://" + d.api + schemasPath + "trafficd/v1/forecast.proto"
+	url := "http://" + d.API + schemasPath + "trafficd/v1/forecast.proto"
 	answer, text := getSchema(t, http.MethodGet, url)
 	etag := answer.Header.Get("ETag")
 	require.NotEmpty(t, etag)

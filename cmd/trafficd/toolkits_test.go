@@ -44,9 +44,9 @@ const (
 
 func exercise(t *testing.T, program func(wsdl string) *exec.Cmd) {
 	d := newProcess(t)
-	replaceFile(t, filepath.Join(d.dir, "keys.yaml"), "keys:\n"+keyEntry(routingKey, "routing", "UTC")+keyEntry(ingestKey, "ingest", "UTC"))
+	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry(routingKey, "routing", "UTC")+keyEntry(ingestKey, "ingest", "UTC"))
 	d.start().await(http.StatusOK)
-	k := startToolkit(t, program("http://"+d.api+routing.Path+"?WSDL"))
+	k := startToolkit(t, program("http://"+d.API+routing.Path+"?WSDL"))
 	k.checkKeys()
 	k.checkEncodings()
 	k.checkFormats()
