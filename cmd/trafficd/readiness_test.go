@@ -20,7 +20,7 @@ func (d *process) keys(entries ...string) {
 	for _, e := range entries {
 		text += e
 	}
-	require.NoError(d.t, os.WriteFile(filepath.Join(d.dir, "keys.yaml"), []byte(text), 0o600))
+	require.NoError(d.t, os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte(text), 0o600))
 }
 
 // One product instance without detectors does not make the others unready.
