@@ -38,7 +38,7 @@ func TestPromtool(t *testing.T) {
 		"trafficd_ingest_client_items_accepted_total":         `{client="test"} 2`,
 		"trafficd_ingest_client_items_rejected_total":         `{client="test"} 2`,
 		"trafficd_build_info":                                 `{goversion="go`,
-		"trafficd_journal_bytes_limit":                        `{dir="` + filepath.Join(d.dir, "journal") + `"} 8.589934592e+09`,
+		"trafficd_journal_bytes_limit":                        `{dir="` + filepath.Join(d.Dir, "journal") + `"} 8.589934592e+09`,
 		"trafficd_ingest_client_last_batch_timestamp_seconds": `{client="test"} 1.`,
 		"trafficd_ops_ready":                                  " 1",
 		"go_goroutines":                                       " ",
@@ -68,7 +68,7 @@ func TestPrometheus(t *testing.T) {
 	d.await(http.StatusOK)
 	address := freeAddress(t)
 	dir := t.TempDir()
-	config := fmt.Sprintf("global: {scrape_interval: 1s}\nscrape_configs: [{job_name: trafficd, static_configs: [{targets: [%q]}]}]\n", d.ops)
+	config := fmt.Sprintf("global: {scrape_interval: 1s}\nscrape_configs: [{job_name: trafficd, static_configs: [{targets: [%q]}]}]\n", d.Ops)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
 	log := new(bytes.Buffer)
 	cmd := exec.CommandContext(t.Context(), program(t, "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yml"),
@@ -137,7 +137,7 @@ func sendBatches(d *process, n int) {
 func (d *process) changeKeys(name string) {
 	digest := sha256.Sum256([]byte(testKey))
 	keys := "keys:\n- {name: " + name + ", sha256: " + hex.EncodeToString(digest[:]) + ", product_instance: " + instance + ", rights: [ingest]}\n"
-	path := filepath.Join(d.dir, "keys.yaml")
+	path := filepath.Join(d.Dir, "keys.yaml")
 	require.NoError(d.t, os.WriteFile(path+".new", []byte(keys), 0o600))
 	require.NoError(d.t, os.Rename(path+".new", path))
 }
