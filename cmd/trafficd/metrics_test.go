@@ -49,6 +49,7 @@ func TestPromtool(t *testing.T) {
 	}
 	require.NotContains(t, string(text), `trafficd_ingest_items_rejected_total{code="OK"}`)
 	require.NotContains(t, string(text), `trafficd_ingest_batches_total{code="NOT_FOUND"}`)
+	require.Contains(t, string(text), `trafficd_ingest_batches_total{code="GENERAL_FORBIDDEN"} 0`)
 	require.NotContains(t, string(text), "trafficd_api_certificate_expiry", "no TLS")
 	require.Positive(t, d.metric("trafficd_journal_disk_free_bytes"))
 

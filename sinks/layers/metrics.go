@@ -12,7 +12,7 @@ var (
 	streets        = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
 	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out", "Streets over max_streets since the feed last replaced everything.")
 	bodyBytes      = metrics.NewGauge("trafficd_layers_body_bytes", "Size of all finished bodies of the layer, in bytes.")
-	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total", "Forecasts of streets that were refused.")
+	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total", "Forecasts that cannot be used; the street keeps its earlier one.")
 	builds         = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
 	buildSeconds   = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
 	partsBuilt     = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents built anew.")

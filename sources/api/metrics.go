@@ -18,7 +18,7 @@ var (
 	unansweredRequests  = metrics.NewCounter("trafficd_api_requests_unanswered_total", "Requests whose connection was closed without an answer because their outcome is unknown.")
 	panics              = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and were answered with 500.")
 	keysActive          = metrics.NewGauge("trafficd_api_keys", "API keys in use.")
-	keysReloads         = metrics.NewCounter("trafficd_api_keys_reloads_total", "Reloads of the keys file that changed the keys.")
+	keysReloads         = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")
 	keysReloadErrors    = metrics.NewCounter("trafficd_api_keys_reload_errors_total", "Failed reloads of the keys file.")
 	keysStale           = metrics.NewGauge("trafficd_api_keys_stale", "1 if the keys file is invalid and the last valid set is in use, else 0.")
 

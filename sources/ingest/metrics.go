@@ -10,8 +10,13 @@ import (
 )
 
 var (
-	batches = counters("trafficd_ingest_batches_total", "Batches answered, by code; OK is a 207.",
-		func(c contract.Code) bool { return c.Status() != 0 && (c == contract.OK || c > contract.RateLimited) })
+	batches = counters("trafficd_ingest_batches_total", "Batches answered, by code; OK is a 207.", func(c contract.Code) bool {
+		switch c {
+		case contract.NotFound, contract.MethodNotAllowed, contract.Unauthenticated, contract.RateLimited:
+			return false // of requests that do not reach the endpoint
+		}
+		return c.Status() != 0
+	})
 	unanswered    = metrics.NewCounter("trafficd_ingest_batches_unanswered_total", "Batches whose connection was closed without an answer because their outcome is unknown.")
 	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total", "Items accepted, as answered to clients: replayed answers count again.")
 	itemsRejected = counters("trafficd_ingest_items_rejected_total", "Items rejected, by code, as answered to clients: replayed answers count again.",
@@ -111,7 +116,7 @@ func counters(name, help string, occurs func(contract.Code) bool) (all [contract
 func countError(err error) {
 	var apiErr *contract.APIError
 	switch {
-	case errors.As(err, &apiErr) && batches[apiErr.Code] != nil:
+	case errors.As(err, &apiErr):
 		batches[apiErr.Code].Inc()
 	case errors.Is(err, batch.ErrNoAnswer):
 		unanswered.Inc()

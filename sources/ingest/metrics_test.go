@@ -1,0 +1,58 @@
+package ingest
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/metrics"
+	"trafficd/schemas/contract"
+)
+
+// TestErrorsAreCounted: each outcome without a 207 has its own code.
+func TestErrorsAreCounted(t *testing.T) {
+	for code, counter := range batches {
+		if counter == nil || contract.Code(code) == contract.OK {
+			continue
+		}
+		before := testutil.ToFloat64(counter)
+		countError(contract.NewError(contract.Code(code), "for a test"))
+		require.Equal(t, before+1, testutil.ToFloat64(counter), contract.Code(code).String())
+	}
+	require.NotNil(t, batches[contract.Forbidden], "the product instance has no feed")
+	require.NotNil(t, batches[contract.MissingField])
+	require.Nil(t, batches[contract.UnknownDetector])
+	require.Nil(t, itemsRejected[contract.OK])
+	before := testutil.ToFloat64(unanswered)
+	countError(batch.ErrNoAnswer)
+	require.Equal(t, before+1, testutil.ToFloat64(unanswered))
+}
+
+func TestMetricsOfClients(t *testing.T) {
+	e := &Endpoint{}
+	a, b := &contract.Client{Name: "a", Rights: contract.RightIngest}, &contract.Client{Name: "b", Rights: contract.RightForecast}
+	e.UseClients([]*contract.Client{a, b})
+	r := &batch.Result{Items: 3, Accepted: 2}
+	r.Add(1, contract.UnknownDetector, contract.FieldDetectorCode, []byte("x"))
+	count := func() {
+		e.count("a", r)
+		e.count("b", r) // not a client that may send batches
+	}
+	count()
+	require.Zero(t, testing.AllocsPerRun(10, count))
+	require.Equal(t, 12.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")))
+	require.Equal(t, 24.0, testutil.ToFloat64(clientAccepted.WithLabelValues("a")))
+	require.Equal(t, 12.0, testutil.ToFloat64(clientRejected.WithLabelValues("a")))
+	require.Positive(t, testutil.ToFloat64(clientLast.WithLabelValues("a")))
+	require.Equal(t, 1, testutil.CollectAndCount(clientBatches))
+
+	e.UseClients([]*contract.Client{a})
+	require.Equal(t, 12.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")), "a reload keeps the counts")
+	e.UseClients(nil)
+	for _, vec := range []metrics.Collector{clientBatches, clientAccepted, clientRejected, clientLast} {
+		require.Zero(t, testutil.CollectAndCount(vec), "the key was removed")
+	}
+	count() // a request that was under way
+}
