@@ -48,6 +48,7 @@ func (d *daemon) routes() []api.Route {
 	}
 	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
 		content, _ := xroute.Schema(name, "") // is one of them
+		content = xroute.WithPrefix(content, d.cfg.Routing.VendorPrefix)
 		schema(path.Join(path.Dir(routing.Path), name), "text/xml; charset=utf-8", content)
 	}
 	list := "openapi.yaml\n"

@@ -47,6 +47,18 @@ func Formats() []Format {
 	return list
 }
 
+// vendor is the prefix of this package for the formats of a maker.
+const vendor = "VENDOR_"
+
+// Canonical returns the name of a format of this package for one with the prefix of a maker, such as
+// PTV_MERCATOR for the prefix PTV. Other names are returned unchanged.
+func Canonical(name, prefix string) string {
+	if rest, ok := strings.CutPrefix(name, prefix+"_"); ok && prefix != "" {
+		return vendor + rest
+	}
+	return name
+}
+
 // ErrUnknownSystem means that a format or an srId is unknown.
 var ErrUnknownSystem = errors.New("unknown coordinate system")
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+
+	"trafficd/schemas/geo"
 )
 
 var (
@@ -163,7 +165,11 @@ func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) er
 			field.Set(reflect.New(field.Type().Elem()))
 			field = field.Elem()
 		}
-		if err := m.typ.simple.set(field, a.Value); err != nil {
+		value := a.Value
+		if m.typ.goType == reflect.TypeFor[CoordFormat]() {
+			value = geo.Canonical(trim(value), d.limits.VendorPrefix)
+		}
+		if err := m.typ.simple.set(field, value); err != nil {
 			return m.typ.invalid(d.path()+"/@"+a.Name.Local, a.Value, err)
 		}
 	}

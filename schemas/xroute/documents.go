@@ -32,6 +32,11 @@ func Schema(file, schemas string) ([]byte, bool) {
 	return document(file, schemas), true
 }
 
+// WithPrefix returns a schema whose names of formats have the prefix of a maker in place of VENDOR.
+func WithPrefix(schema []byte, prefix string) []byte {
+	return bytes.ReplaceAll(schema, []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
+}
+
 // SchemaNames returns the names of the schemas, one for each namespace.
 func SchemaNames() []string {
 	var names []string

@@ -15,6 +15,8 @@ type Limits struct {
 	Bytes      int64 // of the envelope, as UTF-8
 	Depth      int   // of nested elements
 	Attributes int   // of one element; also the number of namespaces in scope
+
+	VendorPrefix string // of CoordFormat, accepted besides VENDOR; may be empty
 }
 
 // DefaultLimits returns limits that allow a geometry of some 300,000 points.

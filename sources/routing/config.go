@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -15,6 +16,7 @@ import (
 // not keep others from being served.
 type Config struct {
 	PublicURL         string        `setting:"public_url"`           // scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request
+	VendorPrefix      string        `setting:"vendor_prefix"`        // of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always accepted too
 	MaxBodyBytes      int64         `setting:"max_body_bytes"`       // of one request, as sent and decompressed
 	MaxPoints         int           `setting:"max_points"`           // of all geometries in one request
 	MaxDepth          int           `setting:"max_depth"`            // of nested collections
@@ -48,6 +50,7 @@ type JobsConfig struct {
 // for its decompressed body and its answer. A job keeps 24 bytes per point and some per geometry.
 func DefaultConfig() Config {
 	return Config{
+		VendorPrefix:      "VENDOR",
 		MaxBodyBytes:      8 << 20,
 		MaxPoints:         100_000,
 		MaxDepth:          32,
@@ -74,6 +77,7 @@ func (c Config) Validate() error {
 		}
 	}
 	check(c.PublicURL == "" || isBaseURL(c.PublicURL), "public_url is %q: it must be empty or like https://traffic.example.org/api, without a trailing slash", c.PublicURL)
+	check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG", "vendor_prefix is %q: it must be upper-case letters, digits and underscores such as PTV, and not OG, which has formats of its own", c.VendorPrefix)
 	check(c.MaxBodyBytes >= 1<<10, "max_body_bytes is %d: it must be at least 1KiB, because an envelope with one point needs as much", c.MaxBodyBytes)
 	check(c.MaxPoints >= 1, "max_points is %d: it must be at least 1, or nothing could be converted", c.MaxPoints)
 	check(c.MaxDepth >= 1 && c.MaxDepth <= 1000, "max_depth is %d: it must be between 1, or there are no collections, and 1000, because each level takes stack", c.MaxDepth)
@@ -95,6 +99,8 @@ func (c Config) Validate() error {
 	check(j.MaxPoll > 0 && j.MaxPoll <= 10*time.Minute, "jobs.max_poll is %v: it must be between 0, or watchJob never waits, and 10m, because a request holds its connection for as long", j.MaxPoll)
 	return errors.Join(wrong...)
 }
+
+var prefix = regexp.MustCompile("^[A-Z]([A-Z0-9_]*[A-Z0-9])?$")
 
 // isBaseURL reports whether text has a scheme, a host, and no query, fragment or trailing slash.
 func isBaseURL(text string) bool {

@@ -25,11 +25,11 @@ type options struct {
 }
 
 // optionsOf reads the options. The error is a *failure.
-func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext) (o options, err error) {
+func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPrefix string) (o options, err error) {
 	if o.encodings, err = encodingsOf(r.ResponseGeometry); err != nil {
 		return o, err
 	}
-	format, srID := property(caller, formatProperty), property(caller, sridProperty)
+	format, srID := geo.Canonical(property(caller, formatProperty), vendorPrefix), property(caller, sridProperty)
 	if format == "" {
 		format = string(geo.GeoDecimal)
 	}

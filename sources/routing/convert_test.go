@@ -168,6 +168,33 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestVendorPrefix: with a maker's prefix its names are known on both sides of a request, and VENDOR too.
+func TestVendorPrefix(t *testing.T) {
+	f := func(s *server, from, to string) *xroute.Fault {
+		t.Helper()
+		_, fault := s.call(convert(`Point" wkt="POINT (917419.9247 6227728.6864)"`, "", xmlOptions(`coordFormat="`+to+`"`, "WKT"), caller("CoordFormat", from)))
+		return fault
+	}
+	s := start(t, func(c *Config) { c.VendorPrefix = "PTV" })
+	require.Nil(t, f(s, "PTV_MERCATOR", "PTV_CONFORM"))
+	require.Nil(t, f(s, "VENDOR_MERCATOR", "VENDOR_CONFORM"))
+	require.NotNil(t, f(s, "PTV_MERCATOR", "PTV_NONE"))
+	require.NotNil(t, f(s, "PTV_NONE", "PTV_MERCATOR"))
+	require.NotNil(t, f(s, "ACME_MERCATOR", "OG_GEODECIMAL"))
+	s = start(t, nil)
+	require.Nil(t, f(s, "VENDOR_MERCATOR", "VENDOR_CONFORM"))
+	require.NotNil(t, f(s, "PTV_MERCATOR", "VENDOR_CONFORM"))
+	require.NotNil(t, f(s, "VENDOR_MERCATOR", "PTV_CONFORM"))
+	schema, _ := xroute.Schema("common.xsd", "")
+	require.Contains(t, string(xroute.WithPrefix(schema, "PTV")), `<xsd:enumeration value="PTV_MERCATOR"/>`)
+	require.Equal(t, string(schema), string(xroute.WithPrefix(schema, "VENDOR")))
+	for _, prefix := range []string{"OG", "", "ptv", "PTV_", `A"`} {
+		cfg := DefaultConfig()
+		cfg.VendorPrefix = prefix
+		require.ErrorContains(t, cfg.Validate(), "vendor_prefix is", prefix)
+	}
+}
+
 // TestSRIDsThereAndBack: the srId counts on both sides of a request.
 func TestSRIDsThereAndBack(t *testing.T) {
 	s := start(t, nil)

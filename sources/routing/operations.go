@@ -93,7 +93,7 @@ func (x *exchange) operate() (xroute.Response, error) {
 
 func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, error) {
 	x.items = 1
-	o, err := optionsOf(&r.Options, r.CallerContext)
+	o, err := optionsOf(&r.Options, r.CallerContext, x.service.cfg.VendorPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func at(where string, err error) error {
 func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xroute.Response, error) {
 	s := x.service
 	x.items = len(r.Geometries)
-	o, err := optionsOf(&r.Options, r.CallerContext)
+	o, err := optionsOf(&r.Options, r.CallerContext, x.service.cfg.VendorPrefix)
 	if err != nil {
 		return nil, err
 	}

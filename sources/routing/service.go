@@ -194,7 +194,7 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 		return nil, f
 	}
 	limits := xroute.DefaultLimits()
-	limits.Bytes = s.cfg.MaxBodyBytes
+	limits.Bytes, limits.VendorPrefix = s.cfg.MaxBodyBytes, s.cfg.VendorPrefix
 	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth
 	if len(contentCodings(h)) > 0 {
 		unpacker := unpackers.Get().(*unpacker)
