@@ -16,6 +16,7 @@ import (
 // Metrics of the kinds that the daemon has.
 type (
 	Counter   = prometheus.Counter
+	Counters  = prometheus.CounterVec // with labels
 	Gauge     = prometheus.Gauge
 	Observer  = prometheus.Observer // a histogram
 	Collector = prometheus.Collector
@@ -33,7 +34,7 @@ func NewCounter(name, help string) Counter {
 }
 
 // NewCounters registers counters with labels.
-func NewCounters(name, help string, labels ...string) *prometheus.CounterVec {
+func NewCounters(name, help string, labels ...string) *Counters {
 	return promauto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 

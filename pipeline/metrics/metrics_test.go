@@ -15,7 +15,7 @@ import (
 
 var (
 	latency = NewSeconds("metrics_test_seconds", "For a test, in seconds.")
-	counter  = NewCounter("metrics_test_total", "For a test.")
+	counter = NewCounter("metrics_test_total", "For a test.")
 )
 
 func TestCountingDoesNotAllocate(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 )
 
 var (
-	batches = counters("trafficd_ingest_batches_total", "Batches answered, by code; OK is a 207.", func(c contract.Code) bool {
+	batchesTotal = metrics.NewCounters("trafficd_ingest_batches_total", "Batches answered, by code; OK is a 207.", "code")
+	batches      = counters(batchesTotal, func(c contract.Code) bool {
 		switch c {
 		case contract.NotFound, contract.MethodNotAllowed, contract.Unauthenticated, contract.RateLimited:
 			return false // of requests that do not reach the endpoint
@@ -19,8 +20,8 @@ var (
 	})
 	unanswered    = metrics.NewCounter("trafficd_ingest_batches_unanswered_total", "Batches whose connection was closed without an answer because their outcome is unknown.")
 	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total", "Items accepted, as answered to clients: replayed answers count again.")
-	itemsRejected = counters("trafficd_ingest_items_rejected_total", "Items rejected, by code, as answered to clients: replayed answers count again.",
-		contract.Code.OfItems)
+	itemsRejected = counters(metrics.NewCounters("trafficd_ingest_items_rejected_total",
+		"Items rejected, by code, as answered to clients: replayed answers count again.", "code"), contract.Code.OfItems)
 
 	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total", "Bodies of batches received as sent, in bytes.")
 	receiveSeconds = metrics.NewSeconds("trafficd_ingest_receive_seconds", "Time to receive the body of a batch, in seconds.")
@@ -102,8 +103,7 @@ var (
 )
 
 // counters returns a counter for each code that occurs.
-func counters(name, help string, occurs func(contract.Code) bool) (all [contract.CodeCount]metrics.Counter) {
-	vec := metrics.NewCounters(name, help, "code")
+func counters(vec *metrics.Counters, occurs func(contract.Code) bool) (all [contract.CodeCount]metrics.Counter) {
 	for code := range contract.CodeCount {
 		if occurs(code) {
 			all[code] = vec.WithLabelValues(code.String())
@@ -117,7 +117,7 @@ func countError(err error) {
 	var apiErr *contract.APIError
 	switch {
 	case errors.As(err, &apiErr):
-		batches[apiErr.Code].Inc()
+		batchesTotal.WithLabelValues(apiErr.Code.String()).Inc()
 	case errors.Is(err, batch.ErrNoAnswer):
 		unanswered.Inc()
 	default:
