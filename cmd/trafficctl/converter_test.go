@@ -50,9 +50,9 @@ func parse(t *testing.T, texts ...string) (list []geom.T) {
 	return list
 }
 
-// What the service gives is, bit by bit, what the same conversion gives here:
-// for every kind, one by one and as a job.
-func TestConverterLikeOffline(t *testing.T) {
+// The service returns exactly what the offline conversion returns, for every kind of geometry, one by one
+// and as a job.
+func TestConverterMatchesOffline(t *testing.T) {
 	texts := []string{
 		"POINT Z (8.25 48.75 110.5)",
 		"LINESTRING (8.25 48.75, 8.5 49)",
@@ -62,7 +62,7 @@ func TestConverterLikeOffline(t *testing.T) {
 		"MULTILINESTRING ((8 48, 9 48), (8 49, 9 49))",
 		"MULTIPOLYGON (((8 48, 9 48, 9 49, 8 48)), ((10 48, 11 48, 11 49, 10 48)))",
 		"GEOMETRYCOLLECTION (POINT (8.25 48.75), LINESTRING (8 48, 9 48))",
-		"POINT (8 95)", // there is no such place
+		"POINT (8 95)", // invalid latitude
 	}
 	degrees, utm := system(t, "OG_GEODECIMAL", ""), system(t, "OG_SRID", "EPSG:25832")
 	service := soap.Converter{Client: newClient(t, startRouting(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
@@ -92,8 +92,8 @@ func TestConverterLikeOffline(t *testing.T) {
 	require.ErrorContains(t, one[0].Err, "CONVERT_COORDINATE_FORMAT: ")
 }
 
-// A batch that is too large for the service goes in pieces; a single geometry
-// that is too large is one that cannot be converted.
+// A batch that is too large for the service is split; a single geometry that is too large is reported as
+// not convertible.
 func TestConverterSplits(t *testing.T) {
 	long := "LINESTRING (0 0"
 	for i := range 60 {
@@ -127,7 +127,7 @@ func TestConverterSplits(t *testing.T) {
 	f(func(c *routing.Config) { c.MaxBodyBytes = 2 << 10 })
 }
 
-// A run that is interrupted leaves no job behind: there is room for one only.
+// An interrupted run deletes its job: the service allows one job per client.
 func TestConverterInterrupted(t *testing.T) {
 	daemon := startRouting(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	degrees := system(t, "OG_GEODECIMAL", "")
@@ -147,7 +147,7 @@ func TestConverterInterrupted(t *testing.T) {
 	require.Len(t, got, 2)
 }
 
-// A daemon that is busy is asked again.
+// A request is retried while the daemon is busy.
 func TestConverterBusy(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
 	front := proxy(t, startRouting(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
@@ -157,13 +157,12 @@ func TestConverterBusy(t *testing.T) {
 	require.NoError(t, got[0].Err)
 }
 
-// The job is gone, as after a restart of the daemon: nothing is taken for
-// converted.
+// If the job disappears, as after a restart of the daemon, no geometry counts as converted.
 func TestConverterLosesJob(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
 	front := proxy(t, startRouting(t, nil), func(n int32, r *http.Request) bool {
 		if n > 1 {
-			r.Header.Set("Authorization", "apiKey "+otherKey) // who has no such job
+			r.Header.Set("Authorization", "apiKey "+otherKey) // whose client has no such job
 		}
 		return true
 	})
@@ -173,8 +172,8 @@ func TestConverterLosesJob(t *testing.T) {
 	require.ErrorContains(t, err, "try again")
 }
 
-// proxy passes requests on to a daemon if pass, which may change them, says so
-// of the n-th; else it answers that it is busy.
+// proxy forwards the n-th request to a daemon if pass, which may change it, returns true. Otherwise it
+// responds with 503.
 func proxy(t *testing.T, daemon string, pass func(n int32, r *http.Request) bool) string {
 	t.Helper()
 	target, err := url.Parse(daemon)

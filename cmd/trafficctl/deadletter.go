@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -145,13 +144,8 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 
 // eachLetter calls do with each letter and reports truncated lines.
 func eachLetter(path string, notes io.Writer, do func(pipeline.DeadLetter) error) error {
-	for letter, err := range deadletter.Letters(path) {
-		var torn *deadletter.TornError
-		switch {
-		case errors.As(err, &torn):
-			fmt.Fprintln(notes, "trafficctl:", torn)
-			continue
-		case err != nil:
+	for letter, err := range deadletter.Letters(path, func(text string) { fmt.Fprintln(notes, "trafficctl:", text) }) {
+		if err != nil {
 			return err
 		}
 		if err := do(letter.DeadLetter); err != nil {

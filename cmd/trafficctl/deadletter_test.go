@@ -15,7 +15,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// letters is a dead-letter file in the making.
+// letters is a dead-letter file under construction.
 type letters struct {
 	t    *testing.T
 	path string
@@ -70,7 +70,7 @@ func TestDeadLetterList(t *testing.T) {
 
 	r = runWith(t, "", "deadletter", "ls", l.path, "--json")
 	require.Zero(t, r.code, r.err)
-	require.Equal(t, l.text(), r.out, "whole, and nothing else")
+	require.Equal(t, l.text(), r.out, "the letters and nothing else")
 }
 
 func TestDeadLetterListWithoutLetters(t *testing.T) {
@@ -85,7 +85,7 @@ func TestDeadLetterListWithoutLetters(t *testing.T) {
 	require.Equal(t, []string{"", "0 dead letters"}, lines(r.out))
 }
 
-// A crash cuts a line off, or has one written again.
+// A crash may truncate or duplicate a line.
 func TestDeadLetterListAfterCrashes(t *testing.T) {
 	l := newLetters(t)
 	f := func(wantNotes int, want ...string) {
@@ -103,19 +103,19 @@ func TestDeadLetterListAfterCrashes(t *testing.T) {
 	}
 	l.add("kafka", "r", 1, north("A", "B"))
 	first := l.text()
-	l.append(first) // both again
+	l.append(first) // duplicates of both
 	f(0, "kafka A/0", "kafka B/1")
-	l.add("clickhouse", "r", 1, north("A")) // another store: another letter
+	l.add("clickhouse", "r", 1, north("A")) // a letter of another store
 	f(0, "kafka A/0", "kafka B/1", "clickhouse A/0")
 
 	whole := l.text()
-	for n := 1; n < len(first)/2-1; n++ { // cut off anywhere in the first line
+	for n := 1; n < len(first)/2-1; n++ { // truncated anywhere in the first line
 		require.NoError(t, os.WriteFile(l.path, []byte(whole+first[:n]), 0o640))
 		f(1, "kafka A/0", "kafka B/1", "clickhouse A/0")
 	}
-	l.add("kafka", "r", 2, north("C")) // goes on in a line of its own
+	l.add("kafka", "r", 2, north("C")) // starts a new line
 	f(1, "kafka A/0", "kafka B/1", "clickhouse A/0", "kafka C/0")
-	l.append("\x00\x00\x00") // the machine stopped before the disk had the bytes
+	l.append("\x00\x00\x00") // after a power failure
 	f(2, "kafka A/0", "kafka B/1", "clickhouse A/0", "kafka C/0")
 }
 
@@ -138,7 +138,7 @@ func TestDeadLetterOfSomethingElse(t *testing.T) {
 func TestDeadLetterResend(t *testing.T) {
 	l := newLetters(t)
 	l.add("clickhouse", "r", 1, north("A", "B"))
-	l.add("kafka", "r", 1, north("A")) // refused by both: one measurement
+	l.add("kafka", "r", 1, north("A")) // rejected by both stores: one measurement
 	l.add("kafka", "r", 2, north("C"))
 	l.append(l.text()[:50]) // torn
 	before := l.text()
@@ -151,7 +151,7 @@ func TestDeadLetterResend(t *testing.T) {
 		require.Equal(t, float64(len(want)), summaryOf(t, r)["accepted"])
 		require.Equal(t, want, texts(d))
 		require.Contains(t, r.err, "product instance north")
-		require.Equal(t, before, l.text(), "the file stays as it is")
+		require.Equal(t, before, l.text(), "the file is unchanged")
 	}
 	const t0, t1 = "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z"
 	a, b, c := wire("A", "speed", t0, t1, "0.5"), wire("B", "speed", t0, t1, "1.5"), wire("C", "speed", t0, t1, "0.5")
@@ -162,7 +162,7 @@ func TestDeadLetterResend(t *testing.T) {
 	f([]string{b, c}, "--skip-rows", "1")
 }
 
-// A key belongs to one product instance: with several, one has to be chosen.
+// A key belongs to one product instance, so one of several must be selected.
 func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 	l := newLetters(t)
 	l.add("kafka", "r", 1, north("A"))
@@ -184,7 +184,7 @@ func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 	require.Contains(t, r.err, "no dead letters in "+l.path+" of product instance west")
 }
 
-// What is rejected goes to a file for resubmit.
+// Rejected items are written to a file for resubmit.
 func TestDeadLetterResendRejected(t *testing.T) {
 	l := newLetters(t)
 	l.add("kafka", "r", 1, north("A", "B"))

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForecastOutputIsWholeOrAsBefore: a run that fails leaves what was there, and nothing beside it.
-func TestForecastOutputIsWholeOrAsBefore(t *testing.T) {
+// A failed run leaves the existing file unchanged and creates no other file.
+func TestForecastOutputIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f.pb")
 	require.NoError(t, os.WriteFile(path, []byte("before"), 0o640))
@@ -36,12 +36,12 @@ func TestForecastOutputIsWholeOrAsBefore(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o640), info.Mode().Perm())
-	require.Zero(t, runForecast(t, "", "build", path, "--output", path).code, "a file may be built into itself")
+	require.Zero(t, runForecast(t, "", "build", path, "--output", path).code, "input and output may be the same file")
 	require.Len(t, decoded(t, runForecast(t, "", "build", path).out).StreetForecast, 3)
 }
 
-// TestForecastOutputBehindALink: the link stays.
-func TestForecastOutputBehindALink(t *testing.T) {
+// An output file that is a symbolic link remains one.
+func TestForecastOutputSymlink(t *testing.T) {
 	dir := t.TempDir()
 	link, target := filepath.Join(dir, "link.json.gz"), filepath.Join(dir, "target.json.gz")
 	require.NoError(t, os.WriteFile(target, nil, 0o600))
@@ -53,7 +53,7 @@ func TestForecastOutputBehindALink(t *testing.T) {
 	require.Len(t, decoded(t, runForecast(t, "", "build", link).out).StreetForecast, 3)
 }
 
-func TestForecastOutputThatCannotBe(t *testing.T) {
+func TestForecastOutputFails(t *testing.T) {
 	f := func(output, want string) {
 		t.Helper()
 		r := runForecast(t, "", "generate", "--streets", "1000", "--output", output)
@@ -66,7 +66,7 @@ func TestForecastOutputThatCannotBe(t *testing.T) {
 	f("/dev/full", "no space left")
 }
 
-// TestForecastInterrupted ends a run that would take hours.
+// An interrupt ends a run that would take hours.
 func TestForecastInterrupted(t *testing.T) {
 	path := temporary(t, "f.pb")
 	f := func(want string, atOnce bool, args ...string) {
@@ -95,7 +95,7 @@ func TestForecastInterrupted(t *testing.T) {
 	require.ErrorContains(t, err, "cannot read "+input)
 }
 
-// interrupting is a person who has seen enough.
+// interrupting calls a function at the first write.
 type interrupting struct{ then func() }
 
 func (i *interrupting) Write(b []byte) (int, error) {

@@ -31,7 +31,7 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// runForecast runs `trafficctl forecast` with the arguments.
+// runForecast runs trafficctl forecast with the arguments.
 func runForecast(t testing.TB, stdin string, args ...string) ran {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -57,7 +57,7 @@ func decoded(t testing.TB, message string) *pb.StreetForecastResponse {
 	return r
 }
 
-// temporary names a file in a folder of the test.
+// temporary returns the path of a file in a directory that is removed after the test.
 func temporary(t testing.TB, name string) string { return filepath.Join(t.TempDir(), name) }
 
 func TestForecastHelp(t *testing.T) {
@@ -68,8 +68,7 @@ func TestForecastHelp(t *testing.T) {
 	}
 }
 
-// TestForecastGenerate: what is made is taken without a remark, in every form,
-// and the same flags make the same.
+// Generated forecasts are valid in every format, and the same flags produce the same bytes.
 func TestForecastGenerate(t *testing.T) {
 	f := func(name string, args ...string) {
 		t.Helper()
@@ -146,9 +145,8 @@ func TestForecastGenerateRefuses(t *testing.T) {
 	f("must be protobuf, json or ndjson", "--format", "xml")
 }
 
-// TestForecastBuildNamesFaults: the good is written, the bad is named, and the
-// exit code says that there was some.
-func TestForecastBuildNamesFaults(t *testing.T) {
+// Valid records are written, invalid ones reported, and the exit code is 2 if there are any.
+func TestForecastBuildReportsFaults(t *testing.T) {
 	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
 	r := runForecast(t, good+"\n{}\n{\"street\":2147483648,\"fromnode\":1}\n"+strings.Repeat("no\n", 29), "build", "-", "--input-format", "ndjson", "--format", "json")
 	require.Equal(t, exitRejected, r.code)
@@ -173,8 +171,8 @@ func TestForecastBuildNamesFaults(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// TestForecastSpeedValid: build and get agree with the daemon that a period without speed_valid has a
-// valid speed, and both show one that is not.
+// build and get agree with the daemon that a period without speed_valid has a valid speed, and both show
+// a period whose speed is not valid.
 func TestForecastSpeedValid(t *testing.T) {
 	start := time.Now().UTC().Truncate(time.Hour)
 	f := func(member string, want bool) {
@@ -200,7 +198,7 @@ func TestForecastSpeedValid(t *testing.T) {
 	f(`,"speed_valid":false`, false)
 }
 
-// served is a real layer behind HTTP.
+// served is a real layer behind an HTTP server.
 type served struct {
 	*layers.Layer
 	url string
@@ -251,12 +249,12 @@ func (s served) get(t *testing.T, args ...string) ran {
 	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", testKey}, args...)...)
 }
 
-// TestForecastWholeWay: generate, publish to a real broker, read by the feed,
-// served by the layer, got in every form.
-func TestForecastWholeWay(t *testing.T) {
+// Forecasts are generated, published to a real broker, read by the feed, served as a layer and fetched in
+// every format.
+func TestForecastEndToEnd(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("forecasts", 3))
 	file := temporary(t, "f.ndjson.gz")
-	start := time.Now().UTC().Truncate(time.Hour) // and periods so long that none ends during the test
+	start := time.Now().UTC().Truncate(time.Hour) // with periods that do not end during the test
 	require.Zero(t, runForecast(t, "", "generate", "--streets", "50", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file).code)
 	r := runForecast(t, "", "publish", file, "--brokers", k.Brokers[0])
 	require.Zero(t, r.code, r.err)
@@ -281,7 +279,7 @@ func TestForecastWholeWay(t *testing.T) {
 	checkForms(t, s)
 	checkConditional(t, s)
 
-	// Half of the streets are gone: the topic gets tombstones, the layer loses them.
+	// Half of the streets are missing: the topic gets tombstones and the layer removes the streets.
 	require.Zero(t, runForecast(t, "", "generate", "--streets", "25", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file).code)
 	r = runForecast(t, "", "publish", file, "--brokers", k.Brokers[0], "--tombstone-missing")
 	require.Zero(t, r.code, r.err)
@@ -382,7 +380,7 @@ func TestForecastGetRefused(t *testing.T) {
 	f("cannot get the forecasts", "--url", "http://127.0.0.1:1")
 }
 
-// TestForecastPublishRefuses what could do harm, and says where the broker is not.
+// publish refuses flags that could do harm, and names the broker that it cannot reach.
 func TestForecastPublishRefuses(t *testing.T) {
 	good := `{"street":1,"fromnode":1}`
 	f := func(want, stdin string, args ...string) {

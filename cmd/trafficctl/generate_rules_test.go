@@ -37,9 +37,9 @@ func registryOf(t testing.TB, cfg generate.Config) [][]string {
 	return rows
 }
 
-// Every measurement is sound by the rules of the daemon, stands in the
-// registry, and they come in the order of time, an interval a batch.
-func TestMeasurementsAreSound(t *testing.T) {
+// The daemon accepts every measurement of a registered detector. Measurements are ordered by time, and
+// each interval starts a batch.
+func TestMeasurementsAreValid(t *testing.T) {
 	cfg := generateConfig(func(c *generate.Config) { c.AllTypes = true })
 	var all []json.RawMessage
 	type m struct {
@@ -66,7 +66,7 @@ func TestMeasurementsAreSound(t *testing.T) {
 	require.InDelta(t, 1-cfg.GapRate, float64(len(all))/whole, 0.005)
 }
 
-// Every kind of fault is met, and the rules give it the code that it claims.
+// Every kind of fault occurs, and the daemon rejects it with the code that the table lists.
 func TestFaults(t *testing.T) {
 	cfg := generateConfig(func(c *generate.Config) { c.ErrorRate = 1 })
 	var wrong []json.RawMessage
@@ -97,7 +97,7 @@ func TestFaults(t *testing.T) {
 		"INVALID_TYPE": true, "DUPLICATE_FIELD": true, "RESERVED_FIELD": true, "MISSING_FIELD": true,
 		"UNKNOWN_DETECTOR": true, "UNKNOWN_MEASURE_TYPE": true, "INVALID_TIMESTAMP": true, "INVALID_INTERVAL": true,
 		"TIMESTAMP_IN_FUTURE": true, "INVALID_VALUE": true, "INVALID_QUALITY": true,
-	}, codes, "all codes of contract 1.2 but that of the batch's size, and no sound item")
+	}, codes, "all codes of contract 1.2 except that of the batch size, and no valid item")
 }
 
 // codesOf posts the items to a daemon that knows the network, and returns the code for each rejected index.

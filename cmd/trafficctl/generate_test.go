@@ -15,7 +15,7 @@ func small(args ...string) []string {
 	return append([]string{"generate", "--detectors", "50", "--interval", "1h"}, args...)
 }
 
-// Every way out has the same measurements, and send reads them all.
+// All output formats contain the same measurements, and send reads each of them.
 func TestGenerateThenSend(t *testing.T) {
 	plain := runWith(t, "", small()...)
 	require.Zero(t, plain.code, plain.err)
@@ -38,8 +38,7 @@ func TestGenerateThenSend(t *testing.T) {
 	}
 }
 
-// Sent at once: one batch an interval, in the order of time, and the registry
-// knows every detector.
+// With --send, each interval is one batch, in order of time, and the registry contains every detector.
 func TestGenerateSend(t *testing.T) {
 	d := newDaemon(t)
 	registry := filepath.Join(t.TempDir(), "detectors.csv")
@@ -58,7 +57,7 @@ func TestGenerateSend(t *testing.T) {
 	}
 }
 
-// Faults are answered one by one, and all others are accepted.
+// Each fault is rejected, and all other items are accepted.
 func TestGenerateSendFaults(t *testing.T) {
 	d := newDaemon(t)
 	r := runWith(t, "", to(d, small("--send", "--json", "--error-rate", "0.5", "--gap-rate", "0")...)...)
@@ -68,7 +67,7 @@ func TestGenerateSendFaults(t *testing.T) {
 	require.InDelta(t, 600, sum["rejected"], 120)
 }
 
-// More in a batch than the daemon examines: the one code that is no item's fault.
+// A batch with more items than the daemon examines gets BATCH_LIMIT_EXCEEDED.
 func TestGenerateOverTheLimit(t *testing.T) {
 	d := newDaemon(t)
 	r := runWith(t, "", to(d, "generate", "--detectors", "14100", "--interval", "24h", "--gap-rate", "0", "--send", "--json", "--batch", "20000")...)

@@ -10,7 +10,7 @@ import (
 	"trafficd/sources/routing"
 )
 
-// With --url everything that comes out is, byte for byte, what comes out without.
+// The output with --url is identical to that of the offline conversion.
 func TestGeometryService(t *testing.T) {
 	url := startRouting(t, nil)
 	f := func(in string, args ...string) {
@@ -29,7 +29,7 @@ func TestGeometryService(t *testing.T) {
 	f(place+"POINT (\nPOINT (8 95)\n"+place, "--format-to", "VENDOR_MERCATOR", "--to", "geojson")
 }
 
-// The service judges the SRID of EWKB as it is judged here.
+// The service checks the SRID of EWKB as the offline conversion does.
 func TestGeometryServiceSRID(t *testing.T) {
 	url := startRouting(t, nil)
 	const (
@@ -54,7 +54,7 @@ func TestGeometryServiceSRID(t *testing.T) {
 	}
 }
 
-// A file of several batches, with the lines that the service refuses among them.
+// A file of several batches contains lines that the service rejects.
 func TestGeometryServiceManyBatches(t *testing.T) {
 	url := startRouting(t, func(c *routing.Config) { c.MaxPoints = 300 })
 	var in, want strings.Builder

@@ -33,7 +33,7 @@ func TestGeometry(t *testing.T) {
 	f("<Point><coordinates>1,2</coordinates></Point>", "POINT (1 2)\n", "--from", "KML", "--to", "wkt", "-")
 }
 
-// Files say their encoding by their names.
+// The encoding is determined by the file name.
 func TestGeometryFiles(t *testing.T) {
 	kml := filepath.Join(t.TempDir(), "places.kml")
 	r := runWith(t, "", "geometry", file(t, "places.WKT", place+place), "--output", kml)
@@ -58,8 +58,8 @@ func TestGeometryFiles(t *testing.T) {
 	require.Contains(t, r.err, `--from "geojson" must be one of`)
 }
 
-// A file is not emptied before it is read.
-func TestGeometryOntoItself(t *testing.T) {
+// A file is not truncated before it is read.
+func TestGeometryOutputIsInput(t *testing.T) {
 	in := file(t, "places.wkt", place)
 	for _, out := range []string{in, filepath.Join(filepath.Dir(in), ".", "link.wkt")} {
 		if out != in {
@@ -74,8 +74,8 @@ func TestGeometryOntoItself(t *testing.T) {
 	}
 }
 
-// What is left out is named, and the exit code tells.
-func TestGeometryRefused(t *testing.T) {
+// An omitted geometry is reported, and the exit code is 2.
+func TestGeometryOmitted(t *testing.T) {
 	r := runWith(t, "POINT (1)\n"+place+"POINT (200 1)\n", "geometry")
 	require.Equal(t, exitRejected, r.code)
 	require.Equal(t, place, r.out)
@@ -113,9 +113,9 @@ func TestGeometryFails(t *testing.T) {
 	f("check --from and the file name", file(t, "places.kml", place))
 }
 
-// A run that fails before there is anything to write leaves the file that another run has
-// made; every other one replaces all of it.
-func TestGeometryReplacesItsOutput(t *testing.T) {
+// A run that fails before it writes anything leaves an existing file unchanged; any other run replaces it
+// completely.
+func TestGeometryReplacesOutput(t *testing.T) {
 	const before = "POINT (1 2)\nPOINT (3 4)\nPOINT (5 6)\n"
 	out := file(t, "out", before)
 	f := func(code int, want, in string, args ...string) {
@@ -142,7 +142,7 @@ func TestGeometryHelp(t *testing.T) {
 	require.Contains(t, r.out, "Examples:")
 }
 
-// A long file, of many batches, keeps its order.
+// A file of many batches keeps its order.
 func TestGeometryLong(t *testing.T) {
 	path := file(t, "many.wkt", strings.Repeat(place, 10_000))
 	r := runWith(t, "", "geometry", path)

@@ -56,7 +56,7 @@ func TestJob(t *testing.T) {
 
 	r = runJob(t, url, "stop", id)
 	require.Equal(t, exitDone, r.code, r.err)
-	require.Contains(t, r.out, "SUCCEEDED: 2 converted, 1 failed, 0 to go", "it had ended already")
+	require.Contains(t, r.out, "SUCCEEDED: 2 converted, 1 failed, 0 to go", "the job had ended")
 
 	r = runJob(t, url, "fetch", id)
 	require.Equal(t, exitRejected, r.code, r.err)
@@ -90,7 +90,7 @@ func TestJobFetchDeep(t *testing.T) {
 	require.Equal(t, text+"\n", r.out)
 }
 
-// Results in PLAIN only, of all types and with heights.
+// A client can fetch results that have only the PLAIN encoding, for all types and with heights.
 func TestJobFetchPlain(t *testing.T) {
 	url := startRouting(t, nil)
 	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -153,18 +152,6 @@ func (d *dump) frame(frame journal.Frame, out io.Writer) error {
 	return nil
 }
 
-// frameLine is a line of --frames.
-type frameLine struct {
-	Seq             uint64    `json:"seq"`
-	BatchID         string    `json:"batchId"`
-	ReceivedAt      time.Time `json:"receivedAt"`
-	ProductInstance string    `json:"productInstance"`
-	Rows            int       `json:"rows"`
-	Rejected        int       `json:"rejected"`
-	IdempotencyKey  bool      `json:"idempotencyKey"`
-	Bytes           int       `json:"bytes"`
-}
-
 func (d *dump) appendFrame(frame journal.Frame) {
 	b := &d.rows
 	if d.detector != "" {
@@ -176,11 +163,9 @@ func (d *dump) appendFrame(frame journal.Frame) {
 			return
 		}
 	}
-	text, _ := json.Marshal(frameLine{ // strings, numbers and a time with a 4-digit year: cannot fail
-		Seq: frame.Seq, BatchID: b.ID.String(), ReceivedAt: time.Unix(0, b.ReceivedAt).UTC(), ProductInstance: b.ProductInstance,
-		Rows: b.Rows(), Rejected: d.answer.Len(), IdempotencyKey: d.answer.Key != "", Bytes: len(frame.Data),
-	})
-	d.line = append(append(d.line, text...), '\n')
+	d.line = fmt.Appendf(d.line, `{"seq":%d,"batchId":"%s","receivedAt":"%s","productInstance":%s,"rows":%d,"rejected":%d,"idempotencyKey":%t,"bytes":%d}`+"\n",
+		frame.Seq, b.ID, measurement.AppendTime(nil, time.Unix(0, b.ReceivedAt)), measurement.AppendString(nil, b.ProductInstance),
+		b.Rows(), d.answer.Len(), d.answer.Key != "", len(frame.Data))
 	d.written++
 }
 
@@ -195,13 +180,7 @@ func (d *dump) appendRow(row int) {
 	if b.HasQuality(row) {
 		m.Quality = strconv.AppendFloat(m.Quality, b.Quality[row], 'g', -1, 64)
 	}
-	d.line = append(d.line, `{"item":`...)
-	d.line = m.AppendJSON(d.line)
-	d.line = append(d.line, `,"index":`...)
-	d.line = strconv.AppendUint(d.line, uint64(b.Index[row]), 10)
-	d.line = append(append(append(d.line, `,"batchId":"`...), b.ID.String()...), `","receivedAt":"`...)
-	d.line = measurement.AppendTime(d.line, time.Unix(0, b.ReceivedAt))
-	d.line = append(d.line, `","productInstance":`...)
-	d.line = measurement.AppendString(d.line, b.ProductInstance)
-	d.line = append(d.line, "}\n"...)
+	d.line = m.AppendJSON(append(d.line, `{"item":`...))
+	d.line = fmt.Appendf(d.line, `,"index":%d,"batchId":"%s","receivedAt":"%s","productInstance":%s}`+"\n", b.Index[row], b.ID,
+		measurement.AppendTime(nil, time.Unix(0, b.ReceivedAt)), measurement.AppendString(nil, b.ProductInstance))
 }

@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// read gives the frames that can be read, and the gaps as text.
+// read returns the frames that can be read, and the gaps as text.
 func read(t testing.TB, dir string, from uint64) (frames []uint64, gaps []string) {
 	t.Helper()
 	f, err := inspect.Open(dir)
@@ -35,7 +35,7 @@ func read(t testing.TB, dir string, from uint64) (frames []uint64, gaps []string
 	return frames, gaps
 }
 
-// segmentsOf gives what Inspect says of a journal that is whole.
+// segmentsOf returns the segments of an undamaged journal.
 func segmentsOf(t testing.TB, dir string) []journal.SegmentInfo {
 	t.Helper()
 	in, err := journal.Inspect(dir)
@@ -44,7 +44,7 @@ func segmentsOf(t testing.TB, dir string) []journal.SegmentInfo {
 	return in.Segments
 }
 
-func TestFramesReadOnBehindDamage(t *testing.T) {
+func TestFramesContinueAfterDamage(t *testing.T) {
 	f := func(name string, damage func(dir string, s []string), want []uint64, wantGaps ...string) {
 		t.Helper()
 		dir := newTestJournal(t, journalBatches(8, frameRows))
@@ -68,14 +68,14 @@ func TestFramesReadOnBehindDamage(t *testing.T) {
 	f("a segment's header", change(1, flip(20)), []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
 	f("the first segment's header", change(0, flip(20)), []uint64{3, 4, 5, 6, 7, 8}, "frames 1 to 2")
 	f("the newest segment's header", change(3, flip(20)), []uint64{1, 2, 3, 4, 5, 6}, "frames from 7 on")
-	f("a sealed segment cut off", change(2, func(b []byte) []byte { return b[:len(b)-8192] }), []uint64{1, 2, 3, 4, 5, 7, 8}, "frame 6")
+	f("a truncated sealed segment", change(2, func(b []byte) []byte { return b[:len(b)-8192] }), []uint64{1, 2, 3, 4, 5, 7, 8}, "frame 6")
 	f("a missing segment", func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) }, []uint64{1, 2, 5, 6, 7, 8}, "frames 3 to 4")
 	f("a torn tail", change(3, func(b []byte) []byte { return append(b, "a commit that was never finished"...) }), all)
-	f("two of them", func(_ string, s []string) {
+	f("two damaged payloads", func(_ string, s []string) {
 		changeFile(t, s[0], flip(payload))
 		changeFile(t, s[2], flip(payload))
 	}, []uint64{2, 3, 4, 6, 7, 8}, "frame 1", "frame 5")
-	f("neighbours", func(_ string, s []string) {
+	f("two damaged segments in a row", func(_ string, s []string) {
 		changeFile(t, s[1], flip(header))
 		changeFile(t, s[2], flip(payload))
 	}, []uint64{1, 2, 6, 7, 8}, "frames 3 to 5")
@@ -94,8 +94,7 @@ func TestFramesFrom(t *testing.T) {
 	}
 }
 
-// Whatever is broken, every frame is either read right or told as lost, once,
-// in order, and reading ends.
+// Whatever is damaged, each frame is either read or reported as lost, once and in order, and reading ends.
 func TestFramesWithRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -123,7 +122,7 @@ func TestFramesWithRandomDamage(t *testing.T) {
 	}
 }
 
-// hurt damages a file somewhere.
+// hurt damages a random part of a file.
 func hurt(t testing.TB, r *rand.Rand, path string) {
 	changeFile(t, path, func(b []byte) []byte {
 		if len(b) == 0 {
@@ -140,8 +139,8 @@ func hurt(t testing.TB, r *rand.Rand, path string) {
 	})
 }
 
-// Two batches that a broken one lies between say when it was received.
-func TestGapSaysWhen(t *testing.T) {
+// A gap has the times at which its neighbours were received.
+func TestGapTimes(t *testing.T) {
 	dir := newTestJournal(t, journalBatches(5, frameRows))
 	changeFile(t, segmentPaths(t, dir)[1], flip(5000))
 	f, err := inspect.Open(dir)

@@ -18,15 +18,15 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// frameRows makes a frame of two blocks, two of which fill a segment.
+// frameRows is the number of rows of a test frame: two such frames fill a segment.
 const frameRows = 300
 
-// A journal of five frames in three segments; the stores have nothing yet.
+// fiveFrames returns a journal of five frames in three segments, none of which is delivered.
 func fiveFrames(t *testing.T) string {
 	return newTestJournal(t, journalBatches(5, frameRows), "clickhouse", "kafka")
 }
 
-// lines gives what was printed, with runs of blanks made one.
+// lines returns the lines of a text, with runs of white space replaced by one space.
 func lines(text string) (all []string) {
 	for line := range strings.Lines(text) {
 		all = append(all, strings.Join(strings.Fields(line), " "))
@@ -60,8 +60,8 @@ func TestJournalListShowsDamage(t *testing.T) {
 	require.Contains(t, r.err, "trafficctl journal verify "+dir)
 }
 
-// Every sub-command says the same about a folder that holds no journal.
-func TestJournalOfSomethingElse(t *testing.T) {
+// All subcommands report the same error for a directory that is not a journal.
+func TestJournalWrongDirectory(t *testing.T) {
 	f := func(dir, want string) {
 		t.Helper()
 		for _, sub := range []string{"ls", "verify", "dump", "cursors"} {
@@ -100,8 +100,8 @@ func TestJournalVerify(t *testing.T) {
 	require.Contains(t, r.out, "torn tail of 12 bytes")
 }
 
-// What is damaged, where, what is lost, and what to do.
-func TestJournalVerifyTellsDamage(t *testing.T) {
+// verify reports what is damaged, which frames are lost, and what to do.
+func TestJournalVerifyReportsDamage(t *testing.T) {
 	f := func(damage func(dir string, s []string), want ...string) {
 		t.Helper()
 		dir := fiveFrames(t)
@@ -137,7 +137,7 @@ func TestJournalVerifyTellsDamage(t *testing.T) {
 		"has format version 9", "was written by another version of trafficd")
 }
 
-// Frames that were there once, and are not any more, are found by the cursors.
+// The cursors show that frames existed which are now missing.
 func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})
@@ -154,7 +154,7 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	require.Contains(t, r.out, "kafka: 1 frame that it has consumed are missing")
 }
 
-// Damage in what all have is said to be harmless.
+// Damage to frames that every consumer has received is reported as harmless.
 func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"kafka"})
@@ -167,7 +167,7 @@ func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "already delivered to every consumer")
 	require.Contains(t, r.out, "Nothing is lost. If the daemon is running and delivering, leave it running")
-	require.Contains(t, r.out, "journal dump "+dir+" --skip-damaged --from 2", "frame 2 is whole and not delivered")
+	require.Contains(t, r.out, "journal dump "+dir+" --skip-damaged --from 2", "frame 2 is intact and not delivered")
 	require.NotContains(t, r.out, "ask the integrators")
 }
 
@@ -181,7 +181,7 @@ func TestJournalVerifyWithoutCursors(t *testing.T) {
 	require.Contains(t, r.out, "--skip-damaged > rescued.ndjson")
 }
 
-// What verify advises, step by step, for a journal with which no daemon starts.
+// Following the advice of verify repairs a journal with which the daemon does not start.
 func TestJournalAdvice(t *testing.T) {
 	dir := newTestJournal(t, journalBatches(4, frameRows), "kafka")
 	changeFile(t, segmentPaths(t, dir)[1], flip(5000)) // frame 3
@@ -207,8 +207,8 @@ func TestJournalAdvice(t *testing.T) {
 	require.Len(t, d.Items(), 3*frameRows)
 }
 
-// A dump goes through resubmit and arrives as it was.
-func TestJournalDumpIsForResubmit(t *testing.T) {
+// resubmit accepts a dump and sends the same measurements.
+func TestJournalDumpThenResubmit(t *testing.T) {
 	batches := journalBatches(3, 4)
 	batches[1].Instance, batches[1].Codes[0] = "south", `A "b"\ü`
 	dir := newTestJournal(t, batches)
@@ -286,7 +286,7 @@ func TestJournalDumpFrames(t *testing.T) {
 	require.Contains(t, r.out, `"seq":2`)
 }
 
-// Damage ends a dump, unless it is told to go on.
+// A dump stops at damage unless --skip-damaged is set.
 func TestJournalDumpOfDamage(t *testing.T) {
 	dir := fiveFrames(t)
 	changeFile(t, segmentPaths(t, dir)[1], flip(5000))
@@ -299,10 +299,10 @@ func TestJournalDumpOfDamage(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, 4, strings.Count(r.out, "\n"))
 	require.Contains(t, r.err, "1 run of frames could not be read")
-	require.Zero(t, runWith(t, "", "journal", "dump", dir, "--to", "2").code, "it does not get that far")
+	require.Zero(t, runWith(t, "", "journal", "dump", dir, "--to", "2").code, "it ends before the damage")
 }
 
-// A frame of another version of the daemon is no damage of the disk.
+// A frame written by another version of the daemon is not reported as damage.
 func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), nil)
@@ -317,7 +317,7 @@ func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	require.Contains(t, r.err, "check the version of the daemon")
 }
 
-// away takes the first blocks and then no more: the next one stays under way.
+// away is a sink that accepts some blocks and then blocks, so that the next one stays in flight.
 type away struct {
 	takes   int
 	waiting chan struct{}
@@ -340,7 +340,7 @@ func (a *away) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]byte, er
 
 func (*away) Close() error { return nil }
 
-// deliver lets a store take so many blocks of two rows, and ends in the next.
+// deliver lets a sink accept a number of blocks of two rows and stops during the next one.
 func deliver(t *testing.T, j *journal.Journal, name string, blocks int) {
 	t.Helper()
 	cfg := pipeline.DeliveryConfig{MaxRows: 2, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}
@@ -362,7 +362,7 @@ func TestJournalCursors(t *testing.T) {
 	require.NoError(t, err)
 	addBatches(t, j, 1, journalBatches(4, 3))
 	require.NoError(t, j.Cursor(pipeline.IdempotencyConsumer).Save(4, nil))
-	deliver(t, j, "clickhouse", 2) // rows 1 to 4 are delivered; 5 and 6, the last two of frame 2, under way
+	deliver(t, j, "clickhouse", 2) // rows 1 to 4 are delivered; 5 and 6, the last two of frame 2, are in flight
 	deliver(t, j, "kafka", 0)
 	require.NoError(t, j.Close())
 
@@ -395,8 +395,8 @@ func TestJournalCursorOfAnotherVersion(t *testing.T) {
 	require.Contains(t, r.out, "kafka: cannot read a cursor at frame 1: ")
 }
 
-// The answers' journal has frames without rows.
-func TestJournalOfAnswers(t *testing.T) {
+// The journal of the idempotency store has frames without rows.
+func TestJournalOfIdempotencyStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "idempotency")
 	j, err := journal.Open(journalConfig(dir), []string{"window"})
 	require.NoError(t, err)
@@ -409,9 +409,9 @@ func TestJournalOfAnswers(t *testing.T) {
 	require.Contains(t, runWith(t, "", "journal", "dump", dir, "--frames").out, `"rows":0,"rejected":3,"idempotencyKey":true`)
 }
 
-// Beside a daemon that writes, delivers and deletes, every look finds a journal
-// that is whole, and takes no lock from the daemon.
-func TestJournalBesideARunningDaemon(t *testing.T) {
+// While a daemon writes, delivers and deletes, every inspection finds an undamaged journal and takes no
+// lock.
+func TestJournalOfRunningDaemon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})
 	require.NoError(t, err)
@@ -444,7 +444,7 @@ func TestJournalBesideARunningDaemon(t *testing.T) {
 	}
 }
 
-// contents gives all files of a folder.
+// contents returns the content of all files in a directory.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

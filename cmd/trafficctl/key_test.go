@@ -14,7 +14,7 @@ import (
 
 var keyFlags = []string{"key", "new", "--product-instance", "north", "--rights", "ingest,forecast", "--timezone", "Europe/Copenhagen", "--items-per-second", "100000"}
 
-// The entry has the digest of the key on the first line, and not the key.
+// The entry contains the digest of the key on the first line, not the key itself.
 func TestKeyNew(t *testing.T) {
 	r := runWith(t, "", append(keyFlags, "--name", "acme")...)
 	require.Zero(t, r.code, r.err)
@@ -25,7 +25,7 @@ func TestKeyNew(t *testing.T) {
 	for _, line := range []string{"- name: acme", "product_instance: north", "rights: [ingest, forecast]", "timezone: Europe/Copenhagen", "items_per_second: 100000"} {
 		require.Contains(t, entry, line)
 	}
-	require.NotContains(t, entry, "requests_per_second", "no limit needs no line")
+	require.NotContains(t, entry, "requests_per_second", "zero limits are omitted")
 }
 
 // With a file, only the key is printed, so that it can be piped into one.
@@ -43,7 +43,7 @@ func TestKeyNewFile(t *testing.T) {
 	}
 	third := runWith(t, "", append(keyFlags, "--file", path, "--name", "b")...)
 	require.Equal(t, exitFailed, third.code)
-	require.Empty(t, third.out, "no key is shown that is in no file")
+	require.Empty(t, third.out, "a key that is not saved is not printed")
 }
 
 func TestKeyNewBadFlags(t *testing.T) {

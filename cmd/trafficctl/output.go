@@ -160,9 +160,9 @@ func (p *progress) end() {
 
 // follow shows the tally until the returned function is called.
 func (p *progress) follow(in input, tally func() send.Tally) (stop func()) {
-	quit, done, start := make(chan struct{}), make(chan struct{}), time.Now()
-	go func() {
-		defer close(done)
+	var running sync.WaitGroup
+	quit, start := make(chan struct{}), time.Now()
+	running.Go(func() {
 		tick := time.NewTicker(barEvery)
 		defer tick.Stop()
 		for {
@@ -184,10 +184,10 @@ func (p *progress) follow(in input, tally func() send.Tally) (stop func()) {
 				return
 			}
 		}
-	}()
+	})
 	return func() {
 		close(quit)
-		<-done
+		running.Wait()
 	}
 }
 

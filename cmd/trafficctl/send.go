@@ -259,23 +259,17 @@ func (s *sending) parseOnly(ctx context.Context, std streams, in input) error {
 }
 
 // openRejected creates the file for rejected items. It never overwrites one with content.
-func (s *sending) openRejected() (io.WriteCloser, error) {
-	if s.rejected == "" {
-		return nopCloser{io.Discard}, nil
+func (s *sending) openRejected() (*os.File, error) {
+	path := cmp.Or(s.rejected, os.DevNull)
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		return nil, fmt.Errorf("--rejected %s already exists; name another file, or remove it if its items are settled", path)
 	}
-	if info, err := os.Stat(s.rejected); err == nil && info.Size() > 0 {
-		return nil, fmt.Errorf("--rejected %s already exists; name another file, or remove it if its items are settled", s.rejected)
-	}
-	f, err := os.Create(s.rejected)
+	f, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the file of rejected items: %w", err)
 	}
 	return f, nil
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 // summary is the result of a run that sends. The member names of its JSON are stable.
 type summary struct {

@@ -33,15 +33,14 @@ func newSender(t testing.TB, cfg send.Config, rejected io.Writer) *send.Sender {
 	return s
 }
 
-// itemOf makes the n-th item of a detector.
+// itemOf returns the n-th item of a detector.
 func itemOf(detector string, n int) measurement.Item {
 	const from = "2026-11-01T07:50:00Z"
 	f := measurement.Fields{Detector: detector, Type: "speed", From: []byte(from), To: []byte(from), Value: fmt.Append(nil, n)}
 	return measurement.Item{JSON: f.AppendJSON(nil), Order: measurement.OrderOf(detector)}
 }
 
-// series gives `each` items of every detector, one detector after the other,
-// as files that are sorted by detector do.
+// series returns each items of every detector, sorted by detector.
 func series(detectors, each int) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		row := int64(0)
@@ -58,7 +57,7 @@ func series(detectors, each int) iter.Seq2[measurement.Item, error] {
 	}
 }
 
-// sent reads an item back.
+// sent parses an item that the daemon has received.
 func sent(t testing.TB, item json.RawMessage) (detector string, n int) {
 	var m struct {
 		DetectorCode string
@@ -68,7 +67,7 @@ func sent(t testing.TB, item json.RawMessage) (detector string, n int) {
 	return m.DetectorCode, m.Value
 }
 
-// mixed gives items and errors as they are listed.
+// mixed returns the items and errors of a list.
 func mixed(list ...any) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		for i, x := range list {
@@ -91,13 +90,13 @@ func badRow(row int64) error {
 	return &measurement.RowError{Place: measurement.Place{Row: row}, Err: errors.New("unreadable")}
 }
 
-// eventually waits for what other goroutines will do.
+// eventually waits until ok returns true.
 func eventually(t testing.TB, ok func() bool) {
 	require.Eventually(t, ok, 10*time.Second, time.Millisecond)
 }
 
-// Input that is sorted by detector: everything arrives once, each detector's
-// items in order, and batches are full although a lane has few detectors at a time.
+// Input sorted by detector arrives once, with each detector's items in order, in full batches although a
+// lane has few detectors at a time.
 func TestOrderAndFullBatches(t *testing.T) {
 	const detectors, each, limit = 40, 250, 500
 	for _, workers := range []int{1, 4} {
@@ -154,18 +153,18 @@ func TestNothingToSend(t *testing.T) {
 	require.Empty(t, d.Keys())
 }
 
-// Whatever goes wrong for a time, the batch arrives once, under one key.
+// After temporary failures a batch is accepted once, under one key.
 func TestRetries(t *testing.T) {
 	f := func(name string, prepare func(*testDaemon), replayed int64) {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they spend their time in pauses
+			t.Parallel() // most of the time is spent in pauses
 			d := newDaemon(t)
 			prepare(d)
 			s := newSender(t, configFor(d), nil)
 			require.NoError(t, s.Send(t.Context(), series(1, 10)))
 			require.Len(t, d.Batches(), 1)
 			require.Len(t, d.Keys(), 3)
-			require.Len(t, slices.Compact(d.Keys()), 1, "one key over all attempts")
+			require.Len(t, slices.Compact(d.Keys()), 1, "all attempts have one key")
 			require.NotEmpty(t, d.Keys()[0])
 			tally := s.Tally()
 			require.EqualValues(t, 10, tally.Accepted)
@@ -184,7 +183,7 @@ func TestRetries(t *testing.T) {
 			}
 		}, 0)
 	}
-	f("cut before the batch is taken", func(d *testDaemon) {
+	f("connection lost before the batch is processed", func(d *testDaemon) {
 		d.Before = func(n int, _ http.ResponseWriter, _ *http.Request) bool {
 			if n < 3 {
 				panic(http.ErrAbortHandler)
@@ -192,8 +191,8 @@ func TestRetries(t *testing.T) {
 			return false
 		}
 	}, 0)
-	f("cut before the answer", func(d *testDaemon) { d.CutAfter = func(n int) bool { return n < 3 } }, 1)
-	f("cut within the answer", func(d *testDaemon) {
+	f("connection lost before the answer", func(d *testDaemon) { d.CutAfter = func(n int) bool { return n < 3 } }, 1)
+	f("connection lost within the answer", func(d *testDaemon) {
 		d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 			if n < 3 {
 				w.Header().Set("Content-Length", "100")
@@ -205,9 +204,9 @@ func TestRetries(t *testing.T) {
 	}, 0)
 }
 
-// A refusal that repeating cannot mend ends it after one request, with the
-// daemon's words and what to do.
-func TestRefusalsStop(t *testing.T) {
+// An error that a retry cannot fix ends the run after one request, with the daemon's description and
+// what to do.
+func TestPermanentErrorsStop(t *testing.T) {
 	f := func(status int, hint string) {
 		t.Helper()
 		d := newDaemon(t)
@@ -224,7 +223,7 @@ func TestRefusalsStop(t *testing.T) {
 		require.Len(t, d.Keys(), 1)
 		tally := s.Tally()
 		require.EqualValues(t, 1, tally.Resume)
-		require.Zero(t, tally.Unknown, "the refusal is definite")
+		require.Zero(t, tally.Unknown, "the daemon has rejected the batch")
 	}
 	f(400, "--url")
 	f(401, "--key")
@@ -238,7 +237,7 @@ func TestRefusalsStop(t *testing.T) {
 	f(200, "")
 }
 
-// A redirected POST would become a GET, and the key go to another host.
+// A redirect would turn the POST into a GET and send the key to another host.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	d, other := newDaemon(t), newDaemon(t)
 	d.Before = func(_ int, w http.ResponseWriter, r *http.Request) bool {
@@ -251,7 +250,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	require.Len(t, d.Keys(), 1)
 }
 
-// An answer that does not fit the batch is none.
+// An answer whose counts do not match the batch is an error.
 func TestInconsistentAnswers(t *testing.T) {
 	f := func(answer string) {
 		t.Helper()
@@ -271,7 +270,7 @@ func TestInconsistentAnswers(t *testing.T) {
 	f(`{}`)
 }
 
-// When the daemon asks for more time than there is, waiting is pointless.
+// The sender gives up at once if Retry-After exceeds --retry-for.
 func TestRetryForEnds(t *testing.T) {
 	d := newDaemon(t)
 	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
@@ -285,7 +284,7 @@ func TestRetryForEnds(t *testing.T) {
 	require.Len(t, d.Keys(), 1)
 }
 
-// Given up without an answer, the items' fate is unknown and the tally says so.
+// Items that were sent without an answer are counted as unknown.
 func TestNoAnswer(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(int) bool { return true }
@@ -297,8 +296,8 @@ func TestNoAnswer(t *testing.T) {
 	require.EqualValues(t, 1, s.Tally().Resume)
 }
 
-// Interrupted: what is under way is still answered and counted, nothing new
-// begins, and the row to go on with is known.
+// After an interrupt, batches in flight are still answered and counted, no batch starts, and the summary
+// has the row to resume at.
 func TestInterrupted(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -318,8 +317,8 @@ func TestInterrupted(t *testing.T) {
 	require.Zero(t, tally.Unknown)
 }
 
-// A refusal after an attempt that had no answer does not settle that one.
-func TestDoubtStays(t *testing.T) {
+// An error after an attempt without an answer does not settle that attempt.
+func TestUnknownAfterLostAnswer(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(n int) bool { return n == 1 }
 	d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
@@ -332,12 +331,12 @@ func TestDoubtStays(t *testing.T) {
 	}
 	s := newSender(t, configFor(d), nil)
 	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "later")
-	require.Len(t, d.Items(), 3, "it was taken, as it happens")
+	require.Len(t, d.Items(), 3, "the daemon has accepted the batch")
 	require.EqualValues(t, 3, s.Tally().Unknown)
 }
 
-// Items of a batch that was begun and never sent are not acknowledged.
-func TestInterruptedWhileABatchIsFilled(t *testing.T) {
+// Items of a batch that was never sent are not acknowledged.
+func TestInterruptedWhileFillingBatch(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	s := newSender(t, configFor(d), nil)
@@ -354,8 +353,7 @@ func TestInterruptedWhileABatchIsFilled(t *testing.T) {
 	require.Empty(t, d.Items())
 }
 
-// Interrupted while it waits to try again.
-func TestInterruptedInPause(t *testing.T) {
+func TestInterruptedDuringPause(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
@@ -375,7 +373,7 @@ func TestBadRowStops(t *testing.T) {
 	err := s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), badRow(3), itemOf("C", 4)))
 	require.ErrorContains(t, err, "item 3: unreadable")
 	require.ErrorContains(t, err, "--on-bad-row skip")
-	require.EqualValues(t, 2, s.Tally().Accepted, "the rows before it are sent")
+	require.EqualValues(t, 2, s.Tally().Accepted, "rows before the bad row are sent")
 	require.EqualValues(t, 3, s.Tally().Resume)
 }
 
@@ -397,8 +395,8 @@ func TestBadRowsSkipped(t *testing.T) {
 	require.Len(t, notes, reportedRows)
 }
 
-// An error of the input as a whole: what was read is sent.
-func TestInputBreaksOff(t *testing.T) {
+// If the input fails, the items before the failure are sent.
+func TestInputFails(t *testing.T) {
 	d := newDaemon(t)
 	s := newSender(t, configFor(d), nil)
 	broken := errors.New("unexpected EOF")
@@ -407,7 +405,7 @@ func TestInputBreaksOff(t *testing.T) {
 	require.EqualValues(t, 3, s.Tally().Resume)
 }
 
-// Rejected items are written one a line, as they were, with where they stood.
+// Rejected items are written unchanged, one per line, with their position in the input.
 func TestRejectedItems(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{"A": true}
@@ -455,7 +453,7 @@ func TestRejectedItemsCannotBeWritten(t *testing.T) {
 	require.ErrorContains(t, err, "disk full")
 }
 
-// A slow daemon holds the reading back: no more batches than go round.
+// A slow daemon stops the reading of the input: memory is bounded by the fixed set of batches.
 func TestMemoryIsBounded(t *testing.T) {
 	d := newDaemon(t)
 	release := make(chan struct{})
@@ -463,7 +461,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	cfg := configFor(d)
 	cfg.Batch, cfg.Concurrency = 10, 2
 	const batchesPerWorker = 4             // of package send
-	const most = 2*batchesPerWorker*10 + 1 // and the item that waits for a batch
+	const most = 2*batchesPerWorker*10 + 1 // including the item that waits for a batch
 	var read atomic.Int64
 	counted := func(yield func(measurement.Item, error) bool) {
 		for item, err := range series(80, 100) {
@@ -477,7 +475,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- s.Send(t.Context(), counted) }()
 	eventually(t, func() bool { return read.Load() >= most-2*10 })
-	time.Sleep(20 * time.Millisecond) // time enough to read all of it
+	time.Sleep(20 * time.Millisecond) // enough time to read the whole input
 	require.LessOrEqual(t, read.Load(), int64(most))
 	close(release)
 	require.NoError(t, <-done)

@@ -77,7 +77,7 @@ func TestCA(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-// https:// for a server without TLS cannot succeed later.
+// The https scheme for a server without TLS is a permanent error.
 func TestSchemeMismatch(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

@@ -32,15 +32,6 @@ type Letter struct {
 	Place measurement.Place
 }
 
-// TornError reports a line that a crash has truncated. The delivery writes the measurement again after
-// the restart.
-type TornError struct{ Place measurement.Place }
-
-// Error implements error.
-func (e *TornError) Error() string {
-	return e.Place.String() + " is truncated; the daemon writes the measurement again in a later line"
-}
-
 // key identifies a letter: a crash may duplicate its line.
 type key struct {
 	sink  string
@@ -48,9 +39,9 @@ type key struct {
 	index uint32
 }
 
-// Letters returns the distinct letters of a file in order. After an error that is a *TornError it
-// continues with the next line; any other error is the last.
-func Letters(path string) iter.Seq2[Letter, error] {
+// Letters returns the distinct letters of a file in order. It calls torn with a message for each line that
+// a crash has truncated: the delivery writes the measurement again after the restart. An error is the last.
+func Letters(path string, torn func(text string)) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		file, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -61,58 +52,49 @@ func Letters(path string) iter.Seq2[Letter, error] {
 			return
 		}
 		defer file.Close()
-		each(bufio.NewReaderSize(file, 64<<10), path, yield)
-	}
-}
-
-func each(r *bufio.Reader, path string, yield func(Letter, error) bool) {
-	seen := map[key]struct{}{}
-	for n := int64(1); ; n++ {
-		line, err := feed.ReadLine(r, maxLine)
-		if err == io.EOF {
-			return
-		}
-		if err != nil {
-			yield(Letter{}, fmt.Errorf("cannot read %s at line %d: %w", path, n, err))
-			return
-		}
-		if len(line) == 0 {
-			continue
-		}
-		letter, id, err := parse(line, measurement.Place{Row: n, Line: n})
-		var torn *TornError
-		if err != nil && !errors.As(err, &torn) {
-			yield(Letter{}, fmt.Errorf("cannot read %s: %w", path, err))
-			return
-		}
-		if _, again := seen[id]; err == nil && again {
-			continue
-		}
-		if err == nil {
+		r := bufio.NewReaderSize(file, 64<<10)
+		seen := map[key]struct{}{}
+		for n := int64(1); ; n++ {
+			line, err := feed.ReadLine(r, maxLine)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(Letter{}, fmt.Errorf("cannot read %s at line %d: %w", path, n, err))
+				return
+			}
+			place := measurement.Place{Row: n, Line: n}
+			if len(line) > 0 && !json.Valid(line) && looksTorn(line) {
+				torn(place.String() + " is truncated; the daemon writes the measurement again in a later line")
+				continue
+			}
+			if len(line) == 0 {
+				continue
+			}
+			letter, id, err := parse(line)
+			if err != nil {
+				yield(Letter{}, fmt.Errorf("cannot read %s: %s is not a dead letter: %w", path, place, err))
+				return
+			}
+			letter.Place = place
+			if _, again := seen[id]; !again && !yield(letter, nil) {
+				return
+			}
 			seen[id] = struct{}{}
 		}
-		if !yield(letter, err) {
-			return
-		}
 	}
 }
 
-// parse reads a line. Invalid JSON that starts like a letter is truncated; anything else that is not a
-// letter is an error.
-func parse(line []byte, at measurement.Place) (l Letter, id key, err error) {
-	l.Place = at
-	if !json.Valid(line) && looksTorn(line) {
-		return l, id, &TornError{Place: at}
-	}
+func parse(line []byte) (l Letter, id key, err error) {
 	if err := json.Unmarshal(line, &l.DeadLetter); err != nil {
-		return l, id, fmt.Errorf("%s is not a dead letter: %w", at, err)
+		return l, id, err
 	}
 	if l.Sink == "" || l.Item.DetectorCode == "" {
-		return l, id, fmt.Errorf("%s is not a dead letter: missing sink or item; for a file of rejected items use trafficctl resubmit", at)
+		return l, id, errors.New("missing sink or item; for a file of rejected items use trafficctl resubmit")
 	}
 	batch, err := uuid.Parse(l.BatchID)
 	if err != nil {
-		return l, id, fmt.Errorf("%s is not a dead letter: batchId: %w", at, err)
+		return l, id, fmt.Errorf("batchId: %w", err)
 	}
 	return l, key{l.Sink, batch, l.Index}, nil
 }
@@ -136,13 +118,11 @@ type Selection struct {
 // one.
 func (s Selection) Instance(path string) (string, error) {
 	found := map[string]int{}
-	for letter, err := range Letters(path) {
-		var torn *TornError
-		switch {
-		case errors.As(err, &torn):
-		case err != nil:
+	for letter, err := range Letters(path, func(string) {}) {
+		if err != nil {
 			return "", err
-		case s.takes(letter):
+		}
+		if s.takes(letter) {
 			found[letter.ProductInstance]++
 		}
 	}
@@ -173,9 +153,8 @@ func (s Selection) Items(path string) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		seen := map[key]struct{}{}
 		row := int64(0)
-		for letter, err := range Letters(path) {
-			var torn *TornError
-			if errors.As(err, &torn) || err == nil && !s.first(letter, seen) {
+		for letter, err := range Letters(path, func(string) {}) {
+			if err == nil && !s.first(letter, seen) {
 				continue
 			}
 			if row++; err == nil && row <= s.Skip {

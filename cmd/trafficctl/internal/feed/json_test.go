@@ -15,8 +15,7 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Whatever the input, an item that is given out is one JSON value of the
-// strict kind: with an invalid one the daemon would refuse a whole batch.
+// For any input, each item is one valid JSON value: the daemon rejects a whole batch with an invalid one.
 func FuzzItemsAreJSON(f *testing.F) {
 	for _, s := range []string{
 		csvText, item1 + "\n" + item2, "[" + item1 + "]", `{"measurements":[1,"a",null,{}]}`,
@@ -37,10 +36,10 @@ func FuzzItemsAreJSON(f *testing.F) {
 	})
 }
 
-func TestHasLoneSurrogate(t *testing.T) {
+func TestLoneSurrogate(t *testing.T) {
 	f := func(s string, want bool) {
 		t.Helper()
-		require.Equal(t, want, hasLoneSurrogate([]byte(s)))
+		require.Equal(t, want, checkJSON([]byte(s)) != nil)
 	}
 	f(``, false)
 	f(`\u0041`, false)
@@ -51,7 +50,7 @@ func TestHasLoneSurrogate(t *testing.T) {
 	f(`\ud83d\ud83d\ude00`, true)
 	f(`\ude00\ud83d`, true)
 	f(`\ud83d \ude00`, true)
-	f(`\ud8`, false) // no escape at all: the JSON library has refused it
+	f(`\ud8`, false) // not an escape sequence: the JSON library rejects it
 }
 
 // Items of one detector have the same Order however its code is written.
@@ -72,7 +71,7 @@ func TestOrder(t *testing.T) {
 	require.Equal(t, want, orders(DefaultConfig(), strings.Replace(item1, "D1", `\u00441`, 1)+"\n"+item2))
 }
 
-// wide is a table like those that get melted, so many rows long.
+// wide returns a table of n rows with several value columns.
 func wide(rows int) []byte {
 	var b bytes.Buffer
 	b.WriteString("report_id,timestamp,avg_speed_kmh,vehicle_count\n")

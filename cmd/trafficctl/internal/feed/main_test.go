@@ -16,13 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// result is all that a reading gave.
+// result is everything that a source returned.
 type result struct {
 	items  []string
 	places []measurement.Place
 	bad    []string // rows that cannot be read
 	empty  int64
-	err    error // the end, if it was not the input's
+	err    error // that ended the sequence
 }
 
 func readAll(t testing.TB, cfg Config, stdin string) (r result) {
@@ -31,7 +31,7 @@ func readAll(t testing.TB, cfg Config, stdin string) (r result) {
 		return result{err: err}
 	}
 	defer func() {
-		if err := source.Close(); r.err == nil { // else it only says the same again
+		if err := source.Close(); r.err == nil { // otherwise the same error again
 			require.NoError(t, err)
 		}
 	}()
@@ -57,7 +57,7 @@ func writeFile(t testing.TB, name, content string) string {
 	return path
 }
 
-// mapped is the default mapping with changes.
+// mapped returns the default mapping with changes.
 func mapped(change func(*Mapping)) *Mapping {
 	m := DefaultMapping()
 	change(&m)

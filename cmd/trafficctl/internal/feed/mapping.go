@@ -131,11 +131,10 @@ func (m *Mapping) names() []string {
 }
 
 func (m *Mapping) constType() string {
-	kind, ok := strings.CutPrefix(m.Type, "=")
-	if !ok {
-		return ""
+	if kind, ok := strings.CutPrefix(m.Type, "="); ok {
+		return kind
 	}
-	return kind
+	return ""
 }
 
 // valueColumn describes the cells of one value column.
@@ -198,8 +197,8 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 		return fmt.Errorf("column %s: the detector code is empty", m.Detector)
 	}
 	for _, text := range []string{cells[cellDetector], cells[cellType]} {
-		if err := checkUTF8(text); err != nil {
-			return err
+		if !utf8.ValidString(text) { // the daemon would reject the whole batch
+			return fmt.Errorf("%q is not UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8", text)
 		}
 	}
 	from := a.start.Add(time.Duration(row-1) * m.Interval)
@@ -244,11 +243,4 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 		a.ends, a.orders = append(a.ends, len(a.body)), append(a.orders, measurement.OrderOf(f.Detector))
 	}
 	return nil
-}
-
-func checkUTF8(s string) error {
-	if utf8.ValidString(s) {
-		return nil
-	}
-	return fmt.Errorf("%q is not UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8", s)
 }

@@ -12,7 +12,7 @@ func item(detector, kind, from, to, rest string) string {
 	return `{"detectorCode":"` + detector + `","measureTypeCode":"` + kind + `","timestampFrom":"` + from + `","timestampTo":"` + to + `","value":` + rest + `}`
 }
 
-// Each part of the mapping, on a CSV row and on the same row as a JSON object.
+// Each setting of the mapping works for a CSV row and for the same row as a JSON object.
 func TestMapping(t *testing.T) {
 	f := func(change func(*Mapping), csv, json string, want ...string) {
 		t.Helper()
@@ -70,7 +70,7 @@ func TestMissingColumn(t *testing.T) {
 		cfg.Format, cfg.Mapping = CSV, mapped(change)
 		r := readAll(t, cfg, header+"\n")
 		require.ErrorContains(t, r.err, `no column "`+missing+`"`)
-		require.ErrorContains(t, r.err, "detectorCode", "the columns that there are help to find the right one")
+		require.ErrorContains(t, r.err, "detectorCode", "the error lists the existing columns")
 	}
 	const header = "detectorCode,measureTypeCode,timestampFrom,timestampTo,value"
 	f(header, "id", func(m *Mapping) { m.Detector = "id" })
@@ -79,8 +79,7 @@ func TestMissingColumn(t *testing.T) {
 	f(strings.ReplaceAll(header, ",", ";"), "detectorCode", func(*Mapping) {})
 }
 
-// A bad row is told with its line and does not spoil those around it; none of
-// its measurements is given out.
+// A bad row is reported with its line, yields no measurement, and does not affect the rows around it.
 func TestBadRows(t *testing.T) {
 	const good = "D,2026-11-01T07:50:00Z,1,2\n"
 	f := func(row, want string) {
@@ -135,7 +134,7 @@ func TestBadJSONRows(t *testing.T) {
 	}
 }
 
-// What is wrong with an item but not with its JSON is for the daemon to say.
+// Items that are valid JSON but not valid measurements are left to the daemon.
 func TestJSONPassesThrough(t *testing.T) {
 	for _, text := range []string{
 		`5`, `"text"`, `null`, `[]`, `{}`, `{"detectorCode":5}`, `{"value":1,"value":2}`,
@@ -173,8 +172,7 @@ func TestBrokenDocument(t *testing.T) {
 	f(`{"measurements":null}`, "cannot read")
 }
 
-// Each item is found under the member that wraps it; the order is kept by the
-// code inside.
+// Each item is found in its wrapping member, and its order is that of its detector.
 func TestMember(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Format, cfg.Member = NDJSON, "item"
@@ -210,8 +208,8 @@ func TestAppendNumber(t *testing.T) {
 	f("1.000,5", ',', "")
 }
 
-// TestNothingOfTheRowBefore: a member that is missing is missing, whatever the object before had.
-func TestNothingOfTheRowBefore(t *testing.T) {
+// A missing member is empty, whatever the previous object had.
+func TestMissingMemberStaysEmpty(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Format = NDJSON
 	cfg.Mapping = mapped(func(m *Mapping) { m.Detector = "loop" })

@@ -312,8 +312,17 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 		}
 		return d.Skip()
 	}
-	at := d.Next()
-	text, err := cellText(d, at)
+	text := "" // as a CSV cell
+	switch d.Next() {
+	case jx.String:
+		text, err = d.Str()
+	case jx.Number:
+		var n jx.Num
+		n, err = d.Num()
+		text = n.String()
+	default:
+		err = d.Skip()
+	}
 	for i, name := range o.names {
 		if name != "" && name == string(key) {
 			o.cells[i] = text
@@ -322,38 +331,21 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 	return err
 }
 
-// cellText returns a member's value as the text of a CSV cell.
-func cellText(d *jx.Decoder, kind jx.Type) (string, error) {
-	switch kind {
-	case jx.String:
-		return d.Str()
-	case jx.Number:
-		n, err := d.Num()
-		return n.String(), err
-	}
-	return "", d.Skip()
-}
-
 // checkJSON rejects what jx accepts and the daemon rejects with the whole batch (RFC 8259): invalid
 // UTF-8 and lone surrogates.
 func checkJSON(item []byte) error {
 	if !utf8.Valid(item) {
 		return errors.New("invalid UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8")
 	}
-	if bytes.Contains(item, []byte(`\u`)) && hasLoneSurrogate(item) {
-		return errors.New(`lone surrogate in a \u escape`)
+	if bytes.Contains(item, []byte(`\u`)) {
+		for _, at := range escapes.FindAllSubmatchIndex(item, -1) {
+			if at[2] >= 0 {
+				return errors.New(`lone surrogate in a \u escape`)
+			}
+		}
 	}
 	return nil
 }
 
 // escapes matches an escape sequence or a surrogate pair. Its group is a lone surrogate.
 var escapes = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)`)
-
-func hasLoneSurrogate(b []byte) bool {
-	for _, at := range escapes.FindAllSubmatchIndex(b, -1) {
-		if at[2] >= 0 {
-			return true
-		}
-	}
-	return false
-}

@@ -44,8 +44,8 @@ func pack(t testing.TB, kind Compression, text string) string {
 	return b.String()
 }
 
-// The same measurements come out of every format in every packing, by name
-// from a file, by content from a pipe, and by flag.
+// All formats and compressions yield the same measurements, detected by the name of a file, by the content of
+// a pipe, or set by flags.
 func TestFormatsAndCompressions(t *testing.T) {
 	texts := map[Format][]string{
 		CSV:    {csvText, "\ufeff" + csvText, strings.ReplaceAll(csvText, "\n", "\r\n")},
@@ -83,14 +83,14 @@ func TestJSONByName(t *testing.T) {
 	require.Equal(t, []string{item1}, readAll(t, cfg, "").items)
 }
 
-// A packed file that is cut off anywhere must not look like a short one.
+// A compressed file that is truncated anywhere is an error.
 func TestTruncation(t *testing.T) {
 	text := "detectorCode\n" + strings.Repeat(csvText, 3)
 	for _, kind := range []Compression{Gzip, Zstd, XZ} {
 		packed := pack(t, kind, text)
 		step := 1
 		if kind == XZ {
-			step = 7 // each is a process
+			step = 7 // each xz decompression starts a process
 		}
 		for n := 1; n < len(packed); n += step {
 			cfg := DefaultConfig()
@@ -100,7 +100,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// The library stands in where there is no xz program.
+// The library is used if the xz program is not installed.
 func TestXZWithoutProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := exec.LookPath("xz")
@@ -108,7 +108,7 @@ func TestXZWithoutProgram(t *testing.T) {
 	require.Equal(t, []string{item1, item2}, readAll(t, DefaultConfig(), pack(t, XZ, csvText)).items)
 }
 
-// Closing early ends the program that unpacks; goleak sees to its goroutines.
+// Closing early stops the decompression program; goleak checks its goroutines.
 func TestCloseEarly(t *testing.T) {
 	packed := pack(t, XZ, csvText+strings.Repeat("D1,speed,2026-11-01T07:50:00Z,2026-11-01T07:55:00Z,50,0.9\n", 100_000))
 	source, err := Open(context.Background(), DefaultConfig(), strings.NewReader(packed))
@@ -134,7 +134,7 @@ func TestSniffFormat(t *testing.T) {
 	f(`{}`, NDJSON)
 }
 
-// What is no row at all ends the reading, with a bounded part of it in memory.
+// A row without an end is an error and takes bounded memory.
 func TestRowTooLong(t *testing.T) {
 	f := func(format Format, start string) {
 		t.Helper()
@@ -195,8 +195,8 @@ func TestConfigValidate(t *testing.T) {
 	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "2006-01-02 15:04 MST" })
 }
 
-// The program against the library, on a table of 5 MB. CPU times are better
-// compared with `time` as the program's is not the benchmark's own.
+// BenchmarkDecompressXZ compares the xz program with the library on a table of 5 MB. The CPU time of the
+// program is not in the benchmark's: compare with time(1).
 func BenchmarkDecompressXZ(b *testing.B) {
 	text := string(wide(150_000))
 	packed := pack(b, XZ, text)
@@ -220,7 +220,7 @@ func BenchmarkDecompressXZ(b *testing.B) {
 	})
 }
 
-// TestLongFiles: only a row is bounded, whatever the number of rows.
+// The number of rows is not bounded, only their length.
 func TestLongFiles(t *testing.T) {
 	const rows = 20_000
 	f := func(format Format, head, row, between, tail string) {

@@ -39,7 +39,7 @@ func made(t testing.TB, streets int) []*pb.StreetForecast {
 	return all
 }
 
-// TestDirectionsMirror: neighbours are the two directions of one street.
+// Each pair of streets is the two directions of one road.
 func TestDirectionsMirror(t *testing.T) {
 	all := made(t, 400)
 	for i := 0; i < len(all); i += 2 {
@@ -54,8 +54,8 @@ func TestDirectionsMirror(t *testing.T) {
 	}
 }
 
-// TestWriteIsRead again without a change, in each format.
-func TestWriteIsRead(t *testing.T) {
+// Each format is read back unchanged.
+func TestWriteThenRead(t *testing.T) {
 	all := made(t, 20)
 	for _, format := range []string{forecasts.FormatProtobuf, forecasts.FormatJSON, forecasts.FormatNDJSON} {
 		var b bytes.Buffer
@@ -74,10 +74,10 @@ func TestWriteIsRead(t *testing.T) {
 	require.NoError(t, err)
 	one, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
 	require.NoError(t, err)
-	require.Equal(t, one, b.Bytes(), "the message as protobuf itself writes it")
+	require.Equal(t, one, b.Bytes(), "the bytes of proto.Marshal")
 }
 
-// TestGeoJSONWithoutGeometry: a code that cannot be decoded costs the line, not the street.
+// A street whose code cannot be decoded is written with a null geometry.
 func TestGeoJSONWithoutGeometry(t *testing.T) {
 	f := made(t, 1)[0]
 	f.OpenLRcode, f.Forecast = "odd", f.Forecast[:1]
@@ -103,7 +103,7 @@ func TestGeoJSONWithoutGeometry(t *testing.T) {
 	require.True(t, json.Valid(b.Bytes()))
 }
 
-// TestShowOddText: a code may hold anything that is text. It does not break a table, nor speak to the terminal.
+// Control characters in a code neither break the table nor reach the terminal.
 func TestShowOddText(t *testing.T) {
 	f := made(t, 1)[0]
 	f.Forecast = f.Forecast[:1]
@@ -120,8 +120,8 @@ func TestShowOddText(t *testing.T) {
 	require.Equal(t, f.OpenLRcode, read[1][2])
 }
 
-// TestGetOddAnswers: nothing but a whole layer is taken for one.
-func TestGetOddAnswers(t *testing.T) {
+// Only a complete layer is accepted.
+func TestGetInvalidAnswers(t *testing.T) {
 	message, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: made(t, 3)})
 	require.NoError(t, err)
 	z, err := zstd.NewWriter(nil)

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"trafficd/cmd/trafficctl/internal/generate"
+
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/schemas/openlr"
@@ -104,11 +106,8 @@ func bell(x float64) float64 { return math.Exp(-x * x) }
 
 // Shape of the network: roads of several streets, with the two directions of a street in a row.
 const (
-	streetsPerRoad  = 40
-	centreLatitude  = 50.0
-	centreLongitude = 10.0
-	metresPerDegree = 111_320.0
-	streetMetres    = 400
+	streetsPerRoad = 40
+	streetMetres   = 400
 )
 
 // roadStream separates the random numbers of roads from those of streets.
@@ -118,15 +117,13 @@ const roadStream = 1 << 63
 func newCode(seed uint64, i int) string {
 	street, back := i/2, i%2 == 1
 	r := rand.New(rand.NewPCG(seed, roadStream|uint64(street/streetsPerRoad)))
-	lat, lon := centreLatitude+r.NormFloat64()*0.2, centreLongitude+r.NormFloat64()*0.3
-	heading, class := r.Float64()*2*math.Pi, openlr.FunctionalRoadClass(1+r.IntN(6))
+	road, class := generate.NewLine(r), openlr.FunctionalRoadClass(1+r.IntN(6))
 	place := func(metre float64) openlr.Point {
-		latitude := lat + metre/metresPerDegree*math.Cos(heading)
-		longitude := lon + metre/metresPerDegree*math.Sin(heading)/math.Cos(latitude*math.Pi/180)
+		latitude, longitude := road.At(metre)
 		return openlr.Point{Lon: longitude, Lat: latitude, FRC: class, FOW: openlr.SingleCarriageway}
 	}
 	at := float64(street%streetsPerRoad) * streetMetres
-	first, last := place(at), place(at+streetMetres)
+	first, last, heading := place(at), place(at+streetMetres), road.Heading
 	if back {
 		first, last, heading = last, first, heading+math.Pi
 	}

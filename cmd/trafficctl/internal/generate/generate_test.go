@@ -50,8 +50,8 @@ func TestSameSeedSameBytes(t *testing.T) {
 	require.NotEqual(t, registry(t, cfg), registry(t, other))
 }
 
-// The error rate changes the items that it hits and no other.
-func TestFaultsLeaveTheRestAlone(t *testing.T) {
+// The error rate changes only the items that it makes invalid.
+func TestErrorRateKeepsValidItems(t *testing.T) {
 	good := strings.Split(ndjson(t, configured(func(*Config) {})), "\n")
 	mixed := strings.Split(ndjson(t, configured(func(c *Config) { c.ErrorRate = 0.1 })), "\n")
 	require.Len(t, mixed, len(good))
@@ -71,10 +71,10 @@ func TestRegistry(t *testing.T) {
 	for _, row := range rows[1:] {
 		codes[row[0]] = true
 	}
-	require.Len(t, codes, 14_000, "no code stands for two detectors")
+	require.Len(t, codes, 14_000, "codes are unique")
 }
 
-// Working days have rush hours: more traffic and slower than at night.
+// On working days, rush hours have more and slower traffic than the night.
 func TestRushHours(t *testing.T) {
 	cfg := configured(func(c *Config) {
 		c.From = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC) // a Tuesday
@@ -98,7 +98,7 @@ func TestRushHours(t *testing.T) {
 	}
 }
 
-// CSV says the same as NDJSON.
+// CSV contains the same measurements as NDJSON.
 func TestCSV(t *testing.T) {
 	cfg := configured(func(*Config) {})
 	var b bytes.Buffer

@@ -82,9 +82,6 @@ func (c Config) Intervals() int {
 const (
 	stationsPerRoad = 40
 	lanesPerStation = 2
-	centreLatitude  = 50.0
-	centreLongitude = 10.0
-	metresPerDegree = 111_320.0
 )
 
 // Random streams that no detector uses.
@@ -130,28 +127,33 @@ func (n *Network) WriteRegistry(w io.Writer) error {
 
 // road is a straight line of stations.
 type road struct {
-	number              int
-	latitude, longitude float64
-	heading             float64
-	freeSpeed           float64 // km/h
-	metre               int     // of the last station
+	Line
+	number    int
+	freeSpeed float64 // km/h
+	metre     int     // of the last station
 }
 
 func newRoad(r *rand.Rand, number int) road {
 	return road{
 		number:    number,
-		latitude:  centreLatitude + r.NormFloat64()*0.2,
-		longitude: centreLongitude + r.NormFloat64()*0.3,
-		heading:   r.Float64() * 2 * math.Pi,
+		Line:      NewLine(r),
 		freeSpeed: []float64{50, 70, 100, 120}[r.IntN(4)],
 	}
 }
 
-// station returns the position at a distance along the road.
-func (r *road) station(metre int) (latitude, longitude float64) {
-	along := float64(metre) / metresPerDegree
-	latitude = r.latitude + along*math.Cos(r.heading)
-	return latitude, r.longitude + along*math.Sin(r.heading)/math.Cos(latitude*math.Pi/180)
+// Line is a straight line on the earth.
+type Line struct{ Latitude, Longitude, Heading float64 } // degrees, and radians from north
+
+// NewLine returns a line that starts near a town's centre.
+func NewLine(r *rand.Rand) Line {
+	return Line{50 + r.NormFloat64()*0.2, 10 + r.NormFloat64()*0.3, r.Float64() * 2 * math.Pi}
+}
+
+// At returns the position at a distance in metres along the line.
+func (l Line) At(metre float64) (latitude, longitude float64) {
+	along := metre / 111_320 // degrees
+	latitude = l.Latitude + along*math.Cos(l.Heading)
+	return latitude, l.Longitude + along*math.Sin(l.Heading)/math.Cos(latitude*math.Pi/180)
 }
 
 // meanOutage is the mean length of an outage, in intervals.
@@ -183,7 +185,7 @@ func newDetector(cfg *Config, i int, r *road) detector {
 		r.metre += 300 + d.rand.IntN(700)
 	}
 	d.code = fmt.Sprintf("R%03d-%05d-%d", r.number, r.metre, lane)
-	d.latitude, d.longitude = r.station(r.metre)
+	d.latitude, d.longitude = r.At(float64(r.metre))
 	d.types = cfg.Types
 	if !cfg.AllTypes {
 		kind := i % len(cfg.Types)

@@ -19,7 +19,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// outcome of a run.
+// outcome is the result of a run.
 type outcome struct {
 	out     string
 	refused []string
@@ -27,7 +27,7 @@ type outcome struct {
 	err     error
 }
 
-// config reads and writes with limits that a test can reach.
+// config returns a configuration with limits that a test can reach.
 func config(from, to geometry.Encoding) geometry.Config {
 	cfg := geometry.DefaultConfig()
 	cfg.From, cfg.To, cfg.MaxBytes = from, to, 10_000
@@ -71,8 +71,8 @@ var texts = []string{
 
 func joined(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 
-// All geometries go through each encoding and come back as they were.
-func TestThereAndBack(t *testing.T) {
+// All geometries survive a conversion to each encoding and back.
+func TestRoundTrip(t *testing.T) {
 	for _, to := range []geometry.Encoding{geometry.WKT, geometry.Hex, geometry.Base64, geometry.KML} {
 		there := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(joined(texts)))
 		require.NoError(t, there.err)
@@ -82,7 +82,7 @@ func TestThereAndBack(t *testing.T) {
 		require.NoError(t, back.err)
 		require.Equal(t, joined(texts), back.out, to)
 	}
-	for _, text := range texts { // one in a file
+	for _, text := range texts { // one geometry per file
 		there := run(t, config(geometry.WKT, geometry.WKB), offline(t), strings.NewReader(text))
 		require.NoError(t, there.err)
 		back := run(t, config(geometry.WKB, geometry.WKT), offline(t), strings.NewReader(there.out))
@@ -125,8 +125,8 @@ func TestWritten(t *testing.T) {
 `)
 }
 
-// What cannot be converted is named with its place; all others are there.
-func TestRefused(t *testing.T) {
+// A geometry that cannot be converted is reported with its place; all others are written.
+func TestOmitted(t *testing.T) {
 	f := func(from, to geometry.Encoding, in, out string, refused ...string) {
 		t.Helper()
 		o := run(t, config(from, to), offline(t), strings.NewReader(in))
@@ -155,7 +155,7 @@ func TestRefused(t *testing.T) {
 		"line 3: cannot read KML: byte 46: coordinates of point 0: no y", "line 3: cannot read KML: no placemark with a geometry")
 }
 
-// What ends a run: all before it is written.
+// Errors that end a run: everything before them is written.
 func TestEndsEarly(t *testing.T) {
 	f := func(from, to geometry.Encoding, in io.Reader, out, want string) {
 		t.Helper()
@@ -209,7 +209,7 @@ func TestValidate(t *testing.T) {
 	f("limit of 0 points", func(c *geometry.Config) { c.Limits.Points = 0 })
 }
 
-// counting notes the sizes of the batches, and refuses every other geometry.
+// counting is a converter that records the sizes of its batches and rejects every other geometry.
 type counting struct{ batches []int }
 
 func (c *counting) Convert(_ context.Context, batch []geom.T) ([]geometry.Result, error) {
@@ -224,7 +224,7 @@ func (c *counting) Convert(_ context.Context, batch []geom.T) ([]geometry.Result
 	return results, nil
 }
 
-// Geometries go to the converter in batches, and their results are told apart.
+// Geometries are converted in batches, and each result is assigned to its geometry.
 func TestBatches(t *testing.T) {
 	var by counting
 	o := run(t, config(geometry.WKT, geometry.WKT), &by, strings.NewReader(strings.Repeat("POINT (1 2)\n", 1200)))
@@ -254,8 +254,7 @@ func TestConverts(t *testing.T) {
 	require.Equal(t, "LINESTRING Z (1 2 3, 4 5 6)\n", o.out)
 }
 
-// FuzzRun: whatever the input is, what is written is read again, as many
-// geometries as were counted.
+// For any input, the output can be read and has as many geometries as were counted.
 func FuzzRun(f *testing.F) {
 	for _, text := range texts {
 		f.Add(uint8(0), []byte(text+"\nPOINT (1"))

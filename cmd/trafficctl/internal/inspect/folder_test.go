@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A daemon may delete segments between the listing of the folder and the opening: those that are
-// left have no gap, but where the newest of the list is gone, its followers are not in the list.
-func TestAListOfThePast(t *testing.T) {
+// A daemon may delete segments after the directory was listed. If the newest listed segment is missing, the
+// list lacks its successors and must be read again.
+func TestOpenSegmentsAfterDeletion(t *testing.T) {
 	const first, second, third = "00000000000000000001.seg", "00000000000000000002.seg", "00000000000000000003.seg"
 	f := &Folder{dir: t.TempDir()}
 	defer f.Close()

@@ -16,7 +16,7 @@ func entry(name string) Entry {
 	return Entry{Name: name, SHA256: Digest(name), ProductInstance: "north", Rights: []string{"ingest"}, Timezone: "UTC"}
 }
 
-// read reads a keys file as the daemon would.
+// read parses a keys file as the daemon does.
 func read(t testing.TB, text []byte) []Entry {
 	var file struct{ Keys []Entry }
 	require.NoError(t, yaml.Unmarshal(text, &file))
@@ -64,7 +64,7 @@ func TestWith(t *testing.T) {
 	f("keys: [{name: a}]\nafter: 2\n", "a")
 }
 
-// What else stands in the file stays as it is.
+// Everything else in the file is kept.
 func TestWithKeepsTheRest(t *testing.T) {
 	old := "version: 2\nkeys:\n  - name: old\n    sha256: \"0012\"\n    extra: [1, 2]\nlimits:\n  a: 1\n"
 	text, err := With([]byte(old), entry("new"))
@@ -78,7 +78,7 @@ func TestWithKeepsTheRest(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-func TestWithRefuses(t *testing.T) {
+func TestWithInvalidFile(t *testing.T) {
 	f := func(old, want string) {
 		t.Helper()
 		_, err := With([]byte(old), entry("new"))
@@ -100,8 +100,8 @@ func TestEntryText(t *testing.T) {
 	}
 }
 
-// Many at once lose none, and a reader never sees a part of a file.
-func TestAppendAtOnce(t *testing.T) {
+// Concurrent edits lose no key, and a reader never sees a partial file.
+func TestAppendConcurrently(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -120,8 +120,8 @@ func TestAppendAtOnce(t *testing.T) {
 	require.Len(t, left, 1, "no temporary file is left")
 }
 
-// Who comes by a link from another folder waits for the others as well.
-func TestAppendAtOnceByALink(t *testing.T) {
+// Edits through a symbolic link in another directory use the same lock.
+func TestAppendConcurrentlyBySymlink(t *testing.T) {
 	path, link := filepath.Join(t.TempDir(), "keys.yaml"), filepath.Join(t.TempDir(), "link.yaml")
 	require.NoError(t, Append(path, entry("first")))
 	require.NoError(t, os.Symlink(path, link))
@@ -160,8 +160,8 @@ func TestAppendKeepsModeAndLink(t *testing.T) {
 	require.Len(t, read(t, text), 2)
 }
 
-// A file that cannot be understood is left as it is.
-func TestAppendLeavesABrokenFile(t *testing.T) {
+// An invalid file is not changed.
+func TestAppendToInvalidFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("keys: ["), 0o600))
 	require.ErrorContains(t, Append(path, entry("a")), path)

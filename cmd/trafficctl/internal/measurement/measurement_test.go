@@ -16,7 +16,7 @@ func FuzzAppendString(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if !utf8.ValidString(s) {
-			return // the caller's part
+			return // the caller must pass valid UTF-8
 		}
 		var back string
 		require.NoError(t, json.Unmarshal(AppendString(nil, s), &back))

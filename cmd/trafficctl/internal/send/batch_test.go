@@ -18,7 +18,7 @@ func TestBatch(t *testing.T) {
 	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	require.NoError(t, err)
 	var b batch
-	for round := range 2 { // a batch is used again
+	for round := range 2 { // a batch is reused
 		b.reset()
 		items := []string{`{"a":1}`, `5`, `"x"`}[round:]
 		for _, text := range items {
@@ -48,7 +48,7 @@ func TestBatchIsFullByBytes(t *testing.T) {
 	require.Equal(t, maxBody>>20, b.len())
 }
 
-// Filling and packing a batch that has been round before takes no memory.
+// Filling and compressing a reused batch does not allocate.
 func TestBatchDoesNotAllocate(t *testing.T) {
 	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	item := itemOf("D1", 7)

@@ -79,7 +79,7 @@ func TestConfigValidate(t *testing.T) {
 	f("--retry-for", func(c *Config) { c.RetryFor = 2 * time.Hour })
 }
 
-// Only a definite answer settles a batch; a proxy's does not.
+// Only an answer of the daemon settles a batch; one of a proxy does not.
 func TestInDoubt(t *testing.T) {
 	f := func(err error, want bool) {
 		t.Helper()
@@ -100,8 +100,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A daemon that was never reached is given up after connectFor; one that has answered may be
-// restarting and is retried for RetryFor.
+// A daemon that has never answered is retried for connectFor. One that has answered may be restarting and
+// is retried for RetryFor.
 func TestFirstConnection(t *testing.T) {
 	f := func(answered int, want time.Duration) {
 		t.Helper()
@@ -127,7 +127,7 @@ func TestFirstConnection(t *testing.T) {
 	f(1, DefaultConfig().RetryFor)
 }
 
-// A certificate that is not trusted ends the run at once.
+// An untrusted certificate ends the run at once.
 func TestUntrustedCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
