@@ -3,6 +3,7 @@ package routing
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -16,6 +17,7 @@ import (
 // not keep others from being served.
 type Config struct {
 	PublicURL         string        `setting:"public_url"`           // scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request
+	TrustedProxies    []string      `setting:"trusted_proxies"`      // addresses or CIDR ranges whose X-Forwarded-Proto and -Host count for the WSDL, such as 10.0.0.0/8
 	VendorPrefix      string        `setting:"vendor_prefix"`        // of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always accepted too
 	MaxBodyBytes      int64         `setting:"max_body_bytes"`       // of one request, as sent and decompressed
 	MaxPoints         int           `setting:"max_points"`           // of all geometries in one request
@@ -77,6 +79,8 @@ func (c Config) Validate() error {
 		}
 	}
 	check(c.PublicURL == "" || isBaseURL(c.PublicURL), "public_url is %q: it must be empty or like https://traffic.example.org/api, without a trailing slash", c.PublicURL)
+	_, err := proxies(c.TrustedProxies)
+	check(err == nil, "trusted_proxies: %v: it must be addresses or CIDR ranges, such as 10.0.0.0/8", err)
 	check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG", "vendor_prefix is %q: it must be upper-case letters, digits and underscores such as PTV, and not OG, which has formats of its own", c.VendorPrefix)
 	check(c.MaxBodyBytes >= 1<<10, "max_body_bytes is %d: it must be at least 1KiB, because an envelope with one point needs as much", c.MaxBodyBytes)
 	check(c.MaxPoints >= 1, "max_points is %d: it must be at least 1, or nothing could be converted", c.MaxPoints)
@@ -98,6 +102,26 @@ func (c Config) Validate() error {
 	check(j.Keep >= time.Second, "jobs.keep is %v: it must be at least 1s, or no result could be fetched", j.Keep)
 	check(j.MaxPoll > 0 && j.MaxPoll <= 10*time.Minute, "jobs.max_poll is %v: it must be between 0, or watchJob never waits, and 10m, because a request holds its connection for as long", j.MaxPoll)
 	return errors.Join(wrong...)
+}
+
+// proxies parses the trusted proxies.
+func proxies(list []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range list {
+		if !strings.Contains(text, "/") {
+			address, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, err
+			}
+			text = netip.PrefixFrom(address, address.BitLen()).String()
+		}
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 var prefix = regexp.MustCompile("^[A-Z]([A-Z0-9_]*[A-Z0-9])?$")

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +28,7 @@ const Path = "/xroute/ws/XRoute"
 type Service struct {
 	cfg      Config
 	scheme   string
+	proxies  []netip.Prefix // trusted
 	log      zerolog.Logger
 	receiver upload.Receiver
 	memory   *admission.Quotas // of bodies and answers
@@ -38,8 +41,9 @@ type Service struct {
 // New returns a service and starts the workers of its jobs. scheme, http or https, is how clients
 // reach it according to the WSDL.
 func New(cfg Config, scheme string, log zerolog.Logger) *Service {
+	trusted, _ := proxies(cfg.TrustedProxies) // Validate has checked them
 	return &Service{
-		cfg: cfg, scheme: scheme, log: log,
+		cfg: cfg, scheme: scheme, proxies: trusted, log: log,
 		receiver: upload.Receiver{
 			MaxBytes: cfg.MaxBodyBytes, Timeout: cfg.ReceiveTimeout,
 			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
@@ -224,14 +228,30 @@ func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	return contract.NewError(contract.NotFound, "this is a SOAP service: its description is at "+Path+"?WSDL; send requests by POST")
 }
 
-// address returns where clients reach the service, according to the settings or the request.
+// address returns where clients reach the service, according to the settings, a trusted proxy, or the
+// request.
 func (s *Service) address(ctx *fasthttp.RequestCtx) string {
 	if s.cfg.PublicURL != "" {
 		return s.cfg.PublicURL + Path
 	}
-	host := string(ctx.Host())
+	scheme, host := s.scheme, string(ctx.Host())
+	remote, _ := netip.AddrFromSlice(ctx.RemoteIP())
+	if slices.ContainsFunc(s.proxies, func(p netip.Prefix) bool { return p.Contains(remote.Unmap()) }) {
+		if proto := forwarded(ctx, fasthttp.HeaderXForwardedProto); proto == "http" || proto == "https" {
+			scheme = proto
+		}
+		if name := forwarded(ctx, fasthttp.HeaderXForwardedHost); !strings.Contains(name, "/") && isBaseURL("http://"+name) {
+			host = name
+		}
+	}
 	if host == "" {
 		host = ctx.LocalAddr().String()
 	}
-	return fmt.Sprintf("%s://%s%s", s.scheme, host, ctx.Path())
+	return fmt.Sprintf("%s://%s%s", scheme, host, ctx.Path())
+}
+
+// forwarded returns the first value of a header: what the client sent to the first proxy.
+func forwarded(ctx *fasthttp.RequestCtx, header string) string {
+	value, _, _ := strings.Cut(string(ctx.Request.Header.Peek(header)), ",")
+	return strings.TrimSpace(value)
 }
