@@ -206,7 +206,9 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 	if err := batch.DecodeFrame(a.frame, &b, &first); err != nil {
 		return false, contract.NewError(contract.InternalError, "cannot read the remembered answer: "+err.Error())
 	}
-	sub.Result = batch.Result{ID: b.ID, Items: first.Items, Accepted: first.Items - first.Len(), Replay: true, Rejections: first.Rejections}
+	sub.Result = batch.Result{
+		ID: b.ID, Items: first.Items, Accepted: first.Items - first.Len(), Duplicates: first.Duplicates, Replay: true, Rejections: first.Rejections,
+	}
 	return true, nil
 }
 

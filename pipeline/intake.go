@@ -211,7 +211,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	}
 	now := in.now().UnixNano()
 	r := &s.Result
-	st.validate.Validate(&st.items, known, now, &r.Rejections)
+	r.Duplicates = st.validate.Validate(&st.items, known, now, &r.Rejections)
 	if s.IdempotencyKey != "" {
 		r.ID = batch.DerivedID(s.ProductInstance, s.Client, s.IdempotencyKey, hash)
 	} else {
@@ -223,7 +223,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	}
 	st.accepted.Accept(&st.items, &r.Rejections)
 	st.accepted.ID, st.accepted.ProductInstance = r.ID, s.ProductInstance
-	answer := batch.Answer{Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Rejections: r.Rejections}
+	answer := batch.Answer{Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections}
 	j.entry.Data = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &answer)
 
 	in.stamp.Lock()

@@ -129,6 +129,28 @@ func TestSubmitStoresValidItems(t *testing.T) {
 	require.EqualValues(t, 7, s.Result.ID[6]>>4, "a UUIDv7")
 }
 
+// TestDuplicatesAreCounted: items that share an identity are all stored, and a replay has the same number, also after a
+// restart.
+func TestDuplicatesAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir)
+	body := measurements(item("A", 1), item("X", 2), item("A", 3), item("X", 4), item("B", 5), item("A", 6))
+	s, err := h.submit(body, "k")
+	require.NoError(t, err)
+	require.Equal(t, 2, s.Result.Duplicates)
+	require.Equal(t, 4, s.Result.Accepted)
+	require.Equal(t, "AABA", string(h.frames()[0].Codes))
+	for range 2 {
+		again, err := h.submit(body, "k")
+		require.NoError(t, err)
+		require.True(t, again.Result.Replay)
+		require.Equal(t, 2, again.Result.Duplicates)
+		h.close()
+		h = open(t, dir)
+	}
+	h.close()
+}
+
 func TestNothingOfAFailedRequestIsStored(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.MaxBodyBytes = 2000; c.Decode.BatchLimit = 5; c.Decode.HardLimit = 9 })
 	defer h.close()

@@ -96,10 +96,11 @@ func (s *Submission) Reset() {
 
 // Result is the outcome of a submission that is answered with 207 (contract 5.2).
 type Result struct {
-	ID       ID
-	Items    int // accepted + rejected
-	Accepted int
-	Replay   bool // the first result of the same Idempotency-Key, repeated
+	ID         ID
+	Items      int // accepted + rejected
+	Accepted   int
+	Duplicates int  // accepted items that replace an earlier one of the batch in the archive
+	Replay     bool // the first result of the same Idempotency-Key, repeated
 	Rejections
 }
 

@@ -19,8 +19,8 @@ var ErrFrame = errors.New("invalid frame")
 //	received_at 8 bytes little endian, nanoseconds   (at a fixed place for StampFrame)
 //	batch id    16 bytes
 //	product instance, idempotency key                (uvarint length, bytes)
-//	if the key is not empty: client (uvarint length, bytes), body hash 8 bytes, items, number of rejections,
-//	                         the rejections compressed with zstd (uvarint length, bytes)
+//	if the key is not empty: client (uvarint length, bytes), body hash 8 bytes, items, duplicates,
+//	                         number of rejections, the rejections compressed with zstd (uvarint length, bytes)
 //	rows, types                                      (uvarint)
 //	type texts                                       (uvarint length, bytes)
 //	code lengths, code bytes, type of each row, index delta of each row
@@ -29,7 +29,7 @@ var ErrFrame = errors.New("invalid frame")
 //
 // Deltas repeat in real batches and take one byte each.
 const (
-	frameVersion = 2
+	frameVersion = 3
 	stampAt      = 1
 	headerSize   = stampAt + 8 + len(ID{})
 	noRows       = "\x00\x00\x00" // no rows, no types, no qualities
@@ -38,10 +38,11 @@ const (
 // Answer is what is remembered of a 207 response to a request with an Idempotency-Key (contract 1.5). It is part of the
 // batch's frame, so both become durable in the same commit.
 type Answer struct {
-	Key      string // empty: nothing is remembered
-	Client   string // whose share of the idempotency store it takes
-	BodyHash uint64 // of the decompressed body
-	Items    int    // accepted + rejected
+	Key        string // empty: nothing is remembered
+	Client     string // whose share of the idempotency store it takes
+	BodyHash   uint64 // of the decompressed body
+	Items      int    // accepted + rejected
+	Duplicates int    // see Result
 	Rejections
 }
 
@@ -95,6 +96,7 @@ func appendAnswer(dst []byte, a *Answer) []byte {
 	dst = AppendCounted(dst, a.Client)
 	dst = binary.LittleEndian.AppendUint64(dst, a.BodyHash)
 	dst = binary.AppendUvarint(dst, uint64(a.Items))
+	dst = binary.AppendUvarint(dst, uint64(a.Duplicates))
 	dst = binary.AppendUvarint(dst, uint64(len(a.List)))
 	plain := len(dst)
 	for _, x := range a.List {
@@ -144,11 +146,11 @@ func readAnswer(r *WireReader, a *Answer) {
 	if len(key) == 0 {
 		return
 	}
-	client, hash, items, count, packed := r.Counted(), r.Uint64(), r.Uvarint(), r.Uvarint(), r.Counted()
+	client, hash, items, duplicates, count, packed := r.Counted(), r.Uint64(), r.Uvarint(), r.Uvarint(), r.Uvarint(), r.Counted()
 	if a == nil || r.Err() != nil {
 		return
 	}
-	a.Client, a.BodyHash, a.Items = string(client), hash, int(items)
+	a.Client, a.BodyHash, a.Items, a.Duplicates = string(client), hash, int(items), int(duplicates)
 	list, err := decompressor.DecodeAll(packed, nil)
 	if err != nil {
 		r.Fail("invalid zstd of the rejections")

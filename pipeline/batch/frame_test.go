@@ -42,7 +42,7 @@ func random(r *rand.Rand) (*Batch, *Answer) {
 	}
 	a := &Answer{}
 	if r.IntN(2) == 0 {
-		a.Key, a.Client, a.BodyHash, a.Items = "key", "client", r.Uint64(), r.IntN(1000)
+		a.Key, a.Client, a.BodyHash, a.Items, a.Duplicates = "key", "client", r.Uint64(), r.IntN(1000), r.IntN(1000)
 		for i := range r.IntN(5) {
 			a.Add(i*7, contract.Code(1+r.IntN(int(contract.CodeCount)-1)), contract.Field(r.IntN(int(contract.FieldCount))), bytes.Repeat([]byte("é"), r.IntN(60)))
 		}

@@ -89,6 +89,7 @@ type Validator struct {
 	latest    int64 // rule 11
 	types     []typeRule
 	detectors follower
+	seen      identities
 }
 
 // typeRule is the outcome of rule 8 and the range of rule 12 for one measure type.
@@ -99,7 +100,7 @@ type typeRule struct {
 
 // New returns a validator. cfg must be valid.
 func New(cfg Config) *Validator {
-	v := &Validator{tolerance: cfg.FutureTolerance.Nanoseconds()}
+	v := &Validator{tolerance: cfg.FutureTolerance.Nanoseconds(), seen: newIdentities()}
 	v.quality, _ = newRange(cfg.QualityMin, cfg.QualityMax)
 	if len(cfg.MeasureTypes) > 0 {
 		v.allowed = make(map[string]valueRange, len(cfg.MeasureTypes))
@@ -111,8 +112,9 @@ func New(cfg Config) *Validator {
 }
 
 // Validate appends a rejection for each invalid item to out, in ascending order of index. now is in nanoseconds since 1970
-// UTC. All items are checked against the same snapshot, known.
-func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) {
+// UTC. All items are checked against the same snapshot, known. Validate returns how many valid items have the detector,
+// measure type and interval of an earlier one, which they replace in the archive (contract 1.3).
+func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) (duplicates int) {
 	v.latest = now + v.tolerance
 	v.detectors.use(known)
 	v.types = v.types[:0]
@@ -124,6 +126,7 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		}
 		v.types = append(v.types, rule)
 	}
+	v.seen.reset(it.Rows())
 	faults := it.Faults
 	for row := range it.Rows() {
 		var fault *batch.Fault
@@ -132,9 +135,12 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		}
 		if code, field, echo := v.check(it, row, fault); code != contract.OK {
 			out.Add(row, code, field, echo)
+		} else if v.seen.add(it, row, v.detectors.last) {
+			duplicates++
 		}
 	}
 	for index := it.Rows(); index < it.Count; index++ {
 		out.Add(index, contract.BatchLimitExceeded, contract.FieldItem, nil) // rule 1
 	}
+	return duplicates
 }

@@ -162,7 +162,7 @@ func TestHeadersOfAnswers(t *testing.T) {
 			at(t, doc, "paths", ingestPath, "post", "responses", status, "headers", header)
 		}
 	}
-	f("207", "Batch-Id", "Idempotent-Replay", "Content-Encoding", "Vary", "Trace-Id")
+	f("207", "Batch-Id", "Idempotent-Replay", "Duplicate-Items", "Content-Encoding", "Vary", "Trace-Id")
 	f("401", "WWW-Authenticate")
 	f("405", "Allow")
 	f("409", "Retry-After")

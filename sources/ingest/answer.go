@@ -24,6 +24,9 @@ func answer(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas,
 	if r.Replay {
 		h.Set("Idempotent-Replay", "true")
 	}
+	if r.Duplicates > 0 {
+		h.Set("Duplicate-Items", strconv.Itoa(r.Duplicates))
+	}
 	text := newRendering(r, memory, client)
 	if !wantsGzip(&ctx.Request.Header) {
 		ctx.Response.SetBodyStream(text, text.size())

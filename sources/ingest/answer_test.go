@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,6 +70,34 @@ func TestReplay(t *testing.T) {
 	resp, _ := dial(t, addr).begin(length(body) + "Idempotency-Key: k\r\n").send(body).response()
 	require.Equal(t, "true", resp.Header.Get("Idempotent-Replay"))
 }
+
+// TestDuplicateItems: the number is in a header unless it is 0, and the log warns once for each client.
+func TestDuplicateItems(t *testing.T) {
+	var duplicates, warnings atomic.Int32
+	p := &stages{submit: func(s *batch.Submission) error { s.Result.Duplicates = int(duplicates.Load()); return nil }}
+	addr := start(t, p, nil, writerFunc(func(line []byte) (int, error) {
+		if bytes.Contains(line, []byte("replace each other")) {
+			warnings.Add(1)
+		}
+		return len(line), nil
+	}))
+	body := zip(measurements("known"))
+	for _, n := range []int{0, 3, 4} {
+		duplicates.Store(int32(n))
+		resp, _ := dial(t, addr).begin(length(body)).send(body).response()
+		require.Equal(t, 207, resp.StatusCode)
+		want := ""
+		if n > 0 {
+			want = strconv.Itoa(n)
+		}
+		require.Equal(t, want, resp.Header.Get("Duplicate-Items"))
+	}
+	require.EqualValues(t, 1, warnings.Load())
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // Answers of many blocks, plain and compressed, on one kept connection.
 func TestLargeAnswer(t *testing.T) {

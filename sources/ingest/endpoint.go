@@ -46,6 +46,7 @@ type Endpoint struct {
 	memory   *admission.Quotas // of bodies and answers
 	receiver upload.Receiver
 	clients  atomic.Pointer[map[string]*clientMetrics] // by name; nil: none
+	warned   sync.Map                                  // names of clients that have sent duplicates
 }
 
 // New returns an endpoint.
@@ -104,12 +105,25 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	}
 	r := &s.Result
 	e.count(c.Name, r)
+	if r.Duplicates > 0 {
+		e.countDuplicates(c.Name, r)
+	}
 	e.log.Debug().Str("batch_id", r.ID.String()).Str("client", c.Name).
 		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
 		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("batch")
 	items = r.Items
 	answer(ctx, r, e.memory, c.Name)
 	return items, nil
+}
+
+// countDuplicates counts items that replace each other in the archive, and logs the first ones of a
+// client.
+func (e *Endpoint) countDuplicates(client string, r *batch.Result) {
+	itemsDuplicate.Add(float64(r.Duplicates))
+	if _, warned := e.warned.LoadOrStore(client, struct{}{}); !warned {
+		e.log.Warn().Str("client", client).Str("batch_id", r.ID.String()).Int("duplicates", r.Duplicates).Int("accepted", r.Accepted).
+			Msg("items of a batch share detector, measure type and interval and replace each other in the archive; encode lane or vehicle class in measureTypeCode or detectorCode (logged once per client)")
+	}
 }
 
 // submit receives the body and hands it to the pipeline. The body's memory is freed before the answer

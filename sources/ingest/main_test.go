@@ -154,7 +154,7 @@ type pipeline interface {
 
 // start serves an ingest endpoint on a real port. At the end everything that was
 // taken for a request has to be given back.
-func start(t testing.TB, p pipeline, change func(*ingest.Config)) string {
+func start(t testing.TB, p pipeline, change func(*ingest.Config), logs ...io.Writer) string {
 	t.Helper()
 	cfg := ingest.DefaultConfig()
 	if change != nil {
@@ -170,7 +170,7 @@ func start(t testing.TB, p pipeline, change func(*ingest.Config)) string {
 	front.Keys[2].ItemsPerSecond = 10_000
 	keys, err := api.OpenKeyring(front, zerolog.Nop())
 	require.NoError(t, err)
-	e := ingest.New(cfg, p, zerolog.Nop())
+	e := ingest.New(cfg, p, zerolog.New(zerolog.MultiLevelWriter(logs...)))
 	s, err := api.New(front, keys, []api.Route{{Path: ingest.Path, Methods: []string{"POST"}, Right: contract.RightIngest, Endpoint: e}}, zerolog.Nop())
 	require.NoError(t, err)
 	require.NoError(t, s.Start())

@@ -22,6 +22,7 @@ var (
 	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total", "Items accepted, as answered to clients: replayed answers count again.")
 	itemsRejected = counters(metrics.NewCounters("trafficd_ingest_items_rejected_total",
 		"Items rejected, by code, as answered to clients: replayed answers count again.", "code"), contract.Code.OfItems)
+	itemsDuplicate = metrics.NewCounter("trafficd_ingest_items_duplicate_total", "Items accepted that replace an earlier item of their batch in the archive, as answered to clients: replayed answers count again.")
 
 	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total", "Bodies of batches received as sent, in bytes.")
 	receiveSeconds = metrics.NewSeconds("trafficd_ingest_receive_seconds", "Time to receive the body of a batch, in seconds.")

@@ -1,0 +1,81 @@
+package validate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+// itemsOf makes valid items; each of ids is detector, type, from, to.
+func itemsOf(ids ...[4]int64) *batch.Items {
+	it := &batch.Items{Count: len(ids)}
+	it.TypeText, it.TypeEnd = []byte("abc"), []uint32{1, 2, 3}
+	for _, id := range ids {
+		it.Codes = fmt.Appendf(it.Codes, "D-%03d", id[0])
+		it.CodeEnd = append(it.CodeEnd, uint32(len(it.Codes)))
+		it.Type = append(it.Type, uint32(id[1]))
+		it.From, it.To = append(it.From, id[2]), append(it.To, id[3])
+		it.Value, it.Quality = append(it.Value, 1), append(it.Quality, 1)
+	}
+	return it
+}
+
+func detectorsOf(n int) *batch.Detectors {
+	var codes []string
+	for i := range n {
+		codes = append(codes, fmt.Sprintf("D-%03d", i))
+	}
+	known, _ := batch.NewDetectors(codes)
+	return known
+}
+
+// TestDuplicates compares the count of replaced items with that of a map.
+func TestDuplicates(t *testing.T) {
+	v := New(DefaultConfig())
+	known := detectorsOf(50)
+	r := rand.New(rand.NewPCG(1, 1))
+	for round := range 100 {
+		spread := int64(1 + r.IntN(20))
+		seen := map[[4]int64]bool{}
+		want := 0
+		var ids [][4]int64
+		for range r.IntN(600) {
+			id := [4]int64{r.Int64N(60), r.Int64N(min(3, spread)), r.Int64N(spread), 0}
+			id[3] = id[2] + r.Int64N(spread)
+			ids = append(ids, id)
+			if id[0] >= 50 {
+				continue // rejected: it replaces nothing
+			}
+			if seen[id] {
+				want++
+			}
+			seen[id] = true
+		}
+		var rejected batch.Rejections
+		require.Equal(t, want, v.Validate(itemsOf(ids...), known, time.Now().UnixNano(), &rejected), "round %d", round)
+	}
+}
+
+func BenchmarkDuplicates(b *testing.B) {
+	const rows = 14_000
+	var ids [][4]int64
+	for i := range int64(rows) {
+		ids = append(ids, [4]int64{i % 1000, i % 3, i / 1000 * 60e9, i/1000*60e9 + 60e9})
+	}
+	it := itemsOf(ids...)
+	d := newIdentities()
+	b.ReportAllocs()
+	for b.Loop() {
+		d.reset(rows)
+		for row := range rows {
+			if d.add(it, row, uint32(row%1000)) {
+				b.Fatal(row)
+			}
+		}
+	}
+}
