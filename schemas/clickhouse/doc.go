@@ -1,26 +1,22 @@
-// Package clickhouse holds the archive's tables as numbered SQL files, and
-// brings a server up to them.
+// Package clickhouse contains the tables of the archive as numbered SQL files, and creates or updates them
+// on a server.
 //
 // # Tables
 //
-// One server: `measurements`, a ReplacingMergeTree(received_at) with the
-// columns, key and partitions of contract 4. The daemon inserts into it
-// and everybody reads it; with FINAL a measurement that was sent again hides
-// its earlier self.
+// One server: `measurements`, a ReplacingMergeTree(received_at) with the columns, key and partitions of
+// contract 4.2. The daemon inserts into it, and queries read it. With FINAL, a measurement that was sent
+// again replaces its earlier self.
 //
-// A cluster (Layout.Cluster is set): the same columns as
-// `measurements_local`, a ReplicatedReplacingMergeTree on every host, and
-// `measurements`, a Distributed table over it. The daemon inserts into the
-// local table of the shard that it is connected to; everybody reads
-// `measurements`. FINAL replaces within a shard only, so the traffic of one
-// product instance has to stay on one shard. The servers' configuration gives
-// the macros {shard} and {replica}.
+// A cluster (Layout.Cluster is set): the same columns as `measurements_local`, a ReplicatedReplacingMergeTree
+// on every host, and `measurements`, a Distributed table over it. The daemon inserts into the local table of
+// the shard that it is connected to; queries read `measurements`. FINAL replaces within a shard only, so all
+// measurements of a product instance must be on one shard. The configuration of the servers defines the
+// macros {shard} and {replica}.
 //
 // # Codecs
 //
-// Chosen on 5.5 M rows of real five-minute road traffic (two measure types a
-// detector, random batch ids, jittered received_at), bytes a row after a
-// merge, in all 17.9:
+// They were chosen on 5.5 million rows of real five-minute road traffic (two measure types per detector,
+// random batch ids, jittered received_at). Bytes per row after a merge, 17.9 in total:
 //
 //	detector_code   LowCardinality 0.01   String 0.27
 //	timestamp_*     Delta,ZSTD 0.11       DoubleDelta,ZSTD 0.15
@@ -30,21 +26,18 @@
 //
 // # Settings
 //
-//   - non_replicated_deduplication_window 10000: how many parts the server
-//     remembers by token. An INSERT takes one place for each month that it
-//     touches; see package sinks/clickhouse for how many are needed. 10000
-//     entries are about 1 MB of memory and of disk.
-//   - fsync_after_insert, fsync_part_directory: the daemon lets its journal go
-//     once the server has acknowledged, so the acknowledgement has to survive
-//     a power cut. Merged parts need no fsync: the server keeps their sources
-//     for eight minutes (old_parts_lifetime).
-//   - the index on received_at lets the sink find the rows of one block
-//     without reading the month; it is not part of the rows.
+//   - non_replicated_deduplication_window 10000: the number of parts that the server remembers by token. An
+//     INSERT takes one place for each month in it; package sinks/clickhouse says how many are needed. 10000
+//     entries take about 1 MB of memory and of disk.
+//   - fsync_after_insert, fsync_part_directory: the daemon releases its journal once the server has
+//     acknowledged, so the acknowledgement must survive a power failure. Merged parts need no fsync, because
+//     the server keeps their sources for eight minutes (old_parts_lifetime).
+//   - The index on received_at lets the sink find the rows of one block without reading the whole month. It
+//     is not part of the rows.
 //
 // # Migrations
 //
-// Files are applied in the order of their numbers, and each says only what can
-// be said twice (IF NOT EXISTS): ClickHouse has no transactions over DDL, so
-// a run that was cut off is simply run again, and several daemons may run at
-// once. What was applied stands in the table schema_migrations.
+// Files are applied in the order of their numbers. Every statement can be repeated (IF NOT EXISTS), because
+// ClickHouse has no transactions over DDL: an interrupted run is simply repeated, and several daemons may run
+// at once. The table schema_migrations lists what was applied.
 package clickhouse

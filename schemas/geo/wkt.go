@@ -164,7 +164,7 @@ func (r *wktReader) tag() (Kind, error) {
 		case suffix == "" || measured == r.measured && high == (r.layout == geom.XYZ):
 			return kind, nil
 		case high && r.layout == geom.XY:
-			return Any, errors.New("Z, but the first point has no z")
+			return Any, fmt.Errorf("%s, but the first point has no z", suffix)
 		}
 		return Any, fmt.Errorf("%s, but the first point has %d numbers", suffix, r.numbers())
 	}

@@ -1,31 +1,27 @@
-// Package xroute describes the routing web service XRouteWSService: its Go
-// types, the XSD and WSDL documents, and the SOAP 1.1 envelopes around them.
+// Package xroute has the Go types, XML schemas, WSDL and SOAP 1.1 envelopes of the routing web service
+// XRouteWSService (contract 3 and 5.4).
 //
-// The Go types are the one source. Struct tags say how a field stands in XML
-// (model.go); reading (decode.go) and writing (encode.go) go by that model, and
-// the documents in xsd/ are written from it:
+// The Go types are the source of everything else. Struct tags define the XML of a field (model.go). Reading
+// (decode.go) and writing (encode.go) use that model, and the documents in xsd/ are generated from it:
 //
 //	go test ./schemas/xroute -run TestDocuments -update
 //
-// The same test fails when documents and types differ. That the model is what
-// the specification says (2.5 and 7.3) is checked against a copy of its tables.
+// The same test fails if documents and types differ. Another test compares the model with the tables of
+// contract 5.4.
 //
-// Names on the wire are those of the specification; Go names leave out the
-// prefix "wrapped" of arrays. ArrayOf<T> is []T. A type that others extend is
-// an interface, held by pointers: EncodedGeometry, PlainGeometry, JobProgress,
-// Exception. An optional member is a pointer or a slice, nil when it is absent;
-// a required, nillable one is written as xsi:nil when it is nil.
+// Names in XML are those of the contract; Go names omit the prefix "wrapped" of arrays. ArrayOf<T> is []T.
+// A type that others extend is an interface, which contains pointers: EncodedGeometry, PlainGeometry,
+// JobProgress, Exception. An optional member is a pointer or a slice, and nil if it is absent or has
+// xsi:nil; a required, nillable one is written with xsi:nil if it is nil.
 //
-// FromPlain and ToPlain lead from plain elements to geometries as package geo has
-// them, and back (plain.go); KindOf, PlainOf and NewElement from their elements (element.go).
+// FromPlain and ToPlain convert between plain elements and the geometries of package geo (plain.go). KindOf,
+// PlainOf and NewElement handle the elements around them (element.go).
 //
-// Reading takes what toolkits send: any prefixes, elements of a type in any
-// order, unknown elements and attributes, comments and CDATA, UTF-8 and UTF-16.
-// Not taken for unknown, but refused, are items of another name in an array, and
-// members in another namespace.
-// It refuses what no SOAP message holds: document types and, with them, all
-// entities but the five of XML, and processing instructions. Everything is
-// bounded by Limits.
+// Readers accept what toolkits send: any prefixes, elements of a type in any order, unknown elements and
+// attributes, comments and CDATA, UTF-8 and UTF-16. They refuse what would change the meaning of a request
+// if it were ignored: items of another name in an array, and optional members in another namespace. They
+// also refuse what a SOAP message must not contain: document types, and with them all entities but the
+// five of XML, and processing instructions. Limits bound everything.
 package xroute
 
 //go:generate go test . -run TestDocuments -update
