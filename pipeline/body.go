@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -37,6 +38,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	if b.err != nil {
 		return 0, b.err
 	}
+	runtime.Gosched() // a long body would keep short ones waiting for 10 ms wherever they change goroutines
 	n, b.err = b.gz.Read(p)
 	if int64(n) > b.left {
 		n = int(b.left)

@@ -269,7 +269,7 @@ func (t *target) post(ctx context.Context, body []byte, headers string, read fun
 
 // cutOff counts a connection that the daemon refused or ended, unless the attack is over.
 func (t *target) cutOff(ctx context.Context) {
-	if ctx.Err() == nil {
+	if end, _ := ctx.Deadline(); time.Now().Before(end) {
 		t.got("cut off")
 	} else {
 		t.got("open at the end")
