@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/deadletter"
 	"trafficd/pipeline"
@@ -74,7 +72,14 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return resendDeadLetters(cmd.Context(), cmd.Flags(), std, s, which, args[0])
+			instance, err := which.Instance(args[0])
+			if err != nil {
+				return err
+			}
+			if !s.quiet {
+				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n", instance)
+			}
+			return s.run(cmd.Context(), cmd.Flags(), std, input{items: which.Items(args[0]), size: -1, resume: "--skip-rows %d"})
 		},
 	}
 	f := cmd.Flags()
@@ -83,17 +88,6 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 	f.StringVar(&which.Sink, "sink", "", "only letters of this store: clickhouse or kafka")
 	f.Int64Var(&which.Skip, "skip-rows", 0, "skip this many measurements at the start, which an earlier run has sent")
 	return cmd
-}
-
-func resendDeadLetters(ctx context.Context, flags *pflag.FlagSet, std streams, s *sending, which deadletter.Selection, path string) error {
-	instance, err := which.Instance(path)
-	if err != nil {
-		return err
-	}
-	if !s.quiet {
-		fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n", instance)
-	}
-	return s.run(ctx, flags, std, input{items: which.Items(path), size: -1, resume: "--skip-rows %d"})
 }
 
 type reason struct{ sink, text string }

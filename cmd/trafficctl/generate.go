@@ -52,10 +52,18 @@ func newGenerate(std streams) *cobra.Command {
 		Long:    generateHelp,
 		Example: generateExamples,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			network, err := g.network()
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if g.cfg.From, err = parseMoment(g.from); err != nil {
+				return err
+			}
+			network, err := generate.New(g.cfg)
 			if err != nil {
 				return err
+			}
+			if g.registry != "" {
+				if err := writeOutput(g.registry, io.Discard, network.WriteRegistry); err != nil {
+					return fmt.Errorf("cannot write the registry: %w", err)
+				}
 			}
 			if g.send {
 				return g.sendAll(cmd.Context(), cmd.Flags(), std, s, network)
@@ -83,21 +91,6 @@ func (g *generating) register(f *pflag.FlagSet) {
 	f.StringVar(&g.output, "output", stdio, "write the measurements to this file")
 	f.StringVar(&g.format, "format", "", "ndjson or csv; by default from the name of --output, or ndjson")
 	f.BoolVar(&g.send, "send", false, "send the measurements instead of writing them, with the flags of trafficctl send")
-}
-
-func (g *generating) network() (*generate.Network, error) {
-	var err error
-	if g.cfg.From, err = parseMoment(g.from); err != nil {
-		return nil, err
-	}
-	network, err := generate.New(g.cfg)
-	if err != nil || g.registry == "" {
-		return network, err
-	}
-	if err := writeOutput(g.registry, io.Discard, network.WriteRegistry); err != nil {
-		return nil, fmt.Errorf("cannot write the registry: %w", err)
-	}
-	return network, nil
 }
 
 func parseMoment(text string) (time.Time, error) {

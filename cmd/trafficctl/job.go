@@ -121,6 +121,13 @@ Exit codes: 0 everything converted, 2 some geometries not converted, 1 nothing t
 	})
 }
 
+func jobID(job xroute.Job) string {
+	if job.ID == nil {
+		return "without an id"
+	}
+	return *job.ID
+}
+
 // checkKnown returns an error for a job that the service does not know.
 func checkKnown(job xroute.Job) error {
 	if job.Status != xroute.StatusUnknown {
@@ -149,13 +156,6 @@ func checkResult(job xroute.Job) error {
 		return errRejected
 	}
 	return nil
-}
-
-func jobID(job xroute.Job) string {
-	if job.ID == nil {
-		return "without an id"
-	}
-	return *job.ID
 }
 
 // jobState is a job's state in JSON. The member names are stable.

@@ -58,17 +58,13 @@ func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) err
 
 func writeCompressed(w io.Writer, name string, write func(io.Writer) error) error {
 	var z io.WriteCloser
-	var err error
-	switch filepath.Ext(name) {
+	switch filepath.Ext(name) { // the options are valid, so there are no errors
 	case ".gz":
-		z, err = gzip.NewWriterLevel(w, gzip.BestSpeed)
+		z, _ = gzip.NewWriterLevel(w, gzip.BestSpeed)
 	case ".zst":
-		z, err = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+		z, _ = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	default:
 		return writeBuffered(w, write)
-	}
-	if err != nil {
-		return err
 	}
 	return errors.Join(writeBuffered(z, write), z.Close())
 }

@@ -41,7 +41,7 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 	a := newAssembler(mapping, &s.empty)
 	cells := make([]string, len(columns))
 	for row := int64(1); ; row++ {
-		s.row.renew()
+		s.row.left = MaxRow
 		record, err := r.Read()
 		var fault *csv.ParseError
 		bad := errors.As(err, &fault) && !errors.Is(err, io.EOF) // encoding/csv continues with the next line
@@ -126,7 +126,7 @@ func (s *Source) eachLine(yield yieldFunc) error {
 	objects := s.newObjects(yield)
 	place := measurement.Place{}
 	for {
-		s.row.renew()
+		s.row.left = MaxRow
 		line, err := ReadLine(s.text, 2*MaxRow) // s.row bounds it before
 		if err != nil {
 			return ignoreEOF(err)
@@ -172,7 +172,7 @@ func (s *Source) eachElement(yield yieldFunc) error {
 	d := jx.Decode(s.text, 64<<10)
 	place := measurement.Place{}
 	element := func(d *jx.Decoder) error {
-		s.row.renew()
+		s.row.left = MaxRow
 		raw, err := d.Raw()
 		if err != nil {
 			return err

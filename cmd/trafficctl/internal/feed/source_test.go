@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -124,7 +125,9 @@ func TestCloseEarly(t *testing.T) {
 func TestSniffFormat(t *testing.T) {
 	f := func(start string, want Format) {
 		t.Helper()
-		require.Equal(t, want, sniffFormat([]byte(start)))
+		format, err := DefaultConfig().formatOf(bufio.NewReader(strings.NewReader(start)))
+		require.NoError(t, err)
+		require.Equal(t, want, format)
 	}
 	f("", CSV)
 	f("detectorCode,value\n", CSV)

@@ -43,10 +43,12 @@ func DefaultConfig() Config {
 
 // Validate returns an error for the first invalid setting.
 func (c Config) Validate() error {
-	if err := checkEncodings(c.From, c.To); err != nil {
-		return err
-	}
-	if c.MaxBytes < 1 {
+	switch {
+	case !slices.Contains(readable, c.From):
+		return fmt.Errorf("--from %q must be one of %v", c.From, readable)
+	case !slices.Contains(writable, c.To):
+		return fmt.Errorf("--to %q must be one of %v", c.To, writable)
+	case c.MaxBytes < 1:
 		return fmt.Errorf("--max-bytes %d must be at least 1", c.MaxBytes)
 	}
 	return c.Limits.Validate()
@@ -220,16 +222,6 @@ var (
 	writable = append(slices.Clone(readable), GeoJSON)
 )
 
-func checkEncodings(from, to Encoding) error {
-	if !slices.Contains(readable, from) {
-		return fmt.Errorf("--from %q must be one of %v", from, readable)
-	}
-	if !slices.Contains(writable, to) {
-		return fmt.Errorf("--to %q must be one of %v", to, writable)
-	}
-	return nil
-}
-
 // parse reads a record.
 func (e Encoding) parse(limits geo.Limits, record []byte) (geom.T, error) {
 	switch e {
@@ -238,7 +230,10 @@ func (e Encoding) parse(limits geo.Limits, record []byte) (geom.T, error) {
 	case KML:
 		return limits.ParseKML(geo.Any, string(record))
 	case Hex:
-		data, err := hex.AppendDecode(nil, hexDigits(record))
+		for _, prefix := range []string{`\x`, "0x", "0X"} { // of PostgreSQL and others
+			record = bytes.TrimPrefix(record, []byte(prefix))
+		}
+		data, err := hex.AppendDecode(nil, record)
 		if err != nil {
 			return nil, fmt.Errorf("invalid hex: %w", err)
 		}
@@ -251,14 +246,6 @@ func (e Encoding) parse(limits geo.Limits, record []byte) (geom.T, error) {
 		return limits.ParseWKB(data, geo.Any)
 	}
 	return limits.ParseWKB(record, geo.Any)
-}
-
-// hexDigits removes the prefixes of PostgreSQL and others.
-func hexDigits(record []byte) []byte {
-	for _, prefix := range []string{`\x`, "0x", "0X"} {
-		record = bytes.TrimPrefix(record, []byte(prefix))
-	}
-	return record
 }
 
 // appendRecord appends a geometry without separators.
