@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"iter"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,9 +19,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"trafficd/cmd/trafficctl/internal/deadletter"
+	"trafficd/cmd/trafficctl/internal/feed"
+	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/pipeline"
 )
 
@@ -49,7 +57,7 @@ skipped and reported. --json prints each letter as a line of JSON.`,
 
 func newDeadLetterResend(std streams) *cobra.Command {
 	s := newSending()
-	var which deadletter.Selection
+	var which selection
 	cmd := &cobra.Command{
 		Use:   "resend FILE",
 		Short: "Send dead letters again after the cause is fixed",
@@ -72,21 +80,21 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			instance, err := which.Instance(args[0])
+			instance, err := which.instance(args[0])
 			if err != nil {
 				return err
 			}
 			if !s.quiet {
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n", instance)
 			}
-			return s.run(cmd.Context(), cmd.Flags(), std, input{items: which.Items(args[0]), size: -1, resume: "--skip-rows %d"})
+			return s.run(cmd.Context(), cmd.Flags(), std, input{items: which.items(args[0]), size: -1, resume: "--skip-rows %d"})
 		},
 	}
 	f := cmd.Flags()
 	s.register(f)
-	f.StringVar(&which.ProductInstance, "product-instance", "", "only letters of this product instance")
-	f.StringVar(&which.Sink, "sink", "", "only letters of this store: clickhouse or kafka")
-	f.Int64Var(&which.Skip, "skip-rows", 0, "skip this many measurements at the start, which an earlier run has sent")
+	f.StringVar(&which.productInstance, "product-instance", "", "only letters of this product instance")
+	f.StringVar(&which.sink, "sink", "", "only letters of this store: clickhouse or kafka")
+	f.Int64Var(&which.skip, "skip-rows", 0, "skip this many measurements at the start, which an earlier run has sent")
 	return cmd
 }
 
@@ -102,13 +110,20 @@ type deadLetterCount struct {
 const listed = 1000
 
 func listDeadLetters(std streams, path string, asJSON bool) error {
-	if asJSON {
-		lines := json.NewEncoder(std.out)
-		return eachLetter(path, std.err, func(l pipeline.DeadLetter) error { return lines.Encode(l) })
-	}
+	lines := json.NewEncoder(std.out)
 	counts, n := map[reason]deadLetterCount{}, 0
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-	err := eachLetter(path, std.err, func(l pipeline.DeadLetter) error {
+	for l, err := range readLetters(path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
+		if err == nil && asJSON {
+			if err = lines.Encode(l.DeadLetter); err == nil {
+				continue
+			}
+			err = fmt.Errorf("cannot write the dead letters: %w", err)
+		}
+		if err != nil {
+			table.Flush()
+			return err
+		}
 		if n == 0 {
 			fmt.Fprintln(table, "sink\tat\tproduct instance\tdetector\ttype\tinterval\tvalue\treason")
 		}
@@ -125,26 +140,14 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 		}
 		counts[reason{l.Sink, l.Reason}] = c
 		if n++; n%listed == 0 {
-			return table.Flush()
+			if err := table.Flush(); err != nil {
+				return fmt.Errorf("cannot write the dead letters: %w", err)
+			}
 		}
-		return nil
-	})
-	table.Flush()
-	if err == nil {
-		printReasons(std.out, counts, n)
 	}
-	return err
-}
-
-// eachLetter calls do with each letter and reports truncated lines.
-func eachLetter(path string, notes io.Writer, do func(pipeline.DeadLetter) error) error {
-	for letter, err := range deadletter.Letters(path, func(text string) { fmt.Fprintln(notes, "trafficctl:", text) }) {
-		if err != nil {
-			return err
-		}
-		if err := do(letter.DeadLetter); err != nil {
-			return fmt.Errorf("cannot write the dead letters: %w", err)
-		}
+	table.Flush()
+	if !asJSON {
+		printReasons(std.out, counts, n)
 	}
 	return nil
 }
@@ -177,4 +180,151 @@ func short(text string) string {
 		end--
 	}
 	return text[:end] + "…"
+}
+
+// maxLetter bounds a line, which includes the store's reason.
+const maxLetter = 1 << 20
+
+// letter is one rejected measurement and its line in the file.
+type letter struct {
+	pipeline.DeadLetter
+	line int64
+}
+
+// letterKey identifies a letter: a crash may duplicate its line.
+type letterKey struct {
+	sink, batch string
+	index       uint32
+}
+
+func (l letter) key() letterKey { return letterKey{l.Sink, l.BatchID, l.Index} }
+
+// readLetters returns the distinct letters of a file in order. It calls torn with a message for each line that
+// a crash has truncated: the delivery writes the measurement again after the restart. An error is the last.
+func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
+	return func(yield func(letter, error) bool) {
+		file, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; the daemon creates the file (setting dead_letters) with the first dead letter, so there may be none", err)
+		}
+		if err != nil {
+			yield(letter{}, fmt.Errorf("cannot read the dead letters: %w", err))
+			return
+		}
+		defer file.Close()
+		r := bufio.NewReaderSize(file, 64<<10)
+		seen := map[letterKey]struct{}{}
+		for n := int64(1); ; n++ {
+			line, err := feed.ReadLine(r, maxLetter)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(letter{}, fmt.Errorf("cannot read %s at line %d: %w", path, n, err))
+				return
+			}
+			if len(line) > 0 && !json.Valid(line) && looksTorn(line) {
+				torn(fmt.Sprintf("line %d is truncated; the daemon writes the measurement again in a later line", n))
+				continue
+			}
+			if len(line) == 0 {
+				continue
+			}
+			l := letter{line: n}
+			err = json.Unmarshal(line, &l.DeadLetter)
+			if err == nil && (l.Sink == "" || l.Item.DetectorCode == "") {
+				err = errors.New("missing sink or item; for a file of rejected items use trafficctl resubmit")
+			}
+			if err == nil {
+				if err = uuid.Validate(l.BatchID); err != nil {
+					err = fmt.Errorf("batchId: %w", err)
+				}
+			}
+			if err != nil {
+				yield(letter{}, fmt.Errorf("cannot read %s: line %d is not a dead letter: %w", path, n, err))
+				return
+			}
+			if _, again := seen[l.key()]; !again && !yield(l, nil) {
+				return
+			}
+			seen[l.key()] = struct{}{}
+		}
+	}
+}
+
+// looksTorn reports whether a line may be part of a letter: its start, or zeros that a file system leaves
+// after a power failure.
+func looksTorn(line []byte) bool {
+	start := []byte(`{"sink":"`)
+	n := min(len(line), len(start))
+	return bytes.Equal(line[:n], start[:n]) || bytes.IndexByte(line, 0) >= 0
+}
+
+// selection selects letters to resend.
+type selection struct {
+	productInstance string // empty: all
+	sink            string // empty: all
+	skip            int64  // number of selected measurements to skip
+}
+
+// instance returns the product instance of the selected letters. Several are an error: a key belongs to
+// one.
+func (s selection) instance(path string) (string, error) {
+	found := map[string]int{}
+	for l, err := range readLetters(path, func(string) {}) {
+		if err != nil {
+			return "", err
+		}
+		if s.takes(l) {
+			found[l.ProductInstance]++
+		}
+	}
+	names := slices.Sorted(maps.Keys(found))
+	switch len(names) {
+	case 0:
+		filters := ""
+		if s.productInstance != "" {
+			filters += " of product instance " + s.productInstance
+		}
+		if s.sink != "" {
+			filters += " of sink " + s.sink
+		}
+		return "", fmt.Errorf("no dead letters in %s%s", path, filters)
+	case 1:
+		return names[0], nil
+	}
+	return "", fmt.Errorf("the letters in %s belong to %d product instances (%s), but a key to one; select one with --product-instance", path, len(names), strings.Join(names, ", "))
+}
+
+func (s selection) takes(l letter) bool {
+	return (s.productInstance == "" || l.ProductInstance == s.productInstance) && (s.sink == "" || l.Sink == s.sink)
+}
+
+// items returns the selected measurements, each once even if several stores rejected it, with
+// consecutive rows. It omits truncated lines.
+func (s selection) items(path string) iter.Seq2[measurement.Item, error] {
+	return func(yield func(measurement.Item, error) bool) {
+		seen := map[letterKey]struct{}{}
+		row := int64(0)
+		for l, err := range readLetters(path, func(string) {}) {
+			if err != nil {
+				yield(measurement.Item{}, err)
+				return
+			}
+			id := l.key()
+			id.sink = ""
+			if _, again := seen[id]; again || !s.takes(l) {
+				continue
+			}
+			seen[id] = struct{}{}
+			if row++; row <= s.skip {
+				continue
+			}
+			text, _ := json.Marshal(l.Item) // decoded from JSON: cannot fail
+			place := measurement.Place{Row: row, Line: l.line}
+			if !yield(measurement.Item{JSON: text, Order: measurement.OrderOf(l.Item.DetectorCode), Place: place}, nil) {
+				return
+			}
+		}
+	}
 }
