@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/trafficd/ops"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -79,6 +80,35 @@ func TestForecastTopicHistories(t *testing.T) {
 	asJSON := new(pb.StreetForecastResponse)
 	require.NoError(t, protojson.Unmarshal(body, asJSON))
 	require.True(t, proto.Equal(writer.oracle(), asJSON))
+}
+
+// TestDeadForecastProducer: the records of the topic are two hours old and all their periods have ended,
+// so a strict daemon refuses the layer and says why, although every poll of the topic succeeds.
+func TestDeadForecastProducer(t *testing.T) {
+	const topic = "forecasts"
+	k := stores.StartKafka(t, stores.Topic(topic, 1))
+	c, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers...))
+	require.NoError(t, err)
+	defer c.Close()
+	start := time.Now().UTC().Add(-2 * time.Hour)
+	value, err := proto.Marshal(&pb.StreetForecast{Street: 1, Fromnode: 1, Forecast: []*pb.ForecastPeriod{{
+		Start: start.Format(time.RFC3339), End: start.Add(15 * time.Minute).Format(time.RFC3339), Speed: 50,
+	}}})
+	require.NoError(t, err)
+	require.NoError(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte("1:1"), Value: value, Timestamp: start}).FirstErr())
+	d := newProcess(t, "layers.stale=refuse", "forecasts.feed=kafka", "forecasts.kafka.brokers="+k.Brokers[0], "forecasts.kafka.topic="+topic,
+		"forecasts.kafka.interval=50ms")
+	d.keys(keyEntry("map", "forecast", "UTC"))
+	d.start()
+	d.eventually(func() bool { return d.metric("trafficd_layers_builds_total") > 0 }, "a first layer")
+	answer, body := d.layer("map", "")
+	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	require.Contains(t, string(body), "out of date")
+	_, r := d.ready()
+	require.Equal(t, ops.NotReady, r.Components["forecasts"].State)
+	require.Regexp(t, `^no street has a forecast that has not ended; the newest data is 2h\d+m0s old: the layer is no longer served \(layers.stale\)$`, r.Components["forecasts"].Reasons[0])
+	require.Greater(t, d.metric("trafficd_layers_age_seconds"), 7000.0)
+	require.EqualValues(t, 1, d.metric("trafficd_layers_stale"))
 }
 
 // followTopic starts a daemon.

@@ -143,7 +143,7 @@ func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, sho
 		if layer.Refuses {
 			state, consequence = ops.NotReady, "no longer served (layers.stale)"
 		}
-		c.Add(state, fmt.Sprintf("the feed has not confirmed the forecasts for %v: they are %s", time.Duration(layer.AgeSeconds)*time.Second, consequence))
+		c.Add(state, fmt.Sprintf("%s: the layer is %s", layer.Reason, consequence))
 	}
 	if layer.LeftOut > 0 {
 		c.Add(ops.Degraded, fmt.Sprintf("%d forecasts are left out: raise layers.max_streets and restart", layer.LeftOut))

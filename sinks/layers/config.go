@@ -19,7 +19,7 @@ const maxHorizons = 12
 type Config struct {
 	MaxStreets    int           `setting:"max_streets"`    // further streets, those with the highest numbers, are left out
 	Horizons      []int         `setting:"horizons"`       // minutes that ?horizon= accepts
-	StaleAfter    time.Duration `setting:"stale_after"`    // age at which the layer becomes stale
+	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
 	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
 	QueryKey      bool          `setting:"query_key"`      // accept ?apiKey= too; URLs end up in logs

@@ -21,8 +21,8 @@ type Layer struct {
 	log    zerolog.Logger
 	scopes map[string]int // by ?horizon=: index into a zoneLayer; 0 is the whole layer
 
-	current   atomic.Pointer[snapshot] // nil before the first layer
-	confirmed atomic.Int64             // when the feed last confirmed its data, as an instant
+	current  atomic.Pointer[snapshot] // nil before the first layer
+	dataTime atomic.Int64             // the time of the data, as an instant
 
 	mu      sync.Mutex
 	open    changes // put, not published
@@ -100,14 +100,14 @@ func (l *Layer) refuse(err error) {
 	l.refused = err
 }
 
-// Publish makes all updates so far visible with the next build. confirmed is the time of the data; it
-// may be before that of an earlier Publish.
-func (l *Layer) Publish(confirmed time.Time) {
+// Publish makes all updates so far visible with the next build. dataTime is the time of the newest
+// data; it may be before that of an earlier Publish.
+func (l *Layer) Publish(dataTime time.Time) {
 	l.mu.Lock()
 	l.ready.merge(l.open)
 	l.open = changes{}
 	l.due = true
-	l.confirmed.Store(int64(instantOf(confirmed)))
+	l.dataTime.Store(int64(instantOf(dataTime)))
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
@@ -115,11 +115,11 @@ func (l *Layer) Publish(confirmed time.Time) {
 	}
 }
 
-// Confirm records that the data published last was still current at this time.
-func (l *Layer) Confirm(at time.Time) {
+// Confirm records newer data that changed nothing.
+func (l *Layer) Confirm(dataTime time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.confirmed.Store(max(l.confirmed.Load(), int64(instantOf(at))))
+	l.dataTime.Store(max(l.dataTime.Load(), int64(instantOf(dataTime))))
 }
 
 // Prepare builds the layer in the time zones of these clients and returns when it is being served. The

@@ -341,6 +341,38 @@ func TestStale(t *testing.T) {
 	})
 }
 
+// TestLayerWithoutCoverage: a layer whose periods have all ended, or end before the first horizon, is
+// stale however young its data is.
+func TestLayerWithoutCoverage(t *testing.T) {
+	f := func(end time.Duration, wantReason string) {
+		t.Helper()
+		cfg := DefaultConfig()
+		cfg.Stale, cfg.Horizons = staleRefuse, []int{60, 30}
+		l := prepared(cfg)
+		now := time.Now().Truncate(time.Minute)
+		l.Replace(city(10, now.Add(end-6*15*time.Minute)))
+		l.Publish(now)
+		l.build(now)
+		s := l.Status(now)
+		require.Equal(t, wantReason != "", s.Stale)
+		require.Equal(t, s.Stale, s.Refuses)
+		require.Contains(t, s.Reason, wantReason)
+		require.Equal(t, s.Stale, observe().Stale, "the metrics agree")
+		ctx, err := get(l, client("UTC"), "")
+		if s.Stale {
+			require.Equal(t, staleLayer, err)
+			return
+		}
+		require.NoError(t, err)
+		require.Empty(t, s.Reason)
+		require.Equal(t, now.Add(end).UTC(), s.Covered)
+		require.Equal(t, now.Add(end).UTC().Format(time.RFC3339), header(ctx, "Forecast-Covered-Until"))
+	}
+	f(-30*time.Minute, "no street has a forecast that has not ended")
+	f(30*time.Minute, "before the first horizon")
+	f(31*time.Minute, "")
+}
+
 // Two replicas hear of the same forecasts in different orders and at different times.
 func TestReplicasAgree(t *testing.T) {
 	all := city(700, noon)

@@ -22,12 +22,19 @@ var (
 )
 
 func init() {
-	metrics.Show(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is older than it may be, else 0.", nil,
+	metrics.Show(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is too old, has no street or ends before the first horizon, else 0.", nil,
 		func() float64 { return metrics.Bool(observe().Stale) }))
+	metrics.Show(metrics.GaugeFunc("trafficd_layers_covered_until_timestamp_seconds", "End of the last forecast period as Unix time; 0 without streets.", nil,
+		func() float64 {
+			if until := observe().Covered; !until.IsZero() {
+				return float64(until.Unix())
+			}
+			return 0
+		}))
 }
 
 // age is the age metric, which is absent before the first layer.
-var age = metrics.GaugeFunc("trafficd_layers_age_seconds", "Time since the feed last confirmed the layer, in seconds.", nil,
+var age = metrics.GaugeFunc("trafficd_layers_age_seconds", "Age of the newest data in the layer, in seconds.", nil,
 	func() float64 { return observe().AgeSeconds })
 
 // observed is the layer that the metrics describe.

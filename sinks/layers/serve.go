@@ -46,6 +46,7 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 // representation is a document in the negotiated format and encoding.
 type representation struct {
 	*document
+	until    []byte // the snapshot's
 	format   format
 	encoding encoding
 	asked    asked
@@ -61,7 +62,7 @@ func (l *Layer) find(c *contract.Client, ctx *fasthttp.RequestCtx, now time.Time
 	if current == nil {
 		return representation{}, noLayer
 	}
-	if l.cfg.Stale == staleRefuse && l.age(now) > l.cfg.StaleAfter {
+	if l.cfg.Stale == staleRefuse && l.stale(current, now) {
 		return representation{}, staleLayer
 	}
 	zone := current.zones[c.Zone.String()]
@@ -75,7 +76,7 @@ func (l *Layer) find(c *contract.Client, ctx *fasthttp.RequestCtx, now time.Time
 	if w.asked.encoding {
 		w.encoding = chooseEncoding(&ctx.Request.Header)
 	}
-	w.document = zone[scope][w.format]
+	w.document, w.until = zone[scope][w.format], current.until
 	return w, nil
 }
 
@@ -106,6 +107,9 @@ func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, d representation, now tim
 	h.SetCanonical(headerLastModified, d.lastModified)
 	h.SetCanonical(headerCacheControl, private)
 	h.SetCanonical(headerVary, vary)
+	if d.until != nil {
+		h.SetCanonical(headerCoveredUntil, d.until)
+	}
 	var digits [20]byte
 	h.SetCanonical(headerForecastAge, strconv.AppendInt(digits[:0], int64(l.age(now)/time.Second), 10))
 }
@@ -116,6 +120,7 @@ var (
 	headerCacheControl  = []byte(fasthttp.HeaderCacheControl)
 	headerVary          = []byte(fasthttp.HeaderVary)
 	headerForecastAge   = []byte("Forecast-Age")
+	headerCoveredUntil  = []byte("Forecast-Covered-Until")
 	headerAcceptRanges  = []byte(fasthttp.HeaderAcceptRanges)
 	headerContentRange  = []byte(fasthttp.HeaderContentRange)
 	headerContentCoding = []byte(fasthttp.HeaderContentEncoding)

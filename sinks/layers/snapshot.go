@@ -12,7 +12,9 @@ type snapshot struct {
 	zones   map[string]zoneLayer // by the name of the time zone
 	ref     instant              // the reference time
 	streets int
-	leftOut int // as in builder
+	covered instant // the end of the last period; 0 if there is no street
+	until   []byte  // covered as a header value
+	leftOut int     // as in builder
 	built   time.Time
 	number  uint64 // of builds, this one included
 }
@@ -99,15 +101,19 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 // no trace, not even in the bucket boundaries: another replica may never have seen them.
 func (b *builder) build(ref instant, now time.Time) *snapshot {
 	shown := make([]*street, 0, len(b.streets))
+	covered := instant(0)
 	for _, s := range b.streets {
-		if !s.ended(ref) {
-			shown = append(shown, s)
+		if until := s.coveredUntil(); until > ref {
+			shown, covered = append(shown, s), max(covered, until)
 		}
 	}
 	b.buckets = cut(shown, b.buckets)
-	next := &snapshot{zones: make(map[string]zoneLayer, len(b.zones)), ref: ref, streets: len(shown), leftOut: b.leftOut, built: now, number: 1}
+	next := &snapshot{zones: make(map[string]zoneLayer, len(b.zones)), ref: ref, streets: len(shown), covered: covered, leftOut: b.leftOut, built: now, number: 1}
 	if b.last != nil {
 		next.number = b.last.number + 1
+	}
+	if covered > 0 {
+		next.until = covered.time().AppendFormat(nil, time.RFC3339)
 	}
 	for zone := range b.zones {
 		var last zoneLayer

@@ -1,15 +1,22 @@
 package layers
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Status describes the layer.
 type Status struct {
-	Published  bool      `json:"published"`          // a layer exists
-	Streets    int       `json:"streets"`            // in the layer
-	LeftOut    int       `json:"left_out,omitempty"` // forecasts over max_streets since the feed last replaced everything
-	AgeSeconds float64   `json:"age_seconds"`        // since the feed last confirmed its data
-	Stale      bool      `json:"stale"`              // the age is over stale_after
-	Refuses    bool      `json:"refuses,omitempty"`  // it is stale and requests get 503
+	Published  bool      `json:"published"`              // a layer exists
+	Streets    int       `json:"streets"`                // in the layer
+	LeftOut    int       `json:"left_out,omitempty"`     // forecasts over max_streets since the feed last replaced everything
+	AgeSeconds float64   `json:"age_seconds"`            // of the data
+	Covered    time.Time `json:"covered_until,omitzero"` // the end of the last period; absent without streets
+	Stale      bool      `json:"stale"`                  // clients should not rely on the layer
+	Reason     string    `json:"reason,omitempty"`       // why it is stale
+	Refuses    bool      `json:"refuses,omitempty"`      // it is stale and requests get 503
 	Builds     uint64    `json:"builds"`
 	Built      time.Time `json:"built,omitzero"`
 	Reference  time.Time `json:"reference,omitzero"` // the layer's reference time
@@ -23,8 +30,22 @@ func (l *Layer) Status(now time.Time) Status {
 		age := l.age(now)
 		s.Published, s.Streets, s.LeftOut = true, current.streets, current.leftOut
 		s.Builds, s.Built = current.number, current.built.UTC()
-		s.Reference = time.UnixMicro(int64(current.ref)).UTC()
-		s.AgeSeconds, s.Stale = age.Seconds(), age > l.cfg.StaleAfter
+		s.Reference = current.ref.time()
+		s.AgeSeconds = age.Seconds()
+		if current.covered > 0 {
+			s.Covered = current.covered.time()
+		}
+		var reasons []string
+		switch {
+		case current.streets == 0:
+			reasons = append(reasons, "no street has a forecast that has not ended")
+		case l.endsEarly(current):
+			reasons = append(reasons, fmt.Sprintf("the last forecast ends at %s, before the first horizon", current.until))
+		}
+		if age > l.cfg.StaleAfter {
+			reasons = append(reasons, fmt.Sprintf("the newest data is %v old", age.Truncate(time.Minute)))
+		}
+		s.Stale, s.Reason = len(reasons) > 0, strings.Join(reasons, "; ")
 		s.Refuses = s.Stale && l.cfg.Stale == staleRefuse
 	}
 	l.mu.Lock()
@@ -35,7 +56,22 @@ func (l *Layer) Status(now time.Time) Status {
 	return s
 }
 
-// age returns the time since the feed last confirmed its data.
+// stale reports whether a client should not rely on the layer (contract 2).
+func (l *Layer) stale(s *snapshot, now time.Time) bool {
+	return l.age(now) > l.cfg.StaleAfter || l.endsEarly(s)
+}
+
+// endsEarly reports whether no forecast reaches beyond the first horizon; a layer without streets ends
+// early.
+func (l *Layer) endsEarly(s *snapshot) bool {
+	horizon := time.Duration(0)
+	if len(l.cfg.Horizons) > 0 {
+		horizon = time.Duration(slices.Min(l.cfg.Horizons)) * time.Minute
+	}
+	return s.covered <= s.ref+instant(horizon.Microseconds())
+}
+
+// age returns the age of the data.
 func (l *Layer) age(now time.Time) time.Duration {
-	return max(0, now.Sub(time.UnixMicro(l.confirmed.Load())))
+	return max(0, now.Sub(time.UnixMicro(l.dataTime.Load())))
 }

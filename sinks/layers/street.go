@@ -44,6 +44,8 @@ const never = instant(math.MaxInt64)
 
 func instantOf(t time.Time) instant { return instant(t.UnixMicro()) }
 
+func (i instant) time() time.Time { return time.UnixMicro(int64(i)).UTC() }
+
 // newStreet converts a feed's message, whose times are in normal form.
 func newStreet(f *pb.StreetForecast) (*street, error) {
 	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode()}
@@ -91,10 +93,16 @@ func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
 }
 
-// ended reports whether the last period was over at t.
-func (s *street) ended(t instant) bool {
-	return !slices.ContainsFunc(s.periods, func(p period) bool { return p.to > t })
+// coveredUntil returns the end of the last period; 0 if there is none.
+func (s *street) coveredUntil() (last instant) {
+	for i := range s.periods {
+		last = max(last, s.periods[i].to)
+	}
+	return last
 }
+
+// ended reports whether the last period was over at t.
+func (s *street) ended(t instant) bool { return s.coveredUntil() <= t }
 
 // scope determines which periods of a street a document shows.
 type scope struct {

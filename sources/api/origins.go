@@ -98,7 +98,7 @@ var (
 	everyOrigin = []byte(anyOrigin)
 	exposed     = bytes.Join([][]byte{
 		[]byte(fasthttp.HeaderAcceptRanges), []byte(fasthttp.HeaderContentEncoding), []byte(fasthttp.HeaderContentRange),
-		[]byte(fasthttp.HeaderETag), []byte("Forecast-Age"), []byte(fasthttp.HeaderRetryAfter), []byte(traceHeader),
+		[]byte(fasthttp.HeaderETag), []byte("Forecast-Age"), []byte("Forecast-Covered-Until"), []byte(fasthttp.HeaderRetryAfter), []byte(traceHeader),
 	}, []byte(", "))
 )
 

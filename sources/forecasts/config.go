@@ -15,7 +15,7 @@ type Config struct {
 	Kafka KafkaConfig `setting:"kafka"`
 	File  FileConfig  `setting:"file"`
 	// ClickHouse is a query whose rows, in any order, are forecast periods, with columns by name:
-	// street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow.
+	// street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow, updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
 	// MaxBytes bounds the uncompressed content of a file, the result of a query, and the latest records
 	// of a topic.

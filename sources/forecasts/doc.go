@@ -48,11 +48,14 @@
 //	batch over 256 MiB, decompressed      the partition is read no further; readiness reports it
 //	topic larger than max_bytes           records of new streets are skipped, to bound memory
 //
-// # Confirmation
+// # Time of the data
 //
-//	topic        when a poll starts that reaches the end of every partition
-//	file         at its modification time
-//	ClickHouse   at each result with a valid record
+// It is in the past: a time in the future counts as now.
+//
+//	topic        time of the newest valid record, once a poll has reached the end of every partition;
+//	             time of the first such poll if no record has one
+//	file         its modification time
+//	ClickHouse   newest value of the column updated; without it, newest start of a period
 //
 // A topic that was deleted and recreated is read from its start, and replaces everything. It is
 // recognized by its identifier (brokers since 2.8 have one) or because it ends before the offset

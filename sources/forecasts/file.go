@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/watch"
 )
@@ -105,6 +106,18 @@ func (s *streets) add(r Record) {
 // memoryOf returns the approximate memory of a street.
 func memoryOf(f *pb.StreetForecast) int64 {
 	return streetBytes + int64(len(f.OpenLRcode)) + rowBytes*int64(len(f.Forecast))
+}
+
+// newestStart returns the latest start of a period: the time of data that has no other.
+func (s *streets) newestStart() time.Time {
+	newest := ""
+	for _, f := range s.all {
+		if n := len(f.Forecast); n > 0 { // periods are sorted, and the text of normal times too
+			newest = max(newest, f.Forecast[n-1].Start)
+		}
+	}
+	at, _ := contract.ParseForecastTime(newest) // normalised
+	return at
 }
 
 var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")

@@ -24,9 +24,9 @@ type Layer interface {
 	// Replace replaces everything by the feed's whole content: each street once.
 	Replace(all []*pb.StreetForecast)
 	// Publish makes all updates so far visible. The first call publishes the first layer.
-	Publish(confirmed time.Time)
-	// Confirm records that the published data was still current at this time.
-	Confirm(at time.Time)
+	Publish(dataTime time.Time)
+	// Confirm records newer data that changed nothing.
+	Confirm(dataTime time.Time)
 }
 
 // feed is where forecasts come from. One goroutine calls it.

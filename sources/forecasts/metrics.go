@@ -23,7 +23,7 @@ var (
 // gauges returns the gauges of a feed, which exist only while it runs.
 func gauges(f *Forecasts) []metrics.Collector {
 	return []metrics.Collector{
-		metrics.GaugeFunc("trafficd_forecasts_age_seconds", "Time since the forecasts were last confirmed by their feed, in seconds.", nil,
+		metrics.GaugeFunc("trafficd_forecasts_age_seconds", "Age of the newest forecasts of the feed, in seconds.", nil,
 			func() float64 { return f.Status().AgeSeconds }),
 		metrics.GaugeFunc("trafficd_forecasts_failing", "1 if the last check of the forecast feed failed, else 0.", nil,
 			func() float64 { return metrics.Bool(f.Status().Error != "") }),

@@ -30,7 +30,7 @@ func (q *queryFeed) changes() <-chan struct{} { return nil }
 
 func (q *queryFeed) close() { q.Close() }
 
-// check publishes every answer: the layer finds out what changed.
+// check publishes every answer: the layer finds out what changed. Its time is that of the newest row.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	asked := time.Now()
 	var all *periods
@@ -42,7 +42,15 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return asked, err
 	}
-	return asked, all.streets(q.faults, q.maxSpeed).publish(q.layer, asked)
+	streets := all.streets(q.faults, q.maxSpeed)
+	newest := all.updated
+	if newest.IsZero() {
+		newest = streets.newestStart()
+	}
+	if newest.After(asked) {
+		newest = asked
+	}
+	return newest, streets.publish(q.layer, newest)
 }
 
 // rowBytes is the approximate memory of a period without its openLRcode.
@@ -59,7 +67,7 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 		if err := rows.Scan(scan.into...); err != nil {
 			return nil, err
 		}
-		id, code, period, err := scan.row()
+		id, code, period, updated, err := scan.row()
 		if err != nil {
 			q.faults.skip(fmt.Sprintf("row %d", n), err)
 			continue
@@ -68,6 +76,9 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 			return nil, watch.ErrTooLong
 		}
 		all.add(id, code, period, n)
+		if updated.After(all.updated) {
+			all.updated = updated
+		}
 	}
 	return all, nil
 }
@@ -76,6 +87,7 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 type periods struct {
 	byStreet map[identity]*grouped
 	order    []*grouped
+	updated  time.Time // the newest value of the column updated; zero without the column
 }
 
 type grouped struct {

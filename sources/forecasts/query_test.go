@@ -80,6 +80,19 @@ func TestQuery(t *testing.T) {
 	source.Query = query
 	f("", 4, good...)
 
+	// The time of the data is that of the newest row: the column updated, else the newest start, but not
+	// in the future.
+	aged := func(columns string, want time.Time) {
+		t.Helper()
+		source.Query = "SELECT street, fromnode, speed, " + columns + " FROM forecasts WHERE street = 7"
+		f("", 0, "7:1 70")
+		require.WithinDuration(t, want, layer.confirmedAt(), 0)
+	}
+	aged("'2020-01-01T00:00:00Z' AS start, '2020-01-01T00:15:00Z' AS `end`", time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+	aged("'2120-01-01T00:00:00Z' AS start, '2120-01-01T00:15:00Z' AS `end`, toDateTime('2020-01-01 00:07:00', 'UTC') AS updated", time.Date(2020, 1, 1, 0, 7, 0, 0, time.UTC))
+	source.Query = query
+	f("", 4, good...)
+
 	source.maxBytes = 300
 	f("max_bytes", 0, good...)
 	source.maxBytes = 1 << 20

@@ -24,7 +24,7 @@ type rowScan struct {
 // Columns with a meaning; others are ignored.
 var (
 	neededColumns   = []string{"street", "fromnode", "start", "end", "speed"}
-	optionalColumns = []string{"openLRcode", "flow_valid", "speed_valid", "flow"}
+	optionalColumns = []string{"openLRcode", "flow_valid", "speed_valid", "flow", "updated"}
 )
 
 func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
@@ -46,7 +46,7 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 }
 
 // row converts the row scanned. Missing and null columns mean no openLRcode, speed valid, no flow.
-func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, err error) {
+func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated time.Time, err error) {
 	p = &pb.ForecastPeriod{SpeedValid: proto.Bool(true)}
 	err = errors.Join(
 		set(s, "street", &id.street, asInt32),
@@ -58,8 +58,9 @@ func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, err err
 		set(s, "speed_valid", p.SpeedValid, asBool),
 		set(s, "speed", &p.Speed, asFloat),
 		set(s, "flow", &p.Flow, asFloat),
+		set(s, "updated", &updated, asTime),
 	)
-	return id, code, p, err
+	return id, code, p, updated, err
 }
 
 var errNull = errors.New("is null")
@@ -136,6 +137,13 @@ func asString(v reflect.Value) (string, error) {
 		return v.String(), nil
 	}
 	return "", fmt.Errorf("is %.64q, must be a string", fmt.Sprint(v))
+}
+
+func asTime(v reflect.Value) (time.Time, error) {
+	if t, ok := v.Interface().(time.Time); ok {
+		return t, nil
+	}
+	return time.Time{}, fmt.Errorf("is %.64q, must be a DateTime", fmt.Sprint(v))
 }
 
 // asMoment accepts DateTime and DateTime64 in any zone, and text, which Normalise checks.

@@ -6,7 +6,7 @@ import "time"
 type Status struct {
 	Feed       string  `json:"feed"`             // kafka, file or clickhouse
 	Published  bool    `json:"published"`        // a first layer was published
-	AgeSeconds float64 `json:"age_seconds"`      // since the feed confirmed its data; before that, since Start
+	AgeSeconds float64 `json:"age_seconds"`      // of the data; before the first layer, since Start
 	Error      string  `json:"error,omitempty"`  // of the last check
 	Skipped    uint64  `json:"skipped"`          // records of the topic since Start, or of the content read last
 	Remarks    uint64  `json:"remarks"`          // parts dropped or corrected, likewise

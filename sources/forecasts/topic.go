@@ -33,7 +33,8 @@ type topicFeed struct {
 	removed   int                 // tombstones in streets
 	caughtUp  bool                // the layer has the streets
 	changed   bool                // the layer has unpublished updates
-	confirmed time.Time           // start of the last successful poll
+	newest    time.Time           // time of the newest record; of the first poll if no record has one
+	confirmed time.Time           // newest at the end of the last successful poll
 	turn      int                 // polls so far
 }
 
@@ -71,7 +72,7 @@ func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
 func (t *topicFeed) startOver() {
 	t.next, t.streets = make(map[int]int64), make(map[identity]latest)
-	t.bytes, t.removed, t.caughtUp = 0, 0, false
+	t.bytes, t.removed, t.caughtUp, t.newest = 0, 0, false, time.Time{}
 	t.faults.reset()
 }
 
@@ -85,7 +86,10 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 		t.startOver()
 		err = fmt.Errorf("%w: the topic was recreated or lost unread records; reading it from its start", err)
 	case err == nil:
-		t.confirmed = began // later records may not have been seen
+		if t.newest.IsZero() {
+			t.newest = began
+		}
+		t.confirmed = t.newest
 	}
 	if err != nil {
 		t.transport.CloseIdleConnections() // forgets leaders that may have moved
@@ -218,6 +222,13 @@ func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {
 		return nil
 	}
 	t.faults.remark(position, remarks)
+	at := r.Time
+	if now := time.Now(); at.After(now) { // the producer's clock is ahead
+		at = now
+	}
+	if at.After(t.newest) {
+		t.newest = at
+	}
 	return nil
 }
 
