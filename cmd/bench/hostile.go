@@ -38,7 +38,7 @@ func (o options) hostile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer stores.Close()
+	defer func() { _ = stores.Close() }()
 	batch := synthetic()
 	t := &target{Daemon: launch.Daemon{Binary: o.daemon, Dir: dir}, detectors: batch.detectors}
 	if err := t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
@@ -323,9 +323,9 @@ func (t *target) idempotency(ctx context.Context) {
 // silent opens more connections than the daemon has and sends nothing.
 func (t *target) silent(ctx context.Context) {
 	// Not all at once, and again after some seconds: a flood of connections would be on this machine's processors.
-	pause := func(min, spread time.Duration) {
+	pause := func(least, spread time.Duration) {
 		select {
-		case <-time.After(min + rand.N(spread)):
+		case <-time.After(least + rand.N(spread)):
 		case <-ctx.Done():
 		}
 	}

@@ -166,9 +166,8 @@ func (l *listener) present(c *conn) bool {
 // headerTimeout reports whether less than half of the connections are free, and how long one without
 // a valid key may then be silent: less the fewer are free, at least a tenth of the configured time.
 func (l *listener) headerTimeout() (limit time.Duration, few bool) {
-	full, most := l.cfg.HeaderTimeout, time.Duration(l.cfg.MaxConnections)
-	free := most - time.Duration(l.len())
-	return max(full/10, 2*free*full/most), 2*free < most
+	full, free := l.cfg.HeaderTimeout, l.cfg.MaxConnections-l.len()
+	return max(full/10, full*time.Duration(2*free)/time.Duration(l.cfg.MaxConnections)), 2*free < l.cfg.MaxConnections
 }
 
 // turnAway answers 503 to a surplus connection, on a goroutine that ends after at most turnAwayTime
