@@ -36,7 +36,7 @@ func TestClickHouseKeepsDataOverKillAndRestart(t *testing.T) {
 	}
 	f("1000", s.Kill)
 	f("2000", s.Stop)
-	f("3000", func() error { return nil }) // Restart stops what runs
+	f("3000", func() error { return nil }) // Restart stops a running store
 
 	require.Equal(t, []string{tcp, http}, []string{s.TCP, s.HTTP})
 	require.NotEqual(t, pids, s.PIDs())
@@ -57,7 +57,7 @@ func TestClickHouseCountsInsertedRowsInPartLog(t *testing.T) {
 	require.Equal(t, "30", s.Query(t, "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND database = 'trafficd'"))
 }
 
-// The log of inserts works after every kind of end, though it may begin anew.
+// The log of inserts works after every kind of exit; it may start empty.
 func TestClickHouseCountsInsertedRowsAfterARestart(t *testing.T) {
 	s := stores.StartClickHouse(t)
 	s.Query(t, "CREATE DATABASE trafficd ENGINE = Atomic")
@@ -77,10 +77,10 @@ func TestClickHouseCountsInsertedRowsAfterARestart(t *testing.T) {
 	require.Equal(t, "100", s.Query(t, "SELECT count() FROM trafficd.numbers"))
 }
 
-// inserted is what system.part_log counts so far.
+// inserted returns the rows that system.part_log counts.
 func inserted(t *testing.T, s *stores.ClickHouse) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it must not wait for ever
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it must not block forever
 	defer cancel()
 	_, err := s.Do(ctx, "SYSTEM FLUSH LOGS")
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestClickHousePause(t *testing.T) {
 	require.Equal(t, "1", s.Query(t, "SELECT 1"))
 
 	require.NoError(t, s.Pause())
-	require.NoError(t, s.Stop(), "a paused store stops as well")
+	require.NoError(t, s.Stop(), "a paused store stops too")
 	require.ErrorContains(t, s.Resume(), "restart it first")
 }
 
@@ -135,7 +135,7 @@ func TestClickHouseSaysWhatIsWrongWithAStatement(t *testing.T) {
 	require.ErrorContains(t, err, "UNKNOWN_IDENTIFIER")
 }
 
-// Clients that go at any point of the handshake, or of a query, take nobody with them.
+// Clients that disconnect at any point of the handshake or of a query do not affect others.
 func TestClickHouseOutlivesItsClients(t *testing.T) {
 	s := stores.StartClickHouse(t)
 	pids := s.PIDs()
@@ -143,14 +143,14 @@ func TestClickHouseOutlivesItsClients(t *testing.T) {
 		gone := &leaving{steps: n % 10, abruptly: n%3 > 0}
 		client, err := ch.Open(&ch.Options{Addr: []string{s.TCP}, DialContext: gone.dial})
 		require.NoError(t, err)
-		_ = client.Exec(t.Context(), "SELECT 1") // it may have come that far
+		_ = client.Exec(t.Context(), "SELECT 1") // it may succeed
 		require.NoError(t, client.Close())
 	}
 	require.Equal(t, "1", s.Query(t, "SELECT 1"))
 	require.Equal(t, pids, s.PIDs())
 }
 
-// leaving is a client's connection that ends after so many steps, as that of a killed process does.
+// leaving is a client's connection that is cut after a number of steps, as when the process is killed.
 type leaving struct {
 	net.Conn
 	steps    int

@@ -77,7 +77,7 @@ func testRestart(t *testing.T, k *stores.Kafka) {
 	require.Equal(t, brokers, k.Brokers)
 }
 
-// produce writes n records with keys that differ and waits for all acknowledgements.
+// produce writes n records with different keys and waits for all acknowledgements.
 func produce(t *testing.T, brokers []string, topic string, n int) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.AllowAutoTopicCreation(), kgo.DisableClientMetrics())
@@ -93,7 +93,7 @@ func produce(t *testing.T, brokers []string, topic string, n int) {
 	require.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 }
 
-// TestReadSkipsControlRecords: they take offsets at the end of a transaction, but are no records of anybody's.
+// TestReadSkipsControlRecords: control records occupy offsets at the end of a transaction and are not returned.
 func TestReadSkipsControlRecords(t *testing.T) {
 	cluster := stores.StartKfake(t, kfake.SeedTopics(1, "transactions"))
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.TransactionalID("t"), kgo.DefaultProduceTopic("transactions"))
@@ -127,7 +127,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestThreeBrokers: three processes, three replicas of everything, and a property of ours that reached the brokers.
+// TestThreeBrokers: three processes, three replicas of every partition, and a property that Options sets.
 func TestThreeBrokers(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Brokers(3), stores.Set("min.insync.replicas", "2"), stores.Topic("measurements", 6))
 	require.Len(t, k.Brokers, 3)

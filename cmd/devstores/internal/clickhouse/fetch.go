@@ -28,9 +28,8 @@ type archive struct {
 	member    string // the file wanted
 }
 
-// libraries are the engine's packages by platform. A package without an integrity was published
-// but could not be downloaded when this list was written: it is checked as npm checks a package
-// without a lock file, against what the registry says over TLS.
+// libraries are the engine's packages by platform. One without an integrity is checked as npm checks a package without a
+// lock file: against the integrity that the registry returns over TLS.
 var libraries = map[string]archive{
 	"linux/amd64": {
 		name:      "@chdb/lib-linux-x64-gnu",
@@ -57,8 +56,7 @@ func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 	return filepath.Join(dir, filepath.Base(a.member)), err
 }
 
-// fetch downloads the archive and unpacks its member into dir. Nothing is unpacked before the
-// digest of the whole archive is known to be right.
+// fetch downloads the archive, verifies the digest of the whole archive, and unpacks its member into dir.
 func (a archive) fetch(ctx context.Context, dir string, log io.Writer) error {
 	npm, err := readNPMConfig(os.Environ())
 	if err != nil {

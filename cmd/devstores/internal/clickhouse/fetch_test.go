@@ -29,7 +29,7 @@ type registry struct {
 	version   string // default: the pinned one
 	integrity string
 	tarball   string // URL prefix of the tarball; default: the server's
-	token     string // wanted when not empty
+	token     string // required unless empty
 	requests  []string
 }
 
@@ -205,7 +205,7 @@ func TestFetchTrustsNPMsCAFile(t *testing.T) {
 	f("npm_config_strict_ssl", "false", "")
 }
 
-// TestMismatchLeavesNothingInTheCache fetches another package than the pinned one.
+// TestMismatchLeavesNothingInTheCache: the registry returns a package with another digest than the pinned one.
 func TestMismatchLeavesNothingInTheCache(t *testing.T) {
 	a, ok := libraries[runtime.GOOS+"/"+runtime.GOARCH]
 	require.True(t, ok)

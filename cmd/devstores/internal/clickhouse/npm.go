@@ -23,13 +23,11 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// defaultRegistry is npm's documented default for the setting "registry". It has to be here: where
-// npm is not installed, nothing else on the machine knows it. Registries that mirror it may leave
-// it in the tarball URLs that they return, so it is also the prefix that npm replaces there.
+// defaultRegistry is npm's documented default for the setting "registry", for machines without npm. Mirrors may leave it in
+// the tarball URLs that they return, so it is also the prefix that is replaced there, as by npm.
 const defaultRegistry = "https://registry.npmjs.org/"
 
-// npmConfig holds npm's settings: environment variables over the project's, the user's and the
-// global .npmrc file. npm itself need not be installed.
+// npmConfig holds npm's settings: environment variables override the .npmrc files of the project, the user and the machine.
 type npmConfig map[string]string
 
 func readNPMConfig(environ []string) (npmConfig, error) {
@@ -40,7 +38,7 @@ func readNPMConfig(environ []string) (npmConfig, error) {
 			continue
 		}
 		key := name[len("npm_config_"):]
-		if !strings.HasPrefix(key, "//") && key != "" { // keys of a registry are taken as they are
+		if !strings.HasPrefix(key, "//") && key != "" { // keys of a registry are not changed
 			key = strings.ToLower(key[:1] + strings.ReplaceAll(key[1:], "_", "-"))
 		}
 		env[key] = value
@@ -112,8 +110,8 @@ func (c npmConfig) registry(name string) string {
 	return defaultRegistry
 }
 
-// authorization returns the credentials for a URL: those whose key, such as
-// //host/path/:_authToken, has the longest path that contains it.
+// authorization returns the credentials for a URL: those whose key, such as //host/path/:_authToken, has the longest
+// matching path.
 func (c npmConfig) authorization(u *url.URL) string {
 	for dir := u.Path; ; dir = path.Dir(dir) {
 		prefix := "//" + u.Host + strings.TrimSuffix(dir, "/") + "/:"

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A folder goes with all that is in it; a link, and what it leads to, stays.
+// A directory is removed with its content; a symbolic link and its target are kept.
 func TestForgetPartLog(t *testing.T) {
 	h, err := makeHome(t.TempDir())
 	require.NoError(t, err)
-	require.NoError(t, h.removePartLog(), "there is none at the first start")
+	require.NoError(t, h.removePartLog(), "no log before the first start")
 
 	system := h.path("data/data/system")
 	log, other := filepath.Join(system, "part_log"), filepath.Join(system, "query_log")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// relayed gives both ends of a connection through a relay that ends with the test.
+// relayed returns both ends of a connection through a relay that stops when the test ends.
 func relayed(t *testing.T) (client, engine *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func TestRelayPassesBothWays(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// A client that is gone is an orderly end for the engine, whatever it still has to say.
+// The engine sees end of file when a client is gone, even while it is writing.
 func TestRelayTellsOfNoReset(t *testing.T) {
 	client, engine := relayed(t)
 	say(t, client, "hello")
@@ -70,7 +70,7 @@ func TestRelayTellsOfNoReset(t *testing.T) {
 	}
 }
 
-// A client that reads nothing does not hold up the stop.
+// A client that reads nothing does not delay the stop.
 func TestRelayStops(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
