@@ -46,8 +46,11 @@ type daemon struct {
 	failed   chan error  // from a part that cannot continue
 }
 
-// serve runs the daemon until a signal.
-func serve(cfg *config.Config, log zerolog.Logger) error {
+// serve runs the daemon until a signal. load reads the settings again.
+func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, error)) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -55,7 +58,7 @@ func serve(cfg *config.Config, log zerolog.Logger) error {
 	defer limitMemory(cfg.MemoryLimit)()
 	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1)}
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("trafficd starts")
-	r := runner{timeout: cfg.ShutdownTimeout, draining: func() { d.draining.Store(true) }, log: log}
+	r := runner{timeout: cfg.ShutdownTimeout, draining: func() { d.draining.Store(true) }, log: log, hangups: hangups, reload: func() { d.reload(load) }}
 	return r.run(d.steps(), signals, d.failed)
 }
 

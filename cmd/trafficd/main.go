@@ -8,6 +8,7 @@
 //	steps.go       starts and stops them within a time limit
 //	deliveries.go  the sinks and their delivery loops
 //	routes.go      the paths for clients, and the interface descriptions
+//	reload.go      what SIGHUP changes
 //	readiness.go   the reasons in /readyz
 //	ops/           the operators' listener
 //	migrate.go     the ClickHouse tables
@@ -59,6 +60,9 @@ and delivers each exactly once to ClickHouse (archive) and a Kafka topic.
 Settings come from the defaults, a YAML file, the environment and flags; later ones win.
 The environment variable of a key is TRAFFICD_SECTION__KEY. --print-config shows every
 key with its value and where it came from.
+
+SIGHUP reads the settings again and reloads the log level, the keys, the registry feeds and
+the TLS certificate; other changes are named in the log and need a restart.
 
 SIGTERM and SIGINT drain: everything accepted is durable, and the exit code is 0. A second
 signal exits immediately.`,
@@ -115,7 +119,10 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	case f.print:
 		return config.Print(cmd.OutOrStdout(), c, origins)
 	}
-	return serve(c, c.Log.Logger(os.Stderr))
+	return serve(c, c.Log.Logger(os.Stderr), func() (*config.Config, error) {
+		c, _, err := f.load(cmd)
+		return c, err
+	})
 }
 
 func versionCommand() *cobra.Command {

@@ -24,6 +24,9 @@ type runner struct {
 	timeout  time.Duration // of the whole stop; the first three quarters are graceful
 	draining func()        // called before anything is stopped; may be nil
 	log      zerolog.Logger
+
+	hangups <-chan os.Signal // SIGHUP calls reload; may be nil
+	reload  func()
 }
 
 var (
@@ -42,13 +45,17 @@ func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error)
 		}
 		started = append(started, s)
 	}
-	if err == nil {
+	for running := err == nil; running; {
 		select {
+		case <-r.hangups:
+			r.reload()
+			continue
 		case s := <-signals:
 			r.log.Info().Stringer("signal", s).Stringer("timeout", r.timeout).Msg("draining; a second signal exits immediately")
 		case err = <-failed:
 			r.log.Error().Err(err).Msg("stopping because a part failed")
 		}
+		running = false
 	}
 	if r.draining != nil {
 		r.draining()

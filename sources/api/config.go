@@ -1,7 +1,6 @@
 package api
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -92,17 +91,4 @@ func (c Config) Validate() error {
 		wrong = append(wrong, fmt.Errorf("keys: %w", err))
 	}
 	return errors.Join(wrong...)
-}
-
-// tls returns the TLS settings, nil for plain HTTP.
-func (c Config) tls() (*tls.Config, error) {
-	if c.TLSCert == "" {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-	if err != nil {
-		return nil, fmt.Errorf("cannot load the certificate %s with the key %s: %w", c.TLSCert, c.TLSKey, err)
-	}
-	showExpiry(pair.Leaf.NotAfter)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}, nil
 }

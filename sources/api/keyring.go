@@ -87,6 +87,45 @@ func (k *Keyring) Close() {
 	}
 }
 
+// Reload replaces the keys of the configuration and reads the keys file now.
+func (k *Keyring) Reload(inline []KeyEntry) {
+	if k.file != nil {
+		defer k.file.Poke()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before, was := k.now.Load(), k.inline
+	var entries []KeyEntry
+	var err error
+	if k.path != "" {
+		entries, err = parseKeys(k.text)
+	}
+	if k.inline = inline; err == nil {
+		err = k.use(entries)
+	}
+	if err != nil {
+		k.inline = was
+		k.log.Error().Err(err).Msg("the last valid keys stay in use")
+		return
+	}
+	k.logReload(before)
+}
+
+// logReload names the keys that are new and those that are gone.
+func (k *Keyring) logReload(before *ring) {
+	missing := func(from, in *ring) (names []string) {
+		for _, c := range from.clients {
+			if !slices.ContainsFunc(in.clients, func(other *contract.Client) bool { return other.Name == c.Name }) {
+				names = append(names, c.Name)
+			}
+		}
+		return names
+	}
+	now := k.now.Load()
+	k.log.Info().Str("file", k.path).Int("keys", len(now.clients)).
+		Strs("added", missing(now, before)).Strs("removed", missing(before, now)).Msg("keys reloaded")
+}
+
 // Clients returns the clients of the keys in use.
 func (k *Keyring) Clients() []*contract.Client { return slices.Clone(k.now.Load().clients) }
 
@@ -142,6 +181,7 @@ func tooLong(err error) error {
 func (k *Keyring) reload(text []byte, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	before := k.now.Load()
 	switch {
 	case err != nil:
 		k.seen = false
@@ -153,7 +193,7 @@ func (k *Keyring) reload(text []byte, err error) {
 	}
 	if err == nil {
 		keysReloads.Inc()
-		k.log.Info().Str("file", k.path).Int("keys", len(k.now.Load().clients)).Msg("keys reloaded")
+		k.logReload(before)
 		return
 	}
 	repeated := k.problem != nil && k.problem.Error() == err.Error()

@@ -22,11 +22,12 @@ type Server struct {
 	log     zerolog.Logger
 	pending pending
 
-	http     *fasthttp.Server
-	listener *listener
-	draining atomic.Bool
-	failed   chan error    // why accepting ended
-	done     chan struct{} // closed when accepting has ended
+	http        *fasthttp.Server
+	listener    *listener
+	certificate *keyPair
+	draining    atomic.Bool
+	failed      chan error    // why accepting ended
+	done        chan struct{} // closed when accepting has ended
 }
 
 // New returns a server for these routes. The caller closes the keyring after Stop.
@@ -59,21 +60,29 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 
 // Start listens, and serves on a goroutine until Stop.
 func (s *Server) Start() error {
-	tls, err := s.cfg.tls()
-	if err != nil {
+	var err error
+	if s.certificate, err = openCertificate(s.cfg, s.log); err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("cannot listen for clients: %w", err)
+		s.certificate.close()
+		return fmt.Errorf("cannot listen for clients (api.listen): %w", err)
 	}
-	s.listener = newListener(l, tls, s.cfg, s.log)
+	s.listener = newListener(l, s.certificate.config(), s.cfg, s.log)
 	connectionsMax.Set(float64(s.cfg.MaxConnections))
 	go func() {
 		defer close(s.done) // Stop closes the listener and waits
 		s.failed <- s.http.Serve(s.listener)
 	}()
 	return nil
+}
+
+// Reload reads the TLS certificate now.
+func (s *Server) Reload() {
+	if s.certificate != nil {
+		s.certificate.file.Poke()
+	}
 }
 
 // Addr returns the address on which the server listens.
@@ -90,6 +99,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
 	}
+	defer s.certificate.close()
 	s.draining.Store(true)
 	select {
 	case <-time.After(s.cfg.DrainGrace):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,39 +15,77 @@ import (
 
 // Registry holds the latest good list of each product instance.
 type Registry struct {
-	feeds      []*feed // in the order of the configuration
-	byInstance map[string]*feed
-	gauges     []metrics.Collector
+	log zerolog.Logger
+	now atomic.Pointer[feeds]
 
+	ctx     context.Context // of the feeds' goroutines
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
 
+// feeds is an immutable set of feeds.
+type feeds struct {
+	list       []*feed // in the order of the configuration
+	byInstance map[string]*feed
+	gauges     []metrics.Collector
+}
+
 // New returns a registry that reads nothing before Start.
 func New(cfg Config, log zerolog.Logger) (*Registry, error) {
+	r := &Registry{log: log}
+	now, err := r.feeds(cfg)
+	r.now.Store(now)
+	return r, err
+}
+
+func (r *Registry) feeds(cfg Config) (*feeds, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid registry configuration: %w", err)
 	}
-	r := &Registry{byInstance: make(map[string]*feed)}
+	fs := &feeds{byInstance: make(map[string]*feed)}
 	for _, fc := range cfg.Feeds {
-		f := newFeed(cfg, fc.withDefaults(), log)
-		r.feeds = append(r.feeds, f)
-		r.byInstance[f.instance] = f
-		r.gauges = append(r.gauges, gauges(f)...)
+		f := newFeed(cfg, fc.withDefaults(), r.log)
+		f.begin(time.Now())
+		fs.list = append(fs.list, f)
+		fs.byInstance[f.instance] = f
+		fs.gauges = append(fs.gauges, gauges(f)...)
 	}
-	return r, nil
+	return fs, nil
 }
 
 // Start starts reading the feeds and returns at once; until a feed's first list has been read, its
 // Snapshot is nil. The goroutines end with ctx or Close, and only Close waits for them. Start is
 // called once.
 func (r *Registry) Start(ctx context.Context) {
-	ctx, r.stop = context.WithCancel(ctx)
-	metrics.Show(r.gauges...)
-	for _, f := range r.feeds {
-		f.begin(time.Now())
+	r.ctx = ctx
+	r.start(r.now.Load())
+}
+
+func (r *Registry) start(fs *feeds) {
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(r.ctx)
+	metrics.Show(fs.gauges...)
+	for _, f := range fs.list {
 		r.running.Go(func() { f.run(ctx) })
 	}
+}
+
+// Reload replaces the feeds and reads them all. A product instance that had a feed before keeps its
+// list until the new one is read. It is not called concurrently with Start, Close or itself.
+func (r *Registry) Reload(cfg Config) error {
+	next, err := r.feeds(cfg)
+	if err != nil {
+		return err
+	}
+	r.Close()
+	for _, f := range next.list {
+		if before := r.now.Load().byInstance[f.instance]; before != nil {
+			f.inherit(before)
+		}
+	}
+	r.now.Store(next)
+	r.start(next)
+	return nil
 }
 
 // Close stops the feeds and waits for them. The snapshots remain readable.
@@ -56,13 +95,13 @@ func (r *Registry) Close() {
 	}
 	r.stop()
 	r.running.Wait()
-	metrics.Hide(r.gauges...)
+	metrics.Hide(r.now.Load().gauges...)
 }
 
 // Snapshot returns the latest good list of a product instance, which is immutable. It is nil before
 // the first good list, and for a product instance without a feed. It does not allocate.
 func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
-	f, ok := r.byInstance[productInstance]
+	f, ok := r.now.Load().byInstance[productInstance]
 	if !ok {
 		return nil
 	}
@@ -71,14 +110,15 @@ func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
 
 // HasFeed reports whether a product instance has a feed.
 func (r *Registry) HasFeed(productInstance string) bool {
-	_, ok := r.byInstance[productInstance]
+	_, ok := r.now.Load().byInstance[productInstance]
 	return ok
 }
 
 // Status returns the state of each feed, in the order of the configuration.
 func (r *Registry) Status() []Status {
-	all := make([]Status, len(r.feeds))
-	for i, f := range r.feeds {
+	list := r.now.Load().list
+	all := make([]Status, len(list))
+	for i, f := range list {
 		all[i] = f.status(time.Now())
 	}
 	return all

@@ -237,3 +237,33 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 		c.Feeds[0] = FeedConfig{ProductInstance: "x", ClickHouse: &dial.ClickHouseQuery{Address: "localhost"}}
 	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query must be set")
 }
+
+// Reload starts feeds of new product instances, ends those that are gone, and keeps the lists in use.
+func TestReload(t *testing.T) {
+	dir := t.TempDir()
+	list := func(instance, codes string) FeedConfig {
+		path := filepath.Join(dir, instance+".csv")
+		require.NoError(t, os.WriteFile(path, []byte("detectorCode\n"+codes+"\n"), 0o600))
+		return FeedConfig{ProductInstance: instance, File: &FileConfig{Path: path}}
+	}
+	cfg := DefaultConfig()
+	cfg.Settle, cfg.Feeds = 10*time.Millisecond, []FeedConfig{list("city", "A1"), list("hill", "H1")}
+	r, err := New(cfg, zerolog.Nop())
+	require.NoError(t, err)
+	r.Start(t.Context())
+	defer r.Close()
+	has := func(instance string) func() bool { return func() bool { return r.Snapshot(instance) != nil } }
+	require.Eventually(t, has("city"), 20*time.Second, time.Millisecond)
+	city := r.Snapshot("city")
+
+	require.NoError(t, os.Remove(cfg.Feeds[0].File.Path))
+	cfg.Feeds = []FeedConfig{cfg.Feeds[0], list("lake", "L1")}
+	require.NoError(t, r.Reload(cfg))
+	require.Same(t, city, r.Snapshot("city"), "its list stays although its file is gone")
+	require.Eventually(t, has("lake"), 20*time.Second, time.Millisecond)
+	require.False(t, r.HasFeed("hill"))
+
+	cfg.Feeds = append(cfg.Feeds, cfg.Feeds[0])
+	require.Error(t, r.Reload(cfg), "two feeds of one product instance")
+	require.True(t, r.HasFeed("lake"), "an invalid configuration changes nothing")
+}

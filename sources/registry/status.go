@@ -19,6 +19,12 @@ func (f *feed) begin(now time.Time) {
 	f.confirmed, f.err = now, errNotYet
 }
 
+// inherit takes over the list of a feed that has ended.
+func (f *feed) inherit(before *feed) {
+	f.current.Store(before.current.Load())
+	f.mark, f.leftOut, f.confirmed, f.err = before.mark, before.leftOut, before.confirmed, before.err
+}
+
 func (f *feed) status(now time.Time) Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()

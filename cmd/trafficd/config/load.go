@@ -36,6 +36,22 @@ func Load(o Options) (*Config, Origins, error) {
 	return &c, origins, nil
 }
 
+// Differences lists the keys of settings that differ between two configurations.
+func Differences(a, b *Config) (keys []string) {
+	root := schemaOf(reflect.TypeFor[Config](), "", "", nil)
+	for _, key := range root.keys() {
+		at := root.find(key)
+		if !at.leaf() {
+			continue
+		}
+		x, y := reflect.ValueOf(a).Elem().FieldByIndex(at.index), reflect.ValueOf(b).Elem().FieldByIndex(at.index)
+		if !reflect.DeepEqual(x.Interface(), y.Interface()) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // load sets the fields of the struct that into points to. Settings with an error are left alone.
 func load(into any, o Options) (Origins, error) {
 	root := schemaOf(reflect.TypeOf(into).Elem(), "", "", nil)

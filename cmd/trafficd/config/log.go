@@ -30,16 +30,22 @@ func (l Log) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Logger returns the logger that writes to file. The configuration must be valid.
-func (l Log) Logger(file *os.File) zerolog.Logger {
+// SetLevel sets the level of all loggers. The configuration must be valid.
+func (l Log) SetLevel() {
 	level, err := zerolog.ParseLevel(l.Level)
 	if err != nil {
 		level = zerolog.InfoLevel
 	}
+	zerolog.SetGlobalLevel(level)
+}
+
+// Logger sets the level and returns the logger that writes to file. The configuration must be valid.
+func (l Log) Logger(file *os.File) zerolog.Logger {
+	l.SetLevel()
 	var w io.Writer = file
 	terminal := term.IsTerminal(int(file.Fd()))
 	if l.Format == "console" || l.Format == "auto" && terminal {
 		w = zerolog.ConsoleWriter{Out: file, TimeFormat: time.TimeOnly, NoColor: !terminal || os.Getenv("NO_COLOR") != ""}
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger()
+	return zerolog.New(w).With().Timestamp().Logger()
 }

@@ -40,6 +40,14 @@ func NewFile(path string, settle time.Duration, maxBytes int64) *File {
 // Changes yields when there may be a new version.
 func (f *File) Changes() <-chan struct{} { return f.folders.poke }
 
+// Poke makes Changes yield. It may be called from any goroutine.
+func (f *File) Poke() {
+	select {
+	case f.folders.poke <- struct{}{}:
+	default:
+	}
+}
+
 // Close stops watching.
 func (f *File) Close() { f.folders.close() }
 

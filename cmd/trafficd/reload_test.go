@@ -1,0 +1,105 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficd/ops"
+)
+
+// writeCertificate writes a certificate for loopback with this serial number, and its key.
+func writeCertificate(t *testing.T, cert, key string, serial int64) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	replaceFile(t, key, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	replaceFile(t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+}
+
+// SIGHUP reloads what can be reloaded, names the rest, and never ends the daemon.
+func TestHangupReloads(t *testing.T) {
+	d := newProcess(t)
+	file := filepath.Join(d.Dir, "trafficd.yaml")
+	feeds := "registry:\n  feeds:\n  - {product_instance: city, file: {path: " + filepath.Join(d.Dir, "detectors.csv") + ", column: code}}\n"
+	require.NoError(t, os.WriteFile(file, []byte(feeds), 0o600))
+	d.Args = append([]string{"--config", file}, d.Args...)
+	for i, a := range d.Args { // the file sets them
+		if strings.HasPrefix(a, "registry.feeds=") {
+			d.Args[i] = "registry.recheck=50s"
+		}
+	}
+	d.start().await(http.StatusOK)
+	logged := func(text string) {
+		t.Helper()
+		d.eventually(func() bool { return strings.Contains(d.Log(), text) }, "%s in the log", text)
+	}
+
+	lake := filepath.Join(d.Dir, "lake.csv")
+	require.NoError(t, os.WriteFile(lake, []byte("code\nL1\n"), 0o600))
+	replaceFile(t, file, feeds+"  - {product_instance: lake, file: {path: "+lake+", column: code}}\n"+
+		"log: {level: debug}\njournal: {max_bytes: 7GiB}\napi: {keys: [{name: inline, sha256: "+strings.Repeat("ab", 32)+", product_instance: lake, rights: [ingest]}]}\n")
+	d.signal(syscall.SIGHUP)
+	logged(`"changed":["log.level","api.keys","registry.feeds"],"need_restart":["journal.max_bytes"]`)
+	logged(`"added":["inline"]`)
+	d.eventually(func() bool {
+		_, r := d.ready()
+		instances, _ := r.Components["registry"].Detail["product_instances"].(map[string]any)
+		return len(instances) == 2 && r.State == ops.OK
+	}, "the new product instance")
+	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
+	require.NoError(t, err)
+	require.Equal(t, 1, a.Accepted, "the list of the other product instance stayed in use")
+	logged(`"level":"debug"`)
+
+	replaceFile(t, file, "log: {level: loud}\n")
+	d.signal(syscall.SIGHUP)
+	logged("cannot reload the settings; the last ones stay in use")
+	d.await(http.StatusOK)
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+}
+
+// A renewed certificate is used without a restart.
+func TestCertificateIsReloaded(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	writeCertificate(t, cert, key, 1)
+	d := newProcess(t, "api.tls_cert="+cert, "api.tls_key="+key).start()
+	d.await(http.StatusOK)
+	serves := func(serial int64) func() bool {
+		return func() bool {
+			c, err := tls.Dial("tcp", d.API, &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64() == serial
+		}
+	}
+	d.eventually(serves(1), "the first certificate")
+	writeCertificate(t, cert, key, 2)
+	d.eventually(serves(2), "the second certificate")
+	require.NoError(t, os.WriteFile(cert, []byte("broken"), 0o600))
+	d.signal(syscall.SIGHUP)
+	d.eventually(func() bool { return strings.Contains(d.Log(), "the last valid certificate stays in use") }, "a complaint")
+	require.True(t, serves(2)())
+}
