@@ -22,7 +22,9 @@ import (
 // TestPromtool: the metrics of a running daemon have no problem that promtool finds, and no series
 // that cannot occur.
 func TestPromtool(t *testing.T) {
-	d := newProcess(t).start()
+	d := newProcess(t)
+	d.changeKeys("test")
+	d.start()
 	d.await(http.StatusOK)
 	sendBatches(d, 2)
 	_, text := d.get("/metrics")
@@ -65,7 +67,9 @@ func TestPromtool(t *testing.T) {
 
 // TestPrometheus lets a real Prometheus scrape the daemon and computes a quantile there.
 func TestPrometheus(t *testing.T) {
-	d := newProcess(t).start()
+	d := newProcess(t)
+	d.changeKeys("test")
+	d.start()
 	d.await(http.StatusOK)
 	address := freeAddress(t)
 	dir := t.TempDir()
