@@ -85,7 +85,8 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 				return err
 			}
 			if !s.quiet {
-				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n", instance)
+				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n",
+					instance)
 			}
 			return s.run(cmd.Context(), cmd.Flags(), std, input{items: which.items(args[0]), size: -1, resume: "--skip-rows %d"})
 		},

@@ -334,7 +334,8 @@ func (p *publishing) publish(ctx context.Context, std streams, publisher *foreca
 		gone = slices.DeleteFunc(before, func(key string) bool { return has[key] })
 	}
 	total := len(content.Forecasts) + len(gone)
-	shown := newProgress(std.err, p.quiet, int64(total), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
+	shown := newProgress(std.err, p.quiet, int64(total),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
 	show := func(n int) {
 		shown.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
 	}

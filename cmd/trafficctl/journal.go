@@ -33,7 +33,8 @@ func newJournal(std streams) *cobra.Command {
 }
 
 func newJournalList(std streams) *cobra.Command {
-	return journalCommand(func(_ context.Context, dir string, f *inspect.Folder) error { return listJournal(std.out, dir, f) }, &cobra.Command{
+	run := func(_ context.Context, dir string, f *inspect.Folder) error { return listJournal(std.out, dir, f) }
+	return journalCommand(run, &cobra.Command{
 		Use:   "ls DIR",
 		Short: "List the segments",
 		Long: `List the segments and their frames. A frame holds the accepted items of one batch, and the

@@ -163,8 +163,10 @@ func (d *dump) appendFrame(frame journal.Frame) {
 			return
 		}
 	}
-	d.line = fmt.Appendf(d.line, `{"seq":%d,"batchId":"%s","receivedAt":"%s","productInstance":%s,"rows":%d,"rejected":%d,"idempotencyKey":%t,"bytes":%d}`+"\n",
-		frame.Seq, b.ID, measurement.AppendTime(nil, time.Unix(0, b.ReceivedAt)), measurement.AppendString(nil, b.ProductInstance),
+	const line = `{"seq":%d,"batchId":"%s","receivedAt":"%s","productInstance":%s,` +
+		`"rows":%d,"rejected":%d,"idempotencyKey":%t,"bytes":%d}` + "\n"
+	d.line = fmt.Appendf(d.line, line, frame.Seq, b.ID,
+		measurement.AppendTime(nil, time.Unix(0, b.ReceivedAt)), measurement.AppendString(nil, b.ProductInstance),
 		b.Rows(), d.answer.Len(), d.answer.Key != "", len(frame.Data))
 	d.written++
 }

@@ -54,7 +54,8 @@ kept. Without --file, the entry is printed below the key, for the list keys.`,
 			if err = keyfile.Append(file, e); err != nil {
 				return err
 			}
-			fmt.Fprintf(std.err, "trafficctl: added key %q to %s; the line on standard output is the key, which is not shown again\n", e.Name, file)
+			fmt.Fprintf(std.err, "trafficctl: added key %q to %s; the line on standard output is the key, which is not shown again\n",
+				e.Name, file)
 			_, err = fmt.Fprintln(std.out, key)
 			return err
 		},

@@ -75,7 +75,10 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 // WriteNDJSON writes one item per line and returns their number.
 func (n *Network) WriteNDJSON(w io.Writer) (items int64, err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
-	for item := range n.Items() { // which has no errors
+	for item, err := range n.Items() {
+		if err != nil {
+			return items, err
+		}
 		out.Write(item.JSON)
 		if err := out.WriteByte('\n'); err != nil {
 			return items, err

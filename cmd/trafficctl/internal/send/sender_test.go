@@ -35,6 +35,7 @@ func itemOf(detector string, n int) measurement.Item {
 func twoItems(yield func(measurement.Item, error) bool) {
 	_ = yield(itemOf("A", 1), nil) && yield(itemOf("A", 2), nil)
 }
+
 func TestNoDaemon(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.URL, cfg.Key, cfg.RetryFor = "http://127.0.0.1:1", "k", 0

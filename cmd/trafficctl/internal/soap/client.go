@@ -36,14 +36,20 @@ func New(cfg client.Config) (*Client, error) {
 func (c *Client) Close() { c.http.Close() }
 
 // Convert converts one geometry, whose coordinate format caller names.
-func (c *Client) Convert(ctx context.Context, g xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext) (xroute.EncodedGeometry, error) {
-	answer, err := call[xroute.ConvertGeometryResponse](ctx, c, 0, &xroute.ConvertGeometry{Geometry: g, Options: o, CallerContext: caller})
+func (c *Client) Convert(
+	ctx context.Context, g xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
+) (xroute.EncodedGeometry, error) {
+	request := &xroute.ConvertGeometry{Geometry: g, Options: o, CallerContext: caller}
+	answer, err := call[xroute.ConvertGeometryResponse](ctx, c, 0, request)
 	return answer.Result, err
 }
 
 // Start starts a job that converts geometries.
-func (c *Client) Start(ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext) (xroute.Job, error) {
-	answer, err := call[xroute.StartConvertGeometriesResponse](ctx, c, 0, &xroute.StartConvertGeometries{Geometries: list, Options: o, CallerContext: caller})
+func (c *Client) Start(
+	ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
+) (xroute.Job, error) {
+	request := &xroute.StartConvertGeometries{Geometries: list, Options: o, CallerContext: caller}
+	answer, err := call[xroute.StartConvertGeometriesResponse](ctx, c, 0, request)
 	return answer.Result, err
 }
 
@@ -140,7 +146,8 @@ func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, er
 		answer, err := c.read(resp)
 		resp.Body.Close()
 		var e *client.Error
-		if !errors.As(err, &e) || e.Status != http.StatusServiceUnavailable && e.Status != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+		isBusy := errors.As(err, &e) && (e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests)
+		if !isBusy || resp.Header.Get("Retry-After") == "" {
 			return answer, err
 		}
 		wait := max(e.RetryAfter, time.Second)
