@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
 	"trafficd/cmd/trafficd/config"
 	"trafficd/schemas/openapi"
 	"trafficd/schemas/proto"
+	"trafficd/sources/api"
 )
 
 // getSchema asks without a key.
@@ -116,7 +118,10 @@ func TestSchemasAreDocumented(t *testing.T) {
 		} `yaml:"paths"`
 	}
 	require.NoError(t, yaml.Unmarshal(openapi.Document, &document))
-	for _, r := range (&daemon{cfg: &config.Config{}}).routes() {
+	keys, err := api.OpenKeyring(api.DefaultConfig(), zerolog.Nop())
+	require.NoError(t, err)
+	defer keys.Close()
+	for _, r := range (&daemon{cfg: &config.Config{}, keys: keys}).routes() {
 		if !strings.HasPrefix(r.Path, schemasPath) {
 			continue
 		}
