@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics of the kinds that the daemon has.
+// Counter and the other types are short names for those of Prometheus.
 type (
 	Counter   = prometheus.Counter
 	Counters  = prometheus.CounterVec // with labels
