@@ -114,6 +114,9 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	case err != nil:
 		return err
 	case f.check:
+		if err := checkFiles(c); err != nil {
+			return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		}
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil
 	case f.print:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -28,7 +29,7 @@ type Kafka struct {
 
 // SASL configures authentication. An empty mechanism means none.
 type SASL struct {
-	Mechanism string `setting:"mechanism"` // plain, scram-sha-256, scram-sha-512
+	Mechanism string `setting:"mechanism"` // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, in any case
 	Username  string `setting:"username"`
 	Password  string `setting:"password"` // secret
 }
@@ -57,7 +58,7 @@ func (k Kafka) Validate(section string) error {
 }
 
 func (s SASL) validate(section string) error {
-	switch s.Mechanism {
+	switch strings.ToLower(s.Mechanism) {
 	case "":
 		return check(s == SASL{}, section+"mechanism", "must be set: a user name or password is given, which would have no effect")
 	case "plain", "scram-sha-256", "scram-sha-512":
@@ -109,7 +110,7 @@ func (k Kafka) Transport() (*kafka.Transport, error) {
 
 // mechanism returns nil where SASL is off.
 func (s SASL) mechanism() (m sasl.Mechanism, err error) {
-	switch s.Mechanism {
+	switch strings.ToLower(s.Mechanism) {
 	case "plain":
 		m = plain.Mechanism{Username: s.Username, Password: s.Password}
 	case "scram-sha-256":
