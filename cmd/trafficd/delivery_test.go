@@ -52,7 +52,7 @@ func (d *process) awaitDelivered() {
 func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.set("clickhouse.migrate=false", "clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // and so often are idle stores probed
-	for range 2 { // the second time there is nothing to do
+	for range 2 {                                                                                              // the second time there is nothing to do
 		out, err := exec.Command(binary, append([]string{"migrate"}, d.Args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "the tables are up to date")

@@ -13,12 +13,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Counter and the other types are short names for those of Prometheus.
 type (
-	Counter   = prometheus.Counter
-	Counters  = prometheus.CounterVec // with labels
-	Gauge     = prometheus.Gauge
-	Observer  = prometheus.Observer // a histogram
+	// Counter is a counter without labels.
+	Counter = prometheus.Counter
+	// Counters is a set of counters with labels.
+	Counters = prometheus.CounterVec
+	// Gauge is a gauge without labels.
+	Gauge = prometheus.Gauge
+	// Observer is a histogram.
+	Observer = prometheus.Observer
+	// Collector is a source of series.
 	Collector = prometheus.Collector
 )
 

@@ -135,8 +135,12 @@ func (q quiet) Printf(format string, args ...any) {
 }
 
 func withoutBytes(err error) string {
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return network.Error()
+	}
 	for ; err != nil; err = errors.Unwrap(err) {
-		if _, network := err.(*net.OpError); network || strings.HasPrefix(err.Error(), "tls: ") {
+		if strings.HasPrefix(err.Error(), "tls: ") {
 			return err.Error()
 		}
 	}

@@ -130,7 +130,7 @@ func (e *Endpoint) countDuplicates(client string, r *batch.Result) {
 // may need some.
 func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
 	body := newBlocks(e.memory, client)
-	defer body.Close()
+	defer func() { _ = body.Close() }()
 	body.checkMagic = !declaresGzip(&ctx.Request.Header)
 	if err := e.receiver.Receive(ctx, client, body); err != nil {
 		return err

@@ -56,8 +56,8 @@ type Stores struct {
 	temporary  string // directory to remove, or empty
 }
 
-// ClickHouseInfo and KafkaInfo are what devstores announces about each store.
 type (
+	// ClickHouseInfo is what devstores announces about ClickHouse.
 	ClickHouseInfo struct {
 		TCP     string `json:"tcp"`  // host:port of the native protocol
 		HTTP    string `json:"http"` // host:port
@@ -99,7 +99,7 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 	s = &Stores{}
 	defer func() {
 		if err != nil {
-			s.Close()
+			_ = s.Close()
 		}
 	}()
 	if opts.Dir == "" {

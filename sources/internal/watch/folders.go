@@ -49,7 +49,7 @@ func (w *folders) follow() {
 // a signal too.
 func (w *folders) forward(watcher *fsnotify.Watcher) {
 	for {
-		ok := false
+		var ok bool
 		select {
 		case _, ok = <-watcher.Events:
 		case _, ok = <-watcher.Errors:
