@@ -65,6 +65,7 @@ type (
 		Version string `json:"version"`
 		PIDs    []int  `json:"pids"`
 	}
+	// KafkaInfo is what devstores announces about Kafka.
 	KafkaInfo struct {
 		Brokers []string `json:"brokers"` // host:port, in the order of node ids
 		Kind    string   `json:"kind"`    // Kfake or Apache
