@@ -75,12 +75,11 @@ type IdempotencyStore struct {
 	done chan struct{}
 }
 
-// scopedKey is a client's key within its product instance.
-type scopedKey struct{ instance, key string }
+// scopedKey is a key of a client (contract.Client.Owner, which includes the product instance).
+type scopedKey struct{ client, key string }
 
 type storedAnswer struct {
 	scopedKey
-	client  string
 	hash    uint64
 	frame   []byte // without its rows; its rejections are compressed
 	expires time.Time
@@ -90,7 +89,7 @@ type storedAnswer struct {
 
 // size returns the approximate memory of an answer.
 func (a *storedAnswer) size() int64 {
-	return int64(len(a.frame)+len(a.instance)+len(a.key)+len(a.client)) + 216
+	return int64(len(a.frame)+len(a.key)+len(a.client)) + 216
 }
 
 // OpenIdempotencyStore loads the remembered answers and starts the copying, which Close stops. cfg.Journal.Dir must be set.
@@ -138,12 +137,12 @@ func (s *IdempotencyStore) load(r *journal.Reader, locate func(a *storedAnswer, 
 			return err
 		}
 		buf = frame
-		instance, id, err := batch.FrameKey(frame)
+		id, err := batch.FrameKey(frame)
 		if err != nil {
 			return err
 		}
 		if id.Key != "" {
-			a := s.newAnswer(instance, id, frame)
+			a := s.newAnswer(id, frame)
 			locate(a, seq)
 			s.add(a)
 		}
@@ -154,7 +153,7 @@ func (s *IdempotencyStore) load(r *journal.Reader, locate func(a *storedAnswer, 
 // with 503 if no more answers can be remembered, of this client or of all. A client may have as much as it leaves free, so
 // something is left for the next one however much others have.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
-	k := scopedKey{c.ProductInstance, key}
+	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, taken := s.held[k]; taken {
@@ -164,7 +163,7 @@ func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIErr
 		}
 	}
 	if _, known := s.known[k]; !known {
-		own, free := s.shares[c.Name], s.cfg.MaxBytes-s.bytes
+		own, free := s.shares[c.Owner], s.cfg.MaxBytes-s.bytes
 		switch {
 		case free <= 0:
 			return contract.Unavailable("the idempotency store is full; retry later, or send the batch without Idempotency-Key", 30*time.Second)
@@ -178,9 +177,9 @@ func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIErr
 }
 
 // Release ends the claim of Hold.
-func (s *IdempotencyStore) Release(productInstance, key string) {
+func (s *IdempotencyStore) Release(c *contract.Client, key string) {
 	s.mu.Lock()
-	delete(s.held, scopedKey{productInstance, key})
+	delete(s.held, scopedKey{c.Owner, key})
 	s.mu.Unlock()
 }
 
@@ -190,7 +189,7 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 		return false, nil
 	}
 	s.mu.Lock()
-	a := s.known[scopedKey{sub.ProductInstance, sub.IdempotencyKey}]
+	a := s.known[scopedKey{sub.Client, sub.IdempotencyKey}]
 	s.mu.Unlock()
 	if a == nil || !s.now().Before(a.expires) {
 		return false, nil
@@ -233,19 +232,19 @@ func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 		s.unpend(e.Seq)
 		return
 	}
-	instance, id, _ := batch.FrameKey(e.Data) // the frame was encoded here
-	a := s.newAnswer(instance, id, e.Data)
+	id, _ := batch.FrameKey(e.Data) // the frame was encoded here
+	a := s.newAnswer(id, e.Data)
 	a.main = e.Seq
 	s.add(a)
 	s.fresh = append(s.fresh, a)
 }
 
-func (s *IdempotencyStore) newAnswer(instance string, id batch.Answer, frame []byte) *storedAnswer {
+func (s *IdempotencyStore) newAnswer(id batch.Answer, frame []byte) *storedAnswer {
 	// After the clock was set back an answer may be from the future; it is then kept no longer than a new one.
 	now := s.now()
 	age := min(max(now.Sub(time.Unix(0, batch.FrameReceivedAt(frame))), 0), s.cfg.Window)
 	return &storedAnswer{
-		scopedKey: scopedKey{instance, id.Key}, client: id.Client, hash: id.BodyHash,
+		scopedKey: scopedKey{id.Client, id.Key}, hash: id.BodyHash,
 		frame: batch.AnswerOf(frame), expires: now.Add(s.cfg.Window - age),
 	}
 }

@@ -136,7 +136,7 @@ func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
 }
 
 // Release ends the claim of Hold.
-func (in *Intake) Release(productInstance, key string) { in.idempotency.Release(productInstance, key) }
+func (in *Intake) Release(c *contract.Client, key string) { in.idempotency.Release(c, key) }
 
 // Submit stores a body. If it returns nil, every accepted item is durable and s.Result is the 207. A *contract.APIError
 // means that nothing of the batch was or will be archived or forwarded, batch.ErrNoAnswer that the outcome is unknown.
@@ -213,7 +213,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	r := &s.Result
 	r.Duplicates = st.validate.Validate(&st.items, known, now, &r.Rejections)
 	if s.IdempotencyKey != "" {
-		r.ID = batch.DerivedID(s.ProductInstance, s.Client, s.IdempotencyKey, hash)
+		r.ID = batch.DerivedID(s.Client, s.IdempotencyKey, hash)
 	} else {
 		r.ID = batch.ID(uuid.Must(uuid.NewV7())) // crypto/rand never fails
 	}

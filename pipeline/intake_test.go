@@ -73,7 +73,7 @@ func (h *fixture) close() {
 }
 
 func (h *fixture) submit(body, key string) (*batch.Submission, error) {
-	s := &batch.Submission{ProductInstance: "city", IdempotencyKey: key, Body: bytes.NewReader(zipped(body))}
+	s := &batch.Submission{ProductInstance: "city", Client: "city", IdempotencyKey: key, Body: bytes.NewReader(zipped(body))}
 	return s, h.intake.Submit(s)
 }
 
@@ -384,7 +384,7 @@ func TestRetryGetsTheSameResult(t *testing.T) {
 	h.close()
 	h = open(t, dir)
 	again()
-	other := &batch.Submission{ProductInstance: "town", IdempotencyKey: "key-1", Body: bytes.NewReader(zipped(body))}
+	other := &batch.Submission{ProductInstance: "town", Client: "town", IdempotencyKey: "key-1", Body: bytes.NewReader(zipped(body))}
 	h.codes["town"] = set("A")
 	require.NoError(t, h.intake.Submit(other))
 	require.False(t, other.Result.Replay, "keys are scoped to their product instance")
@@ -528,15 +528,15 @@ func TestVoidedAnswerDoesNotHoldTheCursor(t *testing.T) {
 func TestKeysInProgressAndFullStore(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
-	city, town := &contract.Client{ProductInstance: "city"}, &contract.Client{ProductInstance: "town"}
+	city, town := &contract.Client{Owner: "city"}, &contract.Client{Owner: "town"}
 	require.Nil(t, h.intake.Hold(city, "k"))
 	r := h.intake.Hold(city, "k")
 	require.Equal(t, contract.IdempotencyKeyInUse, r.Code)
 	require.Positive(t, r.RetryAfter)
 	require.Nil(t, h.intake.Hold(town, "k"))
-	h.intake.Release("city", "k")
+	h.intake.Release(city, "k")
 	require.Nil(t, h.intake.Hold(city, "k"))
-	h.intake.Release("city", "k")
+	h.intake.Release(city, "k")
 	_, err := h.submit(measurements(item("A", 1)), "known")
 	require.NoError(t, err)
 	h.store.cfg.MaxBytes = 1
@@ -549,13 +549,13 @@ func TestKeysInProgressAndFullStore(t *testing.T) {
 func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
-	greedy, next := &contract.Client{Name: "greedy", ProductInstance: "city"}, &contract.Client{Name: "next", ProductInstance: "city"}
+	greedy, next := &contract.Client{Owner: "greedy"}, &contract.Client{Owner: "next"}
 	submit := func(c *contract.Client, key string) {
 		t.Helper()
 		require.Nil(t, h.intake.Hold(c, key))
-		s := &batch.Submission{ProductInstance: "city", Client: c.Name, IdempotencyKey: key, Body: bytes.NewReader(zipped(measurements(item("X", 1))))}
+		s := &batch.Submission{ProductInstance: "city", Client: c.Owner, IdempotencyKey: key, Body: bytes.NewReader(zipped(measurements(item("X", 1))))}
 		require.NoError(t, h.intake.Submit(s))
-		h.intake.Release("city", key)
+		h.intake.Release(c, key)
 	}
 	submit(greedy, "0")
 	one := h.store.bytes
@@ -570,7 +570,7 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 		require.Contains(t, r.Description, "this client's share of the idempotency store is full: it has ")
 		require.Positive(t, r.RetryAfter)
 		require.Nil(t, h.intake.Hold(greedy, "0"), "a known key can be retried")
-		h.intake.Release("city", "0")
+		h.intake.Release(greedy, "0")
 	}
 	limit(100, 2)
 	submit(greedy, "1")
@@ -585,7 +585,7 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	full()
 	submit(next, "n1")
 	limit(4, 4)
-	require.Equal(t, "the idempotency store is full; retry later, or send the batch without Idempotency-Key", h.intake.Hold(&contract.Client{Name: "third"}, "k").Description)
+	require.Equal(t, "the idempotency store is full; retry later, or send the batch without Idempotency-Key", h.intake.Hold(&contract.Client{Owner: "third"}, "k").Description)
 	later := time.Now().Add(2 * time.Hour)
 	h.store.mu.Lock()
 	h.store.now = func() time.Time { return later }
@@ -629,7 +629,7 @@ func TestItemsOfRefusedBodiesAreCounted(t *testing.T) {
 	defer h.close()
 	f := func(want int, code contract.Code, body []byte, key string) {
 		t.Helper()
-		s := &batch.Submission{ProductInstance: "city", IdempotencyKey: key, Body: bytes.NewReader(body)}
+		s := &batch.Submission{ProductInstance: "city", Client: "city", IdempotencyKey: key, Body: bytes.NewReader(body)}
 		var r *contract.APIError
 		require.ErrorAs(t, h.intake.Submit(s), &r)
 		require.Equal(t, code, r.Code)

@@ -11,11 +11,11 @@ import (
 // a random UUIDv7, or a UUIDv8 that DerivedID returns.
 type ID [16]byte
 
-// DerivedID returns the ID of a batch with an Idempotency-Key, a hash of what identifies the attempt (contract 1.5): one
-// that is accepted twice, by two replicas or after the idempotency window, has the same ID both times.
-func DerivedID(productInstance, client, key string, bodyHash uint64) (id ID) {
+// DerivedID returns the ID of a batch with an Idempotency-Key, a hash of client (contract.Client.Owner), key and body
+// (contract 1.5). A batch that is accepted twice, by two replicas or after the idempotency window, has the same ID both times.
+func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	b := make([]byte, 0, 256)
-	for _, text := range [...]string{productInstance, client, key} {
+	for _, text := range [...]string{client, key} {
 		b = AppendCounted(b, text)
 	}
 	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(b, bodyHash))

@@ -234,17 +234,16 @@ func FrameReceivedAt(frame []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(frame[stampAt:]))
 }
 
-// FrameKey returns the product instance of a frame, and Key, Client and BodyHash of its answer. They are empty if the
-// request had no Idempotency-Key.
-func FrameKey(frame []byte) (productInstance string, a Answer, err error) {
+// FrameKey returns Key, Client and BodyHash of a frame's answer. They are empty if the request had no Idempotency-Key.
+func FrameKey(frame []byte) (a Answer, err error) {
 	r := NewWireReader(frame, ErrFrame)
 	r.Version(frameVersion)
 	r.Bytes(headerSize - 1)
-	productInstance = string(r.Counted())
+	r.Counted() // product instance
 	if a.Key = string(r.Counted()); a.Key != "" {
 		a.Client, a.BodyHash = string(r.Counted()), r.Uint64()
 	}
-	return productInstance, a, r.Err()
+	return a, r.Err()
 }
 
 // AnswerOf returns a copy of a valid frame without its rows: header and answer.

@@ -36,7 +36,7 @@ type Pipeline interface {
 	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is
 	// under way, or a 503 if the idempotency store, or the share of the client in it, is full.
 	Hold(c *contract.Client, idempotencyKey string) *contract.APIError
-	Release(productInstance, idempotencyKey string)
+	Release(c *contract.Client, idempotencyKey string)
 }
 
 // Endpoint answers the requests of Path. Its methods may be used by many goroutines at once.
@@ -70,10 +70,10 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	apiErr = e.pipeline.Ready(c.ProductInstance)
 	if apiErr == nil {
-		apiErr = e.receiver.Places.Check(c.Name, 1)
+		apiErr = e.receiver.Places.Check(c.Owner, 1)
 	}
 	if apiErr == nil {
-		apiErr = e.memory.Check(c.Name, blockSize)
+		apiErr = e.memory.Check(c.Owner, blockSize)
 	}
 	if apiErr == nil {
 		apiErr = checkHeader(h, e.receiver.MaxBytes)
@@ -81,7 +81,7 @@ func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release
 	key := idempotencyKey(h)
 	if apiErr == nil && key != "" {
 		apiErr = e.pipeline.Hold(c, key)
-		release = func() { e.pipeline.Release(c.ProductInstance, key) }
+		release = func() { e.pipeline.Release(c, key) }
 	}
 	if apiErr != nil {
 		countError(apiErr)
@@ -98,8 +98,8 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 		s.Reset()
 		submissions.Put(s)
 	}()
-	s.ProductInstance, s.Client, s.IdempotencyKey = c.ProductInstance, c.Name, idempotencyKey(&ctx.Request.Header)
-	if err := e.submit(ctx, c.Name, s); err != nil {
+	s.ProductInstance, s.Client, s.IdempotencyKey = c.ProductInstance, c.Owner, idempotencyKey(&ctx.Request.Header)
+	if err := e.submit(ctx, c.Owner, s); err != nil {
 		countError(err)
 		return s.Result.Items, err
 	}
@@ -112,7 +112,7 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
 		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("batch")
 	items = r.Items
-	answer(ctx, r, e.memory, c.Name)
+	answer(ctx, r, e.memory, c.Owner)
 	return items, nil
 }
 

@@ -75,10 +75,10 @@ func (p *stages) Hold(c *contract.Client, key string) *contract.APIError {
 	return nil
 }
 
-func (p *stages) Release(instance, key string) {
+func (p *stages) Release(c *contract.Client, key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held[instance+"/"+key]--
+	p.held[c.ProductInstance+"/"+key]--
 }
 
 func (p *stages) holds() (n int) {
