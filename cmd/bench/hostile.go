@@ -23,8 +23,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// hostile runs one client's attacks beside two well-behaved integrators and prints a line for each. All
-// traffic goes to a daemon on the loopback interface that it starts; every attack is bounded in number and time.
+// hostile runs the attacks of one client alongside two well-behaved integrators and prints a line per attack. All traffic
+// goes to a daemon that it starts on the loopback interface; every attack is bounded in number and time.
 func (o options) hostile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -43,12 +43,12 @@ func (o options) hostile(ctx context.Context) error {
 	t := &target{Daemon: launch.Daemon{Binary: o.daemon, Dir: dir}, detectors: batch.detectors}
 	if err := t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
 		"clickhouse.addresses="+stores.ClickHouse.TCP,
-		"pipeline.idempotency.max_bytes=16MiB", // is filled within seconds; the share is half of it, as by default
+		"pipeline.idempotency.max_bytes=16MiB", // small enough to fill within seconds; a client's share is half of it, as by default
 	); err != nil {
 		return err
 	}
 	attacks := []struct {
-		name string // also that of the attacker's key
+		name string // also the name of the attacker's key
 		run  func(ctx context.Context)
 	}{
 		{"months", t.months},
@@ -99,7 +99,7 @@ func (o options) hostile(ctx context.Context) error {
 		return err
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("integrators suffered from: %s", strings.Join(failed, ", "))
+		return fmt.Errorf("integrators were degraded by: %s", strings.Join(failed, ", "))
 	}
 	return nil
 }
@@ -113,14 +113,14 @@ type target struct {
 	key         string // of the attacker
 
 	mu       sync.Mutex
-	attacker map[string]int // what the attacker got, and how often
+	attacker map[string]int // the attacker's results and their counts
 }
 
-// outcome is what the integrators saw in some time.
+// outcome is what the integrators observed during a call of integrate.
 type outcome struct {
 	requests, succeeded int
 	took                []time.Duration
-	failures            []string // some of them
+	failures            []string // the first few
 	attacker            string
 }
 
@@ -132,7 +132,7 @@ func (o outcome) p99() float64 {
 	return float64(o.took[len(o.took)*99/100].Microseconds()) / 1000
 }
 
-// integrate lets both integrators send a batch of 100 items every 50 ms, while the attack runs.
+// integrate has both integrators send a batch of 100 items every 50 ms for d, during the attack if there is one.
 func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
 	t.attacker = map[string]int{}
 	ctx, cancel := context.WithTimeout(ctx, d)
@@ -209,13 +209,13 @@ func zip(items []string) []byte {
 	return newBody("", []byte(`{"measurements":[`+strings.Join(items, ",")+`]}`), nil).zipped
 }
 
-func (t *target) got(what string) {
+func (t *target) count(result string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.attacker[what]++
+	t.attacker[result]++
 }
 
-// each runs do on n connections at a time until ctx ends, at most limit times in all. do gets the number of the call.
+// each calls do from n goroutines until ctx is done, at most limit times in total. i is the number of the call, from 1.
 func each(ctx context.Context, n, limit int, do func(i int)) {
 	var all sync.WaitGroup
 	var calls atomic.Int64
@@ -233,12 +233,12 @@ func each(ctx context.Context, n, limit int, do func(i int)) {
 	all.Wait()
 }
 
-// head is that of an attacker's request.
+// head returns the header of an attacker's request.
 func (t *target) head(length int, headers string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey %s\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingestPath, t.key, length, headers)
 }
 
-// post sends a body on a new connection, and reads the answer by read, or as fast as it can.
+// post sends a body on a new connection and reads the response with read, or as fast as possible if read is nil.
 func (t *target) post(ctx context.Context, body []byte, headers string, read func(io.Reader) error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
 	if err != nil {
@@ -261,18 +261,18 @@ func (t *target) post(ctx context.Context, body []byte, headers string, read fun
 		t.cutOff(ctx)
 		return
 	}
-	t.got(fmt.Sprint(resp.StatusCode))
+	t.count(fmt.Sprint(resp.StatusCode))
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		time.Sleep(50 * time.Millisecond) // or the attack would be on this machine's processors
+		time.Sleep(50 * time.Millisecond) // otherwise the attack would only exhaust this machine's CPU
 	}
 }
 
-// cutOff counts a connection that the daemon refused or ended, unless the attack is over.
+// cutOff counts a connection that the daemon refused or closed, or one that was open until the attack ended.
 func (t *target) cutOff(ctx context.Context) {
 	if end, _ := ctx.Deadline(); time.Now().Before(end) {
-		t.got("cut off")
+		t.count("cut off")
 	} else {
-		t.got("open at the end")
+		t.count("open at the end")
 	}
 }
 
@@ -287,7 +287,7 @@ func (t *target) months(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// heads announces bodies and sends none.
+// heads sends request headers without the bodies that they announce.
 func (t *target) heads(ctx context.Context) {
 	each(ctx, 600, 1<<20, func(int) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
@@ -304,11 +304,11 @@ func (t *target) heads(ctx context.Context) {
 			return
 		}
 		resp.Body.Close()
-		t.got(fmt.Sprint(resp.StatusCode))
+		t.count(fmt.Sprint(resp.StatusCode))
 	})
 }
 
-// idempotency fills the store with answers that are as long as possible.
+// idempotency fills the idempotency store with the longest possible responses.
 func (t *target) idempotency(ctx context.Context) {
 	items := make([]string, 2000)
 	for i := range items {
@@ -320,9 +320,9 @@ func (t *target) idempotency(ctx context.Context) {
 	})
 }
 
-// silent opens more connections than the daemon has and sends nothing.
+// silent opens more connections than the daemon accepts and sends nothing.
 func (t *target) silent(ctx context.Context) {
-	// Not all at once, and again after some seconds: a flood of connections would be on this machine's processors.
+	// Spread out the connections and reconnect only after some seconds: a flood would only exhaust this machine's CPU.
 	pause := func(least, spread time.Duration) {
 		select {
 		case <-time.After(least + rand.N(spread)):
@@ -344,17 +344,17 @@ func (t *target) silent(ctx context.Context) {
 			return
 		}
 		defer c.Close()
-		_ = c.(*net.TCPConn).SetLinger(0) // leaves no port in TIME_WAIT, of which there are only 28,000
+		_ = c.(*net.TCPConn).SetLinger(0) // avoids TIME_WAIT: there are only 28,000 ephemeral ports
 		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 		if _, err := c.Read(make([]byte, 1)); err == nil {
-			t.got("answer")
+			t.count("response")
 		} else {
 			t.cutOff(ctx)
 		}
 	})
 }
 
-// readers get large answers and read 100 bytes of them a second.
+// readers requests large responses and reads them at 100 bytes per second.
 func (t *target) readers(ctx context.Context) {
 	body := zip(slices.Repeat([]string{"1"}, 14_000))
 	each(ctx, 64, 1<<16, func(int) {
@@ -375,7 +375,7 @@ func (t *target) readers(ctx context.Context) {
 	})
 }
 
-// items floods the daemon with more items than one request may have.
+// items floods the daemon with more items than one request may contain.
 func (t *target) items(ctx context.Context) {
 	body := zip(slices.Repeat([]string{"{}"}, 140_001))
 	each(ctx, 32, 1<<16, func(int) { t.post(ctx, body, "", nil) })
@@ -391,7 +391,7 @@ func (t *target) bombs(ctx context.Context) {
 	each(ctx, 32, 1<<16, func(i int) { t.post(ctx, bodies[i%len(bodies)], "", nil) })
 }
 
-// rssMB is the daemon's peak resident size in units of 10⁶ bytes, 0 if unknown.
+// rssMB returns the daemon's peak resident size in MB (10⁶ bytes), or 0 if it is unknown.
 func (t *target) rssMB() float64 {
 	peak, _ := (&daemon{t.Daemon}).peakMB()
 	return peak

@@ -34,7 +34,7 @@ const (
 	memoryRebuilds = 3
 )
 
-// network returns forecasts for so many streets, from the start of the current period.
+// network returns forecasts for the given number of streets, starting with the current period.
 func (o options) network(ctx context.Context, streets int) ([]*pb.StreetForecast, error) {
 	dir, err := os.MkdirTemp("", "trafficd-bench-")
 	if err != nil {
@@ -103,7 +103,7 @@ func (l *layer) update(ctx context.Context, which func(i int) int) (float64, err
 	return l.build(ctx)
 }
 
-// layerUpdates compares a full build with updates of 1 % of the streets: neighbours, and every hundredth street.
+// layerUpdates compares a full build with updates of 1 % of the streets: a contiguous range, and every hundredth street.
 func (o options) layerUpdates(ctx context.Context) error {
 	all, err := o.network(ctx, layerStreets)
 	if err != nil {
@@ -146,7 +146,7 @@ func (l *layer) updates(ctx context.Context, district, scattered *[]float64) err
 	return nil
 }
 
-// layerSizes compares the compressed bodies with the layer compressed as a whole.
+// layerSizes compares the sizes of the compressed bodies with that of the layer compressed in one piece.
 func (o options) layerSizes(ctx context.Context) error {
 	all, err := o.network(ctx, layerStreets)
 	if err != nil {
@@ -264,7 +264,7 @@ func (d *daemon) rebuild(ctx context.Context, all []*pb.StreetForecast) error {
 	return nil
 }
 
-// read gets the layer repeatedly, in a form that depends on the reader.
+// read requests the layer repeatedly. The reader's number determines the horizon and the encoding.
 func (d *daemon) read(ctx context.Context, reader int) {
 	url := "http://" + d.API + layers.Path + []string{"", "?horizon=30"}[reader%2]
 	for ctx.Err() == nil {
@@ -278,6 +278,6 @@ func (d *daemon) read(ctx context.Context, reader int) {
 			_, _ = io.Copy(io.Discard, resp.Body) // it may be interrupted
 			resp.Body.Close()
 		}
-		time.Sleep(50 * time.Millisecond) // leaves CPU time to the daemon
+		time.Sleep(50 * time.Millisecond) // leave CPU time for the daemon
 	}
 }

@@ -23,7 +23,7 @@ import (
 type config struct {
 	Broker   string
 	Brokers  int
-	Duration time.Duration // of the faults
+	Duration time.Duration // how long faults are injected
 	Seed     uint64
 	Weights  map[string]float64
 	Clients  int
@@ -34,11 +34,11 @@ type config struct {
 // settleLimit bounds the time from the last fault to the last delivery.
 const settleLimit = 3 * time.Minute
 
-// result is the result of a run.
+// result is the outcome of a run.
 type result struct {
 	accepted int // items
 	stores   []*judge.Verdict
-	wrong    []string // responses and exits that must not happen
+	wrong    []string // responses and exits that should not have happened
 	counts   nemesis.Counts
 }
 
@@ -50,7 +50,7 @@ func (r *result) faults() int {
 	return n
 }
 
-// run makes one run in its directory.
+// run performs one run in cfg.Dir.
 func run(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	if cfg.Dir != "" {
 		if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
@@ -83,7 +83,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if r.Disk == nil {
 		fmt.Fprintln(out, "mounts are not permitted: this run fills the journal but not the disk")
 	}
-	counts, err := harm(ctx, cfg, r, size, book, out)
+	counts, err := injectFaults(ctx, cfg, r, size, book, out)
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +93,8 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	return judgeAll(ctx, r, book, counts, out)
 }
 
-// harm runs the clients and the nemesis, and returns when all faults are undone and each batch has its 207.
-func harm(ctx context.Context, cfg config, r *rig.Rig, size load.Config, book *ledger.Ledger, out io.Writer) (nemesis.Counts, error) {
+// injectFaults runs the clients and the nemesis. It returns when all faults are undone and every batch has received a 207.
+func injectFaults(ctx context.Context, cfg config, r *rig.Rig, size load.Config, book *ledger.Ledger, out io.Writer) (nemesis.Counts, error) {
 	begin := time.Now()
 	log := func(format string, args ...any) {
 		if cfg.Verbose {
@@ -121,7 +121,7 @@ func harm(ctx context.Context, cfg config, r *rig.Rig, size load.Config, book *l
 	return counts, errors.Join(err, ctx.Err())
 }
 
-// keepUp acts as the service manager: until all batches are sent, it restarts what has exited.
+// keepUp acts as the service manager: until all batches are sent, it restarts any process that has exited.
 func keepUp(ctx context.Context, r *rig.Rig, sent <-chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -135,7 +135,7 @@ func keepUp(ctx context.Context, r *rig.Rig, sent <-chan struct{}) {
 	}
 }
 
-// judgeAll reads both stores and compares.
+// judgeAll compares the contents of both stores with the ledger.
 func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemesis.Counts, out io.Writer) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
@@ -188,7 +188,7 @@ func report(out io.Writer, t ledger.Tally, found *result) {
 type sums struct {
 	missing, doubled, reordered, altered int
 
-	wrong  int // responses and exits that must not happen
+	wrong  int // responses and exits that should not have happened
 	counts nemesis.Counts
 }
 

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// program is a devstores started as a user would, not through package launch.
+// program is a devstores process started the way a user starts it, not through package launch.
 type program struct {
 	*exec.Cmd
 	stdin  io.Closer
@@ -61,7 +61,7 @@ func start(t *testing.T, args ...string) *program {
 	return p
 }
 
-// startReady is start; it waits for the announcement.
+// startReady is like start, but waits for the announcement.
 func startReady(t *testing.T, args ...string) *program {
 	t.Helper()
 	p := start(t, args...)
@@ -96,7 +96,7 @@ func requireGone(t *testing.T, pids ...int) {
 }
 
 func TestAnnouncesOneLineAndStopsCleanly(t *testing.T) {
-	f := func(how func(p *program) error) {
+	f := func(stop func(p *program) error) {
 		t.Helper()
 		p := startReady(t, "--topic", "measurements:6")
 		for _, address := range append([]string{p.ready.ClickHouse.TCP, p.ready.ClickHouse.HTTP}, p.ready.Kafka.Brokers...) {
@@ -109,7 +109,7 @@ func TestAnnouncesOneLineAndStopsCleanly(t *testing.T) {
 		require.Equal(t, "kfake", p.ready.Kafka.Kind)
 		require.True(t, strings.HasPrefix(p.ready.Kafka.Version, "v0."), p.ready.Kafka.Version)
 		children := p.children()
-		require.NoError(t, how(p))
+		require.NoError(t, stop(p))
 		rest, err := io.ReadAll(p.stdout)
 		require.NoError(t, err)
 		require.Empty(t, string(rest), "one line only")
@@ -186,7 +186,7 @@ func TestErrors(t *testing.T) {
 	f("cannot use port "+port+" for ClickHouse's native protocol", "--clickhouse-tcp", port)
 	f("cannot use port "+port+" for ClickHouse over HTTP", "--clickhouse-http", port)
 	f("cannot use port "+port+" for Kafka broker 2", "--only", "kafka", "--brokers", "2", "--kafka", port)
-	f("is a Kafka running in it?", "--only", "kafka", "--dir", dir)
+	f("is another Kafka running in it?", "--only", "kafka", "--dir", dir)
 	f("--only \"redis\"", "--only", "redis")
 	f("port 70000", "--clickhouse-tcp", "70000")
 	f("--topic \"measurements\"", "--only", "kafka", "--topic", "measurements")

@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// The point of contract 3.2, also in VENDOR_SUPERCONFORM, which is defined by VENDOR_CONFORM, and in
-// VENDOR_GEODECIMAL.
+// place is the check point of contract 3.2, extended by VENDOR_SUPERCONFORM, which is defined in terms of
+// VENDOR_CONFORM, and VENDOR_GEODECIMAL.
 var place = map[geo.Format][2]float64{
 	geo.GeoDecimal:       {8.2505556, 48.7627778},
 	geo.VendorGeoDecimal: {825055.56, 4876277.78},
@@ -22,7 +22,7 @@ var place = map[geo.Format][2]float64{
 	geo.SuperConform:     {1672357.2299 + 3_400_000, 1620743.2152 + 1_700_000},
 }
 
-// The precision of the printed digits: a tenth of a millimetre, or a fraction of a second.
+// printed is the precision of the digits above: a tenth of a millimetre, or a fraction of a second.
 var printed = map[geo.Format]float64{
 	geo.GeoDecimal:       1.1e-9,
 	geo.VendorGeoDecimal: 1.1e-4,
@@ -33,13 +33,13 @@ var printed = map[geo.Format]float64{
 	geo.SuperConform:     1.1e-4,
 }
 
-func TestCheckPlace(t *testing.T) {
+func TestCheckPoint(t *testing.T) {
 	for from, p := range place {
 		for to, want := range place {
 			got := converted(t, system(t, from, ""), system(t, to, ""), p[:])
 			width := printed[to]
 			if from == geo.SmartUnits {
-				width *= 5 // its unit has that many metres
+				width *= 5 // its unit is 5 m
 			}
 			require.InDelta(t, want[0], got[0], width, "x of %s → %s", from, to)
 			require.InDelta(t, want[1], got[1], width, "y of %s → %s", from, to)
@@ -47,8 +47,8 @@ func TestCheckPlace(t *testing.T) {
 	}
 }
 
-// TestThereAndBack converts random points of Europe to each system and back.
-func TestThereAndBack(t *testing.T) {
+// TestRoundTrip converts random points in Europe to each system and back.
+func TestRoundTrip(t *testing.T) {
 	systems := []geo.System{system(t, geo.SRID, "EPSG:4258"), system(t, geo.SRID, "EPSG:3857"), system(t, geo.SRID, "EPSG:25832"), system(t, geo.SRID, "EPSG:32733")}
 	for format := range place {
 		systems = append(systems, system(t, format, ""))
@@ -95,7 +95,7 @@ func TestGeoMinSec(t *testing.T) {
 	f(89.99999999, 8_959_599.99964)
 }
 
-// TestDegreesMinutesSecondsRounded reads 60 minutes and 60 seconds, which rounding produces.
+// TestDegreesMinutesSecondsRounded checks that 60 minutes and 60 seconds, which rounding can produce, are accepted.
 func TestDegreesMinutesSecondsRounded(t *testing.T) {
 	f := func(digits, degrees float64) {
 		t.Helper()
@@ -141,7 +141,7 @@ func TestDomains(t *testing.T) {
 	f(geo.Mercator, "", 20_015_086, 60_000_000, "")
 	f(geo.Mercator, "", 20_015_095, 0, "longitude")
 	f(geo.Mercator, "", 0, 1e9, "the pole cannot be projected")
-	f(geo.SmartUnits, "", 0, 0, "") // the corner, by 20 cm beyond 180°
+	f(geo.SmartUnits, "", 0, 0, "") // the corner, 20 cm beyond 180°
 	f(geo.SmartUnits, "", 8_323_072, 8_323_072, "")
 	f(geo.SmartUnits, "", 8_323_073, 0, "longitude")
 	f(geo.SmartUnits, "", -100, 0, "longitude")
@@ -156,8 +156,8 @@ func TestDomains(t *testing.T) {
 	f(geo.SRID, "EPSG:32701", 500_000, 10_000_000, "")
 }
 
-// TestDomainOfTheTarget converts points that only the source system contains.
-func TestDomainOfTheTarget(t *testing.T) {
+// TestTargetDomain converts points that lie outside the target's domain.
+func TestTargetDomain(t *testing.T) {
 	f := func(format geo.Format, srID string, lon, lat float64, want string) {
 		t.Helper()
 		to := system(t, format, srID)
@@ -190,7 +190,7 @@ func TestPoles(t *testing.T) {
 	f(system(t, geo.SRID, "EPSG:4326"), 90)
 }
 
-// TestDateLine: zones beside the 180th meridian cross it.
+// TestDateLine converts points on both sides of the 180th meridian in the zones next to it.
 func TestDateLine(t *testing.T) {
 	plain := system(t, geo.GeoDecimal, "")
 	f := func(srID string, lon, easting float64) {
@@ -248,24 +248,24 @@ func TestParseSystem(t *testing.T) {
 	}
 }
 
-func TestParseSystemRefuses(t *testing.T) {
+func TestParseSystemErrors(t *testing.T) {
 	f := func(format, srID, want string) {
 		t.Helper()
 		_, err := geo.ParseSystem(format, srID)
 		require.ErrorIs(t, err, geo.ErrUnknownSystem)
 		require.ErrorContains(t, err, want)
 	}
-	f("", "", `format ""; known are [OG_GEODECIMAL VENDOR_MERCATOR`)
+	f("", "", `format ""; must be one of [OG_GEODECIMAL VENDOR_MERCATOR`)
 	f("og_geodecimal", "", `format "og_geodecimal"`)
 	f("OG_SRID", "", "OG_SRID needs an srId such as EPSG:25832")
 	f("OG_SRID", "EPSG:", `srId "EPSG:"`)
-	f("OG_SRID", "EPSG:31467", `srId "EPSG:31467"; known are EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760`)
+	f("OG_SRID", "EPSG:31467", `srId "EPSG:31467"; must be one of EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760`)
 	for _, code := range []string{"25827", "25839", "32600", "32661", "32700", "32761", "-4326", "4326.0", "CRS84", "99999999999999999999"} {
 		f("OG_SRID", code, code)
 	}
 }
 
-// TestApplySRID: an SRID from EWKB must agree with the system, and becomes that of the target.
+// TestApplySRID: an SRID from EWKB must match the source system and is replaced with the target's.
 func TestApplySRID(t *testing.T) {
 	f := func(srID int, format geo.Format, code string, want string) {
 		t.Helper()

@@ -87,7 +87,7 @@ func ParseSystem(format, srID string) (System, error) {
 			return System{format: f.format, projection: f.projection}, nil
 		}
 	}
-	return System{}, fmt.Errorf("%w: format %.64q; known are %v", ErrUnknownSystem, format, Formats())
+	return System{}, fmt.Errorf("%w: format %.64q; must be one of %v", ErrUnknownSystem, format, Formats())
 }
 
 const knownEPSG = "EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760"
@@ -104,7 +104,7 @@ func epsgSystem(srID string) (System, error) {
 	code, err := strconv.ParseUint(text, 10, 31)
 	p := epsgProjection(int(code))
 	if err != nil || p == nil {
-		return System{}, fmt.Errorf("%w: srId %.64q; known are %s", ErrUnknownSystem, srID, knownEPSG)
+		return System{}, fmt.Errorf("%w: srId %.64q; must be one of %s", ErrUnknownSystem, srID, knownEPSG)
 	}
 	return System{format: SRID, epsg: int(code), projection: p}, nil
 }

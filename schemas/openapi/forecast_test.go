@@ -20,8 +20,8 @@ func forecastMessages() protoreflect.MessageDescriptors {
 	return trafficdv1.File_trafficd_v1_forecast_proto.Messages()
 }
 
-// TestForecastMessages holds the messages to section 2.4 of the interface
-// specification: names in its spelling, numbers in the order of its tables.
+// TestForecastMessages checks the messages against section 2.4 of the interface
+// specification: its field names, numbered in the order of its tables.
 func TestForecastMessages(t *testing.T) {
 	messages := forecastMessages()
 	f := func(message string, fields ...string) {
@@ -31,7 +31,7 @@ func TestForecastMessages(t *testing.T) {
 		require.Equal(t, len(fields), descriptor.Fields().Len(), message)
 		for i, want := range fields {
 			field := descriptor.Fields().ByNumber(protoreflect.FieldNumber(i + 1))
-			require.NotNil(t, field, "%s: no number %d", message, i+1)
+			require.NotNil(t, field, "%s: no field number %d", message, i+1)
 			got := string(field.Name()) + " " + field.Cardinality().String() + " " + kind(field)
 			require.Equal(t, want, got, message)
 			// Only speed_valid has a default that is not its type's zero value: absent means true.
@@ -55,10 +55,10 @@ func kind(field protoreflect.FieldDescriptor) string {
 	return field.Kind().String()
 }
 
-// TestForecastSchemasAreTheMessages: the JSON form has the members of the
-// protobuf form, with types that hold its values, and shows all of them.
-func TestForecastSchemasAreTheMessages(t *testing.T) {
-	types := map[string][2]any{ // of the message → type and format of the schema
+// TestForecastSchemasMatchMessages checks that each JSON schema has the fields of
+// its protobuf message, all of them required, with types that can hold their values.
+func TestForecastSchemasMatchMessages(t *testing.T) {
+	types := map[string][2]any{ // protobuf type → type and format of the schema
 		"int32": {"integer", "int32"}, "string": {"string", nil}, "bool": {"boolean", nil}, "double": {"number", nil},
 	}
 	doc, messages := document(t), forecastMessages()
@@ -82,16 +82,16 @@ func TestForecastSchemasAreTheMessages(t *testing.T) {
 			}
 			want := types[kind(field)]
 			require.Equal(t, want[0], property["type"], member)
-			if property["format"] != "date-time" { // a string whose content is described too
+			if property["format"] != "date-time" { // a string with a format of its own
 				require.Equal(t, want[1], property["format"], member)
 			}
 		}
 	}
 }
 
-// TestForecastAnswer: the operation names the message, and its example is it
-// in the JSON form, member by member what protojson writes.
-func TestForecastAnswer(t *testing.T) {
+// TestForecastResponse checks that the operation names the message and that its
+// JSON example is exactly what protojson writes.
+func TestForecastResponse(t *testing.T) {
 	content := at(t, document(t), "paths", forecastPath, "get", "responses", "200", "content").(object)
 	message := string((&trafficdv1.StreetForecastResponse{}).ProtoReflect().Descriptor().FullName())
 	protobuf := at(t, content, "application/x-protobuf", "schema", "description")

@@ -24,13 +24,13 @@ func document(t *testing.T) object {
 	return doc
 }
 
-// at follows names down; a reference on the way is resolved.
+// at returns the node at the given path and resolves references on the way.
 func at(t *testing.T, doc object, names ...string) any {
 	t.Helper()
 	var node any = doc
 	for _, name := range names {
 		o, ok := node.(object)
-		require.True(t, ok, "no object above %q in %q", name, names)
+		require.True(t, ok, "the parent of %q in %q is not an object", name, names)
 		node, ok = o[name]
 		require.True(t, ok, "no %q in %q", name, names)
 		if ref := reference(node); ref != "" {
@@ -95,8 +95,8 @@ func enum(t *testing.T, schema string) []string {
 	return names
 }
 
-// TestCodesAreThoseOfTheProgram compares with package batch, in its order.
-func TestCodesAreThoseOfTheProgram(t *testing.T) {
+// TestErrorCodesMatchContract compares the codes and their order with package contract.
+func TestErrorCodesMatchContract(t *testing.T) {
 	var requests, items []string
 	for code := contract.OK + 1; code < contract.CodeCount; code++ {
 		if code < contract.BatchLimitExceeded {
@@ -110,7 +110,7 @@ func TestCodesAreThoseOfTheProgram(t *testing.T) {
 	require.Equal(t, items, enum(t, "ItemErrorCode"))
 }
 
-func TestMembersAreThoseOfTheProgram(t *testing.T) {
+func TestMembersMatchContract(t *testing.T) {
 	var want []string
 	for field := contract.FieldItem + 1; field < contract.FieldCount; field++ {
 		want = append(want, field.String())
@@ -119,18 +119,18 @@ func TestMembersAreThoseOfTheProgram(t *testing.T) {
 	require.ElementsMatch(t, want, slices.Collect(maps.Keys(members)))
 }
 
-// TestEveryCodeIsShownWithItsStatus takes the examples of all answers and the
-// table in the description of ErrorCode: they have to say the same.
-func TestEveryCodeIsShownWithItsStatus(t *testing.T) {
+// TestEveryCodeHasExamples checks that the examples of all responses agree with the
+// table in the description of ErrorCode.
+func TestEveryCodeHasExamples(t *testing.T) {
 	doc := document(t)
 	shown := make(map[string]map[string]bool) // code → statuses
 	for status := range at(t, doc, "paths", ingestPath, "post", "responses").(object) {
 		if status == "207" {
 			continue
 		}
-		answer := []string{"paths", ingestPath, "post", "responses", status}
-		at(t, doc, append(answer, "headers", "Trace-Id")...)
-		for _, example := range at(t, doc, append(answer, "content", "application/json", "examples")...).(object) {
+		response := []string{"paths", ingestPath, "post", "responses", status}
+		at(t, doc, append(response, "headers", "Trace-Id")...)
+		for _, example := range at(t, doc, append(response, "content", "application/json", "examples")...).(object) {
 			code := at(t, example.(object), "value", "errorCode").(string)
 			if shown[code] == nil {
 				shown[code] = make(map[string]bool)
@@ -153,8 +153,8 @@ func TestEveryCodeIsShownWithItsStatus(t *testing.T) {
 
 const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
-// TestHeadersOfAnswers holds what contract 1.1 and 1.3 ask for.
-func TestHeadersOfAnswers(t *testing.T) {
+// TestResponseHeaders checks that the headers required by contract 1.1 and 1.3 are documented.
+func TestResponseHeaders(t *testing.T) {
 	doc := document(t)
 	f := func(status string, headers ...string) {
 		t.Helper()
@@ -171,7 +171,7 @@ func TestHeadersOfAnswers(t *testing.T) {
 	f("503", "Retry-After")
 }
 
-// TestTimestampPattern holds the pattern to the forms of contract 1.2, rule 9.
+// TestTimestampPattern checks the pattern against the formats of contract 1.2, rule 9.
 func TestTimestampPattern(t *testing.T) {
 	pattern := regexp.MustCompile(at(t, document(t), "components", "schemas", "Timestamp", "pattern").(string))
 	f := func(text string, want bool) {

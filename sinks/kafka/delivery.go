@@ -12,28 +12,28 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// delivery is a planned block under way. The sink keeps it from one Deliver to the next, so that
-// partitions that have acknowledged are not sent again.
+// delivery is a planned block that is being delivered. The sink keeps it between calls to Deliver, so
+// that partitions that have acknowledged are not sent again.
 type delivery struct {
 	plan
 	planned     []byte
-	block       batch.Block // of the running call
-	parts       []*part     // one for each partition; without rows it is done from the start
+	block       batch.Block // of the current call
+	parts       []*part     // one per partition; a part without rows starts as done
 	endsSession bool        // the next plan must not continue with this producer
 }
 
 // part is one partition's share of a block: one record batch.
 type part struct {
 	id       int
-	rows     []row          // still to be sent, positions in the running call's block
-	found    map[name]int64 // rows that look-ups found, and their offsets; nil before the first
-	producer                // of the next attempt
+	rows     []row          // still to be sent, as positions in the current call's block
+	found    map[name]int64 // rows found by look-ups, with their offsets; nil before the first look-up
+	producer                // for the next attempt
 	offset   int64          // of the last record known to be acknowledged
 	done     bool
 	refused  error // why the last attempt was permanently refused
 
 	doubt      bool      // must be looked up before the next attempt
-	unanswered time.Time // start of the first attempt without an answer since the last look-up
+	unanswered time.Time // start of the first attempt without a response since the last look-up
 	nextEpoch  bool      // continues with the next epoch after the look-up
 
 	// The last attempt.
@@ -43,11 +43,11 @@ type part struct {
 	err     error
 }
 
-// errAgain is wrapped by conclude where another round at once is useful.
-var errAgain = errors.New("the broker does not know the sequence or refused what is in doubt")
+// errAgain is wrapped by conclude when an immediate retry is useful.
+var errAgain = errors.New("the broker does not know the sequence or rejected an in-doubt record batch")
 
-// resume returns the delivery of a plan, the one under way if there is one, with the rows of this
-// call divided among its parts.
+// resume returns the delivery of a plan, continuing the current one if it has the same plan, with the
+// rows of this call divided among its parts.
 func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*delivery, error) {
 	d := s.current
 	if d == nil || !bytes.Equal(d.planned, planned) {
@@ -57,10 +57,10 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 		}
 	}
 	if n := rows.Rows(); n == 0 || n != d.plan.rows {
-		return nil, fmt.Errorf("cannot deliver %d rows by a plan for %d", n, d.plan.rows)
+		return nil, fmt.Errorf("cannot deliver %d rows with a plan for %d rows", n, d.plan.rows)
 	}
 	if first, last := endsOf(rows); first != d.first || last != d.last {
-		return nil, fmt.Errorf("cannot deliver rows of batch %s by a plan for rows of batch %s", first.id, d.first.id)
+		return nil, fmt.Errorf("cannot deliver rows of batch %s with a plan for rows of batch %s", first.id, d.first.id)
 	}
 	d.block = rows
 	for i, share := range divide(rows, len(d.offsets)) {
@@ -72,12 +72,12 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 	return d, nil
 }
 
-// begin returns the delivery of a new plan. If an earlier process made the plan, everything may
-// have been sent already; if its rows are suspect, too.
+// begin returns the delivery of a new plan. If the plan comes from an earlier process, or its rows are
+// suspect, everything may already have been sent.
 func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	p, err := decodePlan(planned)
 	if err != nil {
-		return nil, fmt.Errorf("cannot deliver by the stored plan: %w", err)
+		return nil, fmt.Errorf("cannot decode the stored plan: %w", err)
 	}
 	d := &delivery{plan: p, planned: bytes.Clone(planned)}
 	inherited := !bytes.Equal(planned, s.planned)
@@ -98,8 +98,8 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	if cluster == d.cluster {
 		return d, nil
 	}
-	// A producer id is valid in its own cluster only: in another one it may belong to somebody
-	// else, and the offsets mean nothing.
+	// A producer id is valid only in its own cluster: in another one it may belong to another
+	// producer, and the offsets are meaningless.
 	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Msg("a block was planned for another Kafka cluster: looking it up in this one from the start")
 	id, epoch, err := s.cluster.newProducer(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	return d, nil
 }
 
-// attempt sends every part that is not done, several at a time, and waits for all of them.
+// attempt sends every part that is not done, several concurrently, and waits for all of them.
 func (s *Sink) attempt(ctx context.Context, d *delivery) {
 	pending := d.pending()
 	var wg sync.WaitGroup
@@ -171,7 +171,7 @@ func (s *Sink) conclude(d *delivery) error {
 		}
 		if p.doubt {
 			again = p.err
-			s.log.Warn().Err(p.err).Str("topic", d.topic).Int("partition", p.id).Msg("looking the rows up in the topic after the broker's answer")
+			s.log.Warn().Err(p.err).Str("topic", d.topic).Int("partition", p.id).Msg("looking up the rows in the topic after an error response from the broker")
 			d.endsSession = true
 		}
 	}

@@ -237,10 +237,10 @@ func TestMisfits(t *testing.T) {
 		_, err := s.sink.Deliver(t.Context(), plan, rows)
 		require.ErrorContains(t, err, want)
 	}
-	f(plan, rows.Head(19), "19 rows by a plan for 20")
-	f(plan, block(rowsOf(random(), 20, 5)), "by a plan for rows of batch "+rows[0].ID.String())
+	f(plan, rows.Head(19), "19 rows with a plan for 20 rows")
+	f(plan, block(rowsOf(random(), 20, 5)), "with a plan for rows of batch "+rows[0].ID.String())
 	f(plan, nil, "0 rows")
-	f(plan[:5], rows, "cannot deliver by the stored plan")
+	f(plan[:5], rows, "cannot decode the stored plan")
 	_, _, err := s.sink.Plan(t.Context(), []byte("junk"), rows)
 	require.ErrorContains(t, err, "cannot plan from the stored state")
 }

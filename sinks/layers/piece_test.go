@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inflate decodes deflate blocks that lack only the last one.
+// inflate decodes deflate blocks of which only the final one is missing.
 func inflate(t *testing.T, blocks []byte) string {
 	t.Helper()
 	plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(bytes.Clone(blocks), deflateEnd...))))
@@ -20,8 +20,8 @@ func inflate(t *testing.T, blocks []byte) string {
 	return string(plain)
 }
 
-// TestBlocksStandAlone: a piece's blocks decode alone, also if the compressor made others before;
-// otherwise a piece could not stay while its neighbour is replaced.
+// TestBlocksStandAlone checks that a piece's blocks decode on their own, even if the compressor has
+// produced others before; otherwise a piece could not be kept when its neighbour is replaced.
 func TestBlocksStandAlone(t *testing.T) {
 	c := newCompressor()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)
@@ -32,12 +32,12 @@ func TestBlocksStandAlone(t *testing.T) {
 		framed := append(append(bytes.Clone(headers[zstandard]), c.zstdBlocks(text[:n])...), zstdEnd...)
 		require.Equal(t, string(text[:n]), string(unpack(t, "zstd", framed)))
 	}
-	require.Equal(t, first, c.piece(text), "the bytes depend on the text only")
+	require.Equal(t, first, c.piece(text), "the bytes depend only on the text")
 	require.Equal(t, ",", inflate(t, stored([]byte(",")).forms[gzipped]))
 }
 
-// TestPiecesJoin joins random texts that make the encoder refer back, near and far. None needs to be
-// stored.
+// TestPiecesJoin joins random texts that make the encoder emit short and long back-references. None of
+// them needs to be stored uncompressed.
 func TestPiecesJoin(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := newCompressor()
@@ -99,8 +99,9 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 	}
 }
 
-// TestBrokenPiecesAreStored plants a zstd encoder whose blocks decode at the start of a stream only,
-// because they refer to a dictionary, and blocks that inherit an offset: the text is stored instead.
+// TestBrokenPiecesAreStored uses a zstd encoder whose blocks decode only at the start of a stream,
+// because they refer to a dictionary, and blocks that reuse a previous offset. The text must be stored
+// uncompressed instead.
 func TestBrokenPiecesAreStored(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	text := make([]byte, 2000)
@@ -130,7 +131,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	for b := range 256 {
 		everyRun = append(everyRun, byte(b), byte(b), byte(b))
 	}
-	requireJoined(t, c, [][]byte{everyRun, everyRun}) // no filler is left for the proof
+	requireJoined(t, c, [][]byte{everyRun, everyRun}) // leaves no filler byte for standsAlone
 }
 
 // FuzzPieces cuts arbitrary bytes at arbitrary places.

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	turningAway  = 32                    // surplus connections that get a 503 at a time; others are just closed
-	turnAwayTime = time.Second           // for the answer to one of them
-	acceptPause  = 50 * time.Millisecond // after a failed accept, for example without file descriptors
+	maxTurnAway  = 32                    // surplus connections being answered 503 at a time; any more are just closed
+	turnAwayTime = time.Second           // deadline for each of these responses
+	acceptPause  = 50 * time.Millisecond // after a failed accept, for example when out of file descriptors
 	allInUse     = "all connections are in use: try again later"
-	waitStep     = 5 * time.Millisecond // how often a stop checks for open connections
+	waitStep     = 5 * time.Millisecond // how often wait checks for open connections
 )
 
 // listener accepts connections up to a limit and keeps track of them.
@@ -32,19 +32,19 @@ type listener struct {
 	log zerolog.Logger
 
 	mu         sync.Mutex
-	open       map[*conn]struct{}   // connections being served
-	silent     list.List            // those of them without a request with a valid key, oldest first
+	open       map[*conn]struct{}   // accepted connections
+	silent     list.List            // open connections that have not presented a valid key yet, oldest first
 	perAddress map[netip.Prefix]int // number of elements in silent
 
 	surplus chan struct{} // a token for each connection being turned away
 }
 
 func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger) *listener {
-	return &listener{Listener: l, tls: tls, cfg: cfg, log: log, open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, surplus: make(chan struct{}, turningAway)}
+	return &listener{Listener: l, tls: tls, cfg: cfg, log: log, open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, surplus: make(chan struct{}, maxTurnAway)}
 }
 
-// Accept implements net.Listener. Its only error is net.ErrClosed: after any other fasthttp would stop
-// accepting.
+// Accept implements net.Listener. It returns no error other than net.ErrClosed, because fasthttp stops
+// accepting after any error.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -74,8 +74,8 @@ func (l *listener) wrap(raw net.Conn) *conn {
 	return c
 }
 
-// addressOf returns what counts as one client's address: an IPv4 address, or an IPv6 network of /64,
-// which is the least that a customer of a provider gets.
+// addressOf returns the prefix that identifies a client: its IPv4 address or its IPv6 /64, the smallest
+// network that providers assign to a customer.
 func addressOf(c net.Conn) netip.Prefix {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -90,8 +90,9 @@ func addressOf(c net.Conn) netip.Prefix {
 	return prefix
 }
 
-// enter registers a connection. At a limit it evicts the oldest connection without a valid key: of the
-// same address, or of all. It returns false if all connections that are open have presented keys.
+// enter registers a connection. At a limit it evicts the oldest connection without a valid key: from
+// the same address, or from any. It reports whether there was room: not if every open connection has
+// presented a valid key.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +118,7 @@ func (l *listener) enter(c *conn) bool {
 	return true
 }
 
-// evict breaks a connection. Its goroutine gets an error and ends.
+// evict closes a connection. Its goroutine gets an error and exits.
 func (l *listener) evict(c *conn) {
 	l.remove(c)
 	_ = c.raw.Close()
@@ -147,8 +148,8 @@ func (l *listener) unsilence(c *conn) {
 	}
 }
 
-// present records that a request had a valid key: the connection is no longer evicted. It returns
-// false if that has happened already.
+// present records that a request had a valid key, so the connection can no longer be evicted. It
+// returns false if the connection has already been evicted.
 func (l *listener) present(c *conn) bool {
 	if c.known {
 		return true
@@ -163,15 +164,16 @@ func (l *listener) present(c *conn) bool {
 	return true
 }
 
-// headerTimeout reports whether less than half of the connections are free, and how long one without
-// a valid key may then be silent: less the fewer are free, at least a tenth of the configured time.
+// headerTimeout returns how long a connection without a valid key may stay silent, and whether fewer
+// than half of the connections are free. The limit shrinks with the number of free connections, to no
+// less than a tenth of the configured time.
 func (l *listener) headerTimeout() (limit time.Duration, few bool) {
 	full, free := l.cfg.HeaderTimeout, l.cfg.MaxConnections-l.len()
 	return max(full/10, full*time.Duration(2*free)/time.Duration(l.cfg.MaxConnections)), 2*free < l.cfg.MaxConnections
 }
 
-// turnAway answers 503 to a surplus connection, on a goroutine that ends after at most turnAwayTime
-// and the time for discarding.
+// turnAway answers 503 on a surplus connection, in a goroutine that runs for at most turnAwayTime plus
+// the time for discarding unread input.
 func (l *listener) turnAway(c *conn) {
 	select {
 	case l.surplus <- struct{}{}:
@@ -192,7 +194,7 @@ func (l *listener) turnAway(c *conn) {
 	}()
 }
 
-// wait returns when no connection is left or ctx ends.
+// wait blocks until no connection is left or ctx is done.
 func (l *listener) wait(ctx context.Context) {
 	tick := time.NewTicker(waitStep)
 	defer tick.Stop()
@@ -211,8 +213,8 @@ func (l *listener) len() int {
 	return len(l.open)
 }
 
-// closeUnused ends the connections without a byte of a request, as if their clients had closed them:
-// fasthttp closes those that are idle after a request.
+// closeUnused shuts down the connections that have not received a byte, as if their clients had closed
+// them. fasthttp itself closes those that are idle after a request.
 func (l *listener) closeUnused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,8 +225,8 @@ func (l *listener) closeUnused() {
 	}
 }
 
-// cutOff breaks every connection that is left and returns their number. The goroutines that serve
-// them get errors and close them.
+// cutOff closes every remaining connection and returns how many there were. Their goroutines get errors
+// and exit.
 func (l *listener) cutOff() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFileForms(t *testing.T) {
+func TestFileFormats(t *testing.T) {
 	f := func(name, content string, cfg FileConfig, want ...string) {
 		t.Helper()
 		cfg.Path = inFolder(t, name)
@@ -32,26 +32,27 @@ func TestFileForms(t *testing.T) {
 	f("a.json", "detectorCode\nA\n", FileConfig{Format: FormatCSV}, "A")
 }
 
-// TestBadFileIsReadOnce writes what nobody can notice, and what is noticed.
+// TestBadFileIsReadOnce checks that a rejected file is read again only when its size or modification
+// time changes.
 func TestBadFileIsReadOnce(t *testing.T) {
 	path := inFolder(t, "list.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
-	stamp := time.Now().Add(-time.Hour)
+	mtime := time.Now().Add(-time.Hour)
 	f := func(content, wantError string) {
 		t.Helper()
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
-		require.NoError(t, os.Chtimes(path, stamp, stamp))
+		require.NoError(t, os.Chtimes(path, mtime, mtime))
 		feed.check(t.Context())
 		require.Contains(t, feed.status(time.Now()).Error, wantError)
 		require.Equal(t, wantError == "", feed.current.Load() != nil)
 	}
 	f("detectorCodeX\nA\n", "no column")
-	f("\ndetectorCode\nA\n", "no column") // as long and as old as before: it is not read
-	stamp = stamp.Add(time.Second)
+	f("\ndetectorCode\nA\n", "no column") // same size and modification time: not read again
+	mtime = mtime.Add(time.Second)
 	f("\ndetectorCode\nA\n", "")
 }
 
-func TestFileRefused(t *testing.T) {
+func TestFileErrors(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
 		path := inFolder(t, "list.csv")

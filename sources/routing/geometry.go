@@ -13,8 +13,8 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// read returns the geometry of an element. All its encodings must be the same geometry. The error is
-// a *failure.
+// read returns the geometry of an element. All its encodings must represent the same geometry. A
+// non-nil error is a *failure.
 func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 	kind := xroute.KindOf(element)
 	if kind == geo.Any {
@@ -38,7 +38,7 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 			first, firstName = g, name
 		case !same(first, g):
 			f = serviceFailure(xroute.CodeGeometryObject,
-				fmt.Sprintf("the encodings %s and %s are not the same geometry: give one of them, or the same in all", firstName, name), nil)
+				fmt.Sprintf("the encodings %s and %s differ: send only one of them, or the same geometry in all", firstName, name), nil)
 		}
 	}
 	e := element.Encoded()
@@ -62,18 +62,18 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 		return nil, f
 	case first == nil:
 		return nil, serviceFailure(xroute.CodeGeometryEncoding,
-			fmt.Sprintf("the %s has no encoding: give it as plain elements, wkt, wkb or kml", kind), nil)
+			fmt.Sprintf("the %s has no encoding: send it as plain elements, wkt, wkb or kml", kind), nil)
 	}
 	return first, nil
 }
 
 // same is geo.Same, except for geometries without points: PLAIN and KML cannot express whether those
-// have a z.
+// have a z coordinate.
 func same(a, b geom.T) bool {
-	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && pointless(a) && pointless(b) && parts(a) == parts(b)
+	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && parts(a) == parts(b)
 }
 
-func pointless(g geom.T) bool {
+func hasNoPoints(g geom.T) bool {
 	return !slices.ContainsFunc(flats(g), func(part geom.T) bool { return len(part.FlatCoords()) > 0 })
 }
 
@@ -88,8 +88,8 @@ func readPlain(p xroute.PlainGeometry, limits geo.Limits) (geom.T, error) {
 	return g, limits.Check(g)
 }
 
-// notFinite returns the number of the first point with a coordinate that is NaN or infinite, or -1.
-// XML has words for those, other encodings do not.
+// notFinite returns the index of the first point with a coordinate that is NaN or infinite, or -1. XML
+// can express these values, the other encodings cannot.
 func notFinite(g geom.T) int {
 	points := 0
 	for _, part := range flats(g) {
@@ -135,7 +135,7 @@ func parts(g geom.T) int {
 // encodings is a set of encodings.
 type encodings struct{ plain, wkb, wkt, kml bool }
 
-// size estimates the bytes of an answer with so many points.
+// size estimates the size in bytes of a response with the given number of points.
 func (e encodings) size(points int) int {
 	const frame, plain, wkb, text = 300, 80, 30, 42
 	size := frame
@@ -150,7 +150,7 @@ func (e encodings) size(points int) int {
 	return size
 }
 
-// write returns the geometry as the element of its kind, in these encodings.
+// write returns the geometry as an element of its kind, in the given encodings.
 func write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
 	if in.plain {

@@ -14,7 +14,7 @@ import (
 // a rename over the file, and a replaced symlink anywhere on the path, change an entry of a folder.
 type folders struct {
 	path    string
-	poke    chan struct{} // holds one: several changes need one look
+	poke    chan struct{} // capacity 1: several changes need only one check
 	watcher *fsnotify.Watcher
 	running sync.WaitGroup
 }
@@ -23,8 +23,8 @@ func watchFolders(path string) *folders {
 	return &folders{path: path, poke: make(chan struct{}, 1)}
 }
 
-// follow watches the folders that are now on the way to the file, and no others. If the system
-// permits no watch, the periodic check remains.
+// follow watches the folders that are currently on the path to the file, and no others. If the system
+// does not allow a watch, only the periodic check remains.
 func (w *folders) follow() {
 	if w.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
@@ -46,7 +46,7 @@ func (w *folders) follow() {
 }
 
 // forward signals events until the watcher is closed. An error means that events were lost, so it is
-// a signal too.
+// also signalled.
 func (w *folders) forward(watcher *fsnotify.Watcher) {
 	for {
 		var ok bool
@@ -71,7 +71,7 @@ func (w *folders) close() {
 	}
 }
 
-// foldersTo returns the folders of all symlinks on the path, and that of the file.
+// foldersTo returns the folder of every symlink on the path, and that of the file itself.
 func foldersTo(path string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -83,7 +83,7 @@ func foldersTo(path string) []string {
 		next := filepath.Join(at, rest[0])
 		rest = rest[1:]
 		target, err := os.Readlink(next)
-		if err != nil || links == 40 { // not a link; or too many, as for the system
+		if err != nil || links == 40 { // not a link, or more links than the system follows
 			if len(rest) == 0 {
 				folders = append(folders, at)
 			}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Item is a measurement that is unique in a run. Seq increases within a detector in the order of sending. Detector and From
+// Item is a measurement that is unique in a run. Seq increases within a detector in sending order. Detector and From
 // identify the item even if other fields were altered.
 type Item struct {
 	Detector string
@@ -30,17 +30,17 @@ type Name struct {
 // Name returns the item's name.
 func (i Item) Name() Name { return Name{i.Detector, i.From} }
 
-// String returns all fields, for messages.
+// String formats all fields for messages.
 func (i Item) String() string {
 	return fmt.Sprintf("%s #%d %s %s–%s %s quality %s", i.Detector, i.Seq, i.Type, instant(i.From), instant(i.To), number(i.Value), number(i.Quality))
 }
 
 func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
-// number formats all float64 differently, including zeros of both signs.
+// number formats distinct float64 values distinctly, including zeros of both signs.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// Same compares all fields bit by bit.
+// Same reports whether the measurements are equal, comparing floats bit by bit.
 func (i Item) Same(o Item) bool {
 	return i.Detector == o.Detector && i.Type == o.Type && i.From == o.From && i.To == o.To && same(i.Value, o.Value) && same(i.Quality, o.Quality)
 }
@@ -56,7 +56,7 @@ type Accepted struct {
 	Index int
 }
 
-// Ledger may be used by several clients at a time.
+// Ledger collects what all clients know. It is safe for concurrent use.
 type Ledger struct {
 	mu       sync.Mutex
 	accepted []Accepted
@@ -73,7 +73,7 @@ type Tally struct {
 	GaveUp   int // attempts that the client cancelled
 }
 
-// Add changes the tally.
+// Add applies change to the tally.
 func (l *Ledger) Add(change func(*Tally)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,14 +87,14 @@ func (l *Ledger) Accept(items []Accepted) {
 	l.accepted = append(l.accepted, items...)
 }
 
-// Wrong records a response, or an exit, that must not happen.
+// Wrong records a response or an exit that should not have happened.
 func (l *Ledger) Wrong(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// Read returns everything. Nothing may write any more.
+// Read returns everything. The ledger must not be written to afterwards.
 func (l *Ledger) Read() (accepted []Accepted, wrong []string, tally Tally) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

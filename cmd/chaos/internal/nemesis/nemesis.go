@@ -17,8 +17,8 @@ import (
 type Fault struct {
 	Name   string
 	Weight int // relative to the target's other faults
-	// Hit injects the fault and undoes it before it returns, immediately if ctx has ended. It draws all parameters from r
-	// first, so that the plan does not depend on what happens.
+	// Hit injects the fault and undoes it before it returns, without delay once ctx is done. It draws all parameters
+	// from r first, so that the plan does not depend on the outcome.
 	Hit func(ctx context.Context, r *rand.Rand) error
 }
 
@@ -29,15 +29,15 @@ type Target struct {
 	Faults []Fault
 }
 
-// Counts are the number of hits by "target fault".
+// Counts maps "target fault" to its number of hits.
 type Counts map[string]int
 
 // Of returns the sum over the faults of a target whose names have one of the prefixes.
 func (c Counts) Of(target string, prefixes ...string) int {
 	n := 0
 	for name, count := range c {
-		fault, ours := strings.CutPrefix(name, target+" ")
-		if ours && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(fault, p) }) {
+		fault, ok := strings.CutPrefix(name, target+" ")
+		if ok && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(fault, p) }) {
 			n += count
 		}
 	}
@@ -94,7 +94,7 @@ func (t Target) run(ctx context.Context, seed uint64, counts Counts, log func(fo
 	}
 }
 
-// source returns the target's own random source: what happens to one target does not change the plan of another.
+// source returns the target's own random source, so that events at one target do not change the plan of another.
 func (t Target) source(seed uint64) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.Name)) // never fails
@@ -115,12 +115,12 @@ func (t Target) choose(r *rand.Rand) Fault {
 	panic("unreachable: n was below the sum")
 }
 
-// Between draws a duration from low to high.
+// Between returns a random duration in [low, high].
 func Between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(r.Int64N(int64(high-low)+1))
 }
 
-// Sleep sleeps and reports whether ctx is still active.
+// Sleep waits for d and reports whether d elapsed before ctx was done.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -15,7 +15,7 @@ import (
 // Table is the archive.
 const Table = "trafficd.measurements"
 
-// Archive is ClickHouse. Its methods are for one goroutine at a time.
+// Archive is ClickHouse. Its methods must not be called concurrently.
 type Archive struct{ *launch.ClickHouse }
 
 // prepare creates the tables and disables merges of Table: a merge would remove a duplicate row before it is counted.
@@ -57,19 +57,19 @@ var refusals = map[string][2]string{
 	},
 }
 
-// Refusals returns the arguments of Refuse.
+// Refusals returns the valid arguments of Refuse.
 func Refusals() []string { return slices.Sorted(maps.Keys(refusals)) }
 
 // Refuse makes the server reject inserts until Allow.
 func (a *Archive) Refuse(ctx context.Context, how string) error { return a.all(ctx, refusals[how][0]) }
 
-// Allow ends Refuse.
+// Allow undoes Refuse.
 func (a *Archive) Allow(how string) error { return a.all(context.Background(), refusals[how][1]) }
 
 // Hide renames the table until Show.
 func (a *Archive) Hide(ctx context.Context) error { return a.rename(ctx, Table, Table+"_away") }
 
-// Show ends Hide.
+// Show undoes Hide.
 func (a *Archive) Show() error { return a.rename(context.Background(), Table+"_away", Table) }
 
 func (a *Archive) rename(ctx context.Context, from, to string) error {
@@ -87,7 +87,7 @@ func (a *Archive) Revive(ctx context.Context) error {
 	return errors.Join(a.Kill(), a.Restart())
 }
 
-// Unmerged returns an error if anything was merged: then duplicates cannot be counted.
+// Unmerged returns an error if anything was merged, because duplicates could then not be counted.
 func (a *Archive) Unmerged(ctx context.Context) error {
 	merged, err := a.Do(ctx, "SELECT count() FROM system.parts WHERE database = 'trafficd' AND table = 'measurements' AND level > 0")
 	if err == nil && merged != "0" {

@@ -23,9 +23,9 @@ const (
 	partitions = 4
 )
 
-// Broker is a cluster that speaks the Kafka protocol. Its methods are for one goroutine at a time.
+// Broker is a cluster that speaks the Kafka protocol. Its methods must not be called concurrently.
 type Broker interface {
-	// End kills all brokers with SIGKILL if they survive that, otherwise it stops them cleanly.
+	// End kills all brokers with SIGKILL if they can recover from it, and otherwise stops them cleanly.
 	End() error
 	// Restart starts the brokers that were ended.
 	Restart() error
@@ -40,7 +40,7 @@ type Broker interface {
 // Failer is a broker that can return errors, drawn from r, to the next produce requests, some after storing the records.
 type Failer interface{ FailProduce(r *rand.Rand) }
 
-// Members is a cluster of which n members, chosen by r, can be ended.
+// Members is a cluster that can kill n of its members, chosen by r.
 type Members interface {
 	EndSome(r *rand.Rand, n int) error
 }
@@ -63,7 +63,7 @@ func startApache(ctx context.Context, dir string, out io.Writer, ports []int, ad
 	if err != nil {
 		return a, err
 	}
-	err = each(a.nodes, func(i int, _ *launch.Stores) (err error) { // none is ready before most are running
+	err = each(a.nodes, func(i int, _ *launch.Stores) (err error) { // no node is ready until most are running
 		a.nodes[i], err = launch.StartStores(ctx, launch.Options{
 			Dir: dir, Only: "kafka", Stderr: out, Broker: launch.Apache, Brokers: len(ports), Node: i + 1,
 			KafkaPorts: ports, Controllers: controllers, Advertised: advertised, Properties: properties,
@@ -76,7 +76,7 @@ func startApache(ctx context.Context, dir string, out io.Writer, ports []int, ad
 	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].Kafka.CreateTopic(ctx, Topic, partitions) })
 }
 
-// each calls do for all elements at once.
+// each calls do for all elements concurrently.
 func each[T any](all []T, do func(i int, of T) error) error {
 	errs := make([]error, len(all))
 	var done sync.WaitGroup
@@ -104,7 +104,7 @@ func (a *apache) Restart() error {
 	return each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
 }
 
-// Freeze pauses one node. After its session timeout it loses its partitions to the others, unknown to itself when it resumes.
+// Freeze pauses one node. After its session timeout it loses its partitions to the others, and does not know it when it resumes.
 func (a *apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
 	return a.frozen.Pause()
@@ -119,7 +119,7 @@ func (a *apache) Addresses() (all []string) {
 	return all
 }
 
-// Close kills the nodes: with a clean stop the last of several would wait for the others, which are gone.
+// Close kills the nodes: in a clean shutdown, the last node would wait for the others, which have already exited.
 func (a *apache) Close() error {
 	return each(a.nodes, func(_ int, n *launch.Stores) error {
 		if n == nil || n.Kafka == nil {
@@ -211,7 +211,7 @@ func (f *fake) Thaw() error {
 }
 
 // produceErrors are errors returned although the records were stored, errors of a broker that has forgotten the producer,
-// and errors without storing anything. Sequences alone do not cover one of the first kind followed by one of the second.
+// and errors without storing anything. Sequence numbers alone do not protect against one of the first kind followed by one of the second.
 var produceErrors = [][]*kerr.Error{
 	{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
 	{kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.UnknownProducerID},

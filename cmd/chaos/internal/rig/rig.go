@@ -21,14 +21,14 @@ const (
 	diskBytes    = 64 << 20
 )
 
-// Config says what to run.
+// Config describes what to run.
 type Config struct {
 	Dir       string // for everything; created by the caller
 	Detectors []string
 	Broker    string // launch.Kfake or launch.Apache
 	Brokers   int
 	LowDisk   bool                             // the journal stops before its disk is full; otherwise writes fail
-	Wrong     func(format string, args ...any) // receives exits that must not happen
+	Wrong     func(format string, args ...any) // is called for each exit that should not have happened
 }
 
 // Rig is a running system.
@@ -38,7 +38,7 @@ type Rig struct {
 	Daemon  *Daemon
 	Archive *Archive
 	Broker  Broker
-	Disk    *Disk               // nil if mounts are not permitted; then only the journal's own limit makes it full
+	Disk    *Disk               // nil if mounts are not permitted; the journal can then only reach its own limit
 	Faults  *faultinject.Faults // the daemon's clock, writes and reads
 
 	ClientWire   *Wire
@@ -180,7 +180,7 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 	return r.Daemon.Start()
 }
 
-// Drain starts what has exited, waits until the daemon has delivered everything, and sends it SIGTERM.
+// Drain restarts any process that has exited, waits until the daemon has delivered everything, and sends it SIGTERM.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	err := launch.Eventually(ctx, limit, func() error {
 		if err := errors.Join(r.Archive.Revive(ctx), r.Daemon.Start()); err != nil {

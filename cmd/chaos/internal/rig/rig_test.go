@@ -15,7 +15,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// TestDisk: it can be filled and freed, for other processes too.
+// TestDisk fills and frees the disk through the path that other processes use.
 func TestDisk(t *testing.T) {
 	d, err := newDisk(1 << 20)
 	if err != nil {
@@ -70,8 +70,8 @@ func TestWrongExits(t *testing.T) {
 	f(`trap 'exit 0' TERM; echo here; while :; do sleep 0.05; done`, 0)
 	f(`trap 'exit 3' TERM; echo here; while :; do sleep 0.05; done`, 1)
 	f(`trap 'echo no space left; exit 1' TERM; echo here; while :; do sleep 0.05; done`, 0)
-	f(`echo here; exec sleep 60`, 0)                // before it handled signals
-	f(`echo '"trafficd starts"'; exec sleep 60`, 1) // after
+	f(`echo here; exec sleep 60`, 0)                // terminated before it handled signals
+	f(`echo '"trafficd starts"'; exec sleep 60`, 1) // terminated after that
 }
 
 func TestUnexpectedExits(t *testing.T) {

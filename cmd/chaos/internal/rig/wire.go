@@ -16,14 +16,14 @@ import (
 )
 
 // Wire is a toxiproxy in front of one server, whose connections can be disturbed. If a connection is stuck because its
-// reader is paused, toxiproxy waits for it forever while holding its locks; then it is killed and restarted.
+// reader is paused, toxiproxy holds its locks while it waits for that connection forever, so it is killed and restarted.
 type Wire struct {
 	Address string // for clients
 
 	binary string
 	log    string
 	server string
-	port   int // of its API
+	port   int // of toxiproxy's API
 	proc   *launch.Process
 }
 
@@ -79,7 +79,7 @@ func (w *Wire) Disturb(ctx context.Context, kind, direction string, attributes m
 	return w.call(ctx, http.MethodPost, "/proxies/wire/toxics", toxic)
 }
 
-// Heal ends Disturb.
+// Heal undoes Disturb.
 func (w *Wire) Heal(ctx context.Context) error {
 	if err := w.call(ctx, http.MethodDelete, "/proxies/wire/toxics/toxic", nil); err == nil {
 		return nil
@@ -90,7 +90,7 @@ func (w *Wire) Heal(ctx context.Context) error {
 // Cut closes all connections and accepts none until Join.
 func (w *Wire) Cut() { w.close() }
 
-// Join ends Cut.
+// Join undoes Cut.
 func (w *Wire) Join(ctx context.Context) error { return w.start(ctx) }
 
 func (w *Wire) call(ctx context.Context, method, path string, body any) error {

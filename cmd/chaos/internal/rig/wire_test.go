@@ -32,14 +32,14 @@ func TestStuckWire(t *testing.T) {
 		t.Cleanup(func() { _ = accepted.Close() })
 		return client, accepted
 	}
-	stick := func() {
+	stall := func() {
 		client, _ := connect()
 		fill(t, client)
 	}
 
-	stick()
+	stall()
 	require.NoError(t, wire.Disturb(t.Context(), "bandwidth", Requests, map[string]any{"rate": 1000}))
-	stick()
+	stall()
 	require.NoError(t, wire.Heal(t.Context()))
 	client, accepted := connect()
 	_, err = client.Write([]byte("through"))

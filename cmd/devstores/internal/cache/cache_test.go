@@ -52,7 +52,7 @@ func TestFailedEntryLeavesNothing(t *testing.T) {
 	require.Empty(t, folders(t, root))
 }
 
-// TestEntryRemovesUnfinishedDirectory: nothing of a killed run gets into the entry.
+// TestEntryRemovesUnfinishedDirectory: leftovers of a killed run must not end up in the entry.
 func TestEntryRemovesUnfinishedDirectory(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv(cache.Env, root)

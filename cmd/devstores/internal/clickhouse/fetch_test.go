@@ -54,7 +54,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, `{"versions":{%q:{"dist":{"tarball":"%spkg/-/pkg.tgz","integrity":%q}}}}`, version, prefix, r.integrity)
 }
 
-// isolate removes the machine's npm settings from the test and sets those given.
+// isolate hides the machine's npm settings from the test and applies the given ones.
 func isolate(t *testing.T, settings map[string]string) {
 	t.Helper()
 	for _, line := range os.Environ() {
@@ -159,7 +159,7 @@ func TestFetchUsesNPMSettings(t *testing.T) {
 	f(basic, "", "registry=REGISTRY\nHOST/:username=me\nHOST/:_password="+password+"\n", nil)
 	f(basic, "", "registry=REGISTRY\nHOST/:_auth="+strings.TrimPrefix(basic.token, "Basic ")+"\n", nil)
 
-	// the proxy gets the request for a host that does not exist
+	// a request for a nonexistent host must go to the proxy
 	f(registry{packed: good, tarball: "http://registry.invalid/"}, "", "registry=http://registry.invalid/\nproxy=REGISTRY\n", nil)
 	f(registry{packed: good}, "", "registry=REGISTRY\nproxy=http://127.0.0.1:1\nnoproxy=localhost,127.0.0.1\n", nil)
 }
@@ -205,7 +205,7 @@ func TestFetchTrustsNPMsCAFile(t *testing.T) {
 	f("npm_config_strict_ssl", "false", "")
 }
 
-// TestMismatchLeavesNothingInTheCache: the registry returns a package with another digest than the pinned one.
+// TestMismatchLeavesNothingInTheCache: the registry returns a package whose digest differs from the pinned one.
 func TestMismatchLeavesNothingInTheCache(t *testing.T) {
 	a, ok := libraries[runtime.GOOS+"/"+runtime.GOARCH]
 	require.True(t, ok)

@@ -20,32 +20,32 @@ import (
 )
 
 const (
-	// startLimit bounds the time from exec to the first response: 0.1 s is usual; many parts on a busy machine take longer.
+	// startLimit bounds the time from exec to the first response: typically 0.1 s, longer with many parts on a busy machine.
 	startLimit = 2 * time.Minute
 	// stopLimit is twice what a clean stop takes while clients hold connections (about 5 s).
 	stopLimit = 10 * time.Second
 )
 
-// Config says where a server keeps its data and listens.
+// Config sets where a server keeps its data and where it listens.
 type Config struct {
 	Dir      string    // data directory, kept across restarts; created if missing
 	TCP      int       // port of the native protocol, 0 = a free one
 	HTTP     int       // port of HTTP, 0 = a free one
 	Kind     string    // one of Kinds
-	Progress io.Writer // receives lines for a human
+	Progress io.Writer // receives human-readable progress
 }
 
 // Server is a running ClickHouse.
 type Server struct {
 	launch.ClickHouseInfo
 	proc   *launch.Process
-	relay  *relay // nil where the engine needs none
+	relay  *relay // nil if the engine does not need one
 	native string // where the engine itself listens for the native protocol
 	unlock func()
 }
 
 // Start starts a server and returns when it answers on both ports. failed is called if it exits without Stop; it should
-// end ctx, so that Start does not wait for a dead process.
+// cancel ctx, so that Start does not wait for a dead process.
 func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err error) {
 	home, err := makeHome(cfg.Dir)
 	if err != nil {
@@ -53,7 +53,7 @@ func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err 
 	}
 	unlock, err := launch.TryLock(home.path("lock"))
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the directory %s, is a ClickHouse running in it? %w", home, err)
+		return nil, fmt.Errorf("cannot use directory %s (is another ClickHouse running in it?): %w", home, err)
 	}
 	defer func() {
 		if err != nil {
@@ -182,7 +182,7 @@ func makeHome(dir string) (home, error) {
 
 func (h home) path(name string) string { return filepath.Join(string(h), name) }
 
-// writeConfig writes config.xml and users.xml at every start: ports may have changed.
+// writeConfig writes config.xml and users.xml. It is called at every start, because the ports may have changed.
 func (h home) writeConfig(cfg Config) error {
 	var text strings.Builder
 	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "TCP": cfg.TCP, "HTTP": cfg.HTTP})
@@ -198,10 +198,10 @@ func (h home) writeConfig(cfg Config) error {
 	return nil
 }
 
-// removePartLog removes system.part_log of the last start. The library does not load its system tables: it creates them
+// removePartLog removes the system.part_log that the previous run left behind. The library does not load its system tables: it creates them
 // in the same directory when they are first written, fails on an existing one ("Directory … already exists" in its log),
-// and then logs nothing; SYSTEM FLUSH LOGS waits for the table forever. So the library's log covers one start only. A full
-// server has symbolic links in this place: they are kept.
+// and then logs nothing, while SYSTEM FLUSH LOGS waits for the table forever. The library's log therefore covers one run
+// only. A full server has symbolic links here, which are kept.
 func (h home) removePartLog() error {
 	table := h.path("data/data/system/part_log")
 	if info, err := os.Lstat(table); err != nil || !info.IsDir() {

@@ -1,5 +1,5 @@
 // Package kafka runs a Kafka-protocol broker on loopback: kfake, which starts immediately, or Apache Kafka, the reference
-// wherever idempotence and the crash of a broker matter.
+// wherever idempotence and broker crashes matter.
 package kafka
 
 import (
@@ -17,25 +17,26 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// startLimit: Apache Kafka answers after 2–4 s; recovering its logs after a kill on a busy machine takes longer.
+// startLimit bounds the time to the first response. Apache Kafka takes 2–4 s, longer when it recovers its logs after a kill
+// on a busy machine.
 const startLimit = 2 * time.Minute
 
 // Kinds are the values of Config.Kind.
 var Kinds = []string{launch.Kfake, launch.Apache}
 
-// Config says what cluster to run.
+// Config describes the cluster to run.
 type Config struct {
 	Dir         string            // data directory, kept across restarts; each kind has its own subdirectory
 	Kind        string            // one of Kinds
 	Brokers     int               // number of brokers
 	Node        int               // run only this broker, counted from 1; 0 = all (Apache only)
-	Ports       []int             // one per broker, 0 = a free one; missing ones are free ones; with Node, all of them
-	Controllers []int             // ports of the controllers, with Node; otherwise free ones
+	Ports       []int             // one per broker; 0 or missing = pick a free one; all are required with Node
+	Controllers []int             // controller ports, required with Node; otherwise free ones are picked
 	Advertised  []string          // host:port that each broker advertises; empty = where it listens
-	Partitions  int               // of topics created without a number of partitions
+	Partitions  int               // for topics created without a partition count
 	Topics      map[string]int    // topics to create: name → partitions
-	Properties  map[string]string // broker properties; override ours
-	Progress    io.Writer         // receives lines for a human
+	Properties  map[string]string // broker properties; they override the defaults
+	Progress    io.Writer         // receives human-readable progress
 }
 
 // Server is a running cluster.
@@ -46,7 +47,7 @@ type Server struct {
 }
 
 // Start starts a cluster and returns when every broker answers and the topics exist. failed is called if a broker exits
-// without Stop; it should end ctx, so that Start does not wait for a dead process.
+// without Stop; it should cancel ctx, so that Start does not wait for a dead process.
 func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err 
 	}
 	unlock, err := launch.TryLock(filepath.Join(cfg.Dir, cfg.lock()))
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the directory %s, is a Kafka running in it? %w", cfg.Dir, err)
+		return nil, fmt.Errorf("cannot use directory %s (is another Kafka running in it?): %w", cfg.Dir, err)
 	}
 	if s, err = cfg.launch(ctx, failed); err != nil {
 		unlock()
@@ -108,19 +109,19 @@ func (cfg Config) validate() error {
 	case cfg.Brokers < 1 || cfg.Brokers > 9:
 		return fmt.Errorf("cannot run %d brokers: must be 1 to 9", cfg.Brokers)
 	case len(cfg.Ports) > cfg.Brokers:
-		return fmt.Errorf("cannot use %d ports for %d brokers: must not be more ports than brokers", len(cfg.Ports), cfg.Brokers)
+		return fmt.Errorf("cannot use %d ports for %d brokers: must be at most one per broker", len(cfg.Ports), cfg.Brokers)
 	case len(cfg.Advertised) > 0 && len(cfg.Advertised) != cfg.Brokers:
-		return fmt.Errorf("cannot advertise %d addresses for %d brokers: must be one each, or none", len(cfg.Advertised), cfg.Brokers)
+		return fmt.Errorf("cannot advertise %d addresses for %d brokers: must be one per broker, or none", len(cfg.Advertised), cfg.Brokers)
 	case len(cfg.Advertised) > 0 && cfg.Kind == launch.Kfake:
-		return fmt.Errorf("cannot advertise another address with %s: use the broker %s", launch.Kfake, launch.Apache)
+		return fmt.Errorf("cannot advertise another address with %s: use broker kind %s", launch.Kfake, launch.Apache)
 	case cfg.Partitions < 1:
-		return fmt.Errorf("cannot create topics of %d partitions: must be 1 or more", cfg.Partitions)
+		return fmt.Errorf("cannot create topics with %d partitions: must be at least 1", cfg.Partitions)
 	case cfg.Node == 0:
 		return nil
 	case cfg.Node < 0 || cfg.Node > cfg.Brokers || cfg.Kind == launch.Kfake:
-		return fmt.Errorf("cannot run node %d of %d: must be one of them, with the broker %s", cfg.Node, cfg.Brokers, launch.Apache)
+		return fmt.Errorf("cannot run node %d of %d: must be 1 to %d, with broker kind %s", cfg.Node, cfg.Brokers, cfg.Brokers, launch.Apache)
 	case len(cfg.Ports) != cfg.Brokers || len(cfg.Controllers) != cfg.Brokers || slices.Contains(cfg.Ports, 0) || slices.Contains(cfg.Controllers, 0):
-		return fmt.Errorf("cannot run node %d of %d without the others' ports: there must be a port for each broker and each controller", cfg.Node, cfg.Brokers)
+		return fmt.Errorf("cannot run node %d of %d without the others' ports: set the port of every broker and every controller", cfg.Node, cfg.Brokers)
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ func (cfg Config) nodes() (list []int) {
 	return list
 }
 
-// makeHome creates the directory of the kind: the two must never share files.
+// makeHome creates a separate directory for each kind: kfake and Apache Kafka must never share files.
 func makeHome(cfg Config) (string, error) {
 	dir, err := filepath.Abs(filepath.Join(cfg.Dir, cfg.Kind))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Any text is read back as it was.
+// FuzzAppendString checks that any valid UTF-8 text survives a round trip.
 func FuzzAppendString(f *testing.F) {
 	for _, s := range []string{"", "D1", `a"b\c`, "\x00\x1f\x7f", "ü€😀", "a\nb", " "} {
 		f.Add(s)
