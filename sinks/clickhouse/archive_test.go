@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var tables atomic.Int32
 
-// archive is a sink on a table of its own.
+// archive is a sink with its own table.
 type archive struct {
 	*Sink
 	t     testing.TB
@@ -45,7 +45,7 @@ func newArchive(t testing.TB, store *stores.ClickHouse, change ...func(*Config))
 	return &archive{Sink: s, t: t, store: store, name: c.Database + "." + c.Table}
 }
 
-// restarted is the sink of a daemon that was started anew: it knows nothing.
+// restarted returns the sink of a restarted daemon, without any state.
 func (a *archive) restarted() *archive {
 	s, err := New(a.config, a.log)
 	require.NoError(a.t, err)
@@ -73,8 +73,8 @@ func (a *archive) count(what string) int {
 	return n
 }
 
-// requireRows compares what the archive holds with what was sent, column for column and nanosecond
-// for nanosecond, by the server's own text.
+// requireRows compares the rows in the archive with those that were sent, column by column and to the
+// nanosecond, as formatted by the server.
 func (a *archive) requireRows(want batch.Block) {
 	a.t.Helper()
 	got := a.store.Query(a.t, "SELECT product_instance, detector_code, measure_type_code, toUnixTimestamp64Nano(timestamp_from), toUnixTimestamp64Nano(timestamp_to),"+
@@ -120,7 +120,7 @@ func testValues(t *testing.T, store *stores.ClickHouse) {
 		row{"c", "x", epoch, epoch, -math.SmallestNonzeroFloat64, none},
 	)))
 	a.deliver(plan, rows)
-	// The text has a tab and a newline in it: compare that one by its bytes.
+	// The text contains a tab and a newline, so compare its bytes.
 	require.Equal(t, fmt.Sprintf("%X", "Ørsteds Vej – 日本 \t\n\\ '\""), store.Query(t, "SELECT hex(detector_code) FROM "+a.name+" WHERE length(detector_code) > 3"))
 	a.requireRows(rows)
 }
@@ -132,7 +132,7 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 		a.deliver(plan, rows)
 	}
 	b := a.restarted()
-	b.config.BlockRows = 10 // settings may change with a restart, a block that was planned does not
+	b.config.BlockRows = 10 // settings may change at a restart; a planned block does not
 	b.deliver(plan, rows)
 	a.requireRows(rows)
 	next, plan2 := a.plan(blockOf(batchOf(2, epoch+1, random(rand.New(rand.NewPCG(1, 2)), 3, 1)...)))
@@ -150,7 +150,7 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 3, a.count("countIf(received_at = fromUnixTimestamp64Nano("+strconv.FormatInt(repeated.ReceivedAt, 10)+", 'UTC'))"))
 }
 
-// testSpans delivers many small batches in blocks that end inside of batches.
+// testSpans delivers many small batches in blocks that end within a batch.
 func testSpans(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.BlockRows = 97 })
 	r := rand.New(rand.NewPCG(2, 1))
@@ -182,8 +182,8 @@ func after(b batch.Block, n int) batch.Block {
 	return rest
 }
 
-// testOneBlock holds the server to one part for each month of a block, also of the largest: the
-// token covers it whole.
+// testOneBlock checks that the server writes one part per month even for the largest block, so the
+// deduplication token covers the whole block.
 func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.BlockRows = maxBlockRows })
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(3, 1)), maxBlockRows, 2)...)))
@@ -193,26 +193,26 @@ func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, "2\t200000", store.Query(t, "SELECT count(), sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND table = '"+table+"'"))
 }
 
-// testFinal: a measurement that is sent again replaces its earlier self, and of two in one batch
-// the later item stands.
+// testFinal checks that a measurement that is sent again replaces the earlier one, and that the last of
+// several in one batch wins.
 func testFinal(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	first, plan := a.plan(blockOf(batchOf(1, epoch, row{"D", "x", epoch, epoch, 1, none}, row{"E", "x", epoch, epoch, 10, none}, row{"E", "x", epoch, epoch, 11, none})))
 	a.deliver(plan, first)
 	second, plan2 := a.plan(blockOf(batchOf(2, epoch+1, row{"D", "x", epoch, epoch, 2, none})))
 	a.deliver(plan2, second)
-	a.restarted().deliver(plan, first) // late repeat of the older
+	a.restarted().deliver(plan, first) // late retry of the older batch
 	require.Equal(t, 4, a.count("count()"))
 	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))
 	store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
 	require.Equal(t, 2, a.count("count()"))
-	// Nothing of what the merge replaced comes back above what replaced it.
+	// No row that the merge replaced may supersede its replacement.
 	a.restarted().deliver(plan2, second)
 	a.restarted().deliver(plan, first)
 	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))
 }
 
-// testCodes compares the table of codes with the server's own names, and expects each code once.
+// testCodes compares the table of error codes with the server's names and checks that codes are unique.
 func testCodes(t *testing.T, store *stores.ClickHouse) {
 	listed := map[int32]bool{}
 	for _, names := range codes {

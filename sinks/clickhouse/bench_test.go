@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// typical makes a block as the deliver loop offers it: seven full batches.
+// typical returns a block as the deliver loop submits it: seven full batches.
 func typical() batch.Block {
 	r := rand.New(rand.NewPCG(11, 1))
 	var batches []*batch.Batch
@@ -24,15 +24,15 @@ func typical() batch.Block {
 	return blockOf(batches...)
 }
 
-// renew gives the batches ids that never were.
+// renew gives the batches new unique ids.
 func renew(rows batch.Block, n int) {
 	for _, s := range rows {
 		binary.BigEndian.PutUint32(s.ID[10:], uint32(n))
 	}
 }
 
-// testAllocations holds Deliver to a number of allocations that does not grow with the rows: what
-// is left is the client's, for columns and statement.
+// testAllocations checks that the allocations of Deliver do not grow with the number of rows. The rest
+// are the client's, for columns and the statement.
 func testAllocations(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	a.log = zerolog.Nop()
@@ -74,7 +74,7 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkFill is the client's part of it: rows into columns.
+// BenchmarkFill measures the client's part: converting rows to columns.
 func BenchmarkFill(b *testing.B) {
 	store := stores.StartClickHouse(b)
 	a := newArchive(b, store)
@@ -91,7 +91,7 @@ func BenchmarkFill(b *testing.B) {
 }
 
 // BenchmarkHistory compares the archiving of a day of all detectors with that of ten years of
-// hourly values, detector by detector. An operation is 400,000 rows.
+// hourly values, detector by detector. One operation archives 400,000 rows.
 func BenchmarkHistory(b *testing.B) {
 	store := stores.StartClickHouse(b)
 	const hours, rows = 10 * 8766, 400_000

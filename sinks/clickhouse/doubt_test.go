@@ -13,8 +13,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// testDoubt delivers blocks whose earlier attempt left something behind, in the ways in which the
-// server's memory of tokens and its rows can disagree.
+// testDoubt delivers blocks after an earlier partial attempt, in every way in which the server's
+// deduplication tokens and its rows can disagree.
 func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	rows := blockOf(
 		batchOf(1, epoch, random(rand.New(rand.NewPCG(4, 1)), 700, 5)...),
@@ -52,8 +52,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		store.Query(t, "ALTER TABLE "+a.name+" DROP PARTITION 202601")
 	})
 
-	// Every repair is lost as well, until all tokens are used up: then the block is let go, as the
-	// table itself seems to take the rows away.
+	// Every repair is lost as well, until all tokens are used up. Then the block is given up, because
+	// the table itself seems to remove the rows.
 	t.Run("tokens kept, rows never there", func(t *testing.T) {
 		a := newArchive(t, store)
 		rows, plan := a.plan(small(1))
@@ -71,8 +71,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	})
 }
 
-// testHostileProfile looks under settings that hide rows, such as the profile of the daemon's user
-// could have.
+// testHostileProfile looks up rows under settings that hide them, as the profile of the daemon's user
+// might.
 func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthly(40)...))) // in as many parts
@@ -95,7 +95,7 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 
-// testLook holds the search for a block to its month and its time: it must not read the archive.
+// testLook checks that looking up a block reads only its month and time range, not the whole archive.
 func testLook(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	var wanted batch.Block

@@ -15,7 +15,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// TestFaults takes the server away in every way there is.
+// TestFaults makes the server unavailable in every way that clients can observe.
 func TestFaults(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	t.Run("away at start", func(t *testing.T) { testAway(t, store) })
@@ -45,7 +45,7 @@ func testAway(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(append(rows, next...))
 }
 
-// testPassword: a wrong one is tried again, and the error says what to do.
+// testPassword checks that a wrong password is retried and that the error says what to do.
 func testPassword(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.Username, c.Password = "trafficd", "mistaken" })
 	rows, plan := a.plan(small(1))
@@ -61,8 +61,7 @@ func testPassword(t *testing.T, store *stores.ClickHouse) {
 	right.requireRows(rows)
 }
 
-// testStuck: the server stands still with the block, or some of it, in its socket, and goes on
-// later.
+// testStuck pauses the server while the block, or part of it, is in its socket, and resumes it later.
 func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.WriteTimeout, c.DialTimeout = time.Second, time.Second })
 	first, plan := a.plan(small(1))
@@ -102,8 +101,8 @@ func revive(t testing.TB, store *stores.ClickHouse) {
 	}
 }
 
-// testCut breaks the connection after so many bytes, up or down: inside of the block, between block
-// and end, before and inside of the acknowledgement.
+// testCut breaks the connection after a number of bytes in either direction: within the block, between
+// the block and its end, and before or within the acknowledgement.
 func testCut(t *testing.T, store *stores.ClickHouse) {
 	p := startProxy(t, store.TCP)
 	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })
@@ -113,7 +112,7 @@ func testCut(t *testing.T, store *stores.ClickHouse) {
 		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), random(r, 200, 4)...)))
 		all = append(all, rows...)
 		p.limit(1<<40, 1<<40)
-		if n > 0 { // the first block finds its way, and opens the connection
+		if n > 0 { // the first block opens the connection and must arrive
 			up, down := 300+r.Int64N(24_000), int64(1<<40)
 			if n%2 == 0 {
 				up, down = 1<<40, r.Int64N(3000)
@@ -130,8 +129,8 @@ func testCut(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testKill kills the server with -9 in the midst of inserts over many months. Counted are the rows
-// as they were inserted: nothing is lost, nothing doubled.
+// testKill kills the server with SIGKILL during inserts over many months. It counts the rows as they
+// were inserted: none may be lost or duplicated.
 func testKill(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(8, 1))
@@ -155,7 +154,7 @@ func testKill(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// proxy passes connections on and cuts each one after so many bytes.
+// proxy forwards connections and cuts each one after a given number of bytes.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -184,7 +183,7 @@ func serveProxy(t testing.TB, l net.Listener, target string) *proxy {
 
 func (p *proxy) address() string { return p.listener.Addr().String() }
 
-// limit closes what is open and sets the bytes for the connections to come.
+// limit closes the open connections and sets the byte limit of future ones.
 func (p *proxy) limit(up, down int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

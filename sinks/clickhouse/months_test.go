@@ -13,8 +13,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// rotating makes n rows whose months rotate, so that no two neighbours share one. Different seconds
-// make different keys.
+// rotating returns n rows whose months rotate, so that no two adjacent rows share a month. Different
+// values of second give distinct keys.
 func rotating(n, months, second int) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -65,8 +65,8 @@ func (a *archive) finalCount() (n int) {
 	return n
 }
 
-// testCutBetweenGroups breaks the connection after so many bytes of a block of six INSERTs, and
-// goes on with the same sink or with that of a restarted daemon.
+// testCutBetweenGroups breaks the connection after a number of bytes of a block of six INSERTs, and
+// continues with the same sink or with that of a restarted daemon.
 func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 	p := startProxy(t, store.TCP)
 	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })

@@ -11,7 +11,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// monthly makes n rows, each in a month of its own, backwards from the epoch.
+// monthly returns n rows in n consecutive months, backwards from the epoch.
 func monthly(n int) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -105,7 +105,7 @@ func TestPlanOf(t *testing.T) {
 	require.Len(t, seen, 14*15/2, "each run of rows has a name of its own")
 
 	moved := blockOf(a, b)
-	moved[0].Frame, moved[1].Frame = 900, 901 // as in a journal that was started anew
+	moved[0].Frame, moved[1].Frame = 900, 901 // as in a new journal
 	require.Equal(t, planOf(all), planOf(moved))
 
 	again := *b // the same batch, accepted again after the idempotency window
@@ -157,8 +157,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestReplaced: a row that a later one of its block has replaced is not sent again, but one whose
-// twin is missing too is.
+// TestReplaced checks that a row replaced by a later one of its block is not sent again, unless the
+// later one is missing too.
 func TestReplaced(t *testing.T) {
 	twin := row{"D", "x", epoch, epoch, 1, none}
 	b := batchOf(1, epoch, twin, row{"E", "x", epoch, epoch, 1, none}, twin, row{"D", "y", epoch, epoch, 1, none})

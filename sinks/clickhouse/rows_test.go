@@ -10,7 +10,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// row is one measurement as a test writes it down.
+// row is one measurement in the notation of the tests.
 type row struct {
 	code, typ      string
 	from, to       int64
@@ -23,8 +23,8 @@ var epoch = time.Date(2026, 3, 14, 0, 0, 0, 0, time.UTC).UnixNano()
 
 const minute = int64(time.Minute)
 
-// batchOf makes the accepted batch number n of rows. Indexes leave gaps, as rejected items do; the
-// id is a UUIDv7 in form.
+// batchOf returns rows as accepted batch number n. Indexes have gaps, as left by rejected items; the id
+// has the form of a UUIDv7.
 func batchOf(n int, receivedAt int64, rows ...row) *batch.Batch {
 	b := &batch.Batch{ProductInstance: "aarhus", ReceivedAt: receivedAt}
 	binary.BigEndian.PutUint64(b.ID[:], uint64(receivedAt/1e6)<<16|0x7000)
@@ -48,7 +48,7 @@ func batchOf(n int, receivedAt int64, rows ...row) *batch.Batch {
 	return b
 }
 
-// random makes n rows with distinct keys, spread over so many months.
+// random returns n rows with distinct keys, spread over the given number of months.
 func random(r *rand.Rand, n, months int) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -64,7 +64,7 @@ func random(r *rand.Rand, n, months int) []row {
 	return rows
 }
 
-// blockOf joins batches to a block from the rows given.
+// blockOf joins batches into one block.
 func blockOf(batches ...*batch.Batch) batch.Block {
 	var b batch.Block
 	for i, one := range batches {

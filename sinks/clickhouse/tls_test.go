@@ -19,7 +19,7 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// testTLS puts an end of TLS in front of the server that asks for a client's certificate.
+// testTLS puts a TLS terminator that requires a client certificate in front of the server.
 func testTLS(t *testing.T, store *stores.ClickHouse) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	server, err := tls.LoadX509KeyPair(ours.issue("server", "archive.example"))

@@ -15,7 +15,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// testTrouble meets the server's refusals, real ones.
+// testTrouble provokes real errors from the server.
 func testTrouble(t *testing.T, store *stores.ClickHouse) {
 	t.Run("table", func(t *testing.T) { testTable(t, store) })
 	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })
@@ -25,7 +25,7 @@ func testTrouble(t *testing.T, store *stores.ClickHouse) {
 	t.Run("migrate", func(t *testing.T) { testMigrate(t, store) })
 }
 
-// fails delivers what must fail and be tried again, for this class of reasons.
+// fails makes a delivery that must fail with a retriable error of the given class.
 func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
 	a.t.Helper()
 	before := testutil.ToFloat64(errorsTotal[want])
@@ -63,7 +63,7 @@ func lookups() float64 {
 	return testutil.ToFloat64(resolvedTotal[foundAll]) + testutil.ToFloat64(resolvedTotal[foundSome]) + testutil.ToFloat64(resolvedTotal[foundNone])
 }
 
-// testConstraint: rows that break a rule of the table are refused permanently, and only those that
+// testConstraint checks that rows that violate a constraint are permanently rejected, and only if they
 // are not in the table.
 func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
@@ -74,7 +74,7 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 1, deliverByHalving(a, all))
 	a.requireRows(all.Head(2))
 
-	// The block was applied, and one of its rows was deleted since.
+	// The block was applied, and one of its rows has been deleted since.
 	store.Query(t, "ALTER TABLE "+a.name+" DROP CONSTRAINT positive")
 	both, plan := a.plan(blockOf(batchOf(2, epoch+1, row{"A", "y", epoch, epoch, 1, none}, row{"B", "y", epoch, epoch, -1, none})))
 	a.deliver(plan, both)
@@ -112,8 +112,8 @@ func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (refused i
 	return refused
 }
 
-// testView: an operator's view that fails must not make rows of the archive count as refused, nor
-// double them.
+// testView checks that with an operator's failing view, every row is either rejected or in the archive,
+// and none is there twice.
 func testView(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.migrate(context.Background()))
@@ -147,7 +147,7 @@ func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testAtOnce: the earlier attempt may still be at work in the server when its repeat comes.
+// testAtOnce retries while the server may still be processing the earlier attempt.
 func testAtOnce(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.migrate(context.Background()))
@@ -161,7 +161,7 @@ func testAtOnce(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(rows)
 }
 
-// testMigrate is what the command does, with the user and the addresses of the sink.
+// testMigrate does what the migrate command does, with the sink's user and addresses.
 func testMigrate(t *testing.T, store *stores.ClickHouse) {
 	c := DefaultConfig()
 	c.Addresses, c.Database = []string{store.TCP}, "fresh"
