@@ -11,7 +11,7 @@ import (
 )
 
 // TestCrashes kills the journal at random moments, by loss of power and by kill -9, with and without a faulty disk, and
-// holds what comes back against what was promised.
+// compares what comes back with what was acknowledged.
 func TestCrashes(t *testing.T) {
 	const livesEach = 20
 	recovered, unknown, voided := 0, 0, 0
@@ -24,7 +24,7 @@ func TestCrashes(t *testing.T) {
 		unknown += w.unknown
 		voided += w.voided
 	}
-	// The test proves nothing if these never come up.
+	// The test proves nothing if these never occur.
 	require.Greater(t, recovered, crashLives/2)
 	require.Greater(t, unknown, crashLives/10)
 	require.Greater(t, voided, crashLives/10)
@@ -38,7 +38,7 @@ const (
 	fateVoided
 )
 
-// crashWorld is one disk, and what the users of the journal on it were told.
+// crashWorld is one disk, and the results that users of its journal have received.
 type crashWorld struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -79,7 +79,7 @@ func (w *crashWorld) live() {
 	} else {
 		w.check(j)
 		w.use(j)
-		_ = j.Close() // fails where the power failed
+		_ = j.Close() // fails if the power failed
 	}
 	w.fs = w.fs.crash(w.rng.IntN(3) > 0)
 }

@@ -14,7 +14,7 @@ import (
 // killedChildDir names the folder that a copy of the test program is to write to until it is killed.
 const killedChildDir = "JOURNAL_TEST_KILLED_CHILD_DIR"
 
-// TestKill9 kills real processes on a real disk: what they told us was acknowledged must be there.
+// TestKill9 kills real processes on a real disk: every frame that they reported as acknowledged must be there.
 func TestKill9(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
@@ -32,7 +32,7 @@ func TestKill9(t *testing.T) {
 	}
 }
 
-// killAfter starts a child, kills it when it has told that frame seq is acknowledged, and returns the newest it told of.
+// killAfter starts a child, kills it once it has reported frame seq as acknowledged, and returns the newest frame reported.
 func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
 	t.Helper()
 	child := exec.Command(os.Args[0])
@@ -54,7 +54,7 @@ func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
 	return newest
 }
 
-// killedChild writes frames and tells of each that was acknowledged, until it is killed.
+// killedChild writes frames and reports each acknowledged one, until it is killed.
 func killedChild(dir string) {
 	cfg := testConfig()
 	cfg.Dir, cfg.MaxBytes = dir, 64<<20

@@ -15,7 +15,7 @@ var (
 	errFaulty = errors.New("the disk is faulty")
 )
 
-// memFS is a file system in memory that can crash, as harsh as a disk and its kernel may be:
+// memFS is an in-memory file system that can crash, as harshly as a real disk and kernel may:
 //   - what was not synced is kept, lost or torn by sector, at random; so are sizes and each name in a folder;
 //   - a sync that fails brings a random part to the disk and calls all of it clean, so a later sync does nothing for it;
 //   - a truncate to the size that a file has changes nothing, and Datasync does not save that a file became smaller.
@@ -212,7 +212,7 @@ func (f *memFile) readAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// change is called before every change: it says whether it fails, and with what.
+// change is called before every change and returns the injected error, if any.
 func (fs *memFS) change(op, path string) error {
 	if fs.off {
 		return errPower

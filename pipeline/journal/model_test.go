@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestModel does random things to a journal and to a slice, and compares.
+// TestModel applies random operations to a journal and to a slice, and compares them.
 func TestModel(t *testing.T) {
 	for seed := range uint64(30) {
 		m := newModel(t, seed)
@@ -121,7 +121,7 @@ func (m *model) saveAt(name string, seq uint64) {
 	m.compareDeleted()
 }
 
-// reopen ends the journal in one of three ways; none may change anything.
+// reopen stops the journal in one of three ways and opens it again; nothing may change.
 func (m *model) reopen() {
 	require.NoError(m.t, m.journal.Close())
 	if n := m.rng.IntN(3); n > 0 {

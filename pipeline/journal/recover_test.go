@@ -31,7 +31,7 @@ func threeCommits(t testing.TB) *memFS {
 	return fs
 }
 
-// Where they begin.
+// Offsets of the commits.
 const (
 	commit1, commit2, commit3 = 4096, 8192, 16384
 	frame2                    = commit2
@@ -40,7 +40,7 @@ const (
 	threeCommitsEnd           = 20480
 )
 
-// TestTornWrites: what a write that never finished leaves is cut, and the frames before it stay.
+// TestTornWrites checks that the remains of an unfinished write are cut off and the frames before it stay.
 func TestTornWrites(t *testing.T) {
 	f := func(name string, tear func(b []byte) []byte, wantLast uint64) {
 		t.Helper()
@@ -88,7 +88,7 @@ func TestTornWrites(t *testing.T) {
 	f("only the file's header", cut(blockBytes), 0)
 }
 
-// TestDamageIsNoTear: what was acknowledged and is broken is told, never cut.
+// TestDamageIsNoTear checks that damage to acknowledged frames is reported, never cut off.
 func TestDamageIsNoTear(t *testing.T) {
 	f := func(name string, damage func(b []byte) []byte, wantOffset int64) {
 		t.Helper()
@@ -177,7 +177,7 @@ func TestSealedSegments(t *testing.T) {
 	})
 }
 
-// TestEveryTruncation: however much of the newest segment is there, the frames that are whole come back, and no others.
+// TestEveryTruncation truncates the newest segment at every length: exactly the intact frames must come back.
 func TestEveryTruncation(t *testing.T) {
 	fs := threeCommits(t)
 	whole := fs.bytes(firstSegment)

@@ -20,8 +20,8 @@ import (
 
 const smuggled = "GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey good-key\r\n\r\n"
 
-// What stands in an unread body is never taken for a request, and the client, which
-// has sent all of it, reads the answer and an orderly end.
+// The contents of an unread body are never parsed as a request, and a client that has sent the
+// whole body reads the response and an orderly close.
 func TestBodyOfRefusedIsNoRequest(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
@@ -149,7 +149,7 @@ func TestDiscardingIsBounded(t *testing.T) {
 	f(func(c *Config) { c.DiscardBytes = 0 }, 0)
 }
 
-// errTimeout gives err if it is the test's own deadline.
+// errTimeout returns err if it is the test's own deadline.
 func errTimeout(err error) error {
 	if n, ok := err.(net.Error); ok && n.Timeout() {
 		return err
@@ -286,7 +286,7 @@ func TestMultipartIsNotParsedAhead(t *testing.T) {
 	require.Equal(t, body, string(got))
 }
 
-// A large body arrives as it was sent, whatever way it is announced.
+// A large body arrives unchanged, however its length is announced.
 func TestBodyArrivesWhole(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789abcdef"), 30_000)
 	p := &probe{serve: func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {

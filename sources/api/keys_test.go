@@ -20,7 +20,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// keysYAML is a keys file with these entries.
+// keysYAML returns a keys file with the given entries.
 func keysYAML(entries ...KeyEntry) string {
 	text := "keys:\n"
 	for _, e := range entries {
@@ -248,7 +248,7 @@ func TestBeforeUse(t *testing.T) {
 	becomes(t, k, "one two")
 }
 
-// A reload forgives nothing: the levels stay, the rates are the new ones.
+// A reload keeps the levels of the rate limits and applies the new rates.
 func TestRatesSurviveReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := entry("one", "k1", "ingest")
@@ -315,7 +315,7 @@ func TestLookUpDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// A key is unknown from its expiry on.
+// A key is unknown once it has expired.
 func TestKeyExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := entry("one", "k1", "ingest")

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for an expected event.
 const patience = 10 * time.Second
 
 // probe is an endpoint that does what a test wants and counts what it was asked.
@@ -60,7 +60,7 @@ func (p *probe) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error
 	return readAll(c, ctx)
 }
 
-// readAll reads the body and answers its length.
+// readAll reads the body and responds with its length.
 func readAll(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 	n := int64(0)
 	if body := ctx.RequestBodyStream(); body != nil {
@@ -116,7 +116,7 @@ func start(t *testing.T, p *probe, change func(*Config)) *Server {
 	return s
 }
 
-// stop may come after a stop in the test itself.
+// stop may be called again after the test has called it.
 func stop(t *testing.T, s *Server) {
 	t.Helper()
 	ctx, cancel := contextWithin(patience)
@@ -147,7 +147,7 @@ func (p *peer) send(text string) *peer {
 	return p
 }
 
-// response reads one whole answer.
+// response reads one whole response.
 func (p *peer) response() *http.Response { return p.responseTo("POST") }
 
 func (p *peer) responseTo(method string) *http.Response {
@@ -160,7 +160,7 @@ func (p *peer) responseTo(method string) *http.Response {
 	return resp
 }
 
-// ended wants the connection to be closed with nothing more on it.
+// ended requires that the connection is closed without further data.
 func (p *peer) ended() {
 	p.t.Helper()
 	rest, err := io.ReadAll(p.in)
@@ -168,7 +168,7 @@ func (p *peer) ended() {
 	require.Empty(p.t, string(rest))
 }
 
-// refused wants the error body of contract 1.1.
+// refused requires the error body of contract 1.1.
 func refused(t *testing.T, resp *http.Response, status int, code contract.Code) errorBody {
 	t.Helper()
 	text, _ := io.ReadAll(resp.Body)
@@ -189,7 +189,7 @@ const (
 	post = "POST /base/in HTTP/1.1\r\n"
 )
 
-// asHTTP reads a rendered answer as a client would.
+// asHTTP parses a rendered response as a client would.
 func asHTTP(t *testing.T, resp *fasthttp.Response) *http.Response {
 	t.Helper()
 	c := &peer{t: t, in: bufio.NewReader(strings.NewReader(resp.String()))}

@@ -127,8 +127,8 @@ func TestStop(t *testing.T) {
 	require.NoError(t, <-s.Failed())
 }
 
-// A connection that was opened ahead and never used does not delay a stop; fasthttp
-// alone would wait for it for 5 s.
+// A connection that was opened in advance and never used does not delay a stop; fasthttp
+// itself would wait 5 s for it.
 func TestStopClosesUnusedConnections(t *testing.T) {
 	cert, key, _ := certificate(t)
 	f := func(change func(*Config)) {
@@ -145,7 +145,7 @@ func TestStopClosesUnusedConnections(t *testing.T) {
 	f(func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
 }
 
-// A refused client that is still being discarded is no connection to cut off.
+// A rejected connection that is still being drained does not count as cut off.
 func TestStopWaitsForDiscarding(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = 300 * time.Millisecond })
 	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 5\r\n\r\n")
@@ -317,7 +317,7 @@ func TestStartErrors(t *testing.T) {
 	require.ErrorContains(t, other.Start(), "none.pem")
 }
 
-// A failing accept is no reason to give up for ever.
+// A failed accept must not stop the server.
 func TestAcceptGoesOn(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -388,7 +388,7 @@ func TestCertificateExpiry(t *testing.T) {
 	t.Error("the metric is missing")
 }
 
-// certificate makes a self-signed one for 127.0.0.1.
+// certificate returns a self-signed certificate for 127.0.0.1.
 func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

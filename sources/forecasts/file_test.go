@@ -201,7 +201,7 @@ func TestFileConfirms(t *testing.T) {
 	require.False(t, layer.confirmedAt().After(time.Now()))
 }
 
-// TestFileCutInALine: NDJSON that ends within a record is no whole file, however many records it has before.
+// TestFileCutInALine checks that NDJSON that ends within a record is rejected, however many records precede it.
 func TestFileCutInALine(t *testing.T) {
 	whole := jsonOf(t, street(1, 1, 10)) + "\n" + jsonOf(t, street(2, 1, 20))
 	first := strings.IndexByte(whole, '\n')
@@ -216,7 +216,7 @@ func TestFileCutInALine(t *testing.T) {
 	}
 }
 
-// TestJSONFileTruncated: no beginning of it is taken.
+// TestJSONFileTruncated checks that every truncation is rejected.
 func TestJSONFileTruncated(t *testing.T) {
 	f := func(whole string) {
 		t.Helper()
@@ -233,7 +233,7 @@ func TestJSONFileTruncated(t *testing.T) {
 	f(`{"by":{"streetForecast":[]},"streetForecast":` + list + `,"n":0}`)
 }
 
-// TestJSONFileBroken: what is wrong is told, and where.
+// TestJSONFileBroken checks that errors say what is wrong, and where.
 func TestJSONFileBroken(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
@@ -257,7 +257,7 @@ func TestJSONFileBroken(t *testing.T) {
 	f("\x00", "invalid or truncated JSON, after byte 0")
 }
 
-// TestFileThatSpreads: a small file may hold so many streets that memory would not do.
+// TestFileThatSpreads checks a small file that expands to more streets than fit into memory.
 func TestFileThatSpreads(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	var lines strings.Builder
@@ -331,7 +331,7 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
-// TestMaxSpeed is a setting.
+// TestMaxSpeed checks the setting of the same name.
 func TestMaxSpeed(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	write(t, path, jsonOf(t, street(1, 1, 600)))

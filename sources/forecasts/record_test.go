@@ -46,7 +46,7 @@ func TestNormaliseTime(t *testing.T) {
 	}
 }
 
-// each makes a street whose periods are the given ones.
+// each returns a street with the given periods.
 func each(periods ...*pb.ForecastPeriod) *pb.StreetForecast {
 	return &pb.StreetForecast{Street: 1, Fromnode: 2, Forecast: periods}
 }
@@ -205,7 +205,7 @@ func TestParseRecordTruncated(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		// What ends between two fields is a message of its own right.
+		// A prefix that ends between two fields is a valid message itself.
 		require.Zero(t, remarks.Count)
 		require.Less(t, len(cut.Forecast), 2)
 		require.True(t, proto.Equal(cut, &pb.StreetForecast{Street: 1, Fromnode: cut.Fromnode, OpenLRcode: cut.OpenLRcode, Forecast: f.Forecast[:len(cut.Forecast)]}))

@@ -16,7 +16,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestLastGoodListStays breaks a file in every way and repairs it.
+// TestLastGoodListStays corrupts a file in every way and repairs it.
 func TestLastGoodListStays(t *testing.T) {
 	path := inFolder(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
@@ -107,7 +107,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	f("", reloadsUnsettled)
 }
 
-// script answers each read with the next of its outcomes, the last for ever.
+// script answers each read with the next of its outcomes, repeating the last one.
 type script struct {
 	outcomes []error
 	at       []time.Time
@@ -124,7 +124,7 @@ func (s *script) keep()                    {}
 func (s *script) changes() <-chan struct{} { return s.poke }
 func (s *script) close()                   { s.closed = true }
 
-// TestPace follows the times of the checks on a clock of its own.
+// TestPace checks the times of the checks on a fake clock.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
@@ -157,7 +157,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestStatusOfACheck follows what readiness is told by checks of each kind.
+// TestStatusOfACheck checks the status that readiness sees after each kind of check.
 func TestStatusOfACheck(t *testing.T) {
 	away := errors.New("away")
 	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
@@ -171,16 +171,16 @@ func TestStatusOfACheck(t *testing.T) {
 		require.Equal(t, wantError == "", status.Error == "")
 		require.Equal(t, confirmed, status.AgeSeconds < 3000)
 	}
-	f(t.Context(), time.Second, "being written", false) // nothing is in use: a reason not to be ready
+	f(t.Context(), time.Second, "being written", false) // no list is in use, so the feed is not ready
 	f(t.Context(), watch.RetryAfter, "away", false)
 	f(t.Context(), time.Hour, "", true)
-	f(t.Context(), time.Second, "", true) // the list in use is well
+	f(t.Context(), time.Second, "", true) // the list in use is valid
 	f(t.Context(), watch.RetryAfter, "away", true)
 	feed.confirmed = time.Now().Add(-time.Hour)
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	f(ended, time.Hour, "", true) // cut off, which says nothing about the feed
+	f(ended, time.Hour, "", true) // interrupted, which says nothing about the feed
 }
 
 // TestASuspectListIsReadAgain when it may be taken, but no more often than the feed bears.

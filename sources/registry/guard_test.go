@@ -39,12 +39,12 @@ func TestGuard(t *testing.T) {
 	f(0, nil, "never used")
 	f(time.Hour, nil, "never used")
 	f(0, list(51, 100), "lacks 51 of the 100 detectors")
-	f(59*time.Second, list(51, 100), "lacks 51") // the first sight counts
+	f(59*time.Second, list(51, 100), "lacks 51") // the time counts from the first sighting
 	f(60*time.Second, list(51, 100), "")
 	f(70*time.Second, list(51, 100), "lacks 51") // taken once, suspicious again
-	f(80*time.Second, list(60, 100), "lacks 60") // another list begins anew
+	f(80*time.Second, list(60, 100), "lacks 60") // a different list starts over
 	f(135*time.Second, list(60, 100), "lacks 60")
-	f(136*time.Second, list(0, 100), "") // a good list between calms
+	f(136*time.Second, list(0, 100), "") // a good list in between clears the suspicion
 	f(141*time.Second, list(60, 100), "lacks 60")
 	f(200*time.Second, list(1000, 1100), "lacks 100") // as long as before, but another list
 }

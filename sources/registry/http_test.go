@@ -65,12 +65,12 @@ func TestHTTPFailures(t *testing.T) {
 	}
 	const patient = time.Minute
 	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500 Internal Server Error")
-	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304") // nobody asked for it
+	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304") // the request was not conditional
 	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "invalid or truncated JSON")
 	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "[%q]", make([]byte, 1000)) }, "max_bytes")
 	f(patient, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
-		fmt.Fprint(w, `["A"]`) // whole to look at, but less than was promised
+		fmt.Fprint(w, `["A"]`) // looks complete, but is shorter than Content-Length
 	}, "unexpected EOF")
 	f(200*time.Millisecond, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "Timeout")
 }

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick is the default configuration for tests that play with files.
+// quick is the configuration of tests that change files.
 func quick(feeds ...FeedConfig) Config {
 	cfg := DefaultConfig()
 	cfg.Settle = 10 * time.Millisecond
@@ -36,7 +36,7 @@ func newTestFeed(t *testing.T, fc FeedConfig) *feed {
 	return f
 }
 
-// write puts a file in place, old enough to count as settled.
+// write creates a file that is old enough to count as settled.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
@@ -44,7 +44,7 @@ func write(t *testing.T, path, content string) {
 	require.NoError(t, os.Chtimes(path, ages, ages))
 }
 
-// numbered is a CSV list of the codes prefix0, prefix1, …
+// numbered returns a CSV list of the codes prefix0, prefix1, …
 func numbered(prefix string, n int) string {
 	var b bytes.Buffer
 	b.WriteString("detectorCode,street\n")

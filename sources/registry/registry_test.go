@@ -101,8 +101,8 @@ func TestFileThatComesLater(t *testing.T) {
 	eventually(t, r, "A")
 }
 
-// TestSnapshotIsWhole swaps between two lists that share nothing, under readers: none of them may
-// see a mixture (design, promise 7).
+// TestSnapshotIsWhole swaps between two disjoint lists while readers run: none of them may see a
+// mixture (design, promise 7).
 func TestSnapshotIsWhole(t *testing.T) {
 	const n = 500
 	path := inFolder(t, "list.csv")
