@@ -87,7 +87,7 @@ func TestNodeBounds(t *testing.T) {
 	}
 	f("node 4 of 3", func(c *Config) { c.Node = 4 })
 	f("node -1 of 3", func(c *Config) { c.Node = -1 })
-	f("with the broker apache", func(c *Config) { c.Kind = launch.Kfake })
+	f("with broker kind apache", func(c *Config) { c.Kind = launch.Kfake })
 	f("without the others' ports", func(c *Config) { c.Ports = []int{1, 2} })
 	f("without the others' ports", func(c *Config) { c.Ports = []int{0, 2, 3} })
 	f("without the others' ports", func(c *Config) { c.Controllers = nil })
