@@ -41,9 +41,10 @@ type daemon struct {
 	routing     *routing.Service
 	api         *api.Server
 
-	started  atomic.Bool // all parts run
-	draining atomic.Bool // the stop has begun
-	failed   chan error  // from a part that cannot continue
+	started         atomic.Bool // all parts run
+	registryChecked atomic.Bool // each registry feed has been read once, or has failed
+	draining        atomic.Bool // the stop has begun
+	failed          chan error  // from a part that cannot continue
 }
 
 // serve runs the daemon until a signal. load reads the settings again.

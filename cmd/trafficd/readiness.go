@@ -8,6 +8,7 @@ import (
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/ops"
 	"trafficd/schemas/contract"
+	"trafficd/sources/registry"
 )
 
 // Messages about settings without a default, for the log and for readiness.
@@ -32,6 +33,14 @@ func (d *daemon) readiness() ops.Readiness {
 	if !d.started.Load() { // there are no parts to ask
 		self.Add(ops.NotReady, "starting")
 		return ops.NewReadiness(map[string]ops.Component{"daemon": self})
+	}
+	if !d.registryChecked.Load() { // a load balancer must not send batches before the registries had their chance to load
+		pending := func(f registry.Status) bool { return f.Pending }
+		if slices.ContainsFunc(d.registry.Status(), pending) {
+			self.Add(ops.NotReady, "starting: the detector registries are being read")
+		} else {
+			d.registryChecked.Store(true)
+		}
 	}
 	clients := d.keys.Clients()
 	components := map[string]ops.Component{"journal": d.journalState(), "keys": d.keysState()}

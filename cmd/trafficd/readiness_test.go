@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,4 +72,33 @@ func TestDeadStoresAreKnownBeforeTheFirstBatch(t *testing.T) {
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
+}
+
+// While the registries are read for the first time the daemon is not ready, although it could serve the routing key: a
+// load balancer would send it batches that get 503.
+func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
+	asked, release := make(chan struct{}, 1), make(chan struct{})
+	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-release
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	t.Cleanup(feed.Close)
+	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", http: {url: "+feed.URL+"}}]")
+	d.keys(keyEntry("router", "routing", "UTC"))
+	d.start()
+	<-asked
+	var r ops.Readiness
+	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["daemon"].Reasons) > 0 }, "the daemon answers")
+	require.Equal(t, ops.NotReady, r.State)
+	d.eventually(func() bool {
+		_, r = d.ready()
+		return strings.Contains(strings.Join(r.Components["daemon"].Reasons, " "), "registries are being read")
+	}, "the reason is named")
+	require.Equal(t, ops.NotReady, r.State)
+	close(release) // the feed fails: the daemon can serve the other key all the same
+	d.await(http.StatusOK)
 }

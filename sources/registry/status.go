@@ -11,6 +11,7 @@ type Status struct {
 	LeftOut         int     `json:"left_out"`        // entries of that list that are empty or too long for a code
 	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
 	Error           string  `json:"error,omitempty"` // of the last check
+	Pending         bool    `json:"-"`               // the first check has not ended
 }
 
 func (f *feed) begin(now time.Time) {
@@ -35,6 +36,7 @@ func (f *feed) status(now time.Time) Status {
 	if !f.confirmed.IsZero() {
 		s.AgeSeconds = now.Sub(f.confirmed).Seconds()
 	}
+	s.Pending = f.err == errNotYet
 	if f.err != nil {
 		s.Error = f.err.Error()
 	}
