@@ -102,3 +102,13 @@ func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	close(release) // the feed fails: the daemon can serve the other key all the same
 	d.await(http.StatusOK)
 }
+
+// A list that was just written is read after registry.settle. A daemon that is ready can validate batches.
+func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "city.csv")
+	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")
+	d.keys(keyEntry("both", "ingest, routing", "UTC"))
+	replaceFile(t, list, "detectorCode\n"+detector(1)+"\n")
+	d.start()
+	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["registry"].State)
+}

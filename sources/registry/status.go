@@ -1,6 +1,11 @@
 package registry
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"trafficd/sources/internal/watch"
+)
 
 // Status is the state of a feed. Error is empty if the last check succeeded; while Detectors is 0,
 // its product instance cannot be served.
@@ -11,7 +16,7 @@ type Status struct {
 	LeftOut         int     `json:"left_out"`        // entries of that list that are empty or too long for a code
 	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
 	Error           string  `json:"error,omitempty"` // of the last check
-	Pending         bool    `json:"-"`               // the first check has not ended
+	Pending         bool    `json:"-"`               // the first list has not been read, or its file was just written
 }
 
 func (f *feed) begin(now time.Time) {
@@ -36,7 +41,7 @@ func (f *feed) status(now time.Time) Status {
 	if !f.confirmed.IsZero() {
 		s.AgeSeconds = now.Sub(f.confirmed).Seconds()
 	}
-	s.Pending = f.err == errNotYet
+	s.Pending = f.err == errNotYet || errors.Is(f.err, watch.ErrUnsettled)
 	if f.err != nil {
 		s.Error = f.err.Error()
 	}
