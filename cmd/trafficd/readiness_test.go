@@ -106,7 +106,7 @@ func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 // A list that was just written is read after registry.settle. A daemon that is ready can validate batches.
 func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
-	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")
+	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]", "registry.settle=1s")
 	d.keys(keyEntry("both", "ingest, routing", "UTC"))
 	replaceFile(t, list, "detectorCode\n"+detector(1)+"\n")
 	d.start()
