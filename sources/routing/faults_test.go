@@ -78,7 +78,7 @@ func TestErrorCodes(t *testing.T) {
 	f(xroute.CodeGeometryObject, `Point" wkt="LINESTRING (8 48, 9 49)"`, "", wkt, "", "geometry WKT", "another kind")
 	f(xroute.CodeGeometryObject, `Polygon" wkb="AQEAAAAAAAAAAAAgQAAAAAAAAEhA"`, "", wkt, "", "geometry WKB", "another kind")
 	f(xroute.CodeGeometryObject, `LineString"`, `<c:kml kml="&lt;Point>&lt;coordinates>8,48&lt;/coordinates>&lt;/Point>"/>`, wkt, "", "geometry KML", "another kind")
-	f(xroute.CodeGeometryObject, `Point" wkt="POINT (8 48)"`, `<c:point x="8" y="48.1"/>`, wkt, "", "geometry", "PLAIN and WKT are not the same")
+	f(xroute.CodeGeometryObject, `Point" wkt="POINT (8 48)"`, `<c:point x="8" y="48.1"/>`, wkt, "", "geometry", "PLAIN and WKT differ")
 	f(xroute.CodeGeometryObject, `LineString"`, `<c:lineString><c:wrappedPoints><c:PlainPoint x="1" y="2"/></c:wrappedPoints></c:lineString>`, wkt, "", "geometry PLAIN", "a line of 1 point")
 	f(xroute.CodeGeometryObject, `MultiPoint"`, `<c:multiPoint><c:wrappedPoints><c:PlainPoint x="1" y="2"/><c:PlainPoint x="1" y="2" z="3"/></c:wrappedPoints></c:multiPoint>`, wkt, "", "geometry PLAIN", "some points have a z and others have none")
 	f(xroute.CodeGeometryObject, `GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase/></c:wrappedGeometries></c:geometryCollection>`, wkt, "", "geometry PLAIN", "use a type that extends it")
