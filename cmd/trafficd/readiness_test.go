@@ -60,8 +60,8 @@ func TestForecastOnlyReadiness(t *testing.T) {
 
 // Dead stores are known before the first batch.
 func TestDeadStoresAreKnownBeforeTheFirstBatch(t *testing.T) {
-	nobody := freeAddress(t)
-	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+nobody, "clickhouse.enabled=true", "clickhouse.addresses="+nobody).start()
+	unused := freeAddress(t)
+	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused).start()
 	var r ops.Readiness
 	d.eventually(func() bool {
 		_, r = d.ready()

@@ -19,7 +19,7 @@
 // two. A ring is closed and has no points or at least four.
 //
 // KML 2.2 and earlier is read in any namespace or none: a whole document, a placemark or a geometry. If
-// some points have an altitude, that of the others is 0. KML's MultiGeometry stands for four kinds: the
+// some points have an altitude, that of the others is 0. KML's MultiGeometry represents four kinds: the
 // kind that is wanted decides, else the members. Members of one kind make a MultiPoint, MultiLineString
 // or MultiPolygon, all others a GeometryCollection.
 //

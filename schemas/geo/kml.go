@@ -60,7 +60,7 @@ func (r *kmlReader) result(want Kind) (geom.T, error) {
 	return as(r.found[0], want)
 }
 
-// combine makes one geometry of members, of the kind that is wanted: MultiGeometry stands for four
+// combine returns one geometry of the wanted kind from members: MultiGeometry represents four
 // kinds. Collections among the members become what their own members are.
 func combine(members []geom.T, want Kind) (geom.T, error) {
 	common := Any

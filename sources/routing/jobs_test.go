@@ -404,7 +404,7 @@ func TestRoomSaysWhatIsFull(t *testing.T) {
 	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together hold 60 of at most 119 bytes")
 }
 
-// TestWatch holds the waiting rules of contract 3, on a clock that stands still
+// TestWatch checks the waiting rules of contract 3.4 on a clock that is frozen
 // while anything runs.
 func TestWatch(t *testing.T) {
 	// f watches a job of two pieces for 10 s, with news at most every second, and wants an
