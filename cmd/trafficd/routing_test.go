@@ -18,9 +18,9 @@ import (
 	"trafficd/sources/routing"
 )
 
-const routingBase = "/traffic" // so that the WSDL has to know of the prefix
+const routingBase = "/traffic" // a prefix that the WSDL must contain
 
-// routingProcess has the key map with the right routing, and city with another one.
+// routingProcess starts a daemon with the key map, which has the right routing, and the key city, which has not.
 func routingProcess(t *testing.T) *process {
 	t.Helper()
 	d := newProcess(t, "api.base_path="+routingBase)
@@ -31,7 +31,7 @@ func routingProcess(t *testing.T) *process {
 
 func (d *process) routingURL() string { return "http://" + d.API + routingBase + routing.Path }
 
-// soap sends a request, and gives the answer's status with the response or the fault.
+// soap sends a request and returns the status with the response or the fault.
 func (d *process) soap(authorize func(*http.Request), request xroute.Request) (status int, response xroute.Response, fault *xroute.Fault) {
 	d.t.Helper()
 	body, err := xroute.AppendMessage(nil, request)
@@ -74,7 +74,7 @@ func TestRoutingConverts(t *testing.T) {
 		return response
 	}
 	f(http.StatusUnauthorized, func(*http.Request) {})
-	f(http.StatusUnauthorized, withKey("nobody"))
+	f(http.StatusUnauthorized, withKey("unknown"))
 	f(http.StatusForbidden, withKey("city"))
 	f(http.StatusOK, func(req *http.Request) { req.SetBasicAuth("any user", "map") })
 	point := f(http.StatusOK, withKey("map")).(*xroute.ConvertGeometryResponse).Result.(*xroute.Point).Point
@@ -88,8 +88,8 @@ func TestRoutingConverts(t *testing.T) {
 	require.Equal(t, 4.0, d.metric("trafficd_routing_points_total")) // two geometries of one point each
 }
 
-// TestRoutingDescribesItself: the WSDL and what it imports need no key, and the address in it is
-// the one that it was asked at.
+// TestRoutingDescribesItself: the WSDL and its schemas need no key, and the WSDL contains the address at which it
+// was requested.
 func TestRoutingDescribesItself(t *testing.T) {
 	d := routingProcess(t)
 	get := func(url string) string {
@@ -115,7 +115,7 @@ func TestRoutingDescribesItself(t *testing.T) {
 	}
 }
 
-// TestRoutingJobsAndTheStop: a job is fetched once, and the next process knows none of the ids.
+// TestRoutingJobsAndTheStop: a job can be fetched once, and a restart forgets all jobs.
 func TestRoutingJobsAndTheStop(t *testing.T) {
 	d := routingProcess(t)
 	one := pointToMercator("POINT (8 48)")

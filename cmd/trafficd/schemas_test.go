@@ -19,7 +19,7 @@ import (
 	"trafficd/sources/api"
 )
 
-// getSchema asks without a key.
+// getSchema sends a request without a key.
 func getSchema(t *testing.T, method, url string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -35,7 +35,7 @@ func getSchema(t *testing.T, method, url string, headers ...string) (*http.Respo
 	return answer, string(body)
 }
 
-// download puts everything that is published into a folder, at the paths of the list.
+// download stores all published schemas in a folder, at the paths of the list.
 func download(t *testing.T, base, folder string) []string {
 	t.Helper()
 	_, list := getSchema(t, http.MethodGet, base+schemasPath)
@@ -51,8 +51,7 @@ func download(t *testing.T, base, folder string) []string {
 	return names
 }
 
-// What is served is what is embedded, without a key, and it compiles where it
-// was downloaded to.
+// TestSchemas: the daemon serves the embedded schemas without a key, and a download of them compiles.
 func TestSchemas(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)
@@ -110,7 +109,7 @@ func TestSchemaAnswers(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 }
 
-// The OpenAPI document describes each schema's path as open.
+// TestSchemasAreDocumented: the OpenAPI document describes the path of each schema as open.
 func TestSchemasAreDocumented(t *testing.T) {
 	var document struct {
 		Paths map[string]struct {

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// toolkits is the folder of what the clients of the SOAP toolkits are made from.
+// toolkits is the folder of the programs that use SOAP toolkits.
 const toolkits = "testdata/toolkits"
 
-// fetched gives the cache's folder with what a toolkit's pins name, one of the files of its folder. fill is called where it is not
-// there yet, with an empty folder. Changed pins are another entry.
+// fetched returns the cached folder with the packages of a toolkit. pins is the file in its folder that fixes their versions; another
+// content is another cache entry. If the entry is missing, fill is called with an empty folder.
 func fetched(t *testing.T, toolkit, pins string, fill func(dir string)) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(toolkits, toolkit, pins))
@@ -31,7 +31,7 @@ func fetched(t *testing.T, toolkit, pins string, fill func(dir string)) string {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return dir
 	}
-	unfinished := dir + ".unfinished" // always the same name: what a killed run left is swept here
+	unfinished := dir + ".unfinished" // always the same name, so that the remains of a killed run are removed
 	require.NoError(t, os.RemoveAll(unfinished))
 	require.NoError(t, os.Mkdir(unfinished, 0o755))
 	fill(unfinished)
@@ -39,7 +39,7 @@ func fetched(t *testing.T, toolkit, pins string, fill func(dir string)) string {
 	return dir
 }
 
-// cacheRoot is beside the cache of the stores (package devstores), and moves with it.
+// cacheRoot returns the cache for toolkits, which is beside the cache of the stores (package devstores).
 func cacheRoot(t *testing.T) string {
 	t.Helper()
 	base := os.Getenv("TRAFFICD_CACHE")
@@ -51,7 +51,7 @@ func cacheRoot(t *testing.T) string {
 	return root
 }
 
-// lock keeps a second test run from filling the same entry. It goes with its holder's death.
+// lock prevents concurrent test runs from filling the same entry. The kernel releases it if its holder dies.
 func lock(t *testing.T, path string) (unlock func() error) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
@@ -60,7 +60,7 @@ func lock(t *testing.T, path string) (unlock func() error) {
 	return f.Close
 }
 
-// fetch runs a package manager, and shows that it is alive: the first time it downloads.
+// fetch runs a package manager, which downloads, and prints progress.
 func fetch(t *testing.T, what, program string, args ...string) {
 	t.Helper()
 	started := time.Now()

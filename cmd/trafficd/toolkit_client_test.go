@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// toolkit is a program made with a SOAP toolkit. It reads what to call as JSON, a line each, and prints what its toolkit made of the
-// answer. So one Go test judges what the users of all toolkits see.
+// toolkit is a running program that uses a SOAP toolkit. It reads calls as lines of JSON, and prints each response as the toolkit
+// decoded it, so that one Go test checks all toolkits.
 type toolkit struct {
 	t       *testing.T
 	steps   io.WriteCloser
 	answers *bufio.Reader
 }
 
-// toolkitStep is a call of the service. Call alone is enough for "authorize" with nothing: no key is sent.
+// toolkitStep is a call of the service. The call "authorize" sets the credentials of later calls; without any, no key is sent.
 type toolkitStep struct {
 	Call       string            `json:"call"`
 	Geometry   *seenGeometry     `json:"geometry,omitempty"`
@@ -45,7 +45,7 @@ type watchOptions struct {
 	ProgressUpdatePeriod int `json:"progressUpdatePeriod"`
 }
 
-// seenGeometry is one of the service's geometry types as its toolkit shows it: the members that are there.
+// seenGeometry is a geometry as the toolkit decoded it, without absent members.
 type seenGeometry struct {
 	Type  string     `json:"type"` // the name of the class
 	Plain *seenPlain `json:"plain,omitempty"`
@@ -54,7 +54,7 @@ type seenGeometry struct {
 	KML   *seenKML   `json:"kml,omitempty"`
 }
 
-// seenPlain is a geometry of the Plain types: coordinates nested as in GeoJSON, or the members of a collection.
+// seenPlain is a geometry of a Plain type: coordinates nested as in GeoJSON, or the members of a collection.
 type seenPlain struct {
 	Type        string          `json:"type"`
 	Coordinates json.RawMessage `json:"coordinates,omitempty"`
@@ -66,15 +66,15 @@ type seenKML struct {
 	Placemarks []string `json:"placemarks,omitempty"`
 }
 
-// seen is what the toolkit made of an answer: one of these.
+// seen is a decoded response.
 type seen struct {
 	Geometry   *seenGeometry  `json:"geometry"`
 	Job        *seenJob       `json:"job"`
-	Geometries []seenGeometry `json:"geometries"` // with Job, of a fetch
+	Geometries []seenGeometry `json:"geometries"` // of a fetch, with Job
 	Failures   []seenFailure  `json:"failures"`   // likewise
 	Fault      *seenFault     `json:"fault"`
-	Status     int            `json:"status"` // of an HTTP answer without an envelope
-	Error      string         `json:"error"`  // anything else: the toolkit could not do it
+	Status     int            `json:"status"` // of an HTTP response without an envelope
+	Error      string         `json:"error"`  // any other failure of the toolkit
 }
 
 type seenJob struct {
@@ -91,16 +91,16 @@ type seenProgress struct {
 	Successful int    `json:"successful"`
 }
 
-// seenFailure says why a geometry of a job could not be converted.
+// seenFailure is the error of a geometry that a job could not convert.
 type seenFailure struct {
 	Index     int       `json:"index"`
 	Exception seenFault `json:"exception"`
 }
 
-// seenFault is a typed exception: its class, and the chain of stack elements from the outermost in.
+// seenFault is a typed exception: its class, and its stack elements from the outermost to the innermost.
 type seenFault struct {
 	Type          string             `json:"type"`
-	String        string             `json:"string"` // the faultstring, of a fault
+	String        string             `json:"string"` // faultstring, of a fault only
 	TransactionID string             `json:"transactionId"`
 	Stack         []seenStackElement `json:"stack"`
 }
@@ -112,8 +112,8 @@ type seenStackElement struct {
 	Context   []string `json:"context"`
 }
 
-// startToolkit runs the program, which is to end with its input. What it prints beside its answers is a warning, and no toolkit is to
-// have reason for one.
+// startToolkit starts the program, which must end at the end of its input. Anything it writes to stderr is a warning and fails
+// the test.
 func startToolkit(t *testing.T, cmd *exec.Cmd) *toolkit {
 	t.Helper()
 	var warnings bytes.Buffer
@@ -133,7 +133,7 @@ func startToolkit(t *testing.T, cmd *exec.Cmd) *toolkit {
 	return &toolkit{t: t, steps: steps, answers: bufio.NewReader(answers)}
 }
 
-// do lets the program take a step and gives what it saw.
+// do makes the program execute a step and returns what it decoded.
 func (k *toolkit) do(s toolkitStep) seen {
 	k.t.Helper()
 	line, err := json.Marshal(s)
@@ -148,7 +148,7 @@ func (k *toolkit) do(s toolkitStep) seen {
 	return o
 }
 
-// silent runs a program that is to succeed without a word: what it prints would be warnings.
+// silent runs a program that must succeed without output, because output would be warnings.
 func silent(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	text, err := cmd.CombinedOutput()

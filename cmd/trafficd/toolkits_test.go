@@ -13,8 +13,8 @@ import (
 	"trafficd/sources/routing"
 )
 
-// The routing service as the users of three SOAP toolkits see it (contract 3). Each program under testdata/toolkits makes its
-// types from the running daemon's WSDL, as its users do, and calls what the test says.
+// These tests call the routing service (contract 3) with SOAP toolkits. Each program under testdata/toolkits generates its
+// types from the running daemon's WSDL, as its users do, and makes the calls that the test sends it.
 
 func TestZeep(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
@@ -56,7 +56,7 @@ func exercise(t *testing.T, program func(wsdl string) *exec.Cmd) {
 	k.checkFaults()
 }
 
-// shape is a geometry in all encodings. The WKB was made with GEOS 3.14.
+// shape is a geometry in all encodings. GEOS 3.14 wrote the WKB.
 type shape struct{ kind, plain, wkt, wkb, kml string }
 
 var shapes = []shape{
@@ -114,7 +114,7 @@ var shapes = []shape{
 
 var encodings = []string{"PLAIN", "WKB", "WKT", "KML"}
 
-// in gives the shape in these encodings, as a toolkit shows it.
+// in returns the shape in these encodings, as a toolkit shows it.
 func (s shape) in(t *testing.T, encodings ...string) *seenGeometry {
 	t.Helper()
 	g := &seenGeometry{Type: s.kind}
@@ -142,7 +142,7 @@ func (s shape) placemark() string { return "<Placemark>" + s.kml + "</Placemark>
 
 const degrees = "OG_GEODECIMAL"
 
-// toDegrees asks for these encodings of the coordinates as they are.
+// toDegrees requests these encodings, without a conversion of coordinates.
 func toDegrees(encodings ...string) *routingOptions {
 	return &routingOptions{Encodings: encodings, CoordFormat: degrees}
 }
@@ -163,10 +163,10 @@ func (k *toolkit) checkKeys() {
 	f(http.StatusUnauthorized, toolkitStep{Header: "apiKey wrong"})
 	f(http.StatusForbidden, toolkitStep{Password: ingestKey})
 	f(0, toolkitStep{Header: "apiKey " + routingKey})
-	f(0, toolkitStep{Password: routingKey}) // stays in force for what follows
+	f(0, toolkitStep{Password: routingKey}) // remains set for the following calls
 }
 
-// checkEncodings has each kind of geometry converted from each encoding into each, and into all at once.
+// checkEncodings converts each kind of geometry from each encoding to each, and to all at once.
 func (k *toolkit) checkEncodings() {
 	k.t.Helper()
 	for _, s := range shapes {
@@ -177,7 +177,7 @@ func (k *toolkit) checkEncodings() {
 			}
 		}
 		o := k.do(toolkitStep{Call: "convertGeometry", Geometry: s.in(k.t, encodings...), Options: toDegrees("WKT")})
-		k.requireGeometry(s.in(k.t, "WKT"), o.Geometry, "%s from all encodings, which agree: %+v", s.kind, o)
+		k.requireGeometry(s.in(k.t, "WKT"), o.Geometry, "%s from all encodings at once: %+v", s.kind, o)
 	}
 	for _, kml := range []seenKML{{KML: shapes[0].kml}, {Placemarks: []string{shapes[0].placemark()}}} {
 		o := k.do(toolkitStep{Call: "convertGeometry", Geometry: &seenGeometry{Type: "Point", KML: &kml}, Options: toDegrees("WKT")})
@@ -185,7 +185,7 @@ func (k *toolkit) checkEncodings() {
 	}
 }
 
-// requireGeometry compares coordinates by their values: languages write one number in several ways.
+// requireGeometry compares coordinates by value, because languages format numbers differently.
 func (k *toolkit) requireGeometry(want, got *seenGeometry, what string, args ...any) {
 	k.t.Helper()
 	wanted, err := json.Marshal(want)
@@ -195,7 +195,7 @@ func (k *toolkit) requireGeometry(want, got *seenGeometry, what string, args ...
 	require.JSONEq(k.t, string(wanted), string(seen), append([]any{what}, args...)...)
 }
 
-// checkFormats goes over the check point of contract 3, to its printed digits.
+// checkFormats converts the point of contract 3.2 to each format and back, and compares the printed digits.
 func (k *toolkit) checkFormats() {
 	k.t.Helper()
 	const x, y = 8.2505556, 48.7627778
@@ -233,10 +233,10 @@ func (k *toolkit) checkFormats() {
 	f("VENDOR_CONFORM", "", 1672357.2299, 1620743.2152, 5e-5)
 	f("VENDOR_SUPERCONFORM", "", 5072357.2299, 3320743.2152, 5e-5)
 	f("OG_SRID", "EPSG:4326", x, y, 0)
-	f("OG_SRID", "EPSG:25832", 444924.0947, 5401356.3359, 5e-5) // by PROJ's cs2cs
+	f("OG_SRID", "EPSG:25832", 444924.0947, 5401356.3359, 5e-5) // from PROJ's cs2cs
 }
 
-// checkJob starts a job, watches it to its end and fetches what it has made: once.
+// checkJob starts a job, watches it until it ends and fetches its results, which works once only.
 func (k *toolkit) checkJob() {
 	k.t.Helper()
 	wanted := []shape{shapes[0], shapes[4], shapes[8]}
@@ -273,7 +273,7 @@ func all(t *testing.T, shapes []shape) (geometries []seenGeometry) {
 	return geometries
 }
 
-// watch waits for the job's end as users do: call after call.
+// watch calls watchJob until the job has ended.
 func (k *toolkit) watch(id string) *seenJob {
 	k.t.Helper()
 	for {
@@ -286,7 +286,7 @@ func (k *toolkit) watch(id string) *seenJob {
 	}
 }
 
-// checkFailures: what a job cannot convert is told by its place, and why; the rest is converted.
+// checkFailures: a job reports the index and the reason of each geometry that it cannot convert, and converts the rest.
 func (k *toolkit) checkFailures() {
 	k.t.Helper()
 	geometries := all(k.t, shapes[:3])
@@ -301,7 +301,7 @@ func (k *toolkit) checkFailures() {
 	k.requireException("XServiceException", "REQUEST_INVALID_WKT", o.Failures[0].Exception)
 }
 
-// checkEndedJobs: what a stopped job has done can be fetched; what is deleted cannot, and nothing that never was.
+// checkEndedJobs: the results of a stopped job can be fetched, those of a deleted or unknown job cannot.
 func (k *toolkit) checkEndedJobs() {
 	k.t.Helper()
 	start := toolkitStep{Call: "startConvertGeometries", Geometries: all(k.t, shapes), Options: toDegrees("WKB")}
@@ -309,7 +309,7 @@ func (k *toolkit) checkEndedJobs() {
 	status := k.do(toolkitStep{Call: "stopJob", ID: stopped}).Job.Status
 	require.Contains(k.t, []string{"STOPPING", "FAILED", "SUCCEEDED"}, status)
 	end := k.watch(stopped)
-	require.Contains(k.t, []string{"FAILED", "SUCCEEDED"}, end.Status, "the job may have been faster than the stop")
+	require.Contains(k.t, []string{"FAILED", "SUCCEEDED"}, end.Status, "the job may have ended before the stop")
 	o := k.do(toolkitStep{Call: "fetchConvertGeometries", ID: stopped})
 	require.Equal(k.t, end.Status, o.Job.Status)
 	require.Len(k.t, o.Geometries, end.Progress.Successful)
@@ -320,11 +320,11 @@ func (k *toolkit) checkEndedJobs() {
 	o = k.do(toolkitStep{Call: "fetchConvertGeometries", ID: deleted})
 	require.Equal(k.t, "DELETED", o.Job.Status)
 	require.Empty(k.t, o.Geometries)
-	o = k.do(toolkitStep{Call: "watchJob", ID: "never-was"})
+	o = k.do(toolkitStep{Call: "watchJob", ID: "unknown"})
 	require.Equal(k.t, "UNKNOWN", o.Job.Status)
 }
 
-// checkFaults: each error of contract 3 that a caller can bring about comes as its class, with its key and the reason.
+// checkFaults: each error of contract 3 that a client can cause is its own exception type, with error key and reason.
 func (k *toolkit) checkFaults() {
 	k.t.Helper()
 	f := func(class, key string, s toolkitStep) {
@@ -356,7 +356,7 @@ func (k *toolkit) checkFaults() {
 	f("IllegalParameterException", "", toolkitStep{Call: "watchJob", ID: "any", Watch: &watchOptions{MaximumPollingPeriod: -1, ProgressUpdatePeriod: 250}})
 }
 
-// requireException wants an exception that says what, where and which request.
+// requireException requires an exception with type, key, context, messages and transaction id.
 func (k *toolkit) requireException(class, key string, e seenFault) {
 	k.t.Helper()
 	require.Equal(k.t, class, e.Type)
@@ -368,11 +368,11 @@ func (k *toolkit) requireException(class, key string, e seenFault) {
 		require.NotEmpty(k.t, element.Message, "%+v", e.Stack)
 	}
 	if slices.Contains([]string{"REQUEST_INVALID_WKT", "REQUEST_INVALID_WKB", "REQUEST_INVALID_KML"}, key) {
-		require.Greater(k.t, len(e.Stack), 1, "the parser's reason is the cause")
+		require.Greater(k.t, len(e.Stack), 1, "the parser's error must be the cause")
 	}
 }
 
-// python gives the Python that has zeep.
+// python returns the path of a Python interpreter with zeep.
 func python(t *testing.T) string {
 	dir := fetched(t, "zeep", "requirements.txt", func(dir string) {
 		fetch(t, "an environment for zeep", "python3", "-m", "venv", dir)
@@ -382,7 +382,7 @@ func python(t *testing.T) string {
 	return filepath.Join(dir, "bin", "python")
 }
 
-// jars gives the class path of Apache CXF.
+// jars returns the class path of Apache CXF.
 func jars(t *testing.T) string {
 	dir := fetched(t, "cxf", "pom.xml", func(dir string) {
 		fetch(t, "Apache CXF", "mvn", "--batch-mode", "--strict-checksums", "--file", filepath.Join(toolkits, "cxf", "pom.xml"),
@@ -391,12 +391,12 @@ func jars(t *testing.T) string {
 	return filepath.Join(dir, "*")
 }
 
-// java runs a program of a few seconds, for which the JVM's thorough compiler would only cost time.
+// java returns a command for a short program: the optimizing compiler of the JVM would not pay off.
 func java(args ...string) *exec.Cmd {
 	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}, args...)...)
 }
 
-// buildCXF generates classes from the WSDL, compiles them with the client, and gives the class path. Neither may print a word.
+// buildCXF generates classes from the WSDL, compiles them with the client, and returns the class path. Warnings are errors.
 func buildCXF(t *testing.T, wsdl string) (classPath string) {
 	t.Helper()
 	dir, libraries := t.TempDir(), jars(t)
@@ -411,7 +411,7 @@ func buildCXF(t *testing.T, wsdl string) (classPath string) {
 	return classes + string(filepath.ListSeparator) + libraries
 }
 
-// modules gives the folder of Node.js modules with node-soap.
+// modules returns the folder of Node.js modules that contains node-soap.
 func modules(t *testing.T) string {
 	dir := fetched(t, "node", "package-lock.json", func(dir string) {
 		for _, file := range []string{"package.json", "package-lock.json"} {
