@@ -118,14 +118,14 @@ func (in *Intake) Close() {
 
 // Ready returns why a batch of the product instance cannot be accepted now (503) or at all (403, contract 1.1), nil if it can.
 func (in *Intake) Ready(productInstance string) *contract.APIError {
+	if in.registry.Snapshot(productInstance) == nil { // first: a permanent error must not look like a passing one
+		return in.noRegistry(productInstance)
+	}
 	if in.jobs.depth() == in.cfg.Queue {
 		return queueFull()
 	}
 	if err := in.journal.Ready(); err != nil {
 		return journalError(err)
-	}
-	if in.registry.Snapshot(productInstance) == nil {
-		return in.noRegistry(productInstance)
 	}
 	return nil
 }

@@ -220,6 +220,7 @@ func TestReadiness(t *testing.T) {
 	var apiErr *contract.APIError
 	require.ErrorAs(t, err, &apiErr)
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
+	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a passing one")
 }
 
 // No retry helps a key whose product instance has no registry feed.
@@ -260,6 +261,7 @@ func TestFullQueue(t *testing.T) {
 	require.Equal(t, contract.ServiceUnavailable, r.Code)
 	require.Positive(t, r.RetryAfter)
 	require.Equal(t, contract.ServiceUnavailable, h.intake.Ready("city").Code)
+	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a passing one")
 	close(answer)
 	clients.Wait()
 	require.Len(t, h.frames(), 1)

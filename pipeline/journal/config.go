@@ -13,7 +13,8 @@ type Config struct {
 	SegmentBytes int64 `setting:"segment_bytes"`
 	// MaxBytes bounds the size of all segments together. At the limit Enqueue returns ErrFull.
 	MaxBytes int64 `setting:"max_bytes"`
-	// MinFreeBytes is the free disk space below which Enqueue returns ErrDiskLow, checked once a second.
+	// MinFreeBytes is the disk space that the journal leaves free: a frame that would not, together with those in the queue
+	// and the segment that they may need, fails with ErrDiskLow.
 	MinFreeBytes int64 `setting:"min_free_bytes"`
 	// MaxFrameBytes bounds the payload of a frame. A larger one fails with ErrTooLarge.
 	MaxFrameBytes int `setting:"max_frame_bytes"`

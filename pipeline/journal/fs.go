@@ -25,8 +25,6 @@ type FS interface {
 	Remove(path string) error
 	// SyncDir makes the names in a folder durable.
 	SyncDir(dir string) error
-	// Free returns the disk space available to this process.
-	Free(dir string) (int64, error)
 }
 
 // File is an open file. It may have several concurrent readers and one writer.
@@ -42,6 +40,8 @@ type File interface {
 	Sync() error
 	// Datasync makes the contents durable, and the metadata without which they cannot be read.
 	Datasync() error
+	// Free returns the space of the disk that is available to this process.
+	Free() (int64, error)
 }
 
 // osFS is the file system of the operating system (Linux).

@@ -2,9 +2,9 @@ package journal
 
 import "golang.org/x/sys/unix"
 
-func (osFS) Free(dir string) (int64, error) {
+func (f osFile) Free() (int64, error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
+	if err := unix.Fstatfs(f.fd, &st); err != nil {
 		return 0, err
 	}
 	return int64(st.Bavail) * st.Bsize, nil

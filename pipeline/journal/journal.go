@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"sync"
 
@@ -16,7 +17,7 @@ import (
 var (
 	// ErrFull: the segments have reached Config.MaxBytes. It ends when the slowest cursor moves on.
 	ErrFull = errors.New("the journal is full because a consumer is behind; check its store or raise max_bytes")
-	// ErrDiskLow: the disk has less than Config.MinFreeBytes left.
+	// ErrDiskLow: the frame would leave less than Config.MinFreeBytes on the disk.
 	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
 	// ErrFailed: a write or a sync failed, and no new segment could be created since. Retried once a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
@@ -51,8 +52,8 @@ type Journal struct {
 	queue    queue
 	refused  int64               // room of the last frame that failed with ErrFull, 0 after a deletion
 	shown    []metrics.Collector // by metrics.Show
-	free     int64               // on the disk, as last checked
-	diskLow  bool
+	free     int64               // on the disk, as checked after each commit and once a second
+	diskLow  bool                // as last logged
 	failure  error // set by the writer goroutine only
 	closed   bool
 	waiting  []*Reader // in Reader.wait; each commit wakes them
@@ -135,10 +136,19 @@ func (j *Journal) unready(room int64) error {
 		return ErrFailed
 	case j.bytes+j.queue.room+room > j.cfg.MaxBytes:
 		return ErrFull
-	case j.diskLow:
+	case j.low(room):
 		return ErrDiskLow
 	}
 	return nil
+}
+
+// low reports whether a frame that takes room bytes could leave less than MinFreeBytes on the disk. The caller holds mu.
+func (j *Journal) low(room int64) bool {
+	need := j.queue.room + room
+	if j.newest().end+need > j.cfg.SegmentBytes {
+		need += j.cfg.SegmentBytes // a new segment reserves as much
+	}
+	return j.cfg.MinFreeBytes > 0 && j.free-need < j.cfg.MinFreeBytes
 }
 
 // Bounds returns the seq of the oldest frame and the one after the newest durable frame. They are equal if there is none.
@@ -214,6 +224,7 @@ func newJournal(cfg Config, opts []Option) *Journal {
 	j := &Journal{
 		cfg:     cfg,
 		fs:      osFS{},
+		free:    math.MaxInt64, // until it is known
 		log:     zerolog.Nop(),
 		cursors: map[string]*Cursor{},
 		wake:    make(chan struct{}, 1),

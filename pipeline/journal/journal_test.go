@@ -156,13 +156,42 @@ func TestDiskLow(t *testing.T) {
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs)
 		require.NoError(t, j.Ready())
-		fs.setFree(testConfig().MinFreeBytes - 1)
+		fs.setFree(testConfig().MinFreeBytes + roomFor(0) - 1)
 		time.Sleep(2 * tendEvery)
 		require.ErrorIs(t, j.Ready(), ErrDiskLow)
 		require.ErrorIs(t, j.Enqueue(&Entry{}), ErrDiskLow)
-		fs.setFree(testConfig().MinFreeBytes)
+		fs.setFree(testConfig().MinFreeBytes + roomFor(0))
 		time.Sleep(2 * tendEvery)
 		require.EqualValues(t, 1, add(t, j, nil))
+		require.NoError(t, j.Close())
+	})
+}
+
+// TestDiskLowBeforeItIsFull: however fast frames come, MinFreeBytes of the disk stay free and no frame meets a full disk.
+func TestDiskLowBeforeItIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // no time passes meanwhile
+		fs := newMemFS(1)
+		fs.capacity = 512 << 10
+		cfg := testConfig()
+		cfg.MinFreeBytes = 64 << 10
+		j := mustOpen(t, cfg, fs)
+		var queued []*Entry
+		for {
+			e := &Entry{Data: sized(3000)}
+			if err := j.Enqueue(e); err != nil {
+				require.ErrorIs(t, err, ErrDiskLow)
+				break
+			}
+			if queued = append(queued, e); len(queued)%7 == 0 {
+				require.NoError(t, e.Wait())
+				queued = queued[:len(queued)-1]
+			}
+		}
+		for _, e := range queued {
+			require.NoError(t, e.Wait())
+		}
+		require.GreaterOrEqual(t, fs.available(), cfg.MinFreeBytes)
+		require.Less(t, fs.available(), cfg.MinFreeBytes+2*cfg.SegmentBytes, "the space above the limit is used")
 		require.NoError(t, j.Close())
 	})
 }

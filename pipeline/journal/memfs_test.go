@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -29,6 +31,8 @@ type memFS struct {
 	fault  func(op, path string) bool // whether a call fails; ops: write, sync, truncate, syncdir, create, rename, remove
 	locked map[string]bool
 	free   int64
+	// capacity bounds the contents of all files together; 0: none.
+	capacity int64
 	gate   func(path string) // called before each sync, without the lock; nil for none
 }
 
@@ -316,10 +320,22 @@ func (fs *memFS) SyncDir(dir string) error {
 	return nil
 }
 
-func (fs *memFS) Free(string) (int64, error) {
+func (h *memHandle) Free() (int64, error) { return h.fs.available(), nil }
+
+func (fs *memFS) available() int64 {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	return fs.free, nil
+	if fs.capacity > 0 {
+		return fs.capacity - fs.used()
+	}
+	return fs.free
+}
+
+func (fs *memFS) used() (sum int64) {
+	for _, f := range fs.cache {
+		sum += f.cacheSize
+	}
+	return sum
 }
 
 func (fs *memFS) setFree(n int64) {
@@ -403,6 +419,9 @@ func (h *memHandle) WriteAt(p []byte, off int64) (int, error) {
 	defer h.fs.mu.Unlock()
 	wasOff := h.fs.off
 	err := h.fs.change("write", h.path)
+	if grown := off + int64(len(p)) - h.file.cacheSize; err == nil && h.fs.capacity > 0 && h.fs.used()+max(0, grown) > h.fs.capacity {
+		err = unix.ENOSPC
+	}
 	if err == nil {
 		h.file.writeAt(p, off)
 		return len(p), nil

@@ -35,7 +35,7 @@ func (j *Journal) gauges() []metrics.Collector {
 		gauge("segments", "Segments of the journal on disk.", func() float64 { return float64(len(j.segments)) }),
 		gauge("queue_depth", "Frames that wait to be written.", func() float64 { return float64(j.queue.depth) }),
 		gauge("queue_capacity", "Frames that can wait to be written.", func() float64 { return float64(j.cfg.QueueEntries) }),
-		gauge("disk_free_bytes", "Free space on the journal's disk, checked once a second, in bytes.", func() float64 { return float64(j.free) }),
+		gauge("disk_free_bytes", "Free space on the journal's disk, in bytes.", func() float64 { return float64(j.free) }),
 		gauge("disk_free_bytes_min", "Free space on the journal's disk below which batches are refused, in bytes.", func() float64 { return float64(j.cfg.MinFreeBytes) }),
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// tendEvery is the interval in which the writer checks the free disk space and retries after a failure.
+// tendEvery is the interval at which the writer checks the free disk space while idle, and retries after a failure.
 const tendEvery = time.Second
 
 // writer is used only by the goroutine of run, which alone changes the segment's end and last, too, holding Journal.mu for the
@@ -74,6 +74,7 @@ func (j *Journal) write(batch []*Entry) {
 			j.settle(batch[:n], j.void(n))
 		} else {
 			j.publish(n, end)
+			j.lookAtDisk() // before the frames leave the queue: they are always counted
 			j.settle(batch[:n], nil)
 		}
 		batch = batch[n:]
@@ -228,17 +229,18 @@ func (j *Journal) tend() {
 	j.lookAtDisk()
 }
 
-// lookAtDisk updates diskLow. It keeps the last value if the free space is unknown.
+// lookAtDisk updates free. It keeps the last value if the free space is unknown.
 func (j *Journal) lookAtDisk() {
-	free, err := j.fs.Free(j.cfg.Dir)
+	free, err := j.writer.active.file.Free()
 	if err != nil {
 		diskFreeErrors.Inc()
 		return
 	}
-	low := free < j.cfg.MinFreeBytes
 	j.mu.Lock()
+	j.free = free
+	low := j.low(roomFor(0))
 	changed := low != j.diskLow
-	j.diskLow, j.free = low, free
+	j.diskLow = low
 	j.mu.Unlock()
 	if changed {
 		j.log.Warn().Bool("low", low).Int64("free_bytes", free).Int64("min_free_bytes", j.cfg.MinFreeBytes).

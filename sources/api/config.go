@@ -14,7 +14,7 @@ type Config struct {
 	BasePath               string        `setting:"base_path"`                  // precedes every route's path; empty or like /traffic
 	TLSCert                string        `setting:"tls_cert"`                   // PEM file; empty: plain HTTP
 	TLSKey                 string        `setting:"tls_key"`                    // PEM file
-	MaxConnections         int           `setting:"max_connections"`            // more get a 503
+	MaxConnections         int           `setting:"max_connections"`            // more get a 503; a client may have as many as it leaves free, half of them if it is alone, then its oldest idle ones are closed
 	MaxHeaderBytes         int           `setting:"max_header_bytes"`           // also the read buffer of each connection
 	MaxSilent              int           `setting:"max_silent_connections"`     // of one remote address (IPv6: /64) that have not presented a key; more evict the oldest of them; 0: no limit
 	HeaderTimeout          time.Duration `setting:"header_timeout"`             // from the first byte of a request to the first byte of its body; shorter for a first request while more than half of max_connections are open

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"trafficd/schemas/contract"
 )
 
 // conn is a client's connection. Its Close lets a client whose body was not read see the answer.
@@ -20,13 +22,14 @@ type conn struct {
 	silent   *list.Element // in owner.silent until a request with a valid key; belongs to owner.mu
 	used     atomic.Bool   // a byte of a request has arrived
 	unread   atomic.Bool   // the client may still be sending what will not be read
+	idle     atomic.Int64  // when the last answer began, while the next request is awaited; 0: busy; evicted
+	client   string        // whose key a request had; empty: none had a valid one; belongs to owner.mu and c's goroutine
 	closing  sync.Once
 
 	// The rest belongs to the connection's own goroutine.
 
 	expecting   *exchange // of a request that is about to get its 100 Continue
 	joined      joined
-	known       bool // a request had a valid key
 	read, write deadline
 	began       time.Time // when the current answer did; zero: the write deadline was set from outside
 	written     int64     // of the answer
@@ -37,12 +40,22 @@ func (c *conn) Read(p []byte) (int, error) {
 	if err := c.read.apply(c.Conn.SetReadDeadline); err != nil {
 		return 0, err
 	}
+	if c.written > 0 && c.expecting == nil { // the answer was written
+		c.written = 0
+		c.idle.Store(c.began.UnixNano())
+	}
 	n, err := c.Conn.Read(p)
+	if c.idle.Swap(0) == evicted {
+		return 0, net.ErrClosed
+	}
 	if n > 0 && !c.used.Load() {
 		c.used.Store(true)
 	}
 	return n, err
 }
+
+// evicted is the value of conn.idle after its client has used up its share of the connections.
+const evicted = -1
 
 // Write implements net.Conn. It ends the exchange of a request whose 100 Continue cannot be written:
 // fasthttp then closes the connection and calls no handler.
@@ -70,6 +83,14 @@ func (c *conn) Write(p []byte) (n int, err error) {
 // writePiece is small enough that a client at the minimum rate reads several within the write timeout.
 const writePiece = 256 << 10
 
+// present is listener.present for the key of a request; a request without one changes nothing.
+func (c *conn) present(x *exchange) *contract.APIError {
+	if x.key == nil {
+		return nil
+	}
+	return c.owner.present(c, x.key.client.Owner)
+}
+
 // beginAnswer makes the write deadlines follow the client's progress from now on.
 func (c *conn) beginAnswer(now time.Time) { c.began, c.written = now, 0 }
 
@@ -90,7 +111,7 @@ func (c *conn) writeDeadline() time.Time {
 // SetReadDeadline implements net.Conn, for the reads that follow. Until the client has presented a
 // key, its time shrinks while many connections are open.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if !c.known {
+	if c.client == "" {
 		if limit, few := c.owner.headerTimeout(); few && time.Until(t) > limit {
 			t = time.Now().Add(limit)
 		}

@@ -22,14 +22,15 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if x == nil {
 		x = s.begin(&ctx.Request.Header, ctx.Time())
 	}
-	err := error(x.apiErr)
-	switch {
-	case x.key != nil && !c.owner.present(c):
-		err = contract.Unavailable(allInUse, time.Second) // it cannot be sent, but the request must have no effect
+	var err error
+	switch apiErr := c.present(x); {
+	case apiErr != nil:
+		err, x.close = apiErr, true // if it was evicted, the answer cannot be sent, but the request must have no effect
+	case x.apiErr != nil:
+		err = x.apiErr
 	case x.preflight:
 		x.permit(ctx)
-		err = nil
-	case x.apiErr == nil:
+	default:
 		err = s.serve(x, ctx)
 	}
 	code := s.answer(x, ctx, err)
@@ -157,7 +158,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
 	c.beginAnswer(time.Now())
 	c.expecting = s.pending.take(&ctx.Request.Header)
-	c.owner.present(c) // if it was evicted, handle finds out
+	_ = c.present(c.expecting) // handle finds out
 	return fasthttp.StatusContinue
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -35,12 +36,13 @@ type listener struct {
 	open       map[*conn]struct{}   // accepted connections
 	silent     list.List            // open connections that have not presented a valid key yet, oldest first
 	perAddress map[netip.Prefix]int // number of elements in silent
+	perClient  map[string]int       // number of open connections that are not in silent, by contract.Client.Owner
 
 	surplus chan struct{} // a token for each connection being turned away
 }
 
 func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger) *listener {
-	return &listener{Listener: l, tls: tls, cfg: cfg, log: log, open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, surplus: make(chan struct{}, maxTurnAway)}
+	return &listener{Listener: l, tls: tls, cfg: cfg, log: log, open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, perClient: map[string]int{}, surplus: make(chan struct{}, maxTurnAway)}
 }
 
 // Accept implements net.Listener. It returns no error other than net.ErrClosed, because fasthttp stops
@@ -132,15 +134,19 @@ func (l *listener) leave(c *conn) {
 }
 
 func (l *listener) remove(c *conn) {
-	l.unsilence(c)
+	if _, open := l.open[c]; !open {
+		return
+	}
 	delete(l.open, c)
+	if c.silent != nil {
+		l.unsilence(c)
+	} else if l.perClient[c.client]--; l.perClient[c.client] == 0 {
+		delete(l.perClient, c.client)
+	}
 	connectionsOpen.Set(float64(len(l.open)))
 }
 
 func (l *listener) unsilence(c *conn) {
-	if c.silent == nil {
-		return
-	}
 	l.silent.Remove(c.silent)
 	c.silent = nil
 	if l.perAddress[c.address]--; l.perAddress[c.address] == 0 {
@@ -148,20 +154,47 @@ func (l *listener) unsilence(c *conn) {
 	}
 }
 
-// present records that a request had a valid key, so the connection can no longer be evicted. It
-// returns false if the connection has already been evicted.
-func (l *listener) present(c *conn) bool {
-	if c.known {
-		return true
+// present records that a request had a valid key, so the connection is no longer silent. A client may
+// have as many connections as it leaves free; for one more the listener evicts the one that has been
+// idle longest. present returns an error if none is idle, or if c itself has already been evicted.
+func (l *listener) present(c *conn, client string) *contract.APIError {
+	if c.client != "" {
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.silent == nil {
-		return false
+		return contract.Unavailable(allInUse, time.Second)
+	}
+	free := l.cfg.MaxConnections - (len(l.open) - l.silent.Len()) // silent ones give way
+	if own := l.perClient[client]; own > 0 && own >= free-1 {
+		idle := l.longestIdle(client)
+		if idle == nil {
+			return contract.Unavailable(fmt.Sprintf("this client has %d connections with requests in progress and may not have more: reuse them", own), time.Second)
+		}
+		l.evict(idle)
 	}
 	l.unsilence(c)
-	c.known = true
-	return true
+	c.client = client
+	l.perClient[client]++
+	return nil
+}
+
+// longestIdle returns the connection of a client that has been idle longest, marked as evicted: a
+// request that arrives on it meanwhile has no effect. It is nil if none is idle.
+func (l *listener) longestIdle(client string) *conn {
+	for {
+		var longest *conn
+		var since int64
+		for c := range l.open {
+			if at := c.idle.Load(); at > 0 && c.client == client && (longest == nil || at < since) {
+				longest, since = c, at
+			}
+		}
+		if longest == nil || longest.idle.CompareAndSwap(since, evicted) {
+			return longest
+		}
+	}
 }
 
 // headerTimeout returns how long a connection without a valid key may stay silent, and whether fewer

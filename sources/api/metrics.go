@@ -12,7 +12,7 @@ var (
 	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", "Open connections of clients.")
 	connectionsMax      = metrics.NewGauge("trafficd_api_connections_max", "Connections of clients that can be open.")
 	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total", "Connections closed at once because too many were open.")
-	connectionsEvicted  = metrics.NewCounter("trafficd_api_connections_evicted_total", "Connections without a valid key that were closed to admit newer ones.")
+	connectionsEvicted  = metrics.NewCounter("trafficd_api_connections_evicted_total", "Connections that were closed to admit newer ones: those without a valid key, and idle ones of a client that has its share.")
 	acceptErrors        = metrics.NewCounter("trafficd_api_accept_errors_total", "Failed attempts to accept a connection.")
 	discardedBytes      = metrics.NewCounter("trafficd_api_discarded_bytes_total", "Bytes of refused bodies that were read and discarded before the connection was closed.")
 	unansweredRequests  = metrics.NewCounter("trafficd_api_requests_unanswered_total", "Requests whose connection was closed without an answer because their outcome is unknown.")

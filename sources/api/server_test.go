@@ -184,7 +184,7 @@ func TestSurplusConnectionsAreTold(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.MaxConnections = 2 })
 	first, second := dial(t, s), dial(t, s)
 	require.Equal(t, 200, first.send(post+good+"\r\n").response().StatusCode)
-	require.Equal(t, 200, second.send(post+good+"\r\n").response().StatusCode)
+	require.Equal(t, 200, second.send("GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey view-key\r\n\r\n").response().StatusCode)
 	third := dial(t, s).send(post + good + "Content-Length: 100000\r\n\r\n")
 	resp := third.response()
 	refused(t, resp, 503, contract.ServiceUnavailable)
@@ -240,18 +240,68 @@ func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	c := l.wrap(ours)
 	require.True(t, l.enter(c))
 	l.evict(c)
-	require.False(t, l.present(c))
+	require.NotNil(t, l.present(c, "good"))
 	require.Zero(t, l.len())
 	require.Empty(t, l.perAddress)
+	require.Empty(t, l.perClient)
 	require.NoError(t, c.Close())
 
 	c = l.wrap(ours)
 	require.True(t, l.enter(c))
-	require.True(t, l.present(c))
-	require.True(t, l.present(c))
+	require.Nil(t, l.present(c, "good"))
+	require.Nil(t, l.present(c, "good"))
 	require.Zero(t, l.silent.Len())
 	l.leave(c)
+	l.leave(c)
 	require.Zero(t, l.len())
+	require.Empty(t, l.perClient)
+}
+
+// TestIdleConnectionsOfAClientAreBounded: a client keeps as many connections as it leaves free. For one more
+// its oldest idle one is closed; requests in progress, and other clients, keep theirs.
+func TestIdleConnectionsOfAClientAreBounded(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, func(c *Config) { c.MaxConnections, c.HeaderTimeout = 8, time.Hour })
+	const getMap = "GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey "
+	other := dial(t, s)
+	require.Equal(t, 200, other.send(getMap+"view-key\r\n\r\n").response().StatusCode)
+	busy := dial(t, s).send(post + good + "Content-Length: 2\r\n\r\na")
+	require.Eventually(t, func() bool { return p.served.Load() == 2 }, patience, time.Millisecond)
+	before := testutil.ToFloat64(connectionsEvicted)
+	var kept []*peer
+	for range 20 {
+		c := dial(t, s)
+		require.Equal(t, 200, c.send(getMap+"good-key\r\n\r\n").response().StatusCode)
+		kept = append(kept, c)
+	}
+	const closed = 18 // 2 idle ones and the busy one stay: with the one of view-key, they leave 4 of 8 free
+	for _, c := range kept[:closed] {
+		c.ended()
+	}
+	require.EqualValues(t, closed, testutil.ToFloat64(connectionsEvicted)-before)
+	for _, c := range kept[closed:] {
+		require.Equal(t, 200, c.send(getMap+"good-key\r\n\r\n").response().StatusCode)
+	}
+	require.Equal(t, 200, other.send(getMap+"view-key\r\n\r\n").response().StatusCode)
+	require.Equal(t, 200, busy.send("b").response().StatusCode)
+}
+
+// TestBusyConnectionsOfAClientAreBounded: if all connections of a client that has its share are busy, one more
+// gets a 503 and has no effect.
+func TestBusyConnectionsOfAClientAreBounded(t *testing.T) {
+	p := &probe{}
+	s := start(t, p, func(c *Config) { c.MaxConnections = 4 })
+	first := dial(t, s).send(post + good + "Content-Length: 2\r\n\r\na")
+	second := dial(t, s).send(post + good + "Content-Length: 2\r\n\r\na")
+	require.Eventually(t, func() bool { return p.served.Load() == 2 }, patience, time.Millisecond)
+	third := dial(t, s).send(post + good + "Content-Length: 1\r\n\r\na")
+	resp := third.response()
+	refused(t, resp, 503, contract.ServiceUnavailable)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	third.ended()
+	require.EqualValues(t, 2, p.served.Load())
+	require.Equal(t, 200, first.send("b").response().StatusCode)
+	require.Equal(t, 200, second.send("b").response().StatusCode)
 }
 
 func TestAddress(t *testing.T) {
@@ -292,7 +342,7 @@ func TestHeaderTimeoutShrinks(t *testing.T) {
 		c := l.wrap(remoteConn{})
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
 		require.Equal(t, few, time.Until(c.read.wanted) <= want)
-		c.known = true
+		c.client = "good"
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
 		require.Greater(t, time.Until(c.read.wanted), time.Minute)
 	}
