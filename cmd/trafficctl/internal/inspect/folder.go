@@ -29,7 +29,7 @@ const (
 	cursorSuffix  = ".cursor"
 )
 
-var segmentName = regexp.MustCompile(`^[0-9]{20}\.seg$`)
+var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 
 // attempts is how often an incomplete cursor, or a listed segment that does not exist, is read again: a
 // daemon may be writing the cursor or deleting the segment.
@@ -66,8 +66,15 @@ func Open(dir string) (*Folder, error) {
 	}
 	f := &Folder{dir: dir}
 	// Cursors first, so that none can be ahead of the segments.
-	if err := f.readCursors(names); err != nil {
-		return nil, err
+	cursors := &view{names: slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })}
+	for range attempts {
+		in, err := journal.Inspect(dir, journal.WithFS(cursors))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the cursors: %w", err)
+		}
+		if f.cursors = in.Cursors; in.Err() == nil {
+			break
+		}
 	}
 	for range attempts {
 		if names, err = list(dir); err != nil {
@@ -111,7 +118,7 @@ func (f *Folder) silent() *Folder {
 }
 
 func (f *Folder) look(how func(string, ...journal.Option) (*journal.Inspection, error)) (*journal.Inspection, error) {
-	in, err := how(f.dir, journal.WithFS(f.view(nil)))
+	in, err := how(f.dir, journal.WithFS(f.view(f.segments)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
@@ -125,11 +132,12 @@ func (f *Folder) openSegments(names []string) (there bool) {
 	f.Close()
 	f.segments, there = nil, true
 	for _, name := range names {
-		if !strings.HasSuffix(name, segmentSuffix) {
+		digits, ok := strings.CutSuffix(name, segmentSuffix)
+		if !ok {
 			continue
 		}
 		s := segment{name: name}
-		s.first, _ = strconv.ParseUint(strings.TrimSuffix(name, segmentSuffix), 10, 64) // package journal reports an invalid name
+		s.first, _ = strconv.ParseUint(digits, 10, 64) // package journal reports an invalid name
 		s.file, s.err = os.Open(filepath.Join(f.dir, name))
 		if there = !errors.Is(s.err, fs.ErrNotExist); !there {
 			continue // deleted after the listing
@@ -142,20 +150,6 @@ func (f *Folder) openSegments(names []string) (there bool) {
 		f.segments = append(f.segments, s)
 	}
 	return there
-}
-
-func (f *Folder) readCursors(names []string) error {
-	files := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })
-	for range attempts {
-		in, err := journal.Inspect(f.dir, journal.WithFS(&view{names: files, open: openFile}))
-		if err != nil {
-			return fmt.Errorf("cannot read the cursors: %w", err)
-		}
-		if f.cursors = in.Cursors; in.Err() == nil {
-			break
-		}
-	}
-	return nil
 }
 
 func list(dir string) ([]string, error) {
@@ -179,7 +173,7 @@ func list(dir string) ([]string, error) {
 
 // recognise returns an error unless names are those of a journal.
 func recognise(dir string, names []string) error {
-	if slices.ContainsFunc(names, isOfJournal) {
+	if slices.ContainsFunc(names, journalName.MatchString) {
 		return nil
 	}
 	if len(names) == 0 {
@@ -187,7 +181,7 @@ func recognise(dir string, names []string) error {
 	}
 	for _, name := range names {
 		below := filepath.Join(dir, name)
-		if inside, err := list(below); err == nil && slices.ContainsFunc(inside, isOfJournal) {
+		if inside, err := list(below); err == nil && slices.ContainsFunc(inside, journalName.MatchString) {
 			return fmt.Errorf("directory %s contains no journal, but %s does", dir, below)
 		}
 	}
@@ -195,49 +189,38 @@ func recognise(dir string, names []string) error {
 		dir, len(names), names[0], segmentSuffix, cursorSuffix)
 }
 
-func isOfJournal(name string) bool {
-	return segmentName.MatchString(name) || strings.HasSuffix(name, cursorSuffix)
-}
-
 // view is a read-only journal.FS with some of the files of a directory. The embedded FS is nil: package
 // journal calls only List and Open to read.
 type view struct {
 	journal.FS
-	names []string
-	open  func(path string) (journal.File, error)
+	names    []string
+	segments []segment // that are open
+	meter    func(n int64)
 }
 
-// view returns a view of the segments that are not hidden.
-func (f *Folder) view(hidden map[string]error) *view {
-	v := &view{open: f.openKept}
-	for _, s := range f.segments {
-		if hidden[s.name] == nil {
-			v.names = append(v.names, s.name)
-		}
+func (f *Folder) view(segments []segment) *view {
+	v := &view{segments: segments, meter: f.OnRead}
+	for _, s := range segments {
+		v.names = append(v.names, s.name)
 	}
 	return v
 }
 
-// openKept returns a segment that is already open. Closing it does nothing.
-func (f *Folder) openKept(path string) (journal.File, error) {
-	for _, s := range f.segments {
+func (v *view) List(string) ([]string, error) { return v.names, nil }
+
+func (v *view) Open(path string, _ int) (journal.File, error) {
+	for _, s := range v.segments {
 		if s.name == filepath.Base(path) {
-			return &file{kept: s.file, meter: f.OnRead}, s.err
+			return &file{kept: s.file, meter: v.meter}, s.err
 		}
 	}
-	return nil, fs.ErrNotExist
+	return openFile(path)
 }
 
 func openFile(path string) (journal.File, error) {
 	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return &file{kept: f, closes: true}, nil
+	return &file{kept: f, closes: true}, err
 }
-
-func (v *view) List(string) ([]string, error)                 { return v.names, nil }
-func (v *view) Open(path string, _ int) (journal.File, error) { return v.open(path) }
 
 // file is a read-only file that reports progress; the embedded File is nil. When a daemon seals a
 // segment, it truncates the preallocated end; the file reads as zeros up to the size that was returned
@@ -245,7 +228,7 @@ func (v *view) Open(path string, _ int) (journal.File, error) { return v.open(pa
 type file struct {
 	journal.File
 	kept   *os.File
-	closes bool
+	closes bool // otherwise Close does nothing
 	meter  func(n int64)
 	far    int64
 	size   int64 // that was returned

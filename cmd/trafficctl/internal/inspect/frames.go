@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -50,103 +51,64 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 			yield(journal.Frame{}, err)
 			return
 		}
-		r := reading{folder: f, hidden: map[string]error{}, yield: yield}
-		for _, s := range in.Segments {
-			if s.First == 0 { // with this segment, journal.Frames would read none at all
-				r.hidden[s.Name] = s.Err
+		var next uint64 // expected frame
+		var after time.Time
+		var reason error // why next cannot be read
+		gap := func(to uint64, before time.Time) bool {
+			err := cmp.Or(reason, errMissingSegment)
+			reason = nil
+			return yield(journal.Frame{}, &Gap{From: next, To: to, After: after, Before: before, Err: err})
+		}
+		for i, s := range f.segments {
+			end, visible := uint64(NoEnd), f.segments[i:i+1]
+			if i+1 < len(f.segments) {
+				end = f.segments[i+1].first
+				if in.Segments[i+1].First > 0 { // otherwise journal.Frames would read none at all
+					visible = f.segments[i : i+2]
+				}
+			}
+			from := max(seq, s.first)
+			if next == 0 {
+				next = from
+			}
+			for from < end {
+				var failed error
+				for frame, err := range journal.Frames(f.dir, from, journal.WithFS(f.view(visible))) {
+					if failed = err; err != nil || frame.Seq >= end {
+						break
+					}
+					received := time.Unix(0, batch.FrameReceivedAt(frame.Data))
+					if frame.Seq > next && !gap(frame.Seq-1, received) {
+						return
+					}
+					next, after, reason = frame.Seq+1, received, nil
+					from = next
+					if !yield(frame, nil) {
+						return
+					}
+				}
+				reason = cmp.Or(reason, failed)
+				var corrupt *journal.CorruptError
+				switch isCorrupt := errors.As(failed, &corrupt); {
+				case isCorrupt && corrupt.Seq >= from: // the header of the damaged frame may be intact
+					from = corrupt.Seq + 1
+				case failed != nil && !isCorrupt && from == next: // an I/O error
+					from++
+				case failed == nil && reason != nil && end == NoEnd:
+					gap(from-1, time.Time{})
+					return
+				default:
+					from = end
+				}
 			}
 		}
-		if len(f.segments) > 0 {
-			r.next = max(seq, f.segments[0].first)
-		}
-		r.from = r.next
-		for r.pass() {
+		if reason != nil {
+			gap(NoEnd, time.Time{})
 		}
 	}
 }
 
-// reading reads the frames in passes. Each ends at the last frame or at damage, and the next starts after
-// the damage.
-type reading struct {
-	folder *Folder
-	hidden map[string]error // segments that cannot be opened, and why
-	yield  func(journal.Frame, error) bool
-
-	next  uint64 // expected frame
-	from  uint64 // start of this pass; after next if that cannot be read
-	err   error  // why next cannot be read
-	after time.Time
-}
-
-// pass reports whether another pass is needed.
-func (r *reading) pass() bool {
-	for frame, err := range journal.Frames(r.folder.dir, r.from, journal.WithFS(r.folder.view(r.hidden))) {
-		if err != nil {
-			return r.goRound(err)
-		}
-		received := time.Unix(0, batch.FrameReceivedAt(frame.Data))
-		if frame.Seq > r.next && !r.gap(frame.Seq-1, received) {
-			return false
-		}
-		r.next, r.err, r.after = frame.Seq+1, nil, received
-		r.from = r.next
-		if !r.yield(frame, nil) {
-			return false
-		}
-	}
-	r.end()
-	return false
-}
-
-// goRound chooses where to continue after damage: at the next frame if the damaged frame's header is
-// intact, otherwise at the next segment.
-func (r *reading) goRound(err error) bool {
-	if r.err == nil {
-		r.err = err
-	}
-	var corrupt *journal.CorruptError
-	switch passed := errors.As(err, &corrupt) && corrupt.Seq >= r.from; {
-	case passed:
-		r.from = corrupt.Seq + 1
-		return true
-	case r.from == r.next && corrupt == nil: // an I/O error
-		r.from++
-		return true
-	}
-	i := slices.IndexFunc(r.folder.segments, func(s segment) bool { return s.first > r.from && r.hidden[s.name] == nil })
-	if i < 0 {
-		r.gap(NoEnd, time.Time{})
-		return false
-	}
-	r.from = r.folder.segments[i].first
-	return true
-}
-
-// end reports a gap after the last intact frame.
-func (r *reading) end() {
-	last := r.folder.segments
-	switch n := len(last); {
-	case n > 0 && r.hidden[last[n-1].name] != nil && last[n-1].first >= r.next:
-		r.gap(NoEnd, time.Time{})
-	case r.from > r.next && r.err != nil:
-		r.gap(r.from-1, time.Time{})
-	}
-}
-
-// gap reports the frames r.next … to as unreadable.
-func (r *reading) gap(to uint64, before time.Time) bool {
-	g := &Gap{From: r.next, To: to, After: r.after, Before: before, Err: r.err}
-	for _, s := range r.folder.segments {
-		if s.first >= g.From && s.first <= g.To && r.hidden[s.name] != nil {
-			g.Err = r.hidden[s.name]
-			break
-		}
-	}
-	if g.Err == nil {
-		g.Err = errors.New("their segment is missing")
-	}
-	return r.yield(journal.Frame{}, g)
-}
+var errMissingSegment = errors.New("their segment is missing")
 
 // Verdict is the result of Verify.
 type Verdict struct {
