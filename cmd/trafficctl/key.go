@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/keyfile"
+	"trafficd/sources/api"
 )
 
 func newKey(std streams) *cobra.Command {
@@ -24,7 +26,7 @@ digests, never keys. A running daemon reloads it when it changes.`,
 }
 
 func newKeyNew(std streams) *cobra.Command {
-	var e keyfile.Entry
+	var e api.KeyEntry
 	var file, expires string
 	cmd := &cobra.Command{
 		Use:   "new",
@@ -33,8 +35,13 @@ func newKeyNew(std streams) *cobra.Command {
 shown again: the daemon's keys file contains only its SHA-256 digest.
 
 With --file, the entry is added to that file atomically, and comments in the file are
-kept. Without --file, the entry is printed below the key, for the list keys.`,
+kept. Without --file, the entry is printed below the key, for the list keys.
+
+Keys with the same --client and product instance share their routing jobs and
+Idempotency-Keys. To replace a key, create another one for its client, and revoke the old
+one once it is no longer used. The client of a key created without --client is its name.`,
 		Example: `  trafficctl key new --name acme --product-instance north --rights ingest --file keys.yaml > acme.key
+  trafficctl key new --name acme-2027 --client acme --product-instance north --rights ingest --file keys.yaml
   trafficctl key new --name trial --product-instance north --rights ingest --expires 720h --file keys.yaml
   trafficctl key new --name map --product-instance north --rights forecast --timezone Europe/Copenhagen --requests-per-second 50`,
 		Args: cobra.NoArgs,
@@ -42,13 +49,13 @@ kept. Without --file, the entry is printed below the key, for the list keys.`,
 			if e.Expires, err = parseExpiry(expires, time.Now()); err != nil {
 				return err
 			}
-			if err = e.Validate(); err != nil {
-				return err
-			}
 			key := keyfile.NewKey()
 			e.SHA256 = keyfile.Digest(key)
+			if err = e.Validate(); err != nil {
+				return fmt.Errorf("cannot create the key: %w", err)
+			}
 			if file == "" {
-				_, err = fmt.Fprintf(std.out, "%s\n\n%s", key, e.Text())
+				_, err = fmt.Fprintf(std.out, "%s\n\n%s", key, keyfile.Text(e))
 				return err
 			}
 			if err = keyfile.Append(file, e); err != nil {
@@ -62,6 +69,7 @@ kept. Without --file, the entry is printed below the key, for the list keys.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&e.Name, "name", "", "name of the key in logs and metrics (required)")
+	f.StringVar(&e.Client, "client", "", "client that owns the key's routing jobs and Idempotency-Keys; by default the name")
 	f.StringVar(&e.ProductInstance, "product-instance", "", "product instance of the key (required)")
 	f.StringSliceVar(&e.Rights, "rights", nil, "comma-separated list of ingest, forecast, routing (required)")
 	f.StringVar(&e.Timezone, "timezone", "UTC", "IANA time zone of the client, used in the forecast layer")
@@ -72,84 +80,76 @@ kept. Without --file, the entry is printed below the key, for the list keys.`,
 	return cmd
 }
 
-func parseExpiry(text string, now time.Time) (time.Time, error) {
+// parseExpiry returns the time in RFC 3339, or "" for none.
+func parseExpiry(text string, now time.Time) (string, error) {
 	if text == "" {
-		return time.Time{}, nil
+		return "", nil
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		at, err = time.Parse(time.DateOnly, text)
-	}
+	at, err := parseMoment(text)
 	if duration, durationErr := time.ParseDuration(text); durationErr == nil {
 		at, err = now.Add(duration).Truncate(time.Second), nil
 	}
 	switch {
 	case err != nil:
-		return at, fmt.Errorf("--expires %q must be a duration such as 720h, a date such as 2027-01-01 or a time such as 2027-01-01T00:00:00Z", text)
+		return "", fmt.Errorf("--expires %q must be a duration such as 720h, a date such as 2027-01-01 or a time such as 2027-01-01T00:00:00Z", text)
 	case !at.After(now):
-		return at, fmt.Errorf("--expires %s must be in the future", text)
+		return "", fmt.Errorf("--expires %s must be in the future", text)
 	}
-	return at.UTC(), nil
+	return at.UTC().Format(time.RFC3339), nil
 }
 
 func newKeyList(std streams) *cobra.Command {
-	var file string
-	cmd := &cobra.Command{
+	return keysFileCommand(&cobra.Command{
 		Use:     "list",
 		Short:   "List the keys in the keys file",
 		Example: "  trafficctl key list --file keys.yaml",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			entries, err := keyfile.Read(file)
-			if err != nil {
-				return err
+	}, func(file string, _ []string) error {
+		entries, err := keyfile.Read(file)
+		if err != nil {
+			return err
+		}
+		rate := func(perSecond float64) string {
+			if perSecond == 0 {
+				return "-"
 			}
-			table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "NAME\tPRODUCT INSTANCE\tRIGHTS\tTIME ZONE\tREQUESTS/S\tITEMS/S\tEXPIRES\tSHA-256")
-			for _, e := range entries {
-				expires := "never"
-				if !e.Expires.IsZero() {
-					expires = e.Expires.UTC().Format(time.RFC3339)
-					if !e.Expires.After(time.Now()) {
-						expires += " (expired)"
-					}
-				}
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.12s…\n", e.Name, e.ProductInstance, strings.Join(e.Rights, ","),
-					e.Timezone, rate(e.RequestsPerSecond), rate(e.ItemsPerSecond), expires, e.SHA256)
+			return strconv.FormatFloat(perSecond, 'f', -1, 64)
+		}
+		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "NAME\tCLIENT\tPRODUCT INSTANCE\tRIGHTS\tTIME ZONE\tREQUESTS/S\tITEMS/S\tEXPIRES\tSHA-256")
+		for _, e := range entries {
+			expires := cmp.Or(e.Expires, "never")
+			if at, err := time.Parse(time.RFC3339, e.Expires); err == nil && !at.After(time.Now()) {
+				expires += " (expired)"
 			}
-			return table.Flush()
-		},
-	}
-	cmd.Flags().StringVar(&file, "file", "", "keys file (required)")
-	_ = cmd.MarkFlagRequired("file")
-	return cmd
-}
-
-func rate(perSecond float64) string {
-	if perSecond == 0 {
-		return "-"
-	}
-	return strconv.FormatFloat(perSecond, 'f', -1, 64)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.12s…\n", e.Name, cmp.Or(e.Client, e.Name), e.ProductInstance,
+				strings.Join(e.Rights, ","), e.Timezone, rate(e.RequestsPerSecond), rate(e.ItemsPerSecond), expires, e.SHA256)
+		}
+		return table.Flush()
+	})
 }
 
 func newKeyRevoke(std streams) *cobra.Command {
-	var file string
-	cmd := &cobra.Command{
+	return keysFileCommand(&cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Remove a key from the keys file",
 		Long: `Remove a key's entry from the keys file, atomically. A running daemon rejects the key
 once it has reloaded the file.`,
 		Example: "  trafficctl key revoke acme --file keys.yaml",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := keyfile.Revoke(file, args[0]); err != nil {
-				return err
-			}
+	}, func(file string, args []string) error {
+		err := keyfile.Revoke(file, args[0])
+		if err == nil {
 			fmt.Fprintf(std.err, "trafficctl: removed key %q from %s\n", args[0], file)
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&file, "file", "", "keys file (required)")
+		}
+		return err
+	})
+}
+
+// keysFileCommand completes a command with the required flag --file.
+func keysFileCommand(cmd *cobra.Command, run func(file string, args []string) error) *cobra.Command {
+	file := cmd.Flags().String("file", "", "keys file (required)")
 	_ = cmd.MarkFlagRequired("file")
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return run(*file, args) }
 	return cmd
 }

@@ -3,13 +3,16 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/trafficctl/internal/keyfile"
+	"trafficd/sources/api"
 )
 
 var keyFlags = []string{"key", "new", "--product-instance", "north", "--rights", "ingest,forecast", "--timezone", "Europe/Copenhagen", "--items-per-second", "100000"}
@@ -54,9 +57,54 @@ func TestKeyNewBadFlags(t *testing.T) {
 
 	r = runWith(t, "", "key", "new", "--name", "a", "--product-instance", "p", "--rights", "ingest,admin")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "--rights admin was removed")
+	require.Contains(t, r.err, "the right admin was removed")
 	require.Empty(t, r.out)
 	require.NotContains(t, runWith(t, "", "key", "new", "--help").out, "admin")
+}
+
+// An entry that the daemon would not accept is refused, with the daemon's reason.
+func TestKeyNewInvalidEntry(t *testing.T) {
+	f := func(want string, flags ...string) {
+		t.Helper()
+		valid := []string{"key", "new", "--name", "a", "--product-instance", "p"}
+		if !slices.Contains(flags, "--rights") {
+			valid = append(valid, "--rights", "ingest")
+		}
+		r := runWith(t, "", append(valid, flags...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "trafficctl: cannot create the key: "+want)
+		require.Empty(t, r.out)
+	}
+	f("missing name", "--name", "")
+	f("missing product_instance", "--product-instance", "")
+	f("missing rights", "--rights", "")
+	f(`unknown right "everything"`, "--rights", "ingest,everything")
+	f("unknown time zone", "--timezone", "Europe/Atlantis")
+	f("unknown time zone", "--timezone", "Local")
+	f("requests_per_second", "--requests-per-second", "-1")
+	f("items_per_second", "--items-per-second", "1e-9")
+}
+
+// Two keys of one client are one client to the daemon; without --client a key's name is its client.
+func TestKeyNewClient(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	for _, flags := range [][]string{{"--name", "acme"}, {"--name", "acme-2027", "--client", "acme"}, {"--name", "other"}} {
+		r := runWith(t, "", append(append(keyFlags, "--file", path), flags...)...)
+		require.Zero(t, r.code, r.err)
+	}
+	ring, err := api.OpenKeyring(api.Config{KeysFile: path}, zerolog.Nop())
+	require.NoError(t, err)
+	defer ring.Close()
+	clients := ring.Clients()
+	require.Len(t, clients, 3)
+	require.Equal(t, clients[0].Owner, clients[1].Owner)
+	require.NotEqual(t, clients[0].Owner, clients[2].Owner)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(text), "client: acme\n"), "the default is omitted")
+	list := runWith(t, "", "key", "list", "--file", path).out
+	require.Regexp(t, `\nacme-2027 +acme +north `, list)
+	require.Regexp(t, `\nother +other +north `, list)
 }
 
 // A key is listed until it is revoked; an expired one is marked.
@@ -72,7 +120,7 @@ func TestKeyListAndRevoke(t *testing.T) {
 		r := runWith(t, "", append(keyFlags, "--file", path, "--name", name, "--expires", "2999-01-01")...)
 		require.Zero(t, r.code, r.err)
 	}
-	require.Regexp(t, `a +north +ingest,forecast +Europe/Copenhagen +- +100000 +2999-01-01T00:00:00Z +[0-9a-f]{12}…`, list())
+	require.Regexp(t, `a +a +north +ingest,forecast +Europe/Copenhagen +- +100000 +2999-01-01T00:00:00Z +[0-9a-f]{12}…`, list())
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, append([]byte("# ours\n"), strings.Replace(string(text), "2999", "1999", 1)...), 0o640))
@@ -110,8 +158,9 @@ func TestKeyExpires(t *testing.T) {
 		t.Helper()
 		at, err := parseExpiry(text, now)
 		require.NoError(t, err)
-		require.Equal(t, want, at.Format(time.RFC3339))
+		require.Equal(t, want, at)
 	}
+	f("", "")
 	f("48h", "2026-07-03T06:00:00Z")
 	f("2027-01-01", "2027-01-01T00:00:00Z")
 	f("2027-01-01T02:00:00+02:00", "2027-01-01T00:00:00Z")

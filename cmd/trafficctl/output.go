@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"trafficd/cmd/trafficctl/internal/feed"
+	"trafficd/cmd/trafficctl/internal/replace"
 	"trafficd/cmd/trafficctl/internal/send"
 )
 
@@ -28,32 +29,14 @@ func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) err
 	if path == stdio {
 		return writeBuffered(stdout, write)
 	}
-	name := path
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // a link stays a link
-	}
-	mode := os.FileMode(0o666)
-	if info, err := os.Stat(path); err == nil {
-		if !info.Mode().IsRegular() { // a device or a pipe cannot be replaced
-			f, err := os.OpenFile(path, os.O_WRONLY, 0)
-			if err != nil {
-				return err
-			}
-			return errors.Join(writeBuffered(f, write), f.Close())
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a device or a pipe cannot be replaced
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
 		}
-		mode = info.Mode().Perm()
+		return errors.Join(writeBuffered(f, write), f.Close())
 	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	if err = errors.Join(writeCompressed(f, name, write), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return replace.File(path, 0o666, func(w io.Writer) error { return writeCompressed(w, path, write) })
 }
 
 func writeCompressed(w io.Writer, name string, write func(io.Writer) error) error {

@@ -18,15 +18,15 @@ import (
 
 // KeyEntry is one key in the keys file or the configuration (contract 1.4).
 type KeyEntry struct {
-	Name              string   `setting:"name" yaml:"name"`                               // for logs; unique
-	Client            string   `setting:"client" yaml:"client"`                           // whose key it is: keys with the same client share its jobs; default the name
-	SHA256            string   `setting:"sha256" yaml:"sha256"`                           // hexadecimal digest of the key, never the key
-	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`       // whose detectors the client reports
-	Rights            []string `setting:"rights" yaml:"rights"`                           // ingest, forecast, routing
-	Timezone          string   `setting:"timezone" yaml:"timezone"`                       // IANA name; default UTC
-	RequestsPerSecond float64  `setting:"requests_per_second" yaml:"requests_per_second"` // 0: unlimited
-	ItemsPerSecond    float64  `setting:"items_per_second" yaml:"items_per_second"`       // 0: unlimited
-	Expires           string   `setting:"expires" yaml:"expires"`                         // RFC 3339; empty: never
+	Name              string   `setting:"name" yaml:"name"`                                         // for logs; unique
+	Client            string   `setting:"client" yaml:"client,omitempty"`                           // whose key it is: keys with the same client share its jobs; default the name
+	SHA256            string   `setting:"sha256" yaml:"sha256"`                                     // hexadecimal digest of the key, never the key
+	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`                 // whose detectors the client reports
+	Rights            []string `setting:"rights" yaml:"rights,flow"`                                // ingest, forecast, routing
+	Timezone          string   `setting:"timezone" yaml:"timezone,omitempty"`                       // IANA name; default UTC
+	RequestsPerSecond float64  `setting:"requests_per_second" yaml:"requests_per_second,omitempty"` // 0: unlimited
+	ItemsPerSecond    float64  `setting:"items_per_second" yaml:"items_per_second,omitempty"`       // 0: unlimited
+	Expires           string   `setting:"expires" yaml:"expires,omitempty"`                         // RFC 3339; empty: never
 }
 
 const (
@@ -115,6 +115,15 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		}
 	}
 	return r, nil
+}
+
+// Validate returns an error if a new key must not have this entry: it is invalid, or has an obsolete right.
+func (e KeyEntry) Validate() error {
+	if slices.Contains(e.Rights, obsoleteRight) {
+		return fmt.Errorf("the right %s was removed, because it allowed nothing: leave it out", obsoleteRight)
+	}
+	_, err := e.client()
+	return err
 }
 
 // client checks the entry and returns its client.

@@ -10,15 +10,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"trafficd/sources/api"
 )
 
-func entry(name string) Entry {
-	return Entry{Name: name, SHA256: Digest(name), ProductInstance: "north", Rights: []string{"ingest"}, Timezone: "UTC"}
+func entry(name string) api.KeyEntry {
+	return api.KeyEntry{Name: name, SHA256: Digest(name), ProductInstance: "north", Rights: []string{"ingest"}, Timezone: "UTC"}
 }
 
 // read parses a keys file as the daemon does.
-func read(t testing.TB, text []byte) []Entry {
-	var file struct{ Keys []Entry }
+func read(t testing.TB, text []byte) []api.KeyEntry {
+	var file struct{ Keys []api.KeyEntry }
 	require.NoError(t, yaml.Unmarshal(text, &file))
 	return file.Keys
 }
@@ -96,7 +98,7 @@ func TestEntryText(t *testing.T) {
 	e := entry("n")
 	for _, digest := range []string{strings.Repeat("1", 64), "1e" + strings.Repeat("0", 62), "0x" + strings.Repeat("1", 62)} {
 		e.SHA256 = digest
-		require.Equal(t, []Entry{e}, read(t, []byte("keys:\n"+e.Text())))
+		require.Equal(t, []api.KeyEntry{e}, read(t, []byte("keys:\n"+Text(e))))
 	}
 }
 
@@ -168,22 +170,4 @@ func TestAppendToInvalidFile(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "keys: [", string(text))
-}
-
-func TestEntryValidate(t *testing.T) {
-	f := func(name string, change func(*Entry)) {
-		t.Helper()
-		e := entry("n")
-		require.NoError(t, e.Validate())
-		change(&e)
-		require.ErrorContains(t, e.Validate(), name)
-	}
-	f("--name", func(e *Entry) { e.Name = " " })
-	f("--product-instance", func(e *Entry) { e.ProductInstance = "" })
-	f("--rights", func(e *Entry) { e.Rights = nil })
-	f("--rights", func(e *Entry) { e.Rights = []string{"ingest", "everything"} })
-	f("--timezone", func(e *Entry) { e.Timezone = "Europe/Atlantis" })
-	f("--timezone", func(e *Entry) { e.Timezone = "Local" })
-	f("--requests-per-second", func(e *Entry) { e.RequestsPerSecond = -1 })
-	f("--items-per-second", func(e *Entry) { e.ItemsPerSecond = 1e-9 })
 }

@@ -1,0 +1,49 @@
+// Package replace replaces a file in one step.
+package replace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// File calls write with a new file and renames it to path when it is complete and synced, so that
+// readers see the old content or the new, and an error keeps the old. It keeps the mode and the owner
+// of an existing file; mode is for a new one. A symbolic link stays one.
+func File(path string, mode os.FileMode, write func(io.Writer) error) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	old, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // does nothing after the rename
+	if old != nil {
+		owner, ok := old.Sys().(*syscall.Stat_t)
+		if ok && (int(owner.Uid) != os.Geteuid() || int(owner.Gid) != os.Getegid()) {
+			if err = f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+				err = fmt.Errorf("cannot keep the file's owner; run this as that user: %w", err)
+			}
+		}
+		err = errors.Join(err, f.Chmod(old.Mode().Perm()))
+	}
+	if err == nil {
+		err = write(f)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
