@@ -18,15 +18,15 @@ import (
 // toolkits is the folder of the programs that use SOAP toolkits.
 const toolkits = "testdata/toolkits"
 
-// fetched returns the cached folder with the packages of a toolkit. pins is the file in its folder that fixes their versions; another
-// content is another cache entry. If the entry is missing, fill is called with an empty folder.
-func fetched(t *testing.T, toolkit, pins string, fill func(dir string)) string {
+// fetched returns the cached folder with the packages of name. The file pins fixes their versions; another content is another cache
+// entry. If the entry is missing, fill is called with an empty folder.
+func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(toolkits, toolkit, pins))
+	text, err := os.ReadFile(pins)
 	require.NoError(t, err)
 	root := cacheRoot(t)
 	require.NoError(t, os.MkdirAll(root, 0o755))
-	dir := filepath.Join(root, fmt.Sprintf("%s-%x", toolkit, sha256.Sum256(text))[:len(toolkit)+9])
+	dir := filepath.Join(root, fmt.Sprintf("%s-%x", name, sha256.Sum256(text))[:len(name)+9])
 	defer lock(t, dir+".lock")()
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return dir

@@ -374,7 +374,7 @@ func (k *toolkit) requireException(class, key string, e seenFault) {
 
 // python returns the path of a Python interpreter with zeep.
 func python(t *testing.T) string {
-	dir := fetched(t, "zeep", "requirements.txt", func(dir string) {
+	dir := fetched(t, "zeep", filepath.Join(toolkits, "zeep", "requirements.txt"), func(dir string) {
 		fetch(t, "an environment for zeep", "python3", "-m", "venv", dir)
 		fetch(t, "zeep", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
 			"--require-hashes", "--only-binary", ":all:", "--requirement", filepath.Join(toolkits, "zeep", "requirements.txt"))
@@ -384,7 +384,7 @@ func python(t *testing.T) string {
 
 // jars returns the class path of Apache CXF.
 func jars(t *testing.T) string {
-	dir := fetched(t, "cxf", "pom.xml", func(dir string) {
+	dir := fetched(t, "cxf", filepath.Join(toolkits, "cxf", "pom.xml"), func(dir string) {
 		fetch(t, "Apache CXF", "mvn", "--batch-mode", "--strict-checksums", "--file", filepath.Join(toolkits, "cxf", "pom.xml"),
 			"dependency:copy-dependencies", "-DoutputDirectory="+dir)
 	})
@@ -413,7 +413,7 @@ func buildCXF(t *testing.T, wsdl string) (classPath string) {
 
 // modules returns the folder of Node.js modules that contains node-soap.
 func modules(t *testing.T) string {
-	dir := fetched(t, "node", "package-lock.json", func(dir string) {
+	dir := fetched(t, "node", filepath.Join(toolkits, "node", "package-lock.json"), func(dir string) {
 		for _, file := range []string{"package.json", "package-lock.json"} {
 			copyFile(t, filepath.Join(toolkits, "node", file), filepath.Join(dir, file))
 		}

@@ -59,7 +59,7 @@ func kind(field protoreflect.FieldDescriptor) string {
 // its protobuf message, all of them required, with types that can hold their values.
 func TestForecastSchemasMatchMessages(t *testing.T) {
 	types := map[string][2]any{ // protobuf type → type and format of the schema
-		"int32": {"integer", "int32"}, "string": {"string", nil}, "bool": {"boolean", nil}, "double": {"number", nil},
+		"int32": {"integer", "int32"}, "string": {"string", nil}, "bool": {"boolean", nil}, "double": {"number", "double"},
 	}
 	doc, messages := document(t), forecastMessages()
 	for i := range messages.Len() {

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"trafficd/cmd/internal/launch"
+)
+
+// What the tests of the OpenAPI document run: requirements.txt, pom.xml and package-lock.json pin it.
+const openapiTools = "testdata/openapi"
+
+// generatorSHA256 is the checksum of openapi-generator's jar.
+const generatorSHA256 = "4b83ccc6fd43056c8c631cd0195e5100bd0550912502527bab09ac76152dab0c"
+
+const (
+	integratorKey  = "integrator"
+	sampleDetector = "MQ-0815-1" // of the document's examples and code samples
+)
+
+// codeSample is an entry of x-codeSamples.
+type codeSample struct{ Lang, Source string }
+
+// clientDocument has what the tests of clients read of the OpenAPI document.
+type clientDocument struct {
+	Paths map[string]map[string]struct {
+		CodeSamples []codeSample `yaml:"x-codeSamples"`
+	}
+}
+
+// generator is how a language's client is generated, as the first lines of its samples say.
+type generator struct {
+	name       string
+	properties string
+	build      func(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd
+}
+
+// TestGeneratedClients makes clients from the running daemon's OpenAPI document with openapi-generator,
+// compiles them with the document's code samples, and runs these: they send a batch, read its
+// rejections, and read the forecast layer.
+func TestGeneratedClients(t *testing.T) {
+	d := clientsProcess(t)
+	generators := map[string]generator{
+		"Python":     {name: "python", properties: "{packageName: trafficd}", build: buildPython},
+		"Java":       {name: "java", properties: "{library: native, useGzipFeature: true}", build: buildJava},
+		"TypeScript": {name: "typescript-fetch", properties: "{}", build: buildTypeScript},
+		"Go":         {name: "go", properties: "{packageName: trafficd, withGoMod: false}", build: buildGo},
+	}
+	_, text := getSchema(t, http.MethodGet, "http://"+d.API+schemasPath+"openapi.yaml")
+	var document clientDocument
+	require.NoError(t, yaml.Unmarshal([]byte(text), &document))
+	samples := make(map[string]map[string]string) // language → output → program
+	for output, operation := range map[string][]codeSample{
+		"accepted 1, rejected 1\nmeasurement 1: UNKNOWN_DETECTOR in measurements[1].detectorCode\n": document.Paths["/dataprovider/ingestion/v1/detectors/data/ingest"]["post"].CodeSamples,
+		"street 4711: 43.2\n": document.Paths["/mlf/v1/forecast/realtime"]["get"].CodeSamples,
+	} {
+		require.Len(t, operation, len(generators))
+		for _, s := range operation {
+			if samples[s.Lang] == nil {
+				samples[s.Lang] = make(map[string]string)
+			}
+			samples[s.Lang][output] = s.Source
+		}
+	}
+
+	folder := generate(t, text, generators)
+	for language, g := range generators {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			for want, program := range g.build(t, filepath.Join(folder, g.name), samples[language]) {
+				program.Env = append(program.Environ(), "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
+				var warnings bytes.Buffer
+				program.Stderr = &warnings
+				got, err := program.Output()
+				require.NoError(t, err, "%s", warnings.String())
+				require.Equal(t, want, string(got))
+				require.Empty(t, warnings.String())
+			}
+		})
+	}
+}
+
+// clientsProcess starts a daemon with the detectors and the street of the document's examples.
+func clientsProcess(t *testing.T, settings ...string) *process {
+	t.Helper()
+	d := &process{t, launch.Daemon{Binary: binary, Dir: t.TempDir()}}
+	require.NoError(t, d.Configure(instance, testKey, "ingest", []string{sampleDetector, "MQ-4711-2"},
+		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false"))
+	feed := filepath.Join(d.Dir, "forecasts.ndjson")
+	replaceFile(t, feed, streetLine(4711, 43.2))
+	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry(integratorKey, "ingest, forecast, routing", "Europe/Copenhagen"))
+	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	d.set(settings...)
+	d.start().await(http.StatusOK)
+	d.awaitLayer(integratorKey)
+	return d
+}
+
+// generate runs openapi-generator for all languages in one process, and returns the folder with the
+// clients.
+func generate(t *testing.T, document string, generators map[string]generator) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	input := filepath.Join(folder, "openapi.yaml")
+	require.NoError(t, os.WriteFile(input, []byte(document), 0o644))
+	jar := filepath.Join(openapiJars(t), "generator", "openapi-generator-cli-7.24.0.jar")
+	args := []string{"-jar", jar, "batch", "--fail-fast", "--threads", "2"}
+	for _, g := range generators {
+		file := filepath.Join(folder, g.name+".yaml")
+		config := fmt.Sprintf("generatorName: %s\ninputSpec: %s\noutputDir: %s\nadditionalProperties: %s\n"+
+			"globalProperties: {apiDocs: false, modelDocs: false, apiTests: false, modelTests: false}\n", g.name, input, filepath.Join(folder, g.name), g.properties)
+		require.NoError(t, os.WriteFile(file, []byte(config), 0o644))
+		args = append(args, file)
+	}
+	started := time.Now()
+	text, err := java(args...).CombinedOutput()
+	require.NoError(t, err, "%s", lastBytes(text, 4000))
+	t.Logf("openapi-generator took %.1f s", time.Since(started).Seconds())
+	return folder
+}
+
+// openapiJars returns the folder of openapi-generator and of the jars that its Java client needs.
+func openapiJars(t *testing.T) string {
+	return fetched(t, "openapi", filepath.Join(openapiTools, "pom.xml"), func(dir string) {
+		fetch(t, "openapi-generator", "mvn", "--batch-mode", "--strict-checksums", "--file", filepath.Join(openapiTools, "pom.xml"), "-Dfetched="+dir,
+			"dependency:copy@generator", "dependency:copy-dependencies@client")
+		jar, err := os.ReadFile(filepath.Join(dir, "generator", "openapi-generator-cli-7.24.0.jar"))
+		require.NoError(t, err)
+		sum := sha256.Sum256(jar)
+		require.Equal(t, generatorSHA256, hex.EncodeToString(sum[:]))
+	})
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+func buildPython(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {
+	programs := make(map[string]*exec.Cmd)
+	for output, source := range samples {
+		cmd := exec.Command(filepath.Join(openapiPython(t), "python"), "-W", "error", write(t, filepath.Join(t.TempDir(), "sample.py"), source))
+		cmd.Env = append(cmd.Environ(), "PYTHONPATH="+client)
+		programs[output] = cmd
+	}
+	return programs
+}
+
+// openapiPython returns the folder of programs of a Python that has schemathesis and what generated clients need.
+func openapiPython(t *testing.T) string {
+	return filepath.Join(fetched(t, "openapi-python", filepath.Join(openapiTools, "requirements.txt"), func(dir string) {
+		fetch(t, "an environment for schemathesis", "python3", "-m", "venv", dir)
+		fetch(t, "schemathesis", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
+			"--require-hashes", "--only-binary", ":all:", "--requirement", filepath.Join(openapiTools, "requirements.txt"))
+	}), "bin")
+}
+
+func buildJava(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {
+	libraries, classes := filepath.Join(openapiJars(t), "client", "*"), t.TempDir()
+	classPath := classes + string(filepath.ListSeparator) + libraries
+	programs := make(map[string]*exec.Cmd)
+	args := []string{"-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-XDsuppressNotes", "-cp", libraries, "-d", classes}
+	for output, source := range samples {
+		_, name, _ := strings.Cut(source, "\nclass ")
+		name, _, _ = strings.Cut(name, " ")
+		args = append(args, write(t, filepath.Join(t.TempDir(), name+".java"), source))
+		programs[output] = java("-cp", classPath, name)
+	}
+	require.NoError(t, filepath.WalkDir(filepath.Join(client, "src", "main"), func(path string, _ os.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".java") {
+			args = append(args, path)
+		}
+		return err
+	}))
+	silent(t, exec.Command("javac", args...))
+	return programs
+}
+
+func buildTypeScript(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {
+	modules := filepath.Join(fetched(t, "openapi-typescript", filepath.Join(openapiTools, "package-lock.json"), func(dir string) {
+		for _, file := range []string{"package.json", "package-lock.json"} {
+			copyFile(t, filepath.Join(openapiTools, file), filepath.Join(dir, file))
+		}
+		fetch(t, "TypeScript", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
+	}), "node_modules")
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "client"), os.DirFS(client)))
+	args := []string{
+		filepath.Join(modules, "typescript", "bin", "tsc"), "--strict", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "--module", "commonjs",
+		"--typeRoots", filepath.Join(modules, "@types"), "--types", "node", "--outDir", filepath.Join(dir, "out"),
+	}
+	programs := make(map[string]*exec.Cmd)
+	for output, source := range samples {
+		name := fmt.Sprintf("sample%d", len(programs))
+		args = append(args, write(t, filepath.Join(dir, name+".ts"), source))
+		programs[output] = exec.Command("node", filepath.Join(dir, "out", name+".js"))
+	}
+	silent(t, exec.Command("node", args...))
+	return programs
+}
+
+func buildGo(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module example.org/traffic\n\ngo 1.24\n")
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "trafficd"), os.DirFS(client)))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "trafficd", "test"))) // of what was not generated
+	programs := make(map[string]*exec.Cmd)
+	for output, source := range samples {
+		name := fmt.Sprintf("sample%d", len(programs))
+		write(t, filepath.Join(dir, name, "main.go"), source)
+		programs[output] = exec.Command(filepath.Join(dir, "bin", name))
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin")+string(filepath.Separator), "./...")
+	build.Dir = dir
+	build.Env = append(build.Environ(), "GOWORK=off")
+	silent(t, build)
+	return programs
+}
