@@ -22,28 +22,18 @@ func (c Conversion) Apply(g geom.T) error {
 	if srID != 0 && !c.from.agrees(srID) {
 		return fmt.Errorf("the geometry has SRID %d, but its coordinates are declared as %s", srID, c.from)
 	}
-	err := c.apply(g, new(int))
-	if err == nil && srID != 0 {
-		_, err = geom.SetSRID(g, c.to.epsg)
-	}
-	return err
-}
-
-// apply converts g; before is the number of points before it.
-func (c Conversion) apply(g geom.T, before *int) error {
-	members, ok := g.(*geom.GeometryCollection)
-	if !ok {
-		flat, stride := g.FlatCoords(), g.Stride()
-		err := c.points(flat, stride, *before)
-		*before += len(flat) / max(stride, 1)
-		return err
-	}
-	for _, member := range members.Geoms() {
-		if err := c.apply(member, before); err != nil {
+	before := 0 // points
+	for p := range Parts(g) {
+		if err := c.points(p.Flat, p.Layout.Stride(), before); err != nil {
 			return err
 		}
+		before += len(p.Flat) / max(p.Layout.Stride(), 1)
 	}
-	return nil
+	if srID == 0 {
+		return nil
+	}
+	_, err := geom.SetSRID(g, c.to.epsg)
+	return err
 }
 
 // Points converts the x and y of consecutive points of stride numbers each, in place. The error is a

@@ -3,6 +3,7 @@ package geo
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -25,20 +26,21 @@ const (
 	LinearRing
 )
 
-// kinds has the names of each kind, and the kind that several geometries of it have together.
+// kinds has the names of each kind, the kind of its parts, and the kind that several geometries of it
+// have together.
 var kinds = [...]struct {
-	name, wkt string
-	multi     Kind
+	name, wkt   string
+	part, multi Kind
 }{
-	Any:                {"geometry", "GEOMETRY", GeometryCollection},
-	Point:              {"Point", "POINT", MultiPoint},
-	LineString:         {"LineString", "LINESTRING", MultiLineString},
-	Polygon:            {"Polygon", "POLYGON", MultiPolygon},
-	MultiPoint:         {"MultiPoint", "MULTIPOINT", GeometryCollection},
-	MultiLineString:    {"MultiLineString", "MULTILINESTRING", GeometryCollection},
-	MultiPolygon:       {"MultiPolygon", "MULTIPOLYGON", GeometryCollection},
-	GeometryCollection: {"GeometryCollection", "GEOMETRYCOLLECTION", GeometryCollection},
-	LinearRing:         {"LinearRing", "LINEARRING", MultiLineString},
+	Any:                {"geometry", "GEOMETRY", Any, GeometryCollection},
+	Point:              {"Point", "POINT", Any, MultiPoint},
+	LineString:         {"LineString", "LINESTRING", Any, MultiLineString},
+	Polygon:            {"Polygon", "POLYGON", LinearRing, MultiPolygon},
+	MultiPoint:         {"MultiPoint", "MULTIPOINT", Point, GeometryCollection},
+	MultiLineString:    {"MultiLineString", "MULTILINESTRING", LineString, GeometryCollection},
+	MultiPolygon:       {"MultiPolygon", "MULTIPOLYGON", Polygon, GeometryCollection},
+	GeometryCollection: {"GeometryCollection", "GEOMETRYCOLLECTION", Any, GeometryCollection},
+	LinearRing:         {"LinearRing", "LINEARRING", Any, MultiLineString},
 }
 
 // String returns the name that the contract uses.
@@ -51,6 +53,9 @@ func (k Kind) String() string {
 
 // hasMembers reports whether a geometry of this kind consists of other geometries.
 func (k Kind) hasMembers() bool { return k >= MultiPoint && k <= GeometryCollection }
+
+// hasParts reports whether a geometry of this kind consists of other geometries or of rings.
+func (k Kind) hasParts() bool { return k >= Polygon && k <= GeometryCollection }
 
 // KindOf returns the kind of a geometry, Any for an unknown type.
 func KindOf(g geom.T) Kind {
@@ -95,7 +100,7 @@ func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]in
 	case MultiPolygon:
 		return geom.NewMultiPolygonFlat(layout, flat, endss)
 	}
-	panic(fmt.Sprintf("geo: a %s has no coordinates of its own", kind))
+	panic(fmt.Sprintf("geo: cannot make a %s from coordinates", kind))
 }
 
 // collect returns a collection, which has the layout even if it is empty.
@@ -117,7 +122,7 @@ func as(g geom.T, want Kind) (geom.T, error) {
 	case want == Any || got == want:
 		return g, nil
 	case got == LineString && want == LinearRing:
-		if err := checkRing(g.FlatCoords(), g.Stride()); err != nil {
+		if err := checkPath(LinearRing, g.FlatCoords(), g.Stride()); err != nil {
 			return nil, fmt.Errorf("%w: a LineString is a LinearRing only if it is closed: %w", ErrKind, err)
 		}
 	case got != LinearRing || want != LineString:
@@ -134,56 +139,20 @@ const sameDigits = 1e-14
 // fifteen digits. Kinds are equal as far as all encodings can tell: WKT and WKB do not distinguish
 // rings from lines, KML does not distinguish the geometries that have members.
 func Same(a, b geom.T) bool {
-	kindA, kindB := KindOf(a), KindOf(b)
-	switch line := kinds[LineString].multi; {
-	case a.Layout() != b.Layout():
-		return false
-	case kindA.hasMembers() && kindB.hasMembers() && (kindA != kindB || kindA == GeometryCollection):
-		return slices.EqualFunc(membersOf(a), membersOf(b), Same)
-	case kindA != kindB && (kinds[kindA].multi != line || kinds[kindB].multi != line):
-		return false
+	next, stop := iter.Pull(Parts(b))
+	defer stop()
+	for p := range Parts(a) {
+		if q, ok := next(); !ok || !p.same(q) {
+			return false
+		}
 	}
+	_, more := next()
+	return !more
+}
+
+func (p Part) same(q Part) bool {
+	isLine := func(k Kind) bool { return k == LineString || k == LinearRing }
 	sameNumber := func(a, b float64) bool { return math.Abs(a-b) <= sameDigits*max(math.Abs(a), math.Abs(b)) }
-	return slices.EqualFunc(a.FlatCoords(), b.FlatCoords(), sameNumber) &&
-		slices.Equal(a.Ends(), b.Ends()) && slices.EqualFunc(a.Endss(), b.Endss(), slices.Equal[[]int])
-}
-
-// membersOf returns the members of a geometry that has members.
-func membersOf(g geom.T) (members []geom.T) {
-	switch g := g.(type) {
-	case *geom.MultiPoint:
-		for i := range g.NumPoints() {
-			members = append(members, g.Point(i))
-		}
-	case *geom.MultiLineString:
-		for i := range g.NumLineStrings() {
-			members = append(members, g.LineString(i))
-		}
-	case *geom.MultiPolygon:
-		for i := range g.NumPolygons() {
-			members = append(members, g.Polygon(i))
-		}
-	case *geom.GeometryCollection:
-		members = g.Geoms()
-	}
-	return members
-}
-
-// parts calls f with each part of the flat coordinates from start on.
-func parts(flat []float64, start int, ends []int, f func(i int, part []float64)) {
-	for i, end := range ends {
-		f(i, flat[start:end])
-		start = end
-	}
-}
-
-// polygons calls f with the start of each polygon in the flat coordinates, and the ends of its rings.
-func polygons(endss [][]int, f func(i, start int, ends []int)) {
-	start := 0
-	for i, ends := range endss {
-		f(i, start, ends)
-		if len(ends) > 0 {
-			start = ends[len(ends)-1]
-		}
-	}
+	return (p.Kind == q.Kind || isLine(p.Kind) && isLine(q.Kind) || p.Kind.hasMembers() && q.Kind.hasMembers()) &&
+		p.Layout == q.Layout && p.Len == q.Len && p.End == q.End && slices.EqualFunc(p.Flat, q.Flat, sameNumber)
 }

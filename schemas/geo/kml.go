@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,107 +39,103 @@ func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	if len(r.found) == 0 {
 		return nil, fmt.Errorf("cannot read KML: %w", ErrNoPlacemark)
 	}
-	g, err := r.result(want)
-	if err != nil || r.altitude {
-		return g, err
+	top := r.found[0]
+	if len(r.found) > 1 || want.hasMembers() && top.kind != GeometryCollection {
+		top = kmlNode{kind: GeometryCollection, parts: r.found}
 	}
-	return withoutZ(g), nil
+	if err := top.resolve(want); err != nil {
+		return nil, err
+	}
+	unlimited := budget{limits: Limits{Points: math.MaxInt, Depth: math.MaxInt}} // r has applied the limits
+	from := kmlSource{node: &top, builder: builder{layout: geom.XY, budget: unlimited}}
+	if r.altitude {
+		from.layout = geom.XYZ
+	}
+	g, err := from.geometry(&from)
+	if err != nil {
+		return nil, err
+	}
+	return as(g, want)
 }
 
-// result returns what was found, as the kind that is wanted.
-func (r *kmlReader) result(want Kind) (geom.T, error) {
-	if len(r.found) > 1 {
-		return combine(r.found, want)
-	}
-	multi, ok := r.found[0].(*geom.GeometryCollection)
-	switch {
-	case ok:
-		return combine(multi.Geoms(), want)
-	case want.hasMembers():
-		return combine(r.found, want)
-	}
-	return as(r.found[0], want)
+// kmlNode is the geometry of an element. A MultiGeometry is a GeometryCollection before resolve.
+type kmlNode struct {
+	kind  Kind
+	flat  []float64 // x, y and z of each point
+	parts []kmlNode
 }
 
-// combine returns one geometry of the wanted kind from members: MultiGeometry represents four
-// kinds. Collections among the members become what their own members are.
-func combine(members []geom.T, want Kind) (geom.T, error) {
-	common := Any
-	for i, g := range members {
-		if multi, ok := g.(*geom.GeometryCollection); ok {
-			var err error
-			if members[i], err = combine(multi.Geoms(), Any); err != nil {
-				return nil, err
-			}
-		}
-		switch multi := kinds[KindOf(members[i])].multi; {
-		case i == 0:
-			common = multi
-		case multi != common:
-			common = GeometryCollection
-		}
+// resolve sets the kind of a MultiGeometry, which represents four kinds: to the wanted one, or else to
+// what its members have in common.
+func (n *kmlNode) resolve(want Kind) error {
+	if n.kind != GeometryCollection {
+		return nil
 	}
-	if common == Any {
-		common = GeometryCollection
+	for i := range n.parts {
+		if err := n.parts[i].resolve(Any); err != nil {
+			return err
+		}
+		if multi := kinds[n.parts[i].kind].multi; i == 0 {
+			n.kind = multi
+		} else if multi != n.kind {
+			n.kind = GeometryCollection
+		}
 	}
 	switch {
-	case want == GeometryCollection || want == Any && common == GeometryCollection:
-		return collect(geom.XYZ, members), nil
-	case want == Any:
-		want = common
+	case want == Any || n.kind == want:
+		return nil
 	case !want.hasMembers():
-		return nil, kindError(common, want)
+		return kindError(n.kind, want)
 	}
-	var flat []float64
-	var ends []int
-	var endss [][]int
-	for i, g := range members {
-		g, err := as(g, want-MultiPoint+Point)
-		if err != nil {
-			return nil, fmt.Errorf("member %d of a %s: %w", i, want, err)
+	n.kind = want
+	for i, member := range n.parts {
+		part := kinds[want].part
+		if want != GeometryCollection && member.kind != part && (member.kind != LinearRing || part != LineString) {
+			return fmt.Errorf("member %d of a %s: %w", i, want, kindError(member.kind, part))
 		}
-		rings := slices.Clone(g.Ends())
-		for i := range rings {
-			rings[i] += len(flat)
-		}
-		flat = append(flat, g.FlatCoords()...)
-		ends, endss = append(ends, len(flat)), append(endss, rings)
 	}
-	return New(want, geom.XYZ, flat, ends, endss), nil
+	return nil
 }
 
-// withoutZ returns g with the layout XY. It reuses the memory of g.
-func withoutZ(g geom.T) geom.T {
-	if c, ok := g.(*geom.GeometryCollection); ok {
-		members := c.Geoms()
-		for i, member := range members {
-			members[i] = withoutZ(member)
-		}
-		return collect(geom.XY, members)
-	}
-	flat := g.FlatCoords()
-	n := 0
-	for i := 0; i < len(flat); i += kmlStride {
-		flat[n], flat[n+1] = flat[i], flat[i+1]
-		n += 2
-	}
-	for _, ends := range append([][]int{g.Ends()}, g.Endss()...) {
-		for i := range ends {
-			ends[i] = ends[i] / kmlStride * 2
-		}
-	}
-	return New(KindOf(g), geom.XY, flat[:n], g.Ends(), g.Endss())
+// kmlSource is a source that reads a node.
+type kmlSource struct {
+	builder
+	node *kmlNode
 }
 
-// kmlReader collects geometries, all of layout XYZ. A MultiGeometry is a collection until the kind
-// that is wanted is known.
+func (s *kmlSource) kind() (Kind, error) { return s.node.kind, nil }
+
+func (s *kmlSource) list(_ Kind, part func() error) error {
+	node := s.node
+	for i := range node.parts {
+		s.node = &node.parts[i]
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *kmlSource) path(Kind, Kind) error {
+	if s.layout == geom.XYZ {
+		s.flat = append(s.flat, s.node.flat...)
+		return nil
+	}
+	s.flat = slices.Grow(s.flat, len(s.node.flat)/kmlStride*2)
+	for point := range slices.Chunk(s.node.flat, kmlStride) {
+		s.flat = append(s.flat, point[:2]...)
+	}
+	return nil
+}
+
+// kmlReader collects the geometries of texts.
 type kmlReader struct {
+	budget
 	xml      *xml.Decoder
 	in       *tagMeter
 	depth    int // of elements
-	found    []geom.T
-	altitude bool // some point has one
-	budget   budget
+	found    []kmlNode
+	altitude bool   // some point has one
 	text     []byte // of the current coordinates
 }
 
@@ -149,45 +146,33 @@ func (r *kmlReader) document(text string) error {
 	// The text is decoded already, whatever its declaration says.
 	r.xml.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	r.depth = 0
-	root, found, err := r.topLevel("before the first element")
-	switch {
-	case err != nil:
-		return err
-	case !found:
-		return errors.New("no element")
-	case kmlKind(root) == Any:
-		err = r.search(root.Name.Local == "Placemark")
-	default:
-		err = r.add(root)
-	}
-	if err != nil {
-		return err
-	}
-	second, found, err := r.topLevel("after the last element")
-	if found {
-		return fmt.Errorf("second root element %.40q", second.Name.Local)
-	}
-	return err
-}
-
-// topLevel reads up to the next element outside the root, where only white space is allowed. It
-// returns false at the end of the text.
-func (r *kmlReader) topLevel(place string) (e xml.StartElement, found bool, err error) {
-	for {
+	for started := false; ; {
 		token, err := r.next()
-		if errors.Is(err, io.EOF) {
-			return e, false, nil
-		}
-		if err != nil {
-			return e, false, err
+		switch {
+		case errors.Is(err, io.EOF) && started:
+			return nil
+		case errors.Is(err, io.EOF):
+			return errors.New("no element")
+		case err != nil:
+			return err
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
-			return token, true, nil
-		case xml.CharData:
-			if spaceLen(token) < len(token) {
-				return e, false, errors.New("text " + place)
+			if started {
+				return fmt.Errorf("second root element %.40q", token.Name.Local)
 			}
+			started = true
+			if err := r.search(token, true); err != nil {
+				return err
+			}
+		case xml.CharData:
+			if spaceLen(token) == len(token) {
+				continue
+			}
+			if started {
+				return errors.New("text after the last element")
+			}
+			return errors.New("text before the first element")
 		}
 	}
 }
@@ -238,130 +223,76 @@ func (r *kmlReader) skip() error {
 	return r.content(func(xml.StartElement) error { return r.skip() }, nil)
 }
 
-// search looks for placemarks at any depth, and for geometries in them.
-func (r *kmlReader) search(inPlacemark bool) error {
-	return r.content(func(child xml.StartElement) error {
-		if !inPlacemark || kmlKind(child) == Any {
-			return r.search(child.Name.Local == "Placemark")
-		}
-		return r.add(child)
-	}, nil)
+// search reads the geometry of an open element if it is expected here, or else searches the element for
+// placemarks with geometries, at any depth.
+func (r *kmlReader) search(e xml.StartElement, expected bool) error {
+	if expected && kmlKinds[e.Name.Local] != Any {
+		n, err := r.geometry(e)
+		r.found = append(r.found, n)
+		return err
+	}
+	inPlacemark := e.Name.Local == "Placemark"
+	return r.content(func(child xml.StartElement) error { return r.search(child, inPlacemark) }, nil)
 }
 
-// add reads the geometry of an open element and keeps it.
-func (r *kmlReader) add(e xml.StartElement) error {
-	g, err := r.geometry(e)
-	if err == nil {
-		r.found = append(r.found, g)
-	}
-	return err
-}
-
-// kmlKind returns GeometryCollection for a MultiGeometry, and Any for what is not a geometry.
-func kmlKind(e xml.StartElement) Kind {
-	switch e.Name.Local {
-	case "Point":
-		return Point
-	case "LineString":
-		return LineString
-	case "LinearRing":
-		return LinearRing
-	case "Polygon":
-		return Polygon
-	case "MultiGeometry":
-		return GeometryCollection
-	}
-	return Any
+var kmlKinds = map[string]Kind{
+	"Point": Point, "LineString": LineString, "LinearRing": LinearRing, "Polygon": Polygon, "MultiGeometry": GeometryCollection,
 }
 
 // geometry reads the geometry of an open element.
-func (r *kmlReader) geometry(e xml.StartElement) (geom.T, error) {
-	if err := r.budget.take(1); err != nil {
-		return nil, err
+func (r *kmlReader) geometry(e xml.StartElement) (n kmlNode, err error) {
+	if err := r.take(1); err != nil {
+		return n, err
 	}
-	kind := kmlKind(e)
-	switch kind {
+	switch n.kind = kmlKinds[e.Name.Local]; n.kind {
 	case Polygon:
-		return r.polygon()
+		n.parts, err = r.rings()
 	case GeometryCollection:
-		return r.multiGeometry()
+		if err = r.enter(); err == nil {
+			err = r.members(&n.parts, Any)
+			r.leave()
+		}
+	default:
+		if n.flat, err = r.points(e.Name.Local); err != nil {
+			return n, err
+		}
+		if n.kind == Point && len(n.flat) > kmlStride {
+			return n, fmt.Errorf("a Point of %d points", len(n.flat)/kmlStride)
+		}
+		err = checkPath(n.kind, n.flat, kmlStride)
 	}
-	flat, err := r.points(e.Name.Local)
-	switch {
-	case err != nil:
-		return nil, err
-	case kind == LineString:
-		err = checkLine(flat, kmlStride)
-	case kind == LinearRing:
-		err = checkRing(flat, kmlStride)
-	case len(flat) > kmlStride:
-		err = fmt.Errorf("a Point of %d points", len(flat)/kmlStride)
-	}
-	return New(kind, geom.XYZ, flat, nil, nil), err
+	return n, err
 }
 
-// multiGeometry returns a collection of the members as they are in KML.
-func (r *kmlReader) multiGeometry() (geom.T, error) {
-	if err := r.budget.enter(); err != nil {
-		return nil, err
-	}
-	defer r.budget.leave()
-	var members []geom.T
-	err := r.content(func(child xml.StartElement) error {
-		if kmlKind(child) == Any {
+// members adds the geometries of a kind in the open element to a list, and skips all else.
+func (r *kmlReader) members(list *[]kmlNode, want Kind) error {
+	return r.content(func(child xml.StartElement) error {
+		kind := kmlKinds[child.Name.Local]
+		if kind == Any || want != Any && kind != want {
 			return r.skip()
 		}
-		g, err := r.geometry(child)
-		members = append(members, g)
+		n, err := r.geometry(child)
+		*list = append(*list, n)
 		return err
 	}, nil)
-	if err != nil {
-		return nil, err
-	}
-	return collect(geom.XYZ, members), nil
 }
 
-func (r *kmlReader) polygon() (geom.T, error) {
-	var outer, inner [][]float64
+// rings returns the rings of a polygon, the outer one first.
+func (r *kmlReader) rings() ([]kmlNode, error) {
+	var outer, inner []kmlNode
 	err := r.content(func(child xml.StartElement) error {
 		switch child.Name.Local {
 		case "outerBoundaryIs":
-			return r.boundary(&outer)
+			return r.members(&outer, LinearRing)
 		case "innerBoundaryIs":
-			return r.boundary(&inner)
+			return r.members(&inner, LinearRing)
 		}
 		return r.skip()
 	}, nil)
-	if err != nil {
-		return nil, err
+	if err == nil && (len(outer) > 1 || len(outer) == 0 && len(inner) > 0) {
+		err = fmt.Errorf("a Polygon with %d outer and %d inner rings: want one outer ring", len(outer), len(inner))
 	}
-	if len(outer) > 1 || len(outer) == 0 && len(inner) > 0 {
-		return nil, fmt.Errorf("a Polygon with %d outer and %d inner rings: want one outer ring", len(outer), len(inner))
-	}
-	var flat []float64
-	var ends []int
-	for _, ring := range append(outer, inner...) {
-		flat = append(flat, ring...)
-		ends = append(ends, len(flat))
-	}
-	return New(Polygon, geom.XYZ, flat, ends, nil), nil
-}
-
-func (r *kmlReader) boundary(rings *[][]float64) error {
-	return r.content(func(child xml.StartElement) error {
-		if kmlKind(child) != LinearRing {
-			return r.skip()
-		}
-		if err := r.budget.take(1); err != nil {
-			return err
-		}
-		flat, err := r.points(child.Name.Local)
-		*rings = append(*rings, flat)
-		if err != nil {
-			return err
-		}
-		return checkRing(flat, kmlStride)
-	}, nil)
+	return append(outer, inner...), err
 }
 
 // points reads the coordinates of an open element.
@@ -393,7 +324,7 @@ func (r *kmlReader) points(element string) (flat []float64, err error) {
 // tuples reads "x,y,z x,y …".
 func (r *kmlReader) tuples(text []byte) (flat []float64, err error) {
 	for text = text[spaceLen(text):]; len(text) > 0; {
-		if err := r.budget.take(1); err != nil {
+		if err := r.take(1); err != nil {
 			return nil, err
 		}
 		if flat, text, err = r.tuple(flat, text); err != nil {
@@ -487,71 +418,36 @@ func AppendPlacemark(dst []byte, g geom.T) []byte {
 
 // AppendKMLGeometry appends g as the element of a geometry.
 func AppendKMLGeometry(dst []byte, g geom.T) []byte {
-	w := kmlWriter{dst: dst, stride: g.Stride()}
-	w.geometry(g)
-	return w.dst
-}
-
-type kmlWriter struct {
-	dst    []byte
-	stride int
-}
-
-func (w *kmlWriter) geometry(g geom.T) {
-	kind, flat := KindOf(g), g.FlatCoords
-	if kind.hasMembers() {
-		w.text("<MultiGeometry>")
-		defer w.text("</MultiGeometry>")
-	}
-	switch kind {
-	case Point, LineString, LinearRing:
-		w.points(kind.String(), flat())
-	case Polygon:
-		w.polygon(flat(), 0, g.Ends())
-	case MultiPoint:
-		parts(flat(), 0, g.Ends(), func(_ int, part []float64) { w.points("Point", part) })
-	case MultiLineString:
-		parts(flat(), 0, g.Ends(), func(_ int, part []float64) { w.points("LineString", part) })
-	case MultiPolygon:
-		polygons(g.Endss(), func(_, start int, ends []int) { w.polygon(flat(), start, ends) })
-	case GeometryCollection:
-		for _, member := range membersOf(g) {
-			w.geometry(member)
-		}
-	}
-}
-
-func (w *kmlWriter) polygon(flat []float64, start int, ends []int) {
-	w.text("<Polygon>")
-	parts(flat, start, ends, func(i int, part []float64) {
-		boundary := "innerBoundaryIs"
-		if i == 0 {
-			boundary = "outerBoundaryIs"
-		}
-		w.text("<", boundary, ">")
-		w.points("LinearRing", part)
-		w.text("</", boundary, ">")
-	})
-	w.text("</Polygon>")
-}
-
-func (w *kmlWriter) points(element string, flat []float64) {
-	w.text("<", element, "><coordinates>")
-	for i, v := range flat {
+	for p := range Parts(g) {
+		boundary, element := "", kinds[p.Kind].name
 		switch {
-		case i == 0:
-		case i%w.stride == 0:
-			w.dst = append(w.dst, ' ')
-		default:
-			w.dst = append(w.dst, ',')
+		case p.Kind.hasMembers():
+			element = "MultiGeometry"
+		case p.In == Polygon && p.Index == 0:
+			boundary = "outerBoundaryIs"
+		case p.In == Polygon:
+			boundary = "innerBoundaryIs"
 		}
-		w.dst = appendNumber(w.dst, v)
+		if !p.End {
+			dst = appendTag(dst, "<", boundary)
+			dst = appendTag(dst, "<", element)
+		}
+		if !p.Kind.hasParts() {
+			dst = append(dst, "<coordinates>"...)
+			dst = p.appendPoints(dst, ',', " ")
+			dst = append(dst, "</coordinates>"...)
+		}
+		if p.End || !p.Kind.hasParts() {
+			dst = appendTag(dst, "</", element)
+			dst = appendTag(dst, "</", boundary)
+		}
 	}
-	w.text("</coordinates></", element, ">")
+	return dst
 }
 
-func (w *kmlWriter) text(parts ...string) {
-	for _, part := range parts {
-		w.dst = append(w.dst, part...)
+func appendTag(dst []byte, start, name string) []byte {
+	if name == "" {
+		return dst
 	}
+	return append(append(append(dst, start...), name...), '>')
 }

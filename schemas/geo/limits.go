@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/twpayne/go-geom"
 )
@@ -66,95 +67,74 @@ func (b *budget) enter() error {
 
 func (b *budget) leave() { b.depth-- }
 
+var errMixed = errors.New("some points have a z and others have none")
+
 // Check applies the rules and limits of reading to a geometry that was built by hand.
 func (l Limits) Check(g geom.T) error {
-	if layout := g.Layout(); layout != geom.XY && layout != geom.XYZ && layout != geom.NoLayout {
+	layout := g.Layout()
+	if layout != geom.XY && layout != geom.XYZ && layout != geom.NoLayout {
 		return fmt.Errorf("layout %v is not supported: points have x, y and optionally z", layout)
 	}
 	b := budget{limits: l}
-	return b.check(g, g.Layout())
-}
-
-var errMixed = errors.New("some points have a z and others have none")
-
-func (b *budget) check(g geom.T, layout geom.Layout) error {
-	if err := b.take(1); err != nil {
-		return err
-	}
-	if c, ok := g.(*geom.GeometryCollection); ok {
-		if err := b.enter(); err != nil {
+	var around []Part
+	for p := range Parts(g) {
+		if p.End {
+			around = around[:len(around)-1]
+			if p.Kind == GeometryCollection {
+				b.leave()
+			}
+			continue
+		}
+		around = append(around, p)
+		if err := b.check(p, layout); err != nil {
+			for _, part := range slices.Backward(around[1:]) {
+				err = fmt.Errorf("%s %d: %w", map[Kind]string{
+					Polygon: "ring", MultiPoint: "point", MultiLineString: "line", MultiPolygon: "polygon", GeometryCollection: "member",
+				}[part.In], part.Index, err)
+			}
 			return err
 		}
-		defer b.leave()
-		for i, member := range c.Geoms() {
-			if err := b.check(member, layout); err != nil {
-				return fmt.Errorf("member %d: %w", i, err)
-			}
+		if !p.Kind.hasParts() {
+			around = around[:len(around)-1]
 		}
-		return nil
-	}
-	if g.Layout() != layout || layout == geom.NoLayout {
-		return errMixed
-	}
-	flat, stride := g.FlatCoords(), g.Stride()
-	if err := b.take(len(flat) / stride); err != nil {
-		return err
-	}
-	for i, v := range flat {
-		if !finite(v) {
-			return fmt.Errorf("point %d: %v is not a finite number", i/stride, v)
-		}
-	}
-	switch KindOf(g) {
-	case Point:
-		return nil
-	case LineString:
-		return checkLine(flat, stride)
-	case LinearRing:
-		return checkRing(flat, stride)
-	case MultiPoint:
-		return b.take(len(g.Ends()))
-	case Polygon:
-		return b.checkParts("ring", flat, 0, g.Ends(), stride, checkRing)
-	case MultiLineString:
-		return b.checkParts("line", flat, 0, g.Ends(), stride, checkLine)
-	case MultiPolygon:
-		err := b.take(len(g.Endss()))
-		polygons(g.Endss(), func(i, start int, ends []int) {
-			if err == nil {
-				if err = b.checkParts("ring", flat, start, ends, stride, checkRing); err != nil {
-					err = fmt.Errorf("polygon %d: %w", i, err)
-				}
-			}
-		})
-		return err
-	}
-	return fmt.Errorf("unknown kind of geometry %T", g)
-}
-
-func (b *budget) checkParts(part string, flat []float64, start int, ends []int, stride int, check func([]float64, int) error) error {
-	err := b.take(len(ends))
-	parts(flat, start, ends, func(i int, points []float64) {
-		if err == nil {
-			if err = check(points, stride); err != nil {
-				err = fmt.Errorf("%s %d: %w", part, i, err)
-			}
-		}
-	})
-	return err
-}
-
-func checkLine(flat []float64, stride int) error {
-	if len(flat) == stride {
-		return errors.New("a line of 1 point: want none, or at least 2")
 	}
 	return nil
 }
 
-func checkRing(flat []float64, stride int) error {
+func (b *budget) check(p Part, layout geom.Layout) error {
+	if err := b.take(1); err != nil {
+		return err
+	}
+	switch {
+	case p.Kind == Any:
+		return errors.New("unknown kind of geometry")
+	case p.Kind == GeometryCollection:
+		return b.enter()
+	case p.Layout != layout || layout == geom.NoLayout:
+		return errMixed
+	case p.Kind.hasParts():
+		return nil
+	}
+	if err := b.take(p.Len); err != nil {
+		return err
+	}
+	for i, v := range p.Flat {
+		if !finite(v) {
+			return fmt.Errorf("point %d: %v is not a finite number", i/layout.Stride(), v)
+		}
+	}
+	return checkPath(p.Kind, p.Flat, layout.Stride())
+}
+
+// checkPath checks the points of a Point, LineString or LinearRing.
+func checkPath(kind Kind, flat []float64, stride int) error {
 	n := len(flat)
 	switch {
-	case n == 0:
+	case n == 0 || kind == Point:
+		return nil
+	case n == stride && kind == LineString:
+		return errors.New("a line of 1 point: want none, or at least 2")
+	case kind == LineString:
 		return nil
 	case n < 4*stride:
 		return fmt.Errorf("a ring of %d points: want none, or at least 4", n/stride)
@@ -165,4 +145,4 @@ func checkRing(flat []float64, stride int) error {
 	return nil
 }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,9 +14,9 @@ import (
 // ParseWKT reads well-known text. The error names the byte, counted from 0. It is ErrKind or
 // ErrTooLarge if one of these applies.
 func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
-	r := wktReader{text: text, budget: budget{limits: l}}
-	r.layout, r.measured = wktLayout(text, l.DropMeasures)
-	g, err := r.geometry()
+	r := wktReader{text: text, builder: builder{budget: budget{limits: l}}}
+	r.lookAhead()
+	g, err := r.geometry(&r)
 	if err == nil {
 		if r.peek(); r.at < len(text) {
 			err = fmt.Errorf("%s after the geometry", r.found())
@@ -29,118 +28,50 @@ func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	return as(g, want)
 }
 
-// wktLayout looks ahead to the first point, which decides for all whether they have a z and an m. No
-// keyword contains a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
-func wktLayout(text string, measures bool) (layout geom.Layout, measured bool) {
-	digit := strings.IndexAny(text, "0123456789")
-	tags := text
-	if digit >= 0 {
-		tags = text[:digit]
-	}
-	for word := range strings.FieldsFuncSeq(tags, func(r rune) bool { return !unicode.IsLetter(r) }) {
-		measured = measured || measures && strings.HasSuffix(strings.ToUpper(word), "M")
-	}
-	if digit < 0 {
-		if strings.ContainsAny(text, "zZ") {
-			return geom.XYZ, measured
-		}
-		return geom.XY, measured
-	}
-	point := text[digit:]
-	if end := strings.IndexAny(point, ",)"); end >= 0 {
-		point = point[:end]
-	}
-	numbers := 0
-	for range strings.FieldsSeq(point) {
-		numbers++
-	}
-	measured = measured || measures && numbers > 3
-	if numbers > 3 || numbers > 2 && !measured {
-		return geom.XYZ, measured
-	}
-	return geom.XY, measured
-}
-
-// wktReader reads a text. After an error, at is where it occurred.
+// wktReader is a source. After an error, at is where it occurred.
 type wktReader struct {
-	text   string
-	at     int
-	layout geom.Layout
-	budget budget
+	builder
+	text     string
+	at       int
+	numbers  int  // of a point
+	measured bool // one of them is an m, which is dropped
 
-	measured bool // points have an m, which is dropped
-
-	// The coordinates of the current geometry; copied when it is complete.
-	flat  []float64
-	ends  []int
-	endss [][]int
+	bare, enclosed bool // the current MULTIPOINT has points without and with parentheses
 }
 
-func (r *wktReader) geometry() (geom.T, error) {
-	kind, err := r.tag()
-	if err == nil {
-		err = r.budget.take(1)
+// lookAhead sets layout, numbers and measured, which the first point decides for all. No keyword contains
+// a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
+func (r *wktReader) lookAhead() {
+	digit := strings.IndexAny(r.text, "0123456789")
+	tags, numbers := r.text, 0
+	if digit >= 0 {
+		point := r.text[digit:]
+		if end := strings.IndexAny(point, ",)"); end >= 0 {
+			point = point[:end]
+		}
+		for range strings.FieldsSeq(point) {
+			numbers++
+		}
+		tags = r.text[:digit]
 	}
-	if err != nil {
-		return nil, err
+	if r.limits.DropMeasures {
+		r.measured = numbers > 3
+		for word := range strings.FieldsFuncSeq(tags, func(c rune) bool { return !unicode.IsLetter(c) }) {
+			r.measured = r.measured || strings.HasSuffix(strings.ToUpper(word), "M")
+		}
 	}
-	r.flat, r.ends, r.endss = r.flat[:0], r.ends[:0], nil
-	switch kind {
-	case Point:
-		err = r.orEmpty(r.point)
-	case LineString:
-		err = r.orEmpty(r.line)
-	case LinearRing:
-		err = r.orEmpty(r.ring)
-	case Polygon:
-		err = r.orEmpty(r.rings)
-	case MultiPoint:
-		err = r.orEmpty(r.points)
-	case MultiLineString:
-		err = r.orEmpty(func() error { return r.list(r.part(r.line)) })
-	case MultiPolygon:
-		err = r.orEmpty(func() error { return r.list(r.polygon) })
-	case GeometryCollection:
-		return r.collection()
+	r.layout = geom.XY
+	if numbers > 3 || numbers > 2 && !r.measured || digit < 0 && strings.ContainsAny(r.text, "zZ") {
+		r.layout = geom.XYZ
 	}
-	if err != nil {
-		return nil, err
+	r.numbers = r.layout.Stride()
+	if r.measured {
+		r.numbers++
 	}
-	return New(kind, r.layout, slices.Clone(r.flat), slices.Clone(r.ends), r.endss), nil
 }
 
-// polygon reads a member of a MULTIPOLYGON.
-func (r *wktReader) polygon() error {
-	r.ends = r.ends[:0]
-	if err := r.budget.take(1); err != nil {
-		return err
-	}
-	err := r.orEmpty(r.rings)
-	r.endss = append(r.endss, slices.Clone(r.ends))
-	return err
-}
-
-func (r *wktReader) collection() (geom.T, error) {
-	if err := r.budget.enter(); err != nil {
-		return nil, err
-	}
-	defer r.budget.leave()
-	var members []geom.T
-	err := r.orEmpty(func() error {
-		return r.list(func() error {
-			g, err := r.geometry()
-			members = append(members, g)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return collect(r.layout, members), nil
-}
-
-// tag reads the name of a kind and, joined or separate, an optional Z.
-func (r *wktReader) tag() (Kind, error) {
+// kind reads the name of a kind and, joined or separate, an optional Z.
+func (r *wktReader) kind() (Kind, error) {
 	word := r.word()
 	for kind := Point; kind <= LinearRing; kind++ {
 		name := kinds[kind].wkt
@@ -159,14 +90,14 @@ func (r *wktReader) tag() (Kind, error) {
 		suffix = strings.ToUpper(suffix)
 		measured, high := strings.HasSuffix(suffix, "M"), strings.HasPrefix(suffix, "Z")
 		switch {
-		case measured && !r.budget.limits.DropMeasures:
+		case measured && !r.limits.DropMeasures:
 			return Any, fmt.Errorf("%s: %w", suffix, errMeasures)
 		case suffix == "" || measured == r.measured && high == (r.layout == geom.XYZ):
 			return kind, nil
 		case high && r.layout == geom.XY:
 			return Any, fmt.Errorf("%s, but the first point has no z", suffix)
 		}
-		return Any, fmt.Errorf("%s, but the first point has %d numbers", suffix, r.numbers())
+		return Any, fmt.Errorf("%s, but the first point has %d numbers", suffix, r.numbers)
 	}
 	if strings.EqualFold(word, "SRID") {
 		return Any, errors.New("SRID=…; is EWKT of PostGIS: remove it and name the coordinate system in the request")
@@ -178,29 +109,27 @@ func isDimension(s string) bool {
 	return s == "" || strings.EqualFold(s, "Z") || strings.EqualFold(s, "M") || strings.EqualFold(s, "ZM")
 }
 
-// orEmpty reads EMPTY, or else calls read.
-func (r *wktReader) orEmpty(read func() error) error {
-	if word := r.word(); strings.EqualFold(word, "EMPTY") {
-		r.at += len(word)
+// empty reads EMPTY, if it follows.
+func (r *wktReader) empty() bool {
+	word := r.word()
+	if !strings.EqualFold(word, "EMPTY") {
+		return false
+	}
+	r.at += len(word)
+	return true
+}
+
+// list implements source.
+func (r *wktReader) list(kind Kind, part func() error) error {
+	if r.empty() {
 		return nil
 	}
-	return read()
+	r.bare, r.enclosed = false, false
+	return r.items(part)
 }
 
-// part returns a function that reads EMPTY or a part, and notes where the part ends.
-func (r *wktReader) part(read func() error) func() error {
-	return func() error {
-		if err := r.budget.take(1); err != nil {
-			return err
-		}
-		err := r.orEmpty(read)
-		r.ends = append(r.ends, len(r.flat))
-		return err
-	}
-}
-
-// list reads items in parentheses.
-func (r *wktReader) list(item func() error) error {
+// items reads items in parentheses.
+func (r *wktReader) items(item func() error) error {
 	if !r.skip('(') {
 		return fmt.Errorf("%s, want ( or EMPTY", r.found())
 	}
@@ -217,7 +146,25 @@ func (r *wktReader) list(item func() error) error {
 	}
 }
 
-func (r *wktReader) point() error {
+// path implements source. The parentheses of points in a MULTIPOINT are often omitted, of all or of
+// none.
+func (r *wktReader) path(kind, in Kind) error {
+	if r.empty() {
+		return nil
+	}
+	if kind != Point {
+		return r.items(r.coordinates)
+	}
+	if in == MultiPoint {
+		enclosed := r.peek() == '('
+		r.bare, r.enclosed = r.bare || !enclosed, r.enclosed || enclosed
+		if r.bare && r.enclosed {
+			return errors.New("a MULTIPOINT has parentheses around all its points or around none")
+		}
+		if r.bare {
+			return r.coordinates()
+		}
+	}
 	if !r.skip('(') {
 		return fmt.Errorf("%s, want ( or EMPTY", r.found())
 	}
@@ -230,46 +177,16 @@ func (r *wktReader) point() error {
 	return nil
 }
 
-// points reads the list of a MULTIPOINT. The parentheses of its points are often omitted, of all or of
-// none.
-func (r *wktReader) points() error {
-	bare, enclosed := false, false
-	return r.list(r.part(func() error {
-		read := r.coordinates
-		if r.peek() == '(' {
-			enclosed, read = true, r.point
-		} else {
-			bare = true
-		}
-		if bare && enclosed {
-			return errors.New("a MULTIPOINT has parentheses around all its points or around none")
-		}
-		return read()
-	}))
-}
-
-func (r *wktReader) line() error  { return r.sequence(checkLine) }
-func (r *wktReader) ring() error  { return r.sequence(checkRing) }
-func (r *wktReader) rings() error { return r.list(r.part(r.ring)) }
-
-func (r *wktReader) sequence(check func([]float64, int) error) error {
-	start := len(r.flat)
-	if err := r.list(r.coordinates); err != nil {
-		return err
-	}
-	return check(r.flat[start:], r.layout.Stride())
-}
-
 // coordinates reads the numbers of a point.
 func (r *wktReader) coordinates() error {
-	if err := r.budget.take(1); err != nil {
+	if err := r.take(1); err != nil {
 		return err
 	}
-	for i := range r.numbers() {
+	for i := range r.numbers {
 		r.at += spaceLen(r.text[r.at:])
 		n := numberLen(r.text[r.at:])
 		if n == 0 {
-			return fmt.Errorf("%s, want a number; points have %d", r.found(), r.numbers())
+			return fmt.Errorf("%s, want a number; points have %d", r.found(), r.numbers)
 		}
 		v, err := strconv.ParseFloat(r.text[r.at:r.at+n], 64)
 		if err != nil {
@@ -282,17 +199,9 @@ func (r *wktReader) coordinates() error {
 	}
 	r.at += spaceLen(r.text[r.at:])
 	if r.at < len(r.text) && numberLen(r.text[r.at:r.at+1]) > 0 {
-		return fmt.Errorf("%s, but points have %d numbers", r.found(), r.numbers())
+		return fmt.Errorf("%s, but points have %d numbers", r.found(), r.numbers)
 	}
 	return nil
-}
-
-// numbers returns how many numbers a point has.
-func (r *wktReader) numbers() int {
-	if r.measured {
-		return r.layout.Stride() + 1
-	}
-	return r.layout.Stride()
 }
 
 // peek skips white space and returns the next byte, 0 at the end.
@@ -333,86 +242,55 @@ func (r *wktReader) found() string {
 // AppendWKT appends g, which must satisfy Check, as well-known text such as
 // "POINT Z (8.25 48.76 110)" or "LINESTRING EMPTY".
 func AppendWKT(dst []byte, g geom.T) []byte {
-	kind := KindOf(g)
-	if kind == LinearRing {
-		kind = LineString
-	}
-	dst = append(dst, kinds[kind].wkt...)
-	if g.Layout() == geom.XYZ {
-		dst = append(dst, " Z"...)
-	}
-	w := wktWriter{dst: append(dst, ' '), stride: g.Stride()}
-	switch g := g.(type) {
-	case *geom.Polygon, *geom.MultiPoint, *geom.MultiLineString:
-		w.lines(g.FlatCoords(), 0, g.Ends())
-	case *geom.MultiPolygon:
-		w.open(len(g.Endss()))
-		polygons(g.Endss(), func(i, start int, ends []int) {
-			w.next(i)
-			w.lines(g.FlatCoords(), start, ends)
-		})
-		w.close(len(g.Endss()))
-	case *geom.GeometryCollection:
-		w.open(g.NumGeoms())
-		for i, member := range g.Geoms() {
-			w.next(i)
-			w.dst = AppendWKT(w.dst, member)
+	for p := range Parts(g) {
+		if !p.End {
+			dst = p.appendWKT(dst)
+		} else if p.Len > 0 {
+			dst = append(dst, ')')
 		}
-		w.close(g.NumGeoms())
-	default:
-		w.points(g.FlatCoords())
 	}
-	return w.dst
+	return dst
 }
 
-type wktWriter struct {
-	dst    []byte
-	stride int
+func (p Part) appendWKT(dst []byte) []byte {
+	if p.Index > 0 {
+		dst = append(dst, ", "...)
+	}
+	if p.In == Any || p.In == GeometryCollection {
+		kind := p.Kind
+		if kind == LinearRing {
+			kind = LineString
+		}
+		dst = append(dst, kinds[kind].wkt...)
+		if p.Layout == geom.XYZ {
+			dst = append(dst, " Z"...)
+		}
+		dst = append(dst, ' ')
+	}
+	if p.Len == 0 {
+		return append(dst, "EMPTY"...)
+	}
+	dst = append(dst, '(')
+	if p.Kind.hasParts() {
+		return dst
+	}
+	return append(p.appendPoints(dst, ' ', ", "), ')')
 }
 
-func (w *wktWriter) lines(flat []float64, start int, ends []int) {
-	w.open(len(ends))
-	parts(flat, start, ends, func(i int, part []float64) {
-		w.next(i)
-		w.points(part)
-	})
-	w.close(len(ends))
-}
-
-func (w *wktWriter) points(flat []float64) {
-	w.open(len(flat))
-	for i, v := range flat {
+// appendPoints appends the coordinates with these separators.
+func (p Part) appendPoints(dst []byte, number byte, point string) []byte {
+	stride := p.Layout.Stride()
+	for i, v := range p.Flat {
 		switch {
 		case i == 0:
-		case i%w.stride == 0:
-			w.dst = append(w.dst, ", "...)
+		case i%stride == 0:
+			dst = append(dst, point...)
 		default:
-			w.dst = append(w.dst, ' ')
+			dst = append(dst, number)
 		}
-		w.dst = appendNumber(w.dst, v)
+		dst = appendNumber(dst, v)
 	}
-	w.close(len(flat))
-}
-
-// open begins a list of n items, next precedes item i, close ends the list.
-func (w *wktWriter) open(n int) {
-	if n == 0 {
-		w.dst = append(w.dst, "EMPTY"...)
-	} else {
-		w.dst = append(w.dst, '(')
-	}
-}
-
-func (w *wktWriter) next(i int) {
-	if i > 0 {
-		w.dst = append(w.dst, ", "...)
-	}
-}
-
-func (w *wktWriter) close(n int) {
-	if n > 0 {
-		w.dst = append(w.dst, ')')
-	}
+	return dst
 }
 
 // appendNumber appends the shortest text that reads back as the same number. It uses an exponent only
