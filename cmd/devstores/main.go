@@ -7,19 +7,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/devstores/internal/clickhouse"
+	"trafficd/cmd/internal/launch"
 )
-
-// init locks the main thread: the kernel's death signal is tied to threads (see endWithParent).
-func init() { runtime.LockOSThread() }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -32,7 +30,8 @@ func main() {
 }
 
 func command() *cobra.Command {
-	opts := defaultOptions()
+	opts := launch.Options{}
+	given, withParent := "", true
 	root := &cobra.Command{
 		Use:   "devstores",
 		Short: "Run ClickHouse and a Kafka-protocol broker on loopback",
@@ -50,13 +49,25 @@ The broker is kfake, which starts immediately, or Apache Kafka, which is downloa
 		Example: `  devstores                                              # both, on the usual ports
   devstores --dir /tmp/stores --clickhouse-tcp 0 --clickhouse-http 0 --kafka 0
   devstores --only kafka --broker apache --brokers 3 --set min.insync.replicas=2
-  devstores --topic measurements:6 --topic forecasts:1`,
+  devstores --topic measurements=6 --topic forecasts=1`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), *opts, os.Stdout, os.Stderr) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if given != "" {
+				opts = launch.Options{}
+				if err := json.Unmarshal([]byte(given), &opts); err != nil {
+					return fmt.Errorf("cannot parse --options: %w", err)
+				}
+			}
+			opts.Stderr = os.Stderr
+			return run(cmd.Context(), opts, withParent, os.Stdout)
+		},
 	}
-	opts.bind(root.Flags())
+	bind(root.Flags(), &opts)
+	root.Flags().BoolVar(&withParent, "with-parent", true, "exit when the parent dies or a pipe on standard input closes")
+	root.Flags().StringVar(&given, "options", "", "launch.Options as JSON, instead of all other flags")
+	_ = root.Flags().MarkHidden("options") // it exists
 	root.AddCommand(libraryCommand())
 	return root
 }

@@ -98,7 +98,7 @@ func requireGone(t *testing.T, pids ...int) {
 func TestAnnouncesOneLineAndStopsCleanly(t *testing.T) {
 	f := func(stop func(p *program) error) {
 		t.Helper()
-		p := startReady(t, "--topic", "measurements:6")
+		p := startReady(t, "--topic", "measurements=6")
 		for _, address := range append([]string{p.ready.ClickHouse.TCP, p.ready.ClickHouse.HTTP}, p.ready.Kafka.Brokers...) {
 			conn, err := net.Dial("tcp", address)
 			require.NoError(t, err)
@@ -187,12 +187,12 @@ func TestErrors(t *testing.T) {
 	f("cannot use port "+port+" for ClickHouse over HTTP", "--clickhouse-http", port)
 	f("cannot use port "+port+" for Kafka broker 2", "--only", "kafka", "--brokers", "2", "--kafka", port)
 	f("is another Kafka running in it?", "--only", "kafka", "--dir", dir)
-	f("--only \"redis\"", "--only", "redis")
+	f("cannot start only \"redis\"", "--only", "redis")
 	f("port 70000", "--clickhouse-tcp", "70000")
-	f("--topic \"measurements\"", "--only", "kafka", "--topic", "measurements")
-	f("--set \"min.insync.replicas\"", "--only", "kafka", "--set", "min.insync.replicas")
+	f("for \"--topic\" flag", "--only", "kafka", "--topic", "measurements")
+	f("for \"--set\" flag", "--only", "kafka", "--set", "min.insync.replicas")
 	f("kind \"redpanda\"", "--only", "kafka", "--broker", "redpanda")
 	f("kind \"mysql\"", "--only", "clickhouse", "--clickhouse-kind", "mysql")
-	f("0 brokers", "--only", "kafka", "--brokers", "0")
-	f("0 partitions", "--only", "kafka", "--partitions", "0")
+	f("cannot run -1 brokers", "--only", "kafka", "--brokers", "-1")
+	f("-1 partitions", "--only", "kafka", "--partitions", "-1")
 }

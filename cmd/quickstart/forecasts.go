@@ -26,10 +26,8 @@ const (
 // makeForecasts publishes forecasts to a compacted topic, which the daemon reads from its start.
 func (q *quickstart) makeForecasts(ctx context.Context) error {
 	say("publishing forecasts of %s", q.source.streets())
-	creating, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	compacted := map[string]string{"cleanup.policy": "compact"}
-	if err := launch.CreateTopic(creating, q.stores.Kafka.Brokers, forecastTopic, 1, compacted); err != nil {
+	compacted := map[string]*string{"cleanup.policy": new("compact")}
+	if err := launch.CreateTopic(ctx, q.stores.Kafka.Brokers, forecastTopic, 1, compacted); err != nil {
 		return err
 	}
 	return q.publishForecasts(ctx)

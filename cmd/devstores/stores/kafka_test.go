@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,8 +37,16 @@ func testTopics(t *testing.T, k *stores.Kafka) {
 	k.Create(t, "forecasts", 2)
 	require.ErrorContains(t, k.CreateTopic(t.Context(), "forecasts", 5), "exists with 2")
 	produce(t, k.Brokers, "by-use", 1)
-	require.ErrorContains(t, k.CreateTopic(t.Context(), "by-use", 5), "exists with 3", "the flag --partitions")
-	require.ErrorContains(t, k.CreateTopic(t.Context(), "measurements", 5), "exists with 6", "the flag --topic")
+	require.ErrorContains(t, k.CreateTopic(t.Context(), "by-use", 5), "exists with 3", "the option Partitions")
+	require.ErrorContains(t, k.CreateTopic(t.Context(), "measurements", 5), "exists with 6", "the option Topics")
+
+	compact := map[string]*string{"cleanup.policy": new("compact")}
+	require.NoError(t, launch.CreateTopic(t.Context(), k.Brokers, "compacted", 1, compact))
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers...), kgo.DisableClientMetrics())
+	require.NoError(t, err)
+	defer client.Close()
+	require.Equal(t, "compact", topicConfig(t, client, "compacted", "cleanup.policy"))
+	require.Equal(t, "delete", topicConfig(t, client, "measurements", "cleanup.policy"))
 }
 
 func testRecords(t *testing.T, k *stores.Kafka) {

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,17 +42,18 @@ func Build(ctx context.Context, args ...string) error {
 	return nil
 }
 
-var built struct {
+var devstores struct {
 	sync.Mutex
-	devstores string
+	binary string
 }
 
-// BuildDevstores builds .cache/bin/devstores, once in this process, and returns its path.
+// BuildDevstores builds .cache/bin/devstores, once in this process, and returns its path. Processes that run an earlier
+// binary are not disturbed: go build leaves an up-to-date file unchanged, and otherwise removes it and writes a new one.
 func BuildDevstores(ctx context.Context) (string, error) {
-	built.Lock()
-	defer built.Unlock()
-	if built.devstores != "" {
-		return built.devstores, nil
+	devstores.Lock()
+	defer devstores.Unlock()
+	if devstores.binary != "" {
+		return devstores.binary, nil
 	}
 	root, err := ModuleRoot()
 	if err != nil {
@@ -68,44 +68,9 @@ func BuildDevstores(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	// Other processes may be running the binary. go build leaves an up-to-date file unchanged (0.3 s instead of seconds
-	// of linking); only a new one replaces the binary, by rename.
-	next := binary + ".next"
-	if err := Build(ctx, "-buildvcs=false", "-o", next, "./cmd/devstores"); err != nil {
+	if err := Build(ctx, "-buildvcs=false", "-o", binary, "./cmd/devstores"); err != nil {
 		return "", err
 	}
-	have, err := os.Stat(binary)
-	want, wantErr := os.Stat(next)
-	if err != nil || wantErr != nil || want.ModTime().After(have.ModTime()) {
-		if err := replace(binary, next); err != nil {
-			return "", fmt.Errorf("cannot install devstores: %w", err)
-		}
-	}
-	built.devstores = binary
+	devstores.binary = binary
 	return binary, nil
-}
-
-// replace copies next over binary.
-func replace(binary, next string) error {
-	src, err := os.Open(next)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	dst, err := os.CreateTemp(filepath.Dir(binary), "devstores-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(dst.Name()) // does nothing after the rename
-	_, err = io.Copy(dst, src)
-	if err == nil {
-		err = dst.Chmod(0o755)
-	}
-	if closeErr := dst.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(dst.Name(), binary)
 }

@@ -93,22 +93,18 @@ func (p *Process) run(started chan<- error, failed func(error)) {
 	}
 }
 
-// Run starts cmd, calls tick a few times a second and returns how cmd exited. When ctx ends first, the child is killed.
-func Run(ctx context.Context, cmd *exec.Cmd, tick func()) error {
+// Run starts cmd and returns how it exited. When ctx ends first, the child is killed.
+func Run(ctx context.Context, cmd *exec.Cmd) error {
 	p, err := Start(cmd, nil)
 	if err != nil {
 		return err
 	}
-	for {
-		select {
-		case <-p.done:
-			return p.err
-		case <-ctx.Done():
-			_ = p.Kill()
-			return context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
-			tick()
-		}
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		_ = p.Kill()
+		return context.Cause(ctx)
 	}
 }
 
@@ -179,19 +175,19 @@ func (p *Process) Stop(grace time.Duration) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", p.cmd.Path, grace)
 }
 
-// Eventually calls try until it succeeds. After limit, or when ctx ends, it returns the last error.
+// Eventually calls try until it succeeds. After limit, or when ctx ends, it returns the cause and the last error.
 func Eventually(ctx context.Context, limit time.Duration, try func() error) error {
-	deadline := time.Now().Add(limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
+	defer cancel()
 	for {
 		err := try()
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case ctx.Err() != nil:
-			return errors.Join(ctx.Err(), err)
-		case time.Now().After(deadline):
-			return fmt.Errorf("not within %v: %w", limit, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }

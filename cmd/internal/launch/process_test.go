@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -128,12 +127,11 @@ func TestStartError(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	ticked := filepath.Join(t.TempDir(), "ticked")
-	untilThere := exec.Command("sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done`, ticked)
-	require.NoError(t, launch.Run(t.Context(), untilThere, func() { _ = os.WriteFile(ticked, nil, 0o600) }))
-	require.ErrorContains(t, launch.Run(t.Context(), exec.Command("false"), func() {}), "exit status 1")
+	require.NoError(t, launch.Run(t.Context(), exec.Command("true")))
+	require.ErrorContains(t, launch.Run(t.Context(), exec.Command("false")), "exit status 1")
 
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	require.ErrorIs(t, launch.Run(ctx, exec.Command("sleep", "1000"), func() { cancel(enough) }), enough)
+	cancel(enough)
+	require.ErrorIs(t, launch.Run(ctx, exec.Command("sleep", "1000")), enough)
 }

@@ -2,6 +2,8 @@ package launch
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,26 +28,99 @@ const (
 	Apache = "apache" // Apache Kafka in KRaft mode, one Java process per broker
 )
 
-// Options say what [StartStores] starts. The zero value starts both stores, with one kfake broker, on free ports.
+// Options say what devstores runs. The zero value means both stores, with one kfake broker, on free ports. [StartStores]
+// passes them to devstores as JSON.
 type Options struct {
-	Dir     string      // data directory; empty = a new one, removed by Close
-	Only    string      // "clickhouse" or "kafka"; empty = both
-	Binary  string      // devstores; empty = built from the module at or above the working directory
-	Stderr  io.Writer   // receives the progress of devstores, one write at a time; nil = os.Stderr
-	OnDeath unix.Signal // sent to the stores if this process dies; 0 = SIGKILL
+	Dir  string // data directory, kept across restarts; empty = a new one, removed by Close
+	Only string // "clickhouse" or "kafka"; empty = both
 
-	ClickHouseTCP  int // port, 0 = a free one
-	ClickHouseHTTP int // port, 0 = a free one
+	ClickHouseTCP  int    // port, 0 = a free one
+	ClickHouseHTTP int    // port, 0 = a free one
+	ClickHouseKind string // which ClickHouse, see `devstores --help`; empty = auto
 
 	Broker      string            // Kfake or Apache; empty = Kfake
 	Brokers     int               // number of brokers; 0 = 1
 	Node        int               // run only this broker, counted from 1, with the ports of all; 0 = all (Apache only)
-	KafkaPorts  []int             // one per broker, 0 = a free one
-	Controllers []int             // ports of the controllers, with Node
+	KafkaPorts  []int             // one per broker; 0 or missing = a free one
+	Controllers []int             // ports of the controllers, likewise (Apache only)
 	Advertised  []string          // host:port that each broker advertises, such as a proxy's; empty = its own (Apache only)
 	Partitions  int               // of automatically created topics; 0 = 6
 	Topics      map[string]int    // topics to create: name → partitions
-	Properties  map[string]string // broker properties, such as min.insync.replicas
+	Properties  map[string]string // broker properties, such as min.insync.replicas; they override the defaults
+
+	Binary  string      `json:"-"` // devstores; empty = built from the module at or above the working directory
+	Stderr  io.Writer   `json:"-"` // receives the progress, from several goroutines; nil = os.Stderr
+	OnDeath unix.Signal `json:"-"` // sent to the stores if this process dies; 0 = SIGKILL
+}
+
+// Complete sets defaults, picks the free ports, and returns an error if an option is invalid or a port is in use.
+func (o *Options) Complete() (err error) {
+	o.Broker, o.Brokers, o.Partitions = cmp.Or(o.Broker, Kfake), cmp.Or(o.Brokers, 1), cmp.Or(o.Partitions, 6)
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if o.Only != "kafka" {
+		if o.ClickHouseTCP, err = PickPort("ClickHouse's native protocol", o.ClickHouseTCP); err != nil {
+			return err
+		}
+		if o.ClickHouseHTTP, err = PickPort("ClickHouse over HTTP", o.ClickHouseHTTP); err != nil {
+			return err
+		}
+	}
+	if o.Only != "clickhouse" {
+		if o.KafkaPorts, err = o.pickPorts("Kafka broker", o.KafkaPorts); err != nil {
+			return err
+		}
+		if o.Broker == Apache {
+			o.Controllers, err = o.pickPorts("Kafka controller", o.Controllers)
+		}
+	}
+	return err
+}
+
+// pickPorts completes a list of one port per broker. Those of other nodes are in use by then.
+func (o *Options) pickPorts(what string, given []int) (ports []int, err error) {
+	ports = make([]int, o.Brokers)
+	copy(ports, given)
+	for i, port := range ports {
+		if o.Node == 0 || o.Node == i+1 {
+			if ports[i], err = PickPort(fmt.Sprint(what, " ", i+1), port); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return ports, nil
+}
+
+func (o *Options) validate() error {
+	for _, port := range slices.Concat([]int{o.ClickHouseTCP, o.ClickHouseHTTP}, o.KafkaPorts, o.Controllers) {
+		if port < 0 || port > 65535 {
+			return fmt.Errorf("cannot use port %d: must be 1 to 65535, or 0 for a free one", port)
+		}
+	}
+	ports := len(o.KafkaPorts) == o.Brokers && len(o.Controllers) == o.Brokers &&
+		!slices.Contains(o.KafkaPorts, 0) && !slices.Contains(o.Controllers, 0)
+	switch {
+	case !slices.Contains([]string{"", "clickhouse", "kafka"}, o.Only):
+		return fmt.Errorf("cannot start only %q: must be clickhouse or kafka", o.Only)
+	case o.Broker != Kfake && o.Broker != Apache:
+		return fmt.Errorf("unknown broker kind %q: must be %s or %s", o.Broker, Kfake, Apache)
+	case o.Brokers < 1 || o.Brokers > 9:
+		return fmt.Errorf("cannot run %d brokers: must be 1 to 9", o.Brokers)
+	case max(len(o.KafkaPorts), len(o.Controllers)) > o.Brokers:
+		return fmt.Errorf("cannot use more ports than the %d brokers: must be at most one per broker", o.Brokers)
+	case len(o.Advertised) > 0 && len(o.Advertised) != o.Brokers:
+		return fmt.Errorf("cannot advertise %d addresses for %d brokers: must be one per broker, or none", len(o.Advertised), o.Brokers)
+	case len(o.Advertised) > 0 && o.Broker == Kfake:
+		return fmt.Errorf("cannot advertise another address with %s: use broker kind %s", Kfake, Apache)
+	case o.Partitions < 1:
+		return fmt.Errorf("cannot create topics with %d partitions: must be at least 1", o.Partitions)
+	case o.Node != 0 && (o.Node < 0 || o.Node > o.Brokers || o.Broker == Kfake):
+		return fmt.Errorf("cannot run node %d of %d: must be 1 to %d, with broker kind %s", o.Node, o.Brokers, o.Brokers, Apache)
+	case o.Node != 0 && !ports:
+		return fmt.Errorf("cannot run node %d of %d without the others' ports: set the port of every broker and every controller", o.Node, o.Brokers)
+	}
+	return nil
 }
 
 // Stores are the running stores; one that was not requested is nil.
@@ -114,19 +188,25 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 			return s, err
 		}
 	}
-	if opts.Stderr == nil {
-		opts.Stderr = os.Stderr
+	opts.Stderr, opts.OnDeath = cmp.Or[io.Writer](opts.Stderr, os.Stderr), cmp.Or(opts.OnDeath, unix.SIGKILL)
+	if err = opts.Complete(); err != nil {
+		return s, err
 	}
-	opts.Stderr = &lockedWriter{out: opts.Stderr}
 	if opts.Only != "kafka" {
-		if s.ClickHouse, err = startClickHouse(ctx, opts); err != nil {
+		st, a, err := startStore(ctx, opts, "clickhouse")
+		if err != nil {
 			return s, err
 		}
+		s.ClickHouse = &ClickHouse{st, a.ClickHouse.TCP, a.ClickHouse.HTTP, a.ClickHouse.Kind, a.ClickHouse.Version}
 	}
 	if opts.Only != "clickhouse" {
-		s.Kafka, err = startKafka(ctx, opts)
+		st, a, err := startStore(ctx, opts, "kafka")
+		if err != nil {
+			return s, err
+		}
+		s.Kafka = &Kafka{st, a.Kafka.Brokers, a.Kafka.Kind, a.Kafka.Version}
 	}
-	return s, err
+	return s, nil
 }
 
 // Close stops the stores and removes the directory if StartStores created it.
@@ -144,115 +224,41 @@ func (s *Stores) Close() error {
 	return errors.Join(errs...)
 }
 
-func startClickHouse(ctx context.Context, opts Options) (*ClickHouse, error) {
-	s := newStore(opts, "clickhouse")
-	a, err := s.start(ctx, "--clickhouse-tcp", strconv.Itoa(opts.ClickHouseTCP), "--clickhouse-http", strconv.Itoa(opts.ClickHouseHTTP))
-	if err != nil {
-		return nil, err
-	}
-	info := a.ClickHouse
-	s.args = append(s.args, "--clickhouse-tcp", port(info.TCP), "--clickhouse-http", port(info.HTTP))
-	return &ClickHouse{s, info.TCP, info.HTTP, info.Kind, info.Version}, nil
-}
-
-func startKafka(ctx context.Context, opts Options) (*Kafka, error) {
-	s := newStore(opts, "kafka")
-	for flag, value := range map[string]int{"--brokers": opts.Brokers, "--partitions": opts.Partitions, "--node": opts.Node} {
-		if value != 0 {
-			s.args = append(s.args, flag, strconv.Itoa(value))
-		}
-	}
-	if opts.Broker != "" {
-		s.args = append(s.args, "--broker", opts.Broker)
-	}
-	if opts.Node > 0 {
-		s.args = append(s.args, "--controllers", joinInts(opts.Controllers))
-	}
-	if len(opts.Advertised) > 0 {
-		s.args = append(s.args, "--advertise", strings.Join(opts.Advertised, ","))
-	}
-	for topic, partitions := range opts.Topics {
-		s.args = append(s.args, "--topic", topic+":"+strconv.Itoa(partitions))
-	}
-	for key, value := range opts.Properties {
-		s.args = append(s.args, "--set", key+"="+value)
-	}
-	ports := "0"
-	if len(opts.KafkaPorts) > 0 {
-		ports = joinInts(opts.KafkaPorts)
-	}
-	a, err := s.start(ctx, "--kafka", ports)
-	if err != nil {
-		return nil, err
-	}
-	if opts.Node == 0 { // later starts use the ports that were picked
-		var picked []string
-		for _, broker := range a.Kafka.Brokers {
-			picked = append(picked, port(broker))
-		}
-		ports = strings.Join(picked, ",")
-	}
-	s.args = append(s.args, "--kafka", ports)
-	return &Kafka{s, a.Kafka.Brokers, a.Kafka.Kind, a.Kafka.Version}, nil
-}
-
-func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
-
-func joinInts(ports []int) string {
-	var all []string
-	for _, p := range ports {
-		all = append(all, strconv.Itoa(p))
-	}
-	return strings.Join(all, ",")
-}
-
-// lockedWriter lets several stores write to one writer.
-type lockedWriter struct {
-	mu  sync.Mutex
-	out io.Writer
-}
-
-func (w *lockedWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out.Write(p)
-}
-
 // storeStopLimit is more than devstores itself gives a store to stop.
 const storeStopLimit = 30 * time.Second
 
 // store is one store in its own devstores process. Its methods may be called from several goroutines.
 type store struct {
-	binary  string
-	args    []string // the same at every start: directory, store, ports
-	stderr  io.Writer
-	onDeath unix.Signal
+	opts Options // the same at every start: directory, store, ports
 
 	mu   sync.Mutex
-	proc *Process // nil before the first start
+	proc *Process
 	pids []int
 }
 
-func newStore(opts Options, name string) *store {
-	s := &store{binary: opts.Binary, args: []string{"--dir", opts.Dir, "--only", name}, stderr: opts.Stderr, onDeath: opts.OnDeath}
-	if s.onDeath == 0 {
-		s.onDeath = unix.SIGKILL
-	}
-	return s
+func startStore(ctx context.Context, opts Options, name string) (*store, Announcement, error) {
+	opts.Only = name
+	s := &store{opts: opts}
+	a, err := s.start(ctx)
+	return s, a, err
 }
 
 // start runs devstores and waits for its announcement.
-func (s *store) start(ctx context.Context, args ...string) (a Announcement, err error) {
+func (s *store) start(ctx context.Context) (a Announcement, err error) {
+	options, err := json.Marshal(s.opts)
+	if err != nil {
+		return a, err
+	}
 	stdout, theirs, err := os.Pipe()
 	if err != nil {
 		return a, fmt.Errorf("cannot start a store: %w", err)
 	}
 	defer stdout.Close()
-	last := &tail{}
-	cmd := exec.Command(s.binary, append(args, s.args...)...)
+	var printed bytes.Buffer // a few lines of progress
+	cmd := exec.Command(s.opts.Binary, "--options", string(options))
 	cmd.Stdout = theirs
-	cmd.Stderr = io.MultiWriter(s.stderr, last) // a writer, not a file, so that Done waits for the whole tree: see LeashFD
-	s.proc, err = StartGroup(cmd, s.onDeath)
+	cmd.Stderr = io.MultiWriter(s.opts.Stderr, &printed) // a writer, not a file, so that Done waits for the whole tree: see LeashFD
+	s.proc, err = StartGroup(cmd, s.opts.OnDeath)
 	theirs.Close()
 	if err != nil {
 		return a, err
@@ -261,7 +267,7 @@ func (s *store) start(ctx context.Context, args ...string) (a Announcement, err 
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	if err != nil { // it exited before it was ready
 		_ = s.proc.Stop(storeStopLimit)
-		return a, fmt.Errorf("cannot start a store with %s: %s", strings.Join(s.args, " "), last)
+		return a, fmt.Errorf("cannot start %s in %s: %s", s.opts.Only, s.opts.Dir, bytes.TrimSpace(printed.Bytes()))
 	}
 	if err := json.Unmarshal(line, &a); err != nil {
 		_ = s.proc.Kill()
@@ -352,27 +358,6 @@ func (s *store) PIDs() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pids
-}
-
-// tail keeps the end of what devstores prints, for an error message.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	const keep = 4096
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-keep):]
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
 }
 
 // Do runs one statement as the user default and returns the response (tab-separated unless the statement names a format)

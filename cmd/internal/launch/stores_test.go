@@ -1,9 +1,9 @@
 package launch_test
 
 import (
-	"bytes"
 	"context"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,8 +13,10 @@ import (
 )
 
 func TestStartStores(t *testing.T) {
-	var progress bytes.Buffer
-	opts := launch.Options{Dir: t.TempDir(), Stderr: &progress, Topics: map[string]int{"measurements": 6}}
+	progress, err := os.Create(filepath.Join(t.TempDir(), "progress"))
+	require.NoError(t, err)
+	defer progress.Close()
+	opts := launch.Options{Dir: t.TempDir(), Stderr: progress, Topics: map[string]int{"measurements": 6}}
 	f := func(rows string, records int) {
 		t.Helper()
 		s, err := launch.StartStores(t.Context(), opts)
@@ -41,7 +43,9 @@ func TestStartStores(t *testing.T) {
 	}
 	f("1", 3)
 	f("2", 6) // the same directory, other ports
-	require.Contains(t, progress.String(), "ready in")
+	text, err := os.ReadFile(progress.Name())
+	require.NoError(t, err)
+	require.Contains(t, string(text), "ready in")
 }
 
 func TestTemporaryDirectoryIsRemoved(t *testing.T) {
@@ -64,4 +68,37 @@ func TestStartStoresErrors(t *testing.T) {
 	cancel()
 	_, err = launch.StartStores(ctx, launch.Options{Stderr: t.Output(), Only: "kafka", Broker: launch.Apache})
 	require.Error(t, err)
+}
+
+func TestOptions(t *testing.T) {
+	three := launch.Options{Only: "kafka", Broker: launch.Apache, Brokers: 3}
+	require.NoError(t, three.Complete())
+	require.Len(t, three.KafkaPorts, 3)
+	require.Len(t, three.Controllers, 3)
+	require.NotContains(t, append(three.KafkaPorts, three.Controllers...), 0)
+
+	f := func(want string, change func(*launch.Options)) {
+		t.Helper()
+		o := three
+		o.Node = 2
+		change(&o)
+		err := o.Complete()
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+	}
+	f("", func(*launch.Options) {})
+	f("node 4 of 3", func(o *launch.Options) { o.Node = 4 })
+	f("node -1 of 3", func(o *launch.Options) { o.Node = -1 })
+	f("with broker kind apache", func(o *launch.Options) { o.Broker = launch.Kfake })
+	f("without the others' ports", func(o *launch.Options) { o.KafkaPorts = o.KafkaPorts[:2] })
+	f("without the others' ports", func(o *launch.Options) { o.KafkaPorts = []int{0, 12001, 12002} })
+	f("without the others' ports", func(o *launch.Options) { o.Controllers = nil })
+	f("cannot advertise 1 addresses for 3 brokers", func(o *launch.Options) { o.Advertised = []string{"127.0.0.1:7001"} })
+	f("", func(o *launch.Options) { o.Advertised = []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"} })
+	f("cannot advertise another address with kfake", func(o *launch.Options) {
+		o.Broker, o.Brokers, o.Advertised, o.KafkaPorts, o.Controllers = launch.Kfake, 1, []string{"127.0.0.1:7001"}, nil, nil
+	})
 }

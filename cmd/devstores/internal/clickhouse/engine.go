@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -8,11 +9,14 @@ import (
 	"os/signal"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"trafficd/cmd/internal/launch"
 )
 
 // The kinds of engine.
@@ -22,7 +26,7 @@ const (
 	KindLibrary = "libchdb"           // the engine as a shared library, downloaded once
 )
 
-// Kinds are the values of Config.Kind.
+// Kinds are the values of Options.ClickHouseKind.
 var Kinds = []string{KindAuto, KindServer, KindLibrary}
 
 // oldest is the first year of releases that support everything the tables use, such as deduplication windows of plain
@@ -35,25 +39,18 @@ type engine struct {
 	program string // the program, or the library's file
 }
 
-func chooseEngine(ctx context.Context, cfg Config) (engine, error) {
-	switch cfg.Kind {
-	case KindServer:
-		program, err := findServer(ctx)
-		return engine{KindServer, program}, err
-	case KindLibrary:
-		return fetchedEngine(ctx, cfg)
-	case KindAuto:
-		if program, err := findServer(ctx); err == nil {
-			return engine{KindServer, program}, nil
-		}
-		return fetchedEngine(ctx, cfg)
-	default:
-		return engine{}, fmt.Errorf("unknown ClickHouse kind %q: must be one of %v", cfg.Kind, Kinds)
+func chooseEngine(ctx context.Context, opts launch.Options) (engine, error) {
+	kind := cmp.Or(opts.ClickHouseKind, KindAuto)
+	if !slices.Contains(Kinds, kind) {
+		return engine{}, fmt.Errorf("unknown ClickHouse kind %q: must be one of %v", kind, Kinds)
 	}
-}
-
-func fetchedEngine(ctx context.Context, cfg Config) (engine, error) {
-	library, err := fetchLibrary(ctx, cfg.Progress)
+	if kind != KindLibrary {
+		program, err := findServer(ctx)
+		if err == nil || kind == KindServer {
+			return engine{KindServer, program}, err
+		}
+	}
+	library, err := fetchLibrary(ctx, opts.Stderr)
 	return engine{KindLibrary, library}, err
 }
 
@@ -79,21 +76,26 @@ func findServer(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// command returns the command that serves home on the ports of cfg.
-func (e engine) command(home home, cfg Config) *exec.Cmd {
+// command returns the command that serves home on these ports.
+func (e engine) command(home home, tcp, http int) *exec.Cmd {
 	config := "--config-file=" + home.path("config.xml")
-	if e.kind == KindLibrary {
-		cmd := libraryCommand(e.program,
-			"--path="+home.path("data"), "--listen_host=127.0.0.1",
-			fmt.Sprintf("--http_port=%d", cfg.HTTP), fmt.Sprintf("--tcp_port=%d", cfg.TCP),
-			"--log-level=warning", config)
-		cmd.Env = append(cmd.Environ(), "TZ=UTC") // it ignores the configuration's time zone
+	if e.kind == KindServer {
+		cmd := exec.Command(e.program, "server", config)
+		cmd.Dir = string(home) // it writes files to its working directory
+		// Without the watchdog there is one process, which receives the death signal.
+		cmd.Env = append(cmd.Environ(), "CLICKHOUSE_WATCHDOG_ENABLE=0")
 		return cmd
 	}
-	cmd := exec.Command(e.program, "server", config)
-	cmd.Dir = string(home) // it writes files to its working directory
-	// Without the watchdog there is one process, which receives the death signal.
-	cmd.Env = append(cmd.Environ(), "CLICKHOUSE_WATCHDOG_ENABLE=0")
+	// In a child process a crash of the engine and its signal handlers do not affect devstores.
+	self := "/proc/self/exe" // even if the file was replaced by a newer build
+	if runtime.GOOS != "linux" {
+		self, _ = os.Executable() // if it fails, Start reports the empty path
+	}
+	cmd := exec.Command(self, LibraryCommand, e.program,
+		"--path="+home.path("data"), "--listen_host=127.0.0.1",
+		fmt.Sprintf("--http_port=%d", http), fmt.Sprintf("--tcp_port=%d", tcp),
+		"--log-level=warning", config, "--query="+serveStatements)
+	cmd.Env = append(cmd.Environ(), "TZ=UTC") // it ignores the configuration's time zone
 	return cmd
 }
 
@@ -103,17 +105,6 @@ const LibraryCommand = "serve-libchdb"
 // serveStatements open the listeners, then wait on the lifeline (standard input): the server runs as long as the last
 // statement, which ends at end of file.
 const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT count() FROM file('/dev/stdin', LineAsString)"
-
-// libraryCommand runs library in a child with the arguments of clickhouse-local: a crash of the engine and its signal
-// handlers do not affect our process.
-func libraryCommand(library string, args ...string) *exec.Cmd {
-	args = append([]string{LibraryCommand, library}, args...)
-	self := "/proc/self/exe" // even if the file was replaced by a newer build
-	if runtime.GOOS != "linux" {
-		self, _ = os.Executable() // if it fails, Start reports the empty path
-	}
-	return exec.Command(self, append(args, "--query="+serveStatements)...)
-}
 
 // RunLibrary loads the library args[0] and runs clickhouse-local's main with the other arguments until it returns.
 func RunLibrary(args []string) error {
@@ -129,18 +120,13 @@ func RunLibrary(args []string) error {
 	}
 	var run func(argc int32, argv unsafe.Pointer) uintptr
 	purego.RegisterLibFunc(&run, lib, "chdb_query_cmdline")
-	argv := cStrings(append([]string{"clickhouse"}, args[1:]...))
+	var argv []*byte // of C: strings that end with NUL, and nil
+	for _, arg := range append([]string{"clickhouse"}, args[1:]...) {
+		argv = append(argv, unsafe.SliceData(append([]byte(arg), 0)))
+	}
+	argv = append(argv, nil)
 	run(int32(len(argv)-1), unsafe.Pointer(&argv[0]))
 	runtime.KeepAlive(argv)
 	os.Exit(0) // without the destructors of a library whose threads still run
 	return nil
-}
-
-// cStrings returns args as a C argv: NUL-terminated strings and a final nil.
-func cStrings(args []string) []*byte {
-	var argv []*byte
-	for _, arg := range args {
-		argv = append(argv, unsafe.SliceData(append([]byte(arg), 0)))
-	}
-	return append(argv, nil)
 }

@@ -11,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"trafficd/cmd/devstores/internal/cache"
-	"trafficd/cmd/devstores/internal/progress"
 )
 
 // libraryVersion is pinned: the version that the registry calls latest is older and cannot listen.
@@ -130,23 +132,41 @@ func (a archive) unpack(tarball io.Reader, file string, log io.Writer) error {
 	return nil
 }
 
+// copyWithProgress shows a bar if log is a terminal, otherwise a line every two seconds.
 func copyWithProgress(dst io.Writer, src io.Reader, log io.Writer, what string, total int64) error {
-	meter := progress.Bytes(log, what, total)
-	if _, err := io.Copy(io.MultiWriter(dst, &counter{meter: meter}), src); err != nil {
+	begin := time.Now()
+	var progress io.Writer
+	finish := func() error { return nil }
+	if f, ok := log.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		bar := progressbar.NewOptions64(total, progressbar.OptionSetWriter(log), progressbar.OptionSetDescription(what),
+			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetWidth(30),
+			progressbar.OptionClearOnFinish())
+		progress, finish = bar, bar.Finish
+	} else {
+		progress = &progressLines{log: log, what: what, total: total, shown: begin}
+		fmt.Fprintf(log, "%s …\n", what)
+	}
+	_, err := io.Copy(io.MultiWriter(dst, progress), src)
+	if err = errors.Join(err, finish()); err != nil {
 		return err
 	}
-	meter.Done()
+	fmt.Fprintf(log, "%s: done in %.1f s\n", what, time.Since(begin).Seconds())
 	return nil
 }
 
-// counter shows the bytes that are written to it.
-type counter struct {
-	meter *progress.Meter
-	n     int64
+// progressLines logs the number of bytes that are written to it.
+type progressLines struct {
+	log      io.Writer
+	what     string
+	n, total int64
+	shown    time.Time
 }
 
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	c.meter.Set(c.n)
-	return len(p), nil
+func (p *progressLines) Write(b []byte) (int, error) {
+	p.n += int64(len(b))
+	if time.Since(p.shown) >= 2*time.Second {
+		p.shown = time.Now()
+		fmt.Fprintf(p.log, "%s: %d of %d MB\n", p.what, p.n/1e6, p.total/1e6)
+	}
+	return len(b), nil
 }

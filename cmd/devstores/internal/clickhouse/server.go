@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,15 +25,6 @@ const (
 	stopLimit = 10 * time.Second
 )
 
-// Config sets where a server keeps its data and where it listens.
-type Config struct {
-	Dir      string    // data directory, kept across restarts; created if missing
-	TCP      int       // port of the native protocol, 0 = a free one
-	HTTP     int       // port of HTTP, 0 = a free one
-	Kind     string    // one of Kinds
-	Progress io.Writer // receives human-readable progress
-}
-
 // Server is a running ClickHouse.
 type Server struct {
 	launch.ClickHouseInfo
@@ -44,10 +34,10 @@ type Server struct {
 	unlock func()
 }
 
-// Start starts a server and returns when it answers on both ports. failed is called if it exits without Stop; it should
-// cancel ctx, so that Start does not wait for a dead process.
-func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err error) {
-	home, err := makeHome(cfg.Dir)
+// Start starts a server in opts.Dir and returns when it answers on both ports. failed is called if it exits without Stop;
+// it should cancel ctx, so that Start does not wait for a dead process.
+func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
+	home, err := makeHome(filepath.Join(opts.Dir, "clickhouse"))
 	if err != nil {
 		return nil, err
 	}
@@ -60,30 +50,26 @@ func Start(ctx context.Context, cfg Config, failed func(error)) (s *Server, err 
 			unlock()
 		}
 	}()
-	if cfg.TCP, err = launch.PickPort("ClickHouse's native protocol", cfg.TCP); err != nil {
-		return nil, err
-	}
-	if cfg.HTTP, err = launch.PickPort("ClickHouse over HTTP", cfg.HTTP); err != nil {
-		return nil, err
-	}
-	engine, err := chooseEngine(ctx, cfg)
+	engine, err := chooseEngine(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	s = &Server{unlock: unlock, ClickHouseInfo: launch.ClickHouseInfo{TCP: launch.Address(cfg.TCP), HTTP: launch.Address(cfg.HTTP), Kind: engine.kind}}
+	tcp := opts.ClickHouseTCP
 	if engine.kind == KindLibrary {
 		if err := home.removePartLog(); err != nil {
 			return nil, err
 		}
-		if cfg.TCP, err = launch.PickPort("ClickHouse's engine", 0); err != nil {
+		if tcp, err = launch.PickPort("ClickHouse's engine", 0); err != nil {
 			return nil, err
 		}
 	}
-	s.native = launch.Address(cfg.TCP)
-	if err := home.writeConfig(cfg); err != nil {
+	s = &Server{unlock: unlock, native: launch.Address(tcp), ClickHouseInfo: launch.ClickHouseInfo{
+		TCP: launch.Address(opts.ClickHouseTCP), HTTP: launch.Address(opts.ClickHouseHTTP), Kind: engine.kind,
+	}}
+	if err := home.writeConfig(tcp, opts.ClickHouseHTTP); err != nil {
 		return nil, err
 	}
-	if err := s.launch(ctx, engine.command(home, cfg), home, failed); err != nil {
+	if err := s.launch(ctx, engine.command(home, tcp, opts.ClickHouseHTTP), home, failed); err != nil {
 		return nil, err
 	}
 	if s.native != s.TCP {
@@ -102,28 +88,28 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 	}
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = console, console
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("no response within %v", startLimit))
-	defer cancel()
 	if s.proc, err = launch.Start(cmd, failed); err != nil {
 		return err
 	}
 	s.PIDs = []int{s.proc.PID()}
-	for {
+	err = launch.Eventually(ctx, startLimit, func() error {
 		version, err := launch.QueryClickHouse(ctx, s.HTTP, "SELECT version()")
+		if err != nil {
+			return err
+		}
+		s.Version = strings.TrimSpace(version)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.native)
 		if err == nil {
-			err = dial(ctx, s.native)
+			err = conn.Close()
 		}
-		if err == nil {
-			s.Version = strings.TrimSpace(version)
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			s.proc.Kill()
-			return fmt.Errorf("cannot start ClickHouse in %s: %w\n%s", home, context.Cause(ctx), tail(console.Name()))
-		case <-time.After(10 * time.Millisecond):
-		}
+		return err
+	})
+	if err != nil {
+		_ = s.proc.Kill()
+		log, _ := os.ReadFile(console.Name())
+		return fmt.Errorf("cannot start ClickHouse in %s: %w\n%s: …%s", home, err, console.Name(), log[max(0, len(log)-2000):])
 	}
+	return nil
 }
 
 // Stop stops the server cleanly.
@@ -134,25 +120,6 @@ func (s *Server) Stop() error {
 		s.relay.stop()
 	}
 	return err
-}
-
-func dial(ctx context.Context, address string) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
-}
-
-// tail returns the end of a log, for an error message.
-func tail(file string) string {
-	const lines = 12
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return filepath.Base(file) + ": " + strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
 //go:embed config.xml
@@ -183,9 +150,9 @@ func makeHome(dir string) (home, error) {
 func (h home) path(name string) string { return filepath.Join(string(h), name) }
 
 // writeConfig writes config.xml and users.xml. It is called at every start, because the ports may have changed.
-func (h home) writeConfig(cfg Config) error {
+func (h home) writeConfig(tcp, http int) error {
 	var text strings.Builder
-	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "TCP": cfg.TCP, "HTTP": cfg.HTTP})
+	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "TCP": tcp, "HTTP": http})
 	if err == nil {
 		err = os.WriteFile(h.path("config.xml"), []byte(text.String()), 0o644)
 	}
@@ -198,10 +165,10 @@ func (h home) writeConfig(cfg Config) error {
 	return nil
 }
 
-// removePartLog removes the system.part_log that the previous run left behind. The library does not load its system tables: it creates them
-// in the same directory when they are first written, fails on an existing one ("Directory … already exists" in its log),
-// and then logs nothing, while SYSTEM FLUSH LOGS waits for the table forever. The library's log therefore covers one run
-// only. A full server has symbolic links here, which are kept.
+// removePartLog removes the system.part_log of the previous run. The library does not load its system tables: it creates
+// them in the same directory when they are first written, fails on an existing one ("Directory … already exists" in its
+// log), and then logs nothing, while SYSTEM FLUSH LOGS waits for the table forever. The library's log therefore covers one
+// run only. A full server has symbolic links here, which are kept.
 func (h home) removePartLog() error {
 	table := h.path("data/data/system/part_log")
 	if info, err := os.Lstat(table); err != nil || !info.IsDir() {
