@@ -13,6 +13,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/settings"
 )
 
 // Sink is a store that accepted rows are delivered to. It is used by one goroutine.
@@ -41,18 +42,13 @@ type DeliveryConfig struct {
 
 // Validate reports every setting that is out of bounds.
 func (c DeliveryConfig) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.MaxRows >= 1 && c.MaxRows <= 1_000_000, "max_rows is %d, must be 1 to 1000000: a row takes about 100 bytes of memory", c.MaxRows)
-	check(c.MinRows >= 1 && c.MinRows <= c.MaxRows, "min_rows is %d, must be 1 to max_rows (%d)", c.MinRows, c.MaxRows)
-	check(c.Linger >= 0 && c.Linger <= time.Minute, "linger is %v, must be 0 to 1m: measurements wait up to that long for others", c.Linger)
-	check(c.RetryMin >= time.Millisecond, "retry_min is %v, must be at least 1ms", c.RetryMin)
-	check(c.RetryMax >= c.RetryMin, "retry_max is %v, must be at least retry_min (%v)", c.RetryMax, c.RetryMin)
-	return errors.Join(errs...)
+	return errors.Join(
+		settings.Within("max_rows", c.MaxRows, 1, 1_000_000, "a row takes about 100 bytes of memory"),
+		settings.Within("min_rows", c.MinRows, 1, c.MaxRows, "the upper bound is max_rows"),
+		settings.Within("linger", c.Linger, 0, time.Minute, "measurements wait up to that long for others"),
+		settings.AtLeast("retry_min", c.RetryMin, time.Millisecond, "shorter waits burden a store that is in trouble"),
+		settings.AtLeast("retry_max", c.RetryMax, c.RetryMin, "waits start with retry_min"),
+	)
 }
 
 // Delivery delivers the journal's rows to one sink: cursor → frames → block → sink → cursor. The deliveries to the archive

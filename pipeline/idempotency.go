@@ -9,6 +9,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/settings"
 	"trafficd/schemas/contract"
 )
 
@@ -32,16 +33,11 @@ func DefaultIdempotencyConfig() IdempotencyConfig {
 
 // Validate reports every setting that is out of bounds.
 func (c IdempotencyConfig) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Window >= time.Second && c.Window <= 30*24*time.Hour, "window is %v, must be 1s to 720h: clients rely on it for retries", c.Window)
-	check(c.MaxBytes >= 1<<20, "max_bytes is %d, must be at least 1048576: one answer with many rejections may take as much", c.MaxBytes)
-	check(c.MaxBytesPerClient >= 1<<10, "max_bytes_per_client is %d, must be at least 1024: an answer takes about 300 bytes", c.MaxBytesPerClient)
-	return errors.Join(errs...)
+	return errors.Join(
+		settings.Within("window", c.Window, time.Second, 30*24*time.Hour, "clients rely on it for retries"),
+		settings.AtLeast("max_bytes", c.MaxBytes, 1<<20, "one answer with many rejections may take as much"),
+		settings.AtLeast("max_bytes_per_client", c.MaxBytesPerClient, 1<<10, "an answer takes about 300 bytes"),
+	)
 }
 
 // IdempotencyConsumer is the name of the store's cursor in the main journal.

@@ -13,6 +13,7 @@ import (
 	"trafficd/pipeline/decode"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/settings"
 	"trafficd/pipeline/validate"
 	"trafficd/schemas/contract"
 )
@@ -38,17 +39,11 @@ func DefaultConfig() Config {
 
 // Check reports every setting that is out of bounds. Decode, Validate and Idempotency are checked separately.
 func (c Config) Check() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Workers >= 0 && c.Workers <= 1024, "workers is %d, must be 0 to 1024: each keeps the columns of one batch in memory", c.Workers)
-	check(c.Queue >= 1 && c.Queue <= 100_000, "queue is %d, must be 1 to 100000: each entry may hold a whole compressed body", c.Queue)
-	check(c.MaxBodyBytes >= 1<<10 && c.MaxBodyBytes <= 1<<40,
-		"max_body_bytes is %d, must be 1024 to 1099511627776: it bounds the CPU time of a decompression bomb, not memory", c.MaxBodyBytes)
-	return errors.Join(errs...)
+	return errors.Join(
+		settings.Within("workers", c.Workers, 0, 1024, "each keeps the columns of one batch in memory"),
+		settings.Within("queue", c.Queue, 1, 100_000, "each entry may hold a whole compressed body"),
+		settings.Within("max_body_bytes", c.MaxBodyBytes, 1<<10, 1<<40, "it bounds the CPU time of a decompression bomb, not memory"),
+	)
 }
 
 // Registry holds the detectors of the product instances.

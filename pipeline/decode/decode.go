@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/settings"
 	"trafficd/schemas/contract"
 )
 
@@ -23,17 +24,11 @@ func DefaultConfig() Config {
 
 // Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.BatchLimit >= 1 && c.BatchLimit <= 1_000_000, "batch_limit is %d, must be 1 to 1000000: each item within it takes about 60 bytes of memory", c.BatchLimit)
-	check(c.HardLimit >= c.BatchLimit && c.HardLimit <= 100_000_000,
-		"hard_limit is %d, must be batch_limit (%d) to 100000000: items between the limits are rejected one by one", c.HardLimit, c.BatchLimit)
-	check(c.MaxDepth >= 4 && c.MaxDepth <= 10_000, "max_depth is %d, must be 4 to 10000: a measurement is at depth 3", c.MaxDepth)
-	return errors.Join(errs...)
+	return errors.Join(
+		settings.Within("batch_limit", c.BatchLimit, 1, 1_000_000, "each item within it takes about 60 bytes of memory"),
+		settings.Within("hard_limit", c.HardLimit, c.BatchLimit, 100_000_000, "items between batch_limit and it are rejected one by one"),
+		settings.Within("max_depth", c.MaxDepth, 4, 10_000, "a measurement is at depth 3"),
+	)
 }
 
 // Decoder decodes one body at a time and reuses its memory. It is not safe for concurrent use.
@@ -121,7 +116,8 @@ func (d *Decoder) measurements(it *batch.Items) error {
 	d.depth = 2
 	for more := d.firstItem(); more; more = d.nextItem() {
 		if it.Count == d.cfg.HardLimit {
-			return invalid(contract.TooManyItems, fmt.Sprintf("measurements has more than %d items; send at most %d per batch", d.cfg.HardLimit, d.cfg.BatchLimit))
+			return invalid(contract.TooManyItems,
+				fmt.Sprintf("measurements has more than %d items; send at most %d per batch", d.cfg.HardLimit, d.cfg.BatchLimit))
 		}
 		if it.Count >= d.cfg.BatchLimit {
 			d.skipValue()

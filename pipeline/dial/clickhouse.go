@@ -10,6 +10,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"trafficd/pipeline/settings"
 )
 
 // ClickHouse configures connections to a ClickHouse server, over its native protocol.
@@ -30,15 +32,15 @@ type ClickHouse struct {
 func (c ClickHouse) Validate(section string) error {
 	extras := c.CAFile != "" || c.CertFile != "" || c.ServerName != "" || c.InsecureSkipVerify
 	return errors.Join(
-		check((c.CertFile == "") == (c.KeyFile == ""), section+"cert_file and "+section+"key_file", "must be set together"),
-		check(c.Secure || !extras, section+"secure", "must be true: other TLS settings are given, which would have no effect"),
+		settings.Check((c.CertFile == "") == (c.KeyFile == ""), "%scert_file and %skey_file must be set together", section, section),
+		settings.Check(c.Secure || !extras, "%ssecure must be true: other TLS settings are given, which would have no effect", section),
 	)
 }
 
 // ValidateAddress reports an address that is not host:port. key names it in the error.
 func ValidateAddress(key, address string) error {
 	_, _, err := net.SplitHostPort(address)
-	return check(err == nil, key, fmt.Sprintf("is %q, must be host:port of the native protocol", address))
+	return settings.Check(err == nil, "%s is %q, must be host:port of the native protocol", key, address)
 }
 
 // Open prepares a connection pool of one connection, for use by one goroutine. It reads the TLS
@@ -71,7 +73,7 @@ func (q ClickHouseQuery) Validate(section string) error {
 	return errors.Join(
 		ValidateAddress(section+"address", q.Address),
 		q.ClickHouse.Validate(section),
-		check(strings.TrimSpace(q.Query) != "", section+"query", "must be set"),
+		settings.Check(strings.TrimSpace(q.Query) != "", "%squery must be set", section),
 	)
 }
 

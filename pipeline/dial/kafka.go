@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"trafficd/pipeline/settings"
 )
 
 // Kafka configures the connections to the brokers of one topic.
@@ -42,17 +45,19 @@ func DefaultKafka(topic string) Kafka {
 	}
 }
 
+var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+
 // Validate reports every invalid key with the reason for its bound.
 func (k Kafka) Validate(section string) error {
-	within := func(key string, v, low, high time.Duration, reason string) error {
-		return check(v >= low && v <= high, section+key, fmt.Sprintf("is %v, must be %v to %v: %s", v, low, high, reason))
-	}
+	const least = 100 * time.Millisecond
 	return errors.Join(
-		check(len(k.Brokers) > 0, section+"brokers", "must name at least one broker"),
-		check(validTopic(k.Topic), section+"topic", "must be 1 to 249 of A-Za-z0-9._-, the only names that brokers accept"),
-		within("dial_timeout", k.DialTimeout, 100*time.Millisecond, time.Minute, "shorter fails on a busy network, longer delays the attempt at another broker"),
-		within("request_timeout", k.RequestTimeout, 100*time.Millisecond, 5*time.Minute, "shorter gives up on busy brokers, longer stalls on a dead one"),
-		within("metadata_max_age", k.MetadataMaxAge, 100*time.Millisecond, time.Hour, "shorter burdens the brokers, longer asks former leaders"),
+		settings.Check(len(k.Brokers) > 0, "%sbrokers must name at least one broker", section),
+		settings.Check(topicName.MatchString(k.Topic) && k.Topic != "." && k.Topic != "..",
+			"%stopic must be 1 to 249 of A-Za-z0-9._-, the only names that brokers accept", section),
+		settings.Within(section+"dial_timeout", k.DialTimeout, least, time.Minute,
+			"shorter fails on a busy network, longer delays the attempt at another broker"),
+		settings.Within(section+"request_timeout", k.RequestTimeout, least, 5*time.Minute, "shorter gives up on busy brokers, longer stalls on a dead one"),
+		settings.Within(section+"metadata_max_age", k.MetadataMaxAge, least, time.Hour, "shorter burdens the brokers, longer asks former leaders"),
 		k.TLS.validate(section+"tls."), k.SASL.validate(section+"sasl."),
 	)
 }
@@ -60,21 +65,11 @@ func (k Kafka) Validate(section string) error {
 func (s SASL) validate(section string) error {
 	switch strings.ToLower(s.Mechanism) {
 	case "":
-		return check(s == SASL{}, section+"mechanism", "must be set: a user name or password is given, which would have no effect")
+		return settings.Check(s == SASL{}, "%smechanism must be set: a user name or password is given, which would have no effect", section)
 	case "plain", "scram-sha-256", "scram-sha-512":
-		return check(s.Username != "" && s.Password != "", section+"username and "+section+"password", "must be set for "+s.Mechanism)
+		return settings.Check(s.Username != "" && s.Password != "", "%susername and %spassword must be set for %s", section, section, s.Mechanism)
 	}
-	return check(false, section+"mechanism", fmt.Sprintf("is %q, must be plain, scram-sha-256 or scram-sha-512", s.Mechanism))
-}
-
-func validTopic(topic string) bool {
-	for _, c := range []byte(topic) {
-		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
-		if !letter && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return len(topic) >= 1 && len(topic) <= 249 && topic != "." && topic != ".."
+	return fmt.Errorf("%smechanism is %q, must be plain, scram-sha-256 or scram-sha-512", section, s.Mechanism)
 }
 
 // Transport returns the transport for requests about the topic. It reads the TLS files, but does not
@@ -155,7 +150,7 @@ func Offset(ctx context.Context, client *kafka.Client, topic string, partition i
 	if err == nil {
 		offsets = r.Topics[topic]
 		if len(offsets) != 1 || offsets[0].Partition != partition {
-			err = errors.New("the broker's answer is not about this partition")
+			err = errors.New("the response does not contain the requested partition")
 		} else {
 			err = offsets[0].Error
 		}

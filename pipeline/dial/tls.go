@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"trafficd/pipeline/settings"
 )
 
 // TLS configures the encryption of connections. Files are PEM.
@@ -22,8 +24,8 @@ type TLS struct {
 
 func (t TLS) validate(section string) error {
 	return errors.Join(
-		check((t.Cert == "") == (t.Key == ""), section+"cert and "+section+"key", "must be set together"),
-		check(t.Enabled || t == TLS{}, section+"enabled", "must be true: other TLS settings are given, which would have no effect"),
+		settings.Check((t.Cert == "") == (t.Key == ""), "%scert and %skey must be set together", section, section),
+		settings.Check(t.Enabled || t == TLS{}, "%senabled must be true: other TLS settings are given, which would have no effect", section),
 	)
 }
 
@@ -67,11 +69,4 @@ func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context,
 		return plain.DialContext
 	}
 	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
-}
-
-func check(ok bool, key, reason string) error {
-	if ok {
-		return nil
-	}
-	return fmt.Errorf("%s %s", key, reason)
 }

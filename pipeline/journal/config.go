@@ -2,7 +2,8 @@ package journal
 
 import (
 	"errors"
-	"fmt"
+
+	"trafficd/pipeline/settings"
 )
 
 // Config is the location and the limits of the journal.
@@ -35,38 +36,21 @@ func DefaultConfig() Config {
 	}
 }
 
-const (
-	minSegmentBytes = 16 << 10
-	maxSegmentBytes = 1 << 30
-	maxSegments     = 4096
-	maxQueueEntries = 1 << 16
-)
-
 // Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
-	var errs []error
-	bound := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	bound(c.Dir != "", "dir is empty: name the folder that holds the journal")
-	bound(c.SegmentBytes >= minSegmentBytes && c.SegmentBytes <= maxSegmentBytes,
-		"segment_bytes is %d, want %d to %d: smaller ones hold hardly a commit, larger ones free the disk too late and make recovery read too much",
-		c.SegmentBytes, minSegmentBytes, maxSegmentBytes)
-	bound(c.MaxFrameBytes >= 1 && c.MaxFrameBytes <= maxPayloadBytes,
-		"max_frame_bytes is %d, want 1 to %d: a frame is read into memory whole", c.MaxFrameBytes, maxPayloadBytes)
-	bound(c.MaxBytes >= c.leastMaxBytes(),
-		"max_bytes is %d, want at least %d: the newest segment is always kept, and the largest frame must fit beside it",
-		c.MaxBytes, c.leastMaxBytes())
-	bound(c.SegmentBytes <= 0 || c.MaxBytes/c.SegmentBytes <= maxSegments,
-		"max_bytes is over %d times segment_bytes: each segment holds a file open; take larger segments", maxSegments)
-	bound(c.MinFreeBytes >= 0, "min_free_bytes is %d, want 0 or more: 0 switches the check off", c.MinFreeBytes)
-	bound(c.QueueEntries >= 1 && c.QueueEntries <= maxQueueEntries,
-		"queue_entries is %d, want 1 to %d: every one is a client that waits for the disk", c.QueueEntries, maxQueueEntries)
-	bound(c.QueueBytes >= int64(c.MaxFrameBytes),
-		"queue_bytes is %d, want at least max_frame_bytes (%d): the largest frame could never be queued", c.QueueBytes, c.MaxFrameBytes)
-	return errors.Join(errs...)
+	const maxSegments = 4096
+	return errors.Join(
+		settings.Check(c.Dir != "", "dir is empty: name the folder that holds the journal"),
+		settings.Within("segment_bytes", c.SegmentBytes, 16<<10, 1<<30,
+			"smaller ones hold hardly a commit, larger ones free the disk too late and make recovery read too much"),
+		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1, maxPayloadBytes, "a frame is read into memory whole"),
+		settings.AtLeast("max_bytes", c.MaxBytes, c.leastMaxBytes(), "the newest segment is always kept, and the largest frame must fit beside it"),
+		settings.Check(c.SegmentBytes <= 0 || c.MaxBytes/c.SegmentBytes <= maxSegments,
+			"max_bytes is over %d times segment_bytes: each segment holds a file open; take larger segments", maxSegments),
+		settings.AtLeast("min_free_bytes", c.MinFreeBytes, 0, "0 switches the check off"),
+		settings.Within("queue_entries", c.QueueEntries, 1, 1<<16, "every one is a client that waits for the disk"),
+		settings.AtLeast("queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
+	)
 }
 
 func (c Config) leastMaxBytes() int64 {

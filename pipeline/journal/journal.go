@@ -54,7 +54,7 @@ type Journal struct {
 	shown    []metrics.Collector // by metrics.Show
 	free     int64               // on the disk, as checked after each commit and once a second
 	diskLow  bool                // as last logged
-	failure  error // set by the writer goroutine only
+	failure  error               // set by the writer goroutine only
 	closed   bool
 	waiting  []*Reader // in Reader.wait; each commit wakes them
 

@@ -33,7 +33,7 @@ type memFS struct {
 	free   int64
 	// capacity bounds the contents of all files together; 0: none.
 	capacity int64
-	gate   func(path string) // called before each sync, without the lock; nil for none
+	gate     func(path string) // called before each sync, without the lock; nil for none
 }
 
 const sectorBytes = 512

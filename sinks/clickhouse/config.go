@@ -3,13 +3,13 @@ package clickhouse
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"regexp"
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
 	"trafficd/pipeline/dial"
+	"trafficd/pipeline/settings"
 	schema "trafficd/schemas/clickhouse"
 )
 
@@ -45,11 +45,9 @@ func DefaultConfig() Config {
 	}
 }
 
-// Upper bounds, with their reasons in Validate.
 const (
 	maxBlockRows = 200_000
 	maxMonths    = 50 // of one INSERT: the server writes a part for each
-	maxQuorum    = 16
 )
 
 var compressions = map[string]ch.CompressionMethod{
@@ -64,31 +62,27 @@ func (c Config) Validate() error {
 	const name = "%s is %q, must be 1 to 64 letters, digits and underscores, no digit first: it is used in SQL unquoted"
 	_, known := compressions[c.Compression]
 	errs := []error{
-		check(identifier.MatchString(c.Database), name, "database", c.Database),
-		check(identifier.MatchString(c.Table), name, "table", c.Table),
-		check(identifier.MatchString(cmp.Or(c.Cluster, "none")), name, "cluster", c.Cluster),
-		check(len(c.Addresses) > 0, "addresses must name at least one server"),
-		check(len(c.Addresses) <= 1 || c.Cluster != "", "addresses names %d servers, must name one unless cluster is set: they do not share the deduplication of inserts, so a retry could duplicate rows", len(c.Addresses)),
-		check(c.Quorum >= 0 && c.Quorum <= maxQuorum, "quorum is %d, must be 0 to %d, a number of replicas of one shard", c.Quorum, maxQuorum),
-		check(c.Quorum <= 0 || c.Cluster != "", "quorum is %d, must be 0 unless cluster is set", c.Quorum),
-		check(c.Username != "", "username must be set"),
+		settings.Check(identifier.MatchString(c.Database), name, "database", c.Database),
+		settings.Check(identifier.MatchString(c.Table), name, "table", c.Table),
+		settings.Check(identifier.MatchString(cmp.Or(c.Cluster, "none")), name, "cluster", c.Cluster),
+		settings.Check(len(c.Addresses) > 0, "addresses must name at least one server"),
+		settings.Check(len(c.Addresses) <= 1 || c.Cluster != "",
+			"addresses names %d servers, must name one unless cluster is set: they do not share the deduplication of inserts", len(c.Addresses)),
+		settings.Within("quorum", c.Quorum, 0, 16, "it is a number of replicas of one shard"),
+		settings.Check(c.Quorum <= 0 || c.Cluster != "", "quorum is %d, must be 0 unless cluster is set", c.Quorum),
+		settings.Check(c.Username != "", "username must be set"),
 		c.ClickHouse.Validate(""),
-		check(known, "compression is %q, must be lz4, zstd or none", c.Compression),
-		check(c.DialTimeout >= 100*time.Millisecond && c.DialTimeout <= time.Minute, "dial_timeout is %v, must be 100ms to 1m: shorter fails on a busy machine, longer only delays the attempt at the next address", c.DialTimeout),
-		check(c.WriteTimeout >= time.Second && c.WriteTimeout <= 10*time.Minute, "write_timeout is %v, must be 1s to 10m: inserting a block takes up to a second, and some seconds more on a server that delays inserts", c.WriteTimeout),
-		check(c.BlockRows >= 1 && c.BlockRows <= maxBlockRows, "block_rows is %d, must be 1 to %d: larger blocks are inserted more slowly and take more memory, here and on the server", c.BlockRows, maxBlockRows),
+		settings.Check(known, "compression is %q, must be lz4, zstd or none", c.Compression),
+		settings.Within("dial_timeout", c.DialTimeout, 100*time.Millisecond, time.Minute,
+			"shorter fails on a busy machine, longer only delays the attempt at the next address"),
+		settings.Within("write_timeout", c.WriteTimeout, time.Second, 10*time.Minute,
+			"inserting a block takes up to a second, and some seconds more on a server that delays inserts"),
+		settings.Within("block_rows", c.BlockRows, 1, maxBlockRows, "larger blocks are inserted more slowly and take more memory, here and on the server"),
 	}
 	for _, a := range c.Addresses {
 		errs = append(errs, dial.ValidateAddress("addresses", a))
 	}
 	return errors.Join(errs...)
-}
-
-func check(ok bool, format string, args ...any) error {
-	if ok {
-		return nil
-	}
-	return fmt.Errorf(format, args...)
 }
 
 func (c Config) layout() schema.Layout {

@@ -40,8 +40,8 @@ type producer struct {
 
 // encoder encodes record batches in memory that it reuses.
 type encoder struct {
-	frame   []byte
-	records []byte
+	frame, records []byte
+	body, value    []byte // of one record
 }
 
 // encode returns one record batch with the given rows, at least one, preceded by its length: what
@@ -54,7 +54,7 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 		b := block[at.span].Batch
 		ms := milliseconds(b)
 		last = max(last, ms)
-		e.records = appendRecord(e.records, b, int(at.row), ms-first, int64(i))
+		e.appendRecord(b, int(at.row), ms-first, int64(i))
 	}
 	f := append(e.frame[:0], make([]byte, lengthEnd)...) // lengths are set below; base offset 0
 	f = binary.BigEndian.AppendUint32(f, ^uint32(0))     // leader epoch: unknown to producers

@@ -2,12 +2,12 @@ package kafka
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/segmentio/kafka-go/compress"
 
 	"trafficd/pipeline/dial"
+	"trafficd/pipeline/settings"
 )
 
 // Config is section kafka of the configuration.
@@ -57,27 +57,18 @@ func (c Config) Validate() error {
 	_, codec := codecs[c.Compression]
 	errs := []error{
 		c.Kafka.Validate(""),
-		check(codec, "compression", fmt.Sprintf("is %q, must be none, gzip, snappy, lz4 or zstd", c.Compression)),
-		within("batch_bytes", c.BatchBytes, 16<<10, 64<<20, "smaller ones spend more on requests than on records, brokers refuse larger ones (their default is 1 MiB)"),
-		within("block_rows", c.BlockRows, 1, 1_000_000, "a block is planned and looked up in memory"),
-		within("parallel_requests", c.ParallelRequests, 1, 64, "each has a connection and two buffers of batch_bytes"),
-		within("resolve_after", c.ResolveAfter, time.Second, 24*time.Hour, "shorter reads back after every slow answer, longer exceeds how long brokers remember a producer (one day)"),
+		settings.Check(codec, "compression is %q, must be none, gzip, snappy, lz4 or zstd", c.Compression),
+		settings.Within("batch_bytes", c.BatchBytes, 16<<10, 64<<20,
+			"smaller ones spend more on requests than on records, brokers refuse larger ones (their default is 1 MiB)"),
+		settings.Within("block_rows", c.BlockRows, 1, 1_000_000, "a block is planned and looked up in memory"),
+		settings.Within("parallel_requests", c.ParallelRequests, 1, 64, "each has a connection and two buffers of batch_bytes"),
+		settings.Within("resolve_after", c.ResolveAfter, time.Second, 24*time.Hour,
+			"shorter reads back after every slow answer, longer exceeds how long brokers remember a producer (one day)"),
 	}
 	if c.CreateTopic.Partitions != 0 {
 		errs = append(errs,
-			within("create_topic.partitions", c.CreateTopic.Partitions, 1, 10_000, "more slow the brokers down; 0 creates nothing"),
-			within("create_topic.replication_factor", c.CreateTopic.ReplicationFactor, 1, 10, "it cannot exceed the number of brokers"))
+			settings.Within("create_topic.partitions", c.CreateTopic.Partitions, 1, 10_000, "more slow the brokers down; 0 creates nothing"),
+			settings.Within("create_topic.replication_factor", c.CreateTopic.ReplicationFactor, 1, 10, "it cannot exceed the number of brokers"))
 	}
 	return errors.Join(errs...)
-}
-
-func check(ok bool, key, reason string) error {
-	if ok {
-		return nil
-	}
-	return fmt.Errorf("%s %s", key, reason)
-}
-
-func within[T int | time.Duration](key string, v, low, high T, reason string) error {
-	return check(v >= low && v <= high, key, fmt.Sprintf("is %v, must be %v to %v: %s", v, low, high, reason))
 }

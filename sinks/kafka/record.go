@@ -6,8 +6,6 @@ import (
 	"math"
 	"strconv"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"trafficd/pipeline/batch"
 )
 
@@ -34,47 +32,40 @@ const (
 	tagNanos   = 2 << 3
 )
 
-// appendRecord appends row r of b as one record of a record batch v2: length, attributes, timestamp
-// and offset relative to the batch's first record, key, value, headers. It allocates only to grow
-// dst.
-func appendRecord(dst []byte, b *batch.Batch, r int, timestampDelta, offsetDelta int64) []byte {
-	code, value := b.Code(r), measurementSize(b, r)
-	dst = binary.AppendVarint(dst, int64(bodySize(b, r, value, timestampDelta, offsetDelta)))
-	dst = append(dst, 0) // attributes: Kafka defines none
-	dst = binary.AppendVarint(dst, timestampDelta)
-	dst = binary.AppendVarint(dst, offsetDelta)
-	dst = binary.AppendVarint(dst, int64(len(code)))
-	dst = append(dst, code...)
-	dst = binary.AppendVarint(dst, int64(value))
-	dst = appendMeasurement(dst, b, r)
-	return appendHeaders(dst, b, r)
+// appendRecord appends row r of b to e.records as one record of a record batch v2: length, attributes,
+// timestamp and offset relative to the batch's first record, key, value, headers.
+func (e *encoder) appendRecord(b *batch.Batch, r int, timestampDelta, offsetDelta int64) {
+	e.value = appendMeasurement(e.value[:0], b, r)
+	body := append(e.body[:0], 0) // attributes: Kafka defines none
+	body = binary.AppendVarint(body, timestampDelta)
+	body = binary.AppendVarint(body, offsetDelta)
+	body = appendBytes(body, b.Code(r))
+	body = appendBytes(body, e.value)
+	body = binary.AppendVarint(body, 3)
+	body = appendBytes(body, headerInstance)
+	body = appendBytes(body, b.ProductInstance)
+	body = appendBytes(body, headerBatch)
+	body = appendID(binary.AppendVarint(body, idLen), b.ID)
+	body = appendBytes(body, headerIndex)
+	var index [10]byte
+	body = appendBytes(body, strconv.AppendUint(index[:0], uint64(b.Index[r]), 10))
+	e.body = body
+	e.records = appendBytes(e.records, body)
 }
 
-// recordSize is the length of what appendRecord appends.
-func recordSize(b *batch.Batch, r int, timestampDelta, offsetDelta int64) int {
-	body := bodySize(b, r, measurementSize(b, r), timestampDelta, offsetDelta)
-	return varintSize(int64(body)) + body
-}
-
-func bodySize(b *batch.Batch, r, value int, timestampDelta, offsetDelta int64) int {
-	return 1 + varintSize(timestampDelta) + varintSize(offsetDelta) +
-		bytesSize(len(b.Code(r))) + bytesSize(value) + headersSize(b, r)
-}
-
-func appendHeaders(dst []byte, b *batch.Batch, r int) []byte {
-	dst = binary.AppendVarint(dst, 3)
-	dst = appendText(dst, headerInstance)
-	dst = appendText(dst, b.ProductInstance)
-	dst = appendText(dst, headerBatch)
-	dst = appendID(binary.AppendVarint(dst, idLen), b.ID)
-	dst = appendText(dst, headerIndex)
-	dst = binary.AppendVarint(dst, int64(decimals(b.Index[r])))
-	return strconv.AppendUint(dst, uint64(b.Index[r]), 10)
-}
-
-func headersSize(b *batch.Batch, r int) int {
-	const names = 1 + 1 + len(headerInstance) + 1 + len(headerBatch) + 1 + len(headerIndex)
-	return names + bytesSize(len(b.ProductInstance)) + bytesSize(idLen) + bytesSize(decimals(b.Index[r]))
+// recordSize returns about the length of what appendRecord appends: a few bytes more.
+func recordSize(b *batch.Batch, r int) int {
+	const fixed = 3 + 1 + 5 + 3 + 2 + 2 + // lengths, attributes and deltas
+		1 + 3 + len(headerInstance) + len(headerBatch) + len(headerIndex) + 2 + 1 + idLen + 1 + 6 + // headers
+		3*3 + 2*(2+6) + 9 // fields of the measurement: texts, timestamps of whole seconds, value
+	size := fixed + 2*len(b.ProductInstance) + 2*len(b.Code(r)) + len(b.TypeCode(int(b.Type[r])))
+	if b.From[r]%1e9 != 0 || b.To[r]%1e9 != 0 {
+		size += 2 * 6
+	}
+	if b.HasQuality(r) {
+		size += 9
+	}
+	return size
 }
 
 // appendMeasurement appends message Measurement of schemas/proto, byte for byte as the generated
@@ -94,18 +85,6 @@ func appendMeasurement(dst []byte, b *batch.Batch, r int) []byte {
 	return dst
 }
 
-func measurementSize(b *batch.Batch, r int) int {
-	size := fieldSize(len(b.ProductInstance)) + fieldSize(len(b.Code(r))) + fieldSize(len(b.TypeCode(int(b.Type[r]))))
-	size += 2 + timestampSize(b.From[r]) + 2 + timestampSize(b.To[r])
-	if math.Float64bits(b.Value[r]) != 0 {
-		size += 9
-	}
-	if b.HasQuality(r) {
-		size += 9
-	}
-	return size
-}
-
 func appendField[T string | []byte](dst []byte, tag byte, text T) []byte {
 	if len(text) == 0 {
 		return dst
@@ -114,37 +93,20 @@ func appendField[T string | []byte](dst []byte, tag byte, text T) []byte {
 	return append(dst, text...)
 }
 
-func fieldSize(n int) int {
-	if n == 0 {
-		return 0
-	}
-	return 1 + protowire.SizeBytes(n)
-}
-
 // appendTimestamp appends nanoseconds since 1970 as google.protobuf.Timestamp, which is always
 // shorter than 128 bytes.
 func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	seconds, nanos := split(nanoseconds)
-	dst = append(dst, tag, byte(timestampSize(nanoseconds)))
+	dst = append(dst, tag, 0) // the length is set below
+	start := len(dst)
 	if seconds != 0 {
 		dst = binary.AppendUvarint(append(dst, tagSeconds), uint64(seconds))
 	}
 	if nanos != 0 {
 		dst = binary.AppendUvarint(append(dst, tagNanos), uint64(nanos))
 	}
+	dst[start-1] = byte(len(dst) - start)
 	return dst
-}
-
-func timestampSize(nanoseconds int64) int {
-	seconds, nanos := split(nanoseconds)
-	size := 0
-	if seconds != 0 {
-		size += 1 + protowire.SizeVarint(uint64(seconds))
-	}
-	if nanos != 0 {
-		size += 1 + protowire.SizeVarint(uint64(nanos))
-	}
-	return size
 }
 
 // split returns whole seconds and 0 ≤ nanos < 1e9, also before 1970.
@@ -156,9 +118,9 @@ func split(nanoseconds int64) (seconds, nanos int64) {
 	return seconds, nanos
 }
 
-// appendText appends a string with its length, as in records.
-func appendText(dst []byte, s string) []byte {
-	return append(binary.AppendVarint(dst, int64(len(s))), s...)
+// appendBytes appends the length of p, then p, as in records.
+func appendBytes[T string | []byte](dst []byte, p T) []byte {
+	return append(binary.AppendVarint(dst, int64(len(p))), p...)
 }
 
 // appendID appends the canonical text of a batch id, without a string.
@@ -168,17 +130,4 @@ func appendID(dst []byte, id batch.ID) []byte {
 	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
 	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
 	return hex.AppendEncode(dst, id[10:16])
-}
-
-func bytesSize(n int) int { return varintSize(int64(n)) + n }
-
-// varintSize is the length of binary.AppendVarint's output.
-func varintSize(v int64) int { return protowire.SizeVarint(protowire.EncodeZigZag(v)) }
-
-func decimals(v uint32) int {
-	n := 1
-	for ; v >= 10; v /= 10 {
-		n++
-	}
-	return n
 }

@@ -4,9 +4,7 @@ import "trafficd/pipeline/batch"
 
 // fill is the content of a partition's record batch while a block is planned.
 type fill struct {
-	rows  int64
-	bytes int
-	first int64 // timestamp of its first record, milliseconds
+	rows, bytes int
 }
 
 // fit returns how many of the first rows go into one block: at most maxRows, and so many that no
@@ -16,14 +14,10 @@ func fit(offered batch.Block, partitions, maxBytes, maxRows int) int {
 	fills := make([]fill, partitions)
 	n := 0
 	for _, s := range offered {
-		ms := milliseconds(s.Batch)
 		for r := s.From; r < s.To; r++ {
 			f := &fills[PartitionOf(s.Code(r), partitions)]
-			if f.rows == 0 {
-				f.first, f.bytes = ms, batchOverhead
-			}
-			f.bytes += recordSize(s.Batch, r, ms-f.first, f.rows)
-			if n == maxRows || f.rows > 0 && f.bytes > maxBytes {
+			f.bytes += recordSize(s.Batch, r)
+			if n == maxRows || f.rows > 0 && f.bytes+batchOverhead > maxBytes {
 				return n
 			}
 			f.rows++

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"trafficd/pipeline/settings"
 )
 
 // Config of the server for clients.
@@ -52,40 +54,26 @@ func DefaultConfig() Config {
 // Validate returns all invalid settings, joined; each error names its key. A configuration without
 // keys is valid: they may come later, and readiness reports it.
 func (c Config) Validate() error {
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
 	_, _, err := net.SplitHostPort(c.Listen)
-	check(err == nil, "listen is %q: it must be host:port, such as :8080", c.Listen)
-	check(c.BasePath == "" || strings.HasPrefix(c.BasePath, "/") && !strings.HasSuffix(c.BasePath, "/") && !strings.ContainsAny(c.BasePath, "?#% "),
-		"base_path is %q: it must be empty or like /traffic, without a trailing slash and without escapes, because paths are compared byte by byte", c.BasePath)
-	check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key: set both or none, because a certificate is useless without its key")
-	check(c.MaxConnections >= 1, "max_connections is %d: it must be at least 1, or no client is served", c.MaxConnections)
-	check(c.MaxSilent >= 0, "max_silent_connections is %d: it must be 0 (no limit) or more", c.MaxSilent)
-	check(c.MaxHeaderBytes >= 1<<10 && c.MaxHeaderBytes <= 1<<20,
-		"max_header_bytes is %d: it must be between 1KiB, because a plain request needs a few hundred bytes, and 1MiB, because every connection holds as much", c.MaxHeaderBytes)
-	for _, d := range []struct {
-		key    string
-		is     time.Duration
-		reason string
-	}{
-		{"header_timeout", c.HeaderTimeout, "a client that sends nothing would hold its connection for ever"},
-		{"idle_timeout", c.IdleTimeout, "kept connections would stay for ever"},
-		{"write_timeout", c.WriteTimeout, "a client that reads nothing would hold its answer for ever"},
-	} {
-		check(d.is > 0, "%s is %v: it must be more than 0, or %s", d.key, d.is, d.reason)
+	plainPath := strings.HasPrefix(c.BasePath, "/") && !strings.HasSuffix(c.BasePath, "/") && !strings.ContainsAny(c.BasePath, "?#% ")
+	wrong := []error{
+		settings.Check(err == nil, "listen is %q, must be host:port, such as :8080", c.Listen),
+		settings.Check(c.BasePath == "" || plainPath,
+			"base_path is %q, must be empty or like /traffic, without a trailing slash and escapes: paths are compared byte by byte", c.BasePath),
+		settings.Check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key must be set together"),
+		settings.Positive("max_connections", c.MaxConnections, "otherwise no client is served"),
+		settings.AtLeast("max_silent_connections", c.MaxSilent, 0, "0 is no limit"),
+		settings.Within("max_header_bytes", c.MaxHeaderBytes, 1<<10, 1<<20, "a plain request needs a few hundred bytes, and every connection holds as much"),
+		settings.Positive("header_timeout", c.HeaderTimeout, "a client that sends nothing would hold its connection for ever"),
+		settings.Positive("idle_timeout", c.IdleTimeout, "kept connections would stay for ever"),
+		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its answer for ever"),
+		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 is no minimum"),
+		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for as long"),
+		settings.AtLeast("discard_bytes", c.DiscardBytes, 0, "it is a size"),
+		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every stop waits for it"),
 	}
-	check(c.WriteMinBytesPerSecond >= 0, "write_min_bytes_per_second is %d: it must be 0 (no minimum) or more", c.WriteMinBytesPerSecond)
-	check(c.DiscardTime >= 0 && c.DiscardTime <= time.Minute, "discard_time is %v: it must be between 0 and 1m, because the connection stays open for as long", c.DiscardTime)
-	check(c.DiscardBytes >= 0, "discard_bytes is %d: it cannot be negative", c.DiscardBytes)
-	check(c.DrainGrace >= 0 && c.DrainGrace <= time.Minute, "drain_grace is %v: it must be between 0 and 1m, because every stop waits for it", c.DrainGrace)
 	for _, origin := range c.CORSOrigins {
-		if err := checkOrigin(origin); err != nil {
-			wrong = append(wrong, err)
-		}
+		wrong = append(wrong, checkOrigin(origin))
 	}
 	if _, err := newRing(c.Keys, nil); err != nil {
 		wrong = append(wrong, fmt.Errorf("keys: %w", err))

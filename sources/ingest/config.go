@@ -2,8 +2,9 @@ package ingest
 
 import (
 	"errors"
-	"fmt"
 	"time"
+
+	"trafficd/pipeline/settings"
 )
 
 // Config of the ingest endpoint.
@@ -35,18 +36,13 @@ func DefaultConfig() Config {
 
 // Validate returns all invalid settings, joined; each error names its key.
 func (c Config) Validate() error {
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.MaxCompressedBytes >= 1<<10, "max_compressed_bytes is %d: it must be at least 1KiB, because a batch of a few items needs as much", c.MaxCompressedBytes)
-	check(c.ReceiveTimeout > 0, "receive_timeout is %v: it must be more than 0, or a client could hold its place for ever", c.ReceiveTimeout)
-	check(c.MinBytesPerSecond >= 0, "min_bytes_per_second is %d: it must be 0 (no minimum) or more", c.MinBytesPerSecond)
-	check(c.RateGrace >= 0 && c.RateGrace <= c.ReceiveTimeout, "rate_grace is %v: it must be between 0 and receive_timeout (%v), which ends the receiving anyway", c.RateGrace, c.ReceiveTimeout)
-	check(c.AdmissionRequests >= 2, "admission_requests is %d: it must be at least 2, because a client may have half of them", c.AdmissionRequests)
-	check(c.AdmissionBytes >= 2*(c.MaxCompressedBytes+blockSize),
-		"admission_bytes is %d: it must be at least twice max_compressed_bytes (%d) plus %d, or the largest body could never be received: a client may have half of the memory", c.AdmissionBytes, c.MaxCompressedBytes, 2*blockSize)
-	return errors.Join(wrong...)
+	return errors.Join(
+		settings.AtLeast("max_compressed_bytes", c.MaxCompressedBytes, 1<<10, "a batch of a few items needs as much"),
+		settings.Positive("receive_timeout", c.ReceiveTimeout, "a client could hold its place for ever"),
+		settings.AtLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "0 is no minimum"),
+		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "receive_timeout ends the receiving anyway"),
+		settings.AtLeast("admission_requests", c.AdmissionRequests, 2, "a client may have half of them"),
+		settings.AtLeast("admission_bytes", c.AdmissionBytes, 2*(c.MaxCompressedBytes+blockSize),
+			"a body of max_compressed_bytes could never be received, because a client may have half of the memory"),
+	)
 }

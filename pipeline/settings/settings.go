@@ -1,0 +1,31 @@
+// Package settings checks the values of settings.
+package settings
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Check returns an error with the formatted text unless ok.
+func Check(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// Within returns an error unless low ≤ v ≤ high. reason says what the bounds are for.
+func Within[T cmp.Ordered](key string, v, low, high T, reason string) error {
+	return Check(v >= low && v <= high, "%s is %v, must be %v to %v: %s", key, v, low, high, reason)
+}
+
+// AtLeast returns an error unless low ≤ v.
+func AtLeast[T cmp.Ordered](key string, v, low T, reason string) error {
+	return Check(v >= low, "%s is %v, must be at least %v: %s", key, v, low, reason)
+}
+
+// Positive returns an error unless v is more than 0.
+func Positive[T cmp.Ordered](key string, v T, reason string) error {
+	var zero T
+	return Check(v > zero, "%s is %v, must be more than 0: %s", key, v, reason)
+}
