@@ -70,7 +70,7 @@ func FuzzKML(f *testing.F) {
 }
 
 func throughAll(t *testing.T, g geom.T) {
-	require.NoError(t, small.Check(g))
+	require.NoError(t, check(small, g))
 	text := string(geo.AppendWKT(nil, g))
 
 	fromText, err := small.ParseWKT(text, geo.Any)

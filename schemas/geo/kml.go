@@ -26,7 +26,7 @@ const (
 // geometry. Each MultiGeometry counts as a collection for the Depth. The error names the byte, counted
 // from 0 after a byte order mark. It is ErrNoPlacemark, ErrKind or ErrTooLarge if one of these applies.
 func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
-	r := kmlReader{budget: budget{limits: l}}
+	r := kmlReader{Builder: Builder{Limits: l}}
 	for i, text := range texts {
 		if err := r.document(text); err != nil {
 			number := ""
@@ -46,12 +46,12 @@ func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	if err := top.resolve(want); err != nil {
 		return nil, err
 	}
-	unlimited := budget{limits: Limits{Points: math.MaxInt, Depth: math.MaxInt}} // r has applied the limits
-	from := kmlSource{node: &top, builder: builder{layout: geom.XY, budget: unlimited}}
+	unlimited := Limits{Points: math.MaxInt, Depth: math.MaxInt} // r has applied l
+	from := kmlSource{node: &top, Builder: Builder{Limits: unlimited, Layout: geom.XY}}
 	if r.altitude {
-		from.layout = geom.XYZ
+		from.Layout = geom.XYZ
 	}
-	g, err := from.geometry(&from)
+	g, err := from.Read(&from)
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +97,15 @@ func (n *kmlNode) resolve(want Kind) error {
 	return nil
 }
 
-// kmlSource is a source that reads a node.
+// kmlSource is a Source that reads a node.
 type kmlSource struct {
-	builder
+	Builder
 	node *kmlNode
 }
 
-func (s *kmlSource) kind() (Kind, error) { return s.node.kind, nil }
+func (s *kmlSource) Kind() (Kind, error) { return s.node.kind, nil }
 
-func (s *kmlSource) list(_ Kind, part func() error) error {
+func (s *kmlSource) List(_ Kind, part func() error) error {
 	node := s.node
 	for i := range node.parts {
 		s.node = &node.parts[i]
@@ -116,21 +116,21 @@ func (s *kmlSource) list(_ Kind, part func() error) error {
 	return nil
 }
 
-func (s *kmlSource) path(Kind, Kind) error {
-	if s.layout == geom.XYZ {
-		s.flat = append(s.flat, s.node.flat...)
+func (s *kmlSource) Path(Kind, Kind) error {
+	if s.Layout == geom.XYZ {
+		s.Flat = append(s.Flat, s.node.flat...)
 		return nil
 	}
-	s.flat = slices.Grow(s.flat, len(s.node.flat)/kmlStride*2)
+	s.Flat = slices.Grow(s.Flat, len(s.node.flat)/kmlStride*2)
 	for point := range slices.Chunk(s.node.flat, kmlStride) {
-		s.flat = append(s.flat, point[:2]...)
+		s.Flat = append(s.Flat, point[:2]...)
 	}
 	return nil
 }
 
 // kmlReader collects the geometries of texts.
 type kmlReader struct {
-	budget
+	Builder  // for its limits only
 	xml      *xml.Decoder
 	in       *tagMeter
 	depth    int // of elements
@@ -241,7 +241,7 @@ var kmlKinds = map[string]Kind{
 
 // geometry reads the geometry of an open element.
 func (r *kmlReader) geometry(e xml.StartElement) (n kmlNode, err error) {
-	if err := r.take(1); err != nil {
+	if err := r.Take(1); err != nil {
 		return n, err
 	}
 	switch n.kind = kmlKinds[e.Name.Local]; n.kind {
@@ -324,7 +324,7 @@ func (r *kmlReader) points(element string) (flat []float64, err error) {
 // tuples reads "x,y,z x,y …".
 func (r *kmlReader) tuples(text []byte) (flat []float64, err error) {
 	for text = text[spaceLen(text):]; len(text) > 0; {
-		if err := r.take(1); err != nil {
+		if err := r.Take(1); err != nil {
 			return nil, err
 		}
 		if flat, text, err = r.tuple(flat, text); err != nil {
@@ -402,7 +402,7 @@ func (m *tagMeter) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// AppendKML appends g, which must satisfy Check, as a KML document with one placemark.
+// AppendKML appends g, as a KML document with one placemark.
 func AppendKML(dst []byte, g geom.T) []byte {
 	dst = append(dst, `<kml xmlns="http://www.opengis.net/kml/2.2">`...)
 	dst = AppendPlacemark(dst, g)

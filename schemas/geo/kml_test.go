@@ -22,7 +22,7 @@ func TestKMLCanonical(t *testing.T) {
 			if strings.Contains(text, "(") { // KML's empty geometries have no Z
 				require.Equal(t, text, string(geo.AppendWKT(nil, back)), document)
 			}
-			require.NoError(t, limits.Check(back))
+			require.NoError(t, check(limits, back))
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package geo
 
 import (
+	"errors"
+	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/twpayne/go-geom"
@@ -94,32 +97,35 @@ func Count(g geom.T) int {
 	return n
 }
 
-// source is an encoding of a geometry that is being read.
-type source interface {
-	// kind reads the kind of a whole geometry or a member of a collection.
-	kind() (Kind, error)
-	// list calls part for each part of a geometry of the kind.
-	list(kind Kind, part func() error) error
-	// path appends the coordinates of a Point, LineString or LinearRing to builder.flat.
-	path(kind, in Kind) error
+// A Source is an encoding of a geometry that a Builder reads.
+type Source interface {
+	// Kind reads the kind of a whole geometry or a member of a collection.
+	Kind() (Kind, error)
+	// List calls part for each part of a geometry of the kind.
+	List(kind Kind, part func() error) error
+	// Path appends the coordinates of a Point, LineString or LinearRing to Builder.Flat, and takes their
+	// points.
+	Path(kind, in Kind) error
 }
 
-// builder makes geometries from what it reads.
-type builder struct {
-	budget
-	layout geom.Layout // of all geometries
+// Builder makes geometries from what it reads, and applies the rules for lines and rings, and Limits.
+type Builder struct {
+	Limits Limits
+	Layout geom.Layout // of all geometries
 
 	// The coordinates of the current geometry.
-	flat  []float64
+	Flat  []float64
 	ends  []int
 	endss [][]int
+
+	used, depth int // of the limits
 }
 
-// geometry reads a geometry. It copies the coordinates if they would keep unused memory.
-func (b *builder) geometry(from source) (geom.T, error) {
-	kind, err := from.kind()
+// Read reads a geometry. It copies the coordinates if they would keep unused memory.
+func (b *Builder) Read(from Source) (geom.T, error) {
+	kind, err := from.Kind()
 	if err == nil {
-		err = b.take(1)
+		err = b.Take(1)
 	}
 	if err != nil {
 		return nil, err
@@ -127,46 +133,46 @@ func (b *builder) geometry(from source) (geom.T, error) {
 	if kind == GeometryCollection {
 		return b.collection(from)
 	}
-	b.flat, b.ends, b.endss = b.flat[:0], b.ends[:0], nil
+	b.Flat, b.ends, b.endss = b.Flat[:0], b.ends[:0], nil
 	if err := b.part(from, kind, Any); err != nil {
 		return nil, err
 	}
-	flat := b.flat
+	flat := b.Flat
 	if cap(flat) > len(flat)+len(flat)/16 {
 		flat = slices.Clone(flat)
 	} else {
-		b.flat = nil
+		b.Flat = nil
 	}
-	return New(kind, b.layout, flat, slices.Clone(b.ends), b.endss), nil
+	return New(kind, b.Layout, flat, slices.Clone(b.ends), b.endss), nil
 }
 
-func (b *builder) collection(from source) (geom.T, error) {
+func (b *Builder) collection(from Source) (geom.T, error) {
 	if err := b.enter(); err != nil {
 		return nil, err
 	}
 	defer b.leave()
 	var members []geom.T
-	err := from.list(GeometryCollection, func() error {
-		g, err := b.geometry(from)
+	err := from.List(GeometryCollection, func() error {
+		g, err := b.Read(from)
 		members = append(members, g)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return collect(b.layout, members), nil
+	return collect(b.Layout, members), nil
 }
 
-func (b *builder) part(from source, kind, in Kind) error {
+func (b *Builder) part(from Source, kind, in Kind) error {
 	if !kind.hasParts() {
-		start := len(b.flat)
-		if err := from.path(kind, in); err != nil {
+		start := len(b.Flat)
+		if err := from.Path(kind, in); err != nil {
 			return err
 		}
-		return checkPath(kind, b.flat[start:], b.layout.Stride())
+		return checkPath(kind, b.Flat[start:], b.Layout.Stride())
 	}
-	return from.list(kind, func() error {
-		if err := b.take(1); err != nil {
+	return from.List(kind, func() error {
+		if err := b.Take(1); err != nil {
 			return err
 		}
 		if kind == MultiPolygon {
@@ -176,8 +182,51 @@ func (b *builder) part(from source, kind, in Kind) error {
 		if kind == MultiPolygon {
 			b.endss = append(b.endss, slices.Clone(b.ends))
 		} else {
-			b.ends = append(b.ends, len(b.flat))
+			b.ends = append(b.ends, len(b.Flat))
 		}
 		return err
 	})
 }
+
+// Take counts n points or parts.
+func (b *Builder) Take(n int) error {
+	if n > b.Limits.Points-b.used {
+		return fmt.Errorf("%w: more than %d points and parts", ErrTooLarge, b.Limits.Points)
+	}
+	b.used += n
+	return nil
+}
+
+// enter counts a collection; leave must be called at its end.
+func (b *Builder) enter() error {
+	b.depth++
+	if b.depth > b.Limits.Depth {
+		return fmt.Errorf("%w: collections deeper than %d", ErrTooLarge, b.Limits.Depth)
+	}
+	return nil
+}
+
+func (b *Builder) leave() { b.depth-- }
+
+var errMixed = errors.New("some points have a z and others have none")
+
+// checkPath checks the points of a Point, LineString or LinearRing.
+func checkPath(kind Kind, flat []float64, stride int) error {
+	n := len(flat)
+	switch {
+	case n == 0 || kind == Point:
+		return nil
+	case n == stride && kind == LineString:
+		return errors.New("a line of 1 point: want none, or at least 2")
+	case kind == LineString:
+		return nil
+	case n < 4*stride:
+		return fmt.Errorf("a ring of %d points: want none, or at least 4", n/stride)
+	case flat[0] != flat[n-stride] || flat[1] != flat[n-stride+1]:
+		return fmt.Errorf("ring is not closed: it starts at (%v %v) and ends at (%v %v)",
+			flat[0], flat[1], flat[n-stride], flat[n-stride+1])
+	}
+	return nil
+}
+
+func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }

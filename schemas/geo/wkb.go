@@ -31,8 +31,8 @@ const (
 // 0. It is ErrKind or ErrTooLarge if one of these applies. The geometry keeps the SRID of the
 // outermost geometry.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
-	r := wkbReader{data: data, builder: builder{budget: budget{limits: l}}}
-	g, err := r.geometry(&r)
+	r := wkbReader{data: data, Builder: Builder{Limits: l}}
+	g, err := r.Read(&r)
 	if err == nil && r.at < len(data) {
 		err = fmt.Errorf("%d bytes after the geometry", len(data)-r.at)
 	}
@@ -45,9 +45,9 @@ func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	return as(g, want)
 }
 
-// wkbReader is a source. After an error, at is where it occurred.
+// wkbReader is a Source. After an error, at is where it occurred.
 type wkbReader struct {
-	builder
+	Builder
 	data   []byte
 	at     int
 	big    bool // endian
@@ -55,7 +55,7 @@ type wkbReader struct {
 	srid   uint32
 }
 
-func (r *wkbReader) kind() (Kind, error) { return r.header(Any) }
+func (r *wkbReader) Kind() (Kind, error) { return r.header(Any) }
 
 // header reads byte order, type and SRID of a geometry, which must be of the kind unless that is Any.
 func (r *wkbReader) header(want Kind) (Kind, error) {
@@ -78,11 +78,11 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 		return Any, err
 	case want != Any && kind != want:
 		return Any, fmt.Errorf("member is a %s, want a %s", kind, want)
-	case measured && !r.limits.DropMeasures:
+	case measured && !r.Limits.DropMeasures:
 		return Any, fmt.Errorf("type code %#x: %w", code, errMeasures)
-	case r.layout == geom.NoLayout:
-		r.layout, r.stride = layout, stride
-	case r.layout != layout || r.stride != stride:
+	case r.Layout == geom.NoLayout:
+		r.Layout, r.stride = layout, stride
+	case r.Layout != layout || r.stride != stride:
 		return Any, errMixed
 	}
 	r.at += wkbHeader
@@ -135,8 +135,8 @@ func (r *wkbReader) count(items string, size int) (int, error) {
 	return int(n), nil
 }
 
-// path implements source. An empty point is encoded as NaN.
-func (r *wkbReader) path(kind, _ Kind) error {
+// Path implements Source. An empty point is encoded as NaN.
+func (r *wkbReader) Path(kind, _ Kind) error {
 	if kind != Point {
 		n, err := r.count("points", 8*r.stride)
 		if err != nil {
@@ -156,11 +156,11 @@ func (r *wkbReader) path(kind, _ Kind) error {
 
 // floats reads the numbers of n points, whose bytes are present.
 func (r *wkbReader) floats(n int) error {
-	if err := r.take(n); err != nil {
+	if err := r.Take(n); err != nil {
 		return err
 	}
-	kept := r.layout.Stride()
-	flat := slices.Grow(r.flat, n*kept)
+	kept := r.Layout.Stride()
+	flat := slices.Grow(r.Flat, n*kept)
 	for i := range n {
 		for j := range kept {
 			offset := 8 * (i*r.stride + j)
@@ -173,7 +173,7 @@ func (r *wkbReader) floats(n int) error {
 		}
 	}
 	r.at += 8 * n * r.stride
-	r.flat = flat
+	r.Flat = flat
 	return nil
 }
 
@@ -193,8 +193,8 @@ func (r *wkbReader) uint32(offset int) uint32 {
 	return v
 }
 
-// list implements source. All parts but rings have a header.
-func (r *wkbReader) list(kind Kind, part func() error) error {
+// List implements Source. All parts but rings have a header.
+func (r *wkbReader) List(kind Kind, part func() error) error {
 	items, size := "members", wkbHeader+wkbCount
 	switch kind {
 	case Polygon:
@@ -219,7 +219,7 @@ func (r *wkbReader) list(kind Kind, part func() error) error {
 	return nil
 }
 
-// AppendWKB appends g, which must satisfy Check, as ISO well-known binary: the type code of a geometry
+// AppendWKB appends g, as ISO well-known binary: the type code of a geometry
 // with z is 1000 higher. The order is binary.LittleEndian or binary.BigEndian. An SRID is not written.
 // An empty point is written as NaN, as PostGIS and GEOS do.
 func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {

@@ -3,7 +3,6 @@ package geo_test
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"math"
 	"strings"
 	"testing"
 
@@ -149,35 +148,4 @@ func TestWKBTruncated(t *testing.T) {
 			require.Error(t, err)
 		}
 	}
-}
-
-func TestCheck(t *testing.T) {
-	f := func(g geom.T, want string) {
-		t.Helper()
-		if want == "" {
-			require.NoError(t, limits.Check(g))
-			return
-		}
-		require.ErrorContains(t, limits.Check(g), want)
-	}
-	xy := func(v ...float64) []float64 { return v }
-	f(geom.NewPointFlat(geom.XY, xy(1, 2)), "")
-	f(geom.NewPointFlat(geom.XYM, xy(1, 2, 3)), "layout XYM is not supported")
-	f(geom.NewPointFlat(geom.NoLayout, nil), "some points have a z")
-	f(geom.NewLineStringFlat(geom.XY, xy(1, 2, 3, math.Inf(1))), "point 1: +Inf is not a finite number")
-	f(geom.NewLineStringFlat(geom.XY, xy(1, 2)), "a line of 1 point")
-	f(geom.NewLinearRingFlat(geom.XY, xy(0, 0, 1, 0, 1, 1, 0, 1)), "ring is not closed")
-	f(geom.NewPolygonFlat(geom.XY, xy(0, 0, 1, 0, 1, 1, 0, 0, 5, 5), []int{8, 10}), "ring 1: a ring of 1 points")
-	f(geom.NewMultiLineStringFlat(geom.XY, xy(1, 2, 3, 4, 5, 6), []int{4, 6}), "line 1: a line of 1 point")
-	f(geom.NewMultiPolygonFlat(geom.XY, xy(0, 0, 1, 0, 1, 1, 0, 0, 5, 5), [][]int{{8}, {10}}), "polygon 1: ring 0: a ring of 1 points")
-	f(geom.NewGeometryCollection(), "")
-	f(geom.NewGeometryCollection().MustPush(geom.NewPointFlat(geom.XY, xy(1, 2))), "")
-	f(geom.NewGeometryCollection().MustPush(geom.NewPointFlat(geom.XY, xy(1, 2)), geom.NewPointFlat(geom.XYZ, xy(1, 2, 3))),
-		"member 0: some points have a z and others have none")
-	deep := geom.NewGeometryCollection()
-	for range 40 {
-		deep = geom.NewGeometryCollection().MustPush(deep)
-	}
-	f(deep, "deeper than 32")
-	require.ErrorIs(t, geo.Limits{Points: 2, Depth: 1}.Check(geom.NewLineStringFlat(geom.XY, xy(1, 2, 3, 4))), geo.ErrTooLarge)
 }

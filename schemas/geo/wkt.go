@@ -14,9 +14,9 @@ import (
 // ParseWKT reads well-known text. The error names the byte, counted from 0. It is ErrKind or
 // ErrTooLarge if one of these applies.
 func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
-	r := wktReader{text: text, builder: builder{budget: budget{limits: l}}}
+	r := wktReader{text: text, Builder: Builder{Limits: l}}
 	r.lookAhead()
-	g, err := r.geometry(&r)
+	g, err := r.Read(&r)
 	if err == nil {
 		if r.peek(); r.at < len(text) {
 			err = fmt.Errorf("%s after the geometry", r.found())
@@ -28,9 +28,9 @@ func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	return as(g, want)
 }
 
-// wktReader is a source. After an error, at is where it occurred.
+// wktReader is a Source. After an error, at is where it occurred.
 type wktReader struct {
-	builder
+	Builder
 	text     string
 	at       int
 	numbers  int  // of a point
@@ -54,24 +54,24 @@ func (r *wktReader) lookAhead() {
 		}
 		tags = r.text[:digit]
 	}
-	if r.limits.DropMeasures {
+	if r.Limits.DropMeasures {
 		r.measured = numbers > 3
 		for word := range strings.FieldsFuncSeq(tags, func(c rune) bool { return !unicode.IsLetter(c) }) {
 			r.measured = r.measured || strings.HasSuffix(strings.ToUpper(word), "M")
 		}
 	}
-	r.layout = geom.XY
+	r.Layout = geom.XY
 	if numbers > 3 || numbers > 2 && !r.measured || digit < 0 && strings.ContainsAny(r.text, "zZ") {
-		r.layout = geom.XYZ
+		r.Layout = geom.XYZ
 	}
-	r.numbers = r.layout.Stride()
+	r.numbers = r.Layout.Stride()
 	if r.measured {
 		r.numbers++
 	}
 }
 
-// kind reads the name of a kind and, joined or separate, an optional Z.
-func (r *wktReader) kind() (Kind, error) {
+// Kind reads the name of a kind and, joined or separate, an optional Z.
+func (r *wktReader) Kind() (Kind, error) {
 	word := r.word()
 	for kind := Point; kind <= LinearRing; kind++ {
 		name := kinds[kind].wkt
@@ -90,11 +90,11 @@ func (r *wktReader) kind() (Kind, error) {
 		suffix = strings.ToUpper(suffix)
 		measured, high := strings.HasSuffix(suffix, "M"), strings.HasPrefix(suffix, "Z")
 		switch {
-		case measured && !r.limits.DropMeasures:
+		case measured && !r.Limits.DropMeasures:
 			return Any, fmt.Errorf("%s: %w", suffix, errMeasures)
-		case suffix == "" || measured == r.measured && high == (r.layout == geom.XYZ):
+		case suffix == "" || measured == r.measured && high == (r.Layout == geom.XYZ):
 			return kind, nil
-		case high && r.layout == geom.XY:
+		case high && r.Layout == geom.XY:
 			return Any, fmt.Errorf("%s, but the first point has no z", suffix)
 		}
 		return Any, fmt.Errorf("%s, but the first point has %d numbers", suffix, r.numbers)
@@ -119,8 +119,8 @@ func (r *wktReader) empty() bool {
 	return true
 }
 
-// list implements source.
-func (r *wktReader) list(kind Kind, part func() error) error {
+// List implements Source.
+func (r *wktReader) List(kind Kind, part func() error) error {
 	if r.empty() {
 		return nil
 	}
@@ -146,9 +146,9 @@ func (r *wktReader) items(item func() error) error {
 	}
 }
 
-// path implements source. The parentheses of points in a MULTIPOINT are often omitted, of all or of
+// Path implements Source. The parentheses of points in a MULTIPOINT are often omitted, of all or of
 // none.
-func (r *wktReader) path(kind, in Kind) error {
+func (r *wktReader) Path(kind, in Kind) error {
 	if r.empty() {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (r *wktReader) path(kind, in Kind) error {
 
 // coordinates reads the numbers of a point.
 func (r *wktReader) coordinates() error {
-	if err := r.take(1); err != nil {
+	if err := r.Take(1); err != nil {
 		return err
 	}
 	for i := range r.numbers {
@@ -192,8 +192,8 @@ func (r *wktReader) coordinates() error {
 		if err != nil {
 			return fmt.Errorf("%.40q is not a number within the range of a double", r.text[r.at:r.at+n])
 		}
-		if i < r.layout.Stride() {
-			r.flat = append(r.flat, v)
+		if i < r.Layout.Stride() {
+			r.Flat = append(r.Flat, v)
 		}
 		r.at += n
 	}
@@ -239,7 +239,7 @@ func (r *wktReader) found() string {
 	return fmt.Sprintf("unexpected %.20q", r.text[r.at:])
 }
 
-// AppendWKT appends g, which must satisfy Check, as well-known text such as
+// AppendWKT appends g, as well-known text such as
 // "POINT Z (8.25 48.76 110)" or "LINESTRING EMPTY".
 func AppendWKT(dst []byte, g geom.T) []byte {
 	for p := range Parts(g) {

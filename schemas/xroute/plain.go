@@ -3,133 +3,122 @@ package xroute
 import (
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
+	"math"
 
 	"github.com/twpayne/go-geom"
 
 	"trafficd/schemas/geo"
 )
 
-// errPlain means that plain elements are not a geometry.
-var errPlain = errors.New("invalid geometry")
+var (
+	// ErrNotFinite means that a coordinate of a plain geometry is NaN or infinite. XML can express these
+	// values, other encodings cannot.
+	ErrNotFinite = errors.New("not a finite number")
 
-// FromPlain returns the geometry of plain elements. It does not check lines and rings, see geo.Limits:
-// lines may have one point, rings may be open.
-func FromPlain(p PlainGeometry) (geom.T, error) {
-	layout := geom.XY
-	for points := range paths(p) { // the first point decides for all others
-		if len(points) > 0 {
-			if points[0].Z != nil {
-				layout = geom.XYZ
-			}
-			break
-		}
+	errPlain = errors.New("invalid geometry")
+	errMixed = fmt.Errorf("%w: some points have a z and others have none", errPlain)
+)
+
+// FromPlain returns the geometry of plain elements. The error is geo.ErrTooLarge or ErrNotFinite if one
+// of these applies.
+func FromPlain(p PlainGeometry, limits geo.Limits) (geom.T, error) {
+	g, err := fromPlain(p, limits, geom.XY)
+	if errors.Is(err, errMixed) {
+		return fromPlain(p, limits, geom.XYZ)
 	}
-	return fromPlain(p, layout)
+	return g, err
 }
 
-func fromPlain(p PlainGeometry, layout geom.Layout) (geom.T, error) {
-	if c, ok := p.(*PlainGeometryCollection); ok {
-		return fromCollection(c, layout)
-	}
-	kind := kindOfPlain(p)
+func fromPlain(p PlainGeometry, limits geo.Limits, layout geom.Layout) (geom.T, error) {
+	s := plainSource{plain: p, Builder: geo.Builder{Limits: limits, Layout: layout}}
+	return s.Read(&s)
+}
+
+// plainSource is a geo.Source.
+type plainSource struct {
+	geo.Builder
+	plain PlainGeometry
+}
+
+// Kind implements geo.Source.
+func (s *plainSource) Kind() (geo.Kind, error) {
+	kind := kindOfPlain(s.plain)
 	if kind == geo.Any {
-		return nil, fmt.Errorf("%w: a PlainGeometryBase has no coordinates: use a type that extends it", errPlain)
+		return kind, fmt.Errorf("%w: a PlainGeometryBase has no coordinates: use a type that extends it", errPlain)
 	}
-	var flat []float64
-	var ends []int
-	for points := range paths(p) {
-		if flat == nil {
-			flat = make([]float64, 0, len(points)*layout.Stride())
-		}
-		for i := range points {
-			p := &points[i]
-			if (p.Z != nil) != (layout == geom.XYZ) {
-				return nil, fmt.Errorf("%w: some points have a z and others have none", errPlain)
-			}
-			flat = append(flat, p.X, p.Y)
-			if p.Z != nil {
-				flat = append(flat, *p.Z)
+	return kind, nil
+}
+
+// List implements geo.Source.
+func (s *plainSource) List(_ geo.Kind, part func() error) error {
+	each := func(name string, n int, plain func(i int) PlainGeometry) error {
+		for i := range n {
+			s.plain = plain(i)
+			if err := part(); err != nil {
+				return fmt.Errorf("%s %d: %w", name, i, err)
 			}
 		}
-		ends = append(ends, len(flat))
+		return nil
 	}
-	var endss [][]int
-	if multi, ok := p.(*PlainMultiPolygon); ok {
-		for i := range multi.Polygons {
-			n := len(multi.Polygons[i].LinearRings)
-			endss, ends = append(endss, ends[:n:n]), ends[n:]
-		}
-	}
-	return geo.New(kind, layout, flat, ends, endss), nil
-}
-
-func fromCollection(p *PlainGeometryCollection, layout geom.Layout) (geom.T, error) {
-	c := geom.NewGeometryCollection()
-	c.MustSetLayout(layout) // without members it would have none
-	for i, member := range p.Geometries {
-		g, err := fromPlain(member, layout)
-		if err != nil {
-			return nil, fmt.Errorf("member %d: %w", i, err)
-		}
-		if err := c.Push(g); err != nil {
-			return nil, fmt.Errorf("member %d: %w: %w", i, errPlain, err)
-		}
-	}
-	return c, nil
-}
-
-// paths returns the points of a plain geometry: of each point of a MultiPoint, each line and each ring.
-func paths(p PlainGeometry) iter.Seq[[]PlainPoint] {
-	return func(yield func([]PlainPoint) bool) { walk(p, yield) }
-}
-
-// walk calls yield with each path until it returns false.
-func walk(p PlainGeometry, yield func([]PlainPoint) bool) bool {
-	switch p := p.(type) {
-	case *PlainPoint:
-		return yield([]PlainPoint{*p})
-	case *PlainLineString:
-		return yield(p.Points)
-	case *PlainLinearRing:
-		return yield(p.Points)
+	switch p := s.plain.(type) {
 	case *PlainMultiPoint:
-		for i := range p.Points {
-			if !yield(p.Points[i : i+1]) {
-				return false
-			}
-		}
+		return each("point", len(p.Points), func(i int) PlainGeometry { return &p.Points[i] })
 	case *PlainPolygon:
-		return walkAll(p.LinearRings, func(r *PlainLinearRing) PlainGeometry { return r }, yield)
+		return each("ring", len(p.LinearRings), func(i int) PlainGeometry { return &p.LinearRings[i] })
 	case *PlainMultiLineString:
-		return walkAll(p.LineStrings, func(l *PlainLineString) PlainGeometry { return l }, yield)
+		return each("line", len(p.LineStrings), func(i int) PlainGeometry { return &p.LineStrings[i] })
 	case *PlainMultiPolygon:
-		return walkAll(p.Polygons, func(p *PlainPolygon) PlainGeometry { return p }, yield)
+		return each("polygon", len(p.Polygons), func(i int) PlainGeometry { return &p.Polygons[i] })
 	case *PlainGeometryCollection:
-		return walkAll(p.Geometries, func(g *PlainGeometry) PlainGeometry { return *g }, yield)
+		return each("member", len(p.Geometries), func(i int) PlainGeometry { return p.Geometries[i] })
 	}
-	return true
+	return nil
 }
 
-func walkAll[T any](list []T, plain func(*T) PlainGeometry, yield func([]PlainPoint) bool) bool {
-	for i := range list {
-		if !walk(plain(&list[i]), yield) {
-			return false
+// Path implements geo.Source.
+func (s *plainSource) Path(geo.Kind, geo.Kind) error {
+	switch p := s.plain.(type) {
+	case *PlainPoint:
+		return s.points([]PlainPoint{*p})
+	case *PlainLineString:
+		return s.points(p.Points)
+	case *PlainLinearRing:
+		return s.points(p.Points)
+	}
+	return nil
+}
+
+func (s *plainSource) points(points []PlainPoint) error {
+	if err := s.Take(len(points)); err != nil {
+		return err
+	}
+	if s.Flat == nil {
+		s.Flat = make([]float64, 0, len(points)*s.Layout.Stride())
+	}
+	for i := range points {
+		p := &points[i]
+		if (p.Z != nil) != (s.Layout == geom.XYZ) {
+			return errMixed
+		}
+		s.Flat = append(s.Flat, p.X, p.Y)
+		if p.Z != nil {
+			s.Flat = append(s.Flat, *p.Z)
+		}
+		for _, v := range s.Flat[len(s.Flat)-s.Layout.Stride():] {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return fmt.Errorf("point %d: coordinate %v is %w", i, v, ErrNotFinite)
+			}
 		}
 	}
-	return true
+	return nil
 }
 
 // HasEmptyPoint reports whether a point of g has no coordinates: then g has no plain form.
 func HasEmptyPoint(g geom.T) bool {
-	switch g := g.(type) {
-	case *geom.Point:
-		return g.Empty()
-	case *geom.MultiPoint:
-		return len(g.FlatCoords()) < g.NumPoints()*g.Stride()
-	case *geom.GeometryCollection:
-		return slices.ContainsFunc(g.Geoms(), HasEmptyPoint)
+	for p := range geo.Parts(g) {
+		if p.Kind == geo.Point && p.Len == 0 {
+			return true
+		}
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package xroute_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,8 +11,8 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// TestPlainThereAndBack: a geometry is the same after it was plain elements, and its
-// element says its kind.
+// TestPlainThereAndBack: a geometry can be converted to plain elements and back, and its element has
+// the same kind.
 func TestPlainThereAndBack(t *testing.T) {
 	f := func(text string, kind geo.Kind) {
 		t.Helper()
@@ -20,7 +21,7 @@ func TestPlainThereAndBack(t *testing.T) {
 		require.False(t, xroute.HasEmptyPoint(g))
 		e := xroute.NewElement(kind, xroute.ToPlain(g))
 		require.Equal(t, kind, xroute.KindOf(e))
-		back, err := xroute.FromPlain(xroute.PlainOf(e))
+		back, err := xroute.FromPlain(xroute.PlainOf(e), geo.DefaultLimits())
 		require.NoError(t, err)
 		require.Equal(t, g, back)
 		require.Nil(t, xroute.PlainOf(xroute.NewElement(kind, nil)))
@@ -41,19 +42,41 @@ func TestPlainThereAndBack(t *testing.T) {
 	require.Equal(t, geo.Any, xroute.KindOf(nil))
 }
 
-func TestPlainThatIsNoGeometry(t *testing.T) {
+func TestInvalidPlain(t *testing.T) {
 	z := 1.0
-	f := func(p xroute.PlainGeometry, want string) {
+	f := func(p xroute.PlainGeometry, want string) error {
 		t.Helper()
-		_, err := xroute.FromPlain(p)
+		g, err := xroute.FromPlain(p, geo.DefaultLimits())
 		require.ErrorContains(t, err, want)
+		require.Nil(t, g)
+		return err
 	}
 	f(&xroute.PlainGeometryBase{}, "invalid geometry: a PlainGeometryBase has no coordinates")
 	f(&xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{&xroute.PlainPoint{}, &xroute.PlainGeometryBase{}}}, "member 1: invalid geometry")
 	f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {Z: &z}}}, "some points have a z and others have none")
 	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{}, {Points: []xroute.PlainPoint{{Z: &z}, {}}}}}, "some points have a z")
-	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: []xroute.PlainPoint{{}}}, {Points: []xroute.PlainPoint{{Z: &z}}}}}, "some points have a z")
+	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: []xroute.PlainPoint{{}, {}}}, {Points: []xroute.PlainPoint{{Z: &z}}}}}, "some points have a z")
 	f(&xroute.PlainMultiPolygon{Polygons: []xroute.PlainPolygon{{LinearRings: []xroute.PlainLinearRing{{Points: []xroute.PlainPoint{{}, {Z: &z}}}}}}}, "some points have a z")
+	f(&xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{&xroute.PlainPoint{}, &xroute.PlainPoint{Z: &z}}}, "some points have a z")
+
+	line, ring := []xroute.PlainPoint{{X: 1}}, []xroute.PlainPoint{{}, {X: 1}, {X: 1, Y: 1}, {}}
+	f(&xroute.PlainLineString{Points: line}, "a line of 1 point")
+	f(&xroute.PlainLinearRing{Points: append(ring[:3:3], line...)}, "ring is not closed")
+	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{Points: ring}, {Points: line}}}, "ring 1: a ring of 1 points")
+	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: ring}, {Points: line}}}, "line 1: a line of 1 point")
+	f(&xroute.PlainMultiPolygon{Polygons: []xroute.PlainPolygon{{LinearRings: []xroute.PlainLinearRing{{Points: ring}}}, {LinearRings: []xroute.PlainLinearRing{{Points: line}}}}},
+		"polygon 1: ring 0: a ring of 1 points")
+	err := f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {X: math.Inf(1)}}}, "point 1: coordinate +Inf is not a finite number")
+	require.ErrorIs(t, err, xroute.ErrNotFinite)
+	err = f(&xroute.PlainPoint{Z: new(math.NaN())}, "point 0: coordinate NaN is not a finite number")
+	require.ErrorIs(t, err, xroute.ErrNotFinite)
+	deep := &xroute.PlainGeometryCollection{}
+	for range 40 {
+		deep = &xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{deep}}
+	}
+	require.ErrorIs(t, f(deep, "deeper than 32"), geo.ErrTooLarge)
+	_, err = xroute.FromPlain(&xroute.PlainLineString{Points: ring}, geo.Limits{Points: 4, Depth: 1})
+	require.ErrorIs(t, err, geo.ErrTooLarge)
 }
 
 func TestEmptyPointsHaveNoPlainForm(t *testing.T) {

@@ -143,8 +143,12 @@ func (c *conversion) size() int64 {
 	size := int64(len(c.items)) * itemBytes
 	for i := range c.items {
 		if g := c.items[i].geometry; g != nil {
-			size += int64(parts(g)) * 3 * 8 // a point has at most three coordinates, a part has fewer
-			size += int64(members(g)) * memberBytes
+			size += int64(geo.Count(g)) * 3 * 8 // a point has at most three coordinates, a part has fewer
+			for p := range geo.Parts(g) {
+				if p.In == geo.GeometryCollection && !p.End {
+					size += memberBytes
+				}
+			}
 		}
 	}
 	return size
@@ -154,25 +158,12 @@ func (c *conversion) size() int64 {
 func (c *conversion) answerSize(done int) (size int) {
 	for _, it := range c.items[:done] {
 		if it.err == nil {
-			size += c.options.encodings.size(parts(it.geometry))
+			size += c.options.encodings.size(geo.Count(it.geometry))
 		} else {
 			size += itemBytes
 		}
 	}
 	return size
-}
-
-// members counts the geometries in a collection, at all depths.
-func members(g geom.T) int {
-	c, ok := g.(*geom.GeometryCollection)
-	if !ok {
-		return 0
-	}
-	n := c.NumGeoms()
-	for _, member := range c.Geoms() {
-		n += members(member)
-	}
-	return n
 }
 
 func (c *conversion) do(i int) error {

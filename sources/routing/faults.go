@@ -140,6 +140,8 @@ func inputFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 		return serviceFailure(xroute.CodePlacemarkNotFound, message, err)
 	case errors.Is(err, geo.ErrKind):
 		return serviceFailure(xroute.CodeGeometryObject, message, err)
+	case errors.Is(err, xroute.ErrNotFinite):
+		return serviceFailure(xroute.CodeCoordinateFormat, message, err)
 	}
 	return serviceFailure(syntax, message, err)
 }

@@ -2,10 +2,7 @@ package routing
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/twpayne/go-geom"
 
@@ -30,10 +27,7 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 		g, err := read()
 		switch {
 		case err != nil:
-			if !errors.As(err, &f) {
-				f = inputFailure(err, syntax, "invalid "+name)
-			}
-			f = f.in(name)
+			f = inputFailure(err, syntax, "invalid "+name).in(name)
 		case first == nil:
 			first, firstName = g, name
 		case !same(first, g):
@@ -43,7 +37,7 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 	}
 	e := element.Encoded()
 	if plain := xroute.PlainOf(element); plain != nil {
-		add("PLAIN", xroute.CodeGeometryObject, func() (geom.T, error) { return readPlain(plain, limits) })
+		add("PLAIN", xroute.CodeGeometryObject, func() (geom.T, error) { return xroute.FromPlain(plain, limits) })
 	}
 	if e.WKB != nil {
 		add("WKB", xroute.CodeInvalidWKB, func() (geom.T, error) { return limits.ParseWKB(e.WKB, kind) })
@@ -70,66 +64,16 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 // same is geo.Same, except for geometries without points: PLAIN and KML cannot express whether those
 // have a z coordinate.
 func same(a, b geom.T) bool {
-	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && parts(a) == parts(b)
+	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
 }
 
 func hasNoPoints(g geom.T) bool {
-	return !slices.ContainsFunc(flats(g), func(part geom.T) bool { return len(part.FlatCoords()) > 0 })
-}
-
-func readPlain(p xroute.PlainGeometry, limits geo.Limits) (geom.T, error) {
-	g, err := xroute.FromPlain(p)
-	if err != nil {
-		return nil, serviceFailure(xroute.CodeGeometryObject, "invalid plain elements", err)
-	}
-	if at := notFinite(g); at >= 0 {
-		return nil, serviceFailure(xroute.CodeCoordinateFormat, fmt.Sprintf("point %d has a coordinate that is not a finite number", at), nil)
-	}
-	return g, limits.Check(g)
-}
-
-// notFinite returns the index of the first point with a coordinate that is NaN or infinite, or -1. XML
-// can express these values, the other encodings cannot.
-func notFinite(g geom.T) int {
-	points := 0
-	for _, part := range flats(g) {
-		for i, v := range part.FlatCoords() {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return points + i/part.Stride()
-			}
+	for p := range geo.Parts(g) {
+		if len(p.Flat) > 0 {
+			return false
 		}
-		points += len(part.FlatCoords()) / max(part.Stride(), 1)
 	}
-	return -1
-}
-
-// flats returns the geometries with coordinates: g, or the members of all its collections.
-func flats(g geom.T) []geom.T {
-	c, ok := g.(*geom.GeometryCollection)
-	if !ok {
-		return []geom.T{g}
-	}
-	var list []geom.T
-	for _, member := range c.Geoms() {
-		list = append(list, flats(member)...)
-	}
-	return list
-}
-
-// parts counts what geo.Limits counts: points, rings, lines, members.
-func parts(g geom.T) int {
-	n := 1
-	if c, ok := g.(*geom.GeometryCollection); ok {
-		for _, member := range c.Geoms() {
-			n += parts(member)
-		}
-		return n
-	}
-	n += len(g.FlatCoords())/max(g.Stride(), 1) + len(g.Ends())
-	for _, ends := range g.Endss() {
-		n += 1 + len(ends)
-	}
-	return n
+	return true
 }
 
 // encodings is a set of encodings.

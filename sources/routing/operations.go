@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 )
 
@@ -104,10 +105,10 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err := o.convert(g); err != nil {
 		return nil, at("geometry", err)
 	}
-	if err := x.reserve(o.encodings.size(parts(g))); err != nil {
+	if err := x.reserve(o.encodings.size(geo.Count(g))); err != nil {
 		return nil, err
 	}
-	points.Add(float64(parts(g)))
+	points.Add(float64(geo.Count(g)))
 	return &xroute.ConvertGeometryResponse{Result: write(g, xroute.KindOf(r.Geometry), o.encodings)}, nil
 }
 
@@ -138,7 +139,7 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 		it := &work.items[i]
 		it.kind = xroute.KindOf(e)
 		if it.geometry, it.err = read(e, s.limits()); it.err == nil {
-			total += parts(it.geometry)
+			total += geo.Count(it.geometry)
 		}
 		if total > s.cfg.MaxPoints {
 			return nil, tooMany(fmt.Sprintf("the geometries have more than %d points and parts: send them as several jobs", s.cfg.MaxPoints))
@@ -179,7 +180,7 @@ func (x *exchange) collect(c *conversion, done int, into *xroute.ConvertedGeomet
 	into.Geometries, into.Failures = []xroute.EncodedGeometry{}, []xroute.ConversionFailure{}
 	for i, it := range c.items[:done] {
 		if it.err == nil {
-			points.Add(float64(parts(it.geometry)))
+			points.Add(float64(geo.Count(it.geometry)))
 			into.Geometries = append(into.Geometries, write(it.geometry, it.kind, c.options.encodings))
 			continue
 		}

@@ -179,11 +179,7 @@ func Decode(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 	case encoded.WKB != nil:
 		return limits.ParseWKB(encoded.WKB, kind)
 	case plain != nil:
-		g, err := xroute.FromPlain(plain)
-		if err != nil {
-			return nil, err
-		}
-		return g, limits.Check(g)
+		return xroute.FromPlain(plain, limits)
 	case encoded.WKT != nil:
 		return limits.ParseWKT(*encoded.WKT, kind)
 	case encoded.KML != nil && encoded.KML.KML != nil:
