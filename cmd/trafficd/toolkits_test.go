@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,14 @@ func TestZeep(t *testing.T) {
 
 func TestApacheCXF(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
-		return java("-cp", buildCXF(t, wsdl), "-Djava.util.logging.config.file="+filepath.Join(toolkits, "cxf", "logging.properties"), "Client", wsdl)
+		classPath := buildJAXWS(t, "cxf", "org.apache.cxf.tools.wsdlto.WSDLToJava", wsdl)
+		return java("-cp", classPath, "-Djava.util.logging.config.file="+filepath.Join(toolkits, "cxf", "logging.properties"), "Client", wsdl)
+	})
+}
+
+func TestMetro(t *testing.T) {
+	exercise(t, func(wsdl string) *exec.Cmd {
+		return java("-cp", buildJAXWS(t, "metro", "com.sun.tools.ws.WsImport", wsdl, "-quiet", "-Xnocompile"), "Client", wsdl)
 	})
 }
 
@@ -33,6 +41,12 @@ func TestNodeSOAP(t *testing.T) {
 		cmd := exec.Command("node", filepath.Join(toolkits, "node", "client.js"), wsdl)
 		cmd.Env = append(cmd.Environ(), "NODE_PATH="+modules(t))
 		return cmd
+	})
+}
+
+func TestPHPSoapClient(t *testing.T) {
+	exercise(t, func(wsdl string) *exec.Cmd {
+		return exec.Command("php", "-d", "display_errors=stderr", "-d", "error_reporting=-1", filepath.Join(toolkits, "php", "client.php"), wsdl)
 	})
 }
 
@@ -382,11 +396,11 @@ func python(t *testing.T) string {
 	return filepath.Join(dir, "bin", "python")
 }
 
-// jars returns the class path of Apache CXF.
-func jars(t *testing.T) string {
-	dir := fetched(t, "cxf", filepath.Join(toolkits, "cxf", "pom.xml"), func(dir string) {
-		fetch(t, "Apache CXF", "mvn", "--batch-mode", "--strict-checksums", "--file", filepath.Join(toolkits, "cxf", "pom.xml"),
-			"dependency:copy-dependencies", "-DoutputDirectory="+dir)
+// jars returns the class path of a JAX-WS toolkit.
+func jars(t *testing.T, toolkit string) string {
+	pom := filepath.Join(toolkits, toolkit, "pom.xml")
+	dir := fetched(t, toolkit, pom, func(dir string) {
+		fetch(t, toolkit, "mvn", "--batch-mode", "--strict-checksums", "--file", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir)
 	})
 	return filepath.Join(dir, "*")
 }
@@ -396,18 +410,22 @@ func java(args ...string) *exec.Cmd {
 	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}, args...)...)
 }
 
-// buildCXF generates classes from the WSDL, compiles them with the client, and returns the class path. Warnings are errors.
-func buildCXF(t *testing.T, wsdl string) (classPath string) {
+// buildJAXWS generates classes from the WSDL with the toolkit's generator, compiles them with the client, and returns the class path.
+// Warnings are errors.
+func buildJAXWS(t *testing.T, toolkit, generator, wsdl string, options ...string) (classPath string) {
 	t.Helper()
-	dir, libraries := t.TempDir(), jars(t)
+	dir, libraries := t.TempDir(), jars(t, toolkit)
 	generated, classes := filepath.Join(dir, "generated"), filepath.Join(dir, "classes")
-	silent(t, java("-cp", libraries, "org.apache.cxf.tools.wsdlto.WSDLToJava", "-p", "xroute",
-		"-b", filepath.Join(toolkits, "cxf", "bindings.xml"), "-d", generated, wsdl))
-	sources, err := filepath.Glob(filepath.Join(generated, "xroute", "*.java"))
-	require.NoError(t, err)
-	own, err := filepath.Glob(filepath.Join(toolkits, "cxf", "*.java"))
-	require.NoError(t, err)
-	silent(t, exec.Command("javac", append([]string{"-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", libraries, "-d", classes}, append(sources, own...)...)...))
+	require.NoError(t, os.Mkdir(generated, 0o755))
+	args := append([]string{"-cp", libraries, generator, "-p", "xroute", "-b", filepath.Join(toolkits, "jaxws", "bindings.xml"), "-d", generated}, options...)
+	silent(t, java(append(args, wsdl)...))
+	compile := []string{"-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", libraries, "-d", classes, filepath.Join(toolkits, toolkit, "Toolkit.java")}
+	for _, folder := range []string{filepath.Join(generated, "xroute"), filepath.Join(toolkits, "jaxws")} {
+		sources, err := filepath.Glob(filepath.Join(folder, "*.java"))
+		require.NoError(t, err)
+		compile = append(compile, sources...)
+	}
+	silent(t, exec.Command("javac", compile...))
 	return classes + string(filepath.ListSeparator) + libraries
 }
 

@@ -9,17 +9,14 @@ import java.net.URI;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import org.apache.cxf.message.Message;
-import org.apache.cxf.transport.http.HTTPException;
 import xroute.*;
 
-/** Calls the routing service with Apache CXF as standard input says; the lines are those of toolkit_client_test.go. */
+/** Calls the routing service with a JAX-WS toolkit as standard input says; the lines are those of toolkit_client_test.go. */
 final class Client {
   private final XRouteWS port;
 
   private Client(String wsdl) throws Exception {
-    port = new XRouteWSService(URI.create(wsdl).toURL()).getXRouteWSPort();
-    ((BindingProvider) port).getRequestContext().put(Message.SCHEMA_VALIDATION_ENABLED, "BOTH"); // requests and answers
+    port = Toolkit.port(new XRouteWSService(URI.create(wsdl).toURL()));
   }
 
   public static void main(String[] args) throws Exception {
@@ -146,8 +143,8 @@ final class Client {
   /** An HTTP status without an envelope, or whatever else went wrong. */
   private static Map<String, ?> refused(Exception e) {
     for (Throwable cause = e; cause != null; cause = cause.getCause()) {
-      if (cause instanceof HTTPException http) {
-        return Map.of("status", http.getResponseCode());
+      if (Toolkit.status(cause) != 0) {
+        return Map.of("status", Toolkit.status(cause));
       }
     }
     return Map.of("error", String.valueOf(e));
