@@ -43,6 +43,7 @@ var arrows = []arrow{
 	{"pipeline/dial/", []string{"pipeline/settings/"}, "dial opens connections to the stores and does not know what is sent over them"},
 	{"pipeline/", []string{"pipeline/", "schemas/contract/", "schemas/gunzip/"}, "the pipeline declares the interfaces that it needs, and cmd passes in sources and sinks"},
 	{"sources/internal/watch/", nil, "watch detects changes of files and does not know their contents"},
+	{"sources/internal/shrink/", []string{"pipeline/settings/"}, "shrink compares contents and does not know what they are"},
 	{"sources/internal/admission/", []string{"pipeline/metrics/", "schemas/contract/"}, "admission limits clients and does not know what they request"},
 	{"sources/internal/upload/", []string{"pipeline/metrics/", "schemas/contract/", "sources/internal/admission/"}, "upload receives bodies and does not know their contents"},
 	{"sources/*/", []string{"pipeline/batch/", "pipeline/dial/", "pipeline/metrics/", "pipeline/settings/", "schemas/", "sources/internal/"}, "sources depend on batch, dial, metrics, settings and the schemas, neither on each other nor on the pipeline"},

@@ -113,7 +113,7 @@ func TestForecastLayer(t *testing.T) {
 		return a.StatusCode == http.StatusOK && strings.Contains(string(body), "Asia/Tokyo")
 	}, "the new key")
 
-	replaceFile(t, feed, streetLine(9, 60))
+	replaceFile(t, feed, streetLine(8, 50)+streetLine(9, 60))
 	d.eventually(func() bool {
 		_, body := d.layer("tokyo", "?horizon=0", "Accept", "application/json")
 		return strings.Contains(string(body), `"street":9`) && !strings.Contains(string(body), `"street":7`)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trafficd/pipeline/dial"
+	"trafficd/sources/internal/shrink"
 )
 
 // Config is the section forecasts of the configuration.
@@ -17,6 +18,8 @@ type Config struct {
 	// ClickHouse is a query whose rows, in any order, are forecast periods, with columns by name:
 	// street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow, updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
+	// Limits concern contents that lack many of the streets in use.
+	shrink.Limits `setting:",squash"`
 	// MaxBytes bounds the uncompressed content of a file, the result of a query, and the latest records
 	// of a topic.
 	MaxBytes int64 `setting:"max_bytes"`
@@ -29,6 +32,12 @@ type KafkaConfig struct {
 	dial.Kafka `setting:",squash"`
 	Interval   time.Duration `setting:"interval"`    // between polls
 	FetchBytes int           `setting:"fetch_bytes"` // of one response, as stored by the broker
+	// Quiet is how long no record must arrive before updates without a transaction are shown.
+	Quiet time.Duration `setting:"quiet"`
+	// QuietWait is how long updates wait for that.
+	QuietWait time.Duration `setting:"quiet_wait"`
+	// TransactionWait is how long updates wait for a transaction to be committed in all partitions.
+	TransactionWait time.Duration `setting:"transaction_wait"`
 }
 
 // FileConfig is a file that is replaced whole; it may be gzip-compressed.
@@ -62,9 +71,13 @@ const (
 // maps do not lag visibly; a query less often, because it costs the server a scan.
 func DefaultConfig() Config {
 	return Config{
-		Kafka:      KafkaConfig{Kafka: dial.DefaultKafka("forecasts"), Interval: time.Second, FetchBytes: 4 << 20},
+		Kafka: KafkaConfig{
+			Kafka: dial.DefaultKafka("forecasts"), Interval: time.Second, FetchBytes: 4 << 20,
+			Quiet: 100 * time.Millisecond, QuietWait: 2 * time.Second, TransactionWait: time.Minute,
+		},
 		File:       FileConfig{Recheck: time.Minute, Settle: 500 * time.Millisecond},
 		ClickHouse: dial.ClickHouseQuery{Interval: time.Minute, Timeout: 30 * time.Second},
+		Limits:     shrink.DefaultLimits(),
 		MaxBytes:   256 << 20,
 		MaxSpeed:   MaxSpeed,
 	}

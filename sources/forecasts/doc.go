@@ -47,6 +47,7 @@
 //	street in two partitions of a topic   the record with the later timestamp is kept; if equal, that of the higher partition
 //	batch over 256 MiB, decompressed      the partition is read no further; readiness reports it
 //	topic larger than max_bytes           records of new streets are skipped, to bound memory
+//	content that lacks many streets       not used before shrink_confirm is over
 //
 // # Time of the data
 //
@@ -57,11 +58,14 @@
 //	file         its modification time
 //	ClickHouse   newest value of the column updated; without it, newest start of a period
 //
+// # Topics
+//
 // A topic that was deleted and recreated is read from its start, and replaces everything. It is
 // recognized by its identifier (brokers since 2.8 have one) or because it ends before the offset
 // reached. The layer stays unchanged until the new topic has been read to its end. Records that an
 // unclean election removes, and whose offsets are reused before the next poll, are not noticed.
 //
 // Records of a transaction are used when it is committed, never when it is aborted. An open transaction
-// delays the records after it in its partition, and counts as the end of the partition.
+// delays the records after it in its partition, and counts as the end of the partition. Readers see a
+// publication as a whole: type cut says how.
 package forecasts

@@ -15,42 +15,41 @@ import (
 )
 
 // kafka-go's own Fetch reports neither which transactions were aborted nor that a quota delays the
-// answer. Therefore the requests here are those of the protocol.
+// response, so the requests here are those of the protocol.
 
 const readCommitted = 1
 
-// fetch reads one answer, starting at the next offset, and returns the partition's end: that of the
-// committed records. The end is negative if a quota of the broker delayed the answer.
-func (t *topicFeed) fetch(ctx context.Context, partition int) (end int64, err error) {
+// fetch reads one response, starting at the next offset, and returns the ends of the committed records
+// and of all records. They are negative if a quota of the broker delayed the response.
+func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, written int64, err error) {
 	from := t.next[partition]
 	p, delay, err := t.fetchPartition(ctx, partition, from)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read from offset %d: %w", from, err)
+		return 0, 0, fmt.Errorf("cannot read from offset %d: %w", from, err)
 	}
 	if p == nil {
 		select {
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return 0, 0, ctx.Err()
 		case <-time.After(delay):
-			return -1, nil
+			return -1, -1, nil
 		}
 	}
 	if err := t.takeAll(partition, p); err != nil {
-		return 0, fmt.Errorf("cannot read offset %d: %w", t.next[partition], err)
+		return 0, 0, fmt.Errorf("cannot read offset %d: %w", t.next[partition], err)
 	}
-	end = p.HighWatermark
+	committed, written = p.HighWatermark, p.HighWatermark
 	if p.LastStableOffset >= 0 {
-		end = min(end, p.LastStableOffset)
+		committed = min(committed, p.LastStableOffset)
 	}
-	// No record at this offset means the end of a compacted batch: the next answer is about what
-	// follows.
-	if t.next[partition] == from && from < end {
+	// No record at this offset means the end of a compacted batch: the next response starts behind it.
+	if t.next[partition] == from && from < committed {
 		t.next[partition]++
 	}
-	return end, nil
+	return committed, written, nil
 }
 
-// fetchPartition returns the answer about one partition, or nil and the delay that a quota imposes.
+// fetchPartition returns the response for one partition, or nil and the delay that a quota imposes.
 func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int64) (*fetching.ResponsePartition, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
 	defer cancel()
@@ -71,27 +70,27 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 	if err != nil {
 		return nil, 0, err
 	}
-	answer := message.(*fetching.Response)
+	response := message.(*fetching.Response)
 	switch {
-	case len(answer.Topics) == 0 && answer.ThrottleTimeMs > 0:
-		return nil, time.Duration(answer.ThrottleTimeMs) * time.Millisecond, nil
-	case answer.ErrorCode != 0:
-		return nil, 0, kafka.Error(answer.ErrorCode)
-	case len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1:
-		return nil, 0, errors.New("the broker's answer is not about one partition")
+	case len(response.Topics) == 0 && response.ThrottleTimeMs > 0:
+		return nil, time.Duration(response.ThrottleTimeMs) * time.Millisecond, nil
+	case response.ErrorCode != 0:
+		return nil, 0, kafka.Error(response.ErrorCode)
+	case len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1:
+		return nil, 0, fmt.Errorf("the broker's response does not have exactly one partition")
 	}
-	p := &answer.Topics[0].Partitions[0]
+	p := &response.Topics[0].Partitions[0]
 	if p.ErrorCode != 0 {
 		return nil, 0, kafka.Error(p.ErrorCode)
 	}
 	return p, 0, nil
 }
 
-// takeAll takes the records of an answer except those of aborted transactions.
+// takeAll takes the records of a response except those of aborted transactions.
 func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error {
 	stream, ok := p.RecordSet.Records.(*protocol.RecordStream)
 	if !ok {
-		return t.takeBatch(partition, p.RecordSet.Records, false)
+		return t.takeBatch(partition, p.RecordSet.Records, t.applyNow)
 	}
 	transactions := newAborted(p.AbortedTransactions)
 	for _, batch := range stream.Records {
@@ -103,11 +102,18 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 			t.next[partition] = max(t.next[partition], b.BaseOffset+1) // it has one record
 		case *protocol.RecordBatch:
 			t.next[partition] = max(t.next[partition], b.BaseOffset)
-			if err := t.takeBatch(partition, b, transactions.include(b)); err != nil {
+			apply := t.applyNow
+			switch {
+			case transactions.include(b):
+				apply = nil
+			case b.Attributes.Transactional() && t.cut.holds(b.ProducerID, b.ProducerEpoch):
+				apply = t.hold
+			}
+			if err := t.takeBatch(partition, b, apply); err != nil {
 				return err
 			}
 		default: // a format older than transactions
-			if err := t.takeBatch(partition, b, false); err != nil {
+			if err := t.takeBatch(partition, b, t.applyNow); err != nil {
 				return err
 			}
 		}
@@ -115,15 +121,15 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 	return nil
 }
 
-// takeBatch reads the records, and takes them unless they were aborted.
-func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, aborted bool) error {
+// takeBatch reads the records and passes them to apply; nil discards them.
+func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, apply func(identity, latest) error) error {
 	for records != nil {
 		record, err := records.ReadRecord()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
-			err = t.take(partition, record, aborted)
+			err = t.take(partition, record, apply)
 		}
 		if err != nil {
 			return err
@@ -132,7 +138,7 @@ func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, abor
 	return nil
 }
 
-// aborted tracks which records of an answer belong to aborted transactions. The broker reports
+// aborted tracks which records of a response belong to aborted transactions. The broker reports
 // producer and first offset of each; it ends with the producer's next control record.
 type aborted struct {
 	named []fetching.ResponseTransaction // not yet begun, in order

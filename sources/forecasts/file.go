@@ -9,6 +9,7 @@ import (
 
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/shrink"
 	"trafficd/sources/internal/watch"
 )
 
@@ -18,14 +19,14 @@ type fileFeed struct {
 	file     *watch.File
 	maxBytes int64
 	maxSpeed float64
-	layer    Layer
+	contents contents
 	faults   *faults
 }
 
 func newFileFeed(cfg Config, layer Layer, faults *faults) *fileFeed {
 	return &fileFeed{
 		FileConfig: cfg.File, file: watch.NewFile(cfg.File.Path, cfg.File.Settle, cfg.MaxBytes),
-		maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, layer: layer, faults: faults,
+		maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, contents: newContents(cfg, layer, "the file"), faults: faults,
 	}
 }
 
@@ -41,14 +42,18 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 		modified = now
 	}
 	if errors.Is(err, watch.ErrUnchanged) {
-		f.layer.Confirm(modified)
+		f.contents.guard.Calm()
+		f.contents.layer.Confirm(modified)
 	}
 	if err != nil {
 		return modified, err
 	}
 	if err := f.publish(ctx, content, modified); err != nil {
 		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
-		f.file.Refuse(err)
+		var suspect *shrink.Error
+		if !errors.As(err, &suspect) { // which is read again
+			f.file.Refuse(err)
+		}
 		return modified, err
 	}
 	f.file.Keep()
@@ -71,7 +76,7 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 			return fmt.Errorf("the forecasts take more than %d bytes of memory, %d times forecasts.max_bytes: raise it", expansion*f.maxBytes, expansion)
 		}
 	}
-	return streets.publish(f.layer, confirmed)
+	return streets.publish(&f.contents, confirmed)
 }
 
 // streets collects the valid forecasts of a feed's whole content, the last one of each street.
@@ -122,12 +127,14 @@ func (s *streets) newestStart() time.Time {
 
 var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")
 
-func (s *streets) publish(layer Layer, confirmed time.Time) error {
+func (s *streets) publish(to *contents, confirmed time.Time) error {
 	if len(s.all) == 0 {
 		return errNoValidForecast
 	}
+	if err := to.replace(s.all, time.Now()); err != nil {
+		return err
+	}
 	recordsTaken.Add(float64(len(s.all)))
-	layer.Replace(s.all)
-	layer.Publish(confirmed)
+	to.layer.Publish(confirmed)
 	return nil
 }

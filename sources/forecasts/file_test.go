@@ -21,6 +21,7 @@ import (
 func fileConfig(path string) Config {
 	cfg := DefaultConfig()
 	cfg.Feed = FeedFile
+	cfg.MaxShrink = 1
 	cfg.File.Path, cfg.File.Settle = path, 10*time.Millisecond
 	return cfg
 }

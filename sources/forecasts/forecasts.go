@@ -11,6 +11,7 @@ import (
 
 	"trafficd/pipeline/metrics"
 	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/shrink"
 	"trafficd/sources/internal/watch"
 )
 
@@ -47,7 +48,8 @@ type Forecasts struct {
 	kind     string
 	feed     feed          // nil: none
 	interval time.Duration // between checks
-	settle   time.Duration // from a change to its check
+	settle   time.Duration // from a change to its check, and between checks while data are being written
+	confirm  time.Duration // as in shrink.Limits
 	faults   *faults
 	log      zerolog.Logger
 	gauges   []metrics.Collector
@@ -64,13 +66,13 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid configuration of forecasts: %w", err)
 	}
-	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle}
+	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle, confirm: cfg.ShrinkConfirm}
 	f.log = log.With().Str("feed", f.kind).Logger()
 	f.faults = &faults{log: f.log}
 	var err error
 	switch cfg.Feed {
 	case FeedKafka:
-		f.interval = cfg.Kafka.Interval
+		f.interval, f.settle = cfg.Kafka.Interval, cfg.Kafka.Quiet
 		f.feed, err = newTopicFeed(cfg, layer, f.faults)
 	case FeedFile:
 		f.interval, f.feed = cfg.File.Recheck, newFileFeed(cfg, layer, f.faults)
@@ -138,15 +140,22 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		}
 		return f.settle
 	default:
-		checksFailed.Inc()
+		next = min(f.interval, watch.RetryAfter)
 		reason := fmt.Errorf("cannot read the forecasts: %w", err)
+		var suspect *shrink.Error
+		if errors.As(err, &suspect) {
+			checksRefused.Inc()
+			reason, next = err, min(f.interval, max(f.confirm, watch.RetryAfter))
+		} else {
+			checksFailed.Inc()
+		}
 		// Alternating reasons, as of polls that start with another partition each, are logged once a minute.
 		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logEvery {
 			c.logged = now
-			f.log.Warn().Err(err).Msg("cannot read forecasts; the layer is unchanged")
+			f.log.Warn().Err(err).Msg("cannot use forecasts; the layer is unchanged")
 		}
 		c.err = reason
-		return min(f.interval, watch.RetryAfter)
+		return next
 	}
 	if c.err != nil {
 		f.log.Info().Msg("forecasts are read")

@@ -4,10 +4,11 @@ import "trafficd/pipeline/metrics"
 
 var (
 	checks = metrics.NewCounters("trafficd_forecasts_checks_total",
-		"Checks of the forecast feed, by result: published, unchanged, unsettled (still being written) or failed.", "result")
+		"Checks of the forecast feed, by result: published, unchanged, unsettled (still being written), refused (not plausible) or failed.", "result")
 	checksPublished = checks.WithLabelValues("published")
 	checksUnchanged = checks.WithLabelValues("unchanged")
 	checksUnsettled = checks.WithLabelValues("unsettled")
+	checksRefused   = checks.WithLabelValues("refused")
 	checksFailed    = checks.WithLabelValues("failed")
 	checkSeconds    = metrics.NewSeconds("trafficd_forecasts_check_duration_seconds", "Time of one check of the forecast feed, in seconds.")
 
@@ -17,6 +18,7 @@ var (
 	recordsRemoved = records.WithLabelValues("removed")
 	recordsSkipped = records.WithLabelValues("skipped")
 	outOfRange     = metrics.NewCounter("trafficd_forecasts_out_of_range_total", "Skipped records whose street or fromnode is not a 32-bit integer.")
+	incomplete     = metrics.NewCounter("trafficd_forecasts_incomplete_total", "Updates of the topic shown after forecasts.kafka.quiet_wait or transaction_wait, although they may be incomplete publications.")
 	remarksTotal   = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects of forecast records that were taken nevertheless.")
 )
 

@@ -18,12 +18,12 @@ type queryFeed struct {
 	dial.Poller
 	maxBytes int64
 	maxSpeed float64
-	layer    Layer
+	contents contents
 	faults   *faults
 }
 
 func newQueryFeed(cfg Config, layer Layer, faults *faults) *queryFeed {
-	return &queryFeed{Poller: dial.Poller{ClickHouseQuery: cfg.ClickHouse}, maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, layer: layer, faults: faults}
+	return &queryFeed{Poller: dial.Poller{ClickHouseQuery: cfg.ClickHouse}, maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, contents: newContents(cfg, layer, "the query's result"), faults: faults}
 }
 
 func (q *queryFeed) changes() <-chan struct{} { return nil }
@@ -50,7 +50,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	if newest.After(asked) {
 		newest = asked
 	}
-	return newest, streets.publish(q.layer, newest)
+	return newest, streets.publish(&q.contents, newest)
 }
 
 // rowBytes is the approximate memory of a period without its openLRcode.

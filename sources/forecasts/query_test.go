@@ -39,6 +39,7 @@ func TestQuery(t *testing.T) {
 
 	cfg := DefaultConfig()
 	cfg.Feed = FeedClickHouse
+	cfg.MaxShrink = 1
 	const query = "SELECT *, 'ignored' AS note FROM forecasts ORDER BY street, start DESC"
 	cfg.ClickHouse = dial.ClickHouseQuery{
 		Address: store.TCP, ClickHouse: dial.ClickHouse{Database: "road", Username: "trafficd", Password: "trafficd"},

@@ -14,44 +14,29 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// topicFeed reads all partitions of a topic from their start. Until it has caught up with each of
-// them it only collects streets; then it hands them to the layer at once, and later records one at a
+// topicFeed reads all partitions of a topic from their start. Until it has read each of them to its
+// end it only collects streets; then it hands them to the layer at once, and later records one at a
 // time.
 type topicFeed struct {
 	cfg       KafkaConfig
-	maxBytes  int64
 	maxSpeed  float64
-	layer     Layer
+	contents  contents
 	faults    *faults
 	transport *kafka.Transport
 	client    *kafka.Client
 
-	topic     topicID             // the topic being read
-	next      map[int]int64       // by partition: the offset to read next
-	streets   map[identity]latest // the latest record of each
-	bytes     int64               // of streets, approximately
-	removed   int                 // tombstones in streets
-	caughtUp  bool                // the layer has the streets
-	changed   bool                // the layer has unpublished updates
-	newest    time.Time           // time of the newest record; of the first poll if no record has one
-	confirmed time.Time           // newest at the end of the last successful poll
-	turn      int                 // polls so far
-}
+	topic    topicID       // the topic being read
+	next     map[int]int64 // by partition: the offset to read next
+	ends     map[int]int64 // by partition: its high watermark at the last poll
+	streets  store         // the latest record of each street
+	caughtUp bool          // the layer has the streets
+	changed  bool          // the layer has unpublished updates
+	cut      cut
 
-// latest is the latest record of a street.
-type latest struct {
-	forecast  *pb.StreetForecast // nil once the layer has it, and for a tombstone
-	removes   bool
-	partition int
-	at        time.Time // of the latest record in this partition
-	bytes     int64     // approximate memory
-}
-
-// follows reports whether a record replaces the one before. Within a partition the order counts;
-// between partitions the time does. The outcome does not depend on which partition is read first.
-func (l latest) follows(before latest) bool {
-	return l.partition == before.partition ||
-		cmp.Or(l.at.Compare(before.at), cmp.Compare(l.partition, before.partition)) > 0
+	newest    time.Time // time of the newest record; of the first poll if no record has one
+	confirmed time.Time // newest when the layer was whole last
+	turn      int       // polls so far
+	logged    time.Time // when an incomplete publication was logged last
 }
 
 func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
@@ -60,8 +45,9 @@ func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("forecasts.kafka: %w", err)
 	}
-	t := &topicFeed{cfg: cfg, maxBytes: all.MaxBytes, maxSpeed: all.MaxSpeed, layer: layer, faults: faults, transport: transport}
+	t := &topicFeed{cfg: cfg, maxSpeed: all.MaxSpeed, contents: newContents(all, layer, "the topic"), faults: faults, transport: transport}
 	t.client = &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
+	t.streets.maxBytes, t.cut.held.maxBytes = all.MaxBytes, all.MaxBytes
 	t.startOver()
 	return t, nil
 }
@@ -71,8 +57,18 @@ func (t *topicFeed) changes() <-chan struct{} { return nil }
 func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
 func (t *topicFeed) startOver() {
-	t.next, t.streets = make(map[int]int64), make(map[identity]latest)
-	t.bytes, t.removed, t.caughtUp, t.newest = 0, 0, false, time.Time{}
+	if t.caughtUp { // the new topic is compared with the layer
+		t.contents.inUse = make(map[identity]struct{})
+		for id, l := range t.streets.streets {
+			if !l.removes {
+				t.contents.inUse[id] = struct{}{}
+			}
+		}
+	}
+	t.next, t.ends = make(map[int]int64), make(map[int]int64)
+	t.streets.clear()
+	t.cut.startOver()
+	t.caughtUp, t.changed, t.newest = false, false, time.Time{}
 	t.faults.reset()
 }
 
@@ -85,50 +81,95 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 	case errors.Is(err, kafka.OffsetOutOfRange), errors.Is(err, errRecreated):
 		t.startOver()
 		err = fmt.Errorf("%w: the topic was recreated or lost unread records; reading it from its start", err)
-	case err == nil:
-		if t.newest.IsZero() {
-			t.newest = began
-		}
-		t.confirmed = t.newest
+	case err == nil && t.newest.IsZero():
+		t.newest = began
 	}
 	if err != nil {
 		t.transport.CloseIdleConnections() // forgets leaders that may have moved
 	}
-	return t.confirmed, t.publish(err)
+	err = t.settle(err, time.Now())
+	return t.confirmed, err
 }
 
-// publish publishes what was read. If a partition could not be read, the records of the others are
-// published nevertheless, but confirm nothing.
-func (t *topicFeed) publish(err error) error {
-	if err == nil && !t.caughtUp {
-		t.layer.Replace(t.takeAllStreets())
-		t.caughtUp, t.changed = true, true
-	}
+// settle publishes the updates that were read if they are whole, or have waited too long. If a
+// partition could not be read, the records of the others are published after that time, but confirm
+// nothing.
+func (t *topicFeed) settle(err error, now time.Time) error {
+	whole, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
+	pending := t.changed || len(t.cut.held.streets) > 0 || !t.caughtUp
 	switch {
-	case t.caughtUp && t.changed:
-		t.layer.Publish(t.confirmed)
-		t.changed = false
-	case err == nil:
-		t.layer.Confirm(t.confirmed)
+	case err != nil && (!pending || !t.caughtUp):
+		return err
+	case !pending:
+		if whole {
+			t.cut.advance()
+		}
+		t.confirmed = t.newest
+		t.contents.layer.Confirm(t.confirmed)
 		return watch.ErrUnchanged
-	}
-	return err
-}
-
-// takeAllStreets returns the collected streets and gives up ownership.
-func (t *topicFeed) takeAllStreets() []*pb.StreetForecast {
-	all := make([]*pb.StreetForecast, 0, len(t.streets))
-	for id, l := range t.streets {
-		if !l.removes {
-			all = append(all, l.forecast)
-			l.forecast = nil
-			t.streets[id] = l
+	case !whole:
+		limit := t.cfg.QuietWait
+		if transaction {
+			limit = t.cfg.TransactionWait
+		}
+		waited := t.cut.waited(now)
+		if waited < limit {
+			return cmp.Or(err, errTopicWritten)
+		}
+		incomplete.Inc()
+		if now.Sub(t.logged) >= logEvery {
+			t.logged = now
+			t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown that may be incomplete publications: the topic was written all the time, " +
+				"a transaction stayed open, or a partition cannot be read; see forecasts.kafka.quiet_wait and transaction_wait")
 		}
 	}
-	return all
+	if !t.caughtUp {
+		if err := t.replace(now); err != nil {
+			return err
+		}
+	}
+	if err == nil {
+		t.confirmed = t.newest
+	}
+	published := t.changed
+	if published {
+		t.contents.layer.Publish(t.confirmed)
+		t.changed = false
+	}
+	for id, l := range t.cut.advance() {
+		if err := t.apply(id, l); err != nil {
+			t.faults.skip(l.position(), err)
+		}
+	}
+	if published {
+		return err
+	}
+	return cmp.Or(err, errTopicWritten)
 }
 
-var errRecreated = errors.New("the topic was recreated")
+// replace hands all streets to the layer.
+func (t *topicFeed) replace(now time.Time) error {
+	var all []*pb.StreetForecast
+	for _, l := range t.streets.streets {
+		if !l.removes {
+			all = append(all, l.forecast)
+		}
+	}
+	if err := t.contents.replace(all, now); err != nil {
+		return err
+	}
+	t.contents.inUse = nil // it changes with every record
+	for id := range t.streets.streets {
+		t.streets.release(id)
+	}
+	t.caughtUp, t.changed = true, true
+	return nil
+}
+
+var (
+	errRecreated    = errors.New("the topic was recreated")
+	errTopicWritten = fmt.Errorf("the topic is %w", watch.ErrUnsettled)
+)
 
 // poll reads every partition to its end, and then checks that the topic is still the same: a recreated
 // one has the same offsets.
@@ -138,23 +179,11 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := t.drainAll(ctx); err != nil {
-		return err
-	}
-	now, err := t.identify(ctx)
-	if err == nil && now != t.topic {
-		err = errRecreated
-	}
-	return err
-}
-
-// drainAll starts with another partition each time, so that an unavailable broker does not hide the
-// others.
-func (t *topicFeed) drainAll(ctx context.Context) error {
 	_, partitions, err := dial.Partitions(ctx, t.client, t.cfg.Topic)
 	if err != nil {
 		return err
 	}
+	// Each poll starts with another partition, so that an unavailable broker does not hide the others.
 	t.turn++
 	for i := range partitions {
 		partition := partitions[(i+t.turn)%len(partitions)]
@@ -162,7 +191,11 @@ func (t *topicFeed) drainAll(ctx context.Context) error {
 			return fmt.Errorf("partition %d of topic %q: %w", partition, t.cfg.Topic, err)
 		}
 	}
-	return nil
+	now, err := t.identify(ctx)
+	if err == nil && now != t.topic {
+		err = errRecreated
+	}
+	return err
 }
 
 func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
@@ -175,7 +208,7 @@ func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
 	return id, nil
 }
 
-// drain reads a partition up to its end at the time of the first fetch.
+// drain reads a partition up to its end at the time of the first fetch: that of the committed records.
 func (t *topicFeed) drain(ctx context.Context, partition int) error {
 	if _, ok := t.next[partition]; !ok {
 		first, err := dial.Offset(ctx, t.client, t.cfg.Topic, partition, kafka.FirstOffset)
@@ -185,18 +218,19 @@ func (t *topicFeed) drain(ctx context.Context, partition int) error {
 		t.next[partition] = first
 	}
 	for end := int64(-1); end < 0 || t.next[partition] < end; {
-		high, err := t.fetch(ctx, partition)
+		committed, written, err := t.fetch(ctx, partition)
 		if err != nil {
 			return err
 		}
-		if end < 0 {
-			end = high
+		if end < 0 && committed >= 0 {
+			end, t.ends[partition] = committed, written
 		}
 	}
 	return nil
 }
 
-func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {
+// take parses a record and passes it on.
+func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, latest) error) error {
 	if r.Offset < t.next[partition] { // brokers return whole batches
 		return nil
 	}
@@ -209,19 +243,21 @@ func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {
 		return err
 	}
 	t.next[partition] = r.Offset + 1
-	if aborted {
+	if apply == nil { // aborted
 		return nil
 	}
-	position := fmt.Sprintf("partition %d offset %d", partition, r.Offset)
 	id, forecast, remarks, err := parseRecord(key, value, t.maxSpeed)
+	l := latest{forecast, forecast == nil, partition, r.Offset, r.Time, streetBytes + int64(len(value))}
 	if err == nil {
-		err = t.apply(id, latest{forecast, forecast == nil, partition, r.Time, streetBytes + int64(len(value))})
+		err = apply(id, l)
 	}
 	if err != nil {
-		t.faults.skip(position, err)
+		t.faults.skip(l.position(), err)
 		return nil
 	}
-	t.faults.remark(position, remarks)
+	if remarks.Count > 0 {
+		t.faults.remark(l.position(), remarks)
+	}
 	at := r.Time
 	if now := time.Now(); at.After(now) { // the producer's clock is ahead
 		at = now
@@ -232,70 +268,41 @@ func (t *topicFeed) take(partition int, r *kafka.Record, aborted bool) error {
 	return nil
 }
 
-// streetBytes is the approximate memory of a street without its record.
-const streetBytes = 200
+// applyNow applies a record that is not held.
+func (t *topicFeed) applyNow(id identity, l latest) error {
+	t.cut.moving = true
+	return t.apply(id, l)
+}
 
-// apply stores the record if it is the latest of its street.
+func (t *topicFeed) hold(id identity, l latest) error {
+	_, err := t.cut.held.put(id, l)
+	return err
+}
+
+// apply stores a record and hands it to the layer.
 func (t *topicFeed) apply(id identity, l latest) error {
-	before, known := t.streets[id]
-	if known && !l.follows(before) {
-		return nil
+	replaces, err := t.streets.put(id, l)
+	if err != nil {
+		t.streets.forgetTombstones()
+		replaces, err = t.streets.put(id, l)
 	}
-	if known && l.partition == before.partition && l.at.Before(before.at) {
-		l.at = before.at // its producer's clock was set back
+	if err != nil || !replaces {
+		return err
 	}
-	if !t.fits(id, l) {
-		return fmt.Errorf("the streets of the topic take more than %d bytes: raise forecasts.max_bytes and restart", t.maxBytes)
-	}
-	t.forget(id)
-	t.remember(id, l)
 	if l.removes {
 		recordsRemoved.Inc()
 	} else {
 		recordsTaken.Inc()
 	}
+	if !t.caughtUp {
+		return nil
+	}
+	t.changed = true
+	if l.removes {
+		t.contents.layer.Remove(id.street, id.fromnode)
+	} else {
+		t.contents.layer.Put(l.forecast)
+	}
+	t.streets.release(id)
 	return nil
-}
-
-// fits makes room by forgetting tombstones, as brokers do after a day. Only an older record in another
-// partition would still need them.
-func (t *topicFeed) fits(id identity, l latest) bool {
-	if !t.hasRoom(id, l) && t.removed > len(t.streets)/2 {
-		for other, record := range t.streets {
-			if record.removes {
-				t.forget(other)
-			}
-		}
-	}
-	return t.hasRoom(id, l)
-}
-
-func (t *topicFeed) hasRoom(id identity, l latest) bool {
-	return t.bytes-t.streets[id].bytes+l.bytes <= t.maxBytes
-}
-
-func (t *topicFeed) remember(id identity, l latest) {
-	if t.caughtUp {
-		t.changed = true
-		if l.removes {
-			t.layer.Remove(id.street, id.fromnode)
-		} else {
-			t.layer.Put(l.forecast)
-		}
-		l.forecast = nil
-	}
-	t.streets[id] = l
-	t.bytes += l.bytes
-	if l.removes {
-		t.removed++
-	}
-}
-
-func (t *topicFeed) forget(id identity) {
-	l := t.streets[id]
-	t.bytes -= l.bytes
-	if l.removes {
-		t.removed--
-	}
-	delete(t.streets, id)
 }

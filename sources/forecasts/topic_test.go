@@ -26,7 +26,9 @@ import (
 func topicConfig(topic string, brokers ...string) Config {
 	cfg := DefaultConfig()
 	cfg.Feed = FeedKafka
+	cfg.MaxShrink = 1
 	cfg.Kafka.Brokers, cfg.Kafka.Topic, cfg.Kafka.Interval = brokers, topic, 20*time.Millisecond
+	cfg.Kafka.Quiet = 10 * time.Millisecond
 	cfg.Kafka.DialTimeout, cfg.Kafka.RequestTimeout, cfg.Kafka.MetadataMaxAge = time.Second, 5*time.Second, 100*time.Millisecond
 	return cfg
 }
@@ -116,7 +118,7 @@ func TestTopicAge(t *testing.T) {
 	defer feed.close()
 	f := func(want time.Time, wantErr error) {
 		t.Helper()
-		dataTime, err := feed.check(t.Context())
+		dataTime, err := settled(t, feed)
 		require.ErrorIs(t, err, wantErr)
 		require.WithinDuration(t, want, dataTime, 0)
 		require.WithinDuration(t, want, layer.confirmedAt(), 0)
@@ -126,9 +128,21 @@ func TestTopicAge(t *testing.T) {
 	put(1, 1, now.Add(-time.Hour))
 	f(now.Add(-time.Hour), nil)
 	put(0, 3, now.Add(24*time.Hour))
-	dataTime, err := feed.check(t.Context())
+	dataTime, err := settled(t, feed)
 	require.NoError(t, err)
 	require.False(t, dataTime.After(time.Now()))
+}
+
+// settled polls until the records read are whole.
+func settled(t *testing.T, feed *topicFeed) (dataTime time.Time, err error) {
+	t.Helper()
+	for range 10 {
+		if dataTime, err = feed.check(t.Context()); !errors.Is(err, watch.ErrUnsettled) {
+			return dataTime, err
+		}
+	}
+	t.Fatal("the topic does not settle")
+	return dataTime, err
 }
 
 func (s *fakeLayer) confirmedAt() time.Time {
@@ -387,31 +401,34 @@ func TestTopicOrder(t *testing.T) {
 	layer.waitFor("1:1 11", "2:1 21", "3:1 30")
 }
 
-// TestTopicPublishesInPart: while one partition cannot be read, what others say
-// is shown, but confirms nothing. Before the first whole layer nothing is.
+// TestTopicPublishesInPart: while one partition cannot be read, the records of the others are shown after
+// quiet_wait, but confirm nothing. Before the first whole layer nothing is shown.
 func TestTopicPublishesInPart(t *testing.T) {
 	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
 	require.NoError(t, err)
 	defer feed.close()
 	away := errors.New("away")
-	require.NoError(t, feed.apply(identity{1, 1}, latest{forecast: street(1, 1, 10)}))
-	require.Equal(t, away, feed.publish(away))
+	now := time.Now()
+	require.NoError(t, feed.applyNow(identity{1, 1}, latest{forecast: street(1, 1, 10)}))
+	require.Equal(t, away, feed.settle(away, now.Add(time.Hour)))
 	require.Nil(t, layer.shown())
 
-	confirmed := time.Now().Add(-time.Minute)
-	feed.confirmed = confirmed
-	require.NoError(t, feed.publish(nil))
+	confirmed := now.Add(-time.Minute)
+	feed.newest = confirmed
+	require.NoError(t, feed.settle(nil, now))
 	require.Equal(t, []string{"1:1 10"}, layer.shown())
-	require.NoError(t, feed.apply(identity{2, 1}, latest{forecast: street(2, 1, 20)}))
-	require.Equal(t, away, feed.publish(away))
+	feed.newest = now
+	require.NoError(t, feed.applyNow(identity{2, 1}, latest{forecast: street(2, 1, 20)}))
+	require.Equal(t, away, feed.settle(away, now))
+	require.Equal(t, []string{"1:1 10"}, layer.shown())
+	require.Equal(t, away, feed.settle(away, now.Add(feed.cfg.QuietWait)))
 	require.Equal(t, []string{"1:1 10", "2:1 20"}, layer.shown())
 	require.Equal(t, confirmed, layer.confirmedAt())
 
 	published := layer.published
-	require.Equal(t, away, feed.publish(away))
-	feed.confirmed = time.Now()
-	require.Equal(t, watch.ErrUnchanged, feed.publish(nil))
+	require.Equal(t, away, feed.settle(away, now))
+	require.Equal(t, watch.ErrUnchanged, feed.settle(nil, now))
 	require.Equal(t, published, layer.published)
-	require.Equal(t, feed.confirmed, layer.confirmedAt())
+	require.Equal(t, now, layer.confirmedAt())
 }

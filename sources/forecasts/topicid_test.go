@@ -30,7 +30,7 @@ func TestTopicRecreatedUnseen(t *testing.T) {
 		feed, err := newTopicFeed(topicConfig("f", c.ListenAddrs()...), layer, &faults{})
 		require.NoError(t, err)
 		t.Cleanup(feed.close)
-		_, err = feed.check(t.Context())
+		_, err = settled(t, feed)
 		require.NoError(t, err)
 		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown())
 
@@ -44,7 +44,7 @@ func TestTopicRecreatedUnseen(t *testing.T) {
 		require.ErrorIs(t, err, errRecreated)
 		require.Equal(t, confirmed, layer.confirmedAt())
 		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown(), "not a mixture")
-		_, err = feed.check(t.Context())
+		_, err = settled(t, feed)
 		require.NoError(t, err)
 		require.Equal(t, []string{"5:1 50", "6:1 50", "7:1 50", "8:1 50"}[:records], layer.shown())
 	}
@@ -154,13 +154,15 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 		read := make([]int, len(partitions))
 		for i, p := range order {
 			if i == live {
-				require.NoError(t, feed.publish(nil))
+				require.NoError(t, feed.settle(nil, time.Now()))
 			}
 			s := partitions[p][read[p]]
 			read[p]++
-			require.NoError(t, feed.apply(identity{1, 1}, wordOf(s.partition, s.at, s.speed)))
+			l := wordOf(s.partition, s.at, s.speed)
+			l.offset = int64(i)
+			require.NoError(t, feed.apply(identity{1, 1}, l))
 		}
-		if err := feed.publish(nil); err != nil {
+		if err := feed.settle(nil, time.Now()); err != nil {
 			require.ErrorIs(t, err, watch.ErrUnchanged)
 		}
 		require.Equal(t, want, layer.shown(), "%v %d", order, live)
@@ -193,10 +195,12 @@ func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 		require.NoError(t, err)
 		defer feed.close()
 		if live {
-			require.NoError(t, feed.publish(nil))
+			require.NoError(t, feed.settle(nil, time.Now()))
 		}
+		offset := int64(0)
 		put := func(id int32, f *pb.StreetForecast) error {
-			return feed.apply(identity{id, 1}, latest{forecast: f, removes: f == nil, bytes: streetBytes})
+			offset++
+			return feed.apply(identity{id, 1}, latest{forecast: f, removes: f == nil, offset: offset, bytes: streetBytes})
 		}
 		for id := range int32(3) {
 			require.NoError(t, put(id+1, street(id+1, 1, 10)))
@@ -209,9 +213,9 @@ func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 		require.NoError(t, put(4, street(4, 1, 40)))
 		require.NoError(t, put(6, street(6, 1, 60)))
 		require.ErrorContains(t, put(7, street(7, 1, 10)), "forecasts.max_bytes")
-		require.NoError(t, feed.publish(nil))
+		require.NoError(t, feed.settle(nil, time.Now()))
 		require.Equal(t, []string{"2:1 20", "4:1 40", "6:1 60"}, layer.shown())
-		require.Zero(t, feed.removed)
-		require.EqualValues(t, 3*streetBytes, feed.bytes)
+		require.Zero(t, feed.streets.removed)
+		require.EqualValues(t, 3*streetBytes, feed.streets.bytes)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trafficd/pipeline/dial"
+	"trafficd/sources/internal/shrink"
 )
 
 // Config is section registry of the configuration: where the detector lists come from, and which
@@ -19,11 +20,8 @@ type Config struct {
 	Recheck time.Duration `setting:"recheck"`
 	// Settle is how long a file must be unmodified before it is read.
 	Settle time.Duration `setting:"settle"`
-	// MaxShrink is the fraction of the current detectors that a new list may lack and still be used
-	// at once.
-	MaxShrink float64 `setting:"max_shrink"`
-	// ShrinkConfirm is how long a list that lacks more must stay unchanged before it is used.
-	ShrinkConfirm time.Duration `setting:"shrink_confirm"`
+	// Limits concern lists that lack many of the detectors in use.
+	shrink.Limits `setting:",squash"`
 	// MaxBytes bounds one list, uncompressed.
 	MaxBytes int64 `setting:"max_bytes"`
 }
@@ -72,11 +70,10 @@ const (
 // DefaultConfig has no feeds.
 func DefaultConfig() Config {
 	return Config{
-		Recheck:       time.Minute,
-		Settle:        500 * time.Millisecond,
-		MaxShrink:     0.5,
-		ShrinkConfirm: 2 * time.Minute,
-		MaxBytes:      64 << 20,
+		Recheck:  time.Minute,
+		Settle:   500 * time.Millisecond,
+		Limits:   shrink.DefaultLimits(),
+		MaxBytes: 64 << 20,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
+	"trafficd/sources/internal/shrink"
 	"trafficd/sources/internal/watch"
 )
 
@@ -36,11 +37,11 @@ type feed struct {
 	source   source
 	interval time.Duration // between checks
 	settle   time.Duration // from a change to its check
-	guard    guard
+	guard    shrink.Guard
 	log      zerolog.Logger
 
 	current atomic.Pointer[batch.Detectors]
-	mark    fingerprint // of current; the feed's goroutine only
+	mark    shrink.Mark // of current; the feed's goroutine only
 
 	mu        sync.Mutex // of what follows
 	leftOut   int        // entries of current that are not codes
@@ -52,7 +53,7 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	f := &feed{
 		instance: fc.ProductInstance,
 		settle:   cfg.Settle,
-		guard:    guard{maxShrink: cfg.MaxShrink, confirm: cfg.ShrinkConfirm},
+		guard:    shrink.Guard{Limits: cfg.Limits, Content: "the list", Entries: "detectors", Hint: "to use it at once, set registry.max_shrink to 1 and send SIGHUP"},
 	}
 	switch {
 	case fc.File != nil:
@@ -86,13 +87,13 @@ func (f *feed) check(ctx context.Context) time.Duration {
 
 // take puts a list in use unless it already is, or is suspicious.
 func (f *feed) take(codes []string, now time.Time) error {
-	mark := fingerprintOf(codes)
+	mark := markOf(codes)
 	if f.current.Load() != nil && mark == f.mark {
 		f.source.keep()
 		return watch.ErrUnchanged
 	}
 	set, leftOut := batch.NewDetectors(codes)
-	if err := f.guard.admit(f.current.Load(), set, mark, now); err != nil {
+	if err := admit(&f.guard, f.current.Load(), set, mark, now); err != nil {
 		return err
 	}
 	f.mark = mark
@@ -107,7 +108,7 @@ func (f *feed) take(codes []string, now time.Time) error {
 
 // conclude counts and records the outcome of a check.
 func (f *feed) conclude(err error) time.Duration {
-	var suspect *suspectError
+	var suspect *shrink.Error
 	switch {
 	case err == nil:
 		reloadsLoaded.Inc()
@@ -115,7 +116,7 @@ func (f *feed) conclude(err error) time.Duration {
 		return f.interval
 	case errors.Is(err, watch.ErrUnchanged):
 		reloadsUnchanged.Inc()
-		f.guard.calm()
+		f.guard.Calm()
 		if f.record(nil, time.Now()) {
 			f.log.Info().Msg("detector list is readable again, and unchanged")
 		}
@@ -129,7 +130,7 @@ func (f *feed) conclude(err error) time.Duration {
 	case errors.As(err, &suspect):
 		reloadsRefused.Inc()
 		f.complain(err)
-		return min(f.interval, max(f.guard.confirm, watch.RetryAfter))
+		return min(f.interval, max(f.guard.ShrinkConfirm, watch.RetryAfter))
 	default:
 		reloadsFailed.Inc()
 		f.complain(fmt.Errorf("cannot load the detector list of %s: %w", f.instance, err))

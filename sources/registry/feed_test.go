@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/metrics"
+	"trafficd/sources/internal/shrink"
 	"trafficd/sources/internal/watch"
 )
 
@@ -58,7 +59,7 @@ func TestLastGoodListStays(t *testing.T) {
 	good = []string{"A", "B", "D"}
 	f("detectorCode,x\nA,1\nB,2\nD,3\n", "")
 	good = []string{"E"}
-	feed.guard.confirm = 0
+	feed.guard.ShrinkConfirm = 0
 	f("detectorCode,x\nE,1\n,2\n", "")
 	require.Equal(t, 1, feed.status(time.Now()).LeftOut)
 }
@@ -67,7 +68,7 @@ func TestLastGoodListStays(t *testing.T) {
 // be confirmed anew.
 func TestSuspicionEnds(t *testing.T) {
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inFolder(t, "list.csv")}})
-	feed.guard.confirm = time.Hour
+	feed.guard.ShrinkConfirm = time.Hour
 	start := time.Now()
 	f := func(after time.Duration, want error, codes ...string) {
 		t.Helper()
@@ -75,7 +76,7 @@ func TestSuspicionEnds(t *testing.T) {
 		feed.conclude(err)
 		require.IsType(t, want, err)
 	}
-	suspect := &suspectError{}
+	suspect := &shrink.Error{}
 	f(0, nil, "A", "B", "C")
 	f(time.Minute, suspect, "D")
 	f(2*time.Minute, watch.ErrUnchanged, "A", "B", "C")
@@ -187,8 +188,8 @@ func TestStatusOfACheck(t *testing.T) {
 func TestASuspectListIsReadAgain(t *testing.T) {
 	f := func(interval, confirm, want time.Duration) {
 		t.Helper()
-		feed := &feed{interval: interval, guard: guard{confirm: confirm}, log: zerolog.Nop()}
-		require.Equal(t, want, feed.conclude(&suspectError{"much is gone"}))
+		feed := &feed{interval: interval, guard: shrink.Guard{Limits: shrink.Limits{ShrinkConfirm: confirm}}, log: zerolog.Nop()}
+		require.Equal(t, want, feed.conclude(&shrink.Error{Reason: "much is gone"}))
 	}
 	f(time.Hour, 2*time.Minute, 2*time.Minute)
 	f(time.Minute, 2*time.Minute, time.Minute)

@@ -17,8 +17,7 @@ func (c Config) Validate() error {
 	errs := []error{
 		settings.AtLeast("recheck", c.Recheck, time.Second, "every check costs a system call per feed"),
 		settings.Within("settle", c.Settle, 10*time.Millisecond, time.Minute, "it delays every new list"),
-		settings.Within("max_shrink", c.MaxShrink, 0, 1, "it is a fraction of the detectors in use"),
-		settings.AtLeast("shrink_confirm", c.ShrinkConfirm, 0, "0 uses every list at once"),
+		c.Limits.Validate(),
 		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory whole"),
 	}
 	seen := make(map[string]bool)

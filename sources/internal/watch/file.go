@@ -15,7 +15,7 @@ import (
 // too much of it.
 var (
 	ErrUnchanged = errors.New("unchanged")
-	ErrUnsettled = errors.New("the file is being written: it is read when it has settled")
+	ErrUnsettled = errors.New("being written: it is used once it has settled")
 	ErrTooLong   = errors.New("longer than max_bytes in this section of the configuration")
 )
 

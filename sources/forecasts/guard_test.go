@@ -1,0 +1,173 @@
+package forecasts
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/dial"
+	"trafficd/sources/internal/shrink"
+	"trafficd/sources/internal/watch"
+)
+
+// guarded returns a feed that the test checks itself, with the default limits.
+func guarded(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
+	t.Helper()
+	cfg.Limits = shrink.DefaultLimits()
+	return asked(t, cfg)
+}
+
+// refuses checks a feed whose content is suspicious.
+func refuses(t *testing.T, feed *Forecasts, want string) {
+	t.Helper()
+	refused := testutil.ToFloat64(checksRefused)
+	feed.check(t.Context())
+	require.Contains(t, feed.Status().Error, want)
+	require.Contains(t, feed.Status().Error, "restart trafficd")
+	require.Equal(t, refused+1, testutil.ToFloat64(checksRefused))
+}
+
+// TestFileThatLacksMuch checks that a truncated file does not replace the layer before shrink_confirm is over.
+func TestFileThatLacksMuch(t *testing.T) {
+	path := inFolder(t, "f.ndjson")
+	lines := func(streets int) string {
+		var all strings.Builder
+		for i := range int32(streets) {
+			fmt.Fprintln(&all, jsonOf(t, street(i+1, 1, 10)))
+		}
+		return all.String()
+	}
+	write(t, path, lines(300))
+	feed, layer := guarded(t, fileConfig(path))
+	feed.check(t.Context())
+	require.Len(t, layer.shown(), 300)
+	dataTime := layer.confirmedAt()
+
+	write(t, path, lines(10))
+	refuses(t, feed, "the file lacks 290 of the 300 streets in use")
+	refuses(t, feed, "the file lacks 290") // it is read again
+	require.Len(t, layer.shown(), 300)
+	require.Equal(t, dataTime, layer.confirmedAt())
+
+	write(t, path, lines(200)) // a third is missing
+	feed.check(t.Context())
+	require.Empty(t, feed.Status().Error)
+	require.Len(t, layer.shown(), 200)
+
+	write(t, path, lines(10))
+	refuses(t, feed, "the file lacks 190 of the 200")
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o644))
+	old := time.Now().Add(-time.Minute)
+	require.NoError(t, os.Chtimes(path, old, old))
+	feed.check(t.Context())
+	require.Contains(t, feed.Status().Error, "truncated NDJSON")
+	write(t, path, lines(10))
+	feed.feed.(*fileFeed).contents.guard.ShrinkConfirm = 0
+	feed.check(t.Context())
+	require.Empty(t, feed.Status().Error)
+	require.Len(t, layer.shown(), 10)
+}
+
+// TestQueryThatLacksMuch is the same for a query.
+func TestQueryThatLacksMuch(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	cfg := DefaultConfig()
+	cfg.Feed = FeedClickHouse
+	cfg.ClickHouse.Address = store.TCP
+	cfg.ClickHouse.ClickHouse = dial.ClickHouse{Username: "trafficd", Password: "trafficd"}
+	cfg.ClickHouse.Query = "SELECT"
+	feed, layer := guarded(t, cfg)
+	source := feed.feed.(*queryFeed)
+	query := func(streets int) {
+		source.Query = fmt.Sprintf("SELECT 1 + number AS street, 1 AS fromnode, 10 AS speed, now() AS start, now() + 60 AS `end` FROM numbers(%d)", streets)
+	}
+	query(20_000)
+	feed.check(t.Context())
+	require.Len(t, layer.shown(), 20_000)
+	query(100)
+	refuses(t, feed, "the query's result lacks 19900 of the 20000 streets in use")
+	require.Len(t, layer.shown(), 20_000)
+	source.contents.guard.ShrinkConfirm = time.Nanosecond
+	feed.check(t.Context())
+	require.Len(t, layer.shown(), 100)
+}
+
+// TestRecreatedTopicThatLacksMuch: a recreated topic, empty at first, does not empty the layer before it has
+// been filled again.
+func TestRecreatedTopicThatLacksMuch(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
+	feed, layer := guarded(t, topicConfig("f", c.ListenAddrs()...))
+	topic := feed.feed.(*topicFeed)
+	check := func() error {
+		t.Helper()
+		at, err := settled(t, topic)
+		feed.conclude(at, err)
+		return err
+	}
+	k := producer(t, c.ListenAddrs())
+	for i := range int32(4) {
+		produce(t, k, record("f", 0, fmt.Sprintf("%d:1", i+1), value(t, street(i+1, 1, 10))))
+	}
+	require.NoError(t, check())
+	k.Close()
+	makeAnew(t, c, "f")
+	require.ErrorContains(t, check(), "was recreated")
+
+	var suspect *shrink.Error
+	f := func(want string) {
+		t.Helper()
+		require.ErrorAs(t, check(), &suspect)
+		require.Contains(t, feed.Status().Error, want)
+		require.Len(t, layer.shown(), 4)
+	}
+	f("the topic lacks 4 of the 4 streets in use")
+	k = producer(t, c.ListenAddrs())
+	produce(t, k, record("f", 0, "1:1", value(t, street(1, 1, 11))))
+	f("the topic lacks 3 of the 4")
+	produce(t, k, record("f", 0, "2:1", value(t, street(2, 1, 21))))
+	require.NoError(t, check())
+	require.Equal(t, []string{"1:1 11", "2:1 21"}, layer.shown())
+	produce(t, k, record("f", 0, "1:1", nil)) // a producer says so
+	require.NoError(t, check())
+	require.Equal(t, []string{"2:1 21"}, layer.shown())
+
+	k.Close()
+	makeAnew(t, c, "f")
+	require.ErrorContains(t, check(), "was recreated")
+	require.ErrorAs(t, check(), &suspect)
+	topic.contents.guard.ShrinkConfirm = time.Nanosecond
+	require.NoError(t, check(), "an empty topic is used if it stays so")
+	require.Empty(t, layer.shown())
+}
+
+// TestSuspiciousContentIsCheckedAgain when it may be used, but no more often than the feed's interval.
+func TestSuspiciousContentIsCheckedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		f := func(interval, confirm, want time.Duration) {
+			t.Helper()
+			logged.Reset()
+			feed := &Forecasts{feed: &script{}, interval: interval, confirm: confirm, faults: &faults{}, log: zerolog.New(&logged)}
+			suspect := fmt.Errorf("cannot use f.json: %w", &shrink.Error{Reason: "much is gone: correct it"})
+			for range 2 {
+				require.Equal(t, want, feed.conclude(time.Now(), suspect))
+			}
+			require.Equal(t, "cannot use f.json: much is gone: correct it", feed.Status().Error)
+			require.Equal(t, 1, strings.Count(logged.String(), "\n"), "it is logged once")
+			require.Contains(t, logged.String(), "much is gone: correct it")
+		}
+		f(time.Hour, 2*time.Minute, 2*time.Minute)
+		f(time.Second, 2*time.Minute, time.Second)
+		f(time.Minute, 0, watch.RetryAfter)
+	})
+}

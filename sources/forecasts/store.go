@@ -1,0 +1,135 @@
+package forecasts
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/shrink"
+)
+
+// latest is the latest record of a street.
+type latest struct {
+	forecast  *pb.StreetForecast // nil once the layer has it, and for a tombstone
+	removes   bool
+	partition int
+	offset    int64
+	at        time.Time // of the latest record in this partition
+	bytes     int64     // approximate memory
+}
+
+// follows reports whether a record replaces the one before. Within a partition the order counts;
+// between partitions the time does. The outcome does not depend on which partition is read first.
+func (l latest) follows(before latest) bool {
+	if l.partition == before.partition {
+		return l.offset > before.offset
+	}
+	return cmp.Or(l.at.Compare(before.at), cmp.Compare(l.partition, before.partition)) > 0
+}
+
+func (l latest) position() string {
+	return fmt.Sprintf("partition %d offset %d", l.partition, l.offset)
+}
+
+// streetBytes is the approximate memory of a street without its record.
+const streetBytes = 200
+
+// store holds the latest record of each street of a topic.
+type store struct {
+	maxBytes int64
+	streets  map[identity]latest
+	bytes    int64 // of streets, approximately
+	removed  int   // tombstones in streets
+}
+
+func (s *store) clear() {
+	s.streets = make(map[identity]latest)
+	s.bytes, s.removed = 0, 0
+}
+
+// put stores a record and reports whether it is the latest of its street.
+func (s *store) put(id identity, l latest) (bool, error) {
+	before, known := s.streets[id]
+	if known && !l.follows(before) {
+		return false, nil
+	}
+	if known && l.partition == before.partition && l.at.Before(before.at) {
+		l.at = before.at // its producer's clock was set back
+	}
+	if s.bytes-before.bytes+l.bytes > s.maxBytes {
+		return false, fmt.Errorf("the streets of the topic take more than %d bytes: raise forecasts.max_bytes and restart", s.maxBytes)
+	}
+	s.forget(id)
+	s.streets[id] = l
+	s.bytes += l.bytes
+	if l.removes {
+		s.removed++
+	}
+	return true, nil
+}
+
+func (s *store) forget(id identity) {
+	l := s.streets[id]
+	s.bytes -= l.bytes
+	if l.removes {
+		s.removed--
+	}
+	delete(s.streets, id)
+}
+
+// forgetTombstones makes room if there are many, as brokers do after a day. Only an older record in
+// another partition would still need them.
+func (s *store) forgetTombstones() {
+	if s.removed <= len(s.streets)/2 {
+		return
+	}
+	for id, l := range s.streets {
+		if l.removes {
+			s.forget(id)
+		}
+	}
+}
+
+// release gives up the forecast of a street: the layer has it.
+func (s *store) release(id identity) {
+	l := s.streets[id]
+	l.forecast = nil
+	s.streets[id] = l
+}
+
+// contents replaces the whole content of the layer, unless it is suspicious.
+type contents struct {
+	layer Layer
+	guard shrink.Guard
+	seed  maphash.Seed
+	inUse map[identity]struct{} // the streets of the layer
+}
+
+// newContents returns contents whose source has this name in messages.
+func newContents(cfg Config, layer Layer, source string) contents {
+	const hint = "to use it at once, restart trafficd"
+	return contents{layer: layer, guard: shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: hint}, seed: maphash.MakeSeed()}
+}
+
+// replace gives the layer its new content, which is visible after Publish.
+func (c *contents) replace(all []*pb.StreetForecast, now time.Time) error {
+	next := make(map[identity]struct{}, len(all))
+	var mark shrink.Mark
+	lacks := len(c.inUse)
+	for _, f := range all {
+		id := identityOf(f)
+		next[id] = struct{}{}
+		mark.Add(maphash.Comparable(c.seed, id))
+		if _, ok := c.inUse[id]; ok {
+			lacks--
+		}
+	}
+	if err := c.guard.Admit(lacks, len(c.inUse), mark, now); err != nil {
+		return err
+	}
+	c.inUse = next
+	c.layer.Replace(all)
+	return nil
+}

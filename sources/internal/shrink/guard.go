@@ -1,0 +1,83 @@
+// Package shrink keeps truncated content from replacing good content. The feeds of registry and
+// forecasts use it.
+package shrink
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"trafficd/pipeline/settings"
+)
+
+// Limits are the settings that say which changes to accept at once.
+type Limits struct {
+	// MaxShrink is the fraction of the entries in use that new content may lack and still be used at
+	// once.
+	MaxShrink float64 `setting:"max_shrink"`
+	// ShrinkConfirm is how long content that lacks more must keep the same entries before it is used.
+	ShrinkConfirm time.Duration `setting:"shrink_confirm"`
+}
+
+// DefaultLimits tolerates content that is half as large, and a source that is wrong for two minutes.
+func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * time.Minute} }
+
+// Validate reports every invalid key with the reason for its bound.
+func (c Limits) Validate() error {
+	return errors.Join(
+		settings.Within("max_shrink", c.MaxShrink, 0, 1, "it is a fraction of the entries in use"),
+		settings.AtLeast("shrink_confirm", c.ShrinkConfirm, 0, "0 uses everything at once"),
+	)
+}
+
+// Error is the reason why content that could be read is not used.
+type Error struct{ Reason string }
+
+// Error implements error.
+func (e *Error) Error() string { return e.Reason }
+
+// Guard decides whether content may replace the content in use. It is for one goroutine.
+type Guard struct {
+	Limits
+	Content string // for messages: "the list"
+	Entries string // what it consists of: "detectors"
+	Hint    string // how to use smaller content at once
+
+	suspect Mark
+	since   time.Time
+}
+
+// Admit returns nil if content whose entries have this mark may replace content of size inUse of which
+// it lacks some entries; otherwise an *Error.
+func (g *Guard) Admit(lacks, inUse int, mark Mark, now time.Time) error {
+	if float64(lacks) <= g.MaxShrink*float64(inUse) {
+		g.Calm()
+		return nil
+	}
+	if mark != g.suspect || g.since.IsZero() {
+		g.suspect, g.since = mark, now
+	}
+	use := g.since.Add(g.ShrinkConfirm)
+	if !now.Before(use) {
+		g.Calm()
+		return nil
+	}
+	return &Error{fmt.Sprintf("%s lacks %d of the %d %s in use, more than max_shrink %g allows: it will be used if it still has the same %s at %s; if this is a mistake, correct the source before; %s",
+		g.Content, lacks, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
+}
+
+// Calm forgets the suspicious content: good content was read.
+func (g *Guard) Calm() { g.suspect, g.since = Mark{}, time.Time{} }
+
+// Mark is the same for the same entries in any order: a query without ORDER BY returns them in a
+// different order each time.
+type Mark struct {
+	entries int
+	sum     uint64
+}
+
+// Add adds the hash of an entry.
+func (m *Mark) Add(hash uint64) {
+	m.entries++
+	m.sum += hash
+}

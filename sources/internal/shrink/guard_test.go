@@ -1,0 +1,71 @@
+package shrink
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// markOf returns the mark of the entries from, from+1, … up to to.
+func markOf(from, to int) (m Mark) {
+	for i := from; i < to; i++ {
+		m.Add(uint64(i) * 0x9e3779b97f4a7c15)
+	}
+	return m
+}
+
+func TestGuard(t *testing.T) {
+	g := Guard{Limits: Limits{MaxShrink: 0.5, ShrinkConfirm: time.Minute}, Content: "the list", Entries: "detectors", Hint: "to use it now, ask nicely"}
+	start := time.Now()
+	// The content in use has the entries 0 to 99.
+	f := func(after time.Duration, from, to int, want string) {
+		t.Helper()
+		lacks := 100 - max(0, min(to, 100)-from)
+		err := g.Admit(lacks, 100, markOf(from, to), start.Add(after))
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		var suspect *Error
+		require.ErrorAs(t, err, &suspect)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "to use it now, ask nicely")
+	}
+	f(0, 0, 200, "")
+	f(0, 50, 100, "")
+	f(0, 51, 100, "the list lacks 51 of the 100 detectors")
+	f(59*time.Second, 51, 100, "lacks 51") // the time counts from the first reading
+	f(60*time.Second, 51, 100, "")
+	f(70*time.Second, 51, 100, "lacks 51") // used once, suspicious again
+	f(80*time.Second, 60, 100, "lacks 60") // different content starts over
+	f(135*time.Second, 60, 100, "lacks 60")
+	f(136*time.Second, 0, 100, "") // good content in between ends the suspicion
+	f(141*time.Second, 60, 100, "lacks 60")
+	f(200*time.Second, 1000, 1100, "lacks 100") // as much as before, but other entries
+	f(210*time.Second, 100, 100, "lacks 100")   // empty
+}
+
+func TestGuardWithNothingInUse(t *testing.T) {
+	g := Guard{Limits: DefaultLimits()}
+	require.NoError(t, g.Admit(0, 0, markOf(0, 1), time.Now()))
+	require.NoError(t, g.Admit(0, 0, Mark{}, time.Now()))
+}
+
+func TestMark(t *testing.T) {
+	f := func(hashes ...uint64) (m Mark) {
+		for _, h := range hashes {
+			m.Add(h)
+		}
+		return m
+	}
+	require.Equal(t, f(1, 2), f(2, 1))
+	require.NotEqual(t, f(1, 2), f(3))
+	require.NotEqual(t, f(1), f(1, 0))
+}
+
+func TestLimits(t *testing.T) {
+	require.NoError(t, DefaultLimits().Validate())
+	require.ErrorContains(t, Limits{MaxShrink: 1.5}.Validate(), "max_shrink is 1.5")
+	require.ErrorContains(t, Limits{ShrinkConfirm: -1}.Validate(), "shrink_confirm is -1ns")
+}
