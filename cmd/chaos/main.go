@@ -33,11 +33,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()
-	switch {
-	case errors.Is(err, errFound):
-		os.Exit(1)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "chaos:", err)
+	if err != nil {
+		if !errors.Is(err, errFound) {
+			fmt.Fprintln(os.Stderr, "chaos:", err)
+		}
 		os.Exit(1)
 	}
 }
@@ -92,7 +91,11 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	for _, cfg.Broker = range brokers {
 		for n := range runs {
 			cfg.Seed = first + uint64(n)
-			fmt.Fprintf(out, "\n== broker %s × %d, seed %d, %v%s\n", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration, note(cfg.Broker))
+			fmt.Fprintf(out, "\n== broker %s × %d, seed %d, %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
+			if cfg.Broker == launch.Kfake {
+				fmt.Fprint(out, " (kfake is stopped cleanly, not killed: it saves the state of producers only then)")
+			}
+			fmt.Fprintln(out)
 			found, err := run(ctx, cfg, out)
 			if err != nil {
 				return err
@@ -105,11 +108,4 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 		return errFound
 	}
 	return nil
-}
-
-func note(broker string) string {
-	if broker == launch.Kfake {
-		return " (kfake is stopped cleanly, not killed: it saves the state of producers only then)"
-	}
-	return ""
 }

@@ -50,19 +50,19 @@ func (r *result) faults() int {
 	return n
 }
 
-// run performs one run in cfg.Dir.
+// run performs one run in cfg.Dir, or in a new directory that is kept only after a failure.
 func run(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
-	if cfg.Dir != "" {
-		if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
-			return nil, fmt.Errorf("cannot create the run's directory: %w", err)
-		}
-		return attack(ctx, cfg, out)
+	temporary := cfg.Dir == ""
+	if temporary {
+		cfg.Dir, err = os.MkdirTemp("", "chaos-")
+	} else {
+		err = os.MkdirAll(cfg.Dir, 0o755)
 	}
-	if cfg.Dir, err = os.MkdirTemp("", "chaos-"); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("cannot create the run's directory: %w", err)
 	}
 	found, err = attack(ctx, cfg, out)
-	if err == nil && found.faults() == 0 {
+	if temporary && err == nil && found.faults() == 0 {
 		return found, os.RemoveAll(cfg.Dir)
 	}
 	fmt.Fprintln(out, "logs and data are kept in", cfg.Dir)
@@ -75,7 +75,9 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	book := &ledger.Ledger{}
 	size := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
 	fmt.Fprintln(out, "starting; the first run downloads toxiproxy, ClickHouse (178 MB) and Apache Kafka (43 MB); see stores.log in", cfg.Dir)
-	r, err := rig.Start(ctx, rig.Config{Dir: cfg.Dir, Detectors: load.Detectors(size), Broker: cfg.Broker, Brokers: cfg.Brokers, LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong})
+	r, err := rig.Start(ctx, rig.Config{
+		Dir: cfg.Dir, Detectors: load.Detectors(size), Broker: cfg.Broker, Brokers: cfg.Brokers, LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong,
+	})
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if err != nil {
 		return nil, err
@@ -83,18 +85,6 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if r.Disk == nil {
 		fmt.Fprintln(out, "mounts are not permitted: this run fills the journal but not the disk")
 	}
-	counts, err := injectFaults(ctx, cfg, r, size, book, out)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Drain(ctx, settleLimit); err != nil {
-		book.Wrong("%v", err)
-	}
-	return judgeAll(ctx, r, book, counts, out)
-}
-
-// injectFaults runs the clients and the nemesis. It returns when all faults are undone and every batch has received a 207.
-func injectFaults(ctx context.Context, cfg config, r *rig.Rig, size load.Config, book *ledger.Ledger, out io.Writer) (nemesis.Counts, error) {
 	begin := time.Now()
 	log := func(format string, args ...any) {
 		if cfg.Verbose {
@@ -117,12 +107,18 @@ func injectFaults(ctx context.Context, cfg config, r *rig.Rig, size load.Config,
 	if err != nil {
 		cancel()
 	}
-	keepUp(ctx, r, sent)
-	return counts, errors.Join(err, ctx.Err())
+	keepUp(r, sent) // now all faults are undone, and every batch has received a 207
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	if err := r.Drain(ctx, settleLimit); err != nil {
+		book.Wrong("%v", err)
+	}
+	return judgeAll(ctx, r, book, counts, out)
 }
 
 // keepUp acts as the service manager: until all batches are sent, it restarts any process that has exited.
-func keepUp(ctx context.Context, r *rig.Rig, sent <-chan struct{}) {
+func keepUp(r *rig.Rig, sent <-chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -130,7 +126,7 @@ func keepUp(ctx context.Context, r *rig.Rig, sent <-chan struct{}) {
 		case <-sent:
 			return
 		case <-tick.C:
-			_ = errors.Join(r.Daemon.Start(), r.Archive.Revive(ctx)) // the next tick retries, and Drain reports errors
+			_ = errors.Join(r.Daemon.Start(), r.Archive.Revive()) // the next tick retries, and Drain reports errors
 		}
 	}
 }
@@ -152,7 +148,7 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	}
 	accepted, wrong, tally := book.Read()
 	arrived := judge.ParseRecords(records)
-	forward := judge.Forward(accepted, arrived)
+	forward := judge.Compare("forward", accepted, arrived)
 	judge.Agree(forward, rows, arrived)
 	found := &result{accepted: len(accepted), stores: []*judge.Verdict{judge.Archive(accepted, rows), forward}, wrong: wrong, counts: counts}
 	report(out, tally, found)
@@ -186,45 +182,39 @@ func report(out io.Writer, t ledger.Tally, found *result) {
 
 // sums are the totals of all runs.
 type sums struct {
-	missing, doubled, reordered, altered int
-
+	judge.Verdict
 	wrong  int // responses and exits that should not have happened
 	counts nemesis.Counts
 }
 
 func (s *sums) add(r *result) {
 	for _, v := range r.stores {
-		s.missing += v.Missing
-		s.doubled += v.Doubled
-		s.reordered += v.Reordered
-		s.altered += v.Altered
+		s.Missing += v.Missing
+		s.Doubled += v.Doubled
+		s.Reordered += v.Reordered
+		s.Altered += v.Altered
 	}
 	s.wrong += len(r.wrong)
 	s.counts.Add(r.counts)
 }
 
-func (s *sums) clean() bool { return s.missing+s.doubled+s.reordered+s.altered+s.wrong == 0 }
+func (s *sums) clean() bool { return s.Faults()+s.wrong == 0 }
 
-// lines returns the summary; its last line has the totals.
+// lines returns the summary: the forced exits of the daemon and the stores by kind, and in the last line the totals.
 func (s *sums) lines(seed uint64) string {
-	var text strings.Builder
-	if s.wrong > 0 {
-		fmt.Fprintf(&text, "chaos: wrong responses or exits %d\n", s.wrong)
-	}
-	kinds, kills := ends(s.counts)
-	fmt.Fprintf(&text, "chaos: kills: %s\n", strings.Join(kinds, ", "))
-	fmt.Fprintf(&text, "chaos: missing %d doubled %d reordered %d altered %d kills %d seed %d", s.missing, s.doubled, s.reordered, s.altered, kills, seed)
-	return text.String()
-}
-
-// ends returns the forced exits of the daemon and the stores by kind, and their sum.
-func ends(counts nemesis.Counts) (kinds []string, sum int) {
+	var kinds []string
+	kills := 0
 	for _, target := range []string{daemon, archive, broker} {
 		for _, how := range []string{kill9, sigterm, stopped} {
-			if n := counts.Of(target, how); n > 0 {
-				kinds, sum = append(kinds, fmt.Sprintf("%s %s %d", target, how, n)), sum+n
+			if n := s.counts.Of(target, how); n > 0 {
+				kinds, kills = append(kinds, fmt.Sprintf("%s %s %d", target, how, n)), kills+n
 			}
 		}
 	}
-	return kinds, sum
+	text := fmt.Sprintf("chaos: kills: %s\nchaos: missing %d doubled %d reordered %d altered %d kills %d seed %d",
+		strings.Join(kinds, ", "), s.Missing, s.Doubled, s.Reordered, s.Altered, kills, seed)
+	if s.wrong > 0 {
+		text = fmt.Sprintf("chaos: wrong responses or exits %d\n%s", s.wrong, text)
+	}
+	return text
 }

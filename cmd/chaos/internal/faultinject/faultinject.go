@@ -11,6 +11,7 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ import (
 )
 
 //go:embed syscall.go.txt
-var syscallFile []byte
+var syscallFile string
 
 // change replaces a text that occurs once in a file of the standard library.
 type change struct{ file, text, by string }
@@ -56,47 +57,33 @@ func Overlay(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("cannot find Go's sources: %w", err)
 	}
 	src := filepath.Join(strings.TrimSpace(string(goroot)), "src")
-	texts, err := changed(src)
-	if err != nil {
-		return "", err
-	}
-	texts["syscall/fault.go"] = string(syscallFile)
-	replace := map[string]string{}
-	for name, text := range texts {
-		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			return "", fmt.Errorf("cannot write a changed file of the standard library: %w", err)
-		}
-		replace[filepath.Join(src, name)] = file
-	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, list, 0o644); err != nil {
-		return "", fmt.Errorf("cannot write the overlay: %w", err)
-	}
-	return "-overlay=" + file, nil
-}
-
-// changed returns the changed files by their names below src.
-func changed(src string) (map[string]string, error) {
-	texts := map[string]string{}
+	texts := map[string]string{"syscall/fault.go": syscallFile}
 	for _, c := range changes {
-		if _, read := texts[c.file]; !read {
+		if texts[c.file] == "" {
 			text, err := os.ReadFile(filepath.Join(src, c.file))
 			if err != nil {
-				return nil, fmt.Errorf("cannot read Go's source: %w", err)
+				return "", fmt.Errorf("cannot read Go's source: %w", err)
 			}
 			texts[c.file] = string(text)
 		}
 		if n := strings.Count(texts[c.file], c.text); n != 1 {
-			return nil, fmt.Errorf("cannot change %s of Go's standard library: %q occurs %d times, not once; adapt the changes to this version of Go", c.file, c.text, n)
+			return "", fmt.Errorf("cannot change %s of Go's standard library: %q occurs %d times, not once; adapt the changes to this version of Go", c.file, c.text, n)
 		}
 		texts[c.file] = strings.Replace(texts[c.file], c.text, c.by, 1)
 	}
-	return texts, nil
+	err = os.MkdirAll(dir, 0o755)
+	replace := map[string]string{}
+	for name, text := range texts {
+		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		replace[filepath.Join(src, name)] = file
+		err = errors.Join(err, os.WriteFile(file, []byte(text), 0o644))
+	}
+	list, jsonErr := json.Marshal(map[string]any{"Replace": replace})
+	file := filepath.Join(dir, "overlay.json")
+	if err = errors.Join(err, jsonErr, os.WriteFile(file, list, 0o644)); err != nil {
+		return "", fmt.Errorf("cannot write the changed files of the standard library: %w", err)
+	}
+	return "-overlay=" + file, nil
 }
 
 // env names the environment variable with the file that controls the faults.
@@ -117,10 +104,10 @@ type Faults struct{ file *os.File }
 // New creates the file, without faults.
 func New(path string) (*Faults, error) {
 	f, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot create the file of faults: %w", err)
+	if err == nil {
+		err = f.Truncate(pageBytes)
 	}
-	if err := f.Truncate(pageBytes); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("cannot create the file of faults: %w", err)
 	}
 	return &Faults{f}, nil

@@ -46,7 +46,7 @@ func (v *Verdict) note(count *int, format string, args ...any) {
 	}
 }
 
-// Compare judges one store. Arrivals stand in the store's own order.
+// Compare judges one store, whose arrivals are in its own order: by partition and offset for the topic.
 func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verdict {
 	v := &Verdict{Store: store, Arrived: len(arrivals)}
 	wanted := make(map[ledger.Name]ledger.Accepted, len(accepted))
@@ -68,8 +68,22 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 		}
 		got.Seq = want.Seq
 		first[got.Name()] = got
-		v.alteration(want, got)
-		v.order(newest, got)
+		switch {
+		case !want.Same(got.Item):
+			v.note(&v.Altered, "sent %v, batch %s index %d; arrived %v at %s", want.Item, want.Batch, want.Index, got.Item, got.Place)
+		case want.Batch != got.Batch || want.Index != got.Index:
+			v.note(&v.Altered, "%v was accepted as batch %s index %d and arrived as batch %s index %d at %s",
+				want.Item, want.Batch, want.Index, got.Batch, got.Index, got.Place)
+		case got.Odd != "":
+			v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Odd)
+		}
+		// The items of a detector must be in the order in which they were sent and received.
+		if last, there := newest[got.Detector]; there && (got.Seq < last.Seq || got.Received < last.Received) {
+			v.note(&v.Reordered, "%s #%d at %s (received %d) is after #%d at %s (received %d)",
+				got.Detector, got.Seq, got.Place, got.Received, last.Seq, last.Place, last.Received)
+			continue
+		}
+		newest[got.Detector] = got
 	}
 	for _, a := range accepted {
 		if _, there := first[a.Name()]; !there {
@@ -77,27 +91,6 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 		}
 	}
 	return v
-}
-
-func (v *Verdict) alteration(want ledger.Accepted, got Arrival) {
-	switch {
-	case !want.Same(got.Item):
-		v.note(&v.Altered, "sent %v, batch %s index %d; arrived %v at %s", want.Item, want.Batch, want.Index, got.Item, got.Place)
-	case want.Batch != got.Batch || want.Index != got.Index:
-		v.note(&v.Altered, "%v was accepted as batch %s index %d and arrived as batch %s index %d at %s", want.Item, want.Batch, want.Index, got.Batch, got.Index, got.Place)
-	case got.Odd != "":
-		v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Odd)
-	}
-}
-
-// order requires the items of a detector in the order in which they were sent and received.
-func (v *Verdict) order(newest map[string]Arrival, got Arrival) {
-	last, there := newest[got.Detector]
-	if there && (got.Seq < last.Seq || got.Received < last.Received) {
-		v.note(&v.Reordered, "%s #%d at %s (received %d) is after #%d at %s (received %d)", got.Detector, got.Seq, got.Place, got.Received, last.Seq, last.Place, last.Received)
-		return
-	}
-	newest[got.Detector] = got
 }
 
 // Agree adds to the forward's verdict the records whose time is not the archive's received_at, truncated to milliseconds.
@@ -113,24 +106,15 @@ func Agree(v *Verdict, archive, forward []Arrival) {
 	}
 }
 
-// Archive judges the archive's rows, which have no order within the received_at that a whole batch shares.
+// Archive judges the archive's rows, which have no order within the received_at that a whole batch shares: it sorts them by
+// time of arrival and sequence.
 func Archive(accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Name]int64, len(accepted))
 	for _, a := range accepted {
 		seqs[a.Name()] = a.Seq
 	}
-	bySequence(rows, seqs)
-	return Compare("archive", accepted, rows)
-}
-
-// Forward judges the records of the topic, ordered by partition and offset.
-func Forward(accepted []ledger.Accepted, records []Arrival) *Verdict {
-	return Compare("forward", accepted, records)
-}
-
-// bySequence sorts rows by time of arrival.
-func bySequence(rows []Arrival, seqs map[ledger.Name]int64) {
 	slices.SortStableFunc(rows, func(a, b Arrival) int {
 		return cmp.Or(cmp.Compare(a.Received, b.Received), cmp.Compare(seqs[a.Name()], seqs[b.Name()]))
 	})
+	return Compare("archive", accepted, rows)
 }

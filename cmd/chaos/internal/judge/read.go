@@ -2,13 +2,13 @@ package judge
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"trafficd/cmd/internal/launch"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
@@ -20,10 +20,24 @@ const Instance = "chaos"
 // Query runs a statement over HTTP, which the daemon does not use.
 type Query func(ctx context.Context, sql string) (string, error)
 
-// rowsOf selects floats as bits and times as nanoseconds, to avoid rounding, and without FINAL, to see duplicates.
-const rowsOf = `SELECT product_instance, detector_code, measure_type_code, toUnixTimestamp64Nano(timestamp_from), toUnixTimestamp64Nano(timestamp_to),
-	reinterpretAsUInt64(value), if(quality IS NULL, '', toString(reinterpretAsUInt64(assumeNotNull(quality)))), batch_id, batch_index, toUnixTimestamp64Nano(received_at), _part
-	FROM %s`
+// rowsOf selects floats as bits and times as nanoseconds, to avoid rounding, and without FINAL, to see duplicates. The
+// columns are those of row.
+const rowsOf = `SELECT product_instance AS Instance, detector_code AS Detector, measure_type_code AS Type,
+	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
+	reinterpretAsUInt64(value) AS Value, if(quality IS NULL, NULL, reinterpretAsUInt64(assumeNotNull(quality))) AS Quality,
+	batch_id AS Batch, batch_index AS Index, toUnixTimestamp64Nano(received_at) AS Received, _part AS Part
+	FROM %s FORMAT JSONEachRow SETTINGS output_format_json_quote_64bit_integers = 0`
+
+type row struct {
+	Instance, Detector, Type string
+	From, To                 int64
+	Value                    uint64
+	Quality                  *uint64
+	Batch                    string
+	Index                    int
+	Received                 int64
+	Part                     string
+}
 
 // ReadArchive returns all rows of the table.
 func ReadArchive(ctx context.Context, query Query, table string) ([]Arrival, error) {
@@ -33,44 +47,22 @@ func ReadArchive(ctx context.Context, query Query, table string) ([]Arrival, err
 	}
 	var rows []Arrival
 	for line := range strings.Lines(text) {
-		row, err := parseRow(strings.TrimSuffix(line, "\n"))
-		if err != nil {
+		var r row
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			return nil, fmt.Errorf("cannot read the archive's row %q: %w", line, err)
 		}
-		rows = append(rows, row)
+		a := Arrival{Received: r.Received, Place: "part " + r.Part}
+		a.Detector, a.Type, a.From, a.To, a.Batch, a.Index = r.Detector, r.Type, r.From, r.To, r.Batch, r.Index
+		a.Value, a.Quality = math.Float64frombits(r.Value), math.NaN()
+		if r.Quality != nil {
+			a.Quality = math.Float64frombits(*r.Quality)
+		}
+		if r.Instance != Instance {
+			a.Odd = "product_instance is " + r.Instance
+		}
+		rows = append(rows, a)
 	}
 	return rows, nil
-}
-
-// parseRow parses a tab-separated row of rowsOf.
-func parseRow(line string) (a Arrival, err error) {
-	f := strings.Split(line, "\t")
-	if len(f) != 11 {
-		return a, fmt.Errorf("%d fields", len(f))
-	}
-	whole := func(s string) int64 {
-		n, e := strconv.ParseInt(s, 10, 64)
-		if e != nil {
-			err = e
-		}
-		return n
-	}
-	bits := func(s string) float64 {
-		n, e := strconv.ParseUint(s, 10, 64)
-		if e != nil {
-			err = e
-		}
-		return math.Float64frombits(n)
-	}
-	a.Detector, a.Type, a.From, a.To, a.Value, a.Quality = f[1], f[2], whole(f[3]), whole(f[4]), bits(f[5]), math.NaN()
-	if f[6] != "" {
-		a.Quality = bits(f[6])
-	}
-	a.Batch, a.Index, a.Received, a.Place = f[7], int(whole(f[8])), whole(f[9]), "part "+f[10]
-	if f[0] != Instance {
-		a.Odd = "product_instance is " + f[0]
-	}
-	return a, err
 }
 
 // ParseRecords parses the records of the topic. One that is not a measurement becomes an arrival that was never accepted.
@@ -96,7 +88,7 @@ func parseRecord(r launch.Record) Arrival {
 		return a
 	}
 	a.Detector, a.Type, a.Value, a.Quality = m.GetDetectorCode(), m.GetMeasureTypeCode(), m.GetValue(), math.NaN()
-	a.From, a.To = nanoseconds(m.GetTimestampFrom()), nanoseconds(m.GetTimestampTo())
+	a.From, a.To = m.GetTimestampFrom().AsTime().UnixNano(), m.GetTimestampTo().AsTime().UnixNano()
 	if m.Quality != nil {
 		a.Quality = m.GetQuality()
 	}
@@ -104,21 +96,13 @@ func parseRecord(r launch.Record) Arrival {
 	if n, err := strconv.Atoi(r.Header("index")); err == nil {
 		a.Index = n
 	}
-	a.Odd = oddities(r, &m)
+	switch { // fields that a record contains twice
+	case string(r.Key) != m.GetDetectorCode():
+		a.Odd = fmt.Sprintf("the key is %q", r.Key)
+	case m.GetProductInstance() != Instance || r.Header("product-instance") != Instance:
+		a.Odd = fmt.Sprintf("product instance %q, in the header %q", m.GetProductInstance(), r.Header("product-instance"))
+	case len(r.Headers) != 3:
+		a.Odd = fmt.Sprintf("%d headers", len(r.Headers))
+	}
 	return a
 }
-
-// oddities compares the fields that a record contains twice.
-func oddities(r launch.Record, m *trafficdv1.Measurement) string {
-	switch {
-	case string(r.Key) != m.GetDetectorCode():
-		return fmt.Sprintf("the key is %q", r.Key)
-	case m.GetProductInstance() != Instance || r.Header("product-instance") != Instance:
-		return fmt.Sprintf("product instance %q, in the header %q", m.GetProductInstance(), r.Header("product-instance"))
-	case len(r.Headers) != 3:
-		return fmt.Sprintf("%d headers", len(r.Headers))
-	}
-	return ""
-}
-
-func nanoseconds(t *timestamppb.Timestamp) int64 { return t.AsTime().UnixNano() }

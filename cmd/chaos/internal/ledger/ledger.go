@@ -5,7 +5,6 @@ package ledger
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -32,13 +31,9 @@ func (i Item) Name() Name { return Name{i.Detector, i.From} }
 
 // String formats all fields for messages.
 func (i Item) String() string {
-	return fmt.Sprintf("%s #%d %s %s–%s %s quality %s", i.Detector, i.Seq, i.Type, instant(i.From), instant(i.To), number(i.Value), number(i.Quality))
+	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
+	return fmt.Sprintf("%s #%d %s %s–%s %v quality %v", i.Detector, i.Seq, i.Type, at(i.From), at(i.To), i.Value, i.Quality)
 }
-
-func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
-
-// number formats distinct float64 values distinctly, including zeros of both signs.
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // Same reports whether the measurements are equal, comparing floats bit by bit.
 func (i Item) Same(o Item) bool {

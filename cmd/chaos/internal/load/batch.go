@@ -1,17 +1,10 @@
 package load
 
 import (
-	"bytes"
-	"compress/gzip"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +27,7 @@ type batch struct {
 	body   string
 	items  []ledger.Item // by index; invalid ones are zero
 	faults map[int]fault // by index
+	first  *result       // its first 207
 }
 
 // maker makes the batches of one client, for detectors that no other client uses.
@@ -62,7 +56,7 @@ func (m *maker) batch(most int) *batch {
 		text := m.text(item)
 		if m.rng.IntN(40) == 0 {
 			f := badItems[m.rng.IntN(len(badItems))]
-			b.faults[i], text, item = f, f.spoil(text, item), ledger.Item{}
+			b.faults[i], text, item = f, f.spoil(text), ledger.Item{}
 		}
 		b.items, texts = append(b.items, item), append(texts, text)
 	}
@@ -75,39 +69,31 @@ func (m *maker) item() ledger.Item {
 	m.next[d]++
 	seq := m.next[d]
 	from := months[seq%int64(len(months))].Add(time.Duration(seq)*time.Second + time.Duration(m.rng.Int64N(1e9)))
+	value, quality := m.rng.Float64()*200, m.rng.Float64()
+	switch m.rng.IntN(20) { // the whole range of float64, including both zeros
+	case 0:
+		value = math.Copysign(0, -1)
+	case 1:
+		value = 0
+	case 2:
+		value = (m.rng.Float64() - 0.5) * math.Pow(10, float64(m.rng.IntN(600)-300))
+	}
+	if m.rng.IntN(4) == 0 {
+		quality = math.NaN()
+	}
 	return ledger.Item{
 		Detector: detector(m.client, d), Seq: seq, Type: measureTypes[m.rng.IntN(len(measureTypes))],
-		From: from.UnixNano(), To: from.UnixNano() + m.rng.Int64N(3600e9),
-		Value: m.value(), Quality: m.quality(),
+		From: from.UnixNano(), To: from.UnixNano() + m.rng.Int64N(3600e9), Value: value, Quality: quality,
 	}
-}
-
-// value covers the whole range of float64, including both zeros.
-func (m *maker) value() float64 {
-	switch m.rng.IntN(20) {
-	case 0:
-		return math.Copysign(0, -1)
-	case 1:
-		return 0
-	case 2:
-		return (m.rng.Float64() - 0.5) * math.Pow(10, float64(m.rng.IntN(600)-300))
-	}
-	return m.rng.Float64() * 200
-}
-
-func (m *maker) quality() float64 {
-	if m.rng.IntN(4) == 0 {
-		return math.NaN()
-	}
-	return m.rng.Float64()
 }
 
 // text returns the item as JSON.
 func (m *maker) text(i ledger.Item) string {
-	t := fmt.Sprintf(`{"detectorCode":%q,"measureTypeCode":%q,"timestampFrom":%q,"timestampTo":%q,"value":%s`,
-		i.Detector, i.Type, time.Unix(0, i.From).UTC().Format(time.RFC3339Nano), time.Unix(0, i.To).UTC().Format(time.RFC3339Nano), float(i.Value))
+	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
+	t := fmt.Sprintf(`{"detectorCode":%q,"measureTypeCode":%q,"timestampFrom":%q,"timestampTo":%q,"value":%v`,
+		i.Detector, i.Type, at(i.From), at(i.To), i.Value)
 	if !math.IsNaN(i.Quality) {
-		return t + `,"quality":` + float(i.Quality) + `}`
+		return t + fmt.Sprintf(`,"quality":%v}`, i.Quality)
 	}
 	if m.rng.IntN(2) == 0 {
 		return t + `,"quality":null}`
@@ -115,17 +101,15 @@ func (m *maker) text(i ledger.Item) string {
 	return t + `}`
 }
 
-func float(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-
 // fault is a way to make an item invalid, and the expected rejection.
 type fault struct {
 	code  string
 	field string // after measurements[i]
-	spoil func(text string, item ledger.Item) string
+	spoil func(text string) string
 }
 
-func replace(old, with string) func(string, ledger.Item) string {
-	return func(text string, _ ledger.Item) string { return strings.Replace(text, old, with, 1) }
+func replace(old, with string) func(string) string {
+	return func(text string) string { return strings.Replace(text, old, with, 1) }
 }
 
 var badItems = []fault{
@@ -133,7 +117,7 @@ var badItems = []fault{
 	{"RESERVED_FIELD", ".linkId", replace(`{`, `{"linkId":"7",`)},
 	{"MISSING_FIELD", ".value", replace(`"value":`, `"valve":`)},
 	{"INVALID_TYPE", ".value", replace(`"value":`, `"value":true,"was":`)},
-	{"INVALID_TYPE", "", func(string, ledger.Item) string { return `"not an object"` }},
+	{"INVALID_TYPE", "", func(string) string { return `"not an object"` }},
 	{"INVALID_TIMESTAMP", ".timestampFrom", replace(`"timestampFrom":"2025-0`, `"timestampFrom":"2025-9`)},
 	{"INVALID_INTERVAL", ".timestampTo", replace(`"timestampTo":"2025-`, `"timestampTo":"2024-`)},
 	{"DUPLICATE_FIELD", ".value", replace(`"value":`, `"value":1,"value":`)},
@@ -180,67 +164,12 @@ func (b *batch) compare(got *result) string {
 }
 
 // accepted returns the items that must arrive.
-func (b *batch) accepted(id string) []ledger.Accepted {
+func (b *batch) accepted() []ledger.Accepted {
 	var list []ledger.Accepted
 	for i, item := range b.items {
 		if _, bad := b.faults[i]; !bad {
-			list = append(list, ledger.Accepted{Item: item, Batch: id, Index: i})
+			list = append(list, ledger.Accepted{Item: item, Batch: b.first.batchID, Index: i})
 		}
 	}
 	return list
-}
-
-// statusError is a response other than 207.
-type statusError struct {
-	status int
-	text   string
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
-
-// poster posts batches to the daemon.
-type poster struct {
-	http     http.Client
-	endpoint string
-	key      string
-}
-
-func newPoster(endpoint, key string) *poster {
-	return &poster{http: http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}, endpoint: endpoint, key: key}
-}
-
-func (p *poster) close() { p.http.CloseIdleConnections() }
-
-// send posts a batch once. After an error that is not a *statusError it is unknown whether the batch was accepted.
-func (p *poster) send(ctx context.Context, b *batch) (*result, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.endpoint, bytes.NewReader(pack(b.body)))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "apiKey "+p.key)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Content-Encoding", "gzip")
-	req.Header.Set("Idempotency-Key", b.key)
-	r, err := p.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	if r.StatusCode != http.StatusMultiStatus {
-		return nil, &statusError{r.StatusCode, strings.TrimSpace(string(text))}
-	}
-	got := &result{batchID: r.Header.Get("Batch-Id"), replayed: r.Header.Get("Idempotent-Replay") == "true"}
-	return got, json.Unmarshal(text, got)
-}
-
-func pack(body string) []byte {
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = z.Write([]byte(body)) // writing to memory cannot fail
-	_ = z.Close()
-	return packed.Bytes()
 }

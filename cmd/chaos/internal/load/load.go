@@ -7,15 +7,21 @@
 package load
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"trafficd/cmd/chaos/internal/ledger"
+	"trafficd/cmd/chaos/internal/nemesis"
 )
 
 // Config is the size of the load.
@@ -34,9 +40,10 @@ func Run(ctx, hard context.Context, cfg Config, endpoint, apiKey string, l *ledg
 	var all sync.WaitGroup
 	for n := range cfg.Clients {
 		all.Go(func() {
+			transport := http.DefaultTransport.(*http.Transport).Clone()
+			defer transport.CloseIdleConnections()
 			rng := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))
-			c := &client{maker: newMaker(rng, n, cfg.Detectors), post: newPoster(endpoint, apiKey), ledger: l}
-			defer c.post.close()
+			c := &client{maker: newMaker(rng, n, cfg.Detectors), http: http.Client{Transport: transport}, endpoint: endpoint, apiKey: apiKey, ledger: l}
 			errs[n] = c.run(ctx, hard, cfg)
 		})
 	}
@@ -62,15 +69,10 @@ func Detectors(cfg Config) (codes []string) {
 // client sends the batches of one maker, one at a time.
 type client struct {
 	*maker
-	post   *poster
-	ledger *ledger.Ledger
-	sent   []done // the last batches, to be sent again
-}
-
-// done is a batch and its first 207.
-type done struct {
-	*batch
-	result *result
+	http             http.Client
+	endpoint, apiKey string
+	ledger           *ledger.Ledger
+	sent             []*batch // the last ones, to be sent again
 }
 
 // kept is the number of batches that a client may send again: enough to reach back beyond some restarts of the daemon.
@@ -78,107 +80,114 @@ const kept = 60
 
 func (c *client) run(ctx, hard context.Context, cfg Config) error {
 	for ctx.Err() == nil {
-		if err := c.fresh(hard, cfg.Items); err != nil {
+		b := c.batch(cfg.Items)
+		r, err := c.settle(hard, b)
+		if err != nil {
 			return err
 		}
+		if wrong := b.compare(r); wrong != "" {
+			c.ledger.Wrong("batch %s (%s): %s", b.key, r.batchID, wrong)
+		}
+		b.first = r
+		c.ledger.Accept(b.accepted())
+		c.ledger.Add(func(t *ledger.Tally) { t.Batches++; t.Rejected += r.Rejected })
+		c.sent = append(c.sent, b)
+		c.sent = c.sent[max(0, len(c.sent)-kept):]
 		if c.rng.IntN(10) == 0 {
 			if err := c.repeat(hard); err != nil {
 				return err
 			}
 		}
-		pause(ctx, time.Duration(c.rng.Int64N(int64(2*cfg.Pause)+1)))
+		nemesis.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*cfg.Pause)+1)))
 	}
-	return nil
-}
-
-// fresh sends a new batch.
-func (c *client) fresh(ctx context.Context, items int) error {
-	b := c.batch(items)
-	r, err := c.settle(ctx, b)
-	if err != nil {
-		return err
-	}
-	if wrong := b.compare(r); wrong != "" {
-		c.ledger.Wrong("batch %s (%s): %s", b.key, r.batchID, wrong)
-	}
-	c.ledger.Accept(b.accepted(r.batchID))
-	c.ledger.Add(func(t *ledger.Tally) { t.Batches++; t.Rejected += r.Rejected })
-	c.sent = append(c.sent, done{b, r})
-	c.sent = c.sent[max(0, len(c.sent)-kept):]
 	return nil
 }
 
 // repeat sends one of the last batches again and expects its first result.
 func (c *client) repeat(ctx context.Context) error {
 	old := c.sent[c.rng.IntN(len(c.sent))]
-	r, err := c.settle(ctx, old.batch)
+	r, err := c.settle(ctx, old)
 	if err != nil {
 		return err
 	}
 	switch {
 	case !r.replayed:
-		c.ledger.Wrong("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.result.batchID, r.batchID)
-	case !r.same(old.result):
-		c.ledger.Wrong("batch %s sent again after its 207: first %v, now %v", old.key, old.result, r)
+		c.ledger.Wrong("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
+	case !r.same(old.first):
+		c.ledger.Wrong("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
 	}
 	c.ledger.Add(func(t *ledger.Tally) { t.Replays++ })
 	return nil
 }
 
+// retryable are the statuses that a daemon in trouble may return.
+var retryable = []int{http.StatusServiceUnavailable, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests}
+
 // settle sends a batch until its 207. It records a response that is neither 207 nor retryable, and retries: the daemon
-// accepted nothing.
+// accepted nothing. Sometimes it gives up an attempt very early on purpose.
 func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
-		deadline, gaveUp := c.patience()
-		a, err := c.try(ctx, b, deadline)
+		patience, impatient := 3*time.Second, c.rng.IntN(12) == 0
+		if impatient {
+			patience = time.Duration(c.rng.IntN(20_000)) * time.Microsecond
+		}
+		attempt, cancel := context.WithTimeout(ctx, patience)
+		r, err := c.send(attempt, b)
+		cancel()
 		if err == nil {
-			return a, nil
+			return r, nil
 		}
 		last = err
 		var status *statusError
-		if errors.As(err, &status) && !status.retryable() {
+		if errors.As(err, &status) && !slices.Contains(retryable, status.status) {
 			c.ledger.Wrong("batch %s: %v", b.key, err)
 		}
 		c.ledger.Add(func(t *ledger.Tally) {
 			t.Resent++
-			if gaveUp && errors.Is(err, context.DeadlineExceeded) {
+			if impatient && errors.Is(err, context.DeadlineExceeded) {
 				t.GaveUp++
 			}
 		})
-		pause(ctx, time.Duration(10+c.rng.IntN(100))*time.Millisecond)
+		nemesis.Sleep(ctx, time.Duration(10+c.rng.IntN(100))*time.Millisecond)
 	}
 	return nil, fmt.Errorf("batch %s received no 207 although all faults are over: %w", b.key, last)
 }
 
-// patience returns the timeout of an attempt, which is sometimes very short on purpose.
-func (c *client) patience() (wait time.Duration, gaveUp bool) {
-	if c.rng.IntN(12) == 0 {
-		return time.Duration(c.rng.IntN(20_000)) * time.Microsecond, true
-	}
-	return 3 * time.Second, false
+// statusError is a response other than 207.
+type statusError struct {
+	status int
+	text   []byte
 }
 
-func (c *client) try(ctx context.Context, b *batch, wait time.Duration) (*result, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	return c.post.send(ctx, b)
-}
+func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
-// retryable reports whether a daemon in trouble may return this status.
-func (e *statusError) retryable() bool {
-	switch e.status {
-	case http.StatusServiceUnavailable, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests:
-		return true
+// send posts a batch once. After an error that is not a *statusError it is unknown whether the batch was accepted.
+func (c *client) send(ctx context.Context, b *batch) (*result, error) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(z, b.body) // writing to memory cannot fail
+	_ = z.Close()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, &packed)
+	if err != nil {
+		return nil, err
 	}
-	return false
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+	req.Header.Set("Authorization", "apiKey "+c.apiKey)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Encoding", "gzip")
+	req.Header.Set("Idempotency-Key", b.key)
+	r, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
 	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if r.StatusCode != http.StatusMultiStatus {
+		return nil, &statusError{r.StatusCode, bytes.TrimSpace(text)}
+	}
+	got := &result{batchID: r.Header.Get("Batch-Id"), replayed: r.Header.Get("Idempotent-Replay") == "true"}
+	return got, json.Unmarshal(text, got)
 }

@@ -13,19 +13,33 @@ import (
 	"time"
 )
 
+// Hit injects a fault and undoes it before it returns, without delay once ctx is done. It draws all parameters from r
+// first, so that the plan does not depend on the outcome.
+type Hit func(ctx context.Context, r *rand.Rand) error
+
 // Fault is one way to disturb a target.
 type Fault struct {
 	Name   string
 	Weight int // relative to the target's other faults
-	// Hit injects the fault and undoes it before it returns, without delay once ctx is done. It draws all parameters
-	// from r first, so that the plan does not depend on the outcome.
-	Hit func(ctx context.Context, r *rand.Rand) error
+	Hit    Hit
+}
+
+// During returns a fault that lasts for a random time: begin draws its parameters and starts it, end undoes it.
+func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end func() error) Hit {
+	return func(ctx context.Context, r *rand.Rand) error {
+		lasts := shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))
+		if err := begin(r); err != nil {
+			return err
+		}
+		Sleep(ctx, lasts)
+		return end()
+	}
 }
 
 // Target is hit by one fault at a time.
 type Target struct {
 	Name   string
-	Gap    time.Duration // mean pause between two faults
+	Gap    time.Duration // mean pause between two faults; 0 = never hit
 	Faults []Fault
 }
 
@@ -53,81 +67,62 @@ func (c Counts) Add(o Counts) {
 
 // Run hits all targets until ctx ends. When it returns, all faults are undone; an error means that one could not be.
 func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	counts, errs := make([]Counts, len(targets)), make([]error, len(targets))
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	sum := Counts{}
+	var failed error
+	var mu sync.Mutex
 	var all sync.WaitGroup
-	for i, t := range targets {
+	for _, t := range targets {
 		all.Go(func() {
-			counts[i] = Counts{}
-			if errs[i] = t.run(ctx, seed, counts[i], log); errs[i] != nil {
-				stop() // results after a permanent fault are meaningless
+			counts, err := t.run(ctx, seed, log)
+			mu.Lock()
+			defer mu.Unlock()
+			sum.Add(counts)
+			if err != nil && failed == nil {
+				failed = err
+				stop(err) // results after a permanent fault are meaningless
 			}
 		})
 	}
 	all.Wait()
-	sum := Counts{}
-	for i := range targets {
-		sum.Add(counts[i])
-		if errs[i] != nil {
-			return sum, errs[i]
-		}
-	}
-	return sum, nil
+	return sum, failed
 }
 
-func (t Target) run(ctx context.Context, seed uint64, counts Counts, log func(format string, args ...any)) error {
-	if t.Gap <= 0 || len(t.Faults) == 0 {
-		return nil
-	}
-	r := t.source(seed)
-	for {
-		if !Sleep(ctx, time.Duration(r.ExpFloat64()*float64(t.Gap))) {
-			return nil
-		}
-		f := t.choose(r)
-		log("%s: %s", t.Name, f.Name)
-		counts[t.Name+" "+f.Name]++
-		if err := f.Hit(ctx, r); err != nil {
-			return fmt.Errorf("%s: %s: %w", t.Name, f.Name, err)
-		}
-	}
-}
-
-// source returns the target's own random source, so that events at one target do not change the plan of another.
-func (t Target) source(seed uint64) *rand.Rand {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(t.Name)) // never fails
-	return rand.New(rand.NewPCG(seed, h.Sum64()))
-}
-
-func (t Target) choose(r *rand.Rand) Fault {
-	sum := 0
+func (t Target) run(ctx context.Context, seed uint64, log func(format string, args ...any)) (Counts, error) {
+	counts, sum := Counts{}, 0
 	for _, f := range t.Faults {
 		sum += f.Weight
 	}
-	n := r.IntN(sum)
-	for _, f := range t.Faults {
-		if n -= f.Weight; n < 0 {
-			return f
+	if t.Gap <= 0 || sum == 0 {
+		return counts, nil
+	}
+	// Each target has its own random source, so that events at one do not change the plan of another.
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(t.Name)) // never fails
+	r := rand.New(rand.NewPCG(seed, h.Sum64()))
+	for Sleep(ctx, time.Duration(r.ExpFloat64()*float64(t.Gap))) {
+		n := r.IntN(sum)
+		i := slices.IndexFunc(t.Faults, func(f Fault) bool {
+			n -= f.Weight
+			return n < 0
+		})
+		f := t.Faults[i]
+		log("%s: %s", t.Name, f.Name)
+		counts[t.Name+" "+f.Name]++
+		if err := f.Hit(ctx, r); err != nil {
+			return counts, fmt.Errorf("%s: %s: %w", t.Name, f.Name, err)
 		}
 	}
-	panic("unreachable: n was below the sum")
-}
-
-// Between returns a random duration in [low, high].
-func Between(r *rand.Rand, low, high time.Duration) time.Duration {
-	return low + time.Duration(r.Int64N(int64(high-low)+1))
+	return counts, nil
 }
 
 // Sleep waits for d and reports whether d elapsed before ctx was done.
 func Sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -25,21 +25,17 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 	if out, err := exec.CommandContext(ctx, d.Binary, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot create the tables: %w\n%s", err, out)
 	}
-	return a.all(ctx,
-		"ALTER TABLE "+Table+" MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1, parts_to_delay_insert = 1000000",
-		refusals["too many parts"][1],
-		"CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null")
+	return errors.Join(
+		a.do("ALTER TABLE "+Table+" MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1, parts_to_delay_insert = 1000000"),
+		a.Allow("too many parts"),
+		a.do("CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null"))
 }
 
-func (a *Archive) all(ctx context.Context, statements ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+func (a *Archive) do(statement string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	for _, s := range statements {
-		if _, err := a.Do(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := a.Do(ctx, statement)
+	return err
 }
 
 // hog allocates 3.6 GB at once, more than the server may use.
@@ -55,31 +51,22 @@ var refusals = map[string][2]string{
 		"CREATE MATERIALIZED VIEW IF NOT EXISTS trafficd.hog TO trafficd.nowhere AS SELECT " + hog + " AS n FROM " + Table,
 		"DROP TABLE IF EXISTS trafficd.hog SYNC",
 	},
+	"table away": {"RENAME TABLE " + Table + " TO " + Table + "_away", "RENAME TABLE IF EXISTS " + Table + "_away TO " + Table},
 }
 
 // Refusals returns the valid arguments of Refuse.
 func Refusals() []string { return slices.Sorted(maps.Keys(refusals)) }
 
 // Refuse makes the server reject inserts until Allow.
-func (a *Archive) Refuse(ctx context.Context, how string) error { return a.all(ctx, refusals[how][0]) }
+func (a *Archive) Refuse(how string) error { return a.do(refusals[how][0]) }
 
 // Allow undoes Refuse.
-func (a *Archive) Allow(how string) error { return a.all(context.Background(), refusals[how][1]) }
-
-// Hide renames the table until Show.
-func (a *Archive) Hide(ctx context.Context) error { return a.rename(ctx, Table, Table+"_away") }
-
-// Show undoes Hide.
-func (a *Archive) Show() error { return a.rename(context.Background(), Table+"_away", Table) }
-
-func (a *Archive) rename(ctx context.Context, from, to string) error {
-	return a.all(ctx, "RENAME TABLE "+from+" TO "+to)
-}
+func (a *Archive) Allow(how string) error { return a.do(refusals[how][1]) }
 
 // Revive restarts the server if it does not answer: as a library, the engine exits after some connection failures that a
 // server survives.
-func (a *Archive) Revive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+func (a *Archive) Revive() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if _, err := a.Do(ctx, "SELECT 1"); err == nil {
 		return nil

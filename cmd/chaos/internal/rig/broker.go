@@ -25,24 +25,18 @@ const (
 
 // Broker is a cluster that speaks the Kafka protocol. Its methods must not be called concurrently.
 type Broker interface {
-	// End kills all brokers with SIGKILL if they can recover from it, and otherwise stops them cleanly.
-	End() error
+	// End ends n brokers, chosen by r: with SIGKILL if they can recover from it, otherwise cleanly and all together.
+	End(r *rand.Rand, n int) error
 	// Restart starts the brokers that were ended.
 	Restart() error
 	// Freeze pauses one broker, chosen by r, until Thaw.
 	Freeze(r *rand.Rand) error
 	Thaw() error
+	// FailProduce makes the next produce requests return errors, drawn from r, some after storing the records. Only kfake can.
+	FailProduce(r *rand.Rand) error
 	// Addresses returns the brokers' own addresses, not those of the wires.
 	Addresses() []string
 	Close() error
-}
-
-// Failer is a broker that can return errors, drawn from r, to the next produce requests, some after storing the records.
-type Failer interface{ FailProduce(r *rand.Rand) }
-
-// Members is a cluster that can kill n of its members, chosen by r.
-type Members interface {
-	EndSome(r *rand.Rand, n int) error
 }
 
 // apache is Apache Kafka with each node in its own process. A killed node loses nothing it acknowledged and recovers the
@@ -87,12 +81,8 @@ func each[T any](all []T, do func(i int, of T) error) error {
 	return errors.Join(errs...)
 }
 
-func (a *apache) End() error { return a.end(rand.Perm(len(a.nodes))) }
-
-func (a *apache) EndSome(r *rand.Rand, n int) error { return a.end(r.Perm(len(a.nodes))[:n]) }
-
-func (a *apache) end(which []int) error {
-	for _, i := range which {
+func (a *apache) End(r *rand.Rand, n int) error {
+	for _, i := range r.Perm(len(a.nodes))[:n] {
 		a.down = append(a.down, a.nodes[i].Kafka)
 	}
 	return each(a.down, func(_ int, k *launch.Kafka) error { return k.Kill() })
@@ -112,6 +102,8 @@ func (a *apache) Freeze(r *rand.Rand) error {
 
 func (a *apache) Thaw() error { return a.frozen.Resume() }
 
+func (a *apache) FailProduce(*rand.Rand) error { return errors.ErrUnsupported }
+
 func (a *apache) Addresses() (all []string) {
 	for _, n := range a.nodes {
 		all = append(all, n.Kafka.Brokers...)
@@ -129,17 +121,6 @@ func (a *apache) Close() error {
 	})
 }
 
-// newBroker starts the cluster.
-func (r *Rig) newBroker(ctx context.Context, ports []int, advertised []string) (Broker, error) {
-	switch r.cfg.Broker {
-	case launch.Apache:
-		return startApache(ctx, r.cfg.Dir, r.log, ports, advertised)
-	case launch.Kfake:
-		return startKfake(r.path("kfake"), ports, advertised)
-	}
-	return nil, fmt.Errorf("unknown broker kind %q: must be %s or %s", r.cfg.Broker, launch.Kfake, launch.Apache)
-}
-
 // fake is kfake in this process, where its faults can be controlled. It saves the state of producers only when it is
 // closed, so it is never killed: a broker that forgets its producers during a request may duplicate records.
 type fake struct {
@@ -148,11 +129,6 @@ type fake struct {
 	advertised []string
 	cluster    *kfake.Cluster
 	thaw       chan struct{}
-}
-
-func startKfake(dir string, ports []int, advertised []string) (*fake, error) {
-	f := &fake{dir: dir, ports: ports, advertised: advertised}
-	return f, f.Restart()
 }
 
 func (f *fake) Restart() (err error) {
@@ -170,10 +146,10 @@ func (f *fake) listen(network, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, port := range f.ports {
-		if address == launch.Address(port) {
-			addr, err := net.ResolveTCPAddr("tcp", f.advertised[i])
-			return &advertising{l, addr}, err
+	for i, own := range f.Addresses() {
+		if address == own {
+			wire, err := net.ResolveTCPAddr("tcp", f.advertised[i])
+			return &advertising{l, wire}, err
 		}
 	}
 	return l, nil
@@ -181,17 +157,12 @@ func (f *fake) listen(network, address string) (net.Listener, error) {
 
 type advertising struct {
 	net.Listener
-	addr net.Addr
+	wire net.Addr
 }
 
-func (a *advertising) Addr() net.Addr { return a.addr }
+func (a *advertising) Addr() net.Addr { return a.wire }
 
-func (f *fake) End() error {
-	if f.cluster != nil {
-		f.cluster.Close()
-	}
-	return nil
-}
+func (f *fake) End(*rand.Rand, int) error { return f.Close() }
 
 // Freeze blocks the cluster's only goroutine at the next request: nothing is answered, no connection is closed.
 func (f *fake) Freeze(*rand.Rand) error {
@@ -218,20 +189,24 @@ var produceErrors = [][]*kerr.Error{
 	{kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.UnknownServerError, kerr.CorruptMessage},
 }
 
-// FailProduce implements Failer.
-func (f *fake) FailProduce(r *rand.Rand) {
+func (f *fake) FailProduce(r *rand.Rand) error {
 	for range 1 + r.IntN(4) {
 		errs := produceErrors[r.IntN(len(produceErrors))]
 		f.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: Topic, Err: errs[r.IntN(len(errs))], Count: 1 + r.IntN(4)})
 	}
+	return nil
 }
 
-func (f *fake) Addresses() []string {
-	var all []string
+func (f *fake) Addresses() (all []string) {
 	for _, port := range f.ports {
 		all = append(all, launch.Address(port))
 	}
 	return all
 }
 
-func (f *fake) Close() error { return f.End() }
+func (f *fake) Close() error {
+	if f.cluster != nil {
+		f.cluster.Close()
+	}
+	return nil
+}

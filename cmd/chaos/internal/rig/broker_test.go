@@ -22,7 +22,7 @@ func TestApacheNodes(t *testing.T) {
 	defer func() { require.NoError(t, a.Close()) }()
 	require.NoError(t, err)
 	require.Equal(t, own, a.Addresses())
-	require.NoError(t, a.EndSome(rand.New(rand.NewPCG(1, 2)), 1))
+	require.NoError(t, a.End(rand.New(rand.NewPCG(1, 2)), 1))
 	require.Len(t, a.down, 1)
 	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error {
 		_, err := launch.ReadTopic(t.Context(), a.Addresses(), Topic)

@@ -25,45 +25,32 @@ type Daemon struct {
 	watched bool                             // an exit of the last process is unexpected
 }
 
-// newDaemon writes the daemon's files and settings.
+// newDaemon writes the daemon's files and settings. It retries soon and often, with small blocks: the more attempts, the
+// more of them are hit. The journal is so small that it fills up when a store is down for a few seconds.
 func (r *Rig) newDaemon(binary string) (*Daemon, error) {
 	d := &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: binary, Dir: r.cfg.Dir, Env: []string{r.Faults.Env()}}}
 	var brokers []string
 	for _, wire := range r.ForwardWires {
 		brokers = append(brokers, wire.Address)
 	}
-	err := d.Configure(judge.Instance, APIKey, "ingest", r.cfg.Detectors,
-		"shutdown_timeout="+stopLimit.String(),
-		"clickhouse.addresses="+r.ArchiveWire.Address, "kafka.brokers="+strings.Join(brokers, ","))
-	d.Set(shortTimeouts...)
-	d.Set(r.journalSettings()...)
-	return d, err
-}
-
-// shortTimeouts make the daemon retry soon and often, with small blocks: the more attempts, the more of them are hit.
-var shortTimeouts = []string{
-	"clickhouse.dial_timeout=500ms", "clickhouse.write_timeout=2s",
-	"clickhouse.delivery.linger=100ms", "clickhouse.delivery.retry_min=20ms", "clickhouse.delivery.retry_max=300ms",
-	"clickhouse.block_rows=2000",
-	"kafka.dial_timeout=500ms", "kafka.request_timeout=1500ms", "kafka.resolve_after=1s", "kafka.metadata_max_age=500ms",
-	"kafka.delivery.retry_min=20ms", "kafka.delivery.retry_max=300ms", "kafka.block_rows=2000",
-}
-
-// journalSettings make the journal so small that it fills up when a store is down for a few seconds.
-func (r *Rig) journalSettings() []string {
-	dir := r.path("journal")
+	journal, free := r.path("journal"), 0
 	if r.Disk != nil {
-		dir = filepath.Join(r.Disk.Dir, "journal")
+		journal = filepath.Join(r.Disk.Dir, "journal")
 	}
-	free := 0
 	if r.cfg.LowDisk {
 		free = 4 << 20
 	}
-	return []string{
-		"journal.dir=" + dir, fmt.Sprint("journal.min_free_bytes=", free), fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free),
-		"pipeline.idempotency.journal.segment_bytes=1048576", "journal.max_frame_bytes=524288",
-		"journal.segment_bytes=1048576", fmt.Sprint("journal.max_bytes=", journalBytes),
-	}
+	return d, d.Configure(judge.Instance, APIKey, "ingest", r.cfg.Detectors,
+		"shutdown_timeout="+stopLimit.String(),
+		"clickhouse.addresses="+r.ArchiveWire.Address, "kafka.brokers="+strings.Join(brokers, ","),
+		"clickhouse.dial_timeout=500ms", "clickhouse.write_timeout=2s",
+		"clickhouse.delivery.linger=100ms", "clickhouse.delivery.retry_min=20ms", "clickhouse.delivery.retry_max=300ms",
+		"clickhouse.block_rows=2000",
+		"kafka.dial_timeout=500ms", "kafka.request_timeout=1500ms", "kafka.resolve_after=1s", "kafka.metadata_max_age=500ms",
+		"kafka.delivery.retry_min=20ms", "kafka.delivery.retry_max=300ms", "kafka.block_rows=2000",
+		"journal.dir="+journal, "journal.max_frame_bytes=524288", "journal.segment_bytes=1048576",
+		fmt.Sprint("journal.max_bytes=", journalBytes), fmt.Sprint("journal.min_free_bytes=", free),
+		"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free))
 }
 
 // Start starts the daemon unless it is running.
@@ -102,23 +89,24 @@ func (d *Daemon) diskFailed() bool {
 }
 
 // Kill sends SIGKILL.
-func (d *Daemon) Kill() {
+func (d *Daemon) Kill() error {
 	if d.Running() {
 		d.watched = false
 		_ = d.Daemon.Kill() // it may have exited just now
 	}
+	return nil
 }
 
-// Terminate sends SIGTERM. The exit code must be 0, within the deadline.
-func (d *Daemon) Terminate() {
+// Terminate sends SIGTERM. The exit code must be 0, within the deadline; anything else is recorded.
+func (d *Daemon) Terminate() error {
 	if !d.Running() {
-		return
+		return nil
 	}
 	d.watched = false
 	begin := time.Now()
 	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // on a busy machine
 		d.wrong("the daemon did not exit within %v of SIGTERM", time.Since(begin))
-		return
+		return nil
 	}
 	// In the first milliseconds of a process SIGTERM ends it: it does not handle signals yet.
 	status, ok := d.State().Sys().(syscall.WaitStatus)
@@ -126,18 +114,7 @@ func (d *Daemon) Terminate() {
 	if !d.State().Success() && !early && !d.diskFailed() {
 		d.wrong("the daemon exited with %v %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
 	}
-}
-
-// Pause sends SIGSTOP.
-func (d *Daemon) Pause() { d.send(syscall.SIGSTOP) }
-
-// Resume ends Pause.
-func (d *Daemon) Resume() { d.send(syscall.SIGCONT) }
-
-func (d *Daemon) send(s syscall.Signal) {
-	if d.Running() {
-		_ = d.Signal(s) // it may have exited just now
-	}
+	return nil
 }
 
 // Drained returns nil if the daemon reports that both stores have everything.

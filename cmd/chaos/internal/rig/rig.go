@@ -59,8 +59,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	if r.log, err = os.Create(r.path("stores.log")); err != nil {
 		return r, fmt.Errorf("cannot open the stores' log: %w", err)
 	}
-	steps := []func(context.Context) error{r.buildWires, r.startArchive, r.startBroker, r.startDaemon}
-	for _, step := range steps {
+	for _, step := range []func(context.Context) error{r.buildWires, r.startArchive, r.startBroker, r.startDaemon} {
 		if err := step(ctx); err != nil {
 			return r, err
 		}
@@ -72,7 +71,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 func (r *Rig) Close() error {
 	var errs []error
 	if r.Daemon != nil {
-		r.Daemon.Kill()
+		errs = append(errs, r.Daemon.Kill())
 	}
 	if r.Broker != nil {
 		errs = append(errs, r.Broker.Close())
@@ -81,7 +80,7 @@ func (r *Rig) Close() error {
 		errs = append(errs, r.stores.Close())
 	}
 	for _, w := range r.wires {
-		w.close()
+		errs = append(errs, w.Cut())
 	}
 	if r.Disk != nil {
 		r.Disk.close()
@@ -116,7 +115,7 @@ func (r *Rig) startArchive(ctx context.Context) error {
 		return err
 	}
 	r.Archive = &Archive{r.stores.ClickHouse}
-	r.ArchiveWire, err = r.startWire(ctx, "archive", r.Archive.TCP)
+	r.ArchiveWire, err = r.startWire("archive", r.Archive.TCP)
 	return err
 }
 
@@ -128,22 +127,22 @@ func (r *Rig) startBroker(ctx context.Context) error {
 	}
 	var advertised []string
 	for i, port := range ports {
-		wire, err := r.startWire(ctx, fmt.Sprint("broker-", i), launch.Address(port))
+		wire, err := r.startWire(fmt.Sprint("broker-", i), launch.Address(port))
 		if err != nil {
 			return err
 		}
 		r.ForwardWires, advertised = append(r.ForwardWires, wire), append(advertised, wire.Address)
 	}
-	r.Broker, err = r.newBroker(ctx, ports, advertised)
-	return err
-}
-
-func (r *Rig) startWire(ctx context.Context, name, server string) (*Wire, error) {
-	w, err := startWire(ctx, r.proxy, r.path("toxiproxy-"+name+".log"), server)
-	if w != nil {
-		r.wires = append(r.wires, w)
+	switch r.cfg.Broker {
+	case launch.Apache:
+		r.Broker, err = startApache(ctx, r.cfg.Dir, r.log, ports, advertised)
+	case launch.Kfake:
+		r.Broker = &fake{dir: r.path("kfake"), ports: ports, advertised: advertised}
+		err = r.Broker.Restart()
+	default:
+		err = fmt.Errorf("unknown broker kind %q: must be %s or %s", r.cfg.Broker, launch.Kfake, launch.Apache)
 	}
-	return w, err
+	return err
 }
 
 // startDaemon builds the daemon as it is shipped, except for the injected faults.
@@ -154,14 +153,11 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	sources, binary := r.path("overlay"), r.path("trafficd")
-	if err := os.MkdirAll(sources, 0o755); err != nil {
-		return fmt.Errorf("cannot create a directory for changed sources: %w", err)
-	}
-	overlay, err := faultinject.Overlay(ctx, sources)
+	overlay, err := faultinject.Overlay(ctx, r.path("overlay"))
 	if err != nil {
 		return err
 	}
+	binary := r.path("trafficd")
 	if err := launch.Build(ctx, overlay, "-o", binary, "./cmd/trafficd"); err != nil {
 		return err
 	}
@@ -171,7 +167,7 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 	if r.Daemon, err = r.newDaemon(binary); err != nil {
 		return err
 	}
-	if r.ClientWire, err = r.startWire(ctx, "clients", r.Daemon.API); err != nil {
+	if r.ClientWire, err = r.startWire("clients", r.Daemon.API); err != nil {
 		return err
 	}
 	if err := r.Archive.prepare(ctx, r.Daemon); err != nil {
@@ -183,7 +179,7 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 // Drain restarts any process that has exited, waits until the daemon has delivered everything, and sends it SIGTERM.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	err := launch.Eventually(ctx, limit, func() error {
-		if err := errors.Join(r.Archive.Revive(ctx), r.Daemon.Start()); err != nil {
+		if err := errors.Join(r.Archive.Revive(), r.Daemon.Start()); err != nil {
 			return err
 		}
 		return r.Daemon.Drained(ctx)
@@ -191,6 +187,5 @@ func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("the daemon has not delivered everything: %w", err)
 	}
-	r.Daemon.Terminate()
-	return nil
+	return r.Daemon.Terminate()
 }

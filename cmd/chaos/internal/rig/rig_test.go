@@ -43,7 +43,7 @@ func scripted(t *testing.T, script string) (*Daemon, *[]string) {
 		wrong:  func(format string, _ ...any) { wrong = append(wrong, format) },
 	}
 	require.NoError(t, d.Start())
-	t.Cleanup(d.Kill)
+	t.Cleanup(func() { _ = d.Kill() })
 	return d, &wrong
 }
 
@@ -63,7 +63,7 @@ func TestWrongExits(t *testing.T) {
 		t.Helper()
 		d, wrong := scripted(t, script)
 		logged(t, d)
-		d.Terminate()
+		require.NoError(t, d.Terminate())
 		require.Len(t, *wrong, wants)
 		require.False(t, d.Running())
 	}
@@ -105,12 +105,12 @@ func TestLogOfThisProcess(t *testing.T) {
 func TestPause(t *testing.T) {
 	d, wrong := scripted(t, `trap 'exit 0' TERM; echo here; while :; do sleep 0.05; done`)
 	logged(t, d)
-	d.Pause()
+	require.NoError(t, d.Signal(unix.SIGSTOP))
 	var status syscall.WaitStatus
 	_, err := syscall.Wait4(d.PID(), &status, syscall.WUNTRACED, nil)
 	require.NoError(t, err)
 	require.True(t, status.Stopped())
-	d.Resume()
-	d.Terminate()
+	require.NoError(t, d.Signal(unix.SIGCONT))
+	require.NoError(t, d.Terminate())
 	require.Empty(t, *wrong)
 }

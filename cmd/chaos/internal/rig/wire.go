@@ -28,16 +28,57 @@ type Wire struct {
 }
 
 // startWire starts a proxy from a free port to a server, which need not be running.
-func startWire(ctx context.Context, binary, log, server string) (*Wire, error) {
+func (r *Rig) startWire(name, server string) (*Wire, error) {
 	ports, err := launch.PickPorts("toxiproxy", 2)
 	if err != nil {
 		return nil, err
 	}
-	w := &Wire{Address: launch.Address(ports[0]), binary: binary, log: log, server: server, port: ports[1]}
-	return w, w.start(ctx)
+	w := &Wire{Address: launch.Address(ports[0]), binary: r.proxy, log: r.path("toxiproxy-" + name + ".log"), server: server, port: ports[1]}
+	r.wires = append(r.wires, w)
+	return w, w.Join()
 }
 
-func (w *Wire) start(ctx context.Context) (err error) {
+// The directions of a toxic.
+const (
+	Requests  = "upstream"
+	Responses = "downstream"
+)
+
+const toxics = "/proxies/wire/toxics"
+
+// Disturb adds a toxic to current and future connections in one direction, until Heal. Stuck connections are closed.
+func (w *Wire) Disturb(kind, direction string, attributes map[string]any) error {
+	toxic := map[string]any{"name": "toxic", "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes}
+	if err := w.call(http.MethodPost, toxics, toxic); err == nil {
+		return nil
+	}
+	if err := w.restart(); err != nil {
+		return err
+	}
+	return w.call(http.MethodPost, toxics, toxic)
+}
+
+// Heal undoes Disturb.
+func (w *Wire) Heal() error {
+	if err := w.call(http.MethodDelete, toxics+"/toxic", nil); err == nil {
+		return nil
+	}
+	return w.restart()
+}
+
+// restart closes all connections and removes all toxics.
+func (w *Wire) restart() error {
+	if err := w.Cut(); err != nil {
+		return err
+	}
+	return w.Join()
+}
+
+// Cut closes all connections and accepts none until Join.
+func (w *Wire) Cut() error { return w.proc.Kill() }
+
+// Join undoes Cut.
+func (w *Wire) Join() error {
 	log, err := os.OpenFile(w.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return fmt.Errorf("cannot open the log of toxiproxy: %w", err)
@@ -48,53 +89,13 @@ func (w *Wire) start(ctx context.Context) (err error) {
 	if w.proc, err = launch.StartGroup(cmd, syscall.SIGKILL); err != nil {
 		return err
 	}
-	return launch.Eventually(ctx, 20*time.Second, func() error {
-		return w.call(ctx, http.MethodPost, "/populate", []any{map[string]any{"name": "wire", "listen": w.Address, "upstream": w.server, "enabled": true}})
+	return launch.Eventually(context.Background(), 20*time.Second, func() error {
+		return w.call(http.MethodPost, "/populate", []any{map[string]any{"name": "wire", "listen": w.Address, "upstream": w.server, "enabled": true}})
 	})
 }
 
-func (w *Wire) close() { _ = w.proc.Kill() } // it may have exited
-
-// restart closes all connections and removes all toxics.
-func (w *Wire) restart(ctx context.Context) error {
-	w.close()
-	return w.start(ctx)
-}
-
-// The directions of a toxic.
-const (
-	Requests  = "upstream"
-	Responses = "downstream"
-)
-
-// Disturb adds a toxic to current and future connections in one direction, until Heal. Stuck connections are closed.
-func (w *Wire) Disturb(ctx context.Context, kind, direction string, attributes map[string]any) error {
-	toxic := map[string]any{"name": "toxic", "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes}
-	if err := w.call(ctx, http.MethodPost, "/proxies/wire/toxics", toxic); err == nil {
-		return nil
-	}
-	if err := w.restart(ctx); err != nil {
-		return err
-	}
-	return w.call(ctx, http.MethodPost, "/proxies/wire/toxics", toxic)
-}
-
-// Heal undoes Disturb.
-func (w *Wire) Heal(ctx context.Context) error {
-	if err := w.call(ctx, http.MethodDelete, "/proxies/wire/toxics/toxic", nil); err == nil {
-		return nil
-	}
-	return w.restart(ctx)
-}
-
-// Cut closes all connections and accepts none until Join.
-func (w *Wire) Cut() { w.close() }
-
-// Join undoes Cut.
-func (w *Wire) Join(ctx context.Context) error { return w.start(ctx) }
-
-func (w *Wire) call(ctx context.Context, method, path string, body any) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+func (w *Wire) call(method, path string, body any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	message, err := json.Marshal(body)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,10 +17,10 @@ func TestStuckWire(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer server.Close()
-	var r Rig
+	r := Rig{cfg: Config{Dir: t.TempDir()}}
 	require.NoError(t, r.buildWires(t.Context()))
-	wire, err := startWire(t.Context(), r.proxy, filepath.Join(t.TempDir(), "log"), server.Addr().String())
-	defer func() { wire.close() }()
+	wire, err := r.startWire("test", server.Addr().String())
+	defer func() { require.NoError(t, wire.Cut()) }()
 	require.NoError(t, err)
 	connect := func() (client, accepted net.Conn) {
 		client, err := net.Dial("tcp", wire.Address)
@@ -38,9 +37,9 @@ func TestStuckWire(t *testing.T) {
 	}
 
 	stall()
-	require.NoError(t, wire.Disturb(t.Context(), "bandwidth", Requests, map[string]any{"rate": 1000}))
+	require.NoError(t, wire.Disturb("bandwidth", Requests, map[string]any{"rate": 1000}))
 	stall()
-	require.NoError(t, wire.Heal(t.Context()))
+	require.NoError(t, wire.Heal())
 	client, accepted := connect()
 	_, err = client.Write([]byte("through"))
 	require.NoError(t, err)
@@ -48,9 +47,9 @@ func TestStuckWire(t *testing.T) {
 	_, err = io.ReadFull(accepted, got)
 	require.NoError(t, err)
 	require.Equal(t, "through", string(got))
-	wire.Cut()
-	require.NoError(t, wire.Join(t.Context()))
-	require.NoError(t, wire.Disturb(t.Context(), "latency", Responses, map[string]any{"latency": 1}), "the first toxic is gone")
+	require.NoError(t, wire.Cut())
+	require.NoError(t, wire.Join())
+	require.NoError(t, wire.Disturb("latency", Responses, map[string]any{"latency": 1}), "the first toxic is gone")
 }
 
 // fill writes until a write blocks.
