@@ -108,7 +108,7 @@ func (o options) plain(line *geom.LineString) error {
 		points = append(points, xroute.PlainPoint{X: line.FlatCoords()[at], Y: line.FlatCoords()[at+1]})
 	}
 	message := &xroute.ConvertGeometry{
-		Geometry: &xroute.LineString{LineString: &xroute.PlainLineString{Points: points}},
+		Geometry: &xroute.LineString{Plain: &xroute.PlainLineString{Points: points}},
 		Options:  xroute.RequestOptions{CoordFormat: geo.VendorGeoDecimal},
 	}
 	var text []byte

@@ -77,7 +77,7 @@ func TestRoutingConverts(t *testing.T) {
 	f(http.StatusUnauthorized, withKey("unknown"))
 	f(http.StatusForbidden, withKey("city"))
 	f(http.StatusOK, func(req *http.Request) { req.SetBasicAuth("any user", "map") })
-	point := f(http.StatusOK, withKey("map")).(*xroute.ConvertGeometryResponse).Result.(*xroute.Point).Point
+	point := f(http.StatusOK, withKey("map")).(*xroute.ConvertGeometryResponse).Result.(*xroute.Point).Plain
 	require.InDelta(t, 917419.9247, point.X, 1e-4)
 	require.InDelta(t, 6227728.6864, point.Y, 1e-4)
 

@@ -16,7 +16,7 @@ func line(t testing.TB) []byte {
 		points[i] = PlainPoint{X: 8.2505556 + float64(i)/1000, Y: 48.7627778 - float64(i)/3000}
 	}
 	text, err := AppendMessage(nil, &ConvertGeometry{
-		Geometry: &LineString{LineString: &PlainLineString{Points: points}},
+		Geometry: &LineString{Plain: &PlainLineString{Points: points}},
 		Options:  RequestOptions{ResponseGeometry: []GeometryEncoding{EncodingPlain}, CoordFormat: geo.Mercator},
 	})
 	require.NoError(t, err)

@@ -81,35 +81,23 @@ func (d *reader) simple(t *typ, v reflect.Value) error {
 }
 
 // items reads an array. An array without items is empty, not nil.
-func (d *reader) items(t *typ, v reflect.Value) error {
-	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-	for want := t.item.itemName(); ; {
-		s, ok, err := d.child()
-		switch {
-		case err != nil || !ok:
-			return err
-		case s.name == want:
-			err = d.item(t.item, v, s)
-		default: // skipping it would lose an item of a client that misspells the name
-			err = &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: "want " + want.local + " of the namespace " + want.space}
+func (d *reader) items(t *typ, array reflect.Value) error {
+	array.Set(reflect.MakeSlice(array.Type(), 0, 0))
+	return d.children(func(s start) error {
+		if s.name != t.itemName { // skipping it would lose an item of a client that misspells the name
+			return &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: "want " + t.itemName.local + " of the namespace " + t.itemName.space}
 		}
-		if err != nil {
+		n := array.Len()
+		d.open[len(d.open)-1].position = n + 1
+		if _, err := d.isNil(t.item, false, s); err != nil {
 			return err
 		}
-	}
-}
-
-func (d *reader) item(t *typ, array reflect.Value, s start) error {
-	n := array.Len()
-	d.open[len(d.open)-1].position = n + 1
-	if _, err := d.isNil(t, false, s); err != nil {
-		return err
-	}
-	if n == array.Cap() {
-		array.Grow(max(4, n))
-	}
-	array.SetLen(n + 1)
-	return d.value(t, array.Index(n), s)
+		if n == array.Cap() {
+			array.Grow(max(4, n))
+		}
+		array.SetLen(n + 1)
+		return d.value(t.item, array.Index(n), s)
+	})
 }
 
 func (d *reader) members(t *typ, v reflect.Value, s start) error {
@@ -117,25 +105,21 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 		return err
 	}
 	var seen set
-	for {
-		s, ok, err := d.child()
-		if err != nil {
-			return err
+	err := d.children(func(s start) error {
+		i := indexOf(t.elements, s.name)
+		if i < 0 {
+			return d.other(t, s)
 		}
-		if !ok {
-			return d.complete(t.elements, seen)
+		m := t.elements[i]
+		if !seen.add(i) {
+			return &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "duplicate element"}
 		}
-		if i := indexOf(t.elements, s.name); i < 0 {
-			err = d.other(t, s)
-		} else if m := t.elements[i]; seen.add(i) {
-			err = d.elementOf(m, v.FieldByIndex(m.index), s)
-		} else {
-			err = &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "duplicate element"}
-		}
-		if err != nil {
-			return err
-		}
+		return d.elementOf(m, v.FieldByIndex(m.index), s)
+	})
+	if err != nil {
+		return err
 	}
+	return d.complete(t.elements, seen)
 }
 
 // other skips an element that t does not have. An element with the name of an optional member, but in

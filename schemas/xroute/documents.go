@@ -17,19 +17,19 @@ const (
 	locationTag = `schemaLocation="`
 )
 
-// WSDL returns the description of the service at an address. schemas is the prefix of the schemas' names:
+// WSDL returns the description of the service at an address. location is the prefix of the schemas' names:
 // empty if they are beside the WSDL, or for example address + "?xsd=".
-func WSDL(address, schemas string) []byte {
-	text := document(wsdlName, schemas)
+func WSDL(address, location string) []byte {
+	text := document(wsdlName, location)
 	return bytes.ReplaceAll(text, []byte(addressHere), appendText(nil, address))
 }
 
-// Schema returns a schema by its name, false if there is none. schemas is the same as for WSDL.
-func Schema(file, schemas string) ([]byte, bool) {
+// Schema returns a schema by its name, false if there is none. location is the same as for WSDL.
+func Schema(file, location string) ([]byte, bool) {
 	if !slices.Contains(SchemaNames(), file) {
 		return nil, false
 	}
-	return document(file, schemas), true
+	return document(file, location), true
 }
 
 // WithPrefix returns a schema whose names of formats have the prefix of a maker in place of VENDOR.
@@ -37,33 +37,28 @@ func WithPrefix(schema []byte, prefix string) []byte {
 	return bytes.ReplaceAll(schema, []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
 }
 
+// schemas are the schemas in xsd/, one for each namespace.
+var schemas = []struct{ name, space string }{
+	{"common.xsd", nsCommon},
+	{"exceptions.xsd", nsExceptions},
+	{"primitives.xsd", nsPrimitives},
+	{"routing.xsd", nsRouting},
+	{"service.xsd", nsService},
+}
+
 // SchemaNames returns the names of the schemas, one for each namespace.
-func SchemaNames() []string {
-	var names []string
-	for _, file := range documentList() {
-		names = append(names, file.name)
+func SchemaNames() (names []string) {
+	for _, s := range schemas {
+		names = append(names, s.name)
 	}
 	return names
 }
 
-// documentFile is a schema in xsd/.
-type documentFile struct{ name, space string }
-
-func documentList() []documentFile {
-	return []documentFile{
-		{"common.xsd", nsCommon},
-		{"exceptions.xsd", nsExceptions},
-		{"primitives.xsd", nsPrimitives},
-		{"routing.xsd", nsRouting},
-		{"service.xsd", nsService},
-	}
-}
-
 // document returns an embedded file.
-func document(file, schemas string) []byte {
+func document(file, location string) []byte {
 	text, err := documents.ReadFile(path.Join("xsd", file))
 	if err != nil {
 		panic(err)
 	}
-	return bytes.ReplaceAll(text, []byte(locationTag), appendText([]byte(locationTag), schemas))
+	return bytes.ReplaceAll(text, []byte(locationTag), appendText([]byte(locationTag), location))
 }

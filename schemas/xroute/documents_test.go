@@ -28,7 +28,7 @@ func TestDocuments(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, string(got), "the Go types have changed: go test ./schemas/xroute -run TestDocuments -update")
 	}
-	for _, file := range documentList() {
+	for _, file := range schemas {
 		f(file.name, schemaDocument(file.space))
 	}
 	f(wsdlName, wsdlDocument())
@@ -68,7 +68,7 @@ func (p *page) in(tag string, content func()) {
 // allSpaces are those of the schemas, in their order.
 func allSpaces() []string {
 	var spaces []string
-	for _, file := range documentList() {
+	for _, file := range schemas {
 		spaces = append(spaces, file.space)
 	}
 	return spaces
@@ -88,7 +88,7 @@ func schemaDocument(space string) string {
 	used := usedSpaces(space)
 	tag := fmt.Sprintf(`xsd:schema targetNamespace=%q elementFormDefault="qualified" attributeFormDefault="unqualified"`, space)
 	p.in(tag+declarations(append([]string{nsSchema, space}, used...)...), func() {
-		for _, file := range documentList() {
+		for _, file := range schemas {
 			if slices.Contains(used, file.space) {
 				p.line(`<xsd:import namespace=%q schemaLocation=%q/>`, file.space, file.name)
 			}
@@ -242,7 +242,7 @@ func wsdlDocument() string {
 		declarations(nsSchema, nsCommon, nsExceptions, nsPrimitives, nsRouting, nsService), func() {
 		p.in("wsdl:types", func() {
 			p.in("xsd:schema", func() {
-				for _, file := range documentList() {
+				for _, file := range schemas {
 					p.line(`<xsd:import namespace=%q schemaLocation=%q/>`, file.space, file.name)
 				}
 			})

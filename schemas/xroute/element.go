@@ -6,8 +6,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// elements has the type of each kind's element. Its second field is the plain encoding.
-var elements = [...]reflect.Type{
+// elements has the type of each kind's element.
+var elements = map[geo.Kind]reflect.Type{
 	geo.Point:              reflect.TypeFor[Point](),
 	geo.LineString:         reflect.TypeFor[LineString](),
 	geo.LinearRing:         reflect.TypeFor[LinearRing](),
@@ -18,17 +18,19 @@ var elements = [...]reflect.Type{
 	geo.GeometryCollection: reflect.TypeFor[GeometryCollection](),
 }
 
-const plainField = 1
+const plainField = 1 // of every element
+
+// kinds has the kind of each pointer to an element or a plain geometry.
+var kinds = func() map[reflect.Type]geo.Kind {
+	m := map[reflect.Type]geo.Kind{}
+	for kind, element := range elements {
+		m[reflect.PointerTo(element)], m[element.Field(plainField).Type] = kind, kind
+	}
+	return m
+}()
 
 // KindOf returns the kind of geometry that an element is for, geo.Any for nil.
-func KindOf(e EncodedGeometry) geo.Kind {
-	for kind, element := range elements {
-		if element != nil && reflect.TypeOf(e) == reflect.PointerTo(element) {
-			return geo.Kind(kind)
-		}
-	}
-	return geo.Any
-}
+func KindOf(e EncodedGeometry) geo.Kind { return kinds[reflect.TypeOf(e)] }
 
 // PlainOf returns the plain encoding of an element, nil if it has none.
 func PlainOf(e EncodedGeometry) PlainGeometry {
@@ -53,14 +55,4 @@ func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
 		e.Elem().Field(plainField).Set(reflect.ValueOf(plain))
 	}
 	return e.Interface().(EncodedGeometry)
-}
-
-// kindOfPlain returns the kind of a plain geometry, geo.Any for a PlainGeometryBase.
-func kindOfPlain(p PlainGeometry) geo.Kind {
-	for kind, element := range elements {
-		if element != nil && reflect.TypeOf(p) == element.Field(plainField).Type {
-			return geo.Kind(kind)
-		}
-	}
-	return geo.Any
 }

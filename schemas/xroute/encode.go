@@ -83,14 +83,13 @@ func (e *encoder) content(t *typ, v reflect.Value) {
 }
 
 func (e *encoder) items(t *typ, v reflect.Value) {
-	tag := t.item.itemName().prefixed()
 	for i := range v.Len() {
 		item := v.Index(i)
 		if item.Kind() == reflect.Interface && absent(item) {
 			e.fail(&Error{Kind: KindMissing, Path: t.label, Type: t.item.label, Reason: fmt.Sprintf("item %d is nil", i)})
 			return
 		}
-		e.element(tag, t.item, item)
+		e.element(t.itemTag, t.item, item)
 	}
 }
 
@@ -130,14 +129,6 @@ func absent(v reflect.Value) bool {
 	default:
 		return false
 	}
-}
-
-// itemName returns the name of the items of an ArrayOf<T>: <T>, in the namespace of the array.
-func (t *typ) itemName() name {
-	if t.name.space == nsSchema {
-		return name{nsPrimitives, t.label}
-	}
-	return name{t.name.space, t.label}
 }
 
 // appendText appends text that is valid in attributes and elements. Characters that XML does not allow

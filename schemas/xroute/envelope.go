@@ -62,12 +62,30 @@ func unknownOperation(n name) *Error {
 }
 
 // read reads a whole envelope, up to the end of r.
-func read(r io.Reader, limits Limits) (Message, error) {
+func read(r io.Reader, limits Limits) (m Message, err error) {
 	d := newReader(r, limits)
-	if err := d.envelope(); err != nil {
+	s, _, err := d.child()
+	switch {
+	case err != nil:
 		return nil, err
+	case s.name.local != soapEnvelope.local:
+		return nil, d.envelopeError("a SOAP message must start with an Envelope")
+	case s.name != soapEnvelope:
+		return nil, d.at(&Error{Kind: KindVersion, Reason: "namespace " + echo(s.name.space) + ", want SOAP 1.1, " + nsEnvelope})
 	}
-	m, err := d.parts()
+	err = d.children(func(s start) (err error) {
+		switch {
+		case s.name == soapHeader && m == nil:
+			return d.header()
+		case s.name == soapBody && m == nil:
+			m, err = d.body()
+			return err
+		}
+		return d.envelopeError("element is not allowed here in a SOAP message")
+	})
+	if err == nil && m == nil {
+		err = d.envelopeError("a SOAP message must have a Body with one message")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -75,87 +93,37 @@ func read(r io.Reader, limits Limits) (Message, error) {
 	return m, d.finish()
 }
 
-// envelope opens the root element.
-func (d *reader) envelope() error {
-	s, _, err := d.child()
-	switch {
-	case err != nil:
-		return err
-	case s.name == soapEnvelope:
-		return nil
-	case s.name.local == soapEnvelope.local:
-		return d.at(&Error{Kind: KindVersion, Reason: "namespace " + echo(s.name.space) + ", want SOAP 1.1, " + nsEnvelope})
-	}
-	return d.at(&Error{Kind: KindEnvelope, Reason: "a SOAP message must start with an Envelope"})
-}
-
-// parts reads the content of the envelope: an optional header, and the body.
-func (d *reader) parts() (Message, error) {
-	var m Message
-	for {
-		s, ok, err := d.child()
-		switch {
-		case err != nil:
-			return nil, err
-		case !ok && m == nil:
-			return nil, d.at(&Error{Kind: KindEnvelope, Reason: "a SOAP message must have a Body with one message"})
-		case !ok:
-			return m, nil
-		case s.name == soapHeader && m == nil:
-			err = d.header()
-		case s.name == soapBody && m == nil:
-			m, err = d.body()
-		default:
-			err = d.at(&Error{Kind: KindEnvelope, Reason: "element is not allowed here in a SOAP message"})
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
+func (d *reader) envelopeError(reason string) *Error {
+	return d.at(&Error{Kind: KindEnvelope, Reason: reason})
 }
 
 // header skips the entries. It fails if one for this receiver must be understood.
 func (d *reader) header() error {
-	for {
-		s, ok, err := d.child()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			d.leave()
-			return nil
-		}
+	err := d.children(func(s start) error {
 		actor, _ := d.attribute(s, soapActor)
 		text, _ := d.attribute(s, soapMustUnderstand)
 		if must, _ := parseBool(text); must && (actor == "" || actor == actorNext) {
 			return d.at(&Error{Kind: KindMustUnderstand, Reason: "header must be understood, but is not supported"})
 		}
-		if err := d.skip(); err != nil {
-			return err
-		}
-	}
+		return d.skip()
+	})
+	d.leave()
+	return err
 }
 
 // body reads the one message in the body.
-func (d *reader) body() (Message, error) {
-	s, ok, err := d.child()
-	if err != nil {
-		return nil, err
+func (d *reader) body() (m Message, err error) {
+	err = d.children(func(s start) (err error) {
+		if m != nil {
+			return d.envelopeError("more than one message in the Body")
+		}
+		m, err = d.message(s)
+		return err
+	})
+	if err == nil && m == nil {
+		err = d.envelopeError("empty Body: want one message")
 	}
-	if !ok {
-		return nil, d.at(&Error{Kind: KindEnvelope, Reason: "empty Body: want one message"})
-	}
-	m, err := d.message(s)
-	if err != nil {
-		return nil, err
-	}
-	_, ok, err = d.child()
-	if ok {
-		return nil, d.at(&Error{Kind: KindEnvelope, Reason: "more than one message in the Body"})
-	}
-	if err == nil {
-		d.leave()
-	}
+	d.leave()
 	return m, err
 }
 

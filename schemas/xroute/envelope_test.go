@@ -17,7 +17,7 @@ import (
 
 // point asks for a point in WKT; the same request in other clothes is below.
 var point = &ConvertGeometry{
-	Geometry: &Point{Encodings: Encodings{WKT: new("POINT (8.25 48.75)")}, Point: &PlainPoint{X: 8.25, Y: 48.75}},
+	Geometry: &Point{Encodings: Encodings{WKT: new("POINT (8.25 48.75)")}, Plain: &PlainPoint{X: 8.25, Y: 48.75}},
 	Options:  RequestOptions{ResponseGeometry: []GeometryEncoding{EncodingWKB, EncodingWKT}, CoordFormat: geo.GeoDecimal},
 	CallerContext: &CallerContext{
 		Properties: []CallerContextProperty{{Key: new("CoordFormat"), Value: new("VENDOR_MERCATOR")}},
@@ -398,11 +398,11 @@ func TestDocumentsFromRequest(t *testing.T) {
 // TestNumbers writes and reads extreme values of a double.
 func TestNumbers(t *testing.T) {
 	for _, x := range []float64{0, math.Copysign(0, -1), math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1), math.Inf(-1), math.NaN(), 1e21, 0.1} {
-		text, err := AppendMessage(nil, &ConvertGeometryResponse{Result: &Point{Point: &PlainPoint{X: x, Y: 1}}})
+		text, err := AppendMessage(nil, &ConvertGeometryResponse{Result: &Point{Plain: &PlainPoint{X: x, Y: 1}}})
 		require.NoError(t, err)
 		got, err := ReadResponse(strings.NewReader(string(text)), Limits{})
 		require.NoError(t, err)
-		read := got.(*ConvertGeometryResponse).Result.(*Point).Point.X
+		read := got.(*ConvertGeometryResponse).Result.(*Point).Plain.X
 		require.Equal(t, fmt.Sprint(x), fmt.Sprint(read))
 	}
 }

@@ -42,33 +42,26 @@ const maxEcho = 64
 
 // echo quotes text.
 func echo(text string) string {
-	short := shorten(text)
-	return strconv.Quote(short) + ellipsis(text, short)
+	short, ellipsis := shorten(text)
+	return strconv.Quote(short) + ellipsis
 }
 
 // shown returns text without quotes.
 func shown(text string) string {
-	short := shorten(text)
-	return short + ellipsis(text, short)
+	short, ellipsis := shorten(text)
+	return short + ellipsis
 }
 
 // shorten cuts text between two characters.
-func shorten(text string) string {
+func shorten(text string) (short, ellipsis string) {
 	if len(text) <= maxEcho {
-		return text
+		return text, ""
 	}
 	end := maxEcho
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return text[:end]
-}
-
-func ellipsis(text, short string) string {
-	if len(short) < len(text) {
-		return "…"
-	}
-	return ""
+	return text[:end], "…"
 }
 
 // missing returns the error for a required member that is missing.

@@ -38,39 +38,23 @@ type StackElement struct {
 	Message   *string       `xsd:"@message"`
 }
 
-// Each exception embeds the one that it extends.
+// SystemException and the others embed the exception that they extend.
 type (
-	// SystemException is a failure of the service.
-	SystemException struct{ BaseException }
-	// DatabaseException is a failure of a database.
-	DatabaseException struct{ SystemException }
-	// ConstraintViolationException is a row that a database rejects.
-	ConstraintViolationException struct{ DatabaseException }
-	// TableNotFoundException is a missing table.
-	TableNotFoundException struct{ DatabaseException }
-	// UnexpectedException is an internal error.
-	UnexpectedException struct{ SystemException }
-	// OptimisticRollbackException is a change that conflicts with another one.
-	OptimisticRollbackException struct{ SystemException }
-	// RemoteAccessException is a failure to reach another service.
-	RemoteAccessException struct{ SystemException }
-	// CreateException is an object that cannot be created.
-	CreateException struct{ SystemException }
-	// DuplicateKeyException is an object that exists already.
-	DuplicateKeyException struct{ CreateException }
-	// RemoveException is an object that cannot be removed.
-	RemoveException struct{ SystemException }
-	// FinderException is a failure of a search.
-	FinderException struct{ SystemException }
-	// ObjectNotFoundException is a search without a result.
-	ObjectNotFoundException struct{ FinderException }
+	SystemException              struct{ BaseException }     // a failure of the service
+	DatabaseException            struct{ SystemException }   // a failure of a database
+	ConstraintViolationException struct{ DatabaseException } // a row that a database rejects
+	TableNotFoundException       struct{ DatabaseException } // a missing table
+	UnexpectedException          struct{ SystemException }   // an internal error
+	OptimisticRollbackException  struct{ SystemException }   // a change that conflicts with another one
+	RemoteAccessException        struct{ SystemException }   // a failure to reach another service
+	CreateException              struct{ SystemException }   // an object that cannot be created
+	DuplicateKeyException        struct{ CreateException }   // an object that exists already
+	RemoveException              struct{ SystemException }   // an object that cannot be removed
+	FinderException              struct{ SystemException }   // a failure of a search
+	ObjectNotFoundException      struct{ FinderException }   // a search without a result
 
-	// BusinessException is an error of the caller.
-	BusinessException struct{ BaseException }
-	// IllegalParameterException is a value out of range.
-	IllegalParameterException struct{ BusinessException }
-	// ParameterNotSetException is a missing required value.
-	ParameterNotSetException struct{ IllegalParameterException }
-	// XServiceException is an error with an ErrorCode.
-	XServiceException struct{ BusinessException }
+	BusinessException         struct{ BaseException }             // an error of the caller
+	IllegalParameterException struct{ BusinessException }         // a value out of range
+	ParameterNotSetException  struct{ IllegalParameterException } // a missing required value
+	XServiceException         struct{ BusinessException }         // an error with an ErrorCode
 )

@@ -58,66 +58,34 @@ func (e *encoder) exception(v reflect.Value) {
 // fault reads the open Fault. In SOAP 1.1 its parts are in no namespace.
 func (d *reader) fault() (*Fault, error) {
 	f := &Fault{}
-	for {
-		s, ok, err := d.child()
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			d.leave()
-			return f, nil
-		}
+	err := d.children(func(s start) (err error) {
+		text := ""
 		switch s.name {
 		case name{"", "faultcode"}:
-			err = d.faultCode(f)
+			text, err = d.text()
+			text = trim(text)
+			text = text[strings.LastIndexByte(text, ':')+1:] // without the prefix
+			text, _, _ = strings.Cut(text, ".")              // some servers append details
+			f.Code = FaultCode(text)
 		case name{"", "faultstring"}:
-			if f.Text, err = d.text(); err == nil {
-				d.leave()
-			}
+			f.Text, err = d.text()
 		case name{"", "detail"}:
-			err = d.detail(f)
+			err = d.children(func(s start) error { return d.detail(f, s) })
 		default:
-			err = d.skip()
+			return d.skip()
 		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// faultCode reads the code without its prefix, and without what some servers append after a dot.
-func (d *reader) faultCode(f *Fault) error {
-	text, err := d.text()
-	if err != nil {
+		d.leave()
 		return err
-	}
+	})
 	d.leave()
-	text = trim(text)
-	text = text[strings.LastIndexByte(text, ':')+1:]
-	text, _, _ = strings.Cut(text, ".")
-	f.Code = FaultCode(text)
-	return nil
+	return f, err
 }
 
-// detail reads the first exception and skips everything else.
-func (d *reader) detail(f *Fault) error {
-	for {
-		s, ok, err := d.child()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			d.leave()
-			return nil
-		}
-		t := model.byName[s.name]
-		if t == nil || f.Exception != nil || !t.extends(model.byGo[reflect.TypeFor[Exception]()]) {
-			err = d.skip()
-		} else {
-			err = d.value(t, reflect.ValueOf(&f.Exception).Elem(), s)
-		}
-		if err != nil {
-			return err
-		}
+// detail reads an element of the detail: the first exception. It skips everything else.
+func (d *reader) detail(f *Fault, s start) error {
+	t := model.byName[s.name]
+	if t == nil || f.Exception != nil || !t.extends(model.byGo[reflect.TypeFor[Exception]()]) {
+		return d.skip()
 	}
+	return d.value(t, reflect.ValueOf(&f.Exception).Elem(), s)
 }

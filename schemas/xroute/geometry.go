@@ -42,48 +42,22 @@ type Encodings struct {
 // Encoded returns e.
 func (e *Encodings) Encoded() *Encodings { return e }
 
-// The encoded geometries.
+// encoded is a geometry of one kind. The element of its plain form has the name of the kind.
+type encoded[P any] struct {
+	Encodings
+	Plain *P `xsd:"<kind>"`
+}
+
+// Point and the others are the encoded geometries.
 type (
-	// Point is an encoded point.
-	Point struct {
-		Encodings
-		Point *PlainPoint `xsd:"point"`
-	}
-	// LineString is an encoded line.
-	LineString struct {
-		Encodings
-		LineString *PlainLineString `xsd:"lineString"`
-	}
-	// LinearRing is an encoded closed line.
-	LinearRing struct {
-		Encodings
-		LinearRing *PlainLinearRing `xsd:"linearRing"`
-	}
-	// Polygon is an encoded polygon.
-	Polygon struct {
-		Encodings
-		Polygon *PlainPolygon `xsd:"polygon"`
-	}
-	// MultiPoint is an encoded set of points.
-	MultiPoint struct {
-		Encodings
-		MultiPoint *PlainMultiPoint `xsd:"multiPoint"`
-	}
-	// MultiLineString is an encoded set of lines.
-	MultiLineString struct {
-		Encodings
-		MultiLineString *PlainMultiLineString `xsd:"multiLineString"`
-	}
-	// MultiPolygon is an encoded set of polygons.
-	MultiPolygon struct {
-		Encodings
-		MultiPolygon *PlainMultiPolygon `xsd:"multiPolygon"`
-	}
-	// GeometryCollection is an encoded set of geometries of any kind.
-	GeometryCollection struct {
-		Encodings
-		GeometryCollection *PlainGeometryCollection `xsd:"geometryCollection"`
-	}
+	Point              encoded[PlainPoint]
+	LineString         encoded[PlainLineString]
+	LinearRing         encoded[PlainLinearRing]
+	Polygon            encoded[PlainPolygon]
+	MultiPoint         encoded[PlainMultiPoint]
+	MultiLineString    encoded[PlainMultiLineString]
+	MultiPolygon       encoded[PlainMultiPolygon]
+	GeometryCollection encoded[PlainGeometryCollection]
 )
 
 // BoundingBox is a rectangle.
@@ -101,40 +75,32 @@ type PlainGeometryBase struct{}
 
 func (*PlainGeometryBase) plainGeometry() {}
 
-// The plain geometries.
+// PlainPoint and the others are the plain geometries.
 type (
-	// PlainPoint is a point given by its coordinates.
 	PlainPoint struct {
 		PlainGeometryBase
 		X float64  `xsd:"@x,required"`
 		Y float64  `xsd:"@y,required"`
 		Z *float64 `xsd:"@z"`
 	}
-	// PlainLineString is a line given by its points.
 	PlainLineString struct {
 		PlainGeometryBase
 		Points []PlainPoint `xsd:"wrappedPoints,required"`
 	}
-	// PlainLinearRing is a closed line given by its points.
 	PlainLinearRing PlainLineString
-	// PlainMultiPoint is a set of points.
 	PlainMultiPoint PlainLineString
-	// PlainPolygon is a polygon given by its rings.
-	PlainPolygon struct {
+	PlainPolygon    struct {
 		PlainGeometryBase
 		LinearRings []PlainLinearRing `xsd:"wrappedLinearRings,required"`
 	}
-	// PlainMultiLineString is a set of lines.
 	PlainMultiLineString struct {
 		PlainGeometryBase
 		LineStrings []PlainLineString `xsd:"wrappedLineStrings,required"`
 	}
-	// PlainMultiPolygon is a set of polygons.
 	PlainMultiPolygon struct {
 		PlainGeometryBase
 		Polygons []PlainPolygon `xsd:"wrappedPolygons,required"`
 	}
-	// PlainGeometryCollection is a set of geometries of any kind.
 	PlainGeometryCollection struct {
 		PlainGeometryBase
 		Geometries []PlainGeometry `xsd:"wrappedGeometries,required"`

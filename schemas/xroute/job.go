@@ -29,9 +29,8 @@ type progressBase struct{}
 
 func (*progressBase) jobProgress() {}
 
-// The progress of jobs. This service uses BulkProgress only.
+// BulkProgress counts the items of a job. This service uses no other progress.
 type (
-	// BulkProgress counts the items of a job.
 	BulkProgress struct {
 		progressBase
 		Failed     int32 `xsd:"@failed,required"`
@@ -44,7 +43,6 @@ type (
 		CurrentRowIndex int32 `xsd:"@currentRowIndex,required"`
 		LastRowIndex    int32 `xsd:"@lastRowIndex,required"`
 	}
-	// PlanProgress is the progress of a plan.
 	PlanProgress struct {
 		progressBase
 		DistanceMatrixCalculationProgress *DistanceMatrixCalculationProgress `xsd:"distanceMatrixCalculationProgress"`

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"unicode"
 )
 
 // The namespaces, one for each family of types (contract 3).
@@ -38,6 +37,8 @@ type typ struct {
 	goType   reflect.Type // the struct of a complex type, the slice of an array
 	simple   *simple      // of a simple type
 	item     *typ         // of an array
+	itemName name         // of the elements of an array
+	itemTag  string       // itemName as this package writes it
 	label    string       // T in ArrayOf<T>, also the name in errors
 	base     *typ         // the type that it extends
 	abstract bool
@@ -78,77 +79,25 @@ func (t *typ) memberType() reflect.Type {
 	return t.goType
 }
 
-// declaration is an entry of the list of types.
-type declaration struct {
-	zero     any
-	held     reflect.Type // the interface of this type and of all that extend it
-	name     string       // if it is not the name of the Go type
-	abstract bool
-}
-
-// The complex types. A type follows the one that it extends.
+// The complex types, in the order of the documents. A type follows the one that it extends.
 var (
-	commonTypes = []declaration{
-		{zero: geometryBase{}, name: "EncodedGeometryBase", abstract: true, held: reflect.TypeFor[EncodedGeometryBase]()},
-		{zero: Encodings{}, name: "EncodedGeometry", abstract: true, held: reflect.TypeFor[EncodedGeometry]()},
-		{zero: Point{}},
-		{zero: LineString{}},
-		{zero: LinearRing{}},
-		{zero: Polygon{}},
-		{zero: MultiPoint{}},
-		{zero: MultiLineString{}},
-		{zero: MultiPolygon{}},
-		{zero: GeometryCollection{}},
-		{zero: BoundingBox{}},
-		{zero: KML{}},
-		{zero: PlainGeometryBase{}, held: reflect.TypeFor[PlainGeometry]()},
-		{zero: PlainPoint{}},
-		{zero: PlainLineString{}},
-		{zero: PlainLinearRing{}},
-		{zero: PlainPolygon{}},
-		{zero: PlainMultiPoint{}},
-		{zero: PlainMultiLineString{}},
-		{zero: PlainMultiPolygon{}},
-		{zero: PlainGeometryCollection{}},
-		{zero: progressBase{}, name: "JobProgress", abstract: true, held: reflect.TypeFor[JobProgress]()},
-		{zero: BulkProgress{}},
-		{zero: DistanceMatrixProgress{}},
-		{zero: PlanProgress{}},
-		{zero: DistanceMatrixCalculationProgress{}},
-		{zero: ImprovementProgress{}},
-		{zero: KeyFigures{}},
-		{zero: OptimizationProgress{}},
-		{zero: Job{}},
-		{zero: WatchOptions{}},
+	commonTypes = []any{
+		geometryBase{}, Encodings{},
+		Point{}, LineString{}, LinearRing{}, Polygon{}, MultiPoint{}, MultiLineString{}, MultiPolygon{}, GeometryCollection{},
+		BoundingBox{}, KML{},
+		PlainGeometryBase{}, PlainPoint{}, PlainLineString{}, PlainLinearRing{}, PlainPolygon{},
+		PlainMultiPoint{}, PlainMultiLineString{}, PlainMultiPolygon{}, PlainGeometryCollection{},
+		progressBase{}, BulkProgress{}, DistanceMatrixProgress{}, PlanProgress{},
+		DistanceMatrixCalculationProgress{}, ImprovementProgress{}, KeyFigures{}, OptimizationProgress{}, Job{}, WatchOptions{},
 	}
-	serviceTypes = []declaration{
-		{zero: CallerContext{}},
-		{zero: CallerContextProperty{}},
-	}
-	routingTypes = []declaration{
-		{zero: RequestOptions{}},
-		{zero: ConvertedGeometries{}},
-		{zero: ConversionFailure{}},
-	}
-	exceptionTypes = []declaration{
-		{zero: BaseException{}, held: reflect.TypeFor[Exception]()},
-		{zero: SystemException{}, held: reflect.TypeFor[Exception]()},
-		{zero: BusinessException{}, held: reflect.TypeFor[Exception]()},
-		{zero: DatabaseException{}, held: reflect.TypeFor[Exception]()},
-		{zero: ConstraintViolationException{}},
-		{zero: TableNotFoundException{}},
-		{zero: UnexpectedException{}},
-		{zero: OptimisticRollbackException{}},
-		{zero: RemoteAccessException{}},
-		{zero: CreateException{}, held: reflect.TypeFor[Exception]()},
-		{zero: DuplicateKeyException{}},
-		{zero: RemoveException{}},
-		{zero: FinderException{}, held: reflect.TypeFor[Exception]()},
-		{zero: ObjectNotFoundException{}},
-		{zero: IllegalParameterException{}, held: reflect.TypeFor[Exception]()},
-		{zero: ParameterNotSetException{}},
-		{zero: XServiceException{}},
-		{zero: StackElement{}},
+	serviceTypes   = []any{CallerContext{}, CallerContextProperty{}}
+	routingTypes   = []any{RequestOptions{}, ConvertedGeometries{}, ConversionFailure{}}
+	exceptionTypes = []any{
+		BaseException{}, SystemException{}, BusinessException{},
+		DatabaseException{}, ConstraintViolationException{}, TableNotFoundException{}, UnexpectedException{},
+		OptimisticRollbackException{}, RemoteAccessException{}, CreateException{}, DuplicateKeyException{}, RemoveException{},
+		FinderException{}, ObjectNotFoundException{}, IllegalParameterException{}, ParameterNotSetException{}, XServiceException{},
+		StackElement{},
 	}
 	messageTypes = []Message{
 		&ConvertGeometry{}, &ConvertGeometryResponse{},
@@ -159,6 +108,18 @@ var (
 		&DeleteJob{}, &DeleteJobResponse{},
 	}
 )
+
+// bases are the types whose interface all types that extend them implement.
+var bases = map[reflect.Type]struct {
+	held     reflect.Type
+	abstract string // the name of an abstract type
+}{
+	reflect.TypeFor[geometryBase]():      {reflect.TypeFor[EncodedGeometryBase](), "EncodedGeometryBase"},
+	reflect.TypeFor[Encodings]():         {reflect.TypeFor[EncodedGeometry](), "EncodedGeometry"},
+	reflect.TypeFor[PlainGeometryBase](): {reflect.TypeFor[PlainGeometry](), ""},
+	reflect.TypeFor[progressBase]():      {reflect.TypeFor[JobProgress](), "JobProgress"},
+	reflect.TypeFor[BaseException]():     {reflect.TypeFor[Exception](), ""},
+}
 
 // schema contains all types and global elements.
 type schema struct {
@@ -194,41 +155,53 @@ func newSchema() *schema {
 	return s
 }
 
-// add adds a type and its two arrays.
+// add adds a type and its two arrays. If several types share an interface, the first one is its type.
 func (s *schema) add(t *typ) {
-	s.types = append(s.types, t)
-	s.byName[t.name] = t
-	s.byGo[t.goType] = t
-	for range 2 {
-		array := &typ{name: name{t.name.space, "ArrayOf" + t.label}, item: t}
+	for range 3 {
+		s.types = append(s.types, t)
+		s.byName[t.name] = t
+		for _, goType := range []reflect.Type{t.goType, t.held} {
+			if goType != nil && s.byGo[goType] == nil {
+				s.byGo[goType] = t
+			}
+		}
+		array := &typ{name: name{t.name.space, "ArrayOf" + t.label}, item: t, goType: reflect.SliceOf(t.memberType())}
 		if array.name.space == nsSchema {
 			array.name.space = nsPrimitives
 		}
-		array.label, array.goType = array.name.local, reflect.SliceOf(t.memberType())
-		s.types = append(s.types, array)
-		s.byName[array.name] = array
+		array.label, array.itemName = array.name.local, name{array.name.space, t.label}
+		array.itemTag = array.itemName.prefixed()
 		t = array
 	}
 }
 
-func (s *schema) declare(space string, list []declaration) {
-	for _, d := range list {
-		t := &typ{goType: reflect.TypeOf(d.zero), abstract: d.abstract, held: d.held}
-		if d.name == "" {
-			d.name = t.goType.Name()
+// declare adds complex types. Those that others extend are held in the interface of their base.
+func (s *schema) declare(space string, list []any) {
+	extended := map[reflect.Type]bool{}
+	for _, zero := range list {
+		if goType := reflect.TypeOf(zero); goType.NumField() > 0 && goType.Field(0).Anonymous {
+			extended[goType.Field(0).Type] = true
 		}
-		t.name, t.label = name{space, d.name}, d.name
+	}
+	for _, zero := range list {
+		goType := reflect.TypeOf(zero)
+		t := &typ{goType: goType, label: goType.Name()}
+		if base, ok := bases[goType]; ok {
+			t.held = base.held
+			if t.abstract = base.abstract != ""; t.abstract {
+				t.label = base.abstract
+			}
+		} else if extended[goType] {
+			t.held = s.byGo[goType.Field(0).Type].held
+		}
+		t.name = name{space, t.label}
 		s.add(t)
-		if t.held != nil && s.byGo[t.held] == nil {
-			s.byGo[t.held] = t
-		}
 	}
 }
 
 func (s *schema) addMessage(goType reflect.Type) {
-	local := []rune(goType.Name())
-	local[0] = unicode.ToLower(local[0])
-	t := &typ{name: name{nsRouting, string(local)}, label: string(local), goType: goType, message: true}
+	local := lowerFirst(goType.Name())
+	t := &typ{name: name{nsRouting, local}, label: local, goType: goType, message: true}
 	s.describe(t)
 	s.messages[t.name] = t
 	s.byGo[goType] = t
@@ -267,7 +240,9 @@ func (s *schema) extend(t *typ, field reflect.StructField) {
 	t.attributes, t.elements = inherit(t.base.attributes), inherit(t.base.elements)
 }
 
-// addMember reads a tag: name[,required][,nillable], @name for an attribute.
+func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+
+// addMember reads a tag: name[,required][,nillable], @name for an attribute, <kind> for the name of t.
 func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	parts := strings.Split(tag, ",")
 	m := &member{typ: s.typeOf(field.Type), index: field.Index, owner: t}
@@ -275,7 +250,7 @@ func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 		m.required = m.required || part == "required"
 		m.nillable = m.nillable || part == "nillable"
 	}
-	local, isAttribute := strings.CutPrefix(parts[0], "@")
+	local, isAttribute := strings.CutPrefix(strings.Replace(parts[0], "<kind>", lowerFirst(t.label), 1), "@")
 	if isAttribute {
 		m.name = name{"", local}
 		t.attributes = append(t.attributes, m)
@@ -288,20 +263,12 @@ func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 
 // typeOf returns the type of a field.
 func (s *schema) typeOf(goType reflect.Type) *typ {
-	if t := s.byGo[goType]; t != nil {
-		return t
-	}
-	switch goType.Kind() {
-	case reflect.Pointer:
+	t := s.byGo[goType]
+	switch {
+	case t == nil && goType.Kind() == reflect.Pointer:
 		return s.typeOf(goType.Elem())
-	case reflect.Slice:
-		item := s.typeOf(goType.Elem())
-		space := item.name.space
-		if space == nsSchema {
-			space = nsPrimitives
-		}
-		return s.byName[name{space, "ArrayOf" + item.label}]
-	default:
+	case t == nil:
 		panic(fmt.Sprintf("xroute: %s is not declared", goType))
 	}
+	return t
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 
 	"github.com/twpayne/go-geom"
 
@@ -42,7 +43,7 @@ type plainSource struct {
 
 // Kind implements geo.Source.
 func (s *plainSource) Kind() (geo.Kind, error) {
-	kind := kindOfPlain(s.plain)
+	kind := kinds[reflect.TypeOf(s.plain)] // not of a PlainGeometryBase
 	if kind == geo.Any {
 		return kind, fmt.Errorf("%w: a PlainGeometryBase has no coordinates: use a type that extends it", errPlain)
 	}

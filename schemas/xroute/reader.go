@@ -70,6 +70,20 @@ func (d *reader) child() (start, bool, error) {
 	}
 }
 
+// children calls f for each element inside the open element, up to its end tag. f must read and leave its
+// element.
+func (d *reader) children(f func(start) error) error {
+	for {
+		s, ok, err := d.child()
+		if err != nil || !ok {
+			return err
+		}
+		if err := f(s); err != nil {
+			return err
+		}
+	}
+}
+
 // text returns the text of the open element, up to its end tag.
 func (d *reader) text() (string, error) {
 	var text []byte // in several parts if it contains comments

@@ -240,7 +240,7 @@ func lint(t *testing.T, instances []instance, written [][]byte) (string, error) 
 func testSchema(instances []instance) []byte {
 	var text strings.Builder
 	text.WriteString(`<xsd:schema targetNamespace="urn:test"` + declarations(append(allSpaces(), nsSchema)...) + ">")
-	for _, file := range documentList() {
+	for _, file := range schemas {
 		fmt.Fprintf(&text, "<xsd:import namespace=%q schemaLocation=%q/>", file.space, file.name)
 	}
 	text.WriteString(`<xsd:element name="all"><xsd:complexType><xsd:sequence>` +

@@ -160,7 +160,7 @@ func TestFormats(t *testing.T) {
 			}
 			r := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, fmt.Sprintf(`<c:point x="%v" y="%v" z="17.25"/>`, from.x, from.y),
 				xmlOptions(`coordFormat="`+to.format+`"`+srid, "PLAIN"), caller(properties...)))
-			p := r.Result.(*xroute.Point).Point
+			p := r.Result.(*xroute.Point).Plain
 			require.LessOrEqual(t, math.Abs(p.X-to.x), to.digit, "x from %s to %s", from.format, to.format)
 			require.LessOrEqual(t, math.Abs(p.Y-to.y), to.digit, "y from %s to %s", from.format, to.format)
 			require.Equal(t, 17.25, *p.Z)
@@ -200,9 +200,9 @@ func TestSRIDsThereAndBack(t *testing.T) {
 	s := start(t, nil)
 	for _, srid := range []string{"EPSG:4258", "EPSG:3857", "EPSG:25832", "32632"} {
 		there := ask[*xroute.ConvertGeometryResponse](s, convert(`Point" wkt="POINT (8.2505556 48.7627778)"`, "",
-			xmlOptions(`coordFormat="OG_SRID" srId="`+srid+`"`, "PLAIN"), "")).Result.(*xroute.Point).Point
+			xmlOptions(`coordFormat="OG_SRID" srId="`+srid+`"`, "PLAIN"), "")).Result.(*xroute.Point).Plain
 		back := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, fmt.Sprintf(`<c:point x="%v" y="%v"/>`, there.X, there.Y),
-			xmlOptions(inDegrees, "PLAIN"), caller("CoordFormat", "OG_SRID", "SrId", srid))).Result.(*xroute.Point).Point
+			xmlOptions(inDegrees, "PLAIN"), caller("CoordFormat", "OG_SRID", "SrId", srid))).Result.(*xroute.Point).Plain
 		require.InDelta(t, 8.2505556, back.X, 1e-9, srid)
 		require.InDelta(t, 48.7627778, back.Y, 1e-9, srid)
 	}
