@@ -207,7 +207,7 @@ func buildTypeScript(t *testing.T, client string, samples map[string]string) map
 	for output, source := range samples {
 		name := fmt.Sprintf("sample%d", len(programs))
 		args = append(args, write(t, filepath.Join(dir, name+".ts"), source))
-		programs[output] = exec.Command("node", filepath.Join(dir, "out", name+".js"))
+		programs[output] = exec.Command("node", "--no-warnings", filepath.Join(dir, "out", name+".js")) // fetch is experimental in Node.js 18
 	}
 	silent(t, exec.Command("node", args...))
 	return programs

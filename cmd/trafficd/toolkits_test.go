@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -48,6 +49,10 @@ func TestPHPSoapClient(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
 		return exec.Command("php", "-d", "display_errors=stderr", "-d", "error_reporting=-1", filepath.Join(toolkits, "php", "client.php"), wsdl)
 	})
+}
+
+func TestGSOAP(t *testing.T) {
+	exercise(t, func(wsdl string) *exec.Cmd { return exec.Command(buildGSOAP(t, wsdl)) })
 }
 
 // The keys of the daemon under test.
@@ -427,6 +432,31 @@ func buildJAXWS(t *testing.T, toolkit, generator, wsdl string, options ...string
 	}
 	silent(t, exec.Command("javac", compile...))
 	return classes + string(filepath.ListSeparator) + libraries
+}
+
+// buildGSOAP generates C++ classes from the WSDL, compiles them with the client, and returns the program.
+func buildGSOAP(t *testing.T, wsdl string) (program string) {
+	t.Helper()
+	source, dir := filepath.Join(toolkits, "gsoap"), t.TempDir()
+	header := filepath.Join(dir, "xroute.h")
+	mustRun(t, "wsdl2h", "-Ow4", "-t", filepath.Join(source, "typemap.dat"), "-o", header, wsdl) // -Ow4: only types that are used
+	mustRun(t, "soapcpp2", "-1", "-j", "-C", "-L", "-x", "-w", "-c++11", "-I", "/usr/share/gsoap/import", "-d", dir, header)
+	files := []string{filepath.Join(source, "client.cpp"), filepath.Join(dir, "soapXRouteWSBindingProxy.cpp"), filepath.Join(dir, "soapC.cpp")}
+	var compilers []*exec.Cmd
+	objects := []string{"-o", filepath.Join(dir, "client")}
+	for i, file := range files {
+		object := filepath.Join(dir, fmt.Sprintf("%d.o", i))
+		objects = append(objects, object)
+		compiler := exec.Command("g++", "-std=c++17", "-I", dir, "-c", "-o", object, file)
+		compiler.Stderr = os.Stderr
+		require.NoError(t, compiler.Start())
+		compilers = append(compilers, compiler)
+	}
+	for i, compiler := range compilers {
+		require.NoError(t, compiler.Wait(), files[i])
+	}
+	silent(t, exec.Command("g++", append(objects, "-lgsoap++")...))
+	return filepath.Join(dir, "client")
 }
 
 // modules returns the folder of Node.js modules that contains node-soap.
