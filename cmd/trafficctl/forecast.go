@@ -248,22 +248,33 @@ type publishing struct {
 	cfg        forecasts.KafkaConfig
 	input      string
 	maxSpeed   float64
+	options    forecast.Options
 	missing    bool // tombstones for streets that the file does not have
 	readWithin time.Duration
 	quiet      bool
 }
 
 func newForecastPublish(std streams) *cobra.Command {
-	p := &publishing{cfg: forecasts.DefaultConfig().Kafka}
+	p := &publishing{cfg: forecasts.DefaultConfig().Kafka, options: forecast.Options{Timeout: time.Minute}}
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
 		Short: "Publish forecasts to the topic that the daemon reads",
 		Long: `Write one record per street, with the key street:fromnode and a StreetForecast as value,
-and wait until all in-sync replicas have acknowledged them. The topic should be compacted.
+in one transaction, and wait until it is committed. The topic should be compacted.
+
+Map clients see a publication as a whole: the daemon shows all of it at once, in all
+partitions. If publish is interrupted or killed, nothing of it is shown; the next
+publication with the same transactional id, or else the brokers after
+--transaction-timeout, abort it. Only one publisher can use a transactional id at a time:
+a second one aborts the transaction of the first, which fails. On brokers with access
+control, the user needs the right to write with this id.
+
+Other producers have the same guarantee if each publication is one transaction with a
+producer epoch of its own. Without transactions, the daemon waits for a short pause in
+the topic and may show a part of a publication (see forecasts.kafka.quiet).
 
 --tombstone-missing reads the topic first and removes the streets that are not in the
-file, after the new forecasts are written. It refuses a file with invalid records, whose
-streets would be removed.
+file. It refuses a file with invalid records, whose streets would be removed.
 
 The password for --sasl is read from the environment variable ` + envPassword + `.`,
 		Example: `  trafficctl forecast publish town.pb --brokers 127.0.0.1:9092
@@ -287,6 +298,8 @@ func (p *publishing) register(f *pflag.FlagSet) {
 	f.StringVar(&p.cfg.SASL.Mechanism, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512")
 	f.StringVar(&p.cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
 	f.DurationVar(&p.cfg.RequestTimeout, "timeout", p.cfg.RequestTimeout, "time limit of a request to a broker")
+	f.StringVar(&p.options.ID, "transactional-id", "", "id of the transactions; by default trafficctl-forecasts- and the topic")
+	f.DurationVar(&p.options.Timeout, "transaction-timeout", p.options.Timeout, "time limit of a publication, after which brokers abort it")
 	f.StringVar(&p.input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
 	f.Float64Var(&p.maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
 	f.BoolVar(&p.missing, "tombstone-missing", false, "remove streets that are not in the file")
@@ -308,18 +321,17 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 	if p.missing && content.Skipped > 0 {
 		return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct it, or publish without the flag")
 	}
-	publisher, err := forecast.NewPublisher(p.cfg)
+	publisher, err := forecast.NewPublisher(p.cfg, p.options)
 	if err != nil {
 		return err
 	}
-	err = p.publish(ctx, std, publisher, content)
-	if err = errors.Join(err, publisher.Close()); err != nil {
+	defer publisher.Close()
+	if err := p.publish(ctx, std, publisher, content); err != nil {
 		return err
 	}
 	return errIfFaulty(std, content)
 }
 
-// publish removes streets last, so that the layer never lacks a street in between.
 func (p *publishing) publish(ctx context.Context, std streams, publisher *forecast.Publisher, content forecast.Content) error {
 	var gone []string
 	if p.missing {
@@ -336,13 +348,9 @@ func (p *publishing) publish(ctx context.Context, std streams, publisher *foreca
 	total := len(content.Forecasts) + len(gone)
 	shown := newProgress(std.err, p.quiet, int64(total),
 		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
-	show := func(n int) {
+	err := publisher.Publish(ctx, content.Forecasts, gone, func(n int) {
 		shown.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
-	}
-	err := publisher.Put(ctx, content.Forecasts, show)
-	if err == nil {
-		err = publisher.Remove(ctx, gone, func(n int) { show(len(content.Forecasts) + n) })
-	}
+	})
 	shown.end()
 	if err == nil {
 		fmt.Fprintf(std.err, "trafficctl: %s streets published, %s removed\n", grouped(int64(len(content.Forecasts))), grouped(int64(len(gone))))

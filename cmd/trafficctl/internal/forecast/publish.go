@@ -1,8 +1,8 @@
 package forecast
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,23 +11,37 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/pipeline/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )
 
-// recordsPerCall is the number of records that are written and acknowledged together.
-const recordsPerCall = 1000
+// A record batch has at most so many records and bytes, which is below the limit of brokers. A longer
+// record is sent alone, and may fit when it is compressed.
+const (
+	batchRecords = 1000
+	batchBytes   = 900 << 10
+)
 
 // Publisher writes forecasts to the topic. It is not safe for concurrent use.
 type Publisher struct {
-	cfg    forecasts.KafkaConfig
-	writer *kafka.Writer
+	cfg       forecasts.KafkaConfig
+	options   Options
+	transport *kafka.Transport
+	client    *kafka.Client
+}
+
+// Options are settings of transactions.
+type Options struct {
+	ID      string        // the transactional id; empty: derived from the topic
+	Timeout time.Duration // after which brokers abort a transaction
 }
 
 // NewPublisher returns a publisher, which connects on first use. The caller closes it.
-func NewPublisher(cfg forecasts.KafkaConfig) (*Publisher, error) {
+func NewPublisher(cfg forecasts.KafkaConfig, o Options) (*Publisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -35,74 +49,76 @@ func NewPublisher(cfg forecasts.KafkaConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{cfg: cfg, writer: &kafka.Writer{
-		Addr:         kafka.TCP(cfg.Brokers...),
-		Topic:        cfg.Topic,
-		Balancer:     kafka.Murmur2Balancer{Consistent: true}, // as other clients place keys
-		RequiredAcks: kafka.RequireAll,
-		BatchSize:    recordsPerCall,
-		BatchTimeout: 10 * time.Millisecond,
-		WriteTimeout: cfg.RequestTimeout,
-		ReadTimeout:  cfg.RequestTimeout,
-		Compression:  kafka.Lz4,
-		Transport:    transport,
-	}}, nil
+	o.ID = cmp.Or(o.ID, "trafficctl-forecasts-"+cfg.Topic)
+	client := &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
+	return &Publisher{cfg, o, transport, client}, nil
 }
 
 // Close closes the connections.
-func (p *Publisher) Close() error {
-	err := p.writer.Close()
-	p.writer.Transport.(*kafka.Transport).CloseIdleConnections()
-	return err
-}
+func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
 
-// Put writes the forecasts and returns when all in-sync replicas have them. It calls done with the
-// count so far. A record may be written twice if an acknowledgement was lost, which is harmless in a
-// compacted topic.
-func (p *Publisher) Put(ctx context.Context, all []*pb.StreetForecast, done func(int)) error {
-	messages := make([]kafka.Message, len(all))
-	for i, f := range all {
+// Publish writes the forecasts, and a tombstone for each removed key, in one transaction. It returns
+// when the transaction is committed, and calls done with the number of records written so far.
+func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, removed []string, done func(int)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot write to topic %q at %v, nothing is published: %w", p.cfg.Topic, p.cfg.Brokers, err)
+		}
+	}()
+	_, partitions, err := dial.Partitions(ctx, p.client, p.cfg.Topic)
+	if err != nil {
+		return err
+	}
+	byPartition := make(map[int][]protocol.Record, len(partitions))
+	add := func(key, value []byte) {
+		partition := kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: key}, partitions...) // as other clients place keys
+		byPartition[partition] = append(byPartition[partition], protocol.Record{Key: protocol.NewBytes(key), Value: protocol.NewBytes(value)})
+	}
+	for _, f := range all {
 		value, err := proto.Marshal(f)
 		if err != nil {
 			return fmt.Errorf("cannot encode street %s: %w", forecasts.Key(f), err)
 		}
-		messages[i] = kafka.Message{Key: forecasts.Key(f), Value: value}
+		add(forecasts.Key(f), value)
 	}
-	return p.write(ctx, messages, done)
-}
-
-// Remove writes a tombstone for each key.
-func (p *Publisher) Remove(ctx context.Context, keys []string, done func(int)) error {
-	messages := make([]kafka.Message, len(keys))
-	for i, key := range keys {
-		messages[i] = kafka.Message{Key: []byte(key)}
+	for _, key := range removed {
+		add([]byte(key), nil)
 	}
-	return p.write(ctx, messages, done)
-}
-
-func (p *Publisher) write(ctx context.Context, messages []kafka.Message, done func(int)) error {
+	t, err := p.begin(ctx, slices.Sorted(maps.Keys(byPartition)))
+	if err != nil {
+		return err
+	}
 	n := 0
-	for some := range slices.Chunk(messages, recordsPerCall) {
-		if err := p.writer.WriteMessages(ctx, some...); err != nil {
-			return fmt.Errorf("cannot write to topic %q at %v after %d acknowledged records: %w", p.cfg.Topic, p.cfg.Brokers, n, reason(err))
+	for partition, records := range byPartition {
+		sequence := 0
+		for len(records) > 0 {
+			some := firstBatch(records)
+			records = records[len(some):]
+			if err := t.write(ctx, partition, sequence, some); err != nil {
+				t.abort(ctx)
+				return err
+			}
+			sequence += len(some)
+			n += len(some)
+			done(n)
 		}
-		n += len(some)
-		done(n)
 	}
-	return nil
+	return t.commit(ctx)
 }
 
-// reason returns the first of the client's per-record errors.
-func reason(err error) error {
-	var each kafka.WriteErrors
-	if errors.As(err, &each) {
-		for _, e := range each {
-			if e != nil {
-				return e
-			}
+// firstBatch returns the records of the first batch.
+func firstBatch(records []protocol.Record) []protocol.Record {
+	size := 0
+	for i, r := range records[:min(len(records), batchRecords)] {
+		size += r.Key.Len()
+		if r.Value != nil {
+			size += r.Value.Len()
+		}
+		if size > batchBytes && i > 0 {
+			return records[:i]
 		}
 	}
-	return err
+	return records[:min(len(records), batchRecords)]
 }
 
 // Keys returns the sorted keys of the forecasts in the topic. It reads the topic as the daemon does,

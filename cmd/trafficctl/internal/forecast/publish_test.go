@@ -1,0 +1,257 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/forecasts"
+)
+
+// view is a layer whose readers see the speed of each street.
+type view struct {
+	mu      sync.Mutex
+	put     map[string]float64
+	visible map[string]float64 // nil before the first Publish
+	layers  int                // published
+}
+
+func newView() *view { return &view{put: make(map[string]float64)} }
+
+func (v *view) Put(f *pb.StreetForecast) { v.put[string(forecasts.Key(f))] = f.Forecast[0].Speed }
+
+func (v *view) Remove(street, fromnode int32) {
+	delete(v.put, string(forecasts.Key(&pb.StreetForecast{Street: street, Fromnode: fromnode})))
+}
+
+func (v *view) Replace(all []*pb.StreetForecast) {
+	clear(v.put)
+	for _, f := range all {
+		v.Put(f)
+	}
+}
+
+func (v *view) Publish(time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.visible = make(map[string]float64, len(v.put))
+	for key, speed := range v.put {
+		v.visible[key] = speed
+	}
+	v.layers++
+}
+
+func (v *view) Confirm(time.Time) {}
+
+// generation returns the speed that all streets have, and an error if they differ or are not as many as wanted.
+func (v *view) generation(streets int) (speed float64, layers int, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.visible == nil {
+		return 0, 0, nil
+	}
+	speed = -1
+	for key, s := range v.visible {
+		if speed >= 0 && s != speed {
+			return 0, 0, fmt.Errorf("street %s has generation %g, another one has %g", key, s, speed)
+		}
+		speed = s
+	}
+	if len(v.visible) != streets {
+		err = fmt.Errorf("%d streets, want %d", len(v.visible), streets)
+	}
+	return speed, v.layers, err
+}
+
+// follow shows the topic in a view.
+func follow(t *testing.T, cfg forecasts.KafkaConfig) *view {
+	t.Helper()
+	all := forecasts.DefaultConfig()
+	all.Feed, all.Kafka = forecasts.FeedKafka, cfg
+	all.Kafka.Interval, all.Kafka.Quiet = 10*time.Millisecond, 10*time.Millisecond
+	v := newView()
+	feed, err := forecasts.New(all, v, zerolog.New(zerolog.NewTestWriter(t)))
+	require.NoError(t, err)
+	feed.Start(t.Context())
+	t.Cleanup(feed.Close)
+	return v
+}
+
+func (v *view) await(t *testing.T, streets int, speed float64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		got, layers, err := v.generation(streets)
+		require.NoError(t, err)
+		return layers > 0 && got == speed
+	}, time.Minute, 5*time.Millisecond)
+}
+
+func publisher(t *testing.T, k *stores.Kafka, topic string, o Options) *Publisher {
+	t.Helper()
+	cfg := forecasts.DefaultConfig().Kafka
+	cfg.Brokers, cfg.Topic = k.Brokers, topic
+	o.Timeout = time.Minute
+	p, err := NewPublisher(cfg, o)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// generationOf returns a publication whose streets have this speed.
+func generationOf(streets int, speed float64) []*pb.StreetForecast {
+	all := make([]*pb.StreetForecast, streets)
+	for i := range all {
+		all[i] = &pb.StreetForecast{Street: int32(i + 1), Fromnode: 1, Forecast: []*pb.ForecastPeriod{{
+			Start: "2026-11-20T18:00:00Z", End: "2026-11-20T18:15:00Z", SpeedValid: proto.Bool(true), Speed: speed,
+		}}}
+	}
+	return all
+}
+
+func none(int) {}
+
+// brokers starts each kind of broker in turn.
+func brokers(t *testing.T, test func(t *testing.T, k *stores.Kafka)) {
+	for _, kind := range []string{stores.Kfake, stores.Apache} {
+		t.Run(kind, func(t *testing.T) {
+			test(t, stores.StartKafka(t, stores.Broker(kind), stores.Topic("one", 1), stores.Topic("six", 6)))
+		})
+	}
+}
+
+// TestNoMixedReads reads 10,000 layers while generations are published, one after the other and with pauses. No
+// layer has streets of two generations.
+func TestNoMixedReads(t *testing.T) {
+	const streets, reads = 120, 10_000
+	brokers(t, func(t *testing.T, k *stores.Kafka) {
+		for _, topic := range []string{"one", "six"} {
+			p := publisher(t, k, topic, Options{})
+			require.NoError(t, p.Publish(t.Context(), generationOf(streets, 0), nil, none))
+			v := follow(t, p.cfg)
+			v.await(t, streets, 0)
+			ctx, stop := context.WithCancel(t.Context())
+			var publishing sync.WaitGroup
+			published := 0
+			publishing.Go(func() {
+				for ctx.Err() == nil {
+					published++
+					if err := p.Publish(ctx, generationOf(streets, float64(published%500)), nil, none); err != nil && ctx.Err() == nil {
+						t.Error(err)
+						return
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After([]time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond}[published/20%3]):
+					}
+				}
+			})
+			layers := 0
+			for range reads {
+				_, seen, err := v.generation(streets)
+				if !assertNoError(t, err) {
+					break
+				}
+				layers = max(layers, seen)
+				time.Sleep(100 * time.Microsecond)
+			}
+			stop()
+			publishing.Wait()
+			t.Logf("%s: %d generations published, %d layers shown, %d reads", topic, published, layers, reads)
+			require.Greater(t, layers, 5)
+		}
+	})
+}
+
+func assertNoError(t *testing.T, err error) bool {
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+// TestKilledPublisher kills a publisher between two records of a publication: neither a daemon that follows the
+// topic nor one that starts later shows any of it, and the next publication is shown as a whole.
+func TestKilledPublisher(t *testing.T) {
+	const streets = 60
+	brokers(t, func(t *testing.T, k *stores.Kafka) {
+		first := publisher(t, k, "six", Options{})
+		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 1), nil, none))
+		v := follow(t, first.cfg)
+		v.await(t, streets, 1)
+
+		killed := publisher(t, k, "six", Options{})
+		tx, err := killed.begin(t.Context(), []int{0, 1, 2, 3, 4, 5})
+		require.NoError(t, err)
+		for i, f := range generationOf(streets/2, 2) {
+			value, err := proto.Marshal(f)
+			require.NoError(t, err)
+			record := protocol.Record{Key: protocol.NewBytes(forecasts.Key(f)), Value: protocol.NewBytes(value)}
+			require.NoError(t, tx.write(t.Context(), i%6, i/6, []protocol.Record{record}))
+		}
+		killed.Close() // no commit, no abort
+
+		hasty := first.cfg
+		hasty.TransactionWait = time.Second
+		follow(t, hasty).await(t, streets, 1)
+		later := follow(t, first.cfg)
+		v.await(t, streets, 1)
+		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 3), nil, none))
+		v.await(t, streets, 3)
+		later.await(t, streets, 3)
+		follow(t, first.cfg).await(t, streets, 3)
+		err = tx.commit(t.Context())
+		require.ErrorContains(t, err, `another publisher with the transactional id "trafficctl-forecasts-six" took over`)
+	})
+}
+
+// TestPublishInterrupted: an interrupted publication is aborted, so that the next one of another
+// publisher is not delayed by it.
+func TestPublishInterrupted(t *testing.T) {
+	brokers(t, func(t *testing.T, k *stores.Kafka) {
+		p := publisher(t, k, "one", Options{ID: "p"})
+		require.NoError(t, p.Publish(t.Context(), generationOf(3000, 1), nil, none))
+		v := follow(t, p.cfg)
+		v.await(t, 3000, 1)
+		ctx, interrupt := context.WithCancel(t.Context())
+		err := p.Publish(ctx, generationOf(3000, 2), nil, func(int) { interrupt() })
+		require.ErrorContains(t, err, "nothing is published")
+		other := publisher(t, k, "one", Options{ID: "other"})
+		require.NoError(t, other.Publish(t.Context(), generationOf(3000, 3), []string{"3001:1"}, none))
+		v.await(t, 3000, 3)
+		keys, err := p.Keys(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.Len(t, keys, 3000)
+	})
+}
+
+// TestBatches: record batches have at most 1,000 records and 900 KiB, but at least one record.
+func TestBatches(t *testing.T) {
+	f := func(want []int, values ...int) {
+		t.Helper()
+		var records []protocol.Record
+		for _, size := range values {
+			records = append(records, protocol.Record{Key: protocol.NewBytes([]byte("k")), Value: protocol.NewBytes(make([]byte, size))})
+		}
+		var got []int
+		for len(records) > 0 {
+			n := len(firstBatch(records))
+			got = append(got, n)
+			records = records[n:]
+		}
+		require.Equal(t, want, got)
+	}
+	f([]int{3}, 1, 2, 3)
+	f([]int{1, 1, 2}, 2<<20, 900<<10, 1, 2)
+	f([]int{1000, 1000, 500}, slices.Repeat([]int{1}, 2500)...)
+	f([]int{8, 2}, slices.Repeat([]int{100 << 10}, 10)...)
+}

@@ -1,0 +1,160 @@
+package forecast
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// transaction makes records visible together. It has a producer epoch of its own, by which the daemon
+// recognizes its records in all partitions (contract 2).
+//
+// kafka-go has the requests, but no producer that uses them.
+type transaction struct {
+	*Publisher
+	producer kafka.ProducerSession
+}
+
+// begin aborts what a publisher with the same transactional id has left open, and begins a transaction
+// over some partitions.
+func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, error) {
+	t := &transaction{Publisher: p}
+	err := p.retry(ctx, "begin a transaction", func(ctx context.Context) error {
+		r, err := p.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{
+			TransactionalID: p.options.ID, TransactionTimeoutMs: int(p.options.Timeout.Milliseconds()), ProducerID: -1, ProducerEpoch: -1,
+		})
+		if err == nil {
+			t.producer, err = *r.Producer, r.Error
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	added := make([]kafka.AddPartitionToTxn, len(partitions))
+	for i, partition := range partitions {
+		added[i].Partition = partition
+	}
+	err = p.retry(ctx, "add partitions to the transaction", func(ctx context.Context) error {
+		r, err := p.client.AddPartitionsToTxn(ctx, &kafka.AddPartitionsToTxnRequest{
+			TransactionalID: p.options.ID, ProducerID: t.producer.ProducerID, ProducerEpoch: t.producer.ProducerEpoch,
+			Topics: map[string][]kafka.AddPartitionToTxn{p.cfg.Topic: added},
+		})
+		if err == nil {
+			for _, partition := range r.Topics[p.cfg.Topic] {
+				err = errors.Join(err, partition.Error)
+			}
+		}
+		return err
+	})
+	return t, err
+}
+
+// write writes a record batch and returns when all in-sync replicas have it. sequence is the number of
+// records written to the partition before; brokers recognize a repetition by it.
+func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
+	frame, err := t.encode(sequence, records)
+	if err != nil {
+		return fmt.Errorf("cannot encode records: %w", err)
+	}
+	return t.retry(ctx, fmt.Sprintf("write to partition %d", partition), func(ctx context.Context) error {
+		r, err := t.client.RawProduce(ctx, &kafka.RawProduceRequest{
+			Topic: t.cfg.Topic, Partition: partition, RequiredAcks: kafka.RequireAll, TransactionalID: t.options.ID,
+			RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(frame)},
+		})
+		if err == nil {
+			err = r.Error
+		}
+		return err
+	})
+}
+
+// encode returns a record batch, preceded by its length, as RawProduce sends it. kafka-go does not know
+// producers, so their fields are set here.
+func (t *transaction) encode(sequence int, records []protocol.Record) ([]byte, error) {
+	const ( // positions behind the length
+		crc        = 17
+		attributes = crc + 4
+		producer   = attributes + 2 + 4 + 8 + 8
+		epoch      = producer + 8
+		base       = epoch + 2
+	)
+	set := protocol.RecordSet{
+		Version: 2, Attributes: protocol.Attributes(compress.Lz4) | protocol.Transactional, Records: protocol.NewRecordReader(records...),
+	}
+	var b bytes.Buffer
+	if _, err := set.WriteTo(&b); err != nil {
+		return nil, err
+	}
+	batch := b.Bytes()[4:]
+	binary.BigEndian.PutUint64(batch[producer:], uint64(t.producer.ProducerID))
+	binary.BigEndian.PutUint16(batch[epoch:], uint16(t.producer.ProducerEpoch))
+	binary.BigEndian.PutUint32(batch[base:], uint32(sequence))
+	binary.BigEndian.PutUint32(batch[crc:], crc32.Checksum(batch[attributes:], crc32.MakeTable(crc32.Castagnoli)))
+	return b.Bytes(), nil
+}
+
+func (t *transaction) commit(ctx context.Context) error {
+	return t.retry(ctx, "commit the transaction", func(ctx context.Context) error { return t.end(ctx, true) })
+}
+
+// abort tries to abort the transaction, also when ctx has ended. Otherwise the brokers do so after
+// the timeout.
+func (t *transaction) abort(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(t.cfg.RequestTimeout, 5*time.Second))
+	defer cancel()
+	_ = t.end(ctx, false)
+}
+
+func (t *transaction) end(ctx context.Context, commit bool) error {
+	r, err := t.client.EndTxn(ctx, &kafka.EndTxnRequest{
+		TransactionalID: t.options.ID, ProducerID: t.producer.ProducerID, ProducerEpoch: t.producer.ProducerEpoch, Committed: commit,
+	})
+	if err == nil {
+		err = r.Error
+	}
+	return err
+}
+
+// retryEvery is shorter than what brokers need to end a transaction.
+const retryEvery = 5 * time.Millisecond
+
+// retry repeats a request until it succeeds, is refused, or the request timeout is over.
+func (p *Publisher) retry(ctx context.Context, what string, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
+	defer cancel()
+	for wait := retryEvery; ; wait = min(2*wait, time.Second) {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("cannot %s: %w%s", what, err, p.hint(err))
+		var code kafka.Error
+		if errors.As(err, &code) && !code.Temporary() && code != kafka.ConcurrentTransactions {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (p *Publisher) hint(err error) string {
+	switch {
+	case errors.Is(err, kafka.InvalidProducerEpoch), errors.Is(err, kafka.ProducerFenced), errors.Is(err, kafka.InvalidTransactionState):
+		return fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than --transaction-timeout", p.options.ID)
+	case errors.Is(err, kafka.TransactionalIDAuthorizationFailed):
+		return fmt.Sprintf("; the user needs the right to write with the transactional id %q (--transactional-id)", p.options.ID)
+	}
+	return ""
+}
