@@ -54,6 +54,14 @@ func nameOf(m Message) name {
 	return model.byGo[reflect.TypeOf(m).Elem()].name
 }
 
+// Operation returns the name of the operation that a request calls.
+func Operation(r Request) string { return nameOf(r).local }
+
+// Caller returns the caller context of a request, nil if it has none.
+func Caller(r Request) *CallerContext {
+	return reflect.ValueOf(r).Elem().FieldByName("CallerContext").Interface().(*CallerContext)
+}
+
 func unknownOperation(n name) *Error {
 	return &Error{
 		Kind: KindOperation, Path: "Envelope/Body/" + shown(n.local),

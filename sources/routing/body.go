@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"bytes"
 	"io"
 
 	"trafficd/sources/internal/admission"
@@ -53,30 +54,23 @@ func (b *body) free() {
 
 // answer is a finished answer. Its memory counts until the server has written and closed it.
 type answer struct {
+	bytes.Reader
 	memory *admission.Quotas
 	client string
-	bytes  []byte
-	at     int
+	size   int64
 }
 
-func newAnswer(memory *admission.Quotas, client string, bytes []byte) *answer {
-	memory.Exceed(client, int64(cap(bytes)))
-	return &answer{memory: memory, client: client, bytes: bytes}
-}
-
-// Read implements io.Reader.
-func (a *answer) Read(p []byte) (int, error) {
-	if a.at == len(a.bytes) {
-		return 0, io.EOF
-	}
-	n := copy(p, a.bytes[a.at:])
-	a.at += n
-	return n, nil
+func newAnswer(memory *admission.Quotas, client string, text []byte) *answer {
+	a := &answer{memory: memory, client: client, size: int64(cap(text))}
+	a.Reset(text)
+	memory.Exceed(client, a.size)
+	return a
 }
 
 // Close implements io.Closer.
 func (a *answer) Close() error {
-	a.memory.Give(a.client, int64(cap(a.bytes)))
-	a.bytes, a.at = nil, 0
+	a.memory.Give(a.client, a.size)
+	a.Reset(nil)
+	a.size = 0
 	return nil
 }

@@ -3,6 +3,7 @@ package routing
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/twpayne/go-geom"
@@ -21,19 +22,21 @@ const (
 // options are what a request asks for: other coordinates, and these encodings.
 type options struct {
 	conversion geo.Conversion
-	encodings  encodings
+	encodings  []xroute.GeometryEncoding
 }
 
 // optionsOf reads the options. The error is a *failure.
 func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPrefix string) (o options, err error) {
-	if o.encodings, err = encodingsOf(r.ResponseGeometry); err != nil {
-		return o, err
+	if o.encodings = r.ResponseGeometry; len(o.encodings) == 0 {
+		const reason = "no encoding is requested: name some of PLAIN, WKB, WKT, KML"
+		return o, serviceFailure(xroute.CodeGeometryEncoding, reason, nil).in("options/wrappedResponseGeometry")
 	}
 	format, srID := geo.Canonical(property(caller, formatProperty), vendorPrefix), property(caller, sridProperty)
 	if format == "" {
 		format = string(geo.GeoDecimal)
 	}
-	from, err := system(format, srID, "callerContext/wrappedProperties: "+formatProperty, "callerContext/wrappedProperties: "+sridProperty)
+	const properties = "callerContext/wrappedProperties: "
+	from, err := system(format, srID, properties+formatProperty, properties+sridProperty)
 	if err != nil {
 		return o, err
 	}
@@ -47,25 +50,6 @@ func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPre
 	}
 	o.conversion = geo.NewConversion(from, to)
 	return o, nil
-}
-
-func encodingsOf(list []xroute.GeometryEncoding) (e encodings, err error) {
-	for _, name := range list {
-		switch name {
-		case xroute.EncodingPlain:
-			e.plain = true
-		case xroute.EncodingWKB:
-			e.wkb = true
-		case xroute.EncodingWKT:
-			e.wkt = true
-		case xroute.EncodingKML:
-			e.kml = true
-		}
-	}
-	if e == (encodings{}) {
-		return e, serviceFailure(xroute.CodeGeometryEncoding, "no encoding is requested: name some of PLAIN, WKB, WKT, KML", nil).in("options/wrappedResponseGeometry")
-	}
-	return e, nil
 }
 
 // system returns a coordinate system; the paths say where format and srID come from.
@@ -103,8 +87,9 @@ func property(caller *xroute.CallerContext, key string) string {
 // convert converts the coordinates of a geometry in place. After nil the geometry can be written in
 // the requested encodings. The error is a *failure.
 func (o options) convert(g geom.T) error {
-	if o.encodings.plain && xroute.HasEmptyPoint(g) {
-		return serviceFailure(xroute.CodeGeometryObject, "the encoding PLAIN cannot represent a point without coordinates: request another one", nil)
+	if slices.Contains(o.encodings, xroute.EncodingPlain) && xroute.HasEmptyPoint(g) {
+		const reason = "the encoding PLAIN cannot represent a point without coordinates: request another one"
+		return serviceFailure(xroute.CodeGeometryObject, reason, nil)
 	}
 	err := o.conversion.Apply(g)
 	if err == nil {
@@ -158,7 +143,7 @@ func (c *conversion) size() int64 {
 func (c *conversion) answerSize(done int) (size int) {
 	for _, it := range c.items[:done] {
 		if it.err == nil {
-			size += c.options.encodings.size(geo.Count(it.geometry))
+			size += answerSize(c.options.encodings, geo.Count(it.geometry))
 		} else {
 			size += itemBytes
 		}

@@ -3,6 +3,7 @@ package routing
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/twpayne/go-geom"
 
@@ -76,42 +77,38 @@ func hasNoPoints(g geom.T) bool {
 	return true
 }
 
-// encodings is a set of encodings.
-type encodings struct{ plain, wkb, wkt, kml bool }
+// bytesPerPoint are estimates of the size of a geometry.
+var bytesPerPoint = map[xroute.GeometryEncoding]int{
+	xroute.EncodingPlain: 80, xroute.EncodingWKB: 30, xroute.EncodingWKT: 42, xroute.EncodingKML: 42,
+}
 
-// size estimates the size in bytes of a response with the given number of points.
-func (e encodings) size(points int) int {
-	const frame, plain, wkb, text = 300, 80, 30, 42
-	size := frame
-	for _, x := range []struct {
-		wanted bool
-		bytes  int
-	}{{e.plain, plain}, {e.wkb, wkb}, {e.wkt, text}, {e.kml, text}} {
-		if x.wanted {
-			size += points * x.bytes
+// answerSize estimates the bytes of a geometry with so many points in these encodings.
+func answerSize(in []xroute.GeometryEncoding, points int) int {
+	size := 300 // of the elements around it
+	for encoding, bytes := range bytesPerPoint {
+		if slices.Contains(in, encoding) {
+			size += points * bytes
 		}
 	}
 	return size
 }
 
 // write returns the geometry as an element of its kind, in the given encodings.
-func write(g geom.T, kind geo.Kind, in encodings) xroute.EncodedGeometry {
+func write(g geom.T, kind geo.Kind, in []xroute.GeometryEncoding) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
-	if in.plain {
+	if slices.Contains(in, xroute.EncodingPlain) {
 		plain = xroute.ToPlain(g)
 	}
 	e := xroute.NewElement(kind, plain)
 	texts := e.Encoded()
-	if in.wkb {
+	if slices.Contains(in, xroute.EncodingWKB) {
 		texts.WKB = geo.AppendWKB(nil, g, binary.LittleEndian)
 	}
-	if in.wkt {
-		text := string(geo.AppendWKT(nil, g))
-		texts.WKT = &text
+	if slices.Contains(in, xroute.EncodingWKT) {
+		texts.WKT = new(string(geo.AppendWKT(nil, g)))
 	}
-	if in.kml {
-		text := string(geo.AppendKML(nil, g))
-		texts.KML = &xroute.KML{KML: &text}
+	if slices.Contains(in, xroute.EncodingKML) {
+		texts.KML = &xroute.KML{KML: new(string(geo.AppendKML(nil, g)))}
 	}
 	return e
 }

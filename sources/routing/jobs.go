@@ -113,7 +113,7 @@ func (t *jobs) close() {
 	}
 }
 
-// start queues a bulk. The error is a *fullError.
+// start queues a bulk. The error is a *failure.
 func (t *jobs) start(owner string, work bulk) (progress, error) {
 	j := &job{owner: owner, queued: time.Now(), ended: make(chan struct{}), work: work, bytes: work.size()}
 	j.state = progress{id: rand.Text(), status: queuing, remaining: work.len()}
@@ -249,46 +249,45 @@ func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 
 // run is a worker: it takes one job after the other until close.
 func (t *jobs) run() {
-	for j := t.pop(); j != nil; j = t.pop() {
-		for i, work := 0, t.next(j, 0); work != nil; work = t.next(j, i) {
-			err := t.do(j, work, i)
-			if err != nil {
-				work.fail(i, err)
-			}
-			t.count(j, err)
-			i++
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		for len(t.queue) == 0 && !t.closed {
+			t.change.Wait()
 		}
+		if t.closed {
+			return
+		}
+		j := t.queue[0]
+		t.queue = slices.Delete(t.queue, 0, 1)
+		t.work(j)
 	}
 }
 
-// pop waits for the next job; nil after close.
-func (t *jobs) pop() *job {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for len(t.queue) == 0 && !t.closed {
-		t.change.Wait()
-	}
-	if t.closed {
-		return nil
-	}
-	j := t.queue[0]
-	t.queue = slices.Delete(t.queue, 0, 1)
-	return j
-}
-
-// next returns the job's work if piece i is to be done, and ends the job after its last piece.
-func (t *jobs) next(j *job, i int) bulk {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.closed || !j.underWay():
-		return nil
-	case i < j.work.len() && j.state.status != stopping:
+// work does the pieces of a job until it ends or is stopped. It holds jobs.mu, but not during a piece.
+func (t *jobs) work(j *job) {
+	work := j.work
+	for i := 0; i < work.len() && j.underWay() && j.state.status != stopping && !t.closed; i++ {
 		j.state.status = running
-		return j.work
+		t.mu.Unlock()
+		err := t.do(j, work, i)
+		if err != nil {
+			work.fail(i, err)
+		}
+		t.mu.Lock()
+		switch {
+		case !j.underWay(): // deleted meanwhile
+			return
+		case err == nil:
+			j.state.successful++
+		default:
+			j.state.failed++
+		}
+		j.state.remaining--
 	}
-	t.finish(j)
-	return nil
+	if j.underWay() && !t.closed {
+		t.finish(j)
+	}
 }
 
 // do processes one piece. A panic fails that piece only.
@@ -296,26 +295,12 @@ func (t *jobs) do(j *job, work bulk, i int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Inc()
-			t.log.Error().Str("job", j.state.id).Int("piece", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a piece of a job panicked: it failed, the job continues")
+			t.log.Error().Str("job", j.state.id).Int("piece", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).
+				Msg("a piece of a job panicked: it failed, the job continues")
 			err = errUnexpected
 		}
 	}()
 	return work.do(i)
-}
-
-// count counts a finished piece, unless the job was deleted meanwhile.
-func (t *jobs) count(j *job, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !j.underWay() {
-		return
-	}
-	j.state.remaining--
-	if err == nil {
-		j.state.successful++
-	} else {
-		j.state.failed++
-	}
 }
 
 // end ends a job that is under way. It is kept for a while.
@@ -353,7 +338,7 @@ func (t *jobs) take(bytes int64) {
 	jobsKept.Set(float64(len(t.byID)))
 }
 
-// room returns a *fullError if a limit does not allow another job. Deleted jobs make room.
+// room returns a *failure if a limit does not allow another job. Deleted jobs make room.
 func (t *jobs) room(owner string, bytes int64) error {
 	own, ownBytes := 0, int64(0)
 	var oldest *job
@@ -368,31 +353,28 @@ func (t *jobs) room(owner string, bytes int64) error {
 			ownBytes += j.bytes
 		}
 	}
+	full := func(format string, args ...any) error {
+		return &failure{class: unforeseen, message: "cannot accept another job: " + fmt.Sprintf(format, args...)}
+	}
+	const advice = "fetch or delete one that has ended, or try again later"
 	switch cfg := t.cfg; {
-	case bytes > cfg.MaxBytesPerClient:
-		return &fullError{never: true, text: fmt.Sprintf("the job needs %d bytes, and all jobs of a client together may hold %d: send the geometries as several jobs", bytes, cfg.MaxBytesPerClient)}
+	case bytes > cfg.MaxBytesPerClient: // waiting does not help
+		return tooMany(fmt.Sprintf("the job needs %d bytes, and all jobs of a client together may hold %d: send the geometries as several jobs",
+			bytes, cfg.MaxBytesPerClient))
 	case own >= cfg.MaxPerClient:
-		return &fullError{text: fmt.Sprintf("%d jobs of this client are the most it may have: fetch or delete one that has ended, or try again later", own)}
+		return full("%d jobs of this client are the most it may have: %s", own, advice)
 	case ownBytes+bytes > cfg.MaxBytesPerClient:
-		return &fullError{text: fmt.Sprintf("the jobs of this client hold %d of at most %d bytes: fetch or delete one that has ended, or try again later", ownBytes, cfg.MaxBytesPerClient)}
+		return full("the jobs of this client hold %d of at most %d bytes: %s", ownBytes, cfg.MaxBytesPerClient, advice)
 	case len(t.byID) >= cfg.Max && oldest == nil:
-		return &fullError{text: fmt.Sprintf("all %d places for jobs are taken: try again later", cfg.Max)}
+		return full("all %d places for jobs are taken: try again later", cfg.Max)
 	case t.bytes+bytes > cfg.MaxBytes:
-		return &fullError{text: fmt.Sprintf("all jobs together hold %d of at most %d bytes: try again later", t.bytes, cfg.MaxBytes)}
+		return full("all jobs together hold %d of at most %d bytes: try again later", t.bytes, cfg.MaxBytes)
 	}
 	if len(t.byID) >= t.cfg.Max {
 		t.forget(oldest)
 	}
 	return nil
 }
-
-// fullError says which limit does not allow another job, and what to do.
-type fullError struct {
-	text  string
-	never bool // waiting does not help
-}
-
-func (e *fullError) Error() string { return e.text }
 
 func (j *job) underWay() bool {
 	return j.state.status == queuing || j.state.status == running || j.state.status == stopping

@@ -284,7 +284,7 @@ func startBoth(t *testing.T, table *jobs, m *model, owner string, r *rand.Rand) 
 	got, err := table.start(owner, work)
 	j.p = progress{id: got.id, status: queuing, remaining: work.pieces}
 	if !m.start(j) {
-		var full *fullError
+		var full *failure
 		require.ErrorAs(t, err, &full)
 		return nil
 	}

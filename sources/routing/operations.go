@@ -14,40 +14,10 @@ import (
 
 // operation returns the name of the request, or "none" if it could not be read.
 func (x *exchange) operation() string {
-	switch x.request.(type) {
-	case *xroute.ConvertGeometry:
-		return "convertGeometry"
-	case *xroute.StartConvertGeometries:
-		return "startConvertGeometries"
-	case *xroute.FetchConvertGeometries:
-		return "fetchConvertGeometries"
-	case *xroute.WatchJob:
-		return "watchJob"
-	case *xroute.StopJob:
-		return "stopJob"
-	case *xroute.DeleteJob:
-		return "deleteJob"
+	if x.request == nil {
+		return "none"
 	}
-	return "none"
-}
-
-// caller returns the caller context of the request, nil if it has none.
-func (x *exchange) caller() *xroute.CallerContext {
-	switch r := x.request.(type) {
-	case *xroute.ConvertGeometry:
-		return r.CallerContext
-	case *xroute.StartConvertGeometries:
-		return r.CallerContext
-	case *xroute.FetchConvertGeometries:
-		return r.CallerContext
-	case *xroute.WatchJob:
-		return r.CallerContext
-	case *xroute.StopJob:
-		return r.CallerContext
-	case *xroute.DeleteJob:
-		return r.CallerContext
-	}
-	return nil
+	return xroute.Operation(x.request)
 }
 
 // checkProperties refuses the key of a property that would be known in another case: ignoring it would
@@ -71,7 +41,7 @@ func checkProperties(caller *xroute.CallerContext) error {
 
 // operate executes the request.
 func (x *exchange) operate() (xroute.Response, error) {
-	if err := checkProperties(x.caller()); err != nil {
+	if err := checkProperties(xroute.Caller(x.request)); err != nil {
 		return nil, err
 	}
 	jobs, owner := x.service.jobs, x.client.Owner
@@ -105,7 +75,7 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err := o.convert(g); err != nil {
 		return nil, at("geometry", err)
 	}
-	if err := x.reserve(o.encodings.size(geo.Count(g))); err != nil {
+	if err := x.reserve(answerSize(o.encodings, geo.Count(g))); err != nil {
 		return nil, err
 	}
 	points.Add(float64(geo.Count(g)))
@@ -146,18 +116,14 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 		}
 	}
 	p, err := s.jobs.start(x.client.Owner, work)
-	var full *fullError
-	switch {
-	case errors.As(err, &full) && full.never:
-		return nil, tooMany(full.text)
-	case err != nil:
-		return nil, &failure{class: unforeseen, message: "cannot accept another job: " + err.Error()}
+	if err != nil {
+		return nil, err
 	}
 	return &xroute.StartConvertGeometriesResponse{Result: jobOf(p)}, nil
 }
 
 func tooMany(message string) *failure {
-	return (&failure{class: illegal, message: message}).in("geometries")
+	return &failure{class: illegal, context: []string{"geometries"}, message: message}
 }
 
 // fetchConvertGeometries returns the results of a job and forgets the job.
@@ -170,25 +136,20 @@ func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xro
 	}
 	result := xroute.ConvertedGeometries{Job: jobOf(p)}
 	if work != nil {
-		x.collect(work.(*conversion), p.done(), &result)
+		c := work.(*conversion)
+		result.Geometries, result.Failures = []xroute.EncodedGeometry{}, []xroute.ConversionFailure{}
+		for i, it := range c.items[:p.done()] {
+			if it.err != nil {
+				f, _ := failureOf(it.err)
+				exception := f.in(place("geometries", i)).exception(x.trace)
+				result.Failures = append(result.Failures, xroute.ConversionFailure{Index: int32(i), Exception: exception})
+				continue
+			}
+			points.Add(float64(geo.Count(it.geometry)))
+			result.Geometries = append(result.Geometries, write(it.geometry, it.kind, c.options.encodings))
+		}
 	}
 	return &xroute.FetchConvertGeometriesResponse{Result: result}, nil
-}
-
-// collect adds the first pieces of a job, which are done.
-func (x *exchange) collect(c *conversion, done int, into *xroute.ConvertedGeometries) {
-	into.Geometries, into.Failures = []xroute.EncodedGeometry{}, []xroute.ConversionFailure{}
-	for i, it := range c.items[:done] {
-		if it.err == nil {
-			points.Add(float64(geo.Count(it.geometry)))
-			into.Geometries = append(into.Geometries, write(it.geometry, it.kind, c.options.encodings))
-			continue
-		}
-		f, _ := failureOf(it.err)
-		into.Failures = append(into.Failures, xroute.ConversionFailure{
-			Index: int32(i), Exception: f.in(place("geometries", i)).exception(x.trace),
-		})
-	}
 }
 
 // The bounds of watchJob (contract 3).
@@ -216,18 +177,18 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 func waiting(o *xroute.WatchOptions, limit time.Duration) (least, most time.Duration, err error) {
 	least, most = defaultUpdating, defaultPolling
 	if o != nil && o.ProgressUpdatePeriod != nil {
-		least = min(max(milliseconds(*o.ProgressUpdatePeriod), minUpdating), maxUpdating)
+		least = min(max(time.Duration(*o.ProgressUpdatePeriod)*time.Millisecond, minUpdating), maxUpdating)
 	}
 	if o != nil && o.MaximumPollingPeriod != nil {
-		if most = milliseconds(*o.MaximumPollingPeriod); most < 0 {
-			const path = "options/@maximumPollingPeriod"
-			return 0, 0, &failure{class: illegal, context: []string{path}, message: fmt.Sprintf("%s is %d: it must be 0 or more milliseconds", path, *o.MaximumPollingPeriod)}
-		}
+		most = time.Duration(*o.MaximumPollingPeriod) * time.Millisecond
+	}
+	if most < 0 {
+		const path = "options/@maximumPollingPeriod"
+		message := fmt.Sprintf("%s is %d: it must be 0 or more milliseconds", path, *o.MaximumPollingPeriod)
+		return 0, 0, &failure{class: illegal, context: []string{path}, message: message}
 	}
 	return least, min(most, limit), nil
 }
-
-func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // jobOf returns a job for an answer. An unknown job has no progress.
 func jobOf(p progress) xroute.Job {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -16,6 +18,7 @@ import (
 	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
+	"trafficd/schemas/gunzip"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/internal/admission"
 	"trafficd/sources/internal/upload"
@@ -108,7 +111,8 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 	if err != nil {
 		f, known := failureOf(err)
 		if !known {
-			s.log.Error().Err(err).Str("trace_id", x.trace).Str("operation", x.operation()).Msg("cannot process a request of the routing service: answered with a fault")
+			s.log.Error().Err(err).Str("trace_id", x.trace).Str("operation", x.operation()).
+				Msg("cannot process a request of the routing service: answered with a fault")
 		}
 		outcome = f.outcome()
 		if out, err = xroute.AppendFault(nil, f.fault(x.trace)); err != nil {
@@ -121,10 +125,12 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 	metrics.Since(requestSeconds.WithLabelValues(operation), x.start)
 	e := s.log.Debug().Str("trace_id", x.trace).Str("client", c.Name).
 		Str("operation", operation).Str("outcome", outcome).Int("geometries", x.items)
-	if caller := x.caller(); caller != nil && e.Enabled() {
-		for i, text := range []*string{caller.Log1, caller.Log2, caller.Log3} {
-			if text != nil {
-				e = e.Str(fmt.Sprintf("log%d", i+1), contract.Echo([]byte(*text)))
+	if x.request != nil && e.Enabled() {
+		if caller := xroute.Caller(x.request); caller != nil {
+			for i, text := range []*string{caller.Log1, caller.Log2, caller.Log3} {
+				if text != nil {
+					e = e.Str(fmt.Sprintf("log%d", i+1), contract.Echo([]byte(*text)))
+				}
 			}
 		}
 	}
@@ -150,11 +156,9 @@ type exchange struct {
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	tokens := x.service.cpu
 	tokens <- struct{}{}
-	held := true
+	release := sync.OnceFunc(func() { <-tokens })
 	defer func() {
-		if held {
-			<-tokens
-		}
+		release()
 		if p := recover(); p != nil {
 			panics.Inc()
 			out, err = nil, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -164,8 +168,7 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 		return nil, err
 	}
 	if _, waits := x.request.(*xroute.WatchJob); waits {
-		<-tokens
-		held = false
+		release()
 	}
 	response, err := x.service.operate(x)
 	if err != nil {
@@ -200,17 +203,28 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 	limits := xroute.DefaultLimits()
 	limits.Bytes, limits.VendorPrefix = s.cfg.MaxBodyBytes, s.cfg.VendorPrefix
 	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth
-	if len(contentCodings(h)) > 0 {
-		unpacker := unpackers.Get().(*unpacker)
+	var from io.Reader = bytes.NewReader(body.bytes)
+	switch {
+	case len(contentCodings(h)) > 0:
+		unpacker := unpackers.Get().(*gunzip.Reader)
 		defer unpackers.Put(unpacker)
-		unpacker.Reset(bytes.NewReader(body.bytes))
-		return xroute.ReadRequest(unpacker, limits)
+		unpacker.Reset(from)
+		from = unpacker
+	case bytes.HasPrefix(body.bytes, []byte("\x1f\x8b")):
+		const reason = "the body is compressed, but no header says so: send Content-Encoding: gzip"
+		return nil, &failure{class: illegal, context: []string{fasthttp.HeaderContentEncoding}, message: reason}
 	}
-	if bytes.HasPrefix(body.bytes, []byte("\x1f\x8b")) {
-		return nil, &failure{class: illegal, context: []string{fasthttp.HeaderContentEncoding}, message: "the body is compressed, but no header says so: send Content-Encoding: gzip"}
+	request, err := xroute.ReadRequest(from, limits)
+	var invalid *xroute.Error
+	if err != nil && !errors.As(err, &invalid) {
+		return nil, &contract.APIError{
+			Code: contract.InvalidGzip, Parameter: fasthttp.HeaderContentEncoding, Description: fmt.Sprintf("invalid gzip: %v", err),
+		}
 	}
-	return xroute.ReadRequest(bytes.NewReader(body.bytes), limits)
+	return request, err
 }
+
+var unpackers = sync.Pool{New: func() any { return new(gunzip.Reader) }}
 
 func (s *Service) limits() geo.Limits {
 	return geo.Limits{Points: s.cfg.MaxPoints, Depth: s.cfg.MaxDepth, DropMeasures: s.cfg.DropMeasures}

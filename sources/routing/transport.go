@@ -3,7 +3,6 @@ package routing
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"mime"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
-	"trafficd/schemas/gunzip"
 	"trafficd/schemas/negotiate"
 )
 
@@ -24,17 +22,17 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 			Description: fmt.Sprintf("unsupported Content-Type %.64q: send a SOAP 1.1 envelope as text/xml; charset=utf-8", media),
 		}
 	}
-	apiErr := &contract.APIError{Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding}
-	codings := contentCodings(h)
+	codings, problem := contentCodings(h), ""
 	for _, coding := range codings {
 		if !negotiate.IsGzip([]byte(coding)) {
-			apiErr.Description = fmt.Sprintf("unsupported Content-Encoding %.64q: compress the envelope with gzip, once, or not at all", coding)
-			return apiErr
+			problem = fmt.Sprintf("unsupported Content-Encoding %.64q: compress the envelope with gzip, once, or not at all", coding)
 		}
 	}
-	if len(codings) > 1 {
-		apiErr.Description = fmt.Sprintf("the Content-Encoding names gzip %d times: compress the envelope once", len(codings))
-		return apiErr
+	if len(codings) > 1 && problem == "" {
+		problem = fmt.Sprintf("the Content-Encoding names gzip %d times: compress the envelope once", len(codings))
+	}
+	if problem != "" {
+		return &contract.APIError{Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding, Description: problem}
 	}
 	if int64(h.ContentLength()) > maxBody {
 		return tooLarge(maxBody)
@@ -53,13 +51,15 @@ func isXML(media string) bool {
 func checkContent(h *fasthttp.RequestHeader) *failure {
 	media, charset := contentType(h)
 	if media == soap12 {
-		return &failure{class: version, message: "the Content-Type " + soap12 + " is that of SOAP 1.2: this service speaks SOAP 1.1, with text/xml"}
+		const reason = "the Content-Type " + soap12 + " is that of SOAP 1.2: this service speaks SOAP 1.1, with text/xml"
+		return &failure{class: version, message: reason}
 	}
 	switch strings.ToLower(charset) {
 	case "", "utf-8", "utf8", "us-ascii", "utf-16", "utf-16le", "utf-16be":
 		return nil
 	}
-	return &failure{class: illegal, context: []string{fasthttp.HeaderContentType}, message: fmt.Sprintf("the charset %.64q is not supported: send UTF-8", charset)}
+	message := fmt.Sprintf("the charset %.64q is not supported: send UTF-8", charset)
+	return &failure{class: illegal, context: []string{fasthttp.HeaderContentType}, message: message}
 }
 
 // contentType returns the media type in lower case, and the charset.
@@ -84,27 +84,6 @@ func contentCodings(h *fasthttp.RequestHeader) (codings []string) {
 		}
 	}
 	return codings
-}
-
-// unpacker decompresses a body. Its errors are *contract.APIError.
-type unpacker struct{ gunzip.Reader }
-
-var unpackers = sync.Pool{New: func() any { return new(unpacker) }}
-
-// Read implements io.Reader.
-func (u *unpacker) Read(p []byte) (int, error) {
-	n, err := u.Reader.Read(p)
-	return n, invalidGzip(err)
-}
-
-func invalidGzip(err error) error {
-	if err == nil || err == io.EOF {
-		return err
-	}
-	return &contract.APIError{
-		Code: contract.InvalidGzip, Parameter: fasthttp.HeaderContentEncoding,
-		Description: fmt.Sprintf("invalid gzip: %v", err),
-	}
 }
 
 // minCompressed is the size from which an answer is compressed: a smaller one fits into one packet.
