@@ -68,18 +68,11 @@ func newGeometry(std streams) *cobra.Command {
 		Short:   "Convert geometries between encodings and coordinate formats",
 		Long:    fmt.Sprintf(geometryHelp, strings.Join(names, ", ")),
 		Example: geometryExamples,
-		Args: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return fmt.Errorf("unexpected argument %q: convert one file at a time, or concatenate them", args[1])
 			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name := stdio
-			if len(args) > 0 {
-				name = args[0]
-			}
-			return c.run(cmd.Context(), cmd.Flags(), std, name)
+			return c.run(cmd.Context(), cmd.Flags(), std, append(args, stdio)[0])
 		},
 	}
 	f := cmd.Flags()
@@ -108,11 +101,23 @@ func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams,
 	}
 	defer closeClient()
 
-	in, shown, err := c.open(std, name)
-	if err != nil {
-		return err
+	in, shown := std.in, newProgress(std.err, true, -1)
+	if name != stdio {
+		f, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("cannot read geometries: %w", err)
+		}
+		defer f.Close()
+		in = f
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			if out, err := os.Stat(c.output); err == nil && os.SameFile(info, out) {
+				return fmt.Errorf("--output %s is also the input; write to another file", c.output)
+			}
+			var add func(n int64)
+			shown, add = newByteProgress(std.err, "converted", info.Size(), c.quiet)
+			in = countingReader{f, add}
+		}
 	}
-	defer in.Close()
 	var tally geometry.Tally
 	var failed error
 	err = writeOutput(c.output, std.out, func(out io.Writer) error {
@@ -127,8 +132,7 @@ func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams,
 		return fmt.Errorf("cannot write geometries: %w", err)
 	case err != nil:
 		return err
-	}
-	if !c.quiet {
+	case !c.quiet:
 		fmt.Fprintf(std.err, "trafficctl: %s geometries converted, %s omitted\n", grouped(tally.Converted), grouped(tally.Refused))
 	}
 	if tally.Refused > 0 {
@@ -170,11 +174,7 @@ func (c *converting) converter(flags *pflag.FlagSet) (geometry.Converter, func()
 	if !flags.Changed("url") {
 		return geometry.Offline{Conversion: geo.NewConversion(from, to)}, func() {}, nil
 	}
-	cfg, err := c.config(flags)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := soap.New(cfg)
+	client, err := c.routing(flags)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -187,45 +187,23 @@ func (c *converting) system(flag, text string) (geo.System, error) {
 		format, srID = string(geo.SRID), text
 	}
 	s, err := geo.ParseSystem(format, srID)
-	switch {
-	case err == nil:
-		return s, nil
-	case format == string(geo.SRID):
-		return s, fmt.Errorf("--%s: %w", flag, err)
+	if err != nil && format != string(geo.SRID) {
+		err = fmt.Errorf("%w, or an EPSG code such as EPSG:25832", err)
 	}
-	return s, fmt.Errorf("--%s: %w, or an EPSG code such as EPSG:25832", flag, err)
+	if err != nil {
+		err = fmt.Errorf("--%s: %w", flag, err)
+	}
+	return s, err
 }
 
 // countingReader reports how much is read.
 type countingReader struct {
-	io.ReadCloser
+	io.Reader
 	add func(n int64)
 }
 
 func (r countingReader) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
+	n, err := r.Reader.Read(p)
 	r.add(int64(n))
 	return n, err
-}
-
-// open opens the input. It refuses to write the output to the same file.
-func (c *converting) open(std streams, name string) (io.ReadCloser, *progress, error) {
-	silent := newProgress(std.err, true, -1)
-	if name == stdio {
-		return io.NopCloser(std.in), silent, nil
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read geometries: %w", err)
-	}
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return f, silent, nil
-	}
-	if out, err := os.Stat(c.output); err == nil && os.SameFile(info, out) {
-		f.Close()
-		return nil, nil, fmt.Errorf("--output %s is also the input; write to another file", c.output)
-	}
-	shown, add := newByteProgress(std.err, "converted", info.Size(), c.quiet)
-	return countingReader{f, add}, shown, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
@@ -35,22 +36,24 @@ unknown, expired or already fetched has the status UNKNOWN.`,
 	return cmd
 }
 
-// newJobCommand returns a command that calls run with a client, the connection flags and a job id.
+// routing returns a client of the routing service.
+func (c *connection) routing(flags *pflag.FlagSet) (*soap.Client, error) {
+	cfg, err := c.config(flags)
+	if err != nil {
+		return nil, err
+	}
+	return soap.New(cfg)
+}
+
+// newJobCommand completes a command that calls run with a client, the connection flags and a job id.
 func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soap.Client, c *connection, id string) error) *cobra.Command {
 	var c connection
 	cmd.Use += " ID"
-	cmd.Args = func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
 			return errors.New("expected one argument: the job id that startConvertGeometries returned")
 		}
-		return nil
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := c.config(cmd.Flags())
-		if err != nil {
-			return err
-		}
-		client, err := soap.New(cfg)
+		client, err := c.routing(cmd.Flags())
 		if err != nil {
 			return err
 		}
@@ -72,7 +75,17 @@ Exit codes: 0 everything converted, 2 some geometries not converted, 1 unknown o
 deleted job.`,
 		Example: "  trafficctl job watch D5SRAWTM… --key-file routing.key",
 	}, func(ctx context.Context, client *soap.Client, c *connection, id string) error {
-		job, err := await(ctx, client, std, id, c.quiet)
+		shown := newProgress(std.err, c.quiet, -1, progressbar.OptionShowCount())
+		shown.shown = time.Time{} // the first state is shown at once
+		job, err := client.Await(ctx, id, func(job xroute.Job) {
+			s := stateOf(job)
+			done := int64(s.Successful) + int64(s.Failed)
+			if shown.bar != nil {
+				shown.bar.ChangeMax64(done + int64(s.Remaining))
+			}
+			shown.show(done, string(s.Status), s.String)
+		})
+		shown.end()
 		if err != nil {
 			return err
 		}
@@ -101,6 +114,9 @@ func newJobEnd(std streams, verb, short string, end func(*soap.Client, context.C
 	return cmd
 }
 
+// maxFetchedDepth is the greatest nesting that the service can be configured for.
+const maxFetchedDepth = 1000
+
 func newJobFetch(std streams) *cobra.Command {
 	return newJobCommand(&cobra.Command{
 		Use:   "fetch",
@@ -121,96 +137,8 @@ Exit codes: 0 everything converted, 2 some geometries not converted, 1 nothing t
 	})
 }
 
-func jobID(job xroute.Job) string {
-	if job.ID == nil {
-		return "without an id"
-	}
-	return *job.ID
-}
-
-// checkKnown returns an error for a job that the service does not know.
-func checkKnown(job xroute.Job) error {
-	if job.Status != xroute.StatusUnknown {
-		return nil
-	}
-	return fmt.Errorf("unknown job %s: it has expired, was fetched or deleted, or belongs to another client's key", jobID(job))
-}
-
-// checkEnded returns an error for a job that has no results.
-func checkEnded(job xroute.Job) error {
-	switch {
-	case job.Status == xroute.StatusDeleted:
-		return fmt.Errorf("the job %s was deleted", jobID(job))
-	case !soap.Ended(job.Status):
-		return fmt.Errorf("the job %s is %s; wait with trafficctl job watch, or stop it with trafficctl job stop", jobID(job), job.Status)
-	}
-	return checkKnown(job)
-}
-
-// checkResult returns errRejected unless a job converted everything.
-func checkResult(job xroute.Job) error {
-	if err := checkEnded(job); err != nil {
-		return err
-	}
-	if s := stateOf(job); s.Failed+s.Remaining > 0 {
-		return errRejected
-	}
-	return nil
-}
-
-// jobState is a job's state in JSON. The member names are stable.
-type jobState struct {
-	ID         string           `json:"id"`
-	Status     xroute.JobStatus `json:"status"`
-	Elapsed    float64          `json:"elapsed_seconds"`
-	Successful int32            `json:"successful"`
-	Failed     int32            `json:"failed"`
-	Remaining  int32            `json:"remaining"`
-}
-
-func stateOf(job xroute.Job) jobState {
-	s := jobState{ID: jobID(job), Status: job.Status, Elapsed: float64(job.ElapsedTime) / 1000}
-	if p, ok := job.Progress.(*xroute.BulkProgress); ok {
-		s.Successful, s.Failed, s.Remaining = p.Successful, p.Failed, p.Remaining
-	}
-	return s
-}
-
-func (s jobState) String() string {
-	return fmt.Sprintf("%s: %s converted, %s failed, %s to go, %.1f s",
-		s.Status, grouped(int64(s.Successful)), grouped(int64(s.Failed)), grouped(int64(s.Remaining)), s.Elapsed)
-}
-
-// printJob prints a job's state. Without JSON, an unknown job is left to the error.
-func printJob(std streams, job xroute.Job, asJSON bool) {
-	s := stateOf(job)
-	switch {
-	case asJSON:
-		_ = json.NewEncoder(std.out).Encode(s)
-	case checkKnown(job) == nil:
-		fmt.Fprintln(std.out, s.ID, s)
-	}
-}
-
-func await(ctx context.Context, client *soap.Client, std streams, id string, quiet bool) (xroute.Job, error) {
-	shown := newProgress(std.err, quiet, -1, progressbar.OptionShowCount())
-	shown.shown = time.Time{} // the first state is shown at once
-	defer shown.end()
-	return client.Await(ctx, id, func(job xroute.Job) {
-		s := stateOf(job)
-		done := int64(s.Successful) + int64(s.Failed)
-		if shown.bar != nil {
-			shown.bar.ChangeMax64(done + int64(s.Remaining))
-		}
-		shown.show(done, string(s.Status), s.String)
-	})
-}
-
-// maxFetchedDepth is the greatest nesting that the service can be configured for.
-const maxFetchedDepth = 1000
-
 func printFetched(std streams, results xroute.ConvertedGeometries) error {
-	if err := checkEnded(results.Job); err != nil {
+	if err := checkResult(results.Job); err != nil && !errors.Is(err, errRejected) {
 		return err
 	}
 	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the response was bounded before
@@ -230,4 +158,63 @@ func printFetched(std streams, results xroute.ConvertedGeometries) error {
 		fmt.Fprintf(std.err, "trafficctl: geometry %d of the request: %s\n", f.Index+1, soap.Reason(f.Exception))
 	}
 	return errors.Join(unread, checkResult(results.Job))
+}
+
+// checkKnown returns an error for a job that the service does not know.
+func checkKnown(job xroute.Job) error {
+	if job.Status != xroute.StatusUnknown {
+		return nil
+	}
+	return fmt.Errorf("unknown job %s: it has expired, was fetched or deleted, or belongs to another client's key", stateOf(job).ID)
+}
+
+// checkResult returns an error for a job that has no results, and errRejected unless it converted
+// everything.
+func checkResult(job xroute.Job) error {
+	s := stateOf(job)
+	switch {
+	case job.Status == xroute.StatusDeleted:
+		return fmt.Errorf("the job %s was deleted", s.ID)
+	case !soap.Ended(job.Status):
+		return fmt.Errorf("the job %s is %s; wait with trafficctl job watch, or stop it with trafficctl job stop", s.ID, job.Status)
+	case job.Status != xroute.StatusUnknown && s.Failed+s.Remaining > 0:
+		return errRejected
+	}
+	return checkKnown(job)
+}
+
+// jobState is a job's state in JSON. The member names are stable.
+type jobState struct {
+	ID         string           `json:"id"`
+	Status     xroute.JobStatus `json:"status"`
+	Elapsed    float64          `json:"elapsed_seconds"`
+	Successful int32            `json:"successful"`
+	Failed     int32            `json:"failed"`
+	Remaining  int32            `json:"remaining"`
+}
+
+func stateOf(job xroute.Job) jobState {
+	s := jobState{ID: "without an id", Status: job.Status, Elapsed: float64(job.ElapsedTime) / 1000}
+	if job.ID != nil {
+		s.ID = *job.ID
+	}
+	if p, ok := job.Progress.(*xroute.BulkProgress); ok {
+		s.Successful, s.Failed, s.Remaining = p.Successful, p.Failed, p.Remaining
+	}
+	return s
+}
+
+func (s jobState) String() string {
+	return fmt.Sprintf("%s: %s converted, %s failed, %s to go, %.1f s",
+		s.Status, grouped(int64(s.Successful)), grouped(int64(s.Failed)), grouped(int64(s.Remaining)), s.Elapsed)
+}
+
+// printJob prints a job's state. Without JSON, an unknown job is left to the error.
+func printJob(std streams, job xroute.Job, asJSON bool) {
+	switch s := stateOf(job); {
+	case asJSON:
+		_ = json.NewEncoder(std.out).Encode(s)
+	case checkKnown(job) == nil:
+		fmt.Fprintln(std.out, s.ID, s)
+	}
 }

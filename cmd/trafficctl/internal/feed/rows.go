@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -135,8 +136,7 @@ func (s *Source) eachLine(yield yieldFunc) error {
 		if len(line) == 0 {
 			continue
 		}
-		place.Row++
-		if place.Row <= s.cfg.SkipRows {
+		if place.Row++; place.Row <= s.cfg.SkipRows {
 			continue
 		}
 		if err := objects.emit(line, place); err != nil {
@@ -150,12 +150,12 @@ func (s *Source) eachLine(yield yieldFunc) error {
 func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
-		long := bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) && len(long) <= most {
-			line, err = r.ReadSlice('\n')
-			long = append(long, line...)
+		line = bytes.Clone(line)
+		for errors.Is(err, bufio.ErrBufferFull) && len(line) <= most {
+			var more []byte
+			more, err = r.ReadSlice('\n')
+			line = append(line, more...)
 		}
-		line = long
 	}
 	if len(line) > most {
 		return nil, fmt.Errorf("the line is longer than %d bytes; check that the file has the right format", most)
@@ -177,13 +177,12 @@ func (s *Source) eachElement(yield yieldFunc) error {
 		if err != nil {
 			return err
 		}
-		place.Row++
-		if place.Row <= s.cfg.SkipRows {
+		if place.Row++; place.Row <= s.cfg.SkipRows {
 			return nil
 		}
 		return objects.emit(raw, place)
 	}
-	var err error
+	err := errors.New(`the input must be {"measurements":[…]} or […]; use --format for NDJSON or CSV`)
 	switch d.Next() {
 	case jx.Array:
 		err = d.Arr(element)
@@ -199,8 +198,6 @@ func (s *Source) eachElement(yield yieldFunc) error {
 		if err == nil && !found {
 			err = errors.New(`no member "measurements"; use --format ndjson for one object per line`)
 		}
-	default:
-		err = errors.New(`the input must be {"measurements":[…]} or […]; use --format for NDJSON or CSV`)
 	}
 	if err == nil && !atEnd(d) {
 		err = errors.New("data follows the JSON value; use --format ndjson for one object per line")
@@ -212,104 +209,89 @@ func (s *Source) eachElement(yield yieldFunc) error {
 }
 
 // atEnd reports whether only space follows. Next alone does not detect an incomplete value.
-func atEnd(d *jx.Decoder) bool {
-	return d.Next() == jx.Invalid && errors.Is(d.Skip(), io.EOF)
-}
+func atEnd(d *jx.Decoder) bool { return d.Next() == jx.Invalid && errors.Is(d.Skip(), io.EOF) }
 
 // objects turns JSON values into items, unchanged or with a mapping.
 type objects struct {
 	yield  yieldFunc
 	member string
 	d      *jx.Decoder
-	code   []byte     // detector code of the current value
-	names  []string   // member for each cell
-	cells  []string   // nil without a mapping
+	names  []string   // member for each cell; without a mapping, only the detector code's
+	cells  []string   // of the current value
 	build  *assembler // nil without a mapping
 }
 
 func (s *Source) newObjects(yield yieldFunc) *objects {
-	o := &objects{yield: yield, member: s.cfg.Member, d: jx.DecodeBytes(nil)}
+	o := &objects{yield: yield, member: s.cfg.Member, d: jx.DecodeBytes(nil), names: []string{measurement.DetectorCode}}
 	if m := s.cfg.Mapping; m != nil {
-		o.names = m.names()
-		o.cells = make([]string, len(o.names))
-		o.build = newAssembler(*m, &s.empty)
+		o.names, o.build = m.names(), newAssembler(*m, &s.empty)
 	}
+	o.cells = make([]string, len(o.names))
 	return o
 }
 
 func (o *objects) emit(raw []byte, place measurement.Place) error {
-	item, err := o.unwrap(raw)
+	item, err := raw, error(nil)
+	if o.member != "" {
+		item, err = unwrap(raw, o.member)
+	}
 	if err == nil {
 		err = o.read(item)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return yieldRowError(o.yield, place, err)
-	}
-	if o.build != nil {
+	case o.build != nil:
 		return o.build.emit(o.cells, place, o.yield)
-	}
-	if !o.yield(measurement.Item{JSON: item, Order: measurement.OrderOf(o.code), Place: place}, nil) {
+	case !o.yield(measurement.Item{JSON: item, Order: measurement.OrderOf(o.cells[0]), Place: place}, nil):
 		return errStopped
 	}
 	return nil
 }
 
-// unwrap returns the measurement in the configured member.
-func (o *objects) unwrap(raw []byte) (item []byte, err error) {
-	if o.member == "" {
-		return raw, nil
-	}
-	o.d.ResetBytes(raw)
-	err = o.d.ObjBytes(func(d *jx.Decoder, key []byte) error {
-		if string(key) != o.member {
-			return d.Skip()
-		}
-		value, err := d.Raw()
-		item = bytes.TrimSpace(value)
-		return err
-	})
-	switch {
-	case err != nil:
+func unwrap(raw []byte, member string) ([]byte, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %w", err)
-	case item == nil:
-		return nil, fmt.Errorf("no member %q; the file must be one that send --rejected wrote", o.member)
+	}
+	item, ok := members[member]
+	if !ok {
+		return nil, fmt.Errorf("no member %q; the file must be one that send --rejected wrote", member)
 	}
 	return item, nil
 }
 
-// read validates the value and extracts the detector code, or the cells of the mapping.
-func (o *objects) read(item []byte) error {
-	if err := checkJSON(item); err != nil {
-		return err
+// read validates the value and extracts the cells.
+func (o *objects) read(item []byte) (err error) {
+	// jx accepts invalid UTF-8 and lone surrogates, for which the daemon rejects the whole batch.
+	if !utf8.Valid(item) {
+		return errors.New("invalid UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8")
 	}
-	o.code = o.code[:0]
+	if hasLoneSurrogate(item) {
+		return errors.New(`lone surrogate in a \u escape`)
+	}
 	clear(o.cells)
 	o.d.ResetBytes(item)
-	if o.d.Next() != jx.Object {
-		if o.build != nil {
-			return errors.New("not a JSON object")
-		}
-		return o.end(o.d.Skip()) // the daemon rejects the item
+	switch {
+	case o.d.Next() == jx.Object:
+		err = o.d.ObjBytes(o.readMember)
+	case o.build != nil:
+		return errors.New("not a JSON object")
+	default:
+		err = o.d.Skip() // the daemon rejects the item
 	}
-	return o.end(o.d.ObjBytes(o.readMember))
-}
-
-func (o *objects) end(err error) error {
-	if err == nil {
-		if atEnd(o.d) {
-			return nil
-		}
+	if err == nil && !atEnd(o.d) {
 		err = errors.New("data follows the value on the same line")
 	}
-	return fmt.Errorf("invalid JSON: %w", err)
+	if err != nil {
+		return fmt.Errorf("invalid JSON: %w", err)
+	}
+	return nil
 }
 
 func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
-	if o.build == nil {
-		if string(key) == measurement.DetectorCode && d.Next() == jx.String {
-			o.code, err = d.StrAppend(o.code[:0])
-			return err
-		}
+	name := string(key)
+	if name == "" || !slices.Contains(o.names, name) {
 		return d.Skip()
 	}
 	text := "" // as a CSV cell
@@ -323,29 +305,18 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 	default:
 		err = d.Skip()
 	}
-	for i, name := range o.names {
-		if name != "" && name == string(key) {
+	for i := range o.names {
+		if o.names[i] == name {
 			o.cells[i] = text
 		}
 	}
 	return err
 }
 
-// checkJSON rejects what jx accepts and the daemon rejects with the whole batch (RFC 8259): invalid
-// UTF-8 and lone surrogates.
-func checkJSON(item []byte) error {
-	if !utf8.Valid(item) {
-		return errors.New("invalid UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8")
-	}
-	if bytes.Contains(item, []byte(`\u`)) {
-		for _, at := range escapes.FindAllSubmatchIndex(item, -1) {
-			if at[2] >= 0 {
-				return errors.New(`lone surrogate in a \u escape`)
-			}
-		}
-	}
-	return nil
-}
-
 // escapes matches an escape sequence or a surrogate pair. Its group is a lone surrogate.
 var escapes = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)`)
+
+func hasLoneSurrogate(item []byte) bool {
+	return bytes.Contains(item, []byte(`\u`)) &&
+		slices.ContainsFunc(escapes.FindAllSubmatchIndex(item, -1), func(at []int) bool { return at[2] >= 0 })
+}

@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -113,13 +114,8 @@ func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 	for _, extension := range []string{".gz", ".xz", ".zst"} {
 		name = strings.TrimSuffix(name, extension)
 	}
-	switch filepath.Ext(name) {
-	case ".csv", ".tsv":
-		return CSV, nil
-	case ".json":
-		return JSON, nil
-	case ".ndjson", ".jsonl":
-		return NDJSON, nil
+	if format, ok := extensions[filepath.Ext(name)]; ok {
+		return format, nil
 	}
 	start, err := r.Peek(512)
 	if len(start) == 0 && err != nil {
@@ -136,6 +132,8 @@ func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 	return CSV, nil
 }
 
+var extensions = map[string]Format{".csv": CSV, ".tsv": CSV, ".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON}
+
 // Source is an open input. Only BytesRead is safe for concurrent use.
 type Source struct {
 	cfg    Config
@@ -151,42 +149,41 @@ type Source struct {
 
 // Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes the
 // source. ctx stops a decompression program.
-func Open(ctx context.Context, cfg Config, stdin io.Reader) (*Source, error) {
+func Open(ctx context.Context, cfg Config, stdin io.Reader) (_ *Source, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{cfg: cfg, size: -1}
-	if err := s.open(ctx, stdin); err != nil {
-		_ = s.Close()
-		return nil, fmt.Errorf("cannot read %s: %w", cfg.name(), err)
-	}
-	return s, nil
-}
-
-func (s *Source) open(ctx context.Context, stdin io.Reader) (err error) {
-	raw := stdin
-	if s.cfg.Path != Stdin {
-		if s.file, err = os.Open(s.cfg.Path); err != nil {
-			return err
+	s := &Source{cfg: cfg, size: -1, meter: &Meter{R: stdin}}
+	defer func() {
+		if err != nil {
+			_ = s.Close()
+			err = fmt.Errorf("cannot read %s: %w", cfg.name(), err)
 		}
-		raw = s.file
+	}()
+	if cfg.Path != Stdin {
+		if s.file, err = os.Open(cfg.Path); err != nil {
+			return nil, err
+		}
+		s.meter.R = s.file
 		if info, err := s.file.Stat(); err == nil && info.Mode().IsRegular() {
 			s.size = info.Size()
 		}
 	}
-	s.meter = &Meter{R: raw}
-	if s.plain, err = Decompress(ctx, s.meter, s.cfg.Compression); err != nil {
-		return err
+	if s.plain, err = Decompress(ctx, s.meter, cfg.Compression); err != nil {
+		return nil, err
 	}
 	s.row = &allowance{r: s.plain, left: MaxRow}
 	s.text = bufio.NewReaderSize(s.row, 64<<10)
 	if mark, _ := s.text.Peek(3); string(mark) == "\xef\xbb\xbf" { // a byte order mark is not part of the first column's name
 		_, _ = s.text.Discard(len(mark)) // buffered
 	}
-	if s.format, err = s.cfg.formatOf(s.text); err == nil && s.format != CSV && s.cfg.Mapping != nil && s.cfg.Mapping.Wide {
-		err = fmt.Errorf("--detectors-from-header requires CSV, not %s (see --format)", s.format)
+	if s.format, err = cfg.formatOf(s.text); err != nil {
+		return nil, err
 	}
-	return err
+	if s.format != CSV && cfg.Mapping != nil && cfg.Mapping.Wide {
+		return nil, fmt.Errorf("--detectors-from-header requires CSV, not %s (see --format)", s.format)
+	}
+	return s, nil
 }
 
 // Items returns the measurements in input order. It can be iterated once. After an error that is a
@@ -216,15 +213,14 @@ func (s *Source) Size() int64 { return s.size }
 func (s *Source) Empty() int64 { return s.empty }
 
 // Close closes the file and stops a decompression program.
-func (s *Source) Close() error {
-	var errs []error
+func (s *Source) Close() (err error) {
 	if s.plain != nil {
-		errs = append(errs, s.plain.Close())
+		err = s.plain.Close()
 	}
 	if s.file != nil {
-		errs = append(errs, s.file.Close())
+		err = errors.Join(err, s.file.Close())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // yieldFunc receives items. It returns false to stop.
@@ -329,8 +325,8 @@ func Decompress(ctx context.Context, raw io.Reader, kind Compression) (io.ReadCl
 // xzProgram is the output of an xz process.
 type xzProgram struct {
 	*io.PipeReader
-	stop context.CancelFunc
-	done chan struct{} // closed when the process has exited
+	stop    context.CancelFunc
+	running sync.WaitGroup
 }
 
 // decompressXZ uses the xz program if it is installed: it takes a fraction of the library's CPU time
@@ -341,27 +337,26 @@ func decompressXZ(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 		d, err := xz.NewReader(r)
 		return io.NopCloser(d), err
 	}
-	ctx, stop := context.WithCancel(ctx)
+	out, in := io.Pipe()
+	p := &xzProgram{PipeReader: out}
+	ctx, p.stop = context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, path, "--decompress", "--stdout")
 	var stderr bytes.Buffer
-	out, in := io.Pipe()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r, in, &stderr
 	cmd.WaitDelay = time.Second // the input may be a pipe without a writer
-	p := &xzProgram{out, stop, make(chan struct{})}
-	go func() {
-		defer close(p.done)
+	p.running.Go(func() {
 		err := cmd.Run()
 		if err != nil { // including a truncated file
 			err = fmt.Errorf("%s: %w: %s", path, err, strings.TrimSpace(stderr.String()))
 		}
 		in.CloseWithError(err)
-	}()
+	})
 	return p, nil
 }
 
 func (p *xzProgram) Close() error {
 	p.stop()
 	err := p.PipeReader.Close()
-	<-p.done
+	p.running.Wait()
 	return err
 }

@@ -91,10 +91,15 @@ const (
 func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Converter, refused func(place string, err error)) (Tally, error) {
 	r := &run{cfg: cfg, by: by, out: out, refused: refused, frame: cfg.To.frame()}
 	err := r.all(ctx, in)
-	if err != nil && !r.begun {
+	text := r.frame.tail
+	switch {
+	case r.begun:
+	case err != nil || r.frame.head == "":
 		return r.tally, err // no frame to close
+	default: // a file without geometries has an empty frame
+		text = r.frame.head + r.frame.tail[1:] // one line break is enough
 	}
-	return r.tally, errors.Join(err, r.finish())
+	return r.tally, errors.Join(err, r.write([]byte(text)))
 }
 
 type run struct {
@@ -122,7 +127,8 @@ func (r *run) all(ctx context.Context, in io.Reader) error {
 		}
 		g, err := r.cfg.From.parse(r.cfg.Limits, record.data)
 		if err != nil {
-			r.refuse(record.place, err)
+			r.tally.Refused++
+			r.refused(record.place, err)
 			continue
 		}
 		r.batch, r.places, r.bytes = append(r.batch, g), append(r.places, record.place), r.bytes+len(record.data)
@@ -136,11 +142,6 @@ func (r *run) all(ctx context.Context, in io.Reader) error {
 	return r.flush(ctx)
 }
 
-func (r *run) refuse(place string, err error) {
-	r.tally.Refused++
-	r.refused(place, err)
-}
-
 func (r *run) flush(ctx context.Context) error {
 	if len(r.batch) == 0 {
 		return nil
@@ -150,58 +151,37 @@ func (r *run) flush(ctx context.Context) error {
 		return fmt.Errorf("cannot convert the geometries from %s on: %w", r.places[0], err)
 	}
 	for i, result := range results {
-		if err := r.write(r.places[i], result); err != nil {
+		r.text = append(r.text[:0], r.frame.between...)
+		if !r.begun {
+			r.text = append(r.text[:0], r.frame.head...)
+		}
+		err := result.Err
+		if err == nil {
+			r.text, err = r.cfg.To.appendRecord(r.text, result.Geometry)
+		}
+		if err != nil {
+			r.tally.Refused++
+			r.refused(r.places[i], err)
+			continue
+		}
+		if r.cfg.To == WKB && r.tally.Converted > 0 {
+			return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", r.places[i])
+		}
+		r.begun = true
+		if err := r.write(r.text); err != nil {
 			return err
 		}
+		r.tally.Converted++
 	}
 	r.batch, r.places, r.bytes = r.batch[:0], r.places[:0], 0
 	return nil
 }
 
-func (r *run) write(place string, result Result) error {
-	err := result.Err
-	if err == nil {
-		r.text, err = r.cfg.To.appendRecord(r.text[:0], result.Geometry)
+func (r *run) write(text []byte) error {
+	if _, err := r.out.Write(text); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
 	}
-	if err != nil {
-		r.refuse(place, err)
-		return nil
-	}
-	if r.cfg.To == WKB && r.tally.Converted > 0 {
-		return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", place)
-	}
-	lead := r.frame.between
-	if !r.begun {
-		lead, r.begun = r.frame.head, true
-	}
-	if _, err := io.WriteString(r.out, lead); err != nil {
-		return writeError(err)
-	}
-	if _, err := r.out.Write(r.text); err != nil {
-		return writeError(err)
-	}
-	r.tally.Converted++
 	return nil
-}
-
-// finish closes the frame. A file without geometries has an empty frame.
-func (r *run) finish() error {
-	text := r.frame.tail
-	if !r.begun {
-		if text = r.frame.head; text == "" {
-			return nil
-		}
-		text += r.frame.tail[1:] // without its line break, which head ends with
-	}
-	_, err := io.WriteString(r.out, text)
-	return writeError(err)
-}
-
-func writeError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("cannot write the output: %w", err)
 }
 
 // Encoding of geometries in a file.
@@ -223,7 +203,7 @@ var (
 )
 
 // parse reads a record.
-func (e Encoding) parse(limits geo.Limits, record []byte) (geom.T, error) {
+func (e Encoding) parse(limits geo.Limits, record []byte) (_ geom.T, err error) {
 	switch e {
 	case WKT:
 		return limits.ParseWKT(string(record), geo.Any)
@@ -233,17 +213,12 @@ func (e Encoding) parse(limits geo.Limits, record []byte) (geom.T, error) {
 		for _, prefix := range []string{`\x`, "0x", "0X"} { // of PostgreSQL and others
 			record = bytes.TrimPrefix(record, []byte(prefix))
 		}
-		data, err := hex.AppendDecode(nil, record)
-		if err != nil {
-			return nil, fmt.Errorf("invalid hex: %w", err)
-		}
-		return limits.ParseWKB(data, geo.Any)
+		record, err = hex.AppendDecode(nil, record)
 	case Base64:
-		data, err := base64.StdEncoding.AppendDecode(nil, record)
-		if err != nil {
-			return nil, fmt.Errorf("invalid base64: %w", err)
-		}
-		return limits.ParseWKB(data, geo.Any)
+		record, err = base64.StdEncoding.AppendDecode(nil, record)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("invalid %s: %w", e, err)
 	}
 	return limits.ParseWKB(record, geo.Any)
 }
@@ -260,21 +235,18 @@ func (e Encoding) appendRecord(dst []byte, g geom.T) ([]byte, error) {
 	case Base64:
 		return base64.StdEncoding.AppendEncode(dst, geo.AppendWKB(nil, g, binary.LittleEndian)), nil
 	case GeoJSON:
-		return appendFeature(dst, g)
+		g, err := forGeoJSON(g)
+		if err == nil {
+			var text []byte
+			text, err = json.Marshal(&geojson.Feature{Geometry: g, Properties: map[string]any{}})
+			dst = append(dst, text...)
+		}
+		if err != nil {
+			return dst, fmt.Errorf("cannot write GeoJSON: %w", err)
+		}
+		return dst, nil
 	}
 	return geo.AppendWKB(dst, g, binary.LittleEndian), nil
-}
-
-func appendFeature(dst []byte, g geom.T) ([]byte, error) {
-	g, err := forGeoJSON(g)
-	if err != nil {
-		return dst, err
-	}
-	text, err := json.Marshal(&geojson.Feature{Geometry: g, Properties: map[string]any{}})
-	if err != nil {
-		return dst, fmt.Errorf("cannot write GeoJSON: %w", err)
-	}
-	return append(dst, text...), nil
 }
 
 // forGeoJSON turns linear rings, which GeoJSON lacks, into line strings.
@@ -284,7 +256,7 @@ func forGeoJSON(g geom.T) (geom.T, error) {
 		return geom.NewLineStringFlat(g.Layout(), g.FlatCoords()), nil
 	case *geom.MultiPoint:
 		if len(g.FlatCoords()) < g.NumPoints()*g.Stride() {
-			return nil, errors.New("cannot write GeoJSON: it does not support empty points in a MultiPoint")
+			return nil, errors.New("it does not support empty points in a MultiPoint")
 		}
 	case *geom.GeometryCollection:
 		members := geom.NewGeometryCollection()

@@ -18,20 +18,25 @@ type record struct {
 
 // records splits the input into records, each limited to most bytes. An error ends the sequence.
 func records(in io.Reader, e Encoding, most int) iter.Seq2[record, error] {
-	b := bufio.NewReader(in)
-	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {
-		return func(yield func(record, error) bool) {
+	return func(yield func(record, error) bool) {
+		in := bufio.NewReader(in)
+		switch magic, _ := in.Peek(2); {
+		case string(magic) == "\x1f\x8b":
 			yield(record{}, errors.New("the input is compressed with gzip; decompress it first, for example with zcat"))
+		case e == KML:
+			placemarks(in, most)(yield)
+		case e != WKB:
+			lines(in, most)(yield)
+		default:
+			data, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
+			if err != nil {
+				err = fmt.Errorf("cannot read the input: %w", err)
+			} else if len(data) > most {
+				err = tooLong("the input", most)
+			}
+			yield(record{"the input", data}, err)
 		}
 	}
-	in = b
-	switch e {
-	case WKB:
-		return whole(in, most)
-	case KML:
-		return placemarks(in, most)
-	}
-	return lines(in, most)
 }
 
 func tooLong(place string, most int) error {
@@ -60,21 +65,6 @@ func lines(in io.Reader, most int) iter.Seq2[record, error] {
 			yield(record{}, tooLong(fmt.Sprintf("line %d", n+1), most))
 		case err != nil:
 			yield(record{}, fmt.Errorf("cannot read the input after line %d: %w", n, err))
-		}
-	}
-}
-
-// whole returns the input as one record.
-func whole(in io.Reader, most int) iter.Seq2[record, error] {
-	return func(yield func(record, error) bool) {
-		data, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
-		switch {
-		case err != nil:
-			yield(record{}, fmt.Errorf("cannot read the input: %w", err))
-		case len(data) > most:
-			yield(record{}, tooLong("the input", most))
-		default:
-			yield(record{"the input", data}, nil)
 		}
 	}
 }

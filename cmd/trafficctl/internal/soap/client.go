@@ -35,16 +35,7 @@ func New(cfg client.Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.Close() }
 
-// Convert converts one geometry, whose coordinate format caller names.
-func (c *Client) Convert(
-	ctx context.Context, g xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
-) (xroute.EncodedGeometry, error) {
-	request := &xroute.ConvertGeometry{Geometry: g, Options: o, CallerContext: caller}
-	answer, err := call[xroute.ConvertGeometryResponse](ctx, c, 0, request)
-	return answer.Result, err
-}
-
-// Start starts a job that converts geometries.
+// Start starts a job that converts geometries, whose coordinate format caller names.
 func (c *Client) Start(
 	ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
 ) (xroute.Job, error) {
@@ -168,10 +159,10 @@ func (c *Client) read(resp *http.Response) (xroute.Response, error) {
 	}
 	answer, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxAnswer, Depth: maxDepth})
 	var fault *xroute.Fault
-	switch {
-	case errors.As(err, &fault):
+	if errors.As(err, &fault) {
 		return nil, (*Fault)(fault)
-	case err != nil:
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot read the response of the routing service: %w", err)
 	}
 	return answer, nil
@@ -185,7 +176,7 @@ func (f *Fault) Error() string {
 	if f.Exception == nil {
 		return f.Text
 	}
-	text := describe(f.Exception, places(f.Exception))
+	text := describe(f.Exception, "")
 	if id := f.Exception.Base().TransactionID; id != nil {
 		text += " (trace " + *id + ")"
 	}
@@ -194,51 +185,39 @@ func (f *Fault) Error() string {
 
 // Reason describes why a job could not convert a geometry, without its index in the request: the
 // caller knows that.
-func Reason(x xroute.Exception) string {
-	return describe(x, slices.DeleteFunc(places(x), func(where string) bool { return strings.HasPrefix(where, "geometries[") }))
-}
+func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
-func places(x xroute.Exception) []string {
-	if top := x.Base().StackElement; top != nil {
-		return slices.Clone(top.Context)
+// describe omits the places with a prefix, unless it is "".
+func describe(x xroute.Exception, omitted string) string {
+	name, why, at := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
+	if e := x.Base().StackElement; e != nil {
+		if e.ErrorKey != nil && *e.ErrorKey != "" {
+			name = *e.ErrorKey
+		}
+		places := slices.Clone(e.Context)
+		if omitted != "" {
+			places = slices.DeleteFunc(places, func(place string) bool { return strings.HasPrefix(place, omitted) })
+		}
+		if len(places) > 0 {
+			at = " (at " + strings.Join(places, ", ") + ")"
+		}
+		var causes []string // each the cause of the one before, which may contain its text
+		for ; e != nil; e = e.Cause {
+			if e.Message == nil {
+				continue
+			}
+			text := strings.TrimSuffix(*e.Message, ".")
+			if text != "" && (len(causes) == 0 || !strings.Contains(causes[len(causes)-1], text)) {
+				causes = append(causes, text)
+			}
+		}
+		why = strings.Join(causes, ": ")
 	}
-	return nil
-}
-
-func describe(x xroute.Exception, where []string) string {
-	name := reflect.TypeOf(x).Elem().Name()
-	text := "no reason given"
-	if top := x.Base().StackElement; top != nil {
-		name = first(top.ErrorKey, name)
-		text = reasons(top)
-	}
-	text = name + ": " + text
-	if len(where) > 0 {
-		text += " (at " + strings.Join(where, ", ") + ")"
-	}
+	text := name + ": " + why + at
 	if do := advice[name]; do != "" {
 		text += "; " + do
 	}
 	return text
-}
-
-// reasons joins the messages of the stack, each the cause of the one before.
-func reasons(e *xroute.StackElement) string {
-	var texts []string
-	for ; e != nil; e = e.Cause {
-		text := strings.TrimSuffix(first(e.Message, ""), ".")
-		if text != "" && (len(texts) == 0 || !strings.Contains(texts[len(texts)-1], text)) {
-			texts = append(texts, text)
-		}
-	}
-	return strings.Join(texts, ": ")
-}
-
-func first(text *string, otherwise string) string {
-	if text != nil && *text != "" {
-		return *text
-	}
-	return otherwise
 }
 
 // advice says what to do about the errors of contract 3.
