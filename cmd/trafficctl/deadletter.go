@@ -88,7 +88,7 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n",
 					instance)
 			}
-			return s.run(cmd.Context(), cmd.Flags(), std, input{items: which.items(args[0]), size: -1, resume: "--skip-rows %d"})
+			return s.run(cmd.Context(), cmd.Flags(), std, input{items: which.items(args[0]), resume: "--skip-rows %d"})
 		},
 	}
 	f := cmd.Flags()

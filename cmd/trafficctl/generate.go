@@ -109,7 +109,7 @@ func (g *generating) sendAll(ctx context.Context, flags *pflag.FlagSet, std stre
 	if end := g.cfg.From.AddDate(0, 0, g.cfg.Days); end.After(time.Now().Add(time.Hour)) {
 		fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from or --days)\n", end.Format(time.RFC3339))
 	}
-	return s.run(ctx, flags, std, input{items: network.Items(), size: -1})
+	return s.run(ctx, flags, std, input{items: network.Items()})
 }
 
 func (g *generating) writeAll(std streams, network *generate.Network) error {

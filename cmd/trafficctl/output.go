@@ -137,8 +137,9 @@ func (p *progress) end() {
 	}
 }
 
-// follow shows the tally until the returned function is called.
-func (p *progress) follow(in input, tally func() send.Tally) (stop func()) {
+// follow shows the tally, and how much of the file was read unless it is nil, until the returned function
+// is called.
+func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func()) {
 	var running sync.WaitGroup
 	quit, start := make(chan struct{}), time.Now()
 	running.Go(func() {
@@ -147,21 +148,16 @@ func (p *progress) follow(in input, tally func() send.Tally) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				read := int64(0)
-				if in.bytes != nil {
-					read = in.bytes()
-				}
-				text := sendingText(tally(), time.Since(start))
-				p.show(read, text, func() string {
-					if in.bytes == nil {
-						return text
-					}
-					return text + ", " + ofBytes(read, in.size) + " of input read"
-				})
 			case <-quit:
 				p.end()
 				return
 			}
+			text, read, rest := sendingText(tally(), time.Since(start)), int64(0), ""
+			if file != nil {
+				read = file.BytesRead()
+				rest = ", " + ofBytes(read, file.Size()) + " of input read"
+			}
+			p.show(read, text, func() string { return text + rest })
 		}
 	})
 	return func() {

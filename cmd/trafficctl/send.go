@@ -143,26 +143,18 @@ func (s *sending) register(f *pflag.FlagSet) {
 	f.BoolVar(&s.json, "json", false, "print the summary as a line of JSON")
 }
 
-func (s *sending) config(flags *pflag.FlagSet) (cfg send.Config, err error) {
-	cfg = s.cfg
-	cfg.Ordered = !s.noOrder
-	switch s.onBadRow {
-	case "stop", "skip":
-		cfg.SkipBadRows = s.onBadRow == "skip"
-	default:
-		return cfg, fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
-	}
-	cfg.Config, err = s.connection.config(flags)
-	return cfg, err
-}
-
 // input is the source of a run's items.
 type input struct {
 	items  iter.Seq2[measurement.Item, error]
-	bytes  func() int64 // read so far; nil: not a file
-	size   int64        // in bytes; -1: unknown
-	empty  func() int64 // values that were omitted because their cell is empty; may be nil
+	file   *feed.Source // nil: generated items, or dead letters
 	resume string       // flag that skips n rows, with %d for n; empty: the run cannot be resumed
+}
+
+func (in *input) empty() int64 {
+	if in.file == nil {
+		return 0
+	}
+	return in.file.Empty()
 }
 
 func (s *sending) sendFile(ctx context.Context, flags *pflag.FlagSet, std streams, cfg feed.Config) error {
@@ -171,39 +163,46 @@ func (s *sending) sendFile(ctx context.Context, flags *pflag.FlagSet, std stream
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	return s.run(ctx, flags, std, input{
-		items: source.Items(), bytes: source.BytesRead, size: source.Size(), empty: source.Empty, resume: "--skip-rows %d",
-	})
+	return s.run(ctx, flags, std, input{source.Items(), source, "--skip-rows %d"})
 }
 
 // run sends the input and prints a summary, also after a failure.
-func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in input) error {
+func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in input) (err error) {
 	if s.dryRun {
-		return s.parseOnly(ctx, std, in)
+		return parseOnly(ctx, std, in)
 	}
-	cfg, err := s.config(flags)
-	if err != nil {
+	cfg := s.cfg
+	cfg.Ordered, cfg.SkipBadRows = !s.noOrder, s.onBadRow == "skip"
+	if !cfg.SkipBadRows && s.onBadRow != "stop" {
+		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
+	}
+	if cfg.Config, err = s.connection.config(flags); err != nil {
 		return err
 	}
-	rejected, err := s.openRejected()
-	if err != nil {
-		return err
+	path := cmp.Or(s.rejected, os.DevNull)
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		return fmt.Errorf("--rejected %s already exists; name another file, or remove it if its items are settled", path)
 	}
-	shown := newProgress(std.err, s.quiet, in.size, progressbar.OptionShowBytes(true))
+	rejected, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("cannot create the file of rejected items: %w", err)
+	}
+	size := int64(-1)
+	if in.file != nil {
+		size = in.file.Size()
+	}
+	shown := newProgress(std.err, s.quiet, size, progressbar.OptionShowBytes(true))
 	sender, err := send.New(cfg, rejected, shown.note)
 	if err != nil {
 		return errors.Join(err, rejected.Close())
 	}
 	start := time.Now()
-	stop := shown.follow(in, sender.Tally)
+	stop := shown.follow(in.file, sender.Tally)
 	err = sender.Send(ctx, in.items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := summary{Tally: sender.Tally(), Seconds: time.Since(start).Seconds(), resume: in.resume}
+	sum := summary{Tally: sender.Tally(), Empty: in.empty(), Seconds: time.Since(start).Seconds(), resume: in.resume}
 	sum.PerSec = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
-	if in.empty != nil {
-		sum.Empty = in.empty()
-	}
 	if err != nil {
 		sum.Failure = err.Error()
 	}
@@ -215,19 +214,17 @@ func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("interrupted (%w); the summary shows what was acknowledged", context.Cause(ctx))
-	case err != nil:
-		return err
-	case sum.Rejected > 0 || sum.BadRows > 0:
+	case err == nil && sum.Rejected+sum.BadRows > 0:
 		return errRejected
 	}
-	return nil
+	return err
 }
 
 // dryRunItems is how many items --dry-run prints.
 const dryRunItems = 5
 
 // parseOnly reads the input as run does and sends nothing.
-func (s *sending) parseOnly(ctx context.Context, std streams, in input) error {
+func parseOnly(ctx context.Context, std streams, in input) error {
 	items, bad := int64(0), int64(0)
 	for item, err := range in.items {
 		var row *measurement.RowError
@@ -246,29 +243,12 @@ func (s *sending) parseOnly(ctx context.Context, std streams, in input) error {
 			fmt.Fprintf(std.out, "%s\n", item.JSON)
 		}
 	}
-	empty := int64(0)
-	if in.empty != nil {
-		empty = in.empty()
-	}
 	fmt.Fprintf(std.err, "trafficctl: dry run: %s items, %s empty values, %s unreadable rows; nothing was sent\n",
-		grouped(items), grouped(empty), grouped(bad))
+		grouped(items), grouped(in.empty()), grouped(bad))
 	if bad > 0 {
 		return errRejected
 	}
 	return nil
-}
-
-// openRejected creates the file for rejected items. It never overwrites one with content.
-func (s *sending) openRejected() (*os.File, error) {
-	path := cmp.Or(s.rejected, os.DevNull)
-	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-		return nil, fmt.Errorf("--rejected %s already exists; name another file, or remove it if its items are settled", path)
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot create the file of rejected items: %w", err)
-	}
-	return f, nil
 }
 
 // summary is the result of a run that sends. The member names of its JSON are stable.
@@ -284,21 +264,25 @@ type summary struct {
 
 func (s *summary) print(w io.Writer, rejectedFile string) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	line := func(name string, n int64, always bool) {
-		if always || n > 0 {
-			fmt.Fprintf(table, "%s\t%s\t\n", name, grouped(n))
+	for _, line := range []struct {
+		name   string
+		n      int64
+		always bool
+	}{
+		{"accepted", s.Accepted, true},
+		{"rejected", s.Rejected, true},
+		{"batches", s.Batches, true},
+		{"retries", s.Retries, true},
+		{"replayed answers", s.Replayed, false},
+		{"empty values omitted", s.Empty, false},
+		{"unreadable rows skipped", s.BadRows, false},
+		{"sent without an answer", s.Unknown, false},
+	} {
+		if line.always || line.n > 0 {
+			fmt.Fprintf(table, "%s\t%s\t\n", line.name, grouped(line.n))
 		}
 	}
-	line("accepted", s.Accepted, true)
-	line("rejected", s.Rejected, true)
-	line("batches", s.Batches, true)
-	line("retries", s.Retries, true)
-	line("replayed answers", s.Replayed, false)
-	line("empty values omitted", s.Empty, false)
-	line("unreadable rows skipped", s.BadRows, false)
-	line("sent without an answer", s.Unknown, false)
-	fmt.Fprintf(table, "seconds\t%.1f\t\n", s.Seconds)
-	line("items/s", int64(s.PerSec), true)
+	fmt.Fprintf(table, "seconds\t%.1f\t\nitems/s\t%s\t\n", s.Seconds, grouped(int64(s.PerSec)))
 	table.Flush()
 
 	// The rejection codes, most frequent first, with the first occurrence of each.
@@ -311,7 +295,7 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 	}
 	switch {
 	case s.Rejected > 0 && rejectedFile != "":
-		fmt.Fprintf(w, "Correct the items in %s, then run with the same URL and key: trafficctl resubmit %s\n", rejectedFile, rejectedFile)
+		fmt.Fprintf(w, "Correct the items in %s, then run with the same URL and key: trafficctl resubmit %[1]s\n", rejectedFile)
 	case s.Rejected > 0:
 		fmt.Fprintln(w, "Use --rejected FILE to save rejected items for correction.")
 	}

@@ -21,7 +21,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"math"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -78,13 +78,39 @@ const (
 	connectFor = 10 * time.Second
 )
 
+// Tally counts the outcomes so far.
+type Tally struct {
+	Accepted int64            `json:"accepted"`
+	Rejected int64            `json:"rejected"`
+	Batches  int64            `json:"batches"` // answered with 207
+	Retries  int64            `json:"retries"`
+	Replayed int64            `json:"replayed"` // batches whose first answer was lost
+	BadRows  int64            `json:"bad_rows"` // unreadable rows that were skipped
+	Unknown  int64            `json:"unknown"`  // items sent without an answer
+	Codes    map[string]int64 `json:"codes,omitempty"`
+	// Examples holds the first rejection in the input for each code.
+	Examples map[string]Example `json:"-"`
+	// Resume is set when sending stopped early: all rows before it are acknowledged. 0: all rows are.
+	Resume int64 `json:"resume_row,omitempty"`
+}
+
+// Example is one rejected item.
+type Example struct {
+	Place measurement.Place
+	Error ItemError
+}
+
 // Sender sends one input.
 type Sender struct {
 	cfg       Config
 	client    *client.Client
-	ledger    *ledger
 	note      func(text string)
 	connected atomic.Bool // the daemon has answered once
+
+	mu       sync.Mutex // guards the following
+	tally    Tally
+	rejected io.Writer // may be nil
+	lines    bytes.Buffer
 }
 
 // New returns a sender. It writes rejected items to rejected as NDJSON, unless that is nil. It calls
@@ -97,12 +123,18 @@ func New(cfg Config, rejected io.Writer, note func(text string)) (*Sender, error
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{rejected: rejected, resume: math.MaxInt64, tally: Tally{Codes: map[string]int64{}, Examples: map[string]Example{}}}
-	return &Sender{cfg: cfg, client: c, ledger: l, note: note}, nil
+	tally := Tally{Codes: map[string]int64{}, Examples: map[string]Example{}}
+	return &Sender{cfg: cfg, client: c, note: note, tally: tally, rejected: rejected}, nil
 }
 
 // Tally returns the counts so far. It is safe to call at any time.
-func (s *Sender) Tally() Tally { return s.ledger.snapshot() }
+func (s *Sender) Tally() Tally {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tally
+	t.Codes, t.Examples = maps.Clone(t.Codes), maps.Clone(t.Examples)
+	return t
+}
 
 // Send sends all items and returns once each batch is answered or given up. It stops at the first
 // error that a retry cannot fix, and when ctx is done: no batch starts any more, and those in flight
@@ -123,7 +155,7 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 			z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for unknown levels only
 			for b := range queue {
 				if ctx.Err() != nil {
-					s.ledger.lost(b, false)
+					s.giveUp(b.places[0].Row, 0)
 				} else if err := s.deliver(ctx, requests, z, b); err != nil {
 					fail(err)
 				}
@@ -138,10 +170,29 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 	workers.Wait()
 	for _, b := range lanes.open {
 		if b != nil {
-			s.ledger.lost(b, false)
+			s.giveUp(b.places[0].Row, 0)
 		}
 	}
 	return cmp.Or(context.Cause(ctx), err)
+}
+
+// giveUp records that the rows from row on are not acknowledged, and how many of their items were sent
+// without an answer.
+func (s *Sender) giveUp(row int64, unknown int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.Unknown += int64(unknown)
+	if s.tally.Resume == 0 || row < s.tally.Resume {
+		s.tally.Resume = row
+	}
+}
+
+// increment increments one of the tally's counters and returns it.
+func (s *Sender) increment(counter *int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*counter++
+	return *counter
 }
 
 // fill distributes the items over the lanes' batches.
@@ -153,7 +204,7 @@ func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement
 		case err == nil:
 			row = item.Place.Row
 			if err := l.add(ctx, item); err != nil {
-				s.ledger.unread(row)
+				s.giveUp(row, 0)
 				return err
 			}
 			continue
@@ -163,7 +214,7 @@ func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement
 			row, err = bad.Place.Row, fmt.Errorf("cannot read a row: %w (--on-bad-row skip skips such rows)", err)
 		default:
 			row = bad.Place.Row
-			if n := s.ledger.add(&s.ledger.tally.BadRows); n < reportedRows {
+			if n := s.increment(&s.tally.BadRows); n < reportedRows {
 				s.note("skipped " + err.Error())
 			} else if n == reportedRows {
 				s.note("skipped " + err.Error() + "; further skipped rows are only counted")
@@ -171,7 +222,7 @@ func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement
 			continue
 		}
 		l.handAll(ctx)
-		s.ledger.unread(row)
+		s.giveUp(row, 0)
 		return err
 	}
 	l.handAll(ctx)
@@ -183,14 +234,16 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 	if err := b.pack(z); err != nil {
 		return fmt.Errorf("cannot compress a batch: %w", err)
 	}
-	start, doubt := time.Now(), false // doubt: an attempt had no answer, so the daemon may have accepted the batch
+	start, inDoubtItems := time.Now(), 0 // which the daemon may have accepted, because an attempt had no answer
 	for attempt := 1; ; attempt++ {
 		a, err := s.post(requests, b)
 		if err == nil {
 			s.connected.Store(true)
-			return s.ledger.acknowledged(b, a)
+			return s.settle(b, a)
 		}
-		doubt = doubt || inDoubt(err)
+		if inDoubt(err) {
+			inDoubtItems = b.len()
+		}
 		limit, flag := s.cfg.RetryFor, "--retry-for"
 		if !s.connected.Load() && client.NotConnected(err) && limit > connectFor {
 			limit, flag = connectFor, "the limit for the first connection"
@@ -203,13 +256,56 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 		default:
 			s.note(fmt.Sprintf("%v; retrying in %s", err, wait.Round(100*time.Millisecond)))
 			if client.Sleep(ctx, wait) == nil {
-				s.ledger.add(&s.ledger.tally.Retries)
+				s.increment(&s.tally.Retries)
 				continue
 			}
 		}
-		s.ledger.lost(b, doubt)
+		s.giveUp(b.places[0].Row, inDoubtItems)
 		return fmt.Errorf("cannot send %d items starting at %s: %w", b.len(), b.places[0], err)
 	}
+}
+
+// settle counts an answer and writes the rejected items.
+func (s *Sender) settle(b *batch, a *answer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &s.tally
+	t.Batches++
+	t.Accepted += int64(a.Accepted)
+	t.Rejected += int64(a.Rejected)
+	if a.replayed {
+		t.Replayed++
+	}
+	s.lines.Reset()
+	lines := json.NewEncoder(&s.lines)
+	lines.SetEscapeHTML(false)
+	for _, r := range a.Rejections {
+		place, item := b.places[r.Index], b.item(r.Index)
+		if first, ok := t.Examples[r.Error.ErrorCode]; !ok || place.Row < first.Place.Row {
+			t.Examples[r.Error.ErrorCode] = Example{Place: place, Error: r.Error}
+		}
+		t.Codes[r.Error.ErrorCode]++
+		if err := lines.Encode(rejectedItem{item, r, a.batchID, place.Row, place.Line}); err != nil {
+			return fmt.Errorf("cannot encode a rejected item: %w", err)
+		}
+	}
+	if s.rejected == nil || s.lines.Len() == 0 {
+		return nil
+	}
+	// One write per batch: what the tally counts is in the file even if the program is killed afterwards.
+	if _, err := s.rejected.Write(s.lines.Bytes()); err != nil {
+		return fmt.Errorf("cannot write rejected items: %w", err)
+	}
+	return nil
+}
+
+// rejectedItem is a line of a file of rejected items.
+type rejectedItem struct {
+	Item json.RawMessage `json:"item"`
+	rejection
+	BatchID string `json:"batchId"`
+	Row     int64  `json:"row"`
+	Line    int64  `json:"line,omitempty"`
 }
 
 // answer is the daemon's 207 (contract 5.2).
