@@ -73,14 +73,7 @@ func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 		for row := s.From; row < s.To; row++ {
 			l := DeadLetter{
 				Sink: sink, Reason: reason.Error(), At: time.Now().UTC(), ProductInstance: s.ProductInstance, BatchID: s.ID.String(),
-				Index: s.Index[row], ReceivedAt: time.Unix(0, s.ReceivedAt).UTC(),
-				Item: DeadLetterItem{
-					DetectorCode: string(s.Code(row)), MeasureTypeCode: string(s.TypeCode(int(s.Type[row]))),
-					TimestampFrom: time.Unix(0, s.Batch.From[row]).UTC(), TimestampTo: time.Unix(0, s.Batch.To[row]).UTC(), Value: s.Value[row],
-				},
-			}
-			if s.HasQuality(row) {
-				l.Item.Quality = &s.Quality[row]
+				Index: s.Index[row], ReceivedAt: time.Unix(0, s.ReceivedAt).UTC(), Item: ItemOf(s.Batch, row),
 			}
 			line, err := json.Marshal(l)
 			if err != nil {
@@ -96,6 +89,18 @@ func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	}
 	deadLetters.WithLabelValues(sink).Add(float64(rows.Rows()))
 	return nil
+}
+
+// ItemOf returns a row as the measurement that the client sent.
+func ItemOf(b *batch.Batch, row int) DeadLetterItem {
+	item := DeadLetterItem{
+		DetectorCode: string(b.Code(row)), MeasureTypeCode: string(b.TypeCode(int(b.Type[row]))),
+		TimestampFrom: time.Unix(0, b.From[row]).UTC(), TimestampTo: time.Unix(0, b.To[row]).UTC(), Value: b.Value[row],
+	}
+	if b.HasQuality(row) {
+		item.Quality = &b.Quality[row]
+	}
+	return item
 }
 
 // appendDurably appends lines, on a new line if a crash has torn the last one.

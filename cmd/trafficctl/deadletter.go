@@ -13,7 +13,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -99,10 +98,9 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 	return cmd
 }
 
-type reason struct{ sink, text string }
-
-// deadLetterCount is the number of letters with one reason, and the times of the first and last.
-type deadLetterCount struct {
+// reason is why a store rejected measurements, with their number and the times of the first and last.
+type reason struct {
+	sink, text  string
 	n           int64
 	first, last time.Time
 }
@@ -112,61 +110,60 @@ const listed = 1000
 
 func listDeadLetters(std streams, path string, asJSON bool) error {
 	lines := json.NewEncoder(std.out)
-	counts, n := map[reason]deadLetterCount{}, 0
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	defer table.Flush()
+	reasons, n := map[[2]string]*reason{}, 0
 	for l, err := range readLetters(path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
-		if err == nil && asJSON {
-			if err = lines.Encode(l.DeadLetter); err == nil {
-				continue
-			}
-			err = fmt.Errorf("cannot write the dead letters: %w", err)
-		}
 		if err != nil {
-			table.Flush()
 			return err
+		}
+		if asJSON {
+			if err := lines.Encode(l.DeadLetter); err != nil {
+				return fmt.Errorf("cannot write the dead letters: %w", err)
+			}
+			continue
 		}
 		if n == 0 {
 			fmt.Fprintln(table, "sink\tat\tproduct instance\tdetector\ttype\tinterval\tvalue\treason")
 		}
 		item := l.Item
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Sink, timestamp(l.At), l.ProductInstance, short(item.DetectorCode), item.MeasureTypeCode,
-			item.TimestampFrom.Format(time.RFC3339Nano)+"/"+item.TimestampTo.Format(time.RFC3339Nano),
-			strconv.FormatFloat(item.Value, 'g', -1, 64), short(l.Reason))
-		c := counts[reason{l.Sink, l.Reason}]
-		if c.n++; c.n == 1 || l.At.Before(c.first) {
-			c.first = l.At
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s/%s\t%v\t%s\n", l.Sink, timestamp(l.At), l.ProductInstance,
+			short(item.DetectorCode), item.MeasureTypeCode,
+			item.TimestampFrom.Format(time.RFC3339Nano), item.TimestampTo.Format(time.RFC3339Nano), item.Value, short(l.Reason))
+		r := reasons[[2]string{l.Sink, l.Reason}]
+		if r == nil {
+			r = &reason{l.Sink, l.Reason, 0, l.At, l.At}
+			reasons[[2]string{l.Sink, l.Reason}] = r
 		}
-		if l.At.After(c.last) {
-			c.last = l.At
+		r.n++
+		if l.At.Before(r.first) {
+			r.first = l.At
 		}
-		counts[reason{l.Sink, l.Reason}] = c
+		if l.At.After(r.last) {
+			r.last = l.At
+		}
 		if n++; n%listed == 0 {
 			if err := table.Flush(); err != nil {
 				return fmt.Errorf("cannot write the dead letters: %w", err)
 			}
 		}
 	}
+	if asJSON {
+		return nil
+	}
 	table.Flush()
-	if !asJSON {
-		printReasons(std.out, counts, n)
+	fmt.Fprintf(std.out, "\n%s\n", counted(n, "dead letter"))
+	byCount := func(a, b *reason) int {
+		return cmp.Or(cmp.Compare(b.n, a.n), strings.Compare(a.sink, b.sink), strings.Compare(a.text, b.text))
+	}
+	for _, r := range slices.SortedFunc(maps.Values(reasons), byCount) {
+		span := timestamp(r.first)
+		if !r.first.Equal(r.last) {
+			span += " to " + timestamp(r.last)
+		}
+		fmt.Fprintf(std.out, "%12s  %s: %s (%s)\n", grouped(r.n), r.sink, short(r.text), span)
 	}
 	return nil
-}
-
-// printReasons prints the counts by store and reason, most frequent first.
-func printReasons(w io.Writer, counts map[reason]deadLetterCount, total int) {
-	fmt.Fprintf(w, "\n%s\n", counted(total, "dead letter"))
-	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b reason) int {
-		return cmp.Or(cmp.Compare(counts[b].n, counts[a].n), strings.Compare(a.sink, b.sink), strings.Compare(a.text, b.text))
-	})
-	for _, r := range reasons {
-		c := counts[r]
-		span := timestamp(c.first)
-		if !c.first.Equal(c.last) {
-			span += " to " + timestamp(c.last)
-		}
-		fmt.Fprintf(w, "%12s  %s: %s (%s)\n", grouped(c.n), r.sink, short(r.text), span)
-	}
 }
 
 // short returns a text as one line of bounded length.
@@ -192,16 +189,12 @@ type letter struct {
 	line int64
 }
 
-// letterKey identifies a letter: a crash may duplicate its line.
-type letterKey struct {
-	sink, batch string
-	index       uint32
-}
+// measurement identifies the measurement, which several stores may have rejected.
+func (l letter) measurement() string { return fmt.Sprintf("%s/%d", l.BatchID, l.Index) }
 
-func (l letter) key() letterKey { return letterKey{l.Sink, l.BatchID, l.Index} }
-
-// readLetters returns the distinct letters of a file in order. It calls torn with a message for each line that
-// a crash has truncated: the delivery writes the measurement again after the restart. An error is the last.
+// readLetters returns the distinct letters of a file in order: a crash may duplicate a line. It calls torn
+// with a message for each line that a crash has truncated: the delivery writes the measurement again after
+// the restart. An error is the last.
 func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
@@ -214,41 +207,39 @@ func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 		}
 		defer file.Close()
 		r := bufio.NewReaderSize(file, 64<<10)
-		seen := map[letterKey]struct{}{}
+		seen := map[string]bool{}
 		for n := int64(1); ; n++ {
 			line, err := feed.ReadLine(r, maxLetter)
-			if err == io.EOF {
+			switch {
+			case err == io.EOF:
 				return
-			}
-			if err != nil {
+			case err != nil:
 				yield(letter{}, fmt.Errorf("cannot read %s at line %d: %w", path, n, err))
 				return
-			}
-			if len(line) > 0 && !json.Valid(line) && looksTorn(line) {
-				torn(fmt.Sprintf("line %d is truncated; the daemon writes the measurement again in a later line", n))
+			case len(line) == 0:
 				continue
-			}
-			if len(line) == 0 {
+			case !json.Valid(line) && looksTorn(line):
+				torn(fmt.Sprintf("line %d is truncated; the daemon writes the measurement again in a later line", n))
 				continue
 			}
 			l := letter{line: n}
 			err = json.Unmarshal(line, &l.DeadLetter)
-			if err == nil && (l.Sink == "" || l.Item.DetectorCode == "") {
+			switch {
+			case err != nil:
+			case l.Sink == "" || l.Item.DetectorCode == "":
 				err = errors.New("missing sink or item; for a file of rejected items use trafficctl resubmit")
-			}
-			if err == nil {
-				if err = uuid.Validate(l.BatchID); err != nil {
-					err = fmt.Errorf("batchId: %w", err)
-				}
+			case uuid.Validate(l.BatchID) != nil:
+				err = errors.New("batchId is not a UUID")
 			}
 			if err != nil {
 				yield(letter{}, fmt.Errorf("cannot read %s: line %d is not a dead letter: %w", path, n, err))
 				return
 			}
-			if _, again := seen[l.key()]; !again && !yield(l, nil) {
+			key := l.Sink + " " + l.measurement()
+			if !seen[key] && !yield(l, nil) {
 				return
 			}
-			seen[l.key()] = struct{}{}
+			seen[key] = true
 		}
 	}
 }
@@ -256,9 +247,8 @@ func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 // looksTorn reports whether a line may be part of a letter: its start, or zeros that a file system leaves
 // after a power failure.
 func looksTorn(line []byte) bool {
-	start := []byte(`{"sink":"`)
-	n := min(len(line), len(start))
-	return bytes.Equal(line[:n], start[:n]) || bytes.IndexByte(line, 0) >= 0
+	const start = `{"sink":"`
+	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
 }
 
 // selection selects letters to resend.
@@ -268,17 +258,27 @@ type selection struct {
 	skip            int64  // number of selected measurements to skip
 }
 
+// letters returns the selected letters. It omits truncated lines.
+func (s selection) letters(path string) iter.Seq2[letter, error] {
+	return func(yield func(letter, error) bool) {
+		for l, err := range readLetters(path, func(string) {}) {
+			isSelected := (s.productInstance == "" || l.ProductInstance == s.productInstance) && (s.sink == "" || l.Sink == s.sink)
+			if (err != nil || isSelected) && !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
 // instance returns the product instance of the selected letters. Several are an error: a key belongs to
 // one.
 func (s selection) instance(path string) (string, error) {
-	found := map[string]int{}
-	for l, err := range readLetters(path, func(string) {}) {
+	found := map[string]bool{}
+	for l, err := range s.letters(path) {
 		if err != nil {
 			return "", err
 		}
-		if s.takes(l) {
-			found[l.ProductInstance]++
-		}
+		found[l.ProductInstance] = true
 	}
 	names := slices.Sorted(maps.Keys(found))
 	switch len(names) {
@@ -297,33 +297,25 @@ func (s selection) instance(path string) (string, error) {
 	return "", fmt.Errorf("the letters in %s belong to %d product instances (%s), but a key to one; select one with --product-instance", path, len(names), strings.Join(names, ", "))
 }
 
-func (s selection) takes(l letter) bool {
-	return (s.productInstance == "" || l.ProductInstance == s.productInstance) && (s.sink == "" || l.Sink == s.sink)
-}
-
 // items returns the selected measurements, each once even if several stores rejected it, with
-// consecutive rows. It omits truncated lines.
+// consecutive rows.
 func (s selection) items(path string) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
-		seen := map[letterKey]struct{}{}
-		row := int64(0)
-		for l, err := range readLetters(path, func(string) {}) {
-			if err != nil {
-				yield(measurement.Item{}, err)
-				return
+		seen := map[string]bool{}
+		for l, err := range s.letters(path) {
+			var item measurement.Item
+			if err == nil {
+				if seen[l.measurement()] {
+					continue
+				}
+				seen[l.measurement()] = true
+				if int64(len(seen)) <= s.skip {
+					continue
+				}
+				item.JSON, err = json.Marshal(l.Item)
+				item.Order, item.Place = measurement.OrderOf(l.Item.DetectorCode), measurement.Place{Row: int64(len(seen)), Line: l.line}
 			}
-			id := l.key()
-			id.sink = ""
-			if _, again := seen[id]; again || !s.takes(l) {
-				continue
-			}
-			seen[id] = struct{}{}
-			if row++; row <= s.skip {
-				continue
-			}
-			text, _ := json.Marshal(l.Item) // decoded from JSON: cannot fail
-			place := measurement.Place{Row: row, Line: l.line}
-			if !yield(measurement.Item{JSON: text, Order: measurement.OrderOf(l.Item.DetectorCode), Place: place}, nil) {
+			if !yield(item, err) {
 				return
 			}
 		}

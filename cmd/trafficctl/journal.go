@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/inspect"
+	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 )
@@ -32,20 +33,6 @@ func newJournal(std streams) *cobra.Command {
 	return cmd
 }
 
-func newJournalList(std streams) *cobra.Command {
-	run := func(_ context.Context, dir string, f *inspect.Folder) error { return listJournal(std.out, dir, f) }
-	return journalCommand(run, &cobra.Command{
-		Use:   "ls DIR",
-		Short: "List the segments",
-		Long: `List the segments and their frames. A frame holds the accepted items of one batch, and the
-active segment is the one being written. Only frame headers are read; to check the
-contents, use trafficctl journal verify.
-
-Exit codes: 0 no damage found, 1 damage found or failure.`,
-		Example: `  trafficctl journal ls trafficd-data/journal`,
-	})
-}
-
 // journalCommand completes a command that reads the journal in the directory of its argument.
 func journalCommand(run func(ctx context.Context, dir string, f *inspect.Folder) error, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
@@ -60,6 +47,20 @@ func journalCommand(run func(ctx context.Context, dir string, f *inspect.Folder)
 	return cmd
 }
 
+func newJournalList(std streams) *cobra.Command {
+	run := func(_ context.Context, dir string, f *inspect.Folder) error { return listJournal(std.out, dir, f) }
+	return journalCommand(run, &cobra.Command{
+		Use:   "ls DIR",
+		Short: "List the segments",
+		Long: `List the segments and their frames. A frame holds the accepted items of one batch, and the
+active segment is the one being written. Only frame headers are read; to check the
+contents, use trafficctl journal verify.
+
+Exit codes: 0 no damage found, 1 damage found or failure.`,
+		Example: `  trafficctl journal ls trafficd-data/journal`,
+	})
+}
+
 func listJournal(w io.Writer, dir string, f *inspect.Folder) error {
 	in, err := f.Inspect()
 	if err != nil {
@@ -69,14 +70,21 @@ func listJournal(w io.Writer, dir string, f *inspect.Folder) error {
 	fmt.Fprintln(table, "segment\tstate\tfirst\tlast\tframes\tbytes\t")
 	frames, bytes := 0, int64(0)
 	for i, s := range in.Segments {
-		number := func(seq uint64) string {
-			if s.Frames == 0 {
-				return "-"
-			}
-			return fmt.Sprint(seq)
+		state := "sealed"
+		var version *journal.VersionError
+		switch {
+		case errors.As(s.Err, &version):
+			state = "other version"
+		case s.Err != nil:
+			state = "damaged"
+		case i == len(in.Segments)-1:
+			state = "active"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, segmentState(s, i == len(in.Segments)-1),
-			number(s.First), number(s.Last), grouped(int64(s.Frames)), grouped(s.Bytes))
+		first, last := "-", "-"
+		if s.Frames > 0 {
+			first, last = fmt.Sprint(s.First), fmt.Sprint(s.Last)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, state, first, last, grouped(int64(s.Frames)), grouped(s.Bytes))
 		frames, bytes = frames+s.Frames, bytes+s.Bytes
 	}
 	fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", counted(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
@@ -90,19 +98,6 @@ func listJournal(w io.Writer, dir string, f *inspect.Folder) error {
 	return nil
 }
 
-func segmentState(s journal.SegmentInfo, newest bool) string {
-	var version *journal.VersionError
-	switch {
-	case errors.As(s.Err, &version):
-		return "other version"
-	case s.Err != nil:
-		return "damaged"
-	case newest:
-		return "active"
-	}
-	return "sealed"
-}
-
 // counted formats a number and its noun: 1 segment, 2 segments.
 func counted(n int, noun string) string {
 	if n == 1 {
@@ -110,6 +105,8 @@ func counted(n int, noun string) string {
 	}
 	return grouped(int64(n)) + " " + noun + "s"
 }
+
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func newJournalCursors(std streams) *cobra.Command {
 	var quiet bool
@@ -137,34 +134,25 @@ func showCursors(std streams, dir string, f *inspect.Folder, quiet bool) error {
 	if err != nil {
 		return err
 	}
-	printConsumers(std.out, consumers)
+	var remarks strings.Builder // what does not fit into the table
 	bad := len(gaps) > 0
 	for _, g := range gaps {
-		fmt.Fprintf(std.out, "not counted: %v\n", g)
+		fmt.Fprintf(&remarks, "not counted: %v\n", g)
 	}
-	for i := range consumers {
-		bad = printRemarks(std.out, &consumers[i]) || bad
-	}
-	if bad {
-		return fmt.Errorf("the journal or a cursor is damaged; run trafficctl journal verify %s to see what to do", dir)
-	}
-	return nil
-}
-
-func printConsumers(w io.Writer, consumers []inspect.Consumer) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "consumer\tnext\tframes behind\trows behind\toldest received\tblock in flight\t")
 	for i := range consumers {
 		c := &consumers[i]
 		if c.Err != nil {
 			fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\t\n", c.Name)
+			fmt.Fprintf(&remarks, "%s: %v\n", c.Name, c.Err)
+			bad = true
 			continue
 		}
-		rows := "-"
-		if c.HasRows() {
+		rows, oldest, block := "-", "-", "-"
+		if c.Name != pipeline.IdempotencyConsumer { // which uses no rows
 			rows = grouped(int64(c.Rows))
 		}
-		oldest, block := "-", "-"
 		if !c.Oldest.IsZero() {
 			oldest = timestamp(c.Oldest)
 		}
@@ -172,8 +160,25 @@ func printConsumers(w io.Writer, consumers []inspect.Consumer) {
 			block = fmt.Sprintf("%s, before %s", counted(c.BlockRows, "row"), position(c.End))
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, position(c.Done), grouped(int64(c.Frames)), rows, oldest, block)
+		// ClickHouse's plan is the deduplication token of its insert; Kafka's is binary.
+		unprintable := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
+		if plan := string(c.Plan); plan != "" && !strings.ContainsFunc(plan, unprintable) {
+			fmt.Fprintf(&remarks, "%s: the token of the block in flight is %s\n", c.Name, plan)
+		}
+		if c.Deleted > 0 {
+			fmt.Fprintf(&remarks, "%s: %s were deleted unread, while it was not configured\n", c.Name, counted(int(c.Deleted), "frame"))
+		}
+		if c.Ahead > 0 {
+			fmt.Fprintf(&remarks, "%s: %s that it has consumed are missing\n", c.Name, counted(int(c.Ahead), "frame"))
+			bad = true
+		}
 	}
 	table.Flush()
+	fmt.Fprint(std.out, remarks.String())
+	if bad {
+		return fmt.Errorf("the journal or a cursor is damaged; run trafficctl journal verify %s to see what to do", dir)
+	}
+	return nil
 }
 
 // position formats a position as a frame, and a row unless it is the first.
@@ -183,30 +188,6 @@ func position(p batch.Position) string {
 	}
 	return fmt.Sprintf("frame %d, row %d", p.Frame, p.Row)
 }
-
-// printRemarks prints what does not fit into the table. It reports whether something is wrong.
-func printRemarks(w io.Writer, c *inspect.Consumer) (bad bool) {
-	remark := func(format string, args ...any) {
-		fmt.Fprintf(w, "%s: %s\n", c.Name, fmt.Sprintf(format, args...))
-	}
-	// ClickHouse's plan is the deduplication token of its insert; Kafka's is binary.
-	unprintable := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
-	if plan := string(c.Plan); plan != "" && !strings.ContainsFunc(plan, unprintable) {
-		remark("the token of the block in flight is %s", plan)
-	}
-	if c.Deleted > 0 {
-		remark("%s were deleted unread, while it was not configured", counted(int(c.Deleted), "frame"))
-	}
-	if c.Ahead > 0 {
-		remark("%s that it has consumed are missing", counted(int(c.Ahead), "frame"))
-	}
-	if c.Err != nil {
-		remark("%v", c.Err)
-	}
-	return c.Ahead > 0 || c.Err != nil
-}
-
-func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func newJournalVerify(std streams) *cobra.Command {
 	var quiet bool
@@ -258,11 +239,26 @@ func verifyJournal(std streams, dir string, f *inspect.Folder, quiet bool) error
 		}
 		fmt.Fprintf(std.out, "%s.cursor  intact, at frame %d\n", c.Name, c.Seq)
 	}
-	if !v.Damaged() {
+	if v.Err() == nil && len(v.Gaps) == 0 {
 		fmt.Fprintln(std.out, "no damage found")
 		return nil
 	}
-	printGaps(std.out, v)
+	for _, g := range v.Gaps {
+		fmt.Fprintf(std.out, "\nlost: %s", g.Range())
+		if !g.After.IsZero() {
+			fmt.Fprint(std.out, ", received after ", timestamp(g.After))
+		}
+		if !g.Before.IsZero() {
+			fmt.Fprint(std.out, ", received before ", timestamp(g.Before))
+		}
+		delivered := "already delivered to every consumer"
+		if lacking := v.Lacking(g); len(v.Cursors) == 0 {
+			delivered = "no cursor shows whether they were delivered"
+		} else if len(lacking) > 0 {
+			delivered = "not yet delivered to: " + strings.Join(lacking, ", ")
+		}
+		fmt.Fprintf(std.out, "\n      %s\n", delivered)
+	}
 	var version *journal.VersionError
 	if errors.As(v.Err(), &version) {
 		return errors.New("the journal was written by another version of trafficd: use that version's trafficctl, or drain the journal with that daemon")
@@ -290,28 +286,6 @@ func printFindings(w io.Writer, name string, err error) {
 	}
 }
 
-func printGaps(w io.Writer, v *inspect.Verdict) {
-	for _, g := range v.Gaps {
-		received := ""
-		if !g.After.IsZero() {
-			received = ", received after " + timestamp(g.After)
-		}
-		if !g.Before.IsZero() {
-			received += ", received before " + timestamp(g.Before)
-		}
-		fmt.Fprintf(w, "\nlost: %s%s\n", g.Range(), received)
-		lacking := v.Lacking(g)
-		switch {
-		case len(v.Cursors) == 0:
-			fmt.Fprintln(w, "      no cursor shows whether they were delivered")
-		case len(lacking) > 0:
-			fmt.Fprintf(w, "      not yet delivered to: %s\n", strings.Join(lacking, ", "))
-		default:
-			fmt.Fprintln(w, "      already delivered to every consumer")
-		}
-	}
-}
-
 // printAdvice prints what to do: restore the files, or save the intact frames and let the daemon start
 // over. behind is the first frame that some consumer lacks.
 func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
@@ -321,11 +295,12 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 		n++
 		fmt.Fprintf(w, "  %d. %s\n", n, fmt.Sprintf(format, args...))
 	}
-	if !onlyCursors(v) && !v.Lost() {
+	onlyCursors := len(v.Gaps) == 0 && !slices.ContainsFunc(v.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil })
+	if !onlyCursors && !v.Lost() {
 		step("Nothing is lost. If the daemon is running and delivering, leave it running: it deletes the segment once all of it is delivered. Otherwise:")
 	}
 	step("Stop the daemon. If there is a backup of the damaged files, restore it and verify again. Otherwise:")
-	if onlyCursors(v) {
+	if onlyCursors {
 		step("Move the damaged cursor files away and start the daemon. Their consumers restart at the oldest frame, so frames\n" +
 			"     that they have already consumed are delivered again: ClickHouse replaces those rows, Kafka does not.")
 		return
@@ -346,9 +321,4 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 	if v.Lost() {
 		step("The lost frames cannot be restored: ask the integrators to resend the data of that time.")
 	}
-}
-
-// onlyCursors reports whether all frames are intact.
-func onlyCursors(v *inspect.Verdict) bool {
-	return len(v.Gaps) == 0 && !slices.ContainsFunc(v.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil })
 }

@@ -3,17 +3,17 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/inspect"
-	"trafficd/cmd/trafficctl/internal/measurement"
+	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 )
@@ -27,13 +27,34 @@ type dump struct {
 	frames      bool
 	skipDamaged bool
 
-	id     batch.ID
 	rows   batch.Batch
 	answer batch.Answer
-	line   []byte
-	fields measurement.Fields
 
 	written, read, gaps int
+}
+
+// origin is where a measurement or a frame comes from.
+type origin struct {
+	BatchID         string    `json:"batchId"`
+	ReceivedAt      time.Time `json:"receivedAt"`
+	ProductInstance string    `json:"productInstance"`
+}
+
+// dumpedItem is a line of a dump, in the format of resubmit.
+type dumpedItem struct {
+	Item  pipeline.DeadLetterItem `json:"item"`
+	Index uint32                  `json:"index"`
+	origin
+}
+
+// dumpedFrame is a line of a dump of frames.
+type dumpedFrame struct {
+	Seq uint64 `json:"seq"`
+	origin
+	Rows           int  `json:"rows"`
+	Rejected       int  `json:"rejected"`
+	IdempotencyKey bool `json:"idempotencyKey"`
+	Bytes          int  `json:"bytes"`
 }
 
 func newJournalDump(std streams) *cobra.Command {
@@ -78,10 +99,12 @@ func (d *dump) run(ctx context.Context, std streams, f *inspect.Folder) error {
 		if err != nil {
 			return fmt.Errorf("--batch %q must be a Batch-Id such as 0198f3a2-7c1e-7000-8000-0123456789ab: %w", d.batch, err)
 		}
-		d.id = batch.ID(id)
+		d.batch = id.String()
 	}
 	out := bufio.NewWriterSize(std.out, 64<<10)
-	err := d.each(ctx, f, out, std.err)
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	err := d.each(ctx, f, lines, std.err)
 	if flushed := out.Flush(); flushed != nil && err == nil {
 		err = fmt.Errorf("cannot write the dump: %w", flushed)
 	}
@@ -93,7 +116,7 @@ func (d *dump) run(ctx context.Context, std streams, f *inspect.Folder) error {
 	return err
 }
 
-func (d *dump) each(ctx context.Context, f *inspect.Folder, out, notes io.Writer) error {
+func (d *dump) each(ctx context.Context, f *inspect.Folder, lines *json.Encoder, notes io.Writer) error {
 	for frame, err := range f.Frames(d.from) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
@@ -103,13 +126,14 @@ func (d *dump) each(ctx context.Context, f *inspect.Folder, out, notes io.Writer
 		if errors.As(err, &gap) {
 			seq = gap.From
 		}
+		if d.to != 0 && seq > d.to {
+			break
+		}
 		switch {
-		case d.to != 0 && seq > d.to:
 		case err == nil:
-			if err := d.frame(frame, out); err != nil {
+			if err := d.frame(frame, lines); err != nil {
 				return err
 			}
-			continue
 		case gap == nil:
 			return err
 		case !d.skipDamaged:
@@ -117,72 +141,45 @@ func (d *dump) each(ctx context.Context, f *inspect.Folder, out, notes io.Writer
 		default:
 			d.gaps++
 			fmt.Fprintln(notes, "trafficctl:", err)
-			continue
 		}
-		break
 	}
 	if d.gaps > 0 {
-		return fmt.Errorf("%s could not be read", counted(d.gaps, "run")+" of frames")
+		return fmt.Errorf("%s of frames could not be read", counted(d.gaps, "run"))
 	}
 	return nil
 }
 
-func (d *dump) frame(frame journal.Frame, out io.Writer) error {
-	if err := batch.DecodeFrame(frame.Data, &d.rows, &d.answer); err != nil {
+func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
+	b := &d.rows
+	if err := batch.DecodeFrame(frame.Data, b, &d.answer); err != nil {
 		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; check the version of the daemon", frame.Seq, frame.Segment, frame.Offset, err)
 	}
 	d.read++
-	if d.batch != "" && d.rows.ID != d.id || d.instance != "" && d.rows.ProductInstance != d.instance {
+	from := origin{b.ID.String(), time.Unix(0, b.ReceivedAt).UTC(), b.ProductInstance}
+	if d.batch != "" && from.BatchID != d.batch || d.instance != "" && from.ProductInstance != d.instance {
 		return nil
 	}
-	d.line = d.line[:0]
-	if d.frames {
-		d.appendFrame(frame)
-	} else {
-		for row := range d.rows.Rows() {
-			if d.detector == "" || string(d.rows.Code(row)) == d.detector {
-				d.appendRow(row)
-				d.written++
-			}
+	write := func(line any) error {
+		d.written++
+		if err := lines.Encode(line); err != nil {
+			return fmt.Errorf("cannot write the dump: %w", err)
 		}
+		return nil
 	}
-	if _, err := out.Write(d.line); err != nil {
-		return fmt.Errorf("cannot write the dump: %w", err)
+	whole := dumpedFrame{frame.Seq, from, b.Rows(), d.answer.Len(), d.answer.Key != "", len(frame.Data)}
+	if d.frames && d.detector == "" { // also a frame without rows
+		return write(whole)
+	}
+	for row := range b.Rows() {
+		if d.detector != "" && string(b.Code(row)) != d.detector {
+			continue
+		}
+		if d.frames {
+			return write(whole)
+		}
+		if err := write(dumpedItem{pipeline.ItemOf(b, row), b.Index[row], from}); err != nil {
+			return err
+		}
 	}
 	return nil
-}
-
-func (d *dump) appendFrame(frame journal.Frame) {
-	b := &d.rows
-	if d.detector != "" {
-		row := 0
-		for row < b.Rows() && string(b.Code(row)) != d.detector {
-			row++
-		}
-		if row == b.Rows() {
-			return
-		}
-	}
-	const line = `{"seq":%d,"batchId":"%s","receivedAt":"%s","productInstance":%s,` +
-		`"rows":%d,"rejected":%d,"idempotencyKey":%t,"bytes":%d}` + "\n"
-	d.line = fmt.Appendf(d.line, line, frame.Seq, b.ID,
-		measurement.AppendTime(nil, time.Unix(0, b.ReceivedAt)), measurement.AppendString(nil, b.ProductInstance),
-		b.Rows(), d.answer.Len(), d.answer.Key != "", len(frame.Data))
-	d.written++
-}
-
-// appendRow appends a measurement in the format of resubmit.
-func (d *dump) appendRow(row int) {
-	b, m := &d.rows, &d.fields
-	m.Detector, m.Type = string(b.Code(row)), string(b.TypeCode(int(b.Type[row])))
-	m.From = measurement.AppendTime(m.From[:0], time.Unix(0, b.From[row]))
-	m.To = measurement.AppendTime(m.To[:0], time.Unix(0, b.To[row]))
-	m.Value = strconv.AppendFloat(m.Value[:0], b.Value[row], 'g', -1, 64)
-	m.Quality = m.Quality[:0]
-	if b.HasQuality(row) {
-		m.Quality = strconv.AppendFloat(m.Quality, b.Quality[row], 'g', -1, 64)
-	}
-	d.line = m.AppendJSON(append(d.line, `{"item":`...))
-	d.line = fmt.Appendf(d.line, `,"index":%d,"batchId":"%s","receivedAt":"%s","productInstance":%s}`+"\n", b.Index[row], b.ID,
-		measurement.AppendTime(nil, time.Unix(0, b.ReceivedAt)), measurement.AppendString(nil, b.ProductInstance))
 }

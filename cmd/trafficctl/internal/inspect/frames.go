@@ -152,9 +152,6 @@ func (f *Folder) Verify() (*Verdict, error) {
 	return v, nil
 }
 
-// Damaged reports whether anything is damaged.
-func (v *Verdict) Damaged() bool { return v.Err() != nil || len(v.Gaps) > 0 }
-
 // Lacking returns the consumers that have not consumed all of a gap, including those with an unreadable
 // cursor.
 func (v *Verdict) Lacking(g *Gap) (names []string) {
@@ -197,9 +194,6 @@ type Consumer struct {
 	Ahead     uint64    // frames before its position that are missing in the journal
 }
 
-// HasRows reports whether the consumer uses rows. The idempotency store does not.
-func (c *Consumer) HasRows() bool { return c.Name != pipeline.IdempotencyConsumer }
-
 // Behind returns the first frame that a consumer with a readable cursor has not consumed.
 func (f *Folder) Behind() uint64 {
 	first := uint64(NoEnd)
@@ -213,29 +207,26 @@ func (f *Folder) Behind() uint64 {
 
 // Consumers returns the consumers by name, and the unconsumed frames that cannot be read, which are not
 // counted.
-func (f *Folder) Consumers() ([]Consumer, []*Gap, error) {
-	consumers := make([]Consumer, len(f.cursors))
-	for i, c := range f.cursors {
-		consumers[i] = Consumer{Name: c.Name, Err: c.Err}
-		if c.Err == nil {
-			consumers[i].CursorStatus, consumers[i].Err = pipeline.DescribeCursor(c.Seq, c.State)
-		}
-	}
+func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	in, err := f.silent().Inspect()
-	if err != nil || len(consumers) == 0 {
-		return consumers, nil, err
+	if err != nil {
+		return nil, nil, err
 	}
 	oldest, next := bounds(in)
-	for i := range consumers {
-		switch c := &consumers[i]; {
+	for _, cursor := range f.cursors {
+		c := Consumer{Name: cursor.Name, Err: cursor.Err}
+		if c.Err == nil {
+			c.CursorStatus, c.Err = pipeline.DescribeCursor(cursor.Seq, cursor.State)
+		}
+		switch {
 		case c.Err != nil:
 		case c.Done.Frame < oldest:
 			c.Deleted = oldest - c.Done.Frame
 		case c.Done.Frame > next:
 			c.Ahead = c.Done.Frame - next
 		}
+		consumers = append(consumers, c)
 	}
-	var gaps []*Gap
 	var b batch.Batch
 	for frame, err := range f.Frames(f.Behind()) {
 		var gap *Gap
@@ -271,7 +262,6 @@ func bounds(in *journal.Inspection) (oldest, next uint64) {
 
 // add counts a frame's rows that the consumer has not consumed.
 func (c *Consumer) add(seq uint64, b *batch.Batch) {
-	at := batch.Position{Frame: seq}
 	if c.Err != nil || seq < c.Done.Frame {
 		return
 	}
@@ -279,15 +269,14 @@ func (c *Consumer) add(seq uint64, b *batch.Batch) {
 	if seq == c.Done.Frame {
 		done = min(int(c.Done.Row), b.Rows())
 	}
-	if c.Frames == 0 {
+	if c.Frames++; c.Frames == 1 {
 		c.Oldest = time.Unix(0, b.ReceivedAt)
 	}
-	c.Frames++
 	c.Rows += b.Rows() - done
 	switch {
-	case c.Plan == nil || !at.Before(c.End):
+	case c.Plan == nil || seq > c.End.Frame:
 	case seq == c.End.Frame:
-		c.BlockRows += min(int(c.End.Row), b.Rows()) - done
+		c.BlockRows += max(min(int(c.End.Row), b.Rows())-done, 0)
 	default:
 		c.BlockRows += b.Rows() - done
 	}
