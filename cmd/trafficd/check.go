@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,60 +15,57 @@ import (
 	"trafficd/sources/api"
 )
 
-// checkFiles returns everything that is wrong with the files and folders that settings name. It creates
-// and connects to nothing.
-func checkFiles(c *config.Config) error {
+// check reports everything that is wrong with the files and folders that the settings name and, if
+// deep, with the stores and feeds. It creates nothing.
+func check(ctx context.Context, c *config.Config, origins config.Origins, deep bool) error {
 	var errs []error
-	check := func(key string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", key, err))
-		}
-	}
-	if keys, err := api.OpenKeyring(c.API, zerolog.Nop()); err == nil {
-		keys.Close()
-	} else {
-		check("api.keys_file", err)
-	}
-	if c.API.TLSCert != "" {
-		_, err := tls.LoadX509KeyPair(c.API.TLSCert, c.API.TLSKey)
-		check("api.tls_cert, api.tls_key", err)
-	}
-	for _, f := range c.Registry.Feeds {
-		if f.File != nil {
-			if err := unix.Access(f.File.Path, unix.R_OK); err != nil {
-				check("registry.feeds", fmt.Errorf("cannot read %s: %w", f.File.Path, err))
-			}
-		}
-	}
+	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
+	section("api", checkAPI(c.API))
+	section("registry", c.Registry.Check(ctx, deep))
+	section("forecasts", c.Forecasts.Check(ctx, deep))
 	for _, s := range sinks {
 		if s.enabled(c) {
-			store, err := s.open(c, zerolog.Nop()) // reads the certificates
-			if err == nil {
-				err = store.Close()
-			}
-			check(s.name, err)
+			section(s.name, s.check(ctx, c, deep))
 		}
 	}
-	check("journal.dir", creatable(c.Journal.Dir))
-	check("pipeline.idempotency.journal.dir", creatable(c.Pipeline.Idempotency.Journal.Dir))
-	check("dead_letters", creatable(filepath.Dir(c.DeadLetters)))
+	section("journal", creatable("dir", c.Journal.Dir))
+	section("pipeline.idempotency.journal", creatable("dir", c.Pipeline.Idempotency.Journal.Dir))
+	section("", creatable("dead_letters", filepath.Dir(c.DeadLetters)))
 	return errors.Join(errs...)
 }
 
-// creatable returns why a folder neither exists nor can be created.
-func creatable(dir string) error {
+func checkAPI(c api.Config) error {
+	if c.Validate() != nil {
+		c.Keys = nil // they may be what is invalid
+	}
+	keys, err := api.OpenKeyring(c, zerolog.Nop())
+	if err != nil {
+		err = fmt.Errorf("keys_file: %w", err)
+	} else {
+		keys.Close()
+	}
+	if c.TLSCert != "" && c.TLSKey != "" {
+		if _, pair := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); pair != nil {
+			err = errors.Join(err, fmt.Errorf("tls_cert and api.tls_key: cannot load the certificate: %w", pair))
+		}
+	}
+	return err
+}
+
+// creatable returns why a folder neither exists nor can be created. key is that of its setting.
+func creatable(key, dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, os.ErrNotExist) && filepath.Dir(dir) != dir {
-		return creatable(filepath.Dir(dir))
+		return creatable(key, filepath.Dir(dir))
 	}
 	if err == nil && !info.IsDir() {
-		return fmt.Errorf("%s is not a folder", dir)
+		return fmt.Errorf("%s: %s is not a folder", key, dir)
 	}
 	if err == nil {
 		err = unix.Access(dir, unix.W_OK|unix.X_OK)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", dir, err)
+		return fmt.Errorf("%s: cannot write to %s: %w", key, dir, err)
 	}
 	return nil
 }

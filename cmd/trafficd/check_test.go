@@ -1,23 +1,222 @@
 package main
 
 import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
-// --check-config reports at once everything that is wrong with the files that settings name.
-func TestCheckConfigReadsFiles(t *testing.T) {
-	cmd := exec.Command(binary, "--check-config", "--set", "api.keys_file=/nowhere/keys.yaml", "--set", "api.tls_cert=/nowhere/crt",
-		"--set", "api.tls_key=/nowhere/key", "--set", "kafka.tls.enabled=true", "--set", "kafka.tls.ca=/nowhere/ca",
-		"--set", "clickhouse.secure=true", "--set", "clickhouse.ca_file=/dev/null", "--set", "journal.dir=/dev/null/journal",
-		"--set", "registry.feeds=[{product_instance: city, file: {path: /nowhere/detectors.csv}}]",
-		"--set", "kafka.sasl.mechanism=PLAIN", "--set", "kafka.sasl.username=u", "--set", "kafka.sasl.password=p")
-	out, err := cmd.CombinedOutput()
-	require.Error(t, err)
-	for _, want := range []string{"api.keys_file: ", "api.tls_cert, api.tls_key: ", "kafka: ", "/nowhere/ca", "clickhouse: ", "no PEM certificate", "journal.dir: ", "/nowhere/detectors.csv"} {
-		require.Contains(t, string(out), want)
+// checkConfig runs trafficd --check-config with settings in an empty folder.
+func checkConfig(t *testing.T, mode string, settings ...string) (out string, ok bool) {
+	t.Helper()
+	args := []string{mode}
+	for _, s := range settings {
+		args = append(args, "--set", s)
 	}
-	require.NotContains(t, string(out), "mechanism")
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = t.TempDir()
+	text, err := cmd.CombinedOutput()
+	left, readErr := os.ReadDir(cmd.Dir)
+	require.NoError(t, readErr)
+	require.Empty(t, left, "a check creates nothing")
+	return string(text), err == nil
+}
+
+// requireProblems checks that the output has one line for each problem, which starts with one of want,
+// and no others.
+func requireProblems(t *testing.T, out string, want ...string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Equal(t, "trafficd: cannot use the configuration:", lines[0])
+	for _, w := range want {
+		require.Contains(t, "\n"+out, "\n  "+w)
+	}
+	require.Len(t, lines[1:], len(want), out)
+}
+
+// Mistakes of all kinds are reported by one run: keys, types, bounds, files, certificates, folders, stores.
+func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
+	out, _ := checkConfig(t, "--check-config=deep",
+		"kafka.toppic=x", "nonsense", "journal.segment_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",
+		"pipeline.queue=0", "layers.stale=maybe", "routing.max_points=0", "clickhouse.block_rows=0", "kafka.batch_bytes=1",
+		"api.keys_file=/nowhere/keys.yaml", "api.tls_cert=/nowhere/crt", "api.tls_key=/nowhere/key",
+		"kafka.tls.enabled=true", "kafka.tls.ca=/nowhere/ca", "clickhouse.secure=true", "clickhouse.ca_file=/dev/null",
+		"journal.dir=/dev/null/journal", "dead_letters=/dev/null/dead.ndjson",
+		"registry.feeds=[{product_instance: a, file: {path: /nowhere/a.csv}}, {product_instance: b, http: {url: 'http://127.0.0.1:1/'}}, {product_instance: c, clickhouse: {address: '127.0.0.1:1', query: SELECT 1, secure: true, ca_file: /nowhere/b}}]",
+		"forecasts.feed=kafka", "forecasts.kafka.brokers=127.0.0.1:1",
+		"kafka.sasl.mechanism=PLAIN", "kafka.sasl.username=u", "kafka.sasl.password=p")
+	requireProblems(t, out,
+		"--set nonsense", `unknown key "kafka.toppic"`, `"journal.segment_bytes" (--set) cannot be "much"`,
+		"log.level is ", "memory_limit is ", "ops.listen is ", "pipeline.queue is ", "layers.stale is ", "routing.max_points is ",
+		"clickhouse.block_rows is ", "kafka.batch_bytes is ",
+		"api.keys_file: cannot read the keys file: open /nowhere/keys.yaml", "api.tls_cert and api.tls_key: cannot load the certificate",
+		"kafka.tls.ca: cannot read the certificate authorities: open /nowhere/ca", "clickhouse.ca_file: cannot read the certificate authorities: no PEM certificate",
+		"journal.dir: cannot write to /dev/null/journal: stat /dev/null/journal: not a directory (from --set)", "pipeline.idempotency.journal.dir: ", "dead_letters: ",
+		"registry.feeds[0].file: cannot read /nowhere/a.csv: no such file or directory (from --set)", "registry.feeds[1].http: ",
+		"registry.feeds[2].clickhouse.ca_file: ", "forecasts.kafka.brokers: cannot connect to 127.0.0.1:1: ",
+	)
+}
+
+func TestCheckConfigAcceptsOnlyDeep(t *testing.T) {
+	out, ok := checkConfig(t, "--check-config=deeper")
+	require.False(t, ok)
+	require.Contains(t, out, `--check-config is "deeper", must be deep or without a value`)
+}
+
+func TestDeepCheckOfClickHouse(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	f := func(settings []string, want ...string) {
+		t.Helper()
+		out, ok := checkConfig(t, "--check-config=deep", append([]string{"kafka.enabled=false", "clickhouse.addresses=" + store.TCP}, settings...)...)
+		require.Equal(t, len(want) == 0, ok, out)
+		if len(want) > 0 {
+			requireProblems(t, out, want...)
+		}
+	}
+	f(nil) // it may create the tables
+	require.Equal(t, "0", store.Query(t, "SELECT count() FROM system.databases WHERE name = 'trafficd'"))
+	f([]string{"clickhouse.migrate=false"}, "clickhouse.migrate: table `trafficd`.`measurements` does not exist on "+store.TCP+": run trafficd migrate")
+	f([]string{"clickhouse.username=reader", "clickhouse.password=reader"},
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements` TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE DATABASE ON `trafficd`.* TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE TABLE ON `trafficd`.* TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.schema_migrations TO reader")
+	f([]string{"clickhouse.addresses=127.0.0.1:1"}, "clickhouse.addresses: cannot connect to 127.0.0.1:1: ")
+	f([]string{"clickhouse.addresses=" + store.HTTP}, "clickhouse.addresses: cannot connect to "+store.HTTP)
+
+	migrate := exec.Command(binary, "migrate", "--set", "clickhouse.addresses="+store.TCP)
+	text, err := migrate.CombinedOutput()
+	require.NoError(t, err, string(text))
+	f([]string{"clickhouse.migrate=false"})
+	store.Query(t, "ALTER TABLE trafficd.measurements MODIFY COLUMN value Float32")
+	f(nil, "clickhouse.table: "+store.TCP+": cannot insert into `trafficd`.`measurements`: unexpected column: value is Float32 in the table, want Float64")
+	store.Query(t, "ALTER TABLE trafficd.measurements MODIFY COLUMN value Float64 CODEC(ZSTD(1))")
+
+	address, ca, other := terminateTLS(t, store.TCP)
+	f([]string{"clickhouse.addresses=" + address, "clickhouse.secure=true", "clickhouse.ca_file=" + ca})
+	f([]string{"clickhouse.addresses=" + address, "clickhouse.secure=true", "clickhouse.ca_file=" + other},
+		"clickhouse.secure, ca_file, cert_file and server_name: cannot establish TLS with "+address+": tls: failed to verify certificate")
+
+	feed := "registry.feeds=[{product_instance: a, clickhouse: {address: '" + store.TCP + "', username: %s, password: '', query: %s}}]"
+	f([]string{fmt.Sprintf(feed, "default", "SELECT toString(number) FROM numbers(3)")})
+	f([]string{fmt.Sprintf(feed, "default", "SELECT number FROM numbers(3)")}, "registry.feeds[0].clickhouse: cannot query ClickHouse at "+store.TCP+": the first column must hold strings")
+	f([]string{fmt.Sprintf(feed, "default", "SELECT '' WHERE 0")}, "registry.feeds[0].clickhouse: the list has no detector codes")
+	f([]string{"forecasts.feed=clickhouse", "forecasts.clickhouse.address=" + store.TCP, "forecasts.clickhouse.username=default", "forecasts.clickhouse.query=SELECT 1 AS street"},
+		"forecasts.clickhouse: cannot query ClickHouse at "+store.TCP)
+
+	f([]string{"clickhouse.username=trafficd", "clickhouse.password=wrong"}, "clickhouse.username and password: "+store.TCP+` rejects user "trafficd"`)
+	require.NoError(t, store.Restart()) // libchdb aborts after a failed handshake
+	f([]string{"clickhouse.enabled=false", fmt.Sprintf(feed, "reader", "SELECT 1")}, "registry.feeds[0].clickhouse.username and password: ")
+	require.NoError(t, store.Restart())
+	f([]string{"clickhouse.secure=true"}, "clickhouse.")
+}
+
+// terminateTLS forwards TLS connections to an address. It returns its own address, its authority and another one.
+func terminateTLS(t *testing.T, to string) (address, ca, other string) {
+	t.Helper()
+	config, ca, other := authorities(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() { // until Close
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = c.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(server, c); _ = server.Close() }()
+			go func() { _, _ = io.Copy(c, server); _ = c.Close() }()
+		}
+	}()
+	return l.Addr().String(), ca, other
+}
+
+// authorities returns a server certificate for 127.0.0.1, and the files of its authority and of another one.
+func authorities(t *testing.T) (config *tls.Config, ca, other string) {
+	t.Helper()
+	dir := t.TempDir()
+	ca, other = filepath.Join(dir, "ca.pem"), filepath.Join(dir, "other.pem")
+	writeCertificate(t, other, filepath.Join(dir, "other.key"), 2)
+	writeCertificate(t, ca, filepath.Join(dir, "ca.key"), 1)
+	pair, err := tls.LoadX509KeyPair(ca, filepath.Join(dir, "ca.key"))
+	require.NoError(t, err)
+	return &tls.Config{Certificates: []tls.Certificate{pair}}, ca, other
+}
+
+// deepKafka checks a configuration whose only sink is Kafka.
+func deepKafka(t *testing.T, settings []string, want ...string) {
+	t.Helper()
+	out, ok := checkConfig(t, "--check-config=deep", append([]string{"clickhouse.enabled=false"}, settings...)...)
+	require.Equal(t, len(want) == 0, ok, out)
+	if len(want) > 0 {
+		requireProblems(t, out, want...)
+	}
+}
+
+func TestDeepCheckOfKafka(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("measurements", 2))
+	brokers := "kafka.brokers=" + strings.Join(k.Brokers, ",")
+	create := func(topic string, config map[string]string) {
+		t.Helper()
+		require.NoError(t, launch.CreateTopic(t.Context(), k.Brokers, topic, 1, config))
+	}
+	create("expiring", map[string]string{"cleanup.policy": "delete"})
+	create("compacted", map[string]string{"cleanup.policy": "compact"})
+	create("small", map[string]string{"max.message.bytes": "10000"})
+	create("strict", map[string]string{"min.insync.replicas": "7"})
+	deepKafka(t, []string{brokers})
+	deepKafka(t, []string{brokers + ",127.0.0.1:1"}, "kafka.brokers: cannot connect to 127.0.0.1:1: ")
+	deepKafka(t, []string{brokers, "kafka.topic=missing"}, `kafka.topic: topic "missing" does not exist: create it, or set kafka.create_topic.partitions`)
+	deepKafka(t, []string{brokers, "kafka.topic=missing", "kafka.create_topic.partitions=3"})
+	deepKafka(t, []string{brokers, "kafka.topic=missing", "kafka.create_topic.partitions=3", "kafka.create_topic.replication_factor=9"}, `kafka.create_topic: cannot create topic "missing": `)
+	deepKafka(t, []string{brokers, "kafka.topic=compacted"}, `kafka.topic: topic "compacted" has cleanup.policy compact, `)
+	deepKafka(t, []string{brokers, "kafka.topic=small"}, `kafka.batch_bytes is 921600, but topic "small" has max.message.bytes 10000: `)
+	deepKafka(t, []string{brokers, "kafka.topic=strict"}, `kafka.topic: topic "strict" has `)
+	deepKafka(t, []string{brokers, "kafka.tls.enabled=true"}, "kafka.") // brokers differ: a timeout, an EOF
+
+	forecasts := []string{"kafka.enabled=false", "forecasts.feed=kafka", "forecasts.kafka.brokers=" + k.Brokers[0]}
+	deepKafka(t, append(forecasts, "forecasts.kafka.topic=compacted"))
+	deepKafka(t, append(forecasts, "forecasts.kafka.topic=expiring"), `forecasts.kafka.topic: topic "expiring" has cleanup.policy delete, `)
+	deepKafka(t, append(forecasts, "forecasts.kafka.topic=missing"), `forecasts.kafka.topic: topic "missing" does not exist`)
+	require.Zero(t, k.Count(t, "measurements"))
+}
+
+func TestDeepCheckOfKafkaSecurity(t *testing.T) {
+	config, ca, other := authorities(t)
+	allow := func(operation kmsg.ACLOperation, resource kmsg.ACLResourceType, name string) kfake.ACL {
+		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+	}
+	describe := allow(kmsg.ACLOperationDescribe, kmsg.ACLResourceTypeTopic, "measurements")
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "measurements"), kfake.TLS(config), kfake.EnableSASL(), kfake.EnableACLs(),
+		kfake.Superuser("PLAIN", "admin", "secret"),
+		kfake.User("PLAIN", "blind", "secret"),
+		kfake.User("PLAIN", "viewer", "secret", describe))
+	settings := func(more ...string) []string {
+		return append([]string{
+			"kafka.brokers=" + c.ListenAddrs()[0], "kafka.tls.enabled=true", "kafka.tls.ca=" + ca,
+			"kafka.sasl.mechanism=plain", "kafka.sasl.username=admin", "kafka.sasl.password=secret",
+		}, more...)
+	}
+	deepKafka(t, settings())
+	deepKafka(t, settings("kafka.tls.ca="+other), "kafka.tls.enabled, tls.ca and tls.cert: cannot establish TLS with "+c.ListenAddrs()[0]+": ")
+	deepKafka(t, settings("kafka.sasl.password=wrong"), "kafka.sasl and tls.enabled: "+c.ListenAddrs()[0]+" closes the connection: ")
+	deepKafka(t, settings("kafka.sasl.mechanism=scram-sha-512"), "kafka.sasl")
+	deepKafka(t, settings("kafka.sasl.username=blind"), `kafka.topic: cannot describe topic "measurements": `)
+	deepKafka(t, settings("kafka.sasl.username=viewer"),
+		"kafka.sasl.username: cannot get a producer id from ", `kafka.sasl.username: cannot write to topic "measurements": `,
+		`kafka.sasl.username: cannot read partition 0 of topic "measurements" `)
 }

@@ -85,7 +85,7 @@ func (d *daemon) steps() []step {
 					consumers = append(consumers, s.name)
 				}
 				d.journal, err = journal.Open(cfg.Journal, consumers, journal.WithLogger(log))
-				return err
+				return named("journal.dir", err)
 			},
 			func(context.Context) error { return d.journal.Close() },
 		},
@@ -109,7 +109,7 @@ func (d *daemon) steps() []step {
 				if d.keys, err = api.OpenKeyring(cfg.API, log); err == nil && len(d.keys.Clients()) == 0 {
 					log.Warn().Msg(noKeys)
 				}
-				return err
+				return named("api.keys_file", err)
 			},
 			func(context.Context) error { d.keys.Close(); return nil },
 		},
@@ -118,7 +118,7 @@ func (d *daemon) steps() []step {
 			"idempotency store",
 			func() (err error) {
 				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, journal.WithLogger(log))
-				return err
+				return named("pipeline.idempotency.journal.dir", err)
 			},
 			func(context.Context) error { return d.idempotency.Close() },
 		},
@@ -158,6 +158,14 @@ func (d *daemon) steps() []step {
 		},
 		{"clients' listener", d.startAPI, d.stopAPI},
 	}
+}
+
+// named puts the key of the setting that an error is due to before it.
+func named(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 func (d *daemon) startAPI() (err error) {

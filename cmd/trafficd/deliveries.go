@@ -20,6 +20,10 @@ type sink struct {
 	enabled  func(*config.Config) bool
 	delivery func(*config.Config) pipeline.DeliveryConfig
 	open     func(*config.Config, zerolog.Logger) (pipeline.Sink, error) // does not need the store to be reachable
+
+	// check reports what is wrong with the files that the sink's settings name and, if deep, with the
+	// store. Each of the joined errors starts with a key.
+	check func(ctx context.Context, c *config.Config, deep bool) error
 }
 
 // sinks lists all sinks. A new one needs an entry here and a section in the configuration.
@@ -31,6 +35,7 @@ var sinks = []sink{
 		func(c *config.Config, log zerolog.Logger) (pipeline.Sink, error) {
 			return clickhouse.New(c.ClickHouse.Config, log)
 		},
+		func(ctx context.Context, c *config.Config, deep bool) error { return c.ClickHouse.Check(ctx, deep) },
 	},
 	{
 		"kafka",
@@ -39,6 +44,7 @@ var sinks = []sink{
 		func(c *config.Config, log zerolog.Logger) (pipeline.Sink, error) {
 			return kafka.New(c.Kafka.Config, log)
 		},
+		func(ctx context.Context, c *config.Config, deep bool) error { return c.Kafka.Check(ctx, deep) },
 	},
 }
 

@@ -6,6 +6,7 @@
 //	config/        settings: defaults, file, environment, flags
 //	daemon.go      the parts, in the order of start and stop
 //	steps.go       starts and stops them within a time limit
+//	check.go       what --check-config reports
 //	deliveries.go  the sinks and their delivery loops
 //	routes.go      the paths for clients, and the interface descriptions
 //	reload.go      what SIGHUP changes
@@ -28,17 +29,23 @@ import (
 )
 
 func main() {
-	if err := command().ExecuteContext(context.Background()); err != nil {
+	err := command().ExecuteContext(context.Background())
+	if err != nil && !errors.Is(err, errLogged) {
 		fmt.Fprintln(os.Stderr, "trafficd:", err)
+	}
+	if err != nil {
 		os.Exit(1)
 	}
 }
+
+// errLogged is returned for an error that is in the log.
+var errLogged = errors.New("see the log")
 
 // flags are the command line flags of the subcommands that read the configuration.
 type flags struct {
 	file  string
 	set   []string
-	check bool
+	check string
 	print bool
 	names []config.Flag // flags that set a key
 }
@@ -59,7 +66,10 @@ and delivers each exactly once to ClickHouse (archive) and a Kafka topic.
 
 Settings come from the defaults, a YAML file, the environment and flags; later ones win.
 The environment variable of a key is TRAFFICD_SECTION__KEY. --print-config shows every
-key with its value and where it came from.
+key with its value and where it came from. --check-config reports everything that is wrong
+with the settings and with the files that they name; --check-config=deep also connects to
+ClickHouse and Kafka, reads each feed once, and reports what would keep the daemon from using
+them: TLS, users, grants, tables, topics, clocks. It changes nothing.
 
 SIGHUP reads the settings again and reloads the log level, the keys, the registry feeds and
 the TLS certificate; other changes are named in the log and need a restart.
@@ -67,7 +77,7 @@ the TLS certificate; other changes are named in the log and need a restart.
 SIGTERM and SIGINT drain: everything accepted is durable, and the exit code is 0. A second
 signal exits immediately.`,
 		Example: `  trafficd --config /etc/trafficd/trafficd.yaml
-  trafficd --config trafficd.yaml --check-config
+  trafficd --config trafficd.yaml --check-config=deep
   trafficd --set kafka.enabled=false --set clickhouse.addresses=ch1:9000,ch2:9000
   TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd --config trafficd.yaml --print-config`,
 		Version:       version.Text(),
@@ -84,13 +94,14 @@ signal exits immediately.`,
 		n := &f.names[i]
 		p.StringVar(&n.Value, n.Name, "", "short for --set "+n.Key+"=…")
 	}
-	root.Flags().BoolVar(&f.check, "check-config", false, "report every error in the settings and exit")
+	root.Flags().StringVar(&f.check, "check-config", "", "report every error in the settings and exit; `deep`: also connect to the stores")
+	root.Flags().Lookup("check-config").NoOptDefVal = "files"
 	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
 	root.AddCommand(migrateCommand(f), versionCommand())
 	return root
 }
 
-// load reads the settings from all sources.
+// load reads the settings from all sources. It returns what it could read also with an error.
 func (f *flags) load(cmd *cobra.Command) (*config.Config, config.Origins, error) {
 	o := config.Options{File: f.file, Environ: os.Environ(), Set: f.set}
 	for _, n := range f.names {
@@ -98,34 +109,48 @@ func (f *flags) load(cmd *cobra.Command) (*config.Config, config.Origins, error)
 			o.Flags = append(o.Flags, n)
 		}
 	}
-	c, origins, err := config.Load(o)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
-	}
-	return c, origins, nil
+	return config.Load(o)
 }
 
 func (f *flags) serve(cmd *cobra.Command) error {
-	if f.check && f.print {
+	if f.check != "" && f.print {
 		return errors.New("use either --check-config or --print-config")
 	}
 	c, origins, err := f.load(cmd)
 	switch {
-	case err != nil:
-		return err
-	case f.check:
-		if err := checkFiles(c); err != nil {
-			return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	case f.check == "files", f.check == "deep":
+		if err = errors.Join(err, check(cmd.Context(), c, origins, f.check == "deep")); err != nil {
+			return invalid(err)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil
+	case f.check != "":
+		return fmt.Errorf("--check-config is %q, must be deep or without a value", f.check)
+	case f.print && err != nil:
+		return invalid(err)
 	case f.print:
 		return config.Print(cmd.OutOrStdout(), c, origins)
 	}
-	return serve(c, c.Log.Logger(os.Stderr), func() (*config.Config, error) {
+	log := c.Log.Logger(os.Stderr)
+	if err != nil {
+		for problem := range strings.Lines(err.Error()) {
+			log.Error().Str("error", strings.TrimSpace(problem)).Msg("cannot use the configuration")
+		}
+		return errLogged
+	}
+	if err := serve(c, log, func() (*config.Config, error) {
 		c, _, err := f.load(cmd)
 		return c, err
-	})
+	}); err != nil {
+		log.Error().Err(err).Msg("trafficd exits with an error")
+		return errLogged
+	}
+	return nil
+}
+
+// invalid returns the error for settings with problems, one on each line.
+func invalid(problems error) error {
+	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
 }
 
 func versionCommand() *cobra.Command {

@@ -25,7 +25,7 @@ may create tables.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := f.load(cmd)
 			if err != nil {
-				return err
+				return invalid(err)
 			}
 			if !c.ClickHouse.Enabled {
 				return errors.New("cannot migrate: clickhouse.enabled is false")

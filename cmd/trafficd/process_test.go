@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -92,10 +93,44 @@ func TestRefusesToStart(t *testing.T) {
 	taken := listener.Addr().String()
 	f(newProcess(t, "api.listen="+taken), "cannot listen for clients", taken, "address already in use")
 	f(newProcess(t, "ops.listen="+taken), "cannot listen for operators", taken, "address already in use")
-	f(newProcess(t, "journal.dir=/proc/nowhere"), "/proc/nowhere")
-	f(newProcess(t, "api.keys_file=/nowhere/keys.yaml"), "/nowhere/keys.yaml")
+	f(newProcess(t, "journal.dir=/proc/nowhere"), "journal.dir: ", "/proc/nowhere")
+	f(newProcess(t, "pipeline.idempotency.journal.dir=/proc/nowhere"), "pipeline.idempotency.journal.dir: ", "/proc/nowhere")
+	f(newProcess(t, "api.keys_file=/nowhere/keys.yaml"), "api.keys_file: ", "/nowhere/keys.yaml")
+	f(newProcess(t, "api.tls_cert=/nowhere/crt", "api.tls_key=/nowhere/key"), "api.tls_cert", "/nowhere/crt")
+	f(newProcess(t, "kafka.enabled=true", "kafka.tls.enabled=true", "kafka.tls.ca=/nowhere/ca"), "kafka.tls.ca: ", "/nowhere/ca")
+	f(newProcess(t, "clickhouse.enabled=true", "clickhouse.secure=true", "clickhouse.ca_file=/nowhere/ca"), "clickhouse.ca_file: ", "/nowhere/ca")
+	f(newProcess(t, "forecasts.feed=kafka", "forecasts.kafka.tls.enabled=true", "forecasts.kafka.tls.ca=/nowhere/ca"), "forecasts.kafka.tls.ca: ", "/nowhere/ca")
 	f(newProcess(t, "dead_letters=/nowhere/dead.ndjson"), "cannot write the dead-letter file", "/nowhere", "dead_letters")
-	f(newProcess(t, "kafka.toppic=x"), `unknown key "kafka.toppic" (--set): did you mean "kafka.topic"?`)
+}
+
+// What keeps the daemon from starting is logged in the configured format: settings, one line each, and the rest.
+func TestErrorsAtTheStartAreLogged(t *testing.T) {
+	f := func(format string, settings ...string) (lines []string) {
+		t.Helper()
+		code, log := newProcess(t, append(settings, "log.format="+format)...).start().end()
+		require.Equal(t, 1, code, log)
+		for line := range strings.Lines(log) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		return lines
+	}
+	requireJSON := func(line, message, reason string) {
+		t.Helper()
+		var entry struct{ Level, Message, Error string }
+		require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
+		require.Equal(t, "error", entry.Level)
+		require.Equal(t, message, entry.Message)
+		require.Contains(t, entry.Error, reason)
+	}
+	lines := f("json", "kafka.toppic=x", "pipeline.queue=0")
+	require.Len(t, lines, 2)
+	requireJSON(lines[0], "cannot use the configuration", `unknown key "kafka.toppic" (--set): did you mean "kafka.topic"?`)
+	requireJSON(lines[1], "cannot use the configuration", "pipeline.queue is 0")
+	lines = f("json", "journal.dir=/proc/nowhere")
+	requireJSON(lines[len(lines)-1], "trafficd exits with an error", "journal.dir: ")
+	lines = f("console", "pipeline.queue=0")
+	require.Len(t, lines, 1)
+	require.Regexp(t, `^\d\d:\d\d:\d\d ERR cannot use the configuration error="pipeline.queue is 0`, lines[0])
 }
 
 func TestCommandLine(t *testing.T) {

@@ -2,6 +2,7 @@ package dial
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -43,10 +44,16 @@ func ValidateAddress(key, address string) error {
 	return settings.Check(err == nil, "%s is %q, must be host:port of the native protocol", key, address)
 }
 
+func (c ClickHouse) tlsConfig() (*tls.Config, error) {
+	t := TLS{c.Secure, c.CAFile, c.CertFile, c.KeyFile, c.InsecureSkipVerify}
+	return t.config(c.ServerName, "ca_file", "cert_file and key_file")
+}
+
 // Open prepares a connection pool of one connection, for use by one goroutine. It reads the TLS
-// files, but does not connect. The options give the addresses, timeouts and compression.
+// files, but does not connect. An error starts with the key of a file. The options contain the
+// addresses, timeouts and compression.
 func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
-	tlsConfig, err := TLS{c.Secure, c.CAFile, c.CertFile, c.KeyFile, c.InsecureSkipVerify}.config(c.ServerName)
+	tlsConfig, err := c.tlsConfig()
 	if err != nil {
 		return nil, err
 	}

@@ -64,18 +64,38 @@ func TestFilesAreRead(t *testing.T) {
 		_, err := Kafka{TLS: c}.Transport()
 		require.ErrorContains(t, err, want)
 	}
-	f(TLS{Enabled: true, CA: junk + ".missing"}, "cannot read the certificate authorities: open "+junk)
+	f(TLS{Enabled: true, CA: junk + ".missing"}, "tls.ca: cannot read the certificate authorities: open "+junk)
 	f(TLS{Enabled: true, CA: junk}, "no PEM certificate in "+junk)
-	f(TLS{Enabled: true, Cert: junk, Key: junk}, "cannot load the client certificate "+junk)
+	f(TLS{Enabled: true, Cert: junk, Key: junk}, "tls.cert and tls.key: cannot load the client certificate "+junk)
 	_, err := Kafka{SASL: SASL{Mechanism: "scram-sha-256", Username: "u\x00", Password: "secret"}}.Transport()
-	require.ErrorContains(t, err, "cannot use the SASL user name and password with scram-sha-256")
+	require.ErrorContains(t, err, "sasl.username and sasl.password: cannot use them with scram-sha-256")
 	require.NotContains(t, err.Error(), "secret")
 
-	c, err := TLS{Enabled: true, InsecureSkipVerify: true}.config("name")
+	c, err := TLS{Enabled: true, InsecureSkipVerify: true}.config("name", "ca", "cert and key")
 	require.NoError(t, err)
 	require.True(t, c.InsecureSkipVerify)
 	require.Equal(t, "name", c.ServerName)
 	require.EqualValues(t, tls.VersionTLS12, c.MinVersion)
+}
+
+func TestCheckClock(t *testing.T) {
+	before := time.Now()
+	after := before.Add(time.Minute) // a slow answer is not a difference
+	f := func(server time.Time, want string) {
+		t.Helper()
+		err := checkClock("address", "db:9000", server, before, after)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.EqualError(t, err, "address: the clock of db:9000 differs by "+want+" from this machine's: synchronise both with NTP")
+	}
+	f(before, "")
+	f(after, "")
+	f(after.Add(maxClockDifference), "")
+	f(before.Add(-maxClockDifference), "")
+	f(after.Add(time.Hour), "1h0m0s")
+	f(before.Add(-time.Hour), "-1h0m0s")
 }
 
 // TestNotABroker feeds the first answers of other servers to kafka-go, cut into pieces of each size.

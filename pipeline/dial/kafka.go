@@ -73,11 +73,12 @@ func (s SASL) validate(section string) error {
 }
 
 // Transport returns the transport for requests about the topic. It reads the TLS files, but does not
-// connect. The caller ends its connections with CloseIdleConnections.
+// connect. An error starts with the key of a setting. The caller ends the transport's connections
+// with CloseIdleConnections.
 //
 // It bounds what kafka-go decompresses, in the whole process; see boundCodecs.
 func (k Kafka) Transport() (*kafka.Transport, error) {
-	tlsConfig, err := k.TLS.config("")
+	tlsConfig, err := k.TLS.config("", "tls.ca", "tls.cert and tls.key")
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (s SASL) mechanism() (m sasl.Mechanism, err error) {
 		m, err = scram.Mechanism(scram.SHA512, s.Username, s.Password)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the SASL user name and password with %s: %w", s.Mechanism, err)
+		return nil, fmt.Errorf("sasl.username and sasl.password: cannot use them with %s: %w", s.Mechanism, err)
 	}
 	return m, nil
 }

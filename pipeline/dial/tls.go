@@ -29,8 +29,9 @@ func (t TLS) validate(section string) error {
 	)
 }
 
-// config returns nil where TLS is off. An empty server name means the host of the address.
-func (t TLS) config(serverName string) (*tls.Config, error) {
+// config returns nil where TLS is off. An empty server name means the host of the address. An error
+// starts with ca or pair, the keys of the files.
+func (t TLS) config(serverName, ca, pair string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
 	}
@@ -38,10 +39,10 @@ func (t TLS) config(serverName string) (*tls.Config, error) {
 	if t.CA != "" {
 		pem, err := os.ReadFile(t.CA)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the certificate authorities: %w", err)
+			return nil, fmt.Errorf("%s: cannot read the certificate authorities: %w", ca, err)
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("cannot read the certificate authorities: no PEM certificate in %s", t.CA)
+			return nil, fmt.Errorf("%s: cannot read the certificate authorities: no PEM certificate in %s", ca, t.CA)
 		}
 	}
 	if t.Cert != "" {
@@ -54,7 +55,7 @@ func (t TLS) config(serverName string) (*tls.Config, error) {
 			return &pair, nil
 		}
 		if _, err := load(nil); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", pair, err)
 		}
 		c.GetClientCertificate = load
 	}

@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"syscall"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"trafficd/pipeline/dial"
 )
 
 // class is the kind of a failure: a label of the metric, and what to do about it. Only classRefused
@@ -127,7 +128,7 @@ func classify(err error) class {
 		return classCancelled
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ch.ErrAcquireConnTimeout):
 		return classTimeout
-	case isTLS(err):
+	case dial.IsTLS(err):
 		return classTLS
 	case errors.As(err, &network):
 		if network.Timeout() {
@@ -138,16 +139,6 @@ func classify(err error) class {
 		return classNetwork
 	}
 	return classOther
-}
-
-// isTLS reports whether a certificate, the client's or the server's, was rejected, or the server
-// does not speak TLS.
-func isTLS(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var header tls.RecordHeaderError
-	var operation *net.OpError
-	return errors.As(err, &verification) || errors.As(err, &header) ||
-		errors.As(err, &operation) && operation.Op == "remote error" // a TLS alert, see crypto/tls
 }
 
 // hinted adds to an error what an operator can do.

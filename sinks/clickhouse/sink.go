@@ -97,10 +97,10 @@ func (s *Sink) Probe(ctx context.Context) error {
 		errorsTotal[classify(err)].Inc()
 		return err
 	}
-	// An insert without rows checks the table, its columns and the grants.
-	b, err := s.conn.PrepareBatch(ctx, s.statement)
+	// An insert without rows checks the table, its columns, the grants, and the server's settings.
+	b, err := s.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(s.settings("probe"))), s.statement)
 	if err == nil {
-		err = b.Close()
+		err = errors.Join(checkTypes(b.Columns()), b.Close())
 	}
 	if err != nil {
 		errorsTotal[classify(err)].Inc()
@@ -137,7 +137,7 @@ func connect(c Config) (driver.Conn, error) {
 		Compression: &ch.Compression{Method: compressions[c.Compression]},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot prepare the connection to ClickHouse: %w", err)
+		return nil, fmt.Errorf("clickhouse.%w", err)
 	}
 	return conn, nil
 }

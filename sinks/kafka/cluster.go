@@ -29,7 +29,7 @@ type cluster struct {
 func newCluster(cfg Config) (*cluster, error) {
 	transport, err := cfg.Transport()
 	if err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
+		return nil, fmt.Errorf("kafka.%w", err)
 	}
 	// The client sends the brokers half of its timeout, so that they give up first.
 	client := &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
@@ -62,9 +62,9 @@ func (c *cluster) describe(ctx context.Context) (id string, partitions int, err 
 	return id, len(list), c.failed(err)
 }
 
-// create creates the topic unless it exists.
-func (c *cluster) create(ctx context.Context) error {
-	r, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+// create creates the topic unless it exists; dry only asks whether that is possible.
+func (c *cluster) create(ctx context.Context, dry bool) error {
+	r, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{ValidateOnly: dry, Topics: []kafka.TopicConfig{{
 		Topic: c.topic, NumPartitions: c.cfg.CreateTopic.Partitions, ReplicationFactor: c.cfg.CreateTopic.ReplicationFactor,
 	}}})
 	if err == nil {

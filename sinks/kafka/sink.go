@@ -155,7 +155,7 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 	if !errors.Is(err, kafka.UnknownTopicOrPartition) || s.cfg.CreateTopic.Partitions == 0 {
 		return id, partitions, err
 	}
-	if err := s.cluster.create(ctx); err != nil {
+	if err := s.cluster.create(ctx, false); err != nil {
 		return "", 0, err
 	}
 	s.log.Info().Str("topic", s.cfg.Topic).Int("partitions", s.cfg.CreateTopic.Partitions).Msg("topic created")

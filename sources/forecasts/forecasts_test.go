@@ -221,7 +221,7 @@ func TestSecurity(t *testing.T) {
 	cfg := topicConfig("f", c.ListenAddrs()...)
 	cfg.Kafka.TLS = dial.TLS{Enabled: true, CA: inFolder(t, "missing.pem")}
 	_, err := New(cfg, nil, zerolog.Nop())
-	require.ErrorContains(t, err, "forecasts.kafka: cannot read the certificate authorities")
+	require.ErrorContains(t, err, "forecasts.kafka.tls.ca: cannot read the certificate authorities")
 }
 
 // certificate returns a certificate for 127.0.0.1, and a file with the authority that signed it.

@@ -43,7 +43,7 @@ func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
 	cfg := all.Kafka
 	transport, err := cfg.Transport()
 	if err != nil {
-		return nil, fmt.Errorf("forecasts.kafka: %w", err)
+		return nil, fmt.Errorf("forecasts.kafka.%w", err)
 	}
 	t := &topicFeed{cfg: cfg, maxSpeed: all.MaxSpeed, contents: newContents(all, layer, "the topic"), faults: faults, transport: transport}
 	t.client = &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}

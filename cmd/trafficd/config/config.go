@@ -97,15 +97,21 @@ func (c *Config) complete() {
 // HasKeys reports whether a source of API keys is configured.
 func (c *Config) HasKeys() bool { return c.API.KeysFile != "" || len(c.API.Keys) > 0 }
 
-// validate returns the errors of all sections. The error of a setting starts with its key, which the
-// package that owns the section gives relative to the section.
-func (c *Config) validate(origins Origins) (wrong []error) {
-	section := func(name string, err error) {
-		for _, err := range leaves(err) {
-			text := join(name, err.Error())
-			wrong = append(wrong, errors.New(text+origins.of(text)))
-		}
+// Section returns the errors that err joins, with the section's name before the key that each starts
+// with, and the origin of the setting after it.
+func (o Origins) Section(name string, err error) error {
+	var errs []error
+	for _, err := range leaves(err) {
+		text := join(name, err.Error())
+		errs = append(errs, errors.New(text+o.of(text)))
 	}
+	return errors.Join(errs...)
+}
+
+// validate returns the errors of all sections.
+func (c *Config) validate(origins Origins) error {
+	var errs []error
+	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
 	section("", c.validateOwn())
 	section("log", c.Log.Validate())
 	section("ops", c.Ops.Validate())
@@ -129,7 +135,7 @@ func (c *Config) validate(origins Origins) (wrong []error) {
 	section("forecasts", c.Forecasts.Validate())
 	section("layers", c.Layers.Validate())
 	section("routing", c.Routing.Validate())
-	return wrong
+	return errors.Join(errs...)
 }
 
 func (c *Config) validateOwn() error {

@@ -25,15 +25,13 @@ type Flag struct{ Name, Key, Value string }
 type Origins map[string]string
 
 // Load returns the effective configuration. Its error joins everything that is wrong, one line each,
-// with the key, the origin of its value and, for an unknown key, the nearest known one.
+// with the key, the origin of its value and, for an unknown key, the nearest known one. Settings that
+// could not be read keep their defaults then.
 func Load(o Options) (*Config, Origins, error) {
 	c := Default()
 	origins, err := load(&c, o)
 	c.complete()
-	if err := errors.Join(append([]error{err}, c.validate(origins)...)...); err != nil {
-		return nil, nil, err
-	}
-	return &c, origins, nil
+	return &c, origins, errors.Join(err, c.validate(origins))
 }
 
 // Differences lists the keys of settings that differ between two configurations.

@@ -30,7 +30,7 @@ func (l Log) Validate() error {
 	return errors.Join(errs...)
 }
 
-// SetLevel sets the level of all loggers. The configuration must be valid.
+// SetLevel sets the level of all loggers; an invalid one means info.
 func (l Log) SetLevel() {
 	level, err := zerolog.ParseLevel(l.Level)
 	if err != nil {
@@ -39,7 +39,7 @@ func (l Log) SetLevel() {
 	zerolog.SetGlobalLevel(level)
 }
 
-// Logger sets the level and returns the logger that writes to file. The configuration must be valid.
+// Logger sets the level and returns the logger that writes to file; an invalid format means json.
 func (l Log) Logger(file *os.File) zerolog.Logger {
 	l.SetLevel()
 	var w io.Writer = file

@@ -1,0 +1,170 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/segmentio/kafka-go"
+)
+
+// maxClockDifference is far more than machines with a working NTP client differ by.
+const maxClockDifference = 5 * time.Second
+
+// checkTimeout bounds the requests to one server.
+const checkTimeout = 20 * time.Second
+
+// Check connects to a server and returns what is wrong, also with its clock. An error starts with the
+// key of a setting; address is that of the address.
+func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	conn, err := c.Open(&clickhouse.Options{Addr: []string{address}, DialTimeout: timeout, ReadTimeout: timeout})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	var server time.Time
+	before := time.Now()
+	err = conn.QueryRow(ctx, "SELECT now64(3, 'UTC')").Scan(&server)
+	var exception *clickhouse.Exception
+	switch {
+	case err == nil:
+		return checkClock(key, address, server, before, time.Now())
+	case errors.As(err, &exception) && slices.Contains([]int32{192, 193, 194, 195, 516}, exception.Code):
+		return fmt.Errorf("username and password: %s rejects user %q: %w", address, c.Username, err)
+	case IsTLS(err):
+		return fmt.Errorf("secure, ca_file, cert_file and server_name: cannot establish TLS with %s: %w", address, err)
+	case errors.As(err, &exception) && exception.Code == 81:
+		return fmt.Errorf("database: %w", err)
+	}
+	return fmt.Errorf("%s: cannot connect to %s: %w; is it the native port of a running server, with TLS only if secure is true?",
+		key, address, err)
+}
+
+// Check reports what is wrong with the files and, if deep, with the server. It does not run the query.
+func (q ClickHouseQuery) Check(ctx context.Context, deep bool) error {
+	if _, err := q.tlsConfig(); err != nil || !deep {
+		return err
+	}
+	return q.ClickHouse.Check(ctx, "address", q.Address, q.Timeout)
+}
+
+// checkClock compares a server's time, read between before and after, with this machine's.
+func checkClock(key, address string, server, before, after time.Time) error {
+	ahead := max(server.Sub(after), 0) + min(server.Sub(before), 0)
+	if ahead.Abs() <= maxClockDifference {
+		return nil
+	}
+	return fmt.Errorf("%s: the clock of %s differs by %v from this machine's: synchronise both with NTP",
+		key, address, ahead.Round(time.Second))
+}
+
+// IsTLS reports whether a certificate, the client's or the server's, was rejected, or the server does
+// not speak TLS.
+func IsTLS(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var operation *net.OpError
+	return errors.As(err, &verification) || errors.As(err, &header) ||
+		errors.As(err, &operation) && operation.Op == "remote error" // a TLS alert, see crypto/tls
+}
+
+// Topic is what the brokers report about a topic.
+type Topic struct {
+	Brokers    int // of the cluster
+	Partitions []kafka.Partition
+	Config     map[string]string // empty without the permission DescribeConfigs
+}
+
+// Check reports what is wrong with the files and, if deep, with every broker, those that the cluster
+// advertises included. Each of the joined errors starts with the key of a setting. It returns what the
+// brokers report about the topic: no partitions if it does not exist, which is not an error.
+func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, err error) {
+	transport, err := k.Transport()
+	if err != nil {
+		return t, fmt.Errorf("%s%w", section, err)
+	}
+	if !deep {
+		return t, nil
+	}
+	defer transport.CloseIdleConnections()
+	client := &kafka.Client{Timeout: k.RequestTimeout, Transport: transport}
+	var errs []error
+	asked := map[string]bool{}
+	var m *kafka.MetadataResponse
+	for queue := slices.Clone(k.Brokers); len(queue) > 0; queue = queue[1:] {
+		address := queue[0]
+		if asked[address] {
+			continue
+		}
+		asked[address] = true
+		answer, err := client.Metadata(ctx, &kafka.MetadataRequest{Addr: kafka.TCP(address), Topics: []string{k.Topic}})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s%w", section, k.diagnose(address, err)))
+			continue
+		}
+		m, client.Addr = answer, kafka.TCP(address)
+		for _, b := range answer.Brokers {
+			queue = append(queue, net.JoinHostPort(b.Host, strconv.Itoa(b.Port)))
+		}
+	}
+	if m == nil || len(m.Topics) != 1 {
+		return t, errors.Join(errs...)
+	}
+	t.Brokers, t.Partitions = len(m.Brokers), m.Topics[0].Partitions
+	if err := m.Topics[0].Error; err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition) {
+		errs = append(errs, fmt.Errorf("%stopic: cannot describe topic %q: %w", section, k.Topic, err))
+	}
+	for _, p := range t.Partitions {
+		if p.Leader == (kafka.Broker{}) {
+			errs = append(errs, fmt.Errorf("%stopic: partition %d of topic %q has no leader: check the brokers %v",
+				section, p.ID, k.Topic, slices.Sorted(maps.Keys(asked))))
+		}
+	}
+	if len(t.Partitions) > 0 {
+		t.Config = topicConfig(ctx, client, k.Topic)
+	}
+	return t, errors.Join(errs...)
+}
+
+// diagnose names the settings that a failed connection to a broker is due to.
+func (k Kafka) diagnose(address string, err error) error {
+	switch {
+	case errors.Is(err, kafka.SASLAuthenticationFailed):
+		return fmt.Errorf("sasl.username and sasl.password: %s rejects user %q: %w", address, k.SASL.Username, err)
+	case errors.Is(err, kafka.UnsupportedSASLMechanism), errors.Is(err, kafka.IllegalSASLState):
+		return fmt.Errorf("sasl.mechanism: %s does not support %q: %w", address, k.SASL.Mechanism, err)
+	case IsTLS(err):
+		return fmt.Errorf("tls.enabled, tls.ca and tls.cert: cannot establish TLS with %s: %w", address, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; is the listener for these, and the password right?", address, err)
+	case slices.Contains(k.Brokers, address):
+		return fmt.Errorf("brokers: cannot connect to %s: %w; is it a listener for these settings of tls and sasl?", address, err)
+	}
+	return fmt.Errorf("brokers: cannot connect to %s, which the cluster advertises: %w; check advertised.listeners of the brokers",
+		address, err)
+}
+
+// topicConfig returns the configuration of a topic, or nil if the brokers do not disclose it.
+func topicConfig(ctx context.Context, client *kafka.Client, topic string) map[string]string {
+	r, err := client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
+		Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}},
+	})
+	if err != nil || len(r.Resources) != 1 {
+		return nil
+	}
+	config := map[string]string{}
+	for _, entry := range r.Resources[0].ConfigEntries {
+		config[entry.ConfigName] = entry.ConfigValue
+	}
+	return config
+}

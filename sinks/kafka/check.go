@@ -1,0 +1,99 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/segmentio/kafka-go"
+
+	"trafficd/pipeline/dial"
+)
+
+// Check reports what is wrong with the files that the configuration names and, if deep, with the
+// brokers and the topic. Each of the joined errors starts with the key of a setting. It writes
+// nothing, but takes a producer id. An invalid configuration is not checked deeply. Clocks of brokers
+// are not compared, because no answer contains the time.
+func (c Config) Check(ctx context.Context, deep bool) error {
+	deep = deep && c.Validate() == nil
+	t, err := c.Kafka.Check(ctx, "", deep)
+	if !deep {
+		return err
+	}
+	brokers, failed := newCluster(c)
+	if failed != nil {
+		return err // which Check has returned too
+	}
+	defer brokers.refresh()
+	errs := []error{err}
+	switch {
+	case len(t.Partitions) > 0:
+		errs = append(errs, c.checkTopic(t), brokers.checkPermissions(ctx))
+	case err != nil:
+	case c.CreateTopic.Partitions == 0:
+		errs = append(errs, fmt.Errorf("topic: topic %q does not exist: create it, or set kafka.create_topic.partitions", c.Topic))
+	default:
+		if err := brokers.create(ctx, true); err != nil {
+			errs = append(errs, fmt.Errorf("create_topic: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkTopic reports properties of the topic that could lose or refuse measurements.
+func (c Config) checkTopic(t dial.Topic) error {
+	number := func(name string, or int) int {
+		if n, err := strconv.Atoi(t.Config[name]); err == nil {
+			return n
+		}
+		return or
+	}
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("topic: topic %q "+format, append([]any{c.Topic}, args...)...))
+	}
+	replicas := len(t.Partitions[0].Replicas)
+	inSync := number("min.insync.replicas", 1)
+	switch {
+	case replicas < inSync:
+		wrong("has %d replicas, fewer than its min.insync.replicas %d: no record can be written", replicas, inSync)
+	case replicas == 1 && t.Brokers > 1:
+		wrong("has 1 replica: a broker that is lost takes acknowledged measurements with it; use 3 replicas and min.insync.replicas 2")
+	case replicas > 2 && t.Config["min.insync.replicas"] == "1":
+		wrong("has min.insync.replicas 1: the loss of one broker can lose acknowledged measurements; set it to 2")
+	}
+	for _, p := range t.Partitions {
+		if len(p.Isr) < inSync && replicas >= inSync {
+			wrong("has %d replicas of partition %d in sync, fewer than min.insync.replicas %d: check the brokers", len(p.Isr), p.ID, inSync)
+		}
+	}
+	if slices.Contains(strings.Split(t.Config["cleanup.policy"], ","), "compact") {
+		wrong("has cleanup.policy compact, which deletes all but the latest measurement of a detector: set it to delete")
+	}
+	if largest := number("max.message.bytes", c.BatchBytes); largest < c.BatchBytes {
+		errs = append(errs, fmt.Errorf("batch_bytes is %d, but topic %q has max.message.bytes %d: lower the one or raise the other",
+			c.BatchBytes, c.Topic, largest))
+	}
+	return errors.Join(errs...)
+}
+
+// checkPermissions makes each kind of request once and reports missing permissions. The record batch
+// that it produces is empty: brokers check the permission first, then refuse the request as invalid.
+func (c *cluster) checkPermissions(ctx context.Context) error {
+	_, _, session := c.newProducer(ctx)
+	_, produce := c.produce(ctx, 0, make([]byte, frameLen))
+	if produce != nil {
+		produce = c.failed(fmt.Errorf("cannot write to topic %q: %w", c.topic, produce))
+	}
+	_, fetch := c.fetch(ctx, 0, 0)
+	var errs []error
+	for _, err := range []error{session, produce, fetch} {
+		if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
+			errs = append(errs, fmt.Errorf("sasl.username: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

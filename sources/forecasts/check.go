@@ -1,0 +1,73 @@
+package forecasts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/internal/watch"
+)
+
+// Check reports what is wrong with the files that the configuration names and, if deep, with the feed,
+// which it reads once. Each of the joined errors starts with the key of a setting. An invalid
+// configuration is not checked deeply.
+func (c Config) Check(ctx context.Context, deep bool) error {
+	deep = deep && c.Validate() == nil
+	switch c.Feed {
+	case FeedKafka:
+		if err := c.Kafka.check(ctx, deep); err != nil {
+			return err
+		}
+	case FeedFile:
+		if err := unix.Access(c.File.Path, unix.R_OK); err != nil {
+			return fmt.Errorf("file.path: cannot read %s: %w", c.File.Path, err)
+		}
+	case FeedClickHouse:
+		if err := c.ClickHouse.Check(ctx, deep); err != nil {
+			return fmt.Errorf("clickhouse.%w", err)
+		}
+	}
+	if !deep || c.Feed == "" {
+		return nil
+	}
+	f, err := New(c, discard{}, zerolog.Nop())
+	if err != nil {
+		return err
+	}
+	defer f.feed.close()
+	_, err = f.feed.check(ctx)
+	if err == nil || errors.Is(err, watch.ErrUnchanged) || errors.Is(err, watch.ErrUnsettled) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", c.Feed, err)
+}
+
+// check reports what is wrong with the brokers and the topic.
+func (c KafkaConfig) check(ctx context.Context, deep bool) error {
+	t, err := c.Check(ctx, "kafka.", deep)
+	policy := t.Config["cleanup.policy"]
+	switch {
+	case err != nil || !deep:
+		return err
+	case len(t.Partitions) == 0:
+		return fmt.Errorf("kafka.topic: topic %q does not exist: create it, with cleanup.policy compact", c.Topic)
+	case policy != "" && !strings.Contains(policy, "compact"):
+		return fmt.Errorf("kafka.topic: topic %q has cleanup.policy %s, which deletes forecasts by age: set it to compact", c.Topic, policy)
+	}
+	return nil
+}
+
+// discard is a layer for a check.
+type discard struct{}
+
+func (discard) Put(*pb.StreetForecast)       {}
+func (discard) Remove(int32, int32)          {}
+func (discard) Replace([]*pb.StreetForecast) {}
+func (discard) Publish(time.Time)            {}
+func (discard) Confirm(time.Time)            {}

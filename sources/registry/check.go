@@ -1,0 +1,56 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"trafficd/sources/internal/watch"
+)
+
+// Check reports files of feeds that cannot be read and, if deep, feeds whose list cannot be used: it
+// reads each list once. Each of the joined errors starts with the key of a setting.
+func (c Config) Check(ctx context.Context, deep bool) error {
+	deep = deep && c.Validate() == nil
+	var errs []error
+	for i, fc := range c.Feeds {
+		if err := fc.check(ctx, c, deep); err != nil {
+			errs = append(errs, fmt.Errorf("feeds[%d].%w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f FeedConfig) check(ctx context.Context, cfg Config, deep bool) error {
+	f = f.withDefaults()
+	kind := "http"
+	switch {
+	case f.File != nil:
+		kind = "file"
+		if err := unix.Access(f.File.Path, unix.R_OK); err != nil {
+			return fmt.Errorf("file: cannot read %s: %w", f.File.Path, err)
+		}
+	case f.ClickHouse != nil:
+		kind = "clickhouse"
+		if err := f.ClickHouse.Check(ctx, deep); err != nil {
+			return fmt.Errorf("clickhouse.%w", err)
+		}
+	}
+	if !deep {
+		return nil
+	}
+	feed := newFeed(cfg, f, zerolog.Nop())
+	defer feed.source.close()
+	codes, err := feed.source.read(ctx)
+	if err == nil {
+		err = feed.take(codes, time.Now())
+	}
+	if err != nil && !errors.Is(err, watch.ErrUnsettled) {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	return nil
+}
