@@ -170,14 +170,14 @@ func deepKafka(t *testing.T, settings []string, want ...string) {
 func TestDeepCheckOfKafka(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 2))
 	brokers := "kafka.brokers=" + strings.Join(k.Brokers, ",")
-	create := func(topic string, config map[string]string) {
+	create := func(topic, setting, value string) {
 		t.Helper()
-		require.NoError(t, launch.CreateTopic(t.Context(), k.Brokers, topic, 1, config))
+		require.NoError(t, launch.CreateTopic(t.Context(), k.Brokers, topic, 1, map[string]*string{setting: &value}))
 	}
-	create("expiring", map[string]string{"cleanup.policy": "delete"})
-	create("compacted", map[string]string{"cleanup.policy": "compact"})
-	create("small", map[string]string{"max.message.bytes": "10000"})
-	create("strict", map[string]string{"min.insync.replicas": "7"})
+	create("expiring", "cleanup.policy", "delete")
+	create("compacted", "cleanup.policy", "compact")
+	create("small", "max.message.bytes", "10000")
+	create("strict", "min.insync.replicas", "7")
 	deepKafka(t, []string{brokers})
 	deepKafka(t, []string{brokers + ",127.0.0.1:1"}, "kafka.brokers: cannot connect to 127.0.0.1:1: ")
 	deepKafka(t, []string{brokers, "kafka.topic=missing"}, `kafka.topic: topic "missing" does not exist: create it, or set kafka.create_topic.partitions`)
