@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -44,49 +47,23 @@ func (q *quickstart) restart() error {
 
 // awaitReady waits until /readyz returns 200.
 func (q *quickstart) awaitReady(ctx context.Context) error {
-	deadline := time.Now().Add(30 * time.Second)
-	return q.until(ctx, func() (bool, error) {
+	return q.within(ctx, 30*time.Second, "trafficd did not become ready", func() error {
 		status, body := q.daemon.Readyz(ctx)
-		if status != http.StatusOK && time.Now().After(deadline) {
-			return false, fmt.Errorf("trafficd did not become ready: %s\nsee %s", body, q.short(q.path("trafficd.log")))
+		if status == http.StatusOK {
+			return nil
 		}
-		return status == http.StatusOK, nil
+		return errors.New(body)
 	})
 }
 
+//go:embed trafficd.yaml
+var configText string
+
 // daemonConfig is a small configuration to read and to change.
-var daemonConfig = template.Must(template.New("trafficd.yaml").Parse(`# Written by quickstart at each start. trafficd --print-config prints every setting.
-log:
-  format: console
-ops:
-  listen: {{.Ops}}
-api:
-  listen: {{.API}}
-  keys_file: {{.Keys}}
-registry:
-  feeds:
-    - product_instance: {{.Instance}}
-      file:
-        path: {{.Registry}}
-        format: csv
-        column: {{.Column}}
-journal:
-  dir: {{.Journal}}
-clickhouse:
-  addresses: [{{.ClickHouse}}]
-  database: {{.Database}}
-kafka:
-  brokers: [{{.Brokers}}]
-  topic: {{.Topic}}
-forecasts:
-  feed: kafka
-  kafka:
-    brokers: [{{.Brokers}}]
-    topic: {{.ForecastTopic}}
-`))
+var daemonConfig = template.Must(template.New("trafficd.yaml").Parse(configText))
 
 func (q *quickstart) writeConfig() error {
-	var text strings.Builder
+	var text bytes.Buffer
 	err := daemonConfig.Execute(&text, map[string]string{
 		"API": q.daemon.API, "Ops": q.daemon.Ops, "Keys": q.path(keysFile),
 		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column,
@@ -94,10 +71,10 @@ func (q *quickstart) writeConfig() error {
 		"ClickHouse": q.stores.ClickHouse.TCP, "Database": database,
 		"Brokers": strings.Join(q.stores.Kafka.Brokers, ", "), "Topic": topic, "ForecastTopic": forecastTopic,
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write the configuration: %w", err)
+	if err == nil {
+		err = os.WriteFile(q.path("trafficd.yaml"), text.Bytes(), 0o644)
 	}
-	if err := os.WriteFile(q.path("trafficd.yaml"), []byte(text.String()), 0o644); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot write the configuration: %w", err)
 	}
 	return nil

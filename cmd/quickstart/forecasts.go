@@ -63,27 +63,20 @@ func (q *quickstart) keepForecasts(ctx context.Context) {
 
 // served describes the layer that a map client gets.
 type served struct {
-	streets, plain, packed int // plain and packed are sizes in bytes
+	streets, plain, packed uint64 // plain and packed are sizes in bytes
 	age                    string
 }
 
 func (s served) String() string {
 	return fmt.Sprintf("%s streets, %s bytes (%s as gzip), %s s old",
-		thousands(uint64(s.streets)), thousands(uint64(s.plain)), thousands(uint64(s.packed)), s.age)
+		thousands(s.streets), thousands(s.plain), thousands(s.packed), s.age)
 }
 
 // awaitLayer waits until the layer is served.
 func (q *quickstart) awaitLayer(ctx context.Context) (found served, err error) {
-	deadline := time.Now().Add(30 * time.Second)
-	err = q.until(ctx, func() (bool, error) {
-		var err error
-		if found, err = layer(ctx, "http://"+q.daemon.API+forecastPath, q.key); err == nil {
-			return true, nil
-		}
-		if time.Now().After(deadline) {
-			return false, fmt.Errorf("the forecast layer is not available: %w; see %s", err, q.short(q.path("trafficd.log")))
-		}
-		return false, nil
+	err = q.within(ctx, 30*time.Second, "the forecast layer is not available", func() (err error) {
+		found, err = layer(ctx, "http://"+q.daemon.API+forecastPath, q.key)
+		return err
 	})
 	return found, err
 }
@@ -102,7 +95,7 @@ func layer(ctx context.Context, url, key string) (served, error) {
 	if err := proto.Unmarshal(plain, &response); err != nil {
 		return served{}, fmt.Errorf("cannot decode the forecast layer: %w", err)
 	}
-	return served{len(response.StreetForecast), len(plain), len(packed), header.Get("Forecast-Age")}, nil
+	return served{uint64(len(response.StreetForecast)), uint64(len(plain)), uint64(len(packed)), header.Get("Forecast-Age")}, nil
 }
 
 func get(ctx context.Context, url, key, encoding string) ([]byte, http.Header, error) {

@@ -60,7 +60,12 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := q.awaitDrained(ctx); err != nil {
+	say("waiting until both stores have everything")
+	err = q.until(ctx, func() (bool, error) {
+		metrics, err := q.daemon.Metrics(ctx)
+		return err == nil && metrics.Sum("trafficd_pipeline_lag_frames") == 0, nil // an error: it is restarting
+	})
+	if err != nil {
 		return err
 	}
 	// ClickHouse writes its log of inserts once a second.
@@ -175,6 +180,18 @@ func (q *quickstart) until(ctx context.Context, done func() (bool, error)) error
 	}
 }
 
+// within calls try until it succeeds, like until. After limit it returns what went wrong.
+func (q *quickstart) within(ctx context.Context, limit time.Duration, what string, try func() error) error {
+	deadline := time.Now().Add(limit)
+	return q.until(ctx, func() (bool, error) {
+		err := try()
+		if err != nil && time.Now().After(deadline) {
+			return false, fmt.Errorf("%s: %w; see %s", what, err, q.short(q.path("trafficd.log")))
+		}
+		return err == nil, nil
+	})
+}
+
 // stop stops everything in the order of the data.
 func (q *quickstart) stop() error {
 	if q.stores == nil {
@@ -198,7 +215,7 @@ func (q *quickstart) stop() error {
 type counts struct {
 	Inserted uint64 // rows of all inserts in ClickHouse's log
 	Final    uint64 // count() FINAL: a measurement that is sent again replaces the earlier one
-	Records  int64  // of the topic, over all partitions
+	Records  uint64 // of the topic, over all partitions
 }
 
 func (c counts) minus(o counts) counts {
@@ -208,32 +225,28 @@ func (c counts) minus(o counts) counts {
 func (q *quickstart) count(ctx context.Context) (c counts, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	// A missing table counts 0. ClickHouse creates system.part_log with the first insert; before that SYSTEM FLUSH LOGS
-	// would wait forever.
-	for _, n := range []struct {
-		to         *uint64
-		table, sql string
-	}{
-		{&c.Inserted, "system.part_log", "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0" +
-			" AND database = '" + database + "' AND table = 'measurements'"},
-		{&c.Final, table, "SELECT count() FROM " + table + " FINAL"},
-	} {
-		found, err := q.stores.ClickHouse.Do(ctx, "EXISTS "+n.table)
+	// A missing table counts 0. ClickHouse creates system.part_log with the first insert.
+	ask := func(from, what string) (n uint64) {
 		if err != nil {
-			return c, err
+			return 0
 		}
-		if found != "1" {
-			continue
+		var text string
+		if text, err = q.stores.ClickHouse.Do(ctx, "EXISTS "+from); err != nil || text != "1" {
+			return 0
 		}
-		text, err := q.stores.ClickHouse.Do(ctx, n.sql)
-		if err != nil {
-			return c, err
+		if text, err = q.stores.ClickHouse.Do(ctx, what); err == nil {
+			n, err = strconv.ParseUint(text, 10, 64)
 		}
-		if *n.to, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return c, fmt.Errorf("cannot parse ClickHouse's response to %q: %w", n.sql, err)
-		}
+		return n
 	}
-	c.Records, err = launch.CountRecords(ctx, q.stores.Kafka.Brokers, topic)
+	c.Inserted = ask("system.part_log", "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0"+
+		" AND database = '"+database+"' AND table = 'measurements'")
+	c.Final = ask(table, "SELECT count() FROM "+table+" FINAL")
+	if err != nil {
+		return c, err
+	}
+	records, err := launch.CountRecords(ctx, q.stores.Kafka.Brokers, topic)
+	c.Records = uint64(records)
 	return c, err
 }
 

@@ -252,20 +252,6 @@ func TestPrintedCommands(t *testing.T) {
 	require.Zero(t, code, text)
 }
 
-func TestHasRights(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keys.yaml")
-	f := func(text string, want bool) {
-		t.Helper()
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		require.Equal(t, want, hasRights(path), text)
-	}
-	f("keys:\n- {name: quickstart, rights: [ingest, forecast, routing]}\n", true)
-	f("keys:\n- {name: quickstart, rights: [ingest]}\n", false)
-	f("keys: []\n", false)
-	f("no keys", false)
-	require.False(t, hasRights(path+".none"))
-}
-
 func TestSummary(t *testing.T) {
 	var s sent
 	d := json.NewDecoder(strings.NewReader(`{"accepted":5,"rejected":1,"batches":2,"retries":3,"seconds":2,"codes":{"UNKNOWN_DETECTOR":1}}`))

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,35 +49,53 @@ type sent struct {
 // rights of the key: everything that the printed commands need.
 var rights = []string{"ingest", "forecast", "routing"}
 
-// makeKey reads the API key of an earlier start, or creates one if there is none with all rights.
+// makeKey uses the API key of an earlier start, or adds one to the keys file if that key has lost a right. It never changes
+// or removes what is in the file.
 func (q *quickstart) makeKey(ctx context.Context) error {
-	if key, err := os.ReadFile(q.path(keyFile)); err == nil && hasRights(q.path(keysFile)) && exists(q.path(headerFile)) {
-		q.key = strings.TrimSpace(string(key))
-		return nil
+	text, err := os.ReadFile(q.path(keysFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read the keys: %w", err)
 	}
-	say("creating an API key")
-	_ = os.Remove(q.path(keysFile))
-	out, err := q.trafficctl(ctx, "key", "new", "--name", "quickstart", "--product-instance", instance,
-		"--rights", strings.Join(rights, ","), "--file", q.path(keysFile))
-	if err != nil {
-		return err
-	}
-	q.key, _, _ = strings.Cut(out, "\n")
-	for name, text := range map[string]string{keyFile: q.key, headerFile: "Authorization: apiKey " + q.key} {
-		if err := os.WriteFile(q.path(name), []byte(text+"\n"), 0o600); err != nil {
-			return fmt.Errorf("cannot write the key: %w", err)
+	var file struct {
+		Keys []struct {
+			Name            string
+			SHA256          string
+			ProductInstance string `yaml:"product_instance"`
+			Rights          []string
 		}
 	}
-	return nil
-}
-
-// hasRights reports whether the only key of a keys file has all rights.
-func hasRights(path string) bool {
-	text, err := os.ReadFile(path)
-	var file struct {
-		Keys []struct{ Rights []string }
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return fmt.Errorf("cannot read the keys in %s: %w; correct or remove the file", q.path(keysFile), err)
 	}
-	return err == nil && yaml.Unmarshal(text, &file) == nil && len(file.Keys) == 1 && slices.Equal(file.Keys[0].Rights, rights)
+	key, _ := os.ReadFile(q.path(keyFile)) // without it, there is no earlier key
+	q.key = strings.TrimSpace(string(key))
+	digest, usable, names := fmt.Sprintf("%x", sha256.Sum256([]byte(q.key))), false, map[string]bool{}
+	for _, k := range file.Keys {
+		names[k.Name] = true
+		lacks := func(right string) bool { return !slices.Contains(k.Rights, right) }
+		usable = usable || k.SHA256 == digest && k.ProductInstance == instance && !slices.ContainsFunc(rights, lacks)
+	}
+	if !usable {
+		say("creating an API key")
+		name := instance
+		for n := 2; names[name]; n++ {
+			name = fmt.Sprint(instance, "-", n)
+		}
+		out, err := q.trafficctl(ctx, "key", "new", "--name", name, "--product-instance", instance,
+			"--rights", strings.Join(rights, ","), "--file", q.path(keysFile))
+		if err != nil {
+			return err
+		}
+		q.key, _, _ = strings.Cut(out, "\n")
+	}
+	err = os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600)
+	if err == nil {
+		err = os.WriteFile(q.path(headerFile), []byte("Authorization: apiKey "+q.key+"\n"), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the key: %w", err)
+	}
+	return nil
 }
 
 // source is the traffic to send and the registry of its detectors.
@@ -201,13 +222,4 @@ func (q *quickstart) send(ctx context.Context) (sent, error) {
 		return s, fmt.Errorf("cannot parse trafficctl's summary %q: %w", summary.String(), err)
 	}
 	return s, nil
-}
-
-// awaitDrained waits until the daemon has delivered the whole journal.
-func (q *quickstart) awaitDrained(ctx context.Context) error {
-	say("waiting until both stores have everything")
-	return q.until(ctx, func() (bool, error) {
-		metrics, err := q.daemon.Metrics(ctx)
-		return err == nil && metrics.Sum("trafficd_pipeline_lag_frames") == 0, nil // an error: it is restarting
-	})
 }

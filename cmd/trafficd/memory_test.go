@@ -47,7 +47,7 @@ func TestMemory(t *testing.T) {
 			require.Less(t, peak, most)
 		})
 	}
-	f("full batches", limit, 0, 8, 256<<20, each(limit, func(i int) string {
+	f("full batches", limit, 0, 2, 256<<20, each(limit, func(i int) string {
 		return measurement(detector(i), fmt.Sprint("flow", i/100), i)
 	}))
 	f("codes of 256 bytes", 0, limit, 1, 512<<20, each(limit, func(i int) string {
