@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestForecastCaches puts nginx and Varnish before the daemon, with their defaults and with settings that force them to
+// cache layers. An invalid key never gets the layer of a valid one, and no key that of another time zone or format.
+func TestForecastCaches(t *testing.T) {
+	d := newProcess(t, "layers.query_key=true", "api.cors_origins=https://maps.example", "forecasts.feed=file", "forecasts.file.settle=10ms")
+	feed := filepath.Join(d.Dir, "forecasts.ndjson")
+	d.set("forecasts.file.path=" + feed)
+	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"), keyEntry("tokyo", "forecast", "Asia/Tokyo"), keyEntry("city", "ingest", "UTC"))
+	replaceFile(t, feed, streetLine(7, 40))
+	d.start()
+	d.eventually(func() bool { a, err := d.tryLayer(""); return err == nil && a.StatusCode == http.StatusOK }, "a layer")
+
+	for _, origin := range []string{"", "https://maps.example", "https://other.example"} {
+		for _, headers := range [][]string{nil, {"If-None-Match", "*"}, {"Accept-Encoding", "identity", "Range", "bytes=0-9"}} {
+			answer, _ := d.layer("map", "", append([]string{"Origin", origin}, headers...)...)
+			require.Less(t, answer.StatusCode, 400)
+			require.Equal(t, []string{"Authorization, Accept, Accept-Encoding, Origin"}, answer.Header.Values("Vary"), "one line, status %d", answer.StatusCode)
+		}
+	}
+
+	for _, cache := range []struct {
+		name   string
+		start  func(t *testing.T, upstream string) (address string)
+		forced bool
+	}{
+		{"nginx", func(t *testing.T, upstream string) string { return startNginxCache(t, upstream, "") }, false},
+		{"nginx forced", func(t *testing.T, upstream string) string {
+			return startNginxCache(t, upstream, "proxy_ignore_headers Cache-Control Expires; proxy_cache_valid 200 10m;")
+		}, true},
+		{"Varnish", func(t *testing.T, upstream string) string { return startVarnish(t, upstream, "") }, false},
+		{"Varnish forced", func(t *testing.T, upstream string) string {
+			return startVarnish(t, upstream, `
+sub vcl_recv { return (hash); }
+sub vcl_backend_response { if (beresp.status == 200) { set beresp.ttl = 10m; return (deliver); } }
+`)
+		}, true},
+	} {
+		t.Run(cache.name, func(t *testing.T) {
+			address := cache.start(t, d.API)
+			hits := 0
+			f := func(status int, key, origin, accept, query, want string) {
+				t.Helper()
+				for range 2 { // the second time perhaps from the cache
+					answer, body := layerFrom(t, address, key, query, "Origin", origin, "Accept", accept, "Accept-Encoding", "identity")
+					require.Equal(t, status, answer.StatusCode, "%s", body)
+					require.Contains(t, string(body), want)
+					if strings.Contains(answer.Header.Get("X-Cache"), "HIT") {
+						hits++
+					}
+				}
+			}
+			const protobuf, json, page = "application/x-protobuf", "application/json", "https://maps.example"
+			for range 2 { // the second time after every other request
+				for _, origin := range []string{"", page} {
+					f(http.StatusOK, "map", origin, protobuf, "", "Europe/Copenhagen")
+					f(http.StatusUnauthorized, "wrong", origin, protobuf, "", "GENERAL_UNAUTHENTICATED")
+					f(http.StatusUnauthorized, "", origin, protobuf, "", "GENERAL_UNAUTHENTICATED")
+					f(http.StatusForbidden, "city", origin, protobuf, "", "GENERAL_FORBIDDEN")
+					f(http.StatusOK, "tokyo", origin, protobuf, "", "Asia/Tokyo")
+					f(http.StatusOK, "map", origin, json, "", `"timezone":"Europe/Copenhagen"`)
+					f(http.StatusOK, "", origin, json, "?apiKey=map", `"timezone":"Europe/Copenhagen"`)
+					f(http.StatusUnauthorized, "", origin, json, "?apiKey=wrong", "GENERAL_UNAUTHENTICATED")
+					f(http.StatusUnauthorized, "wrong", origin, json, "?apiKey=map", "GENERAL_UNAUTHENTICATED")
+				}
+			}
+			if cache.forced {
+				require.Positive(t, hits, "the cache is used")
+			} else {
+				require.Zero(t, hits, "no-cache and private are respected")
+			}
+		})
+	}
+}
+
+// layerFrom gets the layer from a cache.
+func layerFrom(t *testing.T, address, key, query string, headers ...string) (*http.Response, []byte) {
+	t.Helper()
+	cache := &process{t: t}
+	cache.API = address
+	return cache.layer(key, query, headers...)
+}
+
+// startNginxCache starts an nginx with a cache before the daemon.
+func startNginxCache(t *testing.T, upstream, settings string) (address string) {
+	address, dir := freeAddress(t), t.TempDir()
+	config := fmt.Sprintf(`daemon off; worker_processes 1; user root; pid %[1]s/pid; error_log %[1]s/error.log;
+events {}
+http {
+  access_log off;
+  client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+  proxy_cache_path %[1]s/cache keys_zone=layers:1m;
+  server {
+    listen %[2]s;
+    location / { proxy_pass http://%[3]s; proxy_cache layers; %[4]s add_header X-Cache $upstream_cache_status always; }
+  }
+}
+`, dir, address, upstream, settings)
+	path := filepath.Join(dir, "nginx.conf")
+	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
+	startCache(t, address, "nginx", "-c", path, "-e", filepath.Join(dir, "error.log"))
+	return address
+}
+
+// startVarnish starts a Varnish before the daemon.
+func startVarnish(t *testing.T, upstream, rules string) (address string) {
+	address, dir := freeAddress(t), t.TempDir()
+	host, port, _ := strings.Cut(upstream, ":")
+	config := fmt.Sprintf(`vcl 4.1;
+backend default { .host = %q; .port = %q; }
+%s
+sub vcl_deliver { if (obj.hits > 0) { set resp.http.X-Cache = "HIT"; } else { set resp.http.X-Cache = "MISS"; } }
+`, host, port, rules)
+	path := filepath.Join(dir, "cache.vcl")
+	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
+	startCache(t, address, "varnishd", "-F", "-j", "none", "-n", filepath.Join(dir, "work"), "-a", address, "-f", path, "-s", "malloc,16m")
+	return address
+}
+
+// startCache starts a cache, waits until it answers, and stops it when the test ends.
+func startCache(t *testing.T, address, name string, args ...string) {
+	t.Helper()
+	log := new(bytes.Buffer)
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	require.NoError(t, cmd.Start(), "it is in the Debian packages nginx-light and varnish")
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-ended
+	})
+	cache := &process{t: t}
+	cache.API = address
+	for {
+		if _, err := cache.tryLayer(""); err == nil {
+			return
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s does not start: %v\n%s", name, err, log)
+		case <-t.Context().Done():
+			t.Fatal("the test ends")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
