@@ -43,10 +43,10 @@ func TestIngestLines(t *testing.T) {
 // TestLayerDaemon: a daemon serves generated forecasts and rebuilds the layer when they change.
 func TestLayerDaemon(t *testing.T) {
 	o := programs(t)
-	all, err := o.network(t.Context(), 10)
+	all, err := o.network(t.Context(), 10, 5, quarter())
 	require.NoError(t, err)
 	require.Len(t, all, 10)
-	require.Len(t, all[0].Forecast, layerPeriods)
+	require.Len(t, all[0].Forecast, 5)
 	d, err := o.layerDaemon(t.Context(), all)
 	require.NoError(t, err)
 	defer d.stop()

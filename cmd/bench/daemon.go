@@ -167,13 +167,16 @@ func (d *daemon) cpu() time.Duration {
 }
 
 // peakMB returns the peak resident size in units of 10⁶ bytes.
-func (d *daemon) peakMB() (float64, error) {
+func (d *daemon) peakMB() (float64, error) { return d.memoryMB("VmHWM") }
+
+// memoryMB returns a size that /proc reports, in units of 10⁶ bytes.
+func (d *daemon) memoryMB(name string) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
 			kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 			return kib * 1024 / 1e6, err
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
@@ -27,15 +27,15 @@ import (
 
 const (
 	layerStreets = 100_000
-	layerPeriods = 5
-	layerRounds  = 5
+	layerPeriods = 12
+	layerRounds  = 3
 
 	memoryReaders  = 8
 	memoryRebuilds = 3
 )
 
-// network returns forecasts for the given number of streets, starting with the current period.
-func (o options) network(ctx context.Context, streets int) ([]*pb.StreetForecast, error) {
+// network returns forecasts for the given number of streets and periods of 15 minutes.
+func (o options) network(ctx context.Context, streets, periods int, from time.Time) ([]*pb.StreetForecast, error) {
 	dir, err := os.MkdirTemp("", "trafficd-bench-")
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (o options) network(ctx context.Context, streets int) ([]*pb.StreetForecast
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "forecasts.pb")
 	cmd := exec.CommandContext(ctx, o.trafficctl, "forecast", "generate", "--streets", strconv.Itoa(streets),
-		"--periods", strconv.Itoa(layerPeriods), "--from", time.Now().UTC().Truncate(15*time.Minute).Format(time.RFC3339), "--output", file)
+		"--periods", strconv.Itoa(periods), "--from", from.UTC().Format(time.RFC3339), "--output", file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot generate forecasts with %s: %w: %s", o.trafficctl, err, out)
 	}
@@ -58,11 +58,15 @@ func (o options) network(ctx context.Context, streets int) ([]*pb.StreetForecast
 	return all.StreetForecast, nil
 }
 
+// quarter returns the start of the current period.
+func quarter() time.Time { return time.Now().Truncate(15 * time.Minute) }
+
 // layer is a forecast layer as in the daemon, with all horizons and formats.
 type layer struct {
 	*layers.Layer
 	all    []*pb.StreetForecast
 	random *rand.Rand
+	etag   string // of the whole layer, from the last get
 }
 
 func newLayer(all []*pb.StreetForecast) *layer {
@@ -103,19 +107,25 @@ func (l *layer) update(ctx context.Context, which func(i int) int) (float64, err
 	return l.build(ctx)
 }
 
-// layerUpdates compares a full build with updates of 1 % of the streets: a contiguous range, and every hundredth street.
+// layerUpdates compares a full build with updates of 1 % of the streets: a contiguous range, and every hundredth street. It
+// also compares the full build with general compressors, and measures what a client receives that follows the updates.
 func (o options) layerUpdates(ctx context.Context) error {
-	all, err := o.network(ctx, layerStreets)
+	all, err := o.network(ctx, layerStreets, layerPeriods, quarter())
 	if err != nil {
 		return err
 	}
 	var full, district, scattered []float64
-	for range layerRounds {
+	for round := range layerRounds {
 		l := newLayer(all)
 		first, err := l.build(ctx)
 		if err == nil {
 			full = append(full, first)
 			err = l.updates(ctx, &district, &scattered)
+		}
+		if err == nil && round == layerRounds-1 {
+			if err = o.layerFloor(l, median(full)); err == nil {
+				err = o.layerSince(ctx, l)
+			}
 		}
 		l.Stop()
 		if err != nil {
@@ -128,6 +138,141 @@ func (o options) layerUpdates(ctx context.Context) error {
 	o.line("layer_update_1pct_scattered_ms", median(scattered), "ms")
 	o.line("layer_update_1pct_scattered_over_full", median(scattered)/median(full), "ratio")
 	return nil
+}
+
+// layerFloor compares a full build with marshalling the same documents and compressing each with gzip -6 and zstd. It also
+// compares the sizes of the compressed bodies with gzip -6.
+func (o options) layerFloor(l *layer, full float64) error {
+	floor := 0.0
+	for _, query := range append([]string{""}, horizons...) {
+		plain, err := l.get(query, "identity")
+		if err != nil {
+			return err
+		}
+		var message pb.StreetForecastResponse
+		if err := proto.Unmarshal(plain, &message); err != nil {
+			return err
+		}
+		before := ownCPU()
+		if _, err := proto.Marshal(&message); err != nil {
+			return err
+		}
+		zstdSize(plain)
+		zipped, took, err := gzip6(plain)
+		if err != nil {
+			return err
+		}
+		floor += float64((ownCPU() - before + took).Microseconds()) / 1000
+		name := "layer_"
+		switch query {
+		case "":
+		case "?horizon=30":
+			name = "layer_horizon_"
+		default:
+			continue
+		}
+		for _, encoding := range []string{"gzip", "zstd"} {
+			packed, err := l.get(query, encoding)
+			if err != nil {
+				return err
+			}
+			o.line(name+encoding+"_over_gzip6", float64(len(packed))/float64(zipped), "ratio")
+			o.line(name+encoding+"_over_identity", float64(len(packed))/float64(len(plain)), "ratio")
+		}
+	}
+	o.line("layer_floor_ms", floor, "ms")
+	o.line("layer_full_over_floor", full/floor, "ratio")
+	return nil
+}
+
+// horizons are the queries of the default horizons.
+var horizons = []string{"?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}
+
+// layerSince prints what a client receives that has the layer of before an update of scattered streets.
+func (o options) layerSince(ctx context.Context, l *layer) error {
+	etag := l.etag
+	if _, err := l.update(ctx, func(i int) int { return i * 100 }); err != nil {
+		return err
+	}
+	for _, encoding := range []string{"gzip", "zstd"} {
+		changed, err := l.get("?since="+url.QueryEscape(etag), encoding)
+		if err != nil {
+			return err
+		}
+		o.line("layer_since_1pct_"+encoding+"_kb", float64(len(changed))/1000, "kB")
+	}
+	best, err := l.get("?since="+url.QueryEscape(etag), "gzip, deflate, br, zstd")
+	o.line("layer_since_1pct_kb", float64(len(best))/1000, "kB")
+	return err
+}
+
+// gzip6 returns the size of the text as compressed by the program gzip, and its CPU time.
+func gzip6(plain []byte) (size int, took time.Duration, err error) {
+	cmd := exec.Command("gzip", "-6", "-c")
+	cmd.Stdin = bytes.NewReader(plain)
+	var out counter
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil {
+		return 0, 0, fmt.Errorf("gzip -6: %w", err)
+	}
+	return int(out), cmd.ProcessState.UserTime(), nil
+}
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// layerTurns measures the CPU time of a minute that changes nothing and of one in which a period ends, with the work that is
+// done ahead of them.
+func (o options) layerTurns(ctx context.Context) error {
+	turn := time.Now().Truncate(time.Minute).Add(2 * time.Minute) // a period ends after one whole minute
+	if time.Until(turn) < 80*time.Second {
+		turn = turn.Add(time.Minute)
+	}
+	all, err := o.network(ctx, layerStreets, layerPeriods, turn.Add(-15*time.Minute))
+	if err != nil {
+		return err
+	}
+	l := newLayer(all)
+	defer l.Stop()
+	full, err := l.build(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"layer_minute_turn", "layer_quarter_turn"} {
+		if name == "layer_minute_turn" {
+			if err := pause(ctx, time.Until(turn.Add(-time.Minute-40*time.Second))); err != nil {
+				return err
+			}
+		}
+		before := ownCPU()
+		if err := pause(ctx, time.Until(turn.Add(-40*time.Second))); err != nil {
+			return err
+		}
+		if name == "layer_quarter_turn" {
+			if err := pause(ctx, time.Until(turn.Add(15*time.Second))); err != nil {
+				return err
+			}
+		}
+		took := float64((ownCPU() - before).Microseconds()) / 1000
+		o.line(name+"_ms", took, "ms")
+		o.line(name+"_over_full", took/full, "ratio")
+	}
+	return nil
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 func (l *layer) updates(ctx context.Context, district, scattered *[]float64) error {
@@ -146,52 +291,21 @@ func (l *layer) updates(ctx context.Context, district, scattered *[]float64) err
 	return nil
 }
 
-// layerSizes compares the sizes of the compressed bodies with that of the layer compressed in one piece.
-func (o options) layerSizes(ctx context.Context) error {
-	all, err := o.network(ctx, layerStreets)
-	if err != nil {
-		return err
-	}
-	l := newLayer(all)
-	defer l.Stop()
-	if _, err := l.build(ctx); err != nil {
-		return err
-	}
-	plain, err := l.get("identity")
-	if err != nil {
-		return err
-	}
-	for _, whole := range []struct {
-		encoding string
-		size     int
-	}{{"gzip", gzipSize(plain)}, {"zstd", zstdSize(plain)}} {
-		packed, err := l.get(whole.encoding)
-		if err != nil {
-			return err
-		}
-		o.line("layer_"+whole.encoding+"_over_whole", float64(len(packed))/float64(whole.size), "ratio")
-		o.line("layer_"+whole.encoding+"_over_identity", float64(len(packed))/float64(len(plain)), "ratio")
-	}
-	return nil
-}
-
-func (l *layer) get(encoding string) ([]byte, error) {
+func (l *layer) get(query, encoding string) ([]byte, error) {
 	ctx := &fasthttp.RequestCtx{}
-	ctx.Request.SetRequestURI(layers.Path)
+	ctx.Request.SetRequestURI(layers.Path + query)
 	ctx.Request.Header.Set(fasthttp.HeaderAcceptEncoding, encoding)
 	if _, err := l.Handle(mapClient, ctx); err != nil {
 		return nil, fmt.Errorf("cannot get the layer: %w", err)
 	}
+	if query == "" {
+		for name, value := range ctx.Response.Header.All() {
+			if string(name) == fasthttp.HeaderETag { // Peek looks for Etag
+				l.etag = string(value)
+			}
+		}
+	}
 	return bytes.Clone(ctx.Response.Body()), nil
-}
-
-// gzipSize returns the size at gzip's default level.
-func gzipSize(plain []byte) int {
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	_, _ = w.Write(plain)
-	_ = w.Close() // writing to memory cannot fail
-	return out.Len()
 }
 
 // zstdSize returns the size at zstd's default level.
@@ -206,7 +320,7 @@ func zstdSize(plain []byte) int {
 // layerMemory compares the daemon's peak resident size, while the whole layer changes and clients read it, with the size of
 // all bodies.
 func (o options) layerMemory(ctx context.Context) error {
-	all, err := o.network(ctx, layerStreets)
+	all, err := o.network(ctx, layerStreets, layerPeriods, quarter())
 	if err != nil {
 		return err
 	}
@@ -215,6 +329,20 @@ func (o options) layerMemory(ctx context.Context) error {
 		return err
 	}
 	defer d.stop()
+	for _, query := range append([]string{""}, horizons...) {
+		for _, encoding := range []string{"gzip", "zstd"} {
+			if err := d.get(ctx, query, encoding); err != nil {
+				return err
+			}
+		}
+	}
+	if err := pause(ctx, 10*time.Second); err != nil {
+		return err
+	}
+	steady, err := d.memoryMB("VmRSS")
+	if err != nil {
+		return err
+	}
 	reading, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -229,13 +357,13 @@ func (o options) layerMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	peak, err := d.peakMB()
+	peak, err := d.memoryMB("VmHWM")
 	if err != nil {
 		return err
 	}
 	o.line("layer_bodies_mb", bodies/1e6, "MB")
-	o.line("layer_rss_mb", peak, "MB")
-	o.line("layer_rss_over_bodies", peak/(bodies/1e6), "ratio")
+	o.line("layer_rss_steady_mb", steady, "MB")
+	o.line("layer_rss_peak_mb", peak, "MB")
 	return nil
 }
 
@@ -264,20 +392,27 @@ func (d *daemon) rebuild(ctx context.Context, all []*pb.StreetForecast) error {
 	return nil
 }
 
+// get requests the layer.
+func (d *daemon) get(ctx context.Context, query, encoding string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.API+layers.Path+query, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "apiKey "+benchKey)
+	req.Header.Set("Accept-Encoding", encoding)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
 // read requests the layer repeatedly. The reader's number determines the horizon and the encoding.
 func (d *daemon) read(ctx context.Context, reader int) {
-	url := "http://" + d.API + layers.Path + []string{"", "?horizon=30"}[reader%2]
 	for ctx.Err() == nil {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return
-		}
-		req.Header.Set("Authorization", "apiKey "+benchKey)
-		req.Header.Set("Accept-Encoding", []string{"identity", "gzip", "zstd"}[reader%3])
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body) // it may be interrupted
-			resp.Body.Close()
-		}
-		time.Sleep(50 * time.Millisecond) // leave CPU time for the daemon
+		_ = d.get(ctx, []string{"", "?horizon=30"}[reader%2], []string{"gzip", "zstd"}[reader/2%2]) // it may be interrupted
+		time.Sleep(50 * time.Millisecond)                                                           // leave CPU time for the daemon
 	}
 }

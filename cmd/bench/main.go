@@ -58,14 +58,18 @@ geo_points_per_s_…      coordinates converted from degrees into a format, and 
 geo_…_points_per_s      coordinates written in an encoding and read
 soap_over_conversion    the daemon's CPU time for a convertGeometry of 1,000 points as WKT, divided by that of reading, converting and writing
 
-bench layer prints only these, for a layer of 100,000 streets and 5 periods:
+bench layer prints only these, for a layer of 100,000 streets and 12 periods:
 
-layer_full_ms                    CPU time of a full build, in all forms that are served
+layer_full_ms                    CPU time of a full build, in all forms that clients ask for
+layer_full_over_floor            this divided by the CPU time to marshal the same documents and to compress each with gzip -6 and zstd
 layer_update_1pct_ms             CPU time of an update of 1,000 neighbouring streets
 layer_update_1pct_scattered_ms   the same for every hundredth street
 layer_…_over_full                these divided by the full build
-layer_gzip_over_whole, …         size of a compressed body divided by that of the layer compressed as a whole, at the default level
-layer_rss_over_bodies            the daemon's peak resident size, while everything changes and clients read, divided by the size of all bodies
+layer_gzip_over_gzip6, …         size of a compressed body divided by that of the layer compressed by gzip -6
+layer_since_1pct_kb              size of the answer to a client that has the layer of before an update of 1 %
+layer_minute_turn_over_full      CPU time of a minute that changes nothing, divided by the full build
+layer_quarter_turn_over_full     the same for a minute in which a period ends
+layer_rss_steady_mb, …_peak_mb   the daemon's resident size between changes, and while everything changes and clients read
 layer_1k_over_nginx, …           requests per second of a daemon on one processor divided by those of nginx as packaged
                                  by Debian, sending the same bytes from a file; needs nginx and wrk
 layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache)
@@ -98,7 +102,7 @@ The body is a synthetic batch of 14,000 items. --body adds NDJSON files of measu
 				return o.hostile(cmd.Context())
 			}
 			if len(args) > 0 {
-				return o.run(cmd.Context(), o.layerUpdates, o.layerSizes, o.layerMemory, o.layerServing)
+				return o.run(cmd.Context(), o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing)
 			}
 			for _, path := range files {
 				b, err := readBody(path)
@@ -108,7 +112,7 @@ The body is a synthetic batch of 14,000 items. --body adds NDJSON files of measu
 				o.bodies = append(o.bodies, b)
 			}
 			return o.run(cmd.Context(), o.batchCosts, o.decompressionBombs, o.geometries,
-				o.layerUpdates, o.layerSizes, o.layerMemory, o.layerServing)
+				o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing)
 		},
 	}
 	f := cmd.Flags()

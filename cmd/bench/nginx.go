@@ -51,7 +51,7 @@ func (o options) layerServing(ctx context.Context) error {
 // againstNginx compares with nginx as packaged and with one that keeps the file open.
 func (o options) againstNginx(ctx context.Context, name string, size int) error {
 	const perStreet = 340 // bytes of five periods, about
-	all, err := o.network(ctx, max(1, size/perStreet))
+	all, err := o.network(ctx, max(1, size/perStreet), 5, quarter())
 	if err != nil {
 		return err
 	}

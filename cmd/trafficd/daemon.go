@@ -187,6 +187,7 @@ func (d *daemon) startAPI() (err error) {
 
 func (d *daemon) stopAPI(ctx context.Context) error {
 	d.routing.Drain()
+	d.layer.Drain()
 	err := d.api.Stop(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("requests were cut off at the end of the grace period: %w", err)

@@ -3,6 +3,7 @@ package layers
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +58,39 @@ func BenchmarkBuild(b *testing.B) {
 
 // BenchmarkForms shows what each step of a document costs for each byte of identity.
 func BenchmarkForms(b *testing.B) {
+	l := served(b, benchStreets)
+	d := l.current.Load().zones["UTC"][0]
+	c := newCompressor()
+	for f, name := range []string{"protobuf", "json"} {
+		f := format(f)
+		plain := d.body(f, identity).size
+		run := func(step string, do func(p *piece)) {
+			b.Run(name+"/"+step, func(b *testing.B) {
+				b.SetBytes(int64(plain))
+				for b.Loop() {
+					for _, p := range d.pieces {
+						do(p)
+					}
+				}
+			})
+		}
+		run("write", func(p *piece) { c.plain = c.append(f, c.plain[:0], p) })
+		for e := gzipped; e < encodings; e++ {
+			run(fmt.Sprintf("%s,%d%%", encodingNames[e], 100*d.body(f, e).size/plain), func(p *piece) {
+				c.form(p.form(f, identity).bytes, e, c.deflate)
+			})
+		}
+		b.Run(name+"/join", func(b *testing.B) {
+			for b.Loop() {
+				join(d.pieces, f, gzipped)
+			}
+		})
+	}
+}
+
+// BenchmarkBucketSizes shows what smaller buckets would cost: the size of the compressed layer, and the
+// share of it that is compressed again when a random hundredth of the streets changes.
+func BenchmarkBucketSizes(b *testing.B) {
 	var list []*street
 	for _, f := range city(benchStreets, noon) {
 		s, err := newStreet(f)
@@ -65,36 +99,29 @@ func BenchmarkForms(b *testing.B) {
 		}
 		list = append(list, s)
 	}
-	buckets := cut(list, nil)
-	for f, name := range []string{"protobuf", "json"} {
-		p := renderer{scope: scope{whole: true}, format: format(f), writer: newWriter("Europe/Copenhagen"), compressor: newCompressor()}
-		d := p.render(nil, buckets, instantOf(noon), noon)
-		plain := d.bodies[identity].size
-		run := func(step string, do func()) {
-			b.Run(name+"/"+step, func(b *testing.B) {
-				b.SetBytes(int64(plain))
-				for b.Loop() {
-					do()
+	slices.SortFunc(list, byPosition)
+	changed := map[*street]bool{}
+	for len(changed) < benchStreets/100 {
+		changed[list[rand.IntN(len(list))]] = true
+	}
+	for _, limit := range []int{6, 12, 24, 48, 96, bucketStreets, 2 * bucketStreets} {
+		b.Run(fmt.Sprint(limit), func(b *testing.B) {
+			c, z := newCompressor(), newZone("UTC", noon, newCompressors())
+			for b.Loop() {
+				total, again := 0, 0
+				buckets := cut(list, limit)
+				for _, k := range buckets {
+					p := k.part(z, view{whole: true, at: instantOf(noon)}, c)
+					n := len(p.form(protobuf, gzipped).bytes)
+					if total += n; slices.ContainsFunc(k.streets, func(s *street) bool { return changed[s] }) {
+						again += n
+					}
 				}
-			})
-		}
-		each := func(compress func([]byte) []byte) func() {
-			return func() {
-				for _, part := range d.parts {
-					compress(part.forms[identity])
-				}
-			}
-		}
-		run("write", func() {
-			var dst []byte
-			for _, s := range list {
-				picked, _ := p.scope.pick(p.picked[:0], s, instantOf(noon))
-				dst = p.append(p.format, dst[:0], s, picked)
+				b.ReportMetric(float64(len(list))/float64(len(buckets)), "streets/bucket")
+				b.ReportMetric(float64(total)/benchStreets, "B/street")
+				b.ReportMetric(float64(again)/float64(total), "again/full")
 			}
 		})
-		run(fmt.Sprintf("gzip,%d%%", 100*d.bodies[gzipped].size/plain), each(p.deflated))
-		run(fmt.Sprintf("zstd,%d%%", 100*d.bodies[zstandard].size/plain), each(p.zstdBlocks))
-		run("join", func() { p.bodies(p.pages(nil, d.parts)) })
 	}
 }
 

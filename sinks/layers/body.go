@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -15,46 +17,80 @@ import (
 type body struct {
 	segments [][]byte
 	size     int
-	etag     []byte
 }
 
-// bodies returns the bodies of the document that consists of these pages. An ETag hashes the hashes
-// of the pieces, so that a small change does not reread all bytes; what is not in a piece depends
-// on the format only.
-func (r *renderer) bodies(pages []*page) (all [encodings]body) {
-	opening, closing := openings[r.format], closings[r.format]
-	content := checksum{}.add(opening.forms[identity])
-	for _, page := range pages {
-		content = content.then(page.content)
+// joinedSize is up to which size a body is copied into one segment, which is sent in one write.
+const joinedSize = 256 << 10
+
+// What is around the pieces of a document and between them. Protobuf needs nothing there.
+var (
+	openings   = [formats][encodings]form{jsonText: stored(jsonOpen)}
+	separators = [formats][encodings]form{jsonText: stored(",")}
+	closings   = [formats][encodings]form{jsonText: stored(jsonClose)}
+)
+
+// join returns the body that consists of these pieces; nil ones are left out.
+func join(pieces []*piece, f format, e encoding) *body {
+	content, separator := openings[f][e].plain, separators[f][e]
+	b := &body{segments: make([][]byte, 0, 2*len(pieces)+2)}
+	add := func(segment []byte) {
+		if len(segment) > 0 {
+			b.segments, b.size = append(b.segments, segment), b.size+len(segment)
+		}
 	}
-	trailers := trailersOf(content.add(closing.forms[identity]))
-	for e := range encodings {
-		head := slices.Concat(headers[e], opening.forms[e])
-		tail := slices.Concat(closing.forms[e], trailers[e])
-		segments := [][]byte{head}
-		if len(pages) == 1 { // a small layer is sent in one write
-			segments = [][]byte{pages[0].join(e, head, tail)}
-		} else {
-			for _, page := range pages {
-				segments = append(segments, page.forms[e])
-			}
-			segments = append(segments, tail)
+	add(slices.Concat(headers[e], openings[f][e].bytes))
+	first := true
+	for _, p := range pieces {
+		if p == nil {
+			continue
 		}
-		sums := slices.Clone(mediaTypes[r.format])
-		for _, page := range pages {
-			for _, piece := range page.pieces {
-				sums = binary.LittleEndian.AppendUint64(sums, piece.sums[e])
-			}
+		if !first && separator.bytes != nil {
+			add(separator.bytes)
+			content = content.then(separator.plain)
 		}
-		b := body{etag: fmt.Appendf(nil, `"%016x%s"`, xxhash.Sum64(sums), etagSuffix[e])}
-		for _, segment := range segments {
-			if len(segment) > 0 {
-				b.segments, b.size = append(b.segments, segment), b.size+len(segment)
-			}
-		}
-		all[e] = b
+		first = false
+		made := p.form(f, e)
+		add(made.bytes)
+		content = content.then(made.plain)
 	}
-	return all
+	add(slices.Concat(closings[f][e].bytes, trailersOf(content.then(closings[f][e].plain))[e]))
+	if b.size <= joinedSize && len(b.segments) > 1 {
+		b.segments = [][]byte{slices.Concat(b.segments...)}
+	}
+	return b
+}
+
+// sumOf returns the hash of the content of the pieces of a document.
+func sumOf(pieces []*piece, z *zone, c scope) uint64 {
+	sums := make([]byte, 0, 8*len(pieces)+64)
+	sums = fmt.Appendf(sums, "%s %t %d ", z.name, c.whole, c.horizon)
+	for _, p := range pieces {
+		if p != nil {
+			sums = binary.LittleEndian.AppendUint64(sums, p.sum)
+		}
+	}
+	return xxhash.Sum64(sums)
+}
+
+// formsVersion changes with the encoders, so that replicas of different versions do not send different
+// bytes with the same ETag.
+const formsVersion = 2
+
+// etagOf returns the ETag of a content in a form: a hash and a suffix.
+func etagOf(sum uint64, f format, e encoding) []byte {
+	return fmt.Appendf(nil, `"%016x%s"`, sum+formsVersion, etagSuffix[f][e])
+}
+
+var etagSuffix = [formats][encodings]string{{"", "-g", "-z"}, {"-j", "-jg", "-jz"}}
+
+// sumOfETag is the inverse of etagOf for any form.
+func sumOfETag(etag string) (sum uint64, ok bool) {
+	text, ok := strings.CutPrefix(strings.TrimPrefix(etag, "W/"), `"`)
+	if !ok || len(text) < 17 {
+		return 0, false
+	}
+	sum, err := strconv.ParseUint(text[:16], 16, 64)
+	return sum - formsVersion, err == nil
 }
 
 // send makes bytes [from, to) of the body the response's body, without copying them.
@@ -103,15 +139,29 @@ func (s *stream) Read(p []byte) (int, error) {
 	return copy(p, s.next(len(p))), nil
 }
 
-// WriteTo implements io.WriterTo.
+// WriteTo implements io.WriterTo. It gathers the segments into large writes.
 func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
+	gathered := gatherers.Get().(*[gatherSize]byte)
+	defer gatherers.Put(gathered)
 	for s.left > 0 && err == nil {
+		chunk := s.next(s.left)
+		if len(chunk) < gatherSize/4 && s.left > 0 {
+			n := copy(gathered[:], chunk)
+			for s.left > 0 && n < gatherSize {
+				n += copy(gathered[n:], s.next(min(s.left, gatherSize-n)))
+			}
+			chunk = gathered[:n]
+		}
 		var n int
-		n, err = w.Write(s.next(s.left))
+		n, err = w.Write(chunk)
 		written += int64(n)
 	}
 	return written, err
 }
+
+const gatherSize = 128 << 10
+
+var gatherers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
 // Close implements io.Closer.
 func (s *stream) Close() error {

@@ -1,75 +1,81 @@
 package layers
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
-// bucketStreets is the mean number of streets in a bucket. Smaller buckets make updates cheaper and
-// compressed bodies larger (128 streets: a tenth smaller), because each bucket is compressed without
-// the ones before it. Streets that change are mostly neighbours. A random hundredth of the network
-// touches most buckets; only buckets of about four streets would make that cheap, and would double
-// the bodies that every client downloads.
-const bucketStreets = 64
+// bucketStreets is the maximum number of streets in a bucket; the mean is about two thirds of it. Smaller
+// buckets make updates cheaper and compressed bodies larger, because each bucket is compressed without
+// the others: BenchmarkBucketSizes. Streets that change are mostly neighbours. A random hundredth of
+// the network touches most buckets; only buckets of a few streets would make that cheap, and would
+// double the bodies that every client downloads.
+const bucketStreets = 192
 
-// pageBuckets is the mean number of buckets in a page. Smaller pages make an update copy less and a
-// response take more writes.
-const pageBuckets = 64
+// bucket is a run of streets in order. Its streets are immutable; its parts belong to the builder.
+type bucket struct {
+	streets []*street
+	bounds  area // of the streets' places
+	located bool // all streets have a place
+	parts   []part
+	before  []part // of the bucket that had the first street before
+}
 
-// bucket is a run of streets in order. It is immutable.
-type bucket struct{ streets []*street }
+func newBucket(streets []*street) *bucket {
+	b := &bucket{streets: slices.Clone(streets), bounds: noArea, located: true} // a subslice would keep all streets in memory
+	for _, s := range streets {
+		if s.located {
+			b.bounds = b.bounds.with(s.place)
+		}
+		b.located = b.located && s.located
+	}
+	return b
+}
 
-func (b *bucket) first() key { return b.streets[0].id }
-
-// cut divides the streets into buckets and reuses each old bucket that holds the same streets. All
-// entries of a street number are in one bucket.
-func cut(streets []*street, old []*bucket) []*bucket {
+// cut divides the streets into buckets and reuses each old bucket that has the same streets. A bucket is
+// a square of the map or neighbouring quarters of a square, so that a tile consists of whole buckets
+// or is within one. Squares with too many streets are divided, so that the boundaries depend on the
+// streets alone, and a street added or removed changes few.
+func cut(streets []*street, limit int, old ...*bucket) (buckets []*bucket) {
 	known := make(map[key]*bucket, len(old))
 	for _, b := range old {
-		known[b.first()] = b
+		known[b.streets[0].id] = b
 	}
-	var buckets []*bucket
-	starts := func(i int) bool {
-		return streets[i-1].id.street != streets[i].id.street && mix32(streets[i].id)%(bucketStreets/2) == 0
-	}
-	for from, to := range runs(len(streets), bucketStreets/2, starts) {
-		b := known[streets[from].id]
-		if b == nil || !slices.Equal(b.streets, streets[from:to]) {
-			b = &bucket{slices.Clone(streets[from:to])} // a subslice would keep all streets in memory
+	add := func(run []*street) {
+		if len(run) == 0 {
+			return
+		}
+		b := known[run[0].id]
+		if b == nil || !slices.Equal(b.streets, run) {
+			last := b
+			if b = newBucket(run); last != nil {
+				b.before = last.parts
+			}
 		}
 		buckets = append(buckets, b)
 	}
-	return buckets
-}
-
-// runs divides n items into runs [from, to) of at least the given length. A run starts at each item
-// that starts accepts, once the run before it is long enough, so that an item added or removed moves
-// few boundaries.
-func runs(n, least int, starts func(i int) bool) func(yield func(from, to int) bool) {
-	return func(yield func(from, to int) bool) {
-		from := 0
-		for i := range n {
-			if i-from >= least && starts(i) {
-				if !yield(from, i) {
-					return
-				}
-				from = i
+	var divide func(square []*street, shift int)
+	divide = func(square []*street, shift int) {
+		if len(square) <= limit || shift < 0 {
+			add(square)
+			return
+		}
+		first := 0 // street that is not in a bucket yet
+		for from, to := 0, 0; from < len(square); from = to {
+			quarter := square[from].position >> shift
+			to += sort.Search(len(square)-from, func(i int) bool { return square[from+i].position>>shift > quarter })
+			switch {
+			case to-from > limit:
+				add(square[first:from])
+				divide(square[from:to], shift-2)
+				first = to
+			case to-first > limit:
+				add(square[first:from])
+				first = from
 			}
 		}
-		if from < n {
-			yield(from, n)
-		}
+		add(square[first:])
 	}
-}
-
-// startsPage reports whether a page may start at the bucket. It uses other bits of the hash than cut.
-func (b *bucket) startsPage() bool {
-	return mix32(b.first())>>16%(pageBuckets/2) == 0
-}
-
-// mix32 is the finalizer of MurmurHash3: neighbouring street numbers get unrelated hashes.
-func mix32(k key) uint32 {
-	x := uint32(k.street)
-	x ^= x >> 16
-	x *= 0x85ebca6b
-	x ^= x >> 13
-	x *= 0xc2b2ae35
-	return x ^ x>>16
+	divide(streets, 62)
+	return buckets
 }

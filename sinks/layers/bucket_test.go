@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,44 +9,125 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func streetsOf(numbers ...int32) (list []*street) {
-	for _, n := range numbers {
-		list = append(list, &street{id: key{n, 1}})
+// scatteredStreets returns n pairs of streets, the two directions between the same places, in order. Most
+// are in a few towns, some have no place.
+func scatteredStreets(n int) (list []*street) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range int32(n) {
+		town := float64(i % 7)
+		p := placeOf(8+town/3+random.NormFloat64()*0.05, 55+town/5+random.NormFloat64()*0.03)
+		for node := range int32(2) {
+			s := &street{id: key{i, node}, located: i%20 > 0, place: p, position: p.hilbert() >> 2}
+			if !s.located {
+				s.position = 1<<63 | uint64(i)<<30
+			}
+			list = append(list, s)
+		}
 	}
+	slices.SortFunc(list, byPosition)
 	return list
 }
 
-// TestCut checks the mean size of buckets, and that one street less changes few of them.
+// TestCut checks the sizes of buckets, and that one street less changes few of them.
 func TestCut(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	var numbers []int32
-	for n := int32(0); len(numbers) < 20_000; n += 1 + random.Int32N(5) {
-		numbers = append(numbers, n)
+	streets := scatteredStreets(10_000)
+	buckets := cut(streets, bucketStreets)
+	require.Equal(t, buckets, cut(slices.Clone(streets), bucketStreets, buckets...))
+	var all []*street
+	for _, b := range buckets {
+		require.LessOrEqual(t, len(b.streets), bucketStreets)
+		all = append(all, b.streets...)
 	}
-	streets := streetsOf(numbers...)
-	buckets := cut(streets, nil)
-	require.InDelta(t, len(streets)/bucketStreets, len(buckets), float64(len(buckets))/10)
-	require.Equal(t, buckets, cut(slices.Clone(streets), buckets))
+	require.Equal(t, streets, all)
+	require.InDelta(t, bucketStreets*2/3, len(streets)/len(buckets), bucketStreets/6)
 
+	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
 		at := random.IntN(len(streets))
-		fewer := cut(slices.Delete(slices.Clone(streets), at, at+1), buckets)
+		fewer := cut(slices.Delete(slices.Clone(streets), at, at+1), bucketStreets, buckets...)
 		fresh := 0
 		for _, b := range fewer {
 			if !slices.Contains(buckets, b) {
 				fresh++
 			}
 		}
-		require.LessOrEqual(t, fresh, 20, "without street %d", at)
+		require.LessOrEqual(t, fresh, 5, "without street %d", at)
 	}
 }
 
-// TestCutKeepsAStreetTogether: all entries of a street number are in one bucket.
-func TestCutKeepsAStreetTogether(t *testing.T) {
+// TestTilesConsistOfBuckets: a tile needs a part of at most one bucket.
+func TestTilesConsistOfBuckets(t *testing.T) {
+	streets := scatteredStreets(10_000)
+	buckets := cut(streets, bucketStreets)
+	for zoom := uint32(minZoom); zoom <= maxZoom; zoom++ {
+		for i := 0; i < len(streets); i += 31 {
+			s := streets[i]
+			if !s.located {
+				continue
+			}
+			tile := tileArea(zoom, s.place.x>>(32-zoom), s.place.y>>(32-zoom))
+			divided := 0
+			for _, b := range buckets {
+				inside := 0
+				for _, s := range b.streets {
+					if s.located && tile.has(s.place) {
+						inside++
+					}
+				}
+				if inside > 0 {
+					require.True(t, tile.meets(b.bounds))
+					if !tile.contains(b.bounds) {
+						divided++
+					}
+				}
+			}
+			require.LessOrEqual(t, divided, 1, "zoom %d", zoom)
+		}
+	}
+}
+
+// TestCutManyStreetsInOnePlace: they cannot be divided.
+func TestCutManyStreetsInOnePlace(t *testing.T) {
 	var streets []*street
 	for node := range int32(1000) {
-		streets = append(streets, &street{id: key{7, node}})
+		streets = append(streets, &street{id: key{7, node}, position: 5})
 	}
-	require.Len(t, cut(streets, nil), 1)
-	require.Empty(t, cut(nil, nil))
+	require.Len(t, cut(streets, bucketStreets), 1)
+	require.Empty(t, cut(nil, bucketStreets))
+}
+
+// TestPlaces compares with tile numbers that are known from elsewhere.
+func TestPlaces(t *testing.T) {
+	f := func(lon, lat float64, zoom, x, y uint32) {
+		t.Helper()
+		p := placeOf(lon, lat)
+		require.Equal(t, []uint32{x, y}, []uint32{p.x >> (32 - zoom), p.y >> (32 - zoom)})
+		require.True(t, tileArea(zoom, x, y).has(p))
+	}
+	f(12.5683, 55.6761, 14, 8763, 5128) // Copenhagen
+	f(-0.1276, 51.5072, 10, 511, 340)   // London
+	f(-180, 85.06, 14, 0, 0)
+	f(180, -90, 14, 1<<14-1, 1<<14-1)
+	f(0, 90, 6, 32, 0)
+	require.Equal(t, area{0, 0, math.MaxUint32, math.MaxUint32}, area{0, 0, 0, 0}.with(placeOf(180, -90)))
+}
+
+// TestHilbert: all places of a tile are neighbours on the curve, and neighbours on the curve are on the map.
+func TestHilbert(t *testing.T) {
+	for zoom := 1; zoom <= 5; zoom++ {
+		at := make([]place, 1<<(2*zoom))
+		for x := range uint32(1) << zoom {
+			for y := range uint32(1) << zoom {
+				corner := place{x << (32 - zoom), y << (32 - zoom)}
+				inner := place{corner.x | 0x12345, corner.y | 0x54321}
+				index := corner.hilbert() >> (64 - 2*zoom)
+				require.Equal(t, index, inner.hilbert()>>(64-2*zoom))
+				at[index] = place{x, y}
+			}
+		}
+		for i := 1; i < len(at); i++ {
+			dx, dy := int(at[i].x)-int(at[i-1].x), int(at[i].y)-int(at[i-1].y)
+			require.Equal(t, 1, dx*dx+dy*dy)
+		}
+	}
 }

@@ -34,36 +34,43 @@ func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 // keepEnded is how long streets are kept after their last period: the clock may be set back.
 const keepEnded = instant(time.Hour / time.Microsecond)
 
-// apply returns the streets after the changes, in order, without those that ended long before now.
-// A street whose forecast is unchanged keeps its identity, so that nothing is rebuilt for it.
-func (c *changes) apply(streets []*street, now instant) []*street {
+// apply returns the streets after the changes, by number, without those that ended long before now, and
+// the streets that it removed. A street whose forecast is unchanged keeps its identity, so that nothing
+// is rebuilt for it; the others get the number of the build.
+func (c *changes) apply(streets []*street, build uint64, now instant) (next, removed []*street) {
 	named := slices.SortedFunc(maps.Keys(c.streets), key.compare)
-	next := make([]*street, 0, len(streets)+len(named))
-	add := func(s *street) {
-		if s != nil && !s.ended(now-keepEnded) {
-			next = append(next, s)
+	next = make([]*street, 0, len(streets)+len(named))
+	add := func(s *street) (added bool) {
+		if s == nil || s.ended(now-keepEnded) {
+			return false
 		}
+		if s.number == 0 {
+			s.number = build
+		}
+		next = append(next, s)
+		return true
 	}
 	for _, old := range streets {
 		for len(named) > 0 && named[0].compare(old.id) < 0 {
 			add(c.streets[named[0]])
 			named = named[1:]
 		}
-		if len(named) == 0 || named[0] != old.id {
-			if !c.replace {
-				add(old)
+		latest := old
+		switch {
+		case len(named) > 0 && named[0] == old.id:
+			if latest = c.streets[old.id]; latest != nil && old.equal(latest) {
+				latest = old
 			}
-			continue
+			named = named[1:]
+		case c.replace:
+			latest = nil
 		}
-		latest := c.streets[old.id]
-		if latest != nil && old.equal(latest) {
-			latest = old
+		if !add(latest) {
+			removed = append(removed, old)
 		}
-		add(latest)
-		named = named[1:]
 	}
 	for _, k := range named {
 		add(c.streets[k])
 	}
-	return next
+	return next, removed
 }

@@ -17,11 +17,10 @@ func (c checksum) add(text []byte) checksum {
 // with one coefficient for each bit; text that follows multiplies it by x for each of its bits.
 func (c checksum) then(next checksum) checksum {
 	shift := unity
-	for square, size := xToThe8, next.size; size > 0; size >>= 1 {
+	for i, size := 0, next.size; size > 0; i, size = i+1, size>>1 {
 		if size&1 == 1 {
-			shift = multiply(shift, square)
+			shift = multiply(shift, squares[i])
 		}
-		square = multiply(square, square)
 	}
 	return checksum{multiply(c.crc, shift) ^ next.crc, c.size + next.size}
 }
@@ -31,6 +30,14 @@ const (
 	unity   = uint32(1) << 31
 	xToThe8 = unity >> 8
 )
+
+// squares are x to the power of 8, 16, 32 and so on.
+var squares = func() (all [63]uint32) {
+	for i, square := 0, xToThe8; i < len(all); i, square = i+1, multiply(square, square) {
+		all[i] = square
+	}
+	return all
+}()
 
 // multiply multiplies two polynomials modulo that of the CRC.
 func multiply(a, b uint32) (product uint32) {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"sync"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -20,41 +22,70 @@ const (
 
 var mediaTypes = [formats][]byte{[]byte("application/x-protobuf"), []byte("application/json")}
 
-// writer appends streets to a document. It holds scratch memory and is for one goroutine.
-type writer struct {
-	zone     string
-	zoneJSON []byte // zone, quoted
-	message  []byte
-	inner    []byte
+// zone is a time zone in which the layer is built.
+type zone struct {
+	name        string
+	json        []byte     // name, quoted
+	until       time.Time  // when it is dropped; zero: it is in use
+	asked       [2]*demand // of the horizons, of the whole layer
+	compressors *sync.Pool // shared by all zones
 }
 
-func newWriter(zone string) *writer {
-	return &writer{zone: zone, zoneJSON: quote(zone)}
+func newZone(name string, now time.Time, compressors *sync.Pool) *zone {
+	return &zone{name: name, json: quote(name), asked: [2]*demand{newDemand(now), newDemand(now)}, compressors: compressors}
 }
 
-func (w *writer) append(f format, dst []byte, s *street, periods []*period) []byte {
-	if f == jsonText {
-		return w.appendJSON(dst, s, periods)
+// demand returns which forms of a scope's documents clients ask for.
+func (z *zone) demand(whole bool) *demand {
+	if whole {
+		return z.asked[1]
 	}
-	return w.appendProto(dst, s, periods)
+	return z.asked[0]
+}
+
+// writer appends streets to a document. It is scratch memory.
+type writer struct {
+	picked  []*period
+	message []byte
+	inner   []byte
+}
+
+// append appends what the piece shows.
+func (w *writer) append(f format, dst []byte, p *piece) []byte {
+	start := len(dst)
+	for _, s := range p.streets {
+		if w.picked, _ = p.view.pick(w.picked[:0], s); len(w.picked) == 0 && !p.every {
+			continue
+		}
+		if f == protobuf {
+			dst = w.appendProto(dst, p.zone, s, w.picked)
+			continue
+		}
+		if len(dst) > start {
+			dst = append(dst, ',')
+		}
+		dst = w.appendJSON(dst, p.zone, s, w.picked)
+	}
+	return dst
 }
 
 // appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
 // forecast.proto. proto3 omits zero values except that of speed_valid, whose absence would mean true.
-func (w *writer) appendProto(dst []byte, s *street, periods []*period) []byte {
+func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []*period) []byte {
 	m := appendInt(w.message[:0], 1, s.id.street)
 	m = appendInt(m, 2, s.id.fromnode)
 	m = appendString(m, 3, s.code)
 	for _, p := range periods {
-		in := appendString(w.inner[:0], 1, p.start.Value())
-		in = appendString(in, 2, p.end.Value())
+		times := p.span.Value()
+		in := appendString(w.inner[:0], 1, times.start)
+		in = appendString(in, 2, times.end)
 		if p.flowValid {
 			in = appendBool(in, 3, true)
 		}
 		in = appendBool(in, 4, p.speedValid)
 		in = appendDouble(in, 5, p.speed)
 		in = appendDouble(in, 6, p.flow)
-		in = appendString(in, 7, w.zone)
+		in = appendString(in, 7, z.name)
 		m = protowire.AppendBytes(protowire.AppendTag(m, 4, protowire.BytesType), in)
 		w.inner = in
 	}
@@ -96,7 +127,7 @@ const (
 // appendJSON appends an entry of streetForecast in protobuf's JSON mapping with proto names and
 // unpopulated fields. protojson inserts random blanks on purpose, so that replicas could not agree on
 // ETags.
-func (w *writer) appendJSON(dst []byte, s *street, periods []*period) []byte {
+func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []*period) []byte {
 	dst = strconv.AppendInt(append(dst, `{"street":`...), int64(s.id.street), 10)
 	dst = strconv.AppendInt(append(dst, `,"fromnode":`...), int64(s.id.fromnode), 10)
 	dst = append(append(dst, `,"openLRcode":`...), quote(s.code)...)
@@ -105,13 +136,14 @@ func (w *writer) appendJSON(dst []byte, s *street, periods []*period) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(append(dst, `{"start":"`...), p.start.Value()...) // times need no escapes
-		dst = append(append(dst, `","end":"`...), p.end.Value()...)
+		times := p.span.Value()
+		dst = append(append(dst, `{"start":"`...), times.start...) // times need no escapes
+		dst = append(append(dst, `","end":"`...), times.end...)
 		dst = strconv.AppendBool(append(dst, `","flow_valid":`...), p.flowValid)
 		dst = strconv.AppendBool(append(dst, `,"speed_valid":`...), p.speedValid)
 		dst = appendNumber(append(dst, `,"speed":`...), p.speed)
 		dst = appendNumber(append(dst, `,"flow":`...), p.flow)
-		dst = append(append(dst, `,"timezone":`...), w.zoneJSON...)
+		dst = append(append(dst, `,"timezone":`...), z.json...)
 		dst = append(dst, '}')
 	}
 	return append(dst, `]}`...)

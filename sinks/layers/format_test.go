@@ -24,14 +24,14 @@ func TestFormats(t *testing.T) {
 			p.SpeedValid = proto.Bool(p.SpeedValid == nil || *p.SpeedValid) // always written, and absent means true
 		}
 		want := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{message}}
-		picked, _ := scope{whole: true}.pick(nil, s, math.MinInt64)
-		w := newWriter("Europe/Copenhagen")
+		w := &writer{}
+		shown := &piece{streets: []*street{s}, view: view{whole: true, at: math.MinInt64}, zone: newZone("Europe/Copenhagen", noon, nil), every: true}
 
 		wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
 		require.NoError(t, err)
-		require.Equal(t, wire, w.append(protobuf, nil, s, picked))
+		require.Equal(t, wire, w.append(protobuf, nil, shown))
 
-		text := jsonOpen + string(w.append(jsonText, nil, s, picked)) + jsonClose
+		text := jsonOpen + string(w.append(jsonText, nil, shown)) + jsonClose
 		wantJSON, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(want)
 		require.NoError(t, err)
 		require.JSONEq(t, string(wantJSON), text)
@@ -77,8 +77,8 @@ func TestNewStreet(t *testing.T) {
 			return
 		}
 		require.NoError(t, err)
-		require.Equal(t, start, s.periods[0].start.Value())
-		require.Equal(t, end, s.periods[0].end.Value())
+		require.Equal(t, start, s.periods[0].span.Value().start)
+		require.Equal(t, end, s.periods[0].span.Value().end)
 	}
 	f("2026-01-31T12:00:00Z", "2026-01-31T12:15:00Z", true)
 	f("2026-01-31T13:00:00+01:00", "2026-01-31T12:15:00Z", false)

@@ -19,7 +19,7 @@ import (
 type Layer struct {
 	cfg    Config
 	log    zerolog.Logger
-	scopes map[string]int // by ?horizon=: index into a zoneLayer; 0 is the whole layer
+	scopes map[string]int // by ?horizon=: index into builder.scopes; 0 is the whole layer
 
 	current  atomic.Pointer[snapshot] // nil before the first layer
 	dataTime atomic.Int64             // the time of the data, as an instant
@@ -32,17 +32,20 @@ type Layer struct {
 
 	building sync.Mutex // acquired before mu
 	builder  *builder
+	history  history
+	waiters  waiters
 
-	wake chan struct{} // capacity 1: a build is due
-	stop chan struct{}
-	done chan struct{}
+	wake     chan struct{} // capacity 1: a build is due
+	draining chan struct{} // closed by Drain
+	stop     chan struct{}
+	done     chan struct{}
 }
 
 // New returns a layer without forecasts. cfg must be valid.
 func New(cfg Config, log zerolog.Logger) *Layer {
 	l := &Layer{
 		cfg: cfg, log: log, scopes: map[string]int{}, builder: newBuilder(cfg),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), draining: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	for i, minutes := range cfg.Horizons {
 		l.scopes[strconv.Itoa(minutes)] = i + 1
@@ -136,12 +139,15 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 	now := time.Now()
 	l.builder.setZones(zones, now)
 	if last := l.builder.last; last != nil {
-		l.show(l.builder.build(last.ref, now))
+		l.show(l.builder.build(last.ref, now), now)
 	}
 }
 
 // Start starts building in the background until Stop.
 func (l *Layer) Start() { go l.run() }
+
+// Drain answers the requests that wait for a change.
+func (l *Layer) Drain() { close(l.draining) }
 
 // Stop waits for a build in progress and stops building. The layer remains available.
 func (l *Layer) Stop() {
@@ -149,16 +155,26 @@ func (l *Layer) Stop() {
 	<-l.done
 }
 
-// run builds after each Publish and at the start of each minute; builds start at least BuildInterval
-// apart.
+// lead is how long before a minute turns its layer is prepared.
+const lead = 20 * time.Second
+
+// run builds after each Publish and at the start of each minute, which it prepares; builds start at
+// least BuildInterval apart.
 func (l *Layer) run() {
 	defer close(l.done)
-	minute := time.NewTimer(untilNextMinute(time.Now()))
+	left := untilNextMinute(time.Now())
+	minute, ahead := time.NewTimer(left), time.NewTimer(left-lead)
 	defer minute.Stop()
+	defer ahead.Stop()
 	for {
 		select {
 		case <-l.stop:
 			return
+		case <-ahead.C:
+			l.building.Lock()
+			l.builder.prepareNext(time.Now())
+			l.building.Unlock()
+			continue
 		case <-l.wake:
 		case <-minute.C:
 		}
@@ -171,7 +187,9 @@ func (l *Layer) run() {
 			return
 		case <-rest.C:
 		}
-		minute.Reset(untilNextMinute(now))
+		left := untilNextMinute(now)
+		minute.Reset(left)
+		ahead.Reset(left - lead)
 	}
 }
 
@@ -192,13 +210,17 @@ func (l *Layer) build(now time.Time) {
 	if !due {
 		return
 	}
-	l.show(l.builder.update(published, now))
+	l.show(l.builder.update(published, now), now)
 	builds.Inc()
 	metrics.Since(buildSeconds, now)
 }
 
-func (l *Layer) show(s *snapshot) {
-	if l.current.Swap(s) == nil {
+func (l *Layer) show(s *snapshot, now time.Time) {
+	old := l.current.Swap(s)
+	l.history.record(s, now)
+	if old != nil {
+		close(old.replaced)
+	} else {
 		metrics.Show(age)
 		l.log.Info().Int("streets", s.streets).Msg("serving the first forecast layer")
 	}

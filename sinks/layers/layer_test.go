@@ -174,7 +174,7 @@ func TestEndedStreetsAreForgotten(t *testing.T) {
 		l.Put(forecast(2, 1, noon.Add(24*time.Hour), 1, 50))
 		l.Publish(noon)
 		l.build(noon.Add(later))
-		require.Len(t, l.builder.streets, map[time.Duration]int{time.Hour: 2, 2 * time.Hour: 1}[later])
+		require.Len(t, l.builder.numbered, map[time.Duration]int{time.Hour: 2, 2 * time.Hour: 1}[later])
 	}
 }
 
@@ -421,7 +421,7 @@ func requireSame(t testing.TB, a, b *Layer) {
 				y, err := get(b, client("UTC"), query, "Accept", accept, "Accept-Encoding", encoding)
 				require.NoError(t, err)
 				require.Equal(t, encoding, header(x, "Content-Encoding"))
-				require.Regexp(t, `^"[0-9a-f]{16}(-[gz])?"$`, header(x, "ETag"))
+				require.Regexp(t, `^"[0-9a-f]{16}(-j?[gz]?)?"$`, header(x, "ETag"))
 				require.Equal(t, header(x, "ETag"), header(y, "ETag"), "%s %s %s", query, accept, encoding)
 				require.True(t, slices.Equal(x.Response.Body(), y.Response.Body()))
 			}
@@ -443,6 +443,8 @@ func TestConfig(t *testing.T) {
 	f("horizons", func(c *Config) { c.Horizons = make([]int, 13) })
 	f("stale_after", func(c *Config) { c.StaleAfter = 0 })
 	f("stale is", func(c *Config) { c.Stale = "maybe" })
+	f("keep_forms", func(c *Config) { c.KeepForms = time.Second })
+	f("max_waiting", func(c *Config) { c.MaxWaiting = -1 })
 	f("build_interval", func(c *Config) { c.BuildInterval = time.Millisecond })
 	c := DefaultConfig()
 	c.Horizons = nil // only the whole layer

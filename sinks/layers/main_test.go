@@ -3,7 +3,6 @@ package layers
 import (
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -30,7 +30,7 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // forecast has n periods of 15 minutes from start on; the speed counts up by one.
 func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb.StreetForecast {
-	f := &pb.StreetForecast{Street: street, Fromnode: fromnode, OpenLRcode: fmt.Sprintf("CwOiYCUM%08dnQkJAP+/ABQBCg==", street)}
+	f := &pb.StreetForecast{Street: street, Fromnode: fromnode, OpenLRcode: codeOf(street)}
 	for i := range n {
 		from := start.Add(time.Duration(i) * 15 * time.Minute)
 		f.Forecast = append(f.Forecast, &pb.ForecastPeriod{
@@ -39,6 +39,22 @@ func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb
 		})
 	}
 	return f
+}
+
+// codeOf returns the location reference of a street: in rows of 100 east of Copenhagen, 150 m apart. Every
+// 50th street has an invalid one.
+func codeOf(street int32) string {
+	if street%50 == 0 {
+		return "invalid"
+	}
+	at := openlr.Point{Lon: 12.5 + float64(street%100)*0.0024, Lat: 55.6 + float64(street/100)*0.00135, Bearing: 90, Distance: 100}
+	to := at
+	to.Lon, to.Distance = at.Lon+0.0016, 0
+	code, err := openlr.Encode(openlr.Line{Points: []openlr.Point{at, to}})
+	if err != nil {
+		panic(err)
+	}
+	return code
 }
 
 // city is a layer's worth of forecasts, numbered as in a real network: neighbours are

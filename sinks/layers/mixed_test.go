@@ -171,6 +171,8 @@ func TestHead(t *testing.T) {
 			unpack(t, encoding, body)
 			head.Header.Del("Date")
 			got.Header.Del("Date")
+			head.Header.Del("Forecast-Age") // a second may pass
+			got.Header.Del("Forecast-Age")
 			require.Equal(t, got.Header, head.Header)
 			require.Equal(t, got.ContentLength, head.ContentLength)
 		}

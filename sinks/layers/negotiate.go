@@ -8,7 +8,7 @@ import (
 
 // asked lists the headers of a request that its answer depends on. One pass over all headers costs
 // less than a look-up of one of them, and most requests have few.
-type asked struct{ format, encoding, condition, part bool }
+type asked struct{ format, encoding, condition, part, prefer bool }
 
 func askedBy(h *fasthttp.RequestHeader) (a asked) {
 	for name := range h.All() {
@@ -21,6 +21,8 @@ func askedBy(h *fasthttp.RequestHeader) (a asked) {
 			a.condition = true
 		case fasthttp.HeaderRange:
 			a.part = true
+		case "Prefer":
+			a.prefer = true
 		}
 	}
 	return a
@@ -36,12 +38,12 @@ func chooseFormat(h *fasthttp.RequestHeader) format {
 	return protobuf
 }
 
-// chooseEncoding follows Accept-Encoding. Among equals a compressed encoding is preferred to
-// identity, which is also the answer if nothing is acceptable.
+// chooseEncoding follows Accept-Encoding. Among equals gzip is preferred to zstd, which is smaller but
+// costs more to build, and both to identity, which is also the answer if nothing is acceptable.
 func chooseEncoding(h *fasthttp.RequestHeader) encoding {
 	lines := h.PeekAll(fasthttp.HeaderAcceptEncoding)
 	best, bestQ := identity, max(negotiate.Named(lines, encodingNames[identity]), 0)
-	for e := gzipped; e < encodings; e++ {
+	for _, e := range [...]encoding{zstandard, gzipped} {
 		if q := negotiate.Coding(lines, encodingNames[e]); q > 0 && q >= bestQ {
 			best, bestQ = e, q
 		}

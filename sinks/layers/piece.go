@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 )
@@ -15,7 +15,7 @@ import (
 // encoding is a content coding.
 type encoding int
 
-// The encodings. Of two that a client prefers equally, the later one is sent.
+// The encodings.
 const (
 	identity encoding = iota
 	gzipped
@@ -25,7 +25,6 @@ const (
 
 var (
 	encodingNames = [encodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
-	etagSuffix    = [encodings]string{"", "-g", "-z"}
 )
 
 // headers precede the blocks of a body: a gzip member without name and time, from an unknown system;
@@ -49,24 +48,19 @@ func trailersOf(content checksum) [encodings][]byte {
 	}
 }
 
-// piece is a part of a document in each encoding: plain, deflate blocks and zstd blocks. The blocks
-// end at a byte boundary, none is marked as the last one, and they decode to the same text after any
-// other piece.
-type piece struct {
-	forms [encodings][]byte
-	sums  [encodings]uint64 // hashes of the forms
+// form is a text in one encoding: plain, deflate blocks or zstd blocks. The blocks end at a byte boundary,
+// none is marked as the last one, and they decode to the same text after any other form.
+type form struct {
+	bytes []byte
+	plain checksum
 }
 
-func newPiece(plain, deflated, zstd []byte) *piece {
-	p := &piece{forms: [encodings][]byte{identity: plain, gzipped: deflated, zstandard: zstd}}
-	for e, form := range p.forms {
-		p.sums[e] = xxhash.Sum64(form)
-	}
-	return p
+// stored returns a text that is not compressed in all encodings.
+func stored(text string) (forms [encodings]form) {
+	plain := []byte(text)
+	content := checksum{}.add(plain)
+	return [encodings]form{{plain, content}, {storeDeflate(plain), content}, {storeZstd(plain), content}}
 }
-
-// stored returns a piece that is not compressed.
-func stored(plain []byte) *piece { return newPiece(plain, storeDeflate(plain), storeZstd(plain)) }
 
 // storeDeflate returns stored deflate blocks (RFC 1951, 3.2.4).
 func storeDeflate(plain []byte) (blocks []byte) {
@@ -102,34 +96,44 @@ func appendZstdHeader(dst []byte, kind, size int) []byte {
 }
 
 const (
-	// deflateLevel 9 would make bodies a fifth smaller and take five times as long.
-	deflateLevel = 6
-	// zstdLevel: the next level would make bodies 6 % smaller and a full build a quarter longer.
-	zstdLevel = zstd.SpeedDefault
+	// deflateLevel: bodies are as large as gzip -6 of the whole makes them, at the same cost.
+	deflateLevel = 8
+	// bestLevel is for answers that are sent to many and built once from few streets.
+	bestLevel = 9
+	// zstdLevel: bodies are a tenth smaller than with gzip and cost three times as much. With the
+	// next lower level they would be larger than with gzip.
+	zstdLevel = zstd.SpeedBestCompression
 	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
 	zstdWindow = 1 << 20
 	// zstdChunk is how much text is compressed at a time, so that the window holds it and its proof.
 	zstdChunk = zstdWindow / 4
 )
 
-// compressor makes pieces. It is for one goroutine.
+// compressor makes forms. It is for one goroutine.
 type compressor struct {
+	writer
+	plain   []byte // scratch memory, as are the others
 	out     bytes.Buffer
 	deflate *flate.Writer
+	best    *flate.Writer
 	frame   []byte
 	zstd    *zstd.Encoder
 	unzstd  *zstd.Decoder
-	proof   []byte // scratch memory
-	decoded []byte // scratch memory
+	proof   []byte
+	decoded []byte
 }
+
+// newCompressors returns a pool of compressors, which take megabytes each.
+func newCompressors() *sync.Pool { return &sync.Pool{New: func() any { return newCompressor() }} }
 
 func newCompressor() *compressor {
 	c := &compressor{}
-	var errs [3]error
+	var errs [4]error
 	c.deflate, errs[0] = flate.NewWriter(nil, deflateLevel)
-	c.zstd, errs[1] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
+	c.best, errs[1] = flate.NewWriter(nil, bestLevel)
+	c.zstd, errs[2] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
 		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
-	c.unzstd, errs[2] = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	c.unzstd, errs[3] = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	for _, err := range errs {
 		if err != nil {
 			panic(fmt.Sprintf("cannot set up a compressor with constant settings: %v", err))
@@ -138,10 +142,23 @@ func newCompressor() *compressor {
 	return c
 }
 
-// piece returns a piece with the text, which it keeps. Zstd blocks that cannot be proven to decode to
-// the text anywhere in a body are stored uncompressed.
-func (c *compressor) piece(plain []byte) *piece {
-	var blocks []byte
+// form returns a text in an encoding.
+func (c *compressor) form(plain []byte, e encoding, w *flate.Writer) *form {
+	made := &form{plain: checksum{}.add(plain)}
+	switch e {
+	case gzipped:
+		made.bytes = c.deflated(plain, w)
+	case zstandard:
+		made.bytes = c.zstandard(plain)
+	default:
+		made.bytes = bytes.Clone(plain)
+	}
+	return made
+}
+
+// zstandard returns zstd blocks of the text. Those that cannot be proven to decode to the text anywhere
+// in a body are stored uncompressed.
+func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 	for chunk := range slices.Chunk(plain, zstdChunk) {
 		compressed := c.zstdBlocks(chunk)
 		if !c.standsAlone(compressed, chunk) {
@@ -150,17 +167,17 @@ func (c *compressor) piece(plain []byte) *piece {
 		}
 		blocks = append(blocks, compressed...)
 	}
-	return newPiece(plain, c.deflated(plain), slices.Clip(blocks))
+	return slices.Clip(blocks)
 }
 
 // deflated returns deflate blocks of plain, ended by a flush. They decode to plain after any others:
 // deflate blocks share nothing but the window, and a distance may not reach before the first byte that
 // the writer has written since its reset (RFC 1951, 2), because it has no earlier bytes.
-func (c *compressor) deflated(plain []byte) []byte {
+func (c *compressor) deflated(plain []byte, w *flate.Writer) []byte {
 	c.out.Reset()
-	c.deflate.Reset(&c.out)
-	_, _ = c.deflate.Write(plain) // into memory: it cannot fail
-	_ = c.deflate.Flush()
+	w.Reset(&c.out)
+	_, _ = w.Write(plain) // into memory: it cannot fail
+	_ = w.Flush()
 	return bytes.Clone(c.out.Bytes())
 }
 

@@ -25,15 +25,15 @@ func inflate(t *testing.T, blocks []byte) string {
 func TestBlocksStandAlone(t *testing.T) {
 	c := newCompressor()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)
-	first := c.piece(text)
-	require.Equal(t, string(text), inflate(t, first.forms[gzipped]))
+	first := c.form(text, gzipped, c.deflate)
+	require.Equal(t, string(text), inflate(t, first.bytes))
 	for n := range text {
-		require.Equal(t, string(text[:n]), inflate(t, c.deflated(text[:n])))
+		require.Equal(t, string(text[:n]), inflate(t, c.deflated(text[:n], c.best)))
 		framed := append(append(bytes.Clone(headers[zstandard]), c.zstdBlocks(text[:n])...), zstdEnd...)
 		require.Equal(t, string(text[:n]), string(unpack(t, "zstd", framed)))
 	}
-	require.Equal(t, first, c.piece(text), "the bytes depend only on the text")
-	require.Equal(t, ",", inflate(t, stored([]byte(",")).forms[gzipped]))
+	require.Equal(t, first, c.form(text, gzipped, c.deflate), "the bytes depend only on the text")
+	require.Equal(t, ",", inflate(t, stored(",")[gzipped].bytes))
 }
 
 // TestPiecesJoin joins random texts that make the encoder emit short and long back-references. None of
@@ -67,31 +67,26 @@ func TestPiecesJoin(t *testing.T) {
 	require.Equal(t, before, testutil.ToFloat64(piecesStored))
 }
 
-// requireJoined renders bodies of the texts, three on a page, and unpacks them.
+// requireJoined joins pieces with these texts, and unpacks the bodies.
 func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 	t.Helper()
-	for f := range formats {
-		var pages []*page
-		var plain [][]byte
-		for i, text := range texts {
-			if i%3 == 0 {
-				pages = append(pages, &page{separator: separators[f], follows: i > 0})
+	var pieces []*piece
+	for _, text := range texts {
+		p := &piece{}
+		for f := range formats {
+			for e := range encodings {
+				p.forms[f][e].Store(c.form(text, e, c.deflate))
 			}
-			last := pages[len(pages)-1]
-			last.pieces = append(last.pieces, c.piece(text))
-			plain = append(plain, text)
 		}
-		for _, page := range pages {
-			page.fill()
-		}
-		want := bytes.Join(plain, nil)
+		pieces = append(pieces, p, nil)
+	}
+	for f := range formats {
+		want := bytes.Join(texts, nil)
 		if f == jsonText {
-			want = []byte(jsonOpen + string(bytes.Join(plain, []byte{','})) + jsonClose)
+			want = []byte(jsonOpen + string(bytes.Join(texts, []byte{','})) + jsonClose)
 		}
-		p := renderer{format: f}
-		first, again := p.bodies(pages), p.bodies(pages) // the pieces are views now
-		require.Equal(t, first, again)
-		for e, body := range first {
+		for e := range encodings {
+			body := join(pieces, f, e)
 			whole := bytes.Join(body.segments, nil)
 			require.Len(t, whole, body.size)
 			require.True(t, bytes.Equal(want, unpack(t, string(encodingNames[e]), whole)), "%s", encodingNames[e])

@@ -1,7 +1,6 @@
 package layers
 
 import (
-	"bytes"
 	"strconv"
 	"time"
 
@@ -22,7 +21,6 @@ const retryAfter = 10 * time.Second
 var (
 	noLayer    = contract.Unavailable("no forecasts yet: try again later", retryAfter)
 	staleLayer = contract.Unavailable("the forecasts are out of date: try again later", retryAfter)
-	badHorizon = &contract.APIError{Code: contract.InvalidParameter, Description: "horizon must be one of the configured minutes, such as 30; omit it for the whole layer", Parameter: "horizon"}
 )
 
 // Admit reserves nothing: responses are prebuilt.
@@ -30,85 +28,84 @@ func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func()
 	return nil, nil
 }
 
-// Handle serves GET and HEAD from the finished bytes. It copies no body, and allocates only for
-// errors.
+// Handle serves GET and HEAD from the finished bytes. It copies no body, and allocates only for errors
+// and for parts of the layer.
 func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
-	now := time.Now()
-	d, apiErr := l.find(c, ctx, now)
+	q, apiErr := l.parse(ctx)
 	if apiErr != nil {
 		return 0, apiErr
 	}
-	l.setHeaders(&ctx.Response.Header, d, now)
-	answers[send(ctx, d)][d.encoding].Inc()
+	now := time.Now()
+	a, apiErr := l.find(c, &ctx.Request.Header, &q, now)
+	if apiErr == nil && a.asked.prefer && a.current(&q) && l.wait(c, ctx, &q, a.snapshot) {
+		now = time.Now()
+		a, apiErr = l.find(c, &ctx.Request.Header, &q, now)
+	}
+	if apiErr != nil {
+		return 0, apiErr
+	}
+	a.choose(l, &q, now)
+	l.setHeaders(&ctx.Response.Header, &a, now)
+	answers[a.send(ctx)][a.encoding].Inc()
 	return 0, nil
 }
 
-// representation is a document in the negotiated format and encoding.
-type representation struct {
+// answer is a document or a part of it in the negotiated format and encoding.
+type answer struct {
 	*document
-	until    []byte // the snapshot's
+	snapshot *snapshot
 	format   format
 	encoding encoding
 	asked    asked
+	part     bool
+	pieces   []*piece // of the part
+	etag     []byte
+	content  []byte // what the answer to since has; nil without since
 }
 
 // find returns the document that the request asks for.
-func (l *Layer) find(c *contract.Client, ctx *fasthttp.RequestCtx, now time.Time) (representation, *contract.APIError) {
-	scope, ok := l.scope(ctx)
-	if !ok {
-		return representation{}, badHorizon
+func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, now time.Time) (a answer, apiErr *contract.APIError) {
+	a.snapshot = l.current.Load()
+	if a.snapshot == nil {
+		return a, noLayer
 	}
-	current := l.current.Load()
-	if current == nil {
-		return representation{}, noLayer
+	if l.cfg.Stale == staleRefuse && l.stale(a.snapshot, now) {
+		return a, staleLayer
 	}
-	if l.cfg.Stale == staleRefuse && l.stale(current, now) {
-		return representation{}, staleLayer
+	documents := a.snapshot.zones[c.Zone.String()]
+	if documents == nil { // Prepare was not called before the key was activated
+		return a, noLayer
 	}
-	zone := current.zones[c.Zone.String()]
-	if zone == nil { // Prepare was not called before the key was activated
-		return representation{}, noLayer
+	a.document, a.asked = documents[q.scope], askedBy(h)
+	if a.asked.format {
+		a.format = chooseFormat(h)
 	}
-	w := representation{asked: askedBy(&ctx.Request.Header), format: protobuf, encoding: identity}
-	if w.asked.format {
-		w.format = chooseFormat(&ctx.Request.Header)
+	if a.asked.encoding {
+		a.encoding = chooseEncoding(h)
 	}
-	if w.asked.encoding {
-		w.encoding = chooseEncoding(&ctx.Request.Header)
-	}
-	w.document, w.until = zone[scope][w.format], current.until
-	return w, nil
+	return a, nil
 }
 
-// scope returns the scope that the query asks for. The query is parsed only if the request target has
-// one.
-func (l *Layer) scope(ctx *fasthttp.RequestCtx) (scope int, ok bool) {
-	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 {
-		return 0, true
+// body returns the answer's body.
+func (a *answer) body() *body {
+	if a.part {
+		return join(a.pieces, a.format, a.encoding)
 	}
-	found := false
-	for name, value := range ctx.QueryArgs().All() {
-		if string(name) != "horizon" {
-			continue
-		}
-		if found {
-			return 0, false // ambiguous
-		}
-		if scope, found = l.scopes[string(value)]; !found {
-			return 0, false
-		}
-	}
-	return scope, true
+	return a.document.body(a.format, a.encoding)
 }
 
 // setHeaders sets the headers that 304 and 412 have too.
-func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, d representation, now time.Time) {
-	h.SetCanonical(headerETag, d.bodies[d.encoding].etag)
-	h.SetCanonical(headerLastModified, d.lastModified)
+func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, a *answer, now time.Time) {
+	h.SetCanonical(headerETag, a.etag)
+	h.SetCanonical(headerLastModified, a.lastModified)
 	h.SetCanonical(headerCacheControl, private)
 	h.SetCanonical(headerVary, vary)
-	if d.until != nil {
-		h.SetCanonical(headerCoveredUntil, d.until)
+	h.SetCanonical(headerVersion, a.version)
+	if a.content != nil {
+		h.SetCanonical(headerContent, a.content)
+	}
+	if a.snapshot.until != nil {
+		h.SetCanonical(headerCoveredUntil, a.snapshot.until)
 	}
 	var digits [20]byte
 	h.SetCanonical(headerForecastAge, strconv.AppendInt(digits[:0], int64(l.age(now)/time.Second), 10))
@@ -120,6 +117,8 @@ var (
 	headerCacheControl  = []byte(fasthttp.HeaderCacheControl)
 	headerVary          = []byte(fasthttp.HeaderVary)
 	headerForecastAge   = []byte("Forecast-Age")
+	headerVersion       = []byte("Forecast-Version")
+	headerContent       = []byte("Forecast-Content")
 	headerCoveredUntil  = []byte("Forecast-Covered-Until")
 	headerAcceptRanges  = []byte(fasthttp.HeaderAcceptRanges)
 	headerContentRange  = []byte(fasthttp.HeaderContentRange)
@@ -131,30 +130,31 @@ var (
 )
 
 // send evaluates the request's conditions and its range, and sets the body.
-func send(ctx *fasthttp.RequestCtx, d representation) outcome {
-	req, h, b := &ctx.Request.Header, &ctx.Response.Header, &d.bodies[d.encoding]
+func (a *answer) send(ctx *fasthttp.RequestCtx) outcome {
+	req, h := &ctx.Request.Header, &ctx.Response.Header
 	switch { // in the order of RFC 9110, 13.2.2
-	case !d.asked.condition:
-	case preconditionFailed(req, b.etag, d.modified):
+	case !a.asked.condition:
+	case preconditionFailed(req, a.etag, a.modified):
 		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
 		return conditionFailed
-	case unmodified(req, b.etag, d.modified):
+	case unmodified(req, a.etag, a.modified):
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return notModified
 	}
-	h.SetContentTypeBytes(mediaTypes[d.format])
+	b := a.body()
+	h.SetContentTypeBytes(mediaTypes[a.format])
 	if b.size == 0 {
 		h.SetContentLength(0) // fasthttp omits it in the response to HEAD
 	}
-	if d.encoding != identity {
-		h.SetCanonical(headerContentCoding, encodingNames[d.encoding])
+	if a.encoding != identity {
+		h.SetCanonical(headerContentCoding, encodingNames[a.encoding])
 		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
 	r := wholeBody
-	if d.asked.part {
-		r = rangeOf(req, b.etag, b.size)
+	if a.asked.part {
+		r = rangeOf(req, a.etag, b.size)
 	}
 	switch {
 	case r.whole:

@@ -12,11 +12,17 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// street is the forecast for one street in one direction. It is immutable.
+// street is the forecast for one street in one direction. It is immutable, except that the builder
+// sets number before a snapshot has it.
 type street struct {
-	id      key
-	code    string   // openLRcode
-	periods []period // in the order of compare
+	id       key
+	located  bool   // the code has a place
+	place    place  // the first location reference point
+	position uint64 // in the layer
+	code     string // openLRcode
+	periods  []period
+	until    instant // end of the last period; 0 without periods
+	number   uint64  // of the first build with this forecast
 }
 
 // key identifies a street (contract 2).
@@ -26,16 +32,23 @@ func (k key) compare(o key) int {
 	return cmp.Or(cmp.Compare(k.street, o.street), cmp.Compare(k.fromnode, o.fromnode))
 }
 
-// period is a forecast period [from, to).
+// byPosition orders streets as in the layer.
+func byPosition(a, b *street) int {
+	return cmp.Or(cmp.Compare(a.position, b.position), a.id.compare(b.id))
+}
+
+// period is a forecast for a span of time.
 type period struct {
-	from, to              instant
-	start, end            moment // from and to as text
+	span                  unique.Handle[span] // streets share their spans
 	speed, flow           float64
 	flowValid, speedValid bool
 }
 
-// moment is a time as text. Streets share their periods, so each text is kept once.
-type moment = unique.Handle[string]
+// span is the time [from, to), also as text.
+type span struct {
+	from, to   instant
+	start, end string
+}
 
 // instant is a time in microseconds since 1970.
 type instant int64
@@ -49,6 +62,11 @@ func (i instant) time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 // newStreet converts a feed's message, whose times are in normal form.
 func newStreet(f *pb.StreetForecast) (*street, error) {
 	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode()}
+	if s.place, s.located = placeOfCode(s.code); s.located {
+		s.position = s.place.hilbert() >> 2
+	} else {
+		s.position = 1<<63 | (uint64(s.id.street)+1<<31)<<30 // after all others, by street
+	}
 	if n := len(f.GetForecast()); n > 0 {
 		s.periods = make([]period, 0, n)
 	}
@@ -61,8 +79,9 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 		if err != nil {
 			return nil, fmt.Errorf("street %d from node %d: %w", s.id.street, s.id.fromnode, err)
 		}
+		s.until = max(s.until, instantOf(end))
 		s.periods = append(s.periods, period{
-			from: instantOf(start), to: instantOf(end), start: unique.Make(p.GetStart()), end: unique.Make(p.GetEnd()),
+			span:  unique.Make(span{instantOf(start), instantOf(end), p.GetStart(), p.GetEnd()}),
 			speed: p.GetSpeed(), flow: p.GetFlow(), flowValid: p.GetFlowValid(), speedValid: p.SpeedValid == nil || *p.SpeedValid,
 		})
 	}
@@ -81,8 +100,11 @@ func (p period) compare(o period) int {
 		}
 		return n
 	}
+	if p.span != o.span {
+		a, b := p.span.Value(), o.span.Value()
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	}
 	return cmp.Or(
-		cmp.Compare(p.from, o.from), cmp.Compare(p.to, o.to),
 		cmp.Compare(math.Float64bits(p.speed), math.Float64bits(o.speed)),
 		cmp.Compare(math.Float64bits(p.flow), math.Float64bits(o.flow)),
 		cmp.Compare(flags(p), flags(o)))
@@ -93,52 +115,45 @@ func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
 }
 
-// coveredUntil returns the end of the last period; 0 if there is none.
-func (s *street) coveredUntil() (last instant) {
-	for i := range s.periods {
-		last = max(last, s.periods[i].to)
-	}
-	return last
-}
-
 // ended reports whether the last period was over at t.
-func (s *street) ended(t instant) bool { return s.coveredUntil() <= t }
+func (s *street) ended(t instant) bool { return s.until <= t }
 
-// scope determines which periods of a street a document shows.
+// scope is the whole layer or a horizon.
 type scope struct {
-	whole   bool    // all periods that have not ended
-	horizon instant // else the one that covers the reference time + horizon
+	whole   bool
+	horizon instant
 }
 
 func atHorizon(minutes int) scope {
 	return scope{horizon: instant((time.Duration(minutes) * time.Minute).Microseconds())}
 }
 
-// pick appends the periods of s to show at the reference time ref, and returns the reference time from
-// which on the result may differ. If several periods cover a horizon, pick appends the one that starts
-// last, because it is the most specific.
-func (c scope) pick(into []*period, s *street, ref instant) (picked []*period, until instant) {
+// view returns what the scope shows at the reference time.
+func (c scope) view(ref instant) view { return view{c.whole, ref + c.horizon} }
+
+// view determines which periods of a street are shown.
+type view struct {
+	whole bool    // all periods that end after at
+	at    instant // else the one that covers it
+}
+
+// pick appends the periods of s to show, and returns the time from which on the result may differ. If
+// several periods cover a time, pick appends the one that starts last, because it is the most specific.
+func (v view) pick(into []*period, s *street) (picked []*period, until instant) {
 	until = never
-	if c.whole {
-		for i := range s.periods {
-			if p := &s.periods[i]; p.to > ref {
-				into = append(into, p)
-				until = min(until, p.to)
-			}
-		}
-		return into, until
-	}
-	at := ref + c.horizon
 	var covering *period
 	for i := range s.periods {
 		p := &s.periods[i]
-		if p.from <= at && at < p.to {
-			covering = p
-		}
-		for _, edge := range [2]instant{p.from, p.to} {
-			if edge > at {
-				until = min(until, edge-c.horizon)
-			}
+		span := p.span.Value()
+		switch {
+		case v.whole && span.to > v.at:
+			into = append(into, p)
+			until = min(until, span.to)
+		case v.whole:
+		case span.from > v.at:
+			until = min(until, span.from)
+		case span.to > v.at:
+			covering, until = p, min(until, span.to)
 		}
 	}
 	if covering != nil {

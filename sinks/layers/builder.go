@@ -1,0 +1,246 @@
+package layers
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// snapshot is the finished layer: every document that a client can ask for. It is immutable and
+// shares unchanged documents and pieces with its predecessor.
+type snapshot struct {
+	zones    map[string][]*document // by the name of the time zone, then by scope as in builder.scopes
+	ref      instant                // the reference time
+	ordered  []*street              // all streets, as in the layer
+	numbered []*street              // all streets, by number
+	buckets  []*bucket
+	removed  []removal
+	oldest   uint64  // the first build since which removed is complete
+	streets  int     // shown
+	covered  instant // the end of the last period; 0 if there is no street
+	until    []byte  // covered as a header value
+	leftOut  int     // as in builder
+	built    time.Time
+	number   uint64 // of builds, this one included
+
+	replaced chan struct{} // closed when there is a newer one
+}
+
+// removal is a street that a build removed.
+type removal struct {
+	*street
+	number uint64 // of the build
+	at     time.Time
+}
+
+// size returns the number of bytes of all bodies.
+func (s *snapshot) size() (total int) {
+	for _, documents := range s.zones {
+		for _, d := range documents {
+			for f := range formats {
+				for e := range encodings {
+					if b := d.bodies[f][e].Load(); b != nil {
+						total += b.size
+					}
+				}
+			}
+		}
+	}
+	return total
+}
+
+// builder makes snapshots, each from its predecessor. It is for one goroutine at a time.
+type builder struct {
+	scopes      []scope          // the whole layer, then the horizons
+	zones       map[string]*zone // time zones to build
+	maxStreets  int
+	keepForms   time.Duration
+	compressors *sync.Pool
+	numbered    []*street // by number, at most maxStreets
+	ordered     []*street // the same as in the layer
+	leftOut     int       // forecasts over maxStreets since the feed last replaced everything
+	removed     []removal
+	oldest      uint64
+	buckets     []*bucket
+	ahead       []*bucket // of the next minute
+	last        *snapshot // nil before the first build
+}
+
+func newBuilder(cfg Config) *builder {
+	b := &builder{maxStreets: cfg.MaxStreets, keepForms: cfg.KeepForms, compressors: newCompressors(), scopes: []scope{{whole: true}}, zones: map[string]*zone{}}
+	for _, minutes := range cfg.Horizons {
+		b.scopes = append(b.scopes, atHorizon(minutes))
+	}
+	return b
+}
+
+// zoneGrace is how long a time zone is still built after the keys that use it were replaced: the old
+// keys are in use until everything is ready for the new ones.
+const zoneGrace = time.Minute
+
+// setZones sets the time zones to build.
+func (b *builder) setZones(names []string, now time.Time) {
+	for name, z := range b.zones {
+		if z.until.IsZero() && !slices.Contains(names, name) {
+			z.until = now.Add(zoneGrace)
+		}
+	}
+	for _, name := range names {
+		if b.zones[name] == nil {
+			b.zones[name] = newZone(name, now, b.compressors)
+		}
+		b.zones[name].until = time.Time{}
+	}
+}
+
+// number returns the number of the next build.
+func (b *builder) number() uint64 {
+	if b.last == nil {
+		return 1
+	}
+	return b.last.number + 1
+}
+
+// update applies the changes and builds the layer at now. Streets over maxStreets are lost until the
+// feed sends them again, so leftOut counts them until it replaces everything.
+func (b *builder) update(c changes, now time.Time) *snapshot {
+	if !c.empty() {
+		streets, removed := c.apply(b.numbered, b.number(), instantOf(now))
+		over := max(0, len(streets)-b.maxStreets)
+		if c.replace {
+			b.leftOut = 0
+		}
+		b.leftOut += over
+		b.numbered = streets[:len(streets)-over]
+		b.remove(append(removed, streets[len(b.numbered):]...), now)
+		b.ordered = slices.SortedFunc(slices.Values(b.numbered), byPosition)
+	}
+	for name, z := range b.zones {
+		if !z.until.IsZero() && z.until.Before(now) {
+			delete(b.zones, name)
+		}
+	}
+	return b.build(instantOf(now.Truncate(time.Minute)), now)
+}
+
+// remove records removed streets for clients that follow the layer.
+func (b *builder) remove(streets []*street, now time.Time) {
+	b.removed = slices.DeleteFunc(slices.Clone(b.removed), func(r removal) bool { return now.Sub(r.at) > keepVersions })
+	for _, s := range streets {
+		b.removed = append(b.removed, removal{s, b.number(), now})
+	}
+	if len(b.removed) > b.maxStreets {
+		b.removed, b.oldest = nil, b.number()
+	}
+}
+
+// shown returns the streets in order without those that have ended: these leave no trace, not even in
+// the bucket boundaries, because another replica may never have seen them.
+func (b *builder) shown(ref instant) (shown []*street, covered instant) {
+	shown = make([]*street, 0, len(b.ordered))
+	for _, s := range b.ordered {
+		if !s.ended(ref) {
+			shown, covered = append(shown, s), max(covered, s.until)
+		}
+	}
+	return shown, covered
+}
+
+// prepare makes the parts of the buckets at the reference time, in the forms that clients ask for. It
+// drops what no view from the time keep on shows.
+func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
+	parallel(len(buckets), func(i int) {
+		c := b.compressors.Get().(*compressor)
+		defer b.compressors.Put(c)
+		k := buckets[i]
+		k.parts = slices.DeleteFunc(k.parts, func(p part) bool { return p.until <= keep || b.zones[p.zone.name] != p.zone })
+		for _, z := range b.zones {
+			for _, scope := range b.scopes {
+				p := k.part(z, scope.view(ref), c).piece
+				if p == nil {
+					continue
+				}
+				z.demand(scope.whole).forms(now, b.keepForms)(func(f format, e encoding, wanted bool) {
+					if wanted {
+						p.form(f, e)
+					} else {
+						p.forms[f][e].Store(nil)
+					}
+				})
+			}
+		}
+		k.before = nil
+	})
+}
+
+// prepareNext does ahead of time what the build of the next minute needs.
+func (b *builder) prepareNext(now time.Time) {
+	if b.last == nil {
+		return
+	}
+	next := instantOf(now.Truncate(time.Minute).Add(time.Minute))
+	shown, _ := b.shown(next)
+	b.ahead = cut(shown, bucketStreets, b.buckets...)
+	b.prepare(b.ahead, next, b.last.ref, now)
+}
+
+// build builds the documents of all time zones at the reference time.
+func (b *builder) build(ref instant, now time.Time) *snapshot {
+	shown, covered := b.shown(ref)
+	b.buckets = cut(shown, bucketStreets, append(b.buckets, b.ahead...)...)
+	b.ahead = nil
+	b.prepare(b.buckets, ref, ref, now)
+	next := &snapshot{
+		zones: make(map[string][]*document, len(b.zones)), ref: ref, ordered: b.ordered, numbered: b.numbered, buckets: b.buckets,
+		removed: b.removed, oldest: b.oldest, streets: len(shown), covered: covered, leftOut: b.leftOut, built: now, number: b.number(),
+		replaced: make(chan struct{}),
+	}
+	if covered > 0 {
+		next.until = covered.time().AppendFormat(nil, time.RFC3339)
+	}
+	for name, z := range b.zones {
+		for i, scope := range b.scopes {
+			var old *document
+			if b.last != nil && b.last.zones[name] != nil {
+				old = b.last.zones[name][i]
+			}
+			next.zones[name] = append(next.zones[name], b.document(old, z, scope, ref, now))
+		}
+	}
+	b.last = next
+	return next
+}
+
+// document returns the document of a scope; old if it has the same pieces.
+func (b *builder) document(old *document, z *zone, scope scope, ref instant, now time.Time) *document {
+	v := scope.view(ref)
+	d := &document{pieces: make([]*piece, len(b.buckets)), zone: z, scope: scope}
+	for i, k := range b.buckets {
+		d.pieces[i] = k.part(z, v, nil).piece // prepared
+	}
+	d.sum = sumOf(d.pieces, z, scope)
+	d.version = etagOf(d.sum, protobuf, identity)
+	for f := range formats {
+		for e := range encodings {
+			d.etags[f][e] = etagOf(d.sum, f, e)
+		}
+	}
+	if old != nil && old.sum == d.sum {
+		d.modified, d.lastModified = old.modified, old.lastModified
+	} else {
+		d.modified = now.Truncate(time.Second)
+		d.lastModified = []byte(d.modified.UTC().Format(http.TimeFormat))
+	}
+	if old != nil && slices.Equal(old.pieces, d.pieces) {
+		d = old
+	}
+	z.demand(scope.whole).forms(now, b.keepForms)(func(f format, e encoding, wanted bool) {
+		if wanted {
+			d.body(f, e)
+		} else {
+			d.bodies[f][e].Store(nil)
+		}
+	})
+	return d
+}

@@ -1,0 +1,152 @@
+package layers
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// keepVersions is how long clients can follow the layer from a version that was replaced. It is less
+// than keepEnded, so that the builder still has all streets that were shown.
+const keepVersions = 55 * time.Minute
+
+// version is the last build that had some content of a document.
+type version struct {
+	number uint64
+	ref    instant
+	last   time.Time
+}
+
+// history knows the versions of all documents by the hashes of their contents.
+type history struct {
+	mu       sync.Mutex
+	versions map[uint64]version
+}
+
+func (h *history) record(s *snapshot, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.versions == nil {
+		h.versions = map[uint64]version{}
+	}
+	for sum, v := range h.versions {
+		if now.Sub(v.last) > keepVersions {
+			delete(h.versions, sum)
+		}
+	}
+	for _, documents := range s.zones {
+		for _, d := range documents {
+			h.versions[d.sum] = version{s.number, s.ref, now}
+		}
+	}
+}
+
+func (h *history) find(sum uint64) (v version, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v, known = h.versions[sum]
+	return v, known
+}
+
+// Limits of what is kept for clients that follow a document. Larger changes are answered with the whole
+// layer, so that the changes kept take no more memory than the layer.
+const (
+	followedVersions = 8
+	followedShare    = 8 // of the streets, at most 1 in so many
+)
+
+// followed has the changes since the versions that clients have asked for.
+type followed struct {
+	mu     sync.Mutex
+	pieces map[version]*piece
+}
+
+// since returns a piece of the streets that have changed since the version; ok is false if they are
+// too many.
+func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
+	v.last = time.Time{}
+	d.followed.mu.Lock()
+	defer d.followed.mu.Unlock()
+	p, known := d.followed.pieces[v]
+	if !known {
+		if d.followed.pieces == nil || len(d.followed.pieces) == followedVersions {
+			d.followed.pieces = map[version]*piece{}
+		}
+		if streets := d.changed(s, v); len(streets)*followedShare <= max(s.streets, 100) {
+			p = &piece{streets: streets, view: d.scope.view(s.ref), zone: d.zone, every: true}
+		}
+		d.followed.pieces[v] = p
+	}
+	return p, p != nil
+}
+
+// changed returns the streets that may differ between the version and the snapshot: those with another
+// forecast, those whose periods to show have changed with the time, and those that were removed,
+// without their periods.
+func (d *document) changed(s *snapshot, v version) (streets []*street) {
+	before, after := d.scope.view(v.ref), d.scope.view(s.ref)
+	var was, is []*period
+	for _, st := range s.ordered {
+		changed := st.number > v.number
+		if !changed && v.ref != s.ref {
+			was, _ = before.pick(was[:0], st)
+			is, _ = after.pick(is[:0], st)
+			changed = !slices.Equal(was, is)
+		}
+		if changed {
+			streets = append(streets, st)
+		}
+	}
+	gone := map[key]bool{}
+	for _, r := range s.removed {
+		if _, back := s.search(r.id); r.number > v.number && !back && !gone[r.id] {
+			gone[r.id] = true
+			streets = append(streets, &street{id: r.id, code: r.code, located: r.located, place: r.place})
+		}
+	}
+	return streets
+}
+
+// search returns the index of the first street that is not before the key, and whether it is the key's.
+func (s *snapshot) search(k key) (index int, found bool) {
+	return slices.BinarySearchFunc(s.numbered, k, func(s *street, k key) int { return s.id.compare(k) })
+}
+
+// entries returns the streets with a number.
+func (s *snapshot) entries(number int32) []*street {
+	from, _ := s.search(key{number, math.MinInt32})
+	to := from
+	for to < len(s.numbered) && s.numbered[to].id.street == number {
+		to++
+	}
+	return s.numbered[from:to]
+}
+
+// waiters counts the requests that wait for a change, by key.
+type waiters struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// enter reports whether one more request of the client may wait, which then calls leave.
+func (w *waiters) enter(client string, limit int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count[client] >= limit {
+		return false
+	}
+	if w.count == nil {
+		w.count = map[string]int{}
+	}
+	w.count[client]++
+	return true
+}
+
+func (w *waiters) leave(client string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count[client]--; w.count[client] == 0 {
+		delete(w.count, client)
+	}
+}

@@ -1,0 +1,275 @@
+package layers
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"trafficd/schemas/contract"
+)
+
+// query is what the query of a request asks for.
+type query struct {
+	scope   int
+	since   string // an ETag; empty: none
+	within  string // the parameter that selects streets: tile, bbox or street; empty: all
+	area    area
+	numbers []int32
+}
+
+// parse reads the query, if the request target has one.
+func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIError) {
+	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 {
+		return q, nil
+	}
+	horizon := false
+	for name, value := range ctx.QueryArgs().All() {
+		ok := true
+		switch string(name) {
+		case "horizon":
+			repeated := horizon
+			if q.scope, horizon = l.scopes[string(value)]; repeated || !horizon {
+				return q, invalid("horizon", "horizon must be one of the configured minutes, such as 30; omit it for the whole layer")
+			}
+			continue
+		case "since":
+			_, ok = sumOfETag(string(value))
+			if ok = ok && q.since == ""; !ok {
+				return q, invalid("since", `since must be one ETag or Forecast-Version of an earlier answer, such as "5f1c0d9be2a4467a"`)
+			}
+			q.since = string(value)
+			continue
+		case "tile":
+			if q.area, ok = parseTile(string(value)); !ok {
+				return q, invalid("tile", "tile must be zoom/x/y, with a zoom of 6 to 14 and x and y below 2 to the power of zoom")
+			}
+		case "bbox":
+			if q.area, ok = parseBox(string(value)); !ok {
+				return q, invalid("bbox", "bbox must be minLon,minLat,maxLon,maxLat in degrees, each minimum at most its maximum")
+			}
+		case "street":
+			if q.numbers, ok = parseNumbers(string(value)); !ok {
+				return q, invalid("street", fmt.Sprintf("street must be 1 to %d street numbers, separated by commas", maxNumbers))
+			}
+		default:
+			continue
+		}
+		if q.within != "" {
+			return q, invalid(string(name), "tile, bbox and street exclude each other, and each may be used once")
+		}
+		q.within = string(name)
+	}
+	return q, nil
+}
+
+func invalid(parameter, description string) *contract.APIError {
+	return &contract.APIError{Code: contract.InvalidParameter, Description: description, Parameter: parameter}
+}
+
+// Limits of the parameters tile and street.
+const (
+	minZoom    = 6
+	maxZoom    = 14
+	maxNumbers = 100
+)
+
+func parseTile(text string) (a area, ok bool) {
+	fields := strings.Split(text, "/")
+	if len(fields) != 3 {
+		return a, false
+	}
+	var n [3]uint32
+	for i, field := range fields {
+		v, err := strconv.ParseUint(field, 10, maxZoom)
+		if err != nil {
+			return a, false
+		}
+		n[i] = uint32(v)
+	}
+	if zoom := n[0]; zoom < minZoom || zoom > maxZoom || n[1]>>zoom > 0 || n[2]>>zoom > 0 {
+		return a, false
+	}
+	return tileArea(n[0], n[1], n[2]), true
+}
+
+func parseBox(text string) (a area, ok bool) {
+	fields := strings.Split(text, ",")
+	if len(fields) != 4 {
+		return a, false
+	}
+	var n [4]float64
+	for i, field := range fields {
+		v, err := strconv.ParseFloat(field, 64)
+		if limit := float64(180 - 90*(i%2)); err != nil || !(v >= -limit && v <= limit) { // NaN is neither
+			return a, false
+		}
+		n[i] = v
+	}
+	northWest, southEast := placeOf(n[0], n[3]), placeOf(n[2], n[1])
+	return area{northWest.x, northWest.y, southEast.x, southEast.y}, n[0] <= n[2] && n[1] <= n[3]
+}
+
+func parseNumbers(text string) (numbers []int32, ok bool) {
+	fields := strings.Split(text, ",")
+	if len(fields) > maxNumbers {
+		return nil, false
+	}
+	for _, field := range fields {
+		v, err := strconv.ParseInt(field, 10, 32)
+		if err != nil {
+			return nil, false
+		}
+		numbers = append(numbers, int32(v))
+	}
+	return numbers, true
+}
+
+// has reports whether the query selects the street.
+func (q *query) has(s *street) bool {
+	switch q.within {
+	case "":
+		return true
+	case "street":
+		return slices.Contains(q.numbers, s.id.street)
+	}
+	return s.located && q.area.has(s.place)
+}
+
+// current reports whether since is the version of the document, so that nothing has changed.
+func (a *answer) current(q *query) bool {
+	sum, ok := sumOfETag(q.since)
+	return ok && sum == a.sum
+}
+
+// Values of Forecast-Content.
+var (
+	contentChanges = []byte("changes")
+	contentWhole   = []byte("whole")
+)
+
+// choose sets what is sent: the document, the streets that the query selects, or those of them that
+// have changed. The ETag of changes is that of the document, because the next request names it.
+func (a *answer) choose(l *Layer, q *query, now time.Time) {
+	a.etag = a.etags[a.format][a.encoding]
+	if q.since != "" {
+		if a.content = contentWhole; a.follow(l, q) {
+			a.content, a.part = contentChanges, true
+			return
+		}
+	}
+	if q.within == "" {
+		a.zone.demand(a.scope.whole).note(a.format, a.encoding, now)
+		return
+	}
+	a.part = true
+	if a.pieces = a.selected(q); a.content == nil {
+		a.etag = etagOf(sumOf(a.pieces, a.zone, a.scope), a.format, a.encoding)
+	}
+}
+
+// follow sets the pieces to what has changed since q.since; it reports false if that is not known.
+func (a *answer) follow(l *Layer, q *query) bool {
+	if a.current(q) {
+		return true
+	}
+	sum, _ := sumOfETag(q.since) // checked by parse
+	v, known := l.history.find(sum)
+	if !known || v.number < a.snapshot.oldest {
+		return false
+	}
+	changes, ok := a.document.since(a.snapshot, v)
+	if ok && q.within != "" {
+		changes = a.filter(q, changes.streets, true)
+	}
+	a.pieces = []*piece{changes}
+	return ok
+}
+
+// filter returns a piece of the selected streets; nil if it would be empty.
+func (a *answer) filter(q *query, streets []*street, every bool) *piece {
+	p := &piece{view: a.scope.view(a.snapshot.ref), zone: a.zone, every: every}
+	for _, s := range streets {
+		if q.has(s) {
+			p.streets = append(p.streets, s)
+		}
+	}
+	c := a.zone.compressors.Get().(*compressor)
+	defer a.zone.compressors.Put(c)
+	return c.render(p)
+}
+
+// selected returns the pieces of the selected streets. Those of buckets that lie in the area as a whole
+// are the document's, which are compressed already.
+func (a *answer) selected(q *query) (pieces []*piece) {
+	if q.within == "street" {
+		var streets []*street
+		for _, number := range slices.Compact(slices.Sorted(slices.Values(q.numbers))) {
+			streets = append(streets, a.snapshot.entries(number)...)
+		}
+		return []*piece{a.filter(q, streets, false)}
+	}
+	for i, b := range a.snapshot.buckets {
+		switch p := a.document.pieces[i]; {
+		case p == nil || !q.area.meets(b.bounds):
+		case b.located && q.area.contains(b.bounds):
+			pieces = append(pieces, p)
+		default:
+			pieces = append(pieces, a.filter(q, b.streets, false))
+		}
+	}
+	return pieces
+}
+
+// maxWait bounds how long a request waits for a change.
+const maxWait = time.Minute
+
+// wait waits until the document has changed, as long as the header Prefer allows. It reports false if it
+// did not wait because the request does not ask for it, or because too many requests of the key wait.
+func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query, s *snapshot) bool {
+	seconds := preferredWait(&ctx.Request.Header)
+	if seconds <= 0 || !l.waiters.enter(c.Name, l.cfg.MaxWaiting) {
+		return false
+	}
+	defer l.waiters.leave(c.Name)
+	ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
+	timer := time.NewTimer(time.Duration(seconds) * time.Second)
+	defer timer.Stop()
+	sum, _ := sumOfETag(q.since)
+	for {
+		if documents := s.zones[c.Zone.String()]; documents == nil || documents[q.scope].sum != sum {
+			return true
+		}
+		select {
+		case <-s.replaced:
+			s = l.current.Load()
+		case <-timer.C:
+			return true
+		case <-l.draining:
+			return true
+		}
+	}
+}
+
+// preferredWait returns the seconds of wait=… in Prefer (RFC 7240), at most maxWait; 0 without it.
+func preferredWait(h *fasthttp.RequestHeader) int {
+	for _, line := range h.PeekAll("Prefer") {
+		for field := range strings.SplitSeq(string(line), ",") {
+			field, _, _ = strings.Cut(field, ";")
+			name, value, _ := strings.Cut(field, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			seconds, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
+			if err != nil || seconds < 0 {
+				return 0
+			}
+			return min(seconds, int(maxWait/time.Second))
+		}
+	}
+	return 0
+}

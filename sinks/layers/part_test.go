@@ -1,0 +1,433 @@
+package layers
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/schemas/contract"
+	"trafficd/schemas/openlr"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// shownIn returns the streets of an answer by key.
+func shownIn(t *testing.T, l *Layer, query string, headers ...string) (streets map[key]*pb.StreetForecast, etag, version, content string) {
+	t.Helper()
+	ctx, err := get(l, client("UTC"), query, headers...)
+	require.NoError(t, err, query)
+	require.Equal(t, 200, ctx.Response.StatusCode())
+	streets = map[key]*pb.StreetForecast{}
+	for _, s := range layerOf(t, ctx).StreetForecast {
+		k := key{s.Street, s.Fromnode}
+		require.Nil(t, streets[k], "%s has a street twice", query)
+		streets[k] = s
+	}
+	return streets, header(ctx, "ETag"), header(ctx, "Forecast-Version"), header(ctx, "Forecast-Content")
+}
+
+// randomPart returns a query for a part of the layer, and whether it has a street. The area is the one of
+// codeOf.
+func randomPart(random *rand.Rand) (query string, has func(*pb.StreetForecast) bool) {
+	placed := func(within func(p openlr.Point) bool) func(*pb.StreetForecast) bool {
+		return func(s *pb.StreetForecast) bool {
+			line, err := openlr.Decode(s.OpenLRcode)
+			return err == nil && within(line.Points[0])
+		}
+	}
+	switch random.IntN(3) {
+	case 0:
+		west, south := 12.5+0.3*random.Float64(), 55.6+0.2*random.Float64()
+		east, north := west+0.3*random.Float64(), south+0.2*random.Float64()
+		return fmt.Sprintf("bbox=%v,%v,%v,%v", west, south, east, north), placed(func(p openlr.Point) bool {
+			return west <= p.Lon && p.Lon <= east && south <= p.Lat && p.Lat <= north
+		})
+	case 1:
+		zoom := uint32(minZoom + random.IntN(maxZoom-minZoom+1))
+		at := placeOf(12.5+0.24*random.Float64(), 55.6+0.2*random.Float64())
+		x, y := at.x>>(32-zoom), at.y>>(32-zoom)
+		return fmt.Sprintf("tile=%d/%d/%d", zoom, x, y), placed(func(p openlr.Point) bool {
+			q := placeOf(p.Lon, p.Lat)
+			return q.x>>(32-zoom) == x && q.y>>(32-zoom) == y
+		})
+	}
+	var numbers []int32
+	for range 1 + random.IntN(20) {
+		numbers = append(numbers, 990+random.Int32N(800))
+	}
+	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
+	return "street=" + text, func(s *pb.StreetForecast) bool { return slices.Contains(numbers, s.Street) }
+}
+
+// TestPartsAgainstTheLayer makes random updates and compares parts of the layer with the streets of the
+// layer that they should have, in all forms, and clients that follow the layer or a part of it by since
+// with what a new client gets.
+func TestPartsAgainstTheLayer(t *testing.T) {
+	type follower struct {
+		query   string
+		has     func(*pb.StreetForecast) bool
+		version string
+		streets map[key]*pb.StreetForecast
+	}
+	for seed := range uint64(3) {
+		random := rand.New(rand.NewPCG(seed, 8))
+		l := prepared(DefaultConfig())
+		now, known := noon, map[key]*pb.StreetForecast{}
+		l.Replace(clones(city(3000, now)))
+		for _, f := range city(3000, now) {
+			known[key{f.Street, f.Fromnode}] = f
+		}
+		followers := []*follower{}
+		for _, horizon := range []string{"", "&horizon=15"} {
+			followers = append(followers, &follower{query: horizon, has: func(*pb.StreetForecast) bool { return true }})
+			for range 4 {
+				q, has := randomPart(random)
+				followers = append(followers, &follower{query: "&" + q + horizon, has: has})
+			}
+		}
+		etags, byChanges := map[string]string{}, 0
+		for step := range 25 {
+			if step > 0 && random.IntN(3) > 0 {
+				now = now.Add(time.Duration(random.IntN(4*60)) * time.Second)
+			}
+			if step > 0 && step != 20 {
+				for range random.IntN(60) {
+					k := key{1000 + random.Int32N(1000), random.Int32N(3)}
+					f := forecast(k.street, k.fromnode, noon.Add(time.Duration(random.IntN(60)-30)*time.Minute), random.IntN(5), float64(random.IntN(3)))
+					known[k] = f
+					l.Put(clones([]*pb.StreetForecast{f})[0])
+				}
+				for k := range known {
+					if random.IntN(200) == 0 {
+						delete(known, k)
+						l.Remove(k.street, k.fromnode)
+					}
+				}
+			}
+			l.Publish(now)
+			l.build(now)
+			for _, horizon := range []string{"", "&horizon=15"} {
+				whole, _, _, _ := shownIn(t, l, "?"+horizon)
+				for range 5 {
+					part, has := randomPart(random)
+					want := map[key]*pb.StreetForecast{}
+					for k, s := range whole {
+						if has(s) {
+							want[k] = s
+						}
+					}
+					encoding := []string{"identity", "gzip", "zstd"}[random.IntN(3)]
+					got, etag, _, content := shownIn(t, l, "?"+part+horizon, "Accept-Encoding", encoding)
+					requireStreets(t, want, got, part)
+					require.Empty(t, content)
+					_, again, _, _ := shownIn(t, l, "?"+horizon+"&"+part, "Accept-Encoding", encoding)
+					require.Equal(t, etag, again)
+					ctx, err := get(l, client("UTC"), "?"+part+horizon, "Accept-Encoding", encoding, "If-None-Match", etag)
+					require.NoError(t, err)
+					require.Equal(t, 304, ctx.Response.StatusCode())
+					text := encoding + horizon + fmt.Sprint(want)
+					if before := etags[etag]; before != "" {
+						require.Equal(t, before, text, "an ETag is of one content")
+					}
+					etags[etag] = text
+				}
+			}
+			for i, f := range followers {
+				if step > 0 && random.IntN(3) == 0 && i > 0 {
+					continue // is several versions behind next time
+				}
+				query := "?" + f.query
+				if f.version != "" {
+					query += "&since=" + url.QueryEscape(f.version)
+				}
+				got, etag, version, content := shownIn(t, l, query, "Accept-Encoding", []string{"", "gzip", "zstd"}[random.IntN(3)])
+				require.Equal(t, f.version == "", content == "")
+				if content == "changes" {
+					byChanges++
+					require.Contains(t, etag, strings.Trim(version, `"`), "the ETag names the version")
+					for k, s := range got {
+						if f.streets[k] = s; len(s.Forecast) == 0 {
+							delete(f.streets, k)
+						}
+					}
+				} else {
+					f.streets = got
+				}
+				f.version = version
+				want, _, _, _ := shownIn(t, l, "?"+f.query)
+				requireStreets(t, want, f.streets, query)
+			}
+		}
+		require.Greater(t, byChanges, 50)
+	}
+}
+
+func requireStreets(t *testing.T, want, got map[key]*pb.StreetForecast, query string) {
+	t.Helper()
+	require.Len(t, got, len(want), query)
+	for k, s := range want {
+		require.True(t, proto.Equal(s, got[k]), "%s: street %v: %v, want %v", query, k, got[k], s)
+	}
+}
+
+// TestPartsAreNotCompressed: a tile of whole buckets consists of the document's forms.
+func TestPartsAreNotCompressed(t *testing.T) {
+	l := served(t, 10_000)
+	places := map[*byte]bool{}
+	for _, p := range l.current.Load().zones["UTC"][0].pieces {
+		places[&p.form(protobuf, gzipped).bytes[0]] = true
+	}
+	a := answer{snapshot: l.current.Load(), document: l.current.Load().zones["UTC"][0], encoding: gzipped}
+	at := placeOf(12.6, 55.65)
+	shared := 0
+	for _, p := range a.selected(&query{within: "tile", area: tileArea(11, at.x>>21, at.y>>21)}) {
+		if p != nil && places[&p.form(protobuf, gzipped).bytes[0]] {
+			shared++
+		}
+	}
+	require.Greater(t, shared, 5)
+}
+
+// TestSinceUnknown: a client with a version that is unknown or too old, or much of which has changed, gets
+// the whole layer.
+func TestSinceUnknown(t *testing.T) {
+	l := served(t, 1000)
+	all, _, version, _ := shownIn(t, l, "")
+	f := func(since, wantContent string, want int) {
+		t.Helper()
+		got, etag, _, content := shownIn(t, l, "?since="+url.QueryEscape(since))
+		require.Equal(t, wantContent, content)
+		require.Len(t, got, want)
+		_, whole, _, _ := shownIn(t, l, "")
+		require.Equal(t, whole, etag)
+	}
+	build := func(now time.Time) {
+		l.Publish(now)
+		l.build(now)
+	}
+	f(version, "changes", 0)
+	f(strings.Replace(version, `"`, `W/"`, 1), "changes", 0)
+	f(strings.TrimSuffix(version, `"`)+`-jg"`, "changes", 0)
+	f(`"0123456789abcdef"`, "whole", len(all))
+
+	l.Put(forecast(1000, 77, noon, 6, 1))
+	build(noon)
+	f(version, "changes", 1)
+	for street := range int32(500) {
+		l.Put(forecast(1000+street, 77, noon, 6, 2))
+	}
+	build(noon)
+	f(version, "whole", len(all)+500)
+	_, _, version, _ = shownIn(t, l, "")
+	l.Put(forecast(1000, 77, noon, 6, 3))
+	build(noon.Add(time.Minute))
+	f(version, "changes", 1)
+	build(noon.Add(keepVersions + 2*time.Minute))
+	_, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
+	require.Equal(t, "whole", content)
+}
+
+// TestManyRemovals: the builder keeps a bounded number of them.
+func TestManyRemovals(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxStreets = 1000
+	l := prepared(cfg)
+	show := func(fromnode int32, streets int32) string {
+		var all []*pb.StreetForecast
+		for street := range streets {
+			all = append(all, forecast(street, fromnode, noon, 1, 1))
+		}
+		l.Replace(all)
+		l.Publish(noon)
+		l.build(noon)
+		_, _, version, _ := shownIn(t, l, "")
+		return version
+	}
+	content := func(version string) string {
+		_, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
+		return content
+	}
+	first := show(1, 900)
+	require.Equal(t, "changes", content(first))
+	second := show(1, 890)
+	require.Equal(t, "changes", content(first))
+	for fromnode := range int32(3) {
+		show(2+fromnode, 890)
+	}
+	last := show(1, 890)
+	require.Equal(t, second, last)
+	require.LessOrEqual(t, len(l.builder.removed), cfg.MaxStreets)
+	require.Equal(t, "whole", content(first))
+	require.Equal(t, "changes", content(second), "it is the current one again")
+}
+
+func TestBadQueries(t *testing.T) {
+	l := served(t, 10)
+	f := func(query, parameter string) {
+		t.Helper()
+		_, err := get(l, client("UTC"), query)
+		var apiErr *contract.APIError
+		require.True(t, errors.As(err, &apiErr), query)
+		require.Equal(t, contract.InvalidParameter, apiErr.Code)
+		require.Equal(t, parameter, apiErr.Parameter)
+	}
+	for _, tile := range []string{"", "5/0/0", "15/0/0", "6/64/0", "6/0/64", "6/0", "6/0/0/0", "6/-1/0", "6/x/0", "6.0/0/0", "99999/0/0"} {
+		f("?tile="+tile, "tile")
+	}
+	for _, box := range []string{"", "1,2,3", "1,2,3,4,5", "3,2,1,4", "1,4,3,2", "-181,0,0,0", "0,-91,0,0", "0,0,181,0", "0,0,0,91", "NaN,0,1,1", "a,0,1,1", "0,0,Inf,1"} {
+		f("?bbox="+box, "bbox")
+	}
+	for _, street := range []string{"", "x", "1,", "2147483648", "1.5", strings.Repeat("1,", 100) + "1"} {
+		f("?street="+street, "street")
+	}
+	for _, since := range []string{"", "x", "%22x%22", "0123456789abcdef"} {
+		f("?since="+since, "since")
+	}
+	f("?since=%220123456789abcdef%22&since=%220123456789abcdef%22", "since")
+	f("?street=1&street=2", "street")
+	f("?tile=6/0/0&bbox=0,0,1,1", "bbox")
+	f("?street=1&tile=6/0/0", "tile")
+}
+
+// TestWait: a request with Prefer: wait gets the next version as soon as it is built, or the same after
+// that time, or at once if it does not have the current one, too many wait, or the daemon stops.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.MaxWaiting = 2
+		l := running(t, cfg)
+		put := func(speed float64) {
+			l.Put(forecast(1, 1, time.Now(), 4, speed))
+			l.Publish(time.Now())
+		}
+		l.Replace([]*pb.StreetForecast{forecast(2, 1, time.Now(), 100, 1)})
+		put(1)
+		after(2 * time.Second)
+		version := func() string {
+			_, _, v, _ := shownIn(t, l, "")
+			return v
+		}
+		type result struct {
+			took    time.Duration
+			streets int
+			applied string
+		}
+		ask := func(since, prefer string) chan result {
+			done := make(chan result, 1)
+			go func() {
+				start := time.Now()
+				ctx, err := get(l, client("UTC"), "?since="+url.QueryEscape(since), "Prefer", prefer)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- result{time.Since(start), len(layerOf(t, ctx).StreetForecast), header(ctx, "Preference-Applied")}
+			}()
+			return done
+		}
+		first := version()
+		require.Equal(t, result{10 * time.Second, 0, "wait=10"}, <-ask(first, "respond-async, wait=10; x=y"))
+		require.Equal(t, result{time.Minute, 0, "wait=60"}, <-ask(first, "wait=3600"))
+		require.Equal(t, result{}, <-ask(first, "wait=soon"))
+		require.Equal(t, result{}, <-ask(first, "return=minimal"))
+		waiting, another := ask(first, "wait=30"), ask(first, "WAIT=\"30\"")
+		after(5 * time.Second)
+		require.Equal(t, result{}, <-ask(first, "wait=30"), "two wait already")
+		put(2)
+		require.Equal(t, result{5 * time.Second, 1, "wait=30"}, <-waiting)
+		require.Equal(t, result{5 * time.Second, 1, "wait=30"}, <-another)
+		require.Equal(t, result{0, 1, ""}, <-ask(first, "wait=30"), "it is behind")
+		waiting = ask(version(), "wait=30")
+		after(time.Second)
+		l.Drain()
+		require.Equal(t, result{time.Second, 0, "wait=30"}, <-waiting)
+	})
+}
+
+// TestColdForms: a form that no client asks for is dropped after a time and made again for the next one.
+func TestColdForms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, DefaultConfig())
+		l.Replace([]*pb.StreetForecast{forecast(2, 1, time.Now(), 20, 1)})
+		l.Publish(time.Now())
+		after(time.Second)
+		made := func() (list []string) {
+			d := l.current.Load().zones["UTC"][0]
+			for f := range formats {
+				for e := range encodings {
+					if d.bodies[f][e].Load() != nil {
+						require.NotNil(t, d.pieces[0].forms[f][e].Load())
+						list = append(list, etagSuffix[f][e])
+					}
+				}
+			}
+			return list
+		}
+		require.Equal(t, []string{"-g"}, made())
+		before, err := get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
+		require.NoError(t, err)
+		require.Equal(t, []string{"-g", "-jz"}, made())
+		after(50 * time.Minute)
+		_, err = get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
+		require.NoError(t, err)
+		after(50 * time.Minute)
+		require.Equal(t, []string{"-jz"}, made(), "nobody asked for gzip")
+		l.Put(forecast(2, 1, time.Now(), 20, 2))
+		l.Publish(time.Now())
+		after(time.Second)
+		require.Equal(t, []string{"-jz"}, made(), "built in advance")
+		later, err := get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
+		require.NoError(t, err)
+		require.NotEqual(t, before.Response.Body(), later.Response.Body())
+		after(2 * time.Hour)
+		require.Empty(t, made())
+		ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
+		require.NoError(t, err)
+		require.Len(t, layerOf(t, ctx).StreetForecast, 1)
+	})
+}
+
+// TestTheNextMinuteIsPrepared: when a minute turns, everything is there already; and the parts of one
+// horizon are those of the next one a quarter of an hour before.
+func TestTheNextMinuteIsPrepared(t *testing.T) {
+	l := served(t, 1000)
+	next := noon.Add(15 * time.Minute)
+	forms := func() map[*form]bool {
+		all := map[*form]bool{}
+		for _, b := range l.builder.buckets {
+			for _, p := range b.parts {
+				if p.piece != nil {
+					all[p.form(protobuf, gzipped)] = true
+				}
+			}
+		}
+		return all
+	}
+	horizons := forms()
+	l.builder.prepareNext(next.Add(-time.Second))
+	prepared := forms()
+	require.Len(t, prepared, len(horizons)*8/6, "the whole layer and the last horizon are new")
+	l.build(next)
+	for f := range forms() {
+		require.True(t, prepared[f])
+	}
+	fresh := builtAt(t, 1000, next)
+	requireSame(t, fresh, l)
+	l.build(noon) // the clock was set back
+	requireSame(t, served(t, 1000), l)
+}
+
+func builtAt(t *testing.T, n int, now time.Time) *Layer {
+	l := prepared(DefaultConfig())
+	l.Replace(city(n, noon))
+	l.Publish(now)
+	l.build(now)
+	return l
+}

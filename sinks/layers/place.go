@@ -1,0 +1,80 @@
+package layers
+
+import (
+	"math"
+
+	"trafficd/schemas/openlr"
+)
+
+// place is a point of the web mercator map, in units of 2⁻³² of its width from the north-west corner.
+type place struct{ x, y uint32 }
+
+func placeOf(lon, lat float64) place {
+	sin := math.Sin(lat * math.Pi / 180)
+	return place{scale((lon + 180) / 360), scale(0.5 - math.Log((1+sin)/(1-sin))/(4*math.Pi))}
+}
+
+// scale maps [0, 1) to uint32. What lies outside, such as the poles, is on the edge.
+func scale(v float64) uint32 { return uint32(max(0, min(v*(1<<32), math.MaxUint32))) }
+
+// placeOfCode returns the first location reference point of an OpenLR code.
+func placeOfCode(code string) (p place, ok bool) {
+	line, err := openlr.Decode(code)
+	if err != nil {
+		return p, false
+	}
+	return placeOf(line.Points[0].Lon, line.Points[0].Lat), true
+}
+
+// area is a rectangle of the map. All four sides belong to it.
+type area struct{ west, north, east, south uint32 }
+
+// tileArea returns the area of a tile.
+func tileArea(zoom, x, y uint32) area {
+	shift := 32 - zoom
+	return area{x << shift, y << shift, (x+1)<<shift - 1, (y+1)<<shift - 1}
+}
+
+func (a area) has(p place) bool {
+	return a.west <= p.x && p.x <= a.east && a.north <= p.y && p.y <= a.south
+}
+
+func (a area) contains(b area) bool {
+	return a.has(place{b.west, b.north}) && a.has(place{b.east, b.south})
+}
+
+func (a area) meets(b area) bool {
+	return a.west <= b.east && b.west <= a.east && a.north <= b.south && b.north <= a.south
+}
+
+// with returns the smallest area that also has p.
+func (a area) with(p place) area {
+	return area{min(a.west, p.x), min(a.north, p.y), max(a.east, p.x), max(a.south, p.y)}
+}
+
+// noArea is the area that with extends first.
+var noArea = area{west: math.MaxUint32, north: math.MaxUint32}
+
+// hilbert returns the position of p on a Hilbert curve that fills the map. The top 2n bits are the
+// same for all places of a tile of zoom n.
+func (p place) hilbert() (position uint64) {
+	for bit := uint32(1) << 31; bit > 0; bit >>= 1 {
+		right, low := p.x&bit != 0, p.y&bit != 0
+		position <<= 2
+		switch {
+		case right && low:
+			position |= 2
+		case right:
+			position |= 3
+		case low:
+			position |= 1
+		}
+		if !low { // the upper quarters are rotated
+			if right {
+				p.x, p.y = ^p.x, ^p.y
+			}
+			p.x, p.y = p.y, p.x
+		}
+	}
+	return position
+}

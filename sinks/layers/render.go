@@ -1,0 +1,178 @@
+package layers
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// piece is a run of streets as a view shows it in a time zone. Its forms are made when they are first
+// needed; they are the same whoever makes them.
+type piece struct {
+	streets []*street
+	view    view
+	zone    *zone
+	every   bool   // also show streets without a period
+	sum     uint64 // hash of the protobuf text
+	forms   [formats][encodings]atomic.Pointer[form]
+}
+
+// render returns a piece of the streets; nil if it would be empty. It sets p.sum.
+func (c *compressor) render(p *piece) *piece {
+	c.plain = c.append(protobuf, c.plain[:0], p)
+	if len(c.plain) == 0 {
+		return nil
+	}
+	p.sum = xxhash.Sum64(c.plain)
+	return p
+}
+
+// form returns the piece in a form, which it keeps.
+func (p *piece) form(f format, e encoding) *form {
+	if made := p.forms[f][e].Load(); made != nil {
+		return made
+	}
+	c := p.zone.compressors.Get().(*compressor)
+	defer p.zone.compressors.Put(c)
+	level := c.deflate
+	if p.every {
+		level = c.best
+	}
+	c.plain = c.append(f, c.plain[:0], p)
+	made := c.form(c.plain, e, level)
+	p.forms[f][e].Store(made)
+	return made
+}
+
+// of returns the piece for other streets that have the same text.
+func (p *piece) of(streets []*street, v view) *piece {
+	same := &piece{streets: streets, view: v, zone: p.zone, sum: p.sum}
+	for f := range formats {
+		for e := range encodings {
+			same.forms[f][e].Store(p.forms[f][e].Load())
+		}
+	}
+	return same
+}
+
+// part is a bucket's share of documents. All scopes whose view is between from and until share it.
+type part struct {
+	*piece      // nil where no street of the bucket has a period to show
+	zone        *zone
+	whole       bool
+	from, until instant // values of view.at
+}
+
+func (p *part) shows(z *zone, v view) bool {
+	return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
+}
+
+// part returns the bucket's part for a view; it makes it if there is none yet. If the text is that of
+// another part it is not compressed again.
+func (b *bucket) part(z *zone, v view, c *compressor) *part {
+	if i := slices.IndexFunc(b.parts, func(p part) bool { return p.shows(z, v) }); i >= 0 {
+		partsReused.Inc()
+		return &b.parts[i]
+	}
+	made := part{zone: z, whole: v.whole, from: v.at, until: never}
+	for _, s := range b.streets {
+		_, until := v.pick(c.picked[:0], s)
+		made.until = min(made.until, until)
+	}
+	if p := c.render(&piece{streets: b.streets, view: v, zone: z}); p != nil {
+		made.piece = p
+		for _, known := range [][]part{b.parts, b.before} {
+			if i := slices.IndexFunc(known, func(k part) bool { return k.zone == z && k.piece != nil && k.sum == p.sum }); i >= 0 {
+				made.piece = known[i].piece.of(b.streets, v)
+				break
+			}
+		}
+	}
+	partsBuilt.Inc()
+	b.parts = append(b.parts, made)
+	return &b.parts[len(b.parts)-1]
+}
+
+// demand records which forms of documents clients ask for.
+type demand struct {
+	last [formats][encodings]atomic.Int64 // Unix seconds
+}
+
+// newDemand expects clients that ask for protobuf as gzip, so that the first of them need not wait.
+func newDemand(now time.Time) *demand {
+	d := &demand{}
+	d.last[protobuf][gzipped].Store(now.Unix())
+	return d
+}
+
+// note records a request. The time is stored rarely: other processors read it.
+func (d *demand) note(f format, e encoding, now time.Time) {
+	if last := &d.last[f][e]; now.Unix() > last.Load()+60 {
+		last.Store(now.Unix())
+	}
+}
+
+// forms yields each form, and whether it was asked for within keep.
+func (d *demand) forms(now time.Time, keep time.Duration) func(yield func(f format, e encoding, wanted bool)) {
+	return func(yield func(format, encoding, bool)) {
+		for f := range formats {
+			for e := range encodings {
+				yield(f, e, now.Unix()-d.last[f][e].Load() <= int64(keep/time.Second))
+			}
+		}
+	}
+}
+
+// document is the layer in one time zone and scope. It is immutable, except that bodies are made when
+// they are asked for.
+type document struct {
+	zone         *zone
+	scope        scope
+	pieces       []*piece  // of each bucket; some are nil
+	sum          uint64    // hash of the content
+	version      []byte    // sum as a header value
+	modified     time.Time // when this content was built, in whole seconds
+	lastModified []byte    // modified as a header value
+	etags        [formats][encodings][]byte
+	bodies       [formats][encodings]atomic.Pointer[body]
+	filling      sync.Mutex // acquired to make bodies
+	followed     followed
+}
+
+// body returns a body of the document. It compresses nothing that is already compressed.
+func (d *document) body(f format, e encoding) *body {
+	if b := d.bodies[f][e].Load(); b != nil {
+		return b
+	}
+	d.filling.Lock()
+	defer d.filling.Unlock()
+	if b := d.bodies[f][e].Load(); b != nil {
+		return b
+	}
+	parallel(len(d.pieces), func(i int) {
+		if p := d.pieces[i]; p != nil {
+			p.form(f, e)
+		}
+	})
+	b := join(d.pieces, f, e)
+	d.bodies[f][e].Store(b)
+	return b
+}
+
+// parallel calls do for each of n items, on all processors.
+func parallel(n int, do func(i int)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	workers.Wait()
+}
