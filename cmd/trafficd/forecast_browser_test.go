@@ -45,7 +45,7 @@ func TestForecastInBrowser(t *testing.T) {
 		chrome.open(t, d, "gzip", "gzip"),
 		chrome.open(t, d, "zstd", "zstd"),
 		chrome.open(t, d, "identity", ""),
-		chrome.open(t, d, "", "zstd"), // as sent by the browser
+		chrome.open(t, d, "", "gzip"), // as sent by the browser
 	}
 	for _, m := range maps {
 		m.checkAll(t)
@@ -64,7 +64,7 @@ func TestForecastInBrowser(t *testing.T) {
 // origin. The browser asks before it sends the key.
 func TestForecastFromAnotherOrigin(t *testing.T) {
 	chrome := startBrowser(t)
-	page := chrome.open(t, &process{}, "", "zstd") // its proxy gives the page itself only
+	page := chrome.open(t, &process{}, "", "gzip") // its proxy gives the page itself only
 	f := func(origin, wantError string) {
 		t.Helper()
 		d := newProcess(t)
@@ -83,7 +83,7 @@ func TestForecastFromAnotherOrigin(t *testing.T) {
 			}
 			require.NoError(t, err)
 			want := d.identity("", protobufType)
-			want.Encoding = "zstd"
+			want.Encoding = "gzip"
 			require.Equal(t, want, got)
 		}
 	}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +121,9 @@ func readByClients(t *testing.T, d *process, published *pb.StreetForecastRespons
 	same := func(client string, got *pb.StreetForecastResponse) {
 		t.Helper()
 		require.Len(t, got.StreetForecast, len(want.StreetForecast), client)
+		slices.SortFunc(got.StreetForecast, func(a, b *pb.StreetForecast) int {
+			return cmp.Or(cmp.Compare(a.Street, b.Street), cmp.Compare(a.Fromnode, b.Fromnode))
+		})
 		for i := range want.StreetForecast {
 			require.True(t, proto.Equal(want.StreetForecast[i], got.StreetForecast[i]), "%s: want %v, got %v", client, want.StreetForecast[i], got.StreetForecast[i])
 		}

@@ -94,7 +94,6 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	last.Forecast[5].Speed = 1 // from 13:15, which no horizon reaches
 	l.Put(last)
 	before = l.current.Load().zones["UTC"]
-	before = l.current.Load().zones["UTC"]
 	built()
 	for i, d := range l.current.Load().zones["UTC"] {
 		require.Equal(t, i > 0, before[i].sum == d.sum, "document %d: the whole layer only", i)

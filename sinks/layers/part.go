@@ -29,7 +29,7 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 	}
 	horizon := false
 	for name, value := range ctx.QueryArgs().All() {
-		ok := true
+		var ok bool
 		switch string(name) {
 		case "horizon":
 			repeated := horizon

@@ -3,6 +3,7 @@ package layers
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -23,9 +24,7 @@ const (
 	encodings
 )
 
-var (
-	encodingNames = [encodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
-)
+var encodingNames = [encodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
 
 // headers precede the blocks of a body: a gzip member without name and time, from an unknown system;
 // a zstd frame without checksum, with a window of zstdWindow.
@@ -117,7 +116,7 @@ type compressor struct {
 	deflate *flate.Writer
 	best    *flate.Writer
 	frame   []byte
-	zstd    *zstd.Encoder
+	zstd    *zstd.Encoder // with unzstd made when it is needed: it takes 40 MB
 	unzstd  *zstd.Decoder
 	proof   []byte
 	decoded []byte
@@ -128,18 +127,26 @@ func newCompressors() *sync.Pool { return &sync.Pool{New: func() any { return ne
 
 func newCompressor() *compressor {
 	c := &compressor{}
-	var errs [4]error
+	var errs [2]error
 	c.deflate, errs[0] = flate.NewWriter(nil, deflateLevel)
 	c.best, errs[1] = flate.NewWriter(nil, bestLevel)
-	c.zstd, errs[2] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
-		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
-	c.unzstd, errs[3] = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	for _, err := range errs {
-		if err != nil {
-			panic(fmt.Sprintf("cannot set up a compressor with constant settings: %v", err))
-		}
-	}
+	c.must(errs[:]...)
 	return c
+}
+
+func (c *compressor) startZstd() {
+	var errs [2]error
+	c.zstd, errs[0] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
+		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
+	c.unzstd, errs[1] = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	c.must(errs[:]...)
+}
+
+// must panics on errors, which constant settings do not have.
+func (c *compressor) must(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		panic(fmt.Sprintf("cannot set up a compressor: %v", err))
+	}
 }
 
 // form returns a text in an encoding.
@@ -159,6 +166,9 @@ func (c *compressor) form(plain []byte, e encoding, w *flate.Writer) *form {
 // zstandard returns zstd blocks of the text. Those that cannot be proven to decode to the text anywhere
 // in a body are stored uncompressed.
 func (c *compressor) zstandard(plain []byte) (blocks []byte) {
+	if c.zstd == nil {
+		c.startZstd()
+	}
 	for chunk := range slices.Chunk(plain, zstdChunk) {
 		compressed := c.zstdBlocks(chunk)
 		if !c.standsAlone(compressed, chunk) {

@@ -24,6 +24,7 @@ func inflate(t *testing.T, blocks []byte) string {
 // produced others before; otherwise a piece could not be kept when its neighbour is replaced.
 func TestBlocksStandAlone(t *testing.T) {
 	c := newCompressor()
+	c.startZstd()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)
 	first := c.form(text, gzipped, c.deflate)
 	require.Equal(t, string(text), inflate(t, first.bytes))
@@ -41,6 +42,7 @@ func TestBlocksStandAlone(t *testing.T) {
 func TestPiecesJoin(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := newCompressor()
+	c.startZstd()
 	before := testutil.ToFloat64(piecesStored)
 	text := func(n int) []byte {
 		b := make([]byte, 0, n)
@@ -104,6 +106,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 		text[i] = byte(random.Uint32())
 	}
 	c := newCompressor()
+	c.startZstd()
 	var err error
 	c.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderDictRaw(1, text))
 	require.NoError(t, err)
@@ -113,6 +116,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	require.Equal(t, before+4*float64(formats), testutil.ToFloat64(piecesStored), "the last text has two chunks")
 
 	c = newCompressor()
+	c.startZstd()
 	inherits := []byte{1<<3 | 1, 'a', 1, 0x54, 1, 0, 0, 1} // a literal, and a match of 3 at the last offset
 	inherits = append(appendZstdHeader(nil, zstdCompressed, len(inherits)), inherits...)
 	frame := append(append(bytes.Clone(headers[zstandard]), inherits...), zstdEnd...)

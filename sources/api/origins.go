@@ -98,7 +98,8 @@ var (
 	everyOrigin = []byte(anyOrigin)
 	exposed     = bytes.Join([][]byte{
 		[]byte(fasthttp.HeaderAcceptRanges), []byte(fasthttp.HeaderContentEncoding), []byte(fasthttp.HeaderContentRange),
-		[]byte(fasthttp.HeaderETag), []byte("Forecast-Age"), []byte("Forecast-Covered-Until"), []byte(fasthttp.HeaderRetryAfter), []byte(traceHeader),
+		[]byte(fasthttp.HeaderETag), []byte("Forecast-Age"), []byte("Forecast-Content"), []byte("Forecast-Covered-Until"),
+		[]byte("Forecast-Version"), []byte("Preference-Applied"), []byte(fasthttp.HeaderRetryAfter), []byte(traceHeader),
 	}, []byte(", "))
 )
 
@@ -106,5 +107,5 @@ var (
 var sendable = strings.Join([]string{
 	fasthttp.HeaderAuthorization, fasthttp.HeaderContentEncoding, fasthttp.HeaderContentType, "Idempotency-Key",
 	fasthttp.HeaderIfMatch, fasthttp.HeaderIfModifiedSince, fasthttp.HeaderIfNoneMatch, fasthttp.HeaderIfRange, fasthttp.HeaderIfUnmodifiedSince,
-	fasthttp.HeaderRange, "SOAPAction", "Traceparent",
+	"Prefer", fasthttp.HeaderRange, "SOAPAction", "Traceparent",
 }, ", ")

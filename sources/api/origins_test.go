@@ -20,7 +20,7 @@ func TestOrigins(t *testing.T) {
 			a := dial(t, s).send("GET " + target + " HTTP/1.1\r\n" + good + "Origin: " + origin + "\r\n\r\n").response()
 			require.Equal(t, status, a.StatusCode)
 			require.Equal(t, wantAllowed, a.Header.Get("Access-Control-Allow-Origin"))
-			require.Equal(t, wantAllowed != "", strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "Forecast-Age"))
+			require.Equal(t, wantAllowed != "", strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "Forecast-Version"))
 			require.Equal(t, wantVary, a.Header.Values("Vary"))
 		}
 	}
