@@ -13,8 +13,8 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// TestErrorCodes compares the tables of section 6.1 with the codes, and the statuses with those of
-// the OpenAPI document.
+// TestErrorCodes compares the tables of section 6.1 with the codes, and the statuses with those that
+// sources/api answers with and those of the OpenAPI document.
 func TestErrorCodes(t *testing.T) {
 	names := func(from, to contract.Code) (list []string) {
 		for code := from; code < to; code++ {
@@ -34,6 +34,14 @@ func TestErrorCodes(t *testing.T) {
 	require.ElementsMatch(t, append(names(contract.NotFound, contract.BatchLimitExceeded), shared...), keys(requests))
 	require.ElementsMatch(t, names(contract.BatchLimitExceeded, contract.CodeCount), keys(items))
 
+	for code := contract.NotFound; code < contract.CodeCount; code++ {
+		if code.Status() != 0 {
+			require.Equal(t, fmt.Sprint(code.Status()), requests[code.String()], code)
+		}
+	}
+	for _, name := range shared {
+		require.Contains(t, requests, name)
+	}
 	openapi, err := os.ReadFile("../openapi/openapi.yaml")
 	require.NoError(t, err)
 	for code, status := range requests {

@@ -2,11 +2,14 @@ package config
 
 import (
 	"bytes"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 func TestDefaultsNeedNoFile(t *testing.T) {
@@ -83,6 +86,47 @@ kafka:
 	require.Equal(t, c.Registry, again.Registry)
 	require.Equal(t, c.Pipeline.Validate, again.Pipeline.Validate)
 	require.Equal(t, c.Kafka, again.Kafka)
+}
+
+// TestLimitsOfTheContract compares the defaults in table 6.4 of the contract with those of the settings, as they are printed.
+func TestLimitsOfTheContract(t *testing.T) {
+	var printed bytes.Buffer
+	c := Default()
+	require.NoError(t, Print(&printed, &c, nil))
+	var root yaml.Node
+	require.NoError(t, yaml.Unmarshal(printed.Bytes(), &root))
+	defaults := map[string]string{}
+	var walk func(n *yaml.Node, key string)
+	walk = func(n *yaml.Node, key string) {
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				walk(n.Content[i+1], join(key, n.Content[i].Value))
+			}
+		case yaml.SequenceNode:
+			var items []string
+			for _, item := range n.Content {
+				items = append(items, item.Value)
+			}
+			defaults[key] = "[" + strings.Join(items, ", ") + "]"
+		default:
+			defaults[key] = n.Value
+		}
+	}
+	walk(root.Content[0], "")
+
+	text, err := os.ReadFile("../../../schemas/contract/contract.md")
+	require.NoError(t, err)
+	_, table, _ := strings.Cut(string(text), "\n### 6.4 ")
+	table, _, _ = strings.Cut(table, "\n### ")
+	compared := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\|[^|]*\\| `([a-z._]+)` \\| ([^|]*) \\|$").FindAllStringSubmatch(table, -1) {
+		key, documented := row[1], row[2]
+		require.Contains(t, defaults, key)
+		require.Equal(t, defaults[key], documented, key)
+		compared[key] = true
+	}
+	require.Len(t, compared, strings.Count(table, "| `"), "each row with a setting is compared")
 }
 
 func TestValidateNamesKeyAndOrigin(t *testing.T) {
