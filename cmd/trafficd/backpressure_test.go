@@ -19,16 +19,16 @@ import (
 	"trafficd/cmd/trafficd/ops"
 )
 
-// smallJournal is full after a few megabytes, and its stores are tried again soon.
+// smallJournal configures a journal of a few megabytes and short retry intervals.
 var smallJournal = []string{
 	"journal.segment_bytes=262144", "journal.max_frame_bytes=262144", "journal.max_bytes=3145728",
 	"clickhouse.delivery.retry_max=300ms", "kafka.delivery.retry_max=300ms",
 }
 
-// Promise 5: with both stores away the daemon takes batches until its journal is full, then refuses
-// every one, in bounded memory. When the stores come, the backlog goes out oldest first, new batches are
-// taken, and what was promised is in both stores, once.
-func TestBothStoresAwayUntilTheJournalIsFull(t *testing.T) {
+// Promise 5: while both stores are down, the daemon accepts batches until its journal is full, then
+// refuses all, in bounded memory. Once the stores are back, it delivers the backlog oldest first and
+// accepts new batches; everything it promised is in both stores once.
+func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	d, c, k := onRealStores(t)
 	require.NoError(t, c.Stop())
 	require.NoError(t, k.Stop())
@@ -43,18 +43,18 @@ func TestBothStoresAwayUntilTheJournalIsFull(t *testing.T) {
 	d.awaitLag("clickhouse")
 	d.awaitLag("kafka")
 	behind := d.metric("trafficd_pipeline_lag_frames")
-	require.Equal(t, float64(2*promised.len()), behind, "frames that the two stores lack")
+	require.Equal(t, float64(2*promised.len()), behind, "undelivered frames of both stores")
 
 	before := d.memory("VmRSS")
 	d.refuseMany(batchNumber(0, 14_000), 8, 100)
-	t.Logf("%d batches fill the journal; memory %d MiB, after 800 refused full batches %d MiB", promised.len(), before>>20, d.memory("VmRSS")>>20)
+	t.Logf("%d batches fill the journal; memory: %d MiB, after 800 refused full batches: %d MiB", promised.len(), before>>20, d.memory("VmRSS")>>20)
 	require.Less(t, d.memory("VmHWM"), int64(300<<20))
 
 	// A restart changes nothing.
 	d.signal(syscall.SIGKILL)
 	<-d.Done()
 	d.start().await(http.StatusOK) // there may be room for a smaller batch
-	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == behind }, "the same frames are lacking")
+	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == behind }, "the same frames are undelivered")
 	d.awaitLag("clickhouse")
 	d.awaitLag("kafka")
 	d.requireRefusing(d.send(full.batch, size))
@@ -72,8 +72,8 @@ func TestBothStoresAwayUntilTheJournalIsFull(t *testing.T) {
 	requireInOrder(t, k)
 }
 
-// An outage of one store does not hold up the other; the journal keeps what the one lacks.
-func TestOneStoreAway(t *testing.T) {
+// An outage of one store does not delay the other; the journal keeps what the first has not received.
+func TestOneStoreDown(t *testing.T) {
 	type store interface {
 		Stop() error
 		Restart() error
@@ -96,12 +96,12 @@ func TestOneStoreAway(t *testing.T) {
 					d.start().await(http.StatusOK)
 				}
 			}
-			d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_frames", other) == 0 }, "%s has everything", other)
+			d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_frames", other) == 0 }, "%s has received everything", other)
 			require.Zero(t, d.metricOf("trafficd_pipeline_lag_seconds", other))
-			require.Equal(t, float64(batches), d.metricOf("trafficd_pipeline_lag_frames", name), "frames that wait for %s", name)
+			require.Equal(t, float64(batches), d.metricOf("trafficd_pipeline_lag_frames", name), "undelivered frames of %s", name)
 			d.awaitLag(name)
 			var r ops.Readiness
-			d.eventually(func() bool { _, r = d.ready(); return r.Components[name].State == ops.Degraded }, "%s is degraded: an attempt has failed", name)
+			d.eventually(func() bool { _, r = d.ready(); return r.Components[name].State == ops.Degraded }, "%s is degraded after a failed attempt", name)
 			require.Equal(t, ops.OK, r.Components[other].State)
 			if name == "clickhouse" {
 				promised.checkForward(t, k)
@@ -119,7 +119,7 @@ func TestOneStoreAway(t *testing.T) {
 	f("kafka", "clickhouse", func(_ *stores.ClickHouse, k *stores.Kafka) store { return k })
 }
 
-// refused is a batch that was not kept, and its answer.
+// refused is a refused batch and its answer.
 type refused struct {
 	batch int
 	answer
@@ -147,7 +147,7 @@ func (d *process) send(batch, size int) refused {
 	return refused{batch, a}
 }
 
-// sendUntilKept sends a batch until it gets its 207; before that only a 503 will do.
+// sendUntilKept sends a batch until it gets its 207; every earlier answer must be 503.
 func (d *process) sendUntilKept(promised *ledger, batch, size int) {
 	d.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -159,10 +159,10 @@ func (d *process) sendUntilKept(promised *ledger, batch, size int) {
 		}
 		requireComeBack(d.t, r.answer)
 	}
-	d.t.Fatalf("batch %d is not kept within a minute", batch)
+	d.t.Fatalf("batch %d was not accepted within a minute", batch)
 }
 
-// awaitLag waits until the metric tells that a sink is behind.
+// awaitLag waits until the metrics show that a sink is behind.
 func (d *process) awaitLag(sink string) {
 	d.t.Helper()
 	d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_seconds", sink) > 0 }, "%s lags behind", sink)
@@ -178,7 +178,7 @@ func (d *process) requireRefusing(r refused) {
 	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), "the journal is full")
 }
 
-// requireComeBack is the answer of a daemon that cannot take a batch now (contract 1.1).
+// requireComeBack checks the answer of a daemon that cannot accept a batch now (contract 1.1).
 func requireComeBack(t *testing.T, a answer) {
 	t.Helper()
 	require.Equal(t, http.StatusServiceUnavailable, a.status, "%+v", a)
@@ -186,7 +186,7 @@ func requireComeBack(t *testing.T, a answer) {
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 }
 
-// refuseMany has clients send a batch that is refused each time.
+// refuseMany has several clients send a batch repeatedly, which must be refused each time.
 func (d *process) refuseMany(body string, clients, times int) {
 	d.t.Helper()
 	packed := pack(body)
@@ -207,7 +207,7 @@ func (d *process) refuseMany(body string, clients, times int) {
 	require.Zero(d.t, wrong.Load())
 }
 
-// memory gives a line of the daemon's /proc/…/status in bytes: VmRSS is what it holds now, VmHWM what it once did.
+// memory returns a line of the daemon's /proc/…/status in bytes: VmRSS is its resident memory, VmHWM the peak.
 func (d *process) memory(line string) int64 {
 	d.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
@@ -223,8 +223,8 @@ func (d *process) memory(line string) int64 {
 // watching observes a growing archive until it is stopped.
 type watching struct{ stop func() }
 
-// watchArchive demands that what is archived at any time are the first batches without a gap. They have to have been sent one
-// after the other.
+// watchArchive checks that the archive holds the first batches without a gap at any time. They must
+// have been sent one after the other.
 func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -252,7 +252,8 @@ func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
 	}}
 }
 
-// requireInOrder demands that no partition holds a batch before an earlier one. They have to have been sent one after the other.
+// requireInOrder checks that no partition holds a batch before an earlier one. The batches must have
+// been sent one after the other.
 func requireInOrder(t *testing.T, k *stores.Kafka) {
 	t.Helper()
 	last := map[int32]int{}
@@ -264,8 +265,8 @@ func requireInOrder(t *testing.T, k *stores.Kafka) {
 	}
 }
 
-// A batch of which nothing is accepted takes a place in the journal for the sake of its Idempotency-Key, until that is copied: it needs
-// no store, and however many come, the journal does not stay full.
+// A batch without accepted items occupies the journal only until its Idempotency-Key has been copied.
+// It needs no store, and any number of them leaves the journal with free space.
 func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
 	nobody := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+nobody, "clickhouse.enabled=true", "clickhouse.addresses="+nobody)
@@ -280,5 +281,5 @@ func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
 			return a.status == http.StatusMultiStatus && a.Rejected == 2000
 		}, "batch %d is taken", n)
 	}
-	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 0 }, "nothing is left to deliver")
+	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 0 }, "everything is delivered")
 }

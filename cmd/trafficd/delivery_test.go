@@ -19,10 +19,10 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// day is when the test's measurements are: any day of the past.
+// day is the date of the test's measurements: any day in the past.
 var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// item is a valid measurement; n tells them apart, also in the stores.
+// item returns a valid measurement; n identifies it, also in the stores.
 func item(n, batch int) string {
 	from := day.Add(time.Duration(batch) * 5 * time.Minute)
 	return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"flow%d","timestampFrom":"%s","timestampTo":"%s","value":%d.5,"quality":0.75}`,
@@ -40,7 +40,7 @@ func onRealStores(t *testing.T) (*process, *stores.ClickHouse, *stores.Kafka) {
 	return d, c, k
 }
 
-// awaitDelivered waits until both stores hold something and nothing is on its way.
+// awaitDelivered waits until both stores have received something and nothing is in progress.
 func (d *process) awaitDelivered() {
 	d.t.Helper()
 	idle := func() bool {
@@ -51,8 +51,8 @@ func (d *process) awaitDelivered() {
 
 func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	d, c, k := onRealStores(t)
-	d.set("clickhouse.migrate=false", "clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // and so often are idle stores probed
-	for range 2 {                                                                                              // the second time there is nothing to do
+	d.set("clickhouse.migrate=false", "clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
+	for range 2 {                                                                                              // migrating again changes nothing
 		out, err := exec.Command(binary, append([]string{"migrate"}, d.Args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "the tables are up to date")
@@ -111,10 +111,10 @@ func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	require.Equal(t, day, records["3"].GetTimestampFrom().AsTime())
 	require.Nil(t, records["7"].Quality)
 
-	// The same request again, also after a restart, is answered alike and kept once.
+	// Repeating the request, also after a restart, gets the same answer and stores nothing twice.
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
-	require.NotContains(t, log, "the store cannot take rows", "the probes of both stores succeed")
+	require.NotContains(t, log, "the store cannot take rows", "the probes of both stores must succeed")
 	d.start().await(http.StatusOK)
 	again, err := d.post(t.Context(), mixed, "the-key")
 	require.NoError(t, err)
@@ -135,8 +135,8 @@ func TestABadBodyIsRefused(t *testing.T) {
 	require.Equal(t, "INVALID_JSON", a.ErrorCode)
 }
 
-// A store that hangs with a block in hand does not hold up the stop: the block is
-// delivered after the next start, once.
+// A store that hangs while it receives a block does not delay the stop: the block is delivered once,
+// after the next start.
 func TestStopWhileTheStoresHang(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.set("shutdown_timeout=4s")
@@ -152,7 +152,7 @@ func TestStopWhileTheStoresHang(t *testing.T) {
 	require.NoError(t, c.Pause())
 	require.NoError(t, k.Pause())
 	post(1)
-	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 2 }, "both deliveries have a block in hand")
+	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 2 }, "both deliveries have a block in progress")
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
 
@@ -164,11 +164,10 @@ func TestStopWhileTheStoresHang(t *testing.T) {
 	require.Equal(t, 4, k.Count(t, "measurements"))
 }
 
-// Promises 1, 2 and 8 over the daemon's ends under load, by kill -9 and by
-// SIGTERM in turn: every batch that was answered 207 is in both stores; a client
-// that got no answer sends again with the same Idempotency-Key; nothing is there
-// twice.
-func TestEndedUnderLoad(t *testing.T) {
+// Promises 1, 2 and 8 when the daemon is ended under load, by kill -9 and SIGTERM in turn: every batch
+// that was answered 207 is in both stores once. A client without an answer retries with the same
+// Idempotency-Key.
+func TestKilledAndStoppedUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)
 
@@ -187,7 +186,7 @@ func TestEndedUnderLoad(t *testing.T) {
 	for n := range ends {
 		d.await(http.StatusOK)
 		before := batches.Load()
-		d.eventually(func() bool { return batches.Load() > before+5 }, "load goes on")
+		d.eventually(func() bool { return batches.Load() > before+5 }, "more batches")
 		if n%2 == 0 {
 			d.signal(syscall.SIGKILL)
 			<-d.Done()
@@ -215,10 +214,10 @@ func TestEndedUnderLoad(t *testing.T) {
 	c.Query(t, "SYSTEM FLUSH LOGS")
 	require.Equal(t, fmt.Sprint(total), c.Query(t, "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND database = 'trafficd' AND table = 'measurements'"))
 	require.Equal(t, fmt.Sprint(total), c.Query(t, "SELECT count() FROM trafficd.measurements FINAL"))
-	t.Logf("%d ends, %d measurements, each once in both stores", ends, total)
+	t.Logf("ended %d times; %d measurements, each once in both stores", ends, total)
 }
 
-// sendUntilAnswered sends a batch of its own measurements until it gets its 207.
+// sendUntilAnswered sends a batch of unique measurements until it gets its 207.
 func sendUntilAnswered(ctx context.Context, t *testing.T, d *process, batch, perBatch int) bool {
 	items := make([]string, perBatch)
 	for i := range items {

@@ -17,8 +17,9 @@ import (
 	"trafficd/cmd/trafficd/ops"
 )
 
-// A full disk: batches get 503 and readiness tells why; kills and restarts do not matter; the stores go on getting what there
-// is. When there is space again batches are taken. What got a 207 is in both stores, once; of what got a 503 there is nothing.
+// While the disk is full, batches get 503 and readiness reports why, also across kills and restarts, and
+// deliveries continue. Once there is space, batches are accepted again. What got a 207 is in both
+// stores once; nothing of what got a 503 is.
 func TestDiskFull(t *testing.T) {
 	if !mayMount(t) {
 		inNamespace(t)
@@ -68,7 +69,7 @@ func TestDiskFull(t *testing.T) {
 	f("low", 8<<20, "the journal's disk is low on space")
 }
 
-// A disk that is far too small for min_free_bytes is low from the start.
+// A disk smaller than min_free_bytes counts as low on space from the start.
 func TestDiskLow(t *testing.T) {
 	d := newProcess(t)
 	settings := d.Args
@@ -86,7 +87,7 @@ func TestDiskLow(t *testing.T) {
 	require.Equal(t, 10, d.send(0, 10).Accepted)
 }
 
-// killAndStart ends the daemon at once and starts it, after something has happened; it may be unready.
+// killAndStart kills the daemon and starts it again; it may be unready.
 func (d *process) killAndStart(meanwhile func()) {
 	d.t.Helper()
 	d.signal(syscall.SIGKILL)
@@ -96,7 +97,7 @@ func (d *process) killAndStart(meanwhile func()) {
 	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
 }
 
-// requireNoSpace demands that the refusal is one for a full disk, and that readiness says so.
+// requireNoSpace checks that the refusal is due to a full disk, and that readiness reports it.
 func (d *process) requireNoSpace(r refused, reason string) {
 	d.t.Helper()
 	requireComeBack(d.t, r.answer)
@@ -106,7 +107,7 @@ func (d *process) requireNoSpace(r refused, reason string) {
 	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), reason)
 }
 
-// keepSome sends some batches that have to be kept, and never sends a refused one again.
+// keepSome sends some batches that must be accepted, and never retries a refused one.
 func (d *process) keepSome(promised *ledger, next *int, size int) {
 	d.t.Helper()
 	for range 20 {
@@ -120,13 +121,13 @@ func (d *process) keepSome(promised *ledger, next *int, size int) {
 	}
 }
 
-// fillDisk sends batches until one is refused, and some more, which have to be refused too.
+// fillDisk sends batches until one is refused, and some more, which must be refused too.
 func (d *process) fillDisk(promised *ledger, next *int, size int) (r refused) {
 	d.t.Helper()
 	for refusals := 0; refusals < 10; *next++ {
 		r = d.send(*next, size)
 		if r.status == http.StatusMultiStatus {
-			require.Zero(d.t, refusals, "a batch is taken though the disk is full")
+			require.Zero(d.t, refusals, "a batch was accepted although the disk is full")
 			promised.add(d.t, r.batch, r.answer)
 			continue
 		}
@@ -159,7 +160,7 @@ func mayMount(t *testing.T) bool {
 func inNamespace(t *testing.T) {
 	t.Helper()
 	const inside = "TRAFFICD_TEST_IN_NAMESPACE"
-	require.Empty(t, os.Getenv(inside), "even here nothing can be mounted: run this test as root")
+	require.Empty(t, os.Getenv(inside), "cannot mount in a user namespace either: run this test as root")
 	again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	again.Env = append(os.Environ(), inside+"=yes")
 	again.SysProcAttr = &syscall.SysProcAttr{
@@ -169,7 +170,7 @@ func inNamespace(t *testing.T) {
 	}
 	out, err := again.CombinedOutput()
 	t.Logf("%s", out)
-	require.NoError(t, err, "a small disk has to be mounted: run this test as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)")
+	require.NoError(t, err, "cannot mount a small disk: run this test as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)")
 }
 
 // mountDisk mounts a disk in memory until the end of the test.
@@ -187,7 +188,7 @@ func (d *disk) ballast() string { return filepath.Join(d.dir, "ballast") }
 func (d *disk) fill(leave int64) {
 	d.t.Helper()
 	require.NoError(d.t, os.WriteFile(d.ballast(), nil, 0o600))
-	for { // the daemon takes some too
+	for { // the daemon writes too
 		var st unix.Statfs_t
 		require.NoError(d.t, unix.Statfs(d.dir, &st))
 		surplus := int64(st.Bavail)*st.Bsize - leave
@@ -197,7 +198,7 @@ func (d *disk) fill(leave int64) {
 		f, err := os.OpenFile(d.ballast(), os.O_APPEND|os.O_WRONLY, 0)
 		require.NoError(d.t, err)
 		_, err = f.Write(make([]byte, max(surplus, 4096)))
-		if err = errors.Join(err, f.Close()); !errors.Is(err, unix.ENOSPC) { // the daemon was quicker
+		if err = errors.Join(err, f.Close()); !errors.Is(err, unix.ENOSPC) { // the daemon was faster
 			require.NoError(d.t, err)
 		}
 	}

@@ -17,8 +17,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Promise 8: a SIGTERM under load ends the daemon with 0; requests under way get their 207, new ones nothing worse than a
-// 503 or a connection that ends before an answer has begun; what got a 207 is in both stores after the next start.
+// Promise 8: after SIGTERM under load the daemon exits with 0. Requests in progress get their 207, new
+// ones a 503 or a connection that closes before the answer. What got a 207 is in both stores after the
+// next start.
 func TestDrainUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.set("api.drain_grace=500ms", "shutdown_timeout=20s")
@@ -37,7 +38,7 @@ func TestDrainUnderLoad(t *testing.T) {
 		d.awaitDraining()
 		for batch, b := range underWay {
 			a, err := b.finish()
-			require.NoError(t, err, "a request that was under way at the SIGTERM")
+			require.NoError(t, err, "a request that was in progress at SIGTERM")
 			require.Equal(t, http.StatusMultiStatus, a.status, "%+v", a)
 			require.Equal(t, size, a.Accepted)
 			promised.add(t, batch, a)
@@ -52,8 +53,8 @@ func TestDrainUnderLoad(t *testing.T) {
 	promised.check(t, c, k)
 }
 
-// A rolling restart of two replicas behind a load balancer, several times and under load: clients see 207 and 503 with
-// Retry-After only; what got a 207 is in both stores, once.
+// During rolling restarts of two replicas behind a load balancer, under load, clients see only 207 and
+// 503 with Retry-After. What got a 207 is in both stores once.
 func TestRollingRestart(t *testing.T) {
 	first, c, k := onRealStores(t)
 	second := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses="+c.TCP, "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
@@ -91,11 +92,11 @@ func (d *process) awaitDraining() {
 	}, "draining")
 }
 
-// load is clients that send batches of their own items, each again until it gets its 207.
+// load is a set of clients that send batches of unique items, each repeatedly until it gets its 207.
 type load struct {
 	t        *testing.T
 	address  string
-	strict   bool // every request has to get an answer
+	strict   bool // every request must get an answer
 	promised *ledger
 	next     atomic.Int64
 	refused  atomic.Int64
@@ -104,7 +105,7 @@ type load struct {
 	clients  sync.WaitGroup
 }
 
-// startLoad starts clients, half of which keep their connections; stop ends them.
+// startLoad starts clients, half of which keep their connections, until stop.
 func startLoad(t *testing.T, promised *ledger, address string, clients int, strict bool) *load {
 	l := &load{t: t, address: address, strict: strict, promised: promised}
 	for n := range clients {
@@ -116,18 +117,18 @@ func startLoad(t *testing.T, promised *ledger, address string, clients int, stri
 			}
 		})
 	}
-	t.Cleanup(func() { // for a test that has failed
+	t.Cleanup(func() { // if the test has failed
 		l.enough.Store(true)
 		l.clients.Wait()
 	})
 	return l
 }
 
-// stop lets each client finish its batch.
+// stop waits until each client has finished its batch.
 func (l *load) stop() {
 	l.enough.Store(true)
 	l.clients.Wait()
-	l.t.Logf("%d batches; %d times a client was told to come back, %d times its connection ended before an answer", l.next.Load(), l.refused.Load(), l.broken.Load())
+	l.t.Logf("%d batches; %d answers 503; %d connections closed before an answer", l.next.Load(), l.refused.Load(), l.broken.Load())
 	require.False(l.t, l.t.Failed())
 }
 
@@ -137,7 +138,7 @@ func (l *load) take() int { return int(l.next.Add(1) - 1) }
 func (l *load) awaitProgress(d *process) {
 	d.t.Helper()
 	before := l.promised.len()
-	d.eventually(func() bool { return l.promised.len() > before+50 }, "load goes on")
+	d.eventually(func() bool { return l.promised.len() > before+50 }, "more batches")
 }
 
 func (l *load) sendUntilKept(client *http.Client) {
@@ -164,10 +165,10 @@ func (l *load) sendUntilKept(client *http.Client) {
 			return
 		}
 	}
-	l.t.Errorf("batch %d is not kept", batch)
+	l.t.Errorf("batch %d was not accepted", batch)
 }
 
-// balancer passes connections on to replicas that are ready, as a load balancer on TCP does.
+// balancer forwards connections to replicas that are ready, as a TCP load balancer does.
 type balancer struct {
 	t        *testing.T
 	listener net.Listener
@@ -177,7 +178,7 @@ type balancer struct {
 	running  sync.WaitGroup
 }
 
-// startBalancer runs it until the end of the test.
+// startBalancer runs a balancer until the end of the test.
 func startBalancer(t *testing.T, replicas ...*process) *balancer {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -229,7 +230,7 @@ func (b *balancer) accept() {
 	}
 }
 
-// pass connects a client with a replica, in turn; one that does not listen is passed over.
+// pass connects a client to the next replica that listens.
 func (b *balancer) pass(client net.Conn) {
 	defer client.Close()
 	for range 2 * len(b.replicas) {
@@ -246,7 +247,7 @@ func (b *balancer) pass(client net.Conn) {
 	}
 }
 
-// join copies in both directions, ends and resets too.
+// join copies in both directions, and passes on closes and resets.
 func join(a, b *net.TCPConn) {
 	var both sync.WaitGroup
 	one := func(to, from *net.TCPConn) {

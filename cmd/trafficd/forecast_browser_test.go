@@ -24,13 +24,12 @@ import (
 	"trafficd/sinks/layers"
 )
 
-// mapStreets are some hundreds of the layer's buckets, each with deflate blocks of its
-// own in the gzip body.
+// mapStreets is enough for some hundred buckets of the layer, each with its own deflate blocks in the
+// gzip body.
 const mapStreets = 20_000
 
-// A real browser unpacks the layer to the bytes of the identity body, by gzip and by
-// zstd, when it was built whole and after some streets have changed. It keeps it,
-// too: what has not changed is not sent again.
+// A real browser decompresses the layer, gzip and zstd, to the bytes of the identity body, after a full
+// build and after some streets have changed. It caches the layer: an unchanged one is not sent again.
 func TestForecastInBrowser(t *testing.T) {
 	d := newProcess(t)
 	feed := filepath.Join(d.Dir, "forecasts.pb")
@@ -55,16 +54,16 @@ func TestForecastInBrowser(t *testing.T) {
 	changeFile(t, feed)
 	d.eventually(func() bool { return d.identity("", protobufType).Digest != before }, "the new layer")
 	for _, m := range maps {
-		m.check(t, "", jsonType, "no-cache", passed{http.StatusOK, m.encoding}) // the last one that it has
+		m.check(t, "", jsonType, "no-cache", passed{http.StatusOK, m.encoding}) // the cached one
 		m.checkAll(t)
 	}
 }
 
-// A page of another origin gets the layer straight from the daemon, where the settings name its
-// origin. The browser asks before it sends the key.
+// A page of another origin gets the layer directly from the daemon if the settings name its origin. The
+// browser sends a preflight request before the one with the key.
 func TestForecastFromAnotherOrigin(t *testing.T) {
 	chrome := startBrowser(t)
-	page := chrome.open(t, &process{}, "", "gzip") // its proxy gives the page itself only
+	page := chrome.open(t, &process{}, "", "gzip") // its proxy serves only the page
 	f := func(origin, wantError string) {
 		t.Helper()
 		d := newProcess(t)
@@ -98,7 +97,7 @@ const (
 	jsonType     = "application/json"
 )
 
-// checkAll gets each kind of layer anew, and then asks whether it has changed.
+// checkAll gets each form of the layer, bypassing the cache, then revalidates it.
 func (m *mapPage) checkAll(t *testing.T) {
 	t.Helper()
 	for _, accept := range []string{protobufType, jsonType} {
@@ -109,8 +108,8 @@ func (m *mapPage) checkAll(t *testing.T) {
 	}
 }
 
-// check has the page fetch the layer, in a mode of its cache: it gets the bytes that a
-// client without compression gets, and the daemon has sent what is wanted.
+// check has the page fetch the layer with a cache mode. The page must get the bytes that a client
+// without compression gets, and the daemon must have sent what is wanted.
 func (m *mapPage) check(t *testing.T, query, accept, cache string, want passed) {
 	t.Helper()
 	whole := m.daemon.identity(query, accept)
@@ -119,8 +118,7 @@ func (m *mapPage) check(t *testing.T, query, accept, cache string, want passed) 
 	require.Equal(t, []passed{want}, m.proxy.passed(), "%s %s %s", query, accept, cache)
 }
 
-// publishFile makes a file of forecasts. Their periods last so long that none begins
-// or ends during a test.
+// publishFile writes a file of forecasts, whose periods neither begin nor end during a test.
 func publishFile(t *testing.T, path string) {
 	t.Helper()
 	start := time.Now().UTC().Truncate(time.Hour)
@@ -129,7 +127,7 @@ func publishFile(t *testing.T, path string) {
 	require.NoError(t, os.Rename(path+".new.pb", path))
 }
 
-// changeFile changes some streets and removes some, here and there.
+// changeFile changes and removes streets all over the file.
 func changeFile(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -154,7 +152,7 @@ func changeFile(t *testing.T, path string) {
 // awaitLayer waits until the layer is served.
 func (d *process) awaitLayer(key string) {
 	d.t.Helper()
-	d.eventually(func() bool { a, _ := d.layer(key, ""); return a.StatusCode == http.StatusOK }, "a layer")
+	d.eventually(func() bool { a, _ := d.layer(key, ""); return a.StatusCode == http.StatusOK }, "the layer is served")
 }
 
 // arrived is what the page reports about a response.
@@ -165,7 +163,7 @@ type arrived struct {
 	Digest   string `json:"digest"`
 }
 
-// identity is the layer without any compression, got without a browser.
+// identity returns the uncompressed layer, requested without a browser.
 func (d *process) identity(query, accept string) arrived {
 	d.t.Helper()
 	answer, body := d.layer("map", query, "Accept", accept, "Accept-Encoding", "identity")
@@ -175,8 +173,8 @@ func (d *process) identity(query, accept string) arrived {
 	return arrived{answer.StatusCode, "", len(body), hex.EncodeToString(digest[:])}
 }
 
-// proxy stands between the browser and the daemon: page and layer have one origin,
-// and the browser can be held to one encoding.
+// proxy forwards requests of the browser to the daemon, so that page and layer have one origin, and can
+// restrict the browser to one encoding.
 type proxy struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -229,7 +227,7 @@ func (p *proxy) passed() []passed {
 // browser is a running Chromium.
 type browser struct{ ctx context.Context }
 
-// startBrowser runs Chromium with an empty profile until the test's end.
+// startBrowser runs Chromium with an empty profile until the test ends.
 func startBrowser(t *testing.T) browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
@@ -237,7 +235,7 @@ func startBrowser(t *testing.T) browser {
 	ctx, cancel := chromedp.NewContext(context.Background(), chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-		chromedp.WSURLReadTimeout(time.Minute), // a busy machine
+		chromedp.WSURLReadTimeout(time.Minute), // for a busy machine
 	))
 	t.Cleanup(func() {
 		defer cancel()
@@ -257,7 +255,7 @@ type mapPage struct {
 	encoding string // Content-Encoding; empty: identity
 }
 
-// open opens the page in a tab of its own. accepts is as with startProxy.
+// open opens the page in a new tab. accepts is that of startProxy.
 func (b browser) open(t *testing.T, d *process, accepts, encoding string) *mapPage {
 	t.Helper()
 	m := &mapPage{daemon: d, proxy: startProxy(t, d.API, accepts), encoding: encoding}
@@ -268,7 +266,7 @@ func (b browser) open(t *testing.T, d *process, accepts, encoding string) *mapPa
 	return m
 }
 
-// get has the page fetch the layer; cache is fetch's mode.
+// get has the page fetch the layer; cache is the cache mode of fetch.
 func (m *mapPage) get(t *testing.T, path, accept, cache string) arrived {
 	t.Helper()
 	a, err := m.fetch(t, path, accept, cache)

@@ -30,9 +30,9 @@ const (
 	mapZone = "America/Argentina/Buenos_Aires"
 )
 
-// Clients that share no code with the daemon read what was published, field by
-// field, whichever feed it came by: the definition comes from the daemon itself,
-// the layer by curl; Python with protoc's code and protoc decode it.
+// Clients that share no code with the daemon read what was published, field by field, from every kind
+// of feed: they get the protobuf definition from the daemon and the layer with curl, and decode it with
+// protoc and with protoc's code in Python.
 func TestForecastClients(t *testing.T) {
 	published := publishedForecasts()
 	file := filepath.Join(t.TempDir(), "forecasts.json")
@@ -59,9 +59,8 @@ func TestForecastClients(t *testing.T) {
 	f("forecasts.feed=clickhouse", "forecasts.clickhouse.address="+c.TCP, "forecasts.clickhouse.query=SELECT * FROM road.forecasts")
 }
 
-// publishedForecasts has what clients may stumble over: the ends of each type's
-// range, and defaults, which stand in no message. They are
-// in the order of the layer, their periods in their order.
+// publishedForecasts returns values that clients may get wrong: the limits of each type, and defaults,
+// which are not encoded. Streets and periods are in the order of the layer.
 func publishedForecasts() *pb.StreetForecastResponse {
 	start := time.Now().UTC().Truncate(time.Hour)
 	at := func(hours int) string {
@@ -76,7 +75,7 @@ func publishedForecasts() *pb.StreetForecastResponse {
 			{Start: at(0), End: at(6), FlowValid: true, SpeedValid: proto.Bool(true), Speed: 5e-324, Flow: 1234.5},
 		}},
 		{Street: 0, Fromnode: 1, Forecast: []*pb.ForecastPeriod{
-			{Start: at(0), End: at(6), SpeedValid: proto.Bool(false)}, // everything else is a default
+			{Start: at(0), End: at(6), SpeedValid: proto.Bool(false)}, // all other fields have their defaults
 		}},
 		{Street: 0, Fromnode: 2, Forecast: []*pb.ForecastPeriod{
 			{Start: at(0), End: at(6), SpeedValid: proto.Bool(false), Speed: 20},
@@ -91,7 +90,7 @@ func publishedForecasts() *pb.StreetForecastResponse {
 	return &pb.StreetForecastResponse{StreetForecast: all}
 }
 
-// fillTable puts the forecasts into a table, a row for each period.
+// fillTable inserts the forecasts into a table, a row for each period.
 func fillTable(t *testing.T, c *stores.ClickHouse, published *pb.StreetForecastResponse) {
 	t.Helper()
 	var rows []string
@@ -154,7 +153,7 @@ func readByClients(t *testing.T, d *process, published *pb.StreetForecastRespons
 	same("trafficctl", &byTrafficctl)
 }
 
-// fromLines reads a street in JSON from each line.
+// fromLines reads a street as JSON from each line.
 func fromLines(t *testing.T, text []byte) *pb.StreetForecastResponse {
 	t.Helper()
 	layer := &pb.StreetForecastResponse{}
@@ -166,8 +165,8 @@ func fromLines(t *testing.T, text []byte) *pb.StreetForecastResponse {
 	return layer
 }
 
-// pythonWithProtobuf is the Python that has the runtime of protoc's code: where that
-// is Debian's, it belongs to Debian's Python, which may not be the first on the PATH.
+// pythonWithProtobuf is a Python with protobuf's runtime. Debian's package is for Debian's Python, which
+// may not be the first in PATH.
 var pythonWithProtobuf = sync.OnceValues(func() (string, error) {
 	var err error
 	for _, program := range []string{"/usr/bin/python3", "python3"} {

@@ -20,28 +20,28 @@ import (
 	"trafficd/sinks/layers"
 )
 
-// keyEntry is a line of the keys file for a key whose text is its name.
+// keyEntry returns a line of the keys file for a key that equals its name.
 func keyEntry(name, right, zone string) string {
 	digest := sha256.Sum256([]byte(name))
 	return fmt.Sprintf("- {name: %s, sha256: %s, product_instance: %s, rights: [%s], timezone: %s}\n", name, hex.EncodeToString(digest[:]), instance, right, zone)
 }
 
-// replaceFile puts a file in its place in one step, as a feed's writer has to.
+// replaceFile replaces a file atomically, as writers of feeds must.
 func replaceFile(t *testing.T, path, text string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// streetLine is a street's forecast: one period, around now, so that no minute's turn
-// during the test changes the layer.
+// streetLine returns a street's forecast: one period around now, so that the layer does not change with
+// the minute during the test.
 func streetLine(street int, speed float64) string {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	return fmt.Sprintf(`{"street":%d,"fromnode":1,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg==","forecast":[{"start":%q,"end":%q,"speed_valid":true,"speed":%v}]}`+"\n",
 		street, hour.Format(time.RFC3339), hour.Add(6*time.Hour).Format(time.RFC3339), speed)
 }
 
-// layer asks for the forecast layer with a key.
+// layer requests the forecast layer with a key.
 func (d *process) layer(key, query string, headers ...string) (*http.Response, []byte) {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, "http://"+d.API+layers.Path+query, nil)
@@ -55,7 +55,7 @@ func (d *process) layer(key, query string, headers ...string) (*http.Response, [
 	answer, err := http.DefaultTransport.RoundTrip(req)
 	require.NoError(d.t, err)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body) // unpacked where the transport itself asked for gzip
+	body, err := io.ReadAll(answer.Body) // decompressed if the transport asked for gzip
 	require.NoError(d.t, err)
 	return answer, body
 }
@@ -73,7 +73,7 @@ func TestForecastLayer(t *testing.T) {
 	require.NotEmpty(t, answer.Header.Get("Retry-After"))
 
 	replaceFile(t, feed, streetLine(7, 40)+streetLine(8, 50))
-	d.eventually(func() bool { a, _ := d.layer("map", ""); return a.StatusCode == http.StatusOK }, "a layer")
+	d.eventually(func() bool { a, _ := d.layer("map", ""); return a.StatusCode == http.StatusOK }, "the layer is served")
 	answer, body := d.layer("map", "")
 	var got pb.StreetForecastResponse
 	require.NoError(t, proto.Unmarshal(body, &got))
@@ -81,7 +81,7 @@ func TestForecastLayer(t *testing.T) {
 	require.Len(t, got.StreetForecast[0].Forecast, 1)
 	require.Equal(t, "Europe/Copenhagen", got.StreetForecast[0].Forecast[0].Timezone)
 	require.NotEmpty(t, answer.Header.Get("Trace-Id"))
-	d.eventually(func() bool { return d.await(http.StatusOK).Components["forecasts"].State == ops.OK }, "word that all is well")
+	d.eventually(func() bool { return d.await(http.StatusOK).Components["forecasts"].State == ops.OK }, "the forecasts are ready")
 
 	answer, body = d.layer("map", "?horizon=30", "Accept", "application/json")
 	require.Equal(t, "application/json", answer.Header.Get("Content-Type"))
@@ -105,7 +105,7 @@ func TestForecastLayer(t *testing.T) {
 	f(http.StatusBadRequest, "INVALID_PARAMETER", "map", "?horizon=7")
 	f(http.StatusOK, "", "", "?apiKey=map")
 
-	// A key with a time zone that nobody had: its layer is there with its first request.
+	// A key with a new time zone finds its layer ready at the first request.
 	replaceFile(t, keys, list+keyEntry("tokyo", "forecast", "Asia/Tokyo"))
 	d.eventually(func() bool {
 		a, body := d.layer("tokyo", "")
@@ -127,6 +127,6 @@ func TestForecastKeyWithoutFeed(t *testing.T) {
 	d.start()
 	var c ops.Component
 	d.eventually(func() bool { _, r := d.ready(); c = r.Components["forecasts"]; return c.State != "" }, "started")
-	require.Equal(t, ops.NotReady, c.State, "it has no other key to serve")
+	require.Equal(t, ops.NotReady, c.State, "no other key can be served")
 	require.Equal(t, []string{noForecasts}, c.Reasons)
 }

@@ -24,11 +24,10 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestForecastTopicHistories: daemons that have seen different parts of a topic's
-// life, good and bad records, a broker that was away and a topic that was made
-// anew, serve the same bytes in the end, and they are those of an oracle that reads
-// the topic by the rules of contract 2. A daemon that starts serves nothing before
-// it has read all.
+// TestForecastTopicHistories: daemons that have followed a topic for different times, with valid and
+// invalid records, an outage of the broker and a recreated topic, finally serve the same bytes, equal to
+// those of an oracle that reads the topic by the rules of contract 2. A starting daemon serves nothing
+// before it has read the whole topic.
 func TestForecastTopicHistories(t *testing.T) {
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 3))
@@ -38,7 +37,7 @@ func TestForecastTopicHistories(t *testing.T) {
 		t.Helper()
 		want := writer.oracle()
 		for i, d := range daemons {
-			d.eventually(func() bool { return proto.Equal(want, d.forecasts("")) }, "daemon %d shows what the topic says", i)
+			d.eventually(func() bool { return proto.Equal(want, d.forecasts("")) }, "daemon %d serves the content of the topic", i)
 		}
 	}
 	check()
@@ -48,13 +47,13 @@ func TestForecastTopicHistories(t *testing.T) {
 	}
 	daemons = append(daemons, followTopic(t, k.Brokers, topic))
 	require.NoError(t, k.Stop())
-	daemons[0].eventually(func() bool { return daemons[0].metric("trafficd_forecasts_failing") == 1 }, "the broker is missed")
+	daemons[0].eventually(func() bool { return daemons[0].metric("trafficd_forecasts_failing") == 1 }, "the outage is reported")
 	require.NoError(t, k.Restart())
 	writer.write(100)
 	check()
 
-	held := writer.makeAnew()
-	for writer.held() < held { // so that no offset tells
+	held := writer.recreate()
+	for writer.held() < held { // so that no offset reveals it
 		writer.write(300)
 	}
 	check()
@@ -64,7 +63,7 @@ func TestForecastTopicHistories(t *testing.T) {
 	fresh := followTopic(t, k.Brokers, topic)
 	var first *pb.StreetForecastResponse
 	fresh.eventually(func() bool { first = fresh.forecasts(""); return first != nil }, "a first layer")
-	require.True(t, proto.Equal(writer.oracle(), first), "the first layer is the whole one")
+	require.True(t, proto.Equal(writer.oracle(), first), "the first layer must be complete")
 	daemons = append(daemons, fresh)
 	for _, query := range []string{"", "?horizon=0", "?horizon=60"} {
 		for _, accept := range []string{"application/x-protobuf", "application/json"} {
@@ -83,7 +82,7 @@ func TestForecastTopicHistories(t *testing.T) {
 }
 
 // TestDeadForecastProducer: the records of the topic are two hours old and all their periods have ended,
-// so a strict daemon refuses the layer and says why, although every poll of the topic succeeds.
+// so a strict daemon refuses the layer and reports why, although every poll of the topic succeeds.
 func TestDeadForecastProducer(t *testing.T) {
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 1))
@@ -146,13 +145,13 @@ func (d *process) tryLayer(query string) (*http.Response, error) {
 	return answer, answer.Body.Close()
 }
 
-// topicWriter writes what good and bad producers write.
+// topicWriter writes valid and invalid records.
 type topicWriter struct {
 	t       *testing.T
 	brokers []string
 	topic   string
 	random  *rand.Rand
-	hour    time.Time // the forecasts cover the hours from here on, whatever happens to the minute
+	hour    time.Time // start of the forecasts, fixed while the minute changes
 }
 
 func newTopicWriter(t *testing.T, brokers []string, topic string) *topicWriter {
@@ -178,7 +177,7 @@ func (w *topicWriter) write(records int) {
 	require.NoError(w.t, c.ProduceSync(ctx, all...).FirstErr())
 }
 
-// record is a record about one of 60 streets, in any partition, with an unreliable clock.
+// record returns a record about one of 60 streets, in any partition, with an unreliable timestamp.
 func (w *topicWriter) record() *kgo.Record {
 	f := w.street()
 	r := &kgo.Record{
@@ -231,9 +230,9 @@ func (w *topicWriter) records() []stores.Record {
 	return records
 }
 
-// makeAnew deletes the topic and makes another one of its name, at once. It
-// gives how many records the old one held.
-func (w *topicWriter) makeAnew() (held int) {
+// recreate deletes the topic and immediately creates another one of the same name. It returns the number
+// of records in the old one.
+func (w *topicWriter) recreate() (held int) {
 	w.t.Helper()
 	held = w.held()
 	c := w.client()
@@ -258,8 +257,8 @@ func (w *topicWriter) makeAnew() (held int) {
 	return held
 }
 
-// oracle reads the whole topic: of each partition the last good word about a street counts, with the latest
-// time that the partition has for it; of the partitions that with the later time, then the higher one.
+// oracle reads the whole topic. In each partition the last valid record about a street counts, with the
+// latest time of the street in that partition; among partitions the latest time, then the highest number.
 func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	w.t.Helper()
 	type word struct {
@@ -297,7 +296,7 @@ func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	return all
 }
 
-// understood returns the forecast of a record as the layer shows it, nil for a tombstone.
+// understood returns the forecast of a record as the layer shows it, or nil for a tombstone.
 func understood(r stores.Record) (f *pb.StreetForecast, good bool) {
 	var street, node int32
 	if n, err := fmt.Sscanf(string(r.Key)+"!", "%d:%d!", &street, &node); n != 2 || err != nil {

@@ -30,7 +30,7 @@ import (
 	"trafficd/sources/api"
 )
 
-// layerServer is the way of a layer's readers as the daemon wires it, in this process.
+// layerServer serves a layer in this process, wired as in the daemon.
 func layerServer(t *testing.T, layerConfig layers.Config) (*layers.Layer, string) {
 	t.Helper()
 	cfg := api.DefaultConfig()
@@ -54,7 +54,7 @@ func layerServer(t *testing.T, layerConfig layers.Config) (*layers.Layer, string
 	return layer, server.Addr().String()
 }
 
-// streetsAt is a layer's worth of streets that all have this speed from now on.
+// streetsAt returns streets that all have this speed from now on.
 func streetsAt(n int, speed float64) []*pb.StreetForecast {
 	list := make([]*pb.StreetForecast, 0, n)
 	for street := range int32(n) {
@@ -70,13 +70,13 @@ func streetsAt(n int, speed float64) []*pb.StreetForecast {
 	return list
 }
 
-// Readers of all forms of the layer, while it is built a thousand times: each answer is whole and of
-// one generation, all of whose speeds are its number, and none is older than the one before.
+// While the layer is rebuilt a thousand times, readers of all its forms get complete answers of one
+// generation, whose speeds all equal its number, and never one older than the last.
 func TestReadersDuringRebuilds(t *testing.T) {
 	f := func(streets, rebuilds int) {
 		t.Helper()
 		cfg := layers.DefaultConfig()
-		cfg.BuildInterval = 0 // at once
+		cfg.BuildInterval = 0 // immediately
 		layer, addr := layerServer(t, cfg)
 		build := func(generation int) {
 			builds := layer.Status(time.Now()).Builds
@@ -99,7 +99,7 @@ func TestReadersDuringRebuilds(t *testing.T) {
 			return n
 		}
 		generation := 1
-		for (generation < rebuilds || fewest() <= 10) && !t.Failed() { // on a busy machine a reader may have to wait
+		for (generation < rebuilds || fewest() <= 10) && !t.Failed() { // a reader may have to wait on a busy machine
 			generation++
 			build(generation)
 		}
@@ -111,8 +111,8 @@ func TestReadersDuringRebuilds(t *testing.T) {
 	f(5000, 20) // several pages
 }
 
-// readLayer asks for one form after the other until done, or until an answer is wrong, and counts
-// those that it got. Even readers take protobuf, odd ones JSON.
+// readLayer requests one form after the other until done, or until an answer is wrong, and counts the
+// answers. Even readers ask for protobuf, odd ones for JSON.
 func readLayer(t *testing.T, addr string, reader, streets int, answers *atomic.Int64, done <-chan struct{}) {
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
@@ -122,7 +122,7 @@ func readLayer(t *testing.T, addr string, reader, streets int, answers *atomic.I
 		select {
 		case <-done:
 			return
-		case <-time.After(time.Millisecond): // the builds have to get on as well
+		case <-time.After(time.Millisecond): // leave time for the builds
 		}
 		query := []string{"", "?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}[(n+reader)%6]
 		encoding := []string{"identity", "gzip", "zstd"}[n%3]
@@ -136,7 +136,7 @@ func readLayer(t *testing.T, addr string, reader, streets int, answers *atomic.I
 	}
 }
 
-// generationOf returns the speed that all streets of a layer have.
+// generationOf returns the speed of all streets in a layer.
 func generationOf(client *http.Client, url, accept, encoding string, streets int) (float64, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -161,7 +161,7 @@ func generationOf(client *http.Client, url, accept, encoding string, streets int
 		err = proto.Unmarshal(body, &layer)
 	}
 	if err != nil || len(layer.StreetForecast) != streets {
-		return 0, fmt.Errorf("%d streets instead of %d: %w", len(layer.StreetForecast), streets, err)
+		return 0, fmt.Errorf("got %d streets, want %d: %w", len(layer.StreetForecast), streets, err)
 	}
 	generation := layer.StreetForecast[0].Forecast[0].Speed
 	for _, s := range layer.StreetForecast {
@@ -198,8 +198,8 @@ func unpacked(resp *http.Response) ([]byte, error) {
 	return packed, nil
 }
 
-// A GET of the layer allocates nothing, from the socket to the socket: key, rates, negotiation,
-// headers and all.
+// A GET of the layer allocates nothing, from socket to socket, including the key check, rate limits,
+// negotiation and headers.
 func TestLayerPathAllocatesNothing(t *testing.T) {
 	layer, addr := layerServer(t, layers.DefaultConfig())
 	layer.Replace(streetsAt(5000, 50)) // several pages
@@ -226,7 +226,7 @@ func TestLayerPathAllocatesNothing(t *testing.T) {
 		require.Equal(t, status, h.StatusCode())
 		const n = 1000
 		allocs := math.Inf(1)
-		for range 5 { // a minute's turn builds, and that allocates
+		for range 5 { // a build at the turn of a minute allocates
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for range n {

@@ -14,8 +14,8 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// ledger holds what clients were promised by a 207: the batches, how many of their
-// items were accepted, and under which Batch-Id.
+// ledger records what clients were promised by a 207: for each batch the number of accepted items and
+// the Batch-Id.
 type ledger struct {
 	mu      sync.Mutex
 	batches map[int]promise
@@ -26,7 +26,7 @@ type promise struct {
 	items int
 }
 
-// add notes a 207. All those that a batch gets have to promise the same.
+// add records a 207. All answers to a batch must promise the same.
 func (l *ledger) add(t *testing.T, batch int, a answer) {
 	t.Helper()
 	l.mu.Lock()
@@ -36,7 +36,7 @@ func (l *ledger) add(t *testing.T, batch int, a answer) {
 	}
 	is := promise{a.header.Get("Batch-Id"), a.Accepted}
 	if was, ok := l.batches[batch]; ok && was != is {
-		t.Errorf("batch %d was promised as %+v first, then as %+v", batch, was, is)
+		t.Errorf("batch %d: first promised %+v, then %+v", batch, was, is)
 	}
 	l.batches[batch] = is
 }
@@ -56,8 +56,8 @@ func (l *ledger) items() (sum int) {
 	return sum
 }
 
-// check demands that both stores hold what was promised, each item once, and nothing
-// else. Batches are those of batchNumber. Both deliveries have to be up to date.
+// check checks that both stores hold exactly what was promised, each item once. Batches are those of
+// batchNumber, and both deliveries must be up to date.
 func (l *ledger) check(t *testing.T, c *stores.ClickHouse, k *stores.Kafka) {
 	t.Helper()
 	l.checkArchive(t, c)
@@ -65,8 +65,7 @@ func (l *ledger) check(t *testing.T, c *stores.ClickHouse, k *stores.Kafka) {
 	t.Logf("%d batches with %d items, each once in both stores", l.len(), l.items())
 }
 
-// checkArchive counts the rows of all inserts too, because the table's merges would
-// make one row of two.
+// checkArchive also counts the rows of all inserts, because merges of the table would hide duplicates.
 func (l *ledger) checkArchive(t *testing.T, c *stores.ClickHouse) {
 	t.Helper()
 	want := map[string]int{}
@@ -81,7 +80,7 @@ func (l *ledger) checkArchive(t *testing.T, c *stores.ClickHouse) {
 		require.NoError(t, err)
 		got[id] = rows
 	}
-	require.Equal(t, want, got, "what ClickHouse holds")
+	require.Equal(t, want, got, "rows in ClickHouse")
 	c.Query(t, "SYSTEM FLUSH LOGS")
 	require.Equal(t, fmt.Sprint(l.items()), c.Query(t, `SELECT sum(rows) FROM system.part_log
 		WHERE event_type = 'NewPart' AND error = 0 AND database = 'trafficd' AND table = 'measurements'`), "rows of all inserts")
@@ -96,13 +95,13 @@ func (l *ledger) checkForward(t *testing.T, k *stores.Kafka) {
 		got[place{batch, n}]++
 		require.Equal(t, l.batches[batch].id, r.Header("batch-id"), "batch %d in Kafka is not the one that was promised", batch)
 	}
-	require.Len(t, got, l.items(), "different items in Kafka")
+	require.Len(t, got, l.items(), "distinct items in Kafka")
 	for where, times := range got {
 		require.Equal(t, 1, times, "item %d of batch %d in Kafka", where.item, where.batch)
 	}
 }
 
-// identity returns the number that an item was made from.
+// identity returns the batch and the number of an item.
 func identity(t *testing.T, r stores.Record) (batch, n int) {
 	t.Helper()
 	var m trafficdv1.Measurement
@@ -113,7 +112,7 @@ func identity(t *testing.T, r stores.Record) (batch, n int) {
 	return int(m.GetTimestampFrom().AsTime().Sub(day) / (5 * time.Minute)), 100*high + low
 }
 
-// batchNumber is the body of a batch of valid items that no other batch has.
+// batchNumber returns the body of a batch of unique valid items.
 func batchNumber(batch, size int) string {
 	items := make([]string, size)
 	for i := range items {

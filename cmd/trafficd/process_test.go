@@ -30,7 +30,7 @@ func TestStartAndStop(t *testing.T) {
 	require.Zero(t, code, log)
 	require.Contains(t, log, "draining")
 
-	// The same folder again, ended by the other signal.
+	// The same folder again, stopped by the other signal.
 	d.start().await(http.StatusOK)
 	code, log = d.signal(syscall.SIGINT).end()
 	require.Zero(t, code, log)
@@ -54,7 +54,7 @@ func TestWithoutKeysAndRegistry(t *testing.T) {
 	require.Zero(t, code, log)
 }
 
-func TestStoresAwayDoNotMakeItUnready(t *testing.T) {
+func TestUnreachableStoresDoNotMakeItUnready(t *testing.T) {
 	nobody := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+nobody, "clickhouse.enabled=true", "clickhouse.addresses="+nobody).start()
 	d.await(http.StatusOK)
@@ -103,8 +103,8 @@ func TestRefusesToStart(t *testing.T) {
 	f(newProcess(t, "dead_letters=/nowhere/dead.ndjson"), "cannot write the dead-letter file", "/nowhere", "dead_letters")
 }
 
-// What keeps the daemon from starting is logged in the configured format: settings, one line each, and the rest.
-func TestErrorsAtTheStartAreLogged(t *testing.T) {
+// Errors at the start are logged in the configured format, invalid settings one a line.
+func TestStartErrorsAreLogged(t *testing.T) {
 	f := func(format string, settings ...string) (lines []string) {
 		t.Helper()
 		code, log := newProcess(t, append(settings, "log.format="+format)...).start().end()
@@ -156,8 +156,8 @@ func TestCommandLine(t *testing.T) {
 	f(1, "unknown command", "serv")
 }
 
-func TestASecondSignalEndsAtOnce(t *testing.T) {
-	// A kept connection makes the drain last: the grace is far longer than the test.
+func TestSecondSignalExitsImmediately(t *testing.T) {
+	// A kept connection prolongs the drain: the grace period is far longer than the test.
 	d := newProcess(t, "api.drain_grace=1m", "shutdown_timeout=5m").start()
 	d.await(http.StatusOK)
 	_, err := d.post(t.Context(), `{"measurements":[]}`, "")

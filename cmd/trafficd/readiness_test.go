@@ -51,15 +51,15 @@ func TestForecastOnlyReadiness(t *testing.T) {
 	d.keys(keyEntry("viewer", "forecast", "UTC"))
 	d.start()
 	var r ops.Readiness
-	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["forecasts"].Reasons) > 0 }, "the feed was checked")
+	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["forecasts"].Reasons) > 0 }, "the feed is checked")
 	require.Equal(t, ops.NotReady, r.State)
 	replaceFile(t, feed, streetLine(1, 50))
 	d.eventually(func() bool { _, r = d.ready(); return r.State == ops.OK }, "ready")
 	require.NotContains(t, r.Components, "registry")
 }
 
-// Dead stores are known before the first batch.
-func TestDeadStoresAreKnownBeforeTheFirstBatch(t *testing.T) {
+// Unreachable stores are reported before the first batch.
+func TestUnreachableStoresAreReportedBeforeTheFirstBatch(t *testing.T) {
 	unused := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused).start()
 	var r ops.Readiness
@@ -74,8 +74,8 @@ func TestDeadStoresAreKnownBeforeTheFirstBatch(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 
-// While the registries are read for the first time the daemon is not ready, although it could serve the routing key: a
-// load balancer would send it batches that get 503.
+// The daemon is not ready before each registry has been read once, although it could serve the routing
+// key: a load balancer would send it batches that get 503.
 func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	asked, release := make(chan struct{}, 1), make(chan struct{})
 	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -99,7 +99,7 @@ func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 		return strings.Contains(strings.Join(r.Components["daemon"].Reasons, " "), "registries are being read")
 	}, "the reason is named")
 	require.Equal(t, ops.NotReady, r.State)
-	close(release) // the feed fails: the daemon can serve the other key all the same
+	close(release) // the feed fails; the daemon can serve the other key
 	d.await(http.StatusOK)
 }
 

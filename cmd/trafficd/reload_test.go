@@ -22,7 +22,7 @@ import (
 	"trafficd/cmd/trafficd/ops"
 )
 
-// writeCertificate writes a certificate for loopback with this serial number, and its key.
+// writeCertificate writes a certificate for loopback with a serial number, and its key.
 func writeCertificate(t *testing.T, cert, key string, serial int64) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,7 +68,7 @@ func TestHangupReloads(t *testing.T) {
 	}, "the new product instance")
 	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
 	require.NoError(t, err)
-	require.Equal(t, 1, a.Accepted, "the list of the other product instance stayed in use")
+	require.Equal(t, 1, a.Accepted, "the list of the other product instance must stay in use")
 	logged(`"level":"debug"`)
 
 	replaceFile(t, file, "log: {level: loud}\n")
@@ -101,6 +101,6 @@ func TestCertificateIsReloaded(t *testing.T) {
 	d.eventually(serves(2), "the second certificate")
 	require.NoError(t, os.WriteFile(cert, []byte("broken"), 0o600))
 	d.signal(syscall.SIGHUP)
-	d.eventually(func() bool { return strings.Contains(d.Log(), "the last valid certificate stays in use") }, "a complaint")
+	d.eventually(func() bool { return strings.Contains(d.Log(), "the last valid certificate stays in use") }, "the warning")
 	require.True(t, serves(2)())
 }

@@ -19,10 +19,10 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// A client that lost its connection, wherever in the exchange that was and whatever became of the daemon since, sends
-// again with the same Idempotency-Key: it gets its 207, later ones name the same Batch-Id, and the items are in
-// both stores once (contract 1.5).
-func TestALostAnswer(t *testing.T) {
+// A client that loses its connection at any point of the exchange retries with the same Idempotency-Key,
+// also after a restart of the daemon. It gets its 207, further retries name the same Batch-Id, and the
+// items are in both stores once (contract 1.5).
+func TestLostAnswer(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)
 	interludes := []func(){
@@ -50,14 +50,15 @@ func TestALostAnswer(t *testing.T) {
 		}
 	}
 	d.awaitDelivered()
-	for batch := range next { // what is delivered is remembered too
+	for batch := range next { // delivered batches are remembered too
 		d.sendAgainUntilKept(&promised, batch, size)
 	}
 	d.awaitDelivered()
 	promised.check(t, c, k)
 }
 
-// loseAnswers sends a batch for each place at which a connection can be lost, all at the same time, and gives their numbers.
+// loseAnswers sends concurrently one batch for each point at which a connection can be lost, and returns
+// their numbers.
 func (d *process) loseAnswers(next *int, size int) (batches []int) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -82,7 +83,7 @@ func (d *process) loseAnswers(next *int, size int) (batches []int) {
 	return batches
 }
 
-// cutOff sends some bytes, reads some, and ends the connection: as a client that closes it, or as one that is gone.
+// cutOff sends and reads some bytes, then closes or resets the connection.
 func (d *process) cutOff(send []byte, read int, reset bool) {
 	c, err := net.Dial("tcp", d.API)
 	if err != nil {
@@ -102,7 +103,7 @@ func (d *process) cutOff(send []byte, read int, reset bool) {
 	_ = c.Close()
 }
 
-// sendAgainUntilKept sends a batch until it gets its 207; before that the daemon may still be busy with the one before.
+// sendAgainUntilKept sends a batch until it gets its 207. The daemon may still process the first attempt.
 func (d *process) sendAgainUntilKept(promised *ledger, batch, size int) {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		a, err := d.post(d.t.Context(), batchNumber(batch, size), keyOf(batch))
@@ -118,7 +119,7 @@ func (d *process) sendAgainUntilKept(promised *ledger, batch, size int) {
 			return
 		}
 	}
-	d.t.Errorf("batch %d is not kept", batch)
+	d.t.Errorf("batch %d was not accepted", batch)
 }
 
 func keyOf(batch int) string { return fmt.Sprint("batch-", batch) }
@@ -153,7 +154,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	promised.add(t, 0, post(0, "a", true))
 
-	// A key under way: its first request is slow.
+	// A key in progress: its first request is slow.
 	slow := d.begin(d.raw(batchNumber(2, 10), "b"))
 	a, err := d.post(t.Context(), batchNumber(2, 10), "b")
 	require.NoError(t, err)
@@ -192,7 +193,7 @@ func TestIdempotencyKeys(t *testing.T) {
 // rawRequest returns the bytes of a request.
 type rawRequest struct{ header, body []byte }
 
-// upTo is the header and so many bytes of the body.
+// upTo returns the header and the first n bytes of the body.
 func (r rawRequest) upTo(n int) []byte { return bytes.Join([][]byte{r.header, r.body[:n]}, nil) }
 
 func (d *process) raw(body, key string) rawRequest {
@@ -210,8 +211,8 @@ type begun struct {
 	rest []byte
 }
 
-// begin sends the first half of a request and returns when the daemon has begun with it: a request that it does not take
-// gets no 100.
+// begin sends the first half of a request and returns when the daemon has accepted its header, which 100
+// Continue shows.
 func (d *process) begin(r rawRequest) *begun {
 	d.t.Helper()
 	c, err := net.Dial("tcp", d.API)

@@ -20,7 +20,7 @@ import (
 
 const routingBase = "/traffic" // a prefix that the WSDL must contain
 
-// routingProcess starts a daemon with the key map, which has the right routing, and the key city, which has not.
+// routingProcess starts a daemon with the key map, which has the right routing, and the key city, which does not.
 func routingProcess(t *testing.T) *process {
 	t.Helper()
 	d := newProcess(t, "api.base_path="+routingBase)

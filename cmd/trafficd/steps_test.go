@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// trace makes steps that write down what happens to them.
+// trace returns steps that record their starts and stops.
 func trace(events *[]string, names ...string) []step {
 	var steps []step
 	for _, name := range names {
@@ -28,7 +28,7 @@ func trace(events *[]string, names ...string) []step {
 	return steps
 }
 
-func TestStepsStopInTheOppositeOrder(t *testing.T) {
+func TestStepsStopInReverseOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []string
 		signals := make(chan os.Signal, 2)
@@ -71,9 +71,9 @@ func TestSignalWhileStarting(t *testing.T) {
 func TestFailedPartStopsTheRest(t *testing.T) {
 	var events []string
 	failed := make(chan error, 1)
-	failed <- errors.New("the listener died")
+	failed <- errors.New("the listener failed")
 	err := runner{timeout: time.Minute, log: zerolog.Nop()}.run(trace(&events, "a"), nil, failed)
-	require.ErrorContains(t, err, "the listener died")
+	require.ErrorContains(t, err, "the listener failed")
 	require.Equal(t, []string{"start a", "stop a"}, events)
 }
 
@@ -96,7 +96,7 @@ func TestStopIsBounded(t *testing.T) {
 	})
 }
 
-func TestSecondSignalEndsAtOnce(t *testing.T) {
+func TestStopEndsAtASecondSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		steps := []step{{name: "slow", start: func() error { return nil }, stop: func(context.Context) error { <-release; return nil }}}

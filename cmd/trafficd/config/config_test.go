@@ -22,7 +22,7 @@ func TestDefaultsNeedNoFile(t *testing.T) {
 	require.False(t, c.HasKeys())
 }
 
-// A field without a tag could not be set, printed or found by nearest.
+// A field without a tag cannot be set, printed or suggested.
 func TestEveryFieldHasAKey(t *testing.T) {
 	var walk func(typ reflect.Type, at string)
 	walk = func(typ reflect.Type, at string) {
@@ -49,7 +49,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	walk(reflect.TypeFor[Config](), "")
 }
 
-func TestWhatIsPrintedLoadsAgain(t *testing.T) {
+func TestPrintedConfigurationLoads(t *testing.T) {
 	c, origins, err := Load(Options{
 		File: file(t, `
 registry:
@@ -75,7 +75,7 @@ kafka:
 	require.NoError(t, Print(&first, c, origins))
 	require.Contains(t, first.String(), "listen: :9 # from --set\n")
 	require.NotContains(t, first.String(), "hunter2")
-	// A secret is left out of the print and has to come from elsewhere again.
+	// Secrets are not printed, so they must be set again.
 	again, _, err := Load(Options{File: file(t, first.String()), Environ: []string{"TRAFFICD_KAFKA__SASL__PASSWORD=hunter2"}})
 	require.NoError(t, err, first.String())
 	again.Registry.Feeds[1].HTTP.Authorization = "Bearer hunter2"
@@ -153,9 +153,9 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"pipeline.validate.measure_types=[{code: ä}]"}, nil, "pipeline.validate.measure_types[0].code", "(from --set)")
 }
 
-// Mistakes of all kinds are reported at once: in the file, unknown keys, values of the wrong type and values out of
-// bounds, several in one section.
-func TestEveryErrorIsReportedAtOnce(t *testing.T) {
+// One call reports mistakes of all kinds: in the file, unknown keys, wrong types, values out of bounds,
+// several in one section.
+func TestAllErrorsAreReported(t *testing.T) {
 	_, _, err := Load(Options{
 		File: file(t, "nonsense: 1\njournal: {segment_bytes: much, segment_bytes: 1}\nkafka: {topic: a b, batch_bytes: 1, tls: {cert: x}}\n"),
 		Set: []string{
@@ -187,7 +187,7 @@ func TestErrorsDoNotRepeatKeys(t *testing.T) {
 	require.NotContains(t, err.Error(), "tfd_")
 }
 
-func TestADisabledSinkIsNotValidated(t *testing.T) {
+func TestDisabledSinksAreNotValidated(t *testing.T) {
 	_, _, err := Load(Options{Set: []string{"kafka.enabled=false", "kafka.brokers=", "clickhouse.enabled=false", "clickhouse.database=1"}})
 	require.NoError(t, err)
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sample has every kind of value that the sections use.
+// sample has a field of each type that the sections use.
 type sample struct {
 	Timeout time.Duration `setting:"timeout"`
 	Store   sampleStore   `setting:"store"`
 	Feeds   []sampleFeed  `setting:"feeds"`
 }
 
-// sampleStore is switched on and off beside its own settings, as the sinks are.
+// sampleStore can be disabled, as the sinks can.
 type sampleStore struct {
 	Enabled      bool `setting:"enabled"`
 	SampleCommon `setting:",squash"`
@@ -102,7 +102,7 @@ func TestValues(t *testing.T) {
 	}
 	same := func(*sample) {}
 	f("", "", same)
-	f("store:\n", "", same) // a section without content
+	f("store:\n", "", same) // an empty section
 	f("store:\n  rows:\n", "", same)
 	f("timeout: 1m30s", "timeout=1m30s", func(s *sample) { s.Timeout = 90 * time.Second })
 	f("store: {addresses: [a]}", "store.addresses=a", func(s *sample) { s.Store.Addresses = []string{"a"} })
@@ -136,7 +136,7 @@ func TestErrors(t *testing.T) {
 	set := func(s ...string) Options { return Options{Set: s} }
 	env := func(s ...string) Options { return Options{Environ: s} }
 
-	// Unknown keys name where they came from and the nearest key.
+	// Errors about unknown keys name their origin and the nearest key.
 	f(yaml("store:\n  row: 2\n"), `unknown key "store.row"`, "trafficd.yaml, line 2", `did you mean "store.rows"?`)
 	f(yaml("stroe:\n  rows: 2\n"), `unknown key "stroe"`, "line 2", `did you mean "store"?`)
 	f(set("store.rwos=1"), `unknown key "store.rwos" (--set)`, `did you mean "store.rows"?`)
@@ -195,7 +195,7 @@ func TestPrintLoadRoundTrip(t *testing.T) {
 		change(&want)
 		var first, second bytes.Buffer
 		require.NoError(t, write(&first, reflect.ValueOf(want), nil))
-		var got sample // no defaults: everything has to be in what was printed
+		var got sample // without defaults: everything must have been printed
 		_, err := load(&got, Options{File: file(t, first.String())})
 		require.NoError(t, err, first.String())
 		require.NoError(t, write(&second, reflect.ValueOf(got), nil))
