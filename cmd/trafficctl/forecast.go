@@ -34,7 +34,7 @@ publish skip or correct what the daemon would, report it, and exit with code 2.`
   trafficctl forecast publish town.ndjson.gz --brokers 127.0.0.1:9092
   trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson`,
 	}
-	cmd.AddCommand(newForecastGenerate(std), newForecastBuild(std), newForecastPublish(std), newForecastGet(std))
+	cmd.AddCommand(newForecastGenerate(std), newForecastBuild(std), newForecastPublish(std), newForecastGet(std), newForecastWatch(std))
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -213,6 +214,9 @@ func (l *Layer) build(now time.Time) {
 	l.show(l.builder.update(published, now), now)
 	builds.Inc()
 	metrics.Since(buildSeconds, now)
+	if len(published.streets) > l.builder.maxStreets/10 {
+		debug.FreeOSMemory() // the feed's messages and the streets and forms before are garbage
+	}
 }
 
 func (l *Layer) show(s *snapshot, now time.Time) {

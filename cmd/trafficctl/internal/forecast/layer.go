@@ -13,10 +13,12 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -33,12 +35,17 @@ type Request struct {
 	Horizon  int    // minutes from now; negative: all periods
 	ETag     string // of the layer that the caller has; may be empty
 	Encoding string // zstd, gzip or identity; empty: the daemon's choice
+
+	Part  string        // the query parameter that selects streets, like tile=12/2190/1282; empty: all
+	Since string        // Version of an earlier answer: only changes since then
+	Wait  time.Duration // for a change
 }
 
 // Answer is the daemon's response.
 type Answer struct {
 	Layer    *pb.StreetForecastResponse // nil if NotModified
 	ETag     string
+	Version  string // header Forecast-Version
 	Modified string // header Last-Modified
 	Age      string // header Forecast-Age, in seconds
 	Encoding string // Content-Encoding
@@ -70,9 +77,18 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Horizon >= 0 {
-		req.URL.RawQuery = "horizon=" + strconv.Itoa(r.Horizon)
+	query, err := url.ParseQuery(r.Part)
+	if err != nil {
+		return nil, fmt.Errorf("--part %q is not a query parameter: %w", r.Part, err)
 	}
+	if r.Horizon >= 0 {
+		query.Set("horizon", strconv.Itoa(r.Horizon))
+	}
+	if r.Since != "" {
+		query.Set("since", r.Since)
+		req.Header.Set("Prefer", fmt.Sprintf("wait=%d", r.Wait/time.Second))
+	}
+	req.URL.RawQuery = query.Encode()
 	req.Header.Set("Accept", "application/x-protobuf")
 	req.Header.Set("Accept-Encoding", encoding) // which also keeps the transport from decompressing
 	if r.ETag != "" {
@@ -84,7 +100,7 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 	}
 	defer resp.Body.Close()
 	a := &Answer{
-		ETag: resp.Header.Get("ETag"), Modified: resp.Header.Get("Last-Modified"),
+		ETag: resp.Header.Get("ETag"), Version: resp.Header.Get("Forecast-Version"), Modified: resp.Header.Get("Last-Modified"),
 		Age: resp.Header.Get("Forecast-Age"), Encoding: resp.Header.Get("Content-Encoding"),
 	}
 	switch resp.StatusCode {

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trafficd/cmd/trafficctl/internal/forecast"
+	"trafficd/sources/forecasts"
+)
+
+func newForecastWatch(std streams) *cobra.Command {
+	var c connection
+	r := forecast.Request{Horizon: -1, Wait: 30 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Follow the forecast layer of a daemon",
+		Long: `Print each street of the forecast layer, and then each change as soon as the daemon has it,
+until interrupted. The key needs the right forecast.
+
+Each line of standard output is a StreetForecast in protobuf's JSON mapping; one without a
+forecast was removed or has no period to show. Each answer is summed up on standard error.
+If the daemon cannot be reached after the first answer, watch tries again every few seconds.`,
+		Example: `  trafficctl forecast watch --key-file map.key --horizon 30
+  trafficctl forecast watch --key-file map.key --part tile=12/2190/1282 | jq .street`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if r.Config, err = c.config(cmd.Flags()); err != nil {
+				return err
+			}
+			if r.Wait = min(r.Wait, r.Timeout/2); r.Wait < time.Second {
+				return fmt.Errorf("--wait %s must be at least 1s, and --timeout twice as long", r.Wait)
+			}
+			return watch(cmd.Context(), std, r, c.quiet)
+		},
+	}
+	f := cmd.Flags()
+	c.register(f, "forecast")
+	f.IntVar(&r.Horizon, "horizon", r.Horizon, "only the period that is this many minutes from now; -1 for all periods")
+	f.StringVar(&r.Part, "part", "", "only these streets: tile=z/x/y, bbox=minLon,minLat,maxLon,maxLat or street=1,2,3")
+	f.DurationVar(&r.Wait, "wait", r.Wait, "how long the daemon may wait for a change, at most half of --timeout")
+	return cmd
+}
+
+// retryWatch is the time between attempts to reach the daemon.
+const retryWatch = 5 * time.Second
+
+// watch prints changes until the context ends.
+func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) error {
+	for {
+		start := time.Now()
+		answer, err := forecast.Get(ctx, r)
+		if err == nil && answer.Version == "" {
+			err = errors.New("the daemon does not send Forecast-Version: it is older than this program")
+		}
+		switch {
+		case err != nil && r.Since == "":
+			return err
+		case ctx.Err() != nil:
+			return nil // interrupted
+		case err != nil:
+			fmt.Fprintln(std.err, "trafficctl:", err)
+		}
+		if err != nil || answer.Version == r.Since && time.Since(start) < time.Second { // too many wait
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(retryWatch):
+			}
+			continue
+		}
+		if len(answer.Layer.StreetForecast) > 0 || r.Since == "" {
+			if !quiet {
+				fmt.Fprintln(std.err, "trafficctl:", describe(answer))
+			}
+			if _, err := forecast.Write(std.out, forecasts.FormatNDJSON, slices.Values(answer.Layer.StreetForecast)); err != nil {
+				return err
+			}
+		}
+		r.Since = answer.Version
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// TestForecastWatch: watch prints the layer, and then each change, and what was removed.
+func TestForecastWatch(t *testing.T) {
+	s := serveLayer(t)
+	street := func(number int32, speed float64) *pb.StreetForecast {
+		start := time.Now().UTC().Truncate(time.Hour)
+		return &pb.StreetForecast{Street: number, Fromnode: 1, Forecast: []*pb.ForecastPeriod{{
+			Start: start.Format(time.RFC3339), End: start.Add(6 * time.Hour).Format(time.RFC3339), SpeedValid: proto.Bool(true), Speed: speed,
+		}}}
+	}
+	s.Replace([]*pb.StreetForecast{street(1, 10), street(2, 20), street(3, 30)})
+	s.Publish(time.Now())
+	waitForStreets(t, s.Layer, 3)
+
+	ctx, stop := context.WithCancel(t.Context())
+	lines, out := io.Pipe()
+	cmd := newForecast(streams{nil, out, io.Discard})
+	cmd.SetArgs([]string{"watch", "--url", s.url, "--key", testKey, "--part", "street=1,2"})
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.ExecuteContext(ctx)
+		out.Close()
+		ended <- err
+	}()
+	in := bufio.NewScanner(lines)
+	next := func(number int32, speeds ...float64) {
+		t.Helper()
+		require.True(t, in.Scan())
+		var f pb.StreetForecast
+		require.NoError(t, protojson.Unmarshal(in.Bytes(), &f), in.Text())
+		require.Equal(t, number, f.Street)
+		var got []float64
+		for _, p := range f.Forecast {
+			got = append(got, p.Speed)
+		}
+		require.Equal(t, speeds, got)
+	}
+	next(1, 10)
+	next(2, 20)
+	s.Put(street(2, 21))
+	s.Put(street(3, 31)) // not watched
+	s.Publish(time.Now())
+	next(2, 21)
+	s.Remove(1, 1)
+	s.Publish(time.Now())
+	next(1)
+	stop()
+	s.Drain() // what the daemon does before it closes connections
+	require.NoError(t, <-ended)
+}
+
+// TestForecastWatchOldDaemon: a daemon without versions cannot be followed.
+func TestForecastWatchOldDaemon(t *testing.T) {
+	old := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer old.Close()
+	var errs bytes.Buffer
+	cmd := newForecast(streams{nil, io.Discard, &errs})
+	cmd.SetArgs([]string{"watch", "--url", old.URL, "--key", testKey})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "Forecast-Version")
+}
