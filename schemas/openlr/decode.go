@@ -9,18 +9,27 @@ import (
 	"strings"
 )
 
-// Decode reads a code in base64 (standard alphabet, padded, canonical, nothing
-// around it). The error quotes the beginning of the code and says at which byte
-// of the binary form, counted from 0, what is wrong.
+var encoding = base64.StdEncoding.Strict()
+
+// Decode reads a code in base64: standard alphabet, padded, canonical, without line ends. The error quotes
+// the beginning of the code and names the byte of the binary form, counted from 0.
 func Decode(code string) (Line, error) {
-	line, err := decodeText(code)
+	var space [128]byte // for 17 points; AppendDecode allocates for longer codes
+	raw, err := encoding.AppendDecode(space[:0], []byte(code))
+	if at := strings.IndexAny(code, "\r\n"); at >= 0 { // package base64 skips them
+		err = fmt.Errorf("line end at character %d", at)
+	}
+	var line Line
+	if err == nil {
+		line, err = decode(raw)
+	}
 	if err != nil {
 		return Line{}, fmt.Errorf("cannot decode OpenLR code %.64q: %w", code, err)
 	}
 	return line, nil
 }
 
-// DecodeBinary reads a code as it stands before base64. It keeps nothing of it.
+// DecodeBinary reads a code in its binary form. It does not keep code.
 func DecodeBinary(code []byte) (Line, error) {
 	line, err := decode(code)
 	if err != nil {
@@ -29,28 +38,17 @@ func DecodeBinary(code []byte) (Line, error) {
 	return line, nil
 }
 
-var encoding = base64.StdEncoding.Strict()
-
-func decodeText(code string) (Line, error) {
-	// The base64 of Go skips line ends, the strict one too.
-	if at := strings.IndexAny(code, "\r\n"); at >= 0 {
-		return Line{}, fmt.Errorf("line end at character %d", at)
-	}
-	var space [128]byte // 17 points; what is longer is allocated
-	raw, err := encoding.AppendDecode(space[:0], []byte(code))
-	if err != nil {
-		return Line{}, err
-	}
-	return decode(raw)
-}
-
 func decode(code []byte) (Line, error) {
 	if err := checkStatus(code); err != nil {
 		return Line{}, err
 	}
-	points, offsets, err := layout(len(code))
-	if err != nil {
-		return Line{}, err
+	if len(code) < minSize {
+		return Line{}, fmt.Errorf("byte %d: unexpected end, a line has at least %d bytes", len(code), minSize)
+	}
+	points, offsets := (len(code)-minSize)/innerSize+2, (len(code)-minSize)%innerSize
+	if offsets > maxOffsets {
+		return Line{}, fmt.Errorf("byte %d: unexpected end, the %d bytes after %d points are neither offsets nor a point",
+			len(code), offsets, points)
 	}
 	r := reader{code: code, at: statusSize}
 	line := Line{Points: make([]Point, points)}
@@ -68,39 +66,26 @@ func decode(code []byte) (Line, error) {
 
 func checkStatus(code []byte) error {
 	if len(code) == 0 {
-		return errors.New("it is empty")
+		return errors.New("empty code")
 	}
 	switch status := code[0]; {
 	case status&versionMask != version:
-		return fmt.Errorf("byte 0: version is %d, has to be %d", status&versionMask, version)
+		return fmt.Errorf("byte 0: version is %d, want %d", status&versionMask, version)
 	case status&locationMask != 0:
-		return fmt.Errorf("byte 0: status 0x%02x says area or point, has to be a line", status)
+		return fmt.Errorf("byte 0: status 0x%02x is that of an area or point, want a line", status)
 	case status&attributesFlag == 0:
-		return fmt.Errorf("byte 0: status 0x%02x says no attributes, a line has them", status)
+		return fmt.Errorf("byte 0: status 0x%02x has no attributes, a line has them", status)
 	case status&reservedMask != 0:
 		return fmt.Errorf("byte 0: status 0x%02x has the reserved bit set", status)
 	}
 	return nil
 }
 
-// layout says what a line of so many bytes holds.
-func layout(size int) (points, offsets int, err error) {
-	if size < minSize {
-		return 0, 0, fmt.Errorf("byte %d: it ends, a line has at least %d bytes", size, minSize)
-	}
-	inner, rest := (size-minSize)/innerSize, (size-minSize)%innerSize
-	if rest > maxOffsets {
-		return 0, 0, fmt.Errorf("byte %d: it ends, the %d bytes behind %d points are neither offsets nor a point",
-			size, rest, inner+2)
-	}
-	return inner + 2, rest, nil
-}
-
-// reader walks along a code whose size has been checked.
+// reader reads a code whose size has been checked.
 type reader struct {
 	code     []byte
 	at       int
-	lon, lat float64 // of the point before
+	lon, lat float64 // of the previous point
 }
 
 func (r *reader) point(p *Point, first, last bool) error {
@@ -113,14 +98,11 @@ func (r *reader) point(p *Point, first, last bool) error {
 		return err
 	}
 	p.Lon, p.Lat = r.lon, r.lat
-
 	class := r.byte()
 	if class&classReserved != 0 {
 		return fmt.Errorf("attributes 0x%02x at byte %d have a reserved bit set", class, r.at-1)
 	}
-	p.FRC = FunctionalRoadClass(class >> classShift)
-	p.FOW = FormOfWay(class & threeBits)
-
+	p.FRC, p.FOW = FunctionalRoadClass(class>>classShift), FormOfWay(class&threeBits)
 	path := r.byte()
 	p.Bearing = (float64(path&bearingMask) + 0.5) * bearingStep
 	if !last {
@@ -130,8 +112,7 @@ func (r *reader) point(p *Point, first, last bool) error {
 	return nil
 }
 
-// offsets reads the n bytes behind the last point; the byte before them says
-// which they are.
+// offsets reads the n bytes after the last point, whose last byte announces them.
 func (r *reader) offsets(line *Line, n int) error {
 	end := r.code[r.at-1]
 	if end&endReserved != 0 {
@@ -149,23 +130,21 @@ func (r *reader) offsets(line *Line, n int) error {
 		negative = r.byte()
 		line.NegativeOffset = (float64(negative) + 0.5) * offsetStep
 	}
-	return leaveSomething(len(line.Points), positive, negative)
+	return checkOffsets(len(line.Points), positive, negative)
 }
 
 func (r *reader) byte() byte {
-	b := r.code[r.at]
 	r.at++
-	return b
+	return r.code[r.at-1]
 }
 
 func (r *reader) absolute() float64 {
 	b := r.code[r.at : r.at+3]
 	r.at += 3
-	return degrees(int32(b[0])<<24>>8 | int32(b[1])<<8 | int32(b[2])) // sign of the first byte
+	return degrees(int32(b[0])<<24>>8 | int32(b[1])<<8 | int32(b[2])) // with the sign of the first byte
 }
 
 func (r *reader) relative() float64 {
-	v := int16(binary.BigEndian.Uint16(r.code[r.at:]))
 	r.at += 2
-	return float64(v) / relativeParts
+	return float64(int16(binary.BigEndian.Uint16(r.code[r.at-2:]))) / relativeParts
 }

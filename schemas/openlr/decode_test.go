@@ -11,9 +11,8 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Codes whose content is known from elsewhere; the second is an example that
-// many decoders test with, the points of the third lie within the smallest
-// distance.
+// Codes with known contents. Many decoders test with the second one. The points of the third are within
+// the smallest distance.
 const (
 	twoPoints   = "CwNhbCU+jzPLAwD0/34zGw=="
 	threePoints = "CwRbWyNG9RpsCQCb/jsbtAT/6/+jK1lE"
@@ -80,7 +79,7 @@ func TestDecodeDistance(t *testing.T) {
 	f(0, 29)
 	f(1, 88)
 	f(9, 557)
-	f(255, 14972) // of 58.6 m each; 15 km / 256 would give 14971
+	f(255, 14972) // of 58.6 m each; 15 km / 256 would be 14971
 }
 
 func TestDecodeCoordinates(t *testing.T) {
@@ -101,8 +100,8 @@ func TestDecodeCoordinates(t *testing.T) {
 	f(0x800000, 0xc00000, -180+0.5*step, -90+0.5*step)
 }
 
-// TestDecodeRefuses names, for each way to be wrong, the place and the reason.
-func TestDecodeRefuses(t *testing.T) {
+// TestDecodeInvalid: the error names the byte and the reason.
+func TestDecodeInvalid(t *testing.T) {
 	two, three := raw(t, twoPoints), raw(t, threePoints)
 	f := func(code []byte, want string) {
 		t.Helper()
@@ -110,15 +109,15 @@ func TestDecodeRefuses(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.Zero(t, line)
 	}
-	f(nil, "of 0 bytes: it is empty")
-	f(with(two, 0, 0x0a), "byte 0: version is 2, has to be 3")
-	f(with(two, 0, 0x4b), "byte 0: status 0x4b says area or point")
-	f(with(two, 0, 0x2b), "byte 0: status 0x2b says area or point")
-	f(with(two, 0, 0x1b), "byte 0: status 0x1b says area or point")
-	f(with(two, 0, 0x03), "byte 0: status 0x03 says no attributes")
+	f(nil, "of 0 bytes: empty code")
+	f(with(two, 0, 0x0a), "byte 0: version is 2, want 3")
+	f(with(two, 0, 0x4b), "byte 0: status 0x4b is that of an area or point")
+	f(with(two, 0, 0x2b), "byte 0: status 0x2b is that of an area or point")
+	f(with(two, 0, 0x1b), "byte 0: status 0x1b is that of an area or point")
+	f(with(two, 0, 0x03), "byte 0: status 0x03 has no attributes")
 	f(with(two, 0, 0x8b), "byte 0: status 0x8b has the reserved bit set")
-	f(two[:15], "byte 15: it ends, a line has at least 16 bytes")
-	f(append(two[:16:16], 1, 2, 3), "byte 19: it ends, the 3 bytes behind 2 points")
+	f(two[:15], "byte 15: unexpected end, a line has at least 16 bytes")
+	f(append(two[:16:16], 1, 2, 3), "byte 19: unexpected end, the 3 bytes after 2 points")
 	f(append(two[:16:16], 1), "byte 15: attributes 0x1b announce offsets: 0, bytes that follow: 1")
 	f(append(two[:16:16], 1, 2), "byte 15: attributes 0x1b announce offsets: 0, bytes that follow: 2")
 	f(with(two, 15, 0x5b), "byte 15: attributes 0x5b announce offsets: 1, bytes that follow: 0")
@@ -135,7 +134,7 @@ func TestDecodeRefuses(t *testing.T) {
 	f(with(with(two, 1, 0x80, 0, 0), 10, 0xff, 0xfe), "point 1 at byte 10: longitude -180.0000093 is not within")
 }
 
-func TestDecodeRefusesText(t *testing.T) {
+func TestDecodeInvalidText(t *testing.T) {
 	f := func(code, want string) {
 		t.Helper()
 		line, err := openlr.Decode(code)
@@ -143,10 +142,10 @@ func TestDecodeRefusesText(t *testing.T) {
 		require.ErrorContains(t, err, "cannot decode OpenLR code ")
 		require.Zero(t, line)
 	}
-	f("", `code "": it is empty`)
+	f("", `code "": empty code`)
 	f("CwNhbCU+jzPLAwD0/34zGw", "illegal base64 data at input byte 20")
 	f("CwNhbCU-jzPLAwD0_34zGw==", "illegal base64 data at input byte 7")
-	f("CwNhbCU+jzPLAwD0/34zGx==", "illegal base64 data") // bits behind the last byte
+	f("CwNhbCU+jzPLAwD0/34zGx==", "illegal base64 data") // bits after the last byte
 	f("CwNhbCU+jzPLAwD0/34zGw===", "illegal base64 data")
 	f(" "+twoPoints, "illegal base64 data at input byte 0")
 	f(twoPoints+"\n", "line end at character 24")
@@ -156,8 +155,8 @@ func TestDecodeRefusesText(t *testing.T) {
 	f(strings.Repeat("A", 100_000), `code "`+strings.Repeat("A", 64)+`": byte 0: version is 0`)
 }
 
-// TestTruncated: no beginning of these codes is taken for a code. (Of a code
-// whose inner point has a path byte that reads as `end`, one may be.)
+// TestTruncated: no prefix of these codes is a valid code. (That of another code can be, if the path byte of
+// an inner point is a valid `end`.)
 func TestTruncated(t *testing.T) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints} {
 		whole := raw(t, code)
@@ -202,7 +201,7 @@ func raw(t testing.TB, code string) []byte {
 	return b
 }
 
-// with gives a copy that has other bytes at a place.
+// with returns a copy with other bytes at an index.
 func with(code []byte, at int, other ...byte) []byte {
 	changed := append([]byte(nil), code...)
 	copy(changed[at:], other)

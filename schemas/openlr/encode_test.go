@@ -9,7 +9,7 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// street is a line that lies in no middle of an interval.
+// street is a line whose values are not in the middle of an interval.
 func street() openlr.Line {
 	return openlr.Line{
 		Points: []openlr.Point{
@@ -17,7 +17,7 @@ func street() openlr.Line {
 			{Lon: 10.2041, Lat: 56.1642, Bearing: 359.9, Distance: 0, FRC: 3, FOW: openlr.SlipRoad, LowestFRC: 7},
 			{Lon: 10.2039, Lat: 56.1640, Bearing: 0, FRC: 7, FOW: openlr.OtherForm},
 		},
-		PositiveOffset: 0.6, // of another way than the negative one, so that both may be long
+		PositiveOffset: 0.6, // of another way than the negative one, so that both can be long
 		NegativeOffset: 0.9999,
 	}
 }
@@ -67,8 +67,8 @@ func TestEncodeOffset(t *testing.T) {
 	f(math.Nextafter(1, 0), 255.5/256)
 }
 
-// requireClose: coordinates half a step of the format (at 180° E one and a
-// half), everything else its tolerance.
+// requireClose requires coordinates within half a step of the format (one and a half at 180° E), and everything
+// else within its tolerance.
 func requireClose(t *testing.T, want, got openlr.Line) {
 	t.Helper()
 	require.Len(t, got.Points, len(want.Points))
@@ -89,7 +89,7 @@ func requireClose(t *testing.T, want, got openlr.Line) {
 	require.InDelta(t, want.NegativeOffset, got.NegativeOffset, openlr.OffsetTolerance)
 }
 
-func TestEncodeRefuses(t *testing.T) {
+func TestEncodeInvalid(t *testing.T) {
 	f := func(change func(*openlr.Line), want string) {
 		t.Helper()
 		line := street()
@@ -98,8 +98,8 @@ func TestEncodeRefuses(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.Empty(t, code)
 	}
-	f(func(l *openlr.Line) { l.Points = nil }, "line of 0 points: it needs at least two")
-	f(func(l *openlr.Line) { l.Points = l.Points[:1] }, "line of 1 points: it needs at least two")
+	f(func(l *openlr.Line) { l.Points = nil }, "line of 0 points: a line needs at least two points")
+	f(func(l *openlr.Line) { l.Points = l.Points[:1] }, "line of 1 points: a line needs at least two points")
 	f(func(l *openlr.Line) { l.Points[1].Lon = 180.1 }, "point 1: longitude 180.1")
 	f(func(l *openlr.Line) { l.Points[1].Lon = math.NaN() }, "point 1: longitude NaN")
 	f(func(l *openlr.Line) { l.Points[0].Lat = math.Inf(-1) }, "point 0: latitude -Inf")
@@ -112,9 +112,9 @@ func TestEncodeRefuses(t *testing.T) {
 	f(func(l *openlr.Line) { l.Points[2].FRC = 8 }, "point 2: road class 8")
 	f(func(l *openlr.Line) { l.Points[2].FOW = 8 }, "point 2: road class 7 and form of way 8")
 	f(func(l *openlr.Line) { l.Points[1].LowestFRC = 8 }, "point 1: lowest road class 8")
-	f(func(l *openlr.Line) { l.PositiveOffset = 1 }, "positive offset: 1 has to be")
-	f(func(l *openlr.Line) { l.NegativeOffset = -0.1 }, "negative offset: -0.1 has to be")
-	f(func(l *openlr.Line) { l.NegativeOffset = math.NaN() }, "negative offset: NaN has to be")
+	f(func(l *openlr.Line) { l.PositiveOffset = 1 }, "positive offset: 1 is not within")
+	f(func(l *openlr.Line) { l.NegativeOffset = -0.1 }, "negative offset: -0.1 is not within")
+	f(func(l *openlr.Line) { l.NegativeOffset = math.NaN() }, "negative offset: NaN is not within")
 	f(func(l *openlr.Line) {
 		l.Points = l.Points[:2]
 		l.PositiveOffset, l.NegativeOffset = 0.5, 0.5
@@ -125,8 +125,8 @@ func TestEncodeRefuses(t *testing.T) {
 	}, "point 1: latitude 90.0000049 is not within")
 }
 
-// FuzzDecodeBinary: what is read is written again bit by bit, lies on earth,
-// and is the same line when it comes as base64.
+// FuzzDecodeBinary: a code that can be decoded is encoded again to the same bits, is on earth, and is the same
+// line in base64.
 func FuzzDecodeBinary(f *testing.F) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints} {
 		f.Add(raw(f, code))
@@ -155,7 +155,7 @@ func FuzzDecodeBinary(f *testing.F) {
 	})
 }
 
-// FuzzDecode: a text that is taken is the only one for its line.
+// FuzzDecode: a valid text is the only one for its line.
 func FuzzDecode(f *testing.F) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints, twoPoints + "\n"} {
 		f.Add(code)
@@ -171,7 +171,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzEncode: a line that is written is read, within the tolerances.
+// FuzzEncode: a line that can be encoded is decoded within the tolerances.
 func FuzzEncode(f *testing.F) {
 	f.Add(4.75, 52.37, 0.002, -0.001, 129.0, 205, 0.25, 0.5)
 	f.Add(-180.0, -89.9, 0.3, 0.3, 359.99, 15_001, 0.0, 0.999)

@@ -1,52 +1,42 @@
 package openlr
 
-// Line is a path along the road network, given by points on it and by what the
-// road looks like there. It belongs to the caller; nothing of it is shared.
+// Line is a path along the road network, given by points on it and the properties of the road there.
 type Line struct {
-	// Points, at least two, in the direction of travel.
-	Points []Point
+	Points []Point // at least two, in the direction of travel
 
-	// PositiveOffset is the part of the way from the first point to the second
-	// that lies before the location's start: 0 (none) up to, not including, 1,
-	// within ±OffsetTolerance.
-	PositiveOffset float64
-
-	// NegativeOffset is the part of the way from the last point but one to the
-	// last that lies behind the location's end, as PositiveOffset.
-	NegativeOffset float64
+	// PositiveOffset is the part of the way from the first point to the second that precedes the location:
+	// from 0 (none) to less than 1, within ±OffsetTolerance. NegativeOffset is the part of the way to the
+	// last point that follows the location.
+	PositiveOffset, NegativeOffset float64
 }
 
-// Point is a location reference point: a place and the road that leaves it (at
-// the last point, the road that arrives).
+// Point is a location reference point, with the road that leaves it, or arrives at the last point.
 type Point struct {
 	Lon float64 // WGS84 degrees, -180 to 180
 	Lat float64 // WGS84 degrees, -90 to 90
 
-	// Bearing of the road in degrees clockwise from north, 0 up to, not
-	// including, 360, within ±BearingTolerance. That of the last point looks
-	// back along the line.
+	// Bearing of the road in degrees clockwise from north, from 0 to less than 360, within
+	// ±BearingTolerance. At the last point it looks back along the line.
 	Bearing float64
 
-	// Distance to the next point along the road, in whole metres, within
-	// ±DistanceTolerance; 0 at the last point.
+	// Distance to the next point along the road in whole metres, within ±DistanceTolerance; 0 at the last
+	// point.
 	Distance int
 
 	FRC FunctionalRoadClass
 	FOW FormOfWay
 
-	// LowestFRC is the least important class on the way to the next point; 0
-	// at the last point, where it says nothing.
-	LowestFRC FunctionalRoadClass
+	LowestFRC FunctionalRoadClass // least important class up to the next point; 0 at the last point
 }
 
-// Half the width of the intervals that the format knows.
+// Half widths of the intervals of the format.
 const (
 	BearingTolerance  = bearingStep / 2  // degrees
-	DistanceTolerance = distanceStep / 2 // metres, before the middle is rounded
+	DistanceTolerance = distanceStep / 2 // metres, before rounding
 	OffsetTolerance   = offsetStep / 2   // of the way between two points
 )
 
-// FunctionalRoadClass says how important a road is: 0 (main road) to 7.
+// FunctionalRoadClass is the importance of a road: 0 (main road) to 7.
 type FunctionalRoadClass uint8
 
 // FormOfWay is the physical type of a road.
@@ -69,7 +59,7 @@ var formNames = [...]string{
 	"roundabout", "traffic square", "slip road", "other",
 }
 
-// String gives the name in lower case, "invalid" for a number past OtherForm.
+// String returns the name in lower case, "invalid" for a number above OtherForm.
 func (f FormOfWay) String() string {
 	if int(f) >= len(formNames) {
 		return "invalid"
@@ -77,9 +67,8 @@ func (f FormOfWay) String() string {
 	return formNames[f]
 }
 
-// Geometry gives the points as [longitude, latitude], the coordinates of a
-// GeoJSON LineString. It joins them straight, does not follow the road, and
-// takes nothing off for the offsets.
+// Geometry returns the points as [longitude, latitude], the coordinates of a GeoJSON LineString. It connects
+// them by straight lines and ignores the offsets.
 func (l Line) Geometry() [][2]float64 {
 	geometry := make([][2]float64, len(l.Points))
 	for i, p := range l.Points {

@@ -13,14 +13,13 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// realCodes are 20,000 lines of Swiss streets, beside the project; none where
-// they are not there.
+// realCodes returns 20,000 lines of Swiss streets, which are not part of the repository, or nil without them.
 func realCodes(t testing.TB) []string {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "shared", "data", "openlr", "lines.txt.xz")
 	file, err := os.Open(path)
 	if os.IsNotExist(err) {
-		t.Logf("the real codes are not here: no %s", path)
+		t.Logf("the real codes are missing: no %s", path)
 		return nil
 	}
 	require.NoError(t, err)
@@ -35,9 +34,8 @@ func realCodes(t testing.TB) []string {
 	return codes
 }
 
-// TestRealCodes holds what is read against what is known of the place: all
-// lies in and around Switzerland, and no way is shorter than the straight line
-// between its ends.
+// TestRealCodes compares the lines with facts: they are in and around Switzerland, and no way is shorter than
+// the straight line between its ends.
 func TestRealCodes(t *testing.T) {
 	points := 0
 	for _, code := range realCodes(t) {
@@ -45,7 +43,7 @@ func TestRealCodes(t *testing.T) {
 		require.NoError(t, err)
 		again, err := openlr.Encode(line)
 		require.NoError(t, err)
-		require.Equal(t, code, again, "every bit has been used")
+		require.Equal(t, code, again, "every bit must be encoded again")
 		for i, p := range line.Points {
 			points++
 			require.InDelta(t, 8.2, p.Lon, 2.5, code)
@@ -59,7 +57,7 @@ func TestRealCodes(t *testing.T) {
 	t.Logf("points: %d", points)
 }
 
-// straight is the distance in metres on a sphere; a flat one does at this size.
+// straight returns the distance in metres on a sphere, approximated by a plane.
 func straight(a, b openlr.Point) float64 {
 	const metres = 6_371_000 * math.Pi / 180 // in one degree
 	east := (b.Lon - a.Lon) * math.Cos((a.Lat+b.Lat)/2*math.Pi/180)
@@ -80,8 +78,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeReal takes one real code after the other, the known ones
-// where those are not at hand.
+// BenchmarkDecodeReal decodes real codes, or the known ones without them.
 func BenchmarkDecodeReal(b *testing.B) {
 	codes := realCodes(b)
 	if codes == nil {

@@ -54,6 +54,16 @@ func nameOf(m Message) name {
 	return model.byGo[reflect.TypeOf(m).Elem()].name
 }
 
+// Operations returns the names of all operations.
+func Operations() (names []string) {
+	for _, m := range messageTypes {
+		if r, ok := m.(Request); ok {
+			names = append(names, Operation(r))
+		}
+	}
+	return names
+}
+
 // Operation returns the name of the operation that a request calls.
 func Operation(r Request) string { return nameOf(r).local }
 

@@ -13,8 +13,7 @@ import (
 // Config of the routing web service.
 //
 // A client may have as much of admission_requests, admission_bytes and max_watches as it leaves free
-// for others: half of all if it is alone. One that sends slowly, or does not read its answers, does
-// not keep others from being served.
+// for others: half of all if it is alone.
 type Config struct {
 	PublicURL         string        `setting:"public_url"`           // scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request
 	TrustedProxies    []string      `setting:"trusted_proxies"`      // addresses or CIDR ranges whose X-Forwarded-Proto and -Host count for the WSDL, such as 10.0.0.0/8
@@ -78,29 +77,45 @@ func (c Config) Validate() error {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.PublicURL == "" || isBaseURL(c.PublicURL), "public_url is %q: it must be empty or like https://traffic.example.org/api, without a trailing slash", c.PublicURL)
+	atLeast := func(key string, value, least int64, reason string) {
+		check(value >= least, "%s is %d: it must be at least %d, %s", key, value, least, reason)
+	}
+	check(c.PublicURL == "" || isBaseURL(c.PublicURL),
+		"public_url is %q: it must be empty or like https://traffic.example.org/api, without a trailing slash", c.PublicURL)
 	_, err := proxies(c.TrustedProxies)
 	check(err == nil, "trusted_proxies: %v: it must be addresses or CIDR ranges, such as 10.0.0.0/8", err)
-	check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG", "vendor_prefix is %q: it must be upper-case letters, digits and underscores such as PTV, and not OG, which has formats of its own", c.VendorPrefix)
-	check(c.MaxBodyBytes >= 1<<10, "max_body_bytes is %d: it must be at least 1KiB, because an envelope with one point needs as much", c.MaxBodyBytes)
-	check(c.MaxPoints >= 1, "max_points is %d: it must be at least 1, or nothing could be converted", c.MaxPoints)
-	check(c.MaxDepth >= 1 && c.MaxDepth <= 1000, "max_depth is %d: it must be between 1, or there are no collections, and 1000, because each level takes stack", c.MaxDepth)
+	check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG",
+		"vendor_prefix is %q: it must be upper-case letters, digits and underscores such as PTV, and not OG, which has its own formats",
+		c.VendorPrefix)
+	atLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "because an envelope with one point needs as much")
+	atLeast("max_points", int64(c.MaxPoints), 1, "or nothing could be converted")
+	check(c.MaxDepth >= 1 && c.MaxDepth <= 1000,
+		"max_depth is %d: it must be between 1, or there are no collections, and 1000, because each level takes stack", c.MaxDepth)
 	check(c.ReceiveTimeout > 0, "receive_timeout is %v: it must be more than 0, or a client could hold its place for ever", c.ReceiveTimeout)
-	check(c.MinBytesPerSecond >= 0, "min_bytes_per_second is %d: it must be 0 (no minimum) or more", c.MinBytesPerSecond)
-	check(c.RateGrace >= 0 && c.RateGrace <= c.ReceiveTimeout, "rate_grace is %v: it must be between 0 and receive_timeout (%v), which ends the receiving anyway", c.RateGrace, c.ReceiveTimeout)
-	check(c.AdmissionRequests >= 4, "admission_requests is %d: it must be at least 4, because a client may have half of them, and one that watches a job needs another one", c.AdmissionRequests)
-	check(c.AdmissionBytes >= 4*c.MaxBodyBytes, "admission_bytes is %d: it must be at least four times max_body_bytes (%d), or the largest body could never be received: a client may have half of the memory, and a growing body is copied", c.AdmissionBytes, c.MaxBodyBytes)
-	check(c.Concurrency >= 1, "concurrency is %d: it must be at least 1, or no request is ever answered", c.Concurrency)
-	check(c.MaxWatches >= 1 && int64(c.MaxWatches) <= c.AdmissionRequests-2, "max_watches is %d: it must be between 1 and 2 below admission_requests (%d), because a watch holds its place there while it waits, and a client with all watches it may have needs one place more", c.MaxWatches, c.AdmissionRequests)
+	atLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "where 0 is no minimum")
+	check(c.RateGrace >= 0 && c.RateGrace <= c.ReceiveTimeout,
+		"rate_grace is %v: it must be between 0 and receive_timeout (%v), which ends the receiving anyway", c.RateGrace, c.ReceiveTimeout)
+	atLeast("admission_requests", c.AdmissionRequests, 4,
+		"because a client may have half of them, and one that watches a job needs another one")
+	atLeast("admission_bytes", c.AdmissionBytes, 4*c.MaxBodyBytes,
+		"four times max_body_bytes: a client may have half of the memory, and a growing body is copied")
+	atLeast("concurrency", int64(c.Concurrency), 1, "or no request is ever answered")
+	check(c.MaxWatches >= 1 && int64(c.MaxWatches) <= c.AdmissionRequests-2,
+		"max_watches is %d: it must be between 1 and 2 below admission_requests (%d), "+
+			"because a watch holds its place there, and a client with all watches it may have needs one place more",
+		c.MaxWatches, c.AdmissionRequests)
 	j := c.Jobs
-	check(j.Workers >= 1, "jobs.workers is %d: it must be at least 1, or no job ever runs", j.Workers)
-	check(j.Max >= 1, "jobs.max is %d: it must be at least 1, or no job can be started", j.Max)
-	check(j.MaxPerClient >= 1, "jobs.max_per_client is %d: it must be at least 1, or no job can be started", j.MaxPerClient)
-	check(j.MaxGeometries >= 1, "jobs.max_geometries is %d: it must be at least 1, or no job can be started", j.MaxGeometries)
-	check(j.MaxBytesPerClient >= 1<<10, "jobs.max_bytes_per_client is %d: it must be at least 1KiB, because a job of a few points needs as much", j.MaxBytesPerClient)
-	check(j.MaxBytes >= j.MaxBytesPerClient, "jobs.max_bytes is %d: it must be at least jobs.max_bytes_per_client (%d), which could never be reached otherwise", j.MaxBytes, j.MaxBytesPerClient)
+	atLeast("jobs.workers", int64(j.Workers), 1, "or no job ever runs")
+	atLeast("jobs.max", int64(j.Max), 1, "or no job can be started")
+	atLeast("jobs.max_per_client", int64(j.MaxPerClient), 1, "or no job can be started")
+	atLeast("jobs.max_geometries", int64(j.MaxGeometries), 1, "or no job can be started")
+	atLeast("jobs.max_bytes_per_client", j.MaxBytesPerClient, 1<<10, "because a job of a few points needs as much")
+	atLeast("jobs.max_bytes", j.MaxBytes, j.MaxBytesPerClient,
+		"the value of jobs.max_bytes_per_client, which could never be reached otherwise")
 	check(j.Keep >= time.Second, "jobs.keep is %v: it must be at least 1s, or no result could be fetched", j.Keep)
-	check(j.MaxPoll > 0 && j.MaxPoll <= 10*time.Minute, "jobs.max_poll is %v: it must be between 0, or watchJob never waits, and 10m, because a request holds its connection for as long", j.MaxPoll)
+	check(j.MaxPoll > 0 && j.MaxPoll <= 10*time.Minute,
+		"jobs.max_poll is %v: it must be between 0, or watchJob never waits, and 10m, because a request holds its connection for as long",
+		j.MaxPoll)
 	return errors.Join(wrong...)
 }
 

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"errors"
+	"reflect"
 	"strconv"
 
 	"trafficd/schemas/geo"
@@ -16,16 +17,21 @@ type class struct {
 }
 
 var (
-	xService   = &class{"XServiceException", xroute.FaultClient, func() xroute.Exception { return new(xroute.XServiceException) }}
-	illegal    = &class{"IllegalParameterException", xroute.FaultClient, func() xroute.Exception { return new(xroute.IllegalParameterException) }}
-	notSet     = &class{"ParameterNotSetException", xroute.FaultClient, func() xroute.Exception { return new(xroute.ParameterNotSetException) }}
-	business   = &class{"BusinessException", xroute.FaultClient, func() xroute.Exception { return new(xroute.BusinessException) }}
-	unforeseen = &class{"UnexpectedException", xroute.FaultServer, func() xroute.Exception { return new(xroute.UnexpectedException) }}
+	xService   = newClass(&xroute.XServiceException{}, xroute.FaultClient)
+	illegal    = newClass(&xroute.IllegalParameterException{}, xroute.FaultClient)
+	notSet     = newClass(&xroute.ParameterNotSetException{}, xroute.FaultClient)
+	business   = newClass(&xroute.BusinessException{}, xroute.FaultClient)
+	unforeseen = newClass(&xroute.UnexpectedException{}, xroute.FaultServer)
 
 	// Two faults of SOAP itself, without an exception: they are not about the body.
 	version        = &class{name: "VersionMismatch", code: xroute.FaultVersionMismatch}
 	mustUnderstand = &class{name: "MustUnderstand", code: xroute.FaultMustUnderstand}
 )
+
+func newClass(x xroute.Exception, code xroute.FaultCode) *class {
+	t := reflect.TypeOf(x).Elem()
+	return &class{t.Name(), code, func() xroute.Exception { return reflect.New(t).Interface().(xroute.Exception) }}
+}
 
 // failure is an error that a client gets as a fault.
 type failure struct {

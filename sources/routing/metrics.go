@@ -5,6 +5,7 @@ import (
 
 	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
+	"trafficd/schemas/xroute"
 	"trafficd/sources/internal/admission"
 )
 
@@ -15,7 +16,8 @@ var (
 		"Time to process a SOAP request, with the waiting of watchJob and without receiving and sending, in seconds.", "operation")
 	apiErrors = metrics.NewCounters("trafficd_routing_errors_total",
 		"Requests to the routing service with neither a response nor a fault, by code.", "code")
-	points = metrics.NewCounter("trafficd_routing_points_total", "Points converted; each geometry, ring, line and member of a collection counts as one more.")
+	points = metrics.NewCounter("trafficd_routing_points_total",
+		"Points converted; each geometry, ring, line and member of a collection counts as one more.")
 	panics = metrics.NewCounter("trafficd_routing_panics_total", "Requests and jobs of the routing service that panicked.")
 
 	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bodies received by the routing service as sent, in bytes.")
@@ -36,7 +38,7 @@ var (
 var outcomeOK = contract.OK.String()
 
 func init() {
-	for _, operation := range []string{"convertGeometry", "startConvertGeometries", "fetchConvertGeometries", "watchJob", "stopJob", "deleteJob"} {
+	for _, operation := range xroute.Operations() {
 		requests.WithLabelValues(operation, outcomeOK)
 		requestSeconds.WithLabelValues(operation)
 	}

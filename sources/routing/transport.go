@@ -116,5 +116,6 @@ func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte,
 }
 
 func tooLarge(limit int64) *contract.APIError {
-	return contract.NewError(contract.BodyTooLarge, fmt.Sprintf("the body is larger than %d bytes: send fewer geometries in one request", limit))
+	return contract.NewError(contract.BodyTooLarge,
+		fmt.Sprintf("the body is larger than %d bytes: send fewer geometries in one request", limit))
 }
