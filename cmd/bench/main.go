@@ -73,6 +73,7 @@ layer_rss_steady_mb, …_peak_mb   the daemon's resident size between changes, a
 layer_1k_over_nginx, …           requests per second of a daemon on one processor divided by those of nginx as packaged
                                  by Debian, sending the same bytes from a file; needs nginx and wrk
 layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache)
+layer_mixed_reads                reads, of 20,000, that see streets of two publications, while trafficctl publishes to one partition and to six
 
 bench hostile lets one client attack the daemon, in at most five minutes, beside two well-behaved integrators, one
 with a kept connection and one with a new connection for each request. It prints a line per attack, and fails if
@@ -102,7 +103,7 @@ The body is a synthetic batch of 14,000 items. --body adds NDJSON files of measu
 				return o.hostile(cmd.Context())
 			}
 			if len(args) > 0 {
-				return o.run(cmd.Context(), o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing)
+				return o.run(cmd.Context(), o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed)
 			}
 			for _, path := range files {
 				b, err := readBody(path)
@@ -112,7 +113,7 @@ The body is a synthetic batch of 14,000 items. --body adds NDJSON files of measu
 				o.bodies = append(o.bodies, b)
 			}
 			return o.run(cmd.Context(), o.batchCosts, o.decompressionBombs, o.geometries,
-				o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing)
+				o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed)
 		},
 	}
 	f := cmd.Flags()

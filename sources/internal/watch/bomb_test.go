@@ -3,6 +3,8 @@ package watch
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTooLongTakesNoMemory: a 2 GB file and a gzip bomb are refused without reading them into memory.
+// TestTooLongTakesNoMemory: a 2 GB file, a gzip bomb, and a large gzip file whose content is only a little too long are
+// refused without being read into memory.
 func TestTooLongTakesNoMemory(t *testing.T) {
 	const maxBytes = 64 << 20
 	path := filepath.Join(t.TempDir(), "f")
@@ -41,5 +44,21 @@ func TestTooLongTakesNoMemory(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	require.NoError(t, os.WriteFile(path, bomb.Bytes(), 0o600))
+	refused()
+
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	w, err = gzip.NewWriterLevel(file, gzip.BestSpeed)
+	require.NoError(t, err)
+	noise := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails
+	for i := range maxBytes>>20 + 1 {
+		if i == maxBytes>>20-8 { // the rest compresses well, so that the file itself is not too long
+			clear(noise)
+		}
+		_, err := w.Write(noise)
+		require.NoError(t, err)
+	}
+	require.NoError(t, errors.Join(w.Close(), file.Close()))
 	refused()
 }

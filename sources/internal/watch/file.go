@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -104,43 +105,50 @@ func sameVersion(a, b fs.FileInfo) bool {
 }
 
 // ReadAll returns all of r, uncompressed if it is gzip, and without a UTF-8 byte order mark. Neither
-// form may be longer than maxBytes.
+// form may be longer than maxBytes. If r is an io.Seeker, such as a file, only the content takes memory.
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
-	content, err := readAtMost(r, maxBytes)
-	if err == nil && bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
-		content, err = unzip(content, maxBytes)
+	s, ok := r.(io.ReadSeeker)
+	if !ok {
+		all, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
+		if err == nil && int64(len(all)) > maxBytes {
+			err = ErrTooLong
+		}
+		if err != nil {
+			return nil, err
+		}
+		s = bytes.NewReader(all)
 	}
-	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), err
-}
-
-func unzip(packed []byte, maxBytes int64) ([]byte, error) {
 	// The first pass only measures, so that a bomb takes no memory and other content exactly its size.
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	var size int64
-	if err == nil {
-		size, err = io.Copy(io.Discard, io.LimitReader(r, maxBytes+1))
-	}
+	size, err := decompress(s, func(plain io.Reader) (int64, error) { return io.Copy(io.Discard, io.LimitReader(plain, maxBytes+1)) })
 	if err == nil && size > maxBytes {
 		err = ErrTooLong
 	}
-	if err == nil {
-		err = r.Reset(bytes.NewReader(packed))
-	}
-	var content []byte
-	if err == nil {
-		content = make([]byte, size)
-		_, err = io.ReadFull(r, content)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot decompress: %w", err)
+		return nil, err
 	}
-	return content, nil
+	content := make([]byte, size)
+	_, err = decompress(s, func(plain io.Reader) (int64, error) {
+		n, err := io.ReadFull(plain, content)
+		return int64(n), err
+	})
+	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), err
 }
 
-func readAtMost(r io.Reader, maxBytes int64) ([]byte, error) {
-	content, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
-	if err == nil && int64(len(content)) > maxBytes {
-		return nil, ErrTooLong
+// decompress passes s from its start to read, uncompressed if it is gzip.
+func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n int64, err error) {
+	if _, err := s.Seek(0, io.SeekStart); err != nil {
+		return 0, err
 	}
-	return content, err
+	packed := bufio.NewReader(s)
+	if magic, _ := packed.Peek(2); string(magic) != "\x1f\x8b" {
+		return read(packed)
+	}
+	plain, err := gzip.NewReader(packed)
+	if err == nil {
+		n, err = read(plain)
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot decompress: %w", err)
+	}
+	return n, err
 }
