@@ -153,20 +153,20 @@ func write(t *testing.T, path, text string) string {
 func buildPython(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {
 	programs := make(map[string]*exec.Cmd)
 	for output, source := range samples {
-		cmd := exec.Command(filepath.Join(openapiPython(t), "python"), "-W", "error", write(t, filepath.Join(t.TempDir(), "sample.py"), source))
+		cmd := exec.Command(openapiPython(t), "-W", "error", write(t, filepath.Join(t.TempDir(), "sample.py"), source))
 		cmd.Env = append(cmd.Environ(), "PYTHONPATH="+client)
 		programs[output] = cmd
 	}
 	return programs
 }
 
-// openapiPython returns the folder of programs of a Python that has schemathesis and what generated clients need.
+// openapiPython returns a Python that has schemathesis and what generated clients need.
 func openapiPython(t *testing.T) string {
 	return filepath.Join(fetched(t, "openapi-python", filepath.Join(openapiTools, "requirements.txt"), func(dir string) {
 		fetch(t, "an environment for schemathesis", "python3", "-m", "venv", dir)
 		fetch(t, "schemathesis", filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet",
 			"--require-hashes", "--only-binary", ":all:", "--requirement", filepath.Join(openapiTools, "requirements.txt"))
-	}), "bin")
+	}), "bin", "python")
 }
 
 func buildJava(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd {

@@ -171,6 +171,14 @@ func TestResponseHeaders(t *testing.T) {
 	f("503", "Retry-After")
 }
 
+// TestRoutingHeaders checks the headers of contract 3.1, and that the paths of the schemas have a 404.
+func TestRoutingHeaders(t *testing.T) {
+	doc := document(t)
+	schemes := at(t, doc, "paths", routingPath, "post", "responses", "401", "headers", "WWW-Authenticate", "schema", "items", "enum")
+	require.Equal(t, []any{"apiKey", `Basic realm="trafficd"`}, schemes)
+	at(t, doc, "paths", "/xroute/ws/{schema}", "get", "responses", "404", "content", "application/json")
+}
+
 // TestTimestampPattern checks the pattern against the formats of contract 1.2, rule 9.
 func TestTimestampPattern(t *testing.T) {
 	pattern := regexp.MustCompile(at(t, document(t), "components", "schemas", "Timestamp", "pattern").(string))
