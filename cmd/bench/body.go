@@ -38,7 +38,8 @@ func synthetic() body {
 		if i > 0 {
 			text.WriteByte(',')
 		}
-		fmt.Fprintf(&text, `{"detectorCode":%q,"measureTypeCode":"speed","timestampFrom":"2026-01-20T10:00:00Z","timestampTo":"2026-01-20T10:05:00Z","value":%.2f,"quality":%.2f}`,
+		fmt.Fprintf(&text, `{"detectorCode":%q,"measureTypeCode":"speed","timestampFrom":"2026-01-20T10:00:00Z",`+
+			`"timestampTo":"2026-01-20T10:05:00Z","value":%.2f,"quality":%.2f}`,
 			detectors[i], 20+float64(r.IntN(10000))/100, float64(90+r.IntN(11))/100)
 	}
 	text.WriteString(`]}`)

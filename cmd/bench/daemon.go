@@ -39,14 +39,13 @@ func newDaemon(program string, detectors []string) (*daemon, error) {
 // start starts a daemon with these detectors and waits until it is ready.
 func start(ctx context.Context, program string, detectors []string) (*daemon, error) {
 	d, err := newDaemon(program, detectors)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = d.start(ctx)
 	}
-	if err := d.start(ctx); err != nil {
+	if err != nil && d != nil {
 		d.stop()
-		return nil, err
 	}
-	return d, nil
+	return d, err
 }
 
 func (d *daemon) start(ctx context.Context) error {
@@ -73,25 +72,53 @@ func (d *daemon) dial() (*client, error) {
 	return &client{c, bufio.NewReader(c)}, nil
 }
 
+const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
+
+// head returns the header of an ingest request with a gzip body of this length.
+func head(key string, length int, headers string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: apiKey %s\r\nContent-Type: application/json\r\n"+
+		"Content-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingestPath, key, length, headers)
+}
+
 // post sends the body and checks that every item was accepted.
 func (c *client) post(b body) error {
-	head := fmt.Sprintf("POST /dataprovider/ingestion/v1/detectors/data/ingest HTTP/1.1\r\nHost: bench\r\nAuthorization: apiKey %s\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", benchKey, len(b.zipped))
-	if _, err := (&net.Buffers{[]byte(head), b.zipped}).WriteTo(c.Conn); err != nil {
+	if _, err := (&net.Buffers{[]byte(head(benchKey, len(b.zipped), "")), b.zipped}).WriteTo(c.Conn); err != nil {
 		return err
 	}
 	resp, err := http.ReadResponse(c.in, nil)
 	if err != nil {
 		return err
 	}
+	return check(resp, http.StatusMultiStatus, fmt.Sprintf(`"accepted":%d,`, b.items))
+}
+
+// check requires a status and a body that contains text.
+func check(resp *http.Response, status int, text string) error {
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && (resp.StatusCode != status || !bytes.Contains(body, []byte(text))) {
+		err = fmt.Errorf("status %d, want %d with %q: %.300s", resp.StatusCode, status, text, body)
+	}
+	return err
+}
+
+// open sends a request on a new connection, which is closed by stop or when ctx ends. The daemon may respond before it has
+// read everything.
+func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http.Response, stop func(), err error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.API)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if want := fmt.Sprintf(`"accepted":%d,`, b.items); resp.StatusCode != http.StatusMultiStatus || !bytes.Contains(text, []byte(want)) {
-		return fmt.Errorf("status %d, want 207 with %s: %.300s", resp.StatusCode, want, text)
+	detach := context.AfterFunc(ctx, func() { _ = c.Close() })
+	stop = func() {
+		detach()
+		c.Close()
 	}
-	return nil
+	go func() { _, _ = (&net.Buffers{[]byte(head), body}).WriteTo(c) }()
+	if resp, err = http.ReadResponse(bufio.NewReader(c), nil); err != nil {
+		stop()
+	}
+	return resp, stop, err
 }
 
 // perBatch sends n bodies in sequence and returns the daemon's CPU milliseconds and allocations per body.
@@ -114,9 +141,9 @@ func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, al
 // load sends n bodies over each connection concurrently.
 func (d *daemon) load(b body, connections, n int) (time.Duration, error) {
 	var wg sync.WaitGroup
-	failed := make(chan error, connections)
+	errs := make([]error, connections)
 	began := time.Now()
-	for range connections {
+	for i := range connections {
 		wg.Go(func() {
 			c, err := d.dial()
 			if err == nil {
@@ -125,31 +152,21 @@ func (d *daemon) load(b body, connections, n int) (time.Duration, error) {
 			for i := 0; i < n && err == nil; i++ {
 				err = c.post(b)
 			}
-			if err != nil {
-				failed <- err
-			}
+			errs[i] = err
 		})
 	}
 	wg.Wait()
-	select {
-	case err := <-failed:
-		return 0, err
-	default:
-		return time.Since(began), nil
-	}
+	return time.Since(began), errors.Join(errs...)
 }
 
 // metric returns one of the daemon's metrics.
 func (d *daemon) metric(ctx context.Context, name string) (float64, error) {
 	metrics, err := d.Metrics(ctx)
-	if err != nil {
-		return 0, err
-	}
 	v, ok := metrics[name]
-	if !ok {
-		return 0, fmt.Errorf("the daemon has no metric %s", name)
+	if err == nil && !ok {
+		err = fmt.Errorf("the daemon has no metric %s", name)
 	}
-	return v, nil
+	return v, err
 }
 
 // cpu returns the CPU time of all threads of the daemon.

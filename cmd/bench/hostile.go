@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -40,7 +39,7 @@ func (o options) hostile(ctx context.Context) error {
 	}
 	defer func() { _ = stores.Close() }()
 	batch := synthetic()
-	t := &target{Daemon: launch.Daemon{Binary: o.daemon, Dir: dir}, detectors: batch.detectors}
+	t := &target{daemon: daemon{launch.Daemon{Binary: o.daemon, Dir: dir}}, detectors: batch.detectors}
 	if err := t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
 		"clickhouse.addresses="+stores.ClickHouse.TCP,
 		"pipeline.idempotency.max_bytes=16MiB", // small enough to fill within seconds; a client's share is half of it, as by default
@@ -61,7 +60,8 @@ func (o options) hostile(ctx context.Context) error {
 	}
 	keys := "keys:\n"
 	add := func(name string, itemsPerSecond int) {
-		keys += fmt.Sprintf("- {name: %s, sha256: %x, product_instance: city, rights: [ingest], items_per_second: %d}\n", name, sha256.Sum256([]byte(name)), itemsPerSecond)
+		keys += fmt.Sprintf("- {name: %s, sha256: %x, product_instance: city, rights: [ingest], items_per_second: %d}\n",
+			name, sha256.Sum256([]byte(name)), itemsPerSecond)
 	}
 	add("kept", 0)
 	add("fresh", 0)
@@ -71,7 +71,7 @@ func (o options) hostile(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(dir, "keys.yaml"), []byte(keys), 0o600); err != nil {
 		return err
 	}
-	if err := errors.Join(t.Start(), t.AwaitReady(ctx, 30*time.Second)); err != nil {
+	if err := t.start(ctx); err != nil {
 		return err
 	}
 	defer func() { _ = t.Stop(35 * time.Second) }()
@@ -87,7 +87,9 @@ func (o options) hostile(ctx context.Context) error {
 		before := t.integrate(ctx, 3*time.Second, nil)
 		during := t.integrate(ctx, 12*time.Second, a.run)
 		success := 100 * float64(during.succeeded) / float64(max(1, during.requests))
-		fmt.Fprintf(o.lines, "hostile: %s success %.1f p99 %.1f %.1f rss %.0f status %s\n", a.name, success, before.p99(), during.p99(), t.rssMB(), during.attacker)
+		peak, _ := t.peakMB() // 0 if it is unknown
+		fmt.Fprintf(o.lines, "hostile: %s success %.1f p99 %.1f %.1f rss %.0f status %s\n",
+			a.name, success, before.p99(), during.p99(), peak, during.attacker)
 		if success < 99 || during.p99() > max(3*before.p99(), 50) {
 			failed = append(failed, a.name)
 		}
@@ -106,7 +108,7 @@ func (o options) hostile(ctx context.Context) error {
 
 // target is the attacked daemon.
 type target struct {
-	launch.Daemon
+	daemon
 	detectors   []string
 	kept, fresh http.Client // of the integrators
 	sent        atomic.Int64
@@ -189,15 +191,8 @@ func (t *target) send(client *http.Client, key, idempotencyKey string, body []by
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusMultiStatus {
-		err = fmt.Errorf("status %d: %.200s", resp.StatusCode, text)
-	}
-	return err
+	return check(resp, http.StatusMultiStatus, "")
 }
-
-const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
 func item(detector string, at time.Time) string {
 	const layout = "2006-01-02T15:04:05Z"
@@ -233,26 +228,15 @@ func each(ctx context.Context, n, limit int, do func(i int)) {
 	all.Wait()
 }
 
-// head returns the header of an attacker's request.
-func (t *target) head(length int, headers string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey %s\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingestPath, t.key, length, headers)
-}
-
-// post sends a body on a new connection and reads the response with read, or as fast as possible if read is nil.
+// post sends a body on a new connection and reads the response with read, or as fast as possible if read is nil. Without a
+// body it sends only the header.
 func (t *target) post(ctx context.Context, body []byte, headers string, read func(io.Reader) error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
+	resp, stop, err := t.open(ctx, head(t.key, cmp.Or(len(body), 1000), headers), body)
 	if err != nil {
 		t.cutOff(ctx)
 		return
 	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	go func() { _, _ = (&net.Buffers{[]byte(t.head(len(body), headers)), body}).WriteTo(c) }()
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.cutOff(ctx)
-		return
-	}
+	defer stop()
 	defer resp.Body.Close()
 	if read == nil {
 		read = func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }
@@ -289,23 +273,7 @@ func (t *target) months(ctx context.Context) {
 
 // heads sends request headers without the bodies that they announce.
 func (t *target) heads(ctx context.Context) {
-	each(ctx, 600, 1<<20, func(int) {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
-		if err != nil {
-			t.cutOff(ctx)
-			return
-		}
-		defer c.Close()
-		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-		_, _ = io.WriteString(c, t.head(1000, ""))
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.cutOff(ctx)
-			return
-		}
-		resp.Body.Close()
-		t.count(fmt.Sprint(resp.StatusCode))
-	})
+	each(ctx, 600, 1<<20, func(int) { t.post(ctx, nil, "", nil) })
 }
 
 // idempotency fills the idempotency store with the longest possible responses.
@@ -322,20 +290,15 @@ func (t *target) idempotency(ctx context.Context) {
 
 // silent opens more connections than the daemon accepts and sends nothing.
 func (t *target) silent(ctx context.Context) {
-	// Spread out the connections and reconnect only after some seconds: a flood would only exhaust this machine's CPU.
-	pause := func(least, spread time.Duration) {
-		select {
-		case <-time.After(least + rand.N(spread)):
-		case <-ctx.Done():
-		}
-	}
 	each(ctx, 4400, 1<<16, func(i int) {
-		if i <= 4400 {
-			pause(0, 3*time.Second)
-		} else {
-			pause(5*time.Second, 5*time.Second)
+		// Spread out, and again after some seconds: a flood would only exhaust this machine's CPU.
+		pause := rand.N(3 * time.Second)
+		if i > 4400 {
+			pause = 5*time.Second + rand.N(5*time.Second)
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
 			return
 		}
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
@@ -389,10 +352,4 @@ func (t *target) bombs(ctx context.Context) {
 		bodies = append(bodies, b.gzip())
 	}
 	each(ctx, 32, 1<<16, func(i int) { t.post(ctx, bodies[i%len(bodies)], "", nil) })
-}
-
-// rssMB returns the daemon's peak resident size in MB (10⁶ bytes), or 0 if it is unknown.
-func (t *target) rssMB() float64 {
-	peak, _ := (&daemon{t.Daemon}).peakMB()
-	return peak
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// costs are CPU times of one body in milliseconds.
-type costs struct{ gunzip, scan, ingest []float64 }
-
 // ingest compares, round by round, gunzip, gunzip with a JSON scan, and the daemon from the socket to the journal.
 func (o options) ingest(ctx context.Context, body body) error {
 	d, err := start(ctx, o.daemon, body.detectors)
@@ -23,51 +20,41 @@ func (o options) ingest(ctx context.Context, body body) error {
 		return err
 	}
 	defer d.stop()
-	fmt.Fprintf(o.notes, "%s: %d items, %d bytes of JSON, %d of gzip, %d rounds of %d batches\n", body.name, body.items, body.length, len(body.zipped), o.rounds, o.batches)
+	fmt.Fprintf(o.notes, "%s: %d items, %d bytes of JSON, %d of gzip, %d rounds of %d batches\n",
+		body.name, body.items, body.length, len(body.zipped), o.rounds, o.batches)
 	c, err := d.dial()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	var cost costs
+	var gunzip, scan, ingest, overGunzip, overScan []float64 // CPU milliseconds, ratios
 	allocs := 0.0
 	for round := range o.rounds + 1 {
-		gunzip, err := cpuPerCall(o.batches, body.gunzip)
+		unzipped, err := cpuPerCall(o.batches, body.gunzip)
 		if err != nil {
 			return err
 		}
-		scan, err := cpuPerCall(o.batches, body.scan)
+		scanned, err := cpuPerCall(o.batches, body.scan)
 		if err != nil {
 			return err
 		}
-		ingest, mallocs, err := d.perBatch(ctx, c, body, o.batches)
+		ingested, mallocs, err := d.perBatch(ctx, c, body, o.batches)
 		if err != nil {
 			return err
 		}
 		if round == 0 {
 			continue // warm-up
 		}
-		cost.gunzip, cost.scan, cost.ingest = append(cost.gunzip, gunzip), append(cost.scan, scan), append(cost.ingest, ingest)
-		allocs = mallocs
+		gunzip, scan, ingest, allocs = append(gunzip, unzipped), append(scan, scanned), append(ingest, ingested), mallocs
+		overGunzip, overScan = append(overGunzip, ingested/unzipped), append(overScan, ingested/scanned)
 	}
-	o.print(body.name, cost, allocs)
+	o.line(body.name+"gunzip_ms", median(gunzip), "ms")
+	o.line(body.name+"gunzip_scan_ms", median(scan), "ms")
+	o.line(body.name+"ingest_cpu_ms", median(ingest), "ms")
+	o.line(body.name+"ingest_cpu_over_gunzip_scan", median(overScan), "ratio")
+	o.line(body.name+"ingest_cpu_over_gunzip", median(overGunzip), "ratio")
+	o.line(body.name+"ingest_allocs_per_batch", allocs, "allocs")
 	return nil
-}
-
-func (o options) print(name string, c costs, allocs float64) {
-	ratio := func(over []float64) float64 {
-		list := make([]float64, len(over))
-		for i := range over {
-			list[i] = c.ingest[i] / over[i]
-		}
-		return median(list)
-	}
-	o.line(name+"gunzip_ms", median(c.gunzip), "ms")
-	o.line(name+"gunzip_scan_ms", median(c.scan), "ms")
-	o.line(name+"ingest_cpu_ms", median(c.ingest), "ms")
-	o.line(name+"ingest_cpu_over_gunzip_scan", ratio(c.scan), "ratio")
-	o.line(name+"ingest_cpu_over_gunzip", ratio(c.gunzip), "ratio")
-	o.line(name+"ingest_allocs_per_batch", allocs, "allocs")
 }
 
 func (o options) line(name string, value float64, unit string) {
@@ -98,15 +85,16 @@ func (o options) memory(ctx context.Context, body body) error {
 		return err
 	}
 	defer d.stop()
-	if _, err := d.load(body, 64, 5); err != nil {
-		return err
-	}
+	_, err = d.load(body, 64, 5)
+	return errors.Join(err, o.peak(d, "rss_64_batches_mb"))
+}
+
+func (o options) peak(d *daemon, name string) error {
 	peak, err := d.peakMB()
-	if err != nil {
-		return err
+	if err == nil {
+		o.line(name, peak, "MB")
 	}
-	o.line("rss_64_batches_mb", peak, "MB")
-	return nil
+	return err
 }
 
 func median(list []float64) float64 {
@@ -167,36 +155,17 @@ func (o options) decompressionBombs(ctx context.Context) error {
 		const times = 5
 		before := d.cpu()
 		for range times {
-			if err := d.postRejected(body, b.status); err != nil {
+			resp, stop, err := d.open(ctx, head(benchKey, len(body), ""), body)
+			if err != nil {
+				return fmt.Errorf("bomb of %s: %w", b.name, err)
+			}
+			err = check(resp, b.status, "")
+			stop()
+			if err != nil {
 				return fmt.Errorf("bomb of %s: %w", b.name, err)
 			}
 		}
 		o.line("bomb_"+b.name+"_ms", float64((d.cpu()-before).Microseconds())/1000/times, "ms")
 	}
-	peak, err := d.peakMB()
-	if err == nil {
-		o.line("bombs_rss_mb", peak, "MB")
-	}
-	return err
-}
-
-// postRejected posts a body that must be rejected.
-func (d *daemon) postRejected(body []byte, status int) error {
-	c, err := d.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	fmt.Fprintf(c, "POST /dataprovider/ingestion/v1/detectors/data/ingest HTTP/1.1\r\nHost: bench\r\nAuthorization: apiKey %s\r\nContent-Length: %d\r\n\r\n", benchKey, len(body))
-	go func() { _, _ = c.Write(body) }() // the daemon may respond before it has read everything
-	resp, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != status {
-		err = fmt.Errorf("status %d, wanted %d: %.300s", resp.StatusCode, status, text)
-	}
-	return err
+	return o.peak(d, "bombs_rss_mb")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -206,10 +205,5 @@ func (d *daemon) convert(ctx context.Context, envelope []byte) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d: %.300s", resp.StatusCode, text)
-	}
-	return err
+	return check(resp, http.StatusOK, "")
 }
