@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,10 +117,8 @@ func appendDurably(path string, lines []byte) error {
 			lines = append([]byte{'\n'}, lines...)
 		}
 	}
-	if _, err := f.Write(lines); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
+	_, err = f.Write(lines)
+	if err = cmp.Or(err, f.Sync()); err != nil {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(path)) // the name of a new file becomes durable with its folder

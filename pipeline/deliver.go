@@ -62,9 +62,9 @@ type Delivery struct {
 	dead   *DeadLetters
 	log    zerolog.Logger
 
-	at      progress // as on disk, or further if unsaved
-	unsaved bool     // the last save failed
-	limit   int      // rows of a block; lowered while searching for a rejected row
+	at      CursorStatus // as on disk, or further if unsaved
+	unsaved bool         // the last save failed
+	limit   int          // rows of a block; lowered while searching for a rejected row
 
 	reached atomic.Uint64 // frame of the first undelivered row
 	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
@@ -87,12 +87,12 @@ func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink,
 	}
 	frame, state := d.cursor.Load()
 	var err error
-	if d.at, err = decodeProgress(frame, state); err != nil {
+	if d.at, err = DescribeCursor(frame, state); err != nil {
 		return nil, fmt.Errorf("cannot read the cursor of %s: %w", name, err)
 	}
 	d.reached.Store(frame)
 	d.window.idle, d.window.every = d.probe, cfg.RetryMax
-	d.window.rewind(d.at.done)
+	d.window.rewind(d.at.Done)
 	d.show(j)
 	return d, nil
 }
@@ -100,7 +100,7 @@ func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink,
 // Run delivers until soft is done, which lets the current attempt finish; ctx, which must be done no earlier than soft,
 // interrupts it. The next Run, in this process or another, continues with what was not delivered.
 func (d *Delivery) Run(ctx, soft context.Context) error {
-	if !d.at.planned() {
+	if d.at.Plan == nil {
 		d.probe(soft)
 	}
 	for {
@@ -113,17 +113,17 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 		case soft.Err() != nil, errors.Is(err, journal.ErrClosed):
 			return errors.Join(d.rest(), d.sink.Close())
 		default: // the journal cannot be read, or the cursor cannot be written
-			d.failed(err, "delivery failed; retrying")
-			_ = d.sleep(soft, d.cfg.RetryMax) // next returns soft's error
-			d.window.rewind(d.at.done)
+			d.report(err, "delivery failed; retrying")
+			_ = sleep(soft, d.cfg.RetryMax) // next returns soft's error
+			d.window.rewind(d.at.Done)
 		}
 	}
 }
 
 // next returns the block to deliver: the one planned before a restart, or a new one whose plan is on disk.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
-	if d.at.planned() {
-		rows, err := d.window.upTo(ctx, d.at.end)
+	if d.at.Plan != nil {
+		rows, err := d.window.upTo(ctx, d.at.End)
 		if err == nil {
 			d.behind.Store(rows[0].ReceivedAt)
 		}
@@ -133,14 +133,14 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		if err := d.save(d.at); err != nil {
 			return nil, err
 		}
-		d.setTrouble(nil)
+		d.report(nil, "")
 	}
 	for {
 		rows, err := d.window.gather(ctx, d.cfg)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if len(rows) > 0 {
+		case len(rows) > 0:
 			d.behind.Store(rows[0].ReceivedAt)
 			return d.plan(ctx, distinct(rows.Head(min(d.limit, rows.Rows()))))
 		}
@@ -153,18 +153,14 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 // distinct cuts rows before the second batch with the same ID, so that sinks can identify a row of a block by batch ID and
 // index. A batch that is accepted again after the idempotency window has the ID of the first time.
 func distinct(rows batch.Block) batch.Block {
-	var seen map[batch.ID]struct{}
+	seen := map[batch.ID]struct{}{}
 	for i, s := range rows {
-		if !s.ID.Derived() {
-			continue
-		}
 		if _, again := seen[s.ID]; again {
 			return rows[:i]
 		}
-		if seen == nil {
-			seen = make(map[batch.ID]struct{}, len(rows)-i)
+		if s.ID.Derived() {
+			seen[s.ID] = struct{}{}
 		}
-		seen[s.ID] = struct{}{}
 	}
 	return rows
 }
@@ -175,13 +171,13 @@ const maxUnsavedFrames = 64
 // passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and every maxUnsavedFrames: a
 // journal full of such frames accepts no new ones that would move the cursor.
 func (d *Delivery) passEmptyFrames() error {
-	d.at.done = d.window.end()
+	d.at.Done = d.window.end()
 	idle := !d.window.more()
 	if idle {
-		d.at.done = d.window.end() // more has read further empty frames
+		d.at.Done = d.window.end() // more has read further empty frames
 	}
-	d.reached.Store(d.at.done.Frame)
-	if saved, _ := d.cursor.Load(); !idle && d.at.done.Frame-saved < maxUnsavedFrames {
+	d.reached.Store(d.at.Done.Frame)
+	if saved, _ := d.cursor.Load(); !idle && d.at.Done.Frame-saved < maxUnsavedFrames {
 		return nil
 	}
 	return d.save(d.at)
@@ -189,39 +185,60 @@ func (d *Delivery) passEmptyFrames() error {
 
 // plan lets the sink fix the next block and saves the plan before the first attempt.
 func (d *Delivery) plan(ctx context.Context, rows batch.Block) (batch.Block, error) {
-	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
-		n, plan, err := d.sink.Plan(ctx, d.at.state, rows)
-		if err == nil {
-			block := rows.Head(n)
-			return block, d.save(progress{done: d.at.done, state: d.at.state, end: block.End(), plan: plan})
+	var n int
+	var plan []byte
+	err := d.retry(ctx, "cannot plan a block; retrying", func() (err error) {
+		n, plan, err = d.sink.Plan(ctx, d.at.State, rows)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	block := rows.Head(n)
+	return block, d.save(CursorStatus{Done: d.at.Done, State: d.at.State, End: block.End(), Plan: plan})
+}
+
+func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
+	var started time.Time
+	var state []byte
+	err := d.retry(soft, "cannot deliver a block; retrying", func() (err error) {
+		started = time.Now()
+		state, err = d.sink.Deliver(ctx, d.at.Plan, rows)
+		return err
+	})
+	var rejected *batch.PermanentError
+	switch {
+	case err == nil:
+		d.delivered(rows, state, started)
+	case errors.As(err, &rejected):
+		if state != nil {
+			d.at.State = state
 		}
-		d.failed(err, "cannot plan a block; retrying")
-		if err := d.sleep(ctx, wait); err != nil {
-			return nil, err
+		return d.rejected(rows, rejected)
+	}
+	return err
+}
+
+// retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. It waits 50–100 % of a time that doubles.
+func (d *Delivery) retry(ctx context.Context, what string, attempt func() error) error {
+	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
+		err := attempt()
+		if err == nil || errors.As(err, new(*batch.PermanentError)) {
+			return err
+		}
+		d.report(err, what)
+		if err := sleep(ctx, wait/2+rand.N(wait/2+1)); err != nil {
+			return err
 		}
 	}
 }
 
-// deliver repeats a block until the store has it or has permanently rejected it.
-func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
-	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
-		started := time.Now()
-		state, err := d.sink.Deliver(ctx, d.at.plan, rows)
-		if err == nil {
-			d.delivered(rows, state, started)
-			return nil
-		}
-		var rejected *batch.PermanentError
-		if errors.As(err, &rejected) {
-			if state != nil {
-				d.at.state = state
-			}
-			return d.rejected(rows, rejected)
-		}
-		d.failed(err, "cannot deliver a block; retrying")
-		if err := d.sleep(soft, wait); err != nil {
-			return err
-		}
+func sleep(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(wait):
+		return nil
 	}
 }
 
@@ -229,20 +246,20 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 // again, which the store recognizes.
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
-	d.at = progress{done: rows.End(), state: state}
+	d.at = CursorStatus{Done: rows.End(), State: state}
 	d.window.drop(n)
 	d.rows.Add(int64(n))
 	d.limit = min(2*d.limit, d.cfg.MaxRows)
-	d.setTrouble(nil)
+	d.report(nil, "")
 	d.log.Debug().Int("rows", n).Dur("took", time.Since(started)).Msg("delivered a block")
 	if !d.window.more() { // everything is delivered: save the cursor now
 		d.behind.Store(0)
-		d.at.done = d.window.end()
+		d.at.Done = d.window.end()
 		if err := d.rest(); err != nil {
-			d.failed(err, "cannot save the cursor; retrying")
+			d.report(err, "cannot save the cursor; retrying")
 		}
 	}
-	d.reached.Store(d.at.done.Frame)
+	d.reached.Store(d.at.Done.Frame)
 }
 
 // rejected halves the block until the rejected row is alone, and moves that one to the dead-letter file.
@@ -250,7 +267,7 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 	if n := rows.Rows(); n > 1 {
 		d.limit = n / 2
 		d.log.Warn().Err(cause).Int("rows", n).Msg("the store rejects a block; halving it")
-		return d.save(progress{done: d.at.done, state: d.at.state})
+		return d.save(CursorStatus{Done: d.at.Done, State: d.at.State})
 	}
 	if err := d.dead.Add(d.name, rows, cause.Err); err != nil {
 		return err
@@ -258,70 +275,48 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).
 		Msg("the store permanently rejects a measurement; wrote it to the dead-letter file")
 	d.window.drop(1)
-	return d.save(progress{done: rows.End(), state: d.at.state})
+	return d.save(CursorStatus{Done: rows.End(), State: d.at.State})
 }
 
-// probe finds out whether the store can be reached, so that a failure is known before the first row.
 func (d *Delivery) probe(ctx context.Context) {
-	err := d.sink.Probe(ctx)
-	switch {
-	case err != nil:
-		d.failed(err, "the store cannot take rows; retrying")
-	case !d.unsaved:
-		d.setTrouble(nil)
+	if err := d.sink.Probe(ctx); err != nil || !d.unsaved {
+		d.report(err, "the store cannot take rows; retrying")
 	}
 }
 
 // rest saves the cursor unless a block is in progress, whose plan is on disk for the next Run.
 func (d *Delivery) rest() error {
-	if d.at.planned() {
+	if d.at.Plan != nil {
 		return nil
 	}
 	return d.save(d.at)
 }
 
-func (d *Delivery) save(p progress) error {
-	err := d.cursor.Save(p.done.Frame, p.encode())
+func (d *Delivery) save(p CursorStatus) error {
+	err := d.cursor.Save(p.Done.Frame, p.encode())
 	if d.unsaved = err != nil; !d.unsaved {
 		d.at = p
 	}
 	return err
 }
 
-// sleep waits for 50–100 % of wait, or returns ctx's error.
-func (d *Delivery) sleep(ctx context.Context, wait time.Duration) error {
-	t := time.NewTimer(wait/2 + rand.N(wait/2+1))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
-// failed logs the first of consecutive failures as a warning and the others at debug level.
-func (d *Delivery) failed(err error, what string) {
+// report records the outcome of an attempt. Of consecutive failures it logs the first as a warning and the others at debug level.
+func (d *Delivery) report(err error, what string) {
 	if errors.Is(err, context.Canceled) {
 		return // stopping
 	}
-	level := zerolog.DebugLevel
-	if d.setTrouble(err) {
-		level = zerolog.WarnLevel
-	}
-	d.log.WithLevel(level).Err(err).Msg(what)
-}
-
-// setTrouble reports whether err is the first failure after a success.
-func (d *Delivery) setTrouble(err error) (began bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	began = d.trouble == nil && err != nil
-	if d.trouble != nil && err == nil {
+	before := d.trouble
+	d.trouble = err
+	d.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		d.log.Warn().Err(err).Msg(what)
+	case err != nil:
+		d.log.Debug().Err(err).Msg(what)
+	case before != nil:
 		d.log.Info().Msg("delivery has recovered")
 	}
-	d.trouble = err
-	return began
 }
 
 // Status is how far a delivery is behind, for readiness and metrics.

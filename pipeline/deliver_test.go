@@ -425,7 +425,7 @@ func TestSameBatchAcceptedAgain(t *testing.T) {
 // A delivery that was disabled for so long that frames it never read were deleted continues with the oldest row left: row,
 // plan and state of its cursor refer to deleted frames.
 func TestDisabledDeliveryStartsAnew(t *testing.T) {
-	f := func(before progress, wantState string) {
+	f := func(before CursorStatus, wantState string) {
 		t.Helper()
 		h := &fixture{t: t, dir: t.TempDir()}
 		cfg := journal.DefaultConfig()
@@ -441,7 +441,7 @@ func TestDisabledDeliveryStartsAnew(t *testing.T) {
 		}
 		reopen("sink")
 		h.add(t, 5)
-		require.NoError(t, h.journal.Cursor("sink").Save(before.done.Frame, before.encode()))
+		require.NoError(t, h.journal.Cursor("sink").Save(before.Done.Frame, before.encode()))
 		reopen("other")
 		h.add(t, 200)
 		_, next := h.journal.Bounds()
@@ -462,9 +462,9 @@ func TestDisabledDeliveryStartsAnew(t *testing.T) {
 		require.Equal(t, want, store.codes)
 		require.NoError(t, h.journal.Close())
 	}
-	f(progress{done: batch.Position{Frame: 2}}, "")
-	f(progress{done: batch.Position{Frame: 2, Row: 7}, state: []byte("old")}, "")
-	f(progress{done: batch.Position{Frame: 2, Row: 7}, state: []byte("old"), end: batch.Position{Frame: 4, Row: 1}, plan: []byte("plan")}, "")
+	f(CursorStatus{Done: batch.Position{Frame: 2}}, "")
+	f(CursorStatus{Done: batch.Position{Frame: 2, Row: 7}, State: []byte("old")}, "")
+	f(CursorStatus{Done: batch.Position{Frame: 2, Row: 7}, State: []byte("old"), End: batch.Position{Frame: 4, Row: 1}, Plan: []byte("plan")}, "")
 }
 
 const rowsOfFrame = 20
@@ -516,26 +516,26 @@ func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 }
 
 func TestProgressRoundTrip(t *testing.T) {
-	f := func(p progress) {
+	f := func(p CursorStatus) {
 		t.Helper()
 		b := p.encode()
-		got, err := decodeProgress(p.done.Frame, b)
+		got, err := DescribeCursor(p.Done.Frame, b)
 		require.NoError(t, err)
 		require.Equal(t, p, got)
 		for n := 1; n < len(b); n++ {
-			if _, err := decodeProgress(p.done.Frame, b[:n]); err == nil {
+			if _, err := DescribeCursor(p.Done.Frame, b[:n]); err == nil {
 				t.Fatalf("decoded %d of %d bytes", n, len(b))
 			}
 		}
 	}
-	f(progress{done: batch.Position{Frame: 3}})
-	f(progress{done: batch.Position{Frame: 3, Row: 70_000}, state: []byte("abc")})
-	f(progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc"), end: batch.Position{Frame: 900, Row: 2}, plan: []byte("plan")})
-	f(progress{end: batch.Position{Frame: 1}, plan: []byte{}})
-	moved, err := decodeProgress(4, progress{done: batch.Position{Frame: 3, Row: 7}, state: []byte("abc")}.encode())
+	f(CursorStatus{Done: batch.Position{Frame: 3}})
+	f(CursorStatus{Done: batch.Position{Frame: 3, Row: 70_000}, State: []byte("abc")})
+	f(CursorStatus{Done: batch.Position{Frame: 3, Row: 7}, State: []byte("abc"), End: batch.Position{Frame: 900, Row: 2}, Plan: []byte("plan")})
+	f(CursorStatus{End: batch.Position{Frame: 1}, Plan: []byte{}})
+	moved, err := DescribeCursor(4, CursorStatus{Done: batch.Position{Frame: 3, Row: 7}, State: []byte("abc")}.encode())
 	require.NoError(t, err)
-	require.Equal(t, progress{done: batch.Position{Frame: 4}}, moved)
-	_, err = decodeProgress(1, []byte{9})
+	require.Equal(t, CursorStatus{Done: batch.Position{Frame: 4}}, moved)
+	_, err = DescribeCursor(1, []byte{9})
 	require.ErrorIs(t, err, errProgress)
 }
 

@@ -43,11 +43,4 @@
 //  6. A slow client occupies no worker: sources/ingest.
 //  7. A batch sees one registry snapshot: TestConcurrentBatchesSeeOneSnapshotEach.
 //  8. SIGTERM drains: cmd/trafficd.
-//
-// # Differences from the first design
-//
-// A block is a range of rows, not of whole frames, for the reasons above. The results by Idempotency-Key have a small journal
-// of their own, which a third consumer fills from the main one: otherwise frames with all their rows would have to be kept
-// for the whole window. received_at is set when a frame is queued, not when the body arrives, so that it increases in
-// journal order.
 package pipeline

@@ -83,7 +83,6 @@ type storedAnswer struct {
 	seq     uint64 // in the store's journal, 0 until it is copied
 }
 
-// size returns the approximate memory of an answer.
 func (a *storedAnswer) size() int64 {
 	return int64(len(a.frame)+len(a.key)+len(a.client)) + 216
 }
@@ -124,7 +123,6 @@ func (s *IdempotencyStore) Close() error {
 	return s.own.Close()
 }
 
-// load adds the answers of all frames that r finds.
 func (s *IdempotencyStore) load(r *journal.Reader, locate func(a *storedAnswer, seq uint64)) error {
 	var buf []byte
 	for {
@@ -271,7 +269,6 @@ func (s *IdempotencyStore) charge(client string, n int64) {
 	idempotencyBytes.Set(float64(s.bytes))
 }
 
-// run copies new answers and deletes expired ones until ctx is done.
 func (s *IdempotencyStore) run(ctx context.Context) {
 	defer close(s.done)
 	tick := time.NewTicker(time.Second)
@@ -298,31 +295,32 @@ func (s *IdempotencyStore) copy() error {
 	s.mu.Unlock()
 
 	var failed error
-	entries := make([]*journal.Entry, 0, len(fresh))
-	for _, a := range fresh {
-		e := &journal.Entry{Data: a.frame}
-		if failed = s.own.Enqueue(e); failed != nil {
+	entries := make([]journal.Entry, len(fresh))
+	queued := 0
+	for ; queued < len(fresh) && failed == nil; queued++ {
+		entries[queued].Data = fresh[queued].frame
+		if failed = s.own.Enqueue(&entries[queued]); failed != nil {
 			break
 		}
-		entries = append(entries, e)
 	}
-	seqs := make([]uint64, len(fresh))
-	for i, e := range entries {
-		if err := e.Wait(); err != nil {
+	var left []*storedAnswer
+	for i, a := range fresh {
+		if i < queued {
+			err := entries[i].Wait()
+			if err == nil {
+				a.seq = entries[i].Seq
+				continue
+			}
 			failed = err
-			continue
 		}
-		seqs[i] = e.Seq
+		left = append(left, a)
 	}
 
 	s.mu.Lock()
-	var left []*storedAnswer
-	for i, a := range fresh {
-		if a.seq = seqs[i]; a.seq == 0 {
-			left = append(left, a)
-			continue
+	for _, a := range fresh {
+		if a.seq != 0 {
+			s.unpend(a.main)
 		}
-		s.unpend(a.main)
 	}
 	s.fresh = append(left, s.fresh...) // older answers first: expire deletes in this order
 	for seq := range s.pending {
@@ -338,7 +336,6 @@ func (s *IdempotencyStore) copy() error {
 	return s.main.Cursor(IdempotencyConsumer).Save(next, nil)
 }
 
-// expire deletes answers that have left the window from memory and disk.
 func (s *IdempotencyStore) expire() {
 	now := s.now()
 	last := uint64(0)

@@ -3,10 +3,12 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/uuid"
 
 	"trafficd/pipeline/batch"
@@ -16,12 +18,14 @@ import (
 	"trafficd/pipeline/settings"
 	"trafficd/pipeline/validate"
 	"trafficd/schemas/contract"
+	"trafficd/schemas/gunzip"
 )
 
 // Config configures the stages between a complete body and the journal.
 type Config struct {
-	Workers      int   `setting:"workers"`        // bodies decoded concurrently, at most half of them of one client; 0: two per CPU
-	Queue        int   `setting:"queue"`          // complete bodies that may wait for a worker, of one client as many as it leaves free; further ones get 503
+	Workers int `setting:"workers"` // bodies decoded concurrently, at most half of them of one client; 0: two per CPU
+	// Queue bounds the complete bodies that wait for a worker, for one client to as many as it leaves free; further ones get 503.
+	Queue        int   `setting:"queue"`
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
 
 	Decode      decode.Config     `setting:"decode"`
@@ -73,7 +77,6 @@ type Intake struct {
 	stamped int64
 }
 
-// job is a submission that a worker processes.
 type job struct {
 	s      *batch.Submission
 	entry  journal.Entry
@@ -125,7 +128,7 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 	return nil
 }
 
-// Hold claims an Idempotency-Key for a request in progress; see IdempotencyStore.Hold.
+// Hold and Release are those of the IdempotencyStore.
 func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
 	return in.idempotency.Hold(c, key)
 }
@@ -143,7 +146,13 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	}
 	j := in.pool.Get().(*job)
 	j.s, j.queued = s, false
-	defer in.put(j)
+	defer func() {
+		const maxKept = 4 << 20 // the memory of a larger frame is not kept for the next batch
+		if j.s = nil; cap(j.entry.Data) > maxKept {
+			j.entry.Data = nil
+		}
+		in.pool.Put(j)
+	}()
 	if !in.jobs.push(j) {
 		return queueFull()
 	}
@@ -157,16 +166,6 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	return diskError(err)
 }
 
-func (in *Intake) put(j *job) {
-	const maxKept = 4 << 20 // the memory of a larger frame is not kept for the next batch
-	j.s = nil
-	if cap(j.entry.Data) > maxKept {
-		j.entry.Data = nil
-	}
-	in.pool.Put(j)
-}
-
-// stages is the memory of one worker.
 type stages struct {
 	body     body
 	decoder  *decode.Decoder
@@ -175,9 +174,8 @@ type stages struct {
 	accepted batch.Batch
 }
 
-// work runs one worker until the queue is closed.
 func (in *Intake) work() {
-	st := &stages{body: newBody(in.cfg.MaxBodyBytes), decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
+	st := &stages{body: body{max: in.cfg.MaxBodyBytes}, decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
 	for j, turn := in.jobs.pop(); j != nil; j, turn = in.jobs.pop() {
 		started := time.Now()
 		err := in.process(st, j)
@@ -200,7 +198,10 @@ func (in *Intake) process(st *stages, j *job) error {
 	if err != nil {
 		return bodyError(err)
 	}
-	hash := st.body.sum()
+	var hash uint64
+	if s.IdempotencyKey != "" {
+		hash = st.body.hash.Sum64()
+	}
 	if replayed, err := in.idempotency.replay(s, hash); replayed || err != nil {
 		return err
 	}
@@ -255,7 +256,8 @@ func journalError(err error) *contract.APIError {
 	case errors.Is(err, journal.ErrBusy):
 		after = time.Second
 	case errors.Is(err, journal.ErrTooLarge):
-		return contract.NewError(contract.BodyTooLarge, "the batch exceeds the maximum frame size of the journal; send fewer measurements per request")
+		return contract.NewError(contract.BodyTooLarge,
+			"the batch exceeds the maximum frame size of the journal; send fewer measurements per request")
 	}
 	return contract.Unavailable("cannot accept the batch: "+err.Error(), after)
 }
@@ -266,7 +268,51 @@ func queueFull() *contract.APIError {
 
 func (in *Intake) noRegistry(productInstance string) *contract.APIError {
 	if !in.registry.HasFeed(productInstance) {
-		return contract.NewError(contract.Forbidden, "product instance "+productInstance+" of the key has no detector registry; the operator must add it to registry.feeds")
+		return contract.NewError(contract.Forbidden,
+			"product instance "+productInstance+" of the key has no detector registry; the operator must add it to registry.feeds")
 	}
 	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
+}
+
+// body decompresses a request body through a fixed buffer, limits its decompressed size and, for requests with an
+// Idempotency-Key, hashes it.
+type body struct {
+	max    int64
+	gz     gunzip.Reader
+	left   int64
+	hash   xxhash.Digest
+	hashed bool
+	err    error
+}
+
+func (b *body) reset(compressed io.Reader, hashed bool) {
+	b.gz.Reset(compressed)
+	b.left, b.hashed, b.err = b.max, hashed, nil
+	b.hash.Reset()
+}
+
+// Read implements io.Reader. It returns io.EOF only after the checksum of the last gzip member was verified.
+func (b *body) Read(p []byte) (n int, err error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	n, b.err = b.gz.Read(p)
+	if int64(n) > b.left {
+		n = int(b.left)
+		b.err = contract.NewError(contract.BodyTooLarge,
+			fmt.Sprintf("the decompressed body exceeds %d bytes; send fewer measurements per request", b.max))
+	}
+	b.left -= int64(n)
+	if b.hashed {
+		b.hash.Write(p[:n])
+	}
+	return n, b.err
+}
+
+func bodyError(err error) error {
+	var apiErr *contract.APIError
+	if errors.As(err, &apiErr) {
+		return apiErr
+	}
+	return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error())
 }

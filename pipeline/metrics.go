@@ -13,7 +13,6 @@ var (
 		"Rows that a sink refused for good and that were written to the dead-letter file.", "sink")
 )
 
-// show publishes the depth of the workers' queue.
 func (in *Intake) show() {
 	metrics.Show(
 		metrics.GaugeFunc("trafficd_pipeline_queue_capacity", "Batches that can wait for a worker.", nil,
@@ -23,7 +22,6 @@ func (in *Intake) show() {
 	)
 }
 
-// show publishes the lag of the delivery.
 func (d *Delivery) show(j *journal.Journal) {
 	deadLetters.WithLabelValues(d.name)
 	sink := map[string]string{"sink": d.name}

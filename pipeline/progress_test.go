@@ -9,17 +9,17 @@ import (
 )
 
 func TestDescribeCursor(t *testing.T) {
-	f := func(saved progress, want CursorStatus) {
+	f := func(want CursorStatus) {
 		t.Helper()
-		got, err := DescribeCursor(saved.done.Frame, saved.encode())
+		got, err := DescribeCursor(want.Done.Frame, want.encode())
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	at, end := batch.Position{Frame: 7, Row: 3}, batch.Position{Frame: 9}
-	f(progress{done: at}, CursorStatus{Done: at})
-	f(progress{done: at, state: []byte("s")}, CursorStatus{Done: at, State: []byte("s")})
-	f(progress{done: at, state: []byte("s"), end: end, plan: []byte("p")}, CursorStatus{Done: at, State: []byte("s"), End: end, Plan: []byte("p")})
-	f(progress{done: at, end: end, plan: []byte{}}, CursorStatus{Done: at, End: end, Plan: []byte{}})
+	f(CursorStatus{Done: at})
+	f(CursorStatus{Done: at, State: []byte("s")})
+	f(CursorStatus{Done: at, State: []byte("s"), End: end, Plan: []byte("p")})
+	f(CursorStatus{Done: at, End: end, Plan: []byte{}})
 
 	never, err := DescribeCursor(5, nil) // created by the journal, not saved yet
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestDescribeCursor(t *testing.T) {
 
 // Every truncation and every other version is an error.
 func TestDescribeInvalidCursor(t *testing.T) {
-	whole := progress{done: batch.Position{Frame: 7, Row: 300}, state: []byte("state"), end: batch.Position{Frame: 9, Row: 1}, plan: []byte("plan")}.encode()
+	whole := CursorStatus{Done: batch.Position{Frame: 7, Row: 300}, State: []byte("state"), End: batch.Position{Frame: 9, Row: 1}, Plan: []byte("plan")}.encode()
 	for n := 1; n < len(whole); n++ {
 		_, err := DescribeCursor(7, whole[:n])
 		require.ErrorIs(t, err, errProgress, "%d bytes", n)

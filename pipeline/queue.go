@@ -77,7 +77,6 @@ func (q *queue) pop() (*job, *turn) {
 	}
 }
 
-// done ends a job that pop returned.
 func (q *queue) done(t *turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +88,6 @@ func (q *queue) done(t *turn) {
 	}
 }
 
-// close makes pop return nil when all jobs have started.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -97,7 +95,6 @@ func (q *queue) close() {
 	q.changed.Broadcast()
 }
 
-// depth returns the number of waiting jobs.
 func (q *queue) depth() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

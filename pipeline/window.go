@@ -24,12 +24,9 @@ type window struct {
 	every   time.Duration
 }
 
-// rewind drops all rows and starts again at a position.
 func (w *window) rewind(from batch.Position) {
-	for len(w.rows) > 0 {
-		w.release()
-	}
-	w.count, w.next, w.skip = 0, from.Frame, from.Row
+	w.drop(w.count)
+	w.next, w.skip = from.Frame, from.Row
 	w.reader = w.journal.Reader(from.Frame)
 }
 
@@ -37,8 +34,16 @@ func (w *window) rewind(from batch.Position) {
 // returns no rows if the frames that came have none; the window's end has then moved. An unreadable frame does not hold
 // back the rows before it: gather returns those, and the next call returns the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
-	if w.count == 0 {
-		if err := w.waitIdly(ctx); err != nil || w.count == 0 {
+	for w.count == 0 {
+		pause, cancel := context.WithTimeout(ctx, w.every)
+		err := w.wait(pause)
+		cancel()
+		switch {
+		case err == nil && w.count == 0:
+			return nil, nil
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			w.idle(ctx)
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -60,7 +65,6 @@ func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, e
 	return w.rows, nil
 }
 
-// upTo returns the rows from the cursor to the end of a planned block.
 func (w *window) upTo(ctx context.Context, end batch.Position) (batch.Block, error) {
 	for w.count == 0 || w.rows.End().Before(end) {
 		if err := w.wait(ctx); err != nil {
@@ -69,10 +73,9 @@ func (w *window) upTo(ctx context.Context, end batch.Position) (batch.Block, err
 	}
 	n := 0
 	for _, s := range w.rows {
-		switch {
-		case s.Frame < end.Frame:
+		if s.Frame < end.Frame {
 			n += s.To - s.From
-		case s.Frame == end.Frame:
+		} else if s.Frame == end.Frame {
 			n += int(end.Row) - s.From
 		}
 	}
@@ -88,20 +91,6 @@ func (w *window) wait(ctx context.Context) error {
 	return w.add(seq, frame)
 }
 
-// waitIdly is wait, and calls idle meanwhile.
-func (w *window) waitIdly(ctx context.Context) error {
-	for {
-		pause, cancel := context.WithTimeout(ctx, w.every)
-		err := w.wait(pause)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return err
-		}
-		w.idle(ctx)
-	}
-}
-
-// read reads the next frame and reports whether there was one.
 func (w *window) read() (bool, error) {
 	seq, frame, ok, err := w.reader.TryNext(w.buf)
 	if err != nil || !ok {
@@ -132,7 +121,6 @@ func (w *window) add(seq uint64, frame []byte) error {
 	return nil
 }
 
-// end returns the position after the last row read.
 func (w *window) end() batch.Position { return batch.Position{Frame: w.next, Row: w.skip} }
 
 // more reports whether there are rows, reading on if necessary.
@@ -145,23 +133,17 @@ func (w *window) more() bool {
 	return true
 }
 
-// drop removes the first n rows, which are delivered.
 func (w *window) drop(n int) {
 	w.count -= n
 	for n > 0 {
 		s := &w.rows[0]
-		if left := s.To - s.From; n < left {
+		left := s.To - s.From
+		if n < left {
 			s.From += n
 			return
-		} else {
-			n -= left
 		}
-		w.release()
+		n -= left
+		w.free = append(w.free, s.Batch)
+		w.rows = append(w.rows[:0], w.rows[1:]...)
 	}
-}
-
-// release frees the first span.
-func (w *window) release() {
-	w.free = append(w.free, w.rows[0].Batch)
-	w.rows = append(w.rows[:0], w.rows[1:]...)
 }

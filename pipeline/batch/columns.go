@@ -43,7 +43,6 @@ func (c *Columns) Reset() {
 	c.Value, c.Quality = c.Value[:0], c.Quality[:0]
 }
 
-// move copies row src over row dst ≤ src.
 func (c *Columns) move(dst, src int) {
 	code := c.Code(src)
 	start := uint32(0)
@@ -56,7 +55,6 @@ func (c *Columns) move(dst, src int) {
 	c.Value[dst], c.Quality[dst] = c.Value[src], c.Quality[src]
 }
 
-// truncate keeps the first n rows.
 func (c *Columns) truncate(n int) {
 	c.CodeEnd, c.Type = c.CodeEnd[:n], c.Type[:n]
 	c.From, c.To = c.From[:n], c.To[:n]

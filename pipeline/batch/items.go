@@ -62,7 +62,6 @@ type Rejection struct {
 	size  uint32
 }
 
-// rejectionSize is the memory of a Rejection in bytes.
 const rejectionSize = 16
 
 // Rejections is the list of a batch's rejections, ascending by index.

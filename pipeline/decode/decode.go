@@ -3,6 +3,7 @@ package decode
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 
 	"trafficd/pipeline/batch"
@@ -44,17 +45,16 @@ type Decoder struct {
 
 // New returns a decoder. cfg must be valid.
 func New(cfg Config) *Decoder {
-	d := &Decoder{cfg: cfg, layouts: layouts{maxBytes: maxLayout}}
+	d := &Decoder{cfg: cfg, layouts: layouts{maxBytes: maxLayout}, types: typeMemo{seed: maphash.MakeSeed(), known: map[uint64]uint32{}}}
 	d.lexer.init(cfg.MaxDepth)
-	d.types.init()
 	return d
 }
 
 // Decode reads r to its end and fills it, reusing its memory.
 //
 // The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD, TOO_MANY_ITEMS) or the error
-// of r, whichever comes first in the stream. it.Count is then the
-// number of items that began before the error; the other contents of it are undefined.
+// of r, whichever comes first in the stream. it.Count is then the number of items that began before the error; the other
+// contents of it are undefined.
 func (d *Decoder) Decode(r io.Reader, it *batch.Items) error {
 	it.Reset()
 	d.lexer.reset(r)
@@ -95,7 +95,6 @@ func (d *Decoder) Decode(r io.Reader, it *batch.Items) error {
 	return nil
 }
 
-// measurements decodes the array of items.
 func (d *Decoder) measurements(it *batch.Items) error {
 	switch d.next() {
 	case '[':
@@ -133,16 +132,18 @@ func (d *Decoder) measurements(it *batch.Items) error {
 // firstItem reports whether an item follows '['. It leaves the white space before the item unread, which belongs to the
 // layout.
 func (d *Decoder) firstItem() bool {
-	mark := d.mark()
+	d.ahead()
+	start := d.base + int64(d.pos)
 	if d.next() == ']' {
 		d.pos++
 		return false
 	}
-	d.back(mark)
+	if start >= d.base { // else there is more white space than a layout may have
+		d.pos = int(start - d.base)
+	}
 	return d.err == nil
 }
 
-// nextItem reports whether another item follows the one just read.
 func (d *Decoder) nextItem() bool {
 	if d.err != nil {
 		return false

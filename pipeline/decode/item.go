@@ -14,7 +14,6 @@ const required = contract.FieldSet(1<<contract.FieldDetectorCode | 1<<contract.F
 // that they stay invalid.
 const maxTypeLen = 64
 
-// row is an item being decoded.
 type row struct {
 	kind           uint32
 	from, to       int64
@@ -29,24 +28,32 @@ func (d *Decoder) item(it *batch.Items) {
 	start := d.base
 	d.learn.begin(d.pos)
 	r := row{from: batch.NoTime, to: batch.NoTime, value: math.NaN(), quality: math.NaN()}
-	codes := len(it.Codes)
 	if d.next() != '{' {
 		d.skipValue()
 		r.NoObject = true
-		push(it, &r)
-		return
+	} else {
+		d.pos++
+		d.depth++
+		codes := len(it.Codes)
+		for more := d.firstMember(); more; more = d.nextMember() {
+			d.member(it, &r, codes)
+		}
+		d.depth--
+		r.Absent = required &^ r.present
 	}
-	d.pos++
-	d.depth++
-	for more := d.firstMember(); more; more = d.nextMember() {
-		d.member(it, &r, codes)
-	}
-	d.depth--
-	r.Absent = required &^ r.present
-	if d.err == nil && d.learn.complete && !faulty(&r) && d.base == start {
+	faulty := r.NoObject || r.LinkID || r.Twice|r.Absent|r.WrongType != 0
+	if faulty {
+		r.Row = uint32(it.Count)
+		it.Faults = append(it.Faults, r.Fault)
+	} else if d.err == nil && d.learn.complete && d.base == start {
 		d.layouts.add(&d.learn, d.buf, d.pos)
 	}
-	push(it, &r)
+	it.CodeEnd = append(it.CodeEnd, uint32(len(it.Codes)))
+	it.Type = append(it.Type, r.kind)
+	it.From = append(it.From, r.from)
+	it.To = append(it.To, r.to)
+	it.Value = append(it.Value, r.value)
+	it.Quality = append(it.Quality, r.quality)
 }
 
 // member decodes the value of the member whose name is in d.text.
@@ -77,7 +84,7 @@ func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 			return
 		}
 		if d.num() {
-			d.learn.add(f, at, d.pos)
+			d.learn.add(f, at, d.pos, false, true)
 			if f == contract.FieldValue {
 				r.value = d.number()
 			} else {
@@ -91,7 +98,7 @@ func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 			return
 		}
 		if d.str() {
-			d.learn.addString(f, at, d.pos, d.plain)
+			d.learn.add(f, at, d.pos, true, d.plain)
 			switch f {
 			case contract.FieldDetectorCode:
 				it.Codes = append(it.Codes[:codes], d.text[:min(len(d.text), batch.MaxCodeLen+1)]...)
@@ -106,20 +113,18 @@ func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 	}
 }
 
-// unknown skips the value of an unknown member.
 func (d *Decoder) unknown() {
 	c := d.next()
 	at := d.pos
 	if !d.skipValue() {
 		return
 	}
-	switch {
-	case c == '"':
-		d.learn.addString(contract.FieldItem, at, d.pos, d.plain)
-	case c == '{' || c == '[':
+	switch c {
+	case '{', '[':
 		d.learn.complete = false
-	case c == '-' || '0' <= c && c <= '9':
-		d.learn.add(contract.FieldItem, at, d.pos)
+	case 't', 'f', 'n': // part of the glue
+	default:
+		d.learn.add(contract.FieldItem, at, d.pos, c == '"', c != '"' || d.plain)
 	}
 }
 
@@ -132,24 +137,6 @@ func (d *Decoder) time(it *batch.Items, f contract.Field) int64 {
 	it.Text = append(it.Text, d.text[:min(len(d.text), contract.EchoLimit)]...)
 	it.Raw = append(it.Raw, batch.RawText{Row: uint32(it.Count), Field: f, Off: uint32(off), Len: uint32(len(it.Text) - off)})
 	return batch.NoTime
-}
-
-func faulty(r *row) bool {
-	return r.NoObject || r.LinkID || r.Twice|r.Absent|r.WrongType != 0
-}
-
-// push appends r, whose code is at the end of Codes already.
-func push(it *batch.Items, r *row) {
-	if faulty(r) {
-		r.Row = uint32(it.Count)
-		it.Faults = append(it.Faults, r.Fault)
-	}
-	it.CodeEnd = append(it.CodeEnd, uint32(len(it.Codes)))
-	it.Type = append(it.Type, r.kind)
-	it.From = append(it.From, r.from)
-	it.To = append(it.To, r.to)
-	it.Value = append(it.Value, r.value)
-	it.Quality = append(it.Quality, r.quality)
 }
 
 func fieldOf(name []byte, long bool) contract.Field {

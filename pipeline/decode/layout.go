@@ -2,6 +2,7 @@ package decode
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"math"
 	"math/bits"
 
@@ -56,7 +57,6 @@ func (d *Decoder) predicted(it *batch.Items) bool {
 	return false
 }
 
-// follow decodes the item at pos by a layout.
 func (d *Decoder) follow(l *layout, it *batch.Items) bool {
 	buf, p, end := d.buf, d.pos, d.end
 	var kind uint32
@@ -138,19 +138,13 @@ type learner struct {
 
 func (l *learner) begin(pos int) { l.start, l.n, l.complete = pos, 0, true }
 
-// add records a number.
-func (l *learner) add(f contract.Field, from, to int) { l.note(f, from, to, false) }
-
-// addString records a string; from and to include its quotes.
-func (l *learner) addString(f contract.Field, from, to int, plain bool) {
-	l.complete = l.complete && plain
-	l.note(f, from+1, to-1, true)
-}
-
-func (l *learner) note(f contract.Field, from, to int, quote bool) {
-	if l.n == maxPieces {
-		l.complete = false
+// add records a value. from and to of a string include its quotes; plain is false if it has escapes.
+func (l *learner) add(f contract.Field, from, to int, quote, plain bool) {
+	if l.complete = l.complete && plain && l.n < maxPieces; !l.complete {
 		return
+	}
+	if quote {
+		from, to = from+1, to-1
 	}
 	v := &l.values[l.n]
 	v.field, v.from, v.to, v.quote = f, from, to, quote
@@ -181,4 +175,106 @@ func (ls *layouts) add(l *learner, buf []byte, pos int) {
 		from = v.to
 	}
 	to.tail = append(to.tail[:0], buf[from:pos]...)
+}
+
+// typeMemo finds the measure types of a batch. They are few and in a stable order, so the next type is usually the one that
+// followed the current one before.
+type typeMemo struct {
+	seed  maphash.Seed
+	known map[uint64]uint32 // hash → ordinal; of equal hashes the later ones are stored under the next number
+	next  []uint32          // type → its last successor
+	last  uint32
+}
+
+func (m *typeMemo) reset() {
+	clear(m.known)
+	m.next, m.last = m.next[:0], 0
+}
+
+// predict reads the type at p in buf. It returns its ordinal and its end, or -1 if the lexer must decode it.
+func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32, next int) {
+	if len(m.next) > 0 {
+		kind = m.next[m.last]
+		text := it.TypeCode(int(kind))
+		q := p + len(text)
+		if q < end && buf[q] == '"' && string(buf[p:q]) == string(text) {
+			m.last = kind
+			return kind, q
+		}
+	}
+	q := endOfString(buf, p, end)
+	if q-p > maxTypeLen || q >= end {
+		return 0, -1
+	}
+	return m.find(buf[p:q], it), q
+}
+
+func (m *typeMemo) find(text []byte, it *batch.Items) uint32 {
+	if len(m.next) > 0 {
+		if kind := m.next[m.last]; string(it.TypeCode(int(kind))) == string(text) {
+			m.last = kind
+			return kind
+		}
+	}
+	for h := maphash.Bytes(m.seed, text); ; h++ {
+		kind, found := m.known[h]
+		if found && string(it.TypeCode(int(kind))) != string(text) {
+			continue
+		}
+		if !found {
+			kind = uint32(it.Types())
+			it.TypeText = append(it.TypeText, text...)
+			it.TypeEnd = append(it.TypeEnd, uint32(len(it.TypeText)))
+			m.known[h] = kind
+			m.next = append(m.next, kind)
+		}
+		m.next[m.last], m.last = kind, kind
+		return kind
+	}
+}
+
+// timeMemo keeps the last timestamp: most rows of a batch repeat it, or at least its day.
+type timeMemo struct {
+	text [maxTimestamp]byte
+	n    int
+	ns   int64
+	day  int64 // start of its day
+}
+
+const dayLen = len("2006-01-02T")
+
+// read reads the timestamp at p in buf. It returns its end, or -1 if the lexer must decode it.
+func (m *timeMemo) read(buf []byte, p, end int) (ns int64, next int) {
+	if q := p + m.n; m.n > 0 && q < end && buf[q] == '"' && string(buf[p:q]) == string(m.text[:m.n]) {
+		return m.ns, q
+	}
+	q := endOfString(buf, p, end)
+	if q >= end {
+		return 0, -1
+	}
+	ns, ok := m.sameDay(buf[p:q])
+	if !ok {
+		if ns, ok = parseTimestamp(buf[p:q]); !ok {
+			return 0, -1
+		}
+		days, _ := date(buf[p:q]) // not from ns: a leap second belongs to the previous day
+		m.day = days * day
+	}
+	m.n = copy(m.text[:], buf[p:q])
+	m.ns = ns
+	return ns, q
+}
+
+// sameDay reads a timestamp of the most common form, 2006-01-02T15:04:05Z, on the day of the previous one.
+func (m *timeMemo) sameDay(s []byte) (ns int64, ok bool) {
+	if len(s) != len("2006-01-02T15:04:05Z") || m.n < dayLen || string(s[:dayLen]) != string(m.text[:dayLen]) {
+		return 0, false
+	}
+	h, okH := two(s[11:])
+	m60, okM := two(s[14:])
+	sec, okS := two(s[17:])
+	if !okH || !okM || !okS || h > 23 || m60 > 59 || sec > 59 || s[13] != ':' || s[16] != ':' || s[19] != 'Z' {
+		return 0, false
+	}
+	return m.day + int64(h)*hour + int64(m60)*minute + int64(sec)*second, true
 }

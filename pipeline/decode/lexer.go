@@ -80,19 +80,7 @@ func (l *lexer) ahead() {
 	}
 }
 
-// mark returns the current position for back, which returns to it from at most window bytes away.
-func (l *lexer) mark() int64 { l.ahead(); return l.base + int64(l.pos) }
-
-func (l *lexer) back(mark int64) {
-	if pos := mark - l.base; pos >= 0 {
-		l.pos = int(pos)
-	}
-}
-
-// syntax records a syntax error at pos.
-func (l *lexer) syntax(reason string) {
-	l.syntaxAt(l.base+int64(l.pos), reason)
-}
+func (l *lexer) syntax(reason string) { l.syntaxAt(l.base+int64(l.pos), reason) }
 
 func (l *lexer) syntaxAt(offset int64, reason string) {
 	if l.err == nil {
@@ -144,19 +132,6 @@ func (l *lexer) skipRun(c byte) {
 	}
 }
 
-// expect consumes c after white space.
-func (l *lexer) expect(c byte, where string) bool {
-	if l.err != nil {
-		return false
-	}
-	if l.next() == c && l.pos < l.end {
-		l.pos++
-		return true
-	}
-	l.unexpected(fmt.Sprintf("expected '%c' %s", c, where))
-	return false
-}
-
 // unexpected records a syntax error, or the end of the stream if it is reached.
 func (l *lexer) unexpected(what string) {
 	if l.pos >= l.end {
@@ -200,7 +175,6 @@ func (l *lexer) firstMember() bool {
 	return l.name()
 }
 
-// nextMember is firstMember for the following members.
 func (l *lexer) nextMember() bool {
 	if l.err != nil {
 		return false
@@ -222,5 +196,105 @@ func (l *lexer) name() bool {
 		l.unexpected("expected a member name in double quotes")
 		return false
 	}
-	return l.str() && l.expect(':', "after a member name")
+	if !l.str() {
+		return false
+	}
+	if l.next() != ':' {
+		l.unexpected("expected ':' after a member name")
+		return false
+	}
+	l.pos++
+	return true
+}
+
+func (l *lexer) literal(word string) bool {
+	for i := range len(word) {
+		if l.peek() != word[i] || l.pos >= l.end {
+			l.unexpected("expected " + word)
+			return false
+		}
+		l.pos++
+	}
+	return true
+}
+
+func (l *lexer) scalar(c byte) bool {
+	switch {
+	case c == '"':
+		return l.str()
+	case c == '-' || '0' <= c && c <= '9':
+		return l.num()
+	case c == 't':
+		return l.literal("true")
+	case c == 'f':
+		return l.literal("false")
+	case c == 'n':
+		return l.literal("null")
+	}
+	l.unexpected("expected a value")
+	return false
+}
+
+// skipValue consumes and validates a value of any type.
+func (l *lexer) skipValue() bool {
+	l.stack = l.stack[:0]
+	for l.err == nil {
+		opened := false
+		switch c := l.next(); c {
+		case '{', '[':
+			if l.depth+len(l.stack) >= l.maxDepth {
+				l.syntax(fmt.Sprintf("nesting is deeper than %d", l.maxDepth))
+				return false
+			}
+			l.pos++
+			opened = true
+			l.stack = append(l.stack, c)
+		default:
+			if !l.scalar(c) {
+				return false
+			}
+		}
+		if l.closeValues(opened) {
+			return l.err == nil
+		}
+	}
+	return false
+}
+
+// closeValues moves from the end of a value, or from an opening bracket, to the start of the next value. It returns true when
+// the outermost value is complete.
+func (l *lexer) closeValues(opened bool) bool {
+	for l.err == nil && len(l.stack) > 0 {
+		var more bool
+		if l.stack[len(l.stack)-1] == '{' {
+			if opened {
+				more = l.firstMember()
+			} else {
+				more = l.nextMember()
+			}
+		} else {
+			more = l.nextElement(opened)
+		}
+		if more {
+			return false
+		}
+		opened = false
+		l.stack = l.stack[:len(l.stack)-1]
+	}
+	return true
+}
+
+func (l *lexer) nextElement(first bool) bool {
+	switch c := l.next(); {
+	case c == ']':
+		l.pos++
+		return false
+	case first:
+		return true
+	case c == ',':
+		l.pos++
+		return true
+	}
+	l.unexpected("expected ',' or ']' after an element")
+	return false
 }

@@ -84,57 +84,57 @@ func (l *lexer) num() bool {
 	if l.peek() == '-' {
 		l.take()
 	}
+	digits := 1 // of the part at pos
 	zero := l.peek() == '0'
 	if zero {
 		l.take()
-	} else if !l.whole() {
-		return false
+	} else {
+		for digits = 0; l.peek()-'0' <= 9; digits++ {
+			if l.digit(); l.full {
+				l.shift++
+			}
+		}
 	}
-	if l.peek() == '.' && !l.fraction(zero) {
-		return false
+	if digits > 0 && l.peek() == '.' {
+		if l.full {
+			l.pos++
+		} else {
+			l.take()
+		}
+		for digits = 0; zero && l.peek() == '0'; digits++ {
+			l.pos++
+			l.shift--
+		}
+		for ; l.peek()-'0' <= 9; digits++ {
+			l.digit()
+		}
 	}
-	if l.peek()|0x20 == 'e' {
-		return l.exponentPart()
+	if digits > 0 && l.peek()|0x20 == 'e' {
+		const huge = 1 << 40 // out of range
+		l.pos++
+		negative := l.peek() == '-'
+		if negative || l.peek() == '+' {
+			l.pos++
+		}
+		for digits = 0; l.peek()-'0' <= 9; digits++ {
+			l.exponent = min(l.exponent*10+int64(l.buf[l.pos]-'0'), huge)
+			l.pos++
+		}
+		if negative {
+			l.exponent = -l.exponent
+		}
 	}
-	return true
+	if digits == 0 {
+		l.unexpected("expected a digit")
+	}
+	return digits > 0
 }
 
-// take appends the byte at pos to text.
 func (l *lexer) take() {
 	l.text = append(l.text, l.buf[l.pos])
 	l.pos++
 }
 
-// whole consumes the integer digits.
-func (l *lexer) whole() bool {
-	n := 0
-	for ; l.peek()-'0' <= 9; n++ {
-		if l.digit(); l.full {
-			l.shift++
-		}
-	}
-	return l.some(n)
-}
-
-// fraction consumes the point and the digits after it.
-func (l *lexer) fraction(zero bool) bool {
-	if l.full {
-		l.pos++
-	} else {
-		l.take()
-	}
-	n := 0
-	for ; zero && l.peek() == '0'; n++ {
-		l.pos++
-		l.shift--
-	}
-	for ; l.peek()-'0' <= 9; n++ {
-		l.digit()
-	}
-	return l.some(n)
-}
-
-// digit consumes a digit.
 func (l *lexer) digit() {
 	if l.full = l.full || len(l.text) >= maxDigits; l.full {
 		l.dropped = l.dropped || l.buf[l.pos] != '0'
@@ -142,32 +142,6 @@ func (l *lexer) digit() {
 		return
 	}
 	l.take()
-}
-
-func (l *lexer) some(n int) bool {
-	if n == 0 {
-		l.unexpected("expected a digit")
-	}
-	return n > 0
-}
-
-// exponentPart consumes the exponent, which it limits to an out-of-range value.
-func (l *lexer) exponentPart() bool {
-	const huge = 1 << 40
-	l.pos++
-	negative := l.peek() == '-'
-	if negative || l.peek() == '+' {
-		l.pos++
-	}
-	n := 0
-	for ; l.peek()-'0' <= 9; n++ {
-		l.exponent = min(l.exponent*10+int64(l.buf[l.pos]-'0'), huge)
-		l.pos++
-	}
-	if negative {
-		l.exponent = -l.exponent
-	}
-	return l.some(n)
 }
 
 // number returns the value of the number that num consumed, ±Inf if it overflows.

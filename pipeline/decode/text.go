@@ -3,6 +3,7 @@ package decode
 import (
 	"encoding/binary"
 	"math/bits"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -67,7 +68,6 @@ func (l *lexer) run() int {
 	return start
 }
 
-// keep appends to text up to its limit.
 func (l *lexer) keep(b []byte) {
 	if room := textMax - len(l.text); len(b) > room {
 		b, l.long = b[:room], true
@@ -77,10 +77,8 @@ func (l *lexer) keep(b []byte) {
 
 // multibyte consumes the run of non-ASCII characters at pos.
 func (l *lexer) multibyte() bool {
-	if l.end-l.pos < utf8.UTFMax {
-		for l.eof == nil && l.end-l.pos < utf8.UTFMax {
-			l.fill()
-		}
+	for l.eof == nil && l.end-l.pos < utf8.UTFMax {
+		l.fill()
 	}
 	stop := l.pos
 	for stop < l.end && l.buf[stop] >= 0x80 {
@@ -99,13 +97,7 @@ func (l *lexer) multibyte() bool {
 		l.pos = stop
 		return true
 	}
-	l.toInvalid(stop)
-	return false
-}
-
-// toInvalid records a syntax error at the first invalid byte before stop.
-func (l *lexer) toInvalid(stop int) {
-	for l.pos < stop {
+	for l.pos < stop { // to the first invalid byte
 		c, n := utf8.DecodeRune(l.buf[l.pos:stop])
 		if c == utf8.RuneError && n == 1 {
 			break
@@ -113,11 +105,12 @@ func (l *lexer) toInvalid(stop int) {
 		l.pos += n
 	}
 	l.syntax("invalid UTF-8 in a string")
+	return false
 }
 
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escape consumes the escape sequence at pos.
+// escape consumes the escape sequence at pos, and the second one of a surrogate pair.
 func (l *lexer) escape() bool {
 	at := l.base + int64(l.pos)
 	l.pos++
@@ -126,56 +119,38 @@ func (l *lexer) escape() bool {
 		l.ended()
 		return false
 	}
+	l.pos++
 	if plain := escapes[c]; plain != 0 {
-		l.pos++
 		l.keep([]byte{plain})
 		return true
 	}
 	if c != 'u' {
+		l.pos--
 		l.syntax("unknown escape sequence in a string")
 		return false
 	}
-	l.pos++
-	return l.unicode(at)
-}
-
-// unicode consumes the four digits after \u and the second half of a surrogate pair.
-func (l *lexer) unicode(at int64) bool {
 	r, ok := l.hex4()
-	if !ok {
-		return false
-	}
-	if r >= 0xdc00 && r < 0xe000 {
-		l.syntaxAt(at, "lone surrogate in a string")
-		return false
-	}
-	if r >= 0xd800 && r < 0xdc00 {
-		if r, ok = l.lowSurrogate(at, r); !ok {
+	if ok && utf16.IsSurrogate(r) {
+		for _, c := range [2]byte{'\\', 'u'} {
+			if l.peek() != c {
+				if l.pos >= l.end {
+					l.ended()
+				}
+				l.syntaxAt(at, "lone surrogate in a string")
+				return false
+			}
+			l.pos++
+		}
+		var low rune
+		low, ok = l.hex4()
+		if r = utf16.DecodeRune(r, low); ok && r == utf8.RuneError {
+			l.syntaxAt(at, "lone surrogate in a string")
 			return false
 		}
 	}
 	var b [utf8.UTFMax]byte
 	l.keep(b[:utf8.EncodeRune(b[:], r)])
-	return true
-}
-
-func (l *lexer) lowSurrogate(at int64, high rune) (rune, bool) {
-	for _, c := range [2]byte{'\\', 'u'} {
-		if l.peek() != c {
-			if l.pos >= l.end {
-				l.ended()
-			}
-			l.syntaxAt(at, "lone surrogate in a string")
-			return 0, false
-		}
-		l.pos++
-	}
-	low, ok := l.hex4()
-	if ok && (low < 0xdc00 || low > 0xdfff) {
-		l.syntaxAt(at, "lone surrogate in a string")
-		return 0, false
-	}
-	return 0x10000 + (high-0xd800)<<10 + (low - 0xdc00), ok
+	return ok
 }
 
 func (l *lexer) hex4() (rune, bool) {

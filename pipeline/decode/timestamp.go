@@ -1,5 +1,7 @@
 package decode
 
+import "time"
+
 const (
 	second = int64(1e9)
 	minute = 60 * second
@@ -63,11 +65,8 @@ func fraction(s []byte) (ns int64, n int) {
 }
 
 func isUTC(zone []byte) bool {
-	switch string(zone) {
-	case "Z", "z", "+00:00", "-00:00", "+00", "-00":
-		return true
-	}
-	return false
+	z := string(zone)
+	return z == "Z" || z == "z" || z == "+00:00" || z == "-00:00" || z == "+00" || z == "-00"
 }
 
 // date parses "2006-01-02" as days since 1970.
@@ -77,29 +76,11 @@ func date(s []byte) (days int64, ok bool) {
 	m, ok3 := two(s[5:])
 	d, ok4 := two(s[8:])
 	y := 100*hi + lo
-	if !(ok1 && ok2 && ok3 && ok4) || s[4] != '-' || s[7] != '-' || y < 1970 || y > 2261 || m < 1 || m > 12 || d < 1 || d > daysIn(y, m) {
-		return 0, false
-	}
-	return sinceEpoch(y, m, d), true
+	t := time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) // of 30 February: 2 March
+	valid := ok1 && ok2 && ok3 && ok4 && s[4] == '-' && s[7] == '-' && y >= 1970 && y <= 2261
+	return t.Unix() / 86400, valid && t.Month() == time.Month(m) && t.Day() == d
 }
 
-func daysIn(y, m int) int {
-	if m == 2 && y%4 == 0 && (y%100 != 0 || y%400 == 0) {
-		return 29
-	}
-	return int([13]uint8{0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}[m])
-}
-
-// sinceEpoch counts the days since 1970, in years that start in March so that the leap day is the last one.
-func sinceEpoch(y, m, d int) int64 {
-	if m <= 2 {
-		y--
-		m += 12
-	}
-	return int64(365*y + y/4 - y/100 + y/400 + (153*(m-3)+2)/5 + d - 1 - 719468)
-}
-
-// two parses two digits.
 func two(s []byte) (int, bool) {
 	a, b := s[0]-'0', s[1]-'0'
 	return int(a)*10 + int(b), a <= 9 && b <= 9

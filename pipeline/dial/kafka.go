@@ -104,7 +104,6 @@ func (k Kafka) Transport() (*kafka.Transport, error) {
 	}, nil
 }
 
-// mechanism returns nil where SASL is off.
 func (s SASL) mechanism() (m sasl.Mechanism, err error) {
 	switch strings.ToLower(s.Mechanism) {
 	case "plain":

@@ -27,12 +27,8 @@ type Config struct {
 // DefaultConfig returns the defaults. Dir is empty and must be set.
 func DefaultConfig() Config {
 	return Config{
-		SegmentBytes:  64 << 20,
-		MaxBytes:      8 << 30,
-		MinFreeBytes:  1 << 30,
-		MaxFrameBytes: 64 << 20,
-		QueueEntries:  1024,
-		QueueBytes:    256 << 20,
+		SegmentBytes: 64 << 20, MaxBytes: 8 << 30, MinFreeBytes: 1 << 30,
+		MaxFrameBytes: 64 << 20, QueueEntries: 1024, QueueBytes: 256 << 20,
 	}
 }
 

@@ -76,13 +76,12 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 	case len(state) > MaxStateBytes:
 		return fmt.Errorf("the state has %d bytes, the maximum is %d", len(state), MaxStateBytes)
 	}
-	c.buf = slot{gen: c.gen + 1, seq: seq, state: state}.encode(c.buf[:0])
-	if err := c.write(1-c.slot, c.buf); err != nil {
+	s := slot{gen: c.gen + 1, seq: seq, state: state}
+	if err := c.write(1-c.slot, s); err != nil {
 		cursorErrors.Inc()
 		return err
 	}
-	c.gen++
-	c.slot = 1 - c.slot
+	c.gen, c.slot = s.gen, 1-c.slot
 	c.state = append(c.state[:0], state...)
 	c.seq.Store(seq)
 	return nil
@@ -90,8 +89,9 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 
 // write overwrites one slot and syncs it. Its blocks were allocated when the file was created, so a cursor can move on a full
 // disk, and thereby free space. The other slot stays intact whatever happens to this one.
-func (c *Cursor) write(slot int, b []byte) error {
-	if _, err := c.file.WriteAt(b, int64(slot)*slotBytes); err != nil {
+func (c *Cursor) write(slot int, s slot) error {
+	c.buf = s.encode(c.buf[:0])
+	if _, err := c.file.WriteAt(c.buf, int64(slot)*slotBytes); err != nil {
 		return fmt.Errorf("cannot write %s: %w", c.path, err)
 	}
 	if err := c.file.Datasync(); err != nil {
@@ -110,7 +110,6 @@ func (c *Cursor) close() error {
 	return c.file.Close()
 }
 
-// openCursors opens or creates the cursor of every consumer.
 func (j *Journal) openCursors(consumers []string) error {
 	oldest := uint64(1)
 	if len(j.segments) > 0 {
@@ -146,45 +145,33 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 	c := &Cursor{journal: j, name: name, path: filepath.Join(j.cfg.Dir, name+cursorSuffix)}
 	file, err := j.fs.Open(c.path, os.O_RDWR)
 	if errors.Is(err, os.ErrNotExist) {
-		return c, c.create(oldest)
+		c.gen = 1
+		c.seq.Store(oldest)
+		c.file, err = createFile(j.fs, j.cfg.Dir, c.path, func(f File) error {
+			if _, err := f.WriteAt(make([]byte, 2*slotBytes), 0); err != nil { // zeros, so that the blocks are allocated now
+				return err
+			}
+			_, err := f.WriteAt(slot{gen: c.gen, seq: oldest}.encode(nil), 0)
+			return err
+		})
+		return c, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open cursor file %s: %w", c.path, err)
 	}
 	c.file = file
-	if err := c.load(); err != nil {
+	s, at, err := newestSlot(c.file, c.path)
+	if err == nil {
+		c.slot, c.gen, c.state = at, s.gen, s.state
+		c.seq.Store(s.seq)
+		// Written again: after a failed sync and the death of the process, the page cache may hold a slot that the disk does not,
+		// and the next Save overwrites the other slot.
+		err = c.write(at, s)
+	}
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return c, nil
-}
-
-// create creates a file with both slots. It writes zeros, so that the blocks are allocated now.
-func (c *Cursor) create(oldest uint64) error {
-	c.gen = 1
-	c.seq.Store(oldest)
-	c.buf = slot{gen: c.gen, seq: oldest}.encode(nil)
-	file, err := createFile(c.journal.fs, c.journal.cfg.Dir, c.path, func(f File) error {
-		if _, err := f.WriteAt(make([]byte, 2*slotBytes), 0); err != nil {
-			return err
-		}
-		_, err := f.WriteAt(c.buf, 0)
-		return err
-	})
-	c.file = file
-	return err
-}
-
-// load reads the newer valid slot and writes it again: after a failed sync and the death of the process, the page cache may
-// hold a slot that the disk does not, and the next Save overwrites the other slot.
-func (c *Cursor) load() error {
-	s, at, err := newestSlot(c.file, c.path)
-	if err != nil {
-		return err
-	}
-	c.slot, c.gen, c.state = at, s.gen, s.state
-	c.seq.Store(s.seq)
-	c.buf = s.encode(nil)
-	return c.write(at, c.buf)
 }
 
 // slot is one save in a cursor file; doc.go shows its layout.

@@ -87,17 +87,6 @@
 //
 // A segment's space is reserved beyond the end of the file when the segment is created (fallocate that keeps the size), so
 // the size still marks the end of the data. Unused space is released before the next segment is created. MaxBytes counts the data,
-// not the reserve. If the space cannot be reserved, the disk counts as full (TestNoSegmentOnAFullDisk). Measured on ext4 with 430 kB
-// frames (write and fdatasync, median of 140): appending 0.32–0.35 ms and 0.17 ms
-// of CPU, reserved 0.30–0.32 ms and 0.13 ms. Overwriting blocks written before takes 0.20 ms and 0.09 ms, but would need a pool of old
-// files; the gain does not pay for a second way to create segments.
-//
-// # Alternatives
-//
-//   - hashicorp/raft-wal (v0.4.0): the closest relative, and the source of many rules here. It is one log with one reader's truncation,
-//     its metadata is in a separate BoltDB, reads verify no checksum, and a broken final commit is dropped silently. It has no way to void a frame whose sync failed. Its authors call it experimental.
-//   - tidwall/wal (v1.2.1): no checksums; a segment is read into memory whole; a torn tail makes Open fail permanently; every
-//     caller pays for its own sync.
-//   - pebble's record package (v1.1.5): framing only. Segments, retention, cursors and syncing are left to the caller, and
-//     a broken chunk is skipped to the next block, which suits a database that has the data elsewhere.
+// not the reserve. If the space cannot be reserved, the disk counts as full (TestNoSegmentOnAFullDisk). On ext4, commits
+// of 430 kB then take 6 % less time and 24 % less CPU.
 package journal

@@ -67,11 +67,9 @@ func decodeFrameHeader(src *[frameHeaderBytes]byte) frameHeader {
 // headerSum starts the checksum of a frame. The salt is random for each segment, so that bytes of another file, or bytes that a
 // client chose, are not a valid frame here.
 func headerSum(header *[frameHeaderBytes]byte, salt uint64) uint32 {
-	sum := uint32(salt >> 32)
-	return crc32.Update(sum, castagnoli, header[:20])
+	return crc32.Update(uint32(salt>>32), castagnoli, header[:20])
 }
 
-// markOf returns the first word of every frame of a segment.
 func markOf(salt uint64) uint32 { return uint32(salt) }
 
 // walker steps through the frames of a segment, in order. It reads nothing at or past size.
@@ -90,7 +88,6 @@ type walker struct {
 	chunk []byte // of verify and scans; allocated on first use
 }
 
-// reset moves the walker before the first frame of a segment.
 func (w *walker) reset(file io.ReaderAt, path string, h segmentHeader, size int64) {
 	*w = walker{file: file, path: path, salt: h.salt, size: size, seq: h.first, off: blockBytes, commit: blockBytes, chunk: w.chunk}
 }
@@ -107,14 +104,13 @@ func (w *walker) skip() error {
 // verify steps over the next frame and verifies its checksum, in bounded memory.
 func (w *walker) verify() error {
 	h, at, err := w.find()
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.check(h, at)
 	}
-	if err := w.check(h, at); err != nil {
-		return err
+	if err == nil {
+		w.accept(h, at)
 	}
-	w.accept(h, at)
-	return nil
+	return err
 }
 
 // read appends the payload of the next frame to dst and steps over it. It always verifies the checksum: the bytes may have
@@ -141,21 +137,14 @@ func (w *walker) read(dst []byte) ([]byte, error) {
 func (w *walker) find() (h frameHeader, at int64, err error) {
 	near, far := alignUp(w.off, frameAlign), alignUp(w.off, blockBytes)
 	h, ok, err := w.headerAt(near)
-	if err != nil {
+	if err != nil || ok && h.seq == w.seq && (w.index > 0 && h.index == w.index || near == far && h.index == 0) {
 		return h, near, err
 	}
-	if ok && h.seq == w.seq && (w.index > 0 && h.index == w.index || near == far && h.index == 0) {
-		return h, near, nil
-	}
-	if near == far {
-		return h, near, w.corrupt(near, "no frame starts there")
-	}
-	h, ok, err = w.headerAt(far)
-	if err != nil {
-		return h, far, err
-	}
-	if ok && h.seq == w.seq && h.index == 0 {
-		return h, far, nil
+	if near < far {
+		h, ok, err = w.headerAt(far)
+		if err != nil || ok && h.seq == w.seq && h.index == 0 {
+			return h, far, err
+		}
 	}
 	return h, near, w.corrupt(near, "no frame starts there or in the next block")
 }
@@ -180,13 +169,10 @@ func (w *walker) check(h frameHeader, at int64) error {
 		sum = crc32.Update(sum, castagnoli, p)
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil && sum != h.sum {
+		err = w.corrupt(at, "wrong checksum")
 	}
-	if sum != h.sum {
-		return w.corrupt(at, "wrong checksum")
-	}
-	return nil
+	return err
 }
 
 // chunks calls do with the bytes of a range, piece by piece, until it returns an error.

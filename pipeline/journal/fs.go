@@ -112,8 +112,7 @@ func (osFS) Open(path string, flag int) (File, error) {
 }
 
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
-
-func (osFS) Remove(path string) error { return os.Remove(path) }
+func (osFS) Remove(path string) error     { return os.Remove(path) }
 
 func (osFS) SyncDir(dir string) error {
 	f, err := os.Open(dir)
@@ -135,4 +134,12 @@ func (f osFile) Size() (int64, error) {
 		return 0, err
 	}
 	return st.Size(), nil
+}
+
+func (f osFile) Free() (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(f.fd, &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail * uint64(st.Bsize)), nil
 }

@@ -2,14 +2,6 @@ package journal
 
 import "golang.org/x/sys/unix"
 
-func (f osFile) Free() (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(f.fd, &st); err != nil {
-		return 0, err
-	}
-	return int64(st.Bavail) * st.Bsize, nil
-}
-
 func (f osFile) Reserve(size int64) error {
 	return unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
 }

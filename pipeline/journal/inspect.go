@@ -75,60 +75,37 @@ func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 			return
 		}
 		defer closeSegments(segments)
+		var w walker
+		var buf []byte
 		for i, s := range segments {
-			f := framesOf{segment: s, from: seq}
-			if i+1 < len(segments) {
-				f.next = segments[i+1]
+			newest := i+1 == len(segments)
+			if !newest && segments[i+1].first <= seq {
+				continue
 			}
-			if !f.each(yield) {
-				return
-			}
-		}
-	}
-}
-
-// framesOf yields the frames of one segment. next is the following segment, if any.
-type framesOf struct {
-	segment, next *segment
-	from          uint64
-	walk          walker
-	buf           []byte
-}
-
-// each returns false at the end of the iteration.
-func (f *framesOf) each(yield func(Frame, error) bool) bool {
-	s := f.segment
-	if f.next != nil && f.next.first <= f.from {
-		return true
-	}
-	f.walk.reset(s.file, s.path, s.segmentHeader, s.end)
-	for f.next == nil || f.walk.seq < f.next.first {
-		frame, err := f.step()
-		if f.next == nil && isCorrupt(err) {
-			if _, err = f.walk.torn(); err == nil {
-				return false // the end of the journal
+			w.reset(s.file, s.path, s.segmentHeader, s.end)
+			for newest || w.seq < segments[i+1].first {
+				frame := Frame{Seq: w.seq, Segment: filepath.Base(s.path), Offset: w.off}
+				if frame.Seq < seq {
+					err = w.skip()
+				} else {
+					buf, err = w.read(buf[:0])
+					frame.Data = buf
+				}
+				if newest && isCorrupt(err) {
+					if _, err = w.torn(); err == nil {
+						return // the end of the journal
+					}
+				}
+				if err != nil {
+					yield(Frame{}, err)
+					return
+				}
+				if frame.Seq >= seq && !yield(frame, nil) {
+					return
+				}
 			}
 		}
-		if err != nil {
-			yield(Frame{}, err)
-			return false
-		}
-		if frame.Seq >= f.from && !yield(frame, nil) {
-			return false
-		}
 	}
-	return true
-}
-
-func (f *framesOf) step() (Frame, error) {
-	frame := Frame{Seq: f.walk.seq, Segment: filepath.Base(f.segment.path), Offset: f.walk.off}
-	if frame.Seq < f.from {
-		return frame, f.walk.skip()
-	}
-	var err error
-	f.buf, err = f.walk.read(f.buf[:0])
-	frame.Data = f.buf
-	return frame, err
 }
 
 func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, error) {
@@ -138,30 +115,22 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 		return nil, fmt.Errorf("cannot list folder %s: %w", dir, err)
 	}
 	in := &Inspection{}
-	var segments []string
+	var prev *segment
+	var end error // why the walk through prev ended: past its last frame, or broken
 	for _, name := range names {
-		if strings.HasSuffix(name, segmentSuffix) {
-			segments = append(segments, name)
-		}
 		if consumer, ok := strings.CutSuffix(name, cursorSuffix); ok {
 			in.Cursors = append(in.Cursors, readCursor(fs, dir, consumer))
 		}
-	}
-	in.addSegments(fs, dir, segments, step)
-	return in, nil
-}
-
-func (in *Inspection) addSegments(fs FS, dir string, names []string, step func(*walker) error) {
-	var prev *segment
-	var end error // why the walk through prev ended: past its last frame, or broken
-	for i, name := range names {
+		if !strings.HasSuffix(name, segmentSuffix) {
+			continue
+		}
 		info := SegmentInfo{Name: name}
 		s, err := openSegment(fs, filepath.Join(dir, name), os.O_RDONLY)
 		if err != nil {
 			info.Err = err
 		} else {
 			if prev != nil {
-				in.Segments[i-1].seal(prev, s, end)
+				in.Segments[len(in.Segments)-1].seal(prev, s, end)
 			}
 			end = info.read(s, step)
 			_ = s.close() // read-only
@@ -169,6 +138,7 @@ func (in *Inspection) addSegments(fs FS, dir string, names []string, step func(*
 		in.Segments = append(in.Segments, info)
 		prev = s
 	}
+	return in, nil
 }
 
 // read walks to the end of the segment. It returns the error that ended the walk if that may just be the end.

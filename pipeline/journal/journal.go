@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -77,6 +78,8 @@ func WithFS(fs FS) Option { return func(j *Journal) { j.fs = fs } }
 // WithLogger sets the logger. The default logs nothing.
 func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = log } }
 
+const lockName = "LOCK"
+
 // Open locks the folder, recovers its contents (doc.go lists the steps) and starts the writer, which Close stops. Segments are
 // kept until the cursors of all consumers have passed them. A new consumer starts at the oldest frame.
 func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
@@ -84,8 +87,12 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 		return nil, fmt.Errorf("cannot open the journal: %w", err)
 	}
 	j := newJournal(cfg, opts)
-	if err := j.takeFolder(); err != nil {
-		return nil, err
+	if err := j.fs.MkdirAll(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("cannot create folder %s: %w", cfg.Dir, err)
+	}
+	var err error
+	if j.lock, err = j.fs.Lock(filepath.Join(cfg.Dir, lockName)); err != nil {
+		return nil, fmt.Errorf("cannot lock journal folder %s: %w; each daemon needs its own folder", cfg.Dir, err)
 	}
 	if err := j.recover(consumers); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot recover the journal: %w", err), j.closeFiles())
@@ -177,12 +184,24 @@ func (j *Journal) collect() {
 	j.collecting.Lock()
 	defer j.collecting.Unlock()
 	for s := j.disposable(); s != nil; s = j.disposable() {
-		if err := removeFile(j.fs, j.cfg.Dir, s.path); err != nil {
+		err := j.fs.Remove(s.path)
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			err = j.fs.SyncDir(j.cfg.Dir)
+		}
+		if err != nil {
 			removeErrors.Inc()
 			j.log.Warn().Err(err).Str("file", s.path).Msg("cannot delete a segment; will retry")
 			return
 		}
-		j.forget(s)
+		j.mu.Lock()
+		j.segments = append(j.segments[:0], j.segments[1:]...)
+		j.bytes -= s.end
+		j.refused = 0
+		j.mu.Unlock()
+		if err := s.close(); err != nil {
+			removeErrors.Inc()
+			j.log.Warn().Err(err).Str("file", s.path).Msg("cannot close a deleted segment")
+		}
 	}
 }
 
@@ -205,50 +224,18 @@ func (j *Journal) disposable() *segment {
 	return j.segments[0]
 }
 
-func (j *Journal) forget(s *segment) {
-	j.mu.Lock()
-	j.segments = append(j.segments[:0], j.segments[1:]...)
-	j.bytes -= s.end
-	j.refused = 0
-	j.mu.Unlock()
-	if err := s.close(); err != nil {
-		removeErrors.Inc()
-		j.log.Warn().Err(err).Str("file", s.path).Msg("cannot close a deleted segment")
-	}
-}
-
-// newest returns the segment that is written to. The caller holds mu.
 func (j *Journal) newest() *segment { return j.segments[len(j.segments)-1] }
 
 func newJournal(cfg Config, opts []Option) *Journal {
 	j := &Journal{
-		cfg:     cfg,
-		fs:      osFS{},
-		free:    math.MaxInt64, // until it is known
-		log:     zerolog.Nop(),
-		cursors: map[string]*Cursor{},
-		wake:    make(chan struct{}, 1),
-		stop:    make(chan struct{}),
-		done:    make(chan struct{}),
+		cfg: cfg, fs: osFS{}, log: zerolog.Nop(), cursors: map[string]*Cursor{},
+		free: math.MaxInt64, // until it is known
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, o := range opts {
 		o(j)
 	}
 	return j
-}
-
-const lockName = "LOCK"
-
-func (j *Journal) takeFolder() error {
-	if err := j.fs.MkdirAll(j.cfg.Dir); err != nil {
-		return fmt.Errorf("cannot create folder %s: %w", j.cfg.Dir, err)
-	}
-	lock, err := j.fs.Lock(filepath.Join(j.cfg.Dir, lockName))
-	if err != nil {
-		return fmt.Errorf("cannot lock journal folder %s: %w; each daemon needs its own folder", j.cfg.Dir, err)
-	}
-	j.lock = lock
-	return nil
 }
 
 func (j *Journal) closeFiles() error {

@@ -20,7 +20,6 @@ var (
 	diskFreeErrors = errorsTotal.WithLabelValues("disk_free")
 )
 
-// gauges returns the gauges of one journal.
 func (j *Journal) gauges() []metrics.Collector {
 	gauge := func(name, help string, value func() float64) metrics.Collector {
 		return metrics.GaugeFunc("trafficd_journal_"+name, help, map[string]string{"dir": j.cfg.Dir}, func() float64 {

@@ -1,9 +1,10 @@
 package journal
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"sort"
 )
 
 // Reader reads durable frames in order. It must be used by one goroutine, needs no closing, and allocates only if buf is too
@@ -43,11 +44,12 @@ func (r *Reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err err
 		if s == nil || err != nil {
 			return 0, nil, false, err
 		}
-		frame, open, err := r.readFrom(s, size, buf[:0])
-		if !open {
-			continue // deleted since locate; retry
-		}
-		if err != nil {
+		frame, err := r.readFrom(s, size, buf[:0])
+		switch {
+		case errors.Is(err, errDeleted):
+			r.segment = nil
+			continue
+		case err != nil:
 			readErrors.Inc()
 			return 0, nil, false, err
 		}
@@ -69,24 +71,20 @@ func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 	}
 	s := r.segment
 	if s == nil || r.seq < s.first || r.seq > s.last {
-		i, found := slices.BinarySearchFunc(j.segments, r.seq, func(s *segment, seq uint64) int {
-			return cmp.Compare(s.first, seq)
-		})
-		if !found {
-			i-- // the previous one starts at a lower frame
-		}
-		s = j.segments[i]
+		i := sort.Search(len(j.segments), func(i int) bool { return j.segments[i].first > r.seq })
+		s = j.segments[i-1]
 	}
 	return s, s.end, nil
 }
 
-// readFrom reads frame r.seq from s. open is false if s has been deleted.
-func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, open bool, err error) {
+// errDeleted: the segment has been deleted since locate.
+var errDeleted = errors.New("the segment is deleted")
+
+func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
-		r.segment = nil
-		return nil, false, nil
+		return nil, errDeleted
 	}
 	if r.segment != s {
 		r.walk.reset(s.file, s.path, s.segmentHeader, size)
@@ -95,11 +93,10 @@ func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, ope
 	r.walk.size = size
 	for r.walk.seq < r.seq {
 		if err := r.walk.skip(); err != nil {
-			return nil, true, err
+			return nil, err
 		}
 	}
-	frame, err = r.walk.read(dst)
-	return frame, true, err
+	return r.walk.read(dst)
 }
 
 // wait returns when the next frame may be durable, the journal is closed, or ctx is done.
@@ -123,7 +120,6 @@ func (r *Reader) wait(ctx context.Context) {
 	}
 }
 
-// wakeReaders wakes all waiting readers. The caller holds mu.
 func (j *Journal) wakeReaders() {
 	for _, r := range j.waiting {
 		select {

@@ -3,7 +3,6 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,7 +78,7 @@ func (j *Journal) tidy() error {
 func (j *Journal) mend(s *segment) error {
 	var w walker
 	w.reset(s.file, s.path, s.segmentHeader, s.end)
-	err := w.verify()
+	var err error
 	for err == nil {
 		err = w.verify()
 	}
@@ -125,40 +124,31 @@ func (w *walker) torn() (int64, error) {
 	return w.size - blank, nil
 }
 
-// proof searches for a valid frame whose commit started after the missing frame w.seq: a commit starts only when all frames
-// before it are durable. Frames of the same commit prove nothing, because the disk may write them in any order.
+// proof searches for a valid frame whose commit started after the missing frame w.seq, and returns a *CorruptError if there is
+// one: a commit starts only when all frames before it are durable. Frames of the same commit prove nothing, because the disk
+// may write them in any order.
 func (w *walker) proof(from int64) error {
 	probe := *w
 	probe.chunk = nil // w.chunk is in use
-	mark := make([]byte, 4)
-	binary.LittleEndian.PutUint32(mark, markOf(w.salt))
+	mark := binary.LittleEndian.AppendUint32(nil, markOf(w.salt))
 	return w.chunks(from, w.size, func(at int64, p []byte) error {
 		for i := 0; i+len(mark) <= len(p); i += frameAlign {
 			if !bytes.Equal(p[i:i+len(mark)], mark) {
 				continue
 			}
-			if err := probe.evidence(at + int64(i)); err != nil {
+			h, ok, err := probe.headerAt(at + int64(i))
+			if err == nil && ok && h.seq >= uint64(h.index) && h.seq-uint64(h.index) > w.seq {
+				if err = probe.check(h, at+int64(i)); err == nil {
+					return w.corrupt(alignUp(w.off, frameAlign),
+						fmt.Sprintf("the frame is invalid, but frame %d at offset %d was written after it had been acknowledged", h.seq, at+int64(i)))
+				}
+			}
+			if err != nil && !isCorrupt(err) {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-// evidence returns an error if there is a valid frame at an offset that proves that frame w.seq was durable.
-func (w *walker) evidence(at int64) error {
-	h, ok, err := w.headerAt(at)
-	if err != nil || !ok || h.seq < uint64(h.index) || h.seq-uint64(h.index) <= w.seq {
-		return err
-	}
-	if err := w.check(h, at); err != nil {
-		if isCorrupt(err) {
-			return nil
-		}
-		return err
-	}
-	return w.corrupt(alignUp(w.off, frameAlign),
-		fmt.Sprintf("the frame is invalid, but frame %d at offset %d was written after it had been acknowledged", h.seq, at))
 }
 
 // rewrite writes the last commit again, with zeros up to end. If its sync had failed and the process then died, the bytes may
@@ -173,17 +163,6 @@ func (w *walker) rewrite(file File, end int64) error {
 	}
 	if err != nil {
 		return fmt.Errorf("cannot rewrite the last commit of %s: %w", w.path, err)
-	}
-	return nil
-}
-
-// removeFile deletes a file durably. It may be deleted already.
-func removeFile(fs FS, dir, path string) error {
-	if err := fs.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot delete %s: %w", path, err)
-	}
-	if err := fs.SyncDir(dir); err != nil {
-		return fmt.Errorf("cannot sync folder %s: %w", dir, err)
 	}
 	return nil
 }

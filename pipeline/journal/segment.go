@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -21,7 +20,6 @@ const (
 	segmentMagic   = "trjrnl\r\n" // the line end reveals a transfer in text mode
 	segmentVersion = 1
 	segmentSuffix  = ".seg"
-	segmentDigits  = 20 // a uint64 in decimal: names sort like numbers
 	tempSuffix     = ".tmp"
 )
 
@@ -32,7 +30,8 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s has format version %d, this program reads version %d; drain the journal with the program that wrote it", e.Path, e.Version, segmentVersion)
+	return fmt.Sprintf("%s has format version %d, this program reads version %d; drain the journal with the program that wrote it",
+		e.Path, e.Version, segmentVersion)
 }
 
 // segmentHeader is the first block of a segment file; doc.go shows its layout.
@@ -43,7 +42,6 @@ type segmentHeader struct {
 	prevBytes int64  // size of the previous segment
 }
 
-// segment is one open segment file.
 type segment struct {
 	segmentHeader
 	path string
@@ -73,11 +71,10 @@ func (s *segment) close() error {
 // cut truncates the file durably. It always changes the size: if an earlier attempt had truncated the file but failed to sync
 // it, truncating it to the same size would change nothing, and its sync would prove nothing.
 func (s *segment) cut(end int64) error {
-	if err := s.file.Truncate(end + blockBytes); err != nil {
-		return fmt.Errorf("cannot truncate %s to %d bytes: %w", s.path, end, err)
-	}
-	if err := s.file.Truncate(end); err != nil {
-		return fmt.Errorf("cannot truncate %s to %d bytes: %w", s.path, end, err)
+	for _, size := range [...]int64{end + blockBytes, end} {
+		if err := s.file.Truncate(size); err != nil {
+			return fmt.Errorf("cannot truncate %s to %d bytes: %w", s.path, size, err)
+		}
 	}
 	if err := s.file.Sync(); err != nil { // fsync, not fdatasync: a smaller size is metadata that no read needs
 		return fmt.Errorf("cannot sync %s after truncating it: %w", s.path, err)
@@ -154,12 +151,8 @@ func decodeSegmentHeader(path string, b []byte) (h segmentHeader, err error) {
 	if crc32.Checksum(b[:blockBytes-4], castagnoli) != binary.LittleEndian.Uint32(b[blockBytes-4:]) {
 		return h, &CorruptError{Path: path, Reason: "wrong checksum of its header"}
 	}
-	h = segmentHeader{
-		salt:      binary.LittleEndian.Uint64(b[16:]),
-		first:     binary.LittleEndian.Uint64(b[24:]),
-		prevFirst: binary.LittleEndian.Uint64(b[32:]),
-		prevBytes: int64(binary.LittleEndian.Uint64(b[40:])),
-	}
+	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	h = segmentHeader{salt: u64(16), first: u64(24), prevFirst: u64(32), prevBytes: int64(u64(40))}
 	if filepath.Base(path) != segmentName(h.first) || h.first == 0 || markOf(h.salt) == 0 {
 		return h, &CorruptError{Path: path, Reason: fmt.Sprintf("its header (first frame %d) does not match its name", h.first)}
 	}
@@ -167,19 +160,16 @@ func decodeSegmentHeader(path string, b []byte) (h segmentHeader, err error) {
 }
 
 // openSegment opens a segment file and reads its header. The caller determines end and last.
-func openSegment(fs FS, path string, flag int) (*segment, error) {
+func openSegment(fs FS, path string, flag int) (_ *segment, err error) {
 	file, err := fs.Open(path, flag)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	s, err := loadSegment(file, path)
-	if err != nil {
-		_ = file.Close()
-	}
-	return s, err
-}
-
-func loadSegment(file File, path string) (*segment, error) {
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
 	size, err := file.Size()
 	if err != nil {
 		return nil, fmt.Errorf("cannot stat %s: %w", path, err)
@@ -198,7 +188,6 @@ func loadSegment(file File, path string) (*segment, error) {
 	return &segment{segmentHeader: h, path: path, end: size, last: h.first - 1, file: file}, nil
 }
 
-// openSegments opens all segments of a folder in ascending order.
 func openSegments(fs FS, dir string, flag int) (_ []*segment, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -230,7 +219,6 @@ func closeSegments(segments []*segment) {
 	}
 }
 
-// follows returns an error if next is not the segment after prev.
 func follows(prev, next *segment) error {
 	if next.prevFirst != prev.first {
 		return &CorruptError{
@@ -248,8 +236,7 @@ func follows(prev, next *segment) error {
 }
 
 func segmentName(first uint64) string {
-	digits := strconv.FormatUint(first, 10)
-	return strings.Repeat("0", segmentDigits-len(digits)) + digits + segmentSuffix
+	return fmt.Sprintf("%020d", first) + segmentSuffix // names sort like numbers
 }
 
 // newSalt returns a random salt, so that clients cannot forge frames. Its low word, the mark, is not zero: zero bytes are never

@@ -3,6 +3,7 @@ package journal
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"time"
 
 	"trafficd/pipeline/metrics"
@@ -17,7 +18,7 @@ type writer struct {
 	active *segment
 	dirty  bool // there may be reserved space or unacknowledged bytes after active.end
 	out    *bufio.Writer
-	sink   sink
+	file   io.OffsetWriter
 	header [frameHeaderBytes]byte
 }
 
@@ -31,7 +32,10 @@ func (j *Journal) run() {
 		case <-j.wake:
 			j.flush()
 		case <-tick.C:
-			j.tend()
+			if j.failure != nil {
+				j.heal()
+			}
+			j.lookAtDisk()
 		case <-j.stop:
 			j.flush()
 			return
@@ -43,7 +47,8 @@ func (j *Journal) run() {
 func (j *Journal) flush() {
 	for {
 		j.mu.Lock()
-		batch := j.queue.take()
+		batch := j.queue.waiting
+		j.queue.waiting, j.queue.spare = j.queue.spare[:0], batch
 		j.mu.Unlock()
 		if len(batch) == 0 {
 			break
@@ -58,42 +63,44 @@ func (j *Journal) flush() {
 
 // write makes a batch durable, with one sync unless it spans segments.
 func (j *Journal) write(batch []*Entry) {
+	w := &j.writer
 	for len(batch) > 0 && j.failure == nil {
-		n, err := j.place(batch)
-		if err != nil {
-			segmentErrors.Inc()
-			j.fail(err)
-			break // nothing of it was written
+		n := w.fit(batch, j.cfg.SegmentBytes)
+		if n == 0 {
+			if err := j.roll(); err != nil {
+				segmentErrors.Inc()
+				j.fail(err)
+				break // nothing of it was written
+			}
+			n = w.fit(batch, j.cfg.SegmentBytes)
 		}
 		start := time.Now()
-		end, err := j.writer.commit(batch[:n])
+		end, err := w.commit(batch[:n])
 		metrics.Since(commitSeconds, start)
-		if err != nil {
-			commitErrors.Inc()
-			j.fail(err)
-			j.settle(batch[:n], j.void(n))
-		} else {
+		if err == nil {
 			j.publish(n, end)
 			j.lookAtDisk() // before the frames leave the queue: they are always counted
-			j.settle(batch[:n], nil)
+		} else {
+			commitErrors.Inc()
+			j.fail(err)
+			// After a failed sync the kernel may mark pages clean that are not on disk, so the segment is not written to again.
+			if cutErr := w.cut(); cutErr != nil {
+				voidErrors.Inc()
+				j.log.Error().Err(cutErr).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
+				err = ErrUnknown
+			} else {
+				voidedTotal.Add(float64(n))
+				err = ErrVoided
+			}
 		}
+		j.settle(batch[:n], err)
 		batch = batch[n:]
 	}
 	voidedTotal.Add(float64(len(batch)))
 	j.settle(batch, ErrVoided)
 }
 
-// place returns how many entries of the batch, at least one, fit into the active segment. It starts a new one if necessary.
-func (j *Journal) place(batch []*Entry) (int, error) {
-	if n := j.writer.fit(batch, j.cfg.SegmentBytes); n > 0 {
-		return n, nil
-	}
-	if err := j.roll(); err != nil {
-		return 0, err
-	}
-	return j.writer.fit(batch, j.cfg.SegmentBytes), nil
-}
-
+// fit returns how many entries of the batch fit into the active segment; at least one if it is empty.
 func (w *writer) fit(batch []*Entry, limit int64) int {
 	end := w.active.end
 	for i, e := range batch {
@@ -109,19 +116,24 @@ func (w *writer) fit(batch []*Entry, limit int64) int {
 func (w *writer) commit(batch []*Entry) (end int64, err error) {
 	s := w.active
 	w.dirty = true
-	w.sink = sink{file: s.file, off: s.end}
+	w.file = *io.NewOffsetWriter(s.file, s.end)
 	if w.out == nil { // small frames share a write; most of a large one is not copied
 		w.out = bufio.NewWriterSize(nil, 64<<10)
 	}
-	w.out.Reset(&w.sink)
+	w.out.Reset(&w.file)
+	end = s.end
+	put := func(p []byte) {
+		_, _ = w.out.Write(p) // bufio keeps the first error for Flush
+		end += int64(len(p))
+	}
 	for i, e := range batch {
 		h := frameHeader{seq: s.last + 1 + uint64(i), index: uint32(i)}
 		h.encode(&w.header, s.salt, e.Data)
-		w.pad(frameAlign)
-		_, _ = w.out.Write(w.header[:]) // bufio keeps the first error for Flush
-		_, _ = w.out.Write(e.Data)
+		put(zeros[:alignUp(end, frameAlign)-end])
+		put(w.header[:])
+		put(e.Data)
 	}
-	w.pad(blockBytes)
+	put(zeros[:alignUp(end, blockBytes)-end])
 	if err := w.out.Flush(); err != nil {
 		return 0, fmt.Errorf("cannot write to %s: %w", s.path, err)
 	}
@@ -129,7 +141,7 @@ func (w *writer) commit(batch []*Entry) (end int64, err error) {
 	if err := s.file.Datasync(); err != nil {
 		return 0, fmt.Errorf("cannot sync %s: %w", s.path, err)
 	}
-	return w.sink.off, nil
+	return end, nil
 }
 
 // publish makes n more frames of the active segment visible to readers. It is called before the entries are settled, so that
@@ -156,19 +168,6 @@ func (j *Journal) fail(cause error) {
 	j.next = j.durable + 1
 }
 
-// void removes what a failed commit may have left after the durable end and returns the outcome of its n entries. After a
-// failed sync the kernel may mark pages clean that are not on disk, so the segment is not written to again.
-func (j *Journal) void(n int) error {
-	if err := j.writer.cut(); err != nil {
-		voidErrors.Inc()
-		j.log.Error().Err(err).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
-		return ErrUnknown
-	}
-	voidedTotal.Add(float64(n))
-	return ErrVoided
-}
-
-// heal tries to recover a failed journal with a new segment.
 func (j *Journal) heal() {
 	err := j.roll()
 	if err != nil {
@@ -222,13 +221,6 @@ func (j *Journal) roll() error {
 	return nil
 }
 
-func (j *Journal) tend() {
-	if j.failure != nil {
-		j.heal()
-	}
-	j.lookAtDisk()
-}
-
 // lookAtDisk updates free. It keeps the last value if the free space is unknown.
 func (j *Journal) lookAtDisk() {
 	free, err := j.writer.active.file.Free()
@@ -250,19 +242,77 @@ func (j *Journal) lookAtDisk() {
 
 var zeros [blockBytes]byte
 
-func (w *writer) pad(to int64) {
-	at := w.sink.off + int64(w.out.Buffered())
-	_, _ = w.out.Write(zeros[:alignUp(at, to)-at])
+// Entry is a frame to be written. It can be reused after Wait, without further allocations.
+type Entry struct {
+	// Data is the payload. It must not be changed from a successful Enqueue until Wait returns.
+	Data []byte
+	// Seq is the frame's number in the journal, dense from 1, set by Enqueue. It is valid only if Wait returns nil; the seqs
+	// of voided frames are reused.
+	Seq uint64
+
+	verdict chan error // capacity 1: the writer never waits for a caller
 }
 
-// sink is an io.Writer at an offset of a file.
-type sink struct {
-	file File
-	off  int64
+// Wait returns the outcome of the entry. It must be called exactly once after each successful Enqueue. After nil the frame is
+// durable. After ErrVoided it is durably not in the journal. After ErrUnknown it may or may not be there after a restart.
+func (e *Entry) Wait() error { return <-e.verdict }
+
+// Enqueue queues e for the next commit, without waiting for the disk. Frames are in the order of the calls. It fails with
+// ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or ErrClosed; Wait must not be called then.
+func (j *Journal) Enqueue(e *Entry) error {
+	if len(e.Data) > j.cfg.MaxFrameBytes {
+		return ErrTooLarge
+	}
+	if e.verdict == nil {
+		e.verdict = make(chan error, 1)
+	}
+	room := roomFor(len(e.Data))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.unready(room); err != nil {
+		if err == ErrFull {
+			j.refused = room // Ready must report this too
+		}
+		return err
+	}
+	if j.queue.depth >= j.cfg.QueueEntries || j.queue.bytes+int64(len(e.Data)) > j.cfg.QueueBytes {
+		return ErrBusy
+	}
+	e.Seq = j.next
+	j.next++
+	j.queue.waiting = append(j.queue.waiting, e)
+	j.queue.count(+1, e)
+	select {
+	case j.wake <- struct{}{}:
+	default: // the writer sees this entry together with the one that woke it
+	}
+	return nil
 }
 
-func (s *sink) Write(p []byte) (int, error) {
-	n, err := s.file.WriteAt(p, s.off)
-	s.off += int64(n)
-	return n, err
+// queue holds the entries that wait for the writer and counts those that are not settled. Guarded by Journal.mu.
+type queue struct {
+	waiting []*Entry
+	spare   []*Entry // the slice that the writer used last
+
+	depth int   // entries that are not settled
+	bytes int64 // their payloads
+	room  int64 // upper bound of what they add to the folder
+}
+
+func (q *queue) count(sign int, e *Entry) {
+	q.depth += sign
+	q.bytes += int64(sign) * int64(len(e.Data))
+	q.room += int64(sign) * roomFor(len(e.Data))
+}
+
+// settle sends the verdict to every entry, in order. The entries then belong to their callers again.
+func (j *Journal) settle(batch []*Entry, verdict error) {
+	j.mu.Lock()
+	for _, e := range batch {
+		j.queue.count(-1, e)
+	}
+	j.mu.Unlock()
+	for _, e := range batch {
+		e.verdict <- verdict
+	}
 }

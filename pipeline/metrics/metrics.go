@@ -77,7 +77,6 @@ func GaugeFunc(name, help string, labels prometheus.Labels, value func() float64
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
 }
 
-// showing makes Show atomic.
 var showing sync.Mutex
 
 // Show registers collectors, each in place of one of the same metrics: those of an earlier instance

@@ -57,7 +57,6 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// valueRange is a closed range of finite numbers.
 type valueRange struct{ min, max float64 }
 
 var finite = valueRange{-math.MaxFloat64, math.MaxFloat64}

@@ -14,11 +14,11 @@ import (
 // server: connection, user, grants, tables and clock. Each of the joined errors starts with the key of
 // a setting. It changes nothing on the servers. An invalid configuration is not checked deeply.
 func (c Config) Check(ctx context.Context, deep bool) error {
-	conn, err := connect(c)
+	s, err := New(c, zerolog.Nop())
 	if err != nil {
 		return errors.Unwrap(err) // without the section
 	}
-	_ = conn.Close() // it was not used
+	_ = s.Close() // it was not used
 	if !deep || c.Validate() != nil {
 		return nil
 	}

@@ -8,59 +8,53 @@
 // received_at of its first and its last row. It never names two contents: a batch id may come again,
 // but received_at increases on a replica.
 //
-// The server writes one part for each month of an INSERT, so that months that rotate must not end
-// the block. Deliver divides it into groups of at most maxMonths months, one INSERT each. The
-// division is a function of the block's rows alone and keeps the order within a month. The
-// deduplication token of a group is the plan and the group's number, so that a retry, with all rows
-// of the group or some, in this process or the next, repeats the tokens of the first attempt.
-// Settings of the statement make the server form one block of an INSERT, neither merged with others
-// nor split; it remembers the token for each month separately. Acknowledged means fsynced (settings
-// of the table, see schemas/clickhouse).
+// The server writes one part for each month of an INSERT. So that months that rotate do not end the
+// block, Deliver divides it into groups of at most maxMonths months, one INSERT each. The division is
+// a function of the block's rows alone and keeps the order within a month. The deduplication token of
+// a group is the plan and the group's number, so a retry, with all rows of the group or some, in this
+// process or the next, repeats the tokens of the first attempt. The server remembers the token for
+// each month separately. Acknowledged means fsynced (settings of the table, see schemas/clickhouse).
 //
-// Groups have no month in common, and the month is part of a row's identity: no row of one group can
-// replace one of another. Therefore groups are sent concurrently, in any order, and the argument
-// below holds for each of them. The block is delivered when all are.
+// Groups have no month in common, and the month is part of a row's identity, so no row of one group
+// can replace one of another. Groups are sent concurrently, in any order, and the argument below
+// holds for each of them. The block is delivered when all are.
 //
 // # Doubt
 //
-// A block is in doubt once its rows have been sent without an acknowledgement: the connection
-// broke, the time ran out, the server raised an error, or the daemon was restarted and does not
-// know. A token alone does not settle it:
+// A block is in doubt once its rows have been sent without an acknowledgement, and after a restart.
+// A token alone does not settle it:
 //
 //   - The server remembers a limited number of tokens, and does not fsync them: after a power
 //     failure a part may exist without its token. A retry would duplicate the rows.
 //   - The server writes the token before it activates the part. If it is killed in between, the
 //     token exists and the rows do not. A retry would be ignored, and the rows lost.
-//   - An INSERT over several months is activated month by month, and may be interrupted in the
-//     middle; and a block may be interrupted between two INSERTs.
+//   - An INSERT over several months is activated month by month, and a block consists of several
+//     INSERTs. Both may be interrupted in the middle.
 //
 // Therefore every block in doubt is resolved, however old it is:
 //
 //  1. Look up which rows are in the table, by (batch_id, batch_index), among the rows of the
 //     block's months that were received in the block's time range.
 //  2. If none is missing, the block is done.
-//  3. Send the missing rows of each group with the group's token. If the earlier attempt is still running in the
-//     server, the first of the two wins: there, checking the token and activating the part are one
-//     step.
+//  3. Send the missing rows of each group with the group's token. If the earlier attempt is still
+//     running in the server, the first of the two wins, because the server checks the token and
+//     activates the part in one step.
 //  4. Look up again. What is missing now was ignored because of a token without rows: send it with
 //     another token, and look up again, for a limited number of rounds.
 //
 // TestFaults (connections cut at any byte, a paused server, kill -9 during inserts over 30 months),
-// TestRotatingMonths (connections cut between two INSERTs of a block, a refusal in one of them) and TestArchive/doubt (each way in which token and rows can disagree) count the rows as inserted,
+// TestRotatingMonths (connections cut between two INSERTs of a block, a refusal in one of them) and
+// TestArchive/doubt (each way in which token and rows can disagree) count the rows as inserted,
 // without FINAL.
 //
 // # Replaced rows
 //
-// ReplacingMergeTree drops a row when it merges a later one with the same key. To a look-up such a
-// row is missing. There are three cases:
-//
-//   - Replaced by a row of the same block. Both are in one group and were in one part, so the other one is in the table;
-//     the row counts as present and is not sent. This matters: two items of one batch have the same
-//     received_at, and the earlier one, if sent again, would replace the later one.
-//   - Replaced by a later block of this daemon: impossible, as the next block is delivered after
-//     this one. (A daemon that lost its cursors repeats old blocks. Then the next case applies.)
-//   - Replaced by a row that another replica, or this one, received later: the row is sent again,
-//     and loses again under FINAL and in merges, since received_at decides.
+// ReplacingMergeTree drops a row when it merges a later one with the same key. A look-up does not
+// find such a row. If a row of the same block has replaced it, that one is in the table, as both were
+// in one part: the row counts as present and is not sent, since it would replace the later one (items
+// of one batch have the same received_at). Later blocks of this daemon cannot have replaced it. If a
+// row that any replica received later has, the row is sent again and loses again under FINAL and in
+// merges, since received_at decides.
 //
 // # The deduplication window
 //
@@ -70,9 +64,7 @@
 //
 //	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
 //
-// With the defaults of 10000 and 65 s that is enough for 150 parts a second: 75 daemons that each
-// write one block a second over two months, or one that archives months in turns as fast as the
-// server can. For more, raise
+// The defaults of 10000 and 65 s are enough for 150 parts a second. For more, raise
 // non_replicated_deduplication_window (in a cluster replicated_deduplication_window).
 //
 // # Cluster
@@ -86,20 +78,15 @@
 //
 // # Permanent rejections
 //
-// classify alone decides, over a table of the server's error codes. Only codes that a row's value
-// can cause (a CHECK constraint, the expression of a column that an operator added) are permanent,
-// and only if no group failed for another reason.
+// classify decides over a table of the server's error codes. Only codes that a row's value can cause
+// (a CHECK constraint, the expression of a column that an operator added) are permanent, and only if
+// no group failed for another reason.
 //
-// Rows of a refused block may be in the table all the same: those of other groups; those of months
-// that were written before the fault was met; all, if a view on the table raised the code after they
-// were written. Therefore the refusal of a block comes with a state, the suspect range, which ends
-// where the block ends. The loop halves the block and saves the state with the next plan. Plans that
-// begin in the range repeat it, are in doubt from the first attempt on, and so send only what a
-// look-up does not find; their result is the same state until the range is passed. That also holds
-// after a restart, as plan and state are on disk. A single row is refused only after a look-up that
-// did not find it.
-//
-// # Limits
+// Rows of a refused block may be in the table all the same: those of other groups or months, or all,
+// if a view on the table raised the code. Therefore the refusal of a block comes with a state, the
+// suspect range, which ends where the block ends. Plans that begin in the range repeat it and are in
+// doubt from the first attempt on, also after a restart, so they send only what a look-up does not
+// find. A single row is refused only after a look-up that did not find it.
 //
 // A materialized view on the table receives each block once unless it fails: a block whose rows are
 // in the table is not sent again for a view.

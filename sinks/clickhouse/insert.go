@@ -1,10 +1,10 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
@@ -80,23 +80,20 @@ func (s *Sink) settings(token string) ch.Settings {
 	return set
 }
 
-func insertStatement(table string) string {
-	return "INSERT INTO " + table + " (" + strings.Join(columnNames, ", ") + ")"
-}
-
 // scratch is memory that is reused from insert to insert, so that rows need no allocations of ours.
 // It grows to the largest block, about 70 bytes a row; the client holds the block once more while
 // it is sent.
 type scratch struct {
 	text    []byte
-	times   []time.Time
+	times   []time.Time // of one column after the other
 	values  []float64
 	quality []*float64
 	ids     []uuid.UUID
 	indexes []uint32
 }
 
-// fill appends the rows to the columns of an insert, which copy them.
+// fill appends the rows to the columns of an insert, which copy them. Of texts it appends pointers,
+// which need no allocation where values would.
 func (c *scratch) fill(columns []column.Interface, rows batch.Block) error {
 	if err := checkTypes(columns); err != nil {
 		return err
@@ -106,7 +103,11 @@ func (c *scratch) fill(columns []column.Interface, rows batch.Block) error {
 		c.values = append(c.values, s.Value[s.From:s.To]...)
 		c.indexes = append(c.indexes, s.Index[s.From:s.To]...)
 		for row := s.From; row < s.To; row++ {
-			if err := c.appendTexts(columns, s, row); err != nil {
+			err := columns[0].AppendRow(&s.ProductInstance)
+			c.text = s.Code(row)
+			err = cmp.Or(err, columns[1].AppendRow(&c.text))
+			c.text = s.TypeCode(int(s.Type[row]))
+			if err = cmp.Or(err, columns[2].AppendRow(&c.text)); err != nil {
 				return err
 			}
 			c.ids = append(c.ids, uuid.UUID(s.ID))
@@ -124,39 +125,15 @@ func (c *scratch) fill(columns []column.Interface, rows batch.Block) error {
 	}
 	c.text = nil
 	clear(c.quality) // it points into batches that the caller owns
-	return c.fillTimes(columns, rows)
-}
-
-// appendTexts appends pointers, which need no allocation where values would.
-func (c *scratch) appendTexts(columns []column.Interface, s batch.Span, row int) error {
-	if err := columns[0].AppendRow(&s.ProductInstance); err != nil {
-		return err
-	}
-	c.text = s.Code(row)
-	if err := columns[1].AppendRow(&c.text); err != nil {
-		return err
-	}
-	c.text = s.TypeCode(int(s.Type[row]))
-	return columns[2].AppendRow(&c.text)
-}
-
-// fillTimes uses one scratch for the three columns, one after the other.
-func (c *scratch) fillTimes(columns []column.Interface, rows batch.Block) error {
-	for _, t := range []struct {
-		column int
-		of     func(s batch.Span, row int) int64
-	}{
-		{3, func(s batch.Span, row int) int64 { return s.Batch.From[row] }},
-		{4, func(s batch.Span, row int) int64 { return s.Batch.To[row] }},
-		{9, func(s batch.Span, _ int) int64 { return s.ReceivedAt }},
-	} {
+	for i, column := range []int{3, 4, 9} {
 		c.times = c.times[:0]
 		for _, s := range rows {
 			for row := s.From; row < s.To; row++ {
-				c.times = append(c.times, time.Unix(0, t.of(s, row)))
+				ns := [...]int64{s.Batch.From[row], s.Batch.To[row], s.ReceivedAt}[i]
+				c.times = append(c.times, time.Unix(0, ns))
 			}
 		}
-		if _, err := columns[t.column].Append(c.times); err != nil {
+		if _, err := columns[column].Append(c.times); err != nil {
 			return err
 		}
 	}

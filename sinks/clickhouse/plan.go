@@ -37,7 +37,6 @@ func parseSuspect(text string) (p batch.Position) {
 	return p
 }
 
-// cutPlan splits a plan into its token and its suspect range, which may be empty.
 func cutPlan(plan string) (token, suspect string) {
 	if at := strings.Index(plan, suspectMark); at >= 0 {
 		return plan[:at], plan[at:]

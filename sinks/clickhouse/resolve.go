@@ -128,13 +128,11 @@ func lookStatement(table string, rows batch.Block) string {
 		table, list, first, last)
 }
 
-// rowID identifies a row in the table.
 type rowID struct {
 	batch batch.ID
 	index uint32
 }
 
-// findings records which rows of a block are in the table.
 type findings struct {
 	rows  batch.Block
 	found map[rowID]bool // every row of the block → in the table
@@ -182,7 +180,6 @@ func (f *findings) countReplaced() {
 	})
 }
 
-// rest returns the rows that are not in the table, in runs.
 func (f *findings) rest() batch.Block {
 	var rest batch.Block
 	f.each(func(id rowID, s batch.Span, row int) {
@@ -193,7 +190,6 @@ func (f *findings) rest() batch.Block {
 	return rest
 }
 
-// each visits all rows of the block; row is the index in s.
 func (f *findings) each(visit func(id rowID, s batch.Span, row int)) {
 	for _, s := range f.rows {
 		for row := s.From; row < s.To; row++ {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -33,21 +34,26 @@ type Sink struct {
 // New requires a valid configuration, but does not connect: the first Deliver does. The caller
 // closes the sink.
 func New(c Config, log zerolog.Logger) (*Sink, error) {
-	conn, err := connect(c)
+	server := c.ClickHouse
+	server.Database = "" // of the handshake: it may not exist yet
+	conn, err := server.Open(&ch.Options{
+		Addr: c.Addresses, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: parallelInserts,
+		Compression: &ch.Compression{Method: compressions[c.Compression]},
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("clickhouse.%w", err)
 	}
 	table := fmt.Sprintf("`%s`.`%s`", c.Database, c.layout().Local())
-	return &Sink{config: c, log: log, conn: conn, table: table, statement: insertStatement(table), migrated: !c.Migrate}, nil
+	statement := "INSERT INTO " + table + " (" + strings.Join(columnNames, ", ") + ")"
+	return &Sink{config: c, log: log, conn: conn, table: table, statement: statement, migrated: !c.Migrate}, nil
 }
 
 // fullMonths is how many months a block of block_rows may have before it is made larger: the server
 // takes about as long for a part as for some thousand rows, and writes one for each month.
 const fullMonths = 25
 
-// Plan determines the next block: the first n of rows, which must not be empty, whatever their
-// months. The plan identifies the block by its first and last row and is its deduplication token.
-// state is empty or a suspect range, which the plan then repeats.
+// Plan implements pipeline.Sink. The plan identifies the block by its first and last row and is its deduplication token. state
+// is empty or a suspect range, which the plan then repeats.
 func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error) {
 	n = min(rows.Rows(), max(s.config.BlockRows, s.config.BlockRows*len(newMonths(rows).list)/fullMonths))
 	block, suspect := rows.Head(n), string(state)
@@ -60,10 +66,9 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 	return n, []byte(s.unsent), nil
 }
 
-// Deliver returns when the archive has each of the planned rows once, on disk. Errors say what can
-// be done. It returns a *batch.PermanentError if a row's value was at fault: for a single row only
-// if it is not in the table, otherwise with a suspect range as state, as other rows of the block may
-// be there. It does not read rows after it returns.
+// Deliver implements pipeline.Sink: it returns when the archive has each of the planned rows once, on disk. It returns a
+// *batch.PermanentError if a row's value was at fault: for a single row only if it is not in the table, otherwise with a
+// suspect range as state, as other rows of the block may be there.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	token, suspect := cutPlan(string(plan))
 	if len(rows) == 0 || planOf(rows) != token {
@@ -111,35 +116,20 @@ func (s *Sink) Probe(ctx context.Context) error {
 
 // Migrate creates or updates the tables now, as the sink does when `migrate` is true.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
-	conn, err := connect(c)
+	s, err := New(c, log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	return migrate(ctx, conn, c, log)
+	defer func() { _ = s.conn.Close() }()
+	return s.runMigrations(ctx)
 }
 
-func migrate(ctx context.Context, conn driver.Conn, c Config, log zerolog.Logger) error {
-	applied, err := schema.Migrate(ctx, conn, c.layout())
+func (s *Sink) runMigrations(ctx context.Context) error {
+	applied, err := schema.Migrate(ctx, s.conn, s.config.layout())
 	for _, name := range applied {
-		log.Info().Str("migration", name).Str("database", c.Database).Str("table", c.Table).Msg("archive: migration applied")
+		s.log.Info().Str("migration", name).Str("database", s.config.Database).Str("table", s.config.Table).Msg("archive: migration applied")
 	}
 	return err
-}
-
-// connect prepares a connection without using it. The handshake does not name the database, which
-// may not exist yet.
-func connect(c Config) (driver.Conn, error) {
-	server := c.ClickHouse
-	server.Database = ""
-	conn, err := server.Open(&ch.Options{
-		Addr: c.Addresses, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: parallelInserts,
-		Compression: &ch.Compression{Method: compressions[c.Compression]},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("clickhouse.%w", err)
-	}
-	return conn, nil
 }
 
 // Close ends the connection.
@@ -222,7 +212,7 @@ func (s *Sink) migrate(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
-	if err := migrate(ctx, s.conn, s.config, s.log); err != nil {
+	if err := s.runMigrations(ctx); err != nil {
 		return hinted(err)
 	}
 	s.migrated = true

@@ -56,7 +56,6 @@ func (c *cluster) failed(err error) error {
 	return fmt.Errorf("%w%s", err, hint(err))
 }
 
-// describe returns the cluster's id and the topic's number of partitions.
 func (c *cluster) describe(ctx context.Context) (id string, partitions int, err error) {
 	id, list, err := dial.Partitions(ctx, c.client, c.topic)
 	return id, len(list), c.failed(err)
@@ -88,7 +87,6 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 	return int64(r.Producer.ProducerID), int16(r.Producer.ProducerEpoch), nil
 }
 
-// offset returns the offset that dial.Offset returns.
 func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64, error) {
 	offset, err := dial.Offset(ctx, c.client, c.topic, partition, which)
 	return offset, c.failed(err)
@@ -112,7 +110,6 @@ func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (bas
 	return r.BaseOffset, r.Error
 }
 
-// fetch reads some record batches of a partition, starting at an offset.
 func (c *cluster) fetch(ctx context.Context, partition int, offset int64) (kafka.RecordReader, error) {
 	r, err := c.client.Fetch(ctx, &kafka.FetchRequest{
 		Topic: c.topic, Partition: partition, Offset: offset, MinBytes: 1, MaxBytes: fetchBytes,

@@ -47,7 +47,6 @@ func DefaultConfig() Config {
 	}
 }
 
-// codecs are the compressions of record batches by name.
 var codecs = map[string]compress.Compression{
 	"none": compress.None, "gzip": compress.Gzip, "snappy": compress.Snappy, "lz4": compress.Lz4, "zstd": compress.Zstd,
 }

@@ -223,7 +223,8 @@ func (s *Sink) permanentError(d *delivery) error {
 			s.log.Warn().Str("topic", d.topic).Int("batch_bytes", s.batchBytes).
 				Msg("record batch too large: using smaller ones from now on; lower kafka.batch_bytes or raise max.message.bytes of the topic")
 		}
-		return &batch.PermanentError{Err: fmt.Errorf("topic %q, partition %d, %d records of a block of %d rows: %w", d.topic, p.id, len(p.rows), d.plan.rows, p.refused)}
+		return &batch.PermanentError{Err: fmt.Errorf("topic %q, partition %d, %d records of a block of %d rows: %w",
+			d.topic, p.id, len(p.rows), d.plan.rows, p.refused)}
 	}
 	return nil
 }
@@ -237,7 +238,6 @@ func (d *delivery) pending() (list []*part) {
 	return list
 }
 
-// missing returns the rows that no look-up has found.
 func (p *part) missing(block batch.Block, rows []row) []row {
 	if len(p.found) == 0 {
 		return rows

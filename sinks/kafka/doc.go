@@ -42,15 +42,11 @@
 // A broker refuses a record batch as a whole (message too large, invalid record) and may have
 // accepted the others of the block. Deliver continues until each partition of the block is either
 // acknowledged or permanently refused with no attempt in doubt, and only then returns a
-// *batch.PermanentError, with a state that marks the block's rows as suspect. The loop must keep
-// that state in place of the previous one. When it then plans parts of the block, the look-up finds
-// what was accepted, so that to the loop nothing of the block seems to have been applied. After
-// MESSAGE_TOO_LARGE, this process also halves the batch_bytes of later plans, so that one setting
-// of the topic does not cost a refusal per block. A row that is refused on its own is refused
-// permanently.
+// *batch.PermanentError, with a state that marks the block's rows as suspect. When the loop then
+// plans parts of the block, the look-up finds what was accepted. After MESSAGE_TOO_LARGE, this
+// process also halves the batch_bytes of later plans, so that one setting of the topic does not cost
+// a refusal per block. A row that is refused on its own is refused permanently.
 //
-// # Memory
-//
-// parallel_requests × (batch_bytes + its compressed form), 12 bytes per row of a block, and during
-// a look-up one answer of a broker and the names of one partition's rows.
+// Memory: parallel_requests × (batch_bytes + its compressed form), 12 bytes per row of a block, and
+// during a look-up one answer of a broker and the names of one partition's rows.
 package kafka

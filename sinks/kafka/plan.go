@@ -101,7 +101,6 @@ func appendName(dst []byte, n name) []byte {
 	return binary.AppendUvarint(append(dst, n.id[:]...), uint64(n.index))
 }
 
-// reader decodes plans and states.
 type reader struct{ batch.WireReader }
 
 func (r *reader) state() state {

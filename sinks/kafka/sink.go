@@ -38,17 +38,11 @@ func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{
-		cfg: cfg, log: log, cluster: c,
-		batchBytes: cfg.BatchBytes,
-		encoders:   make([]encoder, cfg.ParallelRequests),
-	}, nil
+	return &Sink{cfg: cfg, log: log, cluster: c, batchBytes: cfg.BatchBytes, encoders: make([]encoder, cfg.ParallelRequests)}, nil
 }
 
-// Plan determines the next block: how many of the first rows, at least one, are sent together, and
-// a plan that makes all attempts of that block equal. state is what the last Deliver returned, with
-// a *batch.PermanentError as well; nil at first. The plan must be durable before it is delivered;
-// it keeps no reference to rows. Every error can be retried, once its cause is fixed.
+// Plan implements pipeline.Sink. state is what the last Deliver returned, also with a *batch.PermanentError; nil at first.
+// The plan keeps no reference to rows. Every error can be retried, once its cause is fixed.
 func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
 	defer func() {
 		if err != nil {
@@ -71,12 +65,8 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 	return p.rows, bytes.Clone(s.planned), nil
 }
 
-// Deliver writes exactly the planned rows and returns when all in-sync replicas have them. It may
-// be called again with the same plan and rows after any error, also by a later process, and
-// delivers each row once. The rows are not read after it returns.
-//
-// A *batch.PermanentError comes with a state that replaces the previous one (see the package
-// comment); every other error must be retried.
+// Deliver implements pipeline.Sink: it writes exactly the planned rows, each once, and returns when all in-sync replicas have
+// them. A *batch.PermanentError comes with a state that replaces the previous one (see the package comment).
 func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (state []byte, err error) {
 	d, err := s.resume(ctx, planned, rows)
 	if err != nil {
@@ -92,14 +82,14 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 			return nil, err
 		}
 		s.attempt(ctx, d)
-		if err = s.conclude(d); err == nil || !errors.Is(err, errAgain) {
+		if err = s.conclude(d); err == nil {
+			return s.finish(d)
+		}
+		if !errors.Is(err, errAgain) {
 			break
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.finish(d)
+	return nil, err
 }
 
 // Probe creates the topic if so configured, and returns why the brokers cannot be asked about it.

@@ -1,6 +1,10 @@
 package kafka
 
-import "trafficd/pipeline/batch"
+import (
+	"encoding/binary"
+
+	"trafficd/pipeline/batch"
+)
 
 // fill is the content of a partition's record batch while a block is planned.
 type fill struct {
@@ -27,29 +31,13 @@ func fit(offered batch.Block, partitions, maxBytes, maxRows int) int {
 	return n
 }
 
-// divide returns the rows of each partition in the order of the block. The slices share one array.
+// divide returns the rows of each partition in the order of the block.
 func divide(block batch.Block, partitions int) [][]row {
-	n := block.Rows()
-	of, ends := make([]int32, 0, n), make([]int, partitions)
-	for _, s := range block {
-		for r := s.From; r < s.To; r++ {
-			p := PartitionOf(s.Code(r), partitions)
-			of = append(of, int32(p))
-			ends[p]++
-		}
-	}
-	all, shares := make([]row, n), make([][]row, partitions)
-	start := 0
-	for p, count := range ends {
-		shares[p] = all[start : start : start+count]
-		start += count
-	}
-	i := 0
+	shares := make([][]row, partitions)
 	for at, s := range block {
 		for r := s.From; r < s.To; r++ {
-			p := of[i]
+			p := PartitionOf(s.Code(r), partitions)
 			shares[p] = append(shares[p], row{span: uint32(at), row: uint32(r)})
-			i++
 		}
 	}
 	return shares
@@ -77,4 +65,37 @@ func endsOf(block batch.Block) (first, last name) {
 	}
 	return nameOf(block, row{span: uint32(lo), row: uint32(block[lo].From)}),
 		nameOf(block, row{span: uint32(hi), row: uint32(block[hi].To - 1)})
+}
+
+// PartitionOf is the partition of a key among n partitions, the same that the Java client's default
+// partitioner chooses, so that other producers of the same keys agree. n must be positive.
+func PartitionOf(key []byte, n int) int {
+	return int(murmur2(key)&0x7fffffff) % n
+}
+
+// murmur2 is MurmurHash2 with the seed of org.apache.kafka.common.utils.Utils.
+func murmur2(data []byte) uint32 {
+	const (
+		seed = 0x9747b28c
+		m    = 0x5bd1e995
+		r    = 24
+	)
+	h := seed ^ uint32(len(data))
+	for ; len(data) >= 4; data = data[4:] {
+		k := binary.LittleEndian.Uint32(data) * m
+		k ^= k >> r
+		h = h*m ^ k*m
+	}
+	switch len(data) {
+	case 3:
+		h ^= uint32(data[2]) << 16
+		fallthrough
+	case 2:
+		h ^= uint32(data[1]) << 8
+		fallthrough
+	case 1:
+		h = (h ^ uint32(data[0])) * m
+	}
+	h = (h ^ h>>13) * m
+	return h ^ h>>15
 }

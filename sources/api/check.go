@@ -11,8 +11,6 @@ import (
 	"trafficd/schemas/contract"
 )
 
-var headerExpect = []byte(fasthttp.HeaderExpect)
-
 // requestHeaders are the headers that concern this package. They are collected in one pass:
 // fasthttp's Peek makes the name canonical and passes over all headers each time.
 type requestHeaders struct {
@@ -43,7 +41,7 @@ func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 // headerReceived does all that precedes the body (contract 1.1), and leaves the result for handle.
 // Without a body handle does it.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	expect := h.PeekCanonical(headerExpect)
+	expect := h.Peek(fasthttp.HeaderExpect)
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
 		if len(expect) > 0 {
@@ -124,7 +122,9 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 			return contract.NewError(contract.Forbidden, "the key does not have the right that this path requires")
 		}
 		if wait, what := x.key.admit(); wait > 0 {
-			return &contract.APIError{Code: contract.RateLimited, Description: "rate limit exceeded: " + what + " per second of this key", RetryAfter: wait}
+			return &contract.APIError{
+				Code: contract.RateLimited, Description: "rate limit exceeded: " + what + " per second of this key", RetryAfter: wait,
+			}
 		}
 	}
 	if s.draining.Load() {
@@ -134,7 +134,6 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	return apiErr
 }
 
-// errVersion is answered with the status 505.
 var errVersion = contract.NewError(contract.InvalidParameter, "unsupported version of HTTP: send HTTP/1.1")
 
 // checkFraming refuses requests whose end two readers can find in different places, which is how
@@ -147,13 +146,15 @@ func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 	if !coded {
 		return nil
 	}
+	apiErr := &contract.APIError{Code: contract.InvalidParameter}
 	if !bytes.EqualFold(te, []byte("chunked")) {
-		return &contract.APIError{Code: contract.InvalidParameter, Description: "unsupported transfer coding: only chunked is supported", Parameter: fasthttp.HeaderTransferEncoding}
+		apiErr.Description, apiErr.Parameter = "unsupported transfer coding: only chunked is supported", fasthttp.HeaderTransferEncoding
+	} else if _, both := rawHeader(raw, fasthttp.HeaderContentLength); both {
+		apiErr.Description, apiErr.Parameter = "a request has either a Content-Length or a Transfer-Encoding, not both", fasthttp.HeaderContentLength
+	} else {
+		return nil
 	}
-	if _, both := rawHeader(raw, fasthttp.HeaderContentLength); both {
-		return &contract.APIError{Code: contract.InvalidParameter, Description: "a request has either a Content-Length or a Transfer-Encoding, not both", Parameter: fasthttp.HeaderContentLength}
-	}
-	return nil
+	return apiErr
 }
 
 // rawHeader returns the first value of a header in an unparsed block. The first letter rules out
@@ -173,7 +174,6 @@ func rawHeader(raw []byte, name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// credential returns the key that the request presents.
 func credential(route *route, h *fasthttp.RequestHeader, r *requestHeaders) ([]byte, *contract.APIError) {
 	if r.authorizations == 0 && route.QueryKey {
 		if _, query, ok := bytes.Cut(h.RequestURI(), []byte{'?'}); ok {

@@ -30,8 +30,7 @@ type Keyring struct {
 
 	now  atomic.Pointer[ring]
 	file *watch.File // nil without one
-	stop context.CancelFunc
-	done chan struct{} // closed when the watching has ended
+	stop func()      // ends the watching
 
 	mu      sync.Mutex // guards the following, and reloads
 	text    []byte     // the last content of the file
@@ -58,14 +57,8 @@ func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	if err := k.apply(text); err != nil {
 		return nil, err
 	}
-	var ctx context.Context
-	ctx, k.stop = context.WithCancel(context.Background())
-	k.file, k.done = watch.NewFile(k.path, settle, maxKeysFile), make(chan struct{})
-	go func() { // until Close
-		defer close(k.done)
-		defer k.file.Close()
-		watch.Rounds(ctx, k.file.Changes(), settle, k.check)
-	}()
+	k.file = watch.NewFile(k.path, settle, maxKeysFile)
+	k.stop = k.file.Watch(settle, k.check)
 	return k, nil
 }
 
@@ -81,9 +74,8 @@ const (
 
 // Close stops watching. The keys stay in use.
 func (k *Keyring) Close() {
-	if k.file != nil {
+	if k.stop != nil {
 		k.stop()
-		<-k.done
 	}
 }
 
@@ -111,7 +103,6 @@ func (k *Keyring) Reload(inline []KeyEntry) {
 	k.logReload(before)
 }
 
-// logReload names the keys that are new and those that are gone.
 func (k *Keyring) logReload(before *ring) {
 	missing := func(from, in *ring) (names []string) {
 		for _, c := range from.clients {
@@ -158,13 +149,36 @@ func (k *Keyring) find(presented []byte) *key {
 	return found
 }
 
-// check reads the file and returns when to do so again.
+// check reads the file, applies its content if it is new, and returns when to do so again. An error is
+// logged once for each content.
 func (k *Keyring) check(context.Context) time.Duration {
 	text, _, err := k.file.Read()
 	if errors.Is(err, watch.ErrUnsettled) {
 		return settle
 	}
-	k.reload(text, tooLong(err))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.now.Load()
+	switch {
+	case err != nil:
+		k.seen = false
+		err = fmt.Errorf("cannot read the keys file: %w", tooLong(err))
+	case k.seen && bytes.Equal(text, k.text):
+		return pollEvery
+	default:
+		err = k.apply(text)
+	}
+	if err == nil {
+		keysReloads.Inc()
+		k.logReload(before)
+		return pollEvery
+	}
+	if k.problem == nil || k.problem.Error() != err.Error() {
+		keysReloadErrors.Inc()
+		k.log.Error().Err(err).Msg("the last valid keys stay in use")
+	}
+	k.problem = err
+	keysStale.Set(1)
 	return pollEvery
 }
 
@@ -174,35 +188,6 @@ func tooLong(err error) error {
 		return fmt.Errorf("longer than %d bytes", maxKeysFile)
 	}
 	return err
-}
-
-// reload applies the content of the file, if it is new, or reports why it could not be read. An error
-// is logged once for each content.
-func (k *Keyring) reload(text []byte, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	before := k.now.Load()
-	switch {
-	case err != nil:
-		k.seen = false
-		err = fmt.Errorf("cannot read the keys file: %w", err)
-	case k.seen && bytes.Equal(text, k.text):
-		return
-	default:
-		err = k.apply(text)
-	}
-	if err == nil {
-		keysReloads.Inc()
-		k.logReload(before)
-		return
-	}
-	repeated := k.problem != nil && k.problem.Error() == err.Error()
-	k.problem = err
-	keysStale.Set(1)
-	if !repeated {
-		keysReloadErrors.Inc()
-		k.log.Error().Err(err).Msg("the last valid keys stay in use")
-	}
 }
 
 // apply puts the keys of the file's content into use.

@@ -7,9 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	_ "time/tzdata" // IANA zones also where the machine has none
 
@@ -46,7 +49,6 @@ var rights = map[string]contract.Right{
 // obsoleteRight allowed nothing. An entry may still name it: an error would lock the client out.
 const obsoleteRight = "admin"
 
-// key is an active key.
 type key struct {
 	digest [sha256.Size]byte
 	client *contract.Client
@@ -62,7 +64,6 @@ type ring struct {
 	clients  []*contract.Client
 }
 
-// find returns the key with this digest, or nil.
 func (r *ring) find(digest [sha256.Size]byte) *key {
 	for _, k := range r.byPrefix[[4]byte(digest[:4])] {
 		if subtle.ConstantTimeCompare(k.digest[:], digest[:]) == 1 {
@@ -99,7 +100,8 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		r.clients = append(r.clients, client)
 	}
 	if zones := forecastZones(r.clients); len(zones) > maxZones {
-		wrong = append(wrong, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept for each", len(zones), strings.Join(zones, ", "), maxZones))
+		wrong = append(wrong, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept for each",
+			len(zones), strings.Join(zones, ", "), maxZones))
 	}
 	if len(wrong) > 0 {
 		return nil, errors.Join(wrong...)
@@ -126,7 +128,6 @@ func (e KeyEntry) Validate() error {
 	return err
 }
 
-// client checks the entry and returns its client.
 func (e KeyEntry) client() (*contract.Client, error) {
 	c := &contract.Client{Name: e.Name, ProductInstance: e.ProductInstance, Owner: e.ProductInstance + "\x00" + cmp.Or(e.Client, e.Name)}
 	if e.Name == "" {
@@ -155,21 +156,10 @@ func (e KeyEntry) client() (*contract.Client, error) {
 		return nil, fmt.Errorf("expires must be an RFC 3339 time such as 2027-01-01T00:00:00Z, not %q", contract.Echo([]byte(e.Expires)))
 	}
 	var err error
-	if c.Zone, err = e.zone(); err != nil {
-		return nil, err
-	}
-	return c, errors.Join(checkRate("requests_per_second", e.RequestsPerSecond), checkRate("items_per_second", e.ItemsPerSecond))
-}
-
-func (e KeyEntry) zone() (*time.Location, error) {
-	if e.Timezone == "" {
-		return time.UTC, nil
-	}
-	zone, err := time.LoadLocation(e.Timezone)
-	if err != nil || e.Timezone == "Local" { // the machine's zone is not the client's
+	if c.Zone, err = time.LoadLocation(e.Timezone); err != nil || e.Timezone == "Local" { // the machine's zone is not the client's
 		return nil, fmt.Errorf("unknown time zone %q: use an IANA name such as Europe/Berlin", contract.Echo([]byte(e.Timezone)))
 	}
-	return zone, nil
+	return c, errors.Join(checkRate("requests_per_second", e.RequestsPerSecond), checkRate("items_per_second", e.ItemsPerSecond))
 }
 
 func checkRate(name string, rate float64) error {
@@ -180,12 +170,7 @@ func checkRate(name string, rate float64) error {
 }
 
 func rightNames() string {
-	names := make([]string, 0, len(rights))
-	for name := range rights {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(rights)), ", ")
 }
 
 func forecastZones(clients []*contract.Client) []string {
@@ -197,3 +182,73 @@ func forecastZones(clients []*contract.Client) []string {
 	}
 	return names
 }
+
+// limits are the rate limits of one key. They survive a reload of the keys.
+type limits struct{ requests, items bucket }
+
+func (l *limits) set(e KeyEntry) {
+	l.requests.set(e.RequestsPerSecond)
+	l.items.set(e.ItemsPerSecond)
+}
+
+// admit takes one request. If it exceeds a limit, wait is the time until it does not.
+func (l *limits) admit() (wait time.Duration, what string) {
+	if wait := l.requests.take(1, 1); wait > 0 {
+		return wait, "requests"
+	}
+	// The number of items is known at the end of the request only: it needs one now, and the bucket is
+	// charged later, perhaps far below zero.
+	return l.items.take(1, 0), "items"
+}
+
+// bucket is a token bucket that holds the tokens of one second, at least one. A rate of 0 is no limit.
+type bucket struct {
+	limited atomic.Bool // rate > 0: most keys have no limit, and need no lock
+
+	mu    sync.Mutex
+	rate  float64 // tokens per second
+	level float64
+	last  time.Time
+}
+
+// set changes the rate. It keeps the level, so that a reload refills nothing; a bucket that had no
+// limit starts full.
+func (b *bucket) set(rate float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refill()
+	if b.rate == 0 {
+		b.level = size(rate)
+	}
+	b.rate = rate
+	b.limited.Store(rate > 0)
+	b.level = min(b.level, size(rate))
+}
+
+// take takes cost tokens if there are need of them. Otherwise it returns when there will be.
+func (b *bucket) take(need, cost float64) (wait time.Duration) {
+	if !b.limited.Load() {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rate == 0 {
+		return 0
+	}
+	b.refill()
+	if b.level < need {
+		return max(1, time.Duration((need-b.level)/b.rate*float64(time.Second)))
+	}
+	b.level -= cost
+	return 0
+}
+
+func (b *bucket) charge(n int) { b.take(math.Inf(-1), float64(n)) }
+
+func (b *bucket) refill() {
+	now := time.Now()
+	b.level = min(size(b.rate), b.level+b.rate*now.Sub(b.last).Seconds())
+	b.last = now
+}
+
+func size(rate float64) float64 { return max(1, rate) }

@@ -25,7 +25,6 @@ const (
 	waitStep     = 5 * time.Millisecond // how often wait checks for open connections
 )
 
-// listener accepts connections up to a limit and keeps track of them.
 type listener struct {
 	net.Listener
 	tls *tls.Config // nil: plain
@@ -42,7 +41,10 @@ type listener struct {
 }
 
 func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger) *listener {
-	return &listener{Listener: l, tls: tls, cfg: cfg, log: log, open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, perClient: map[string]int{}, surplus: make(chan struct{}, maxTurnAway)}
+	return &listener{
+		Listener: l, tls: tls, cfg: cfg, log: log, surplus: make(chan struct{}, maxTurnAway),
+		open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, perClient: map[string]int{},
+	}
 }
 
 // Accept implements net.Listener. It returns no error other than net.ErrClosed, because fasthttp stops
@@ -227,7 +229,6 @@ func (l *listener) turnAway(c *conn) {
 	}()
 }
 
-// wait blocks until no connection is left or ctx is done.
 func (l *listener) wait(ctx context.Context) {
 	tick := time.NewTicker(waitStep)
 	defer tick.Stop()

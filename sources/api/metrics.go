@@ -30,7 +30,6 @@ var (
 	noRoute = metricsOf("none") // requests without a route
 )
 
-// routeMetrics counts the requests of one route by their outcome.
 type routeMetrics struct {
 	route   string
 	byCode  [contract.CodeCount]atomic.Pointer[metrics.Counter] // nil before the first request with this code

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"fmt"
 	"net/url"
 	"strings"
@@ -9,21 +8,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// anyOrigin in the settings means all.
 const anyOrigin = "*"
 
 // origins are those of web pages whose scripts may call the interface (CORS, fetch.spec.whatwg.org):
 // browsers hide an answer from pages of other origins. This neither hides anything from other clients
 // nor replaces a key.
 type origins map[string]bool
-
-func newOrigins(list []string) origins {
-	set := origins{}
-	for _, o := range list {
-		set[o] = true
-	}
-	return set
-}
 
 // checkOrigin returns an error unless text is * or an origin as browsers write it.
 func checkOrigin(text string) error {
@@ -34,17 +24,14 @@ func checkOrigin(text string) error {
 	return nil
 }
 
-// names returns the origin that the answer to a request must name, nil for none.
 func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	if len(o) == 0 {
 		return nil
 	}
-	origin := h.PeekBytes(headerOrigin)
+	origin := h.Peek(fasthttp.HeaderOrigin)
 	switch {
-	case len(origin) == 0:
-		return nil
-	case o[anyOrigin]:
-		return everyOrigin
+	case len(origin) > 0 && o[anyOrigin]:
+		return []byte(anyOrigin)
 	case o[string(origin)]:
 		return origin
 	}
@@ -54,10 +41,9 @@ func (o origins) names(h *fasthttp.RequestHeader) []byte {
 // preflight reports whether a browser asks if a page may send another request. Such a request never
 // has a key.
 func (o origins) preflight(h *fasthttp.RequestHeader) bool {
-	return h.IsOptions() && len(h.PeekBytes(headerRequestMethod)) > 0 && o.names(h) != nil
+	return h.IsOptions() && len(h.Peek(fasthttp.HeaderAccessControlRequestMethod)) > 0 && o.names(h) != nil
 }
 
-// mark allows the page to read the answer.
 func (o origins) mark(ctx *fasthttp.RequestCtx) {
 	if len(o) == 0 {
 		return
@@ -65,16 +51,15 @@ func (o origins) mark(ctx *fasthttp.RequestCtx) {
 	if !o[anyOrigin] {
 		// Of all answers, because a cache may keep one for the next page; in one line, because nginx 1.22
 		// as a cache sees one Vary line only.
-		var line [128]byte
-		vary := line[:0]
-		if has := ctx.Response.Header.PeekBytes(headerVary); len(has) > 0 {
-			vary = append(append(vary, has...), ", "...)
+		vary := fasthttp.HeaderOrigin
+		if has := ctx.Response.Header.Peek(fasthttp.HeaderVary); len(has) > 0 {
+			vary = string(has) + ", " + vary
 		}
-		ctx.Response.Header.SetCanonical(headerVary, append(vary, headerOrigin...))
+		ctx.Response.Header.Set(fasthttp.HeaderVary, vary)
 	}
 	if origin := o.names(&ctx.Request.Header); origin != nil {
-		ctx.Response.Header.SetCanonical(headerAllowOrigin, origin)
-		ctx.Response.Header.SetCanonical(headerExposeHeaders, exposed)
+		ctx.Response.Header.SetBytesV(fasthttp.HeaderAccessControlAllowOrigin, origin)
+		ctx.Response.Header.Set(fasthttp.HeaderAccessControlExposeHeaders, exposed)
 	}
 }
 
@@ -88,24 +73,10 @@ func (x *exchange) permit(ctx *fasthttp.RequestCtx) {
 	h.Set(fasthttp.HeaderAccessControlMaxAge, "7200") // seconds; Chromium's limit
 }
 
-var (
-	headerOrigin        = []byte(fasthttp.HeaderOrigin)
-	headerVary          = []byte(fasthttp.HeaderVary)
-	headerRequestMethod = []byte(fasthttp.HeaderAccessControlRequestMethod)
-	headerAllowOrigin   = []byte(fasthttp.HeaderAccessControlAllowOrigin)
-	headerExposeHeaders = []byte(fasthttp.HeaderAccessControlExposeHeaders)
-
-	everyOrigin = []byte(anyOrigin)
-	exposed     = bytes.Join([][]byte{
-		[]byte(fasthttp.HeaderAcceptRanges), []byte(fasthttp.HeaderContentEncoding), []byte(fasthttp.HeaderContentRange),
-		[]byte(fasthttp.HeaderETag), []byte("Forecast-Age"), []byte("Forecast-Content"), []byte("Forecast-Covered-Until"),
-		[]byte("Forecast-Version"), []byte("Preference-Applied"), []byte(fasthttp.HeaderRetryAfter), []byte(traceHeader),
-	}, []byte(", "))
+// What a page may read of an answer, and what it may send after a preflight only.
+const (
+	exposed = "Accept-Ranges, Content-Encoding, Content-Range, ETag, Forecast-Age, Forecast-Content, " +
+		"Forecast-Covered-Until, Forecast-Version, Preference-Applied, Retry-After, Trace-Id"
+	sendable = "Authorization, Content-Encoding, Content-Type, Idempotency-Key, If-Match, If-Modified-Since, If-None-Match, " +
+		"If-Range, If-Unmodified-Since, Prefer, Range, SOAPAction, Traceparent"
 )
-
-// sendable are the headers of the interface that a page may send after a preflight only.
-var sendable = strings.Join([]string{
-	fasthttp.HeaderAuthorization, fasthttp.HeaderContentEncoding, fasthttp.HeaderContentType, "Idempotency-Key",
-	fasthttp.HeaderIfMatch, fasthttp.HeaderIfModifiedSince, fasthttp.HeaderIfNoneMatch, fasthttp.HeaderIfRange, fasthttp.HeaderIfUnmodifiedSince,
-	"Prefer", fasthttp.HeaderRange, "SOAPAction", "Traceparent",
-}, ", ")

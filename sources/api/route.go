@@ -50,10 +50,8 @@ type route struct {
 	metrics    *routeMetrics
 }
 
-// routes finds a route by its path.
 type routes map[string]*route
 
-// newRoutes checks the routes and adds the base path.
 func newRoutes(base string, list []Route) (routes, error) {
 	m := make(routes, len(list))
 	for _, r := range list {
@@ -80,7 +78,6 @@ func newRoutes(base string, list []Route) (routes, error) {
 	return m, nil
 }
 
-// find returns the route of a request target, nil if there is none.
 func (m routes) find(target []byte) *route {
 	return m[string(pathOf(target))]
 }

@@ -2,15 +2,19 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
+
+	"trafficd/sources/internal/watch"
 )
 
 // Server is the HTTP server for clients. Make it with New, then Start, then Stop.
@@ -36,8 +40,11 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, keys: keys, routes: routes, origins: newOrigins(cfg.CORSOrigins), log: log, failed: make(chan error, 1), done: make(chan struct{})}
+	s := &Server{cfg: cfg, keys: keys, routes: routes, origins: origins{}, log: log, failed: make(chan error, 1), done: make(chan struct{})}
 	s.pending.open = map[*fasthttp.RequestHeader]*exchange{}
+	for _, o := range cfg.CORSOrigins {
+		s.origins[o] = true
+	}
 	s.http = &fasthttp.Server{
 		Handler:                      s.handle,
 		HeaderReceived:               s.headerReceived,
@@ -145,4 +152,77 @@ func withoutBytes(err error) string {
 		}
 	}
 	return "malformed request"
+}
+
+// keyPair is the server's certificate and key, which are read again when their files change.
+type keyPair struct {
+	cert, key string // paths
+	log       zerolog.Logger
+	now       atomic.Pointer[tls.Certificate]
+	file      *watch.File
+	problem   string // logged last
+	stop      func()
+}
+
+// openCertificate reads the files and watches them until close. It returns nil for plain HTTP.
+func openCertificate(cfg Config, log zerolog.Logger) (*keyPair, error) {
+	if cfg.TLSCert == "" {
+		return nil, nil
+	}
+	c := &keyPair{cert: cfg.TLSCert, key: cfg.TLSKey, log: log}
+	if _, err := c.load(); err != nil {
+		return nil, err
+	}
+	c.file = watch.NewFile(c.cert, settle, maxCertificate)
+	c.stop = c.file.Watch(settle, c.check)
+	return c, nil
+}
+
+const maxCertificate = 1 << 20
+
+func (c *keyPair) close() {
+	if c != nil {
+		c.stop()
+	}
+}
+
+// load reads the files and reports whether the certificate is another one.
+func (c *keyPair) load() (changed bool, err error) {
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return false, fmt.Errorf("cannot load the certificate %s (api.tls_cert) with the key %s (api.tls_key): %w", c.cert, c.key, err)
+	}
+	before := c.now.Swap(&pair)
+	if changed = before == nil || !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal); changed {
+		showExpiry(pair.Leaf.NotAfter)
+	}
+	return changed, nil
+}
+
+// check reads the files and returns when to do so again. Certificate and key are replaced one after
+// the other, so it tries again soon if they do not match.
+func (c *keyPair) check(context.Context) time.Duration {
+	_, _, _ = c.file.Read() // follows the folders on the way to it
+	changed, err := c.load()
+	if err != nil {
+		if c.problem != err.Error() {
+			c.problem = err.Error()
+			c.log.Error().Err(err).Msg("the last valid certificate stays in use")
+		}
+		return time.Second
+	}
+	if c.problem = ""; changed {
+		c.log.Info().Str("file", c.cert).Time("expires", c.now.Load().Leaf.NotAfter).Msg("TLS certificate reloaded")
+	}
+	return pollEvery
+}
+
+func (c *keyPair) config() *tls.Config {
+	if c == nil {
+		return nil
+	}
+	return &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil },
+		NextProtos:     []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
+	}
 }

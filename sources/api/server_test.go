@@ -269,10 +269,11 @@ func TestIdleConnectionsOfAClientAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool { return p.served.Load() == 2 }, patience, time.Millisecond)
 	before := testutil.ToFloat64(connectionsEvicted)
 	var kept []*peer
-	for range 20 {
+	for i := range 20 {
 		c := dial(t, s)
 		require.Equal(t, 200, c.send(getMap+"good-key\r\n\r\n").response().StatusCode)
 		kept = append(kept, c)
+		require.Eventually(t, func() bool { return idle(s) == min(i+1, 2)+1 }, patience, time.Millisecond, "its goroutine awaits the next request")
 	}
 	const closed = 18 // 2 idle ones and the busy one stay: with the one of view-key, they leave 4 of 8 free
 	for _, c := range kept[:closed] {
@@ -284,6 +285,17 @@ func TestIdleConnectionsOfAClientAreBounded(t *testing.T) {
 	}
 	require.Equal(t, 200, other.send(getMap+"view-key\r\n\r\n").response().StatusCode)
 	require.Equal(t, 200, busy.send("b").response().StatusCode)
+}
+
+func idle(s *Server) (n int) {
+	s.listener.mu.Lock()
+	defer s.listener.mu.Unlock()
+	for c := range s.listener.open {
+		if c.idle.Load() > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // TestBusyConnectionsOfAClientAreBounded: if all connections of a client that has its share are busy, one more

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"io"
 	"strconv"
 	"sync"
 
@@ -87,3 +88,98 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	}
 	return append(b, `"}}`...)
 }
+
+// pieceSize is how much is rendered at a time, plus one rejection.
+const pieceSize = 8 << 10
+
+// rendering is an IngestResult that becomes text while it is written. A body of a few hundred bytes
+// can have an answer of many megabytes, and a client that does not read it: only the list of
+// rejections is held, and counted, meanwhile.
+type rendering struct {
+	memory *admission.Quotas
+	client string
+	held   int64 // bytes that are counted
+	result batch.Result
+
+	begun, ended bool
+	next         int    // rejection
+	piece, left  []byte // the last piece; what Read has not returned of it
+}
+
+// newRendering takes over what r holds and leaves it other memory.
+func newRendering(r *batch.Result, memory *admission.Quotas, client string) *rendering {
+	x := renderings.Get().(*rendering)
+	x.result, *r = *r, x.result
+	x.memory, x.client, x.held = memory, client, int64(x.result.Size())
+	memory.Exceed(client, x.held)
+	return x
+}
+
+// size returns the length of the whole text. It renders all of it, and must precede any reading.
+func (x *rendering) size() (n int) {
+	for p := x.more(); len(p) > 0; p = x.more() {
+		n += len(p)
+	}
+	x.begun, x.ended, x.next = false, false, 0
+	return n
+}
+
+// more renders the next piece, which is valid until the next call; empty at the end.
+func (x *rendering) more() []byte {
+	b, r := x.piece[:0], &x.result
+	if !x.begun {
+		x.begun = true
+		b = append(b, `{"accepted":`...)
+		b = strconv.AppendInt(b, int64(r.Accepted), 10)
+		b = append(b, `,"rejected":`...)
+		b = strconv.AppendInt(b, int64(r.Rejected()), 10)
+		b = append(b, `,"rejections":[`...)
+	}
+	for ; x.next < len(r.List) && len(b) < pieceSize; x.next++ {
+		if x.next > 0 {
+			b = append(b, ',')
+		}
+		b = appendRejection(b, r.List[x.next], r.Echo(r.List[x.next]))
+	}
+	if x.next == len(r.List) && !x.ended {
+		x.ended = true
+		b = append(b, "]}"...)
+	}
+	x.piece = b
+	return b
+}
+
+// Read implements io.Reader, though the server uses WriteTo.
+func (x *rendering) Read(p []byte) (int, error) {
+	if len(x.left) == 0 {
+		x.left = x.more()
+	}
+	if len(x.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, x.left)
+	x.left = x.left[n:]
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo.
+func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
+	for p := x.more(); len(p) > 0 && err == nil; p = x.more() {
+		var n int
+		n, err = w.Write(p)
+		total += int64(n)
+	}
+	return total, err
+}
+
+// Close implements io.Closer. The server calls it when the answer is written or cannot be.
+func (x *rendering) Close() error {
+	x.memory.Give(x.client, x.held)
+	rejections := x.result.Rejections
+	rejections.Reset()
+	*x = rendering{result: batch.Result{Rejections: rejections}, piece: x.piece}
+	renderings.Put(x)
+	return nil
+}
+
+var renderings = sync.Pool{New: func() any { return &rendering{piece: make([]byte, 0, pieceSize+1<<10)} }}

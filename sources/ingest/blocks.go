@@ -115,7 +115,6 @@ func (b *blocks) WriteTo(w io.Writer) (total int64, err error) {
 	return total, err
 }
 
-// unread returns the unread part of the current block.
 func (b *blocks) unread() []byte {
 	from := b.read % blockSize
 	return b.list[b.read/blockSize][from:min(blockSize, from+b.written-b.read)]

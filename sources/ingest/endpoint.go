@@ -68,8 +68,7 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 // called the request holds its idempotency key. It gets its place later, with the first byte of the
 // body: a client that sends headers alone takes nothing from others.
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	apiErr = e.pipeline.Ready(c.ProductInstance)
-	if apiErr == nil {
+	if apiErr = e.pipeline.Ready(c.ProductInstance); apiErr == nil {
 		apiErr = e.receiver.Places.Check(c.Owner, 1)
 	}
 	if apiErr == nil {
@@ -105,8 +104,12 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	}
 	r := &s.Result
 	e.count(c.Name, r)
-	if r.Duplicates > 0 {
-		e.countDuplicates(c.Name, r)
+	if itemsDuplicate.Add(float64(r.Duplicates)); r.Duplicates > 0 {
+		if _, warned := e.warned.LoadOrStore(c.Name, struct{}{}); !warned {
+			e.log.Warn().Str("client", c.Name).Str("batch_id", r.ID.String()).Int("duplicates", r.Duplicates).Int("accepted", r.Accepted).
+				Msg("items of a batch share detector, measure type and interval and replace each other in the archive; " +
+					"encode lane or vehicle class in measureTypeCode or detectorCode (logged once per client)")
+		}
 	}
 	e.log.Debug().Str("batch_id", r.ID.String()).Str("client", c.Name).
 		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
@@ -116,22 +119,13 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	return items, nil
 }
 
-// countDuplicates counts items that replace each other in the archive, and logs the first ones of a
-// client.
-func (e *Endpoint) countDuplicates(client string, r *batch.Result) {
-	itemsDuplicate.Add(float64(r.Duplicates))
-	if _, warned := e.warned.LoadOrStore(client, struct{}{}); !warned {
-		e.log.Warn().Str("client", client).Str("batch_id", r.ID.String()).Int("duplicates", r.Duplicates).Int("accepted", r.Accepted).
-			Msg("items of a batch share detector, measure type and interval and replace each other in the archive; encode lane or vehicle class in measureTypeCode or detectorCode (logged once per client)")
-	}
-}
-
 // submit receives the body and hands it to the pipeline. The body's memory is freed before the answer
 // may need some.
 func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
 	body := newBlocks(e.memory, client)
 	defer func() { _ = body.Close() }()
-	body.checkMagic = !declaresGzip(&ctx.Request.Header)
+	declared, _ := checkEncoding(&ctx.Request.Header)
+	body.checkMagic = !declared
 	if err := e.receiver.Receive(ctx, client, body); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 			Description: "multipart bodies are not supported: send the gzip-compressed JSON as the body itself",
 		}
 	}
-	if r := checkEncoding(h); r != nil {
+	if _, r := checkEncoding(h); r != nil {
 		return r
 	}
 	if n := int64(h.ContentLength()); n > maxBody {
@@ -35,7 +35,7 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 
 // checkEncoding takes gzip, once, or nothing: without a Content-Encoding the first bytes of the body
 // decide.
-func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
+func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
 	times := 0
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
 		for coding := range bytes.SplitSeq(value, []byte{','}) {
@@ -45,24 +45,14 @@ func checkEncoding(h *fasthttp.RequestHeader) *contract.APIError {
 			case negotiate.IsGzip(coding):
 				times++
 			default:
-				return gzipRequired(fmt.Sprintf("unsupported Content-Encoding \"%s\": compress the body with gzip", contract.Echo(coding)))
+				return false, gzipRequired(fmt.Sprintf("unsupported Content-Encoding \"%s\": compress the body with gzip", contract.Echo(coding)))
 			}
 		}
 	}
 	if times > 1 {
-		return gzipRequired(fmt.Sprintf("the Content-Encoding names gzip %d times: compress the body once", times))
+		return false, gzipRequired(fmt.Sprintf("the Content-Encoding names gzip %d times: compress the body once", times))
 	}
-	return nil
-}
-
-// declaresGzip reports whether a checked header names gzip.
-func declaresGzip(h *fasthttp.RequestHeader) bool {
-	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
-		if len(bytes.Trim(value, " \t,")) > 0 {
-			return true
-		}
-	}
-	return false
+	return times == 1, nil
 }
 
 func gzipRequired(description string) *contract.APIError {
@@ -90,5 +80,4 @@ func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	}
 }
 
-// idempotencyKey returns the key of a checked header, empty if there is none.
 func idempotencyKey(h *fasthttp.RequestHeader) string { return string(h.Peek(idempotencyHeader)) }

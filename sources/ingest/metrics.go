@@ -38,7 +38,6 @@ var (
 		"Unix time of a client's last batch answered with 207, in seconds; 0 before the first since the start of the process.", "client")
 )
 
-// clientMetrics are those of one client.
 type clientMetrics struct {
 	batches, accepted, rejected metrics.Counter
 	last                        metrics.Gauge
@@ -70,7 +69,6 @@ func (e *Endpoint) UseClients(clients []*contract.Client) {
 	}
 }
 
-// count counts a batch with a 207.
 func (e *Endpoint) count(client string, r *batch.Result) {
 	batches[contract.OK].Inc()
 	itemsAccepted.Add(float64(r.Accepted))
@@ -103,7 +101,6 @@ var (
 	}
 )
 
-// counters returns a counter for each code that occurs.
 func counters(vec *metrics.Counters, occurs func(contract.Code) bool) (all [contract.CodeCount]metrics.Counter) {
 	for code := range contract.CodeCount {
 		if occurs(code) {
@@ -113,7 +110,6 @@ func counters(vec *metrics.Counters, occurs func(contract.Code) bool) (all [cont
 	return all
 }
 
-// countError counts a batch without a 207.
 func countError(err error) {
 	var apiErr *contract.APIError
 	switch {

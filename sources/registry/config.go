@@ -2,28 +2,28 @@ package registry
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"trafficd/pipeline/dial"
+	"trafficd/pipeline/settings"
 	"trafficd/sources/internal/shrink"
 )
 
 // Config is section registry of the configuration: where the detector lists come from, and which
 // changes of them to accept.
 type Config struct {
-	// Feeds, one for each product instance. Batches of an instance without a feed get 403.
-	Feeds []FeedConfig `setting:"feeds"`
-	// Recheck is how often a file is checked if the system reports no change: network file systems
-	// report none.
-	Recheck time.Duration `setting:"recheck"`
-	// Settle is how long a file must be unmodified before it is read.
-	Settle time.Duration `setting:"settle"`
-	// Limits concern lists that lack many of the detectors in use.
-	shrink.Limits `setting:",squash"`
-	// MaxBytes bounds one list, uncompressed.
-	MaxBytes int64 `setting:"max_bytes"`
+	Feeds         []FeedConfig        `setting:"feeds"`   // one for each product instance; batches of others get 403
+	Recheck       time.Duration       `setting:"recheck"` // between checks of a file without a reported change: network file systems report none
+	Settle        time.Duration       `setting:"settle"`  // how long a file must be unmodified before it is read
+	shrink.Limits `setting:",squash"` // of lists that lack many of the detectors in use
+	MaxBytes      int64               `setting:"max_bytes"` // of one list, uncompressed
 }
 
 // FeedConfig is the feed of one product instance: exactly one of File, HTTP and ClickHouse is set.
@@ -38,14 +38,10 @@ type FeedConfig struct {
 
 // FileConfig is a file with the detector list; it may be gzip-compressed.
 type FileConfig struct {
-	Path string `setting:"path"`
-	// Format is csv or json; empty: by the file name (…json, …json.gz), otherwise csv.
-	Format string `setting:"format"`
-	// Column is the CSV column, or the member of the JSON objects, with the code; empty:
-	// detectorCode.
-	Column string `setting:"column"`
-	// Separator of CSV: one character, or tab; empty: the one that matches the header.
-	Separator string `setting:"separator"`
+	Path      string `setting:"path"`
+	Format    string `setting:"format"`    // csv or json; empty: by the file name (…json, …json.gz), otherwise csv
+	Column    string `setting:"column"`    // CSV column, or member of the JSON objects, with the code; empty: detectorCode
+	Separator string `setting:"separator"` // of CSV: one character, or tab; empty: the one that matches the header
 }
 
 // HTTPConfig is a service that answers GET with the list as JSON.
@@ -69,12 +65,7 @@ const (
 
 // DefaultConfig has no feeds.
 func DefaultConfig() Config {
-	return Config{
-		Recheck:  time.Minute,
-		Settle:   500 * time.Millisecond,
-		Limits:   shrink.DefaultLimits(),
-		MaxBytes: 64 << 20,
-	}
+	return Config{Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20}
 }
 
 // withDefaults returns a copy with defaults in place of omitted keys: the configuration has no
@@ -98,7 +89,6 @@ func (f FeedConfig) withDefaults() FeedConfig {
 	return f
 }
 
-// format returns the configured format, or the one that the file name suggests.
 func (f FileConfig) format() string {
 	if f.Format != "" {
 		return f.Format
@@ -120,3 +110,56 @@ func (f FileConfig) comma() rune {
 	}
 	return c[0]
 }
+
+// Validate reports every invalid key with the reason for its bound.
+func (c Config) Validate() error {
+	errs := []error{
+		settings.AtLeast("recheck", c.Recheck, time.Second, "every check costs a system call per feed"),
+		settings.Within("settle", c.Settle, 10*time.Millisecond, time.Minute, "it delays every new list"),
+		c.Limits.Validate(),
+		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory whole"),
+	}
+	seen := make(map[string]bool)
+	for i, f := range c.Feeds {
+		at := fmt.Sprintf("feeds[%d].", i)
+		errs = append(errs, f.validate(at),
+			settings.Check(!seen[f.ProductInstance], "%sproduct_instance %q already has a feed", at, f.ProductInstance))
+		seen[f.ProductInstance] = true
+	}
+	return errors.Join(errs...)
+}
+
+func (f FeedConfig) validate(at string) error {
+	visible := f.ProductInstance != "" && len(f.ProductInstance) <= 128 && utf8.ValidString(f.ProductInstance) && !strings.ContainsFunc(f.ProductInstance, unprintable)
+	errs := []error{settings.Check(visible, "%sproduct_instance is %q, must be 1 to 128 bytes of visible text: every record contains it", at, f.ProductInstance)}
+	set := 0
+	if c := f.File; c != nil {
+		set++
+		errs = append(errs,
+			settings.Check(c.Path != "", "%sfile.path must be set", at),
+			settings.Check(c.Format == "" || c.Format == FormatCSV || c.Format == FormatJSON, "%sfile.format is %q, must be csv, json or empty", at, c.Format),
+			settings.Check(c.Separator == "" || c.comma() != 0, "%sfile.separator is %q, must be tab or one character, but not a quote or line break", at, c.Separator))
+	}
+	if c := f.HTTP; c != nil {
+		set++
+		u, err := url.Parse(c.URL)
+		errs = append(errs,
+			settings.Check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "%shttp.url must be http://… or https://… with a host", at),
+			settings.Check(!strings.ContainsFunc(c.Authorization, unprintable), "%shttp.authorization must not contain control characters", at),
+			validatePolling(at+"http.", c.Interval, c.Timeout))
+	}
+	if c := f.ClickHouse; c != nil {
+		set++
+		errs = append(errs, c.Validate(at+"clickhouse."), validatePolling(at+"clickhouse.", c.Interval, c.Timeout))
+	}
+	errs = append(errs, settings.Check(set == 1, "%sfile, http, clickhouse: %d of them are set, want exactly one", at, set))
+	return errors.Join(errs...)
+}
+
+func validatePolling(at string, interval, timeout time.Duration) error {
+	return errors.Join(
+		settings.Check(interval == 0 || interval >= time.Second, "%sinterval is %s, must be 1s or more: shorter burdens the server", at, interval),
+		settings.Check(timeout == 0 || timeout >= time.Second && timeout <= 10*time.Minute, "%stimeout is %s, must be 1s to 10m", at, timeout))
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

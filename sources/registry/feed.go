@@ -16,21 +16,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// source reads a feed's list. It is used by one goroutine.
-type source interface {
-	// read returns the whole list, watch.ErrUnchanged if it is known to be the one for which keep
-	// was called, or watch.ErrUnsettled if it is being written.
-	read(ctx context.Context) ([]string, error)
-	// keep reports that the list read last is in use.
-	keep()
-	// changes receives when there may be a new list; nil: the source must be polled.
-	changes() <-chan struct{}
-	close()
-}
-
 var errNotYet = errors.New("the detector list has not been read yet")
 
-// feed is the list of one product instance and its source.
 type feed struct {
 	instance string
 	kind     string
@@ -51,9 +38,11 @@ type feed struct {
 
 func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	f := &feed{
-		instance: fc.ProductInstance,
-		settle:   cfg.Settle,
-		guard:    shrink.Guard{Limits: cfg.Limits, Content: "the list", Entries: "detectors", Hint: "to use it at once, set registry.max_shrink to 1 and send SIGHUP"},
+		instance: fc.ProductInstance, settle: cfg.Settle,
+		guard: shrink.Guard{
+			Limits: cfg.Limits, Content: "the list", Entries: "detectors", Hint: "to use it at once, set registry.max_shrink to 1 and send SIGHUP",
+		},
+		confirmed: time.Now(), err: errNotYet,
 	}
 	switch {
 	case fc.File != nil:
@@ -67,13 +56,11 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	return f
 }
 
-// run checks the feed at once, after every change and after every interval, until ctx ends.
 func (f *feed) run(ctx context.Context) {
 	defer f.source.close()
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
-// check reads the feed once and returns when to do so again.
 func (f *feed) check(ctx context.Context) time.Duration {
 	codes, err := f.source.read(ctx)
 	if ctx.Err() != nil {
@@ -106,40 +93,87 @@ func (f *feed) take(codes []string, now time.Time) error {
 	return nil
 }
 
-// conclude counts and records the outcome of a check.
 func (f *feed) conclude(err error) time.Duration {
 	var suspect *shrink.Error
 	switch {
 	case err == nil:
 		reloadsLoaded.Inc()
-		f.record(nil, time.Now())
+		f.record(nil)
 		return f.interval
 	case errors.Is(err, watch.ErrUnchanged):
 		reloadsUnchanged.Inc()
 		f.guard.Calm()
-		if f.record(nil, time.Now()) {
+		if f.record(nil) {
 			f.log.Info().Msg("detector list is readable again, and unchanged")
 		}
 		return f.interval
 	case errors.Is(err, watch.ErrUnsettled):
 		reloadsUnsettled.Inc()
 		if f.current.Load() == nil {
-			f.record(err, time.Now())
+			f.record(err)
 		}
 		return f.settle
 	case errors.As(err, &suspect):
 		reloadsRefused.Inc()
-		f.complain(err)
+		f.keepLast(err)
 		return min(f.interval, max(f.guard.ShrinkConfirm, watch.RetryAfter))
 	default:
 		reloadsFailed.Inc()
-		f.complain(fmt.Errorf("cannot load the detector list of %s: %w", f.instance, err))
+		f.keepLast(fmt.Errorf("cannot load the detector list of %s: %w", f.instance, err))
 		return min(f.interval, watch.RetryAfter)
 	}
 }
 
-func (f *feed) complain(err error) {
-	if f.record(err, time.Now()) {
+func (f *feed) keepLast(err error) {
+	if f.record(err) {
 		f.log.Warn().Err(err).Bool("list_in_use", f.current.Load() != nil).Msg("cannot use the detector list; keeping the last good one")
 	}
+}
+
+// Status is the state of a feed. Error is empty if the last check succeeded; while Detectors is 0,
+// its product instance cannot be served.
+type Status struct {
+	ProductInstance string  `json:"product_instance"`
+	Kind            string  `json:"kind"`            // file, http or clickhouse
+	Detectors       int     `json:"detectors"`       // in the list in use; 0: none yet
+	LeftOut         int     `json:"left_out"`        // entries of that list that are empty or too long for a code
+	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
+	Error           string  `json:"error,omitempty"` // of the last check
+	Pending         bool    `json:"-"`               // the first list has not been read, or its file was just written
+}
+
+// inherit takes over the list of a feed that has ended.
+func (f *feed) inherit(before *feed) {
+	f.current.Store(before.current.Load())
+	f.mark, f.leftOut, f.confirmed, f.err = before.mark, before.leftOut, before.confirmed, before.err
+}
+
+func (f *feed) status(now time.Time) Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := Status{
+		ProductInstance: f.instance, Kind: f.kind, LeftOut: f.leftOut, AgeSeconds: now.Sub(f.confirmed).Seconds(),
+		Pending: f.err == errNotYet || errors.Is(f.err, watch.ErrUnsettled),
+	}
+	if set := f.current.Load(); set != nil {
+		s.Detectors = set.Len()
+	}
+	if f.err != nil {
+		s.Error = f.err.Error()
+	}
+	return s
+}
+
+// record stores the outcome of a check and reports whether it differs from the last one: only then
+// is it logged.
+func (f *feed) record(err error) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.err
+	f.err = err
+	if err == nil {
+		f.confirmed = time.Now()
+		return before != nil
+	}
+	return before == nil || before.Error() != err.Error()
 }

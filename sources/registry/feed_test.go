@@ -21,7 +21,6 @@ import (
 func TestLastGoodListStays(t *testing.T) {
 	path := inFolder(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
-	feed.begin(time.Now())
 	good := codesOf(nil)
 	f := func(content, wantError string) {
 		t.Helper()
@@ -163,7 +162,7 @@ func TestStatusOfACheck(t *testing.T) {
 	away := errors.New("away")
 	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
 	feed := &feed{source: s, interval: time.Hour, settle: time.Second, log: zerolog.Nop()}
-	feed.begin(time.Now().Add(-time.Hour))
+	feed.confirmed = time.Now().Add(-time.Hour)
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, confirmed bool) {
 		t.Helper()
 		require.Equal(t, wantNext, feed.check(ctx))

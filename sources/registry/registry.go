@@ -23,7 +23,6 @@ type Registry struct {
 	running sync.WaitGroup
 }
 
-// feeds is an immutable set of feeds.
 type feeds struct {
 	list       []*feed // in the order of the configuration
 	byInstance map[string]*feed
@@ -45,7 +44,6 @@ func (r *Registry) feeds(cfg Config) (*feeds, error) {
 	fs := &feeds{byInstance: make(map[string]*feed)}
 	for _, fc := range cfg.Feeds {
 		f := newFeed(cfg, fc.withDefaults(), r.log)
-		f.begin(time.Now())
 		fs.list = append(fs.list, f)
 		fs.byInstance[f.instance] = f
 		fs.gauges = append(fs.gauges, gauges(f)...)
@@ -122,4 +120,26 @@ func (r *Registry) Status() []Status {
 		all[i] = f.status(time.Now())
 	}
 	return all
+}
+
+var (
+	reloads = metrics.NewCounters("trafficd_registry_reloads_total",
+		"Checks of the detector lists, by result: loaded, unchanged, unsettled (still being written), refused (not plausible) or failed.", "result")
+	reloadsLoaded    = reloads.WithLabelValues("loaded")
+	reloadsUnchanged = reloads.WithLabelValues("unchanged")
+	reloadsUnsettled = reloads.WithLabelValues("unsettled")
+	reloadsRefused   = reloads.WithLabelValues("refused")
+	reloadsFailed    = reloads.WithLabelValues("failed")
+)
+
+func gauges(f *feed) []metrics.Collector {
+	gauge := func(name, help string, value func(Status) float64) metrics.Collector {
+		return metrics.GaugeFunc("trafficd_registry_"+name, help, map[string]string{"product_instance": f.instance},
+			func() float64 { return value(f.status(time.Now())) })
+	}
+	return []metrics.Collector{
+		gauge("detectors", "Detectors in the list in use.", func(s Status) float64 { return float64(s.Detectors) }),
+		gauge("age_seconds", "Time since the detector list was last confirmed, in seconds.", func(s Status) float64 { return s.AgeSeconds }),
+		gauge("failing", "1 if the last check of the detector list failed, else 0.", func(s Status) float64 { return metrics.Bool(s.Error != "") }),
+	}
 }

@@ -95,7 +95,6 @@ func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) 
 	return buf.End(end)
 }
 
-// body is the body of one request.
 type body struct {
 	*Receiver
 	start    time.Time

@@ -32,3 +32,18 @@ func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, 
 		}
 	}
 }
+
+// Watch runs Rounds with the changes of f on a goroutine, until stop is called, which waits for it and closes f.
+func (f *File) Watch(settle time.Duration, check func(context.Context) time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer f.Close()
+		Rounds(ctx, f.Changes(), settle, check)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}

@@ -1,0 +1,151 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"trafficd/pipeline/dial"
+	"trafficd/sources/internal/watch"
+)
+
+// source reads a feed's list. It is used by one goroutine.
+type source interface {
+	// read returns the whole list, watch.ErrUnchanged if it is known to be the one for which keep
+	// was called, or watch.ErrUnsettled if it is being written.
+	read(ctx context.Context) ([]string, error)
+	// keep reports that the list read last is in use.
+	keep()
+	// changes receives when there may be a new list; nil: the source must be polled.
+	changes() <-chan struct{}
+	close()
+}
+
+// fileSource is a CSV or JSON file, gzip-compressed or not.
+type fileSource struct {
+	FileConfig
+	file *watch.File
+}
+
+func newFileSource(cfg FileConfig, settle time.Duration, maxBytes int64) *fileSource {
+	return &fileSource{FileConfig: cfg, file: watch.NewFile(cfg.Path, settle, maxBytes)}
+}
+
+func (s *fileSource) changes() <-chan struct{} { return s.file.Changes() }
+func (s *fileSource) keep()                    { s.file.Keep() }
+func (s *fileSource) close()                   { s.file.Close() }
+
+func (s *fileSource) read(context.Context) ([]string, error) {
+	body, _, err := s.file.Read()
+	if err != nil {
+		return nil, err
+	}
+	var codes []string
+	if s.format() == FormatJSON {
+		codes, err = parseJSON(body, s.Column)
+	} else {
+		codes, err = parseCSV(body, s.Column, s.comma())
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot read %s: %w", s.Path, err)
+		s.file.Refuse(err)
+	}
+	return codes, err
+}
+
+// httpSource polls a registry service for JSON. It sends the ETag of the list in use, so that a
+// service that supports ETags answers 304 most of the time.
+type httpSource struct {
+	HTTPConfig
+	shown      string // the URL without its password
+	maxBytes   int64
+	client     *http.Client
+	last, kept string // ETags of the list read last and of the one in use
+}
+
+func newHTTPSource(cfg HTTPConfig, maxBytes int64) *httpSource {
+	shown := ""
+	if u, err := url.Parse(cfg.URL); err == nil {
+		shown = u.Redacted()
+	}
+	// With its own transport, close ends every connection.
+	client := &http.Client{Timeout: cfg.Timeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}
+	return &httpSource{HTTPConfig: cfg, shown: shown, maxBytes: maxBytes, client: client}
+}
+
+func (s *httpSource) changes() <-chan struct{} { return nil }
+func (s *httpSource) keep()                    { s.kept = s.last }
+func (s *httpSource) close()                   { s.client.CloseIdleConnections() }
+
+func (s *httpSource) read(ctx context.Context) ([]string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "trafficd")
+	if s.Authorization != "" {
+		request.Header.Set("Authorization", s.Authorization)
+	}
+	if s.kept != "" {
+		request.Header.Set("If-None-Match", s.kept)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err // it names method and URL
+	}
+	defer response.Body.Close()
+	switch {
+	case response.StatusCode == http.StatusNotModified && s.kept != "":
+		return nil, watch.ErrUnchanged
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("GET %s: %s", s.shown, response.Status)
+	}
+	body, err := watch.ReadAll(response.Body, s.maxBytes)
+	var codes []string
+	if err == nil {
+		codes, err = parseJSON(body, s.Column)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the answer of %s: %w", s.shown, err)
+	}
+	s.last = response.Header.Get("ETag")
+	return codes, nil
+}
+
+// clickHouseSource polls a query whose first column holds the codes.
+type clickHouseSource struct {
+	dial.Poller
+	maxBytes int64
+}
+
+func (s *clickHouseSource) changes() <-chan struct{} { return nil }
+func (s *clickHouseSource) keep()                    {}
+func (s *clickHouseSource) close()                   { s.Close() }
+
+func (s *clickHouseSource) read(ctx context.Context) (codes []string, err error) {
+	err = s.Poll(ctx, func(rows driver.Rows) error {
+		var code string
+		into := []any{&code}
+		for _, column := range rows.ColumnTypes()[1:] {
+			into = append(into, reflect.New(column.ScanType()).Interface())
+		}
+		size := int64(0)
+		for rows.Next() {
+			if err := rows.Scan(into...); err != nil {
+				return fmt.Errorf("the first column must hold strings: %w", err)
+			}
+			if size += int64(len(code)); size > s.maxBytes {
+				return watch.ErrTooLong
+			}
+			codes = append(codes, code)
+		}
+		return nil
+	})
+	return codes, err
+}
