@@ -83,7 +83,13 @@ Exit codes: 0 success, 2 some items were rejected, 1 failure.`,
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.AddCommand(newSend(std), newResubmit(std), newGenerate(std), newKey(std),
-		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), newVersion(std))
+		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), &cobra.Command{
+			Use:     "version",
+			Short:   "Print the version",
+			Example: "  trafficctl version",
+			Args:    cobra.NoArgs,
+			Run:     func(*cobra.Command, []string) { fmt.Fprintln(std.out, "trafficctl", version.Text()) },
+		})
 	for _, group := range root.Commands() {
 		if group.HasSubCommands() {
 			rejectUnknownCommands(group)
@@ -106,19 +112,6 @@ func rejectUnknownCommands(group *cobra.Command) {
 			names = append(names, command.Name())
 		}
 		return fmt.Errorf("unknown command %[2]q for %[1]s; it has %[3]s", group.Name(), args[0], strings.Join(names, ", "))
-	}
-}
-
-func newVersion(std streams) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  trafficctl version",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(std.out, "trafficctl", version.Text())
-			return err
-		},
 	}
 }
 
@@ -167,7 +160,7 @@ func (c *connection) config(flags *pflag.FlagSet) (client.Config, error) {
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	if cfg.Key = strings.TrimSpace(first); cfg.Key == "" {
-		return cfg, fmt.Errorf("the first line of --key-file %s is empty; it must be the API key", c.keyFile)
+		err = fmt.Errorf("the first line of --key-file %s is empty; it must be the API key", c.keyFile)
 	}
-	return cfg, nil
+	return cfg, err
 }

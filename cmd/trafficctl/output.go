@@ -137,8 +137,7 @@ func (p *progress) end() {
 	}
 }
 
-// follow shows the tally, and how much of the file was read unless it is nil, until the returned function
-// is called.
+// follow shows the tally, and how much of the file was read, until the returned function is called.
 func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func()) {
 	var running sync.WaitGroup
 	quit, start := make(chan struct{}), time.Now()
@@ -152,10 +151,9 @@ func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func
 				p.end()
 				return
 			}
-			text, read, rest := sendingText(tally(), time.Since(start)), int64(0), ""
-			if file != nil {
-				read = file.BytesRead()
-				rest = ", " + ofBytes(read, file.Size()) + " of input read"
+			text, read, rest := sendingText(tally(), time.Since(start)), file.BytesRead(), ""
+			if read > 0 {
+				rest = ", " + ofBytes(read, file.Size) + " of input read"
 			}
 			p.show(read, text, func() string { return text + rest })
 		}

@@ -15,12 +15,9 @@ import (
 
 // reading holds the flags that describe the input.
 type reading struct {
-	cfg       feed.Config
-	mapping   feed.Mapping
-	separator string
-	melt      []string
-	decimal   string
-	zone      string
+	cfg     feed.Config
+	mapping feed.Mapping
+	melt    []string
 }
 
 // mappingFlags are the flags that cause items to be built from columns.
@@ -37,7 +34,14 @@ func (r *reading) register(f *pflag.FlagSet) {
 	m := &r.mapping
 	f.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto), "auto, csv, json or ndjson")
 	f.StringVar((*string)(&r.cfg.Compression), "compression", string(feed.Sniff), "auto, none, gzip, xz or zstd")
-	f.StringVar(&r.separator, "separator", ",", "separator of CSV cells: one character, or tab")
+	f.Func("separator", "separator of CSV cells: one `character`, or tab (default ,)", func(text string) error {
+		text = strings.NewReplacer("tab", "\t", `\t`, "\t").Replace(text)
+		var n int
+		if r.cfg.Separator, n = utf8.DecodeRuneInString(text); n != len(text) || r.cfg.Separator == utf8.RuneError {
+			return errors.New("must be one character, or tab")
+		}
+		return nil
+	})
 	f.StringSliceVar(&r.cfg.Columns, "columns", nil, "names of the CSV columns, for a file without a header")
 	f.Int64Var(&r.cfg.SkipRows, "skip-rows", 0, "skip this many rows at the start, which an earlier run has sent")
 	f.StringVar(&m.Detector, "detector", m.Detector, "column of the detector code")
@@ -48,37 +52,32 @@ func (r *reading) register(f *pflag.FlagSet) {
 	f.StringVar(&m.Value, "value", m.Value, "column of the value")
 	f.StringVar(&m.Quality, "quality", m.Quality, "column of the quality, which may be absent unless this flag is set")
 	f.StringSliceVar(&r.melt, "melt", nil, "COLUMN=TYPE,…: a measurement per column, instead of --type and --value")
-	f.StringVar(&r.decimal, "decimal", ".", "decimal separator of numbers: . or ,")
-	f.StringVar(&r.zone, "zone", "UTC", "IANA time zone of timestamps without a UTC offset, for example Europe/Copenhagen")
+	f.Func("decimal", "decimal `separator` of numbers: . or , (default .)", func(text string) error {
+		if text != "." && text != "," {
+			return errors.New("must be . or ,")
+		}
+		m.Decimal = text[0]
+		return nil
+	})
+	f.Func("zone", "IANA time `zone` of timestamps without a UTC offset, for example Europe/Copenhagen (default UTC)", func(name string) (err error) {
+		m.Clock.Zone, err = time.LoadLocation(name)
+		return err
+	})
 	f.StringVar((*string)(&m.Clock.Overlap), "dst-overlap", string(feed.OverlapReject), "meaning of a local time that occurs twice: reject, first or second")
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or Go's reference time 2006-01-02 15:04:05 in your layout")
 	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names detectors: one value column each; needs --type =TYPE and --interval")
 	f.StringVar(&m.Start, "start", "", "with --detectors-from-header: start of the first row, for files without a time column; rows are --interval apart")
 }
 
-// config returns the reader's settings.
+// config returns the reader's settings. It clears the defaults that other flags replace.
 func (r *reading) config(flags *pflag.FlagSet, args []string) (feed.Config, error) {
 	cfg := r.cfg
 	if len(args) > 0 {
 		cfg.Path = args[0]
 	}
-	text := r.separator
-	if text == "tab" || text == `\t` {
-		text = "\t"
+	if !slices.ContainsFunc(mappingFlags, flags.Changed) {
+		return cfg, nil
 	}
-	var n int
-	if cfg.Separator, n = utf8.DecodeRuneInString(text); n != len(text) || cfg.Separator == utf8.RuneError {
-		return cfg, fmt.Errorf("--separator %q must be one character, or tab", r.separator)
-	}
-	var err error
-	if slices.ContainsFunc(mappingFlags, flags.Changed) {
-		cfg.Mapping, err = r.mapped(flags)
-	}
-	return cfg, err
-}
-
-// mapped parses the flags of the mapping and clears the defaults that other flags replace.
-func (r *reading) mapped(flags *pflag.FlagSet) (*feed.Mapping, error) {
 	m := r.mapping
 	m.QualityOptional = !flags.Changed("quality")
 	if m.Interval != 0 && !flags.Changed("to") {
@@ -89,26 +88,19 @@ func (r *reading) mapped(flags *pflag.FlagSet) (*feed.Mapping, error) {
 	}
 	for _, name := range []string{"detector", "value", "quality", "melt", "to"} {
 		if m.Wide && flags.Changed(name) {
-			return nil, fmt.Errorf("use either --detectors-from-header or --%s, not both", name)
+			return cfg, fmt.Errorf("use either --detectors-from-header or --%s, not both", name)
 		}
 	}
-	if len(r.decimal) != 1 {
-		return nil, fmt.Errorf("--decimal %q must be . or ,", r.decimal)
-	}
-	m.Decimal = r.decimal[0]
 	if len(r.melt) > 0 && (flags.Changed("type") || flags.Changed("value")) {
-		return nil, errors.New("use either --melt or --type and --value, not both")
+		return cfg, errors.New("use either --melt or --type and --value, not both")
 	}
 	for _, text := range r.melt {
 		melt, err := feed.ParseMelt(strings.TrimSpace(text))
 		if err != nil {
-			return nil, err
+			return cfg, err
 		}
 		m.Melt = append(m.Melt, melt)
 	}
-	var err error
-	if m.Clock.Zone, err = time.LoadLocation(r.zone); err != nil {
-		return nil, fmt.Errorf("--zone %q must be an IANA time zone such as UTC or Europe/Copenhagen: %w", r.zone, err)
-	}
-	return &m, nil
+	cfg.Mapping = &m
+	return cfg, nil
 }

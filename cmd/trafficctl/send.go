@@ -146,15 +146,8 @@ func (s *sending) register(f *pflag.FlagSet) {
 // input is the source of a run's items.
 type input struct {
 	items  iter.Seq2[measurement.Item, error]
-	file   *feed.Source // nil: generated items, or dead letters
+	file   *feed.Source // nil: none
 	resume string       // flag that skips n rows, with %d for n; empty: the run cannot be resumed
-}
-
-func (in *input) empty() int64 {
-	if in.file == nil {
-		return 0
-	}
-	return in.file.Empty()
 }
 
 func (s *sending) sendFile(ctx context.Context, flags *pflag.FlagSet, std streams, cfg feed.Config) error {
@@ -168,6 +161,9 @@ func (s *sending) sendFile(ctx context.Context, flags *pflag.FlagSet, std stream
 
 // run sends the input and prints a summary, also after a failure.
 func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in input) (err error) {
+	if in.file == nil {
+		in.file = &feed.Source{Size: -1} // generated items, or dead letters
+	}
 	if s.dryRun {
 		return parseOnly(ctx, std, in)
 	}
@@ -187,11 +183,7 @@ func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in
 	if err != nil {
 		return fmt.Errorf("cannot create the file of rejected items: %w", err)
 	}
-	size := int64(-1)
-	if in.file != nil {
-		size = in.file.Size()
-	}
-	shown := newProgress(std.err, s.quiet, size, progressbar.OptionShowBytes(true))
+	shown := newProgress(std.err, s.quiet, in.file.Size, progressbar.OptionShowBytes(true))
 	sender, err := send.New(cfg, rejected, shown.note)
 	if err != nil {
 		return errors.Join(err, rejected.Close())
@@ -201,7 +193,7 @@ func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in
 	err = sender.Send(ctx, in.items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := summary{Tally: sender.Tally(), Empty: in.empty(), Seconds: time.Since(start).Seconds(), resume: in.resume}
+	sum := summary{Tally: sender.Tally(), Empty: in.file.Empty, Seconds: time.Since(start).Seconds(), resume: in.resume}
 	sum.PerSec = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
 	if err != nil {
 		sum.Failure = err.Error()
@@ -244,7 +236,7 @@ func parseOnly(ctx context.Context, std streams, in input) error {
 		}
 	}
 	fmt.Fprintf(std.err, "trafficctl: dry run: %s items, %s empty values, %s unreadable rows; nothing was sent\n",
-		grouped(items), grouped(in.empty()), grouped(bad))
+		grouped(items), grouped(in.file.Empty), grouped(bad))
 	if bad > 0 {
 		return errRejected
 	}

@@ -117,16 +117,14 @@ func (c *Client) NewRequest(ctx context.Context, method string, body io.Reader) 
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	resp, err := c.HTTP.Do(req)
 	switch {
-	case err == nil:
-		return resp, nil
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return nil, fmt.Errorf("%w; use http:// in --url", err)
+		err = fmt.Errorf("%w; use http:// in --url", err)
 	case Permanent(err):
-		return nil, fmt.Errorf("%w; check the host in --url, or trust the daemon's certificate authority with --ca FILE", err)
+		err = fmt.Errorf("%w; check the host in --url, or trust the daemon's certificate authority with --ca FILE", err)
 	case NotConnected(err):
-		return nil, fmt.Errorf("%w; check that the daemon is running and --url is right", err)
+		err = fmt.Errorf("%w; check that the daemon is running and --url is right", err)
 	}
-	return nil, err
+	return resp, err
 }
 
 // Permanent reports whether a transport error will recur until something is changed: the
@@ -175,28 +173,27 @@ func (e *Error) Error() string {
 	if e.TraceID != "" {
 		text += " (trace " + e.TraceID + ")"
 	}
-	hint := hints[e.Status]
+	hint := ""
 	switch e.Status {
+	case http.StatusOK, http.StatusBadRequest:
+		hint = "check --url: does it name the daemon, and does a proxy change requests or responses?"
+	case http.StatusUnauthorized:
+		hint = "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)"
 	case http.StatusForbidden:
 		hint = "give the key the right `" + e.service.Right + "` in the daemon's keys file"
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		hint = "check --url: it must be the daemon's base URL, including its path prefix if it has one"
 	case http.StatusRequestEntityTooLarge:
 		hint = e.service.TooLarge
+	case http.StatusUnsupportedMediaType:
+		hint = "check for a proxy that decompresses requests"
+	case http.StatusUnprocessableEntity:
+		hint = "the Idempotency-Key was used for another body; run the command again"
 	}
 	if hint != "" {
 		text += "; " + hint
 	}
 	return text
-}
-
-// hints says what to do about a status, unless that depends on the service.
-var hints = map[int]string{
-	http.StatusOK:                   "check --url: does it name the daemon, and does a proxy change requests or responses?",
-	http.StatusBadRequest:           "check --url: does it name the daemon, and does a proxy change requests or responses?",
-	http.StatusUnauthorized:         "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)",
-	http.StatusNotFound:             "check --url: it must be the daemon's base URL, including its path prefix if it has one",
-	http.StatusMethodNotAllowed:     "check --url: it must be the daemon's base URL, including its path prefix if it has one",
-	http.StatusUnsupportedMediaType: "check for a proxy that decompresses requests",
-	http.StatusUnprocessableEntity:  "the Idempotency-Key was used for another body; run the command again",
 }
 
 // Sleep returns early, with the cause, if ctx is done.

@@ -67,21 +67,18 @@ var isoLayouts = func() (layouts []string) {
 	return layouts
 }()
 
-// clock parses timestamps. It remembers the last layout and a span of local time with one UTC offset,
-// since most files have few of either. It resolves local times itself, because time.ParseInLocation
-// does not report those that do not exist or occur twice.
+// clock parses timestamps. It resolves local times itself, because time.ParseInLocation does not report
+// those that do not exist or occur twice.
 type clock struct {
 	Clock
-	layouts     []string // the last one that matched comes first
-	from, until int64    // local seconds [from, until) with offset
-	offset      int64
+	layouts []string // the last one that matched comes first
 }
 
 func newClock(c Clock) *clock {
 	if c.Layout == LayoutISO {
-		return &clock{Clock: c, layouts: slices.Clone(isoLayouts)}
+		return &clock{c, slices.Clone(isoLayouts)}
 	}
-	return &clock{Clock: c, layouts: []string{c.Layout}}
+	return &clock{c, []string{c.Layout}}
 }
 
 func (c *clock) parse(cell string) (time.Time, error) {
@@ -117,44 +114,34 @@ func (c *clock) resolve(wall time.Time) (time.Time, error) {
 	if c.Zone == time.UTC {
 		return wall, nil
 	}
-	at := func(offset int64) time.Time { return wall.Add(-time.Duration(offset) * time.Second) }
-	if local := wall.Unix(); local >= c.from && local < c.until {
-		return at(c.offset), nil
-	}
-	var offsets []int64 // with which the local time exists, of those in force a day before and after
-	for _, days := range []int{-1, 1} {
-		_, seconds := wall.AddDate(0, 0, days).In(c.Zone).Zone()
-		offset := int64(seconds)
-		if _, actual := at(offset).In(c.Zone).Zone(); actual == seconds && !slices.Contains(offsets, offset) {
-			offsets = append(offsets, offset)
-		}
-	}
+	// The instants with the UTC offsets in force a day before and after, if they have the offset.
+	first, second := c.withOffset(wall, -day), c.withOffset(wall, day)
 	switch {
-	case len(offsets) == 0:
+	case first.IsZero() && second.IsZero():
 		return wall, fmt.Errorf("%s does not exist in %s: it is skipped when daylight saving time begins", wall.Format(time.DateTime), c.Zone)
-	case len(offsets) == 1:
-		c.remember(at(offsets[0]), offsets[0])
-		return at(offsets[0]), nil
+	case second.IsZero(), first.Equal(second):
+		return first, nil
+	case first.IsZero():
+		return second, nil
 	case c.Overlap == OverlapReject:
 		return wall, fmt.Errorf("%s is ambiguous in %s: it occurs twice when daylight saving time ends; set --dst-overlap first or second, or add UTC offsets to the file", wall.Format(time.DateTime), c.Zone)
 	case c.Overlap == OverlapFirst:
-		return at(slices.Max(offsets)), nil
+		return first, nil
 	}
-	return at(slices.Min(offsets)), nil
+	return second, nil
 }
 
-// remember stores the local times around t that have its offset, except those within a day of a change
-// of the offset: no change is larger.
-func (c *clock) remember(t time.Time, offset int64) {
-	const margin = 24 * 60 * 60
-	start, end := t.In(c.Zone).ZoneBounds()
-	c.from, c.until, c.offset = 0, 1<<40, offset
-	if !start.IsZero() {
-		c.from = start.Unix() + margin + offset
+const day = 24 * time.Hour
+
+// withOffset returns the instant of a local time with the UTC offset that is in force after a duration, or
+// the zero time if it has another offset.
+func (c *clock) withOffset(wall time.Time, after time.Duration) time.Time {
+	_, offset := wall.Add(after).In(c.Zone).Zone()
+	at := wall.Add(-time.Duration(offset) * time.Second)
+	if _, actual := at.In(c.Zone).Zone(); actual != offset {
+		return time.Time{}
 	}
-	if !end.IsZero() {
-		c.until = end.Unix() - margin + offset
-	}
+	return at
 }
 
 // parseUnix parses a number of units since 1970. Seconds may have a fraction.

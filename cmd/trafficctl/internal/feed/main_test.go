@@ -47,7 +47,7 @@ func readAll(t testing.TB, cfg Config, stdin string) (r result) {
 			r.places = append(r.places, item.Place)
 		}
 	}
-	r.empty = source.Empty()
+	r.empty = source.Empty
 	return r
 }
 

@@ -39,7 +39,7 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 	if err != nil {
 		return err
 	}
-	a := newAssembler(mapping, &s.empty)
+	a := newAssembler(mapping, &s.Empty)
 	cells := make([]string, len(columns))
 	for row := int64(1); ; row++ {
 		s.row.left = MaxRow
@@ -224,7 +224,7 @@ type objects struct {
 func (s *Source) newObjects(yield yieldFunc) *objects {
 	o := &objects{yield: yield, member: s.cfg.Member, d: jx.DecodeBytes(nil), names: []string{measurement.DetectorCode}}
 	if m := s.cfg.Mapping; m != nil {
-		o.names, o.build = m.names(), newAssembler(*m, &s.empty)
+		o.names, o.build = m.names(), newAssembler(*m, &s.Empty)
 	}
 	o.cells = make([]string, len(o.names))
 	return o

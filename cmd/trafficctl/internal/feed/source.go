@@ -136,15 +136,16 @@ var extensions = map[string]Format{".csv": CSV, ".tsv": CSV, ".json": JSON, ".nd
 
 // Source is an open input. Only BytesRead is safe for concurrent use.
 type Source struct {
+	Size  int64 // of the input as stored; -1: unknown
+	Empty int64 // measurements that were omitted because their cell is empty
+
 	cfg    Config
 	file   *os.File // nil: standard input, which is not closed
-	meter  *Meter
+	meter  Meter
 	plain  io.ReadCloser
 	row    *allowance
 	text   *bufio.Reader
 	format Format
-	size   int64
-	empty  int64
 }
 
 // Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes the
@@ -153,7 +154,7 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (_ *Source, err erro
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{cfg: cfg, size: -1, meter: &Meter{R: stdin}}
+	s := &Source{cfg: cfg, Size: -1, meter: Meter{R: stdin}}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
@@ -166,10 +167,10 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (_ *Source, err erro
 		}
 		s.meter.R = s.file
 		if info, err := s.file.Stat(); err == nil && info.Mode().IsRegular() {
-			s.size = info.Size()
+			s.Size = info.Size()
 		}
 	}
-	if s.plain, err = Decompress(ctx, s.meter, cfg.Compression); err != nil {
+	if s.plain, err = Decompress(ctx, &s.meter, cfg.Compression); err != nil {
 		return nil, err
 	}
 	s.row = &allowance{r: s.plain, left: MaxRow}
@@ -205,12 +206,6 @@ func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 
 // BytesRead returns the number of bytes read of the input as stored.
 func (s *Source) BytesRead() int64 { return s.meter.N.Load() }
-
-// Size returns the size of the input as stored, or -1 if it is unknown.
-func (s *Source) Size() int64 { return s.size }
-
-// Empty returns the number of measurements that were omitted because their cell is empty.
-func (s *Source) Empty() int64 { return s.empty }
 
 // Close closes the file and stops a decompression program.
 func (s *Source) Close() (err error) {

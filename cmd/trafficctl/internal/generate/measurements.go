@@ -112,17 +112,15 @@ type Fault struct {
 }
 
 // Faults are all kinds, in the order of the contract's rules.
-var Faults = allFaults()
-
-func allFaults() []Fault {
+var Faults = func() []Fault {
 	faults := []Fault{
-		{"not an object", "INVALID_TYPE", replace(`"just a text"`)},
+		{"not an object", "INVALID_TYPE", func(dst []byte, _ measurement.Fields) []byte { return append(dst, `"just a text"`...) }},
 		{"duplicate member", "DUPLICATE_FIELD", member(`"value":0`)},
 		{"linkId", "RESERVED_FIELD", member(`"linkId":"L1"`)},
 	}
 	for _, name := range required {
 		faults = append(faults,
-			Fault{name + " missing", "MISSING_FIELD", without(name)},
+			Fault{name + " missing", "MISSING_FIELD", with(name, "")},
 			Fault{name + " null", "MISSING_FIELD", with(name, `null`)})
 	}
 	for _, name := range required {
@@ -142,7 +140,7 @@ func allFaults() []Fault {
 		Fault{"value not finite", "INVALID_VALUE", with(measurement.Value, `1e999`)},
 		Fault{"quality not finite", "INVALID_QUALITY", with(measurement.Quality, `-1e999`)},
 	)
-}
+}()
 
 // required are the members of a measurement without the quality, in the order of Fields.
 var required = []string{
@@ -152,20 +150,14 @@ var required = []string{
 
 type faulty = func([]byte, measurement.Fields) []byte
 
-// replace returns a fault that replaces the item by another JSON value.
-func replace(json string) faulty {
-	return func(dst []byte, _ measurement.Fields) []byte { return append(dst, json...) }
-}
-
 func member(json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		dst = f.AppendJSON(dst)
-		dst = append(dst[:len(dst)-1], ',')
-		return append(append(dst, json...), '}')
+		return append(append(append(dst[:len(dst)-1], ','), json...), '}')
 	}
 }
 
-// with returns a fault that replaces the value of a member; without omits the member.
+// with returns a fault that replaces the value of a member, or omits the member if json is "".
 func with(name, json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		quote := func(s string) string { return string(measurement.AppendString(nil, s)) }
@@ -183,5 +175,3 @@ func with(name, json string) faulty {
 		return dst
 	}
 }
-
-func without(name string) faulty { return with(name, "") }

@@ -74,9 +74,7 @@ func (c Config) Validate() error {
 }
 
 // Intervals returns the number of intervals.
-func (c Config) Intervals() int {
-	return int(time.Duration(c.Days) * 24 * time.Hour / c.Interval)
-}
+func (c Config) Intervals() int { return int(time.Duration(c.Days) * 24 * time.Hour / c.Interval) }
 
 // Shape of the network.
 const (
@@ -107,7 +105,7 @@ func New(cfg Config) (*Network, error) {
 	var r road
 	for i := range n.detectors {
 		if i%(stationsPerRoad*lanesPerStation) == 0 {
-			r = newRoad(roads, i/(stationsPerRoad*lanesPerStation))
+			r = road{number: i / (stationsPerRoad * lanesPerStation), Line: NewLine(roads), freeSpeed: []float64{50, 70, 100, 120}[roads.IntN(4)]}
 		}
 		n.detectors[i] = newDetector(&cfg, i, &r)
 	}
@@ -131,14 +129,6 @@ type road struct {
 	number    int
 	freeSpeed float64 // km/h
 	metre     int     // of the last station
-}
-
-func newRoad(r *rand.Rand, number int) road {
-	return road{
-		number:    number,
-		Line:      NewLine(r),
-		freeSpeed: []float64{50, 70, 100, 120}[r.IntN(4)],
-	}
 }
 
 // Line is a straight line on the earth.
@@ -208,7 +198,13 @@ type state struct{ speed, flow, occupancy, quality float64 }
 // every interval in order.
 func (d *detector) next(t time.Time, gapRate float64) (s state, ok bool) {
 	d.noise = 0.9*d.noise + 0.05*d.rand.NormFloat64()
-	d.turn(gapRate)
+	change := gapRate / (1 - gapRate) / meanOutage // makes gapRate the share of outages
+	if d.silent {
+		change = 1.0 / meanOutage
+	}
+	if d.rand.Float64() < change {
+		d.silent = !d.silent
+	}
 	load := min(1, max(0, d.load(t)*(1+d.noise)))
 	s.flow = math.Round(load * d.capacity)
 	s.speed = d.freeSpeed * (1 - 0.6*load*load*load) * (1 + 0.03*d.rand.NormFloat64())
@@ -219,17 +215,6 @@ func (d *detector) next(t time.Time, gapRate float64) (s state, ok bool) {
 	return s, !d.silent
 }
 
-// turn starts and ends outages so that gapRate is their share of the time.
-func (d *detector) turn(gapRate float64) {
-	p := gapRate / (1 - gapRate) / meanOutage
-	if d.silent {
-		p = 1.0 / meanOutage
-	}
-	if d.rand.Float64() < p {
-		d.silent = !d.silent
-	}
-}
-
 // load returns the share of the capacity in use at t: a minimum, two peaks and a midday level.
 func (d *detector) load(t time.Time) float64 {
 	hour := float64(t.Hour()) + float64(t.Minute())/60
@@ -237,11 +222,9 @@ func (d *detector) load(t time.Time) float64 {
 	if day := t.Weekday(); day == time.Saturday || day == time.Sunday {
 		work = d.weekend
 	}
-	midday := peak{hour: 13, width: 4, height: 0.25}
-	return d.night + midday.at(hour) + work*(d.morning.at(hour)+d.evening.at(hour))
-}
-
-func (p peak) at(hour float64) float64 {
-	x := (hour - p.hour) / p.width
-	return p.height * math.Exp(-x*x/2)
+	at := func(p peak) float64 {
+		x := (hour - p.hour) / p.width
+		return p.height * math.Exp(-x*x/2)
+	}
+	return d.night + at(peak{hour: 13, width: 4, height: 0.25}) + work*(at(d.morning)+at(d.evening))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/go-faster/jx"
 )
 
 // Names of the members of a measurement (contract 5.1).
@@ -26,25 +27,28 @@ type Fields struct {
 	From, To []byte // see AppendTime
 	Value    []byte // a JSON number
 	Quality  []byte // a JSON number, or empty
+
+	writer jx.Writer // here, it needs no allocation
 }
 
 // AppendJSON appends the measurement as a JSON object.
 func (f *Fields) AppendJSON(dst []byte) []byte {
-	dst = append(dst, `{"detectorCode":`...)
-	dst = AppendString(dst, f.Detector)
-	dst = append(dst, `,"measureTypeCode":`...)
-	dst = AppendString(dst, f.Type)
-	dst = append(dst, `,"timestampFrom":"`...)
-	dst = append(dst, f.From...)
-	dst = append(dst, `","timestampTo":"`...)
-	dst = append(dst, f.To...)
-	dst = append(dst, `","value":`...)
-	dst = append(dst, f.Value...)
+	w := &f.writer
+	w.Buf = append(dst, `{"detectorCode":`...)
+	w.Str(f.Detector)
+	w.RawStr(`,"measureTypeCode":`)
+	w.Str(f.Type)
+	w.RawStr(`,"timestampFrom":"`)
+	w.Raw(f.From)
+	w.RawStr(`","timestampTo":"`)
+	w.Raw(f.To)
+	w.RawStr(`","value":`)
+	w.Raw(f.Value)
 	if len(f.Quality) > 0 {
-		dst = append(dst, `,"quality":`...)
-		dst = append(dst, f.Quality...)
+		w.RawStr(`,"quality":`)
+		w.Raw(f.Quality)
 	}
-	return append(dst, '}')
+	return append(w.Buf, '}')
 }
 
 // AppendTime appends t in UTC as RFC 3339, with a fraction only if it has one.
@@ -54,23 +58,9 @@ func AppendTime(dst []byte, t time.Time) []byte {
 
 // AppendString appends s as a JSON string. s must be valid UTF-8.
 func AppendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		start = i + 1
-		if c < ' ' {
-			dst = fmt.Appendf(dst, `\u%04x`, c)
-		} else {
-			dst = append(dst, '\\', c)
-		}
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
+	w := jx.Writer{Buf: dst}
+	w.Str(s)
+	return w.Buf
 }
 
 // Item is one measurement as it goes into a batch.
