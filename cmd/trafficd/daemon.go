@@ -59,7 +59,10 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 	defer limitMemory(cfg.MemoryLimit)()
 	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1)}
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("trafficd starts")
-	r := runner{timeout: cfg.ShutdownTimeout, draining: func() { d.draining.Store(true) }, log: log, hangups: hangups, reload: func() { d.reload(load) }}
+	r := runner{
+		timeout: cfg.ShutdownTimeout, draining: func() { d.draining.Store(true) }, log: log,
+		hangups: hangups, reload: func() { d.reload(load) },
+	}
 	return r.run(d.steps(), signals, d.failed)
 }
 

@@ -103,7 +103,7 @@ func (d *daemon) stopDeliveries(ctx context.Context) error {
 		select {
 		case <-x.done:
 		case <-ctx.Done():
-			d.log.Warn().Str("sink", x.name).Msg("the store did not accept the current block within the grace period: it will be retried after the next start")
+			d.log.Warn().Str("sink", x.name).Msg("the store did not accept the current block in time; the next start retries it")
 			x.hard()
 			<-x.done
 		}

@@ -129,4 +129,7 @@ func TestForecastKeyWithoutFeed(t *testing.T) {
 	d.eventually(func() bool { _, r := d.ready(); c = r.Components["forecasts"]; return c.State != "" }, "started")
 	require.Equal(t, ops.NotReady, c.State, "no other key can be served")
 	require.Equal(t, []string{noForecasts}, c.Reasons)
+	answer, body := d.layer("map", "")
+	require.Equal(t, http.StatusForbidden, answer.StatusCode, "no retry would help")
+	require.Contains(t, string(body), "the operator must set forecasts.feed")
 }

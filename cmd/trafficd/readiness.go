@@ -14,8 +14,8 @@ import (
 // Messages about settings without a default, for the log and for readiness.
 const (
 	noKeys      = "no API keys: every request is answered 401; set api.keys_file or api.keys (trafficctl key new creates one)"
-	noFeeds     = "no detector registry: no batch can be validated; set registry.feeds"
-	noForecasts = "a key has the right forecast, but no forecasts are configured: set forecasts.feed"
+	noFeeds     = "no detector registry: every batch is answered 403; set registry.feeds"
+	noForecasts = "a key has the right forecast, but no forecasts are configured, so its requests are answered 403: set forecasts.feed"
 )
 
 // slow is the lag from which a delivery is reported as behind. A healthy store needs far less for a
@@ -63,7 +63,7 @@ func (d *daemon) readiness() ops.Readiness {
 				components[name] = c
 			}
 		}
-	} else {
+	} else if len(clients) > 0 {
 		keys := components["keys"]
 		keys.Add(ops.NotReady, "no key can be served")
 		components["keys"] = keys
@@ -114,7 +114,7 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 		instances[f.ProductInstance] = ops.Component{State: ops.OK}
 		switch {
 		case f.Detectors == 0:
-			add(f.ProductInstance, ops.NotReady, "no detectors yet: "+f.Error)
+			add(f.ProductInstance, ops.NotReady, "no detectors yet, so batches are answered 503: "+f.Error)
 		case f.Error != "":
 			add(f.ProductInstance, ops.Degraded, "the last good detectors stay in use: "+f.Error)
 		}
@@ -128,7 +128,8 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 		}
 		one, known := instances[client.ProductInstance]
 		if !known {
-			add(client.ProductInstance, ops.NotReady, "a key may ingest for it, but it has no entry in registry.feeds: its batches are answered 403")
+			add(client.ProductInstance, ops.NotReady,
+				fmt.Sprintf("the key %q has the right ingest, but there is no entry in registry.feeds: its batches are answered 403", client.Name))
 		}
 		served = served || known && one.State != ops.NotReady
 	}

@@ -23,7 +23,7 @@ import (
 // paths by which they import each other.
 const schemasPath = "/schemas/"
 
-// schemaMethods need no key: schemas are public, and tools that download one have no key.
+// schemaMethods need no key: schemas are public, and the tools that download them have none.
 var schemaMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 
 // routes lists everything that the clients' listener serves (contract 4).
@@ -41,25 +41,37 @@ func (d *daemon) routes() []api.Route {
 			Right: contract.RightRouting, Endpoint: d.routing, Basic: true,
 		},
 	}
+	if d.cfg.Forecasts.Feed == "" {
+		routes[1].Endpoint = noLayer{d.layer}
+	}
 	schema := func(path, mediaType string, content []byte) {
 		routes = append(routes, api.Route{
 			Path: path, Methods: schemaMethods, Open: schemaMethods, Endpoint: newSchema(mediaType, content),
 		})
 	}
 	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
-		content, _ := xroute.Schema(name, "") // is one of them
+		content, _ := xroute.Schema(name, "") // the name is from its list
 		content = xroute.WithPrefix(content, d.cfg.Routing.VendorPrefix)
 		schema(path.Join(path.Dir(routing.Path), name), "text/xml; charset=utf-8", content)
 	}
 	list := "openapi.yaml\n"
 	schema(schemasPath+"openapi.yaml", "application/yaml", openapi.Document)
 	for _, name := range protoFiles() {
-		content, _ := proto.Files.ReadFile(name) // is one of them
+		content, _ := proto.Files.ReadFile(name) // the name is from its list
 		schema(schemasPath+name, "text/plain; charset=utf-8", content)
 		list += name + "\n"
 	}
 	schema(schemasPath, "text/plain; charset=utf-8", []byte(list))
 	return routes
+}
+
+// noLayer refuses requests for forecasts without a feed: unlike a layer that is not built yet, it never
+// will be.
+type noLayer struct{ api.Endpoint }
+
+// Admit implements api.Endpoint.
+func (noLayer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+	return nil, contract.NewError(contract.Forbidden, "no forecasts are configured; the operator must set forecasts.feed")
 }
 
 // protoFiles lists the embedded protobuf definitions.

@@ -35,7 +35,7 @@ var (
 )
 
 // run returns nil after a signal and a complete stop. failed receives the error of a part that cannot
-// continue. No step waits for a store or a client to start, so signals are handled after that.
+// continue. Starting waits for neither stores nor clients, so signals are handled after it.
 func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error) error {
 	var started []step
 	var err error

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"trafficd/cmd/trafficd/ops"
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/settings"
 	"trafficd/sinks/clickhouse"
 	"trafficd/sinks/kafka"
 	"trafficd/sinks/layers"
@@ -22,21 +22,26 @@ import (
 
 // Config has a section for each package.
 type Config struct {
-	ShutdownTimeout time.Duration    `setting:"shutdown_timeout"` // the first three quarters are for a graceful stop
-	MemoryLimit     int64            `setting:"memory_limit"`     // soft limit in bytes, raised to 1.5 times the memory in use; 0: none; GOMEMLIMIT wins
-	DeadLetters     string           `setting:"dead_letters"`     // file of measurements that a store rejects permanently; default: in the journal's folder
-	Log             Log              `setting:"log"`
-	Ops             ops.Config       `setting:"ops"`
-	API             api.Config       `setting:"api"`
-	Ingest          ingest.Config    `setting:"ingest"`
-	Registry        registry.Config  `setting:"registry"`
-	Pipeline        pipeline.Config  `setting:"pipeline"`
-	Journal         journal.Config   `setting:"journal"`
-	ClickHouse      ClickHouse       `setting:"clickhouse"`
-	Kafka           Kafka            `setting:"kafka"`
-	Forecasts       forecasts.Config `setting:"forecasts"`
-	Layers          layers.Config    `setting:"layers"`
-	Routing         routing.Config   `setting:"routing"`
+	// ShutdownTimeout bounds the stop; the first three quarters of it are graceful.
+	ShutdownTimeout time.Duration `setting:"shutdown_timeout"`
+	// MemoryLimit is a soft limit in bytes, raised to 1.5 times the memory in use. 0 means none;
+	// GOMEMLIMIT wins.
+	MemoryLimit int64 `setting:"memory_limit"`
+	// DeadLetters is the file of measurements that a store rejects permanently; empty: in the journal's
+	// folder.
+	DeadLetters string           `setting:"dead_letters"`
+	Log         Log              `setting:"log"`
+	Ops         ops.Config       `setting:"ops"`
+	API         api.Config       `setting:"api"`
+	Ingest      ingest.Config    `setting:"ingest"`
+	Registry    registry.Config  `setting:"registry"`
+	Pipeline    pipeline.Config  `setting:"pipeline"`
+	Journal     journal.Config   `setting:"journal"`
+	ClickHouse  ClickHouse       `setting:"clickhouse"`
+	Kafka       Kafka            `setting:"kafka"`
+	Forecasts   forecasts.Config `setting:"forecasts"`
+	Layers      layers.Config    `setting:"layers"`
+	Routing     routing.Config   `setting:"routing"`
 }
 
 // ClickHouse configures the archive and its delivery.
@@ -84,7 +89,7 @@ func Default() Config {
 	return c
 }
 
-// complete derives empty paths: files belong into the journal's folder, because that is on a volume.
+// complete sets empty paths to files in the journal's folder, because that is on a volume.
 func (c *Config) complete() {
 	if c.DeadLetters == "" {
 		c.DeadLetters = filepath.Join(c.Journal.Dir, "dead-letters.ndjson")
@@ -139,14 +144,12 @@ func (c *Config) validate(origins Origins) error {
 }
 
 func (c *Config) validateOwn() error {
-	var errs []error
-	if c.ShutdownTimeout < time.Second || c.ShutdownTimeout > 10*time.Minute {
-		errs = append(errs, fmt.Errorf("shutdown_timeout is %v, must be 1s to 10m: delivering a block takes up to a second, and no platform waits longer than 10 minutes", c.ShutdownTimeout))
-	}
-	if c.MemoryLimit != 0 && c.MemoryLimit < 64<<20 {
-		errs = append(errs, fmt.Errorf("memory_limit is %d, must be 0 (none) or at least 67108864: with less the garbage collector would run all the time", c.MemoryLimit))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		settings.Within("shutdown_timeout", c.ShutdownTimeout, time.Second, 10*time.Minute,
+			"a block takes up to a second, and no platform waits longer"),
+		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
+			"memory_limit is %d, must be 0 (none) or at least 67108864: less keeps the garbage collector busy", c.MemoryLimit),
+	)
 }
 
 // leaves returns the errors that errors.Join has joined, at any depth.

@@ -50,7 +50,7 @@ func Differences(a, b *Config) (keys []string) {
 	return keys
 }
 
-// load sets the fields of the struct that into points to. Settings with an error are left alone.
+// load sets the fields of the struct that into points to. Settings with an error keep their values.
 func load(into any, o Options) (Origins, error) {
 	root := schemaOf(reflect.TypeOf(into).Elem(), "", "", nil)
 	settings, errs := collect(o, root)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
+
+	"trafficd/pipeline/settings"
 )
 
 // Log configures the log.
@@ -20,14 +21,12 @@ type Log struct {
 
 // Validate reports every invalid key.
 func (l Log) Validate() error {
-	var errs []error
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, l.Level) {
-		errs = append(errs, fmt.Errorf("level is %q, must be debug (one line per batch), info, warn or error", l.Level))
-	}
-	if !slices.Contains([]string{"auto", "json", "console"}, l.Format) {
-		errs = append(errs, fmt.Errorf("format is %q, must be auto (console on a terminal, else json), json or console", l.Format))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		settings.Check(slices.Contains([]string{"debug", "info", "warn", "error"}, l.Level),
+			"level is %q, must be debug (one line per batch), info, warn or error", l.Level),
+		settings.Check(slices.Contains([]string{"auto", "json", "console"}, l.Format),
+			"format is %q, must be auto (console on a terminal, else json), json or console", l.Format),
+	)
 }
 
 // SetLevel sets the level of all loggers; an invalid one means info.

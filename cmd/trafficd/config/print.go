@@ -115,7 +115,8 @@ func scalar(text string) *yaml.Node {
 // secretNote is the comment in place of a secret.
 const secretNote = "secret, not shown"
 
-// secrets are the suffixes of keys whose values are not shown. Digests of API keys are not secret, but a value that is no list of them may be a key.
+// secrets are the suffixes of keys whose values are not shown. Digests of API keys are not secret, but
+// a value of another form may be a key.
 var secrets = []string{"password", "authorization", "secret", "token", "api.keys"}
 
 func isSecret(key string) bool {

@@ -13,7 +13,7 @@ type State string
 // The states, from best to worst.
 const (
 	OK       State = "ok"
-	Degraded State = "degraded" // an operator should act, but batches are accepted
+	Degraded State = "degraded" // an operator should act, but some key can be served
 	NotReady State = "not_ready"
 )
 
