@@ -56,7 +56,8 @@ http_items_per_s_N      items per second over N connections
 rss_64_batches_mb       the daemon's peak resident size while 64 clients send
 geo_points_per_s_…      coordinates converted from degrees into a format, and back
 geo_…_points_per_s      coordinates written in an encoding and read
-soap_over_conversion    the daemon's CPU time for a convertGeometry of 1,000 points as WKT, divided by that of reading, converting and writing
+soap_over_conversion    the daemon's CPU time for a convertGeometry of 1,000 points as WKT, divided by that
+                        of reading, converting and writing
 
 bench layer prints only these, for a layer of 100,000 streets and 12 periods:
 

@@ -34,90 +34,73 @@ func road() *geom.LineString {
 	return geom.NewLineStringFlat(geom.XY, flat)
 }
 
-// geometries measures the conversion of coordinates by format, reading and writing by encoding, and the overhead of SOAP.
+// geometries measures points per second converted from degrees into each format and back, and written and read in each
+// encoding; then the overhead of SOAP.
 func (o options) geometries(ctx context.Context) error {
 	line := road()
-	for _, format := range geo.Formats() {
-		if err := o.format(line, format); err != nil {
-			return err
-		}
-	}
-	for _, e := range encodings {
-		if err := o.encoding(line, e); err != nil {
-			return err
-		}
-	}
-	if err := o.plain(line); err != nil {
-		return err
-	}
-	return o.soap(ctx, line)
-}
-
-// format measures points per second from degrees into a format and back.
-func (o options) format(line *geom.LineString, format geo.Format) error {
-	const utm32 = "EPSG:25832"
 	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
 	if err != nil {
 		return err
 	}
-	system, err := geo.ParseSystem(string(format), utm32) // the srId is used by OG_SRID only
-	if err != nil {
-		return err
-	}
-	there, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
-	flat := slices.Clone(line.FlatCoords())
-	return o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
-		if err := there.Points(flat, 2); err != nil {
+	for _, format := range geo.Formats() {
+		const utm32 = "EPSG:25832" // used by OG_SRID only
+		system, err := geo.ParseSystem(string(format), utm32)
+		if err != nil {
 			return err
 		}
-		return back.Points(flat, 2)
-	})
-}
-
-// encoding writes and reads a geometry.
-type encoding struct {
-	name   string
-	append func(dst []byte, g geom.T) []byte
-	parse  func(text []byte) (geom.T, error)
-}
-
-var encodings = []encoding{
-	{"wkt", geo.AppendWKT, func(text []byte) (geom.T, error) { return geo.DefaultLimits().ParseWKT(string(text), geo.Any) }},
-	{
-		"wkb", func(dst []byte, g geom.T) []byte { return geo.AppendWKB(dst, g, binary.LittleEndian) },
-		func(data []byte) (geom.T, error) { return geo.DefaultLimits().ParseWKB(data, geo.Any) },
-	},
-	{"kml", geo.AppendKML, func(text []byte) (geom.T, error) { return geo.DefaultLimits().ParseKML(geo.Any, string(text)) }},
-}
-
-// encoding measures points per second written and read.
-func (o options) encoding(line *geom.LineString, e encoding) error {
-	var text []byte
-	return o.points("geo_"+e.name+"_points_per_s", linePoints, func() error {
-		text = e.append(text[:0], line)
-		_, err := e.parse(text)
-		return err
-	})
-}
-
-// plain measures points per second as XML elements, including the envelope.
-func (o options) plain(line *geom.LineString) error {
+		there, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
+		flat := slices.Clone(line.FlatCoords())
+		err = o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
+			if err := there.Points(flat, 2); err != nil {
+				return err
+			}
+			return back.Points(flat, 2)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	limits := geo.DefaultLimits()
 	points := make([]xroute.PlainPoint, 0, linePoints)
 	for at := 0; at < len(line.FlatCoords()); at += 2 {
 		points = append(points, xroute.PlainPoint{X: line.FlatCoords()[at], Y: line.FlatCoords()[at+1]})
 	}
-	message := &xroute.ConvertGeometry{
+	plain := &xroute.ConvertGeometry{ // XML elements, including the envelope
 		Geometry: &xroute.LineString{Plain: &xroute.PlainLineString{Points: points}},
 		Options:  xroute.RequestOptions{CoordFormat: geo.VendorGeoDecimal},
 	}
 	var text []byte
-	return o.points("geo_plain_points_per_s", linePoints, func() (err error) {
-		if text, err = xroute.AppendMessage(text[:0], message); err != nil {
+	for _, encoding := range []struct {
+		name         string
+		writeAndRead func() error
+	}{
+		{"wkt", func() error {
+			text = geo.AppendWKT(text[:0], line)
+			_, err := limits.ParseWKT(string(text), geo.Any)
+			return err
+		}},
+		{"wkb", func() error {
+			text = geo.AppendWKB(text[:0], line, binary.LittleEndian)
+			_, err := limits.ParseWKB(text, geo.Any)
+			return err
+		}},
+		{"kml", func() error {
+			text = geo.AppendKML(text[:0], line)
+			_, err := limits.ParseKML(geo.Any, string(text))
+			return err
+		}},
+		{"plain", func() (err error) {
+			if text, err = xroute.AppendMessage(text[:0], plain); err == nil {
+				_, err = xroute.ReadRequest(bytes.NewReader(text), xroute.DefaultLimits())
+			}
+			return err
+		}},
+	} {
+		if err := o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.writeAndRead); err != nil {
 			return err
 		}
-		_, err = xroute.ReadRequest(bytes.NewReader(text), xroute.DefaultLimits())
-		return err
-	})
+	}
+	return o.soap(ctx, line)
 }
 
 // points measures do, which processes n points.

@@ -135,7 +135,8 @@ func diskFaults(r *rig.Rig) []nemesis.Fault {
 		{Name: "reads fail", Weight: 1, Hit: fail(r.Faults.FailReads)},
 	}
 	if r.Disk != nil {
-		faults = append(faults, nemesis.Fault{Name: "full", Weight: 3, Hit: nemesis.During(100*ms, 2*time.Second, always(r.Disk.Fill), r.Disk.Free)})
+		full := nemesis.During(100*ms, 2*time.Second, always(r.Disk.Fill), r.Disk.Free)
+		faults = append(faults, nemesis.Fault{Name: "full", Weight: 3, Hit: full})
 	}
 	return faults
 }
@@ -158,8 +159,9 @@ func wireFaults(wires ...*rig.Wire) []nemesis.Fault {
 		}
 	}
 	never := func(*rand.Rand) map[string]any { return map[string]any{"timeout": 0} }
+	down := func(rng *rand.Rand) error { return pick(rng).Cut() }
 	return []nemesis.Fault{
-		{Name: "cut", Weight: 2, Hit: nemesis.During(0, 300*ms, func(rng *rand.Rand) error { return pick(rng).Cut() }, func() error { return hit.Join() })},
+		{Name: "cut", Weight: 2, Hit: nemesis.During(0, 300*ms, down, func() error { return hit.Join() })},
 		{Name: "requests cut after some bytes", Weight: 3, Hit: disturb("limit_data", rig.Requests, time.Second, cut(200_000))},
 		{Name: "responses cut after some bytes", Weight: 3, Hit: disturb("limit_data", rig.Responses, time.Second, cut(5_000))},
 		{Name: "requests into a black hole", Weight: 1, Hit: disturb("timeout", rig.Requests, 3*time.Second, never)},

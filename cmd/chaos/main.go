@@ -69,12 +69,15 @@ func command() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&cfg.Broker, "broker", cfg.Broker, "kfake, apache or both; kfake forgets its producers when killed, so it is stopped cleanly")
-	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "number of brokers; with 2 or more, Apache Kafka has min.insync.replicas=2 and single brokers are killed too")
+	flags.StringVar(&cfg.Broker, "broker", cfg.Broker, "kfake, apache or both;"+
+		" kfake forgets its producers when killed, so it is stopped cleanly")
+	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "number of brokers;"+
+		" with 2 or more, Apache Kafka has min.insync.replicas=2 and single brokers are killed too")
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long faults are injected in each run")
 	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "of the first run, incremented for each other run; 0 = random")
 	flags.IntVar(&runs, "runs", runs, "number of runs on each broker")
-	flags.StringToStringVar(&given, "kills", nil, "rate of faults by target: trafficd, clickhouse, kafka, network, disk, clock; 1 = every four seconds, 0 = never (default trafficd=6, clock=1, others 1.5)")
+	flags.StringToStringVar(&given, "kills", nil, "rate of faults by target: trafficd, clickhouse, kafka, network, disk, clock;"+
+		" 1 = every four seconds, 0 = never (default trafficd=6, clock=1, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory of a single run's data and logs, kept; default is a new one, kept after a failure")
 	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "log each fault")

@@ -157,7 +157,8 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 
 // report prints what happened in a run and what was found.
 func report(out io.Writer, t ledger.Tally, found *result) {
-	fmt.Fprintf(out, "load: %d batches, %d items accepted, %d rejected as expected; %d attempts without a 207, %d of them cancelled by the client; %d batches sent again after their 207\n",
+	fmt.Fprintf(out, "load: %d batches, %d items accepted, %d rejected as expected;"+
+		" %d attempts without a 207, %d of them cancelled by the client; %d batches sent again after their 207\n",
 		t.Batches, found.accepted, t.Rejected, t.Resent, t.GaveUp, t.Replays)
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(found.counts)) {

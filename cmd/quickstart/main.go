@@ -42,7 +42,8 @@ func main() {
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", ".run/quickstart", "directory of stores, journal, keys and logs, kept across restarts")
 	f.StringVar(&o.data, "data", "", "directory of a data set to send instead of synthetic traffic")
-	f.StringVar(&o.profile, "profile", "", "how to read --data: a name in "+profileDir+" or a file (default: found by directory name or columns)")
+	f.StringVar(&o.profile, "profile", "", "how to read --data: a name in "+profileDir+" or a file"+
+		" (default: found by directory name or columns)")
 	f.BoolVar(&o.fresh, "fresh", false, "empty the directory first")
 	f.BoolVar(&o.exit, "exit", false, "exit after the report, with an error if the counts differ")
 	f.StringVar(&o.broker, "broker", "kfake", "Kafka-protocol broker: kfake, or apache (slower to start; needs Java)")

@@ -200,7 +200,8 @@ func (q *quickstart) stop() error {
 	say("stopping trafficd and the stores; all data is kept in %s", q.short(q.dir))
 	var errs []error
 	if q.daemon != nil {
-		if errs = append(errs, q.daemon.Stop(35*time.Second)); q.daemon.Process != nil && !q.daemon.State().Success() { // shutdown_timeout is 30 s
+		errs = append(errs, q.daemon.Stop(35*time.Second)) // shutdown_timeout is 30 s
+		if q.daemon.Process != nil && !q.daemon.State().Success() {
 			errs = append(errs, fmt.Errorf("trafficd exited with %v after SIGTERM", q.daemon.State()))
 		}
 	}

@@ -118,7 +118,8 @@ func (o *Options) validate() error {
 	case o.Node != 0 && (o.Node < 0 || o.Node > o.Brokers || o.Broker == Kfake):
 		return fmt.Errorf("cannot run node %d of %d: must be 1 to %d, with broker kind %s", o.Node, o.Brokers, o.Brokers, Apache)
 	case o.Node != 0 && !ports:
-		return fmt.Errorf("cannot run node %d of %d without the others' ports: set the port of every broker and every controller", o.Node, o.Brokers)
+		return fmt.Errorf("cannot run node %d of %d without the others' ports: set the port of every broker and every controller",
+			o.Node, o.Brokers)
 	}
 	return nil
 }
@@ -224,7 +225,7 @@ func (s *Stores) Close() error {
 	return errors.Join(errs...)
 }
 
-// storeStopLimit is more than devstores itself gives a store to stop.
+// storeStopLimit is longer than the time that devstores allows a store to stop.
 const storeStopLimit = 30 * time.Second
 
 // store is one store in its own devstores process. Its methods may be called from several goroutines.

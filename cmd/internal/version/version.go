@@ -1,4 +1,4 @@
-// Package version says which revision of the sources a program was built from.
+// Package version reports which revision of the sources a program was built from.
 package version
 
 import (
@@ -7,26 +7,21 @@ import (
 	"strings"
 )
 
-// stamp is written by the linker: `make build` puts the revision, its date and
-// whether the tree had changes here.
+// stamp is set by the linker: `make build` stores the revision, its date and whether the tree had changes.
 var stamp string
 
-// Text is the revision and the Go version, for the person who reads a log.
-func Text() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return cmp.Or(stamp, unknown)
-	}
-	return text(stamp, info)
-}
+// Text returns the revision and the Go version.
+func Text() string { return text(stamp, buildInfo()) }
 
 // Labels returns the version, the revision and the Go version, as labels of a metric.
-func Labels() map[string]string {
+func Labels() map[string]string { return labels(stamp, buildInfo()) }
+
+func buildInfo() *debug.BuildInfo {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		info = &debug.BuildInfo{}
+		return &debug.BuildInfo{}
 	}
-	return labels(stamp, info)
+	return info
 }
 
 func labels(stamp string, info *debug.BuildInfo) map[string]string {
@@ -35,14 +30,12 @@ func labels(stamp string, info *debug.BuildInfo) map[string]string {
 	return map[string]string{"version": version, "revision": revision, "goversion": info.GoVersion}
 }
 
-// unknown is what `go run` gives, and a build outside of a checkout.
-const unknown = "of unknown revision"
-
+// text returns an unknown revision for `go run` and for a build outside of a checkout.
 func text(stamp string, info *debug.BuildInfo) string {
-	return cmp.Or(stamp, ofCheckout(info), ofModule(info), unknown) + " " + info.GoVersion
+	return strings.TrimSpace(cmp.Or(stamp, ofCheckout(info), ofModule(info), "of unknown revision") + " " + info.GoVersion)
 }
 
-// ofCheckout is what `go build` notes in a checkout.
+// ofCheckout returns the revision that `go build` records in a checkout.
 func ofCheckout(info *debug.BuildInfo) string {
 	noted := map[string]string{}
 	for _, s := range info.Settings {
@@ -62,7 +55,7 @@ func ofCheckout(info *debug.BuildInfo) string {
 	return text
 }
 
-// ofModule is what `go install` notes of a module that it fetched.
+// ofModule returns the version that `go install` records for a downloaded module.
 func ofModule(info *debug.BuildInfo) string {
 	if info.Main.Version == "(devel)" {
 		return ""

@@ -41,7 +41,8 @@ var changes = []change{
 	{
 		"syscall/syscall_unix.go",
 		"func Pwrite(fd int, p []byte, offset int64) (n int, err error) {\n",
-		"func Pwrite(fd int, p []byte, offset int64) (n int, err error) {\n\tif rest, fails := faultWrite(p); fails {\n\t\t_, _ = pwrite(fd, rest, offset)\n\t\treturn -1, EIO\n\t}\n",
+		"func Pwrite(fd int, p []byte, offset int64) (n int, err error) {\n" +
+			"\tif rest, fails := faultWrite(p); fails {\n\t\t_, _ = pwrite(fd, rest, offset)\n\t\treturn -1, EIO\n\t}\n",
 	},
 	{
 		"syscall/syscall_unix.go",
@@ -67,7 +68,8 @@ func Overlay(ctx context.Context, dir string) (string, error) {
 			texts[c.file] = string(text)
 		}
 		if n := strings.Count(texts[c.file], c.text); n != 1 {
-			return "", fmt.Errorf("cannot change %s of Go's standard library: %q occurs %d times, not once; adapt the changes to this version of Go", c.file, c.text, n)
+			return "", fmt.Errorf("cannot change %s of Go's standard library: %q occurs %d times, not once; adapt the changes to this version of Go",
+				c.file, c.text, n)
 		}
 		texts[c.file] = strings.Replace(texts[c.file], c.text, c.by, 1)
 	}

@@ -34,7 +34,8 @@ func (v *Verdict) Faults() int { return v.Missing + v.Doubled + v.Reordered + v.
 
 // String returns the line of the report.
 func (v *Verdict) String() string {
-	return fmt.Sprintf("%s: arrived %d missing %d doubled %d reordered %d altered %d", v.Store, v.Arrived, v.Missing, v.Doubled, v.Reordered, v.Altered)
+	return fmt.Sprintf("%s: arrived %d missing %d doubled %d reordered %d altered %d",
+		v.Store, v.Arrived, v.Missing, v.Doubled, v.Reordered, v.Altered)
 }
 
 // examples is how many offenders of a kind are shown.
@@ -63,7 +64,8 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 			v.note(&v.Altered, "never accepted: %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Place)
 			continue
 		case again:
-			v.note(&v.Doubled, "%v, batch %s index %d, at %s and at %s (batch %s)", want.Item, want.Batch, want.Index, earlier.Place, got.Place, got.Batch)
+			v.note(&v.Doubled, "%v, batch %s index %d, at %s and at %s (batch %s)",
+				want.Item, want.Batch, want.Index, earlier.Place, got.Place, got.Batch)
 			continue
 		}
 		got.Seq = want.Seq

@@ -37,7 +37,8 @@ func (i Item) String() string {
 
 // Same reports whether the measurements are equal, comparing floats bit by bit.
 func (i Item) Same(o Item) bool {
-	return i.Detector == o.Detector && i.Type == o.Type && i.From == o.From && i.To == o.To && same(i.Value, o.Value) && same(i.Quality, o.Quality)
+	return i.Detector == o.Detector && i.Type == o.Type && i.From == o.From && i.To == o.To &&
+		same(i.Value, o.Value) && same(i.Quality, o.Quality)
 }
 
 func same(a, b float64) bool {

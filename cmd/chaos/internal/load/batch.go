@@ -149,7 +149,8 @@ func (r *result) same(o *result) bool {
 // compare returns what is wrong with the result of a batch, or an empty string.
 func (b *batch) compare(got *result) string {
 	if bad := len(b.faults); got.Accepted != len(b.items)-bad || got.Rejected != bad || len(got.Rejections) != bad {
-		return fmt.Sprintf("%d items, %d of them invalid: accepted %d, rejected %d, %d rejections", len(b.items), bad, got.Accepted, got.Rejected, len(got.Rejections))
+		return fmt.Sprintf("%d items, %d of them invalid: accepted %d, rejected %d, %d rejections",
+			len(b.items), bad, got.Accepted, got.Rejected, len(got.Rejections))
 	}
 	for _, r := range got.Rejections {
 		f, bad := b.faults[r.Index]

@@ -43,7 +43,10 @@ func Run(ctx, hard context.Context, cfg Config, endpoint, apiKey string, l *ledg
 			transport := http.DefaultTransport.(*http.Transport).Clone()
 			defer transport.CloseIdleConnections()
 			rng := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))
-			c := &client{maker: newMaker(rng, n, cfg.Detectors), http: http.Client{Transport: transport}, endpoint: endpoint, apiKey: apiKey, ledger: l}
+			c := &client{
+				maker: newMaker(rng, n, cfg.Detectors), http: http.Client{Transport: transport},
+				endpoint: endpoint, apiKey: apiKey, ledger: l,
+			}
 			errs[n] = c.run(ctx, hard, cfg)
 		})
 	}

@@ -26,7 +26,8 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 		return fmt.Errorf("cannot create the tables: %w\n%s", err, out)
 	}
 	return errors.Join(
-		a.do("ALTER TABLE "+Table+" MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1, parts_to_delay_insert = 1000000"),
+		a.do(alter+"MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1,"+
+			" parts_to_delay_insert = 1000000"),
 		a.Allow("too many parts"),
 		a.do("CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null"))
 }
@@ -38,15 +39,17 @@ func (a *Archive) do(statement string) error {
 	return err
 }
 
+const alter = "ALTER TABLE " + Table + " "
+
 // hog allocates 3.6 GB at once, more than the server may use.
 const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 
 // refusals are the ways to make the server reject inserts: the statement that starts each and the one that ends it. Memory
 // runs out before the rows are written or, in a view, after.
 var refusals = map[string][2]string{
-	"read-only":      {"ALTER TABLE " + Table + " MODIFY SETTING table_readonly = 1", "ALTER TABLE " + Table + " MODIFY SETTING table_readonly = 0"},
-	"too many parts": {"ALTER TABLE " + Table + " MODIFY SETTING parts_to_throw_insert = 1", "ALTER TABLE " + Table + " MODIFY SETTING parts_to_throw_insert = 1000000"},
-	"out of memory":  {"ALTER TABLE " + Table + " ADD CONSTRAINT IF NOT EXISTS hog CHECK " + hog + " > 0", "ALTER TABLE " + Table + " DROP CONSTRAINT IF EXISTS hog"},
+	"read-only":      {alter + "MODIFY SETTING table_readonly = 1", alter + "MODIFY SETTING table_readonly = 0"},
+	"too many parts": {alter + "MODIFY SETTING parts_to_throw_insert = 1", alter + "MODIFY SETTING parts_to_throw_insert = 1000000"},
+	"out of memory":  {alter + "ADD CONSTRAINT IF NOT EXISTS hog CHECK " + hog + " > 0", alter + "DROP CONSTRAINT IF EXISTS hog"},
 	"out of memory in a view": {
 		"CREATE MATERIALIZED VIEW IF NOT EXISTS trafficd.hog TO trafficd.nowhere AS SELECT " + hog + " AS n FROM " + Table,
 		"DROP TABLE IF EXISTS trafficd.hog SYNC",

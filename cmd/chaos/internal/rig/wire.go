@@ -89,8 +89,9 @@ func (w *Wire) Join() error {
 	if w.proc, err = launch.StartGroup(cmd, syscall.SIGKILL); err != nil {
 		return err
 	}
+	wire := map[string]any{"name": "wire", "listen": w.Address, "upstream": w.server, "enabled": true}
 	return launch.Eventually(context.Background(), 20*time.Second, func() error {
-		return w.call(http.MethodPost, "/populate", []any{map[string]any{"name": "wire", "listen": w.Address, "upstream": w.server, "enabled": true}})
+		return w.call(http.MethodPost, "/populate", []any{wire})
 	})
 }
 

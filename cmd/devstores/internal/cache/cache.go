@@ -19,7 +19,8 @@ import (
 // Env names the environment variable with the cache's directory.
 const Env = "TRAFFICD_CACHE"
 
-// Dir returns the cache's directory: $TRAFFICD_CACHE, else .cache/devstores under the module's root, else one in the user's cache directory.
+// Dir returns the cache's directory: $TRAFFICD_CACHE, else .cache/devstores under the module's root, else one in the
+// user's cache directory.
 func Dir() (string, error) {
 	if dir := os.Getenv(Env); dir != "" {
 		return filepath.Abs(dir)

@@ -26,7 +26,9 @@ import (
 const apacheStopLimit = 20 * time.Second
 
 // javaOptions keep a broker small and quick to start rather than fast in the long run.
-var javaOptions = []string{"-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-XX:-UsePerfData"}
+var javaOptions = []string{
+	"-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-XX:-UsePerfData",
+}
 
 // clusterID is a UUID in Kafka's encoding. All clusters may share it: they never communicate.
 const clusterID = "dHJhZmZpY2QtZGV2c3Rvcg"
