@@ -86,7 +86,7 @@ lint: ## golangci-lint with gofumpt, buf (style and compatibility), OpenAPI vali
 fmt: ## format all Go code
 	$(TOOL) golangci-lint fmt
 
-# The messages as published: changes have to stay compatible with them.
+# The messages as published: changes must stay compatible with them.
 PUBLISHED := schemas/proto/published.binpb
 BREAKING   = $(TOOL) buf breaking schemas/proto --against $(PUBLISHED)
 

@@ -175,7 +175,7 @@ func (c npmConfig) client() (*http.Client, error) {
 	return &http.Client{Transport: t}, nil
 }
 
-// release is what a registry says about one version of a package.
+// release is the registry's description of one version of a package.
 type release struct {
 	Tarball   string `json:"tarball"`
 	Integrity string `json:"integrity"`
@@ -195,7 +195,7 @@ func (c npmConfig) find(ctx context.Context, client *http.Client, name, version 
 		} `json:"versions"`
 	}
 	if err := json.NewDecoder(io.LimitReader(body, 64<<20)).Decode(&document); err != nil {
-		return release{}, fmt.Errorf("cannot read the registry's answer: %w", err)
+		return release{}, fmt.Errorf("cannot parse the registry's response: %w", err)
 	}
 	found, ok := document.Versions[version]
 	if !ok {
