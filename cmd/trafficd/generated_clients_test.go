@@ -54,7 +54,7 @@ func TestGeneratedClients(t *testing.T) {
 	d := clientsProcess(t)
 	generators := map[string]generator{
 		"Python":     {name: "python", properties: "{packageName: trafficd}", build: buildPython},
-		"Java":       {name: "java", properties: "{library: native, useGzipFeature: true}", build: buildJava},
+		"Java":       {name: "java", properties: "{library: native, useGzipFeature: true, useSingleRequestParameter: true}", build: buildJava},
 		"TypeScript": {name: "typescript-fetch", properties: "{}", build: buildTypeScript},
 		"Go":         {name: "go", properties: "{packageName: trafficd, withGoMod: false}", build: buildGo},
 	}

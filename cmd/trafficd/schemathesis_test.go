@@ -1,0 +1,30 @@
+package main
+
+import (
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/sources/ingest"
+)
+
+// TestSchemathesis sends requests that schemathesis generates from the running daemon's OpenAPI document, and checks the responses
+// against the document. schemathesis.toml lists what is accepted, and why.
+func TestSchemathesis(t *testing.T) {
+	d := clientsProcess(t, "layers.query_key=true")
+	dir := t.TempDir()
+	for _, file := range []string{"schemathesis.toml", "hooks.py"} {
+		copyFile(t, filepath.Join(openapiTools, file), filepath.Join(dir, file))
+	}
+	cmd := exec.Command(openapiPython(t), "-m", "schemathesis.cli", "run", "http://"+d.API+schemasPath+"openapi.yaml",
+		"--url", "http://"+d.API, "--header", "Authorization: apiKey "+integratorKey, "--max-examples", "50",
+		"--seed", "1", "--workers", "2", "--continue-on-failure", "--no-color")
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), "COLUMNS=140")
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Equal(t, http.StatusMultiStatus, d.exchange(http.MethodPost, ingest.Path, pack(`{"measurements":[]}`)).status, "the daemon still works")
+}

@@ -1,0 +1,18 @@
+"""How schemathesis sends the bodies that it generates."""
+
+import gzip
+import json
+
+import schemathesis
+
+
+@schemathesis.serializer("application/json", "application/gzip")
+def compressed(ctx, value):
+    """Batches are compressed (contract 1.1)."""
+    return gzip.compress(json.dumps(value).encode())
+
+
+@schemathesis.serializer("text/xml")
+def plain(ctx, value):
+    """Envelopes are text, not the content of an element."""
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
