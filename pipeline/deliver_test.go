@@ -490,7 +490,7 @@ func (h *fixture) add(t *testing.T, frames int) {
 	}
 }
 
-// Frames without rows after the last row are passed at once: the next row may be far off.
+// Frames without rows after the last row are passed immediately: the next row may be far off.
 func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -566,7 +566,7 @@ func (s *idleStore) Probe(context.Context) error {
 	return nil
 }
 
-// A dead store is known before the first row comes; the log says so once, and once when it is back.
+// A store that is down is reported before the first row arrives: one log line, and one when it recovers.
 func TestIdleStoreIsProbed(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

@@ -51,7 +51,7 @@ const windowConsumer = "window"
 //
 // An answer becomes durable in the frame of its batch. Frames are deleted once both sinks have delivered them, but answers
 // are kept for the window: the store is a third consumer of the main journal and copies answers, without the rows, to a
-// journal of its own. On start it reads both.
+// second journal. On start it reads both.
 type IdempotencyStore struct {
 	cfg  IdempotencyConfig
 	main *journal.Journal

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"sync"
 	"time"
@@ -192,15 +191,21 @@ func (in *Intake) process(st *stages, j *job) error {
 	if known == nil {
 		return in.noRegistry(s.ProductInstance)
 	}
-	st.body.reset(s.Body, s.IdempotencyKey != "")
-	err := st.decoder.Decode(&st.body, &st.items)
+	b := &st.body
+	b.gz.Reset(s.Body)
+	b.hash.Reset()
+	b.left, b.hashed, b.err = b.max, s.IdempotencyKey != "", nil
+	err := st.decoder.Decode(b, &st.items)
 	s.Result.Items = st.items.Count
-	if err != nil {
-		return bodyError(err)
+	var apiErr *contract.APIError
+	if err != nil && !errors.As(err, &apiErr) {
+		return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error()) // all others are API errors
+	} else if err != nil {
+		return apiErr
 	}
 	var hash uint64
 	if s.IdempotencyKey != "" {
-		hash = st.body.hash.Sum64()
+		hash = b.hash.Sum64()
 	}
 	if replayed, err := in.idempotency.replay(s, hash); replayed || err != nil {
 		return err
@@ -285,12 +290,6 @@ type body struct {
 	err    error
 }
 
-func (b *body) reset(compressed io.Reader, hashed bool) {
-	b.gz.Reset(compressed)
-	b.left, b.hashed, b.err = b.max, hashed, nil
-	b.hash.Reset()
-}
-
 // Read implements io.Reader. It returns io.EOF only after the checksum of the last gzip member was verified.
 func (b *body) Read(p []byte) (n int, err error) {
 	if b.err != nil {
@@ -307,12 +306,4 @@ func (b *body) Read(p []byte) (n int, err error) {
 		b.hash.Write(p[:n])
 	}
 	return n, b.err
-}
-
-func bodyError(err error) error {
-	var apiErr *contract.APIError
-	if errors.As(err, &apiErr) {
-		return apiErr
-	}
-	return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error())
 }

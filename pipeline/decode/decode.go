@@ -59,7 +59,10 @@ func (d *Decoder) Decode(r io.Reader, it *batch.Items) error {
 	it.Reset()
 	d.lexer.reset(r)
 	d.types.reset()
-	d.skipBOM()
+	d.ahead()
+	if d.end >= 3 && string(d.buf[:3]) == "\xef\xbb\xbf" { // byte order mark
+		d.pos = 3
+	}
 	switch c := d.next(); {
 	case c == '{':
 		d.pos++

@@ -141,13 +141,6 @@ func (l *lexer) unexpected(what string) {
 	l.syntax(what)
 }
 
-func (l *lexer) skipBOM() {
-	l.ahead()
-	if l.end-l.pos >= 3 && string(l.buf[l.pos:l.pos+3]) == "\xef\xbb\xbf" {
-		l.pos += 3
-	}
-}
-
 // atEnd consumes white space and reports whether nothing follows.
 func (l *lexer) atEnd() bool {
 	if l.err != nil {

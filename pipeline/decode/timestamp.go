@@ -24,7 +24,8 @@ func parseTimestamp(s []byte) (ns int64, ok bool) {
 		return 0, false
 	}
 	sec, frac, zone, ok := seconds(s[16:], h == 23 && m == 59)
-	if !ok || !isUTC(zone) {
+	z := string(zone)
+	if !ok || z != "Z" && z != "z" && z != "+00:00" && z != "-00:00" && z != "+00" && z != "-00" {
 		return 0, false
 	}
 	return days*day + int64(h)*hour + int64(m)*minute + int64(sec)*second + frac, true
@@ -62,11 +63,6 @@ func fraction(s []byte) (ns int64, n int) {
 		ns *= 10
 	}
 	return ns, n
-}
-
-func isUTC(zone []byte) bool {
-	z := string(zone)
-	return z == "Z" || z == "z" || z == "+00:00" || z == "-00:00" || z == "+00" || z == "-00"
 }
 
 // date parses "2006-01-02" as days since 1970.

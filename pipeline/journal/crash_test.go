@@ -11,7 +11,7 @@ import (
 )
 
 // TestCrashes kills the journal at random moments, by loss of power and by kill -9, with and without a faulty disk, and
-// compares what comes back with what was acknowledged.
+// compares the recovered frames with the acknowledged ones.
 func TestCrashes(t *testing.T) {
 	const livesEach = 20
 	recovered, unknown, voided := 0, 0, 0
@@ -45,7 +45,7 @@ type crashWorld struct {
 	seed uint64
 	fs   *memFS
 
-	ids     uint64                  // every frame carries one of its own
+	ids     uint64                  // each frame carries its own
 	fates   map[uint64]fate         // by id
 	places  map[uint64]uint64       // seq → id, of acknowledged frames
 	highest uint64                  // newest acknowledged seq
@@ -98,7 +98,7 @@ func (w *crashWorld) use(j *Journal) {
 	}
 }
 
-// enqueue offers some frames at once, so that they share commits, and notes what became of each.
+// enqueue queues some frames together, so that they share commits, and records the outcome of each.
 func (w *crashWorld) enqueue(j *Journal) {
 	entries := make([]*Entry, 1+w.rng.IntN(6))
 	for i := range entries {
@@ -151,7 +151,7 @@ func (w *crashWorld) save(j *Journal) {
 // or never offered, is not; nothing is missing in between.
 func (w *crashWorld) check(j *Journal) {
 	oldest, next := j.Bounds()
-	require.Greater(w.t, next, w.highest, "seed %d: acknowledged frames are gone", w.seed)
+	require.Greater(w.t, next, w.highest, "seed %d: acknowledged frames are missing", w.seed)
 	r := j.Reader(0)
 	for want := oldest; want < next; want++ {
 		seq, frame, ok, err := r.TryNext(nil)
@@ -182,7 +182,7 @@ func (w *crashWorld) checkCursors(j *Journal, oldest uint64) {
 		if saved, ok := w.saved[name]; ok && got != saved {
 			require.Contains(w.t, w.tried[name], got, "seed %d: cursor %s", w.seed, name)
 		}
-		require.LessOrEqual(w.t, oldest, seq, "seed %d: frames that %s needs are gone", w.seed, name)
+		require.LessOrEqual(w.t, oldest, seq, "seed %d: frames that %s needs are missing", w.seed, name)
 		w.saved[name] = got // Open has made it durable
 		delete(w.tried, name)
 	}

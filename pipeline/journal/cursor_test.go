@@ -34,7 +34,7 @@ func TestNewConsumerStartsAtTheOldestFrame(t *testing.T) {
 	require.Greater(t, later, oldest)
 	require.NoError(t, j.Close())
 
-	j = mustOpen(t, testConfig(), fs, "a", "b") // b is back, and what it missed is gone
+	j = mustOpen(t, testConfig(), fs, "a", "b") // b is configured again; the frames it missed are deleted
 	seq, _ = j.Cursor("b").Load()
 	require.Equal(t, later, seq)
 	require.NoError(t, j.Close())
@@ -174,7 +174,7 @@ func TestDeletionThatFailsIsRepeated(t *testing.T) {
 			add(t, j, sized(4000))
 		}
 		fs.setFault(func(op, _ string) bool { return op == failing })
-		require.NoError(t, j.Cursor("a").Save(20, nil), "the position is durable all the same")
+		require.NoError(t, j.Cursor("a").Save(20, nil), "the position is durable nevertheless")
 		oldest, _ := j.Bounds()
 		require.EqualValues(t, 1, oldest)
 		fs.setFault(nil)

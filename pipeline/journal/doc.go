@@ -60,12 +60,12 @@
 // # Recovery
 //
 // TestCrashes runs all steps thousands of times on a file system that loses, keeps and tears unsynced writes. Each step has
-// tests of its own:
+// its own tests:
 //
 //  1. Lock the folder. TestTwoOpensOfOneFolder
 //  2. Remove files that were never finished, and sync the folder: names may exist only in memory.
 //     TestUnfinishedFilesAreRemoved
-//  3. Open all segments: magic, version (an error of its own), checksum of the first block, name. TestAnotherVersion,
+//  3. Open all segments: magic, version (a separate error), checksum of the first block, name. TestAnotherVersion,
 //     TestForeignNameOfASegment, TestDamageIsNoTear
 //  4. Read the newest segment to its last intact frame. Zeros after it are ignored. Other bytes are a torn tail, which is
 //     cut off and logged (TestTornWrites, TestEveryTruncation), unless a later frame proves that they were durable: then Open
@@ -77,8 +77,8 @@
 //  7. Compare each segment with what the next one records about it. TestSealedSegments
 //  8. Create the first segment if there is none. TestOnTheRealDisk
 //
-// A frame whose Wait returned ErrVoided cannot come back: its bytes were cut off, and the smaller size synced, before Wait
-// returned. A frame whose Wait returned ErrUnknown, or never returned, may come back.
+// A frame whose Wait returned ErrVoided cannot reappear: its bytes were cut off, and the smaller size synced, before Wait
+// returned. A frame whose Wait returned ErrUnknown, or never returned, may reappear.
 //
 // One case cannot be distinguished from a torn tail: the very last commit, acknowledged, then damaged by the disk before the next one or
 // a cursor past it was written.

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// CorruptError reports bytes on disk that differ from what was made durable. A torn tail is no such error.
+// CorruptError reports bytes on disk that differ from what was made durable. A torn tail is not an error.
 type CorruptError struct {
 	Path   string // the segment or cursor file
 	Offset int64  // in the file
@@ -52,16 +52,6 @@ func (h frameHeader) encode(dst *[frameHeaderBytes]byte, salt uint64, payload []
 	binary.LittleEndian.PutUint32(dst[16:], h.index)
 	sum := crc32.Update(headerSum(dst, salt), castagnoli, payload)
 	binary.LittleEndian.PutUint32(dst[20:], sum)
-}
-
-func decodeFrameHeader(src *[frameHeaderBytes]byte) frameHeader {
-	return frameHeader{
-		mark:   binary.LittleEndian.Uint32(src[0:]),
-		length: binary.LittleEndian.Uint32(src[4:]),
-		seq:    binary.LittleEndian.Uint64(src[8:]),
-		index:  binary.LittleEndian.Uint32(src[16:]),
-		sum:    binary.LittleEndian.Uint32(src[20:]),
-	}
 }
 
 // headerSum starts the checksum of a frame. The salt is random for each segment, so that bytes of another file, or bytes that a
@@ -157,7 +147,8 @@ func (w *walker) headerAt(at int64) (h frameHeader, ok bool, err error) {
 	if err := readFull(w.file, w.head[:], at); err != nil {
 		return h, false, fmt.Errorf("cannot read a frame's header at offset %d of %s: %w", at, w.path, err)
 	}
-	h = decodeFrameHeader(&w.head)
+	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(w.head[at:]) }
+	h = frameHeader{mark: u32(0), length: u32(4), seq: binary.LittleEndian.Uint64(w.head[8:]), index: u32(16), sum: u32(20)}
 	fits := h.length <= maxPayloadBytes && int64(h.length) <= w.size-at-frameHeaderBytes
 	return h, h.mark == markOf(w.salt) && fits, nil
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -70,7 +71,9 @@ func (osFS) Lock(path string) (io.Closer, error) {
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("%w by process %s", ErrLocked, holder(file))
+		pid := make([]byte, 32)
+		n, _ := file.ReadAt(pid, 0) // only for the error message
+		err = fmt.Errorf("%w by process %s", ErrLocked, cmp.Or(strings.TrimSpace(string(pid[:n])), "with unknown id"))
 	}
 	if err == nil {
 		err = file.Truncate(0)
@@ -82,16 +85,6 @@ func (osFS) Lock(path string) (io.Closer, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
-}
-
-// holder returns the process id that the owner of the lock wrote.
-func holder(file *os.File) string {
-	b := make([]byte, 32)
-	n, _ := file.ReadAt(b, 0) // only for the error message
-	if pid := strings.TrimSpace(string(b[:n])); pid != "" {
-		return pid
-	}
-	return "with unknown id"
 }
 
 func (osFS) List(dir string) ([]string, error) {

@@ -12,7 +12,7 @@ import (
 // The coverage of a run varies with its goroutines, so minimising never settles: run them with -fuzzminimizetime=5x.
 
 // FuzzSegment opens a folder whose only segment has a good header and arbitrary bytes behind it. Whatever they are, every
-// frame that is read stands in them, with its checksum, as a second and simpler decoder finds it.
+// frame that is read is in them, with its checksum, according to a second, simpler decoder.
 func FuzzSegment(f *testing.F) {
 	header := segmentHeader{first: 1, salt: 0x1122_3344_5566_7788}
 	f.Add([]byte{})

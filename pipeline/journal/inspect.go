@@ -130,7 +130,12 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 			info.Err = err
 		} else {
 			if prev != nil {
-				in.Segments[len(in.Segments)-1].seal(prev, s, end)
+				// No frame may be missing between the segments, and nothing may be torn.
+				before := &in.Segments[len(in.Segments)-1]
+				if before.Err == nil && (before.TornBytes > 0 || before.Last+1 != s.first) {
+					before.TornBytes, before.Err = 0, end // it was valid when this one was created
+				}
+				before.Err = errors.Join(before.Err, follows(prev, s))
 			}
 			end = info.read(s, step)
 			_ = s.close() // read-only
@@ -156,14 +161,6 @@ func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) 
 	}
 	info.TornBytes, info.Err = w.torn()
 	return end
-}
-
-// seal compares a segment with the next one: no frame may be missing between them, and nothing may be torn.
-func (info *SegmentInfo) seal(s, next *segment, end error) {
-	if info.Err == nil && (info.TornBytes > 0 || info.Last+1 != next.first) {
-		info.TornBytes, info.Err = 0, end // it was valid when the next one was created
-	}
-	info.Err = errors.Join(info.Err, follows(s, next))
 }
 
 func readCursor(fs FS, dir, name string) CursorInfo {

@@ -246,7 +246,7 @@ func TestUnknownUntilTheDiskHeals(t *testing.T) {
 		require.ErrorIs(t, j.Enqueue(&Entry{}), ErrFailed)
 		require.ErrorIs(t, j.Ready(), ErrFailed)
 		require.ErrorContains(t, j.Ready(), errFaulty.Error(), "Ready names the cause")
-		require.Equal(t, [][]byte{[]byte("one")}, readAll(t, j), "what is durable can be read all the same")
+		require.Equal(t, [][]byte{[]byte("one")}, readAll(t, j), "durable frames can still be read")
 
 		fs.setFault(nil)
 		time.Sleep(2 * tendEvery)
@@ -359,7 +359,7 @@ func TestManyProducersAndReaders(t *testing.T) {
 	const producers, each = 8, 60
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
-	cfg.MaxBytes = 2 * producers * each * blockBytes // nobody delivers, and each frame may get a commit of its own
+	cfg.MaxBytes = 2 * producers * each * blockBytes // nothing is delivered, and each frame may get its own commit
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	j := mustOpen(t, cfg, osFS{}, "a")
@@ -417,7 +417,7 @@ func TestFrameLargerThanASegment(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestReserve: space is reserved behind the end of the newest segment only, and given back when it is sealed.
+// TestReserve: space is reserved beyond the end of the newest segment only, and released when it is sealed.
 func TestReserve(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()

@@ -133,7 +133,7 @@ func (f *memFile) flushSector(i int64) {
 	}
 }
 
-// trim drops what is past the end on the disk: there is no such thing as bytes behind the size.
+// trim drops the sectors past the end: a file has no bytes beyond its size.
 func (f *memFile) trim() {
 	for i, s := range f.disk {
 		from := i * sectorBytes

@@ -154,6 +154,6 @@ func (m *model) compareDeleted() {
 	needed := min(m.cursors["a"].seq, m.cursors["b"].seq)
 	segments := m.journal.segments
 	if len(segments) > 1 && !segments[len(segments)-1].empty() {
-		require.Greater(m.t, segments[1].first, needed, "a segment that nobody needs is left")
+		require.Greater(m.t, segments[1].first, needed, "a segment that no consumer needs is left")
 	}
 }

@@ -65,7 +65,7 @@ func TestReaderWaits(t *testing.T) {
 		cancelled := next(ctx, j.Reader(3))
 		cancel()
 		require.ErrorIs(t, (<-cancelled).err, context.Canceled)
-		require.Empty(t, j.waiting, "who has gone is not woken")
+		require.Empty(t, j.waiting, "a reader that stopped waiting is not woken")
 
 		closed := next(t.Context(), j.Reader(3))
 		require.NoError(t, j.Close())

@@ -151,7 +151,7 @@ func TestSealedSegments(t *testing.T) {
 		_, err := Open(testConfig(), nil, WithFS(fs))
 		require.True(t, isCorrupt(err))
 	})
-	t.Run("a broken frame is told when it is read", func(t *testing.T) {
+	t.Run("a broken frame is reported when it is read", func(t *testing.T) {
 		fs, names := build()
 		path := filepath.Join("/journal", names[0])
 		b := fs.bytes(path)
@@ -177,7 +177,7 @@ func TestSealedSegments(t *testing.T) {
 	})
 }
 
-// TestEveryTruncation truncates the newest segment at every length: exactly the intact frames must come back.
+// TestEveryTruncation truncates the newest segment at every length: exactly the intact frames must be recovered.
 func TestEveryTruncation(t *testing.T) {
 	fs := threeCommits(t)
 	whole := fs.bytes(firstSegment)
@@ -256,7 +256,7 @@ func TestForgedFrame(t *testing.T) {
 	require.NoError(t, j.Close())
 
 	other := mustOpen(t, wideConfig(), newMemFS(1))
-	require.NotEqual(t, salt, other.newest().salt, "every segment has a salt of its own")
+	require.NotEqual(t, salt, other.newest().salt, "every segment has its own salt")
 	require.NoError(t, other.Close())
 }
 

@@ -86,7 +86,11 @@ func (s *segment) cut(end int64) error {
 // has a valid header. It replaces an empty segment of the same name. It reserves disk space, which makes commits cheaper, if the
 // file system supports that. Without enough space it fails: the header alone might fit, but the next frame would not.
 func createSegment(fs FS, dir string, h segmentHeader, reserve int64) (*segment, error) {
-	h.salt = newSalt()
+	for markOf(h.salt) == 0 { // the mark of zero bytes
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails: crypto/rand, so that clients cannot forge frames
+		h.salt = binary.LittleEndian.Uint64(b[:])
+	}
 	path := filepath.Join(dir, segmentName(h.first))
 	file, err := createFile(fs, dir, path, func(f File) error {
 		if err := f.Reserve(reserve); errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
@@ -237,16 +241,4 @@ func follows(prev, next *segment) error {
 
 func segmentName(first uint64) string {
 	return fmt.Sprintf("%020d", first) + segmentSuffix // names sort like numbers
-}
-
-// newSalt returns a random salt, so that clients cannot forge frames. Its low word, the mark, is not zero: zero bytes are never
-// a frame.
-func newSalt() uint64 {
-	for {
-		var b [8]byte
-		_, _ = rand.Read(b[:]) // never fails: crypto/rand
-		if salt := binary.LittleEndian.Uint64(b[:]); markOf(salt) != 0 {
-			return salt
-		}
-	}
 }

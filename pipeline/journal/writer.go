@@ -78,7 +78,15 @@ func (j *Journal) write(batch []*Entry) {
 		end, err := w.commit(batch[:n])
 		metrics.Since(commitSeconds, start)
 		if err == nil {
-			j.publish(n, end)
+			j.mu.Lock() // visible before the entries are settled, so that their callers can read them
+			j.bytes += end - w.active.end
+			w.active.end = end
+			w.active.last += uint64(n)
+			j.durable = w.active.last
+			j.wakeReaders()
+			j.mu.Unlock()
+			framesTotal.Add(float64(n))
+			commitsTotal.Inc()
 			j.lookAtDisk() // before the frames leave the queue: they are always counted
 		} else {
 			commitErrors.Inc()
@@ -142,21 +150,6 @@ func (w *writer) commit(batch []*Entry) (end int64, err error) {
 		return 0, fmt.Errorf("cannot sync %s: %w", s.path, err)
 	}
 	return end, nil
-}
-
-// publish makes n more frames of the active segment visible to readers. It is called before the entries are settled, so that
-// their callers can read them.
-func (j *Journal) publish(n int, end int64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	s := j.writer.active
-	j.bytes += end - s.end
-	s.end = end
-	s.last += uint64(n)
-	j.durable = s.last
-	j.wakeReaders()
-	framesTotal.Add(float64(n))
-	commitsTotal.Inc()
 }
 
 // fail rejects new entries and releases the seqs of those that are about to be voided.

@@ -26,7 +26,7 @@ type (
 	Collector = prometheus.Collector
 )
 
-// buckets are the upper bounds, in seconds, of all histograms: from an answer out of memory to a
+// buckets are the upper bounds, in seconds, of all histograms: from an answer from memory to a
 // large body from a slow client.
 var buckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,

@@ -59,7 +59,7 @@
 // # The deduplication window
 //
 // As every retry looks up first, the window needs to last only as long as an attempt can continue
-// in the server after the daemon gave it up: about write_timeout + 5 s, when the server is told to
+// in the server after the daemon gave up on it: about write_timeout + 5 s, when the server is told to
 // end the statement. It is counted in parts:
 //
 //	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
@@ -82,7 +82,7 @@
 // (a CHECK constraint, the expression of a column that an operator added) are permanent, and only if
 // no group failed for another reason.
 //
-// Rows of a refused block may be in the table all the same: those of other groups or months, or all,
+// Rows of a refused block may be in the table nevertheless: those of other groups or months, or all,
 // if a view on the table raised the code. Therefore the refusal of a block comes with a state, the
 // suspect range, which ends where the block ends. Plans that begin in the range repeat it and are in
 // doubt from the first attempt on, also after a restart, so they send only what a look-up does not

@@ -102,7 +102,7 @@ func TestPlanOf(t *testing.T) {
 			seen[planOf(after(all, from).Head(n))] = true
 		}
 	}
-	require.Len(t, seen, 14*15/2, "each run of rows has a name of its own")
+	require.Len(t, seen, 14*15/2, "each run of rows has its own plan")
 
 	moved := blockOf(a, b)
 	moved[0].Frame, moved[1].Frame = 900, 901 // as in a new journal

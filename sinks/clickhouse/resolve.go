@@ -52,7 +52,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 			return err
 		}
 	}
-	// The server has acknowledged rows under several tokens and drops them by a rule of its own,
+	// The server has acknowledged rows under several tokens and drops them by one of its own rules,
 	// such as a TTL. Retrying forever would stop the archive.
 	if len(missing) > 0 {
 		rowsVanished.Add(float64(missing.Rows()))

@@ -55,7 +55,7 @@ func testTable(t *testing.T, store *stores.ClickHouse) {
 	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float64 CODEC(ZSTD(1))")
 	looked := lookups()
 	a.deliver(plan2, next)
-	require.Equal(t, looked, lookups(), "nothing was sent before, so there is nothing to look for")
+	require.Equal(t, looked, lookups(), "nothing was sent before, so no look-up is needed")
 	require.Equal(t, 200, a.count("count()"))
 }
 

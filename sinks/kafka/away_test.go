@@ -113,7 +113,7 @@ func forgetsAfter() time.Duration {
 }
 
 // TestOldRecords: a broker counts from the time of a producer's last record, which is received_at.
-// It forgets who delivers what has waited for longer than that at once, long before resolve_after.
+// It immediately forgets a producer whose rows have waited longer than that, long before resolve_after.
 func TestOldRecords(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
 		stores.Set("producer.id.expiration.ms", "60000"), stores.Set("producer.id.expiration.check.interval.ms", "200"))
@@ -131,7 +131,7 @@ func TestOldRecords(t *testing.T) {
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
-// waitForgotten waits until the broker knows no producer in the topic.
+// waitForgotten waits until the broker has forgotten all producers of the topic.
 func waitForgotten(t *testing.T, cfg Config) {
 	t.Helper()
 	k := client(t, cfg)

@@ -106,7 +106,7 @@ type journal struct {
 	n        int
 	rows     batch.Block // not yet delivered
 	dead     []name      // rows that were refused alone
-	limit    int         // rows offered at once
+	limit    int         // rows offered at a time
 	retries  int
 	careless bool // does not keep the state of a refusal
 }

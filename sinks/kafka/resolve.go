@@ -20,7 +20,12 @@ import (
 // topic.
 func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 	for _, p := range d.pending() {
-		if !p.doubt && !p.expired(d.block, s.cfg.ResolveAfter) {
+		// Brokers may have forgotten an old attempt without an answer. They count from the time of the
+		// producer's last record, which is received_at: they forget a producer of rows that have waited
+		// in the journal for days as soon as they check.
+		last := time.Unix(0, d.block[p.rows[len(p.rows)-1].span].ReceivedAt)
+		expired := !p.unanswered.IsZero() && (time.Since(p.unanswered) > s.cfg.ResolveAfter || time.Since(last) > s.cfg.ResolveAfter)
+		if !p.doubt && !expired {
 			continue
 		}
 		d.endsSession = true
@@ -29,17 +34,6 @@ func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 		}
 	}
 	return nil
-}
-
-// expired reports whether the broker may have forgotten an attempt without an answer. Brokers count
-// from the time of the producer's last record, which is received_at: they forget a producer of rows
-// that have waited in the journal for days as soon as they check.
-func (p *part) expired(block batch.Block, limit time.Duration) bool {
-	if p.unanswered.IsZero() {
-		return false
-	}
-	last := block[p.rows[len(p.rows)-1].span]
-	return time.Since(p.unanswered) > limit || time.Since(time.Unix(0, last.ReceivedAt)) > limit
 }
 
 // lookUp reads what was added to the partition after the last acknowledged record, and removes the

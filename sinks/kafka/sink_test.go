@@ -128,7 +128,7 @@ func TestBroker(t *testing.T) {
 		j.add(rows)
 		j.run(s)
 		require.Less(t, s.session.sequences[0], int32(1000))
-		if k.Kind == stores.Apache { // kfake goes on with 0 one sequence too early: there the look-up mends it
+		if k.Kind == stores.Apache { // kfake continues with 0 one sequence too early; the look-up corrects that
 			require.Equal(t, id, s.session.id, "without an incident on the way")
 		}
 		requireOnce(t, k.Brokers, topic, append(warm, rows...))

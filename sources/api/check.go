@@ -45,7 +45,7 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
 		if len(expect) > 0 {
-			// Only a request that goes on gets its 100, and HTTP/1.0 knows none. fasthttp compares the
+			// Only a request that continues gets its 100, and HTTP/1.0 has none. fasthttp compares the
 			// word byte by byte.
 			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
 			h.Del(fasthttp.HeaderExpect)

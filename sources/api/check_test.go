@@ -145,7 +145,7 @@ func TestOpenMethods(t *testing.T) {
 		require.Equal(t, want, dial(t, s).send(request).response().StatusCode)
 	}
 	f("GET /base/open HTTP/1.1\r\nHost: h\r\n\r\n", 200)
-	f("GET /base/open?apiKey=no HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey no\r\n\r\n", 200) // nobody asks for it
+	f("GET /base/open?apiKey=no HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey no\r\n\r\n", 200) // the route needs no key
 	f("POST /base/open HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", 401)
 	f("POST /base/open HTTP/1.1\r\n"+good+"Content-Length: 0\r\n\r\n", 200)
 }

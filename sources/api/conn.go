@@ -163,7 +163,7 @@ func (c *conn) discard() {
 }
 
 // deadline is when the reads or the writes of a connection time out. fasthttp sets three for each
-// request, most of which never expire, and each costs the runtime's timers something. So a deadline
+// request, most of which never expire, and each has a cost in the runtime's timers. So a deadline
 // is only recorded, and passed to the socket before a read or write, unless the socket's own is
 // close enough: it may be late by slack, never early.
 type deadline struct {
@@ -188,7 +188,7 @@ func (d *deadline) apply(set func(time.Time) error) error {
 // the beginning of the body and writes it, then writes the rest directly from the body. Held back,
 // the buffer is written together with the rest.
 type joined struct {
-	wanted bool   // the next write is followed by another one at once
+	wanted bool   // another write follows the next one immediately
 	held   []byte // what that write was about to write
 
 	parts [2][]byte // the write of both

@@ -177,13 +177,13 @@ func TestExpect(t *testing.T) {
 
 	c := dial(t, s).send("POST /base/in HTTP/1.0\r\n" + good + "Content-Length: 3\r\nExpect: 100-continue\r\n\r\nabc")
 	resp := c.response()
-	require.Equal(t, 200, resp.StatusCode, "HTTP/1.0 knows no 100")
+	require.Equal(t, 200, resp.StatusCode, "HTTP/1.0 has no 100")
 	require.True(t, resp.Close)
 	c.ended()
 	require.Equal(t, 200, dial(t, s).send(post+good+"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n").response().StatusCode, "nothing to continue with")
 }
 
-// What Before reserved comes back where fasthttp calls no handler at all, because
+// What Admit reserved is released even if fasthttp calls no handler, because
 // the 100 Continue could not be written.
 func TestReleaseWhenContinueCannotBeWritten(t *testing.T) {
 	ours, theirs := net.Pipe()

@@ -118,7 +118,7 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	case !x.body || body == nil:
 		return false
 	}
-	// A stream that was read to its end says so without touching the connection. For the others the
+	// A stream that was read to its end returns io.EOF without touching the connection. For the others the
 	// deadline avoids waiting.
 	_ = ctx.Conn().SetReadDeadline(time.Unix(1, 0))
 	n, err := body.Read(x.probe[:])

@@ -99,7 +99,13 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
 		r.clients = append(r.clients, client)
 	}
-	if zones := forecastZones(r.clients); len(zones) > maxZones {
+	var zones []string
+	for _, c := range r.clients {
+		if c.May(contract.RightForecast) && !slices.Contains(zones, c.Zone.String()) {
+			zones = append(zones, c.Zone.String())
+		}
+	}
+	if len(zones) > maxZones {
 		wrong = append(wrong, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept for each",
 			len(zones), strings.Join(zones, ", "), maxZones))
 	}
@@ -171,16 +177,6 @@ func checkRate(name string, rate float64) error {
 
 func rightNames() string {
 	return strings.Join(slices.Sorted(maps.Keys(rights)), ", ")
-}
-
-func forecastZones(clients []*contract.Client) []string {
-	var names []string
-	for _, c := range clients {
-		if c.May(contract.RightForecast) && !slices.Contains(names, c.Zone.String()) {
-			names = append(names, c.Zone.String())
-		}
-	}
-	return names
 }
 
 // limits are the rate limits of one key. They survive a reload of the keys.

@@ -75,7 +75,7 @@ func TestKeysFileIsReloaded(t *testing.T) {
 	write(t, next, keysYAML(two))
 	require.NoError(t, os.Rename(next, path))
 	becomes(t, k, "inline two")
-	require.Nil(t, k.find([]byte("k1")), "a withdrawn key is unknown at once")
+	require.Nil(t, k.find([]byte("k1")), "a withdrawn key is unknown immediately")
 
 	write(t, path, "keys: []\n")
 	becomes(t, k, "inline")
@@ -93,7 +93,7 @@ func TestKeysFileBehindSwappedLinks(t *testing.T) {
 		require.NoError(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
 	}
 	version("v1", keysYAML(entry("one", "k1", "ingest")))
-	mount := t.TempDir() // the link that the daemon is told of stands somewhere else
+	mount := t.TempDir() // the configured link is in another folder
 	path := filepath.Join(mount, "keys.yaml")
 	require.NoError(t, os.Symlink(filepath.Join(dir, "..data", "keys.yaml"), path))
 	k := openKeys(t, path)

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs for ever, once per process
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs until the process ends
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
@@ -90,7 +90,7 @@ func testConfig() Config {
 
 // start serves p at /base/in (POST, right ingest), and at /base/map (GET, HEAD, right
 // forecast, Basic and ?apiKey= too), and at /base/open (POST, right ingest; GET for
-// anybody).
+// everyone).
 func start(t *testing.T, p *probe, change func(*Config)) *Server {
 	t.Helper()
 	cfg := testConfig()

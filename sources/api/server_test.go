@@ -83,8 +83,8 @@ func TestItemsAreChargedAfterwards(t *testing.T) {
 	require.Contains(t, []string{"99", "100"}, resp.Header.Get("Retry-After"), "(1000 - 10 + 1) items at 10 per second")
 }
 
-// Stop: what is under way finishes; new requests are told, on kept connections and on
-// new ones; after the grace nobody is taken in.
+// Stop: requests in progress finish; new ones get 503, on kept connections and on
+// new ones; after the grace period no connection is accepted.
 func TestStop(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
@@ -196,7 +196,7 @@ func TestSurplusConnectionsAreTold(t *testing.T) {
 }
 
 // TestSilentConnectionsAreEvicted: a client that opens all connections and presents no key keeps
-// others out of none: the oldest of its connections go, those with a key stay.
+// nobody out: its oldest connections are closed, those with a key stay.
 func TestSilentConnectionsAreEvicted(t *testing.T) {
 	f := func(limit, perAddress, silent, left int) {
 		t.Helper()
@@ -232,7 +232,7 @@ func TestSilentConnectionsAreEvicted(t *testing.T) {
 	f(8, 3, 3, 3)
 }
 
-// TestEvictedConnectionHasNoEffect: a request whose connection was evicted meanwhile is not handled.
+// TestEvictedConnectionHasNoEffect: a request whose connection has been evicted is not handled.
 func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	l := newListener(nil, nil, testConfig(), zerolog.Nop())
 	ours, theirs := net.Pipe()

@@ -15,7 +15,7 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// answer writes the 207 (contract 5.2, contract 1.3). It takes the rejections out of r.
+// answer writes the 207 (contract 5.2 and 1.3). It takes the rejections out of r.
 func answer(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas, client string) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusMultiStatus)

@@ -38,7 +38,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	return errors.Join(
 		settings.AtLeast("max_compressed_bytes", c.MaxCompressedBytes, 1<<10, "a batch of a few items needs as much"),
-		settings.Positive("receive_timeout", c.ReceiveTimeout, "a client could hold its place for ever"),
+		settings.Positive("receive_timeout", c.ReceiveTimeout, "a client could hold its place forever"),
 		settings.AtLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "0 is no minimum"),
 		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "receive_timeout ends the receiving anyway"),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 2, "a client may have half of them"),

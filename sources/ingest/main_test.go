@@ -38,14 +38,14 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs for ever, once per process
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs until the process ends
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
 // patience is how long a test waits for what has to come.
 const patience = time.Minute
 
-// stages stands in for the pipeline: plain, slow and strict. An item is rejected as
+// stages replaces the pipeline: plain, slow and strict. An item is rejected as
 // UNKNOWN_DETECTOR unless its detectorCode is "known".
 type stages struct {
 	mu        sync.Mutex
@@ -153,7 +153,7 @@ type pipeline interface {
 }
 
 // start serves an ingest endpoint on a real port. At the end everything that was
-// taken for a request has to be given back.
+// taken for a request must be returned.
 func start(t testing.TB, p pipeline, change func(*ingest.Config), logs ...io.Writer) string {
 	t.Helper()
 	cfg := ingest.DefaultConfig()

@@ -2,7 +2,7 @@
 
 package ingest
 
-// poison overwrites a freed block, so that tests under -race notice a use after free.
+// poison overwrites a freed block, so that tests under -race detect a use after free.
 func poison(b *block) {
 	for i := range b {
 		b[i] = 0xdb

@@ -127,7 +127,7 @@ func TestSlowClient(t *testing.T) {
 	stop := make(chan struct{})
 	go func() {
 		defer close(stop)
-		head := "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\xff\xff" // of 65,535 bytes of which gzip says nothing
+		head := "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\xff\xff" // 65,535 bytes of an extra field
 		early := make([]byte, 1000)                                // a second's worth: the clock alone decides, however seldom this goroutine runs
 		for _, err := c.Write(append([]byte(head), early...)); err == nil; _, err = c.Write(make([]byte, 40)) {
 			time.Sleep(10 * time.Millisecond)
@@ -143,7 +143,7 @@ func TestSlowClient(t *testing.T) {
 }
 
 // A client that goes away within the body: nothing is submitted, everything is
-// given back (start checks that).
+// returned (start checks that).
 func TestClientGoesAway(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)

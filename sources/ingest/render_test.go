@@ -184,7 +184,7 @@ func TestBlocks(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
-// A body is not begun while answers that nobody reads are over the limit.
+// No body is begun while unread answers exceed the limit.
 func TestBodyWaitsForAnswers(t *testing.T) {
 	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	body := newBlocks(a, "client")

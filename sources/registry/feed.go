@@ -142,12 +142,6 @@ type Status struct {
 	Pending         bool    `json:"-"`               // the first list has not been read, or its file was just written
 }
 
-// inherit takes over the list of a feed that has ended.
-func (f *feed) inherit(before *feed) {
-	f.current.Store(before.current.Load())
-	f.mark, f.leftOut, f.confirmed, f.err = before.mark, before.leftOut, before.confirmed, before.err
-}
-
 func (f *feed) status(now time.Time) Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()

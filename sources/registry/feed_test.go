@@ -63,7 +63,7 @@ func TestLastGoodListStays(t *testing.T) {
 	require.Equal(t, 1, feed.status(time.Now()).LeftOut)
 }
 
-// TestSuspicionEnds when the list in use is read again: the next time that much is gone, it has to
+// TestSuspicionEnds when the list in use is read again: the next list that lacks much must
 // be confirmed anew.
 func TestSuspicionEnds(t *testing.T) {
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inFolder(t, "list.csv")}})
@@ -150,7 +150,7 @@ func TestPace(t *testing.T) {
 		for _, at := range s.at {
 			seconds = append(seconds, at.Sub(start).Seconds())
 		}
-		// The change at 71.2 s comes after the check at 71: it gets one of its own.
+		// The change at 71.2 s comes after the check at 71: it gets its own check.
 		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
 		require.True(t, s.closed)
 		require.True(t, f.current.Load().Has([]byte("A")))

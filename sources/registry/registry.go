@@ -78,7 +78,8 @@ func (r *Registry) Reload(cfg Config) error {
 	r.Close()
 	for _, f := range next.list {
 		if before := r.now.Load().byInstance[f.instance]; before != nil {
-			f.inherit(before)
+			f.current.Store(before.current.Load())
+			f.mark, f.leftOut, f.confirmed, f.err = before.mark, before.leftOut, before.confirmed, before.err
 		}
 	}
 	r.now.Store(next)

@@ -35,7 +35,7 @@ func eventually(t *testing.T, r *Registry, want ...string) {
 }
 
 // TestFileIsWatched changes the content behind a path in each way that editors, deployments and
-// exports do. The slow check is far too slow to notice.
+// exports do. The periodic check is too slow to find the change.
 func TestFileIsWatched(t *testing.T) {
 	f := func(name string, first string, change func(t *testing.T, dir string)) {
 		t.Helper()
@@ -238,7 +238,7 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query must be set")
 }
 
-// Reload starts feeds of new product instances, ends those that are gone, and keeps the lists in use.
+// Reload starts feeds of new product instances, ends those that were removed, and keeps the lists in use.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	list := func(instance, codes string) FeedConfig {
@@ -259,7 +259,7 @@ func TestReload(t *testing.T) {
 	require.NoError(t, os.Remove(cfg.Feeds[0].File.Path))
 	cfg.Feeds = []FeedConfig{cfg.Feeds[0], list("lake", "L1")}
 	require.NoError(t, r.Reload(cfg))
-	require.Same(t, city, r.Snapshot("city"), "its list stays although its file is gone")
+	require.Same(t, city, r.Snapshot("city"), "its list stays although its file was removed")
 	require.Eventually(t, has("lake"), 20*time.Second, time.Millisecond)
 	require.False(t, r.HasFeed("hill"))
 

@@ -63,7 +63,7 @@ func TestQuotasLeaveSomething(t *testing.T) {
 	f("g", 31, 31, "this client has 31 ")
 }
 
-// TestQuotasOfManyGoroutines: no more than the quota is ever taken, and everything is given back.
+// TestQuotasOfManyGoroutines: no more than the quota is taken, and everything is returned.
 func TestQuotasOfManyGoroutines(t *testing.T) {
 	q := quotas(6)
 	taken := make(chan struct{}, 3)

@@ -1,4 +1,4 @@
-// Package upload receives the bodies of requests from clients that may be slow, hostile or gone.
+// Package upload receives the bodies of requests from clients that may be slow, hostile or disconnected.
 package upload
 
 import (

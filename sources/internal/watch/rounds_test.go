@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRounds follows the times of the checks on a clock of its own.
+// TestRounds checks the times of the checks on a fake clock.
 func TestRounds(t *testing.T) {
 	f := func(changes map[time.Duration]bool, pauses []time.Duration, want ...time.Duration) {
 		t.Helper()
