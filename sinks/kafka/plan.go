@@ -79,31 +79,25 @@ func (p plan) encode() []byte {
 }
 
 func decodeState(b []byte) (state, error) {
-	r := reader{batch.NewWireReader(b, errFormat)}
-	s := r.state()
+	r := batch.NewWireReader(b, errFormat)
+	s := readState(&r)
 	return s, r.End()
 }
 
 func decodePlan(b []byte) (plan, error) {
-	r := reader{batch.NewWireReader(b, errFormat)}
-	p := plan{state: r.state()}
+	r := batch.NewWireReader(b, errFormat)
+	p := plan{state: readState(&r)}
 	p.id, p.epoch = r.Varint(), int16(r.Uvarint())
 	p.codec = compress.Compression(r.Byte())
 	p.rows = int(r.Uvarint())
-	p.first, p.last = r.name(), r.name()
+	p.first, p.last = readName(&r), readName(&r)
 	for range p.offsets {
 		p.sequences = append(p.sequences, int32(r.Uvarint()))
 	}
 	return p, r.End()
 }
 
-func appendName(dst []byte, n name) []byte {
-	return binary.AppendUvarint(append(dst, n.id[:]...), uint64(n.index))
-}
-
-type reader struct{ batch.WireReader }
-
-func (r *reader) state() state {
+func readState(r *batch.WireReader) state {
 	r.Version(formatVersion)
 	s := state{cluster: string(r.Counted()), topic: string(r.Counted()), suspect: int(r.Uvarint())}
 	for n := r.Count(); n > 0 && r.Err() == nil; n-- {
@@ -112,7 +106,11 @@ func (r *reader) state() state {
 	return s
 }
 
-func (r *reader) name() (n name) {
+func appendName(dst []byte, n name) []byte {
+	return binary.AppendUvarint(append(dst, n.id[:]...), uint64(n.index))
+}
+
+func readName(r *batch.WireReader) (n name) {
 	copy(n.id[:], r.Bytes(len(n.id)))
 	n.index = uint32(r.Uvarint())
 	return n

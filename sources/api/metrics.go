@@ -2,7 +2,6 @@ package api
 
 import (
 	"sync/atomic"
-	"time"
 
 	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
@@ -48,10 +47,4 @@ func (m *routeMetrics) count(code contract.Code) {
 		m.byCode[code].Store(c)
 	}
 	(*c).Inc()
-}
-
-// showExpiry publishes when the certificate in use expires; without TLS the metric is absent.
-func showExpiry(t time.Time) {
-	metrics.Show(metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds", "Unix time at which the TLS certificate in use expires, in seconds.", nil,
-		func() float64 { return float64(t.Unix()) }))
 }

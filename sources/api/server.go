@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/sources/internal/watch"
 )
 
@@ -194,7 +195,9 @@ func (c *keyPair) load() (changed bool, err error) {
 	}
 	before := c.now.Swap(&pair)
 	if changed = before == nil || !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal); changed {
-		showExpiry(pair.Leaf.NotAfter)
+		expires := float64(pair.Leaf.NotAfter.Unix())
+		metrics.Show(metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds",
+			"Unix time at which the TLS certificate in use expires, in seconds.", nil, func() float64 { return expires }))
 	}
 	return changed, nil
 }

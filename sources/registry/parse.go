@@ -94,57 +94,44 @@ func parseJSON(body []byte, member string) ([]string, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("invalid UTF-8: save the list as UTF-8")
 	}
-	list, err := items(body)
-	if err != nil {
-		return nil, err
-	}
-	codes := make([]string, len(list))
-	for i, raw := range list {
-		if codes[i], err = code(raw, member); err != nil {
-			return nil, fmt.Errorf("entry %d of the list: %w", i, err)
-		}
-	}
-	return codes, nil
-}
-
-func items(body []byte) ([]json.RawMessage, error) {
 	var list []json.RawMessage
 	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
 		if err := json.Unmarshal(body, &list); err != nil {
 			return nil, jsonError(err)
 		}
-		return list, nil
-	}
-	var wrapped struct {
-		Detectors *[]json.RawMessage `json:"detectors"`
-	}
-	if err := json.Unmarshal(body, &wrapped); err != nil {
-		return nil, jsonError(err)
-	}
-	if wrapped.Detectors == nil {
-		return nil, errors.New("the object has no array `detectors`")
-	}
-	return *wrapped.Detectors, nil
-}
-
-func code(raw json.RawMessage, member string) (string, error) {
-	if raw[0] == '{' {
-		var object map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &object); err != nil {
-			return "", err
+	} else {
+		var wrapped struct {
+			Detectors *[]json.RawMessage `json:"detectors"`
 		}
-		value, ok := object[member]
-		if !ok {
-			return "", fmt.Errorf("no member %q", member)
+		if err := json.Unmarshal(body, &wrapped); err != nil {
+			return nil, jsonError(err)
 		}
-		raw = value
+		if wrapped.Detectors == nil {
+			return nil, errors.New("the object has no array `detectors`")
+		}
+		list = *wrapped.Detectors
 	}
-	if raw[0] != '"' {
-		return "", fmt.Errorf("%.64s is not a string", raw)
+	codes := make([]string, len(list))
+	for i, raw := range list {
+		if raw[0] == '{' {
+			var object map[string]json.RawMessage
+			if err := json.Unmarshal(raw, &object); err != nil {
+				return nil, fmt.Errorf("entry %d of the list: %w", i, err)
+			}
+			value, ok := object[member]
+			if !ok {
+				return nil, fmt.Errorf("entry %d of the list: no member %q", i, member)
+			}
+			raw = value
+		}
+		if raw[0] != '"' {
+			return nil, fmt.Errorf("entry %d of the list: %.64s is not a string", i, raw)
+		}
+		if err := json.Unmarshal(raw, &codes[i]); err != nil {
+			return nil, fmt.Errorf("entry %d of the list: %w", i, err)
+		}
 	}
-	var s string
-	err := json.Unmarshal(raw, &s)
-	return s, err
+	return codes, nil
 }
 
 func jsonError(err error) error {

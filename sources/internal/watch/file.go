@@ -48,12 +48,7 @@ func NewFile(path string, settle time.Duration, maxBytes int64) *File {
 func (f *File) Changes() <-chan struct{} { return f.folders.poke }
 
 // Poke makes Changes yield. It may be called from any goroutine.
-func (f *File) Poke() {
-	select {
-	case f.folders.poke <- struct{}{}:
-	default:
-	}
-}
+func (f *File) Poke() { f.folders.signal() }
 
 // Close stops watching.
 func (f *File) Close() { f.folders.close() }
@@ -206,10 +201,14 @@ func (w *folders) forward(watcher *fsnotify.Watcher) {
 		if !ok {
 			return
 		}
-		select {
-		case w.poke <- struct{}{}:
-		default:
-		}
+		w.signal()
+	}
+}
+
+func (w *folders) signal() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
 	}
 }
 
