@@ -13,7 +13,7 @@ import (
 // batchBytes is what 14,000 measurements take in the journal.
 const batchBytes = 430_000
 
-// TestAllocations: neither a frame's way to the disk nor its way back allocates, the writer's goroutine included.
+// TestAllocations: neither writing nor reading a frame allocates, the writer's goroutine included.
 func TestAllocations(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
@@ -84,7 +84,7 @@ func benchmarkAppend(b *testing.B, producers, size int) {
 	require.NoError(b, j.Close())
 }
 
-// keepDelivered moves the cursor along now and then, so that the disk does not fill up.
+// keepDelivered moves the cursor forward from time to time, so that the disk does not fill up.
 func keepDelivered(j *Journal) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -2,5 +2,5 @@
 
 package journal
 
-// crashLives is how often TestCrashes lets the machine die where each life takes ten times as long.
+// crashLives is the number of crashes in TestCrashes, each of which takes ten times as long here.
 const crashLives = 4_000

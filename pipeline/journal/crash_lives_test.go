@@ -2,5 +2,5 @@
 
 package journal
 
-// crashLives is how often TestCrashes lets the machine die in the normal run.
+// crashLives is the number of crashes in TestCrashes.
 const crashLives = 40_000

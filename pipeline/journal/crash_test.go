@@ -147,8 +147,8 @@ func (w *crashWorld) save(j *Journal) {
 	delete(w.tried, name)
 }
 
-// check reads everything: what was acknowledged is there, in its place, unless all consumers are past it; what was voided,
-// or never offered, is not; nothing is missing in between.
+// check reads everything: acknowledged frames are there, in order, unless all consumers are past them; voided frames,
+// and frames never queued, are not; nothing is missing in between.
 func (w *crashWorld) check(j *Journal) {
 	oldest, next := j.Bounds()
 	require.Greater(w.t, next, w.highest, "seed %d: acknowledged frames are missing", w.seed)
@@ -188,7 +188,7 @@ func (w *crashWorld) checkCursors(j *Journal, oldest uint64) {
 	}
 }
 
-// payload is n bytes that begin with id and can be told from any other frame's.
+// payload is n bytes that begin with id and differ from any other frame's.
 func payload(id uint64, n int) []byte {
 	b := make([]byte, n)
 	binary.LittleEndian.PutUint64(b, id)

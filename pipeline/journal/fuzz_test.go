@@ -61,7 +61,7 @@ func standsIn(body []byte, salt, seq uint64, frame []byte) bool {
 	return false
 }
 
-// FuzzCursor reads arbitrary bytes as a cursor file: what is taken must be a slot that encodes to the very bytes there.
+// FuzzCursor reads arbitrary bytes as a cursor file: an accepted slot must encode to the same bytes.
 func FuzzCursor(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(slot{gen: 1, seq: 1}.encode(nil))

@@ -213,7 +213,7 @@ func TestFailedCommitIsVoided(t *testing.T) {
 		require.ErrorIs(t, e.Wait(), ErrVoided)
 		require.Eventually(t, func() bool { return j.Ready() == nil }, 10*time.Second, time.Millisecond)
 
-		require.EqualValues(t, 2, add(t, j, []byte("two")), "the seq of a voided frame is given again")
+		require.EqualValues(t, 2, add(t, j, []byte("two")), "the seq of a voided frame is reused")
 		require.Equal(t, [][]byte{[]byte("one"), []byte("two")}, readAll(t, j))
 		require.NoError(t, j.Close())
 		in, err := Verify(testConfig().Dir, WithFS(fs))
@@ -283,7 +283,7 @@ func TestEnqueueRefuses(t *testing.T) {
 		entries = append(entries, e)
 	}
 	require.ErrorIs(t, j.Enqueue(&Entry{}), ErrBusy, "what is being written counts too: its memory is not free")
-	require.NoError(t, j.Ready(), "a full queue passes")
+	require.NoError(t, j.Ready(), "a full queue is temporary")
 	close(open)
 	for i, e := range entries {
 		require.NoError(t, e.Wait())
@@ -442,7 +442,7 @@ func diskBytes(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// reservable is how much the file system of the temporary folder takes when it is asked for n bytes: some take nothing.
+// reservable is how much the file system of the temporary folder reserves when asked for n bytes: some reserve nothing.
 func reservable(t *testing.T, n int64) int64 {
 	path := filepath.Join(t.TempDir(), "probe")
 	f, err := osFS{}.Open(path, os.O_RDWR|os.O_CREATE)
@@ -454,7 +454,7 @@ func reservable(t *testing.T, n int64) int64 {
 	return diskBytes(t, path)
 }
 
-// TestSaveBesideClose is for the race detector: a Save may be deleting segments when the journal is closed.
+// TestSaveBesideClose is for the race detector: a Save may delete segments while the journal is being closed.
 func TestSaveBesideClose(t *testing.T) {
 	for range 20 {
 		j := mustOpen(t, testConfig(), newMemFS(1), "a")

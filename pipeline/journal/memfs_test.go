@@ -19,8 +19,8 @@ var (
 
 // memFS is an in-memory file system that can crash, as harshly as a real disk and kernel may:
 //   - what was not synced is kept, lost or torn by sector, at random; so are sizes and each name in a folder;
-//   - a sync that fails brings a random part to the disk and calls all of it clean, so a later sync does nothing for it;
-//   - a truncate to the size that a file has changes nothing, and Datasync does not save that a file became smaller.
+//   - a sync that fails writes a random part to the disk and marks all of it clean, so a later sync does nothing for it;
+//   - a truncate to the size that a file has changes nothing, and Datasync does not persist a smaller size.
 type memFS struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -55,7 +55,7 @@ func newMemFS(seed uint64) *memFS {
 	}
 }
 
-// crash ends the life of all open files. With power lost, only what is on the disk stays; otherwise (kill -9) the kernel
+// crash ends the life of all open files. If power is lost, only what is on the disk remains; otherwise (kill -9) the kernel
 // keeps all, synced or not.
 func (fs *memFS) crash(powerLost bool) *memFS {
 	fs.mu.Lock()
@@ -106,7 +106,7 @@ func (f *memFile) afterPowerLoss(rng *rand.Rand) *memFile {
 	return after
 }
 
-// writeBack brings a random part of what is dirty to the disk, and calls all of it clean.
+// writeBack writes a random part of the dirty sectors to the disk, and marks all of them clean.
 func (f *memFile) writeBack(rng *rand.Rand) {
 	share := rng.IntN(5) // 0: nothing, 4: everything
 	for i := range f.dirty {

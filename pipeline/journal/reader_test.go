@@ -57,7 +57,7 @@ func TestReaderWaits(t *testing.T) {
 		add(t, j, []byte("one"))
 		require.Equal(t, result{1, "one", nil}, <-first)
 		synctest.Wait()
-		require.Empty(t, second, "frame 2 is yet to come")
+		require.Empty(t, second, "frame 2 is not written yet")
 		add(t, j, []byte("two"))
 		require.Equal(t, result{2, "two", nil}, <-second)
 
@@ -96,8 +96,8 @@ func TestReaderSeesOnlyWhatIsDurable(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestWhoWasToldCanRead: a frame is visible before its verdict. The channel without room holds the writer up at the verdict.
-func TestWhoWasToldCanRead(t *testing.T) {
+// TestAcknowledgedFrameIsReadable: a frame is visible before its verdict. The unbuffered channel blocks the writer at the verdict.
+func TestAcknowledgedFrameIsReadable(t *testing.T) {
 	j := mustOpen(t, testConfig(), newMemFS(1))
 	e := &Entry{Data: []byte("frame"), verdict: make(chan error)}
 	require.NoError(t, j.Enqueue(e))

@@ -171,7 +171,7 @@ func TestSealedSegments(t *testing.T) {
 		}
 		_, frame, ok, err := j.Reader(3).TryNext(nil)
 		require.True(t, ok)
-		require.NoError(t, err, "a reader can be set behind it")
+		require.NoError(t, err, "a reader can start after it")
 		require.Equal(t, payload(3, 3900), frame)
 		require.NoError(t, j.Close())
 	})
@@ -227,8 +227,8 @@ func TestEveryFlippedByte(t *testing.T) {
 	}
 }
 
-// TestForgedFrame: a client whose payload is itself a frame, with everything right that it can know, gains nothing by it
-// when the frame around it is torn.
+// TestForgedFrame: a client whose payload is itself a frame, with everything right that it can know, gains nothing
+// if the frame around it is torn.
 func TestForgedFrame(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, wideConfig(), fs)
@@ -249,7 +249,7 @@ func TestForgedFrame(t *testing.T) {
 		return fs
 	}
 	_, err := Open(wideConfig(), nil, WithFS(forge(salt)))
-	require.True(t, isCorrupt(err), "with the segment's salt it would pass for proof of damage")
+	require.True(t, isCorrupt(err), "with the segment's salt it would be taken as proof of damage")
 	guess := segmentHeader{salt: 0x0101_0101_0101_0101}.salt
 	j = mustOpen(t, wideConfig(), forge(guess))
 	require.Empty(t, readAll(t, j))

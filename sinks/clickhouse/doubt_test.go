@@ -42,8 +42,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	f("undisturbed", func(*testing.T, *archive) {})
 	f("token forgotten, rows there", forget)
 	f("token kept, rows not there", lose("1"))
-	f("token kept, one month not there", lose("toYYYYMM(timestamp_from) = 202602"))
-	f("token kept, some rows not there", lose("batch_index % 3 = 0"))
+	f("token kept, one month missing", lose("toYYYYMM(timestamp_from) = 202602"))
+	f("token kept, some rows missing", lose("batch_index % 3 = 0"))
 	f("token forgotten, one month not there", func(t *testing.T, a *archive) {
 		lose("toYYYYMM(timestamp_from) = 202602")(t, a)
 		forget(t, a)
@@ -54,7 +54,7 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 
 	// Every repair is lost as well, until all tokens are used up. Then the block is given up, because
 	// the table itself seems to remove the rows.
-	t.Run("tokens kept, rows never there", func(t *testing.T) {
+	t.Run("tokens kept, rows always missing", func(t *testing.T) {
 		a := newArchive(t, store)
 		rows, plan := a.plan(small(1))
 		a.deliver(plan, rows)

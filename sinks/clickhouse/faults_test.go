@@ -18,7 +18,7 @@ import (
 // TestFaults makes the server unavailable in every way that clients can observe.
 func TestFaults(t *testing.T) {
 	store := stores.StartClickHouse(t)
-	t.Run("away at start", func(t *testing.T) { testAway(t, store) })
+	t.Run("unavailable at start", func(t *testing.T) { testAway(t, store) })
 	t.Run("password", func(t *testing.T) { testPassword(t, store) })
 	t.Run("stuck", func(t *testing.T) { testStuck(t, store) })
 	t.Run("cut", func(t *testing.T) { testCut(t, store) })
@@ -77,7 +77,7 @@ func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(append(first, rows...))
 }
 
-// retry delivers as the loop does, in short, and revives the server, as a supervisor does: the
+// retry delivers as the loop does, simplified, and restarts the server, as a supervisor does: the
 // engine as a library ends itself after some failures of a connection that a server survives (a
 // refused login is one of them).
 func (a *archive) retry(plan []byte, rows batch.Block) {

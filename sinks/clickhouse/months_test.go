@@ -24,7 +24,7 @@ func rotating(n, months, second int) []row {
 	return rows
 }
 
-// TestRotatingMonths: a client that sends months in turns must not multiply the parts, and every
+// TestRotatingMonths: a client that alternates months must not multiply the parts, and every
 // row arrives once whatever happens between two INSERTs of a block.
 func TestRotatingMonths(t *testing.T) {
 	store := stores.StartClickHouse(t)
@@ -94,7 +94,7 @@ func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 }
 
 // testRefusalInOneGroup: the INSERTs before the refused one are in the table; the halves of the block
-// must not repeat them, also after a restart, and only the refused row is left over.
+// must not repeat them, also after a restart, and only the refused row remains.
 func testRefusalInOneGroup(t *testing.T, store *stores.ClickHouse) {
 	for _, restart := range []bool{false, true} {
 		a := newArchive(t, store)

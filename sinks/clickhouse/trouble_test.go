@@ -87,7 +87,7 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 3, a.count("count()"))
 }
 
-// deliverByHalving does what the deliver loop does with refusals, and counts the rows that are
+// deliverByHalving handles refusals as the delivery loop does, and counts the rows that are
 // refused on their own.
 func deliverByHalving(a *archive, rows batch.Block) int { return deliverByHalvingFrom(a, rows, nil) }
 

@@ -81,7 +81,7 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// replay is a connection that a request comes on as often as the benchmark wants. Its deadlines are
+// replay is a connection that repeats one request for each iteration of the benchmark. Its deadlines are
 // those of a socket.
 type replay struct {
 	net.Conn

@@ -53,7 +53,7 @@ func TestRefusedBeforeBody(t *testing.T) {
 	f(post, "Authorization: Basic eDpnb29kLWtleQ==\r\n", 401, contract.Unauthenticated, "", "") // not on this route
 	f("POST /base/in?apiKey=good-key HTTP/1.1\r\n", "", 401, contract.Unauthenticated, "", "")  // nor this
 	f(post, "Authorization: apiKey view-key\r\n", 403, contract.Forbidden, "", "")
-	require.Zero(t, p.asked.Load(), "the endpoint comes last")
+	require.Zero(t, p.asked.Load(), "the endpoint is asked last")
 	f(post, "Authorization: apiKey good-key\r\n", 415, contract.GzipRequired, "Accept-Encoding", "gzip")
 	f("POST http://h/base/in?x=1 HTTP/1.1\r\n", "Authorization: APIKEY   good-key \r\n", 415, contract.GzipRequired, "", "")
 	require.NotZero(t, p.asked.Load())
@@ -103,7 +103,7 @@ func TestCredentials(t *testing.T) {
 
 	resp := dial(t, s).send("GET /base/map HTTP/1.1\r\nHost: h\r\n\r\n").responseTo("GET")
 	require.Equal(t, []string{"apiKey", `Basic realm="trafficd"`}, resp.Header.Values("Www-Authenticate"), "a line for each scheme")
-	require.False(t, resp.Close, "a request without a body leaves its connection in order")
+	require.False(t, resp.Close, "a request without a body does not close its connection")
 }
 
 // TestVersions: HTTP/1.0 and HTTP/1.1 are supported.

@@ -40,7 +40,7 @@ func TestBodyOfRefusedIsNoRequest(t *testing.T) {
 	require.Zero(t, p.served.Load())
 }
 
-// A body that the endpoint did not read to its end closes the connection as well,
+// A body that the endpoint did not read to its end also closes the connection,
 // whether the endpoint answered or refused; a body that it did read does not.
 func TestBodyLeftByTheEndpoint(t *testing.T) {
 	p := &probe{}
@@ -69,7 +69,7 @@ func TestBodyLeftByTheEndpoint(t *testing.T) {
 	}
 	refuse := func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		_, _ = readAll(c, ctx)
-		return 0, contract.NewError(contract.InvalidJSON, "after all was read")
+		return 0, contract.NewError(contract.InvalidJSON, "after the whole body was read")
 	}
 	f(none, "Content-Length: 86\r\n", smuggled, 200, true)
 	f(none, "Transfer-Encoding: chunked\r\n", "56\r\n"+smuggled+"\r\n0\r\n\r\n", 200, true)
@@ -117,7 +117,7 @@ func TestConnectionClose(t *testing.T) {
 	f("POST /base/in HTTP/1.0\r\n", "Connection: keep-alive\r\n", false)
 }
 
-// A client that sends on while it is refused can send to its end, and then reads
+// A client that keeps sending while it is refused can finish, and then reads
 // the status.
 func TestStillSendingClientSeesStatus(t *testing.T) {
 	s := start(t, &probe{}, nil)
@@ -141,7 +141,7 @@ func TestDiscardingIsBounded(t *testing.T) {
 			_, err = c.Write(junk)
 			time.Sleep(time.Millisecond)
 		}
-		require.False(t, errors.Is(err, errTimeout(err)), "the server has to end it, not the test")
+		require.False(t, errors.Is(err, errTimeout(err)), "the server must end it, not the test")
 		require.LessOrEqual(t, int(testutil.ToFloat64(discardedBytes)-before), most)
 	}
 	f(func(c *Config) { c.DiscardBytes = 100_000 }, 100_000)
@@ -198,8 +198,8 @@ func TestReleaseWhenContinueCannotBeWritten(t *testing.T) {
 	require.Equal(t, 1, released)
 }
 
-// A client that goes away after its header: released, never served. One that does
-// so within its body is the endpoint's business.
+// A client that disconnects after its header: released, never served. One that does
+// so within its body is left to the endpoint.
 func TestReleaseWhenClientLeaves(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
@@ -218,7 +218,7 @@ func TestReleaseWhenClientLeaves(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", true) // the stream is there before its first byte
 }
 
-// Requests that two readers could cut differently.
+// Requests that two readers could delimit differently.
 func TestFraming(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
@@ -313,7 +313,7 @@ func TestBodyArrivesWhole(t *testing.T) {
 	f(io.MultiReader(bytes.NewReader(want)), -1)
 }
 
-// Over TLS a refused client that sends on sees the status too.
+// Over TLS, too, a refused client that keeps sending sees the status.
 func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
 	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })

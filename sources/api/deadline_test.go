@@ -59,7 +59,7 @@ func TestDeadlineReachesTheSocketWhereNeeded(t *testing.T) {
 	require.ErrorIs(t, d.apply(func(time.Time) error { return broken }), broken)
 }
 
-// Who is slow has the time that the settings give, and no more than the slack beyond it.
+// A slow client has the configured time, and no more than the slack beyond it.
 func TestTimeLimitsToTheEdge(t *testing.T) {
 	_ = new(fasthttp.Response).String() // starts fasthttp's clock, which never ends, outside of all bubbles
 	serve := func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
@@ -130,7 +130,7 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 	})
 }
 
-// inBubble serves one connection in a bubble of time, and returns how long the client took.
+// inBubble serves one connection in a synctest bubble, and returns how long the client took.
 func inBubble(t *testing.T, cfg Config, serve func(*contract.Client, *fasthttp.RequestCtx) (int, error), client func(c net.Conn, in *bufio.Reader)) (took time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestSteadyReaderKeepsItsAnswer(t *testing.T) {
 	f(5_000_000, 40_000, 0, true)
 }
 
-// A deadline in the past ends the next read and the next write, and what is set then counts.
+// A deadline in the past ends the next read and the next write; a deadline set after that applies.
 func TestDeadlineInThePast(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()

@@ -62,7 +62,7 @@ func TestNoAnswer(t *testing.T) {
 		if p.served.Load() == 1 {
 			return readAll(c, ctx)
 		}
-		ctx.SetBodyString("never to be seen")
+		ctx.SetBodyString("never sent")
 		return 0, batch.ErrNoAnswer
 	}
 	ok := post + good + "Content-Length: 3\r\n\r\nabc"
@@ -127,7 +127,7 @@ func TestStop(t *testing.T) {
 	require.NoError(t, <-s.Failed())
 }
 
-// A connection that was opened in advance and never used does not delay a stop; fasthttp
+// A connection that was opened in advance and never used does not delay a shutdown; fasthttp
 // itself would wait 5 s for it.
 func TestStopClosesUnusedConnections(t *testing.T) {
 	cert, key, _ := certificate(t)
@@ -336,7 +336,7 @@ type remoteConn struct {
 
 func (c remoteConn) RemoteAddr() net.Addr { return c.addr }
 
-// TestHeaderTimeoutShrinks: the fewer connections are free, the shorter is the time to present a key.
+// TestHeaderTimeoutShrinks: the fewer connections are free, the less time there is to present a key.
 func TestHeaderTimeoutShrinks(t *testing.T) {
 	cfg := testConfig()
 	cfg.MaxConnections, cfg.HeaderTimeout = 100, 10*time.Second

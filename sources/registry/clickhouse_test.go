@@ -16,7 +16,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// TestClickHouseFeed runs on a real ClickHouse, through its death and return.
+// TestClickHouseFeed runs on a real ClickHouse, through a crash and a restart.
 func TestClickHouseFeed(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	store.Query(t, "CREATE DATABASE road")
@@ -59,7 +59,7 @@ func TestClickHouseFeed(t *testing.T) {
 	f("first column must hold strings", "A", "B", "C")
 	source.Query = "SELECT if(lanes = 1, NULL, code) FROM detectors"
 	f("first column must hold strings", "A", "B", "C")
-	// An endless answer is left as soon as it is too long, however much time there is.
+	// An endless answer is abandoned as soon as it is too long, however much time is left.
 	timeout := source.Timeout
 	source.Query, source.Timeout = "SELECT toString(number) FROM system.numbers", time.Hour
 	f("max_bytes", "A", "B", "C")

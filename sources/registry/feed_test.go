@@ -183,7 +183,7 @@ func TestStatusOfACheck(t *testing.T) {
 	f(ended, time.Hour, "", true) // interrupted, which says nothing about the feed
 }
 
-// TestASuspectListIsReadAgain when it may be taken, but no more often than the feed bears.
+// TestASuspectListIsReadAgain when it may be used, but no more often than the feed's interval.
 func TestASuspectListIsReadAgain(t *testing.T) {
 	f := func(interval, confirm, want time.Duration) {
 		t.Helper()

@@ -10,7 +10,7 @@ import (
 	"trafficd/sources/internal/shrink"
 )
 
-// TestAdmit checks what is missing; package shrink tests what follows from it.
+// TestAdmit checks the number of missing codes; package shrink tests the decision.
 func TestAdmit(t *testing.T) {
 	g := &shrink.Guard{Limits: shrink.DefaultLimits(), Content: "the list", Entries: "detectors"}
 	f := func(current, next []string, want string) {

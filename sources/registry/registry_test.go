@@ -87,7 +87,7 @@ func TestFileIsWatched(t *testing.T) {
 	})
 }
 
-// TestFileThatComesLater: the daemon may start before its list is there.
+// TestFileThatComesLater: the daemon may start before its list exists.
 func TestFileThatComesLater(t *testing.T) {
 	path := inFolder(t, "list.json.gz")
 	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
@@ -102,7 +102,7 @@ func TestFileThatComesLater(t *testing.T) {
 }
 
 // TestSnapshotIsWhole swaps between two disjoint lists while readers run: none of them may see a
-// mixture (design, promise 7).
+// mixture (promise 7).
 func TestSnapshotIsWhole(t *testing.T) {
 	const n = 500
 	path := inFolder(t, "list.csv")
