@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -361,18 +360,14 @@ func (s *store) PIDs() []int {
 	return s.pids
 }
 
-// Do runs one statement as the user default and returns the response (tab-separated unless the statement names a format)
-// without its last line break.
-func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) {
-	body, err := QueryClickHouse(ctx, c.HTTP, sql)
-	return strings.TrimSuffix(body, "\n"), err
-}
+// Do is QueryClickHouse for this server.
+func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) { return QueryClickHouse(ctx, c.HTTP, sql) }
 
-// QueryClickHouse runs one statement over HTTP as the user default. The error contains ClickHouse's message.
+// QueryClickHouse runs one statement over HTTP as the user default and returns the response (tab-separated unless the
+// statement names a format) without its last line break. The error contains ClickHouse's message.
 func QueryClickHouse(ctx context.Context, address, sql string) (string, error) {
 	// With wait_end_of_query an error is reported by the status, not in the middle of the body.
-	target := url.URL{Scheme: "http", Host: address, Path: "/", RawQuery: "wait_end_of_query=1"}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), strings.NewReader(sql))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/?wait_end_of_query=1", strings.NewReader(sql))
 	if err != nil {
 		return "", fmt.Errorf("cannot query ClickHouse: %w", err)
 	}
@@ -389,7 +384,7 @@ func QueryClickHouse(ctx context.Context, address, sql string) (string, error) {
 	if res.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("cannot run %q: %s", sql, strings.TrimSpace(string(body)))
 	}
-	return string(body), nil
+	return strings.TrimSuffix(string(body), "\n"), nil
 }
 
 // CreateTopic creates a topic and returns when every partition has a leader. An existing topic with the same number of

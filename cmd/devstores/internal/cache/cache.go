@@ -43,7 +43,11 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 		return "", err
 	}
 	dir := filepath.Join(root, name)
-	if exists(dir) {
+	exists := func() bool {
+		_, err := os.Stat(dir)
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	if exists() {
 		return dir, nil
 	}
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -54,32 +58,19 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 		return "", err
 	}
 	defer unlock()
-	if exists(dir) {
+	if exists() {
 		return dir, nil
 	}
-	return dir, fillAtomically(dir, fill)
-}
-
-// fillAtomically requires the lock. The unfinished directory's name is fixed, so the next run removes what a killed one left.
-func fillAtomically(dir string, fill func(string) error) error {
-	unfinished := dir + ".unfinished"
-	if err := os.RemoveAll(unfinished); err != nil {
-		return fmt.Errorf("cannot clean the cache: %w", err)
-	}
+	unfinished := dir + ".unfinished" // a fixed name: the next run removes what a killed one left
 	defer os.RemoveAll(unfinished)
-	if err := os.Mkdir(unfinished, 0o755); err != nil {
-		return fmt.Errorf("cannot create a cache entry: %w", err)
+	if err := errors.Join(os.RemoveAll(unfinished), os.Mkdir(unfinished, 0o755)); err != nil {
+		return "", fmt.Errorf("cannot create a cache entry: %w", err)
 	}
 	if err := fill(unfinished); err != nil {
-		return err
+		return "", err
 	}
 	if err := os.Rename(unfinished, dir); err != nil {
-		return fmt.Errorf("cannot complete a cache entry: %w", err)
+		return "", fmt.Errorf("cannot complete a cache entry: %w", err)
 	}
-	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return !errors.Is(err, fs.ErrNotExist)
+	return dir, nil
 }

@@ -93,11 +93,10 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 	}
 	s.PIDs = []int{s.proc.PID()}
 	err = launch.Eventually(ctx, startLimit, func() error {
-		version, err := launch.QueryClickHouse(ctx, s.HTTP, "SELECT version()")
-		if err != nil {
+		var err error
+		if s.Version, err = launch.QueryClickHouse(ctx, s.HTTP, "SELECT version()"); err != nil {
 			return err
 		}
-		s.Version = strings.TrimSpace(version)
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.native)
 		if err == nil {
 			err = conn.Close()
