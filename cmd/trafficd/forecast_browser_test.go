@@ -206,9 +206,7 @@ func startProxy(t *testing.T, daemon, accepts string) *proxy {
 		},
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /map.html", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, filepath.Join("testdata", "clients", "map.html"))
-	})
+	mux.Handle("/", http.FileServer(http.Dir(filepath.Join("testdata", "clients"))))
 	mux.Handle(layers.Path, forward)
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)

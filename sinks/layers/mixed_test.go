@@ -26,7 +26,7 @@ import (
 // through a server. In each generation all speeds are the generation's number, so
 // a layer of two generations, or half a one, shows.
 func TestNoReaderSeesAMixedLayer(t *testing.T) {
-	const streets, generations, readers = 200, 30, 6
+	const streets, generations, readers = 200, 30, 9
 	l := New(DefaultConfig(), zerolog.Nop())
 	l.Prepare([]*contract.Client{client("UTC"), client("Asia/Tokyo")})
 	publish := func(generation int) {
@@ -52,8 +52,12 @@ func TestNoReaderSeesAMixedLayer(t *testing.T) {
 	for reader := range readers {
 		wait.Go(func() {
 			encoding := []string{"identity", "gzip", "zstd"}[reader%3]
+			part := []struct {
+				query   string
+				streets int
+			}{{"", streets}, {"?bbox=12,55,13,56", streets * 49 / 50}, {"?street=1001,1002,1003", 3}}[reader/3]
 			for last := -1; ctx.Err() == nil; seen[reader].Add(1) {
-				generation, err := readGeneration(t, connect, encoding, streets)
+				generation, err := readGeneration(t, connect, part.query, encoding, part.streets)
 				if err != nil || generation < last {
 					t.Errorf("%s: generation %d after %d: %v", encoding, generation, last, err)
 					return
@@ -93,13 +97,13 @@ func generationOf(generation, streets int) []*pb.StreetForecast {
 }
 
 // readGeneration gets a layer and gives the generation that all of it belongs to.
-func readGeneration(t *testing.T, connect func() (net.Conn, error), encoding string, streets int) (int, error) {
+func readGeneration(t *testing.T, connect func() (net.Conn, error), query, encoding string, streets int) (int, error) {
 	conn, err := connect()
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\nConnection: close\r\n\r\n", Path, encoding)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\nConnection: close\r\n\r\n", Path+query, encoding)
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return 0, err
