@@ -2,15 +2,18 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -21,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 )
@@ -107,13 +111,36 @@ func (l *layer) update(ctx context.Context, which func(i int) int) (float64, err
 	return l.build(ctx)
 }
 
-// layerUpdates compares a full build with updates of 1 % of the streets: a contiguous range, and every hundredth street. It
+// byDistance sorts forecasts by the distance of their first location reference points from that of the first.
+func byDistance(all []*pb.StreetForecast) {
+	type located struct {
+		*pb.StreetForecast
+		openlr.Point
+	}
+	list := make([]located, len(all))
+	for i, f := range all {
+		list[i].StreetForecast = f
+		if line, err := openlr.Decode(f.OpenLRcode); err == nil {
+			list[i].Point = line.Points[0]
+		}
+	}
+	middle := list[0].Point
+	slices.SortFunc(list, func(a, b located) int {
+		return cmp.Compare(math.Hypot(a.Lon-middle.Lon, a.Lat-middle.Lat), math.Hypot(b.Lon-middle.Lon, b.Lat-middle.Lat))
+	})
+	for i := range list {
+		all[i] = list[i].StreetForecast
+	}
+}
+
+// layerUpdates compares a full build with updates of 1 % of the streets: a district, and every hundredth street. It
 // also compares the full build with general compressors, and measures what a client receives that follows the updates.
 func (o options) layerUpdates(ctx context.Context) error {
 	all, err := o.network(ctx, layerStreets, layerPeriods, quarter())
 	if err != nil {
 		return err
 	}
+	byDistance(all)
 	var full, district, scattered []float64
 	for round := range layerRounds {
 		l := newLayer(all)
@@ -199,11 +226,13 @@ func (o options) layerSince(ctx context.Context, l *layer) error {
 		if err != nil {
 			return err
 		}
-		o.line("layer_since_1pct_"+encoding+"_kb", float64(len(changed))/1000, "kB")
+		name := "layer_since_1pct_kb"
+		if encoding == "zstd" {
+			name = "layer_since_1pct_zstd_kb"
+		}
+		o.line(name, float64(len(changed))/1000, "kB")
 	}
-	best, err := l.get("?since="+url.QueryEscape(etag), "gzip, deflate, br, zstd")
-	o.line("layer_since_1pct_kb", float64(len(best))/1000, "kB")
-	return err
+	return nil
 }
 
 // gzip6 returns the size of the text as compressed by the program gzip, and its CPU time.
@@ -276,14 +305,13 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (l *layer) updates(ctx context.Context, district, scattered *[]float64) error {
-	for range 3 {
-		from := l.random.IntN(layerStreets * 99 / 100)
-		took, err := l.update(ctx, func(i int) int { return from + i })
+	for round := range 3 {
+		took, err := l.update(ctx, func(i int) int { return i })
 		if err != nil {
 			return err
 		}
 		*district = append(*district, took)
-		if took, err = l.update(ctx, func(i int) int { return i*100 + from%100 }); err != nil {
+		if took, err = l.update(ctx, func(i int) int { return i*100 + round }); err != nil {
 			return err
 		}
 		*scattered = append(*scattered, took)
