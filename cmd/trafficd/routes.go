@@ -30,19 +30,20 @@ var schemaMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 func (d *daemon) routes() []api.Route {
 	ingestion := ingest.New(d.cfg.Ingest, d.intake, d.log)
 	d.keys.BeforeUse(ingestion.UseClients)
+	var layer api.Endpoint = d.layer
+	if d.cfg.Forecasts.Feed == "" {
+		layer = noLayer{layer}
+	}
 	routes := []api.Route{
 		{Path: ingest.Path, Methods: []string{fasthttp.MethodPost}, Right: contract.RightIngest, Endpoint: ingestion},
 		{
 			Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast,
-			Endpoint: d.layer, QueryKey: d.cfg.Layers.QueryKey,
+			Endpoint: layer, QueryKey: d.cfg.Layers.QueryKey,
 		},
 		{
 			Path: routing.Path, Methods: append([]string{fasthttp.MethodPost}, schemaMethods...), Open: schemaMethods,
 			Right: contract.RightRouting, Endpoint: d.routing, Basic: true,
 		},
-	}
-	if d.cfg.Forecasts.Feed == "" {
-		routes[1].Endpoint = noLayer{d.layer}
 	}
 	schema := func(path, mediaType string, content []byte) {
 		routes = append(routes, api.Route{
