@@ -85,7 +85,8 @@ func (d *reader) items(t *typ, array reflect.Value) error {
 	array.Set(reflect.MakeSlice(array.Type(), 0, 0))
 	return d.children(func(s start) error {
 		if s.name != t.itemName { // skipping it would lose an item of a client that misspells the name
-			return &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: "want " + t.itemName.local + " of the namespace " + t.itemName.space}
+			reason := "want " + t.itemName.local + " of the namespace " + t.itemName.space
+			return &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: reason}
 		}
 		n := array.Len()
 		d.open[len(d.open)-1].position = n + 1
@@ -104,16 +105,17 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	if err := d.attributesOf(t, v, s.attributes); err != nil {
 		return err
 	}
-	var seen set
+	seen := uint64(0) // no type has more than 64 elements or attributes
 	err := d.children(func(s start) error {
 		i := indexOf(t.elements, s.name)
 		if i < 0 {
 			return d.other(t, s)
 		}
 		m := t.elements[i]
-		if !seen.add(i) {
+		if seen&(1<<i) != 0 {
 			return &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "duplicate element"}
 		}
+		seen |= 1 << i
 		return d.elementOf(m, v.FieldByIndex(m.index), s)
 	})
 	if err != nil {
@@ -128,7 +130,8 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 func (d *reader) other(t *typ, s start) error {
 	for _, m := range t.elements {
 		if m.name.local == s.name.local && !m.required {
-			return &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: "must be in the namespace " + m.name.space + ", not " + echo(s.name.space)}
+			reason := "must be in the namespace " + m.name.space + ", not " + echo(s.name.space)
+			return &Error{Kind: KindValue, Path: d.path(), Type: m.typ.label, Reason: reason}
 		}
 	}
 	return d.skip()
@@ -136,13 +139,13 @@ func (d *reader) other(t *typ, s start) error {
 
 // attributesOf reads the attributes of t; others are ignored.
 func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) error {
-	var seen set
+	seen := uint64(0)
 	for _, a := range attributes {
 		i := indexOf(t.attributes, name{a.Name.Space, a.Name.Local})
 		if i < 0 {
 			continue
 		}
-		seen.add(i)
+		seen |= 1 << i
 		m := t.attributes[i]
 		field := v.FieldByIndex(m.index)
 		if field.Kind() == reflect.Pointer {
@@ -202,9 +205,9 @@ func (d *reader) empty() error {
 }
 
 // complete checks that the open element has all required members.
-func (d *reader) complete(members []*member, seen set) error {
+func (d *reader) complete(members []*member, seen uint64) error {
 	for i, m := range members {
-		if !m.required || seen.has(i) {
+		if !m.required || seen&(1<<i) != 0 {
 			continue
 		}
 		if m.name.space == "" {
@@ -218,15 +221,3 @@ func (d *reader) complete(members []*member, seen set) error {
 func indexOf(members []*member, n name) int {
 	return slices.IndexFunc(members, func(m *member) bool { return m.name == n })
 }
-
-// set is a set of numbers below 64: no type has more attributes, or more elements.
-type set uint64
-
-// add reports whether the number is new.
-func (s *set) add(i int) bool {
-	fresh := !s.has(i)
-	*s |= 1 << i
-	return fresh
-}
-
-func (s set) has(i int) bool { return s&(1<<i) != 0 }

@@ -1,10 +1,11 @@
 package xroute
 
 import (
+	"bytes"
+	"encoding/xml"
 	"fmt"
 	"reflect"
 	"slices"
-	"unicode/utf8"
 )
 
 // encoder appends XML. It keeps the first error.
@@ -61,7 +62,7 @@ func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 
 func (e *encoder) attribute(t *typ, m *member, v reflect.Value) {
 	if absent(v) {
-		e.leaveOut(t, m)
+		e.omit(t, m)
 		return
 	}
 	e.put(" ", m.name.local, `="`)
@@ -100,12 +101,12 @@ func (e *encoder) member(t *typ, m *member, v reflect.Value) {
 	case m.required && m.nillable:
 		e.put("<", m.tag, ` xsi:nil="true"/>`)
 	default:
-		e.leaveOut(t, m)
+		e.omit(t, m)
 	}
 }
 
-// leaveOut fails if a member that has no value is required.
-func (e *encoder) leaveOut(t *typ, m *member) {
+// omit fails if a member that has no value is required.
+func (e *encoder) omit(t *typ, m *member) {
 	if m.required {
 		e.fail(m.missing(t.name.local + "/" + m.name.local))
 	}
@@ -134,27 +135,7 @@ func absent(v reflect.Value) bool {
 // appendText appends text that is valid in attributes and elements. Characters that XML does not allow
 // become U+FFFD.
 func appendText(dst []byte, text string) []byte {
-	for _, r := range text { // invalid UTF-8 is U+FFFD already
-		switch {
-		case r == '&':
-			dst = append(dst, "&amp;"...)
-		case r == '<':
-			dst = append(dst, "&lt;"...)
-		case r == '>':
-			dst = append(dst, "&gt;"...)
-		case r == '"':
-			dst = append(dst, "&quot;"...)
-		case r == '\t':
-			dst = append(dst, "&#9;"...)
-		case r == '\n':
-			dst = append(dst, "&#10;"...)
-		case r == '\r':
-			dst = append(dst, "&#13;"...)
-		case r < ' ' || r == 0xFFFE || r == 0xFFFF:
-			dst = utf8.AppendRune(dst, utf8.RuneError)
-		default:
-			dst = utf8.AppendRune(dst, r)
-		}
-	}
-	return dst
+	b := bytes.NewBuffer(dst)
+	_ = xml.EscapeText(b, []byte(text)) // a buffer does not fail
+	return b.Bytes()
 }

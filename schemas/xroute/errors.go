@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what is wrong with an envelope.
+// Kind is the kind of an error in an envelope.
 type Kind int
 
 // The kinds of errors.

@@ -37,7 +37,6 @@ type (
 		Remaining  int32 `xsd:"@remaining,required"`
 		Successful int32 `xsd:"@successful,required"`
 	}
-	// DistanceMatrixProgress counts the rows of a matrix.
 	DistanceMatrixProgress struct {
 		progressBase
 		CurrentRowIndex int32 `xsd:"@currentRowIndex,required"`
@@ -49,14 +48,12 @@ type (
 		ImprovementProgress               *ImprovementProgress               `xsd:"improvementProgress"`
 		Action                            *string                            `xsd:"@action"`
 	}
-	// DistanceMatrixCalculationProgress counts the matrices of a plan.
 	DistanceMatrixCalculationProgress struct {
 		CurrentDistanceMatrixProgress *DistanceMatrixProgress `xsd:"currentDistanceMatrixProgress"`
 		CurrentDimaIndex              int32                   `xsd:"@currentDimaIndex,required"`
 		DimaID                        int32                   `xsd:"@dimaId,required"`
 		LastDimaIndex                 int32                   `xsd:"@lastDimaIndex,required"`
 	}
-	// ImprovementProgress compares the plans of an improvement.
 	ImprovementProgress struct {
 		BestPlan             *KeyFigures `xsd:"bestPlan"`
 		CurrentPlan          *KeyFigures `xsd:"currentPlan"`
@@ -66,7 +63,6 @@ type (
 		NumberOfImprovements int32       `xsd:"@numberOfImprovements,required"`
 		UsedMachineTime      int32       `xsd:"@usedMachineTime,required"`
 	}
-	// KeyFigures summarize a plan.
 	KeyFigures struct {
 		CostOfObjectiveFunction   int32 `xsd:"@costOfObjectiveFunction,required"`
 		NumberOfInfeasibleOrders  int32 `xsd:"@numberOfInfeasibleOrders,required"`
@@ -82,7 +78,6 @@ type (
 		TotalTourPeriod           int32 `xsd:"@totalTourPeriod,required"`
 		TotalTourWaitingPeriod    int32 `xsd:"@totalTourWaitingPeriod,required"`
 	}
-	// OptimizationProgress counts the loops of an optimization.
 	OptimizationProgress struct {
 		CurrentLoopIndex int32 `xsd:"@currentLoopIndex,required"`
 		LastLoopIndex    int32 `xsd:"@lastLoopIndex,required"`

@@ -3,6 +3,7 @@ package xroute
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 
@@ -26,15 +27,9 @@ func DefaultLimits() Limits {
 
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
-	if l.Bytes <= 0 {
-		l.Bytes = d.Bytes
-	}
-	if l.Depth <= 0 {
-		l.Depth = d.Depth
-	}
-	if l.Attributes <= 0 {
-		l.Attributes = d.Attributes
-	}
+	l.Bytes = cmp.Or(max(l.Bytes, 0), d.Bytes)
+	l.Depth = cmp.Or(max(l.Depth, 0), d.Depth)
+	l.Attributes = cmp.Or(max(l.Attributes, 0), d.Attributes)
 	return l
 }
 

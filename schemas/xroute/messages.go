@@ -55,64 +55,48 @@ type isResponse struct{}
 func (*isResponse) message()  {}
 func (*isResponse) response() {}
 
-// The requests and responses of the operations, see contract 3.1.
+// ConvertGeometry and the others are the requests and responses of the operations (contract 3.1). Watching,
+// stopping and deleting a job have the same members as starting and fetching one.
 type (
-	// ConvertGeometry requests a geometry in other encodings and coordinates.
 	ConvertGeometry struct {
 		isRequest
 		Geometry      EncodedGeometry `xsd:"geometry,required"`
 		Options       RequestOptions  `xsd:"options,required"`
 		CallerContext *CallerContext  `xsd:"callerContext,nillable"`
 	}
-	// ConvertGeometryResponse contains the converted geometry.
 	ConvertGeometryResponse struct {
 		isResponse
 		Result EncodedGeometry `xsd:"result,required"`
 	}
-
-	// StartConvertGeometries starts a job that converts many geometries.
 	StartConvertGeometries struct {
 		isRequest
 		Geometries    []EncodedGeometry `xsd:"geometries,required"`
 		Options       RequestOptions    `xsd:"options,required"`
 		CallerContext *CallerContext    `xsd:"callerContext,nillable"`
 	}
-	// StartConvertGeometriesResponse contains the job that was started.
 	StartConvertGeometriesResponse struct {
 		isResponse
 		Result Job `xsd:"result,required"`
 	}
-
-	// FetchConvertGeometries requests what a job has converted, which is returned once.
 	FetchConvertGeometries struct {
 		isRequest
 		ID            string         `xsd:"id,required"`
 		CallerContext *CallerContext `xsd:"callerContext,nillable"`
 	}
-	// FetchConvertGeometriesResponse contains what a job has converted.
 	FetchConvertGeometriesResponse struct {
 		isResponse
 		Result ConvertedGeometries `xsd:"result,required"`
 	}
-
-	// WatchJob requests the state of a job when it has changed.
 	WatchJob struct {
 		isRequest
 		ID            string         `xsd:"id,required"`
 		Options       *WatchOptions  `xsd:"options,nillable"`
 		CallerContext *CallerContext `xsd:"callerContext,nillable"`
 	}
-	// WatchJobResponse contains the state of the job.
-	WatchJobResponse StartConvertGeometriesResponse
-
-	// StopJob ends a job early; what it has converted can be fetched.
-	StopJob FetchConvertGeometries
-	// StopJobResponse contains the state of the job.
-	StopJobResponse StartConvertGeometriesResponse
-
-	// DeleteJob deletes a job and what it has converted.
-	DeleteJob FetchConvertGeometries
-	// DeleteJobResponse contains the last state of the job.
+	WatchJobResponse  StartConvertGeometriesResponse
+	StopJob           FetchConvertGeometries
+	StopJobResponse   StartConvertGeometriesResponse
+	DeleteJob         FetchConvertGeometries
 	DeleteJobResponse StartConvertGeometriesResponse
 )
 

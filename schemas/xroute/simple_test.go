@@ -91,8 +91,8 @@ func TestAppendText(t *testing.T) {
 		t.Helper()
 		require.Equal(t, want, string(appendText([]byte{'>'}, text)[1:]))
 	}
-	f("a<b>&\"c'", "a&lt;b&gt;&amp;&quot;c'")
-	f("\t\r\n", "&#9;&#13;&#10;")
+	f("a<b>&\"c'", "a&lt;b&gt;&amp;&#34;c&#39;")
+	f("\t\r\n", "&#x9;&#xD;&#xA;")
 	f("ä€\U0001F6A6\uFFFD", "ä€\U0001F6A6\uFFFD")
 	f("a\x00\x1F\uFFFE\uFFFF\xFFb", "a\uFFFD\uFFFD\uFFFD\uFFFD\uFFFDb")
 }
