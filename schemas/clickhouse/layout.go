@@ -1,14 +1,14 @@
 package clickhouse
 
-// Layout names what the migrations make.
+// Layout is the names of the objects that the migrations create.
 type Layout struct {
 	Database string
 	Table    string // the table that is read
 	Cluster  string // name of the cluster on the servers; empty: one server, no replication
 }
 
-// Local is the table that rows are inserted into, without the database: the
-// replicated one of a cluster, never the Distributed one (contract 4).
+// Local returns the name of the table for inserts, without the database: in a cluster the replicated table, not
+// the Distributed one (contract 4).
 func (l Layout) Local() string {
 	if l.Cluster != "" {
 		return l.Table + "_local"
@@ -16,7 +16,7 @@ func (l Layout) Local() string {
 	return l.Table
 }
 
-// OnCluster is the clause that carries a statement to all hosts of a cluster.
+// OnCluster returns the clause that executes a statement on all hosts of a cluster.
 func (l Layout) OnCluster() string {
 	if l.Cluster != "" {
 		return " ON CLUSTER `" + l.Cluster + "`"
@@ -24,9 +24,8 @@ func (l Layout) OnCluster() string {
 	return ""
 }
 
-// Engine gives one of the MergeTree family, in a cluster its replicated twin.
-// path is what tells the table's replicas apart from other tables in Keeper,
-// replica what tells them apart from one another.
+// Engine returns an engine of the MergeTree family, in a cluster the replicated one. path identifies the table in
+// Keeper, replica the replica.
 func (l Layout) Engine(family, path, replica, args string) string {
 	if l.Cluster == "" {
 		return family + "(" + args + ")"

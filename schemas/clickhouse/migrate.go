@@ -7,16 +7,14 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Conn is what Migrate needs of a connection; driver.Conn is one.
+// Conn is the part of driver.Conn that Migrate needs.
 type Conn interface {
 	Exec(ctx context.Context, query string, args ...any) error
 	Query(ctx context.Context, query string, args ...any) (driver.Rows, error)
 }
 
-// Migrate makes the database and its tables, or brings them up to date, and
-// gives the names of the migrations that it applied. It may be called again
-// at any time, and by several daemons at once. The connection needs no default
-// database: every name is written out.
+// Migrate creates the database and its tables, or updates them, and returns the names of the applied migrations. It
+// may be called at any time, and by several daemons at once. The connection needs no default database.
 func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
@@ -41,20 +39,21 @@ func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error
 	return applied, nil
 }
 
-// prepare makes what the migrations themselves stand on. Atomic is what makes
-// DDL all or nothing and is named, as some servers have another default.
+// prepare creates the database and the table of migrations. The engine Atomic makes DDL atomic; some servers have
+// another default.
 func prepare(ctx context.Context, c Conn, l Layout) error {
 	database := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s`%s ENGINE = Atomic", l.Database, l.OnCluster())
 	if err := c.Exec(ctx, database); err != nil {
-		return fmt.Errorf("cannot make the database %s: %w", l.Database, err)
+		return fmt.Errorf("cannot create the database %s: %w", l.Database, err)
 	}
 	if err := c.Exec(ctx, journalTable(l)); err != nil {
-		return fmt.Errorf("cannot make the table %s.schema_migrations: %w", l.Database, err)
+		return fmt.Errorf("cannot create the table %s.schema_migrations: %w", l.Database, err)
 	}
 	return nil
 }
 
-// journalTable has no {shard} in its path: all hosts of a cluster share it.
+// journalTable returns the DDL of the table of migrations. All hosts of a cluster share it, so its path has no
+// {shard}.
 func journalTable(l Layout) string {
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.schema_migrations%s\n"+
 		"(table_name String, version UInt32, name String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))\n"+
@@ -90,7 +89,7 @@ func apply(ctx context.Context, c Conn, l Layout, m Migration) error {
 	note := fmt.Sprintf("INSERT INTO `%s`.schema_migrations (table_name, version, name) SETTINGS async_insert = 0 VALUES ('%s', %d, '%s')",
 		l.Database, l.Table, m.Version, m.Name)
 	if err := c.Exec(ctx, note); err != nil {
-		return fmt.Errorf("cannot note migration %d (%s) in %s.schema_migrations: %w", m.Version, m.Name, l.Database, err)
+		return fmt.Errorf("cannot record migration %d (%s) in %s.schema_migrations: %w", m.Version, m.Name, l.Database, err)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func testFromNothing(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	}
 }
 
-// failing breaks off at the n-th statement.
+// failing fails at the n-th statement.
 type failing struct {
 	driver.Conn
 	left int
@@ -74,7 +74,7 @@ func (f *failing) Exec(ctx context.Context, sql string, args ...any) error {
 	return f.Conn.Exec(ctx, sql, args...)
 }
 
-// testCutOff: a run that ended anywhere is completed by the next.
+// testCutOff: an interrupted run is completed by the next one.
 func testCutOff(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	for n := range 5 {
 		l := schema.Layout{Database: fmt.Sprintf("cut%d", n), Table: "measurements"}
@@ -99,8 +99,7 @@ func testAtOnce(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	require.Equal(t, "1\n2", store.Query(t, "SELECT DISTINCT version FROM at_once.schema_migrations ORDER BY 1"))
 }
 
-// testCluster has the server parse what a cluster would get: the development
-// server has no Keeper to run it.
+// testCluster only parses the statements for a cluster, because the development server has no Keeper.
 func testCluster(t *testing.T, store *stores.ClickHouse) {
 	list, err := schema.Migrations(cluster)
 	require.NoError(t, err)
@@ -122,8 +121,7 @@ func TestLayout(t *testing.T) {
 	require.Equal(t, "ReplicatedMergeTree('/clickhouse/tables/p', 'r')", cluster.Engine("MergeTree", "p", "r", ""))
 }
 
-// TestMigrations holds the numbers to an unbroken row, and single servers to
-// statements without a trace of a cluster.
+// TestMigrations: the numbers have no gaps, and statements for a single server do not mention a cluster.
 func TestMigrations(t *testing.T) {
 	for _, l := range []schema.Layout{single, cluster} {
 		list, err := schema.Migrations(l)

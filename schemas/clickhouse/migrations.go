@@ -12,11 +12,11 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// Migration is one numbered file, filled in for a layout.
+// Migration is a numbered file, executed as a template for a layout.
 type Migration struct {
 	Version    uint32
-	Name       string   // of the file, without number and ending
-	Statements []string // may be empty: a file that says nothing for this layout
+	Name       string   // of the file, without number and extension
+	Statements []string // empty if the file is not for this layout
 }
 
 // Migrations lists all migrations in the order of their numbers.
@@ -40,7 +40,7 @@ func load(file string, l Layout) (Migration, error) {
 	number, name, _ := strings.Cut(strings.TrimSuffix(file, ".sql"), "_")
 	version, err := strconv.ParseUint(number, 10, 32)
 	if err != nil {
-		return Migration{}, fmt.Errorf("its name has to start with a number: %w", err)
+		return Migration{}, fmt.Errorf("the name must start with a number: %w", err)
 	}
 	text, err := files.ReadFile(path.Join("migrations", file))
 	if err != nil {
@@ -60,8 +60,7 @@ func fill(text string, l Layout) (string, error) {
 	return sql.String(), err
 }
 
-// split cuts at semicolons that end a line and drops whole-line comments: our
-// files hold no others.
+// split splits at semicolons at the end of a line and removes comment lines; the files contain no other comments.
 func split(sql string) []string {
 	var statements []string
 	var lines []string

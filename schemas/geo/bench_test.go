@@ -12,7 +12,7 @@ import (
 
 const benchPoints = 10_000
 
-// longLine has as many digits to a number as degrees of a road map have.
+// longLine returns a line whose numbers have as many digits as those of a road map.
 func longLine(points int) geom.T {
 	flat := area(points-5, 5.9, 15, 47.3, 55)
 	for i, v := range flat {
@@ -59,7 +59,7 @@ func BenchmarkAppend(b *testing.B) {
 	write("kml", func(dst []byte) []byte { return geo.AppendKML(dst, g) })
 }
 
-// BenchmarkConvert goes to each format and back.
+// BenchmarkConvert converts to each format and back.
 func BenchmarkConvert(b *testing.B) {
 	plain := system(b, geo.GeoDecimal, "")
 	there := func(name string, to geo.System) {
@@ -77,7 +77,7 @@ func BenchmarkConvert(b *testing.B) {
 	}
 }
 
-// Memory is taken for a geometry, not for each of its points.
+// TestAllocations: the number of allocations does not depend on the number of points.
 func TestAllocations(t *testing.T) {
 	f := func(name string, most float64, run func()) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkSmall reads and writes a geometry as it stands in most requests.
+// BenchmarkSmall reads and writes geometries of typical requests.
 func BenchmarkSmall(b *testing.B) {
 	f := func(name, text string) {
 		b.Run(name, func(b *testing.B) {

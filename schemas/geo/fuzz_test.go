@@ -12,12 +12,11 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// small keeps what a fuzzed input may take in memory low, so that one that
-// takes more is seen.
+// small limits the memory of a fuzzed input, so that one that takes more is noticed.
 var small = geo.Limits{Points: 10_000, Depth: 8}
 
-// FuzzWKT: what is read keeps the rules, and is the same after a way through
-// each encoding.
+// FuzzWKT: a geometry that was read obeys the rules, and is the same after writing and reading it in each
+// encoding.
 func FuzzWKT(f *testing.F) {
 	for _, text := range canonical {
 		f.Add(text)
@@ -31,7 +30,7 @@ func FuzzWKT(f *testing.F) {
 			return
 		}
 		if theirs, err := wkt.Unmarshal(text); err == nil {
-			require.True(t, geo.Same(theirs, g), "the library reads %q otherwise", text)
+			require.True(t, geo.Same(theirs, g), "the library reads %q differently", text)
 		}
 		throughAll(t, g)
 	})
@@ -86,8 +85,8 @@ func throughAll(t *testing.T, g geom.T) {
 	throughKML(t, g)
 }
 
-// throughKML cannot compare all: KML has no word for what is empty in three
-// dimensions, and a collection of lines and rings becomes one of lines.
+// throughKML cannot compare everything: KML has no empty geometries with z, and a collection of lines and rings
+// becomes one of lines.
 func throughKML(t *testing.T, g geom.T) {
 	deeper := geo.Limits{Points: small.Points, Depth: small.Depth + 1} // a MULTIPOINT is a MultiGeometry too
 	once, err := deeper.ParseKML(geo.KindOf(g), string(geo.AppendKML(nil, g)))
@@ -100,8 +99,7 @@ func throughKML(t *testing.T, g geom.T) {
 	}
 }
 
-// FuzzConvert: whatever the numbers are, a point is converted to finite ones or
-// refused.
+// FuzzConvert: a point is converted to finite numbers or rejected.
 func FuzzConvert(f *testing.F) {
 	for format, p := range place {
 		f.Add(string(format), "", p[0], p[1])

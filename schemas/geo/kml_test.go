@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// What is written reads back as it was, as long as the kind is said: a
-// MultiGeometry may be four of them.
+// TestKMLCanonical writes geometries and reads them back. The kind is required, because a MultiGeometry
+// represents four kinds.
 func TestKMLCanonical(t *testing.T) {
 	for _, text := range canonical {
 		g := parsed(t, text)
@@ -86,7 +86,7 @@ func TestKMLForms(t *testing.T) {
 	f("POINT (1 2)", "<Folder><Placemark>"+kmlPoint+"</Placemark><GroundOverlay><LinearRing/></GroundOverlay></Folder>", "<Placemark/>")
 }
 
-// A MultiGeometry, and several placemarks, are what is wanted if they can be.
+// TestKMLKinds: a MultiGeometry, or several placemarks, are read as the wanted kind if possible.
 func TestKMLKinds(t *testing.T) {
 	f := func(kind geo.Kind, want string, texts ...string) {
 		t.Helper()
@@ -141,7 +141,7 @@ func TestKMLNoPlacemark(t *testing.T) {
 	f("<html><body>Point</body></html>")
 }
 
-func TestKMLRefuses(t *testing.T) {
+func TestKMLInvalid(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
 		g, err := limits.ParseKML(geo.Any, text)
@@ -215,13 +215,13 @@ func TestKMLLimits(t *testing.T) {
 	f(limits, "elements deeper than 256", "<Placemark>"+strings.Repeat("<a>", 100_000))
 	f(limits, "collections deeper than 32", strings.Repeat("<MultiGeometry>", 100_000))
 
-	// A tag that is too long: the decoder would keep all that is in it.
+	// The decoder would keep all attributes of a tag.
 	attributes := strings.Repeat(" a='1'", 10_000)
 	f(limits, "a tag of more than 16384 bytes", "<Placemark"+attributes+">"+kmlPoint+"</Placemark>")
 	f(limits, "a tag of more than 16384 bytes", "<Placemark>text<b"+attributes+"/>"+kmlPoint+"</Placemark>")
 	f(limits, "a tag of more than 16384 bytes", "<Placemark>"+kmlPoint+"<"+strings.Repeat("b", 100_000)+"/></Placemark>")
 	f(limits, "a tag of more than 16384 bytes", "<Placemark></Placemark"+strings.Repeat(" ", 100_000)+">")
-	// What is no tag may be long.
+	// Everything else may be long.
 	long := strings.Repeat("<a b='1'>", 10_000)
 	f(limits, "", "<Placemark><!--"+long+"--><![CDATA["+long+"]]>"+strings.Repeat("a='1' ", 10_000)+kmlPoint+"<?a "+long+"?></Placemark>")
 }

@@ -42,7 +42,7 @@ func empties(word string, n int) string {
 	return word + " (EMPTY" + strings.Repeat(", EMPTY", n-1) + ")"
 }
 
-// TestTooDeep reads collections nested as deep as the input is long.
+// TestTooDeep reads very deeply nested collections.
 func TestTooDeep(t *testing.T) {
 	const deep = 1_000_000
 	_, asWKT := limits.ParseWKT(strings.Repeat("GEOMETRYCOLLECTION (", deep), geo.Any)

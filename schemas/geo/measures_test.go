@@ -32,16 +32,16 @@ func TestMeasuresAreDropped(t *testing.T) {
 		f(text, text)
 	}
 
-	refuses := func(text, want string) {
+	invalid := func(text, want string) {
 		t.Helper()
 		_, err := dropping.ParseWKT(text, geo.Any)
 		require.ErrorContains(t, err, want, text)
 	}
-	refuses("POINT M (1 2)", "want a number; points have 3")
-	refuses("POINT M (1 2 3 4)", "M, but the first point has 4 numbers")
-	refuses("POINT Z (1 2 3 4)", "Z, but the first point has 4 numbers")
-	refuses("POINT ZM (1 2 3)", "first point has")
-	refuses("GEOMETRYCOLLECTION (POINT (1 2), POINT M (1 2 3))", "M, but the first point has 2 numbers")
+	invalid("POINT M (1 2)", "want a number; points have 3")
+	invalid("POINT M (1 2 3 4)", "M, but the first point has 4 numbers")
+	invalid("POINT Z (1 2 3 4)", "Z, but the first point has 4 numbers")
+	invalid("POINT ZM (1 2 3)", "first point has")
+	invalid("GEOMETRYCOLLECTION (POINT (1 2), POINT M (1 2 3))", "M, but the first point has 2 numbers")
 
 	g := func(digits, want string) {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// cs2cs has PROJ convert points: a program that has nothing in common with ours.
+// cs2cs converts points with PROJ, an independent implementation.
 func cs2cs(t *testing.T, points []float64, args ...string) []float64 {
 	t.Helper()
 	path, err := exec.LookPath("cs2cs")
@@ -41,8 +41,7 @@ func cs2cs(t *testing.T, points []float64, args ...string) []float64 {
 	return converted
 }
 
-// area gives n points at random, with as many decimal places as are handed to
-// PROJ, and the corners.
+// area returns n random points, with as many decimal places as PROJ gets, and the corners.
 func area(n int, west, east, south, north float64) []float64 {
 	r := rand.New(rand.NewPCG(1, 2))
 	points := []float64{west, south, east, south, east, north, west, north, (west + east) / 2, (south + north) / 2}
@@ -55,7 +54,7 @@ func area(n int, west, east, south, north float64) []float64 {
 	return points
 }
 
-// latFirst is the order that the registry gives to geographic coordinates.
+// latFirst is the axis order of geographic coordinates in the EPSG registry.
 func latFirst(points []float64) []float64 {
 	swapped := make([]float64, len(points))
 	for i := 0; i < len(points); i += 2 {
@@ -78,7 +77,7 @@ func converted(t testing.TB, from, to geo.System, points []float64) []float64 {
 	return points
 }
 
-// furthest is the largest difference between two arrays.
+// furthest returns the largest difference between two arrays.
 func furthest(a, b []float64) (d float64) {
 	for i := range a {
 		d = max(d, math.Abs(a[i]-b[i]))
@@ -91,7 +90,7 @@ const (
 	inDegrees         = 1e-9 // a tenth of a millimetre
 )
 
-// agrees holds our forward and inverse conversion against PROJ's result.
+// agrees compares the forward and inverse conversion with PROJ's result.
 func agrees(t *testing.T, s geo.System, points, theirs []float64) {
 	t.Helper()
 	plain := system(t, geo.GeoDecimal, "")
@@ -99,7 +98,7 @@ func agrees(t *testing.T, s geo.System, points, theirs []float64) {
 	require.LessOrEqual(t, furthest(converted(t, s, plain, theirs), points), inDegrees, "from %s", s)
 }
 
-// Each zone as far as the middle of the zones that lie two further on.
+// TestProjUTM tests each zone up to the middle of the second zones beside it.
 func TestProjUTM(t *testing.T) {
 	f := func(base, first, zone, last int, south, north float64) {
 		for code := first; code <= last; code++ {
@@ -115,7 +114,7 @@ func TestProjUTM(t *testing.T) {
 	f(4326, 32701, 1, 32760, -80, 10)
 }
 
-// Further from the meridian than a zone is made for.
+// TestProjUTMFarOut tests points outside the intended width of a zone.
 func TestProjUTMFarOut(t *testing.T) {
 	points := area(5000, 9-40, 9+40, -85, 89)
 	agrees(t, system(t, geo.SRID, "EPSG:32632"), points, cs2cs(t, latFirst(points), "EPSG:4326", "EPSG:32632"))

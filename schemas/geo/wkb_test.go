@@ -20,8 +20,7 @@ var orders = []interface {
 	binary.AppendByteOrder
 }{binary.LittleEndian, binary.BigEndian}
 
-// What is written is what the library writes, in both byte orders, and reads
-// back as it was.
+// TestWKBCanonical compares with the library in both byte orders, and reads the geometry back.
 func TestWKBCanonical(t *testing.T) {
 	for _, text := range canonical {
 		g := parsed(t, text)
@@ -39,7 +38,7 @@ func TestWKBCanonical(t *testing.T) {
 	}
 }
 
-// PostGIS's flags mean the same as the codes of the ISO; the SRID stays.
+// TestWKBExtended: the flags of PostGIS mean the same as the type codes of ISO, and the SRID is kept.
 func TestWKBExtended(t *testing.T) {
 	for _, text := range canonical {
 		for _, order := range orders {
@@ -90,7 +89,7 @@ func TestWKBForms(t *testing.T) {
 	f("01 07000020 e6100000 01000000  01 01000020 e7100000"+one+two, "GEOMETRYCOLLECTION (POINT (1 2))", 4326)
 }
 
-func TestWKBRefuses(t *testing.T) {
+func TestWKBInvalid(t *testing.T) {
 	f := func(digits, want string) {
 		t.Helper()
 		g, err := limits.ParseWKB(wkbOf(t, digits), geo.Any)
@@ -139,7 +138,7 @@ func TestWKBKind(t *testing.T) {
 	require.ErrorIs(t, err, geo.ErrKind)
 }
 
-// Whatever ends too early is refused, and nothing is taken for what is not there.
+// TestWKBTruncated: truncated data are an error.
 func TestWKBTruncated(t *testing.T) {
 	for _, text := range canonical {
 		data := geo.AppendWKB(nil, parsed(t, text), binary.LittleEndian)

@@ -12,7 +12,7 @@ import (
 
 var limits = geo.DefaultLimits()
 
-// canonical has a text of each kind, as this package writes it.
+// canonical contains geometries of each kind as this package writes them.
 var canonical = []string{
 	"POINT (1 2)",
 	"POINT Z (1 2 3)",
@@ -39,8 +39,7 @@ var canonical = []string{
 	"POINT (123456789012345680000 5e-324)",
 }
 
-// What is written is what was read, and the library's reader, written
-// independently, sees the same.
+// TestWKTCanonical reads texts and writes them again, and compares with the reader of the library.
 func TestWKTCanonical(t *testing.T) {
 	for _, text := range canonical {
 		g, err := limits.ParseWKT(text, geo.Any)
@@ -81,7 +80,7 @@ func TestWKTSpellings(t *testing.T) {
 	f("GEOMETRYCOLLECTION(POINT EMPTY,POINT(1 2 3))", "GEOMETRYCOLLECTION Z (POINT Z EMPTY, POINT Z (1 2 3))")
 }
 
-func TestWKTRefuses(t *testing.T) {
+func TestWKTInvalid(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
 		g, err := limits.ParseWKT(text, geo.Any)
@@ -125,7 +124,7 @@ func TestWKTRefuses(t *testing.T) {
 	f("POINT\u00a0(1 2)", "byte 5:")
 }
 
-// Each text that ends too early is refused.
+// TestWKTTruncated: a truncated text is an error.
 func TestWKTTruncated(t *testing.T) {
 	for _, text := range canonical {
 		end := len(text) - 1

@@ -9,7 +9,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// A line of a thousand points, as convertGeometry takes it in and gives it out.
+// line returns a convertGeometry request with a line of a thousand points.
 func line(t testing.TB) []byte {
 	points := make([]PlainPoint, 1000)
 	for i := range points {

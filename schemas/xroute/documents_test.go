@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the documents in xsd/ from the Go types")
 
-// TestDocuments holds the committed documents against the Go types.
+// TestDocuments compares the committed documents with the Go types.
 func TestDocuments(t *testing.T) {
 	f := func(file, want string) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestDocuments(t *testing.T) {
 	f(wsdlName, wsdlDocument())
 	found, err := os.ReadDir("xsd")
 	require.NoError(t, err)
-	require.Len(t, found, len(SchemaNames())+1, "a document that nothing writes")
+	require.Len(t, found, len(SchemaNames())+1, "no document may be left over")
 }
 
 // A page is a document that is being written.
@@ -49,7 +49,7 @@ func (p *page) line(format string, args ...any) {
 	p.WriteByte('\n')
 }
 
-// in writes an element with what content writes inside; as one tag if that is nothing.
+// in writes an element around what content writes, or an empty tag if it writes nothing.
 func (p *page) in(tag string, content func()) {
 	p.line("<%s>", tag)
 	before := p.Len()
@@ -65,7 +65,7 @@ func (p *page) in(tag string, content func()) {
 	p.line("</%s>", element)
 }
 
-// allSpaces are those of the schemas, in their order.
+// allSpaces returns the namespaces of the schemas, in their order.
 func allSpaces() []string {
 	var spaces []string
 	for _, file := range schemas {
@@ -105,7 +105,7 @@ func typesOf(space string) []*typ {
 	return slices.DeleteFunc(slices.Clone(model.types), func(t *typ) bool { return t.name.space != space })
 }
 
-// usedSpaces are the other namespaces that the types of one need.
+// usedSpaces returns the other namespaces that the types of a namespace need.
 func usedSpaces(space string) []string {
 	found := map[string]bool{}
 	mark := func(t *typ) {
@@ -164,7 +164,7 @@ func (p *page) complexType(t *typ) {
 	})
 }
 
-// members writes those that the type declares itself.
+// members writes the members that the type itself declares.
 func (p *page) members(t *typ) {
 	own := func(members []*member) []*member {
 		return slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.owner != t })
@@ -205,15 +205,14 @@ func (p *page) globals(space string) {
 	}
 }
 
-// An operation is a line of the WSDL: its name is that of the request.
+// An operation of the WSDL has the name of its request.
 type operation struct {
 	request Request
 	about   string
 	faults  []Exception
 }
 
-// Every operation can meet a missing and a wrong parameter, and an error of
-// the service itself (contract 3).
+// Every operation can have a missing or invalid parameter, or an internal error (contract 3).
 var (
 	always  = []Exception{&IllegalParameterException{}, &ParameterNotSetException{}, &UnexpectedException{}}
 	convert = append([]Exception{&XServiceException{}}, always...)
@@ -232,8 +231,8 @@ var operations = []operation{
 
 const nsWSDL = "urn:xserver:xroute"
 
-// wsdlDocument declares all namespaces at its root: node-soap writes those, and no
-// others, at the root of its envelopes, where an xsi:type needs its prefix.
+// wsdlDocument declares all namespaces at its root, because node-soap declares only these in its envelopes, and
+// an xsi:type needs its prefix.
 func wsdlDocument() string {
 	p := &page{}
 	p.WriteString(xmlDeclaration)

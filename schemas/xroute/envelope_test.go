@@ -15,7 +15,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// point asks for a point in WKT; the same request in other clothes is below.
+// point requests a point as WKT; pointText is the same request as XML.
 var point = &ConvertGeometry{
 	Geometry: &Point{Encodings: Encodings{WKT: new("POINT (8.25 48.75)")}, Plain: &PlainPoint{X: 8.25, Y: 48.75}},
 	Options:  RequestOptions{ResponseGeometry: []GeometryEncoding{EncodingWKB, EncodingWKT}, CoordFormat: geo.GeoDecimal},
@@ -33,7 +33,7 @@ const pointText = `<S:Envelope xmlns:S="http://schemas.xmlsoap.org/soap/envelope
 <callerContext><s:wrappedProperties><s:CallerContextProperty key="CoordFormat" value="VENDOR_MERCATOR"/></s:wrappedProperties></callerContext>
 </convertGeometry></S:Body></S:Envelope>`
 
-// swap replaces parts of pointText, each of which has to be there.
+// swap replaces parts of pointText, all of which must exist.
 func swap(t *testing.T, pairs ...string) string {
 	t.Helper()
 	text := pointText
@@ -44,7 +44,7 @@ func swap(t *testing.T, pairs ...string) string {
 	return text
 }
 
-// TestSameRequest reads the request in all the forms that toolkits give it.
+// TestSameRequest reads the request in all forms that toolkits use.
 func TestSameRequest(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
@@ -58,12 +58,12 @@ func TestSameRequest(t *testing.T) {
 	f(string(written))
 	f(xmlDeclaration + pointText)
 	f("\uFEFF" + pointText)
-	f("<!-- made by hand -->\n" + pointText + "\n<!-- the end -->\n")
+	f("<!-- a comment -->\n" + pointText + "\n<!-- the end -->\n")
 	f(swap(t, "c:", "common:", "xmlns:c=", "xmlns:common="))
 	f(swap(t, "i:type", "xsi:type", "xmlns:i=", "xmlns:xsi="))
 	f(swap(t, `i:type="c:Point"`, `i:type=" p:Point " xmlns:p="urn:xserver:common"`))
 	f(swap(t, `<c:point `, `<point xmlns="urn:xserver:common" `))
-	// A prefix means another namespace inside, and the first again after it.
+	// A prefix is bound to another namespace inside an element.
 	f(swap(t, `<c:point x="8.25" y="48.75"/>`, `<s:point xmlns:s="urn:xserver:common" x="8.25" y="48.75"/>`))
 	// Elements in another order, as node-soap sends them.
 	options := pointText[strings.Index(pointText, "<options"):strings.Index(pointText, "<callerContext")]
@@ -77,7 +77,7 @@ func TestSameRequest(t *testing.T) {
 	f(swap(t, `>WKB<`, "> W<!-- not the end -->K<![CDATA[B]]>\n<"))
 	f(swap(t, `"POINT (8.25`, `"&#80;OINT&#x20;(8.25`))
 	f(swap(t, `x="8.25"`, `x=" +825.0E-2 "`))
-	f(swap(t, `<c:point `, `<c:kml i:nil="true"/><c:point `)) // though it is not nillable
+	f(swap(t, `<c:point `, `<c:kml i:nil="true"/><c:point `)) // although it is not nillable
 	f(swap(t, `>WKB<`, ` i:nil="false" i:type="c:GeometryEncoding">WKB<`))
 	for _, order := range []func(uint16) []byte{
 		func(u uint16) []byte { return []byte{byte(u >> 8), byte(u)} },
@@ -245,7 +245,7 @@ func TestWrongTypeIsNamed(t *testing.T) {
 	f("", swap(t, "convertGeometry", "ConvertGeometry"))
 }
 
-// TestNilAndAbsent reads the forms of having no value.
+// TestNilAndAbsent reads all forms of an absent value.
 func TestNilAndAbsent(t *testing.T) {
 	f := func(text string, want *CallerContext) {
 		t.Helper()
@@ -262,7 +262,7 @@ func TestNilAndAbsent(t *testing.T) {
 	f(with(`<callerContext log1=""><s:wrappedProperties/></callerContext>`), &CallerContext{Properties: []CallerContextProperty{}, Log1: new("")})
 }
 
-// TestTruncated cuts envelopes after each byte: every piece is an error.
+// TestTruncated: an envelope that is truncated after any byte is an error.
 func TestTruncated(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
@@ -280,7 +280,7 @@ func TestTruncated(t *testing.T) {
 	f(strings.TrimSuffix(string(text), "\n"))
 }
 
-// TestReaderFails: an error of the connection is no fault of the XML.
+// TestReaderFails: an error of the connection is returned unchanged.
 func TestReaderFails(t *testing.T) {
 	broken := errors.New("connection reset")
 	for _, n := range []int{0, 2, 100, len(pointText)} {
@@ -338,7 +338,7 @@ func TestFaults(t *testing.T) {
 	f(fault(CodeInvalidWKT))
 	f(&Fault{Code: FaultServer, Text: "", Exception: &UnexpectedException{}})
 	f(&Fault{Code: FaultClient, Exception: &BaseException{}})
-	f(&Fault{Code: FaultVersionMismatch, Text: "SOAP 1.1 it has to be"})
+	f(&Fault{Code: FaultVersionMismatch, Text: "want SOAP 1.1"})
 	f(&Fault{Code: FaultMustUnderstand})
 
 	read := func(inside string) *Fault {
@@ -350,7 +350,7 @@ func TestFaults(t *testing.T) {
 	require.Equal(t, &Fault{Code: FaultClient, Text: "x"}, read(`<faultcode>s:Client.Authentication</faultcode><faultstring>x</faultstring><faultactor>y</faultactor><detail><z/></detail>`))
 }
 
-// TestFaultText holds what goes over the wire, byte by byte.
+// TestFaultText compares a fault byte by byte.
 func TestFaultText(t *testing.T) {
 	got, err := AppendFault(nil, fault(CodeInvalidWKT))
 	require.NoError(t, err)

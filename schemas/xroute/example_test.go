@@ -29,7 +29,7 @@ func Example() {
 	// Output: *xroute.Point POINT (8.25 48.75), in OG_GEODECIMAL
 }
 
-// An error of reading becomes a fault.
+// An invalid envelope becomes a fault.
 func ExampleError() {
 	_, err := xroute.ReadRequest(strings.NewReader(fmt.Sprintf(request, "format")), xroute.DefaultLimits())
 	wrong, ok := errors.AsType[*xroute.Error](err)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzEnvelope: what cannot be read is an Error with a kind; what can be read
-// can be written, and reads and writes the same from then on.
+// FuzzEnvelope: an invalid envelope is an Error with a kind. A valid one can be written, and writing is then
+// stable.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(pointText))
 	for _, in := range everyInstance() {

@@ -40,11 +40,11 @@ func TestLimits(t *testing.T) {
 	f(Limits{}, "64 attributes of one element", "<a"+many(` a%="1"`, 100))
 	f(Limits{}, "64 attributes of one element", "<a"+many(` a%='1'`, 100))
 	f(Limits{}, "64 namespaces in scope", swap(t, "<c:point ", many(`<a xmlns:p%="urn:p">`, 61)+"<c:point "))
-	// What looks like attributes, but is none, has no limit of its own.
+	// Text that looks like attributes does not count.
 	quotes := strings.Repeat(`a="1" b='2' `, 200)
 	f(Limits{}, "", swap(t, "POINT", strings.Repeat("a='1' ", 200)))
 	f(Limits{}, "", swap(t, "<c:point ", "<a><!--"+quotes+"--> <![CDATA["+quotes+"]]> "+quotes+"</a><c:point "))
-	// Nothing hides attributes.
+	// Attributes cannot be hidden.
 	bomb := "<a" + many(` a%="1"`, 100)
 	f(Limits{}, "64 attributes", swap(t, "<c:point ", "<a><![CDATA[> < ']]>"+bomb))
 	f(Limits{}, "64 attributes", swap(t, "<c:point ", "<!--> < ' -->"+bomb))
@@ -62,7 +62,7 @@ func many(text string, n int) string {
 	return b.String()
 }
 
-// TestMemory reads what is small on the wire and meant to be large in memory.
+// TestMemory reads small envelopes that are intended to become large in memory.
 func TestMemory(t *testing.T) {
 	const limit = 1 << 18
 	f := func(text string) {

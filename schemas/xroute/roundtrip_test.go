@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryTypeRoundTrips makes two values of every type, one with all members
-// and one with the required ones only, and lets xmllint judge what is written.
+// TestEveryTypeRoundTrips writes and reads two values of every type, one with all members and one with only the
+// required ones, and validates them with xmllint.
 func TestEveryTypeRoundTrips(t *testing.T) {
 	instances := everyInstance()
 	require.Len(t, instances, 2*(countConcrete()+len(messageTypes)))
@@ -41,8 +41,8 @@ func TestEveryTypeRoundTrips(t *testing.T) {
 	validate(t, instances, again)
 }
 
-// TestValidatorJudges shows that xmllint would say so if something was wrong.
-func TestValidatorJudges(t *testing.T) {
+// TestValidatorDetectsErrors: xmllint rejects invalid elements.
+func TestValidatorDetectsErrors(t *testing.T) {
 	f := func(goType any, wrong string) {
 		t.Helper()
 		typ := model.byGo[reflect.TypeOf(goType)]
@@ -63,8 +63,8 @@ type instance struct {
 	value reflect.Value
 }
 
-// everyInstance has two values of each type that is not abstract, message or
-// not. A type that others extend is held as everywhere: in its interface.
+// everyInstance returns two values of each type that is not abstract, messages included. A type that others
+// extend is held in its interface.
 func everyInstance() []instance {
 	var all []instance
 	add := func(t *typ, tag string) {
@@ -96,10 +96,10 @@ func countConcrete() int {
 	return n
 }
 
-// rootName is the name of the element that the test's own schema has for a type.
+// rootName returns the name of a type's element in the schema of the test.
 func rootName(t *typ) string { return prefixes[t.name.space] + "-" + t.name.local }
 
-// A maker fills values: all members or the required ones, no two alike.
+// A maker fills values with different contents: all members or only the required ones.
 type maker struct {
 	full  bool
 	made  int
@@ -136,7 +136,7 @@ func (m *maker) fillHeld(t *typ, v reflect.Value) {
 	v.Set(made)
 }
 
-// fillArray puts one of every type that may stand there into a full array.
+// fillArray puts one item of every possible type into a full array.
 func (m *maker) fillArray(t *typ, v reflect.Value) {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	if !m.full || m.depth > 6 {
@@ -153,7 +153,7 @@ func (m *maker) fillArray(t *typ, v reflect.Value) {
 	}
 }
 
-// concrete are the types of which a value may stand where t is declared.
+// concrete returns the types of values that are allowed where t is declared.
 func concrete(t *typ) []*typ {
 	var found []*typ
 	for _, other := range model.types {
@@ -189,7 +189,7 @@ func wrapped(element []byte) []byte {
 	return []byte(xmlDeclaration + `<t:all xmlns:t="urn:test"` + declarations(append(allSpaces(), nsSchema, nsInstance)...) + ">" + string(element) + "</t:all>")
 }
 
-// readElement reads an element that stands in wrapped.
+// readElement reads an element inside wrapped.
 func readElement(t *testing.T, typ *typ, element []byte) reflect.Value {
 	t.Helper()
 	d := newReader(bytes.NewReader(wrapped(element)), Limits{})
@@ -213,7 +213,7 @@ func validate(t *testing.T, instances []instance, written [][]byte) {
 	require.NoError(t, err, out)
 }
 
-// lint has xmllint compare elements with the embedded documents.
+// lint validates elements against the embedded documents with xmllint.
 func lint(t *testing.T, instances []instance, written [][]byte) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -235,8 +235,8 @@ func lint(t *testing.T, instances []instance, written [][]byte) (string, error) 
 	return string(out), err
 }
 
-// testSchema has a global element for the type of each instance, and one that
-// takes any number of global elements.
+// testSchema returns a schema with a global element for the type of each instance, and one that contains any
+// number of them.
 func testSchema(instances []instance) []byte {
 	var text strings.Builder
 	text.WriteString(`<xsd:schema targetNamespace="urn:test"` + declarations(append(allSpaces(), nsSchema)...) + ">")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLexicalForms reads the forms that XML Schema has for the simple types.
+// TestLexicalForms reads the forms of XML Schema for simple types.
 func TestLexicalForms(t *testing.T) {
 	f := func(want any, text string) {
 		t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// XML Schema, as far as the documents use it.
+// The parts of XML Schema that the documents use.
 type (
 	xsdDocument struct {
 		Target       string    `xml:"targetNamespace,attr"`
@@ -113,8 +113,8 @@ func keys(m map[string]string) []string {
 	return found
 }
 
-// readDocuments gives every type of the documents as a line of the tables,
-// apart from arrays, which are their item.
+// readDocuments returns every type of the documents as a line of the tables, except for arrays, which are shown
+// as their item.
 func readDocuments(t *testing.T) (types, enumerations, arrays map[string]string, globals []string) {
 	t.Helper()
 	types, enumerations, arrays = map[string]string{}, map[string]string{}, map[string]string{}

@@ -15,7 +15,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// lineOf is a WKT of so many points in degrees, with the digits that data have.
+// lineOf returns the WKT of a line in degrees, with as many digits as real data.
 func lineOf(points int) string {
 	var b strings.Builder
 	b.WriteString("LINESTRING (")
@@ -28,8 +28,8 @@ func lineOf(points int) string {
 	return b.String() + ")"
 }
 
-// BenchmarkConvertGeometry compares a call, from its body to the envelope of its answer,
-// with what has to be done in any case: bare is the same conversion without SOAP.
+// BenchmarkConvertGeometry compares a call, from its body to the envelope of the response, with the same
+// conversion without SOAP (bare).
 func BenchmarkConvertGeometry(b *testing.B) {
 	for _, points := range []int{2, 100, 10_000} {
 		wkt := lineOf(points)

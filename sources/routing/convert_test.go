@@ -14,7 +14,7 @@ import (
 
 var all = []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
 
-// message is a request as a client of the same types sends it.
+// message returns the envelope of a request.
 func message(t testing.TB, r xroute.Request) string {
 	t.Helper()
 	text, err := xroute.AppendMessage(nil, r)
@@ -22,7 +22,7 @@ func message(t testing.TB, r xroute.Request) string {
 	return string(text)
 }
 
-// asWKT is an element with a WKT in it.
+// asWKT returns the element with a WKT.
 func asWKT(e xroute.EncodedGeometry, wkt string) xroute.EncodedGeometry {
 	e.Encoded().WKT = &wkt
 	return e
@@ -32,7 +32,7 @@ func convertTo(e xroute.EncodedGeometry, format xroute.CoordFormat, encodings ..
 	return &xroute.ConvertGeometry{Geometry: e, Options: xroute.RequestOptions{CoordFormat: format, ResponseGeometry: encodings}}
 }
 
-// only gives a copy with a single encoding, which is there in e.
+// only returns a copy of e with one of its encodings.
 func only(e xroute.EncodedGeometry, encoding xroute.GeometryEncoding) xroute.EncodedGeometry {
 	plain := xroute.PlainOf(e)
 	if encoding != xroute.EncodingPlain {
@@ -50,8 +50,8 @@ func only(e xroute.EncodedGeometry, encoding xroute.GeometryEncoding) xroute.Enc
 	return made
 }
 
-// TestEveryKindInEveryEncoding takes each kind from a WKT to all encodings, and then each
-// of these alone, and all together, to all again.
+// TestEveryKindInEveryEncoding converts each kind from WKT to all encodings, and then each of these, and all
+// together, to all encodings again.
 func TestEveryKindInEveryEncoding(t *testing.T) {
 	s := start(t, nil)
 	f := func(e xroute.EncodedGeometry, wkt string) {
@@ -92,8 +92,8 @@ func TestEveryKindInEveryEncoding(t *testing.T) {
 	}
 }
 
-// TestNothingIsAGeometryToo: what is empty stays so in all encodings that have a form for it.
-func TestNothingIsAGeometryToo(t *testing.T) {
+// TestEmptyGeometries: an empty geometry stays empty in all encodings that have a form for it.
+func TestEmptyGeometries(t *testing.T) {
 	s := start(t, nil)
 	f := func(e xroute.EncodedGeometry, wkt string, encodings ...xroute.GeometryEncoding) {
 		t.Helper()
@@ -113,9 +113,9 @@ func TestNothingIsAGeometryToo(t *testing.T) {
 	f(&xroute.GeometryCollection{}, "GEOMETRYCOLLECTION EMPTY", all...)
 }
 
-// TestAnswersAreTakenAgain: in all their encodings together, also where an encoding has
-// only one word for several kinds.
-func TestAnswersAreTakenAgain(t *testing.T) {
+// TestResponsesAreValidRequests: the geometry of a response is accepted in all its encodings together, also if an
+// encoding does not distinguish its kind from others.
+func TestResponsesAreValidRequests(t *testing.T) {
 	s := start(t, nil)
 	all := []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
 	f := func(want, wkt string) {
@@ -131,12 +131,12 @@ func TestAnswersAreTakenAgain(t *testing.T) {
 	f("GEOMETRYCOLLECTION (LINESTRING (0 0, 1 0, 1 1, 0 0))", "GEOMETRYCOLLECTION (LINEARRING (0 0, 1 0, 1 1, 0 0))")
 }
 
-// TestFormats takes the point of contract 3 from each format to each other.
+// TestFormats converts the point of contract 3.2 from each format to each other.
 func TestFormats(t *testing.T) {
 	s := start(t, nil)
 	type place struct {
 		format, srid string
-		x, y, digit  float64 // digit: that of the last one printed, or what rounding by the others costs
+		x, y, digit  float64 // digit: the last printed one, or the loss by rounding of the others
 	}
 	places := []place{
 		{"OG_GEODECIMAL", "", 8.2505556, 48.7627778, 1e-7},
@@ -168,7 +168,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestVendorPrefix: with a maker's prefix its names are known on both sides of a request, and VENDOR too.
+// TestVendorPrefix: the formats with the configured prefix, and with VENDOR, are valid in both directions.
 func TestVendorPrefix(t *testing.T) {
 	f := func(s *server, from, to string) *xroute.Fault {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestVendorPrefix(t *testing.T) {
 	}
 }
 
-// TestSRIDsThereAndBack: the srId counts on both sides of a request.
+// TestSRIDsThereAndBack: the srId is respected in both directions.
 func TestSRIDsThereAndBack(t *testing.T) {
 	s := start(t, nil)
 	for _, srid := range []string{"EPSG:4258", "EPSG:3857", "EPSG:25832", "32632"} {
@@ -208,8 +208,8 @@ func TestSRIDsThereAndBack(t *testing.T) {
 	}
 }
 
-// TestKMLIsReadAsItComes: a document, a bare geometry, placemarks, one of them twice.
-func TestKMLIsReadAsItComes(t *testing.T) {
+// TestKMLForms reads documents, geometries and placemarks.
+func TestKMLForms(t *testing.T) {
 	s := start(t, nil)
 	text := func(s string) *string { return &s }
 	const point = "<Point><coordinates>8,48</coordinates></Point>"

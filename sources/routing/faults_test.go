@@ -17,8 +17,7 @@ const (
 	inDegrees   = `coordFormat="OG_GEODECIMAL"`
 )
 
-// fails wants a fault with this exception, checked through and through, and gives its
-// stack element.
+// fails requires a fault with this exception, checks all of its members, and returns it with its stack element.
 func (s *server) fails(class xroute.Exception, key xroute.ErrorCode, body string, headers ...string) (*xroute.Fault, *xroute.StackElement) {
 	s.t.Helper()
 	_, fault := s.call(body, append(headers, "traceparent", traceparent)...)
@@ -45,7 +44,7 @@ func (s *server) fails(class xroute.Exception, key xroute.ErrorCode, body string
 	return fault, stack
 }
 
-// story is all messages of a chain of causes.
+// story returns all messages of a chain of causes.
 func story(e *xroute.StackElement) string {
 	text := ""
 	for ; e != nil; e = e.Cause {
@@ -57,7 +56,7 @@ func story(e *xroute.StackElement) string {
 func TestErrorCodes(t *testing.T) {
 	s := start(t, nil)
 	wkt := xmlOptions(inDegrees, "WKT")
-	// f sends a geometry, and wants a context and the causes to say this.
+	// f sends a geometry and requires this context and cause.
 	f := func(key xroute.ErrorCode, what, content, options, caller, context, cause string) {
 		t.Helper()
 		_, stack := s.fails(&xroute.XServiceException{}, key, convert(what, content, options, caller))
@@ -148,7 +147,7 @@ func TestIllegalParameter(t *testing.T) {
 	f("ISO-8859-1", strings.Replace(convert(`Point" wkt="POINT (8 48)"`, "", wkt, ""), `encoding="UTF-8"`, `encoding="ISO-8859-1"`, 1))
 }
 
-// TestEchoIsCut: what a client sends comes back at most in part (contract 1.1).
+// TestEchoIsCut: errors repeat at most the beginning of a value (contract 1.1).
 func TestEchoIsCut(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("q", 5000)
@@ -170,7 +169,7 @@ func TestEchoIsCut(t *testing.T) {
 	f(envelope("<r:watchJob><r:id>" + long + "</r:id></r:watchJob>"))
 }
 
-// TestFaultsOfSOAP have no exception, because they are not about the body.
+// TestFaultsOfSOAP: faults that are not about the body have no exception.
 func TestFaultsOfSOAP(t *testing.T) {
 	s := start(t, nil)
 	f := func(code xroute.FaultCode, want, body string, headers ...string) {
@@ -189,7 +188,7 @@ func TestFaultsOfSOAP(t *testing.T) {
 	f(xroute.FaultMustUnderstand, "header", strings.Replace(body, "<s:Body>", `<s:Header><x:h xmlns:x="urn:x" s:mustUnderstand="1"/></s:Header><s:Body>`, 1))
 }
 
-// TestUnexpected: what is wrong on our side is told as such, and no more of it.
+// TestUnexpected: the fault of an internal error has no details.
 func TestUnexpected(t *testing.T) {
 	f := func(operate func(*exchange) (xroute.Response, error)) {
 		t.Helper()

@@ -14,9 +14,8 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// FuzzAnswer: whatever the body, there is a response or a fault that a client can read, and
-// never one that says that we have failed. What is answered is a geometry that is taken
-// again, the same one in all its encodings.
+// FuzzAnswer: every body gets a valid response or fault, but never an UnexpectedException. The geometry of a
+// response is accepted again, and is the same in all its encodings.
 func FuzzAnswer(f *testing.F) {
 	all := xmlOptions(`coordFormat="VENDOR_CONFORM"`, "PLAIN", "WKT", "WKB", "KML")
 	f.Add([]byte(simple))
@@ -43,7 +42,7 @@ func FuzzAnswer(f *testing.F) {
 		s.cfg.MaxBodyBytes, s.cfg.MaxPoints = 1<<30, 1<<30 // the answer may be larger than the request
 		again := convertTo(converted.Result, geo.GeoDecimal, xroute.EncodingWKB)
 		if _, f := answerTo(t, s, []byte(message(t, again))); f != nil {
-			require.Equal(t, xroute.CodeCoordinateFormat, f.key, "%v", f) // of course: these are other coordinates
+			require.Equal(t, xroute.CodeCoordinateFormat, f.key, "%v", f) // expected, because these are other coordinates
 		}
 	})
 }

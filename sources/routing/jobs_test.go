@@ -23,7 +23,7 @@ var (
 	errPanic = errors.New("the piece panics")
 )
 
-// gated is a bulk whose pieces end when the test says so, and how.
+// gated is a bulk whose pieces end with the errors that the test sends.
 type gated struct {
 	pieces int
 	bytes  int64
@@ -47,8 +47,7 @@ func (b *gated) do(int) error {
 	return err
 }
 
-// modelJob and model are the rules of contract 3 in their plainest form: one
-// list, one step after the other.
+// modelJob and model implement the rules of contract 3 in the simplest form: one list, one step at a time.
 type modelJob struct {
 	*gated
 	owner        string
@@ -76,9 +75,9 @@ func (j *modelJob) stopped() {
 
 type model struct {
 	cfg  JobsConfig
-	all  []*modelJob // those that are known, oldest first
+	all  []*modelJob // known jobs, oldest first
 	wait []*modelJob
-	busy []*modelJob // what the workers have in hand
+	busy []*modelJob // jobs that workers are processing
 }
 
 func without(list []*modelJob, j *modelJob) []*modelJob {
@@ -129,7 +128,7 @@ func (m *model) dispatch() {
 	}
 }
 
-// finished is the end of the piece that a worker has in hand.
+// finished ends the current piece of a job.
 func (m *model) finished(j *modelJob, err error) {
 	if j.underWay() {
 		j.p.remaining--
@@ -161,7 +160,7 @@ func (m *model) expire() {
 	}
 }
 
-// start tells whether there is room, and takes the job in if so.
+// start reports whether there is room, and then adds the job.
 func (m *model) start(j *modelJob) bool {
 	own, ownBytes, dead := 0, int64(0), []*modelJob(nil)
 	for _, x := range m.all {
@@ -191,12 +190,12 @@ func TestJobsFollowTheModel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { playModel(t, rand.New(rand.NewPCG(seed, 1)), seen) })
 	}
 	for _, s := range []status{queuing, running, stopping, succeeded, failed, deleted, unknown} {
-		require.NotZero(t, seen[s], "%s was never met", s)
+		require.NotZero(t, seen[s], "%s never occurred", s)
 	}
 }
 
-// playModel does at random what clients and workers can do, and compares everything
-// that clients can see after each step.
+// playModel performs random actions of clients and workers, and compares everything that clients can see after
+// each step.
 func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxPerClient: 2 + r.IntN(4), MaxBytes: 1000, MaxBytesPerClient: 700, Keep: 20 * time.Millisecond}
 	table, m := newJobs(cfg, zerolog.Nop()), &model{cfg: cfg}
@@ -211,7 +210,7 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 	owners := []string{"a", "b"}
 	for range 120 {
 		owner := owners[r.IntN(2)]
-		id := "never there was"
+		id := "unknown"
 		if len(made) > 0 {
 			id = made[max(0, len(made)-1-r.IntN(8))].p.id
 		}
@@ -312,7 +311,7 @@ func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
 	}
 }
 
-// TestFailedPiecesKeepTheReason, and the others are done, also after a panic.
+// TestFailedPiecesKeepTheReason: the other pieces are done, also after a panic.
 func TestFailedPiecesKeepTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
@@ -333,7 +332,7 @@ func TestFailedPiecesKeepTheReason(t *testing.T) {
 	})
 }
 
-// TestFetchThatCannotBeAnswered leaves the job to be fetched again.
+// TestFetchThatCannotBeAnswered: the job can be fetched again.
 func TestFetchThatCannotBeAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
@@ -355,8 +354,7 @@ func TestFetchThatCannotBeAnswered(t *testing.T) {
 	})
 }
 
-// TestSizeIsWhatIsHeld: what is counted for a job is not less than what it takes, also
-// where most of that is not coordinates.
+// TestSizeIsWhatIsHeld: the counted size of a job is at least its real size, also if most of it is not coordinates.
 func TestSizeIsWhatIsHeld(t *testing.T) {
 	f := func(member string, n int) {
 		t.Helper()
@@ -404,11 +402,10 @@ func TestRoomSaysWhatIsFull(t *testing.T) {
 	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together hold 60 of at most 119 bytes")
 }
 
-// TestWatch checks the waiting rules of contract 3.4 on a clock that is frozen
-// while anything runs.
+// TestWatch checks the waiting rules of contract 3.4 with a synthetic clock.
 func TestWatch(t *testing.T) {
-	// f watches a job of two pieces for 10 s, with news at most every second, and wants an
-	// answer after a while with this status. happens is called as soon as the watch waits.
+	// f watches a job of two pieces for 10 s, with progress at most every second, and requires an answer with
+	// this status after this time. happens is called once the watch waits.
 	f := func(what string, after time.Duration, want status, happens func(table *jobs, id string, work *gated)) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
@@ -467,7 +464,7 @@ func TestWatchReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// TestWatchDoesNotSpin: what the client was told already is repeated after the interval only.
+// TestWatchDoesNotSpin: a status that the client already knows is repeated only after the interval.
 func TestWatchDoesNotSpin(t *testing.T) {
 	f := func(want status, least, most, after time.Duration, before func(table *jobs, id string)) {
 		t.Helper()
@@ -492,8 +489,8 @@ func TestWatchDoesNotSpin(t *testing.T) {
 	f(unknown, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { _, _, _ = table.fetch("a", id, always) })
 }
 
-// TestStopIsTransitional: STOPPING lasts until the piece in hand is done. Then the job has succeeded
-// if that was the last one, else it has failed, and those that were left say why.
+// TestStopIsTransitional: STOPPING lasts until the current piece is done. Then the job has succeeded if it was the
+// last piece; otherwise it has failed, and so have the remaining pieces.
 func TestStopIsTransitional(t *testing.T) {
 	f := func(pieces int, want status, wantFailed map[int]error) {
 		t.Helper()
@@ -521,8 +518,8 @@ func TestStopIsTransitional(t *testing.T) {
 	f(4, failed, map[int]error{2: errStopped, 3: errStopped})
 }
 
-// TestJobsUnderPressure lets many clients and workers at one table. Nobody may see a
-// job go back, nor anything of another client's; at the end nothing is left over.
+// TestJobsUnderPressure: with many clients and workers, the status of a job never goes back, clients see only
+// their own jobs, and nothing is left at the end.
 func TestJobsUnderPressure(t *testing.T) {
 	cfg := JobsConfig{Workers: 3, Max: 12, MaxPerClient: 5, MaxBytes: 1 << 20, MaxBytesPerClient: 1 << 20, Keep: 2 * time.Millisecond}
 	table := newJobs(cfg, zerolog.Nop())
@@ -535,7 +532,7 @@ func TestJobsUnderPressure(t *testing.T) {
 	requireEmpty(t, table)
 }
 
-// rank is the order in which a job can go through its statuses.
+// rank is the order of the statuses of a job.
 var rank = map[status]int{queuing: 0, running: 1, stopping: 2, succeeded: 3, failed: 3, deleted: 4, unknown: 5}
 
 func beClient(t *testing.T, table *jobs, c int) {
@@ -575,7 +572,7 @@ func beClient(t *testing.T, table *jobs, c int) {
 		case 3:
 			note(table.watch(owner, id, time.Millisecond, 2*time.Millisecond))
 		case 4:
-			if p := table.look("nobody", id); p.status != unknown {
+			if p := table.look("other", id); p.status != unknown {
 				t.Errorf("another client sees %+v", p)
 			}
 			note(table.look(owner, id))
@@ -583,7 +580,7 @@ func beClient(t *testing.T, table *jobs, c int) {
 	}
 }
 
-// counted is a bulk whose pieces are done at once; each third fails.
+// counted is a bulk whose pieces end immediately; every third fails.
 type counted int
 
 func (n counted) len() int        { return int(n) }

@@ -25,14 +25,14 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs for ever, once per process
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), // runs forever, once per process
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for an expected event.
 const patience = time.Minute
 
-// server is the service on a real port, for the clients a and b.
+// server is the service on a real port, with the clients a and b.
 type server struct {
 	t       testing.TB
 	service *Service
@@ -40,8 +40,7 @@ type server struct {
 	url     string
 }
 
-// start serves until the test's end. Everything that was taken for requests has to be
-// given back by then.
+// start serves until the end of the test, when all resources of requests must have been released.
 func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *server {
 	t.Helper()
 	cfg := DefaultConfig()
@@ -88,7 +87,7 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 	return s
 }
 
-// post sends a body as client a, unless a header says otherwise.
+// post sends a body as client a, or with other headers.
 func (s *server) post(body string, headers ...string) (*http.Response, []byte) {
 	s.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, s.url, strings.NewReader(body))
@@ -106,7 +105,7 @@ func (s *server) post(body string, headers ...string) (*http.Response, []byte) {
 	return resp, text
 }
 
-// call wants a response or a fault, and that the status says the same.
+// call requires a response or a fault with the right status.
 func (s *server) call(body string, headers ...string) (xroute.Response, *xroute.Fault) {
 	s.t.Helper()
 	resp, text := s.post(body, headers...)
@@ -125,7 +124,7 @@ func (s *server) call(body string, headers ...string) (xroute.Response, *xroute.
 	return response, nil
 }
 
-// ask wants a response of a type.
+// ask requires a response of a type.
 func ask[R xroute.Response](s *server, body string, headers ...string) R {
 	s.t.Helper()
 	response, fault := s.call(body, headers...)
@@ -134,8 +133,8 @@ func ask[R xroute.Response](s *server, body string, headers ...string) R {
 	return response.(R)
 }
 
-// envelope puts a message into one. r is the namespace of the messages, c of geometries
-// and jobs, v of the caller's context, p of strings.
+// envelope returns the envelope of a message. r is the namespace of messages, c of geometries and jobs, v of the
+// caller context, p of strings.
 func envelope(message string) string {
 	return `<?xml version="1.0" encoding="UTF-8"?>
 <s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
@@ -143,7 +142,7 @@ func envelope(message string) string {
 		message + `</s:Body></s:Envelope>`
 }
 
-// xmlOptions asks for encodings; format is the attributes: a coordFormat, and an srId perhaps.
+// xmlOptions requests encodings; format contains the attributes coordFormat and optionally srId.
 func xmlOptions(format string, encodings ...string) string {
 	list := ""
 	for _, e := range encodings {
@@ -152,7 +151,7 @@ func xmlOptions(format string, encodings ...string) string {
 	return `<r:options ` + format + `><r:wrappedResponseGeometry>` + list + `</r:wrappedResponseGeometry></r:options>`
 }
 
-// caller is a CallerContext with properties: key, value, key, value, …
+// caller returns a CallerContext with properties: key, value, key, value, …
 func caller(properties ...string) string {
 	list := ""
 	for i := 0; i < len(properties); i += 2 {
@@ -161,7 +160,7 @@ func caller(properties ...string) string {
 	return `<r:callerContext><v:wrappedProperties>` + list + `</v:wrappedProperties></r:callerContext>`
 }
 
-// convert asks for one geometry; what is its xsi:type, attributes and all.
+// convert returns a convertGeometry request; what is the xsi:type of the geometry and its attributes.
 func convert(what, content, options, caller string) string {
 	return envelope(`<r:convertGeometry><r:geometry xsi:type="c:` + what + `>` + content + `</r:geometry>` + options + caller + `</r:convertGeometry>`)
 }

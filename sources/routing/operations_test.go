@@ -11,7 +11,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// startJob asks for a job over points at these coordinates.
+// startJob starts a job for points with these coordinates.
 func (s *server) startJob(coordinates ...string) xroute.Job {
 	s.t.Helper()
 	return ask[*xroute.StartConvertGeometriesResponse](s, startMessage(coordinates...)).Result
@@ -43,7 +43,7 @@ func (s *server) fetch(id string, headers ...string) xroute.ConvertedGeometries 
 	return ask[*xroute.FetchConvertGeometriesResponse](s, about("fetchConvertGeometries", id, ""), headers...).Result
 }
 
-// requireUnknown is what is said of an id that there is not: no fault.
+// requireUnknown requires the response for an unknown id, which is not a fault.
 func requireUnknown(t *testing.T, id string, j xroute.Job) {
 	t.Helper()
 	require.Equal(t, xroute.Job{ID: &id, Status: xroute.StatusUnknown}, j)
@@ -103,8 +103,7 @@ func TestJobsThatEndAtOnce(t *testing.T) {
 	f(xroute.StatusFailed, 2, "x", "1 91")
 }
 
-// hold puts a job of client a into a worker's hands, whose pieces end when the test
-// says so.
+// hold starts a job of client a whose pieces end when the test says so.
 func (s *server) hold(pieces int) (id string, work *gated) {
 	s.t.Helper()
 	work = newGated(pieces, 1)
@@ -129,7 +128,7 @@ func TestStopAndDelete(t *testing.T) {
 	require.Nil(t, early.Geometries)
 
 	stopped := ask[*xroute.StopJobResponse](s, about("stopJob", *waiting.ID, "")).Result
-	require.Equal(t, xroute.StatusFailed, stopped.Status, "no worker had begun")
+	require.Equal(t, xroute.StatusFailed, stopped.Status, "no worker had started it")
 	require.Equal(t, &xroute.BulkProgress{Failed: 1}, stopped.Progress)
 	require.Equal(t, xroute.StatusFailed, s.watch(*waiting.ID, "").Status)
 	r := s.fetch(*waiting.ID)
@@ -153,7 +152,7 @@ func TestStopAndDelete(t *testing.T) {
 	requireUnknown(t, "none", ask[*xroute.DeleteJobResponse](s, about("deleteJob", "none", "")).Result)
 }
 
-// TestWatchEndsWithTheDrain, and does not keep the service from answering meanwhile.
+// TestWatchEndsWithTheDrain: a watch ends with the drain, and does not block other requests before it.
 func TestWatchEndsWithTheDrain(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	id, _ := s.hold(1)
@@ -188,8 +187,7 @@ func TestWaiting(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Second, 3 * time.Second}, []time.Duration{least, most})
 }
 
-// TestNoRoomForAJob is told as a fault that says what to do, and a job that can never fit
-// as the caller's mistake.
+// TestNoRoomForAJob: the fault contains advice. A job that can never fit is an error of the client.
 func TestNoRoomForAJob(t *testing.T) {
 	f := func(want string, class xroute.Exception, geometries int, change func(*Config)) {
 		t.Helper()
@@ -203,7 +201,7 @@ func TestNoRoomForAJob(t *testing.T) {
 	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
 }
 
-// TestRestart: whatever id there was, a new process knows none.
+// TestRestart: a restart forgets all jobs.
 func TestRestart(t *testing.T) {
 	before := start(t, nil)
 	j := before.startJob("8 48")

@@ -16,8 +16,7 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// TestWatchingLeavesAPlace: whatever the settings, a client that watches as much as it may can
-// still stop what it watches.
+// TestWatchingLeavesAPlace: with any settings, a client with all watches it may have can still stop a job.
 func TestWatchingLeavesAPlace(t *testing.T) {
 	for requests := range int64(40) {
 		for watching := range 40 {
@@ -35,7 +34,7 @@ func TestWatchingLeavesAPlace(t *testing.T) {
 	}
 }
 
-// requireQuotaExceeded wants the 503 of a client whose quota is used up.
+// requireQuotaExceeded requires the 503 of a client whose quota is used up.
 func requireQuotaExceeded(t testing.TB, resp *http.Response, text []byte, what string) {
 	t.Helper()
 	requireRefusal(t, resp, text, 503, contract.ServiceUnavailable)
@@ -45,7 +44,7 @@ func requireQuotaExceeded(t testing.TB, resp *http.Response, text []byte, what s
 
 var asB = []string{"Authorization", "apiKey b"}
 
-// TestSlowClientLeavesPlaces: one that does not send what it has begun has half of the places.
+// TestSlowClientLeavesPlaces: a client that does not complete its bodies gets at most half of the places.
 func TestSlowClientLeavesPlaces(t *testing.T) {
 	s := start(t, func(c *Config) { c.AdmissionRequests, c.MaxWatches = 4, 1 })
 	var slow []*peer
@@ -63,7 +62,7 @@ func TestSlowClientLeavesPlaces(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, simple)
 }
 
-// TestSlowClientLeavesMemory: its bodies are received into half of it.
+// TestSlowClientLeavesMemory: its bodies take at most half of the memory.
 func TestSlowClientLeavesMemory(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 10_000, 80_000 })
 	large := simple + strings.Repeat(" ", 9_000)
@@ -81,8 +80,8 @@ func TestSlowClientLeavesMemory(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large, asB...)
 }
 
-// TestClientThatDoesNotRead has its share of the memory for answers, and no more. Others are
-// served meanwhile, also what is large, and it is as soon as it reads.
+// TestClientThatDoesNotRead: it gets its quota of the memory for answers. Other clients are served meanwhile, also
+// with large answers, and it is served again when it reads.
 func TestClientThatDoesNotRead(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 4<<20, 32<<20 })
 	points := strings.Repeat("8 48, ", 60_000) + "8 48"
@@ -91,7 +90,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	var peers []*peer
 	for range 6 {
 		p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large)))
-		require.NoError(t, p.Conn.(*net.TCPConn).SetReadBuffer(256<<10)) // no answer has to fit into what is on its way
+		require.NoError(t, p.Conn.(*net.TCPConn).SetReadBuffer(256<<10)) // an answer must not fit into socket buffers
 		peers = append(peers, p.send(large))
 	}
 	require.Eventually(t, func() bool {
@@ -122,7 +121,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large)
 }
 
-// TestFetchThatHasToWait: a job whose answer there is no memory for can be fetched later.
+// TestFetchThatHasToWait: without memory for the answer, a job can be fetched later.
 func TestFetchThatHasToWait(t *testing.T) {
 	s := start(t, nil)
 	j := s.startJob("8 48")
@@ -137,7 +136,7 @@ func TestFetchThatHasToWait(t *testing.T) {
 	require.Len(t, s.fetch(*j.ID).Geometries, 1)
 }
 
-// TestWatchingClientLeavesWatches, a half of them.
+// TestWatchingClientLeavesWatches: one client gets half of the watches.
 func TestWatchingClientLeavesWatches(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxWatches = 4 })
 	id, _ := s.hold(1)

@@ -20,7 +20,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// simple is a request that is answered with a WKT.
+// simple is a request for a WKT.
 var simple = convert(`Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees, "WKT"), "")
 
 func zip(text string) string {
@@ -31,7 +31,7 @@ func zip(text string) string {
 	return b.String()
 }
 
-// refuses wants an answer as every other path gives it.
+// refuses requires an error like those of other paths.
 func (s *server) refuses(status int, code contract.Code, body string, headers ...string) {
 	s.t.Helper()
 	resp, text := s.post(body, headers...)
@@ -47,7 +47,7 @@ func requireRefusal(t testing.TB, resp *http.Response, text []byte, status int, 
 	require.Equal(t, code.String(), answer.ErrorCode, answer.Description)
 }
 
-func TestWhatIsTaken(t *testing.T) {
+func TestAccepted(t *testing.T) {
 	s := start(t, nil)
 	f := func(body string, headers ...string) {
 		t.Helper()
@@ -77,7 +77,7 @@ func TestWhatIsTaken(t *testing.T) {
 	f(simple, "Authorization", basic("anybody", "a"))
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestRejected(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes = 2000 })
 	s.refuses(401, contract.Unauthenticated, simple, "Authorization", "apiKey x")
 	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Type", "application/json")
@@ -93,7 +93,7 @@ func TestWhatIsRefused(t *testing.T) {
 	s.refuses(400, contract.InvalidGzip, zip(simple)[:100], "Content-Encoding", "gzip")
 	s.refuses(400, contract.InvalidGzip, zip(simple)+"rest", "Content-Encoding", "gzip")
 	broken := []byte(zip(simple))
-	broken[len(broken)-5] ^= 1 // of the checksum
+	broken[len(broken)-5] ^= 1 // in the checksum
 	s.refuses(400, contract.InvalidGzip, string(broken), "Content-Encoding", "gzip")
 
 	fault, _ := s.fails(&xroute.IllegalParameterException{}, "", zip(simple+strings.Repeat(" ", 1<<20)), "Content-Encoding", "gzip")
@@ -110,7 +110,7 @@ type peer struct {
 	net.Conn
 }
 
-// dial begins a request of client a.
+// dial starts a request of client a.
 func (s *server) dial(headers string) *peer {
 	s.t.Helper()
 	c, err := net.Dial("tcp", s.api.Addr().String())
@@ -141,7 +141,7 @@ func (p *peer) response() (*http.Response, []byte) {
 
 func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), text) }
 
-func TestBodiesThatDoNotCome(t *testing.T) {
+func TestIncompleteBodies(t *testing.T) {
 	slow := start(t, func(c *Config) { c.ReceiveTimeout, c.RateGrace = 300*time.Millisecond, 100*time.Millisecond })
 	s := start(t, func(c *Config) { c.MaxBodyBytes = 2000 })
 	f := func(p *peer, status int, code contract.Code) {
@@ -164,7 +164,7 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", text)
 }
 
-// TestSlowSenderHoldsNoWorker: others are answered while it sends.
+// TestSlowSenderHoldsNoWorker: other requests are answered meanwhile.
 func TestSlowSenderHoldsNoWorker(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	slow := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:100])
@@ -198,7 +198,7 @@ func TestAnswersAreCompressed(t *testing.T) {
 	f(large, "gzip;q=0, *", "")
 	f(large, "gzip;q=x", "")
 	f(large, "identity", "")
-	f(simple, "gzip", "") // too short to be worth it
+	f(simple, "gzip", "") // too short
 }
 
 func TestDescription(t *testing.T) {
