@@ -43,7 +43,7 @@ func (c Conversion) Points(flat []float64, stride int) error {
 }
 
 func (c Conversion) points(flat []float64, stride, before int) error {
-	same := c.from.same(c.to)
+	same := c.from.format == c.to.format && c.from.epsg == c.to.epsg
 	for at := 0; at+1 < len(flat); at += stride {
 		x, y := flat[at], flat[at+1]
 		lon, lat, err := c.from.degrees(x, y)
@@ -59,16 +59,18 @@ func (c Conversion) points(flat []float64, stride, before int) error {
 	return nil
 }
 
-func (s System) same(other System) bool { return s.format == other.format && s.epsg == other.epsg }
-
 // degrees returns the point in degrees.
 func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 	if !finite(x) || !finite(y) {
 		return 0, 0, errNotFinite
 	}
 	lon, lat, err = s.inverse(x, y)
-	if err == nil {
-		err = onEarth(lon, lat)
+	switch {
+	case err != nil:
+	case !(math.Abs(lon) <= 180+grace):
+		err = errLongitude
+	case !(math.Abs(lat) <= 90):
+		err = errLatitude
 	}
 	return lon, lat, err
 }
@@ -82,12 +84,10 @@ type DomainError struct {
 	Reason error
 }
 
-// Error implements error.
 func (e *DomainError) Error() string {
 	return fmt.Sprintf("point %d (%v %v) in %s is outside the domain of %s: %v", e.Point, e.X, e.Y, e.From, e.Of, e.Reason)
 }
 
-// Unwrap returns the reason.
 func (e *DomainError) Unwrap() error { return e.Reason }
 
 var (
@@ -100,16 +100,6 @@ var (
 // grace is how far a longitude may be beyond 180, in degrees: about a metre. The edge of
 // VENDOR_SMARTUNITS is 20 cm beyond, because its offset is rounded.
 const grace = 1e-5
-
-func onEarth(lon, lat float64) error {
-	switch {
-	case !(math.Abs(lon) <= 180+grace):
-		return errLongitude
-	case !(math.Abs(lat) <= 90):
-		return errLatitude
-	}
-	return nil
-}
 
 // wrap returns the longitude within -180 and 180. A longitude within the grace stays as it is, so that
 // 180 does not become -180.

@@ -103,11 +103,6 @@ func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]in
 	panic(fmt.Sprintf("geo: cannot make a %s from coordinates", kind))
 }
 
-// collect returns a collection, which has the layout even if it is empty.
-func collect(layout geom.Layout, members []geom.T) *geom.GeometryCollection {
-	return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(layout)
-}
-
 // ErrKind means that a geometry is well-formed, but not of the kind that is wanted.
 var ErrKind = errors.New("geometry of another kind")
 

@@ -160,7 +160,7 @@ func (b *Builder) collection(from Source) (geom.T, error) {
 	if err != nil {
 		return nil, err
 	}
-	return collect(b.Layout, members), nil
+	return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(b.Layout), nil // also if it is empty
 }
 
 func (b *Builder) part(from Source, kind, in Kind) error {

@@ -76,23 +76,19 @@ type projection interface {
 	inverse(x, y float64) (lon, lat float64, err error)
 }
 
+const knownEPSG = "EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760"
+
 // ParseSystem returns the system of a format. srID, such as "EPSG:25832" or "25832", matters for OG_SRID
 // only. The error is ErrUnknownSystem.
 func ParseSystem(format, srID string) (System, error) {
-	if Format(format) == SRID {
-		return epsgSystem(srID)
-	}
-	for _, f := range formats {
-		if f.format == Format(format) {
-			return System{format: f.format, projection: f.projection}, nil
+	if Format(format) != SRID {
+		for _, f := range formats {
+			if f.format == Format(format) {
+				return System{format: f.format, projection: f.projection}, nil
+			}
 		}
+		return System{}, fmt.Errorf("%w: format %.64q; must be one of %v", ErrUnknownSystem, format, Formats())
 	}
-	return System{}, fmt.Errorf("%w: format %.64q; must be one of %v", ErrUnknownSystem, format, Formats())
-}
-
-const knownEPSG = "EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760"
-
-func epsgSystem(srID string) (System, error) {
 	text := strings.TrimSpace(srID)
 	if text == "" {
 		return System{}, fmt.Errorf("%w: OG_SRID needs an srId such as EPSG:25832", ErrUnknownSystem)

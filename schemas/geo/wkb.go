@@ -68,14 +68,20 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 	}
 	r.big = order == bigEndian
 	code := r.uint32(1)
-	kind, layout, measured, err := wkbType(code)
-	stride := layout.Stride()
+	iso := code &^ ewkbAll
+	dimension, number := iso/isoStep, iso%isoStep // 0: XY, 1: XYZ, 2: XYM, 3: XYZM
+	if number < uint32(Point) || number > uint32(GeometryCollection) || dimension > 3 {
+		return Any, fmt.Errorf("type code %#x is not one of the seven kinds of geometry", code)
+	}
+	kind, layout := Kind(number), geom.XY
+	if dimension%2 == 1 || code&ewkbZ != 0 {
+		layout = geom.XYZ
+	}
+	stride, measured := layout.Stride(), dimension >= 2 || code&ewkbM != 0
 	if measured {
 		stride++
 	}
 	switch {
-	case err != nil:
-		return Any, err
 	case want != Any && kind != want:
 		return Any, fmt.Errorf("member is a %s, want a %s", kind, want)
 	case measured && !r.Limits.DropMeasures:
@@ -97,21 +103,6 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 	}
 	r.at += 4
 	return kind, nil
-}
-
-// wkbType reads a type code of ISO WKB or EWKB.
-func wkbType(code uint32) (kind Kind, layout geom.Layout, measured bool, err error) {
-	iso := code &^ ewkbAll
-	dimension, number := iso/isoStep, iso%isoStep
-	switch {
-	case number < uint32(Point) || number > uint32(GeometryCollection) || dimension > 3:
-		return Any, geom.NoLayout, false, fmt.Errorf("type code %#x is not one of the seven kinds of geometry", code)
-	case dimension%2 == 1 || code&ewkbZ != 0:
-		layout = geom.XYZ
-	default:
-		layout = geom.XY
-	}
-	return Kind(number), layout, dimension >= 2 || code&ewkbM != 0, nil
 }
 
 func (r *wkbReader) need(bytes int) error {

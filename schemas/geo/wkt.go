@@ -119,7 +119,6 @@ func (r *wktReader) empty() bool {
 	return true
 }
 
-// List implements Source.
 func (r *wktReader) List(kind Kind, part func() error) error {
 	if r.empty() {
 		return nil

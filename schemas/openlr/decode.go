@@ -29,15 +29,6 @@ func Decode(code string) (Line, error) {
 	return line, nil
 }
 
-// DecodeBinary reads a code in its binary form. It does not keep code.
-func DecodeBinary(code []byte) (Line, error) {
-	line, err := decode(code)
-	if err != nil {
-		return Line{}, fmt.Errorf("cannot decode OpenLR code of %d bytes: %w", len(code), err)
-	}
-	return line, nil
-}
-
 func decode(code []byte) (Line, error) {
 	if err := checkStatus(code); err != nil {
 		return Line{}, err

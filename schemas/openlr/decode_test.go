@@ -55,7 +55,7 @@ func TestDecodeOffsets(t *testing.T) {
 	f := func(end byte, offsets []byte, positive, negative float64) {
 		t.Helper()
 		code := append(with(raw(t, twoPoints), 15, end), offsets...)
-		line, err := openlr.DecodeBinary(code)
+		line, err := decodeBinary(code)
 		require.NoError(t, err)
 		require.Equal(t, positive, line.PositiveOffset)
 		require.Equal(t, negative, line.NegativeOffset)
@@ -71,7 +71,7 @@ func TestDecodeOffsets(t *testing.T) {
 func TestDecodeDistance(t *testing.T) {
 	f := func(interval byte, metres int) {
 		t.Helper()
-		line, err := openlr.DecodeBinary(with(raw(t, twoPoints), 9, interval))
+		line, err := decodeBinary(with(raw(t, twoPoints), 9, interval))
 		require.NoError(t, err)
 		require.Equal(t, metres, line.Points[0].Distance)
 		require.Zero(t, line.Points[1].Distance)
@@ -88,7 +88,7 @@ func TestDecodeCoordinates(t *testing.T) {
 		code := raw(t, twoPoints)
 		copy(code[1:], []byte{byte(lon >> 16), byte(lon >> 8), byte(lon), byte(lat >> 16), byte(lat >> 8), byte(lat)})
 		copy(code[10:], []byte{0, 0, 0, 0})
-		line, err := openlr.DecodeBinary(code)
+		line, err := decodeBinary(code)
 		require.NoError(t, err)
 		want := [2]float64{wantLon, wantLat}
 		require.Equal(t, [][2]float64{want, want}, line.Geometry())
@@ -105,11 +105,11 @@ func TestDecodeInvalid(t *testing.T) {
 	two, three := raw(t, twoPoints), raw(t, threePoints)
 	f := func(code []byte, want string) {
 		t.Helper()
-		line, err := openlr.DecodeBinary(code)
+		line, err := decodeBinary(code)
 		require.ErrorContains(t, err, want)
 		require.Zero(t, line)
 	}
-	f(nil, "of 0 bytes: empty code")
+	f(nil, "empty code")
 	f(with(two, 0, 0x0a), "byte 0: version is 2, want 3")
 	f(with(two, 0, 0x4b), "byte 0: status 0x4b is that of an area or point")
 	f(with(two, 0, 0x2b), "byte 0: status 0x2b is that of an area or point")
@@ -161,7 +161,7 @@ func TestTruncated(t *testing.T) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints} {
 		whole := raw(t, code)
 		for n := range len(whole) {
-			line, err := openlr.DecodeBinary(whole[:n])
+			line, err := decodeBinary(whole[:n])
 			require.Error(t, err, "%d bytes of %s", n, code)
 			require.Zero(t, line)
 		}
@@ -192,6 +192,10 @@ func TestDecodeAllocates(t *testing.T) {
 	}
 	f(twoPoints)
 	f(threePoints)
+}
+
+func decodeBinary(code []byte) (openlr.Line, error) {
+	return openlr.Decode(base64.StdEncoding.EncodeToString(code))
 }
 
 func raw(t testing.TB, code string) []byte {

@@ -11,20 +11,11 @@ import (
 // step of the format (about 1 m). A line from Decode is encoded to the same code. LowestFRC and Distance of
 // the last point are ignored.
 func Encode(line Line) (string, error) {
-	code, err := EncodeBinary(line)
-	if err != nil {
-		return "", err
-	}
-	return encoding.EncodeToString(code), nil
-}
-
-// EncodeBinary writes a line in binary form.
-func EncodeBinary(line Line) ([]byte, error) {
 	code, err := encode(line)
 	if err != nil {
-		return nil, fmt.Errorf("cannot encode OpenLR line of %d points: %w", len(line.Points), err)
+		return "", fmt.Errorf("cannot encode OpenLR line of %d points: %w", len(line.Points), err)
 	}
-	return code, nil
+	return encoding.EncodeToString(code), nil
 }
 
 func encode(line Line) ([]byte, error) {

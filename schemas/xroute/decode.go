@@ -31,7 +31,13 @@ func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	}
 	switch {
 	case actual.simple != nil:
-		err = d.simple(actual, v)
+		var text string
+		if text, err = d.text(); err != nil {
+			return err
+		}
+		if err = actual.simple.set(v, text); err != nil {
+			err = actual.invalid(d.path(), text, err)
+		}
 	case actual.item != nil:
 		err = d.items(actual, v)
 	default:
@@ -67,17 +73,6 @@ func (d *reader) actual(declared *typ, s start) (*typ, error) {
 		}
 	}
 	return t, nil
-}
-
-func (d *reader) simple(t *typ, v reflect.Value) error {
-	text, err := d.text()
-	if err != nil {
-		return err
-	}
-	if err := t.simple.set(v, text); err != nil {
-		return t.invalid(d.path(), text, err)
-	}
-	return nil
 }
 
 // items reads an array. An array without items is empty, not nil.

@@ -38,7 +38,13 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 		e.put(` xsi:type="`, actual.name.prefixed(), `"`)
 	}
 	for _, m := range actual.attributes {
-		e.attribute(actual, m, v.FieldByIndex(m.index))
+		if value := v.FieldByIndex(m.index); !absent(value) {
+			e.put(" ", m.name.local, `="`)
+			e.simple(m.typ, reflect.Indirect(value))
+			e.put(`"`)
+		} else if m.required {
+			e.fail(m.missing(actual.name.local + "/" + m.name.local))
+		}
 	}
 	end := len(e.dst)
 	e.put(">")
@@ -58,16 +64,6 @@ func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 		return model.byGo[v.Type()], v
 	}
 	return t, reflect.Indirect(v)
-}
-
-func (e *encoder) attribute(t *typ, m *member, v reflect.Value) {
-	if absent(v) {
-		e.omit(t, m)
-		return
-	}
-	e.put(" ", m.name.local, `="`)
-	e.simple(m.typ, reflect.Indirect(v))
-	e.put(`"`)
 }
 
 func (e *encoder) content(t *typ, v reflect.Value) {
@@ -100,14 +96,7 @@ func (e *encoder) member(t *typ, m *member, v reflect.Value) {
 		e.element(m.tag, m.typ, v)
 	case m.required && m.nillable:
 		e.put("<", m.tag, ` xsi:nil="true"/>`)
-	default:
-		e.omit(t, m)
-	}
-}
-
-// omit fails if a member that has no value is required.
-func (e *encoder) omit(t *typ, m *member) {
-	if m.required {
+	case m.required:
 		e.fail(m.missing(t.name.local + "/" + m.name.local))
 	}
 }

@@ -39,12 +39,12 @@ func ReadResponse(r io.Reader, limits Limits) (Response, error) {
 	return expect[Response](m)
 }
 
-func expect[T Message](m Message) (T, error) {
+func expect[T Message](m Message) (wanted T, err error) {
 	wanted, ok := m.(T)
 	if !ok {
-		return wanted, unknownOperation(nameOf(m))
+		err = unknownOperation(nameOf(m))
 	}
-	return wanted, nil
+	return wanted, err
 }
 
 func nameOf(m Message) name {
@@ -135,30 +135,26 @@ func (d *reader) body() (m Message, err error) {
 		if m != nil {
 			return d.envelopeError("more than one message in the Body")
 		}
-		m, err = d.message(s)
-		return err
+		if s.name == soapFault {
+			m, err = d.fault()
+			return err
+		}
+		t := model.messages[s.name]
+		if t == nil {
+			return unknownOperation(s.name)
+		}
+		if _, err := d.isNil(t, false, s); err != nil {
+			return err
+		}
+		made := reflect.New(t.goType)
+		m = made.Interface().(Message)
+		return d.value(t, made.Elem(), s)
 	})
 	if err == nil && m == nil {
 		err = d.envelopeError("empty Body: want one message")
 	}
 	d.leave()
 	return m, err
-}
-
-func (d *reader) message(s start) (Message, error) {
-	if s.name == soapFault {
-		return d.fault()
-	}
-	t := model.messages[s.name]
-	if t == nil {
-		return nil, unknownOperation(s.name)
-	}
-	if _, err := d.isNil(t, false, s); err != nil {
-		return nil, err
-	}
-	made := reflect.New(t.goType)
-	err := d.value(t, made.Elem(), s)
-	return made.Interface().(Message), err
 }
 
 // AppendMessage appends the envelope of a request or a response. It fails with an *Error if a required

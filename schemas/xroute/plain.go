@@ -41,7 +41,6 @@ type plainSource struct {
 	plain PlainGeometry
 }
 
-// Kind implements geo.Source.
 func (s *plainSource) Kind() (geo.Kind, error) {
 	kind := kinds[reflect.TypeOf(s.plain)] // not of a PlainGeometryBase
 	if kind == geo.Any {
@@ -50,7 +49,6 @@ func (s *plainSource) Kind() (geo.Kind, error) {
 	return kind, nil
 }
 
-// List implements geo.Source.
 func (s *plainSource) List(_ geo.Kind, part func() error) error {
 	each := func(name string, n int, plain func(i int) PlainGeometry) error {
 		for i := range n {
@@ -76,7 +74,6 @@ func (s *plainSource) List(_ geo.Kind, part func() error) error {
 	return nil
 }
 
-// Path implements geo.Source.
 func (s *plainSource) Path(geo.Kind, geo.Kind) error {
 	switch p := s.plain.(type) {
 	case *PlainPoint:

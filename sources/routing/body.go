@@ -33,13 +33,11 @@ func (b *body) Space() ([]byte, error) {
 	return b.bytes[len(b.bytes):cap(b.bytes)], nil
 }
 
-// Wrote implements upload.Buffer.
 func (b *body) Wrote(n int) error {
 	b.bytes = b.bytes[:len(b.bytes)+n]
 	return nil
 }
 
-// End implements upload.Buffer.
 func (b *body) End(err error) error {
 	if err == io.EOF {
 		return nil
@@ -67,7 +65,6 @@ func newAnswer(memory *admission.Quotas, client string, text []byte) *answer {
 	return a
 }
 
-// Close implements io.Closer.
 func (a *answer) Close() error {
 	a.memory.Give(a.client, a.size)
 	a.Reset(nil)

@@ -85,8 +85,8 @@ func property(caller *xroute.CallerContext, key string) string {
 }
 
 // convert converts the coordinates of a geometry in place. After nil the geometry can be written in
-// the requested encodings. The error is a *failure.
-func (o options) convert(g geom.T) error {
+// the requested encodings.
+func (o options) convert(g geom.T) *failure {
 	if slices.Contains(o.encodings, xroute.EncodingPlain) && xroute.HasEmptyPoint(g) {
 		const reason = "the encoding PLAIN cannot represent a point without coordinates: request another one"
 		return serviceFailure(xroute.CodeGeometryObject, reason, nil)
@@ -155,7 +155,10 @@ func (c *conversion) do(i int) error {
 	if err := c.items[i].err; err != nil {
 		return err
 	}
-	return c.options.convert(c.items[i].geometry)
+	if f := c.options.convert(c.items[i].geometry); f != nil {
+		return f
+	}
+	return nil
 }
 
 func (c *conversion) fail(i int, err error) {

@@ -11,9 +11,8 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// read returns the geometry of an element. All its encodings must represent the same geometry. A
-// non-nil error is a *failure.
-func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
+// read returns the geometry of an element. All its encodings must represent the same geometry.
+func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, *failure) {
 	kind := xroute.KindOf(element)
 	if kind == geo.Any {
 		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is not a geometry", element), nil)

@@ -82,7 +82,6 @@ type progress struct {
 	successful, failed, remaining int
 }
 
-// done returns the number of finished pieces.
 func (p progress) done() int { return p.successful + p.failed }
 
 // newJobs starts the workers; close stops them.
@@ -132,12 +131,12 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 	return j.progress(), nil
 }
 
-// look returns a job's progress; its status is unknown if the owner has no such job.
 func (t *jobs) look(owner, id string) progress {
 	return t.with(owner, id, func(*job) {})
 }
 
-// with calls f with a job of this owner, if there is one, and returns the job's progress.
+// with calls f with a job of this owner and returns the job's progress. Its status is unknown if the owner has
+// no such job.
 func (t *jobs) with(owner, id string, f func(j *job)) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,15 +164,15 @@ func (t *jobs) halt(owner, id string) progress {
 // errStopped is the error of the pieces that were left when a job was stopped.
 var errStopped = &failure{class: business, message: "stopped: the job was stopped before this geometry was converted"}
 
-// finish ends a job after its last piece, or one that was stopped. Pieces that are left fail.
+// finish ends a job after its last piece, or one that was stopped. The remaining pieces fail.
 func (t *jobs) finish(j *job) {
-	end, left := succeeded, j.state.remaining
-	for i := j.state.done(); i < j.work.len(); i++ {
-		j.work.fail(i, errStopped)
-	}
-	j.state.failed, j.state.remaining = j.state.failed+left, 0
-	if left > 0 || j.state.failed > 0 && j.state.successful == 0 {
+	end := succeeded
+	if j.state.remaining > 0 || j.state.failed > 0 && j.state.successful == 0 {
 		end = failed
+	}
+	for ; j.state.remaining > 0; j.state.remaining-- {
+		j.work.fail(j.state.done(), errStopped)
+		j.state.failed++
 	}
 	t.end(j, end)
 }
@@ -222,10 +221,10 @@ func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 			told = j.told == j.state.status
 		}
 	})
-	switch {
-	case !told:
+	if !told {
 		return before
-	case ended == nil:
+	}
+	if ended == nil {
 		most = min(least, most)
 	}
 	limit, tick := time.NewTimer(most), time.NewTicker(least)

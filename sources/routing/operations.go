@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -68,27 +67,18 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err != nil {
 		return nil, err
 	}
-	g, err := read(r.Geometry, x.service.limits())
-	if err != nil {
-		return nil, at("geometry", err)
+	g, f := read(r.Geometry, x.service.limits())
+	if f == nil {
+		f = o.convert(g)
 	}
-	if err := o.convert(g); err != nil {
-		return nil, at("geometry", err)
+	if f != nil {
+		return nil, f.in("geometry")
 	}
 	if err := x.reserve(answerSize(o.encodings, geo.Count(g))); err != nil {
 		return nil, err
 	}
 	points.Add(float64(geo.Count(g)))
 	return &xroute.ConvertGeometryResponse{Result: write(g, xroute.KindOf(r.Geometry), o.encodings)}, nil
-}
-
-// at adds the place of a geometry to a failure.
-func at(where string, err error) error {
-	var f *failure
-	if errors.As(err, &f) {
-		return f.in(where)
-	}
-	return err
 }
 
 // startConvertGeometries reads the geometries, so that the memory of the job is known, and leaves
@@ -108,8 +98,11 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 	for i, e := range r.Geometries {
 		it := &work.items[i]
 		it.kind = xroute.KindOf(e)
-		if it.geometry, it.err = read(e, s.limits()); it.err == nil {
+		var f *failure
+		if it.geometry, f = read(e, s.limits()); f == nil {
 			total += geo.Count(it.geometry)
+		} else {
+			it.err = f
 		}
 		if total > s.cfg.MaxPoints {
 			return nil, tooMany(fmt.Sprintf("the geometries have more than %d points and parts: send them as several jobs", s.cfg.MaxPoints))
