@@ -139,7 +139,6 @@ type kmlReader struct {
 	text     []byte // of the current coordinates
 }
 
-// document reads a text to its end.
 func (r *kmlReader) document(text string) error {
 	r.in = &tagMeter{Reader: strings.NewReader(strings.TrimPrefix(text, "\ufeff"))}
 	r.xml = xml.NewDecoder(r.in)
@@ -177,7 +176,6 @@ func (r *kmlReader) document(text string) error {
 	}
 }
 
-// next returns the next token and follows the depth.
 func (r *kmlReader) next() (xml.Token, error) {
 	r.in.next()
 	token, err := r.xml.Token()
@@ -239,7 +237,6 @@ var kmlKinds = map[string]Kind{
 	"Point": Point, "LineString": LineString, "LinearRing": LinearRing, "Polygon": Polygon, "MultiGeometry": GeometryCollection,
 }
 
-// geometry reads the geometry of an open element.
 func (r *kmlReader) geometry(e xml.StartElement) (n kmlNode, err error) {
 	if err := r.Take(1); err != nil {
 		return n, err
@@ -295,7 +292,6 @@ func (r *kmlReader) rings() ([]kmlNode, error) {
 	return append(outer, inner...), err
 }
 
-// points reads the coordinates of an open element.
 func (r *kmlReader) points(element string) (flat []float64, err error) {
 	seen := false
 	err = r.content(func(child xml.StartElement) error {
@@ -402,7 +398,7 @@ func (m *tagMeter) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// AppendKML appends g, as a KML document with one placemark.
+// AppendKML appends g as a KML document with one placemark.
 func AppendKML(dst []byte, g geom.T) []byte {
 	dst = append(dst, `<kml xmlns="http://www.opengis.net/kml/2.2">`...)
 	dst = AppendPlacemark(dst, g)

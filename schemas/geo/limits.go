@@ -12,7 +12,7 @@ type Limits struct {
 	Points int
 	// Depth of nested collections; 1 allows collections without collections in them.
 	Depth int
-	// DropMeasures makes readers drop the M of WKT and WKB, whatever its value. Otherwise it is refused.
+	// DropMeasures makes readers drop the M of WKT and WKB, with any value. Otherwise an M is an error.
 	DropMeasures bool
 }
 

@@ -210,8 +210,7 @@ func (r *wkbReader) List(kind Kind, part func() error) error {
 	return nil
 }
 
-// AppendWKB appends g, as ISO well-known binary: the type code of a geometry
-// with z is 1000 higher. The order is binary.LittleEndian or binary.BigEndian. An SRID is not written.
+// AppendWKB appends g as ISO well-known binary: the type code of a geometry with z is 1000 higher. The order is binary.LittleEndian or binary.BigEndian. An SRID is not written.
 // An empty point is written as NaN, as PostGIS and GEOS do.
 func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 	for p := range Parts(g) {

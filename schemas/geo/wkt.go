@@ -109,7 +109,6 @@ func isDimension(s string) bool {
 	return s == "" || strings.EqualFold(s, "Z") || strings.EqualFold(s, "M") || strings.EqualFold(s, "ZM")
 }
 
-// empty reads EMPTY, if it follows.
 func (r *wktReader) empty() bool {
 	word := r.word()
 	if !strings.EqualFold(word, "EMPTY") {
@@ -127,7 +126,6 @@ func (r *wktReader) List(kind Kind, part func() error) error {
 	return r.items(part)
 }
 
-// items reads items in parentheses.
 func (r *wktReader) items(item func() error) error {
 	if !r.skip('(') {
 		return fmt.Errorf("%s, want ( or EMPTY", r.found())
@@ -176,7 +174,6 @@ func (r *wktReader) Path(kind, in Kind) error {
 	return nil
 }
 
-// coordinates reads the numbers of a point.
 func (r *wktReader) coordinates() error {
 	if err := r.Take(1); err != nil {
 		return err
@@ -229,7 +226,6 @@ func (r *wktReader) word() string {
 	return r.text[r.at:end]
 }
 
-// found describes what follows.
 func (r *wktReader) found() string {
 	r.peek()
 	if r.at == len(r.text) {
@@ -238,8 +234,7 @@ func (r *wktReader) found() string {
 	return fmt.Sprintf("unexpected %.20q", r.text[r.at:])
 }
 
-// AppendWKT appends g, as well-known text such as
-// "POINT Z (8.25 48.76 110)" or "LINESTRING EMPTY".
+// AppendWKT appends g as well-known text such as "POINT Z (8.25 48.76 110)" or "LINESTRING EMPTY".
 func AppendWKT(dst []byte, g geom.T) []byte {
 	for p := range Parts(g) {
 		if !p.End {
@@ -276,7 +271,6 @@ func (p Part) appendWKT(dst []byte) []byte {
 	return append(p.appendPoints(dst, ' ', ", "), ')')
 }
 
-// appendPoints appends the coordinates with these separators.
 func (p Part) appendPoints(dst []byte, number byte, point string) []byte {
 	stride := p.Layout.Stride()
 	for i, v := range p.Flat {

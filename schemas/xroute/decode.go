@@ -132,7 +132,6 @@ func (d *reader) other(t *typ, s start) error {
 	return d.skip()
 }
 
-// attributesOf reads the attributes of t; others are ignored.
 func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) error {
 	seen := uint64(0)
 	for _, a := range attributes {
@@ -171,7 +170,6 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	return d.value(m.typ, v, s)
 }
 
-// isNil reports whether an element has xsi:nil.
 func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	text, found := d.attribute(s, xsiNil)
 	if !found {
@@ -187,7 +185,6 @@ func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	return value, nil
 }
 
-// empty reads the end of an element that is nil.
 func (d *reader) empty() error {
 	_, ok, err := d.child()
 	if ok {
@@ -199,7 +196,6 @@ func (d *reader) empty() error {
 	return err
 }
 
-// complete checks that the open element has all required members.
 func (d *reader) complete(members []*member, seen uint64) error {
 	for i, m := range members {
 		if !m.required || seen&(1<<i) != 0 {

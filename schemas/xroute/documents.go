@@ -54,7 +54,6 @@ func SchemaNames() (names []string) {
 	return names
 }
 
-// document returns an embedded file.
 func document(file, location string) []byte {
 	text, err := documents.ReadFile(path.Join("xsd", file))
 	if err != nil {

@@ -15,7 +15,6 @@ var (
 	soapActor          = name{nsEnvelope, "actor"}
 )
 
-// actorNext is the first receiver of a message.
 const actorNext = "http://schemas.xmlsoap.org/soap/actor/next"
 
 // ReadRequest reads an envelope with a request. The error is an *Error, unless reading from r failed.
@@ -129,7 +128,6 @@ func (d *reader) header() error {
 	return err
 }
 
-// body reads the one message in the body.
 func (d *reader) body() (m Message, err error) {
 	err = d.children(func(s start) (err error) {
 		if m != nil {

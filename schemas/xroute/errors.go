@@ -40,13 +40,11 @@ func (e *Error) Error() string {
 // maxEcho is how many bytes of a text an error repeats. It is the limit of contract 6.4.
 const maxEcho = 64
 
-// echo quotes text.
 func echo(text string) string {
 	short, ellipsis := shorten(text)
 	return strconv.Quote(short) + ellipsis
 }
 
-// shown returns text without quotes.
 func shown(text string) string {
 	short, ellipsis := shorten(text)
 	return short + ellipsis

@@ -25,10 +25,8 @@ var prefixes = map[string]string{
 	nsSchema: "xsd", nsInstance: "xsi", nsEnvelope: "soapenv",
 }
 
-// name is an expanded name.
 type name struct{ space, local string }
 
-// prefixed returns the name as this package writes it.
 func (n name) prefixed() string { return prefixes[n.space] + ":" + n.local }
 
 // typ is a type of the schema: simple, an array, or a complex type.
@@ -61,7 +59,6 @@ type member struct {
 	owner              *typ // the type that declares it
 }
 
-// extends reports whether t is other or extends it.
 func (t *typ) extends(other *typ) bool {
 	for ; t != nil; t = t.base {
 		if t == other {
@@ -121,7 +118,6 @@ var bases = map[reflect.Type]struct {
 	reflect.TypeFor[BaseException]():     {reflect.TypeFor[Exception](), ""},
 }
 
-// schema contains all types and global elements.
 type schema struct {
 	types    []*typ // in the order of the documents
 	byName   map[name]*typ
@@ -261,7 +257,6 @@ func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	t.elements = append(t.elements, m)
 }
 
-// typeOf returns the type of a field.
 func (s *schema) typeOf(goType reflect.Type) *typ {
 	t := s.byGo[goType]
 	switch {

@@ -21,7 +21,6 @@ type reader struct {
 	started bool      // the root has been read
 }
 
-// frame is an open element.
 type frame struct {
 	tag      xml.Name // with its prefix, which the end tag must repeat
 	position int      // of an item in its array, from 1; else 0
@@ -214,7 +213,6 @@ func (d *reader) begin(s xml.StartElement) (start, error) {
 	return start{name{space, s.Name.Local}, s.Attr}, err
 }
 
-// bind reads the declaration of a namespace.
 func (d *reader) bind(a xml.Attr) error {
 	switch {
 	case a.Name.Space == "" && a.Name.Local == "xmlns":
@@ -230,7 +228,6 @@ func (d *reader) bind(a xml.Attr) error {
 	return nil
 }
 
-// end checks that an end tag belongs to the open element.
 func (d *reader) end(e xml.EndElement) error {
 	if len(d.open) == 0 || d.open[len(d.open)-1].tag != e.Name {
 		return d.syntax("the end tag of " + echo(e.Name.Local) + " does not match the open element")
@@ -292,7 +289,6 @@ func (d *reader) qname(text string) (name, error) {
 	return name{space, local}, err
 }
 
-// at sets the path of an error.
 func (d *reader) at(err *Error) *Error {
 	err.Path = d.path()
 	return err

@@ -66,7 +66,6 @@ func enumeration[T ~string](space, label string, values ...T) *simple {
 	return e
 }
 
-// wanted returns an error that lists the values of an enumeration.
 func (s *simple) wanted() error {
 	return errors.New("want one of " + strings.Join(s.values, ", "))
 }

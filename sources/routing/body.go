@@ -7,7 +7,7 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// firstBytes is the first room for a body: most requests are smaller. A declared length alone takes
+// firstBytes is the initial buffer of a body; most requests are smaller. A declared length alone allocates
 // nothing.
 const firstBytes = 4 << 10
 

@@ -119,7 +119,6 @@ func (c Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// proxies parses the trusted proxies.
 func proxies(list []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, text := range list {

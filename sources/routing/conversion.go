@@ -19,7 +19,7 @@ const (
 	sridProperty   = "SrId"
 )
 
-// options are what a request asks for: other coordinates, and these encodings.
+// options are the coordinates and encodings that a request asks for.
 type options struct {
 	conversion geo.Conversion
 	encodings  []xroute.GeometryEncoding
@@ -110,7 +110,7 @@ type conversion struct {
 	items   []item
 }
 
-// item is a geometry, or why there is none.
+// item is a geometry or its error.
 type item struct {
 	kind     geo.Kind
 	geometry geom.T

@@ -51,7 +51,6 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// in returns the failure with another line of context.
 func (f *failure) in(context string) *failure {
 	g := *f
 	g.context = append([]string{context}, f.context...)
@@ -70,7 +69,6 @@ func (f *failure) outcome() string {
 	return f.class.name
 }
 
-// fault returns the failure as an answer.
 func (f *failure) fault(trace string) *xroute.Fault {
 	fault := &xroute.Fault{Code: f.class.code, Text: f.Error()}
 	if f.class.make != nil {
@@ -152,5 +150,4 @@ func inputFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 	return serviceFailure(syntax, message, err)
 }
 
-// place returns the name of an item of a list.
 func place(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

@@ -92,7 +92,6 @@ func answerSize(in []xroute.GeometryEncoding, points int) int {
 	return size
 }
 
-// write returns the geometry as an element of its kind, in the given encodings.
 func write(g geom.T, kind geo.Kind, in []xroute.GeometryEncoding) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
 	if slices.Contains(in, xroute.EncodingPlain) {

@@ -18,8 +18,8 @@ import (
 //
 //	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   some piece succeeded, or there was none
 //	            │       │    └───▶ FAILED      no piece succeeded
-//	            │    STOPPING ───▶ FAILED      by stopJob: the pieces that were left fail
-//	            │       └────────▶ SUCCEEDED   if none was left
+//	            │    STOPPING ───▶ FAILED      by stopJob: the remaining pieces fail
+//	            │       └────────▶ SUCCEEDED   if none remained
 //	            └─ from all ─────▶ DELETED     by deleteJob
 //
 // UNKNOWN is an id that is not the client's, was fetched, or has expired.
@@ -36,7 +36,7 @@ const (
 )
 
 // bulk is the work of a job: pieces that succeed or fail one by one. A worker calls do, and fail
-// after an error, in the order of the pieces. Who fetches a job may read finished pieces only.
+// after an error, in the order of the pieces. Fetching may read finished pieces only.
 type bulk interface {
 	len() int
 	size() int64 // bytes held until it is fetched
@@ -149,7 +149,7 @@ func (t *jobs) with(owner, id string, f func(j *job)) progress {
 	return j.progress()
 }
 
-// halt stops a job, after the piece that a worker has in hand. Finished pieces can be fetched.
+// halt stops a job after the current piece. Finished pieces can be fetched.
 func (t *jobs) halt(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		switch j.state.status {
@@ -161,7 +161,7 @@ func (t *jobs) halt(owner, id string) progress {
 	})
 }
 
-// errStopped is the error of the pieces that were left when a job was stopped.
+// errStopped is the error of the pieces that remained when a job was stopped.
 var errStopped = &failure{class: business, message: "stopped: the job was stopped before this geometry was converted"}
 
 // finish ends a job after its last piece, or one that was stopped. The remaining pieces fail.
@@ -177,7 +177,7 @@ func (t *jobs) finish(j *job) {
 	t.end(j, end)
 }
 
-// remove deletes a job and what it holds. Its id is known until it expires or its place is needed.
+// remove deletes a job and its work. Its id is known until it expires or its place is needed.
 func (t *jobs) remove(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		if j.underWay() {
@@ -209,8 +209,8 @@ func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p
 }
 
 // watch waits for the end of a job, or, after at least least, for progress, but no longer than most
-// (contract 3.4). It also waits for least if nothing can change that the owner was not told already,
-// so that a client that watches in a loop does not spin.
+// (contract 3.4). It also waits for least if the owner already knows a status that cannot change, so that
+// a client that watches in a loop does not spin.
 func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 	var ended <-chan struct{} // nil: no change will come
 	told := true
@@ -246,7 +246,7 @@ func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 	}
 }
 
-// run is a worker: it takes one job after the other until close.
+// run is a worker: it processes jobs until close.
 func (t *jobs) run() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

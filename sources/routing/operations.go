@@ -19,8 +19,8 @@ func (x *exchange) operation() string {
 	return xroute.Operation(x.request)
 }
 
-// checkProperties refuses the key of a property that would be known in another case: ignoring it would
-// change the meaning of the request.
+// checkProperties rejects a known key in another case, because ignoring it would change the meaning of the
+// request.
 func checkProperties(caller *xroute.CallerContext) error {
 	if caller == nil {
 		return nil
@@ -38,7 +38,6 @@ func checkProperties(caller *xroute.CallerContext) error {
 	return nil
 }
 
-// operate executes the request.
 func (x *exchange) operate() (xroute.Response, error) {
 	if err := checkProperties(xroute.Caller(x.request)); err != nil {
 		return nil, err
@@ -119,7 +118,6 @@ func tooMany(message string) *failure {
 	return &failure{class: illegal, context: []string{"geometries"}, message: message}
 }
 
-// fetchConvertGeometries returns the results of a job and forgets the job.
 func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xroute.Response, error) {
 	p, work, err := x.service.jobs.fetch(x.client.Owner, r.ID, func(work bulk, done int) error {
 		return x.reserve(work.(*conversion).answerSize(done))
@@ -166,7 +164,7 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, least, most))}, nil
 }
 
-// waiting returns how long a watch waits at least, before it reports progress, and at most.
+// waiting returns the time after which a watch reports progress, and its maximum.
 func waiting(o *xroute.WatchOptions, limit time.Duration) (least, most time.Duration, err error) {
 	least, most = defaultUpdating, defaultPolling
 	if o != nil && o.ProgressUpdatePeriod != nil {

@@ -230,7 +230,6 @@ func (s *Service) limits() geo.Limits {
 	return geo.Limits{Points: s.cfg.MaxPoints, Depth: s.cfg.MaxDepth, DropMeasures: s.cfg.DropMeasures}
 }
 
-// describe answers a GET: with the WSDL, or with what to do.
 func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	for key := range ctx.QueryArgs().All() {
 		if strings.EqualFold(string(key), "wsdl") { // toolkits send ?wsdl and ?WSDL

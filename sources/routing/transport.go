@@ -62,7 +62,6 @@ func checkContent(h *fasthttp.RequestHeader) *failure {
 	return &failure{class: illegal, context: []string{fasthttp.HeaderContentType}, message: message}
 }
 
-// contentType returns the media type in lower case, and the charset.
 func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 	value := string(h.ContentType())
 	media, parameters, err := mime.ParseMediaType(value)
@@ -94,7 +93,6 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// send makes an envelope the answer.
 func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte, fault bool) {
 	h := &ctx.Response.Header
 	if fault {
