@@ -68,7 +68,7 @@ type job struct {
 	ended  chan struct{} // closed with the end of the job
 
 	state  progress
-	told   status      // the last one that the owner was told
+	seen   status      // last status that the owner got
 	work   bulk        // nil once deleted
 	bytes  int64       // of work
 	expiry *time.Timer // set with the end
@@ -127,7 +127,7 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 	jobsStarted.Inc()
 	t.queue = append(t.queue, j)
 	t.change.Signal()
-	j.told = j.state.status
+	j.seen = j.state.status
 	return j.progress(), nil
 }
 
@@ -145,7 +145,7 @@ func (t *jobs) with(owner, id string, f func(j *job)) progress {
 		return progress{id: id, status: unknown}
 	}
 	f(j)
-	j.told = j.state.status
+	j.seen = j.state.status
 	return j.progress()
 }
 
@@ -213,15 +213,15 @@ func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p
 // a client that watches in a loop does not spin.
 func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 	var ended <-chan struct{} // nil: no change will come
-	told := true
+	known := true             // the owner has seen the status
 	before := t.with(owner, id, func(j *job) {
 		if j.underWay() {
 			ended = j.ended
 		} else {
-			told = j.told == j.state.status
+			known = j.seen == j.state.status
 		}
 	})
-	if !told {
+	if !known {
 		return before
 	}
 	if ended == nil {

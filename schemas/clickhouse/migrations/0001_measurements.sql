@@ -1,4 +1,4 @@
--- The archive (contract 4.2). Times are nanoseconds, as in the journal: nothing is rounded.
+-- The archive (contract 4.2). Times are in nanoseconds, as in the journal, so that nothing is rounded.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Local}}`{{.OnCluster}}
 (
     product_instance  LowCardinality(String),

@@ -1,5 +1,5 @@
--- Only in a cluster: what is read. Nothing is inserted through it, so the sharding key says only
--- where a row would belong: a detector's rows on one shard, for FINAL.
+-- Only in a cluster: the table for queries. Nothing is inserted through it; the sharding key only describes
+-- that all rows of a detector are on one shard, which FINAL needs.
 {{- if .Cluster}}
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}`{{.OnCluster}}
 AS `{{.Database}}`.`{{.Local}}`
