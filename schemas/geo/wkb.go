@@ -63,7 +63,7 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 		return Any, err
 	}
 	order := r.data[r.at]
-	if order != bigEndian && order != littleEndian {
+	if order > littleEndian {
 		return Any, fmt.Errorf("byte order %d, want 0 (big-endian) or 1 (little-endian)", order)
 	}
 	r.big = order == bigEndian

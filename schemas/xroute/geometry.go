@@ -48,7 +48,7 @@ type encoded[P any] struct {
 	Plain *P `xsd:"<kind>"`
 }
 
-// Point and the others are the encoded geometries.
+//nolint:revive // contract 5.4 describes these types
 type (
 	Point              encoded[PlainPoint]
 	LineString         encoded[PlainLineString]
@@ -75,7 +75,7 @@ type PlainGeometryBase struct{}
 
 func (*PlainGeometryBase) plainGeometry() {}
 
-// PlainPoint and the others are the plain geometries.
+//nolint:revive // contract 5.4 describes these types
 type (
 	PlainPoint struct {
 		PlainGeometryBase

@@ -55,8 +55,7 @@ type isResponse struct{}
 func (*isResponse) message()  {}
 func (*isResponse) response() {}
 
-// ConvertGeometry and the others are the requests and responses of the operations (contract 3.1). Watching,
-// stopping and deleting a job have the same members as starting and fetching one.
+//nolint:revive // contract 3.1 describes the requests and responses
 type (
 	ConvertGeometry struct {
 		isRequest
