@@ -17,7 +17,7 @@ import (
 type IdempotencyConfig struct {
 	Window            time.Duration  `setting:"window"`               // how long a 207 is remembered
 	MaxBytes          int64          `setting:"max_bytes"`            // memory, compressed; at the limit, requests with a new key get 503
-	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // of it, for one API key, which also may not have more than it leaves free
+	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // of it, for one client, at most as much as it leaves free
 	Journal           journal.Config `setting:"journal"`              // of the answers; dir must be set before OpenIdempotencyStore
 }
 
@@ -200,7 +200,8 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 		return false, contract.NewError(contract.InternalError, "cannot read the remembered answer: "+err.Error())
 	}
 	sub.Result = batch.Result{
-		ID: b.ID, Items: first.Items, Accepted: first.Items - first.Len(), Duplicates: first.Duplicates, Replay: true, Rejections: first.Rejections,
+		ID: b.ID, Items: first.Items, Accepted: first.Items - first.Len(), Duplicates: first.Duplicates,
+		Replay: true, Rejections: first.Rejections,
 	}
 	return true, nil
 }

@@ -224,7 +224,9 @@ func (in *Intake) process(st *stages, j *job) error {
 	}
 	st.accepted.Accept(&st.items, &r.Rejections)
 	st.accepted.ID, st.accepted.ProductInstance = r.ID, s.ProductInstance
-	answer := batch.Answer{Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections}
+	answer := batch.Answer{
+		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,
+	}
 	j.entry.Data = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &answer)
 
 	in.stamp.Lock()

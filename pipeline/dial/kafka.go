@@ -56,8 +56,10 @@ func (k Kafka) Validate(section string) error {
 			"%stopic must be 1 to 249 of A-Za-z0-9._-, the only names that brokers accept", section),
 		settings.Within(section+"dial_timeout", k.DialTimeout, least, time.Minute,
 			"shorter fails on a busy network, longer delays the attempt at another broker"),
-		settings.Within(section+"request_timeout", k.RequestTimeout, least, 5*time.Minute, "shorter gives up on busy brokers, longer stalls on a dead one"),
-		settings.Within(section+"metadata_max_age", k.MetadataMaxAge, least, time.Hour, "shorter burdens the brokers, longer asks former leaders"),
+		settings.Within(section+"request_timeout", k.RequestTimeout, least, 5*time.Minute,
+			"shorter gives up on busy brokers, longer stalls on a dead one"),
+		settings.Within(section+"metadata_max_age", k.MetadataMaxAge, least, time.Hour,
+			"shorter burdens the brokers, longer asks former leaders"),
 		k.TLS.validate(section+"tls."), k.SASL.validate(section+"sasl."),
 	)
 }

@@ -30,11 +30,13 @@ func (j *Journal) gauges() []metrics.Collector {
 	}
 	return []metrics.Collector{
 		gauge("bytes", "Size of the journal's segments on disk, in bytes.", func() float64 { return float64(j.bytes) }),
-		gauge("bytes_limit", "Size of the journal's segments at which batches are refused, in bytes.", func() float64 { return float64(j.cfg.MaxBytes) }),
+		gauge("bytes_limit", "Size of the journal's segments at which batches are refused, in bytes.",
+			func() float64 { return float64(j.cfg.MaxBytes) }),
 		gauge("segments", "Segments of the journal on disk.", func() float64 { return float64(len(j.segments)) }),
 		gauge("queue_depth", "Frames that wait to be written.", func() float64 { return float64(j.queue.depth) }),
 		gauge("queue_capacity", "Frames that can wait to be written.", func() float64 { return float64(j.cfg.QueueEntries) }),
 		gauge("disk_free_bytes", "Free space on the journal's disk, in bytes.", func() float64 { return float64(j.free) }),
-		gauge("disk_free_bytes_min", "Free space on the journal's disk below which batches are refused, in bytes.", func() float64 { return float64(j.cfg.MinFreeBytes) }),
+		gauge("disk_free_bytes_min", "Free space on the journal's disk below which batches are refused, in bytes.",
+			func() float64 { return float64(j.cfg.MinFreeBytes) }),
 	}
 }

@@ -77,7 +77,8 @@ func (c Config) Validate() error {
 			"shorter fails on a busy machine, longer only delays the attempt at the next address"),
 		settings.Within("write_timeout", c.WriteTimeout, time.Second, 10*time.Minute,
 			"inserting a block takes up to a second, and some seconds more on a server that delays inserts"),
-		settings.Within("block_rows", c.BlockRows, 1, maxBlockRows, "larger blocks are inserted more slowly and take more memory, here and on the server"),
+		settings.Within("block_rows", c.BlockRows, 1, maxBlockRows,
+			"larger blocks are inserted more slowly and take more memory, here and on the server"),
 	}
 	for _, a := range c.Addresses {
 		errs = append(errs, dial.ValidateAddress("addresses", a))

@@ -135,7 +135,8 @@ func classify(err error) class {
 			return classTimeout
 		}
 		return classNetwork
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+		errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		return classNetwork
 	}
 	return classOther
@@ -150,7 +151,8 @@ var (
 	blocksDone    = metrics.NewCounter("trafficd_clickhouse_blocks_total", "Blocks of rows that were delivered.")
 	insertSeconds = metrics.NewSeconds("trafficd_clickhouse_insert_seconds", "Time of one acknowledged INSERT, in seconds.")
 	lookSeconds   = metrics.NewSeconds("trafficd_clickhouse_lookup_seconds", "Time of one look-up of an in-doubt block, in seconds.")
-	rowsVanished  = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total", "Rows that ClickHouse acknowledged but that are not in the table.")
+	rowsVanished  = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total",
+		"Rows that ClickHouse acknowledged but that are not in the table.")
 
 	errorsTotal = counters("trafficd_clickhouse_errors_total", "Failed deliveries of a block, by class of the error.", "class", hints)
 

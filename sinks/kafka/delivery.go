@@ -100,7 +100,8 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	}
 	// A producer id is valid only in its own cluster: in another one it may belong to another
 	// producer, and the offsets are meaningless.
-	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Msg("a block was planned for another Kafka cluster: looking it up in this one from the start")
+	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).
+		Msg("a block was planned for another Kafka cluster: looking it up in this one from the start")
 	id, epoch, err := s.cluster.newProducer(ctx)
 	if err != nil {
 		return nil, err
@@ -171,7 +172,8 @@ func (s *Sink) conclude(d *delivery) error {
 		}
 		if p.doubt {
 			again = p.err
-			s.log.Warn().Err(p.err).Str("topic", d.topic).Int("partition", p.id).Msg("looking up the rows in the topic after an error response from the broker")
+			s.log.Warn().Err(p.err).Str("topic", d.topic).Int("partition", p.id).
+				Msg("looking up the rows in the topic after an error response from the broker")
 			d.endsSession = true
 		}
 	}

@@ -16,17 +16,17 @@ type Config struct {
 	BasePath               string        `setting:"base_path"`                  // precedes every route's path; empty or like /traffic
 	TLSCert                string        `setting:"tls_cert"`                   // PEM file; empty: plain HTTP
 	TLSKey                 string        `setting:"tls_key"`                    // PEM file
-	MaxConnections         int           `setting:"max_connections"`            // more get a 503; a client may have as many as it leaves free, half of them if it is alone, then its oldest idle ones are closed
+	MaxConnections         int           `setting:"max_connections"`            // more get a 503; of one client as many as it leaves free
 	MaxHeaderBytes         int           `setting:"max_header_bytes"`           // also the read buffer of each connection
-	MaxSilent              int           `setting:"max_silent_connections"`     // of one remote address (IPv6: /64) that have not presented a key; more evict the oldest of them; 0: no limit
-	HeaderTimeout          time.Duration `setting:"header_timeout"`             // from the first byte of a request to the first byte of its body; shorter for a first request while more than half of max_connections are open
+	MaxSilent              int           `setting:"max_silent_connections"`     // without a key, of one address (IPv6: /64); 0: no limit
+	HeaderTimeout          time.Duration `setting:"header_timeout"`             // from a request's first byte to its body's; shrinks under load
 	IdleTimeout            time.Duration `setting:"idle_timeout"`               // between two requests on a connection
 	WriteTimeout           time.Duration `setting:"write_timeout"`              // for the next 256 KiB of an answer
 	WriteMinBytesPerSecond int64         `setting:"write_min_bytes_per_second"` // of an answer, on average after write_timeout; 0: none
 	DiscardTime            time.Duration `setting:"discard_time"`               // for discarding the body of a request that got an error
 	DiscardBytes           int64         `setting:"discard_bytes"`              // of it that are discarded
-	DrainGrace             time.Duration `setting:"drain_grace"`                // requests get a 503 for as long before a shutdown; longer than a load balancer takes to notice /readyz
-	CORSOrigins            []string      `setting:"cors_origins"`               // of web pages that may call the interface, such as https://map.example.org; *: all
+	DrainGrace             time.Duration `setting:"drain_grace"`                // 503s before a shutdown; longer than a balancer polls /readyz
+	CORSOrigins            []string      `setting:"cors_origins"`               // of web pages, such as https://map.example.org; *: all
 	KeysFile               string        `setting:"keys_file"`                  // YAML, watched; empty: only those in keys
 	Keys                   []KeyEntry    `setting:"keys"`
 }
@@ -63,7 +63,8 @@ func (c Config) Validate() error {
 		settings.Check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key must be set together"),
 		settings.Positive("max_connections", c.MaxConnections, "otherwise no client is served"),
 		settings.AtLeast("max_silent_connections", c.MaxSilent, 0, "0 is no limit"),
-		settings.Within("max_header_bytes", c.MaxHeaderBytes, 1<<10, 1<<20, "a plain request needs a few hundred bytes, and every connection holds as much"),
+		settings.Within("max_header_bytes", c.MaxHeaderBytes, 1<<10, 1<<20,
+			"a plain request needs a few hundred bytes, and every connection holds as much"),
 		settings.Positive("header_timeout", c.HeaderTimeout, "a client that sends nothing would hold its connection forever"),
 		settings.Positive("idle_timeout", c.IdleTimeout, "kept connections would stay forever"),
 		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its answer forever"),

@@ -66,7 +66,8 @@ func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 
 func (s *Server) panicked(p any, trace string) *contract.APIError {
 	panics.Inc()
-	s.log.Error().Str("trace_id", trace).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).Msg("a request panicked: answered 500")
+	s.log.Error().Str("trace_id", trace).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).
+		Msg("a request panicked: answered 500")
 	return internalError(trace)
 }
 
@@ -185,7 +186,8 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 		status = fasthttp.StatusRequestHeaderFieldsTooLarge
 	case errors.As(err, &slow) && slow.Timeout():
 		apiErr = contract.NewError(contract.RequestTimeout,
-			fmt.Sprintf("the header, or the first byte of the body, did not arrive within %v, or less while most connections are in use", s.cfg.HeaderTimeout))
+			fmt.Sprintf("the header, or the first byte of the body, did not arrive within %v, or less while most connections are in use",
+				s.cfg.HeaderTimeout))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		apiErr.Description = "unexpected end of the request"
 	}

@@ -172,7 +172,8 @@ func (l *listener) present(c *conn, client string) *contract.APIError {
 	if own := l.perClient[client]; own > 0 && own >= free-1 {
 		idle := l.longestIdle(client)
 		if idle == nil {
-			return contract.Unavailable(fmt.Sprintf("this client has %d connections with requests in progress and may not have more: reuse them", own), time.Second)
+			return contract.Unavailable(
+				fmt.Sprintf("this client has %d connections with requests in progress and may not have more: reuse them", own), time.Second)
 		}
 		l.evict(idle)
 	}

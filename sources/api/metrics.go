@@ -10,16 +10,21 @@ import (
 var (
 	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", "Open connections of clients.")
 	connectionsMax      = metrics.NewGauge("trafficd_api_connections_max", "Connections of clients that can be open.")
-	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total", "Connections closed at once because too many were open.")
-	connectionsEvicted  = metrics.NewCounter("trafficd_api_connections_evicted_total", "Connections that were closed to admit newer ones: those without a valid key, and idle ones of a client that has its share.")
-	acceptErrors        = metrics.NewCounter("trafficd_api_accept_errors_total", "Failed attempts to accept a connection.")
-	discardedBytes      = metrics.NewCounter("trafficd_api_discarded_bytes_total", "Bytes of refused bodies that were read and discarded before the connection was closed.")
-	unansweredRequests  = metrics.NewCounter("trafficd_api_requests_unanswered_total", "Requests whose connection was closed without an answer because their outcome is unknown.")
-	panics              = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and were answered with 500.")
-	keysActive          = metrics.NewGauge("trafficd_api_keys", "API keys in use.")
-	keysReloads         = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")
-	keysReloadErrors    = metrics.NewCounter("trafficd_api_keys_reload_errors_total", "Failed reloads of the keys file.")
-	keysStale           = metrics.NewGauge("trafficd_api_keys_stale", "1 if the keys file is invalid and the last valid set is in use, else 0.")
+	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total",
+		"Connections closed at once because too many were open.")
+	connectionsEvicted = metrics.NewCounter("trafficd_api_connections_evicted_total",
+		"Connections that were closed to admit newer ones: those without a valid key, and idle ones of a client that has its share.")
+	acceptErrors   = metrics.NewCounter("trafficd_api_accept_errors_total", "Failed attempts to accept a connection.")
+	discardedBytes = metrics.NewCounter("trafficd_api_discarded_bytes_total",
+		"Bytes of refused bodies that were read and discarded before the connection was closed.")
+	unansweredRequests = metrics.NewCounter("trafficd_api_requests_unanswered_total",
+		"Requests whose connection was closed without an answer because their outcome is unknown.")
+	panics           = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and were answered with 500.")
+	keysActive       = metrics.NewGauge("trafficd_api_keys", "API keys in use.")
+	keysReloads      = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")
+	keysReloadErrors = metrics.NewCounter("trafficd_api_keys_reload_errors_total", "Failed reloads of the keys file.")
+	keysStale        = metrics.NewGauge("trafficd_api_keys_stale",
+		"1 if the keys file is invalid and the last valid set is in use, else 0.")
 
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
 		"Requests answered, by route and code; the code is OK if the endpoint answered.", "route", "code")

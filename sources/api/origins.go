@@ -18,7 +18,8 @@ type origins map[string]bool
 // checkOrigin returns an error unless text is * or an origin as browsers write it.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
-	if text != anyOrigin && (err != nil || u.Host == "" || strings.Contains(u.Host, anyOrigin) || text != strings.ToLower(u.Scheme+"://"+u.Host)) {
+	if text != anyOrigin &&
+		(err != nil || u.Host == "" || strings.Contains(u.Host, anyOrigin) || text != strings.ToLower(u.Scheme+"://"+u.Host)) {
 		return fmt.Errorf(`cors_origins has %q: an origin is * or like https://map.example.org, in lower case and without a path`, text)
 	}
 	return nil

@@ -121,7 +121,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	err := s.http.ShutdownWithContext(ctx)
 	s.listener.wait(ctx)
 	if n := s.listener.cutOff(); n > 0 {
-		return fmt.Errorf("cannot finish %d connections within the deadline: they were cut off, and their clients must send again: %w", n, ctx.Err())
+		return fmt.Errorf("cannot finish %d connections within the deadline: they were cut off, and their clients must send again: %w",
+			n, ctx.Err())
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("cannot shut down the server: %w", err)

@@ -60,7 +60,8 @@ func gzipRequired(description string) *contract.APIError {
 }
 
 func tooLarge(maxBody int64) *contract.APIError {
-	return contract.NewError(contract.BodyTooLarge, fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
+	return contract.NewError(contract.BodyTooLarge,
+		fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
 }
 
 // checkIdempotencyKey takes no header, or one with 1–128 visible ASCII characters (contract 1.5).

@@ -18,11 +18,14 @@ var (
 		}
 		return c.Status() != 0
 	})
-	unanswered    = metrics.NewCounter("trafficd_ingest_batches_unanswered_total", "Batches whose connection was closed without an answer because their outcome is unknown.")
-	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total", "Items accepted, as answered to clients: replayed answers count again.")
+	unanswered = metrics.NewCounter("trafficd_ingest_batches_unanswered_total",
+		"Batches whose connection was closed without an answer because their outcome is unknown.")
+	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total",
+		"Items accepted, as answered to clients: replayed answers count again.")
 	itemsRejected = counters(metrics.NewCounters("trafficd_ingest_items_rejected_total",
 		"Items rejected, by code, as answered to clients: replayed answers count again.", "code"), contract.Code.OfItems)
-	itemsDuplicate = metrics.NewCounter("trafficd_ingest_items_duplicate_total", "Items accepted that replace an earlier item of their batch in the archive, as answered to clients: replayed answers count again.")
+	itemsDuplicate = metrics.NewCounter("trafficd_ingest_items_duplicate_total",
+		"Items accepted that replace an earlier item of their batch in the archive, as answered to clients: replayed answers count again.")
 
 	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total", "Bodies of batches received as sent, in bytes.")
 	receiveSeconds = metrics.NewSeconds("trafficd_ingest_receive_seconds", "Time to receive the body of a batch, in seconds.")
@@ -32,9 +35,11 @@ var (
 // Of each client that may send batches.
 var (
 	clientBatches  = metrics.NewCounters("trafficd_ingest_client_batches_total", "Batches of a client answered with 207.", "client")
-	clientAccepted = metrics.NewCounters("trafficd_ingest_client_items_accepted_total", "Items of a client accepted, as answered: replayed answers count again.", "client")
-	clientRejected = metrics.NewCounters("trafficd_ingest_client_items_rejected_total", "Items of a client rejected, as answered: replayed answers count again.", "client")
-	clientLast     = metrics.NewGauges("trafficd_ingest_client_last_batch_timestamp_seconds",
+	clientAccepted = metrics.NewCounters("trafficd_ingest_client_items_accepted_total",
+		"Items of a client accepted, as answered: replayed answers count again.", "client")
+	clientRejected = metrics.NewCounters("trafficd_ingest_client_items_rejected_total",
+		"Items of a client rejected, as answered: replayed answers count again.", "client")
+	clientLast = metrics.NewGauges("trafficd_ingest_client_last_batch_timestamp_seconds",
 		"Unix time of a client's last batch answered with 207, in seconds; 0 before the first since the start of the process.", "client")
 )
 

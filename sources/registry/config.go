@@ -20,7 +20,7 @@ import (
 // changes of them to accept.
 type Config struct {
 	Feeds         []FeedConfig        `setting:"feeds"`   // one for each product instance; batches of others get 403
-	Recheck       time.Duration       `setting:"recheck"` // between checks of a file without a reported change: network file systems report none
+	Recheck       time.Duration       `setting:"recheck"` // of a file without reported changes: network file systems report none
 	Settle        time.Duration       `setting:"settle"`  // how long a file must be unmodified before it is read
 	shrink.Limits `setting:",squash"` // of lists that lack many of the detectors in use
 	MaxBytes      int64               `setting:"max_bytes"` // of one list, uncompressed
@@ -130,21 +130,26 @@ func (c Config) Validate() error {
 }
 
 func (f FeedConfig) validate(at string) error {
-	visible := f.ProductInstance != "" && len(f.ProductInstance) <= 128 && utf8.ValidString(f.ProductInstance) && !strings.ContainsFunc(f.ProductInstance, unprintable)
-	errs := []error{settings.Check(visible, "%sproduct_instance is %q, must be 1 to 128 bytes of visible text: every record contains it", at, f.ProductInstance)}
+	name := f.ProductInstance
+	visible := name != "" && len(name) <= 128 && utf8.ValidString(name) && !strings.ContainsFunc(name, unprintable)
+	errs := []error{settings.Check(visible, "%sproduct_instance is %q, must be 1 to 128 bytes of visible text: every record contains it",
+		at, f.ProductInstance)}
 	set := 0
 	if c := f.File; c != nil {
 		set++
 		errs = append(errs,
 			settings.Check(c.Path != "", "%sfile.path must be set", at),
-			settings.Check(c.Format == "" || c.Format == FormatCSV || c.Format == FormatJSON, "%sfile.format is %q, must be csv, json or empty", at, c.Format),
-			settings.Check(c.Separator == "" || c.comma() != 0, "%sfile.separator is %q, must be tab or one character, but not a quote or line break", at, c.Separator))
+			settings.Check(c.Format == "" || c.Format == FormatCSV || c.Format == FormatJSON,
+				"%sfile.format is %q, must be csv, json or empty", at, c.Format),
+			settings.Check(c.Separator == "" || c.comma() != 0,
+				"%sfile.separator is %q, must be tab or one character, but not a quote or line break", at, c.Separator))
 	}
 	if c := f.HTTP; c != nil {
 		set++
 		u, err := url.Parse(c.URL)
 		errs = append(errs,
-			settings.Check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "%shttp.url must be http://… or https://… with a host", at),
+			settings.Check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
+				"%shttp.url must be http://… or https://… with a host", at),
 			settings.Check(!strings.ContainsFunc(c.Authorization, unprintable), "%shttp.authorization must not contain control characters", at),
 			validatePolling(at+"http.", c.Interval, c.Timeout))
 	}
@@ -158,7 +163,8 @@ func (f FeedConfig) validate(at string) error {
 
 func validatePolling(at string, interval, timeout time.Duration) error {
 	return errors.Join(
-		settings.Check(interval == 0 || interval >= time.Second, "%sinterval is %s, must be 1s or more: shorter burdens the server", at, interval),
+		settings.Check(interval == 0 || interval >= time.Second, "%sinterval is %s, must be 1s or more: shorter burdens the server", at,
+			interval),
 		settings.Check(timeout == 0 || timeout >= time.Second && timeout <= 10*time.Minute, "%stimeout is %s, must be 1s to 10m", at, timeout))
 }
 

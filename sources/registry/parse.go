@@ -31,7 +31,8 @@ func parseCSV(body []byte, column string, comma rune) ([]string, error) {
 		}
 		var at *csv.ParseError
 		if errors.Is(err, csv.ErrFieldCount) && errors.As(err, &at) {
-			return nil, fmt.Errorf("line %d: number of fields differs from the header: the file is truncated, or a value with the separator in it is not quoted", at.Line)
+			return nil, fmt.Errorf("line %d: number of fields differs from the header: "+
+				"the file is truncated, or a value with the separator in it is not quoted", at.Line)
 		}
 		if err != nil {
 			return nil, err

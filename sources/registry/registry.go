@@ -141,6 +141,7 @@ func gauges(f *feed) []metrics.Collector {
 	return []metrics.Collector{
 		gauge("detectors", "Detectors in the list in use.", func(s Status) float64 { return float64(s.Detectors) }),
 		gauge("age_seconds", "Time since the detector list was last confirmed, in seconds.", func(s Status) float64 { return s.AgeSeconds }),
-		gauge("failing", "1 if the last check of the detector list failed, else 0.", func(s Status) float64 { return metrics.Bool(s.Error != "") }),
+		gauge("failing", "1 if the last check of the detector list failed, else 0.",
+			func(s Status) float64 { return metrics.Bool(s.Error != "") }),
 	}
 }
