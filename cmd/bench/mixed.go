@@ -95,7 +95,8 @@ func (o options) publishGeneration(ctx context.Context, dir, broker, topic strin
 	var all pb.StreetForecastResponse
 	for i := range int32(mixedStreets) {
 		all.StreetForecast = append(all.StreetForecast, &pb.StreetForecast{Street: i + 1, Fromnode: 1, Forecast: []*pb.ForecastPeriod{{
-			Start: hour.Format(time.RFC3339), End: hour.Add(24 * time.Hour).Format(time.RFC3339), SpeedValid: proto.Bool(true), Speed: float64(generation % 500),
+			Start: hour.Format(time.RFC3339), End: hour.Add(24 * time.Hour).Format(time.RFC3339),
+			SpeedValid: proto.Bool(true), Speed: float64(generation % 500),
 		}}})
 	}
 	text, err := proto.Marshal(&all)
@@ -107,7 +108,8 @@ func (o options) publishGeneration(ctx context.Context, dir, broker, topic strin
 		return err
 	}
 	defer os.Remove(file)
-	if out, err := exec.CommandContext(ctx, o.trafficctl, "forecast", "publish", file, "--quiet", "--brokers", broker, "--topic", topic).CombinedOutput(); err != nil {
+	publish := exec.CommandContext(ctx, o.trafficctl, "forecast", "publish", file, "--quiet", "--brokers", broker, "--topic", topic)
+	if out, err := publish.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot publish forecasts with %s: %w: %s", o.trafficctl, err, out)
 	}
 	return nil

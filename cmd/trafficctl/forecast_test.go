@@ -88,10 +88,13 @@ func TestForecastGenerate(t *testing.T) {
 		layer := decoded(t, built.out)
 		require.Len(t, layer.StreetForecast, 101)
 		for _, s := range layer.StreetForecast {
-			require.NoError(t, forecasts.Check(s))
+			normal := proto.CloneOf(s)
+			_, err := forecasts.Normalise(normal, forecasts.MaxSpeed)
+			require.NoError(t, err)
+			require.True(t, proto.Equal(normal, s))
 			require.Len(t, s.Forecast, 5)
 			require.Equal(t, "2026-11-20T19:00:00Z", s.Forecast[4].Start)
-			_, err := openlr.Decode(s.OpenLRcode)
+			_, err = openlr.Decode(s.OpenLRcode)
 			require.NoError(t, err)
 		}
 	}

@@ -30,7 +30,8 @@ func TestForecastCaches(t *testing.T) {
 		for _, headers := range [][]string{nil, {"If-None-Match", "*"}, {"Accept-Encoding", "identity", "Range", "bytes=0-9"}} {
 			answer, _ := d.layer("map", "", append([]string{"Origin", origin}, headers...)...)
 			require.Less(t, answer.StatusCode, 400)
-			require.Equal(t, []string{"Authorization, Accept, Accept-Encoding, Origin"}, answer.Header.Values("Vary"), "one line, status %d", answer.StatusCode)
+			const vary = "Authorization, Accept, Accept-Encoding, Origin"
+			require.Equal(t, []string{vary}, answer.Header.Values("Vary"), "one line, status %d", answer.StatusCode)
 		}
 	}
 
@@ -103,7 +104,8 @@ func startNginxCache(t *testing.T, upstream, settings string) (address string) {
 events {}
 http {
   access_log off;
-  client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+  client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
+  uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
   proxy_cache_path %[1]s/cache keys_zone=layers:1m;
   server {
     listen %[2]s;

@@ -261,29 +261,29 @@ func (w *topicWriter) recreate() (held int) {
 // latest time of the street in that partition; among partitions the latest time, then the highest number.
 func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	w.t.Helper()
-	type word struct {
+	type latest struct {
 		at        time.Time
 		partition int32
 		value     *pb.StreetForecast
 	}
-	words := map[string]map[int32]word{}
+	byKey := map[string]map[int32]latest{}
 	for _, r := range w.records() {
-		f, good := understood(r)
+		f, good := parsed(r)
 		if !good {
 			continue
 		}
-		if words[string(r.Key)] == nil {
-			words[string(r.Key)] = map[int32]word{}
+		if byKey[string(r.Key)] == nil {
+			byKey[string(r.Key)] = map[int32]latest{}
 		}
-		before := words[string(r.Key)][r.Partition]
+		before := byKey[string(r.Key)][r.Partition]
 		if r.Timestamp.Before(before.at) {
 			r.Timestamp = before.at
 		}
-		words[string(r.Key)][r.Partition] = word{r.Timestamp, r.Partition, f}
+		byKey[string(r.Key)][r.Partition] = latest{r.Timestamp, r.Partition, f}
 	}
 	all := new(pb.StreetForecastResponse)
-	for _, said := range words {
-		last := slices.MaxFunc(slices.Collect(maps.Values(said)), func(a, b word) int {
+	for _, byPartition := range byKey {
+		last := slices.MaxFunc(slices.Collect(maps.Values(byPartition)), func(a, b latest) int {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.partition, b.partition))
 		})
 		if last.value != nil {
@@ -296,8 +296,8 @@ func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	return all
 }
 
-// understood returns the forecast of a record as the layer shows it, or nil for a tombstone.
-func understood(r stores.Record) (f *pb.StreetForecast, good bool) {
+// parsed returns the forecast of a record as the layer shows it, or nil for a tombstone.
+func parsed(r stores.Record) (f *pb.StreetForecast, good bool) {
 	var street, node int32
 	if n, err := fmt.Sscanf(string(r.Key)+"!", "%d:%d!", &street, &node); n != 2 || err != nil {
 		return nil, false

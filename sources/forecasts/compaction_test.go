@@ -11,8 +11,8 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// TestTopicCompacted reads what the cleaner of a real broker leaves: offsets
-// are missing inside batches, at their ends, and at the ends of segments.
+// TestTopicCompacted reads a topic that a real broker has compacted: offsets are missing inside batches, at their ends, and
+// at the ends of segments.
 func TestTopicCompacted(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("f", 1),
 		stores.Set("log.cleanup.policy", "compact"), stores.Set("log.roll.ms", "500"), stores.Set("log.cleaner.backoff.ms", "100"),
@@ -50,7 +50,7 @@ func TestTopicCompacted(t *testing.T) {
 		want = append(want, fmt.Sprintf("%d:1 %d%s", i, speed, rest))
 	}
 	cfg := topicConfig("f", k.Brokers...)
-	cfg.Kafka.FetchBytes = 16 << 10 // less than a batch: what is left of one is all of an answer
+	cfg.Kafka.FetchBytes = 16 << 10 // less than a batch: the rest of a batch is a whole response
 	_, layer := run(t, cfg)
 	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
 	require.ElementsMatch(t, append(want, "1000:1 4"+rest), layer.shown())

@@ -28,16 +28,25 @@ type Record struct {
 func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	return func(yield func(Record, error) bool) {
-		var err error
+		emit := func(position string, parse parser, text []byte) error {
+			r := Record{Position: position}
+			r.Forecast, r.Remarks, r.Err = parse(text, maxSpeed)
+			if r.Err != nil {
+				r.Forecast = nil
+			}
+			if !yield(r, nil) {
+				return errStopped
+			}
+			return nil
+		}
+		err := fmt.Errorf("unknown format %q", format)
 		switch format {
 		case FormatProtobuf:
-			err = eachMessage(content, maxSpeed, yield)
+			err = eachMessage(content, emit)
 		case FormatJSON:
-			err = eachElement(content, maxSpeed, yield)
+			err = eachElement(content, emit)
 		case FormatNDJSON:
-			err = eachLine(content, maxSpeed, yield)
-		default:
-			err = fmt.Errorf("unknown format %q", format)
+			err = eachLine(content, emit)
 		}
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(Record{}, err)
@@ -45,27 +54,17 @@ func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, err
 	}
 }
 
-type yieldFunc = func(Record, error) bool
+type (
+	parser  = func(text []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error)
+	emitter = func(position string, parse parser, text []byte) error
+)
 
 // errStopped means that the caller of Read wants no more records.
 var errStopped = errors.New("stopped")
 
-type parser = func(text []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error)
-
-func yieldRecord(yield yieldFunc, position string, parse parser, text []byte, maxSpeed float64) error {
-	f, remarks, err := parse(text, maxSpeed)
-	if err != nil {
-		f = nil
-	}
-	if !yield(Record{Position: position, Forecast: f, Remarks: remarks, Err: err}, nil) {
-		return errStopped
-	}
-	return nil
-}
-
 // eachMessage yields the messages of a StreetForecastResponse one at a time, so that an invalid
 // message does not affect the others.
-func eachMessage(content []byte, maxSpeed float64, yield yieldFunc) error {
+func eachMessage(content []byte, emit emitter) error {
 	size := len(content)
 	for n := 0; len(content) > 0; {
 		at := size - len(content)
@@ -82,7 +81,7 @@ func eachMessage(content []byte, maxSpeed float64, yield yieldFunc) error {
 				return fmt.Errorf("not a StreetForecastResponse: field 1 at byte %d is not a message", at)
 			}
 			message, _ := protowire.ConsumeBytes(content[tag:])
-			if err := yieldRecord(yield, fmt.Sprintf("streetForecast[%d]", n), parseProtobuf, message, maxSpeed); err != nil {
+			if err := emit(fmt.Sprintf("streetForecast[%d]", n), parseProtobuf, message); err != nil {
 				return err
 			}
 			n++
@@ -94,9 +93,9 @@ func eachMessage(content []byte, maxSpeed float64, yield yieldFunc) error {
 
 // eachElement yields the elements of a StreetForecastResponse or of its array alone. It decodes one
 // element at a time: the whole document would take many times the memory of the content.
-func eachElement(content []byte, maxSpeed float64, yield yieldFunc) error {
+func eachElement(content []byte, emit emitter) error {
 	d := json.NewDecoder(bytes.NewReader(content))
-	err := decodeResponse(d, maxSpeed, yield)
+	err := decodeResponse(d, emit)
 	if err == nil {
 		if _, err = d.Token(); err == nil {
 			return errors.New("not a StreetForecastResponse: unexpected data after its end")
@@ -115,13 +114,13 @@ func eachElement(content []byte, maxSpeed float64, yield yieldFunc) error {
 	return err
 }
 
-func decodeResponse(d *json.Decoder, maxSpeed float64, yield yieldFunc) error {
+func decodeResponse(d *json.Decoder, emit emitter) error {
 	opening, err := d.Token()
 	if err != nil {
 		return err
 	}
 	if opening == json.Delim('[') {
-		return decodeArray(d, maxSpeed, yield)
+		return decodeArray(d, emit)
 	}
 	if opening != json.Delim('{') {
 		return fmt.Errorf("not a StreetForecastResponse: %.64q is neither an object nor an array", fmt.Sprint(opening))
@@ -149,7 +148,7 @@ func decodeResponse(d *json.Decoder, maxSpeed float64, yield yieldFunc) error {
 		if opening != json.Delim('[') {
 			return errors.New("not a StreetForecastResponse: streetForecast is not an array")
 		}
-		if err := decodeArray(d, maxSpeed, yield); err != nil {
+		if err := decodeArray(d, emit); err != nil {
 			return err
 		}
 	}
@@ -163,13 +162,13 @@ func decodeResponse(d *json.Decoder, maxSpeed float64, yield yieldFunc) error {
 }
 
 // decodeArray decodes an array after its opening bracket.
-func decodeArray(d *json.Decoder, maxSpeed float64, yield yieldFunc) error {
+func decodeArray(d *json.Decoder, emit emitter) error {
 	var text json.RawMessage
 	for i := 0; d.More(); i++ {
 		if err := d.Decode(&text); err != nil {
 			return err
 		}
-		if err := yieldRecord(yield, fmt.Sprintf("streetForecast[%d]", i), parseJSON, text, maxSpeed); err != nil {
+		if err := emit(fmt.Sprintf("streetForecast[%d]", i), parseJSON, text); err != nil {
 			return err
 		}
 	}
@@ -179,7 +178,7 @@ func decodeArray(d *json.Decoder, maxSpeed float64, yield yieldFunc) error {
 
 // eachLine skips empty lines. If the last line has no line end and is not JSON, the content is
 // truncated.
-func eachLine(content []byte, maxSpeed float64, yield yieldFunc) error {
+func eachLine(content []byte, emit emitter) error {
 	n := 0
 	for line := range bytes.Lines(content) {
 		n++
@@ -190,7 +189,7 @@ func eachLine(content []byte, maxSpeed float64, yield yieldFunc) error {
 		if line[len(line)-1] != '\n' && !json.Valid(text) {
 			return fmt.Errorf("truncated NDJSON: line %d, the last one, has no line end and is not JSON", n)
 		}
-		if err := yieldRecord(yield, fmt.Sprintf("line %d", n), parseJSON, text, maxSpeed); err != nil {
+		if err := emit(fmt.Sprintf("line %d", n), parseJSON, text); err != nil {
 			return err
 		}
 	}

@@ -77,7 +77,7 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 	case response.ErrorCode != 0:
 		return nil, 0, kafka.Error(response.ErrorCode)
 	case len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1:
-		return nil, 0, fmt.Errorf("the broker's response does not have exactly one partition")
+		return nil, 0, errors.New("the broker's response does not have exactly one partition")
 	}
 	p := &response.Topics[0].Partitions[0]
 	if p.ErrorCode != 0 {

@@ -73,7 +73,8 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 		}
 		streets.add(record)
 		if streets.bytes > expansion*f.maxBytes {
-			return fmt.Errorf("the forecasts take more than %d bytes of memory, %d times forecasts.max_bytes: raise it", expansion*f.maxBytes, expansion)
+			return fmt.Errorf("the forecasts take more than %d bytes of memory, %d times forecasts.max_bytes: raise it",
+				expansion*f.maxBytes, expansion)
 		}
 	}
 	return streets.publish(&f.contents, confirmed)

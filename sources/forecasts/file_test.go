@@ -69,7 +69,7 @@ func TestFileForms(t *testing.T) {
 	f("f.ndjson", jsonOf(t, street(2, 1, 99))+"\n"+lines, "") // the later one counts
 }
 
-// TestFileWithBadRecords: the good ones are taken, the others are named.
+// TestFileWithBadRecords checks that valid records are used and invalid ones are reported by position.
 func TestFileWithBadRecords(t *testing.T) {
 	f := func(name, content string, places ...string) {
 		t.Helper()
@@ -93,8 +93,7 @@ func TestFileWithBadRecords(t *testing.T) {
 	f("f.pb", response(t, a)+"\x0a\x01\xff"+response(t, b, &pb.StreetForecast{}), "streetForecast[1]", "streetForecast[3]")
 }
 
-// TestFileRefused: content that is cut off or holds nothing good leaves the
-// layer as it is, and so does a file that goes away.
+// TestFileRefused checks that truncated content, content without a valid record and a deleted file leave the layer unchanged.
 func TestFileRefused(t *testing.T) {
 	path := inFolder(t, "f.json")
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(1, 1, 10)}}))
@@ -125,7 +124,8 @@ func TestFileRefused(t *testing.T) {
 	require.True(t, assertEventually(func() bool { return feed.Status().Error == "" }))
 }
 
-// TestFileInUseIsNotReadAgain: looking at it confirms what it says, and the faults told are those of the content in use.
+// TestFileInUseIsNotReadAgain checks that a check of an unchanged file confirms the layer, and that the status reports the
+// faults of the content in use.
 func TestFileInUseIsNotReadAgain(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	layer, faults := newFakeLayer(t), &faults{log: zerolog.Nop()}
@@ -151,7 +151,7 @@ func TestFileInUseIsNotReadAgain(t *testing.T) {
 	f(jsonOf(t, street(1, 1, 11)), 0)
 }
 
-// TestBadFileIsReadOnce: looking at it again costs nothing and counts nothing.
+// TestBadFileIsReadOnce checks that an invalid file is not read and counted at every check.
 func TestBadFileIsReadOnce(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	write(t, path, "{\n[\n")
@@ -168,8 +168,7 @@ func TestBadFileIsReadOnce(t *testing.T) {
 	require.EqualValues(t, 2, skips)
 }
 
-// TestProtobufFileTruncated: a beginning of the file that is taken at all holds
-// whole forecasts only.
+// TestProtobufFileTruncated checks that a truncated file is used only if it ends between two forecasts.
 func TestProtobufFileTruncated(t *testing.T) {
 	whole := response(t, street(1, 1, 10), street(2, 1, 20))
 	cuts := 0
@@ -186,7 +185,7 @@ func TestProtobufFileTruncated(t *testing.T) {
 	require.Equal(t, 2, cuts, "before the first and between the two")
 }
 
-// TestFileConfirms with its time of modification, never with one in the future.
+// TestFileConfirms checks that the time of the data is the modification time, or now if that is in the future.
 func TestFileConfirms(t *testing.T) {
 	path := inFolder(t, "f.pb")
 	write(t, path, response(t, street(1, 1, 10))) // an hour old
@@ -234,7 +233,7 @@ func TestJSONFileTruncated(t *testing.T) {
 	f(`{"by":{"streetForecast":[]},"streetForecast":` + list + `,"n":0}`)
 }
 
-// TestJSONFileBroken checks that errors say what is wrong, and where.
+// TestJSONFileBroken checks that errors describe the fault and its position.
 func TestJSONFileBroken(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
@@ -272,8 +271,8 @@ func TestFileThatSpreads(t *testing.T) {
 	waitForError(t, feed, "times forecasts.max_bytes: raise it")
 }
 
-// TestFileIsLeftAtTheEnd: the daemon does not wait for a long file when it stops.
-func TestFileIsLeftAtTheEnd(t *testing.T) {
+// TestStopWhileReadingAFile checks that a check ends when the daemon stops.
+func TestStopWhileReadingAFile(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	write(t, path, strings.Repeat(jsonOf(t, street(1, 1, 10))+"\n", 3))
 	feed := newFileFeed(smallFile(path), newFakeLayer(t), &faults{log: zerolog.Nop()})
@@ -292,7 +291,7 @@ func smallFile(path string) Config {
 	return cfg
 }
 
-// TestSpeedValidByDefault: a record without speed_valid means true, one without flow_valid false.
+// TestSpeedValidByDefault checks that an absent speed_valid means true, and an absent flow_valid false.
 func TestSpeedValidByDefault(t *testing.T) {
 	f := func(text string, want bool) {
 		t.Helper()
@@ -320,7 +319,7 @@ func TestSpeedValidByDefault(t *testing.T) {
 	f(`,"speedValid":false`, false)
 }
 
-// TestOutOfRange: a street outside int32 is counted and named.
+// TestOutOfRange checks that a street outside int32 is counted and reported.
 func TestOutOfRange(t *testing.T) {
 	for _, text := range []string{`{"street":2147483648,"fromnode":1}`, `{"street":1,"fromnode":"-2147483649"}`} {
 		_, _, err := parseJSON([]byte(text), MaxSpeed)

@@ -117,7 +117,7 @@ func (f *Forecasts) check(ctx context.Context) time.Duration {
 	start := time.Now()
 	confirmed, err := f.feed.check(ctx)
 	if ctx.Err() != nil {
-		return f.interval // the daemon is stopping, which says nothing about the feed
+		return f.interval // the daemon is stopping, and the feed has not failed
 	}
 	metrics.Since(checkSeconds, start)
 	return f.conclude(confirmed, err)

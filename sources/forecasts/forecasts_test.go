@@ -28,7 +28,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestFileIsWatched: the periodic check is too slow to see the change.
+// TestFileIsWatched checks that changes are noticed long before the periodic check.
 func TestFileIsWatched(t *testing.T) {
 	f := func(name, first string, change func(dir string) error) {
 		t.Helper()
@@ -132,7 +132,7 @@ func TestStatusOfACheck(t *testing.T) {
 	f(ended, time.Hour, "", true) // the daemon is stopping
 }
 
-// TestFaultsAreBounded: of many faults the latest are kept, and one a minute is logged.
+// TestFaultsAreBounded checks that the latest faults are kept, and that one a minute is logged.
 func TestFaultsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -234,7 +234,7 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
 
-// TestTopicPartitionAdded: a partition added while the feed runs is read from its start.
+// TestTopicPartitionAdded checks that a partition added while the feed runs is read from its start.
 func TestTopicPartitionAdded(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	_, layer := run(t, topicConfig("f", c.ListenAddrs()...))
@@ -291,7 +291,7 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 		`clickhouse.address is "x"`, "clickhouse.query must be set", "clickhouse.interval", "clickhouse.timeout")
 }
 
-// TestFailuresInTheLog: a broker that is unavailable for hours does not fill the log.
+// TestFailuresInTheLog checks that a broker that is unavailable for hours does not fill the log.
 func TestFailuresInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer

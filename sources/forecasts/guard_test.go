@@ -20,7 +20,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// guarded returns a feed that the test checks itself, with the default limits.
+// guarded returns a feed with the default limits that is checked by the test only.
 func guarded(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
 	cfg.Limits = shrink.DefaultLimits()
@@ -120,7 +120,7 @@ func TestRecreatedTopicThatLacksMuch(t *testing.T) {
 	}
 	require.NoError(t, check())
 	k.Close()
-	makeAnew(t, c, "f")
+	recreate(t, c, "f")
 	require.ErrorContains(t, check(), "was recreated")
 
 	var suspect *shrink.Error
@@ -137,12 +137,12 @@ func TestRecreatedTopicThatLacksMuch(t *testing.T) {
 	produce(t, k, record("f", 0, "2:1", value(t, street(2, 1, 21))))
 	require.NoError(t, check())
 	require.Equal(t, []string{"1:1 11", "2:1 21"}, layer.shown())
-	produce(t, k, record("f", 0, "1:1", nil)) // a producer says so
+	produce(t, k, record("f", 0, "1:1", nil)) // a producer removes it on purpose
 	require.NoError(t, check())
 	require.Equal(t, []string{"2:1 21"}, layer.shown())
 
 	k.Close()
-	makeAnew(t, c, "f")
+	recreate(t, c, "f")
 	require.ErrorContains(t, check(), "was recreated")
 	require.ErrorAs(t, check(), &suspect)
 	topic.contents.guard.ShrinkConfirm = time.Nanosecond

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeLayer records what it is given and checks the promises of Layer.
+// fakeLayer records its content and checks that the feed uses Layer as documented.
 type fakeLayer struct {
 	mu        sync.Mutex
 	t         testing.TB
@@ -44,10 +44,22 @@ func (s *fakeLayer) Put(f *pb.StreetForecast) {
 }
 
 func (s *fakeLayer) take(f *pb.StreetForecast) {
-	if err := Check(f); err != nil {
+	if err := checkNormal(f); err != nil {
 		s.t.Errorf("the layer got %v: %v", f, err)
 	}
 	s.put[identityOf(f)] = f
+}
+
+// checkNormal returns an error if f is not in the normal form of Normalise.
+func checkNormal(f *pb.StreetForecast) error {
+	normal := proto.CloneOf(f)
+	if _, err := Normalise(normal, MaxSpeed); err != nil {
+		return err
+	}
+	if !proto.Equal(f, normal) {
+		return fmt.Errorf("not in normal form: %v", f)
+	}
+	return nil
 }
 
 func (s *fakeLayer) Remove(street, fromnode int32) {
@@ -110,7 +122,7 @@ func (s *fakeLayer) waitFor(want ...string) {
 	}
 }
 
-// waitUntilHealthy waits for the status that follows a layer.
+// waitUntilHealthy waits until the status shows a layer and no error.
 func waitUntilHealthy(t *testing.T, f *Forecasts) {
 	t.Helper()
 	require.True(t, assertEventually(func() bool { s := f.Status(); return s.Published && s.Error == "" }), "unhealthy: %v", f.Status())
@@ -153,7 +165,7 @@ func waitForError(t *testing.T, f *Forecasts, want string) {
 	}
 }
 
-// write replaces a file by one old enough to count as settled.
+// write replaces a file by one that has settled.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o644))

@@ -4,7 +4,8 @@ import "trafficd/pipeline/metrics"
 
 var (
 	checks = metrics.NewCounters("trafficd_forecasts_checks_total",
-		"Checks of the forecast feed, by result: published, unchanged, unsettled (still being written), refused (not plausible) or failed.", "result")
+		"Checks of the forecast feed, by result: published, unchanged, unsettled (being written), refused (not plausible) or failed.",
+		"result")
 	checksPublished = checks.WithLabelValues("published")
 	checksUnchanged = checks.WithLabelValues("unchanged")
 	checksUnsettled = checks.WithLabelValues("unsettled")
@@ -17,8 +18,10 @@ var (
 	recordsTaken   = records.WithLabelValues("taken")
 	recordsRemoved = records.WithLabelValues("removed")
 	recordsSkipped = records.WithLabelValues("skipped")
-	outOfRange     = metrics.NewCounter("trafficd_forecasts_out_of_range_total", "Skipped records whose street or fromnode is not a 32-bit integer.")
-	incomplete     = metrics.NewCounter("trafficd_forecasts_incomplete_total", "Updates of the topic shown after forecasts.kafka.quiet_wait or transaction_wait, although they may be incomplete publications.")
+	outOfRange     = metrics.NewCounter("trafficd_forecasts_out_of_range_total",
+		"Skipped records whose street or fromnode is not a 32-bit integer.")
+	incomplete     = metrics.NewCounter("trafficd_forecasts_incomplete_total",
+		"Updates of the topic shown after forecasts.kafka.quiet_wait or transaction_wait, although publications may be incomplete.")
 	remarksTotal   = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects of forecast records that were taken nevertheless.")
 )
 

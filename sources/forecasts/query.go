@@ -23,7 +23,10 @@ type queryFeed struct {
 }
 
 func newQueryFeed(cfg Config, layer Layer, faults *faults) *queryFeed {
-	return &queryFeed{Poller: dial.Poller{ClickHouseQuery: cfg.ClickHouse}, maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, contents: newContents(cfg, layer, "the query's result"), faults: faults}
+	return &queryFeed{
+		Poller: dial.Poller{ClickHouseQuery: cfg.ClickHouse}, maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed,
+		contents: newContents(cfg, layer, "the query's result"), faults: faults,
+	}
 }
 
 func (q *queryFeed) changes() <-chan struct{} { return nil }

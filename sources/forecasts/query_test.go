@@ -1,9 +1,6 @@
 package forecasts
 
 import (
-	"crypto/tls"
-	"io"
-	"net"
 	"testing"
 	"time"
 
@@ -15,7 +12,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// asked returns a feed that the test checks itself.
+// asked returns a feed that is checked by the test only.
 func asked(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
 	layer := newFakeLayer(t)
@@ -121,37 +118,4 @@ func TestQuery(t *testing.T) {
 	require.NoError(t, store.Restart())
 	store.Query(t, "ALTER TABLE road.forecasts DELETE WHERE street != 1 SETTINGS mutations_sync = 1")
 	f("", 0, "1:1 10,11")
-}
-
-// TestQueryOverTLS queries ClickHouse through a TLS proxy whose certificate a private authority has signed.
-func TestQueryOverTLS(t *testing.T) {
-	store := stores.StartClickHouse(t)
-	server, ca := certificate(t)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", server)
-	require.NoError(t, err)
-	defer l.Close()
-	go func() { // forwards every connection
-		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			if to, err := net.Dial("tcp", store.TCP); err == nil {
-				go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
-				go func() { _, _ = io.Copy(c, to); _ = c.Close() }()
-			}
-		}
-	}()
-	f := func(ca, wantError string, want ...string) {
-		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Feed = FeedClickHouse
-		cfg.ClickHouse.Address = l.Addr().String()
-		cfg.ClickHouse.ClickHouse = dial.ClickHouse{Username: "trafficd", Password: "trafficd", Secure: true, CAFile: ca}
-		cfg.ClickHouse.Query = "SELECT 1 AS street, 1 AS fromnode, 10 AS speed, '2026-11-20T18:00Z' AS start, '2026-11-20T18:15Z' AS `end`"
-		require.NoError(t, cfg.Validate())
-		feed, layer := asked(t, cfg)
-		feed.check(t.Context())
-		require.Contains(t, feed.Status().Error, wantError)
-		require.Equal(t, want, layer.shown())
-	}
-	f(ca, "", "1:1 10")
-	f("", "certificate signed by unknown authority")
-	f(ca+".missing", "cannot read the certificate authorities")
 }

@@ -58,25 +58,6 @@ func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	return remarks, nil
 }
 
-// Check returns an error if f is not in the normal form of [Normalise]. It does not change f, and it
-// accepts an openLRcode that is not base64.
-func Check(f *pb.StreetForecast) error {
-	if f == nil {
-		return errNoForecast
-	}
-	normal := proto.CloneOf(f)
-	remarks, err := Normalise(normal, MaxSpeed)
-	switch {
-	case err != nil:
-		return err
-	case proto.Equal(f, normal):
-		return nil
-	case remarks.Count > 0 && len(normal.Forecast) != len(f.Forecast):
-		return remarks.First
-	}
-	return errors.New("not in normal form: times in UTC, whole seconds with Z; periods sorted; unusable numbers 0; no timezone")
-}
-
 var errNoForecast = errors.New("no forecast")
 
 func checkStreet(f *pb.StreetForecast) error {

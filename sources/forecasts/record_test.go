@@ -55,7 +55,7 @@ func period(start, end string, speed float64) *pb.ForecastPeriod {
 	return &pb.ForecastPeriod{Start: "2026-11-20T" + start, End: "2026-11-20T" + end, SpeedValid: proto.Bool(true), Speed: speed}
 }
 
-// TestNormalise is the table of the package comment.
+// TestNormalise checks the table of the package comment.
 func TestNormalise(t *testing.T) {
 	show := func(f *pb.StreetForecast) (s []string) {
 		for _, p := range f.Forecast {
@@ -72,7 +72,7 @@ func TestNormalise(t *testing.T) {
 			require.ErrorContains(t, r.First, first)
 		}
 		require.Equal(t, want, show(in))
-		require.NoError(t, Check(in))
+		require.NoError(t, checkNormal(in))
 	}
 	good := func() *pb.ForecastPeriod { return period("18:00:00Z", "18:15:00Z", 50) }
 	const text = "18:00:00Z-18:15:00Z 50"
@@ -118,7 +118,6 @@ func TestNormalise(t *testing.T) {
 func TestNormaliseRefuses(t *testing.T) {
 	f := func(in *pb.StreetForecast, want string) {
 		t.Helper()
-		require.ErrorContains(t, Check(in), want)
 		_, err := Normalise(in, MaxSpeed)
 		require.ErrorContains(t, err, want)
 	}
@@ -128,19 +127,6 @@ func TestNormaliseRefuses(t *testing.T) {
 	f(&pb.StreetForecast{Street: 1, OpenLRcode: strings.Repeat("A", 4100)}, "4096")
 	f(&pb.StreetForecast{Street: 1, Forecast: make([]*pb.ForecastPeriod, 10_001)}, "10001 periods")
 	f(each(period("18:15Z", "18:00Z", 1), period("18:15Z", "18:30Z", -1)), "none of its 2 periods is usable: period 0")
-}
-
-func TestCheck(t *testing.T) {
-	f := func(in *pb.StreetForecast, want string) {
-		t.Helper()
-		before := proto.CloneOf(in)
-		require.ErrorContains(t, Check(in), want)
-		require.True(t, proto.Equal(before, in), "it is not changed")
-	}
-	f(each(period("18:00Z", "18:15:00Z", 1)), "normal form")
-	f(each(period("18:15:00Z", "18:30:00Z", 1), period("18:00:00Z", "18:15:00Z", 1)), "normal form")
-	f(each(period("18:00:00Z", "18:15:00Z", 1), period("18:15:00Z", "18:30:00Z", 501)), "speed 501")
-	require.NoError(t, Check(street(1, 1, 1, 2, 3)))
 }
 
 func TestKey(t *testing.T) {
@@ -161,8 +147,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestParseRecordRange: an integer that protobuf's own decoder would cut down
-// to 32 bits without a word.
+// TestParseRecordRange checks integers that protobuf's decoder would silently truncate to 32 bits.
 func TestParseRecordRange(t *testing.T) {
 	f := func(street uint64, want string) {
 		t.Helper()
@@ -193,8 +178,7 @@ func TestParseRecordRange(t *testing.T) {
 	f(uint64(math.MaxUint64-math.MaxInt32-1), "32-bit integer")
 }
 
-// TestParseRecordTruncated: no beginning of a record is taken for one with
-// other periods.
+// TestParseRecordTruncated checks that a truncated record is not used with fewer periods.
 func TestParseRecordTruncated(t *testing.T) {
 	whole := value(t, street(1, 1, 10, 20))
 	f, _, err := parseProtobuf(whole, MaxSpeed)
@@ -212,8 +196,8 @@ func TestParseRecordTruncated(t *testing.T) {
 	}
 }
 
-// FuzzRecord: what is taken is normal, carries its key, and can be written and
-// read again without a change or a remark (but that about its code).
+// FuzzRecord checks that a valid record is in normal form and matches its key, and that it can be written and read again
+// unchanged and without a remark, except one about its code.
 func FuzzRecord(f *testing.F) {
 	add := func(s *pb.StreetForecast) {
 		b, err := proto.Marshal(s)
@@ -235,7 +219,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		require.Equal(t, id, identityOf(forecast))
 		require.Equal(t, string(key), string(Key(forecast)))
-		require.NoError(t, Check(forecast))
+		require.NoError(t, checkNormal(forecast))
 		require.True(t, slices.IsSortedFunc(forecast.Forecast, comparePeriods))
 		b, err := proto.Marshal(forecast)
 		require.NoError(t, err)

@@ -109,8 +109,8 @@ type contents struct {
 
 // newContents returns contents whose source has this name in messages.
 func newContents(cfg Config, layer Layer, source string) contents {
-	const hint = "to use it at once, restart trafficd"
-	return contents{layer: layer, guard: shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: hint}, seed: maphash.MakeSeed()}
+	guard := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it at once, restart trafficd"}
+	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}
 }
 
 // replace gives the layer its new content, which is visible after Publish.

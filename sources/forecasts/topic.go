@@ -32,6 +32,7 @@ type topicFeed struct {
 	caughtUp bool          // the layer has the streets
 	changed  bool          // the layer has unpublished updates
 	cut      cut
+	more     chan struct{} // capacity 1: updates were held when others were published
 
 	newest    time.Time // time of the newest record; of the first poll if no record has one
 	confirmed time.Time // newest when the layer was whole last
@@ -45,14 +46,17 @@ func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("forecasts.kafka.%w", err)
 	}
-	t := &topicFeed{cfg: cfg, maxSpeed: all.MaxSpeed, contents: newContents(all, layer, "the topic"), faults: faults, transport: transport}
+	t := &topicFeed{
+		cfg: cfg, maxSpeed: all.MaxSpeed, contents: newContents(all, layer, "the topic"), faults: faults,
+		more: make(chan struct{}, 1), transport: transport,
+	}
 	t.client = &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
 	t.streets.maxBytes, t.cut.held.maxBytes = all.MaxBytes, all.MaxBytes
 	t.startOver()
 	return t, nil
 }
 
-func (t *topicFeed) changes() <-chan struct{} { return nil }
+func (t *topicFeed) changes() <-chan struct{} { return t.more }
 
 func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
@@ -119,8 +123,9 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		incomplete.Inc()
 		if now.Sub(t.logged) >= logEvery {
 			t.logged = now
-			t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown that may be incomplete publications: the topic was written all the time, " +
-				"a transaction stayed open, or a partition cannot be read; see forecasts.kafka.quiet_wait and transaction_wait")
+			t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown, although publications may be incomplete: " +
+				"the topic was written all the time, a transaction stayed open, or a partition cannot be read; " +
+				"see forecasts.kafka.quiet_wait and transaction_wait")
 		}
 	}
 	if !t.caughtUp {
@@ -142,6 +147,9 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		}
 	}
 	if published {
+		if t.changed && len(t.more) == 0 {
+			t.more <- struct{}{}
+		}
 		return err
 	}
 	return cmp.Or(err, errTopicWritten)

@@ -33,7 +33,7 @@ func topicConfig(topic string, brokers ...string) Config {
 	return cfg
 }
 
-// producer is another client than ours.
+// producer returns a third-party client.
 func producer(t *testing.T, brokers []string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
@@ -60,8 +60,8 @@ func produce(t *testing.T, c *kgo.Client, records ...*kgo.Record) {
 	require.NoError(t, c.ProduceSync(ctx, records...).FirstErr())
 }
 
-// TestTopic: forecasts of all partitions, replacements, tombstones and bad
-// records, before the feed starts and while it runs.
+// TestTopic writes forecasts, replacements, tombstones and invalid records to all partitions, before the feed starts and while
+// it runs.
 func TestTopic(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 3))
 	c := producer(t, k.Brokers)
@@ -92,14 +92,14 @@ func TestTopic(t *testing.T) {
 		record("f", 0, "1:1", nil),
 		record("f", 1, "2:1", value(t, street(2, 1, 99))),
 		record("f", 2, "7:1", value(t, street(7, 1))),
-		record("f", 2, "3:-7", []byte{0xff}), // bad: the earlier one stays
+		record("f", 2, "3:-7", []byte{0xff}), // invalid: the earlier one remains
 	)
 	layer.waitFor("2:1 99", "3:-7 30", "7:1")
 	require.True(t, assertEventually(func() bool { return f.Status().Skipped == 6 }))
 }
 
-// TestTopicAge: the time of the data is that of the newest valid record, not that of a poll, and never
-// in the future.
+// TestTopicAge checks that the time of the data is that of the newest valid record, not that of a poll, and never in the
+// future.
 func TestTopicAge(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 2))
 	c := producer(t, k.Brokers)
@@ -151,16 +151,16 @@ func (s *fakeLayer) confirmedAt() time.Time {
 	return s.confirmed
 }
 
-// TestTopicWithoutRecords is a layer without streets: the topic says so.
+// TestTopicWithoutRecords checks that an empty topic is a layer without streets.
 func TestTopicWithoutRecords(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 2))
 	_, layer := run(t, topicConfig("f", k.Brokers...))
 	layer.waitFor()
 }
 
-// TestTopicOfManyAnswers does not fit into one answer of any partition. Nothing
-// may be seen before all of it.
-func TestTopicOfManyAnswers(t *testing.T) {
+// TestTopicOfManyResponses reads partitions that do not fit into one response. Nothing is visible before all of it has been
+// read.
+func TestTopicOfManyResponses(t *testing.T) {
 	const streets = 3000
 	k := stores.StartKafka(t, stores.Topic("f", 4))
 	c := producer(t, k.Brokers, kgo.ProducerBatchMaxBytes(8<<10))
@@ -183,7 +183,7 @@ func TestTopicOfManyAnswers(t *testing.T) {
 	}
 }
 
-// TestTopicCompressed: batches in every codec, and records that are longer than an answer is to be.
+// TestTopicCompressed reads batches in every codec, and records that are longer than a response should be.
 func TestTopicCompressed(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 1))
 	var want []string
@@ -202,8 +202,7 @@ func TestTopicCompressed(t *testing.T) {
 	require.Zero(t, f.Status().Skipped)
 }
 
-// TestTopicBrokerAway: away at the start, away later, a topic that does not
-// exist yet.
+// TestTopicBrokerAway checks a broker that is unavailable at the start and later, and a topic that does not exist yet.
 func TestTopicBrokerAway(t *testing.T) {
 	k := stores.StartKafka(t)
 	require.NoError(t, k.Kill())
@@ -227,7 +226,7 @@ func TestTopicBrokerAway(t *testing.T) {
 	waitUntilHealthy(t, f)
 }
 
-// TestTopicRecreated: streets that the new topic does not have are gone.
+// TestTopicRecreated checks that streets that a recreated topic does not have are removed.
 func TestTopicRecreated(t *testing.T) {
 	c := stores.StartKfake(t)
 	k := producer(t, c.ListenAddrs(), kgo.AllowAutoTopicCreation())
@@ -247,8 +246,8 @@ func TestTopicRecreated(t *testing.T) {
 	layer.waitFor("9:1 90")
 }
 
-// TestTopicGrowsPartitions: the same street stands in two of them; the later
-// record counts, whatever the order of the partitions.
+// TestTopicGrowsPartitions checks that of a street in two partitions the later record counts, whatever the order of the
+// partitions.
 func TestTopicGrowsPartitions(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 4))
 	c := producer(t, k.Brokers)
@@ -277,7 +276,7 @@ func TestTopicGrowsPartitions(t *testing.T) {
 	}
 }
 
-// TestTopicTransactions: what is committed counts, in its order; what is aborted, or open, does not.
+// TestTopicTransactions checks that committed records are used in their order, and aborted and open ones are not.
 func TestTopicTransactions(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 1))
 	one, two := producer(t, k.Brokers, kgo.TransactionalID("1")), producer(t, k.Brokers, kgo.TransactionalID("2"))
@@ -325,7 +324,7 @@ func TestTopicTransactions(t *testing.T) {
 	require.Zero(t, f.Status().Skipped)
 }
 
-// TestTopicThrottled: a broker that answers nothing, because of a quota, is asked again; no record is passed over.
+// TestTopicThrottled checks that a response without records, because of a quota, does not skip records.
 func TestTopicThrottled(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	k := producer(t, c.ListenAddrs())
@@ -350,7 +349,7 @@ func TestTopicThrottled(t *testing.T) {
 	require.Empty(t, f.Status().Error)
 }
 
-// TestTopicPartitionAway: a partition that cannot be read does not hide the others, whichever it is.
+// TestTopicPartitionAway checks that an unavailable partition does not hide the others.
 func TestTopicPartitionAway(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(3, "f"))
 	f, layer := run(t, topicConfig("f", c.ListenAddrs()...))
@@ -362,7 +361,7 @@ func TestTopicPartitionAway(t *testing.T) {
 		if len(asked) == 0 || asked[0].Partitions[0].Partition != away.Load() {
 			return nil, nil, false
 		}
-		return nil, errors.New("the broker of this partition is away"), true
+		return nil, errors.New("the broker of this partition is unavailable"), true
 	})
 	k := producer(t, c.ListenAddrs())
 	speed := 10.0
@@ -378,8 +377,7 @@ func TestTopicPartitionAway(t *testing.T) {
 	require.True(t, assertEventually(func() bool { return f.Status().Error == "" }))
 }
 
-// TestTopicOrder: within a partition the order of the records counts, whatever their times; between two of them, only
-// time is left.
+// TestTopicOrder checks that within a partition the order of the records counts, and between partitions their time.
 func TestTopicOrder(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(2, "f"))
 	k := producer(t, c.ListenAddrs())
@@ -401,8 +399,8 @@ func TestTopicOrder(t *testing.T) {
 	layer.waitFor("1:1 11", "2:1 21", "3:1 30")
 }
 
-// TestTopicPublishesInPart: while one partition cannot be read, the records of the others are shown after
-// quiet_wait, but confirm nothing. Before the first whole layer nothing is shown.
+// TestTopicPublishesInPart checks that while one partition cannot be read, the records of the others are shown after
+// quiet_wait, but confirm nothing, and that nothing is shown before the first whole layer.
 func TestTopicPublishesInPart(t *testing.T) {
 	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"trafficd/pipeline/batch"
 )
 
 // topicID distinguishes a topic from one of the same name, created after it was deleted. Brokers
@@ -19,7 +21,7 @@ type topicID [16]byte
 
 const metadataWithID = 10
 
-var errShortMetadata = errors.New("unexpected end of the broker's metadata")
+var errMetadata = errors.New("invalid metadata of the broker")
 
 // askTopicID asks any broker. If it is too old to know, the identifier is zero.
 func askTopicID(ctx context.Context, client *kafka.Client, topic string) (topicID, error) {
@@ -104,71 +106,51 @@ func (r *topicIDRequest) encode() []byte {
 
 // decodeTopicID reads as far as the identifier of the first topic.
 func decodeTopicID(answer []byte) (*topicIDResponse, error) {
-	d := &compact{rest: answer}
-	d.skip(4) // correlation
-	d.tags()
-	d.skip(4) // throttle time
+	d := decoder{batch.NewWireReader(answer, errMetadata)}
+	d.Bytes(4) // correlation id
+	d.skipTags()
+	d.Bytes(4) // throttle time
 	for range d.length() {
-		if d.skip(4); d.short { // node
+		if d.Err() != nil {
 			break
 		}
-		d.text() // host
-		d.skip(4)
-		d.text() // rack
-		d.tags()
+		d.Bytes(4)   // node
+		d.skipText() // host
+		d.Bytes(4)   // port
+		d.skipText() // rack
+		d.skipTags()
 	}
-	d.text()  // cluster
-	d.skip(4) // controller
-	if topics := d.length(); !d.short && topics != 1 {
-		return nil, fmt.Errorf("the broker's metadata is about %d topics, want 1", topics)
+	d.skipText() // cluster
+	d.Bytes(4)   // controller
+	if topics := d.length(); d.Err() == nil && topics != 1 {
+		return nil, fmt.Errorf("%w: it describes %d topics, want 1", errMetadata, topics)
 	}
 	r := new(topicIDResponse)
-	if code := d.skip(2); code != nil {
+	if code := d.Bytes(2); code != nil {
 		r.code = int16(binary.BigEndian.Uint16(code))
 	}
-	d.text() // name
-	copy(r.id[:], d.skip(len(r.id)))
-	if d.short {
-		return nil, errShortMetadata
+	d.skipText() // name
+	copy(r.id[:], d.Bytes(len(r.id)))
+	if err := d.Err(); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
 
-// compact reads an answer in the compact encoding.
-type compact struct {
-	rest  []byte
-	short bool // the answer ended too early
-}
-
-// skip returns the next n bytes, nil if there are fewer.
-func (c *compact) skip(n int) []byte {
-	if c.short = c.short || n > len(c.rest); c.short {
-		return nil
-	}
-	skipped := c.rest[:n]
-	c.rest = c.rest[n:]
-	return skipped
-}
-
-func (c *compact) number() int {
-	v, n := binary.Uvarint(c.rest)
-	if c.skip(max(n, 0)); n <= 0 || v > uint64(1<<31) {
-		c.short = true
-		return 0
-	}
-	return int(v)
-}
+// decoder reads Kafka's compact encoding.
+type decoder struct{ batch.WireReader }
 
 // length reads the length of a list or a text, null being empty.
-func (c *compact) length() int { return max(0, c.number()-1) }
+func (d *decoder) length() int { return max(0, int(d.Uvarint())-1) }
 
-func (c *compact) text() { c.skip(c.length()) }
+func (d *decoder) skipText() { d.Bytes(d.length()) }
 
-func (c *compact) tags() {
-	for range c.number() {
-		if c.number(); c.short {
+func (d *decoder) skipTags() {
+	for range int(d.Uvarint()) {
+		if d.Err() != nil {
 			return
 		}
-		c.skip(c.number())
+		d.Uvarint()
+		d.Bytes(int(d.Uvarint()))
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestTopicRecreatedUnseen: a topic is deleted and made again between two polls,
-// and has as many records as the old one had, or more. No offset tells.
+// TestTopicRecreatedUnseen recreates a topic between two polls, with as many records as before or more, so that offsets do
+// not show it.
 func TestTopicRecreatedUnseen(t *testing.T) {
 	f := func(records int32) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestTopicRecreatedUnseen(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown())
 
-		makeAnew(t, c, "f")
+		recreate(t, c, "f")
 		again := producer(t, c.ListenAddrs())
 		for i := range records {
 			produce(t, again, record("f", 0, string(Key(street(i+5, 1))), value(t, street(i+5, 1, 50))))
@@ -52,7 +52,7 @@ func TestTopicRecreatedUnseen(t *testing.T) {
 	f(4)
 }
 
-func makeAnew(t *testing.T, c *kfake.Cluster, topic string) {
+func recreate(t *testing.T, c *kfake.Cluster, topic string) {
 	t.Helper()
 	admin := &kafka.Transport{}
 	defer admin.CloseIdleConnections()
@@ -63,7 +63,7 @@ func makeAnew(t *testing.T, c *kfake.Cluster, topic string) {
 	require.NoError(t, err)
 }
 
-// TestTopicOfOldBrokers, which have no identifiers: they are not asked for them.
+// TestTopicOfOldBrokers checks that brokers without topic identifiers are not asked for them.
 func TestTopicOfOldBrokers(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	c.ControlKey(int16(kmsg.ApiVersions), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -77,7 +77,7 @@ func TestTopicOfOldBrokers(t *testing.T) {
 	c.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		if r.GetVersion() > 9 {
-			return nil, errors.New("an old broker hangs up"), true
+			return nil, errors.New("an old broker closes the connection"), true
 		}
 		return nil, nil, false
 	})
@@ -88,7 +88,7 @@ func TestTopicOfOldBrokers(t *testing.T) {
 	layer.waitFor("1:1 10")
 }
 
-// TestTopicIDMessages holds both messages against those of another client.
+// TestTopicIDMessages compares both messages with those of another client.
 func TestTopicIDMessages(t *testing.T) {
 	asked := kmsg.NewMetadataRequest()
 	asked.Version = metadataWithID
@@ -96,7 +96,7 @@ func TestTopicIDMessages(t *testing.T) {
 	name := "forecasts"
 	topic.Topic = &name
 	asked.Topics = append(asked.Topics, topic)
-	require.Equal(t, hex.EncodeToString(asked.AppendTo(nil)), hex.EncodeToString((&topicIDRequest{name}).encode()[4+11:]), "behind size and header")
+	require.Equal(t, hex.EncodeToString(asked.AppendTo(nil)), hex.EncodeToString((&topicIDRequest{name}).encode()[4+11:]), "after size and header")
 
 	answer := kmsg.NewMetadataResponse()
 	answer.Version = metadataWithID
@@ -115,7 +115,7 @@ func TestTopicIDMessages(t *testing.T) {
 	whole := message()
 	for n := range len(whole) {
 		if r, err := decodeTopicID(whole[:n]); err == nil {
-			require.Equal(t, topicID(about.TopicID), r.id, "a beginning with the identifier in it will do")
+			require.Equal(t, topicID(about.TopicID), r.id, "the rest is not read")
 		}
 	}
 	answer.Topics[0].ErrorCode = int16(kafka.UnknownTopicOrPartition)
@@ -127,7 +127,7 @@ func TestTopicIDMessages(t *testing.T) {
 	require.ErrorContains(t, err, "0 topics")
 }
 
-// FuzzTopicID: whatever a broker answers, nothing crashes, and no more is read than there is.
+// FuzzTopicID checks that no response of a broker causes a panic.
 func FuzzTopicID(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2})
 	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff\x07"))
@@ -137,15 +137,14 @@ func FuzzTopicID(f *testing.F) {
 	})
 }
 
-// TestTopicReadInAnyOrder: a street stands in several partitions, with clocks
-// that go back. What comes out does not depend on which one is read first, nor on how
-// much of it came after the layer had caught up.
+// TestTopicReadInAnyOrder reads a street from several partitions, with clocks that were set back. The result depends neither
+// on the order of the partitions nor on how many records came after the first layer.
 func TestTopicReadInAnyOrder(t *testing.T) {
-	type said struct {
+	type written struct {
 		partition, at int
 		speed         float64 // 0: removed
 	}
-	f := func(partitions [][]said, order []int, live int, want []string) {
+	f := func(partitions [][]written, order []int, live int, want []string) {
 		t.Helper()
 		layer := newFakeLayer(t)
 		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
@@ -158,7 +157,7 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 			}
 			s := partitions[p][read[p]]
 			read[p]++
-			l := wordOf(s.partition, s.at, s.speed)
+			l := latestOf(s.partition, s.at, s.speed)
 			l.offset = int64(i)
 			require.NoError(t, feed.apply(identity{1, 1}, l))
 		}
@@ -169,13 +168,13 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 	}
 	for _, order := range [][]int{{0, 0, 1, 1, 2}, {1, 1, 0, 0, 2}, {2, 1, 0, 1, 0}, {0, 1, 2, 0, 1}, {1, 2, 1, 0, 0}, {2, 0, 0, 1, 1}} {
 		for live := range len(order) {
-			f([][]said{{{0, 5, 1}, {0, 4, 2}}, {{1, 5, 3}, {1, 3, 4}}, {{2, 4, 5}}}, order, live, []string{"1:1 4"})
-			f([][]said{{{0, 5, 1}, {0, 4, 2}}, {{1, 6, 3}, {1, 3, 0}}, {{2, 4, 5}}}, order, live, []string{})
+			f([][]written{{{0, 5, 1}, {0, 4, 2}}, {{1, 5, 3}, {1, 3, 4}}, {{2, 4, 5}}}, order, live, []string{"1:1 4"})
+			f([][]written{{{0, 5, 1}, {0, 4, 2}}, {{1, 6, 3}, {1, 3, 0}}, {{2, 4, 5}}}, order, live, []string{})
 		}
 	}
 }
 
-func wordOf(partition, at int, speed float64) latest {
+func latestOf(partition, at int, speed float64) latest {
 	l := latest{partition: partition, at: kafkaTime(at), bytes: streetBytes, removes: speed == 0}
 	if speed > 0 {
 		l.forecast = street(1, 1, speed)
@@ -185,7 +184,8 @@ func wordOf(partition, at int, speed float64) latest {
 
 func kafkaTime(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 
-// TestTopicTakesNoMoreThanMaxBytes: streets beyond it are left out and named; those that were removed make room.
+// TestTopicTakesNoMoreThanMaxBytes checks that streets over max_bytes are skipped and reported, and that removed streets make
+// room.
 func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		layer := newFakeLayer(t)
@@ -207,7 +207,7 @@ func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 		}
 		require.ErrorContains(t, put(4, street(4, 1, 10)), "forecasts.max_bytes")
 		require.NoError(t, put(2, street(2, 1, 20)), "one that is known")
-		require.ErrorContains(t, put(5, nil), "forecasts.max_bytes", "nobody knows it")
+		require.ErrorContains(t, put(5, nil), "forecasts.max_bytes", "a tombstone of an unknown street")
 		require.NoError(t, put(1, nil))
 		require.NoError(t, put(3, nil))
 		require.NoError(t, put(4, street(4, 1, 40)))

@@ -12,7 +12,8 @@ import (
 func (c Config) Validate() error {
 	general := errors.Join(
 		c.Limits.Validate(),
-		settings.Check(c.MaxSpeed > 0 && c.MaxSpeed <= HighestMaxSpeed, "max_speed is %g, must be more than 0 and at most %g", c.MaxSpeed, HighestMaxSpeed),
+		settings.Check(c.MaxSpeed > 0 && c.MaxSpeed <= HighestMaxSpeed,
+			"max_speed is %g, must be more than 0 and at most %g", c.MaxSpeed, HighestMaxSpeed),
 		settings.Within("max_bytes", c.MaxBytes, 1<<10, 4<<30, "files and answers are read into memory whole"),
 	)
 	switch c.Feed {
@@ -25,8 +26,10 @@ func (c Config) Validate() error {
 	case FeedClickHouse:
 		return errors.Join(general,
 			c.ClickHouse.Validate("clickhouse."),
-			settings.Within("clickhouse.interval", c.ClickHouse.Interval, time.Second, 24*time.Hour, "shorter burdens the server, longer delays the map"),
-			settings.Within("clickhouse.timeout", c.ClickHouse.Timeout, time.Second, 10*time.Minute, "shorter gives up on a busy server, longer stalls on a dead one"),
+			settings.Within("clickhouse.interval", c.ClickHouse.Interval, time.Second, 24*time.Hour,
+				"shorter burdens the server, longer delays the map"),
+			settings.Within("clickhouse.timeout", c.ClickHouse.Timeout, time.Second, 10*time.Minute,
+				"shorter gives up on a busy server, longer stalls on a dead one"),
 		)
 	}
 	return errors.Join(general, settings.Check(false, "feed is %q, must be kafka, file, clickhouse or empty (no forecasts)", c.Feed))
@@ -36,9 +39,12 @@ func (c Config) Validate() error {
 func (c KafkaConfig) Validate() error {
 	return errors.Join(
 		c.Kafka.Validate("kafka."),
-		settings.Within("kafka.interval", c.Interval, 10*time.Millisecond, time.Hour, "every poll costs a request per partition; longer ones delay the map"),
-		settings.Within("kafka.fetch_bytes", c.FetchBytes, 16<<10, 256<<20, "smaller ones spend more on requests than on records, larger ones only take memory"),
-		settings.Within("kafka.quiet", c.Quiet, 10*time.Millisecond, time.Minute, "shorter ones find pauses within a publication, longer ones delay the map"),
+		settings.Within("kafka.interval", c.Interval, 10*time.Millisecond, time.Hour,
+			"every poll costs a request per partition; longer ones delay the map"),
+		settings.Within("kafka.fetch_bytes", c.FetchBytes, 16<<10, 256<<20,
+			"smaller ones spend more on requests than on records, larger ones only take memory"),
+		settings.Within("kafka.quiet", c.Quiet, 10*time.Millisecond, time.Minute,
+			"shorter ones find pauses within a publication, longer ones delay the map"),
 		settings.Within("kafka.quiet_wait", c.QuietWait, 0, time.Hour, "longer ones delay the map"),
 		settings.Within("kafka.transaction_wait", c.TransactionWait, 0, time.Hour, "longer ones delay the map"),
 	)
@@ -50,6 +56,7 @@ func (f FileConfig) validate() error {
 		settings.Check(f.Path != "", "file.path is empty, must be the file with the forecasts"),
 		settings.Check(known, "file.format is %q, must be protobuf, json, ndjson or empty (by the file's name)", f.Format),
 		settings.Within("file.recheck", f.Recheck, time.Second, time.Hour, "longer delays changes on network file systems"),
-		settings.Within("file.settle", f.Settle, 10*time.Millisecond, time.Minute, "shorter reads half-written files, longer delays new forecasts"),
+		settings.Within("file.settle", f.Settle, 10*time.Millisecond, time.Minute,
+			"shorter reads half-written files, longer delays new forecasts"),
 	)
 }

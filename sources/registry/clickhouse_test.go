@@ -1,12 +1,6 @@
 package registry
 
 import (
-	"crypto/tls"
-	"encoding/pem"
-	"io"
-	"net"
-	"net/http/httptest"
-	"os"
 	"testing"
 	"time"
 
@@ -72,38 +66,4 @@ func TestClickHouseFeed(t *testing.T) {
 	f("", "A", "B", "C", "D")
 	store.Query(t, "TRUNCATE TABLE road.detectors")
 	f("never used", "A", "B", "C", "D")
-}
-
-// TestClickHouseFeedOverTLS queries through a TLS proxy whose certificate a private authority has
-// signed.
-func TestClickHouseFeedOverTLS(t *testing.T) {
-	store := stores.StartClickHouse(t)
-	proxy := httptest.NewTLSServer(nil)
-	proxy.Close() // only its certificate is used
-	ca := inFolder(t, "ca.pem")
-	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}), 0o600))
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: proxy.TLS.Certificates})
-	require.NoError(t, err)
-	defer l.Close()
-	go func() { // forwards every connection
-		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			if to, err := net.Dial("tcp", store.TCP); err == nil {
-				go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
-				go func() { _, _ = io.Copy(c, to); _ = c.Close() }()
-			}
-		}
-	}()
-	f := func(ca, wantError string, want ...string) {
-		t.Helper()
-		feed := newTestFeed(t, FeedConfig{ClickHouse: &dial.ClickHouseQuery{
-			Address: l.Addr().String(), Query: "SELECT 'A'",
-			ClickHouse: dial.ClickHouse{Username: "trafficd", Password: "trafficd", Secure: true, CAFile: ca},
-		}})
-		feed.check(t.Context())
-		require.Contains(t, feed.status(time.Now()).Error, wantError)
-		require.Equal(t, want, codesOf(feed.current.Load()))
-	}
-	f(ca, "", "A")
-	f("", "certificate signed by unknown authority")
-	f(ca+".missing", "cannot read the certificate authorities")
 }

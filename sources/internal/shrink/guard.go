@@ -62,7 +62,8 @@ func (g *Guard) Admit(lacks, inUse int, mark Mark, now time.Time) error {
 		g.Calm()
 		return nil
 	}
-	return &Error{fmt.Sprintf("%s lacks %d of the %d %s in use, more than max_shrink %g allows: it will be used if it still has the same %s at %s; if this is a mistake, correct the source before; %s",
+	return &Error{fmt.Sprintf("%s lacks %d of the %d %s in use, more than max_shrink %g allows: "+
+		"it will be used if it still has the same %s at %s; if this is a mistake, correct the source before; %s",
 		g.Content, lacks, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
 

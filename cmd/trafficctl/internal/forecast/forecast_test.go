@@ -33,7 +33,10 @@ func made(t testing.TB, streets int) []*pb.StreetForecast {
 	require.NoError(t, err)
 	var all []*pb.StreetForecast
 	for f := range seq {
-		require.NoError(t, forecasts.Check(f))
+		normal := proto.CloneOf(f)
+		_, err := forecasts.Normalise(normal, forecasts.MaxSpeed)
+		require.NoError(t, err)
+		require.True(t, proto.Equal(normal, f))
 		all = append(all, f)
 	}
 	return all

@@ -134,6 +134,9 @@ func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if _, err := p.prepare(ctx); err != nil { // an open transaction would hide the records after it
+		return nil, fmt.Errorf("cannot read topic %q: %w", p.cfg.Topic, err)
+	}
 	feed.Start(ctx)
 	defer feed.Close()
 	select {

@@ -23,11 +23,11 @@ type transaction struct {
 	producer kafka.ProducerSession
 }
 
-// begin aborts what a publisher with the same transactional id has left open, and begins a transaction
-// over some partitions.
-func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, error) {
+// prepare aborts what a publisher with the same transactional id has left open, and returns a
+// transaction.
+func (p *Publisher) prepare(ctx context.Context) (*transaction, error) {
 	t := &transaction{Publisher: p}
-	err := p.retry(ctx, "begin a transaction", func(ctx context.Context) error {
+	return t, p.retry(ctx, "begin a transaction", func(ctx context.Context) error {
 		r, err := p.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{
 			TransactionalID: p.options.ID, TransactionTimeoutMs: int(p.options.Timeout.Milliseconds()), ProducerID: -1, ProducerEpoch: -1,
 		})
@@ -36,6 +36,11 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 		}
 		return err
 	})
+}
+
+// begin begins a transaction over some partitions.
+func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, error) {
+	t, err := p.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +157,8 @@ func (p *Publisher) retry(ctx context.Context, what string, try func(context.Con
 func (p *Publisher) hint(err error) string {
 	switch {
 	case errors.Is(err, kafka.InvalidProducerEpoch), errors.Is(err, kafka.ProducerFenced), errors.Is(err, kafka.InvalidTransactionState):
-		return fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than --transaction-timeout", p.options.ID)
+		return fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than --transaction-timeout",
+			p.options.ID)
 	case errors.Is(err, kafka.TransactionalIDAuthorizationFailed):
 		return fmt.Sprintf("; the user needs the right to write with the transactional id %q (--transactional-id)", p.options.ID)
 	}
