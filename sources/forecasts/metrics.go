@@ -20,9 +20,9 @@ var (
 	recordsSkipped = records.WithLabelValues("skipped")
 	outOfRange     = metrics.NewCounter("trafficd_forecasts_out_of_range_total",
 		"Skipped records whose street or fromnode is not a 32-bit integer.")
-	incomplete     = metrics.NewCounter("trafficd_forecasts_incomplete_total",
+	incomplete = metrics.NewCounter("trafficd_forecasts_incomplete_total",
 		"Updates of the topic shown after forecasts.kafka.quiet_wait or transaction_wait, although publications may be incomplete.")
-	remarksTotal   = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects of forecast records that were taken nevertheless.")
+	remarksTotal = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects of forecast records that were taken nevertheless.")
 )
 
 // gauges returns the gauges of a feed, which exist only while it runs.
