@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +31,7 @@ func (o options) layerMixed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer stores.Close()
+	defer func() { _ = stores.Close() }() // only their data may remain
 	mixed, publications := 0, 0
 	for _, topic := range []string{"one", "six"} {
 		m, p, err := o.mixedReads(ctx, stores.Kafka.Brokers[0], topic)
@@ -77,8 +78,7 @@ func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, p
 		whole, err := d.readWhole(ctx)
 		if err != nil {
 			stop()
-			<-ended
-			return 0, 0, err
+			return 0, 0, errors.Join(err, <-ended)
 		}
 		if !whole {
 			mixed++

@@ -111,22 +111,8 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		t.confirmed = t.newest
 		t.contents.layer.Confirm(t.confirmed)
 		return watch.ErrUnchanged
-	case !whole:
-		limit := t.cfg.QuietWait
-		if transaction {
-			limit = t.cfg.TransactionWait
-		}
-		waited := t.cut.waited(now)
-		if waited < limit {
-			return cmp.Or(err, errTopicWritten)
-		}
-		incomplete.Inc()
-		if now.Sub(t.logged) >= logEvery {
-			t.logged = now
-			t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown, although publications may be incomplete: " +
-				"the topic was written all the time, a transaction stayed open, or a partition cannot be read; " +
-				"see forecasts.kafka.quiet_wait and transaction_wait")
-		}
+	case !whole && t.mustWait(transaction, now):
+		return cmp.Or(err, errTopicWritten)
 	}
 	if !t.caughtUp {
 		if err := t.replace(now); err != nil {
@@ -153,6 +139,26 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		return err
 	}
 	return cmp.Or(err, errTopicWritten)
+}
+
+// mustWait reports whether updates that are not whole must wait longer. If not, they are counted and logged.
+func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
+	limit := t.cfg.QuietWait
+	if transaction {
+		limit = t.cfg.TransactionWait
+	}
+	waited := t.cut.waited(now)
+	if waited < limit {
+		return true
+	}
+	incomplete.Inc()
+	if now.Sub(t.logged) >= logEvery {
+		t.logged = now
+		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown, although publications may be incomplete: " +
+			"the topic was written all the time, a transaction stayed open, or a partition cannot be read; " +
+			"see forecasts.kafka.quiet_wait and transaction_wait")
+	}
+	return false
 }
 
 // replace hands all streets to the layer.
