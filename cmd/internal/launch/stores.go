@@ -97,8 +97,6 @@ func (o *Options) validate() error {
 			return fmt.Errorf("cannot use port %d: must be 1 to 65535, or 0 for a free one", port)
 		}
 	}
-	ports := len(o.KafkaPorts) == o.Brokers && len(o.Controllers) == o.Brokers &&
-		!slices.Contains(o.KafkaPorts, 0) && !slices.Contains(o.Controllers, 0)
 	switch {
 	case !slices.Contains([]string{"", "clickhouse", "kafka"}, o.Only):
 		return fmt.Errorf("cannot start only %q: must be clickhouse or kafka", o.Only)
@@ -114,9 +112,19 @@ func (o *Options) validate() error {
 		return fmt.Errorf("cannot advertise another address with %s: use broker kind %s", Kfake, Apache)
 	case o.Partitions < 1:
 		return fmt.Errorf("cannot create topics with %d partitions: must be at least 1", o.Partitions)
-	case o.Node != 0 && (o.Node < 0 || o.Node > o.Brokers || o.Broker == Kfake):
+	}
+	return o.validateNode()
+}
+
+func (o *Options) validateNode() error {
+	all := len(o.KafkaPorts) == o.Brokers && len(o.Controllers) == o.Brokers &&
+		!slices.Contains(o.KafkaPorts, 0) && !slices.Contains(o.Controllers, 0)
+	switch {
+	case o.Node == 0:
+		return nil
+	case o.Node < 0 || o.Node > o.Brokers || o.Broker == Kfake:
 		return fmt.Errorf("cannot run node %d of %d: must be 1 to %d, with broker kind %s", o.Node, o.Brokers, o.Brokers, Apache)
-	case o.Node != 0 && !ports:
+	case !all:
 		return fmt.Errorf("cannot run node %d of %d without the others' ports: set the port of every broker and every controller",
 			o.Node, o.Brokers)
 	}
@@ -361,7 +369,9 @@ func (s *store) PIDs() []int {
 }
 
 // Do is QueryClickHouse for this server.
-func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) { return QueryClickHouse(ctx, c.HTTP, sql) }
+func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) {
+	return QueryClickHouse(ctx, c.HTTP, sql)
+}
 
 // QueryClickHouse runs one statement over HTTP as the user default and returns the response (tab-separated unless the
 // statement names a format) without its last line break. The error contains ClickHouse's message.

@@ -24,7 +24,7 @@ type Query func(ctx context.Context, sql string) (string, error)
 // columns are those of row.
 const rowsOf = `SELECT product_instance AS Instance, detector_code AS Detector, measure_type_code AS Type,
 	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
-	reinterpretAsUInt64(value) AS Value, if(quality IS NULL, NULL, reinterpretAsUInt64(assumeNotNull(quality))) AS Quality,
+	reinterpretAsUInt64(value) AS Value, if(isNull(quality), NULL, reinterpretAsUInt64(assumeNotNull(quality))) AS Quality,
 	batch_id AS Batch, batch_index AS Index, toUnixTimestamp64Nano(received_at) AS Received, _part AS Part
 	FROM %s FORMAT JSONEachRow SETTINGS output_format_json_quote_64bit_integers = 0`
 
