@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,7 +21,9 @@ func TestSchemathesis(t *testing.T) {
 	for _, file := range []string{"schemathesis.toml", "hooks.py"} {
 		copyFile(t, filepath.Join(openapiTools, file), filepath.Join(dir, file))
 	}
-	cmd := exec.Command(openapiPython(t), "-m", "schemathesis.cli", "run", "http://"+d.API+schemasPath+"openapi.yaml",
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, openapiPython(t), "-m", "schemathesis.cli", "run", "http://"+d.API+schemasPath+"openapi.yaml",
 		"--url", "http://"+d.API, "--header", "Authorization: apiKey "+integratorKey, "--max-examples", "50",
 		"--seed", "1", "--workers", "2", "--continue-on-failure", "--no-color")
 	cmd.Dir = dir
