@@ -60,6 +60,8 @@ type Registry interface {
 // Intake takes complete bodies through decompression, decoding and validation into the journal. Only its workers do that;
 // the goroutine of a request waits for a worker and then for the disk, so that one fsync serves all waiting requests.
 type Intake struct {
+	Tap Tap // what is validated
+
 	cfg         Config
 	journal     *journal.Journal
 	registry    Registry
@@ -219,6 +221,7 @@ func (in *Intake) process(st *stages, j *job) error {
 		r.ID = batch.ID(uuid.Must(uuid.NewV7())) // crypto/rand never fails
 	}
 	r.Items, r.Accepted = st.items.Count, st.items.Count-r.Len()
+	in.Tap.offer(s, &st.items, r, time.Unix(0, now))
 	if r.Accepted == 0 && s.IdempotencyKey == "" {
 		return nil // nothing to store
 	}

@@ -1,0 +1,155 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
+)
+
+const (
+	tapRate      = 50  // items per second for each follower
+	tapFollowers = 100 // at the same time; each costs a look at the rejections of every batch
+)
+
+// Tap lets operators follow a sample of the items as they are validated. Without followers it costs one load per batch;
+// a follower that does not keep up misses items. Its zero value is ready to use.
+type Tap struct {
+	active    atomic.Int32
+	mu        sync.Mutex
+	followers map[*Follower]bool
+}
+
+// TapFilter selects items. Empty fields match everything.
+type TapFilter struct {
+	Client, Code, Detector string
+	Accepted               bool // accepted items, instead of rejected ones
+}
+
+// TapItem is an item that was accepted or rejected. Type, From, To, Value are those of an accepted one, in UTC.
+type TapItem struct {
+	Time     time.Time       `json:"time"`
+	Client   string          `json:"client"`
+	Code     string          `json:"code"` // OK if accepted
+	Detector string          `json:"detector,omitempty"`
+	Field    string          `json:"field,omitempty"`
+	Message  json.RawMessage `json:"message,omitempty"` // as in the 207
+	Type     string          `json:"type,omitempty"`
+	From     *time.Time      `json:"from,omitempty"`
+	To       *time.Time      `json:"to,omitempty"`
+	Value    *float64        `json:"value,omitempty"`
+	Batch    string          `json:"batch"`
+	Index    int             `json:"index"`
+}
+
+// Follower receives items until Stop.
+type Follower struct {
+	Items  <-chan TapItem
+	items  chan TapItem
+	filter TapFilter
+	tap    *Tap
+
+	second int64 // to which sent belongs
+	sent   int
+}
+
+// Follow returns nil if there are too many followers.
+func (t *Tap) Follow(filter TapFilter) *Follower {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.followers) == tapFollowers {
+		return nil
+	}
+	if t.followers == nil {
+		t.followers = map[*Follower]bool{}
+	}
+	c := make(chan TapItem, 2*tapRate)
+	f := &Follower{Items: c, items: c, filter: filter, tap: t}
+	t.followers[f] = true
+	t.active.Add(1)
+	return f
+}
+
+// Stop ends the following. Items is not closed.
+func (f *Follower) Stop() {
+	f.tap.mu.Lock()
+	defer f.tap.mu.Unlock()
+	delete(f.tap.followers, f)
+	f.tap.active.Add(-1)
+}
+
+// offer hands a validated batch to the followers. It returns at once if another worker is doing the same.
+func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, now time.Time) {
+	if t.active.Load() == 0 || !t.mu.TryLock() {
+		return
+	}
+	defer t.mu.Unlock()
+	_, client, _ := strings.Cut(s.Client, "\x00")
+	for f := range t.followers {
+		if f.filter.Client != "" && f.filter.Client != client || !f.admits(now) {
+			continue
+		}
+		next := 0 // of r.List
+		if !f.filter.Accepted {
+			for _, x := range r.List {
+				if !f.offer(items, r, int(x.Index), &x, client, now) {
+					break
+				}
+			}
+			continue
+		}
+		for row := range items.Rows() {
+			if next < len(r.List) && int(r.List[next].Index) == row {
+				next++
+			} else if !f.offer(items, r, row, nil, client, now) {
+				break
+			}
+		}
+	}
+}
+
+// admits reports whether the follower may receive another item in this second.
+func (f *Follower) admits(now time.Time) bool {
+	if second := now.Unix(); second != f.second {
+		f.second, f.sent = second, 0
+	}
+	return f.sent < tapRate
+}
+
+// offer sends one item, if it matches. more is false if the follower has its share of this second, or is behind.
+func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.Rejection, client string, now time.Time) (more bool) {
+	item := TapItem{Time: now.UTC(), Client: client, Code: contract.OK.String(), Batch: r.ID.String(), Index: row}
+	var detector []byte
+	if row < items.Rows() {
+		detector = items.Code(row)
+	}
+	if f.filter.Detector != "" && f.filter.Detector != string(detector) || x != nil && f.filter.Code != "" && f.filter.Code != x.Code.String() {
+		return true
+	}
+	item.Detector = contract.Echo(detector)
+	if x != nil {
+		item.Code = x.Code.String()
+		if x.Field != contract.FieldItem {
+			item.Field = x.Field.String()
+		}
+		item.Message = append(contract.AppendItemDescription([]byte{'"'}, x.Code, x.Field, r.Echo(*x)), '"')
+	} else {
+		from, to := time.Unix(0, items.From[row]).UTC(), time.Unix(0, items.To[row]).UTC()
+		item.Type, item.From, item.To = string(items.TypeCode(int(items.Type[row]))), &from, &to
+		if v := items.Value[row]; !math.IsInf(v, 0) && !math.IsNaN(v) {
+			item.Value = &v
+		}
+	}
+	select {
+	case f.items <- item:
+		f.sent++
+		return f.sent < tapRate
+	default:
+		return false
+	}
+}
