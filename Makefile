@@ -23,6 +23,11 @@ VERSION  ?= $(shell git describe --tags --always --dirty=+changes && git show --
 build: ## build all programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X 'trafficd/cmd/internal/version.stamp=$(VERSION)'" -o bin/ ./cmd/...
 
+.PHONY: page
+page: ## build the web page (sources/page/app) into sources/page/dist; needs npm
+	npm ci --prefix sources/page/app --no-audit --no-fund
+	npm run build --prefix sources/page/app
+
 .PHONY: cross
 cross: ## compile all programs for the other platforms
 	for platform in linux/arm64 darwin/arm64; do \

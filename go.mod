@@ -2,6 +2,8 @@ module trafficd
 
 go 1.26.0
 
+ignore ./sources/page/app
+
 require (
 	github.com/ClickHouse/clickhouse-go/v2 v2.50.0
 	github.com/cespare/xxhash/v2 v2.3.0

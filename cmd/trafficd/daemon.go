@@ -6,20 +6,24 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
-	"trafficd/schemas/openapi"
+	"trafficd/schemas/contract"
 	"trafficd/sinks/layers"
 	"trafficd/sources/api"
 	"trafficd/sources/forecasts"
+	"trafficd/sources/ingest"
 	"trafficd/sources/registry"
 	"trafficd/sources/routing"
 )
@@ -40,6 +44,9 @@ type daemon struct {
 	forecasts   *forecasts.Forecasts
 	routing     *routing.Service
 	api         *api.Server
+
+	viewer atomic.Pointer[contract.Client] // operators see its layer
+	status *status.Recorder
 
 	started         atomic.Bool // all parts run
 	registryChecked atomic.Bool // each registry feed has been read once, or has failed
@@ -73,9 +80,17 @@ func (d *daemon) steps() []step {
 	cfg, log := d.cfg, d.log
 	return []step{
 		{
+			"status",
+			func() error {
+				d.status = status.Start(prometheus.DefaultGatherer, cfg.API.BasePath+ingest.Path, version.Text(), d.readiness)
+				return nil
+			},
+			func(context.Context) error { d.status.Stop(); return nil },
+		},
+		{
 			"operators' listener",
 			func() (err error) {
-				d.ops, err = ops.Start(cfg.Ops, d.readiness, openapi.Document, log)
+				d.ops, err = ops.Start(cfg.Ops, d.readiness, d.operatorRoutes(), log)
 				return err
 			},
 			func(ctx context.Context) error { d.ops.Stop(ctx); return nil },
@@ -140,7 +155,11 @@ func (d *daemon) steps() []step {
 				if d.forecasts, err = forecasts.New(cfg.Forecasts, d.layer, log); err != nil {
 					return err
 				}
-				d.keys.BeforeUse(d.layer.Prepare) // a new key finds the layer of its time zone ready
+				d.keys.BeforeUse(func(clients []*contract.Client) { // a new key finds the layer of its time zone ready
+					viewer := viewerOf(clients)
+					d.viewer.Store(viewer)
+					d.layer.Prepare(append(slices.Clone(clients), viewer))
+				})
 				d.layer.Start()
 				d.forecasts.Start(context.Background()) // until Close
 				return nil

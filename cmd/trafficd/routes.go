@@ -63,7 +63,7 @@ func (d *daemon) routes() []api.Route {
 		list += name + "\n"
 	}
 	schema(schemasPath, "text/plain; charset=utf-8", []byte(list))
-	return routes
+	return append(routes, d.mapRoutes()...)
 }
 
 // noLayer refuses requests for forecasts without a feed: unlike a layer that is not built yet, it never

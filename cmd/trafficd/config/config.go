@@ -16,6 +16,7 @@ import (
 	"trafficd/sources/api"
 	"trafficd/sources/forecasts"
 	"trafficd/sources/ingest"
+	"trafficd/sources/page"
 	"trafficd/sources/registry"
 	"trafficd/sources/routing"
 )
@@ -42,6 +43,7 @@ type Config struct {
 	Forecasts   forecasts.Config `setting:"forecasts"`
 	Layers      layers.Config    `setting:"layers"`
 	Routing     routing.Config   `setting:"routing"`
+	UI          page.Config      `setting:"ui"`
 }
 
 // ClickHouse configures the archive and its delivery.
@@ -83,6 +85,7 @@ func Default() Config {
 		Forecasts:       forecasts.DefaultConfig(),
 		Layers:          layers.DefaultConfig(),
 		Routing:         routing.DefaultConfig(),
+		UI:              page.DefaultConfig(),
 	}
 	c.API.Listen = "127.0.0.1:8080" // reachable from other machines only if configured
 	c.Journal.Dir = "trafficd-data/journal"
@@ -140,6 +143,7 @@ func (c *Config) validate(origins Origins) error {
 	section("forecasts", c.Forecasts.Validate())
 	section("layers", c.Layers.Validate())
 	section("routing", c.Routing.Validate())
+	section("ui", c.UI.Validate())
 	return errors.Join(errs...)
 }
 

@@ -1,4 +1,4 @@
-// Package ops is the operators' listener: metrics, liveness, readiness, the OpenAPI document and,
+// Package ops is the operators' listener: metrics, liveness, readiness, the routes that the daemon adds and,
 // optionally, profiles. It has its own address, so it answers while the clients' listener is full or
 // draining, and need not be reachable by clients.
 package ops
@@ -44,11 +44,12 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener
 	done     chan struct{}
+	cancel   func() // ends streams
 }
 
-// Start listens and serves until Stop. It calls check for each /readyz; openapi is the document to
-// serve. Without an address it returns nil.
-func Start(cfg Config, check func() Readiness, openapi []byte, log zerolog.Logger) (*Server, error) {
+// Start listens and serves until Stop. It calls check for each /readyz; routes are served besides, by pattern. Without an
+// address it returns nil.
+func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, log zerolog.Logger) (*Server, error) {
 	if cfg.Listen == "" {
 		return nil, nil
 	}
@@ -56,9 +57,12 @@ func Start(cfg Config, check func() Readiness, openapi []byte, log zerolog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for operators (ops.listen): %w", err)
 	}
+	streams, cancel := context.WithCancel(context.Background())
 	s := &Server{
+		cancel: cancel,
 		http: &http.Server{
-			Handler:           Handler(cfg, check, openapi),
+			BaseContext:       func(net.Listener) context.Context { return streams },
+			Handler:           Handler(cfg, check, routes),
 			ReadHeaderTimeout: 5 * time.Second,  // a header fits into one packet
 			IdleTimeout:       90 * time.Second, // longer than the usual scrape intervals, so scrapers keep their connection
 			MaxHeaderBytes:    16 << 10,
@@ -72,7 +76,7 @@ func Start(cfg Config, check func() Readiness, openapi []byte, log zerolog.Logge
 			log.Error().Err(err).Msg("the operators' listener has failed; restart the daemon to restore it")
 		}
 	}()
-	log.Info().Str("address", s.Address()).Msg("operators' listener: /metrics /healthz /readyz /schemas/openapi.yaml")
+	log.Info().Str("address", s.Address()).Msg("operators' listener: web page at /; /status /metrics /healthz /readyz")
 	return s, nil
 }
 
@@ -85,6 +89,7 @@ func (s *Server) Stop(ctx context.Context) {
 	if s == nil {
 		return
 	}
+	s.cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // a profile may run for 30 s
 	}
@@ -92,8 +97,11 @@ func (s *Server) Stop(ctx context.Context) {
 }
 
 // Handler returns the listener's routes.
-func Handler(cfg Config, check func() Readiness, openapi []byte) http.Handler {
+func Handler(cfg Config, check func() Readiness, routes map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	for pattern, h := range routes {
+		mux.Handle(pattern, h)
+	}
 	metrics.Show(
 		metrics.GaugeFunc("trafficd_ops_ready", "1 if /readyz answers 200, else 0.", nil, func() float64 { return check().ready() }),
 		metrics.GaugeFunc("trafficd_build_info", "1, with the version and revision of the daemon and the Go version as labels.", version.Labels(),
@@ -105,10 +113,6 @@ func Handler(cfg Config, check func() Readiness, openapi []byte) http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { check().write(w) })
-	mux.HandleFunc("GET /schemas/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = w.Write(openapi)
-	})
 	if cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

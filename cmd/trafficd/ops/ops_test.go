@@ -25,7 +25,7 @@ func get(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRe
 
 func TestRoutes(t *testing.T) {
 	check := func() Readiness { return NewReadiness(map[string]Component{"journal": {State: OK}}) }
-	plain := Handler(Config{}, check, []byte("openapi: 3.1.0\n"))
+	plain := Handler(Config{}, check, map[string]http.Handler{"GET /{$}": http.RedirectHandler("/elsewhere", 302)})
 	profiled := Handler(Config{Pprof: true}, check, nil)
 	f := func(h http.Handler, method, path string, status int, contains string) {
 		t.Helper()
@@ -37,7 +37,7 @@ func TestRoutes(t *testing.T) {
 	f(plain, "GET", "/metrics", 200, "trafficd_ops_ready 1\n")
 	f(plain, "GET", "/healthz", 200, "ok")
 	f(plain, "GET", "/readyz", 200, `"state": "ok"`)
-	f(plain, "GET", "/schemas/openapi.yaml", 200, "openapi: 3.1.0")
+	f(plain, "GET", "/", 302, "elsewhere")
 	f(plain, "POST", "/readyz", 405, "")
 	f(plain, "GET", "/nothing", 404, "")
 	f(plain, "GET", "/debug/pprof/", 404, "")

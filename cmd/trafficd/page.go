@@ -1,0 +1,138 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttpadaptor"
+
+	"trafficd/pipeline"
+	"trafficd/schemas/contract"
+	"trafficd/schemas/openapi"
+	"trafficd/sinks/layers"
+	"trafficd/sources/api"
+	"trafficd/sources/page"
+)
+
+// mapPath is where clients find the page with the map.
+const mapPath = "/map/"
+
+// operatorRoutes are what the operators' listener serves besides metrics and readiness: the page and its data, without a
+// key.
+func (d *daemon) operatorRoutes() map[string]http.Handler {
+	return map[string]http.Handler{
+		"GET /":                     page.New(d.cfg.UI, d.pageSettings(), "index.html"),
+		"GET /status":               d.status,
+		"GET /rejections":           http.HandlerFunc(d.serveItems),
+		"GET " + layers.Path:        http.HandlerFunc(d.serveLayer),
+		"GET /schemas/openapi.yaml": http.HandlerFunc(serveOpenAPI),
+	}
+}
+
+func (d *daemon) pageSettings() page.Settings {
+	return page.Settings{Horizons: d.cfg.Layers.Horizons, StaleAfter: d.cfg.Layers.StaleAfter.Seconds()}
+}
+
+func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(openapi.Document) // fails only if the client is gone
+}
+
+// viewerOf returns the client whose layer operators see: one that has the right forecast, so that no other time zone is
+// built, or else one in UTC.
+func viewerOf(clients []*contract.Client) *contract.Client {
+	for _, c := range clients {
+		if c.May(contract.RightForecast) {
+			return c
+		}
+	}
+	return &contract.Client{Name: "operator", Rights: contract.RightForecast, Zone: time.UTC}
+}
+
+// serveLayer answers an operator as the clients' listener would answer the viewer.
+func (d *daemon) serveLayer(w http.ResponseWriter, r *http.Request) {
+	if !d.started.Load() {
+		http.Error(w, "the daemon is starting; retry", http.StatusServiceUnavailable)
+		return
+	}
+	var ctx fasthttp.RequestCtx
+	ctx.Request.Header.SetMethod(r.Method)
+	ctx.Request.SetRequestURI(r.URL.RequestURI())
+	for name, values := range r.Header {
+		for _, v := range values {
+			ctx.Request.Header.Add(name, v)
+		}
+	}
+	if _, err := d.layer.Handle(d.viewer.Load(), &ctx); err != nil {
+		status := http.StatusInternalServerError
+		if apiErr, ok := err.(*contract.APIError); ok {
+			status = apiErr.Code.Status()
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	for name, value := range ctx.Response.Header.All() {
+		w.Header().Set(string(name), string(value))
+	}
+	w.WriteHeader(ctx.Response.StatusCode())
+	_, _ = w.Write(ctx.Response.Body()) // fails only if the client is gone
+}
+
+// serveItems streams a sample of the items that are being rejected, or accepted, as lines of JSON.
+func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
+	if !d.started.Load() {
+		http.Error(w, "the daemon is starting; retry", http.StatusServiceUnavailable)
+		return
+	}
+	q := r.URL.Query()
+	f := d.intake.Tap.Follow(pipeline.TapFilter{
+		Client: q.Get("client"), Code: q.Get("code"), Detector: q.Get("detector"), Accepted: q.Has("accepted"),
+	})
+	if f == nil {
+		http.Error(w, "too many followers; stop one", http.StatusServiceUnavailable)
+		return
+	}
+	defer f.Stop()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	lines, out := json.NewEncoder(w), http.NewResponseController(w)
+	err := out.Flush()
+	for err == nil {
+		select {
+		case item := <-f.Items:
+			if err = lines.Encode(item); err == nil && len(f.Items) == 0 {
+				err = out.Flush()
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// mapRoutes are the page's files on the clients' listener, which need no key.
+func (d *daemon) mapRoutes() (routes []api.Route) {
+	if !d.cfg.UI.Clients {
+		return nil
+	}
+	handler := fasthttpadaptor.NewFastHTTPHandler(http.StripPrefix(mapPath, page.New(d.cfg.UI, d.pageSettings(), "map.html")))
+	for _, name := range page.Files(d.cfg.UI) {
+		routes = append(routes, api.Route{Path: mapPath + name, Methods: schemaMethods, Open: schemaMethods, Endpoint: staticFile{handler}})
+	}
+	return routes
+}
+
+// staticFile is an endpoint for a file of the page.
+type staticFile struct{ handler fasthttp.RequestHandler }
+
+// Admit implements api.Endpoint.
+func (staticFile) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+	return nil, nil
+}
+
+// Handle implements api.Endpoint.
+func (f staticFile) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	f.handler(ctx)
+	return 0, nil
+}

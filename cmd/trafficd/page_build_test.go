@@ -1,0 +1,64 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pageApp is the folder of the page's sources.
+const pageApp = "../../sources/page/app"
+
+// pageModules returns a folder with the packages that the page is built from.
+func pageModules(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(fetched(t, "page", filepath.Join(pageApp, "package-lock.json"), func(dir string) {
+		for _, file := range []string{"package.json", "package-lock.json"} {
+			copyFile(t, filepath.Join(pageApp, file), filepath.Join(dir, file))
+		}
+		fetch(t, "the packages of the web page", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
+	}), "node_modules")
+}
+
+// TestPageBuild lints and tests the page's sources, builds them, and compares the result with what is committed.
+func TestPageBuild(t *testing.T) {
+	root := t.TempDir()
+	app := filepath.Join(root, "app")
+	committed := os.DirFS(filepath.Join(pageApp, ".."))
+	require.NoError(t, fs.WalkDir(committed, "app", func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.Name() == "node_modules" {
+			return fs.SkipDir
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
+		copyFile(t, filepath.Join(pageApp, "..", path), filepath.Join(root, path))
+		return nil
+	}))
+	require.NoError(t, os.Symlink(pageModules(t), filepath.Join(app, "node_modules")))
+	for _, script := range []string{"lint", "test", "build"} {
+		out, err := exec.Command("npm", "run", script, "--prefix", app).CombinedOutput()
+		require.NoError(t, err, "npm run %s:\n%s", script, out)
+	}
+	require.Equal(t, files(t, committed, "dist"), files(t, os.DirFS(root), "dist"), "`make page` builds the page; commit the result")
+}
+
+// files returns the contents of the files in a folder by path.
+func files(t *testing.T, tree fs.FS, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, fs.WalkDir(tree, dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(tree, path)
+		all[path] = string(text)
+		return err
+	}))
+	return all
+}

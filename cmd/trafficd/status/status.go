@@ -1,0 +1,294 @@
+// Package status tells an operator how the daemon is: rates, latency, the clients, the stores, and a plain sentence for
+// each thing that is wrong. Its figures are those of /metrics, sampled every few seconds and kept for an hour, so that
+// they can be seen without Prometheus. /status is the JSON form.
+package status
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"trafficd/cmd/trafficd/ops"
+)
+
+const (
+	step   = 5 * time.Second
+	points = int(time.Hour / step)
+	window = int(time.Minute / step) // samples over which the latency and the growth of the journal are taken
+)
+
+// Status is the answer of /status. Rates are per second over the last step, times are in UTC.
+type Status struct {
+	Time       time.Time  `json:"time"`
+	Version    string     `json:"version"`
+	Started    time.Time  `json:"started"`
+	State      ops.State  `json:"state"`
+	Summary    []string   `json:"summary"` // what is wrong and what to do, worst first; empty if all is well
+	Rates      Rates      `json:"rates"`
+	Latency    *Latency   `json:"latency,omitempty"` // of the last minute; absent without a request
+	Codes      []Code     `json:"codes"`             // by number
+	Clients    []Client   `json:"clients"`           // that may ingest, by name
+	Journal    Journal    `json:"journal"`
+	Stores     []Store    `json:"stores"`
+	Registries []Registry `json:"registries"`
+	Forecast   *Forecast  `json:"forecast,omitempty"` // absent before the first layer
+	History    History    `json:"history"`
+}
+
+// Rates are per second.
+type Rates struct {
+	Batches  float64 `json:"batches"`
+	Accepted float64 `json:"accepted"`
+	Rejected float64 `json:"rejected"`
+}
+
+// Latency is the time from the header of a batch to its answer, in seconds.
+type Latency struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
+// Code counts rejected measurements since the start.
+type Code struct {
+	Code      string  `json:"code"`
+	Total     float64 `json:"total"`
+	PerSecond float64 `json:"perSecond"`
+}
+
+// Client counts since the start.
+type Client struct {
+	Name      string     `json:"name"`
+	Batches   float64    `json:"batches"`
+	Accepted  float64    `json:"accepted"`
+	Rejected  float64    `json:"rejected"`
+	LastBatch *time.Time `json:"lastBatch,omitempty"`
+}
+
+// Journal is in bytes.
+type Journal struct {
+	Bytes    float64 `json:"bytes"`
+	Limit    float64 `json:"limit"`
+	DiskFree float64 `json:"diskFree"`
+}
+
+// Store is what waits for a sink.
+type Store struct {
+	Name        string  `json:"name"`
+	Batches     float64 `json:"batches"`
+	Rows        float64 `json:"rows"` // estimated from the mean size of batches since the start
+	Seconds     float64 `json:"seconds"`
+	Error       string  `json:"error,omitempty"`
+	DeadLetters float64 `json:"deadLetters"` // rows since the start
+}
+
+// Registry is the detector list of a product instance.
+type Registry struct {
+	ProductInstance string  `json:"productInstance"`
+	Detectors       float64 `json:"detectors"`
+	Age             float64 `json:"age"` // s
+	Failing         bool    `json:"failing,omitempty"`
+}
+
+// Forecast is the state of the layer.
+type Forecast struct {
+	Streets      float64    `json:"streets"`
+	Age          float64    `json:"age"` // s
+	CoveredUntil *time.Time `json:"coveredUntil,omitempty"`
+	Stale        bool       `json:"stale,omitempty"`
+}
+
+// History has a value for each step of the last hour, oldest first; null where nothing is known.
+type History struct {
+	From   int64              `json:"from"` // Unix time of the first value, s
+	Step   float64            `json:"step"` // s
+	Series map[string][]point `json:"series"`
+}
+
+// point is a value of a series; NaN is null in JSON.
+type point float32
+
+// MarshalJSON implements json.Marshaler.
+func (p point) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(p)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float32(p))
+}
+
+// Recorder samples the metrics. It keeps points × (5 + number of stores) numbers of 4 bytes.
+type Recorder struct {
+	gatherer   prometheus.Gatherer
+	ingestPath string
+	version    string
+	readiness  func() ops.Readiness
+	started    time.Time
+
+	mu      sync.Mutex
+	recent  []sample // the last window, oldest first
+	times   []int64  // Unix times of the points, s
+	series  map[string][]point
+	trouble map[string]time.Time // since when a component is not OK
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// Start samples until Stop. ingestPath is the path of the measurements' endpoint.
+func Start(gatherer prometheus.Gatherer, ingestPath, version string, readiness func() ops.Readiness) *Recorder {
+	r := &Recorder{
+		gatherer: gatherer, ingestPath: ingestPath, version: version, readiness: readiness, started: time.Now().UTC(),
+		series: map[string][]point{}, trouble: map[string]time.Time{}, stop: make(chan struct{}),
+	}
+	r.record(time.Now())
+	r.done.Go(func() {
+		tick := time.NewTicker(step)
+		defer tick.Stop()
+		for {
+			select {
+			case now := <-tick.C:
+				r.record(now)
+			case <-r.stop:
+				return
+			}
+		}
+	})
+	return r
+}
+
+// Stop ends the sampling.
+func (r *Recorder) Stop() {
+	close(r.stop)
+	r.done.Wait()
+}
+
+// record takes a sample and appends its point to each series.
+func (r *Recorder) record(now time.Time) {
+	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range ready.Components {
+		if c.State == ops.OK {
+			delete(r.trouble, name)
+		} else if r.trouble[name].IsZero() {
+			r.trouble[name] = now
+		}
+	}
+	before := &sample{}
+	if n := len(r.recent); n > 0 {
+		before = &r.recent[n-1]
+	}
+	add := func(name string, value float64) {
+		values := r.series[name]
+		for len(values) < len(r.times) {
+			values = append(values, point(math.NaN())) // a sink that was not there before
+		}
+		values = append(values, point(value))
+		r.series[name] = values[max(0, len(values)-points):]
+	}
+	add("batches", s.rate(before, "ingest_batches_total", "OK"))
+	add("accepted", s.rates(before, "ingest_items_accepted_total"))
+	add("rejected", s.rates(before, "ingest_items_rejected_total"))
+	add("p50", 1000*s.quantile(before, .5))
+	add("p99", 1000*s.quantile(before, .99))
+	for sink := range s.values["pipeline_lag_frames"] {
+		add("lag_"+sink, s.rowsWaiting(sink))
+	}
+	r.times = append(r.times, now.Unix())
+	r.times = r.times[max(0, len(r.times)-points):]
+	r.recent = append(r.recent, s)
+	r.recent = slices.Clone(r.recent[max(0, len(r.recent)-window):])
+}
+
+// rowsWaiting estimates the rows that were not delivered to a sink.
+func (s *sample) rowsWaiting(sink string) float64 {
+	batches := s.values["ingest_batches_total"]["OK"]
+	if batches == 0 {
+		return s.values["pipeline_lag_frames"][sink]
+	}
+	return math.Round(s.values["pipeline_lag_frames"][sink] * s.sum("ingest_items_accepted_total") / batches)
+}
+
+// Now returns the status. It takes a sample of its own, which it does not keep.
+func (r *Recorder) Now() Status {
+	now := time.Now()
+	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, oldest := &r.recent[len(r.recent)-1], &r.recent[0]
+	if now.Sub(before.at) < step/2 && len(r.recent) > 1 { // too short for a rate
+		before = &r.recent[len(r.recent)-2]
+	}
+	st := Status{
+		Time: now.UTC(), Version: r.version, Started: r.started, State: ready.State,
+		Rates: Rates{
+			s.rate(before, "ingest_batches_total", "OK"), s.rates(before, "ingest_items_accepted_total"),
+			s.rates(before, "ingest_items_rejected_total"),
+		},
+		Journal: Journal{s.sum("journal_bytes"), s.sum("journal_bytes_limit"), s.sum("journal_disk_free_bytes")},
+		Codes:   []Code{}, Clients: []Client{}, Stores: []Store{}, Registries: []Registry{},
+		History: History{From: r.times[0], Step: step.Seconds(), Series: map[string][]point{}},
+	}
+	for name, values := range r.series {
+		st.History.Series[name] = slices.Clone(values)
+	}
+	if p50 := s.quantile(oldest, .5); !math.IsNaN(p50) {
+		st.Latency = &Latency{p50, s.quantile(oldest, .99)}
+	}
+	for code, total := range s.values["ingest_items_rejected_total"] {
+		if total > 0 {
+			st.Codes = append(st.Codes, Code{code, total, s.rate(before, "ingest_items_rejected_total", code)})
+		}
+	}
+	slices.SortFunc(st.Codes, func(a, b Code) int { return int(b.Total - a.Total) })
+	for _, name := range sorted(s.values["ingest_client_batches_total"]) {
+		c := Client{
+			Name: name, Batches: s.values["ingest_client_batches_total"][name],
+			Accepted: s.values["ingest_client_items_accepted_total"][name], Rejected: s.values["ingest_client_items_rejected_total"][name],
+		}
+		c.LastBatch = unix(s.values["ingest_client_last_batch_timestamp_seconds"][name])
+		st.Clients = append(st.Clients, c)
+	}
+	for _, name := range sorted(s.values["pipeline_lag_frames"]) {
+		store := Store{
+			Name: name, Batches: s.values["pipeline_lag_frames"][name], Rows: s.rowsWaiting(name),
+			Seconds: s.values["pipeline_lag_seconds"][name], DeadLetters: s.values["pipeline_dead_letters_total"][name],
+		}
+		if reasons := ready.Components[name].Reasons; len(reasons) > 0 {
+			store.Error = reasons[0]
+		}
+		st.Stores = append(st.Stores, store)
+	}
+	for _, name := range sorted(s.values["registry_detectors"]) {
+		st.Registries = append(st.Registries, Registry{
+			name, s.values["registry_detectors"][name], s.values["registry_age_seconds"][name], s.values["registry_failing"][name] > 0,
+		})
+	}
+	if streets, ok := s.values["layers_streets"]; ok && len(s.values["layers_age_seconds"]) > 0 {
+		st.Forecast = &Forecast{streets[""], s.sum("layers_age_seconds"), unix(s.sum("layers_covered_until_timestamp_seconds")), s.sum("layers_stale") > 0}
+	}
+	st.Summary = r.summary(&s, oldest, ready, now)
+	return st
+}
+
+func unix(seconds float64) *time.Time {
+	if seconds == 0 {
+		return nil
+	}
+	t := time.UnixMilli(int64(1000 * seconds)).UTC()
+	return &t
+}
+
+func sorted(m map[string]float64) []string { return slices.Sorted(maps.Keys(m)) }
+
+// ServeHTTP writes the status as JSON.
+func (r *Recorder) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(r.Now()) // fails only if the client is gone
+}

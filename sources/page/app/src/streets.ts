@@ -1,0 +1,244 @@
+import {
+  type CustomLayerInterface,
+  type CustomRenderMethodInput,
+  type Map as GlMap,
+  MercatorCoordinate,
+} from "maplibre-gl";
+import type { Geometry } from "./network";
+import { none, noneColour, steps } from "./palette";
+
+const textureWidth = 2048;
+
+const vertexShader = `#version 300 es
+uniform mat4 matrix;        // from mercator coordinates relative to the origin to clip space
+uniform vec2 viewport;      // px
+uniform float width;        // px
+uniform float side;         // 1: right-hand traffic, -1: left-hand
+uniform highp usampler2D stepOf;
+uniform vec3 palette[${steps.length + 1}];
+uniform int selected;
+in vec2 corner;             // along 0..1, across -1..1
+in vec4 segment;            // both ends
+in float owner;
+out vec3 colour;
+void main() {
+  vec4 a = matrix * vec4(segment.xy, 0., 1.), b = matrix * vec4(segment.zw, 0., 1.);
+  vec2 pa = a.xy / a.w * viewport, pb = b.xy / b.w * viewport;
+  vec2 along = pb - pa;
+  along = length(along) < 1e-6 ? vec2(1., 0.) : normalize(along);
+  vec2 right = vec2(along.y, -along.x);
+  int index = int(owner);
+  uint step = texelFetch(stepOf, ivec2(index % ${textureWidth}, index / ${textureWidth}), 0).r;
+  bool chosen = index == selected;
+  float w = chosen ? width * 2. : width;
+  colour = palette[step == ${none}u ? ${steps.length} : int(step)];
+  vec4 end = corner.x < .5 ? a : b;
+  vec2 offset = right * (side * width * .62 + corner.y * w * .5) + along * (corner.x - .5) * w * .5;
+  gl_Position = end + vec4(offset * 2. / viewport * end.w, chosen ? -1e-4 : 0., 0.);
+}`;
+
+const fragmentShader = `#version 300 es
+precision mediump float;
+in vec3 colour;
+out vec4 fragment;
+void main() { fragment = vec4(colour, 1.); }`;
+
+/** Width of a line in px at a zoom level. */
+export const lineWidth = (zoom: number) => Math.min(9, Math.max(1.6, (zoom - 8) * 0.9));
+
+/**
+ * Streets draws each street as one line per segment. The geometry is uploaded once; the colours are a texture with the
+ * step of each street, so that another horizon costs one upload of a byte per street.
+ */
+export class Streets implements CustomLayerInterface {
+  readonly id = "streets";
+  readonly type = "custom" as const;
+  leftHand = false;
+  selected = -1;
+  /** The steps that are drawn, by street. */
+  steps: Uint8Array = new Uint8Array(0);
+  private geometry?: Geometry;
+  private segments = new Float32Array(0); // mercator, relative to origin
+  private origin = { x: 0, y: 0 };
+  private map?: GlMap;
+  private gl?: WebGL2RenderingContext;
+  private program?: WebGLProgram;
+  private array?: WebGLVertexArrayObject;
+  private buffers: WebGLBuffer[] = [];
+  private texture?: WebGLTexture;
+  private location: Record<string, WebGLUniformLocation | null> = {};
+
+  onAdd(map: GlMap, context: WebGLRenderingContext | WebGL2RenderingContext): void {
+    const gl = context as WebGL2RenderingContext;
+    this.map = map;
+    this.gl = gl;
+    const program = gl.createProgram()!;
+    for (const [kind, source] of [
+      [gl.VERTEX_SHADER, vertexShader],
+      [gl.FRAGMENT_SHADER, fragmentShader],
+    ] as const) {
+      const shader = gl.createShader(kind)!;
+      gl.shaderSource(shader, source);
+      gl.compileShader(shader);
+      gl.attachShader(program, shader);
+    }
+    gl.linkProgram(program);
+    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) {
+      throw new Error(`cannot link the shader of the streets: ${gl.getProgramInfoLog(program)}`);
+    }
+    for (const name of ["matrix", "viewport", "width", "side", "stepOf", "palette", "selected"]) {
+      this.location[name] = gl.getUniformLocation(program, name);
+    }
+    this.program = program;
+    this.texture = gl.createTexture()!;
+    this.upload();
+    this.uploadSteps();
+  }
+
+  onRemove(): void {
+    const gl = this.gl;
+    if (!gl) return;
+    for (const b of this.buffers) gl.deleteBuffer(b);
+    gl.deleteTexture(this.texture!);
+    gl.deleteProgram(this.program!);
+    this.gl = undefined;
+  }
+
+  setGeometry(geometry: Geometry): void {
+    this.geometry = geometry;
+    const s = geometry.segments;
+    if (s.length > 0) {
+      const o = MercatorCoordinate.fromLngLat({ lng: s[0], lat: s[1] });
+      this.origin = { x: o.x, y: o.y };
+    }
+    this.segments = new Float32Array(s.length);
+    for (let i = 0; i < s.length; i += 2) {
+      const p = MercatorCoordinate.fromLngLat({ lng: s[i], lat: s[i + 1] });
+      this.segments[i] = p.x - this.origin.x;
+      this.segments[i + 1] = p.y - this.origin.y;
+    }
+    this.upload();
+  }
+
+  setSteps(value: Uint8Array): void {
+    this.steps = value;
+    this.uploadSteps();
+    this.map?.triggerRepaint();
+  }
+
+  private upload(): void {
+    const gl = this.gl;
+    if (!gl || !this.program) return;
+    for (const b of this.buffers) gl.deleteBuffer(b);
+    if (this.array) gl.deleteVertexArray(this.array);
+    this.array = gl.createVertexArray()!;
+    gl.bindVertexArray(this.array);
+    const attribute = (name: string, data: Float32Array, size: number, divisor: number) => {
+      const buffer = gl.createBuffer()!;
+      gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
+      gl.bufferData(gl.ARRAY_BUFFER, data, gl.STATIC_DRAW);
+      const at = gl.getAttribLocation(this.program!, name);
+      gl.enableVertexAttribArray(at);
+      gl.vertexAttribPointer(at, size, gl.FLOAT, false, 0, 0);
+      gl.vertexAttribDivisor(at, divisor);
+      return buffer;
+    };
+    this.buffers = [
+      attribute("corner", new Float32Array([0, -1, 1, -1, 0, 1, 1, 1]), 2, 0),
+      attribute("segment", this.segments, 4, 1),
+      attribute("owner", Float32Array.from(this.geometry?.owner ?? []), 1, 1), // exact up to 16.7 million streets
+    ];
+    gl.bindVertexArray(null);
+    this.map?.triggerRepaint();
+  }
+
+  private uploadSteps(): void {
+    const gl = this.gl;
+    if (!gl) return;
+    const height = Math.max(1, Math.ceil(this.steps.length / textureWidth));
+    const padded = new Uint8Array(textureWidth * height).fill(none);
+    padded.set(this.steps);
+    gl.activeTexture(gl.TEXTURE0);
+    gl.bindTexture(gl.TEXTURE_2D, this.texture!);
+    gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
+    gl.pixelStorei(gl.UNPACK_FLIP_Y_WEBGL, false);
+    gl.pixelStorei(gl.UNPACK_PREMULTIPLY_ALPHA_WEBGL, false);
+    gl.texImage2D(
+      gl.TEXTURE_2D,
+      0,
+      gl.R8UI,
+      textureWidth,
+      height,
+      0,
+      gl.RED_INTEGER,
+      gl.UNSIGNED_BYTE,
+      padded,
+    );
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST);
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST);
+  }
+
+  render(_: WebGLRenderingContext | WebGL2RenderingContext, input: CustomRenderMethodInput): void {
+    const gl = this.gl;
+    const map = this.map;
+    if (!gl || !map || !this.array || this.segments.length === 0) return;
+    gl.useProgram(this.program!);
+    gl.bindVertexArray(this.array);
+    gl.activeTexture(gl.TEXTURE0);
+    gl.bindTexture(gl.TEXTURE_2D, this.texture!);
+    const { width, height } = map.getCanvas();
+    const ratio = width / map.getCanvas().clientWidth;
+    const at = this.location;
+    gl.uniformMatrix4fv(at.matrix, false, translated(input.defaultProjectionData.mainMatrix, this.origin));
+    gl.uniform2f(at.viewport, width / 2, height / 2);
+    gl.uniform1f(at.width, lineWidth(map.getZoom()) * ratio);
+    gl.uniform1f(at.side, this.leftHand ? -1 : 1);
+    gl.uniform1i(at.stepOf, 0);
+    gl.uniform1i(at.selected, this.selected);
+    gl.uniform3fv(
+      at.palette,
+      [...steps.map((s) => s.colour), noneColour].flat().map((c) => c / 255),
+    );
+    gl.disable(gl.CULL_FACE);
+    gl.disable(gl.DEPTH_TEST);
+    gl.disable(gl.BLEND);
+    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, this.segments.length / 4);
+    gl.bindVertexArray(null);
+  }
+
+  /** The street nearest to a point of the page, at most `reach` px from it; -1 if there is none. */
+  near(point: { x: number; y: number }, reach: number): number {
+    if (!this.map || !this.geometry) return -1;
+    const { segments, owner } = this.geometry;
+    const side = (lineWidth(this.map.getZoom()) * 0.62 * (this.leftHand ? -1 : 1)) as number;
+    const box = [
+      this.map.unproject([point.x - reach - 10, point.y + reach + 10]),
+      this.map.unproject([point.x + reach + 10, point.y - reach - 10]),
+    ];
+    let best = -1;
+    let nearest = reach * reach;
+    for (let i = 0; i < owner.length; i++) {
+      const [x1, y1, x2, y2] = segments.subarray(4 * i, 4 * i + 4);
+      if (Math.max(x1, x2) < box[0].lng || Math.min(x1, x2) > box[1].lng) continue;
+      if (Math.max(y1, y2) < box[0].lat || Math.min(y1, y2) > box[1].lat) continue;
+      const a = this.map.project([x1, y1]);
+      const b = this.map.project([x2, y2]);
+      const [dx, dy] = [b.x - a.x, b.y - a.y];
+      const length = Math.hypot(dx, dy) || 1;
+      const [ox, oy] = [(-dy / length) * side, (dx / length) * side]; // to the right on the page, where y grows downwards
+      const [px, py] = [point.x - a.x - ox, point.y - a.y - oy];
+      const t = Math.min(1, Math.max(0, (px * dx + py * dy) / (length * length)));
+      const d = (px - t * dx) ** 2 + (py - t * dy) ** 2;
+      if (d < nearest) [nearest, best] = [d, owner[i]];
+    }
+    return best;
+  }
+}
+
+/** matrix · translation by origin, in double precision. */
+function translated(matrix: ArrayLike<number>, origin: { x: number; y: number }): Float32Array {
+  const m = Float32Array.from(matrix);
+  for (let row = 0; row < 4; row++)
+    m[12 + row] = matrix[row] * origin.x + matrix[4 + row] * origin.y + matrix[12 + row];
+  return m;
+}
