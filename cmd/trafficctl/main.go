@@ -83,7 +83,7 @@ Exit codes: 0 success, 2 some items were rejected, 1 failure.`,
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.AddCommand(newSend(std), newResubmit(std), newGenerate(std), newKey(std),
-		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), &cobra.Command{
+		newForecast(std), newJob(std), newJournal(std), newDeadLetter(std), newGeometry(std), newTop(std), newTap(std), &cobra.Command{
 			Use:     "version",
 			Short:   "Print the version",
 			Example: "  trafficctl version",

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trafficd/cmd/trafficd/status"
+	"trafficd/pipeline"
+)
+
+const operatorsURL = "http://127.0.0.1:8081" // default of ops.listen
+
+func newTop(std streams) *cobra.Command {
+	var base string
+	var asJSON bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show what the daemon does, refreshed until Ctrl-C",
+		Long: `Show what is wrong, rates, latency, stores, rejections and clients, refreshed until Ctrl-C.
+The figures are those of /status at the operators' listener, which the web page shows with
+their history. With --json, print the answer of /status once.`,
+		Example: `  trafficctl top
+  trafficctl top --url http://10.0.0.7:8081 --interval 10s
+  trafficctl top --json | jq .summary`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for {
+				body, err := getOperators(cmd.Context(), base, "/status", nil)
+				if err != nil {
+					return err
+				}
+				text, err := io.ReadAll(body)
+				body.Close()
+				if err != nil {
+					return fmt.Errorf("cannot read the answer of /status: %w", err)
+				}
+				if asJSON {
+					_, err = std.out.Write(text)
+					return err
+				}
+				var s status.Status
+				if err = json.Unmarshal(text, &s); err != nil {
+					return fmt.Errorf("cannot decode the answer of /status; does %s belong to a trafficd of this version? %w", base, err)
+				}
+				const home = "\033[H\033[2J" // cursor to the top, and clear
+				if _, err = io.WriteString(std.out, home+page(&s)); err != nil {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(interval):
+				}
+			}
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&base, "url", operatorsURL, "address of the operators' listener")
+	f.DurationVar(&interval, "interval", 2*time.Second, "time between refreshes")
+	f.BoolVar(&asJSON, "json", false, "print the answer of /status once")
+	return cmd
+}
+
+// page renders a status as text.
+func page(s *status.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "trafficd %s   %s   started %s ago\n\n", s.Version, s.State, s.Time.Sub(s.Started).Round(time.Second))
+	for _, sentence := range s.Summary {
+		fmt.Fprintf(&b, "! %s\n", sentence)
+	}
+	if len(s.Summary) == 0 {
+		b.WriteString("All is well.\n")
+	}
+	b.WriteString("\n")
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "batches/s\t%.1f\taccepted/s\t%.0f\trejected/s\t%.0f\n", s.Rates.Batches, s.Rates.Accepted, s.Rates.Rejected)
+	if s.Latency != nil {
+		fmt.Fprintf(w, "207 p50\t%.1f ms\tp99\t%.1f ms\n", 1000*s.Latency.P50, 1000*s.Latency.P99)
+	}
+	fmt.Fprintf(w, "journal\t%.0f MiB\tof\t%.0f MiB\tdisk free\t%.0f MiB\n", s.Journal.Bytes/(1<<20), s.Journal.Limit/(1<<20), s.Journal.DiskFree/(1<<20))
+	if s.Forecast != nil {
+		fmt.Fprintf(w, "forecast\t%.0f streets\tage\t%.0f s\n", s.Forecast.Streets, s.Forecast.Age)
+	}
+	fmt.Fprintf(w, "\nSTORE\tWAITING\tDELAY\tDEAD LETTERS\tLAST ERROR\n")
+	for _, x := range s.Stores {
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f s\t%.0f\t%s\n", x.Name, x.Rows, x.Seconds, x.DeadLetters, cmp.Or(x.Error, "none"))
+	}
+	if len(s.Clients) > 0 {
+		fmt.Fprintf(w, "\nCLIENT\tBATCHES\tACCEPTED\tREJECTED\tLAST BATCH\n")
+	}
+	for _, c := range s.Clients {
+		last := "never"
+		if c.LastBatch != nil {
+			last = s.Time.Sub(*c.LastBatch).Round(time.Second).String() + " ago"
+		}
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%s\n", c.Name, c.Batches, c.Accepted, c.Rejected, last)
+	}
+	if len(s.Codes) > 0 {
+		fmt.Fprintf(w, "\nREJECTED\tTOTAL\tPER SECOND\n")
+	}
+	for _, c := range s.Codes {
+		fmt.Fprintf(w, "%s\t%.0f\t%.1f\n", c.Code, c.Total, c.PerSecond)
+	}
+	_ = w.Flush() // into memory
+	return b.String()
+}
+
+func newTap(std streams) *cobra.Command {
+	var base string
+	var filter pipeline.TapFilter
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "tap",
+		Short: "Follow rejected measurements as they arrive",
+		Long: `Print a sample of the measurements that are being rejected, at most 50 per second, until
+Ctrl-C. It never slows the daemon. A batch that is sent again with its Idempotency-Key is
+not shown again.`,
+		Example: `  trafficctl tap
+  trafficctl tap --client acme --code UNKNOWN_DETECTOR
+  trafficctl tap --accepted --detector D-4711 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			query := url.Values{}
+			for name, value := range map[string]string{"client": filter.Client, "code": filter.Code, "detector": filter.Detector} {
+				if value != "" {
+					query.Set(name, value)
+				}
+			}
+			if filter.Accepted {
+				query.Set("accepted", "")
+			}
+			body, err := getOperators(cmd.Context(), base, "/rejections", query)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			lines := bufio.NewScanner(body)
+			for lines.Scan() {
+				var item pipeline.TapItem
+				if err := json.Unmarshal(lines.Bytes(), &item); err != nil {
+					return fmt.Errorf("cannot decode a line of /rejections: %w", err)
+				}
+				if asJSON {
+					_, err = fmt.Fprintf(std.out, "%s\n", lines.Bytes())
+				} else {
+					_, err = fmt.Fprintln(std.out, line(&item))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if cmd.Context().Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("the daemon ended the stream: %w", cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&base, "url", operatorsURL, "address of the operators' listener")
+	f.StringVar(&filter.Client, "client", "", "only of this client")
+	f.StringVar(&filter.Code, "code", "", "only with this error code, such as UNKNOWN_DETECTOR")
+	f.StringVar(&filter.Detector, "detector", "", "only of this detector")
+	f.BoolVar(&filter.Accepted, "accepted", false, "accepted measurements instead of rejected ones")
+	f.BoolVar(&asJSON, "json", false, "print lines of JSON")
+	return cmd
+}
+
+// line renders an item for people.
+func line(i *pipeline.TapItem) string {
+	text := fmt.Sprintf("%s  %s  %s  %q", i.Time.Format(time.TimeOnly), i.Client, i.Code, i.Detector)
+	if i.Value != nil {
+		return fmt.Sprintf("%s  %s %g  from %s", text, i.Type, *i.Value, i.From.Format(time.RFC3339))
+	}
+	var message string
+	_ = json.Unmarshal(i.Message, &message) // the daemon's own
+	return text + "  " + message
+}
+
+// getOperators requests a path of the operators' listener.
+func getOperators(ctx context.Context, base, path string, query url.Values) (io.ReadCloser, error) {
+	u, err := url.Parse(strings.TrimSuffix(base, "/") + path)
+	if err != nil {
+		return nil, fmt.Errorf("invalid --url: %w", err)
+	}
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("invalid --url: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the operators' listener; is ops.listen of the daemon %s? %w", u.Host, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s answers %s: %s", u, resp.Status, strings.TrimSpace(string(text)))
+	}
+	return resp.Body, nil
+}
