@@ -117,7 +117,7 @@ func (d *daemon) mapRoutes() (routes []api.Route) {
 		return nil
 	}
 	handler := fasthttpadaptor.NewFastHTTPHandler(http.StripPrefix(mapPath, page.New(d.cfg.UI, d.pageSettings(), "map.html")))
-	for _, name := range page.Files(d.cfg.UI) {
+	for _, name := range page.Files() {
 		routes = append(routes, api.Route{Path: mapPath + name, Methods: schemaMethods, Open: schemaMethods, Endpoint: staticFile{handler}})
 	}
 	return routes

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
-	"os"
 	"path"
 	"strings"
 	"sync"
@@ -27,37 +26,18 @@ var dist embed.FS
 
 // Config is what the page can be told.
 type Config struct {
-	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs a key with the right forecast
-	LeftHand bool   `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
-	Basemap  string `setting:"basemap"`   // file of vector tiles (.pmtiles, Protomaps schema) to draw below the streets; empty: coastlines and borders only
+	Clients  bool `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs a key with the right forecast
+	LeftHand bool `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
 }
 
 // DefaultConfig serves the map to clients.
 func DefaultConfig() Config { return Config{Clients: true} }
-
-// Validate checks that the base map can be read.
-func (c Config) Validate() error {
-	if c.Basemap == "" {
-		return nil
-	}
-	f, err := os.Open(c.Basemap)
-	if err != nil {
-		return fmt.Errorf("basemap: cannot read the file: %w", err)
-	}
-	defer f.Close()
-	magic := make([]byte, 8)
-	if _, err := f.Read(magic); err != nil || string(magic) != "PMTiles\x03" {
-		return fmt.Errorf("basemap: %s is not a PMTiles archive of version 3", c.Basemap)
-	}
-	return nil
-}
 
 // Settings are those of the daemon that the page needs; it gets them as settings.json.
 type Settings struct {
 	Horizons   []int   `json:"horizons"`   // minutes
 	StaleAfter float64 `json:"staleAfter"` // s
 	LeftHand   bool    `json:"leftHand"`
-	Basemap    bool    `json:"basemap"` // basemap.pmtiles exists
 }
 
 // policy lets the page load its own files and nothing else: no inline scripts or styles, no other host.
@@ -73,32 +53,22 @@ type asset struct {
 }
 
 // Files returns the paths that New serves, without the leading slash.
-func Files(cfg Config) (names []string) {
+func Files() (names []string) {
 	for name := range assets(Settings{}, "index.html") {
 		names = append(names, name)
-	}
-	if cfg.Basemap != "" {
-		names = append(names, basemap)
 	}
 	return names
 }
 
-const basemap = "basemap.pmtiles"
-
 // New returns a handler of the page's files, whose paths it expects without prefix. entry is the file to serve at "/":
 // index.html for operators, map.html for clients.
 func New(cfg Config, s Settings, entry string) http.Handler {
-	s.LeftHand, s.Basemap = cfg.LeftHand, cfg.Basemap != ""
+	s.LeftHand = cfg.LeftHand
 	all := assets(s, entry)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(r.URL.Path, "/")
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
-		if name == basemap && cfg.Basemap != "" {
-			h.Set("Content-Type", "application/vnd.pmtiles")
-			http.ServeFile(w, r, cfg.Basemap) // with Range
-			return
-		}
 		a, ok := all[name]
 		if !ok {
 			http.NotFound(w, r)

@@ -143,7 +143,6 @@ func (c *Config) validate(origins Origins) error {
 	section("forecasts", c.Forecasts.Validate())
 	section("layers", c.Layers.Validate())
 	section("routing", c.Routing.Validate())
-	section("ui", c.UI.Validate())
 	return errors.Join(errs...)
 }
 

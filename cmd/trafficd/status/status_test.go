@@ -1,0 +1,133 @@
+package status
+
+import (
+	"encoding/json"
+	"math"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficd/ops"
+)
+
+// daemon has the metrics of a daemon that delivers to one store.
+type daemon struct {
+	recorder              *Recorder
+	batches, codes, items *prometheus.CounterVec
+	lag                   *prometheus.GaugeVec
+	bytes                 prometheus.Gauge
+	latency               *prometheus.HistogramVec
+	ready                 ops.Readiness
+}
+
+func start(t *testing.T) *daemon {
+	registry := prometheus.NewRegistry()
+	with := promauto.With(registry)
+	gauge := func(name string, value float64) prometheus.Gauge {
+		g := with.NewGauge(prometheus.GaugeOpts{Name: "trafficd_" + name})
+		g.Set(value)
+		return g
+	}
+	d := &daemon{
+		batches: with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_batches_total"}, []string{"code"}),
+		codes:   with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_items_rejected_total"}, []string{"code"}),
+		items:   with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_items_accepted_total"}, nil),
+		lag:     with.NewGaugeVec(prometheus.GaugeOpts{Name: "trafficd_pipeline_lag_frames"}, []string{"sink"}),
+		bytes:   gauge("journal_bytes", 100),
+		latency: with.NewHistogramVec(prometheus.HistogramOpts{Name: "trafficd_api_request_seconds", Buckets: []float64{.01, .1, 1}}, []string{"route"}),
+	}
+	gauge("journal_bytes_limit", 3700)
+	gauge("journal_disk_free_bytes", 1e9)
+	gauge("journal_disk_free_bytes_min", 0)
+	d.set("clickhouse", ops.OK, "")
+	d.recorder = Start(registry, "/ingest", "v1", func() ops.Readiness { return d.ready })
+	t.Cleanup(d.recorder.Stop)
+	return d
+}
+
+func (d *daemon) set(name string, state ops.State, reason string) {
+	var c ops.Component
+	c.Add(state, reason)
+	d.ready = ops.NewReadiness(map[string]ops.Component{name: c})
+}
+
+// pass moves the samples that were taken into the past.
+func (d *daemon) pass(by time.Duration) {
+	d.recorder.mu.Lock()
+	defer d.recorder.mu.Unlock()
+	for i := range d.recorder.recent {
+		d.recorder.recent[i].at = d.recorder.recent[i].at.Add(-by)
+	}
+	for name := range d.recorder.trouble {
+		d.recorder.trouble[name] = d.recorder.trouble[name].Add(-by)
+	}
+}
+
+func TestRates(t *testing.T) {
+	d := start(t)
+	d.pass(10 * time.Second)
+	d.batches.WithLabelValues("OK").Add(2)
+	d.items.WithLabelValues().Add(1000)
+	d.codes.WithLabelValues("INVALID_VALUE").Add(50)
+	for range 99 {
+		d.latency.WithLabelValues("/ingest").Observe(.005)
+	}
+	d.latency.WithLabelValues("/other").Observe(100)
+	d.lag.WithLabelValues("clickhouse").Set(3)
+	s := d.recorder.Now()
+	require.InDelta(t, 100, s.Rates.Accepted, 5)
+	require.InDelta(t, 5, s.Rates.Rejected, .5)
+	require.InDelta(t, .2, s.Rates.Batches, .02)
+	require.InDelta(t, .005, s.Latency.P50, 1e-9, "in the middle of the bucket")
+	require.Equal(t, "INVALID_VALUE", s.Codes[0].Code)
+	require.Equal(t, 50.0, s.Codes[0].Total)
+	require.Equal(t, []Store{{Name: "clickhouse", Batches: 3, Rows: 1500}}, s.Stores)
+	require.Empty(t, s.Summary)
+	require.Equal(t, ops.OK, s.State)
+}
+
+func TestSummary(t *testing.T) {
+	d := start(t)
+	d.batches.WithLabelValues("OK").Add(1)
+	d.items.WithLabelValues().Add(1000)
+	d.lag.WithLabelValues("clickhouse").Set(1200)
+	d.set("clickhouse", ops.Degraded, "connection refused")
+	d.recorder.record(time.Now())
+	d.pass(4 * time.Minute)
+	d.bytes.Set(340) // 1 byte a second, and 3,360 are free
+	s := d.recorder.Now()
+	require.Equal(t, []string{
+		"clickhouse, for 4 min: connection refused. About 1.2 M measurements are waiting in the journal, which has room for 56 min at this rate.",
+	}, s.Summary)
+	require.Equal(t, "connection refused", s.Stores[0].Error)
+	d.bytes.Set(3700)
+	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are refused")
+	d.set("clickhouse", ops.OK, "")
+	require.Empty(t, d.recorder.Now().Summary)
+}
+
+// TestHistoryIsBounded records more than an hour, with a store that was not there from the start.
+func TestHistoryIsBounded(t *testing.T) {
+	d := start(t)
+	for i := range points + 10 {
+		if i == points-5 {
+			d.lag.WithLabelValues("kafka").Set(7)
+		}
+		d.recorder.record(time.Now())
+	}
+	h := d.recorder.Now().History
+	for name, values := range h.Series {
+		require.Len(t, values, points, name)
+	}
+	require.True(t, math.IsNaN(float64(h.Series["lag_kafka"][0])))
+	require.EqualValues(t, 7, h.Series["lag_kafka"][points-1])
+	require.Len(t, d.recorder.recent, window)
+	w := httptest.NewRecorder()
+	d.recorder.ServeHTTP(w, nil)
+	var decoded map[string]any
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &decoded), "NaN is null")
+}

@@ -1,0 +1,88 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+	"trafficd/schemas/contract"
+)
+
+// validated returns a decoded batch of n items of a client, every second of which is rejected.
+func validated(n int) (*batch.Submission, *batch.Items, *batch.Result) {
+	items, r := new(batch.Items), new(batch.Result)
+	items.Count = n
+	items.TypeText, items.TypeEnd = []byte("speed"), []uint32{5}
+	for i := range n {
+		items.Codes = append(items.Codes, 'D', byte('0'+i%10))
+		items.CodeEnd = append(items.CodeEnd, uint32(len(items.Codes)))
+		items.Type = append(items.Type, 0)
+		items.From, items.To = append(items.From, 0), append(items.To, int64(time.Minute))
+		items.Value = append(items.Value, float64(i))
+		items.Quality = append(items.Quality, 1)
+		if i%2 == 1 {
+			r.Add(i, contract.UnknownDetector, contract.FieldDetectorCode, items.Code(i))
+		}
+	}
+	return &batch.Submission{Client: "city\x00acme"}, items, r
+}
+
+func TestTap(t *testing.T) {
+	f := func(filter TapFilter, want ...int) {
+		t.Helper()
+		var tap Tap
+		follower := tap.Follow(filter)
+		defer follower.Stop()
+		s, items, r := validated(8)
+		tap.offer(s, items, r, time.Unix(1, 0))
+		var got []int
+		for len(follower.Items) > 0 {
+			got = append(got, (<-follower.Items).Index)
+		}
+		require.Equal(t, want, got)
+	}
+	f(TapFilter{}, 1, 3, 5, 7)
+	f(TapFilter{Client: "acme"}, 1, 3, 5, 7)
+	f(TapFilter{Client: "other"})
+	f(TapFilter{Code: "UNKNOWN_DETECTOR", Detector: "D3"}, 3)
+	f(TapFilter{Code: "INVALID_VALUE"})
+	f(TapFilter{Accepted: true}, 0, 2, 4, 6)
+	f(TapFilter{Accepted: true, Detector: "D4"}, 4)
+}
+
+func TestTapItem(t *testing.T) {
+	var tap Tap
+	follower := tap.Follow(TapFilter{})
+	s, items, r := validated(2)
+	tap.offer(s, items, r, time.Unix(1, 0))
+	text, err := json.Marshal(<-follower.Items)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"time":"1970-01-01T00:00:01Z","client":"acme","code":"UNKNOWN_DETECTOR","detector":"D1","field":"detectorCode",
+		"message":"detectorCode \"D1\" does not exist in the product instance","batch":"00000000-0000-0000-0000-000000000000","index":1}`, string(text))
+	follower.Stop()
+	tap.offer(s, items, r, time.Unix(2, 0))
+	require.Empty(t, follower.Items)
+	require.Zero(t, tap.active.Load())
+}
+
+// TestTapIsBounded gives a follower no more than its share, and never waits for one that does not read.
+func TestTapIsBounded(t *testing.T) {
+	var tap Tap
+	follower := tap.Follow(TapFilter{})
+	s, items, r := validated(1000)
+	for range 10 {
+		tap.offer(s, items, r, time.Unix(1, 0))
+	}
+	require.Len(t, follower.Items, tapRate)
+	for second := range int64(10) {
+		tap.offer(s, items, r, time.Unix(2+second, 0))
+	}
+	require.Len(t, follower.Items, cap(follower.items))
+	for range tapFollowers - 1 {
+		require.NotNil(t, tap.Follow(TapFilter{}))
+	}
+	require.Nil(t, tap.Follow(TapFilter{}))
+}

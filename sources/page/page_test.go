@@ -1,0 +1,45 @@
+package page
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// TestFiles requests every file of the page, whole, compressed and again.
+func TestFiles(t *testing.T) {
+	h := New(Config{}, Settings{Horizons: []int{0, 30}, StaleAfter: 60}, "index.html")
+	total := 0
+	for _, name := range Files() {
+		plain := get(h, "/"+name)
+		require.Equal(t, http.StatusOK, plain.Code, name)
+		require.NotEmpty(t, plain.Header().Get("Content-Type"), name)
+		require.Equal(t, "nosniff", plain.Header().Get("X-Content-Type-Options"))
+		require.NotContains(t, plain.Header().Get("Content-Security-Policy"), "unsafe")
+		require.Equal(t, strings.HasPrefix(name, "assets/"), strings.Contains(plain.Header().Get("Cache-Control"), "immutable"), name)
+		packed := get(h, "/"+name, "Accept-Encoding", "br, gzip")
+		require.Equal(t, "gzip", packed.Header().Get("Content-Encoding"), name)
+		require.NotEqual(t, plain.Header().Get("ETag"), packed.Header().Get("ETag"))
+		require.Equal(t, http.StatusNotModified, get(h, "/"+name, "If-None-Match", plain.Header().Get("ETag")).Code)
+		total += packed.Body.Len()
+	}
+	require.Less(t, total, 800_000, "of gzip, in bytes")
+	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"leftHand":false}`, get(h, "/settings.json").Body.String())
+	for _, path := range []string{"/index.html", "/map.html", "/assets/", "/assets/none.js", "/../page.go"} {
+		require.Equal(t, http.StatusNotFound, get(h, path).Code, path)
+	}
+	require.NotEqual(t, get(h, "/").Body.String(), get(New(Config{}, Settings{}, "map.html"), "/").Body.String())
+}
