@@ -90,9 +90,7 @@ func listJournal(w io.Writer, dir string, f *inspect.Folder) error {
 	fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", counted(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
 	table.Flush()
 	if err := in.Err(); err != nil {
-		for _, err := range inspect.Findings(err) {
-			fmt.Fprintln(w, err)
-		}
+		fmt.Fprintln(w, err)
 		return fmt.Errorf("the journal is damaged; run trafficctl journal verify %s to see what is lost and what to do", dir)
 	}
 	return nil

@@ -50,24 +50,23 @@ func DefaultMapping() Mapping {
 	}
 }
 
-// ParseMelt parses "avg_speed_kmh=speed".
-func ParseMelt(s string) (Melt, error) {
-	column, kind, ok := strings.Cut(s, "=")
-	if !ok || column == "" || kind == "" {
-		return Melt{}, fmt.Errorf("--melt %q must be COLUMN=TYPE, for example avg_speed_kmh=speed", s)
-	}
-	return Melt{column, kind}, nil
-}
-
 // Validate returns an error for the first invalid field, by its flag's name.
 func (m Mapping) Validate() error {
 	if err := m.Clock.Validate(); err != nil {
 		return err
 	}
-	if m.Wide {
-		return m.validateWide()
-	}
 	switch {
+	case m.Wide && m.Interval <= 0:
+		return errors.New("--detectors-from-header requires --interval, for example 5m")
+	case m.Wide && m.constType() == "":
+		return errors.New("--detectors-from-header requires a constant type, for example --type =speed")
+	case m.Wide && m.Start != "" && m.From != "":
+		return errors.New("use either --start or --from, not both")
+	case m.Wide && m.Start != "":
+		if _, err := newClock(m.Clock).parse(m.Start); err != nil {
+			return fmt.Errorf("--start: %w", err)
+		}
+	case m.Wide:
 	case m.Start != "":
 		return errors.New("--start requires --detectors-from-header; for other tables use --from")
 	case m.Detector == "":
@@ -84,23 +83,6 @@ func (m Mapping) Validate() error {
 		return errors.New("--value and --type are required, or --melt COLUMN=TYPE")
 	case m.Decimal != '.' && m.Decimal != ',':
 		return fmt.Errorf("--decimal %q must be . or ,", m.Decimal)
-	}
-	return nil
-}
-
-func (m Mapping) validateWide() error {
-	switch {
-	case m.Interval <= 0:
-		return errors.New("--detectors-from-header requires --interval, for example 5m")
-	case m.constType() == "":
-		return errors.New("--detectors-from-header requires a constant type, for example --type =speed")
-	case m.Start != "" && m.From != "":
-		return errors.New("use either --start or --from, not both")
-	}
-	if m.Start != "" {
-		if _, err := newClock(m.Clock).parse(m.Start); err != nil {
-			return fmt.Errorf("--start: %w", err)
-		}
 	}
 	return nil
 }
@@ -131,10 +113,11 @@ func (m *Mapping) names() []string {
 }
 
 func (m *Mapping) constType() string {
-	if kind, ok := strings.CutPrefix(m.Type, "="); ok {
-		return kind
+	kind, ok := strings.CutPrefix(m.Type, "=")
+	if !ok {
+		return ""
 	}
-	return ""
+	return kind
 }
 
 // valueColumn describes the cells of one value column.
