@@ -56,18 +56,10 @@ func (m Mapping) Validate() error {
 	if err := m.Clock.Validate(); err != nil {
 		return err
 	}
+	if m.Wide {
+		return m.validateWide()
+	}
 	switch {
-	case m.Wide && m.Interval <= 0:
-		return errors.New("--detectors-from-header requires --interval, for example 5m")
-	case m.Wide && m.constType() == "":
-		return errors.New("--detectors-from-header requires a constant type, for example --type =speed")
-	case m.Wide && m.Start != "" && m.From != "":
-		return errors.New("use either --start or --from, not both")
-	case m.Wide && m.Start != "":
-		if _, err := newClock(m.Clock).parse(m.Start); err != nil {
-			return fmt.Errorf("--start: %w", err)
-		}
-	case m.Wide:
 	case m.Start != "":
 		return errors.New("--start requires --detectors-from-header; for other tables use --from")
 	case m.Detector == "":
@@ -84,6 +76,23 @@ func (m Mapping) Validate() error {
 		return errors.New("--value and --type are required, or --melt COLUMN=TYPE")
 	case m.Decimal != '.' && m.Decimal != ',':
 		return fmt.Errorf("--decimal %q must be . or ,", m.Decimal)
+	}
+	return nil
+}
+
+func (m Mapping) validateWide() error {
+	switch {
+	case m.Interval <= 0:
+		return errors.New("--detectors-from-header requires --interval, for example 5m")
+	case m.constType() == "":
+		return errors.New("--detectors-from-header requires a constant type, for example --type =speed")
+	case m.Start != "" && m.From != "":
+		return errors.New("use either --start or --from, not both")
+	}
+	if m.Start != "" {
+		if _, err := newClock(m.Clock).parse(m.Start); err != nil {
+			return fmt.Errorf("--start: %w", err)
+		}
 	}
 	return nil
 }
