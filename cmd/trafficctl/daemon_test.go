@@ -170,8 +170,8 @@ func (d *testDaemon) learn(body []byte) []json.RawMessage {
 	return request.Measurements
 }
 
-// refuse writes an error as the daemon does.
-func refuse(w http.ResponseWriter, status int, code, description string) {
+// reject writes an error as the daemon does.
+func reject(w http.ResponseWriter, status int, code, description string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"errorCode": code, "description": description, "traceId": "t1"})

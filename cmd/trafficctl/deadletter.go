@@ -65,13 +65,12 @@ fixed, for example a column type, a topic's message size or a missing grant.
 
 The measurements are sent to both stores as new batches. A store that already has one
 receives it again: ClickHouse replaces the row, Kafka gets another record with a new
-batch-id. If an integrator has since sent a correction, the resent older value replaces
-it in ClickHouse; remove such lines in a copy of the file and send the copy.
+batch-id. A correction that an integrator has sent since is replaced too; to keep it, send
+a copy of the file without that line.
 
-A key belongs to one product instance. If the file has letters of several, select one
-with --product-instance. A measurement that several stores rejected is sent once.
-The file is not changed. Move it away once the summary shows that everything is accepted;
-the daemon creates a new one when needed.
+A key belongs to one product instance; select one of several with --product-instance. A
+measurement that several stores rejected is sent once. The file is not changed. Move it
+away once everything is accepted; the daemon creates a new one when needed.
 
 Items that the daemon rejects go to --rejected FILE, which must be a new file, as input
 for trafficctl resubmit. Exit codes are those of trafficctl send.`,

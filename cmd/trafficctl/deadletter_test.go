@@ -25,7 +25,7 @@ func newLetters(t *testing.T) letters {
 	return letters{t, filepath.Join(t.TempDir(), "dead-letters.ndjson")}
 }
 
-// add has a store refuse the rows of the n-th batch.
+// add records that a store rejected the rows of the n-th batch.
 func (l letters) add(sink, reason string, n int, of journalBatch) {
 	l.t.Helper()
 	var b batch.Batch

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,7 @@ import (
 )
 
 const generateHelp = `Generate a network of detectors and their measurements over several days, with rush
-hours, noise and outages. The same flags give the same bytes.
+hours, noise and outages. The same flags produce the same bytes.
 
 Measurements are ordered by time. They are written to standard output or to --output
 FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. Each
@@ -65,10 +64,17 @@ func newGenerate(std streams) *cobra.Command {
 					return fmt.Errorf("cannot write the registry: %w", err)
 				}
 			}
-			if g.send {
-				return g.sendAll(cmd.Context(), cmd.Flags(), std, s, network)
+			if !g.send {
+				return g.writeAll(std, network)
 			}
-			return g.writeAll(std, network)
+			if g.output != stdio || g.format != "" {
+				return errors.New("use either --send or --output and --format, not both")
+			}
+			if end := g.cfg.From.AddDate(0, 0, g.cfg.Days); end.After(time.Now().Add(time.Hour)) {
+				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from or --days)\n",
+					end.Format(time.RFC3339))
+			}
+			return s.run(cmd.Context(), cmd.Flags(), std, input{items: network.Items()})
 		},
 	}
 	g.register(cmd.Flags())
@@ -102,32 +108,15 @@ func parseMoment(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--from %q must be a date such as 2026-11-01 or a time such as 2026-11-01T06:00:00Z", text)
 }
 
-func (g *generating) sendAll(ctx context.Context, flags *pflag.FlagSet, std streams, s *sending, network *generate.Network) error {
-	if g.output != stdio || g.format != "" {
-		return errors.New("use either --send or --output and --format, not both")
-	}
-	if end := g.cfg.From.AddDate(0, 0, g.cfg.Days); end.After(time.Now().Add(time.Hour)) {
-		fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from or --days)\n", end.Format(time.RFC3339))
-	}
-	return s.run(ctx, flags, std, input{items: network.Items()})
-}
-
 func (g *generating) writeAll(std streams, network *generate.Network) error {
-	write, format := network.WriteNDJSON, g.format
-	if format == "" {
-		format = "ndjson"
-		if name := strings.TrimSuffix(strings.TrimSuffix(g.output, ".gz"), ".zst"); filepath.Ext(name) == ".csv" {
-			format = "csv"
-		}
-	}
-	switch format {
-	case "csv":
+	write, name := network.WriteNDJSON, strings.TrimSuffix(strings.TrimSuffix(g.output, ".gz"), ".zst")
+	switch {
+	case g.format == "csv", g.format == "" && filepath.Ext(name) == ".csv":
 		if g.cfg.ErrorRate > 0 {
 			return errors.New("--error-rate requires NDJSON or --send: CSV cannot express most errors")
 		}
 		write = network.WriteCSV
-	case "ndjson":
-	default:
+	case g.format != "" && g.format != "ndjson":
 		return fmt.Errorf("--format %q must be ndjson or csv", g.format)
 	}
 	items := int64(0)

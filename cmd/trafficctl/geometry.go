@@ -91,7 +91,7 @@ func newGeometry(std streams) *cobra.Command {
 
 func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams, name string) error {
 	cfg := c.cfg
-	cfg.From, cfg.To = encodingOf(c.from, name, cfg.From), encodingOf(c.to, c.output, cfg.To)
+	cfg.From, cfg.To = geometry.EncodingOf(c.from, name), geometry.EncodingOf(c.to, c.output)
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -133,22 +133,12 @@ func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams,
 	case err != nil:
 		return err
 	case !c.quiet:
-		fmt.Fprintf(std.err, "trafficctl: %s geometries converted, %s omitted\n", grouped(tally.Converted), grouped(tally.Refused))
+		fmt.Fprintf(std.err, "trafficctl: %s geometries converted, %s omitted\n", grouped(tally.Converted), grouped(tally.Omitted))
 	}
-	if tally.Refused > 0 {
+	if tally.Omitted > 0 {
 		return errRejected
 	}
 	return nil
-}
-
-func encodingOf(flag, file string, otherwise geometry.Encoding) geometry.Encoding {
-	if flag != "" {
-		return geometry.Encoding(strings.ToLower(flag))
-	}
-	if e, ok := geometry.OfFile(file); ok {
-		return e
-	}
-	return otherwise
 }
 
 // converter returns the converter for the flags and a function that closes it. It rejects flags

@@ -34,7 +34,7 @@ func newJournal(std streams) *cobra.Command {
 }
 
 // journalCommand completes a command that reads the journal in the directory of its argument.
-func journalCommand(run func(ctx context.Context, dir string, f *inspect.Folder) error, cmd *cobra.Command) *cobra.Command {
+func journalCommand(cmd *cobra.Command, run func(ctx context.Context, dir string, f *inspect.Folder) error) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := inspect.Open(args[0])
@@ -48,8 +48,7 @@ func journalCommand(run func(ctx context.Context, dir string, f *inspect.Folder)
 }
 
 func newJournalList(std streams) *cobra.Command {
-	run := func(_ context.Context, dir string, f *inspect.Folder) error { return listJournal(std.out, dir, f) }
-	return journalCommand(run, &cobra.Command{
+	return journalCommand(&cobra.Command{
 		Use:   "ls DIR",
 		Short: "List the segments",
 		Long: `List the segments and their frames. A frame holds the accepted items of one batch, and the
@@ -58,7 +57,7 @@ contents, use trafficctl journal verify.
 
 Exit codes: 0 no damage found, 1 damage found or failure.`,
 		Example: `  trafficctl journal ls trafficd-data/journal`,
-	})
+	}, func(_ context.Context, dir string, f *inspect.Folder) error { return listJournal(std.out, dir, f) })
 }
 
 func listJournal(w io.Writer, dir string, f *inspect.Folder) error {
@@ -90,9 +89,7 @@ func listJournal(w io.Writer, dir string, f *inspect.Folder) error {
 	fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", counted(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
 	table.Flush()
 	if err := in.Err(); err != nil {
-		for _, err := range inspect.Findings(err) {
-			fmt.Fprintln(w, err)
-		}
+		fmt.Fprintln(w, err)
 		return fmt.Errorf("the journal is damaged; run trafficctl journal verify %s to see what is lost and what to do", dir)
 	}
 	return nil
@@ -110,8 +107,7 @@ func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.
 
 func newJournalCursors(std streams) *cobra.Command {
 	var quiet bool
-	run := func(_ context.Context, dir string, f *inspect.Folder) error { return showCursors(std, dir, f, quiet) }
-	cmd := journalCommand(run, &cobra.Command{
+	cmd := journalCommand(&cobra.Command{
 		Use:   "cursors DIR",
 		Short: "Show each consumer's position and the block in flight",
 		Long: `Show for each consumer of the journal (the stores and the idempotency store) its position
@@ -121,7 +117,7 @@ which is retried after a restart.
 A running daemon is slightly ahead of its cursors on disk, which are updated with the
 next block. Counting reads every frame that a consumer has not consumed.`,
 		Example: `  trafficctl journal cursors trafficd-data/journal`,
-	})
+	}, func(_ context.Context, dir string, f *inspect.Folder) error { return showCursors(std, dir, f, quiet) })
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
 }
@@ -191,8 +187,7 @@ func position(p batch.Position) string {
 
 func newJournalVerify(std streams) *cobra.Command {
 	var quiet bool
-	run := func(_ context.Context, dir string, f *inspect.Folder) error { return verifyJournal(std, dir, f, quiet) }
-	cmd := journalCommand(run, &cobra.Command{
+	cmd := journalCommand(&cobra.Command{
 		Use:   "verify DIR",
 		Short: "Verify all checksums and explain how to repair damage",
 		Long: `Read the whole journal and verify all checksums, the sequence of the segments, and the
@@ -205,7 +200,7 @@ is writing.
 Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
   trafficctl journal verify trafficd-data/journal/idempotency`,
-	})
+	}, func(_ context.Context, dir string, f *inspect.Folder) error { return verifyJournal(std, dir, f, quiet) })
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
 }

@@ -59,7 +59,7 @@ type dumpedFrame struct {
 
 func newJournalDump(std streams) *cobra.Command {
 	var d dump
-	cmd := journalCommand(func(ctx context.Context, _ string, f *inspect.Folder) error { return d.run(ctx, std, f) }, &cobra.Command{
+	cmd := journalCommand(&cobra.Command{
 		Use:   "dump DIR",
 		Short: "Print the measurements as NDJSON",
 		Long: `Print the accepted measurements of the journal, one line of JSON each:
@@ -78,7 +78,7 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
   trafficctl journal dump trafficd-data/journal --detector 158324 | jq -c .item
   trafficctl journal dump trafficd-data/journal --from 160 --product-instance north > north.ndjson
   trafficctl resubmit north.ndjson --key-file north.key`,
-	})
+	}, func(ctx context.Context, _ string, f *inspect.Folder) error { return d.run(ctx, std, f) })
 	f := cmd.Flags()
 	f.Uint64Var(&d.from, "from", 0, "first frame")
 	f.Uint64Var(&d.to, "to", 0, "last frame; 0 for no limit")

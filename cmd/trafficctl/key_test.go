@@ -62,7 +62,7 @@ func TestKeyNewBadFlags(t *testing.T) {
 	require.NotContains(t, runWith(t, "", "key", "new", "--help").out, "admin")
 }
 
-// An entry that the daemon would not accept is refused, with the daemon's reason.
+// An entry that the daemon would not accept is an error, with the daemon's reason.
 func TestKeyNewInvalidEntry(t *testing.T) {
 	f := func(want string, flags ...string) {
 		t.Helper()

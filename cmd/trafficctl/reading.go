@@ -95,11 +95,11 @@ func (r *reading) config(flags *pflag.FlagSet, args []string) (feed.Config, erro
 		return cfg, errors.New("use either --melt or --type and --value, not both")
 	}
 	for _, text := range r.melt {
-		melt, err := feed.ParseMelt(strings.TrimSpace(text))
-		if err != nil {
-			return cfg, err
+		column, kind, _ := strings.Cut(strings.TrimSpace(text), "=")
+		if column == "" || kind == "" {
+			return cfg, fmt.Errorf("--melt %q must be COLUMN=TYPE, for example avg_speed_kmh=speed", text)
 		}
-		m.Melt = append(m.Melt, melt)
+		m.Melt = append(m.Melt, feed.Melt{Column: column, Type: kind})
 	}
 	cfg.Mapping = &m
 	return cfg, nil

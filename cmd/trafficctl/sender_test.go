@@ -177,7 +177,7 @@ func TestRetries(t *testing.T) {
 			d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 				if n < 3 {
 					w.Header().Set("Retry-After", "0")
-					refuse(w, status, "SOME_CODE", "not now")
+					reject(w, status, "SOME_CODE", "not now")
 				}
 				return n < 3
 			}
@@ -211,7 +211,7 @@ func TestPermanentErrorsStop(t *testing.T) {
 		t.Helper()
 		d := newDaemon(t)
 		d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
-			refuse(w, status, "THE_CODE", "the reason")
+			reject(w, status, "THE_CODE", "the reason")
 			return true
 		}
 		s := newSender(t, configFor(d), nil)
@@ -275,7 +275,7 @@ func TestRetryForEnds(t *testing.T) {
 	d := newDaemon(t)
 	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Retry-After", "3600")
-		refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
 	err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
@@ -326,7 +326,7 @@ func TestUnknownAfterLostAnswer(t *testing.T) {
 			return false
 		}
 		w.Header().Set("Retry-After", "3600")
-		refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
 	s := newSender(t, configFor(d), nil)
@@ -358,7 +358,7 @@ func TestInterruptedDuringPause(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Retry-After", "60")
-		refuse(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
+		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
 	s, err := send.New(configFor(d), nil, func(string) { interrupt() })

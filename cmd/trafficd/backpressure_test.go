@@ -268,8 +268,8 @@ func requireInOrder(t *testing.T, k *stores.Kafka) {
 // A batch without accepted items occupies the journal only until its Idempotency-Key has been copied.
 // It needs no store, and any number of them leaves the journal with free space.
 func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
-	nobody := freeAddress(t)
-	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+nobody, "clickhouse.enabled=true", "clickhouse.addresses="+nobody)
+	unused := freeAddress(t)
+	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused)
 	d.set(smallJournal...)
 	d.start().await(http.StatusOK)
 	unknown := strings.Replace(item(1, 0), detector(1), strings.Repeat("x", 64), 1)

@@ -92,7 +92,7 @@ func TestPhone(t *testing.T) {
 	requirePage()
 	_, err = chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf("void follow(%q) || true", path)))
 	require.NoError(t, err)
-	before, rounds := heapOf(t, ctx), 0
+	before, rounds := heapOf(ctx, t), 0
 	random := rand.New(rand.NewPCG(1, 2))
 	for end := time.Now().Add(length); time.Now().Before(end); rounds++ {
 		for range mapStreets / 100 {
@@ -105,7 +105,7 @@ func TestPhone(t *testing.T) {
 		requirePage()
 		time.Sleep(time.Second) // what a feed takes at least
 	}
-	growth := heapOf(t, ctx) - before
+	growth := heapOf(ctx, t) - before
 	t.Logf("%d changes of %v followed in %d answers; the heap has grown by %.1f MB", rounds, length, state().Answers, growth/1e6)
 	require.Less(t, growth, float64(phoneHeap))
 	require.GreaterOrEqual(t, state().Answers, rounds)
@@ -131,7 +131,7 @@ func fullestTile(all []*pb.StreetForecast) (query string, streets []*pb.StreetFo
 }
 
 // heapOf returns the bytes that the page's scripts use.
-func heapOf(t *testing.T, ctx context.Context) float64 {
+func heapOf(ctx context.Context, t *testing.T) float64 {
 	t.Helper()
 	used, err := chromedp.Run(ctx, func(ctx context.Context, page *chromedp.Target) (float64, error) {
 		if _, err := cdp.Call(ctx, page, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {

@@ -55,8 +55,8 @@ func TestWithoutKeysAndRegistry(t *testing.T) {
 }
 
 func TestUnreachableStoresDoNotMakeItUnready(t *testing.T) {
-	nobody := freeAddress(t)
-	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+nobody, "clickhouse.enabled=true", "clickhouse.addresses="+nobody).start()
+	unused := freeAddress(t)
+	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused).start()
 	d.await(http.StatusOK)
 	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
 	require.NoError(t, err)

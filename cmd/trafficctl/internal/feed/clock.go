@@ -39,19 +39,13 @@ type Clock struct {
 
 // Validate returns an error for the first invalid field, by its flag's name.
 func (c Clock) Validate() error {
-	switch c.Overlap {
-	case OverlapReject, OverlapFirst, OverlapSecond:
-	default:
+	switch {
+	case !slices.Contains([]Overlap{OverlapReject, OverlapFirst, OverlapSecond}, c.Overlap):
 		return fmt.Errorf("--dst-overlap %q must be reject, first or second", c.Overlap)
-	}
-	switch c.Layout {
-	case LayoutISO, LayoutUnix, LayoutUnixMillis:
-		return nil
-	}
-	if strings.Contains(c.Layout, "MST") {
+	case slices.Contains([]string{LayoutISO, LayoutUnix, LayoutUnixMillis}, c.Layout):
+	case strings.Contains(c.Layout, "MST"):
 		return errors.New("--time-layout: zone abbreviations (MST) are ambiguous; use a numeric offset or --zone")
-	}
-	if !strings.Contains(c.Layout, "06") || !strings.ContainsAny(c.Layout, "35") {
+	case !strings.Contains(c.Layout, "06") || !strings.ContainsAny(c.Layout, "35"):
 		return fmt.Errorf("--time-layout %q must be iso, unix, unixms or Go's reference time 2006-01-02 15:04:05 in your layout, for example 02.01.2006 15:04", c.Layout)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,15 +49,6 @@ func DefaultMapping() Mapping {
 		Decimal:         '.',
 		Clock:           Clock{Layout: LayoutISO, Zone: time.UTC, Overlap: OverlapReject},
 	}
-}
-
-// ParseMelt parses "avg_speed_kmh=speed".
-func ParseMelt(s string) (Melt, error) {
-	column, kind, ok := strings.Cut(s, "=")
-	if !ok || column == "" || kind == "" {
-		return Melt{}, fmt.Errorf("--melt %q must be COLUMN=TYPE, for example avg_speed_kmh=speed", s)
-	}
-	return Melt{column, kind}, nil
 }
 
 // Validate returns an error for the first invalid field, by its flag's name.
@@ -115,30 +107,41 @@ const (
 	cellValues
 )
 
+// valueColumn describes the cells of one value column.
+type valueColumn struct{ name, detector, kind string } // empty detector or kind: it is in the row
+
+func (m *Mapping) valueColumns() (all []valueColumn) {
+	for _, melt := range m.Melt {
+		all = append(all, valueColumn{melt.Column, "", melt.Type})
+	}
+	for _, detector := range m.detectors {
+		all = append(all, valueColumn{detector, detector, m.constType()})
+	}
+	if len(all) == 0 {
+		all = []valueColumn{{m.Value, "", m.constType()}}
+	}
+	return all
+}
+
 // names returns the column for each cell, "" for none.
 func (m *Mapping) names() []string {
 	names := []string{m.Detector, m.Type, m.From, m.To, m.Quality}
-	if m.constType() != "" || len(m.Melt) > 0 {
-		names[cellType] = ""
-	}
-	for _, melt := range m.Melt {
-		names = append(names, melt.Column)
-	}
-	if len(m.Melt) == 0 {
-		names = append(names, m.Value)
+	for _, v := range m.valueColumns() {
+		names = append(names, v.name)
+		if v.kind != "" {
+			names[cellType] = ""
+		}
 	}
 	return names
 }
 
 func (m *Mapping) constType() string {
-	if kind, ok := strings.CutPrefix(m.Type, "="); ok {
-		return kind
+	kind, ok := strings.CutPrefix(m.Type, "=")
+	if !ok {
+		return ""
 	}
-	return ""
+	return kind
 }
-
-// valueColumn describes the cells of one value column.
-type valueColumn struct{ name, detector, kind string } // empty detector or kind: it is in the row
 
 // assembler builds the measurements of a row from its cells.
 type assembler struct {
@@ -155,18 +158,9 @@ type assembler struct {
 }
 
 func newAssembler(m Mapping, empty *int64) *assembler {
-	a := &assembler{mapping: m, clock: newClock(m.Clock), empty: empty}
+	a := &assembler{mapping: m, clock: newClock(m.Clock), values: m.valueColumns(), empty: empty}
 	if m.Start != "" {
 		a.start, _ = a.clock.parse(m.Start) // validated
-	}
-	for _, melt := range m.Melt {
-		a.values = append(a.values, valueColumn{melt.Column, "", melt.Type})
-	}
-	for _, detector := range m.detectors {
-		a.values = append(a.values, valueColumn{detector, detector, m.constType()})
-	}
-	if len(a.values) == 0 {
-		a.values = []valueColumn{{m.Value, "", m.constType()}}
 	}
 	return a
 }
@@ -228,12 +222,7 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 			*a.empty++
 			continue
 		}
-		if f.Detector = v.detector; f.Detector == "" {
-			f.Detector = cells[cellDetector]
-		}
-		if f.Type = v.kind; f.Type == "" {
-			f.Type = cells[cellType]
-		}
+		f.Detector, f.Type = cmp.Or(v.detector, cells[cellDetector]), cmp.Or(v.kind, cells[cellType])
 		start := len(a.numbers)
 		if a.numbers, err = appendNumber(a.numbers, cell, m.Decimal); err != nil {
 			return fmt.Errorf("column %s: %w", v.name, err)

@@ -96,14 +96,14 @@ func (m *Mapping) bind(header []string) ([]int, error) {
 }
 
 func (m *Mapping) bindWide(header []string) ([]int, error) {
-	at := -1 // column of the time
+	at := slices.Index(header, m.From) // column of the time
 	switch {
-	case m.From != "":
-		if at = slices.Index(header, m.From); at < 0 {
-			return nil, fmt.Errorf("no column %q; set --from to the column of the time, or --start", m.From)
-		}
-	case m.Start == "":
+	case m.Start != "":
+		at = -1
+	case m.From == "":
 		at = 0
+	case at < 0:
+		return nil, fmt.Errorf("no column %q; set --from to the column of the time, or --start", m.From)
 	}
 	columns := []int{-1, -1, at, -1, -1}
 	for i, name := range header {

@@ -54,12 +54,6 @@ const (
 	NDJSON Format = "ndjson" // one object per line
 )
 
-// Formats and Compressions are the values of the flags.
-var (
-	Formats      = []Format{Auto, CSV, JSON, NDJSON}
-	Compressions = []Compression{Sniff, None, Gzip, XZ, Zstd}
-)
-
 // Config describes the input.
 type Config struct {
 	Path        string
@@ -79,13 +73,14 @@ func DefaultConfig() Config {
 
 // Validate returns an error for the first invalid setting.
 func (c Config) Validate() error {
+	formats, compressions := []Format{Auto, CSV, JSON, NDJSON}, []Compression{Sniff, None, Gzip, XZ, Zstd}
 	switch {
 	case c.Path == "":
 		return errors.New("no input: name a file, or - for standard input")
-	case !slices.Contains(Formats, c.Format):
-		return fmt.Errorf("--format %q must be one of %v", c.Format, Formats)
-	case !slices.Contains(Compressions, c.Compression):
-		return fmt.Errorf("--compression %q must be one of %v", c.Compression, Compressions)
+	case !slices.Contains(formats, c.Format):
+		return fmt.Errorf("--format %q must be one of %v", c.Format, formats)
+	case !slices.Contains(compressions, c.Compression):
+		return fmt.Errorf("--compression %q must be one of %v", c.Compression, compressions)
 	case c.Separator == '"' || c.Separator == '\r' || c.Separator == '\n' || c.Separator == 0:
 		return fmt.Errorf("--separator %q has another meaning in CSV; use a different character", c.Separator)
 	case c.SkipRows < 0:

@@ -1,7 +1,6 @@
 package generate
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"iter"
@@ -74,32 +73,29 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 
 // WriteNDJSON writes one item per line and returns their number.
 func (n *Network) WriteNDJSON(w io.Writer) (items int64, err error) {
-	out := bufio.NewWriterSize(w, 64<<10)
 	for item, err := range n.Items() {
-		if err != nil {
-			return items, err
+		if err == nil {
+			_, err = w.Write(append(item.JSON, '\n'))
 		}
-		out.Write(item.JSON)
-		if err := out.WriteByte('\n'); err != nil {
+		if err != nil {
 			return items, err
 		}
 		items++
 	}
-	return items, out.Flush()
+	return items, nil
 }
 
 // WriteCSV writes the valid measurements as CSV, with the member names as header, and returns their number.
 func (n *Network) WriteCSV(w io.Writer) (items int64, err error) {
-	out := bufio.NewWriterSize(w, 64<<10)
-	out.WriteString(strings.Join(append(required, measurement.Quality), ",") + "\n")
+	_, err = fmt.Fprintln(w, strings.Join(append(required, measurement.Quality), ","))
 	for f := range n.Samples() {
-		_, err := fmt.Fprintf(out, "%s,%s,%s,%s,%s,%s\n", f.Detector, f.Type, f.From, f.To, f.Value, f.Quality) // nothing needs quotes
 		if err != nil {
-			return items, err
+			break
 		}
+		_, err = fmt.Fprintf(w, "%s,%s,%s,%s,%s,%s\n", f.Detector, f.Type, f.From, f.To, f.Value, f.Quality) // nothing needs quotes
 		items++
 	}
-	return items, out.Flush()
+	return items, err
 }
 
 // Fault is one kind of invalid item and the daemon's error code for it (contract 1.2).

@@ -2,13 +2,13 @@
 // autocorrelated noise, outages, and optionally items with every error for which the daemon rejects
 // single items (contract 1.2, rules 2 to 13).
 //
-// The same Config gives the same bytes. Each detector has its own random source, so the number of draws
+// The same Config produces the same bytes. Each detector has its own random source, so the number of draws
 // for one does not affect another. Errors have another source, so the error rate does not change valid
 // items.
 package generate
 
 import (
-	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -114,13 +114,12 @@ func New(cfg Config) (*Network, error) {
 
 // WriteRegistry writes the detectors as CSV for a daemon's registry feed, with the column detectorCode.
 func (n *Network) WriteRegistry(w io.Writer) error {
-	out := bufio.NewWriter(w)
-	fmt.Fprintln(out, "detectorCode,measureTypes,latitude,longitude")
-	for i := range n.detectors {
-		d := &n.detectors[i]
-		fmt.Fprintf(out, "%s,%s,%.6f,%.6f\n", d.code, strings.Join(d.types, "+"), d.latitude, d.longitude)
+	_, err := fmt.Fprintln(w, "detectorCode,measureTypes,latitude,longitude")
+	for _, d := range n.detectors {
+		_, failed := fmt.Fprintf(w, "%s,%s,%.6f,%.6f\n", d.code, strings.Join(d.types, "+"), d.latitude, d.longitude)
+		err = cmp.Or(err, failed)
 	}
-	return out.Flush()
+	return err
 }
 
 // road is a straight line of stations.

@@ -7,6 +7,7 @@ package geometry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -15,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -79,7 +81,7 @@ func (o Offline) Convert(_ context.Context, batch []geom.T) ([]Result, error) {
 }
 
 // Tally counts records.
-type Tally struct{ Converted, Refused int64 }
+type Tally struct{ Converted, Omitted int64 }
 
 // A batch is converted when it has this many geometries or bytes of input.
 const (
@@ -87,9 +89,9 @@ const (
 	batchBytes      = 1 << 20
 )
 
-// Run converts all records. It calls refused for each that it skips.
-func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Converter, refused func(place string, err error)) (Tally, error) {
-	r := &run{cfg: cfg, by: by, out: out, refused: refused, frame: cfg.To.frame()}
+// Run converts all records. It calls omitted for each that it skips.
+func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Converter, omitted func(place string, err error)) (Tally, error) {
+	r := &run{cfg: cfg, by: by, out: out, omitted: omitted, frame: cfg.To.frame()}
 	err := r.all(ctx, in)
 	text := r.frame.tail
 	switch {
@@ -106,7 +108,7 @@ type run struct {
 	cfg     Config
 	by      Converter
 	out     io.Writer
-	refused func(string, error)
+	omitted func(string, error)
 	frame   frame
 	tally   Tally
 
@@ -127,8 +129,8 @@ func (r *run) all(ctx context.Context, in io.Reader) error {
 		}
 		g, err := r.cfg.From.parse(r.cfg.Limits, record.data)
 		if err != nil {
-			r.tally.Refused++
-			r.refused(record.place, err)
+			r.tally.Omitted++
+			r.omitted(record.place, err)
 			continue
 		}
 		r.batch, r.places, r.bytes = append(r.batch, g), append(r.places, record.place), r.bytes+len(record.data)
@@ -160,8 +162,8 @@ func (r *run) flush(ctx context.Context) error {
 			r.text, err = r.cfg.To.appendRecord(r.text, result.Geometry)
 		}
 		if err != nil {
-			r.tally.Refused++
-			r.refused(r.places[i], err)
+			r.tally.Omitted++
+			r.omitted(r.places[i], err)
 			continue
 		}
 		if r.cfg.To == WKB && r.tally.Converted > 0 {
@@ -290,13 +292,14 @@ func (e Encoding) frame() frame {
 	return frame{"", "\n", "\n"}
 }
 
-// OfFile returns the encoding for a file's extension.
-func OfFile(name string) (Encoding, bool) {
-	name = strings.ToLower(name)
-	for _, e := range writable {
-		if strings.HasSuffix(name, "."+string(e)) {
-			return e, true
-		}
+// EncodingOf returns the encoding that a flag names, or that of a file's extension, or else WKT.
+func EncodingOf(flag, file string) Encoding {
+	e := Encoding(strings.ToLower(cmp.Or(flag, strings.TrimPrefix(filepath.Ext(file), "."))))
+	switch {
+	case flag != "" || slices.Contains(writable, e):
+		return e
+	case e == "json":
+		return GeoJSON
 	}
-	return GeoJSON, strings.HasSuffix(name, ".json")
+	return WKT
 }

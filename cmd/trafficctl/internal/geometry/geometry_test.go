@@ -22,7 +22,7 @@ import (
 // outcome is the result of a run.
 type outcome struct {
 	out     string
-	refused []string
+	omitted []string
 	tally   geometry.Tally
 	err     error
 }
@@ -51,10 +51,10 @@ func run(t testing.TB, cfg geometry.Config, by geometry.Converter, in io.Reader)
 	require.NoError(t, cfg.Validate())
 	var out bytes.Buffer
 	o.tally, o.err = geometry.Run(t.Context(), in, &out, cfg, by, func(place string, err error) {
-		o.refused = append(o.refused, fmt.Sprintf("%s: %v", place, err))
+		o.omitted = append(o.omitted, fmt.Sprintf("%s: %v", place, err))
 	})
 	o.out = out.String()
-	require.Len(t, o.refused, int(o.tally.Refused))
+	require.Len(t, o.omitted, int(o.tally.Omitted))
 	return o
 }
 
@@ -76,7 +76,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, to := range []geometry.Encoding{geometry.WKT, geometry.Hex, geometry.Base64, geometry.KML} {
 		there := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(joined(texts)))
 		require.NoError(t, there.err)
-		require.Empty(t, there.refused)
+		require.Empty(t, there.omitted)
 		require.EqualValues(t, len(texts), there.tally.Converted)
 		back := run(t, config(to, geometry.WKT), offline(t), iotest.OneByteReader(strings.NewReader(there.out)))
 		require.NoError(t, back.err)
@@ -127,14 +127,14 @@ func TestWritten(t *testing.T) {
 
 // A geometry that cannot be converted is reported with its place; all others are written.
 func TestOmitted(t *testing.T) {
-	f := func(from, to geometry.Encoding, in, out string, refused ...string) {
+	f := func(from, to geometry.Encoding, in, out string, omitted ...string) {
 		t.Helper()
 		o := run(t, config(from, to), offline(t), strings.NewReader(in))
 		require.NoError(t, o.err)
 		require.Equal(t, out, o.out)
-		require.Len(t, o.refused, len(refused), o.refused)
-		for i, want := range refused {
-			require.Contains(t, o.refused[i], want)
+		require.Len(t, o.omitted, len(omitted), o.omitted)
+		for i, want := range omitted {
+			require.Contains(t, o.omitted[i], want)
 		}
 	}
 	f(geometry.WKT, geometry.WKT, "POINT (1 2)\r\n\r\n  POINT (1)\nPOINT (3 4)", "POINT (1 2)\nPOINT (3 4)\n", "line 3: cannot read WKT: byte 8")
@@ -230,9 +230,9 @@ func TestBatches(t *testing.T) {
 	o := run(t, config(geometry.WKT, geometry.WKT), &by, strings.NewReader(strings.Repeat("POINT (1 2)\n", 1200)))
 	require.NoError(t, o.err)
 	require.Equal(t, []int{500, 500, 200}, by.batches)
-	require.Equal(t, geometry.Tally{Converted: 600, Refused: 600}, o.tally)
-	require.Equal(t, "line 2: every other one", o.refused[0])
-	require.Equal(t, "line 1200: every other one", o.refused[599])
+	require.Equal(t, geometry.Tally{Converted: 600, Omitted: 600}, o.tally)
+	require.Equal(t, "line 2: every other one", o.omitted[0])
+	require.Equal(t, "line 1200: every other one", o.omitted[599])
 	require.Equal(t, strings.Repeat("POINT (1 2)\n", 600), o.out)
 }
 
@@ -245,7 +245,7 @@ func (broken) Convert(context.Context, []geom.T) ([]geometry.Result, error) {
 func TestConverterFails(t *testing.T) {
 	o := run(t, config(geometry.WKT, geometry.WKT), broken{}, strings.NewReader("x\nPOINT (1 2)\n"))
 	require.ErrorContains(t, o.err, "cannot convert the geometries from line 2 on: no daemon")
-	require.Len(t, o.refused, 1)
+	require.Len(t, o.omitted, 1)
 }
 
 func TestConverts(t *testing.T) {
@@ -271,7 +271,7 @@ func FuzzRun(f *testing.F) {
 			cfg.MaxBytes *= 100
 			back := run(t, cfg, offline(t), strings.NewReader(there.out))
 			require.NoError(t, back.err)
-			require.Empty(t, back.refused)
+			require.Empty(t, back.omitted)
 			require.Equal(t, there.tally.Converted, back.tally.Converted)
 		}
 	})

@@ -60,13 +60,7 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 			return yield(journal.Frame{}, &Gap{From: next, To: to, After: after, Before: before, Err: err})
 		}
 		for i, s := range f.segments {
-			end, visible := uint64(NoEnd), f.segments[i:i+1]
-			if i+1 < len(f.segments) {
-				end = f.segments[i+1].first
-				if in.Segments[i+1].First > 0 { // otherwise journal.Frames would read none at all
-					visible = f.segments[i : i+2]
-				}
-			}
+			end, visible := f.span(i, in)
 			from := max(seq, s.first)
 			if next == 0 {
 				next = from
@@ -106,6 +100,18 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 			gap(NoEnd, time.Time{})
 		}
 	}
+}
+
+// span returns the first frame after a segment, and the segments to show to journal.Frames: the segment and
+// its successor, unless that cannot be opened, in which case journal.Frames would read none at all.
+func (f *Folder) span(i int, in *journal.Inspection) (end uint64, visible []segment) {
+	switch {
+	case i+1 == len(f.segments):
+		return NoEnd, f.segments[i:]
+	case in.Segments[i+1].First == 0:
+		return f.segments[i+1].first, f.segments[i : i+1]
+	}
+	return f.segments[i+1].first, f.segments[i : i+2]
 }
 
 var errMissingSegment = errors.New("their segment is missing")

@@ -58,7 +58,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	switch {
 	case c.Batch < 1 || c.Batch > 140_000:
-		return fmt.Errorf("--batch %d must be 1 to 140,000 (the daemon examines the first 14,000 items and refuses larger batches)", c.Batch)
+		return fmt.Errorf("--batch %d must be 1 to 140,000 (the daemon examines the first 14,000 items and rejects larger batches)", c.Batch)
 	case c.Concurrency < 1 || c.Concurrency > 64:
 		return fmt.Errorf("--concurrency %d must be 1 to 64 (each batch in flight takes several MB)", c.Concurrency)
 	case c.RetryFor < 0 || c.RetryFor > time.Hour:
