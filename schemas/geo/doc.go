@@ -26,7 +26,12 @@
 // A linear ring is a LINESTRING in WKT and WKB, because not all tools read another word. Where a
 // LinearRing is wanted, a closed line is accepted.
 //
+// Each reader is a Source, from which a Builder makes the geometry; so is that of plain elements in package
+// xroute.
+//
 // # Writing
+//
+// All writers iterate over the Parts of a geometry.
 //
 // A geometry has one text, with the shortest numbers that read back the same.
 //

@@ -79,67 +79,29 @@ func (t *typ) memberType() reflect.Type {
 // The complex types, in the order of the documents. A type follows the one that it extends.
 var (
 	commonTypes = []any{
-		geometryBase{},
-		Encodings{},
-		Point{},
-		LineString{},
-		LinearRing{},
-		Polygon{},
-		MultiPoint{},
-		MultiLineString{},
-		MultiPolygon{},
-		GeometryCollection{},
-		BoundingBox{},
-		KML{},
-		PlainGeometryBase{},
-		PlainPoint{},
-		PlainLineString{},
-		PlainLinearRing{},
-		PlainPolygon{},
-		PlainMultiPoint{},
-		PlainMultiLineString{},
-		PlainMultiPolygon{},
-		PlainGeometryCollection{},
-		progressBase{},
-		BulkProgress{},
-		DistanceMatrixProgress{},
-		PlanProgress{},
-		DistanceMatrixCalculationProgress{},
-		ImprovementProgress{},
-		KeyFigures{},
-		OptimizationProgress{},
-		Job{},
-		WatchOptions{},
+		&geometryBase{}, &Encodings{},
+		&Point{}, &LineString{}, &LinearRing{}, &Polygon{}, &MultiPoint{}, &MultiLineString{}, &MultiPolygon{}, &GeometryCollection{},
+		&BoundingBox{}, &KML{},
+		&PlainGeometryBase{}, &PlainPoint{}, &PlainLineString{}, &PlainLinearRing{}, &PlainPolygon{},
+		&PlainMultiPoint{}, &PlainMultiLineString{}, &PlainMultiPolygon{}, &PlainGeometryCollection{},
+		&progressBase{}, &BulkProgress{}, &DistanceMatrixProgress{}, &PlanProgress{},
+		&DistanceMatrixCalculationProgress{}, &ImprovementProgress{}, &KeyFigures{}, &OptimizationProgress{}, &Job{}, &WatchOptions{},
 	}
-	serviceTypes   = []any{CallerContext{}, CallerContextProperty{}}
-	routingTypes   = []any{RequestOptions{}, ConvertedGeometries{}, ConversionFailure{}}
+	serviceTypes   = []any{&CallerContext{}, &CallerContextProperty{}}
+	routingTypes   = []any{&RequestOptions{}, &ConvertedGeometries{}, &ConversionFailure{}}
 	exceptionTypes = []any{
-		BaseException{},
-		SystemException{},
-		BusinessException{},
-		DatabaseException{},
-		ConstraintViolationException{},
-		TableNotFoundException{},
-		UnexpectedException{},
-		OptimisticRollbackException{},
-		RemoteAccessException{},
-		CreateException{},
-		DuplicateKeyException{},
-		RemoveException{},
-		FinderException{},
-		ObjectNotFoundException{},
-		IllegalParameterException{},
-		ParameterNotSetException{},
-		XServiceException{},
-		StackElement{},
+		&BaseException{}, &SystemException{}, &BusinessException{},
+		&DatabaseException{}, &ConstraintViolationException{}, &TableNotFoundException{}, &UnexpectedException{},
+		&OptimisticRollbackException{}, &RemoteAccessException{}, &CreateException{}, &DuplicateKeyException{}, &RemoveException{},
+		&FinderException{}, &ObjectNotFoundException{}, &IllegalParameterException{}, &ParameterNotSetException{}, &XServiceException{},
+		&StackElement{},
 	}
 	messageTypes = []Message{
 		&ConvertGeometry{}, &ConvertGeometryResponse{},
 		&StartConvertGeometries{}, &StartConvertGeometriesResponse{},
 		&FetchConvertGeometries{}, &FetchConvertGeometriesResponse{},
 		&WatchJob{}, &WatchJobResponse{},
-		&StopJob{}, &StopJobResponse{},
-		&DeleteJob{}, &DeleteJobResponse{},
+		&StopJob{}, &StopJobResponse{}, &DeleteJob{}, &DeleteJobResponse{},
 	}
 )
 
@@ -212,12 +174,12 @@ func (s *schema) add(t *typ) {
 func (s *schema) declare(space string, list []any) {
 	extended := map[reflect.Type]bool{}
 	for _, zero := range list {
-		if goType := reflect.TypeOf(zero); goType.NumField() > 0 && goType.Field(0).Anonymous {
+		if goType := reflect.TypeOf(zero).Elem(); goType.NumField() > 0 && goType.Field(0).Anonymous {
 			extended[goType.Field(0).Type] = true
 		}
 	}
 	for _, zero := range list {
-		goType := reflect.TypeOf(zero)
+		goType := reflect.TypeOf(zero).Elem()
 		t := &typ{goType: goType, label: goType.Name()}
 		if base, ok := bases[goType]; ok {
 			t.held = base.held

@@ -16,7 +16,9 @@ import (
 
 // checkHeader applies the rules that the header alone decides.
 func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
-	if media, _ := contentType(h); !isXML(media) {
+	switch media, _ := contentType(h); media {
+	case "", "text/xml", "application/xml", soap12: // SOAP 1.2 gets a fault, see checkContent
+	default:
 		return &contract.APIError{
 			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
 			Description: fmt.Sprintf("unsupported Content-Type %.64q: send a SOAP 1.1 envelope as text/xml; charset=utf-8", media),
@@ -41,11 +43,6 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 }
 
 const soap12 = "application/soap+xml"
-
-// isXML includes SOAP 1.2, which gets a fault that says what is wrong.
-func isXML(media string) bool {
-	return media == "" || media == "text/xml" || media == "application/xml" || media == soap12
-}
 
 // checkContent applies the rules of the header whose violation is a fault.
 func checkContent(h *fasthttp.RequestHeader) *failure {
@@ -72,7 +69,7 @@ func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 	return media, parameters["charset"]
 }
 
-// contentCodings returns the content codings but identity.
+// contentCodings returns the content codings except identity.
 func contentCodings(h *fasthttp.RequestHeader) (codings []string) {
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
 		for coding := range bytes.SplitSeq(value, []byte{','}) {
