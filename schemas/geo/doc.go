@@ -15,8 +15,8 @@
 //
 // WKT and WKB follow OGC Simple Features 1.2.1, plus what PostGIS and JTS write: `POINT(1 2 3)` without
 // a Z, `LINEARRING`, and in WKB the EWKB flags for Z and SRID. The geometry keeps the SRID; a Conversion
-// refuses one that contradicts the coordinate system. M is refused, or dropped if Limits say so. A line has no points or at least
-// two. A ring is closed and has no points or at least four.
+// rejects one that contradicts the coordinate system. M is rejected, or dropped if Limits say so. A line
+// has no points or at least two. A ring is closed and has no points or at least four.
 //
 // KML 2.2 and earlier is read in any namespace or none: a whole document, a placemark or a geometry. If
 // some points have an altitude, that of the others is 0. KML's MultiGeometry represents four kinds: the

@@ -26,7 +26,7 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	}
 	codings, problem := contentCodings(h), ""
 	for _, coding := range codings {
-		if !negotiate.IsGzip([]byte(coding)) {
+		if problem == "" && !negotiate.IsGzip([]byte(coding)) {
 			problem = fmt.Sprintf("unsupported Content-Encoding %.64q: compress the envelope with gzip, once, or not at all", coding)
 		}
 	}
