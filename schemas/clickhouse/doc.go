@@ -1,22 +1,22 @@
-// Package clickhouse contains the tables of the archive as numbered SQL files, and creates or updates them
-// on a server.
+// Package clickhouse contains the tables of the archive as numbered SQL files, and creates or
+// updates them on a server.
 //
 // # Tables
 //
-// One server: `measurements`, a ReplacingMergeTree(received_at) with the columns, key and partitions of
-// contract 4.2. The daemon inserts into it, and queries read it. With FINAL, a measurement that was sent
-// again replaces its earlier self.
+// One server: `measurements`, a ReplacingMergeTree(received_at) with the columns, key and
+// partitions of contract 4.2. The daemon inserts into it, and queries read it. With FINAL, a
+// measurement that was sent again replaces its earlier self.
 //
-// A cluster (Layout.Cluster is set): the same columns as `measurements_local`, a ReplicatedReplacingMergeTree
-// on every host, and `measurements`, a Distributed table over it. The daemon inserts into the local table of
-// the shard that it is connected to; queries read `measurements`. FINAL replaces within a shard only, so all
-// measurements of a product instance must be on one shard. The configuration of the servers defines the
-// macros {shard} and {replica}.
+// A cluster (Layout.Cluster is set): the same columns as `measurements_local`, a
+// ReplicatedReplacingMergeTree on every host, and `measurements`, a Distributed table over it. The
+// daemon inserts into the local table of the shard that it is connected to; queries read
+// `measurements`. FINAL replaces within a shard only, so all measurements of a product instance
+// must be on one shard. The configuration of the servers defines the macros {shard} and {replica}.
 //
 // # Codecs
 //
-// They were chosen on 5.5 million rows of real five-minute road traffic (two measure types per detector,
-// random batch ids, jittered received_at). Bytes per row after a merge, 17.9 in total:
+// They were chosen on 5.5 million rows of real five-minute road traffic (two measure types per
+// detector, random batch ids, jittered received_at). Bytes per row after a merge, 17.9 in total:
 //
 //	detector_code   LowCardinality 0.01   String 0.27
 //	timestamp_*     Delta,ZSTD 0.11       DoubleDelta,ZSTD 0.15
@@ -37,7 +37,7 @@
 //
 // # Migrations
 //
-// Files are applied in the order of their numbers. Every statement can be repeated (IF NOT EXISTS), because
-// ClickHouse has no transactions over DDL: an interrupted run is simply repeated, and several daemons may run
-// at once. The table schema_migrations lists what was applied.
+// Files are applied in the order of their numbers. Every statement can be repeated (IF NOT EXISTS),
+// because ClickHouse has no transactions over DDL: an interrupted run is simply repeated, and
+// several daemons may run at once. The table schema_migrations lists what was applied.
 package clickhouse

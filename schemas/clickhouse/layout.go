@@ -7,8 +7,8 @@ type Layout struct {
 	Cluster  string // name of the cluster on the servers; empty: one server, no replication
 }
 
-// Local returns the name of the table for inserts, without the database: in a cluster the replicated table, not
-// the Distributed one (contract 4).
+// Local returns the name of the table for inserts, without the database: in a cluster the
+// replicated table, not the Distributed one (contract 4).
 func (l Layout) Local() string {
 	if l.Cluster != "" {
 		return l.Table + "_local"
@@ -24,8 +24,8 @@ func (l Layout) OnCluster() string {
 	return ""
 }
 
-// Engine returns an engine of the MergeTree family, in a cluster the replicated one. path identifies the table in
-// Keeper, replica the replica.
+// Engine returns an engine of the MergeTree family, in a cluster the replicated one. path
+// identifies the table in Keeper, replica the replica.
 func (l Layout) Engine(family, path, replica, args string) string {
 	if l.Cluster == "" {
 		return family + "(" + args + ")"

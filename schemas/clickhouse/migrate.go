@@ -13,8 +13,9 @@ type Conn interface {
 	Query(ctx context.Context, query string, args ...any) (driver.Rows, error)
 }
 
-// Migrate creates the database and its tables, or updates them, and returns the names of the applied migrations. It
-// may be called at any time, and by several daemons at once. The connection needs no default database.
+// Migrate creates the database and its tables, or updates them, and returns the names of the
+// applied migrations. It may be called at any time, and by several daemons at once. The connection
+// needs no default database.
 func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
@@ -39,8 +40,8 @@ func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error
 	return applied, nil
 }
 
-// prepare creates the database and the table of migrations. The engine Atomic makes DDL atomic; some servers have
-// another default.
+// prepare creates the database and the table of migrations. The engine Atomic makes DDL atomic;
+// some servers have another default.
 func prepare(ctx context.Context, c Conn, l Layout) error {
 	database := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s`%s ENGINE = Atomic", l.Database, l.OnCluster())
 	if err := c.Exec(ctx, database); err != nil {
@@ -52,8 +53,8 @@ func prepare(ctx context.Context, c Conn, l Layout) error {
 	return nil
 }
 
-// journalTable returns the DDL of the table of migrations. All hosts of a cluster share it, so its path has no
-// {shard}.
+// journalTable returns the DDL of the table of migrations. All hosts of a cluster share it, so its
+// path has no {shard}.
 func journalTable(l Layout) string {
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.schema_migrations%s\n"+
 		"(table_name String, version UInt32, name String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))\n"+

@@ -99,7 +99,8 @@ func testAtOnce(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	require.Equal(t, "1\n2", store.Query(t, "SELECT DISTINCT version FROM at_once.schema_migrations ORDER BY 1"))
 }
 
-// testCluster only parses the statements for a cluster, because the development server has no Keeper.
+// testCluster only parses the statements for a cluster, because the development server has no
+// Keeper.
 func testCluster(t *testing.T, store *stores.ClickHouse) {
 	list, err := schema.Migrations(cluster)
 	require.NoError(t, err)
@@ -121,7 +122,8 @@ func TestLayout(t *testing.T) {
 	require.Equal(t, "ReplicatedMergeTree('/clickhouse/tables/p', 'r')", cluster.Engine("MergeTree", "p", "r", ""))
 }
 
-// TestMigrations: the numbers have no gaps, and statements for a single server do not mention a cluster.
+// TestMigrations: the numbers have no gaps, and statements for a single server do not mention a
+// cluster.
 func TestMigrations(t *testing.T) {
 	for _, l := range []schema.Layout{single, cluster} {
 		list, err := schema.Migrations(l)

@@ -60,7 +60,8 @@ func fill(text string, l Layout) (string, error) {
 	return sql.String(), err
 }
 
-// split splits at semicolons at the end of a line and removes comment lines; the files contain no other comments.
+// split splits at semicolons at the end of a line and removes comment lines; the files contain no
+// other comments.
 func split(sql string) []string {
 	var statements []string
 	var lines []string

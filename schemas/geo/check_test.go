@@ -12,8 +12,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// check applies the rules and limits of reading with the methods of the library. It is an oracle for
-// the readers.
+// check applies the rules and limits of reading with the methods of the library. It is an oracle
+// for the readers.
 func check(l geo.Limits, g geom.T) error {
 	if n := geo.Count(g); n > l.Points {
 		return fmt.Errorf("%d points and parts", n)

@@ -11,12 +11,12 @@ import (
 // Conversion converts coordinates of one system to another. It is safe for concurrent use.
 type Conversion struct{ from, to System }
 
-// NewConversion returns a conversion. Between a system and itself it changes nothing, but checks that
-// the coordinates are within the domain.
+// NewConversion returns a conversion. Between a system and itself it changes nothing, but checks
+// that the coordinates are within the domain.
 func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
-// Apply converts g in place. It fails with a *DomainError, or if g, read from EWKB, has an SRID that
-// contradicts the system. After an error some points of g are converted and others are not.
+// Apply converts g in place. It fails with a *DomainError, or if g, read from EWKB, has an SRID
+// that contradicts the system. After an error some points of g are converted and others are not.
 func (c Conversion) Apply(g geom.T) error {
 	srID := g.SRID()
 	if srID != 0 && !c.from.agrees(srID) {
@@ -36,8 +36,8 @@ func (c Conversion) Apply(g geom.T) error {
 	return err
 }
 
-// Points converts the x and y of consecutive points of stride numbers each, in place. The error is a
-// *DomainError.
+// Points converts the x and y of consecutive points of stride numbers each, in place. The error is
+// a *DomainError.
 func (c Conversion) Points(flat []float64, stride int) error {
 	return c.points(flat, stride, 0)
 }
@@ -101,8 +101,8 @@ var (
 // VENDOR_SMARTUNITS is 20 cm beyond, because its offset is rounded.
 const grace = 1e-5
 
-// wrap returns the longitude within -180 and 180. A longitude within the grace stays as it is, so that
-// 180 does not become -180.
+// wrap returns the longitude within -180 and 180. A longitude within the grace stays as it is, so
+// that 180 does not become -180.
 func wrap(lon float64) float64 {
 	if math.Abs(lon) <= 180+grace {
 		return lon

@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// place is the check point of contract 3.2, extended by VENDOR_SUPERCONFORM, which is defined in terms of
-// VENDOR_CONFORM, and VENDOR_GEODECIMAL.
+// place is the check point of contract 3.2, extended by VENDOR_SUPERCONFORM, which is defined in
+// terms of VENDOR_CONFORM, and VENDOR_GEODECIMAL.
 var place = map[geo.Format][2]float64{
 	geo.GeoDecimal:       {8.2505556, 48.7627778},
 	geo.VendorGeoDecimal: {825055.56, 4876277.78},
@@ -95,7 +95,8 @@ func TestGeoMinSec(t *testing.T) {
 	f(89.99999999, 8_959_599.99964)
 }
 
-// TestDegreesMinutesSecondsRounded checks that 60 minutes and 60 seconds, which rounding can produce, are accepted.
+// TestDegreesMinutesSecondsRounded checks that 60 minutes and 60 seconds, which rounding can
+// produce, are accepted.
 func TestDegreesMinutesSecondsRounded(t *testing.T) {
 	f := func(digits, degrees float64) {
 		t.Helper()

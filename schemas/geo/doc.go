@@ -1,33 +1,34 @@
 // Package geo reads and writes geometries in the encodings of the routing service (contract 5.4,
 // GeometryEncoding) and converts their coordinates between its formats (contract 3.2).
 //
-// A geometry is a geom.T of github.com/twpayne/go-geom with layout XY or XYZ, the same for all members
-// of a collection:
+// A geometry is a geom.T of github.com/twpayne/go-geom with layout XY or XYZ, the same for all
+// members of a collection:
 //
 //	Point, LineString, LinearRing, Polygon
 //	MultiPoint, MultiLineString, MultiPolygon, GeometryCollection
 //
-// The readers of that library allocate what a count in the input asks for (64 GB for nine bytes), follow
-// collections to any depth and allocate for each number. The readers of this package are bounded by
-// Limits; tests compare them with those of the library.
+// The readers of that library allocate what a count in the input asks for (64 GB for nine bytes),
+// follow collections to any depth and allocate for each number. The readers of this package are
+// bounded by Limits; tests compare them with those of the library.
 //
 // # Reading
 //
-// WKT and WKB follow OGC Simple Features 1.2.1, plus what PostGIS and JTS write: `POINT(1 2 3)` without
-// a Z, `LINEARRING`, and in WKB the EWKB flags for Z and SRID. The geometry keeps the SRID; a Conversion
-// rejects one that contradicts the coordinate system. M is rejected, or dropped if Limits say so. A line
-// has no points or at least two. A ring is closed and has no points or at least four.
+// WKT and WKB follow OGC Simple Features 1.2.1, plus what PostGIS and JTS write: `POINT(1 2 3)`
+// without a Z, `LINEARRING`, and in WKB the EWKB flags for Z and SRID. The geometry keeps the SRID;
+// a Conversion rejects one that contradicts the coordinate system. M is rejected, or dropped if
+// Limits say so. A line has no points or at least two. A ring is closed and has no points or at
+// least four.
 //
-// KML 2.2 and earlier is read in any namespace or none: a whole document, a placemark or a geometry. If
-// some points have an altitude, that of the others is 0. KML's MultiGeometry represents four kinds: the
-// kind that is wanted decides, else the members. Members of one kind make a MultiPoint, MultiLineString
-// or MultiPolygon, all others a GeometryCollection.
+// KML 2.2 and earlier is read in any namespace or none: a whole document, a placemark or a
+// geometry. If some points have an altitude, that of the others is 0. KML's MultiGeometry
+// represents four kinds: the kind that is wanted decides, else the members. Members of one kind
+// make a MultiPoint, MultiLineString or MultiPolygon, all others a GeometryCollection.
 //
 // A linear ring is a LINESTRING in WKT and WKB, because not all tools read another word. Where a
 // LinearRing is wanted, a closed line is accepted.
 //
-// Each reader is a Source, from which a Builder makes the geometry; so is that of plain elements in package
-// xroute.
+// Each reader is a Source, from which a Builder makes the geometry; so is that of plain elements in
+// package xroute.
 //
 // # Writing
 //
@@ -37,6 +38,7 @@
 //
 // # Coordinates
 //
-// x is the longitude or easting, y the latitude or northing in all formats, even if a registry names
-// them in the other order. All conversions go through degrees. None shifts the datum or changes z.
+// x is the longitude or easting, y the latitude or northing in all formats, even if a registry
+// names them in the other order. All conversions go through degrees. None shifts the datum or
+// changes z.
 package geo

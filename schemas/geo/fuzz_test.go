@@ -15,8 +15,8 @@ import (
 // small limits the memory of a fuzzed input, so that one that takes more is noticed.
 var small = geo.Limits{Points: 10_000, Depth: 8}
 
-// FuzzWKT: a geometry that was read obeys the rules, and is the same after writing and reading it in each
-// encoding.
+// FuzzWKT: a geometry that was read obeys the rules, and is the same after writing and reading it
+// in each encoding.
 func FuzzWKT(f *testing.F) {
 	for _, text := range canonical {
 		f.Add(text)
@@ -85,8 +85,8 @@ func throughAll(t *testing.T, g geom.T) {
 	throughKML(t, g)
 }
 
-// throughKML cannot compare everything: KML has no empty geometries with z, and a collection of lines and rings
-// becomes one of lines.
+// throughKML cannot compare everything: KML has no empty geometries with z, and a collection of
+// lines and rings becomes one of lines.
 func throughKML(t *testing.T, g geom.T) {
 	deeper := geo.Limits{Points: small.Points, Depth: small.Depth + 1} // a MULTIPOINT is a MultiGeometry too
 	once, err := deeper.ParseKML(geo.KindOf(g), string(geo.AppendKML(nil, g)))

@@ -23,8 +23,9 @@ const (
 
 // ParseKML reads the geometries of all placemarks of all texts as one geometry: one geometry as
 // itself, several as if they were in a MultiGeometry. Each text is a document, a placemark or a
-// geometry. Each MultiGeometry counts as a collection for the Depth. The error names the byte, counted
-// from 0 after a byte order mark. It is ErrNoPlacemark, ErrKind or ErrTooLarge if one of these applies.
+// geometry. Each MultiGeometry counts as a collection for the Depth. The error names the byte,
+// counted from 0 after a byte order mark. It is ErrNoPlacemark, ErrKind or ErrTooLarge if one of
+// these applies.
 func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	r := kmlReader{Builder: Builder{Limits: l}}
 	for i, text := range texts {
@@ -65,8 +66,8 @@ type kmlNode struct {
 	parts []kmlNode
 }
 
-// resolve sets the kind of a MultiGeometry, which represents four kinds: to the wanted one, or else to
-// what its members have in common.
+// resolve sets the kind of a MultiGeometry, which represents four kinds: to the wanted one, or else
+// to what its members have in common.
 func (n *kmlNode) resolve(want Kind) error {
 	if n.kind != GeometryCollection {
 		return nil
@@ -221,8 +222,8 @@ func (r *kmlReader) skip() error {
 	return r.content(func(xml.StartElement) error { return r.skip() }, nil)
 }
 
-// search reads the geometry of an open element if it is expected here, or else searches the element for
-// placemarks with geometries, at any depth.
+// search reads the geometry of an open element if it is expected here, or else searches the element
+// for placemarks with geometries, at any depth.
 func (r *kmlReader) search(e xml.StartElement, expected bool) error {
 	if expected && kmlKinds[e.Name.Local] != Any {
 		n, err := r.geometry(e)
@@ -360,12 +361,12 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 	}
 }
 
-// maxTag bounds what the XML decoder keeps of a tag, because an attribute takes more than ten times the
-// memory of its text. Tags of KML contain names and namespaces only.
+// maxTag bounds what the XML decoder keeps of a tag, because an attribute takes more than ten times
+// the memory of its text. Tags of KML contain names and namespaces only.
 const maxTag = 16 << 10
 
-// tagMeter is the text on its way to the XML decoder, which reads byte by byte. It fails at a tag of
-// more than maxTag bytes.
+// tagMeter is the text on its way to the XML decoder, which reads byte by byte. It fails at a tag
+// of more than maxTag bytes.
 type tagMeter struct {
 	*strings.Reader
 	at    int // bytes of the token so far
@@ -373,8 +374,8 @@ type tagMeter struct {
 	inTag bool
 }
 
-// next must be called before each token. The decoder reads no further than to the end of a token, but
-// for the < that ends a text.
+// next must be called before each token. The decoder reads no further than to the end of a token,
+// but for the < that ends a text.
 func (m *tagMeter) next() {
 	m.at = 0
 	if m.last == '<' {

@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// TestKMLCanonical writes geometries and reads them back. The kind is required, because a MultiGeometry
-// represents four kinds.
+// TestKMLCanonical writes geometries and reads them back. The kind is required, because a
+// MultiGeometry represents four kinds.
 func TestKMLCanonical(t *testing.T) {
 	for _, text := range canonical {
 		g := parsed(t, text)

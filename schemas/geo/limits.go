@@ -7,12 +7,13 @@ import (
 
 // Limits bound what is read. With the zero value nothing can be read.
 type Limits struct {
-	// Points of one geometry. Each ring, line and member counts as one more, because empty ones take
-	// memory too.
+	// Points of one geometry. Each ring, line and member counts as one more, because empty ones
+	// take memory too.
 	Points int
 	// Depth of nested collections; 1 allows collections without collections in them.
 	Depth int
-	// DropMeasures makes readers drop the M of WKT and WKB, with any value. Otherwise an M is an error.
+	// DropMeasures makes readers drop the M of WKT and WKB, with any value. Otherwise an M is an
+	// error.
 	DropMeasures bool
 }
 

@@ -103,12 +103,13 @@ type Source interface {
 	Kind() (Kind, error)
 	// List calls part for each part of a geometry of the kind.
 	List(kind Kind, part func() error) error
-	// Path appends the coordinates of a Point, LineString or LinearRing to Builder.Flat, and takes their
-	// points.
+	// Path appends the coordinates of a Point, LineString or LinearRing to Builder.Flat, and takes
+	// their points.
 	Path(kind, in Kind) error
 }
 
-// Builder makes geometries from what it reads, and applies the rules for lines and rings, and Limits.
+// Builder makes geometries from what it reads, and applies the rules for lines and rings, and
+// Limits.
 type Builder struct {
 	Limits Limits
 	Layout geom.Layout // of all geometries

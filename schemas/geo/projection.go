@@ -16,8 +16,8 @@ func (d degrees) inverse(x, y float64) (lon, lat float64, err error) {
 	return x / float64(d), y / float64(d), nil
 }
 
-// minutesSeconds writes 8° 15' 2.00016" as 815020.0016: the digits of degrees, minutes and tenths of
-// seconds.
+// minutesSeconds writes 8° 15' 2.00016" as 815020.0016: the digits of degrees, minutes and tenths
+// of seconds.
 type minutesSeconds struct{}
 
 func (minutesSeconds) forward(lon, lat float64) (x, y float64, err error) {

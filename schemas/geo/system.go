@@ -22,8 +22,8 @@ const (
 	SRID             Format = "OG_SRID"             // as the EPSG code says
 )
 
-// formats lists all formats in the order of contract 5.4. Everything else, the XML schemas included,
-// is derived from it.
+// formats lists all formats in the order of contract 5.4. Everything else, the XML schemas
+// included, is derived from it.
 var formats = []struct {
 	format Format
 	projection
@@ -50,8 +50,8 @@ func Formats() []Format {
 // vendor is the prefix of this package for the formats of a maker.
 const vendor = "VENDOR_"
 
-// Canonical returns the name of a format of this package for one with the prefix of a maker, such as
-// PTV_MERCATOR for the prefix PTV. Other names are returned unchanged.
+// Canonical returns the name of a format of this package for one with the prefix of a maker, such
+// as PTV_MERCATOR for the prefix PTV. Other names are returned unchanged.
 func Canonical(name, prefix string) string {
 	if rest, ok := strings.CutPrefix(name, prefix+"_"); ok && prefix != "" {
 		return vendor + rest
@@ -69,8 +69,8 @@ type System struct {
 	projection
 }
 
-// projection converts degrees to the coordinates of a system and back. Both methods fail if a point is
-// outside the system's domain. They need not check whether a result is finite.
+// projection converts degrees to the coordinates of a system and back. Both methods fail if a point
+// is outside the system's domain. They need not check whether a result is finite.
 type projection interface {
 	forward(lon, lat float64) (x, y float64, err error)
 	inverse(x, y float64) (lon, lat float64, err error)
@@ -78,8 +78,8 @@ type projection interface {
 
 const knownEPSG = "EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760"
 
-// ParseSystem returns the system of a format. srID, such as "EPSG:25832" or "25832", matters for OG_SRID
-// only. The error is ErrUnknownSystem.
+// ParseSystem returns the system of a format. srID, such as "EPSG:25832" or "25832", matters for
+// OG_SRID only. The error is ErrUnknownSystem.
 func ParseSystem(format, srID string) (System, error) {
 	if Format(format) != SRID {
 		for _, f := range formats {
@@ -135,8 +135,8 @@ func (s System) Format() Format { return s.format }
 // EPSG returns the code of an OG_SRID system, 0 for other formats.
 func (s System) EPSG() int { return s.epsg }
 
-// agrees reports whether coordinates in the system may have the SRID. Formats of a vendor have no SRID
-// that is known here.
+// agrees reports whether coordinates in the system may have the SRID. Formats of a vendor have no
+// SRID that is known here.
 func (s System) agrees(srID int) bool {
 	switch s.format {
 	case SRID:

@@ -13,9 +13,9 @@ var (
 	grs80 = ellipsoid{6_378_137, 298.257222101}
 )
 
-// transverse is the transverse Mercator projection of an ellipsoid, by Krüger's series up to the sixth
-// power of the third flattening (Karney, Transverse Mercator with an accuracy of a few nanometers,
-// 2011, equations 7 to 36).
+// transverse is the transverse Mercator projection of an ellipsoid, by Krüger's series up to the
+// sixth power of the third flattening (Karney, Transverse Mercator with an accuracy of a few
+// nanometers, 2011, equations 7 to 36).
 type transverse struct {
 	lon0        float64 // degrees
 	east, north float64 // metres
@@ -64,8 +64,9 @@ func series(n float64, rows [6][6]float64) (sums [6]float64) {
 	return sums
 }
 
-// maxWidth is the distance from the central meridian, in degrees, up to which the projection is used.
-// A zone is meant for 3 degrees; at 40 the series is still exact to far less than a millimetre.
+// maxWidth is the distance from the central meridian, in degrees, up to which the projection is
+// used. A zone is meant for 3 degrees; at 40 the series is still exact to far less than a
+// millimetre.
 const maxWidth = 40
 
 var (
@@ -110,8 +111,8 @@ func (t *transverse) conformal(tau float64) float64 {
 	return tau*math.Hypot(1, sigma) - sigma*root
 }
 
-// geographic is the inverse of conformal, by Newton's method. Each step doubles the digits; the start
-// value is exact to the flattening, so that two steps are mostly enough.
+// geographic is the inverse of conformal, by Newton's method. Each step doubles the digits; the
+// start value is exact to the flattening, so that two steps are mostly enough.
 func (t *transverse) geographic(tauC float64) float64 {
 	const steps, enough = 5, 1e-9 // after such a small step the next one changes nothing
 	e2m := 1 - t.e*t.e
@@ -130,8 +131,8 @@ func (t *transverse) geographic(tauC float64) float64 {
 	return tau
 }
 
-// wave returns the sums of c[j]·sin(2jξ)·cosh(2jη) and c[j]·cos(2jξ)·sinh(2jη) by Clenshaw's recurrence
-// over complex numbers, which needs one sine only.
+// wave returns the sums of c[j]·sin(2jξ)·cosh(2jη) and c[j]·cos(2jξ)·sinh(2jη) by Clenshaw's
+// recurrence over complex numbers, which needs one sine only.
 func wave(c *[6]float64, xi, eta float64) (dXi, dEta float64) {
 	sin, cos := math.Sincos(2 * xi)
 	sinh, cosh := math.Sinh(2*eta), math.Cosh(2*eta)

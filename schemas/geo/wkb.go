@@ -27,7 +27,8 @@ const (
 	isoStep   = 1000 // between the type codes of XY, Z, M and ZM
 )
 
-// ParseWKB reads well-known binary. It keeps nothing of data. The error names the byte, counted from
+// ParseWKB reads well-known binary. It keeps nothing of data. The error names the byte, counted
+// from
 // 0. It is ErrKind or ErrTooLarge if one of these applies. The geometry keeps the SRID of the
 // outermost geometry.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
@@ -57,7 +58,8 @@ type wkbReader struct {
 
 func (r *wkbReader) Kind() (Kind, error) { return r.header(Any) }
 
-// header reads byte order, type and SRID of a geometry, which must be of the kind unless that is Any.
+// header reads byte order, type and SRID of a geometry, which must be of the kind unless that is
+// Any.
 func (r *wkbReader) header(want Kind) (Kind, error) {
 	if err := r.need(wkbHeader); err != nil {
 		return Any, err
@@ -210,8 +212,9 @@ func (r *wkbReader) List(kind Kind, part func() error) error {
 	return nil
 }
 
-// AppendWKB appends g as ISO well-known binary: the type code of a geometry with z is 1000 higher. The order is binary.LittleEndian or binary.BigEndian. An SRID is not written.
-// An empty point is written as NaN, as PostGIS and GEOS do.
+// AppendWKB appends g as ISO well-known binary: the type code of a geometry with z is 1000 higher.
+// The order is binary.LittleEndian or binary.BigEndian. An SRID is not written. An empty point is
+// written as NaN, as PostGIS and GEOS do.
 func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 	for p := range Parts(g) {
 		if p.End {

@@ -38,7 +38,8 @@ func TestWKBCanonical(t *testing.T) {
 	}
 }
 
-// TestWKBExtended: the flags of PostGIS mean the same as the type codes of ISO, and the SRID is kept.
+// TestWKBExtended: the flags of PostGIS mean the same as the type codes of ISO, and the SRID is
+// kept.
 func TestWKBExtended(t *testing.T) {
 	for _, text := range canonical {
 		for _, order := range orders {

@@ -39,8 +39,8 @@ type wktReader struct {
 	bare, enclosed bool // the current MULTIPOINT has points without and with parentheses
 }
 
-// lookAhead sets layout, numbers and measured, which the first point decides for all. No keyword contains
-// a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
+// lookAhead sets layout, numbers and measured, which the first point decides for all. No keyword
+// contains a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
 func (r *wktReader) lookAhead() {
 	digit := strings.IndexAny(r.text, "0123456789")
 	tags, numbers := r.text, 0
@@ -286,8 +286,8 @@ func (p Part) appendPoints(dst []byte, number byte, point string) []byte {
 	return dst
 }
 
-// appendNumber appends the shortest text that reads back as the same number. It uses an exponent only
-// if there would be more than 21 digits otherwise.
+// appendNumber appends the shortest text that reads back as the same number. It uses an exponent
+// only if there would be more than 21 digits otherwise.
 func appendNumber(dst []byte, v float64) []byte {
 	if a := math.Abs(v); v != 0 && (a < 1e-6 || a >= 1e21) {
 		dst = strconv.AppendFloat(dst, v, 'e', -1, 64)

@@ -1,6 +1,7 @@
-// Package gunzip decompresses bodies of requests: gzip (RFC 1952) with any number of members, header
-// fields of any length, and nothing after the last member. The readers of the standard library and of
-// klauspost refuse fields of 512 bytes, and take a header that is truncated within one for the end.
+// Package gunzip decompresses bodies of requests: gzip (RFC 1952) with any number of members,
+// header fields of any length, and nothing after the last member. The readers of the standard
+// library and of klauspost refuse fields of 512 bytes, and take a header that is truncated within
+// one for the end.
 package gunzip
 
 import (
@@ -52,8 +53,8 @@ func (z *Reader) Reset(r io.Reader) {
 	z.members, z.open, z.err = 0, false, nil
 }
 
-// Read implements io.Reader. io.EOF means that the checksums of all members were correct. Errors of the
-// underlying reader are returned unchanged.
+// Read implements io.Reader. io.EOF means that the checksums of all members were correct. Errors of
+// the underlying reader are returned unchanged.
 func (z *Reader) Read(p []byte) (n int, err error) {
 	for z.err == nil && n == 0 && len(p) > 0 {
 		if !z.open {
@@ -161,8 +162,8 @@ func (z *Reader) trailer() error {
 	return nil
 }
 
-// take reads n bytes, at most bufferSize, which are valid until the next read. With an error it returns
-// those that are there.
+// take reads n bytes, at most bufferSize, which are valid until the next read. With an error it
+// returns those that are there.
 func (z *Reader) take(n int) ([]byte, error) {
 	part, err := z.in.Peek(n)
 	z.crc = crc32.Update(z.crc, crc32.IEEETable, part)

@@ -11,8 +11,8 @@ import (
 
 var encoding = base64.StdEncoding.Strict()
 
-// Decode reads a code in base64: standard alphabet, padded, canonical, without line ends. The error quotes
-// the beginning of the code and names the byte of the binary form, counted from 0.
+// Decode reads a code in base64: standard alphabet, padded, canonical, without line ends. The error
+// quotes the beginning of the code and names the byte of the binary form, counted from 0.
 func Decode(code string) (Line, error) {
 	var space [128]byte // for 17 points; AppendDecode allocates for longer codes
 	raw, err := encoding.AppendDecode(space[:0], []byte(code))

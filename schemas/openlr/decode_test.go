@@ -11,8 +11,8 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Codes with known contents. Many decoders test with the second one. The points of the third are within
-// the smallest distance.
+// Codes with known contents. Many decoders test with the second one. The points of the third are
+// within the smallest distance.
 const (
 	twoPoints   = "CwNhbCU+jzPLAwD0/34zGw=="
 	threePoints = "CwRbWyNG9RpsCQCb/jsbtAT/6/+jK1lE"
@@ -155,8 +155,8 @@ func TestDecodeInvalidText(t *testing.T) {
 	f(strings.Repeat("A", 100_000), `code "`+strings.Repeat("A", 64)+`": byte 0: version is 0`)
 }
 
-// TestTruncated: no prefix of these codes is a valid code. (That of another code can be, if the path byte of
-// an inner point is a valid `end`.)
+// TestTruncated: no prefix of these codes is a valid code. (That of another code can be, if the
+// path byte of an inner point is a valid `end`.)
 func TestTruncated(t *testing.T) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints} {
 		whole := raw(t, code)

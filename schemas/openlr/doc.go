@@ -1,10 +1,10 @@
-// Package openlr reads and writes line location references in version 3 of the OpenLR binary format: the
-// openLRcode of a street (contract 5.3, which only calls it a string; that it has this format is an
-// assumption).
+// Package openlr reads and writes line location references in version 3 of the OpenLR binary
+// format: the openLRcode of a street (contract 5.3, which only calls it a string; that it has this
+// format is an assumption).
 //
-// The layout is that of public descriptions and open-source decoders of the format. It was checked against
-// 20,000 real codes (TestRealCodes), not against the OpenLR white paper. A line consists of these bytes;
-// numbers are big-endian:
+// The layout is that of public descriptions and open-source decoders of the format. It was checked
+// against 20,000 real codes (TestRealCodes), not against the OpenLR white paper. A line consists of
+// these bytes; numbers are big-endian:
 //
 //	status     1  bit 7 reserved, 6 and 4 area, 5 point, 3 attributes, 2–0 version
 //	first      9  longitude 3, latitude 3, class, path, distance
@@ -17,12 +17,12 @@
 //	end       bit 7 reserved, 6 positive and 5 negative offset follow, 4–0 bearing
 //	distance  to the next point, along the road
 //
-// The coordinates of the first point are absolute, in 360/2²⁴ of a degree. All others are relative to the
-// previous point, in 1/100000 of a degree. Bearing, distance and offsets are numbers of intervals: this
-// package returns the middle of the interval, and its half width as a constant.
+// The coordinates of the first point are absolute, in 360/2²⁴ of a degree. All others are relative
+// to the previous point, in 1/100000 of a degree. Bearing, distance and offsets are numbers of
+// intervals: this package returns the middle of the interval, and its half width as a constant.
 //
-// The number of points follows from the length alone, because up to two offsets always take fewer bytes than
-// a point. No byte may be left over. Reserved bits must be zero, because a code that sets them contains
-// something that this package does not know. So everything that can be read is written again bit by bit
-// (FuzzDecodeBinary).
+// The number of points follows from the length alone, because up to two offsets always take fewer
+// bytes than a point. No byte may be left over. Reserved bits must be zero, because a code that
+// sets them contains something that this package does not know. So everything that can be read is
+// written again bit by bit (FuzzDecodeBinary).
 package openlr

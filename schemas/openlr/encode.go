@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Encode writes a line in base64. Decode returns it within the tolerances, with coordinates within half a
-// step of the format (about 1 m). A line from Decode is encoded to the same code. LowestFRC and Distance of
-// the last point are ignored.
+// Encode writes a line in base64. Decode returns it within the tolerances, with coordinates within
+// half a step of the format (about 1 m). A line from Decode is encoded to the same code. LowestFRC
+// and Distance of the last point are ignored.
 func Encode(line Line) (string, error) {
 	code, err := encode(line)
 	if err != nil {

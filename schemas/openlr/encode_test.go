@@ -67,8 +67,8 @@ func TestEncodeOffset(t *testing.T) {
 	f(math.Nextafter(1, 0), 255.5/256)
 }
 
-// requireClose requires coordinates within half a step of the format (one and a half at 180° E), and everything
-// else within its tolerance.
+// requireClose requires coordinates within half a step of the format (one and a half at 180° E),
+// and everything else within its tolerance.
 func requireClose(t *testing.T, want, got openlr.Line) {
 	t.Helper()
 	require.Len(t, got.Points, len(want.Points))

@@ -1,12 +1,13 @@
 package openlr
 
-// Line is a path along the road network, given by points on it and the properties of the road there.
+// Line is a path along the road network, given by points on it and the properties of the road
+// there.
 type Line struct {
 	Points []Point // at least two, in the direction of travel
 
-	// PositiveOffset is the part of the way from the first point to the second that precedes the location:
-	// from 0 (none) to less than 1, within ±OffsetTolerance. NegativeOffset is the part of the way to the
-	// last point that follows the location.
+	// PositiveOffset is the part of the way from the first point to the second that precedes the
+	// location: from 0 (none) to less than 1, within ±OffsetTolerance. NegativeOffset is the part
+	// of the way to the last point that follows the location.
 	PositiveOffset, NegativeOffset float64
 }
 
@@ -19,8 +20,8 @@ type Point struct {
 	// ±BearingTolerance. At the last point it looks back along the line.
 	Bearing float64
 
-	// Distance to the next point along the road in whole metres, within ±DistanceTolerance; 0 at the last
-	// point.
+	// Distance to the next point along the road in whole metres, within ±DistanceTolerance; 0 at
+	// the last point.
 	Distance int
 
 	FRC FunctionalRoadClass
@@ -67,8 +68,8 @@ func (f FormOfWay) String() string {
 	return formNames[f]
 }
 
-// Geometry returns the points as [longitude, latitude], the coordinates of a GeoJSON LineString. It connects
-// them by straight lines and ignores the offsets.
+// Geometry returns the points as [longitude, latitude], the coordinates of a GeoJSON LineString. It
+// connects them by straight lines and ignores the offsets.
 func (l Line) Geometry() [][2]float64 {
 	geometry := make([][2]float64, len(l.Points))
 	for i, p := range l.Points {

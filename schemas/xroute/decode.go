@@ -119,9 +119,9 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	return d.complete(t.elements, seen)
 }
 
-// other skips an element that t does not have. An element with the name of an optional member, but in
-// another namespace, is an error: ignoring it would change the meaning of the request. A required
-// member is reported as missing.
+// other skips an element that t does not have. An element with the name of an optional member, but
+// in another namespace, is an error: ignoring it would change the meaning of the request. A
+// required member is reported as missing.
 func (d *reader) other(t *typ, s start) error {
 	for _, m := range t.elements {
 		if m.name.local == s.name.local && !m.required {

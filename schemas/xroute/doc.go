@@ -1,27 +1,28 @@
-// Package xroute has the Go types, XML schemas, WSDL and SOAP 1.1 envelopes of the routing web service
-// XRouteWSService (contract 3 and 5.4).
+// Package xroute has the Go types, XML schemas, WSDL and SOAP 1.1 envelopes of the routing web
+// service XRouteWSService (contract 3 and 5.4).
 //
-// The Go types are the source of everything else. Struct tags define the XML of a field (model.go). Reading
-// (decode.go) and writing (encode.go) use that model, and the documents in xsd/ are generated from it:
+// The Go types are the source of everything else. Struct tags define the XML of a field (model.go).
+// Reading (decode.go) and writing (encode.go) use that model, and the documents in xsd/ are
+// generated from it:
 //
 //	go test ./schemas/xroute -run TestDocuments -update
 //
-// The same test fails if documents and types differ. Another test compares the model with the tables of
-// contract 5.4.
+// The same test fails if documents and types differ. Another test compares the model with the
+// tables of contract 5.4.
 //
-// Names in XML are those of the contract; Go names omit the prefix "wrapped" of arrays. ArrayOf<T> is []T.
-// A type that others extend is an interface, which contains pointers: EncodedGeometry, PlainGeometry,
-// JobProgress, Exception. An optional member is a pointer or a slice, and nil if it is absent or has
-// xsi:nil; a required, nillable one is written with xsi:nil if it is nil.
+// Names in XML are those of the contract; Go names omit the prefix "wrapped" of arrays. ArrayOf<T>
+// is []T. A type that others extend is an interface, which contains pointers: EncodedGeometry,
+// PlainGeometry, JobProgress, Exception. An optional member is a pointer or a slice, and nil if it
+// is absent or has xsi:nil; a required, nillable one is written with xsi:nil if it is nil.
 //
-// FromPlain and ToPlain convert between plain elements and the geometries of package geo (plain.go). KindOf,
-// PlainOf and NewElement handle the elements around them (element.go).
+// FromPlain and ToPlain convert between plain elements and the geometries of package geo
+// (plain.go). KindOf, PlainOf and NewElement handle the elements around them (element.go).
 //
-// Readers accept what toolkits send: any prefixes, elements of a type in any order, unknown elements and
-// attributes, comments and CDATA, UTF-8 and UTF-16. They refuse what would change the meaning of a request
-// if it were ignored: items of another name in an array, and optional members in another namespace. They
-// also refuse what a SOAP message must not contain: document types, and with them all entities but the
-// five of XML, and processing instructions. Limits bound everything.
+// Readers accept what toolkits send: any prefixes, elements of a type in any order, unknown
+// elements and attributes, comments and CDATA, UTF-8 and UTF-16. They refuse what would change the
+// meaning of a request if it were ignored: items of another name in an array, and optional members
+// in another namespace. They also refuse what a SOAP message must not contain: document types, and
+// with them all entities but the five of XML, and processing instructions. Limits bound everything.
 package xroute
 
 //go:generate go test . -run TestDocuments -update

@@ -17,8 +17,8 @@ const (
 	locationTag = `schemaLocation="`
 )
 
-// WSDL returns the description of the service at an address. location is the prefix of the schemas' names:
-// empty if they are beside the WSDL, or for example address + "?xsd=".
+// WSDL returns the description of the service at an address. location is the prefix of the schemas'
+// names: empty if they are beside the WSDL, or for example address + "?xsd=".
 func WSDL(address, location string) []byte {
 	text := document(wsdlName, location)
 	return bytes.ReplaceAll(text, []byte(addressHere), appendText(nil, address))

@@ -231,8 +231,8 @@ var operations = []operation{
 
 const nsWSDL = "urn:xserver:xroute"
 
-// wsdlDocument declares all namespaces at its root, because node-soap declares only these in its envelopes, and
-// an xsi:type needs its prefix.
+// wsdlDocument declares all namespaces at its root, because node-soap declares only these in its
+// envelopes, and an xsi:type needs its prefix.
 func wsdlDocument() string {
 	p := &page{}
 	p.WriteString(xmlDeclaration)

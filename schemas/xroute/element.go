@@ -44,8 +44,8 @@ func PlainOf(e EncodedGeometry) PlainGeometry {
 	return plain.Interface().(PlainGeometry)
 }
 
-// NewElement returns the element of a kind, nil for geo.Any. plain is nil or of the type that belongs to
-// the kind.
+// NewElement returns the element of a kind, nil for geo.Any. plain is nil or of the type that
+// belongs to the kind.
 func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
 	if kind == geo.Any {
 		return nil

@@ -121,8 +121,8 @@ func absent(v reflect.Value) bool {
 	}
 }
 
-// appendText appends text that is valid in attributes and elements. Characters that XML does not allow
-// become U+FFFD.
+// appendText appends text that is valid in attributes and elements. Characters that XML does not
+// allow become U+FFFD.
 func appendText(dst []byte, text string) []byte {
 	b := bytes.NewBuffer(dst)
 	_ = xml.EscapeText(b, []byte(text)) // a buffer does not fail

@@ -17,7 +17,8 @@ var (
 
 const actorNext = "http://schemas.xmlsoap.org/soap/actor/next"
 
-// ReadRequest reads an envelope with a request. The error is an *Error, unless reading from r failed.
+// ReadRequest reads an envelope with a request. The error is an *Error, unless reading from r
+// failed.
 func ReadRequest(r io.Reader, limits Limits) (Request, error) {
 	m, err := read(r, limits)
 	if err != nil {
@@ -155,8 +156,9 @@ func (d *reader) body() (m Message, err error) {
 	return m, err
 }
 
-// AppendMessage appends the envelope of a request or a response. It fails with an *Error if a required
-// member of the message is missing or a value is not allowed; it then returns dst unchanged.
+// AppendMessage appends the envelope of a request or a response. It fails with an *Error if a
+// required member of the message is missing or a value is not allowed; it then returns dst
+// unchanged.
 func AppendMessage(dst []byte, m Message) ([]byte, error) {
 	if fault, ok := m.(*Fault); ok {
 		return AppendFault(dst, fault)

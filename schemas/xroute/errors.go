@@ -21,8 +21,8 @@ const (
 	KindLimit                          // more than Limits allow
 )
 
-// Error is an invalid envelope, or a message that cannot be written. Errors of the reader that provides
-// the bytes are not of this type.
+// Error is an invalid envelope, or a message that cannot be written. Errors of the reader that
+// provides the bytes are not of this type.
 type Error struct {
 	Kind   Kind
 	Path   string // such as Envelope/Body/convertGeometry/options/@coordFormat

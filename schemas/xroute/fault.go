@@ -44,8 +44,8 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	return e.finish(dst)
 }
 
-// exception appends the global element of an exception, which is named after its type. It also has an
-// xsi:type, without which the SoapClient of PHP loses members.
+// exception appends the global element of an exception, which is named after its type. It also has
+// an xsi:type, without which the SoapClient of PHP loses members.
 func (e *encoder) exception(v reflect.Value) {
 	declared := model.byGo[v.Type()]
 	tag := declared.name.prefixed()

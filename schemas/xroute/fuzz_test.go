@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzEnvelope: an invalid envelope is an Error with a kind. A valid one can be written, and writing is then
-// stable.
+// FuzzEnvelope: an invalid envelope is an Error with a kind. A valid one can be written, and
+// writing is then stable.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(pointText))
 	for _, in := range everyInstance() {

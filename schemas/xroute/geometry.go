@@ -19,8 +19,8 @@ type CoordFormat = geo.Format
 // EncodedGeometryBase is the root of the geometries. All of them implement EncodedGeometry.
 type EncodedGeometryBase interface{ encodedGeometryBase() }
 
-// EncodedGeometry is one of *Point, *LineString, *LinearRing, *Polygon, *MultiPoint, *MultiLineString,
-// *MultiPolygon and *GeometryCollection.
+// EncodedGeometry is one of *Point, *LineString, *LinearRing, *Polygon, *MultiPoint,
+// *MultiLineString, *MultiPolygon and *GeometryCollection.
 type EncodedGeometry interface {
 	EncodedGeometryBase
 	// Encoded returns the encodings other than the plain one, to read and to set.
@@ -69,8 +69,8 @@ type BoundingBox struct {
 // PlainGeometry is a pointer to one of the Plain types, PlainGeometryBase included.
 type PlainGeometry interface{ plainGeometry() }
 
-// PlainGeometryBase is the base of the plain geometries. Contract 5.4 does not call it abstract: on its
-// own it is a geometry without coordinates.
+// PlainGeometryBase is the base of the plain geometries. Contract 5.4 does not call it abstract: on
+// its own it is a geometry without coordinates.
 type PlainGeometryBase struct{}
 
 func (*PlainGeometryBase) plainGeometry() {}

@@ -37,9 +37,9 @@ func tooMany(limit int64, what string) *Error {
 	return &Error{Kind: KindLimit, Reason: fmt.Sprintf("the limit is %d %s: send less in one request", limit, what)}
 }
 
-// meter is the envelope on its way to the XML decoder, which reads byte by byte. It counts bytes, and the
-// attributes of a tag by their opening quotes, because the decoder itself would keep any number of
-// attributes before it returns the tag.
+// meter is the envelope on its way to the XML decoder, which reads byte by byte. It counts bytes,
+// and the attributes of a tag by their opening quotes, because the decoder itself would keep any
+// number of attributes before it returns the tag.
 type meter struct {
 	*bufio.Reader
 	limits     Limits
@@ -58,8 +58,8 @@ const (
 	inOther // text, a comment or the like: quotes have no meaning
 )
 
-// newMeter looks at the first bytes, as in appendix F of XML 1.0: it skips a byte order mark of UTF-8, and
-// converts UTF-16, with or without a byte order mark, to UTF-8.
+// newMeter looks at the first bytes, as in appendix F of XML 1.0: it skips a byte order mark of
+// UTF-8, and converts UTF-16, with or without a byte order mark, to UTF-8.
 func newMeter(r io.Reader, limits Limits) *meter {
 	m := &meter{Reader: bufio.NewReader(r), limits: limits}
 	mark, _ := m.Peek(3) // if it is too short, the decoder fails
@@ -100,8 +100,8 @@ func (m *meter) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// next must be called before each token. The decoder reads no further than to the end of a token, but for
-// the < that ends a text.
+// next must be called before each token. The decoder reads no further than to the end of a token,
+// but for the < that ends a text.
 func (m *meter) next() {
 	m.state, m.attributes = atStart, 0
 	if m.last == '<' {

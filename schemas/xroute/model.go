@@ -150,7 +150,8 @@ func newSchema() *schema {
 	return s
 }
 
-// add adds a type and its two arrays. If several types share an interface, the first one is its type.
+// add adds a type and its two arrays. If several types share an interface, the first one is its
+// type.
 func (s *schema) add(t *typ) {
 	for range 3 {
 		s.types = append(s.types, t)
@@ -237,7 +238,8 @@ func (s *schema) extend(t *typ, field reflect.StructField) {
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// addMember reads a tag: name[,required][,nillable], @name for an attribute, <kind> for the name of t.
+// addMember reads a tag: name[,required][,nillable], @name for an attribute, <kind> for the name of
+// t.
 func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	parts := strings.Split(tag, ",")
 	m := &member{typ: s.typeOf(field.Type), index: field.Index, owner: t}

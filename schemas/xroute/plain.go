@@ -12,16 +12,16 @@ import (
 )
 
 var (
-	// ErrNotFinite means that a coordinate of a plain geometry is NaN or infinite. XML can express these
-	// values, other encodings cannot.
+	// ErrNotFinite means that a coordinate of a plain geometry is NaN or infinite. XML can express
+	// these values, other encodings cannot.
 	ErrNotFinite = errors.New("not a finite number")
 
 	errPlain = errors.New("invalid geometry")
 	errMixed = fmt.Errorf("%w: some points have a z and others have none", errPlain)
 )
 
-// FromPlain returns the geometry of plain elements. The error is geo.ErrTooLarge or ErrNotFinite if one
-// of these applies.
+// FromPlain returns the geometry of plain elements. The error is geo.ErrTooLarge or ErrNotFinite if
+// one of these applies.
 func FromPlain(p PlainGeometry, limits geo.Limits) (geom.T, error) {
 	g, err := fromPlain(p, limits, geom.XY)
 	if errors.Is(err, errMixed) {
@@ -121,7 +121,8 @@ func HasEmptyPoint(g geom.T) bool {
 	return false
 }
 
-// ToPlain returns the plain elements of a geometry without empty points. Their z are pointers into g.
+// ToPlain returns the plain elements of a geometry without empty points. Their z are pointers into
+// g.
 func ToPlain(g geom.T) PlainGeometry {
 	if c, ok := g.(*geom.GeometryCollection); ok {
 		members := make([]PlainGeometry, 0, c.NumGeoms())

@@ -11,8 +11,8 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// TestPlainThereAndBack: a geometry can be converted to plain elements and back, and its element has
-// the same kind.
+// TestPlainThereAndBack: a geometry can be converted to plain elements and back, and its element
+// has the same kind.
 func TestPlainThereAndBack(t *testing.T) {
 	f := func(text string, kind geo.Kind) {
 		t.Helper()

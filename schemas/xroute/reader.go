@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// reader reads XML element by element. It resolves prefixes, tracks the path for errors, and accepts only
-// the XML that SOAP allows.
+// reader reads XML element by element. It resolves prefixes, tracks the path for errors, and
+// accepts only the XML that SOAP allows.
 type reader struct {
 	xml    *xml.Decoder
 	meter  *meter
@@ -43,8 +43,8 @@ func newReader(r io.Reader, limits Limits) *reader {
 	return d
 }
 
-// child opens the next element inside the open element, which must not contain text. It returns false at
-// the end tag, after which leave closes the element.
+// child opens the next element inside the open element, which must not contain text. It returns
+// false at the end tag, after which leave closes the element.
 func (d *reader) child() (start, bool, error) {
 	for {
 		token, err := d.token()
@@ -69,8 +69,8 @@ func (d *reader) child() (start, bool, error) {
 	}
 }
 
-// children calls f for each element inside the open element, up to its end tag. f must read and leave its
-// element.
+// children calls f for each element inside the open element, up to its end tag. f must read and
+// leave its element.
 func (d *reader) children(f func(start) error) error {
 	for {
 		s, ok, err := d.child()
@@ -140,8 +140,8 @@ func (d *reader) finish() error {
 	}
 }
 
-// token returns the next token that has a meaning. io.EOF is returned after the root only; within it, it is
-// a syntax error.
+// token returns the next token that has a meaning. io.EOF is returned after the root only; within
+// it, it is a syntax error.
 func (d *reader) token() (xml.Token, error) {
 	for {
 		at := d.xml.InputOffset()
@@ -164,7 +164,8 @@ func (d *reader) token() (xml.Token, error) {
 	}
 }
 
-// failed returns an Error if the XML is invalid. An error of the underlying reader is returned unchanged.
+// failed returns an Error if the XML is invalid. An error of the underlying reader is returned
+// unchanged.
 func (d *reader) failed(err error) error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return d.at(own)
@@ -294,7 +295,8 @@ func (d *reader) at(err *Error) *Error {
 	return err
 }
 
-// path returns the names of the open elements, items of arrays with their position, from 1 as in XPath.
+// path returns the names of the open elements, items of arrays with their position, from 1 as in
+// XPath.
 func (d *reader) path() string {
 	var b strings.Builder
 	for i, f := range d.open {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryTypeRoundTrips writes and reads two values of every type, one with all members and one with only the
-// required ones, and validates them with xmllint.
+// TestEveryTypeRoundTrips writes and reads two values of every type, one with all members and one
+// with only the required ones, and validates them with xmllint.
 func TestEveryTypeRoundTrips(t *testing.T) {
 	instances := everyInstance()
 	require.Len(t, instances, 2*(countConcrete()+len(messageTypes)))
@@ -63,8 +63,8 @@ type instance struct {
 	value reflect.Value
 }
 
-// everyInstance returns two values of each type that is not abstract, messages included. A type that others
-// extend is held in its interface.
+// everyInstance returns two values of each type that is not abstract, messages included. A type
+// that others extend is held in its interface.
 func everyInstance() []instance {
 	var all []instance
 	add := func(t *typ, tag string) {
@@ -235,8 +235,8 @@ func lint(t *testing.T, instances []instance, written [][]byte) (string, error) 
 	return string(out), err
 }
 
-// testSchema returns a schema with a global element for the type of each instance, and one that contains any
-// number of them.
+// testSchema returns a schema with a global element for the type of each instance, and one that
+// contains any number of them.
 func testSchema(instances []instance) []byte {
 	var text strings.Builder
 	text.WriteString(`<xsd:schema targetNamespace="urn:test"` + declarations(append(allSpaces(), nsSchema)...) + ">")

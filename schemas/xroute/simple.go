@@ -44,7 +44,8 @@ func enumerations() []*simple {
 	return []*simple{
 		enumeration(nsCommon, "GeometryEncoding", EncodingPlain, EncodingWKB, EncodingWKT, EncodingKML),
 		enumeration(nsCommon, "CoordFormat", geo.Formats()...),
-		enumeration(nsCommon, "JobStatus", StatusQueuing, StatusRunning, StatusStopping, StatusSucceeded, StatusFailed, StatusDeleted, StatusUnknown),
+		enumeration(nsCommon, "JobStatus",
+			StatusQueuing, StatusRunning, StatusStopping, StatusSucceeded, StatusFailed, StatusDeleted, StatusUnknown),
 		enumeration(nsExceptions, "ErrorCode", CodeInvalidWKT, CodeInvalidWKB, CodeInvalidKML, CodePlacemarkNotFound,
 			CodeGeometryObject, CodeCoordinateFormat, CodeGeometryEncoding),
 	}
@@ -163,8 +164,8 @@ var (
 	errZone = errors.New("the time zone is more than 14 hours from UTC")
 )
 
-// setTime reads an xsd:dateTime of the years 0001 to 9999. Without a zone it is UTC. 24:00:00 is the end
-// of the day.
+// setTime reads an xsd:dateTime of the years 0001 to 9999. Without a zone it is UTC. 24:00:00 is
+// the end of the day.
 func setTime(v reflect.Value, text string) error {
 	parts := dateTime.FindStringSubmatch(trim(text))
 	if parts == nil {

@@ -113,8 +113,8 @@ func keys(m map[string]string) []string {
 	return found
 }
 
-// readDocuments returns every type of the documents as a line of the tables, except for arrays, which are shown
-// as their item.
+// readDocuments returns every type of the documents as a line of the tables, except for arrays,
+// which are shown as their item.
 func readDocuments(t *testing.T) (types, enumerations, arrays map[string]string, globals []string) {
 	t.Helper()
 	types, enumerations, arrays = map[string]string{}, map[string]string{}, map[string]string{}

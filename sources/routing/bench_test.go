@@ -28,8 +28,8 @@ func lineOf(points int) string {
 	return b.String() + ")"
 }
 
-// BenchmarkConvertGeometry compares a call, from its body to the envelope of the response, with the same
-// conversion without SOAP (bare).
+// BenchmarkConvertGeometry compares a call, from its body to the envelope of the response, with the
+// same conversion without SOAP (bare).
 func BenchmarkConvertGeometry(b *testing.B) {
 	for _, points := range []int{2, 100, 10_000} {
 		wkt := lineOf(points)

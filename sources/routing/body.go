@@ -7,8 +7,8 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// firstBytes is the initial buffer of a body; most requests are smaller. A declared length alone allocates
-// nothing.
+// firstBytes is the initial buffer of a body; most requests are smaller. A declared length alone
+// allocates nothing.
 const firstBytes = 4 << 10
 
 // body is the part of a request's body that was received. It is an upload.Buffer.

@@ -12,8 +12,8 @@ import (
 
 // Config of the routing web service.
 //
-// A client may have as much of admission_requests, admission_bytes and max_watches as it leaves free
-// for others: half of all if it is alone.
+// A client may have as much of admission_requests, admission_bytes and max_watches as it leaves
+// free for others: half of all if it is alone.
 type Config struct {
 	PublicURL         string        `setting:"public_url"`           // scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request
 	TrustedProxies    []string      `setting:"trusted_proxies"`      // addresses or CIDR ranges whose X-Forwarded-Proto and -Host count for the WSDL, such as 10.0.0.0/8

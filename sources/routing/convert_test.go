@@ -50,8 +50,8 @@ func only(e xroute.EncodedGeometry, encoding xroute.GeometryEncoding) xroute.Enc
 	return made
 }
 
-// TestEveryKindInEveryEncoding converts each kind from WKT to all encodings, and then each of these, and all
-// together, to all encodings again.
+// TestEveryKindInEveryEncoding converts each kind from WKT to all encodings, and then each of
+// these, and all together, to all encodings again.
 func TestEveryKindInEveryEncoding(t *testing.T) {
 	s := start(t, nil)
 	f := func(e xroute.EncodedGeometry, wkt string) {
@@ -113,8 +113,8 @@ func TestEmptyGeometries(t *testing.T) {
 	f(&xroute.GeometryCollection{}, "GEOMETRYCOLLECTION EMPTY", all...)
 }
 
-// TestResponsesAreValidRequests: the geometry of a response is accepted in all its encodings together, also if an
-// encoding does not distinguish its kind from others.
+// TestResponsesAreValidRequests: the geometry of a response is accepted in all its encodings
+// together, also if an encoding does not distinguish its kind from others.
 func TestResponsesAreValidRequests(t *testing.T) {
 	s := start(t, nil)
 	all := []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
@@ -168,7 +168,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestVendorPrefix: the formats with the configured prefix, and with VENDOR, are valid in both directions.
+// TestVendorPrefix: the formats with the configured prefix, and with VENDOR, are valid in both
+// directions.
 func TestVendorPrefix(t *testing.T) {
 	f := func(s *server, from, to string) *xroute.Fault {
 		t.Helper()

@@ -128,7 +128,8 @@ func failureOf(err error) (f *failure, known bool) {
 	return f, true
 }
 
-// keyOfType maps the types of invalid values to error codes. byte is base64; only WKB has that type.
+// keyOfType maps the types of invalid values to error codes. byte is base64; only WKB has that
+// type.
 var keyOfType = map[string]xroute.ErrorCode{
 	"GeometryEncoding": xroute.CodeGeometryEncoding,
 	"CoordFormat":      xroute.CodeCoordinateFormat,

@@ -17,7 +17,8 @@ const (
 	inDegrees   = `coordFormat="OG_GEODECIMAL"`
 )
 
-// fails requires a fault with this exception, checks all of its members, and returns it with its stack element.
+// fails requires a fault with this exception, checks all of its members, and returns it with its
+// stack element.
 func (s *server) fails(class xroute.Exception, key xroute.ErrorCode, body string, headers ...string) (*xroute.Fault, *xroute.StackElement) {
 	s.t.Helper()
 	_, fault := s.call(body, append(headers, "traceparent", traceparent)...)

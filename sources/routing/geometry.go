@@ -61,8 +61,8 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, *failure) 
 	return first, nil
 }
 
-// same is geo.Same, except for geometries without points: PLAIN and KML cannot express whether those
-// have a z coordinate.
+// same is geo.Same, except for geometries without points: PLAIN and KML cannot express whether
+// those have a z coordinate.
 func same(a, b geom.T) bool {
 	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
 }

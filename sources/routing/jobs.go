@@ -44,8 +44,8 @@ type bulk interface {
 	fail(i int, err error) // keeps the error instead of the piece
 }
 
-// jobs runs bulks in the background and keeps them until they are fetched (contract 3). Everything is
-// in memory: a restart forgets all jobs.
+// jobs runs bulks in the background and keeps them until they are fetched (contract 3). Everything
+// is in memory: a restart forgets all jobs.
 type jobs struct {
 	cfg     JobsConfig
 	log     zerolog.Logger
@@ -135,8 +135,8 @@ func (t *jobs) look(owner, id string) progress {
 	return t.with(owner, id, func(*job) {})
 }
 
-// with calls f with a job of this owner and returns the job's progress. Its status is unknown if the owner has
-// no such job.
+// with calls f with a job of this owner and returns the job's progress. Its status is unknown if
+// the owner has no such job.
 func (t *jobs) with(owner, id string, f func(j *job)) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,9 +189,9 @@ func (t *jobs) remove(owner, id string) progress {
 	})
 }
 
-// fetch returns the work of a job that has ended, with p.done() finished pieces, and forgets the job.
-// An error of ready, which reserves the memory of the answer, leaves the job as it is. work is nil
-// if there is nothing to fetch.
+// fetch returns the work of a job that has ended, with p.done() finished pieces, and forgets the
+// job. An error of ready, which reserves the memory of the answer, leaves the job as it is. work is
+// nil if there is nothing to fetch.
 func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p progress, work bulk, err error) {
 	p = t.with(owner, id, func(j *job) {
 		if j.underWay() || j.work == nil {
@@ -209,8 +209,8 @@ func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p
 }
 
 // watch waits for the end of a job, or, after at least least, for progress, but no longer than most
-// (contract 3.4). It also waits for least if the owner already knows a status that cannot change, so that
-// a client that watches in a loop does not spin.
+// (contract 3.4). It also waits for least if the owner already knows a status that cannot change,
+// so that a client that watches in a loop does not spin.
 func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 	var ended <-chan struct{} // nil: no change will come
 	known := true             // the owner has seen the status
@@ -263,7 +263,8 @@ func (t *jobs) run() {
 	}
 }
 
-// work does the pieces of a job until it ends or is stopped. It holds jobs.mu, but not during a piece.
+// work does the pieces of a job until it ends or is stopped. It holds jobs.mu, but not during a
+// piece.
 func (t *jobs) work(j *job) {
 	work := j.work
 	for i := 0; i < work.len() && j.underWay() && j.state.status != stopping && !t.closed; i++ {

@@ -47,7 +47,8 @@ func (b *gated) do(int) error {
 	return err
 }
 
-// modelJob and model implement the rules of contract 3 in the simplest form: one list, one step at a time.
+// modelJob and model implement the rules of contract 3 in the simplest form: one list, one step at
+// a time.
 type modelJob struct {
 	*gated
 	owner        string
@@ -194,8 +195,8 @@ func TestJobsFollowTheModel(t *testing.T) {
 	}
 }
 
-// playModel performs random actions of clients and workers, and compares everything that clients can see after
-// each step.
+// playModel performs random actions of clients and workers, and compares everything that clients
+// can see after each step.
 func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 	cfg := JobsConfig{Workers: 1 + r.IntN(3), Max: 3 + r.IntN(6), MaxPerClient: 2 + r.IntN(4), MaxBytes: 1000, MaxBytesPerClient: 700, Keep: 20 * time.Millisecond}
 	table, m := newJobs(cfg, zerolog.Nop()), &model{cfg: cfg}
@@ -354,7 +355,8 @@ func TestFetchThatCannotBeAnswered(t *testing.T) {
 	})
 }
 
-// TestSizeIsWhatIsHeld: the counted size of a job is at least its real size, also if most of it is not coordinates.
+// TestSizeIsWhatIsHeld: the counted size of a job is at least its real size, also if most of it is
+// not coordinates.
 func TestSizeIsWhatIsHeld(t *testing.T) {
 	f := func(member string, n int) {
 		t.Helper()
@@ -404,8 +406,8 @@ func TestRoomSaysWhatIsFull(t *testing.T) {
 
 // TestWatch checks the waiting rules of contract 3.4 with a synthetic clock.
 func TestWatch(t *testing.T) {
-	// f watches a job of two pieces for 10 s, with progress at most every second, and requires an answer with
-	// this status after this time. happens is called once the watch waits.
+	// f watches a job of two pieces for 10 s, with progress at most every second, and requires an
+	// answer with this status after this time. happens is called once the watch waits.
 	f := func(what string, after time.Duration, want status, happens func(table *jobs, id string, work *gated)) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
@@ -489,8 +491,8 @@ func TestWatchDoesNotSpin(t *testing.T) {
 	f(unknown, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { _, _, _ = table.fetch("a", id, always) })
 }
 
-// TestStopIsTransitional: STOPPING lasts until the current piece is done. Then the job has succeeded if it was the
-// last piece; otherwise it has failed, and so have the remaining pieces.
+// TestStopIsTransitional: STOPPING lasts until the current piece is done. Then the job has
+// succeeded if it was the last piece; otherwise it has failed, and so have the remaining pieces.
 func TestStopIsTransitional(t *testing.T) {
 	f := func(pieces int, want status, wantFailed map[int]error) {
 		t.Helper()
@@ -518,8 +520,8 @@ func TestStopIsTransitional(t *testing.T) {
 	f(4, failed, map[int]error{2: errStopped, 3: errStopped})
 }
 
-// TestJobsUnderPressure: with many clients and workers, the status of a job never goes back, clients see only
-// their own jobs, and nothing is left at the end.
+// TestJobsUnderPressure: with many clients and workers, the status of a job never goes back,
+// clients see only their own jobs, and nothing is left at the end.
 func TestJobsUnderPressure(t *testing.T) {
 	cfg := JobsConfig{Workers: 3, Max: 12, MaxPerClient: 5, MaxBytes: 1 << 20, MaxBytesPerClient: 1 << 20, Keep: 2 * time.Millisecond}
 	table := newJobs(cfg, zerolog.Nop())

@@ -133,8 +133,8 @@ func ask[R xroute.Response](s *server, body string, headers ...string) R {
 	return response.(R)
 }
 
-// envelope returns the envelope of a message. r is the namespace of messages, c of geometries and jobs, v of the
-// caller context, p of strings.
+// envelope returns the envelope of a message. r is the namespace of messages, c of geometries and
+// jobs, v of the caller context, p of strings.
 func envelope(message string) string {
 	return `<?xml version="1.0" encoding="UTF-8"?>
 <s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
@@ -160,7 +160,8 @@ func caller(properties ...string) string {
 	return `<r:callerContext><v:wrappedProperties>` + list + `</v:wrappedProperties></r:callerContext>`
 }
 
-// convert returns a convertGeometry request; what is the xsi:type of the geometry and its attributes.
+// convert returns a convertGeometry request; what is the xsi:type of the geometry and its
+// attributes.
 func convert(what, content, options, caller string) string {
 	return envelope(`<r:convertGeometry><r:geometry xsi:type="c:` + what + `>` + content + `</r:geometry>` + options + caller + `</r:convertGeometry>`)
 }

@@ -19,8 +19,8 @@ func (x *exchange) operation() string {
 	return xroute.Operation(x.request)
 }
 
-// checkProperties rejects a known key in another case, because ignoring it would change the meaning of the
-// request.
+// checkProperties rejects a known key in another case, because ignoring it would change the meaning
+// of the request.
 func checkProperties(caller *xroute.CallerContext) error {
 	if caller == nil {
 		return nil

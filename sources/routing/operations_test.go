@@ -152,7 +152,8 @@ func TestStopAndDelete(t *testing.T) {
 	requireUnknown(t, "none", ask[*xroute.DeleteJobResponse](s, about("deleteJob", "none", "")).Result)
 }
 
-// TestWatchEndsWithTheDrain: a watch ends with the drain, and does not block other requests before it.
+// TestWatchEndsWithTheDrain: a watch ends with the drain, and does not block other requests before
+// it.
 func TestWatchEndsWithTheDrain(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	id, _ := s.hold(1)

@@ -16,7 +16,8 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// TestWatchingLeavesAPlace: with any settings, a client with all watches it may have can still stop a job.
+// TestWatchingLeavesAPlace: with any settings, a client with all watches it may have can still stop
+// a job.
 func TestWatchingLeavesAPlace(t *testing.T) {
 	for requests := range int64(40) {
 		for watching := range 40 {
@@ -44,7 +45,8 @@ func requireQuotaExceeded(t testing.TB, resp *http.Response, text []byte, what s
 
 var asB = []string{"Authorization", "apiKey b"}
 
-// TestSlowClientLeavesPlaces: a client that does not complete its bodies gets at most half of the places.
+// TestSlowClientLeavesPlaces: a client that does not complete its bodies gets at most half of the
+// places.
 func TestSlowClientLeavesPlaces(t *testing.T) {
 	s := start(t, func(c *Config) { c.AdmissionRequests, c.MaxWatches = 4, 1 })
 	var slow []*peer
@@ -80,8 +82,8 @@ func TestSlowClientLeavesMemory(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large, asB...)
 }
 
-// TestClientThatDoesNotRead: it gets its quota of the memory for answers. Other clients are served meanwhile, also
-// with large answers, and it is served again when it reads.
+// TestClientThatDoesNotRead: it gets its quota of the memory for answers. Other clients are served
+// meanwhile, also with large answers, and it is served again when it reads.
 func TestClientThatDoesNotRead(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 4<<20, 32<<20 })
 	points := strings.Repeat("8 48, ", 60_000) + "8 48"

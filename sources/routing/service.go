@@ -150,9 +150,9 @@ type exchange struct {
 	size    int            // estimated bytes of the response, which are reserved; 0: few
 }
 
-// process returns the response. The error is a *contract.APIError, or becomes a fault; a panic costs
-// this request only. Everything but the waiting of watchJob is done with a token, which bounds the
-// memory of decompressed bodies too.
+// process returns the response. The error is a *contract.APIError, or becomes a fault; a panic
+// costs this request only. Everything but the waiting of watchJob is done with a token, which
+// bounds the memory of decompressed bodies too.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	tokens := x.service.cpu
 	tokens <- struct{}{}
@@ -180,8 +180,8 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 	return out, nil
 }
 
-// reserve counts the memory of an answer before it is made: a small body can have a large one, and a
-// client need not read it. The error is a *contract.APIError.
+// reserve counts the memory of an answer before it is made: a small body can have a large one, and
+// a client need not read it. The error is a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
 	if apiErr := x.service.memory.Take(x.client.Name, int64(bytes)); apiErr != nil {
 		return apiErr
@@ -241,8 +241,8 @@ func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	return contract.NewError(contract.NotFound, "this is a SOAP service: its description is at "+Path+"?WSDL; send requests by POST")
 }
 
-// address returns where clients reach the service, according to the settings, a trusted proxy, or the
-// request.
+// address returns where clients reach the service, according to the settings, a trusted proxy, or
+// the request.
 func (s *Service) address(ctx *fasthttp.RequestCtx) string {
 	if s.cfg.PublicURL != "" {
 		return s.cfg.PublicURL + Path
