@@ -113,6 +113,12 @@ func TestForecastLayer(t *testing.T) {
 		return a.StatusCode == http.StatusOK && strings.Contains(string(body), "Asia/Tokyo")
 	}, "the new key")
 
+	replaceFile(t, feed, streetLine(9, 60)) // lacks both streets: it must be confirmed
+	d.eventually(func() bool {
+		c := d.await(http.StatusOK).Components["forecasts"]
+		return c.State == ops.Degraded && strings.Contains(strings.Join(c.Reasons, " "), "the file lacks 2 of the 2 streets in use")
+	}, "the reason in readiness")
+	require.EqualValues(t, 1, d.metric("trafficd_forecasts_failing"))
 	replaceFile(t, feed, streetLine(8, 50)+streetLine(9, 60))
 	d.eventually(func() bool {
 		_, body := d.layer("tokyo", "?horizon=0", "Accept", "application/json")
