@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -67,7 +68,7 @@ func (d *daemon) serveLayer(w http.ResponseWriter, r *http.Request) {
 	}
 	if _, err := d.layer.Handle(d.viewer.Load(), &ctx); err != nil {
 		status := http.StatusInternalServerError
-		if apiErr, ok := err.(*contract.APIError); ok {
+		if apiErr, ok := errors.AsType[*contract.APIError](err); ok {
 			status = apiErr.Code.Status()
 		}
 		http.Error(w, err.Error(), status)

@@ -50,8 +50,10 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	case fc.HTTP != nil:
 		f.kind, f.interval, f.source = "http", fc.HTTP.Interval, newHTTPSource(*fc.HTTP, cfg.MaxBytes)
 	default:
-		f.kind, f.interval, f.source = "clickhouse", fc.ClickHouse.Interval, &clickHouseSource{dial.Poller{ClickHouseQuery: *fc.ClickHouse},
-			cfg.MaxBytes}
+		f.kind, f.interval, f.source = "clickhouse", fc.ClickHouse.Interval, &clickHouseSource{
+			dial.Poller{ClickHouseQuery: *fc.ClickHouse},
+			cfg.MaxBytes,
+		}
 	}
 	f.log = log.With().Str("product_instance", f.instance).Str("feed", f.kind).Logger()
 	return f

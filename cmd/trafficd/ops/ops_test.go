@@ -25,7 +25,7 @@ func get(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRe
 
 func TestRoutes(t *testing.T) {
 	check := func() Readiness { return NewReadiness(map[string]Component{"journal": {State: OK}}) }
-	plain := Handler(Config{}, check, map[string]http.Handler{"GET /{$}": http.RedirectHandler("/elsewhere", 302)})
+	plain := Handler(Config{}, check, map[string]http.Handler{"GET /{$}": http.RedirectHandler("/elsewhere", http.StatusFound)})
 	profiled := Handler(Config{Pprof: true}, check, nil)
 	f := func(h http.Handler, method, path string, status int, contains string) {
 		t.Helper()
