@@ -4,18 +4,22 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/fasthttpadaptor"
 
 	"trafficd/pipeline"
 	"trafficd/schemas/contract"
+	"trafficd/schemas/negotiate"
 	"trafficd/schemas/openapi"
 	"trafficd/sinks/layers"
 	"trafficd/sources/api"
 	"trafficd/sources/page"
 )
+
+// followerPatience is the time after which a follower of items that does not read is cut off.
+const followerPatience = 10 * time.Second
 
 // mapPath is where clients find the page with the map.
 const mapPath = "/map/"
@@ -41,15 +45,17 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(openapi.Document) // fails only if the client is gone
 }
 
-// viewerOf returns the client whose layer operators see: one that has the right forecast, so that no other time zone is
-// built, or else one in UTC.
+// viewerOf returns the client as which operators see the layer. It has the time zone of a client with the right forecast,
+// so that no other zone is built, or UTC.
 func viewerOf(clients []*contract.Client) *contract.Client {
+	viewer := &contract.Client{Name: "operator", Owner: "operator", Rights: contract.RightForecast, Zone: time.UTC}
 	for _, c := range clients {
 		if c.May(contract.RightForecast) {
-			return c
+			viewer.Zone = c.Zone
+			break
 		}
 	}
-	return &contract.Client{Name: "operator", Rights: contract.RightForecast, Zone: time.UTC}
+	return viewer
 }
 
 // serveLayer answers an operator as the clients' listener would answer the viewer.
@@ -103,6 +109,7 @@ func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 	for err == nil {
 		select {
 		case item := <-f.Items:
+			_ = out.SetWriteDeadline(time.Now().Add(followerPatience)) // the server supports it
 			if err = lines.Encode(item); err == nil && len(f.Items) == 0 {
 				err = out.Flush()
 			}
@@ -117,23 +124,34 @@ func (d *daemon) mapRoutes() (routes []api.Route) {
 	if !d.cfg.UI.Clients {
 		return nil
 	}
-	handler := fasthttpadaptor.NewFastHTTPHandler(http.StripPrefix(mapPath, page.New(d.cfg.UI, d.pageSettings(), "map.html")))
-	for _, name := range page.Files() {
-		routes = append(routes, api.Route{Path: mapPath + name, Methods: schemaMethods, Open: schemaMethods, Endpoint: staticFile{handler}})
+	p := page.New(d.cfg.UI, d.pageSettings(), "map.html")
+	for name := range p {
+		routes = append(routes, api.Route{Path: mapPath + name, Methods: schemaMethods, Open: schemaMethods, Endpoint: &pageFile{p, name}})
 	}
 	return routes
 }
 
-// staticFile is an endpoint for a file of the page.
-type staticFile struct{ handler fasthttp.RequestHandler }
+// pageFile is an endpoint for a file of the page.
+type pageFile struct {
+	page page.Page
+	name string
+}
 
 // Admit implements api.Endpoint.
-func (staticFile) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+func (*pageFile) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	return nil, nil
 }
 
-// Handle implements api.Endpoint.
-func (f staticFile) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
-	f.handler(ctx)
+// Handle implements api.Endpoint. It does not read the request's body, and does not copy the file.
+func (p *pageFile) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	f, _ := p.page.File(p.name, negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
+	for _, h := range f.Header {
+		ctx.Response.Header.Set(h[0], h[1])
+	}
+	if known := string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch)); known == "*" || strings.Contains(known, f.ETag) {
+		ctx.SetStatusCode(fasthttp.StatusNotModified)
+		return 0, nil
+	}
+	ctx.Response.SetBodyRaw(f.Body)
 	return 0, nil
 }

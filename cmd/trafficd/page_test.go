@@ -231,6 +231,41 @@ func TestMapPageNeedsAKey(t *testing.T) {
 	require.Empty(t, p.taken())
 }
 
+// TestMapFiles: the files of the map are found below a base path, and a body that comes with a request for one is not read.
+func TestMapFiles(t *testing.T) {
+	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true").start()
+	d.await(http.StatusOK)
+	url := "http://" + d.API + "/traffic/map/"
+	ask := func(method, etag string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+		require.NoError(t, err)
+		r.Header.Set("Accept-Encoding", "identity")
+		r.Header.Set("If-None-Match", etag)
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		answer.Body.Close()
+		return answer
+	}
+	answer := ask(http.MethodGet, "")
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Contains(t, answer.Header.Get("Content-Type"), "text/html")
+	require.Equal(t, answer.ContentLength, ask(http.MethodHead, "").ContentLength)
+	require.Equal(t, http.StatusNotModified, ask(http.MethodGet, answer.Header.Get("ETag")).StatusCode)
+	endless, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, zeros{})
+	require.NoError(t, err)
+	endless.ContentLength = -1
+	before := d.metric("process_resident_memory_bytes")
+	if got, err := http.DefaultTransport.RoundTrip(endless); err == nil { // the connection may be reset before the answer is read
+		got.Body.Close()
+	}
+	require.Less(t, d.metric("process_resident_memory_bytes")-before, 64e6)
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
 // TestStalePage shows a layer whose forecasts have ended as stale.
 func TestStalePage(t *testing.T) {
 	d, feed := withPage(t, "layers.stale_after=1m")

@@ -52,49 +52,62 @@ type asset struct {
 	compressed      func() []byte // gzip
 }
 
-// Files returns the paths that New serves, without the leading slash.
-func Files() (names []string) {
-	for name := range assets(Settings{}, "index.html") {
-		names = append(names, name)
-	}
-	return names
+// Page is the page for one audience.
+type Page map[string]asset
+
+// File is a file of the page as it is sent; Body must not be changed.
+type File struct {
+	Header [][2]string // names and values, ETag and Content-Encoding included
+	ETag   string
+	Body   []byte
 }
 
-// New returns a handler of the page's files, whose paths it expects without prefix. entry is the file to serve at "/":
-// index.html for operators, map.html for clients.
-func New(cfg Config, s Settings, entry string) http.Handler {
+// New returns the page whose entry, the file with the name "", is index.html for operators or map.html for clients.
+func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand = cfg.LeftHand
-	all := assets(s, entry)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := strings.TrimPrefix(r.URL.Path, "/")
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		a, ok := all[name]
-		if !ok {
-			http.NotFound(w, r)
-			return
-		}
-		h.Set("Content-Type", a.mediaType)
-		h.Set("Content-Security-Policy", policy)
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Vary", "Accept-Encoding")
-		h.Set("Cache-Control", "public, no-cache")
-		if a.immutable {
-			h.Set("Cache-Control", "public, max-age=31536000, immutable")
-		}
-		body, etag := a.identity, a.etag
-		if accepts := r.Header.Get("Accept-Encoding"); negotiate.AcceptsGzip([][]byte{[]byte(accepts)}) && r.Header.Get("Range") == "" {
-			body, etag = a.compressed(), a.etag+"-gzip"
-			h.Set("Content-Encoding", "gzip")
-		}
-		h.Set("ETag", `"`+etag+`"`)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
-	})
+	return assets(s, entry)
+}
+
+// File returns a file by its path without the leading slash, gzip-compressed or not.
+func (p Page) File(name string, compressed bool) (f File, ok bool) {
+	a, ok := p[name]
+	if !ok {
+		return f, false
+	}
+	f = File{ETag: `"` + a.etag + `"`, Body: a.identity}
+	caching := "public, no-cache"
+	if a.immutable {
+		caching = "public, max-age=31536000, immutable"
+	}
+	f.Header = [][2]string{
+		{"Content-Type", a.mediaType}, {"Content-Security-Policy", policy}, {"Referrer-Policy", "no-referrer"},
+		{"X-Content-Type-Options", "nosniff"}, {"Cache-Control", caching}, {"Vary", "Accept-Encoding"},
+	}
+	if compressed {
+		f.ETag, f.Body = `"`+a.etag+`-gzip"`, a.compressed()
+		f.Header = append(f.Header, [2]string{"Content-Encoding", "gzip"})
+	}
+	f.Header = append(f.Header, [2]string{"ETag", f.ETag})
+	return f, true
+}
+
+// ServeHTTP serves the files at their paths.
+func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	accepts := [][]byte{[]byte(r.Header.Get("Accept-Encoding"))}
+	f, ok := p.File(strings.TrimPrefix(r.URL.Path, "/"), negotiate.AcceptsGzip(accepts))
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	for _, h := range f.Header {
+		w.Header().Set(h[0], h[1])
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.Body)) // with conditions
 }
 
 // assets returns the page's files by name; "" is the entry.
-func assets(s Settings, entry string) map[string]asset {
-	all := map[string]asset{}
+func assets(s Settings, entry string) Page {
+	all := Page{}
 	add := func(name, from string, content []byte) {
 		hash := fnv.New64a()
 		hash.Write(content)

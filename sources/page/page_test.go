@@ -23,7 +23,7 @@ func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecor
 func TestFiles(t *testing.T) {
 	h := New(Config{}, Settings{Horizons: []int{0, 30}, StaleAfter: 60}, "index.html")
 	total := 0
-	for _, name := range Files() {
+	for name := range h {
 		plain := get(h, "/"+name)
 		require.Equal(t, http.StatusOK, plain.Code, name)
 		require.NotEmpty(t, plain.Header().Get("Content-Type"), name)

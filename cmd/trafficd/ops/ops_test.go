@@ -26,7 +26,7 @@ func get(t *testing.T, h http.Handler, method, path string) *httptest.ResponseRe
 func TestRoutes(t *testing.T) {
 	check := func() Readiness { return NewReadiness(map[string]Component{"journal": {State: OK}}) }
 	plain := Handler(Config{}, check, map[string]http.Handler{"GET /{$}": http.RedirectHandler("/elsewhere", http.StatusFound)})
-	profiled := Handler(Config{Pprof: true}, check, nil)
+	profiled := Handler(Config{Pprof: true}, check, map[string]http.Handler{"GET /": http.RedirectHandler("/elsewhere", http.StatusFound)})
 	f := func(h http.Handler, method, path string, status int, contains string) {
 		t.Helper()
 		w := get(t, h, method, path)

@@ -39,7 +39,10 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 
 // room says for how long the journal can grow as it did since an earlier sample.
 func room(s, before *sample) string {
-	growth := (s.sum("journal_bytes") - before.sum("journal_bytes")) / s.at.Sub(before.at).Seconds()
+	var growth float64
+	if before.values["journal_bytes"] != nil && s.at.Sub(before.at) >= step { // the first sample may be taken before the journal is open
+		growth = (s.sum("journal_bytes") - before.sum("journal_bytes")) / s.at.Sub(before.at).Seconds()
+	}
 	free := min(s.sum("journal_bytes_limit")-s.sum("journal_bytes"), s.sum("journal_disk_free_bytes")-s.sum("journal_disk_free_bytes_min"))
 	switch {
 	case free <= 0:
