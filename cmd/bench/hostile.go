@@ -22,8 +22,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// hostile runs the attacks of one client alongside two well-behaved integrators and prints a line per attack. All traffic
-// goes to a daemon that it starts on the loopback interface; every attack is bounded in number and time.
+// hostile attacks a daemon as one client while two well-behaved integrators send batches, and prints a line per attack. All
+// traffic goes to a daemon that it starts on the loopback interface; every attack is limited in its requests and time.
 func (o options) hostile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -42,7 +42,7 @@ func (o options) hostile(ctx context.Context) error {
 	t := &target{daemon: daemon{launch.Daemon{Binary: o.daemon, Dir: dir}}, detectors: batch.detectors}
 	if err := t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
 		"clickhouse.addresses="+stores.ClickHouse.TCP,
-		"pipeline.idempotency.max_bytes=16MiB", // small enough to fill within seconds; a client's share is half of it, as by default
+		"pipeline.idempotency.max_bytes=16MiB", // small enough to fill within seconds; one client may use half of it
 	); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (o options) hostile(ctx context.Context) error {
 		before := t.integrate(ctx, 3*time.Second, nil)
 		during := t.integrate(ctx, 12*time.Second, a.run)
 		success := 100 * float64(during.succeeded) / float64(max(1, during.requests))
-		peak, _ := t.peakMB() // 0 if it is unknown
+		peak, _ := t.peakMB() // 0 if unknown
 		fmt.Fprintf(o.lines, "hostile: %s success %.1f p99 %.1f %.1f rss %.0f status %s\n",
 			a.name, success, before.p99(), during.p99(), peak, during.attacker)
 		if success < 99 || during.p99() > max(3*before.p99(), 50) {
@@ -122,7 +122,7 @@ type target struct {
 type outcome struct {
 	requests, succeeded int
 	took                []time.Duration
-	failures            []string // the first few
+	failures            []string // at most 3
 	attacker            string
 }
 
@@ -134,7 +134,7 @@ func (o outcome) p99() float64 {
 	return float64(o.took[len(o.took)*99/100].Microseconds()) / 1000
 }
 
-// integrate has both integrators send a batch of 100 items every 50 ms for d, during the attack if there is one.
+// integrate makes each integrator send a batch of 100 items every 50 ms for d, and runs the attack meanwhile if there is one.
 func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
 	t.attacker = map[string]int{}
 	ctx, cancel := context.WithTimeout(ctx, d)
@@ -177,7 +177,7 @@ func (t *target) integrate(ctx context.Context, d time.Duration, attack func(con
 	return o
 }
 
-// send posts a batch for an integrator, which must get a 207.
+// send posts a batch as an integrator and returns an error unless the status is 207.
 func (t *target) send(client *http.Client, key, idempotencyKey string, body []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -210,7 +210,7 @@ func (t *target) count(result string) {
 	t.attacker[result]++
 }
 
-// each calls do from n goroutines until ctx is done, at most limit times in total. i is the number of the call, from 1.
+// each calls do from n goroutines until ctx is done, at most limit times in total. It numbers the calls from 1.
 func each(ctx context.Context, n, limit int, do func(i int)) {
 	var all sync.WaitGroup
 	var calls atomic.Int64
@@ -247,11 +247,11 @@ func (t *target) post(ctx context.Context, body []byte, headers string, read fun
 	}
 	t.count(fmt.Sprint(resp.StatusCode))
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		time.Sleep(50 * time.Millisecond) // otherwise the attack would only exhaust this machine's CPU
+		time.Sleep(50 * time.Millisecond) // otherwise the attack would mostly use up the CPU of this machine
 	}
 }
 
-// cutOff counts a connection that the daemon refused or closed, or one that was open until the attack ended.
+// cutOff counts a connection that the daemon refused or closed, or that was still open when the attack ended.
 func (t *target) cutOff(ctx context.Context) {
 	if end, _ := ctx.Deadline(); time.Now().Before(end) {
 		t.count("cut off")
@@ -276,7 +276,7 @@ func (t *target) heads(ctx context.Context) {
 	each(ctx, 600, 1<<20, func(int) { t.post(ctx, nil, "", nil) })
 }
 
-// idempotency fills the idempotency store with the longest possible responses.
+// idempotency fills the idempotency store with large responses.
 func (t *target) idempotency(ctx context.Context) {
 	items := make([]string, 2000)
 	for i := range items {
@@ -291,7 +291,7 @@ func (t *target) idempotency(ctx context.Context) {
 // silent opens more connections than the daemon accepts and sends nothing.
 func (t *target) silent(ctx context.Context) {
 	each(ctx, 4400, 1<<16, func(i int) {
-		// Spread out, and again after some seconds: a flood would only exhaust this machine's CPU.
+		// Spread the connections over time: a flood would mostly use up the CPU of this machine.
 		pause := rand.N(3 * time.Second)
 		if i > 4400 {
 			pause = 5*time.Second + rand.N(5*time.Second)
@@ -338,7 +338,7 @@ func (t *target) readers(ctx context.Context) {
 	})
 }
 
-// items floods the daemon with more items than one request may contain.
+// items sends bodies that exceed the hard limit of items.
 func (t *target) items(ctx context.Context) {
 	body := zip(slices.Repeat([]string{"{}"}, 140_001))
 	each(ctx, 32, 1<<16, func(int) { t.post(ctx, body, "", nil) })

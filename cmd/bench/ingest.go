@@ -13,7 +13,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// ingest compares, round by round, gunzip, gunzip with a JSON scan, and the daemon from the socket to the journal.
+// ingest compares the CPU time of gunzip, of gunzip with a JSON scan, and of the daemon from the socket to the journal, in
+// each round.
 func (o options) ingest(ctx context.Context, body body) error {
 	d, err := start(ctx, o.daemon, body.detectors)
 	if err != nil {
@@ -102,7 +103,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// cpuPerCall returns the CPU milliseconds of one call of do.
+// cpuPerCall calls do n times and returns the mean CPU time of a call in milliseconds.
 func cpuPerCall(n int, do func() error) (float64, error) {
 	before := ownCPU()
 	for range n {
@@ -142,7 +143,7 @@ func (b bomb) gzip() []byte {
 	return zipped.Bytes()
 }
 
-// decompressionBombs measures what bombs cost the daemon, and its peak resident size.
+// decompressionBombs measures the daemon's CPU time per bomb, and its peak resident size.
 func (o options) decompressionBombs(ctx context.Context) error {
 	d, err := start(ctx, o.daemon, []string{"A"})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	linePoints = 1000 // of the geometry that is converted: a long road
+	linePoints = 1000 // points of the converted geometry, a long road
 	lines      = 300  // geometries per round
 )
 
@@ -34,8 +34,8 @@ func road() *geom.LineString {
 	return geom.NewLineStringFlat(geom.XY, flat)
 }
 
-// geometries measures points per second converted from degrees into each format and back, and written and read in each
-// encoding; then the overhead of SOAP.
+// geometries measures how many points per second are converted from degrees into each format and back, and written and
+// read in each encoding. Then it measures the overhead of SOAP.
 func (o options) geometries(ctx context.Context) error {
 	line := road()
 	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
@@ -48,10 +48,10 @@ func (o options) geometries(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		there, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
+		forward, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
 		flat := slices.Clone(line.FlatCoords())
 		err = o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
-			if err := there.Points(flat, 2); err != nil {
+			if err := forward.Points(flat, 2); err != nil {
 				return err
 			}
 			return back.Points(flat, 2)
@@ -103,7 +103,7 @@ func (o options) geometries(ctx context.Context) error {
 	return o.soap(ctx, line)
 }
 
-// points measures do, which processes n points.
+// points measures the rate of do, which processes n points.
 func (o options) points(name string, n int, do func() error) error {
 	var rates []float64
 	for range o.rounds + 1 {
@@ -113,7 +113,7 @@ func (o options) points(name string, n int, do func() error) error {
 		}
 		rates = append(rates, float64(n)/ms*1000)
 	}
-	o.line(name, median(rates[1:]), "points/s") // without the warm-up
+	o.line(name, median(rates[1:]), "points/s") // the first round is the warm-up
 	return nil
 }
 

@@ -54,7 +54,7 @@ func TestSums(t *testing.T) {
 	require.False(t, all.clean(), "a wrong exit is a failure")
 	require.Equal(t, `chaos: wrong responses or exits 1
 chaos: kills: trafficd kill -9 2, trafficd SIGTERM 3, clickhouse kill -9 1, kafka kill -9 5
-chaos: missing 0 doubled 0 reordered 0 altered 0 kills 11 seed 7`, all.lines(7))
+chaos: missing 0 duplicated 0 reordered 0 altered 0 kills 11 seed 7`, all.lines(7))
 	all.add(&result{stores: []*judge.Verdict{{Altered: 2}}})
 	require.Contains(t, all.lines(7), "altered 2 ")
 }

@@ -6,11 +6,11 @@
 //	clients ──wire──▶ trafficd ──wire──▶ ClickHouse     each wire is a toxiproxy
 //	                  journal   ──wire──▶ broker(s)      the journal is on a small disk
 //
-// Start reading with run.go and faults.go. The packages are the clients (load), what they know (ledger), the plan of faults
-// (nemesis), the parts that are hit (rig), the daemon's clock and disk (faultinject) and the comparison (judge).
+// Start reading with run.go and faults.go. The packages are the clients (load), the accepted items (ledger), the schedule of
+// faults (nemesis), the system under test (rig), the daemon's clock and disk (faultinject) and the comparison (judge).
 //
-// It does not simulate a crash of the machine: after kill -9 the kernel still writes its cache. The journal's own tests find a
-// missing fsync, on a file system that crashes.
+// It does not simulate a crash of the machine: after kill -9 the kernel still writes back its cache. The journal's own tests
+// detect a missing fsync, on a simulated file system that crashes.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// errFound sets the exit code; the last line has reported the failure.
+// errFound sets the exit code and is not printed: the last line of the output already reports the failure.
 var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response was wrong")
 
 func command() *cobra.Command {
@@ -70,21 +70,21 @@ func command() *cobra.Command {
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&cfg.Broker, "broker", cfg.Broker, "kfake, apache or both;"+
-		" kfake forgets its producers when killed, so it is stopped cleanly")
+		" kfake is stopped cleanly, as it loses the state of producers when killed")
 	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "number of brokers;"+
 		" with 2 or more, Apache Kafka has min.insync.replicas=2 and single brokers are killed too")
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long faults are injected in each run")
-	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "of the first run, incremented for each other run; 0 = random")
+	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the first run, incremented for each further run; 0 = random")
 	flags.IntVar(&runs, "runs", runs, "number of runs on each broker")
-	flags.StringToStringVar(&given, "kills", nil, "rate of faults by target: trafficd, clickhouse, kafka, network, disk, clock;"+
+	flags.StringToStringVar(&given, "kills", nil, "fault rate by target: trafficd, clickhouse, kafka, network, disk, clock;"+
 		" 1 = every four seconds, 0 = never (default trafficd=6, clock=1, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
-	flags.StringVar(&cfg.Dir, "dir", "", "directory of a single run's data and logs, kept; default is a new one, kept after a failure")
+	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted unless the run fails)")
 	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "log each fault")
 	return c
 }
 
-// runAll makes all runs and prints the totals.
+// runAll performs all runs and prints the totals.
 func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	brokers := []string{cfg.Broker}
 	if cfg.Broker == "both" {

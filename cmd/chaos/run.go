@@ -191,7 +191,7 @@ type sums struct {
 func (s *sums) add(r *result) {
 	for _, v := range r.stores {
 		s.Missing += v.Missing
-		s.Doubled += v.Doubled
+		s.Duplicated += v.Duplicated
 		s.Reordered += v.Reordered
 		s.Altered += v.Altered
 	}
@@ -212,8 +212,8 @@ func (s *sums) lines(seed uint64) string {
 			}
 		}
 	}
-	text := fmt.Sprintf("chaos: kills: %s\nchaos: missing %d doubled %d reordered %d altered %d kills %d seed %d",
-		strings.Join(kinds, ", "), s.Missing, s.Doubled, s.Reordered, s.Altered, kills, seed)
+	text := fmt.Sprintf("chaos: kills: %s\nchaos: missing %d duplicated %d reordered %d altered %d kills %d seed %d",
+		strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, seed)
 	if s.wrong > 0 {
 		text = fmt.Sprintf("chaos: wrong responses or exits %d\n%s", s.wrong, text)
 	}

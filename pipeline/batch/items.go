@@ -18,9 +18,9 @@ type Items struct {
 // Fault holds the structural faults of one item (contract 1.2, rules 2–6). Validation decides which one is reported.
 type Fault struct {
 	Row       uint32
-	NoObject  bool              // the item is not an object; the other fields are zero
+	NotObject bool              // the item is not an object; the other fields are zero
 	LinkID    bool              // linkId is present and not null
-	Twice     contract.FieldSet // duplicate members
+	Duplicate contract.FieldSet // duplicate members
 	Absent    contract.FieldSet // required members that are missing or null
 	WrongType contract.FieldSet // members of the wrong JSON type
 }

@@ -30,7 +30,7 @@ func (d *Decoder) item(it *batch.Items) {
 	r := row{from: batch.NoTime, to: batch.NoTime, value: math.NaN(), quality: math.NaN()}
 	if d.next() != '{' {
 		d.skipValue()
-		r.NoObject = true
+		r.NotObject = true
 	} else {
 		d.pos++
 		d.depth++
@@ -41,7 +41,7 @@ func (d *Decoder) item(it *batch.Items) {
 		d.depth--
 		r.Absent = required &^ r.present
 	}
-	faulty := r.NoObject || r.LinkID || r.Twice|r.Absent|r.WrongType != 0
+	faulty := r.NotObject || r.LinkID || r.Duplicate|r.Absent|r.WrongType != 0
 	if faulty {
 		r.Row = uint32(it.Count)
 		it.Faults = append(it.Faults, r.Fault)
@@ -63,7 +63,7 @@ func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 		d.unknown()
 		return
 	}
-	r.Twice |= r.seen & f.Bit()
+	r.Duplicate |= r.seen & f.Bit()
 	r.seen |= f.Bit()
 	c := d.next()
 	if c == 'n' {

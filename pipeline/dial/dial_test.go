@@ -25,7 +25,7 @@ func TestValidateKafka(t *testing.T) {
 		k := DefaultKafka("measurements")
 		require.NoError(t, k.Validate("kafka."))
 		change(&k)
-		for _, w := range want { // all at once
+		for _, w := range want { // one error reports all
 			require.ErrorContains(t, k.Validate("kafka."), "kafka."+w)
 		}
 	}
@@ -55,10 +55,10 @@ func TestValidateClickHouse(t *testing.T) {
 		`address is "here"`, "query must be set", "cert_file and feed.key_file must be set together", "secure must be true")
 }
 
-// TestFilesAreRead when the connection is prepared, not at the first attempt.
+// TestFilesAreRead checks that Transport, not the first connection, reports errors in TLS files and credentials.
 func TestFilesAreRead(t *testing.T) {
 	junk := filepath.Join(t.TempDir(), "junk.pem")
-	require.NoError(t, os.WriteFile(junk, []byte("no certificate"), 0o600))
+	require.NoError(t, os.WriteFile(junk, []byte("not a certificate"), 0o600))
 	f := func(c TLS, want string) {
 		t.Helper()
 		_, err := Kafka{TLS: c}.Transport()
@@ -80,7 +80,7 @@ func TestFilesAreRead(t *testing.T) {
 
 func TestCheckClock(t *testing.T) {
 	before := time.Now()
-	after := before.Add(time.Minute) // a slow answer is not a difference
+	after := before.Add(time.Minute) // a slow response does not count as a difference
 	f := func(server time.Time, want string) {
 		t.Helper()
 		err := checkClock("address", "db:9000", server, before, after)
@@ -98,11 +98,11 @@ func TestCheckClock(t *testing.T) {
 	f(before.Add(-time.Hour), "-1h0m0s")
 }
 
-// TestNotABroker feeds the first answers of other servers to kafka-go, cut into pieces of each size.
+// TestNotABroker feeds the first response of other servers to kafka-go, in chunks of every size.
 func TestNotABroker(t *testing.T) {
-	f := func(answer, want string) {
+	f := func(response, want string) {
 		t.Helper()
-		for size := 1; size <= max(1, len(answer)); size++ {
+		for size := 1; size <= max(1, len(response)); size++ {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			done := make(chan struct{})
@@ -110,7 +110,7 @@ func TestNotABroker(t *testing.T) {
 				defer close(done)
 				for c, err := l.Accept(); err == nil; c, err = l.Accept() {
 					_, _ = io.ReadFull(c, make([]byte, requestPrefix))
-					for rest := answer; rest != ""; rest = rest[min(size, len(rest)):] {
+					for rest := response; rest != ""; rest = rest[min(size, len(rest)):] {
 						_, _ = io.WriteString(c, rest[:min(size, len(rest))])
 					}
 					_ = c.(*net.TCPConn).CloseWrite()
@@ -132,12 +132,12 @@ func TestNotABroker(t *testing.T) {
 	f("HTTP/1.1 400 Bad Request\r\n", `is not a Kafka broker, or it requires TLS: its answer begins with "HTTP`)
 	f("\x15\x03\x03\x00\x02\x02\x46", "is not a Kafka broker, or it requires TLS") // a TLS alert
 	f("SSH-2.0-OpenSSH_9.2\r\n", `begins with "SSH-`)
-	f("\x00\x00\x01\x00\x00\x00\xff\xff", "is not a Kafka broker") // another correlation id
+	f("\x00\x00\x01\x00\x00\x00\xff\xff", "is not a Kafka broker") // wrong correlation id
 	f("", "EOF")
 	f("HT", "EOF")
 }
 
-// TestBatchesAreBounded decompresses with each codec no more than the limit.
+// TestBatchesAreBounded checks that each codec decompresses at most the limit.
 func TestBatchesAreBounded(t *testing.T) {
 	boundCodecs()
 	text := make([]byte, 10_000)
@@ -150,7 +150,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		f := func(limit int64, wantError string) {
 			t.Helper()
 			r := codec.NewReader(bytes.NewReader(packed.Bytes())).(*boundedReader)
-			require.EqualValues(t, maxBatch, r.left, "the limit for kafka-go")
+			require.EqualValues(t, maxBatch, r.left, "the default limit")
 			r.left = limit
 			got, err := io.ReadAll(r)
 			require.NoError(t, r.Close())

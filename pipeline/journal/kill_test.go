@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// killedChildDir names the folder that a copy of the test program is to write to until it is killed.
+// killedChildDir is the environment variable that makes the test binary run killedChild in the given directory.
 const killedChildDir = "JOURNAL_TEST_KILLED_CHILD_DIR"
 
-// TestKill9 kills real processes on a real disk: every frame that they reported as acknowledged must be there.
+// TestKill9 kills processes that write to a real disk: the journal must contain every frame that they reported as
+// acknowledged.
 func TestKill9(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
@@ -32,7 +33,7 @@ func TestKill9(t *testing.T) {
 	}
 }
 
-// killAfter starts a child, kills it once it has reported frame seq as acknowledged, and returns the newest frame reported.
+// killAfter starts a child, kills it once it has reported frame seq, and returns the last frame reported.
 func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
 	t.Helper()
 	child := exec.Command(os.Args[0])

@@ -13,32 +13,32 @@ import (
 )
 
 var (
-	errPower  = errors.New("the power is off")
-	errFaulty = errors.New("the disk is faulty")
+	errPower  = errors.New("power is off")
+	errFaulty = errors.New("disk error")
 )
 
-// memFS is an in-memory file system that can crash, as harshly as a real disk and kernel may:
-//   - what was not synced is kept, lost or torn by sector, at random; so are sizes and each name in a folder;
-//   - a sync that fails writes a random part to the disk and marks all of it clean, so a later sync does nothing for it;
-//   - a truncate to the size that a file has changes nothing, and Datasync does not persist a smaller size.
+// memFS is an in-memory file system that can crash. It models the worst behaviour of real disks and kernels:
+//   - after a power loss, each unsynced sector, file size and directory entry is randomly kept or lost;
+//   - a failed sync writes a random part of the dirty sectors and marks all of them clean, so a later sync ignores them;
+//   - truncating a file to its current size has no effect, and Datasync does not persist a smaller size.
 type memFS struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
-	cache  map[string]*memFile // names as a process sees them
-	disk   map[string]*memFile // names as they are after a loss of power
-	budget int                 // changes left until the power fails; negative: never
+	cache  map[string]*memFile // directory entries as a process sees them
+	disk   map[string]*memFile // directory entries that were synced
+	budget int                 // remaining changes until the power fails; negative: unlimited
 	off    bool
 	fault  func(op, path string) bool // whether a call fails; ops: write, sync, truncate, syncdir, create, rename, remove
 	locked map[string]bool
 	free   int64
-	// capacity bounds the contents of all files together; 0: none.
+	// capacity is the maximum total size of all files; 0: unlimited.
 	capacity int64
 	gate     func(path string) // called before each sync, without the lock; nil for none
 }
 
 const sectorBytes = 512
 
-type sector = [sectorBytes]byte // never changed once stored; an absent one is zero
+type sector = [sectorBytes]byte // immutable once stored; an absent sector is all zeros
 
 type memFile struct {
 	cache, disk         map[int64]*sector
@@ -55,8 +55,8 @@ func newMemFS(seed uint64) *memFS {
 	}
 }
 
-// crash ends the life of all open files. If power is lost, only what is on the disk remains; otherwise (kill -9) the kernel
-// keeps all, synced or not.
+// crash invalidates all open files and returns the file system after a restart. If power is lost, unsynced changes may be
+// lost; otherwise (kill -9) the kernel keeps all changes, synced or not.
 func (fs *memFS) crash(powerLost bool) *memFS {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -133,7 +133,7 @@ func (f *memFile) flushSector(i int64) {
 	}
 }
 
-// trim drops the sectors past the end: a file has no bytes beyond its size.
+// trim drops the sectors on disk that are past the end of the file, and clears the rest of the last one.
 func (f *memFile) trim() {
 	for i, s := range f.disk {
 		from := i * sectorBytes
@@ -194,7 +194,8 @@ func (f *memFile) setSize(size int64) {
 			f.cache[i], f.dirty[i] = &cut, true
 		}
 	}
-	for i := size / sectorBytes; i*sectorBytes < f.cacheSize; i++ { // what a later growth would show again as zeros
+	// Truncated sectors read as zeros if the file grows again.
+	for i := size / sectorBytes; i*sectorBytes < f.cacheSize; i++ {
 		f.dirty[i] = true
 	}
 	f.cacheSize, f.sizeDirty = size, true
@@ -344,7 +345,7 @@ func (fs *memFS) setFree(n int64) {
 	fs.free = n
 }
 
-// setFault replaces the injected errors; nil for none.
+// setFault sets the function that injects errors; nil for none.
 func (fs *memFS) setFault(f func(op, path string) bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -363,7 +364,7 @@ func (fs *memFS) setGate(gate func(path string)) {
 	fs.gate = gate
 }
 
-// bytes returns the contents of a file as a process sees them, nil if there is none.
+// bytes returns the contents of a file as a process sees them, or nil if there is no such file.
 func (fs *memFS) bytes(path string) []byte {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -376,7 +377,7 @@ func (fs *memFS) bytes(path string) []byte {
 	return b
 }
 
-// put makes a file durable with the given contents.
+// put stores a durable file with the given contents.
 func (fs *memFS) put(path string, b []byte) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -413,7 +414,7 @@ func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
 	return h.file.readAt(p, off)
 }
 
-// WriteAt writes a random part, from the front, when it fails.
+// WriteAt writes a random prefix of p if it fails.
 func (h *memHandle) WriteAt(p []byte, off int64) (int, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
@@ -444,7 +445,7 @@ func (h *memHandle) Truncate(size int64) error {
 	return nil
 }
 
-func (h *memHandle) Reserve(int64) error { return errFaulty } // not every file system can
+func (h *memHandle) Reserve(int64) error { return errFaulty } // not every file system supports it
 
 func (h *memHandle) Sync() error     { return h.sync(true) }
 func (h *memHandle) Datasync() error { return h.sync(false) }

@@ -8,15 +8,15 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// check applies the rules of contract 1.2 to a row, in their order. It returns the first one that is broken, or
-// contract.OK, with the field at fault and the input to repeat. Rule 1, the batch limit, is for items without a row.
+// check applies the rules of contract 1.2 to a row, in their order. It returns the code of the first broken rule, or
+// contract.OK, with the field at fault and the input to quote. Rule 1, the batch limit, applies to items without a row.
 func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code contract.Code, field contract.Field, echo []byte) {
 	if f := fault; f != nil {
 		switch {
-		case f.NoObject: // 2
+		case f.NotObject: // 2
 			return contract.InvalidType, contract.FieldItem, nil
-		case f.Twice != 0: // 3
-			return contract.DuplicateField, first(f.Twice), nil
+		case f.Duplicate != 0: // 3
+			return contract.DuplicateField, first(f.Duplicate), nil
 		case f.LinkID: // 4
 			return contract.ReservedField, contract.FieldLinkID, nil
 		case f.Absent != 0: // 5
@@ -67,9 +67,9 @@ func validTypeCode(code []byte) bool {
 	return len(code) >= 1 && len(code) <= 64
 }
 
-// follower looks up codes in a snapshot. Batches list the detectors in a stable order, so the next detector is usually the
-// one that followed the current one before: one comparison of adjacent bytes instead of a hash and a cache miss in the
-// table (BenchmarkLookup).
+// follower looks up codes in a registry snapshot. Batches list the detectors in a stable order, so it first tries the detector
+// that followed the current one last time: this takes one comparison of adjacent bytes, instead of a hash and a cache miss
+// in the table (BenchmarkLookup).
 type follower struct {
 	known *batch.Detectors
 	next  []uint32 // ordinal → its last successor
@@ -107,18 +107,18 @@ func (f *follower) has(code []byte) bool {
 // archive. It is a hash table with open addressing, at most half full, whose memory is reused from batch to batch.
 type identities struct {
 	seed  [4]uint64 // random: a client cannot choose items that collide
-	slots []uint32  // as many bits of the hash as there is room for, row + 1; 0 is empty
-	rows  uint32    // mask of row + 1
+	slots []uint32  // row + 1 in the low bits, bits of the hash in the others; 0 is empty
+	rows  uint32    // mask of the low bits
 
-	from, to int64  // of the last row, as most rows of a batch share them
-	interval uint64 // their hash
+	from, to int64  // interval of the last row, which most rows of a batch share
+	interval uint64 // hash of from and to
 }
 
 func newIdentities() identities {
 	return identities{seed: [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}}
 }
 
-// reset empties the table for a number of rows.
+// reset empties the table and makes room for the given number of rows.
 func (d *identities) reset(rows int) {
 	size := 2 << bits.Len(uint(rows))
 	d.rows = uint32(size/2 - 1)
@@ -131,7 +131,7 @@ func (d *identities) reset(rows int) {
 }
 
 // add adds a valid row and reports whether an earlier one has the same identity. detector is the ordinal of its code.
-func (d *identities) add(it *batch.Items, row int, detector uint32) (again bool) {
+func (d *identities) add(it *batch.Items, row int, detector uint32) (duplicate bool) {
 	if from, to := it.From[row], it.To[row]; from != d.from || to != d.to || d.interval == 0 {
 		d.from, d.to, d.interval = from, to, d.mix(uint64(from)^d.seed[0], uint64(to)^d.seed[1])
 	}

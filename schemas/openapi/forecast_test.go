@@ -15,13 +15,12 @@ import (
 
 const forecastPath = "/mlf/v1/forecast/realtime"
 
-// forecastMessages are all messages of the layer.
+// forecastMessages returns the descriptors of all messages of the layer.
 func forecastMessages() protoreflect.MessageDescriptors {
 	return trafficdv1.File_trafficd_v1_forecast_proto.Messages()
 }
 
-// TestForecastMessages checks the messages against section 2.4 of the interface
-// specification: its field names, numbered in the order of its tables.
+// TestForecastMessages checks the names, types and numbers of the fields against contract 5.3.
 func TestForecastMessages(t *testing.T) {
 	messages := forecastMessages()
 	f := func(message string, fields ...string) {
@@ -34,7 +33,7 @@ func TestForecastMessages(t *testing.T) {
 			require.NotNil(t, field, "%s: no field number %d", message, i+1)
 			got := string(field.Name()) + " " + field.Cardinality().String() + " " + kind(field)
 			require.Equal(t, want, got, message)
-			// Only speed_valid has a default that is not its type's zero value: absent means true.
+			// Only speed_valid has explicit presence, because absent means true.
 			require.Equal(t, field.Name() == "speed_valid", field.HasPresence(), "%s.%s", message, field.Name())
 		}
 	}
@@ -82,15 +81,15 @@ func TestForecastSchemasMatchMessages(t *testing.T) {
 			}
 			want := types[kind(field)]
 			require.Equal(t, want[0], property["type"], member)
-			if property["format"] != "date-time" { // a string with a format of its own
+			if property["format"] != "date-time" { // the format date-time applies to a string
 				require.Equal(t, want[1], property["format"], member)
 			}
 		}
 	}
 }
 
-// TestForecastResponse checks that the operation names the message and that its
-// JSON example is exactly what protojson writes.
+// TestForecastResponse checks that the operation names the message, and that its JSON example equals
+// the output of protojson.
 func TestForecastResponse(t *testing.T) {
 	content := at(t, document(t), "paths", forecastPath, "get", "responses", "200", "content").(object)
 	message := string((&trafficdv1.StreetForecastResponse{}).ProtoReflect().Descriptor().FullName())

@@ -1,6 +1,6 @@
 package xroute
 
-// JobStatus is the status of a job, see contract 3.4.
+// JobStatus is the status of a job (contract 3.4).
 type JobStatus string
 
 // The statuses of a job.
@@ -22,7 +22,7 @@ type Job struct {
 	Status      JobStatus   `xsd:"@status,required"`
 }
 
-// JobProgress is one of *BulkProgress, *DistanceMatrixProgress and *PlanProgress.
+// JobProgress is a *BulkProgress, a *DistanceMatrixProgress or a *PlanProgress.
 type JobProgress interface{ jobProgress() }
 
 type progressBase struct{}

@@ -13,8 +13,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// testDoubt delivers blocks after an earlier partial attempt, in every way in which the server's
-// deduplication tokens and its rows can disagree.
+// testDoubt delivers a block again after a restart, in every state in which the server's deduplication
+// tokens and its rows can disagree.
 func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	rows := blockOf(
 		batchOf(1, epoch, random(rand.New(rand.NewPCG(4, 1)), 700, 5)...),
@@ -40,11 +40,11 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		}
 	}
 	f("undisturbed", func(*testing.T, *archive) {})
-	f("token forgotten, rows there", forget)
-	f("token kept, rows not there", lose("1"))
+	f("token forgotten, rows present", forget)
+	f("token kept, rows missing", lose("1"))
 	f("token kept, one month missing", lose("toYYYYMM(timestamp_from) = 202602"))
 	f("token kept, some rows missing", lose("batch_index % 3 = 0"))
-	f("token forgotten, one month not there", func(t *testing.T, a *archive) {
+	f("token forgotten, one month missing", func(t *testing.T, a *archive) {
 		lose("toYYYYMM(timestamp_from) = 202602")(t, a)
 		forget(t, a)
 	})
@@ -52,8 +52,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		store.Query(t, "ALTER TABLE "+a.name+" DROP PARTITION 202601")
 	})
 
-	// Every repair is lost as well, until all tokens are used up. Then the block is given up, because
-	// the table itself seems to remove the rows.
+	// The rows that each delivery repairs are deleted again until all tokens are used up. Then the sink
+	// gives up on the block, because the table itself seems to remove the rows.
 	t.Run("tokens kept, rows always missing", func(t *testing.T) {
 		a := newArchive(t, store)
 		rows, plan := a.plan(small(1))
@@ -71,11 +71,11 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	})
 }
 
-// testHostileProfile looks up rows under settings that hide them, as the profile of the daemon's user
-// might.
+// testHostileProfile looks up rows with settings that hide some of them; the settings profile of the
+// daemon's user could contain such settings.
 func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthly(40)...))) // in as many parts
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthly(40)...))) // in 40 parts
 	a.deliver(plan, rows)
 	f := func(hide ch.Settings) {
 		t.Helper()
@@ -95,11 +95,11 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 
-// testLook checks that looking up a block reads only its month and time range, not the whole archive.
+// testLook checks that looking up a block reads only the parts and granules of its month and time range.
 func testLook(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	var wanted batch.Block
-	for n := range 10 { // one detector, hour by hour
+	for n := range 10 { // one detector, consecutive rows
 		rows := make([]row, 9000)
 		for i := range rows {
 			rows[i] = row{"D", "x", epoch + int64(n*9000+i)*int64(time.Second), epoch + int64(n*9000+i)*int64(time.Second), 1, none}

@@ -45,12 +45,12 @@ func (s *fakeLayer) Put(f *pb.StreetForecast) {
 
 func (s *fakeLayer) take(f *pb.StreetForecast) {
 	if err := checkNormal(f); err != nil {
-		s.t.Errorf("the layer got %v: %v", f, err)
+		s.t.Errorf("put %v: %v", f, err)
 	}
 	s.put[identityOf(f)] = f
 }
 
-// checkNormal returns an error if f is not in the normal form of Normalise.
+// checkNormal returns an error if Normalise would reject or change f.
 func checkNormal(f *pb.StreetForecast) error {
 	normal := proto.CloneOf(f)
 	if _, err := Normalise(normal, MaxSpeed); err != nil {
@@ -91,12 +91,12 @@ func (s *fakeLayer) Confirm(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.visible == nil {
-		s.t.Error("confirmed before a first layer")
+		s.t.Error("Confirm was called before Publish")
 	}
 	s.confirmed = at
 }
 
-// shown returns what readers see as sorted `street:fromnode speed,speed…`; nil before the first layer.
+// shown returns the published forecasts, sorted, each as `street:fromnode speed,speed…`; nil before the first Publish.
 func (s *fakeLayer) shown() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *fakeLayer) waitFor(want ...string) {
 	}
 }
 
-// waitUntilHealthy waits until the status shows a layer and no error.
+// waitUntilHealthy waits until the status is published and has no error.
 func waitUntilHealthy(t *testing.T, f *Forecasts) {
 	t.Helper()
 	require.True(t, assertEventually(func() bool { s := f.Status(); return s.Published && s.Error == "" }), "unhealthy: %v", f.Status())
@@ -165,7 +165,7 @@ func waitForError(t *testing.T, f *Forecasts, want string) {
 	}
 }
 
-// write replaces a file by one that has settled.
+// write replaces a file atomically; its modification time is old enough that the feed reads it at once.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o644))

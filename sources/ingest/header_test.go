@@ -11,8 +11,8 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// The rows of contract 1.1 that come before the body: no byte of it is sent.
-func TestRefusedByHeader(t *testing.T) {
+// TestRejectedByHeader covers the checks of contract 1.1 that need only the header. It sends no body.
+func TestRejectedByHeader(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
 	f := func(headers string, status int, code contract.Code) {
@@ -45,7 +45,7 @@ func TestRefusedByHeader(t *testing.T) {
 	f("Idempotency-Key: caf\xc3\xa9\r\n", 400, contract.InvalidParameter)
 	f("Idempotency-Key: a\r\nIdempotency-Key: a\r\n", 400, contract.InvalidParameter)
 
-	// The first row wins.
+	// The first failed check determines the response.
 	f("Content-Type: multipart/x\r\nContent-Encoding: br\r\n", 415, contract.UnsupportedContentType)
 	f("Content-Encoding: br\r\nIdempotency-Key: \r\n", 415, contract.GzipRequired)
 	f("Content-Length: 16777217\r\nIdempotency-Key: \r\n", 413, contract.BodyTooLarge)
@@ -57,10 +57,10 @@ func TestRefusedByHeader(t *testing.T) {
 	require.Zero(t, p.count())
 }
 
-func TestTaken(t *testing.T) {
+func TestAcceptedHeaders(t *testing.T) {
 	addr := start(t, &stages{}, nil)
 	body := zip(measurements("known"))
-	c := dial(t, addr) // one connection: it stays usable
+	c := dial(t, addr) // one connection for all requests: it must stay usable
 	f := func(headers string) {
 		t.Helper()
 		resp, text := c.begin(headers + length(body)).send(body).response()
@@ -81,8 +81,9 @@ func TestTaken(t *testing.T) {
 	f("Idempotency-Key: !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}\r\n")
 }
 
-// A key is held from the header to the answer, and only there.
-func TestIdempotencyKeyUnderWay(t *testing.T) {
+// TestIdempotencyKeyInUse checks that a key is in use from the header of its request to the response, or
+// until the client disconnects.
+func TestIdempotencyKeyInUse(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
 	body := zip(measurements("known"))
@@ -97,7 +98,7 @@ func TestIdempotencyKeyUnderWay(t *testing.T) {
 	resp, _ = dial(t, addr).begin(headers).send(body).response()
 	require.Equal(t, 207, resp.StatusCode)
 
-	require.NoError(t, dial(t, addr).begin(headers).send("\x1f").Close()) // it goes away
+	require.NoError(t, dial(t, addr).begin(headers).send("\x1f").Close()) // the client disconnects
 	require.Eventually(t, func() bool { return p.holds() == 0 }, patience, time.Millisecond)
 }
 

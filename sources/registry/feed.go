@@ -22,16 +22,16 @@ type feed struct {
 	instance string
 	kind     string
 	source   source
-	interval time.Duration // between checks
-	settle   time.Duration // from a change to its check
+	interval time.Duration // time between checks
+	settle   time.Duration // time from a change to the check
 	guard    shrink.Guard
 	log      zerolog.Logger
 
 	current atomic.Pointer[batch.Detectors]
-	mark    shrink.Mark // of current; the feed's goroutine only
+	mark    shrink.Mark // of current; used only by the goroutine that calls run
 
-	mu        sync.Mutex // of what follows
-	leftOut   int        // entries of current that are not codes
+	mu        sync.Mutex // protects the fields below
+	leftOut   int        // entries of the list that are not valid codes
 	confirmed time.Time  // the last successful check
 	err       error      // of the last check
 }
@@ -67,7 +67,7 @@ func (f *feed) run(ctx context.Context) {
 func (f *feed) check(ctx context.Context) time.Duration {
 	codes, err := f.source.read(ctx)
 	if ctx.Err() != nil {
-		return f.interval // the daemon is stopping, which says nothing about the feed
+		return f.interval // the daemon is stopping; err is not an error of the feed
 	}
 	if err == nil {
 		err = f.take(codes, time.Now())
@@ -75,7 +75,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	return f.conclude(err)
 }
 
-// take puts a list in use unless it already is, or is suspicious.
+// take puts a list in use. It returns an error if the list is unchanged or has shrunk too much.
 func (f *feed) take(codes []string, now time.Time) error {
 	mark := markOf(codes)
 	if f.current.Load() != nil && mark == f.mark {
@@ -107,7 +107,7 @@ func (f *feed) conclude(err error) time.Duration {
 		reloadsUnchanged.Inc()
 		f.guard.Calm()
 		if f.record(nil) {
-			f.log.Info().Msg("detector list is readable again, and unchanged")
+			f.log.Info().Msg("detector list is readable again and unchanged")
 		}
 		return f.interval
 	case errors.Is(err, watch.ErrUnsettled):
@@ -133,16 +133,15 @@ func (f *feed) keepLast(err error) {
 	}
 }
 
-// Status is the state of a feed. Error is empty if the last check succeeded; while Detectors is 0,
-// its product instance cannot be served.
+// Status is the state of a feed. Its product instance cannot be served while Detectors is 0.
 type Status struct {
 	ProductInstance string  `json:"product_instance"`
 	Kind            string  `json:"kind"`            // file, http or clickhouse
-	Detectors       int     `json:"detectors"`       // in the list in use; 0: none yet
-	LeftOut         int     `json:"left_out"`        // entries of that list that are empty or too long for a code
+	Detectors       int     `json:"detectors"`       // number of detectors in use; 0 before the first list
+	LeftOut         int     `json:"left_out"`        // entries of the list that are empty or too long for a code
 	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
-	Error           string  `json:"error,omitempty"` // of the last check
-	Pending         bool    `json:"-"`               // the first list has not been read, or its file was just written
+	Error           string  `json:"error,omitempty"` // error of the last check; empty if it succeeded
+	Pending         bool    `json:"-"`               // the first list has not been read yet, or the file was written too recently
 }
 
 func (f *feed) status(now time.Time) Status {
@@ -161,8 +160,8 @@ func (f *feed) status(now time.Time) Status {
 	return s
 }
 
-// record stores the outcome of a check and reports whether it differs from the last one: only then
-// is it logged.
+// record stores the outcome of a check and reports whether it differs from the previous one, so that
+// the caller logs only changes.
 func (f *feed) record(err error) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for an expected event.
 const patience = time.Minute
 
-// server is the service on a real port, with the clients a and b.
+// server runs the service on a real port, with the clients a and b.
 type server struct {
 	t       testing.TB
 	service *Service
@@ -40,11 +40,11 @@ type server struct {
 	url     string
 }
 
-// start serves until the end of the test, when all resources of requests must have been released.
+// start starts a server. At the end of the test it stops the server and checks that all quotas have been released.
 func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *server {
 	t.Helper()
 	cfg := DefaultConfig()
-	cfg.RateGrace = cfg.ReceiveTimeout // a machine may be slow
+	cfg.RateGrace = cfg.ReceiveTimeout // the machine may be slow
 	if change != nil {
 		change(&cfg)
 	}
@@ -105,7 +105,7 @@ func (s *server) post(body string, headers ...string) (*http.Response, []byte) {
 	return resp, text
 }
 
-// call requires a response or a fault with the right status.
+// call posts a body and returns the response or the fault. It requires the matching status.
 func (s *server) call(body string, headers ...string) (xroute.Response, *xroute.Fault) {
 	s.t.Helper()
 	resp, text := s.post(body, headers...)
@@ -124,7 +124,7 @@ func (s *server) call(body string, headers ...string) (xroute.Response, *xroute.
 	return response, nil
 }
 
-// ask requires a response of a type.
+// ask posts a body and requires a response of type R.
 func ask[R xroute.Response](s *server, body string, headers ...string) R {
 	s.t.Helper()
 	response, fault := s.call(body, headers...)
@@ -133,8 +133,8 @@ func ask[R xroute.Response](s *server, body string, headers ...string) R {
 	return response.(R)
 }
 
-// envelope returns the envelope of a message. r is the namespace of messages, c of geometries and
-// jobs, v of the caller context, p of strings.
+// envelope wraps a message. The prefix r is the namespace of messages, c of geometries and jobs, v of
+// the caller context and p of strings.
 func envelope(message string) string {
 	return `<?xml version="1.0" encoding="UTF-8"?>
 <s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
@@ -142,7 +142,7 @@ func envelope(message string) string {
 		message + `</s:Body></s:Envelope>`
 }
 
-// xmlOptions requests encodings; format contains the attributes coordFormat and optionally srId.
+// xmlOptions returns RequestOptions; format contains the attributes coordFormat and optionally srId.
 func xmlOptions(format string, encodings ...string) string {
 	list := ""
 	for _, e := range encodings {
@@ -151,7 +151,7 @@ func xmlOptions(format string, encodings ...string) string {
 	return `<r:options ` + format + `><r:wrappedResponseGeometry>` + list + `</r:wrappedResponseGeometry></r:options>`
 }
 
-// caller returns a CallerContext with properties: key, value, key, value, …
+// caller returns a CallerContext with properties, given as alternating keys and values.
 func caller(properties ...string) string {
 	list := ""
 	for i := 0; i < len(properties); i += 2 {
@@ -160,8 +160,8 @@ func caller(properties ...string) string {
 	return `<r:callerContext><v:wrappedProperties>` + list + `</v:wrappedProperties></r:callerContext>`
 }
 
-// convert returns a convertGeometry request; what is the xsi:type of the geometry and its
+// convert returns a convertGeometry request. typ is the xsi:type of the geometry, followed by its
 // attributes.
-func convert(what, content, options, caller string) string {
-	return envelope(`<r:convertGeometry><r:geometry xsi:type="c:` + what + `>` + content + `</r:geometry>` + options + caller + `</r:convertGeometry>`)
+func convert(typ, content, options, caller string) string {
+	return envelope(`<r:convertGeometry><r:geometry xsi:type="c:` + typ + `>` + content + `</r:geometry>` + options + caller + `</r:convertGeometry>`)
 }

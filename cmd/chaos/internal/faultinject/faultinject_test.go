@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program prints after each line of input which calls fail.
+// program prints, for each line of input, which calls fail.
 const program = `package main
 
 import (
@@ -62,23 +62,23 @@ func TestFaults(t *testing.T) {
 		require.Equal(t, want, rest)
 		require.InDelta(t, time.Now().Add(skew).Unix(), clock, 60)
 	}
-	const sound = "true 8 write false read false sync false truncate false"
-	f(sound, 0, 0, 0)
+	const noFaults = "true 8 write false read false sync false truncate false"
+	f(noFaults, 0, 0, 0)
 	f("true 0 write true read false sync true truncate true", 0, 1, 0)
 	f("true 8 write false read true sync false truncate false", 0, 0, 1)
-	f(sound, -20*time.Minute, 0, 0)
+	f(noFaults, -20*time.Minute, 0, 0)
 	f("true 0 write true read true sync true truncate true", time.Hour, 1, 1)
-	f(sound, 0, 0, 0)
+	f(noFaults, 0, 0, 0)
 
 	text, err := os.ReadFile(filepath.Join(dir, "file"))
 	require.NoError(t, err)
 	require.Equal(t, "12345678", string(text))
 }
 
-// start runs the program; next returns the clock and the rest of its next line.
+// start runs the program. next makes it print a line, and returns the clock and the rest of that line.
 func start(t *testing.T, faults *Faults, program string, args ...string) (next func() (clock int64, rest string)) {
 	t.Helper()
-	cmd := exec.Command(program, args...) // ends with its input
+	cmd := exec.Command(program, args...) // exits at the end of its input
 	cmd.Env = append(os.Environ(), faults.Env())
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func start(t *testing.T, faults *Faults, program string, args ...string) (next f
 	})
 	lines := bufio.NewReader(out)
 	return func() (int64, string) {
-		fmt.Fprintln(in, "go on")
+		fmt.Fprintln(in, "next")
 		line, err := lines.ReadString('\n')
 		require.NoError(t, err)
 		at, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -101,8 +101,8 @@ func start(t *testing.T, faults *Faults, program string, args ...string) (next f
 	}
 }
 
-// TestAnotherGo: a source without the text is an error.
-func TestAnotherGo(t *testing.T) {
+// TestUnknownGoVersion checks that Overlay returns an error if the Go source does not contain the text to replace.
+func TestUnknownGoVersion(t *testing.T) {
 	changes = append(changes, change{"time/time.go", "no such text", ""})
 	defer func() { changes = changes[:len(changes)-1] }()
 	_, err := Overlay(t.Context(), t.TempDir())

@@ -19,23 +19,23 @@ type Arrival struct {
 
 // Verdict is the result for one store.
 type Verdict struct {
-	Store     string
-	Arrived   int
-	Missing   int // accepted but not in the store
-	Doubled   int // more than once in the store
-	Reordered int // after a later item of its detector
-	Altered   int // a field, the batch id or the index differs; or it was never accepted
+	Store      string
+	Arrived    int
+	Missing    int // accepted but not in the store
+	Duplicated int // more than once in the store
+	Reordered  int // after a later item of its detector
+	Altered    int // a field, the batch id or the index differs; or it was never accepted
 
 	Examples []string // the first of each kind
 }
 
 // Faults returns the sum of all faults.
-func (v *Verdict) Faults() int { return v.Missing + v.Doubled + v.Reordered + v.Altered }
+func (v *Verdict) Faults() int { return v.Missing + v.Duplicated + v.Reordered + v.Altered }
 
 // String returns the line of the report.
 func (v *Verdict) String() string {
-	return fmt.Sprintf("%s: arrived %d missing %d doubled %d reordered %d altered %d",
-		v.Store, v.Arrived, v.Missing, v.Doubled, v.Reordered, v.Altered)
+	return fmt.Sprintf("%s: arrived %d missing %d duplicated %d reordered %d altered %d",
+		v.Store, v.Arrived, v.Missing, v.Duplicated, v.Reordered, v.Altered)
 }
 
 // examples is how many offenders of a kind are shown.
@@ -64,7 +64,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 			v.note(&v.Altered, "never accepted: %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Place)
 			continue
 		case again:
-			v.note(&v.Doubled, "%v, batch %s index %d, at %s and at %s (batch %s)",
+			v.note(&v.Duplicated, "%v, batch %s index %d, at %s and at %s (batch %s)",
 				want.Item, want.Batch, want.Index, earlier.Place, got.Place, got.Batch)
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// accepted returns items of two detectors, in the order of sending.
+// accepted returns items of two detectors, in the order in which they were sent.
 func accepted() []ledger.Accepted {
 	var list []ledger.Accepted
 	for seq := range int64(6) {
@@ -34,25 +34,25 @@ func accepted() []ledger.Accepted {
 	return list
 }
 
-// arrive returns what a correct store holds.
-func arrive(items []ledger.Accepted) []Arrival {
+// arrivals returns the contents of a correct store.
+func arrivals(items []ledger.Accepted) []Arrival {
 	var list []Arrival
 	for _, a := range items {
-		a.Seq = 0 // not in the store
+		a.Seq = 0 // the store has no Seq
 		list = append(list, Arrival{Accepted: a, Received: int64(a.Batch[len(a.Batch)-1]-'0') * 1e6})
 	}
 	return list
 }
 
 func TestCompare(t *testing.T) {
-	f := func(missing, doubled, reordered, altered int, harm func([]Arrival) []Arrival) {
+	f := func(missing, duplicated, reordered, altered int, edit func([]Arrival) []Arrival) {
 		t.Helper()
-		v := Compare("store", accepted(), harm(arrive(accepted())))
-		require.Equal(t, []int{missing, doubled, reordered, altered}, []int{v.Missing, v.Doubled, v.Reordered, v.Altered}, v.Examples)
+		v := Compare("store", accepted(), edit(arrivals(accepted())))
+		require.Equal(t, []int{missing, duplicated, reordered, altered}, []int{v.Missing, v.Duplicated, v.Reordered, v.Altered}, v.Examples)
 		require.Len(t, v.Examples, v.Faults())
 	}
-	change := func(harm func(*Arrival)) func([]Arrival) []Arrival {
-		return func(a []Arrival) []Arrival { harm(&a[3]); return a }
+	change := func(edit func(*Arrival)) func([]Arrival) []Arrival {
+		return func(a []Arrival) []Arrival { edit(&a[3]); return a }
 	}
 	f(0, 0, 0, 0, func(a []Arrival) []Arrival { return a })
 	f(1, 0, 0, 0, func(a []Arrival) []Arrival { return a[1:] })
@@ -65,11 +65,11 @@ func TestCompare(t *testing.T) {
 		return append(a, again)
 	})
 	f(0, 0, 1, 0, func(a []Arrival) []Arrival { a[0], a[2] = a[2], a[0]; return a })
-	f(0, 0, 0, 0, func(a []Arrival) []Arrival { a[0], a[1] = a[1], a[0]; return a }) // of two detectors
+	f(0, 0, 0, 0, func(a []Arrival) []Arrival { a[0], a[1] = a[1], a[0]; return a }) // different detectors: no order
 	f(0, 0, 1, 0, func(a []Arrival) []Arrival { a[11].Received = 0; return a })
 	f(1, 0, 1, 0, func(a []Arrival) []Arrival { a[0], a[2] = a[2], a[0]; return append(a[:4], a[5:]...) })
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Value = math.Nextafter(a.Value, 1) }))
-	f(0, 0, 0, 1, func(a []Arrival) []Arrival { a[0].Value = 0; return a }) // was −0
+	f(0, 0, 0, 1, func(a []Arrival) []Arrival { a[0].Value = 0; return a }) // instead of −0
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Quality = math.NaN() }))
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.To++ }))
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Type = "speed" }))
@@ -91,7 +91,7 @@ func TestExamplesAreBounded(t *testing.T) {
 }
 
 func TestAgree(t *testing.T) {
-	archive, forward := arrive(accepted()), arrive(accepted())
+	archive, forward := arrivals(accepted()), arrivals(accepted())
 	for i := range forward {
 		archive[i].Received += 1_700_000_000_123_456_789
 		forward[i].Received = archive[i].Received / 1e6
@@ -104,7 +104,8 @@ func TestAgree(t *testing.T) {
 	require.Equal(t, 1, v.Altered)
 }
 
-// TestReadArchive: rows of a real ClickHouse are read exactly, and a duplicate row is read twice.
+// TestReadArchive checks that the rows of a real ClickHouse are read exactly, including duplicates and those of another
+// product instance.
 func TestReadArchive(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	store.Query(t, "CREATE DATABASE t ENGINE = Atomic")
@@ -120,7 +121,7 @@ func TestReadArchive(t *testing.T) {
 		store.Query(t, "INSERT INTO t.m SELECT '"+instance+"', '"+a.Detector+"', '"+a.Type+"', "+at(a.From)+", "+at(a.To)+
 			", reinterpretAsFloat64(toUInt64("+strconv.FormatUint(math.Float64bits(a.Value), 10)+")), "+quality+", '"+a.Batch+"', "+strconv.Itoa(a.Index)+", "+at(a.Received))
 	}
-	all := arrive(accepted())
+	all := arrivals(accepted())
 	for _, a := range all {
 		insert(Instance, a)
 	}
@@ -132,14 +133,14 @@ func TestReadArchive(t *testing.T) {
 	insert("town", all[2])
 	rows, err = ReadArchive(t.Context(), store.Do, "t.m")
 	require.NoError(t, err)
-	require.Equal(t, 1, Archive(accepted(), rows).Doubled)
+	require.Equal(t, 1, Archive(accepted(), rows).Duplicated)
 	odd := 0
 	for _, r := range rows {
 		if r.Odd != "" {
 			odd++
 		}
 	}
-	require.Equal(t, 1, odd, "the product instance is read")
+	require.Equal(t, 1, odd, "rows of another product instance")
 
 	_, err = ReadArchive(t.Context(), func(context.Context, string) (string, error) { return "a\n", nil }, "t.m")
 	require.ErrorContains(t, err, `row "a`)
@@ -160,13 +161,13 @@ func record(a Arrival) launch.Record {
 }
 
 func TestParseRecords(t *testing.T) {
-	f := func(altered int, harm func(*launch.Record)) {
+	f := func(altered int, edit func(*launch.Record)) {
 		t.Helper()
 		var records []launch.Record
-		for _, a := range arrive(accepted()) {
+		for _, a := range arrivals(accepted()) {
 			records = append(records, record(a))
 		}
-		harm(&records[2])
+		edit(&records[2])
 		v := Compare("forward", accepted(), ParseRecords(records))
 		require.Equal(t, altered, v.Altered, v.Examples)
 	}
@@ -176,5 +177,5 @@ func TestParseRecords(t *testing.T) {
 	f(1, func(r *launch.Record) { r.Headers[0].Value = []byte("town") })
 	f(1, func(r *launch.Record) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: "more"}) })
 	f(1, func(r *launch.Record) { r.Value = r.Value[:3] })
-	f(2, func(r *launch.Record) { r.Partition = 1 }) // and the next one comes back
+	f(2, func(r *launch.Record) { r.Partition = 1 }) // the next record of the detector is in partition 0 again
 }

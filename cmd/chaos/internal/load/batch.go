@@ -11,8 +11,8 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// months spread the items over partitions of the archive: a block over several partitions is committed part by part and can
-// be interrupted in between.
+// months spreads the items over partitions of the archive. A block over several partitions is committed one part at a time
+// and can be interrupted between them.
 var months = []time.Time{
 	time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
 	time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC),
@@ -21,13 +21,13 @@ var months = []time.Time{
 
 var measureTypes = []string{"flow", "speed", "occupancy"}
 
-// batch is one body and the expected result for each of its items.
+// batch is a request body with the expected result of each item.
 type batch struct {
 	key    string // Idempotency-Key
 	body   string
-	items  []ledger.Item // by index; invalid ones are zero
+	items  []ledger.Item // by index; zero if invalid
 	faults map[int]fault // by index
-	first  *result       // its first 207
+	first  *result       // of the first 207
 }
 
 // maker makes the batches of one client, for detectors that no other client uses.
@@ -35,7 +35,7 @@ type maker struct {
 	rng       *rand.Rand
 	client    int
 	detectors int
-	next      []int64 // sequence of each detector
+	next      []int64 // last sequence number of each detector
 	batches   int
 }
 
@@ -46,12 +46,12 @@ func newMaker(rng *rand.Rand, client, detectors int) *maker {
 // detector returns the code of a client's detector.
 func detector(client, n int) string { return fmt.Sprintf("chaos-%02d-%03d", client, n) }
 
-// batch makes a batch of up to most items, a few of which are invalid.
-func (m *maker) batch(most int) *batch {
+// batch makes a batch of up to maxItems items, a few of which are invalid.
+func (m *maker) batch(maxItems int) *batch {
 	m.batches++
 	b := &batch{key: fmt.Sprintf("client-%d-batch-%d", m.client, m.batches), faults: map[int]fault{}}
 	var texts []string
-	for i := range 1 + m.rng.IntN(most) {
+	for i := range 1 + m.rng.IntN(maxItems) {
 		item := m.item()
 		text := m.text(item)
 		if m.rng.IntN(40) == 0 {
@@ -70,7 +70,7 @@ func (m *maker) item() ledger.Item {
 	seq := m.next[d]
 	from := months[seq%int64(len(months))].Add(time.Duration(seq)*time.Second + time.Duration(m.rng.Int64N(1e9)))
 	value, quality := m.rng.Float64()*200, m.rng.Float64()
-	switch m.rng.IntN(20) { // the whole range of float64, including both zeros
+	switch m.rng.IntN(20) { // also both zeros and very small and very large numbers
 	case 0:
 		value = math.Copysign(0, -1)
 	case 1:
@@ -101,7 +101,7 @@ func (m *maker) text(i ledger.Item) string {
 	return t + `}`
 }
 
-// fault is a way to make an item invalid, and the expected rejection.
+// fault is a way to make an item invalid, with the expected rejection.
 type fault struct {
 	code  string
 	field string // after measurements[i]
@@ -155,7 +155,7 @@ func (b *batch) compare(got *result) string {
 	for _, r := range got.Rejections {
 		f, bad := b.faults[r.Index]
 		if want := fmt.Sprintf("measurements[%d]%s", r.Index, f.field); !bad || r.Error.Code != f.code || r.Error.Parameter != want {
-			return fmt.Sprintf("item %d: rejected as %s %s, wanted %s %s", r.Index, r.Error.Code, r.Error.Parameter, f.code, want)
+			return fmt.Sprintf("item %d: rejected as %s %s, want %s %s", r.Index, r.Error.Code, r.Error.Parameter, f.code, want)
 		}
 	}
 	if got.batchID == "" {
@@ -164,7 +164,7 @@ func (b *batch) compare(got *result) string {
 	return ""
 }
 
-// accepted returns the items that must arrive.
+// accepted returns the items that must arrive in the stores.
 func (b *batch) accepted() []ledger.Accepted {
 	var list []ledger.Accepted
 	for i, item := range b.items {

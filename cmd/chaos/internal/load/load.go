@@ -1,6 +1,6 @@
 // Package load simulates the clients of a run. Each owns its detectors and sends one batch at a time with an
 // Idempotency-Key, and retries until it receives a 207, as `trafficctl send` does. So the order within a detector is
-// defined, and in the end every batch is known to be accepted.
+// defined, and every batch has been accepted when Run returns.
 //
 // Some items are invalid on purpose, some attempts are cancelled before the response, and some batches are sent again
 // after their 207.
@@ -33,8 +33,8 @@ type Config struct {
 	Seed      uint64
 }
 
-// Run sends until ctx ends and then finishes: every batch begun must receive its 207 before hard ends. The error names one
-// that did not.
+// Run sends batches until ctx is done, then waits until the last batch of each client has received its 207. It returns an
+// error if hard is done before that.
 func Run(ctx, hard context.Context, cfg Config, endpoint, apiKey string, l *ledger.Ledger) error {
 	errs := make([]error, cfg.Clients)
 	var all sync.WaitGroup
@@ -75,10 +75,11 @@ type client struct {
 	http             http.Client
 	endpoint, apiKey string
 	ledger           *ledger.Ledger
-	sent             []*batch // the last ones, to be sent again
+	sent             []*batch // the latest batches, some of which are sent again
 }
 
-// kept is the number of batches that a client may send again: enough to reach back beyond some restarts of the daemon.
+// kept is the number of batches that a client may send again. The oldest of them were sent several restarts of the daemon
+// ago.
 const kept = 60
 
 func (c *client) run(ctx, hard context.Context, cfg Config) error {
@@ -106,7 +107,7 @@ func (c *client) run(ctx, hard context.Context, cfg Config) error {
 	return nil
 }
 
-// repeat sends one of the last batches again and expects its first result.
+// repeat sends one of the latest batches again and expects its original result.
 func (c *client) repeat(ctx context.Context) error {
 	old := c.sent[c.rng.IntN(len(c.sent))]
 	r, err := c.settle(ctx, old)
@@ -123,11 +124,11 @@ func (c *client) repeat(ctx context.Context) error {
 	return nil
 }
 
-// retryable are the statuses that a daemon in trouble may return.
+// retryable lists the statuses that the daemon may return during a fault.
 var retryable = []int{http.StatusServiceUnavailable, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests}
 
-// settle sends a batch until its 207. It records a response that is neither 207 nor retryable, and retries: the daemon
-// accepted nothing. Sometimes it gives up an attempt very early on purpose.
+// settle sends a batch until it receives a 207. It records any other status that is not retryable, and still retries, because
+// the daemon accepted nothing. It randomly cancels some attempts very early.
 func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
@@ -154,7 +155,7 @@ func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 		})
 		nemesis.Sleep(ctx, time.Duration(10+c.rng.IntN(100))*time.Millisecond)
 	}
-	return nil, fmt.Errorf("batch %s received no 207 although all faults are over: %w", b.key, last)
+	return nil, fmt.Errorf("batch %s received no 207 before the deadline: %w", b.key, last)
 }
 
 // statusError is a response other than 207.
@@ -165,7 +166,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
-// send posts a batch once. After an error that is not a *statusError it is unknown whether the batch was accepted.
+// send posts a batch once. If the error is not a *statusError, the batch may have been accepted.
 func (c *client) send(ctx context.Context, b *batch) (*result, error) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

@@ -12,13 +12,13 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Table is the archive.
+// Table is the table of the archive.
 const Table = "trafficd.measurements"
 
-// Archive is ClickHouse. Its methods must not be called concurrently.
+// Archive is the ClickHouse server. Its methods must not be called concurrently.
 type Archive struct{ *launch.ClickHouse }
 
-// prepare creates the tables and disables merges of Table: a merge would remove a duplicate row before it is counted.
+// prepare creates the tables and disables merges of Table, which would remove duplicate rows before they are counted.
 func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 	args := append([]string{"migrate"}, d.Args...)
 	args = append(args, "--set", "clickhouse.addresses="+a.TCP) // bypassing the wire
@@ -41,11 +41,11 @@ func (a *Archive) do(statement string) error {
 
 const alter = "ALTER TABLE " + Table + " "
 
-// hog allocates 3.6 GB at once, more than the server may use.
+// hog is an expression that allocates 3.6 GB at once, more than the memory limit of the server.
 const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 
-// refusals are the ways to make the server reject inserts: the statement that starts each and the one that ends it. Memory
-// runs out before the rows are written or, in a view, after.
+// refusals maps each way to make the server reject inserts to the statements that start and end it. Memory runs out before
+// the rows are written or, in a view, afterwards.
 var refusals = map[string][2]string{
 	"read-only":      {alter + "MODIFY SETTING table_readonly = 1", alter + "MODIFY SETTING table_readonly = 0"},
 	"too many parts": {alter + "MODIFY SETTING parts_to_throw_insert = 1", alter + "MODIFY SETTING parts_to_throw_insert = 1000000"},
@@ -54,7 +54,7 @@ var refusals = map[string][2]string{
 		"CREATE MATERIALIZED VIEW IF NOT EXISTS trafficd.hog TO trafficd.nowhere AS SELECT " + hog + " AS n FROM " + Table,
 		"DROP TABLE IF EXISTS trafficd.hog SYNC",
 	},
-	"table away": {"RENAME TABLE " + Table + " TO " + Table + "_away", "RENAME TABLE IF EXISTS " + Table + "_away TO " + Table},
+	"table renamed": {"RENAME TABLE " + Table + " TO " + Table + "_away", "RENAME TABLE IF EXISTS " + Table + "_away TO " + Table},
 }
 
 // Refusals returns the valid arguments of Refuse.
@@ -66,8 +66,8 @@ func (a *Archive) Refuse(how string) error { return a.do(refusals[how][0]) }
 // Allow undoes Refuse.
 func (a *Archive) Allow(how string) error { return a.do(refusals[how][1]) }
 
-// Revive restarts the server if it does not answer: as a library, the engine exits after some connection failures that a
-// server survives.
+// Revive restarts the server if it does not respond: embedded as a library, ClickHouse exits after some connection failures
+// that the real server survives.
 func (a *Archive) Revive() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -77,7 +77,7 @@ func (a *Archive) Revive() error {
 	return errors.Join(a.Kill(), a.Restart())
 }
 
-// Unmerged returns an error if anything was merged, because duplicates could then not be counted.
+// Unmerged returns an error if any parts were merged, because duplicates may then be missing from the count.
 func (a *Archive) Unmerged(ctx context.Context) error {
 	merged, err := a.Do(ctx, "SELECT count() FROM system.parts WHERE database = 'trafficd' AND table = 'measurements' AND level > 0")
 	if err == nil && merged != "0" {

@@ -12,21 +12,21 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// APIKey is the clients' key.
+// APIKey is the API key of the clients.
 const APIKey = "tk_chaos"
 
 // stopLimit is the daemon's shutdown_timeout.
 const stopLimit = 6 * time.Second
 
-// Daemon is trafficd. Its methods are for one goroutine at a time.
+// Daemon is trafficd. Its methods must not be called concurrently.
 type Daemon struct {
 	launch.Daemon
-	wrong   func(format string, args ...any) // receives exits that must not happen
+	wrong   func(format string, args ...any) // reports unexpected exits
 	watched bool                             // an exit of the last process is unexpected
 }
 
-// newDaemon writes the daemon's files and settings. It retries soon and often, with small blocks: the more attempts, the
-// more of them are hit. The journal is so small that it fills up when a store is down for a few seconds.
+// newDaemon writes the daemon's configuration: short retry delays and small blocks, so that more deliveries are hit by a
+// fault, and a journal that fills up when a store is down for a few seconds.
 func (r *Rig) newDaemon(binary string) (*Daemon, error) {
 	d := &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: binary, Dir: r.cfg.Dir, Env: []string{r.Faults.Env()}}}
 	var brokers []string
@@ -63,8 +63,8 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-// Running reports whether the daemon runs, and records an unexpected exit. A daemon may give up before it listens if the
-// disk fails: a service manager would start it again.
+// Running reports whether the daemon is running, and records an unexpected exit. An exit before the daemon listens is
+// expected if the disk fails: a service manager would restart it.
 func (d *Daemon) Running() bool {
 	if !d.Exited() {
 		return true
@@ -76,7 +76,7 @@ func (d *Daemon) Running() bool {
 	return false
 }
 
-// What the daemon logs when it handles signals and when it accepts clients.
+// Log messages that show that the daemon handles signals, and that it accepts clients.
 const (
 	handlesSignals = `"trafficd starts"`
 	listening      = `"listening for clients"`
@@ -97,27 +97,27 @@ func (d *Daemon) Kill() error {
 	return nil
 }
 
-// Terminate sends SIGTERM. The exit code must be 0, within the deadline; anything else is recorded.
+// Terminate sends SIGTERM. It records an exit code other than 0, and an exit after the deadline.
 func (d *Daemon) Terminate() error {
 	if !d.Running() {
 		return nil
 	}
 	d.watched = false
 	begin := time.Now()
-	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // on a busy machine
+	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // 3 s more, as the machine may be busy
 		d.wrong("the daemon did not exit within %v of SIGTERM", time.Since(begin))
 		return nil
 	}
-	// In the first milliseconds of a process SIGTERM ends it: it does not handle signals yet.
+	// SIGTERM kills a process that has just started and does not handle signals yet.
 	status, ok := d.State().Sys().(syscall.WaitStatus)
 	early := ok && status.Signaled() && status.Signal() == syscall.SIGTERM && !strings.Contains(d.Log(), handlesSignals)
 	if !d.State().Success() && !early && !d.diskFailed() {
-		d.wrong("the daemon exited with %v %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
+		d.wrong("the daemon exited with %v, %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
 	}
 	return nil
 }
 
-// Drained returns nil if the daemon reports that both stores have everything.
+// Drained returns nil if the daemon reports that it has delivered everything to both stores.
 func (d *Daemon) Drained(ctx context.Context) error {
 	metrics, err := d.Metrics(ctx)
 	if err != nil {

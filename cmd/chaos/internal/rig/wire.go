@@ -15,8 +15,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Wire is a toxiproxy in front of one server, whose connections can be disturbed. If a connection is stuck because its
-// reader is paused, toxiproxy holds its locks while it waits for that connection forever, so it is killed and restarted.
+// Wire is a toxiproxy in front of one server. If a client or the server stops reading, toxiproxy can wait for the
+// connection forever while it holds its locks, so its API no longer responds; it is then killed and restarted.
 type Wire struct {
 	Address string // for clients
 
@@ -27,7 +27,7 @@ type Wire struct {
 	proc   *launch.Process
 }
 
-// startWire starts a proxy from a free port to a server, which need not be running.
+// startWire starts a proxy that forwards a free port to a server, which need not be running.
 func (r *Rig) startWire(name, server string) (*Wire, error) {
 	ports, err := launch.PickPorts("toxiproxy", 2)
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *Rig) startWire(name, server string) (*Wire, error) {
 	return w, w.Join()
 }
 
-// The directions of a toxic.
+// Directions of a toxic.
 const (
 	Requests  = "upstream"
 	Responses = "downstream"
@@ -46,7 +46,8 @@ const (
 
 const toxics = "/proxies/wire/toxics"
 
-// Disturb adds a toxic to current and future connections in one direction, until Heal. Stuck connections are closed.
+// Disturb adds a toxic to current and future connections in one direction, until Heal. It may close connections that are
+// stuck.
 func (w *Wire) Disturb(kind, direction string, attributes map[string]any) error {
 	toxic := map[string]any{"name": "toxic", "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes}
 	if err := w.call(http.MethodPost, toxics, toxic); err == nil {
@@ -58,7 +59,7 @@ func (w *Wire) Disturb(kind, direction string, attributes map[string]any) error 
 	return w.call(http.MethodPost, toxics, toxic)
 }
 
-// Heal undoes Disturb.
+// Heal removes the toxic that Disturb added.
 func (w *Wire) Heal() error {
 	if err := w.call(http.MethodDelete, toxics+"/toxic", nil); err == nil {
 		return nil
@@ -77,11 +78,11 @@ func (w *Wire) restart() error {
 // Cut closes all connections and accepts none until Join.
 func (w *Wire) Cut() error { return w.proc.Kill() }
 
-// Join undoes Cut.
+// Join accepts connections again after Cut.
 func (w *Wire) Join() error {
 	log, err := os.OpenFile(w.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return fmt.Errorf("cannot open the log of toxiproxy: %w", err)
+		return fmt.Errorf("cannot open the toxiproxy log: %w", err)
 	}
 	defer log.Close()
 	cmd := exec.Command(w.binary, "-host", "127.0.0.1", "-port", fmt.Sprint(w.port))

@@ -3,7 +3,7 @@ import { feature, mesh } from "topojson-client";
 import type { GeometryCollection, Topology } from "topojson-specification";
 import atlasUrl from "world-atlas/countries-50m.json?url";
 
-/** Coastlines and borders on a plain ground. */
+/** Returns a map style with coastlines and borders on a plain background. */
 export async function basemap(dark: boolean): Promise<StyleSpecification> {
   const atlas = (await (await fetch(atlasUrl)).json()) as Topology<{
     countries: GeometryCollection;
