@@ -48,14 +48,14 @@ func benchmarkSOAP(b *testing.B, wkt string, points int) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		body := &body{memory: s.memory, client: client.Name, limit: s.cfg.MaxBodyBytes}
+		body := &body{memory: s.memory, client: client.Owner, limit: s.cfg.MaxBodyBytes}
 		body.bytes = append(make([]byte, 0, len(text)), text...)
-		s.memory.Exceed(client.Name, int64(cap(body.bytes)))
+		s.memory.Exceed(client.Owner, int64(cap(body.bytes)))
 		x := &exchange{service: s, client: client, trace: "t", start: time.Now()}
 		if _, err := x.process(&h, body); err != nil {
 			b.Fatal(err)
 		}
-		s.memory.Give(client.Name, int64(x.size))
+		s.memory.Give(client.Owner, int64(x.size))
 	}
 	perSecond(b, points)
 }

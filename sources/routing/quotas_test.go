@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
@@ -131,7 +133,7 @@ func TestFetchThatHasToWait(t *testing.T) {
 	request := about("fetchConvertGeometries", *j.ID, "")
 	p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(request))).send(request[:1])
 	require.Eventually(t, func() bool { return s.service.memory.Total() > 0 }, patience, time.Millisecond)
-	waiting := newAnswer(s.service.memory, "client a", make([]byte, s.service.cfg.AdmissionBytes/2))
+	waiting := newAnswer(s.service.memory, "city\x00client a", make([]byte, s.service.cfg.AdmissionBytes/2))
 	resp, text := p.send(request[1:]).response()
 	requireQuotaExceeded(t, resp, text, "")
 	require.NoError(t, waiting.Close())
@@ -155,4 +157,22 @@ func TestWatchingClientLeavesWatches(t *testing.T) {
 	for range 2 {
 		require.Equal(t, xroute.StatusRunning, (<-watched).Status)
 	}
+}
+
+// TestKeysOfAClientShareItsQuota: a second key of the client does not get another quota.
+func TestKeysOfAClientShareItsQuota(t *testing.T) {
+	s := New(DefaultConfig(), "http", zerolog.Nop())
+	t.Cleanup(s.Stop)
+	one := &contract.Client{Name: "key", Owner: "client"}
+	another := &contract.Client{Name: "another key", Owner: "client"}
+	var h fasthttp.RequestHeader
+	h.SetMethod(fasthttp.MethodPost)
+	h.SetContentType("text/xml")
+	for s.memory.Take(one.Owner, firstBytes) == nil { // as much as it leaves to others
+		defer s.memory.Give(one.Owner, firstBytes)
+	}
+	_, apiErr := s.Admit(another, &h)
+	require.NotNil(t, apiErr)
+	_, apiErr = s.Admit(&contract.Client{Name: "other", Owner: "other"}, &h)
+	require.Nil(t, apiErr)
 }

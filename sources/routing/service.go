@@ -72,10 +72,10 @@ func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release 
 		return nil, nil
 	}
 	if apiErr = checkHeader(h, s.cfg.MaxBodyBytes); apiErr == nil {
-		apiErr = s.memory.Check(c.Name, firstBytes)
+		apiErr = s.memory.Check(c.Owner, firstBytes)
 	}
 	if apiErr == nil {
-		apiErr = s.receiver.Places.Check(c.Name, 1)
+		apiErr = s.receiver.Places.Check(c.Owner, 1)
 	}
 	if apiErr != nil {
 		countError(apiErr)
@@ -89,18 +89,18 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 	if !ctx.IsPost() {
 		return 0, s.describe(ctx)
 	}
-	body := &body{memory: s.memory, client: c.Name, limit: s.cfg.MaxBodyBytes}
+	body := &body{memory: s.memory, client: c.Owner, limit: s.cfg.MaxBodyBytes}
 	defer body.free()
-	if err := s.receiver.Receive(ctx, c.Name, body); err != nil {
+	if err := s.receiver.Receive(ctx, c.Owner, body); err != nil {
 		countError(err)
 		return 0, err
 	}
-	defer s.receiver.Places.Give(c.Name, 1)
+	defer s.receiver.Places.Give(c.Owner, 1)
 	x := &exchange{
 		service: s, client: c, start: time.Now(),
 		trace: string(ctx.Response.Header.Peek("Trace-Id")),
 	}
-	defer func() { s.memory.Give(c.Name, int64(x.size)) }() // from then on the answer itself counts
+	defer func() { s.memory.Give(c.Owner, int64(x.size)) }() // from then on the answer itself counts
 	out, err := x.process(&ctx.Request.Header, body)
 	var apiErr *contract.APIError
 	if errors.As(err, &apiErr) {
@@ -119,7 +119,7 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 			return 0, err
 		}
 	}
-	s.send(ctx, c.Name, out, outcome != outcomeOK)
+	s.send(ctx, c.Owner, out, outcome != outcomeOK)
 	operation := x.operation()
 	requests.WithLabelValues(operation, outcome).Inc()
 	metrics.Since(requestSeconds.WithLabelValues(operation), x.start)
@@ -183,7 +183,7 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 // reserve counts the memory of an answer before it is made: a small body can have a large one, and
 // a client need not read it. The error is a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
-	if apiErr := x.service.memory.Take(x.client.Name, int64(bytes)); apiErr != nil {
+	if apiErr := x.service.memory.Take(x.client.Owner, int64(bytes)); apiErr != nil {
 		return apiErr
 	}
 	x.size += bytes
