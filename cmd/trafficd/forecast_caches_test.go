@@ -130,7 +130,7 @@ sub vcl_deliver { if (obj.hits > 0) { set resp.http.X-Cache = "HIT"; } else { se
 `, host, port, rules)
 	path := filepath.Join(dir, "cache.vcl")
 	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
-	startCache(t, address, "varnishd", "-F", "-j", "none", "-n", filepath.Join(dir, "work"), "-a", address, "-f", path, "-s", "malloc,16m")
+	startCache(t, address, "varnishd", "-F", "-T", "none", "-j", "none", "-n", filepath.Join(dir, "work"), "-a", address, "-f", path, "-s", "malloc,16m")
 	return address
 }
 

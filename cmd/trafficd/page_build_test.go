@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,12 @@ func pageModules(t *testing.T) string {
 		for _, file := range []string{"package.json", "package-lock.json"} {
 			copyFile(t, filepath.Join(pageApp, file), filepath.Join(dir, file))
 		}
-		fetch(t, "the packages of the web page", "npm", "ci", "--prefix", dir, "--no-audit", "--no-fund")
+		install := []string{"npm", "ci", "--prefix", dir, "--no-audit", "--no-fund"}
+		if version, err := exec.Command("node", "--version").Output(); err == nil && strings.HasPrefix(string(version), "v18.") {
+			// Vite's packages need a newer Node.js, or npm leaves some of them out.
+			install = append([]string{"npx", "--yes", "--package", "node@22.23.3"}, install...)
+		}
+		fetch(t, "the packages of the web page", install[0], install[1:]...)
 	}), "node_modules")
 }
 

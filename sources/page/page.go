@@ -80,8 +80,12 @@ func (p Page) File(name string, compressed bool) (f File, ok bool) {
 		caching = "public, max-age=31536000, immutable"
 	}
 	f.Header = [][2]string{
-		{"Content-Type", a.mediaType}, {"Content-Security-Policy", policy}, {"Referrer-Policy", "no-referrer"},
-		{"X-Content-Type-Options", "nosniff"}, {"Cache-Control", caching}, {"Vary", "Accept-Encoding"},
+		{"Content-Type", a.mediaType},
+		{"Content-Security-Policy", policy},
+		{"Referrer-Policy", "no-referrer"},
+		{"X-Content-Type-Options", "nosniff"},
+		{"Cache-Control", caching},
+		{"Vary", "Accept-Encoding"},
 	}
 	if compressed {
 		f.ETag, f.Body = `"`+a.etag+`-gzip"`, a.compressed()
