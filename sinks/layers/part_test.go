@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,6 +203,27 @@ func TestPartsAreNotCompressed(t *testing.T) {
 		}
 	}
 	require.Greater(t, shared, 5)
+}
+
+// TestFormsAreMadeOnce: of the requests that need a form at the same time, one makes it.
+func TestFormsAreMadeOnce(t *testing.T) {
+	l := served(t, 100)
+	p := l.current.Load().zones["UTC"][0].pieces[0]
+	const requests = 20
+	var made [requests]*form
+	var wait sync.WaitGroup
+	start := make(chan struct{})
+	for i := range requests {
+		wait.Go(func() {
+			<-start
+			made[i] = p.form(jsonText, zstandard)
+		})
+	}
+	close(start)
+	wait.Wait()
+	for _, m := range made {
+		require.True(t, made[0] == m)
+	}
 }
 
 // TestSinceUnknown: a client with a version that is unknown or too old, or much of which has changed, gets

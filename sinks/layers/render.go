@@ -19,6 +19,7 @@ type piece struct {
 	every   bool   // also show streets without a period
 	sum     uint64 // hash of the protobuf text
 	forms   [formats][encodings]atomic.Pointer[form]
+	making  sync.Mutex // acquired to make forms
 }
 
 // render returns a piece of the streets; nil if it would be empty. It sets p.sum.
@@ -33,6 +34,11 @@ func (c *compressor) render(p *piece) *piece {
 
 // form returns the piece in a form, which it keeps.
 func (p *piece) form(f format, e encoding) *form {
+	if made := p.forms[f][e].Load(); made != nil {
+		return made
+	}
+	p.making.Lock()
+	defer p.making.Unlock()
 	if made := p.forms[f][e].Load(); made != nil {
 		return made
 	}
