@@ -198,8 +198,8 @@ func (a *answer) filter(q *query, streets []*street, every bool) *piece {
 			p.streets = append(p.streets, s)
 		}
 	}
-	c := a.zone.compressors.Get().(*compressor)
-	defer a.zone.compressors.Put(c)
+	c := a.zone.compressors.borrow()
+	defer a.zone.compressors.giveBack(c)
 	return c.render(p)
 }
 

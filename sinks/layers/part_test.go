@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -224,6 +225,41 @@ func TestFormsAreMadeOnce(t *testing.T) {
 	for _, m := range made {
 		require.True(t, made[0] == m)
 	}
+}
+
+// TestBuildsDoNotWaitForRequests: requests wait for a compressor while as many as there are processors
+// use one; the builder does not, and all that it has made is served meanwhile.
+func TestBuildsDoNotWaitForRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := served(t, 500)
+		z := l.builder.zones["UTC"]
+		z.demand(true).note(protobuf, gzipped, noon)
+		var used []*compressor
+		for range runtime.GOMAXPROCS(0) {
+			used = append(used, z.compressors.borrow())
+		}
+		answered := make(chan int, 3)
+		for range cap(answered) {
+			go func() {
+				streets, _, _, _ := shownIn(t, l, "?bbox=12.5,55.6,12.6,55.7", "Accept-Encoding", "zstd")
+				answered <- len(streets)
+			}()
+		}
+		synctest.Wait()
+		require.Empty(t, answered)
+		l.Put(forecast(1001, 1, noon, 6, 1))
+		l.Publish(noon)
+		l.build(noon)
+		whole, _, _, _ := shownIn(t, l, "", "Accept-Encoding", "gzip")
+		require.NotNil(t, whole[key{1001, 1}])
+		for _, c := range used {
+			z.compressors.giveBack(c)
+		}
+		for range cap(answered) {
+			require.Positive(t, <-answered)
+		}
+		require.Empty(t, z.compressors.borrowed)
+	})
 }
 
 // TestSinceUnknown: a client with a version that is unknown or too old, or much of which has changed, gets
