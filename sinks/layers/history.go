@@ -13,6 +13,8 @@ const keepVersions = 55 * time.Minute
 
 // version is the last build that had some content of a document.
 type version struct {
+	zone   string
+	scope  scope
 	number uint64
 	ref    instant
 	last   time.Time
@@ -37,16 +39,17 @@ func (h *history) record(s *snapshot, now time.Time) {
 	}
 	for _, documents := range s.zones {
 		for _, d := range documents {
-			h.versions[d.sum] = version{s.number, s.ref, now}
+			h.versions[d.sum] = version{d.zone.name, d.scope, s.number, s.ref, now}
 		}
 	}
 }
 
-func (h *history) find(sum uint64) (v version, known bool) {
+// find returns a version of a document. Those of other time zones and scopes are unknown to it.
+func (h *history) find(d *document, sum uint64) (v version, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v, known = h.versions[sum]
-	return v, known
+	return v, known && v.zone == d.zone.name && v.scope == d.scope
 }
 
 // Limits of what is kept for clients that follow a document. Larger changes are answered with the whole

@@ -178,7 +178,7 @@ func (a *answer) follow(l *Layer, q *query) bool {
 		return true
 	}
 	sum, _ := sumOfETag(q.since) // checked by parse
-	v, known := l.history.find(sum)
+	v, known := l.history.find(a.document, sum)
 	if !known || v.number < a.snapshot.oldest {
 		return false
 	}

@@ -283,6 +283,12 @@ func TestSinceUnknown(t *testing.T) {
 	f(strings.Replace(version, `"`, `W/"`, 1), "changes", 0)
 	f(strings.TrimSuffix(version, `"`)+`-jg"`, "changes", 0)
 	f(`"0123456789abcdef"`, "whole", len(all))
+	_, _, otherHorizon, _ := shownIn(t, l, "?horizon=15")
+	f(otherHorizon, "whole", len(all))
+	l.Prepare([]*contract.Client{client("UTC"), client("Asia/Tokyo")})
+	ctx, err := get(l, client("Asia/Tokyo"), "")
+	require.NoError(t, err)
+	f(header(ctx, "Forecast-Version"), "whole", len(all))
 
 	l.Put(forecast(1000, 77, noon, 6, 1))
 	build(noon)
