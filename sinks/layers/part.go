@@ -153,10 +153,12 @@ var (
 )
 
 // choose sets what is sent: the document, the streets that the query selects, or those of them that
-// have changed. The ETag of changes is that of the document, because the next request names it.
+// have changed. The ETag of an answer to since is that of the document, because the next request names
+// it. It is a weak one, because one replica may send more streets than another, or all of them.
 func (a *answer) choose(l *Layer, q *query, now time.Time) {
 	a.etag = a.etags[a.format][a.encoding]
 	if q.since != "" {
+		a.etag = slices.Concat(weakPrefix, a.etag)
 		if a.content = contentWhole; a.follow(l, q) {
 			a.content, a.part = contentChanges, true
 			return

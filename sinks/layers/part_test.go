@@ -273,7 +273,7 @@ func TestSinceUnknown(t *testing.T) {
 		require.Equal(t, wantContent, content)
 		require.Len(t, got, want)
 		_, whole, _, _ := shownIn(t, l, "")
-		require.Equal(t, whole, etag)
+		require.Equal(t, "W/"+whole, etag)
 	}
 	build := func(now time.Time) {
 		l.Publish(now)
@@ -305,6 +305,35 @@ func TestSinceUnknown(t *testing.T) {
 	build(noon.Add(keepVersions + 2*time.Minute))
 	_, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
 	require.Equal(t, "whole", content)
+}
+
+// TestSinceIsWeak: the ETag of an answer to since is weak, and has no ranges, because the bytes are not
+// the same on every replica.
+func TestSinceIsWeak(t *testing.T) {
+	l := served(t, 1000)
+	_, old, _, _ := shownIn(t, l, "")
+	l.Put(forecast(1000, 77, noon, 6, 1))
+	l.Publish(noon)
+	l.build(noon)
+	_, strong, _, _ := shownIn(t, l, "")
+	f := func(since string, wantStatus int, headers ...string) {
+		t.Helper()
+		ctx, err := get(l, client("UTC"), "?since="+url.QueryEscape(since), headers...)
+		require.NoError(t, err)
+		require.Equal(t, wantStatus, ctx.Response.StatusCode())
+		require.Equal(t, "W/"+strong, header(ctx, "ETag"))
+		require.Empty(t, header(ctx, "Accept-Ranges"))
+	}
+	for _, since := range []string{old, strong, "W/" + strong, `"0123456789abcdef"`} {
+		f(since, 200)
+		f(since, 200, "Range", "bytes=0-1")
+		f(since, 200, "Range", "bytes=0-1", "If-Range", strong)
+		f(since, 304, "If-None-Match", strong)
+		f(since, 304, "If-None-Match", "W/"+strong)
+		f(since, 412, "If-Match", strong)
+		f(since, 412, "If-Match", "W/"+strong)
+		f(since, 200, "If-Match", "*")
+	}
 }
 
 // TestManyRemovals: the builder keeps a bounded number of them.

@@ -148,6 +148,8 @@ func (a *answer) send(ctx *fasthttp.RequestCtx) outcome {
 	}
 	if a.encoding != identity {
 		h.SetCanonical(headerContentCoding, encodingNames[a.encoding])
+	}
+	if a.encoding != identity || a.content != nil { // the ETag of answers to since does not identify their bytes
 		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
 	}
