@@ -164,8 +164,10 @@ func (a *answer) choose(l *Layer, q *query, now time.Time) {
 			return
 		}
 	}
-	if q.within == "" {
+	if q.within != "street" { // those are compressed for the request
 		a.zone.demand(a.scope.whole).note(a.format, a.encoding, now)
+	}
+	if q.within == "" {
 		return
 	}
 	a.part = true

@@ -495,6 +495,26 @@ func TestColdForms(t *testing.T) {
 	})
 }
 
+// TestColdFormsOfParts: the forms of which tiles and rectangles consist are kept like those of the layer.
+func TestColdFormsOfParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, DefaultConfig())
+		l.Replace([]*pb.StreetForecast{forecast(2, 1, time.Now(), 40, 1)})
+		l.Publish(time.Now())
+		after(time.Second)
+		kept := func(query string) bool {
+			for range 3 {
+				streets, _, _, _ := shownIn(t, l, query, "Accept-Encoding", "zstd")
+				require.Len(t, streets, 1)
+				after(50 * time.Minute)
+			}
+			return l.current.Load().zones["UTC"][0].pieces[0].forms[protobuf][zstandard].Load() != nil
+		}
+		require.False(t, kept("?street=2"))
+		require.True(t, kept("?bbox=12,55,13,56"))
+	})
+}
+
 // TestTheNextMinuteIsPrepared: when a minute turns, everything is there already; and the parts of one
 // horizon are those of the next one a quarter of an hour before.
 func TestTheNextMinuteIsPrepared(t *testing.T) {
