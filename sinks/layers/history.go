@@ -126,30 +126,30 @@ func (s *snapshot) entries(number int32) []*street {
 	return s.numbered[from:to]
 }
 
-// waiters counts the requests that wait for a change, by key.
+// waiters counts the requests that wait for a change, by contract.Client.Owner.
 type waiters struct {
 	mu    sync.Mutex
 	count map[string]int
 }
 
 // enter reports whether one more request of the client may wait, which then calls leave.
-func (w *waiters) enter(client string, limit int) bool {
+func (w *waiters) enter(owner string, limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count[client] >= limit {
+	if w.count[owner] >= limit {
 		return false
 	}
 	if w.count == nil {
 		w.count = map[string]int{}
 	}
-	w.count[client]++
+	w.count[owner]++
 	return true
 }
 
-func (w *waiters) leave(client string) {
+func (w *waiters) leave(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count[client]--; w.count[client] == 0 {
-		delete(w.count, client)
+	if w.count[owner]--; w.count[owner] == 0 {
+		delete(w.count, owner)
 	}
 }

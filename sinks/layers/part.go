@@ -233,13 +233,13 @@ func (a *answer) selected(q *query) (pieces []*piece) {
 const maxWait = time.Minute
 
 // wait waits until the document has changed, as long as the header Prefer allows. It reports false if it
-// did not wait because the request does not ask for it, or because too many requests of the key wait.
+// did not wait because the request does not ask for it, or because too many requests of the client wait.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query, s *snapshot) bool {
 	seconds := preferredWait(&ctx.Request.Header)
-	if seconds <= 0 || !l.waiters.enter(c.Name, l.cfg.MaxWaiting) {
+	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
 		return false
 	}
-	defer l.waiters.leave(c.Name)
+	defer l.waiters.leave(c.Owner)
 	ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
 	timer := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer timer.Stop()

@@ -421,11 +421,15 @@ func TestWait(t *testing.T) {
 			streets int
 			applied string
 		}
+		keys, owner := 0, "one"
 		ask := func(since, prefer string) chan result {
+			keys++
+			c := client("UTC")
+			c.Name, c.Owner = fmt.Sprint(keys), owner
 			done := make(chan result, 1)
 			go func() {
 				start := time.Now()
-				ctx, err := get(l, client("UTC"), "?since="+url.QueryEscape(since), "Prefer", prefer)
+				ctx, err := get(l, c, "?since="+url.QueryEscape(since), "Prefer", prefer)
 				if err != nil {
 					t.Error(err)
 				}
@@ -440,10 +444,14 @@ func TestWait(t *testing.T) {
 		require.Equal(t, result{}, <-ask(first, "return=minimal"))
 		waiting, another := ask(first, "wait=30"), ask(first, "WAIT=\"30\"")
 		after(5 * time.Second)
-		require.Equal(t, result{}, <-ask(first, "wait=30"), "two wait already")
+		require.Equal(t, result{}, <-ask(first, "wait=30"), "two of the client wait already, with other keys")
+		owner = "another"
+		other := ask(first, "wait=30")
+		synctest.Wait()
 		put(2)
 		require.Equal(t, result{5 * time.Second, 1, "wait=30"}, <-waiting)
 		require.Equal(t, result{5 * time.Second, 1, "wait=30"}, <-another)
+		require.Equal(t, result{0, 1, "wait=30"}, <-other)
 		require.Equal(t, result{0, 1, ""}, <-ask(first, "wait=30"), "it is behind")
 		waiting = ask(version(), "wait=30")
 		after(time.Second)
