@@ -232,12 +232,12 @@ func (a *answer) selected(q *query) (pieces []*piece) {
 // maxWait bounds how long a request waits for a change.
 const maxWait = time.Minute
 
-// wait waits until the document has changed, as long as the header Prefer allows. It reports false if it
-// did not wait because the request does not ask for it, or because too many requests of the client wait.
-func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query, s *snapshot) bool {
+// wait waits until the document is not the one that since names, as long as the header Prefer allows. It
+// does not wait if the request does not ask for it, or if too many requests of the client wait.
+func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
 	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
-		return false
+		return
 	}
 	defer l.waiters.leave(c.Owner)
 	ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
@@ -245,16 +245,16 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query, s *
 	defer timer.Stop()
 	sum, _ := sumOfETag(q.since)
 	for {
+		s := l.current.Load()
 		if documents := s.zones[c.Zone.String()]; documents == nil || documents[q.scope].sum != sum {
-			return true
+			return
 		}
 		select {
 		case <-s.replaced:
-			s = l.current.Load()
 		case <-timer.C:
-			return true
+			return
 		case <-l.draining:
-			return true
+			return
 		}
 	}
 }

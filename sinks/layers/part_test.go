@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	weakref "weak"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -458,6 +459,33 @@ func TestWait(t *testing.T) {
 		l.Drain()
 		require.Equal(t, result{time.Second, 0, "wait=30"}, <-waiting)
 	})
+}
+
+// TestWaitKeepsNoLayer: while requests wait, the layers that were replaced by equal ones are freed.
+func TestWaitKeepsNoLayer(t *testing.T) {
+	l := served(t, 100)
+	_, _, version, _ := shownIn(t, l, "")
+	before := weakref.Make(l.current.Load())
+	var wait sync.WaitGroup
+	for range 3 {
+		wait.Go(func() {
+			if _, err := get(l, client("UTC"), "?since="+url.QueryEscape(version), "Prefer", "wait=60"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		l.waiters.mu.Lock()
+		defer l.waiters.mu.Unlock()
+		return l.waiters.count[""] == 3
+	}, 30*time.Second, time.Millisecond)
+	l.build(noon)
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return before.Value() == nil
+	}, 30*time.Second, 10*time.Millisecond)
+	l.Drain()
+	wait.Wait()
 }
 
 // TestColdForms: a form that no client asks for is dropped after a time and made again for the next one.

@@ -37,7 +37,9 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	}
 	now := time.Now()
 	a, apiErr := l.find(c, &ctx.Request.Header, &q, now)
-	if apiErr == nil && a.asked.prefer && a.current(&q) && l.wait(c, ctx, &q, a.snapshot) {
+	if apiErr == nil && a.asked.prefer && a.current(&q) {
+		a = answer{} // a request that waits must not keep an old layer in memory
+		l.wait(c, ctx, &q)
 		now = time.Now()
 		a, apiErr = l.find(c, &ctx.Request.Header, &q, now)
 	}
