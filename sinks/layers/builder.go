@@ -3,7 +3,6 @@ package layers
 import (
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -56,7 +55,7 @@ type builder struct {
 	zones       map[string]*zone // time zones to build
 	maxStreets  int
 	keepForms   time.Duration
-	compressors *sync.Pool
+	compressors *compressors
 	numbered    []*street // by number, at most maxStreets
 	ordered     []*street // the same as in the layer
 	leftOut     int       // forecasts over maxStreets since the feed last replaced everything
@@ -163,7 +162,7 @@ func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
 				}
 				z.demand(scope.whole).forms(now, b.keepForms)(func(f format, e encoding, wanted bool) {
 					if wanted {
-						p.form(f, e)
+						p.make(f, e, c)
 					} else {
 						p.forms[f][e].Store(nil)
 					}

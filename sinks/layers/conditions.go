@@ -52,6 +52,7 @@ const (
 // matches reports whether one of the lists of entity tags contains etag or "*". The rest of a list
 // after a syntax error is ignored.
 func matches(lists [][]byte, etag []byte, weakly bool) bool {
+	etag, etagIsWeak := bytes.CutPrefix(etag, weakPrefix)
 	for _, list := range lists {
 		for {
 			list = bytes.TrimLeft(list, " \t,")
@@ -66,7 +67,7 @@ func matches(lists [][]byte, etag []byte, weakly bool) bool {
 			if end < 2 {
 				break
 			}
-			if bytes.Equal(tag[:end], etag) && (weakly || !isWeak) {
+			if bytes.Equal(tag[:end], etag) && (weakly || !isWeak && !etagIsWeak) {
 				return true
 			}
 			list = tag[end:]

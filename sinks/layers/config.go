@@ -23,7 +23,7 @@ type Config struct {
 	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
 	KeepForms     time.Duration `setting:"keep_forms"`     // a format in an encoding that no client asked for this long is not built in advance
-	MaxWaiting    int           `setting:"max_waiting"`    // requests of a key that wait for a change at a time; further ones are answered at once
+	MaxWaiting    int           `setting:"max_waiting"`    // requests of a client that wait for a change at a time; further ones are answered at once
 	QueryKey      bool          `setting:"query_key"`      // accept ?apiKey= too; URLs end up in logs
 }
 

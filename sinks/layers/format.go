@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -25,13 +24,13 @@ var mediaTypes = [formats][]byte{[]byte("application/x-protobuf"), []byte("appli
 // zone is a time zone in which the layer is built.
 type zone struct {
 	name        string
-	json        []byte     // name, quoted
-	until       time.Time  // when it is dropped; zero: it is in use
-	asked       [2]*demand // of the horizons, of the whole layer
-	compressors *sync.Pool // shared by all zones
+	json        []byte       // name, quoted
+	until       time.Time    // when it is dropped; zero: it is in use
+	asked       [2]*demand   // of the horizons, of the whole layer
+	compressors *compressors // shared by all zones
 }
 
-func newZone(name string, now time.Time, compressors *sync.Pool) *zone {
+func newZone(name string, now time.Time, compressors *compressors) *zone {
 	return &zone{name: name, json: quote(name), asked: [2]*demand{newDemand(now), newDemand(now)}, compressors: compressors}
 }
 

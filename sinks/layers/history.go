@@ -13,6 +13,8 @@ const keepVersions = 55 * time.Minute
 
 // version is the last build that had some content of a document.
 type version struct {
+	zone   string
+	scope  scope
 	number uint64
 	ref    instant
 	last   time.Time
@@ -37,16 +39,17 @@ func (h *history) record(s *snapshot, now time.Time) {
 	}
 	for _, documents := range s.zones {
 		for _, d := range documents {
-			h.versions[d.sum] = version{s.number, s.ref, now}
+			h.versions[d.sum] = version{d.zone.name, d.scope, s.number, s.ref, now}
 		}
 	}
 }
 
-func (h *history) find(sum uint64) (v version, known bool) {
+// find returns a version of a document. Those of other time zones and scopes are unknown to it.
+func (h *history) find(d *document, sum uint64) (v version, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v, known = h.versions[sum]
-	return v, known
+	return v, known && v.zone == d.zone.name && v.scope == d.scope
 }
 
 // Limits of what is kept for clients that follow a document. Larger changes are answered with the whole
@@ -123,30 +126,30 @@ func (s *snapshot) entries(number int32) []*street {
 	return s.numbered[from:to]
 }
 
-// waiters counts the requests that wait for a change, by key.
+// waiters counts the requests that wait for a change, by contract.Client.Owner.
 type waiters struct {
 	mu    sync.Mutex
 	count map[string]int
 }
 
 // enter reports whether one more request of the client may wait, which then calls leave.
-func (w *waiters) enter(client string, limit int) bool {
+func (w *waiters) enter(owner string, limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count[client] >= limit {
+	if w.count[owner] >= limit {
 		return false
 	}
 	if w.count == nil {
 		w.count = map[string]int{}
 	}
-	w.count[client]++
+	w.count[owner]++
 	return true
 }
 
-func (w *waiters) leave(client string) {
+func (w *waiters) leave(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count[client]--; w.count[client] == 0 {
-		delete(w.count, client)
+	if w.count[owner]--; w.count[owner] == 0 {
+		delete(w.count, owner)
 	}
 }

@@ -153,17 +153,21 @@ var (
 )
 
 // choose sets what is sent: the document, the streets that the query selects, or those of them that
-// have changed. The ETag of changes is that of the document, because the next request names it.
+// have changed. The ETag of an answer to since is that of the document, because the next request names
+// it. It is a weak one, because one replica may send more streets than another, or all of them.
 func (a *answer) choose(l *Layer, q *query, now time.Time) {
 	a.etag = a.etags[a.format][a.encoding]
 	if q.since != "" {
+		a.etag = slices.Concat(weakPrefix, a.etag)
 		if a.content = contentWhole; a.follow(l, q) {
 			a.content, a.part = contentChanges, true
 			return
 		}
 	}
-	if q.within == "" {
+	if q.within != "street" { // those are compressed for the request
 		a.zone.demand(a.scope.whole).note(a.format, a.encoding, now)
+	}
+	if q.within == "" {
 		return
 	}
 	a.part = true
@@ -178,7 +182,7 @@ func (a *answer) follow(l *Layer, q *query) bool {
 		return true
 	}
 	sum, _ := sumOfETag(q.since) // checked by parse
-	v, known := l.history.find(sum)
+	v, known := l.history.find(a.document, sum)
 	if !known || v.number < a.snapshot.oldest {
 		return false
 	}
@@ -198,8 +202,8 @@ func (a *answer) filter(q *query, streets []*street, every bool) *piece {
 			p.streets = append(p.streets, s)
 		}
 	}
-	c := a.zone.compressors.Get().(*compressor)
-	defer a.zone.compressors.Put(c)
+	c := a.zone.compressors.borrow()
+	defer a.zone.compressors.giveBack(c)
 	return c.render(p)
 }
 
@@ -228,29 +232,29 @@ func (a *answer) selected(q *query) (pieces []*piece) {
 // maxWait bounds how long a request waits for a change.
 const maxWait = time.Minute
 
-// wait waits until the document has changed, as long as the header Prefer allows. It reports false if it
-// did not wait because the request does not ask for it, or because too many requests of the key wait.
-func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query, s *snapshot) bool {
+// wait waits until the document is not the one that since names, as long as the header Prefer allows. It
+// does not wait if the request does not ask for it, or if too many requests of the client wait.
+func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
-	if seconds <= 0 || !l.waiters.enter(c.Name, l.cfg.MaxWaiting) {
-		return false
+	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
+		return
 	}
-	defer l.waiters.leave(c.Name)
+	defer l.waiters.leave(c.Owner)
 	ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
 	timer := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer timer.Stop()
 	sum, _ := sumOfETag(q.since)
 	for {
+		s := l.current.Load()
 		if documents := s.zones[c.Zone.String()]; documents == nil || documents[q.scope].sum != sum {
-			return true
+			return
 		}
 		select {
 		case <-s.replaced:
-			s = l.current.Load()
 		case <-timer.C:
-			return true
+			return
 		case <-l.draining:
-			return true
+			return
 		}
 	}
 }

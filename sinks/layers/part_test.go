@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	weakref "weak"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -204,6 +207,62 @@ func TestPartsAreNotCompressed(t *testing.T) {
 	require.Greater(t, shared, 5)
 }
 
+// TestFormsAreMadeOnce: of the requests that need a form at the same time, one makes it.
+func TestFormsAreMadeOnce(t *testing.T) {
+	l := served(t, 100)
+	p := l.current.Load().zones["UTC"][0].pieces[0]
+	const requests = 20
+	var made [requests]*form
+	var wait sync.WaitGroup
+	start := make(chan struct{})
+	for i := range requests {
+		wait.Go(func() {
+			<-start
+			made[i] = p.form(jsonText, zstandard)
+		})
+	}
+	close(start)
+	wait.Wait()
+	for _, m := range made {
+		require.True(t, made[0] == m)
+	}
+}
+
+// TestBuildsDoNotWaitForRequests: requests wait for a compressor while as many as there are processors
+// use one; the builder does not, and all that it has made is served meanwhile.
+func TestBuildsDoNotWaitForRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := served(t, 500)
+		z := l.builder.zones["UTC"]
+		z.demand(true).note(protobuf, gzipped, noon)
+		var used []*compressor
+		for range runtime.GOMAXPROCS(0) {
+			used = append(used, z.compressors.borrow())
+		}
+		answered := make(chan int, 3)
+		for range cap(answered) {
+			go func() {
+				streets, _, _, _ := shownIn(t, l, "?bbox=12.5,55.6,12.6,55.7", "Accept-Encoding", "zstd")
+				answered <- len(streets)
+			}()
+		}
+		synctest.Wait()
+		require.Empty(t, answered)
+		l.Put(forecast(1001, 1, noon, 6, 1))
+		l.Publish(noon)
+		l.build(noon)
+		whole, _, _, _ := shownIn(t, l, "", "Accept-Encoding", "gzip")
+		require.NotNil(t, whole[key{1001, 1}])
+		for _, c := range used {
+			z.compressors.giveBack(c)
+		}
+		for range cap(answered) {
+			require.Positive(t, <-answered)
+		}
+		require.Empty(t, z.compressors.borrowed)
+	})
+}
+
 // TestSinceUnknown: a client with a version that is unknown or too old, or much of which has changed, gets
 // the whole layer.
 func TestSinceUnknown(t *testing.T) {
@@ -215,7 +274,7 @@ func TestSinceUnknown(t *testing.T) {
 		require.Equal(t, wantContent, content)
 		require.Len(t, got, want)
 		_, whole, _, _ := shownIn(t, l, "")
-		require.Equal(t, whole, etag)
+		require.Equal(t, "W/"+whole, etag)
 	}
 	build := func(now time.Time) {
 		l.Publish(now)
@@ -225,6 +284,12 @@ func TestSinceUnknown(t *testing.T) {
 	f(strings.Replace(version, `"`, `W/"`, 1), "changes", 0)
 	f(strings.TrimSuffix(version, `"`)+`-jg"`, "changes", 0)
 	f(`"0123456789abcdef"`, "whole", len(all))
+	_, _, otherHorizon, _ := shownIn(t, l, "?horizon=15")
+	f(otherHorizon, "whole", len(all))
+	l.Prepare([]*contract.Client{client("UTC"), client("Asia/Tokyo")})
+	ctx, err := get(l, client("Asia/Tokyo"), "")
+	require.NoError(t, err)
+	f(header(ctx, "Forecast-Version"), "whole", len(all))
 
 	l.Put(forecast(1000, 77, noon, 6, 1))
 	build(noon)
@@ -241,6 +306,35 @@ func TestSinceUnknown(t *testing.T) {
 	build(noon.Add(keepVersions + 2*time.Minute))
 	_, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
 	require.Equal(t, "whole", content)
+}
+
+// TestSinceIsWeak: the ETag of an answer to since is weak, and has no ranges, because the bytes are not
+// the same on every replica.
+func TestSinceIsWeak(t *testing.T) {
+	l := served(t, 1000)
+	_, old, _, _ := shownIn(t, l, "")
+	l.Put(forecast(1000, 77, noon, 6, 1))
+	l.Publish(noon)
+	l.build(noon)
+	_, strong, _, _ := shownIn(t, l, "")
+	f := func(since string, wantStatus int, headers ...string) {
+		t.Helper()
+		ctx, err := get(l, client("UTC"), "?since="+url.QueryEscape(since), headers...)
+		require.NoError(t, err)
+		require.Equal(t, wantStatus, ctx.Response.StatusCode())
+		require.Equal(t, "W/"+strong, header(ctx, "ETag"))
+		require.Empty(t, header(ctx, "Accept-Ranges"))
+	}
+	for _, since := range []string{old, strong, "W/" + strong, `"0123456789abcdef"`} {
+		f(since, 200)
+		f(since, 200, "Range", "bytes=0-1")
+		f(since, 200, "Range", "bytes=0-1", "If-Range", strong)
+		f(since, 304, "If-None-Match", strong)
+		f(since, 304, "If-None-Match", "W/"+strong)
+		f(since, 412, "If-Match", strong)
+		f(since, 412, "If-Match", "W/"+strong)
+		f(since, 200, "If-Match", "*")
+	}
 }
 
 // TestManyRemovals: the builder keeps a bounded number of them.
@@ -328,11 +422,15 @@ func TestWait(t *testing.T) {
 			streets int
 			applied string
 		}
+		keys, owner := 0, "one"
 		ask := func(since, prefer string) chan result {
+			keys++
+			c := client("UTC")
+			c.Name, c.Owner = fmt.Sprint(keys), owner
 			done := make(chan result, 1)
 			go func() {
 				start := time.Now()
-				ctx, err := get(l, client("UTC"), "?since="+url.QueryEscape(since), "Prefer", prefer)
+				ctx, err := get(l, c, "?since="+url.QueryEscape(since), "Prefer", prefer)
 				if err != nil {
 					t.Error(err)
 				}
@@ -347,16 +445,47 @@ func TestWait(t *testing.T) {
 		require.Equal(t, result{}, <-ask(first, "return=minimal"))
 		waiting, another := ask(first, "wait=30"), ask(first, "WAIT=\"30\"")
 		after(5 * time.Second)
-		require.Equal(t, result{}, <-ask(first, "wait=30"), "two wait already")
+		require.Equal(t, result{}, <-ask(first, "wait=30"), "two of the client wait already, with other keys")
+		owner = "another"
+		other := ask(first, "wait=30")
+		synctest.Wait()
 		put(2)
 		require.Equal(t, result{5 * time.Second, 1, "wait=30"}, <-waiting)
 		require.Equal(t, result{5 * time.Second, 1, "wait=30"}, <-another)
+		require.Equal(t, result{0, 1, "wait=30"}, <-other)
 		require.Equal(t, result{0, 1, ""}, <-ask(first, "wait=30"), "it is behind")
 		waiting = ask(version(), "wait=30")
 		after(time.Second)
 		l.Drain()
 		require.Equal(t, result{time.Second, 0, "wait=30"}, <-waiting)
 	})
+}
+
+// TestWaitKeepsNoLayer: while requests wait, the layers that were replaced by equal ones are freed.
+func TestWaitKeepsNoLayer(t *testing.T) {
+	l := served(t, 100)
+	_, _, version, _ := shownIn(t, l, "")
+	before := weakref.Make(l.current.Load())
+	var wait sync.WaitGroup
+	for range 3 {
+		wait.Go(func() {
+			if _, err := get(l, client("UTC"), "?since="+url.QueryEscape(version), "Prefer", "wait=60"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		l.waiters.mu.Lock()
+		defer l.waiters.mu.Unlock()
+		return l.waiters.count[""] == 3
+	}, 30*time.Second, time.Millisecond)
+	l.build(noon)
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return before.Value() == nil
+	}, 30*time.Second, 10*time.Millisecond)
+	l.Drain()
+	wait.Wait()
 }
 
 // TestColdForms: a form that no client asks for is dropped after a time and made again for the next one.
@@ -399,6 +528,26 @@ func TestColdForms(t *testing.T) {
 		ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
 		require.NoError(t, err)
 		require.Len(t, layerOf(t, ctx).StreetForecast, 1)
+	})
+}
+
+// TestColdFormsOfParts: the forms of which tiles and rectangles consist are kept like those of the layer.
+func TestColdFormsOfParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, DefaultConfig())
+		l.Replace([]*pb.StreetForecast{forecast(2, 1, time.Now(), 40, 1)})
+		l.Publish(time.Now())
+		after(time.Second)
+		kept := func(query string) bool {
+			for range 3 {
+				streets, _, _, _ := shownIn(t, l, query, "Accept-Encoding", "zstd")
+				require.Len(t, streets, 1)
+				after(50 * time.Minute)
+			}
+			return l.current.Load().zones["UTC"][0].pieces[0].forms[protobuf][zstandard].Load() != nil
+		}
+		require.False(t, kept("?street=2"))
+		require.True(t, kept("?bbox=12,55,13,56"))
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -122,8 +123,28 @@ type compressor struct {
 	decoded []byte
 }
 
-// newCompressors returns a pool of compressors, which take megabytes each.
-func newCompressors() *sync.Pool { return &sync.Pool{New: func() any { return newCompressor() }} }
+// compressors are a pool of compressors, which take megabytes each. Requests use it through borrow, so
+// that many at a time take no more memory; the builder does not, so that it need not wait for them.
+type compressors struct {
+	sync.Pool
+	borrowed chan struct{} // one for each compressor in use for a request
+}
+
+func newCompressors() *compressors {
+	return &compressors{sync.Pool{New: func() any { return newCompressor() }}, make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
+
+// borrow waits for a compressor for a request, which must not wait for another one before it gives this
+// one back.
+func (c *compressors) borrow() *compressor {
+	c.borrowed <- struct{}{}
+	return c.Get().(*compressor)
+}
+
+func (c *compressors) giveBack(one *compressor) {
+	c.Put(one)
+	<-c.borrowed
+}
 
 func newCompressor() *compressor {
 	c := &compressor{}

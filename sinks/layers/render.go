@@ -19,6 +19,7 @@ type piece struct {
 	every   bool   // also show streets without a period
 	sum     uint64 // hash of the protobuf text
 	forms   [formats][encodings]atomic.Pointer[form]
+	making  sync.Mutex // acquired to make forms
 }
 
 // render returns a piece of the streets; nil if it would be empty. It sets p.sum.
@@ -31,13 +32,24 @@ func (c *compressor) render(p *piece) *piece {
 	return p
 }
 
-// form returns the piece in a form, which it keeps.
+// form returns the piece in a form, which it keeps, for a request.
 func (p *piece) form(f format, e encoding) *form {
 	if made := p.forms[f][e].Load(); made != nil {
 		return made
 	}
-	c := p.zone.compressors.Get().(*compressor)
-	defer p.zone.compressors.Put(c)
+	c := p.zone.compressors.borrow()
+	defer p.zone.compressors.giveBack(c)
+	return p.make(f, e, c)
+}
+
+// make makes a form, unless it is there already. The builder waits at most for a request that has a
+// compressor.
+func (p *piece) make(f format, e encoding, c *compressor) *form {
+	p.making.Lock()
+	defer p.making.Unlock()
+	if made := p.forms[f][e].Load(); made != nil {
+		return made
+	}
 	level := c.deflate
 	if p.every {
 		level = c.best

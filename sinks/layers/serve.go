@@ -37,7 +37,9 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	}
 	now := time.Now()
 	a, apiErr := l.find(c, &ctx.Request.Header, &q, now)
-	if apiErr == nil && a.asked.prefer && a.current(&q) && l.wait(c, ctx, &q, a.snapshot) {
+	if apiErr == nil && a.asked.prefer && a.current(&q) {
+		a = answer{} // a request that waits must not keep an old layer in memory
+		l.wait(c, ctx, &q)
 		now = time.Now()
 		a, apiErr = l.find(c, &ctx.Request.Header, &q, now)
 	}
@@ -148,6 +150,8 @@ func (a *answer) send(ctx *fasthttp.RequestCtx) outcome {
 	}
 	if a.encoding != identity {
 		h.SetCanonical(headerContentCoding, encodingNames[a.encoding])
+	}
+	if a.encoding != identity || a.content != nil { // the ETag of answers to since does not identify their bytes
 		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
 	}

@@ -25,6 +25,7 @@ type cut struct {
 	barrier  map[int]int64   // by partition, where they end at the latest; nil until known
 	later    map[int64]int16 // the transactions held, like settling
 	held     store
+	newest   time.Time // time of the newest record held
 	since    time.Time // when updates began to wait; zero if none does
 }
 
@@ -77,11 +78,12 @@ func (c *cut) waited(now time.Time) time.Duration {
 	return now.Sub(c.since)
 }
 
-// advance returns the records held: they are to be applied, and read to the end of their transactions.
-func (c *cut) advance() map[identity]latest {
-	held := c.held.streets
+// advance returns the records held and the time of the newest: they are to be applied, and read to the
+// end of their transactions.
+func (c *cut) advance() (held map[identity]latest, newest time.Time) {
+	held, newest = c.held.streets, c.newest
 	c.settling, c.later = c.later, make(map[int64]int16)
-	c.barrier, c.since = nil, time.Time{}
+	c.barrier, c.since, c.newest = nil, time.Time{}, time.Time{}
 	c.held.clear()
-	return held
+	return held, newest
 }

@@ -34,7 +34,7 @@ type topicFeed struct {
 	cut      cut
 	more     chan struct{} // capacity 1: updates were held when others were published
 
-	newest    time.Time // time of the newest record; of the first poll if no record has one
+	newest    time.Time // time of the newest record that is not held; of the first poll if no record has one
 	confirmed time.Time // newest when the layer was whole last
 	turn      int       // polls so far
 	logged    time.Time // when an incomplete publication was logged last
@@ -127,7 +127,9 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		t.contents.layer.Publish(t.confirmed)
 		t.changed = false
 	}
-	for id, l := range t.cut.advance() {
+	held, newest := t.cut.advance()
+	t.newest = later(t.newest, newest)
+	for id, l := range held {
 		if err := t.apply(id, l); err != nil {
 			t.faults.skip(l.position(), err)
 		}
@@ -272,25 +274,36 @@ func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, la
 	if remarks.Count > 0 {
 		t.faults.remark(l.position(), remarks)
 	}
-	at := r.Time
-	if now := time.Now(); at.After(now) { // the producer's clock is ahead
-		at = now
-	}
-	if at.After(t.newest) {
-		t.newest = at
-	}
 	return nil
 }
 
 // applyNow applies a record that is not held.
 func (t *topicFeed) applyNow(id identity, l latest) error {
 	t.cut.moving = true
-	return t.apply(id, l)
+	if err := t.apply(id, l); err != nil {
+		return err
+	}
+	t.newest = later(t.newest, l.at)
+	return nil
 }
 
 func (t *topicFeed) hold(id identity, l latest) error {
-	_, err := t.cut.held.put(id, l)
-	return err
+	if _, err := t.cut.held.put(id, l); err != nil {
+		return err
+	}
+	t.cut.newest = later(t.cut.newest, l.at)
+	return nil
+}
+
+// later returns the time of the newest record, given that of one more. None is in the future.
+func later(newest, at time.Time) time.Time {
+	if now := time.Now(); at.After(now) { // the producer's clock is ahead
+		at = now
+	}
+	if at.After(newest) {
+		return at
+	}
+	return newest
 }
 
 // apply stores a record and hands it to the layer.

@@ -430,3 +430,27 @@ func TestTopicPublishesInPart(t *testing.T) {
 	require.Equal(t, published, layer.published)
 	require.Equal(t, now, layer.confirmedAt())
 }
+
+// TestTopicAgeOfHeldRecords checks that records which are held do not make what is shown look newer.
+func TestTopicAgeOfHeldRecords(t *testing.T) {
+	layer := newFakeLayer(t)
+	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
+	require.NoError(t, err)
+	defer feed.close()
+	now := time.Now()
+	first, second, third := now.Add(-3*time.Hour), now.Add(-2*time.Hour), now.Add(-time.Hour)
+	require.NoError(t, feed.applyNow(identity{1, 1}, latest{forecast: street(1, 1, 10), at: first}))
+	require.Equal(t, errTopicWritten, feed.settle(nil, now))
+	require.NoError(t, feed.settle(nil, now))
+	require.Equal(t, first, layer.confirmedAt())
+
+	require.NoError(t, feed.applyNow(identity{1, 1}, latest{forecast: street(1, 1, 11), at: second, offset: 1}))
+	require.Equal(t, errTopicWritten, feed.settle(nil, now))
+	require.NoError(t, feed.hold(identity{2, 1}, latest{forecast: street(2, 1, 20), at: third, offset: 2}))
+	require.NoError(t, feed.settle(nil, now))
+	require.Equal(t, []string{"1:1 11"}, layer.shown())
+	require.Equal(t, second, layer.confirmedAt())
+	require.NoError(t, feed.settle(nil, now))
+	require.Equal(t, []string{"1:1 11", "2:1 20"}, layer.shown())
+	require.Equal(t, third, layer.confirmedAt())
+}
