@@ -515,7 +515,7 @@ func TestColdForms(t *testing.T) {
 		_, err = get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
 		require.NoError(t, err)
 		after(50 * time.Minute)
-		require.Equal(t, []string{"-jz"}, made(), "nobody asked for gzip")
+		require.Equal(t, []string{"-jz"}, made(), "no request for gzip")
 		l.Put(forecast(2, 1, time.Now(), 20, 2))
 		l.Publish(time.Now())
 		after(time.Second)

@@ -196,7 +196,7 @@ func TestSurplusConnectionsAreTold(t *testing.T) {
 }
 
 // TestSilentConnectionsAreEvicted: a client that opens all connections and presents no key keeps
-// nobody out: its oldest connections are closed, those with a key stay.
+// no other client out: the oldest of them are closed, and those with a key stay.
 func TestSilentConnectionsAreEvicted(t *testing.T) {
 	f := func(limit, perAddress, silent, left int) {
 		t.Helper()

@@ -77,7 +77,7 @@ func TestPollsShowWholeTransactions(t *testing.T) {
 				}
 				feed.ends[p] = int64(s.written[p])
 			}
-			if err := feed.settle(nil, now); err != nil { // the clock stands still, so nothing is shown too early
+			if err := feed.settle(nil, now); err != nil { // at a fixed time, so no bound expires
 				require.True(t, err == errTopicWritten || err == watch.ErrUnchanged, err)
 			}
 			if layer.visible == nil {
