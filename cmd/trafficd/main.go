@@ -13,6 +13,7 @@
 //	readiness.go   the reasons in /readyz
 //	ops/           the operators' listener
 //	migrate.go     the ClickHouse tables
+//	health.go      health checks of containers
 package main
 
 import (
@@ -97,7 +98,7 @@ signal exits immediately.`,
 	root.Flags().StringVar(&f.check, "check-config", "", "report every error in the settings and exit; `deep`: also connect to the stores")
 	root.Flags().Lookup("check-config").NoOptDefVal = "files"
 	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
-	root.AddCommand(migrateCommand(f), versionCommand())
+	root.AddCommand(migrateCommand(f), healthCommand(f), versionCommand())
 	return root
 }
 

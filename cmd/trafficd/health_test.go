@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestHealth(t *testing.T) {
+	d := newProcess(t, "api.keys_file=")
+	_, port, _ := strings.Cut(d.Ops, ":")
+	d.set("ops.listen=0.0.0.0:" + port)
+	d.start().eventually(func() bool { status, _ := d.get("/readyz"); return status != 0 }, "an answer")
+	f := func(code int, want string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(binary, append([]string{"health"}, args...)...)
+		out, _ := cmd.CombinedOutput()
+		require.Equal(t, code, cmd.ProcessState.ExitCode(), "%s", out)
+		require.Contains(t, string(out), want)
+	}
+	f(0, "ok\n", "--ops-listen", d.Ops)
+	f(0, "ok\n", "--ops-listen", ":"+port)
+	f(0, "ok\n", "--ops-listen", "0.0.0.0:"+port)
+	f(0, "ok\n", "--ops-listen", d.Ops, "--set", "journal.segment_bytes=5") // invalid, but it runs
+	f(1, "no API keys", "--ready", "--ops-listen", d.Ops)
+	f(1, "503", "--ready", "--ops-listen", d.Ops)
+	f(1, "ops.listen is empty", "--set", "ops.listen=")
+	f(1, "ops.listen", "--ops-listen", "8081")
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+	f(1, "the daemon does not answer", "--ops-listen", d.Ops)
+}
