@@ -33,6 +33,8 @@ func (d *Delivery) show(j *journal.Journal) {
 				_, next := j.Bounds()
 				return float64(next - min(d.reached.Load(), next))
 			}),
+		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, else 0.", sink,
+			func() float64 { return metrics.Bool(d.Status().Trouble != nil) }),
 		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", sink,
 			func() float64 { return float64(d.rows.Load()) }),
 	)

@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"errors"
+	"sync"
+	"time"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/metrics"
@@ -41,35 +43,70 @@ var (
 		"Items of a client rejected, as answered: replayed answers count again.", "client")
 	clientLast = metrics.NewGauges("trafficd_ingest_client_last_batch_timestamp_seconds",
 		"Unix time of a client's last batch answered with 207, in seconds; 0 before the first since the start of the process.", "client")
+	clientPeriod = metrics.NewGauges("trafficd_ingest_client_period_seconds",
+		"Usual time between the batches of a client answered with 207, in seconds; absent before the tenth.", "client")
 )
 
 type clientMetrics struct {
 	batches, accepted, rejected metrics.Counter
 	last                        metrics.Gauge
+	period                      *period
+}
+
+// period estimates the usual time between batches: the mean of the gaps weighted by their length, so that the short gaps
+// within a burst of batches hardly count, with less weight for older gaps.
+type period struct {
+	mu           sync.Mutex
+	last         time.Time
+	gaps         int
+	sum, squares float64 // of the gaps in seconds, weighted
+}
+
+// Each batch lowers the weight of the earlier gaps by one part in periodMemory. An estimate needs periodGaps gaps.
+const (
+	periodMemory = 32
+	periodGaps   = 9
+)
+
+// next takes the time of a batch. known is false if there are too few gaps for an estimate.
+func (p *period) next(now time.Time) (seconds float64, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.last.IsZero() {
+		gap := max(now.Sub(p.last).Seconds(), 0)
+		p.sum, p.squares = p.sum*(1-1./periodMemory)+gap, p.squares*(1-1./periodMemory)+gap*gap
+		p.gaps++
+	}
+	p.last = now
+	return p.squares / p.sum, p.gaps >= periodGaps && p.sum > 0
 }
 
 // UseClients creates the metrics of these clients and deletes those of all others. It must not be
 // called concurrently.
 func (e *Endpoint) UseClients(clients []*contract.Client) {
-	used := map[string]*clientMetrics{}
+	used, before := map[string]*clientMetrics{}, map[string]*clientMetrics{}
+	if now := e.clients.Load(); now != nil {
+		before = *now
+	}
 	for _, c := range clients {
 		if c.May(contract.RightIngest) {
 			used[c.Name] = &clientMetrics{
 				clientBatches.WithLabelValues(c.Name), clientAccepted.WithLabelValues(c.Name),
-				clientRejected.WithLabelValues(c.Name), clientLast.WithLabelValues(c.Name),
+				clientRejected.WithLabelValues(c.Name), clientLast.WithLabelValues(c.Name), new(period),
+			}
+			if known := before[c.Name]; known != nil {
+				used[c.Name].period = known.period
 			}
 		}
 	}
-	before := e.clients.Swap(&used)
-	if before == nil {
-		return
-	}
-	for name := range *before {
+	e.clients.Store(&used)
+	for name := range before {
 		if used[name] == nil {
 			clientBatches.DeleteLabelValues(name)
 			clientAccepted.DeleteLabelValues(name)
 			clientRejected.DeleteLabelValues(name)
 			clientLast.DeleteLabelValues(name)
+			clientPeriod.DeleteLabelValues(name)
 		}
 	}
 }
@@ -86,6 +123,9 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 			m.accepted.Add(float64(r.Accepted))
 			m.rejected.Add(float64(r.Rejected()))
 			m.last.SetToCurrentTime()
+			if seconds, known := m.period.next(time.Now()); known {
+				clientPeriod.WithLabelValues(client).Set(seconds)
+			}
 		}
 	}
 }

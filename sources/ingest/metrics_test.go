@@ -1,7 +1,9 @@
 package ingest
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -47,12 +49,38 @@ func TestMetricsOfClients(t *testing.T) {
 	require.Equal(t, 12.0, testutil.ToFloat64(clientRejected.WithLabelValues("a")))
 	require.Positive(t, testutil.ToFloat64(clientLast.WithLabelValues("a")))
 	require.Equal(t, 1, testutil.CollectAndCount(clientBatches))
+	require.Equal(t, 1, testutil.CollectAndCount(clientPeriod))
 
 	e.UseClients([]*contract.Client{a})
 	require.Equal(t, 12.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")), "a reload keeps the counts")
+	require.Equal(t, 11, (*e.clients.Load())["a"].period.gaps, "a reload keeps the gaps")
 	e.UseClients(nil)
-	for _, vec := range []metrics.Collector{clientBatches, clientAccepted, clientRejected, clientLast} {
+	for _, vec := range []metrics.Collector{clientBatches, clientAccepted, clientRejected, clientLast, clientPeriod} {
 		require.Zero(t, testutil.CollectAndCount(vec), "the key was removed")
 	}
 	count() // a request that was under way
+}
+
+func TestPeriodOfAClient(t *testing.T) {
+	// f sends bursts of batches, each as many seconds after the one before as gaps says, and expects the last estimate.
+	f := func(low, high float64, gaps ...float64) {
+		t.Helper()
+		var p period
+		now := time.Now()
+		seconds, known := p.next(now)
+		for _, gap := range gaps {
+			require.Equal(t, known, p.gaps >= periodGaps)
+			now = now.Add(time.Duration(gap * float64(time.Second)))
+			seconds, known = p.next(now)
+		}
+		require.True(t, known)
+		require.GreaterOrEqual(t, seconds, low)
+		require.LessOrEqual(t, seconds, high)
+	}
+	repeat := func(n int, gaps ...float64) []float64 { return slices.Repeat(gaps, n) }
+	f(60, 60, repeat(9, 60)...)
+	f(59, 60.1, repeat(20, 60, .1, .1, .2)...)                               // bursts of four batches
+	f(59, 61, repeat(50, 55, 65)...)                                         // jitter
+	f(60, 70, append(append(repeat(50, 60), 6*3600), repeat(500, 60)...)...) // an outage is forgotten
+	f(850, 950, append(repeat(50, 60), repeat(20, 900)...)...)               // a new period
 }
