@@ -177,7 +177,8 @@ type stages struct {
 
 func (in *Intake) work() {
 	st := &stages{body: body{max: in.cfg.MaxBodyBytes}, decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
-	for j, turn := in.jobs.pop(); j != nil; j, turn = in.jobs.pop() {
+	w := make(worker, 1)
+	for j, turn := in.jobs.pop(w); j != nil; j, turn = in.jobs.pop(w) {
 		started := time.Now()
 		err := in.process(st, j)
 		metrics.Since(decodeSeconds, started)

@@ -9,12 +9,15 @@ type queue struct {
 	places, perClient int
 
 	mu      sync.Mutex
-	changed sync.Cond // a job can start, or the queue is closed
+	idle    []worker // the one that waits for the shortest time, and has its memory in the CPU's caches, is last and wakes first
 	clients map[string]*turn
 	order   []*turn // with waiting jobs; the first may start next
 	waiting int
 	closed  bool
 }
+
+// worker wakes a goroutine that waits in pop. It has a buffer of one.
+type worker chan struct{}
 
 // turn is the state of a client. It stays in memory: there are no more than API keys.
 type turn struct {
@@ -23,9 +26,7 @@ type turn struct {
 }
 
 func newQueue(places, workers int) *queue {
-	q := &queue{places: places, perClient: max(1, workers/2), clients: map[string]*turn{}}
-	q.changed.L = &q.mu
-	return q
+	return &queue{places: places, perClient: max(1, workers/2), clients: map[string]*turn{}}
 }
 
 // push adds a job, or returns false if the client has no place left. The queue must not be closed.
@@ -46,13 +47,13 @@ func (q *queue) push(j *job) bool {
 	}
 	t.waiting = append(t.waiting, j)
 	q.waiting++
-	q.changed.Signal()
+	q.wake()
 	return true
 }
 
 // pop waits for the next job that may start. It returns nil when the queue is closed and empty. The caller calls done
 // after the job.
-func (q *queue) pop() (*job, *turn) {
+func (q *queue) pop(w worker) (*job, *turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
@@ -73,7 +74,10 @@ func (q *queue) pop() (*job, *turn) {
 		if q.closed && q.waiting == 0 {
 			return nil, nil
 		}
-		q.changed.Wait()
+		q.idle = append(q.idle, w)
+		q.mu.Unlock()
+		<-w
+		q.mu.Lock()
 	}
 }
 
@@ -82,9 +86,9 @@ func (q *queue) done(t *turn) {
 	defer q.mu.Unlock()
 	t.running--
 	if q.closed {
-		q.changed.Broadcast() // all may have to end
-	} else {
-		q.changed.Signal()
+		q.wakeAll() // they may have to end
+	} else if q.waiting > 0 {
+		q.wake()
 	}
 }
 
@@ -92,7 +96,20 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.changed.Broadcast()
+	q.wakeAll()
+}
+
+func (q *queue) wake() {
+	if last := len(q.idle) - 1; last >= 0 {
+		q.idle[last] <- struct{}{}
+		q.idle = q.idle[:last]
+	}
+}
+
+func (q *queue) wakeAll() {
+	for len(q.idle) > 0 {
+		q.wake()
+	}
 }
 
 func (q *queue) depth() int {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +30,7 @@ func TestClientsTakeTurns(t *testing.T) {
 	var turns []*turn
 	pop := func(want string) {
 		t.Helper()
-		j, turn := q.pop()
+		j, turn := q.pop(nil)
 		require.Equal(t, want, j.s.Client)
 		turns = append(turns, turn)
 	}
@@ -50,10 +51,11 @@ func TestAClientLeavesAWorker(t *testing.T) {
 	for range 3 {
 		require.True(t, q.push(jobOf("greedy")))
 	}
-	_, greedy := q.pop()
+	_, greedy := q.pop(nil)
 	started := make(chan string, 2)
 	go func() {
-		for j, turn := q.pop(); j != nil; j, turn = q.pop() {
+		w := make(worker, 1)
+		for j, turn := q.pop(w); j != nil; j, turn = q.pop(w) {
 			started <- j.s.Client
 			q.done(turn)
 		}
@@ -69,6 +71,36 @@ func TestAClientLeavesAWorker(t *testing.T) {
 	require.Empty(t, <-started)
 }
 
+// TestLastIdleWorkerWakesFirst: as few workers as possible are used, so that their memory stays in the CPU's caches.
+func TestLastIdleWorkerWakesFirst(t *testing.T) {
+	const workers = 3
+	q := newQueue(16, workers)
+	woken := make(chan int)
+	for i := range workers {
+		go func() {
+			w := make(worker, 1)
+			for j, turn := q.pop(w); j != nil; j, turn = q.pop(w) {
+				q.done(turn)
+				woken <- i
+			}
+			woken <- i
+		}()
+		require.Eventually(t, func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return len(q.idle) == i+1
+		}, time.Minute, time.Millisecond)
+	}
+	require.True(t, q.push(jobOf("a")))
+	require.Equal(t, workers-1, <-woken)
+	q.close()
+	var ended []int
+	for range workers {
+		ended = append(ended, <-woken)
+	}
+	require.ElementsMatch(t, []int{0, 1, 2}, ended)
+}
+
 // TestQueueOfManyClients: each job is popped once, no client exceeds its workers, and all workers end.
 func TestQueueOfManyClients(t *testing.T) {
 	const workers, clients, jobs = 4, 6, 500
@@ -78,7 +110,8 @@ func TestQueueOfManyClients(t *testing.T) {
 	var all, pushers sync.WaitGroup
 	for range workers {
 		all.Go(func() {
-			for j, turn := q.pop(); j != nil; j, turn = q.pop() {
+			w := make(worker, 1)
+			for j, turn := q.pop(w); j != nil; j, turn = q.pop(w) {
 				mu.Lock()
 				running[j.s.Client]++
 				if running[j.s.Client] > workers/2 || popped[j] {

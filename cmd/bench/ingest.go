@@ -28,8 +28,7 @@ func (o options) ingest(ctx context.Context, body body) error {
 		return err
 	}
 	defer c.Close()
-	var gunzip, scan, ingest, overGunzip, overScan []float64 // CPU milliseconds, ratios
-	allocs := 0.0
+	var gunzip, scan, ingest, overGunzip, overScan, allocs []float64 // CPU milliseconds, ratios, number
 	for round := range o.rounds + 1 {
 		unzipped, err := cpuPerCall(o.batches, body.gunzip)
 		if err != nil {
@@ -46,7 +45,7 @@ func (o options) ingest(ctx context.Context, body body) error {
 		if round == 0 {
 			continue // warm-up
 		}
-		gunzip, scan, ingest, allocs = append(gunzip, unzipped), append(scan, scanned), append(ingest, ingested), mallocs
+		gunzip, scan, ingest, allocs = append(gunzip, unzipped), append(scan, scanned), append(ingest, ingested), append(allocs, mallocs)
 		overGunzip, overScan = append(overGunzip, ingested/unzipped), append(overScan, ingested/scanned)
 	}
 	o.line(body.name+"gunzip_ms", median(gunzip), "ms")
@@ -54,7 +53,7 @@ func (o options) ingest(ctx context.Context, body body) error {
 	o.line(body.name+"ingest_cpu_ms", median(ingest), "ms")
 	o.line(body.name+"ingest_cpu_over_gunzip_scan", median(overScan), "ratio")
 	o.line(body.name+"ingest_cpu_over_gunzip", median(overGunzip), "ratio")
-	o.line(body.name+"ingest_allocs_per_batch", allocs, "allocs")
+	o.line(body.name+"ingest_allocs_per_batch", median(allocs), "allocs")
 	return nil
 }
 
