@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/forecast"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -248,14 +249,14 @@ type publishing struct {
 	cfg        forecasts.KafkaConfig
 	input      string
 	maxSpeed   float64
-	options    forecast.Options
+	options    publish.Options
 	missing    bool // tombstones for streets that the file does not have
 	readWithin time.Duration
 	quiet      bool
 }
 
 func newForecastPublish(std streams) *cobra.Command {
-	p := &publishing{cfg: forecasts.DefaultConfig().Kafka, options: forecast.Options{Timeout: time.Minute}}
+	p := &publishing{cfg: forecasts.DefaultConfig().Kafka, options: publish.Options{Timeout: time.Minute}}
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
 		Short: "Publish forecasts to the topic that the daemon reads",
@@ -321,7 +322,7 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 	if p.missing && content.Skipped > 0 {
 		return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct it, or publish without the flag")
 	}
-	publisher, err := forecast.NewPublisher(p.cfg, p.options)
+	publisher, err := publish.NewPublisher(p.cfg, p.options)
 	if err != nil {
 		return err
 	}
@@ -332,7 +333,7 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 	return errIfFaulty(std, content)
 }
 
-func (p *publishing) publish(ctx context.Context, std streams, publisher *forecast.Publisher, content forecast.Content) error {
+func (p *publishing) publish(ctx context.Context, std streams, publisher *publish.Publisher, content forecast.Content) error {
 	var gone []string
 	if p.missing {
 		before, err := publisher.Keys(ctx, p.readWithin)

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
-	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/internal/ops"
 )
 
 // smallJournal configures a journal of a few megabytes and short retry intervals.

@@ -11,13 +11,14 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/sources/api"
 )
 
 // check reports everything that is wrong with the files and folders that the settings name and, if
 // deep, with the stores and feeds. It creates nothing.
-func check(ctx context.Context, c *config.Config, origins config.Origins, deep bool) error {
+func check(ctx context.Context, c *config.Config, origins conf.Origins, deep bool) error {
 	var errs []error
 	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
 	section("api", checkAPI(c.API))

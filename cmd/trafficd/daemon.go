@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
-	"trafficd/cmd/trafficd/ops"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/internal/ops"
 )
 
 // While the disk is full, batches get 503 and readiness reports why, also across kills and restarts, and

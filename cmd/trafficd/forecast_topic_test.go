@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
-	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/internal/ops"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 

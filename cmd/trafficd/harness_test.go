@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/internal/launch"
-	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/internal/ops"
 	"trafficd/sources/ingest"
 )
 

@@ -11,7 +11,6 @@
 //	routes.go      the paths for clients, and the interface descriptions
 //	reload.go      what SIGHUP changes
 //	readiness.go   the reasons in /readyz
-//	ops/           the operators' listener
 //	migrate.go     the ClickHouse tables
 //	health.go      health checks of containers
 package main
@@ -25,6 +24,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
 )
@@ -48,11 +48,11 @@ type flags struct {
 	set   []string
 	check string
 	print bool
-	names []config.Flag // flags that set a key
+	names []conf.Flag // flags that set a key
 }
 
 func command() *cobra.Command {
-	f := &flags{names: []config.Flag{
+	f := &flags{names: []conf.Flag{
 		{Name: "log-level", Key: "log.level"},
 		{Name: "listen", Key: "api.listen"},
 		{Name: "ops-listen", Key: "ops.listen"},
@@ -103,8 +103,8 @@ signal exits immediately.`,
 }
 
 // load reads the settings from all sources. It returns what it could read also with an error.
-func (f *flags) load(cmd *cobra.Command) (*config.Config, config.Origins, error) {
-	o := config.Options{File: f.file, Environ: os.Environ(), Set: f.set}
+func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
+	o := conf.Options{File: f.file, Environ: os.Environ(), Set: f.set}
 	for _, n := range f.names {
 		if cmd.Flags().Changed(n.Name) {
 			o.Flags = append(o.Flags, n)
@@ -130,7 +130,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	case f.print && err != nil:
 		return invalid(err)
 	case f.print:
-		return config.Print(cmd.OutOrStdout(), c, origins)
+		return conf.Print(cmd.OutOrStdout(), c, origins)
 	}
 	log := c.Log.Logger(os.Stderr)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/version"
-	"trafficd/cmd/trafficd/ops"
 	"trafficd/schemas/contract"
 	"trafficd/sources/registry"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/internal/ops"
 )
 
 // keys replaces the keys of the daemon, which has not started yet.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficd/config"
 )
 
@@ -21,7 +22,7 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 	next.Log.SetLevel()
 	d.keys.Reload(next.API.Keys)
 	d.api.Reload()
-	differ := config.Differences(d.cfg, next)
+	differ := conf.Differences(d.cfg, next)
 	applied := func(key string) bool {
 		return key == "log.level" || key == "api.keys" || strings.HasPrefix(key, "registry.")
 	}

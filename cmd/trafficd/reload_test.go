@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/internal/ops"
 )
 
 // writeCertificate writes a certificate for loopback with a serial number, and its key.

@@ -3,10 +3,10 @@ package config
 import (
 	"errors"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/ops"
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/settings"
@@ -31,7 +31,7 @@ type Config struct {
 	// DeadLetters is the file of measurements that a store rejects permanently; empty: in the journal's
 	// folder.
 	DeadLetters string           `setting:"dead_letters"`
-	Log         Log              `setting:"log"`
+	Log         conf.Log         `setting:"log"`
 	Ops         ops.Config       `setting:"ops"`
 	API         api.Config       `setting:"api"`
 	Ingest      ingest.Config    `setting:"ingest"`
@@ -73,7 +73,7 @@ func Default() Config {
 	c := Config{
 		ShutdownTimeout: 30 * time.Second,
 		MemoryLimit:     200 << 20, // twice what 64 concurrent full batches need; without a limit the heap grows to 300 MiB and CPU falls by 4 %
-		Log:             Log{Level: "info", Format: "auto"},
+		Log:             conf.Log{Level: "info", Format: "auto"},
 		Ops:             ops.DefaultConfig(),
 		API:             api.DefaultConfig(),
 		Ingest:          ingest.DefaultConfig(),
@@ -92,6 +92,14 @@ func Default() Config {
 	return c
 }
 
+// Load returns the effective configuration, which has defaults for settings with errors.
+func Load(o conf.Options) (*Config, conf.Origins, error) {
+	c := Default()
+	origins, err := conf.Load(&c, o)
+	c.complete()
+	return &c, origins, errors.Join(err, c.validate(origins))
+}
+
 // complete sets empty paths to files in the journal's folder, because that is on a volume.
 func (c *Config) complete() {
 	if c.DeadLetters == "" {
@@ -105,19 +113,8 @@ func (c *Config) complete() {
 // HasKeys reports whether a source of API keys is configured.
 func (c *Config) HasKeys() bool { return c.API.KeysFile != "" || len(c.API.Keys) > 0 }
 
-// Section returns the errors that err joins, with the section's name before the key that each starts
-// with, and the origin of the setting after it.
-func (o Origins) Section(name string, err error) error {
-	var errs []error
-	for _, err := range leaves(err) {
-		text := join(name, err.Error())
-		errs = append(errs, errors.New(text+o.of(text)))
-	}
-	return errors.Join(errs...)
-}
-
 // validate returns the errors of all sections.
-func (c *Config) validate(origins Origins) error {
+func (c *Config) validate(origins conf.Origins) error {
 	var errs []error
 	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
 	section("", c.validateOwn())
@@ -154,36 +151,3 @@ func (c *Config) validateOwn() error {
 			"memory_limit is %d, must be 0 (none) or at least 67108864: less keeps the garbage collector busy", c.MemoryLimit),
 	)
 }
-
-// leaves returns the errors that errors.Join has joined, at any depth.
-func leaves(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var list []error
-	for _, err := range joined.Unwrap() {
-		list = append(list, leaves(err)...)
-	}
-	return list
-}
-
-// of returns the origin of the setting whose key the text starts with.
-func (o Origins) of(text string) string {
-	longest := ""
-	for key := range o {
-		rest, ok := strings.CutPrefix(text, key)
-		if ok && len(key) > len(longest) && (rest == "" || !isKeyByte(rest[0])) {
-			longest = key
-		}
-	}
-	if longest == "" {
-		return ""
-	}
-	return " (from " + o[longest] + ")"
-}
-
-func isKeyByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' }

@@ -3,17 +3,19 @@ package config
 import (
 	"bytes"
 	"os"
-	"reflect"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"trafficd/cmd/internal/conf"
 )
 
 func TestDefaultsNeedNoFile(t *testing.T) {
-	c, origins, err := Load(Options{})
+	c, origins, err := Load(conf.Options{})
 	require.NoError(t, err)
 	want := Default()
 	want.complete()
@@ -22,35 +24,15 @@ func TestDefaultsNeedNoFile(t *testing.T) {
 	require.False(t, c.HasKeys())
 }
 
-// A field without a tag cannot be set, printed or suggested.
-func TestEveryFieldHasAKey(t *testing.T) {
-	var walk func(typ reflect.Type, at string)
-	walk = func(typ reflect.Type, at string) {
-		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Map {
-			typ = typ.Elem()
-		}
-		if !isSection(typ) {
-			return
-		}
-		fields := fieldsOf(typ)
-		squashed := 0
-		for i := range typ.NumField() {
-			if f := typ.Field(i); f.Anonymous {
-				squashed += len(fieldsOf(f.Type)) - 1
-			} else if !f.IsExported() || f.Tag.Get("setting") == "-" {
-				squashed--
-			}
-		}
-		require.Equal(t, typ.NumField()+squashed, len(fields), "%s (%s) has a field without a setting tag", at, typ)
-		for _, f := range fields {
-			walk(f.typ, join(at, f.name))
-		}
-	}
-	walk(reflect.TypeFor[Config](), "")
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trafficd.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 func TestPrintedConfigurationLoads(t *testing.T) {
-	c, origins, err := Load(Options{
+	c, origins, err := Load(conf.Options{
 		File: file(t, `
 registry:
   feeds:
@@ -72,16 +54,16 @@ kafka:
 	})
 	require.NoError(t, err)
 	var first, second bytes.Buffer
-	require.NoError(t, Print(&first, c, origins))
+	require.NoError(t, conf.Print(&first, c, origins))
 	require.Contains(t, first.String(), "listen: :9 # from --set\n")
 	require.NotContains(t, first.String(), "hunter2")
 	// Secrets are not printed, so they must be set again.
-	again, _, err := Load(Options{File: file(t, first.String()), Environ: []string{"TRAFFICD_KAFKA__SASL__PASSWORD=hunter2"}})
+	again, _, err := Load(conf.Options{File: file(t, first.String()), Environ: []string{"TRAFFICD_KAFKA__SASL__PASSWORD=hunter2"}})
 	require.NoError(t, err, first.String())
 	again.Registry.Feeds[1].HTTP.Authorization = "Bearer hunter2"
-	require.NoError(t, Print(&second, again, nil))
+	require.NoError(t, conf.Print(&second, again, nil))
 	var plain bytes.Buffer
-	require.NoError(t, Print(&plain, c, nil))
+	require.NoError(t, conf.Print(&plain, c, nil))
 	require.Equal(t, plain.String(), second.String())
 	require.Equal(t, c.Registry, again.Registry)
 	require.Equal(t, c.Pipeline.Validate, again.Pipeline.Validate)
@@ -92,7 +74,7 @@ kafka:
 func TestLimitsOfTheContract(t *testing.T) {
 	var printed bytes.Buffer
 	c := Default()
-	require.NoError(t, Print(&printed, &c, nil))
+	require.NoError(t, conf.Print(&printed, &c, nil))
 	var root yaml.Node
 	require.NoError(t, yaml.Unmarshal(printed.Bytes(), &root))
 	defaults := map[string]string{}
@@ -101,7 +83,7 @@ func TestLimitsOfTheContract(t *testing.T) {
 		switch n.Kind {
 		case yaml.MappingNode:
 			for i := 0; i+1 < len(n.Content); i += 2 {
-				walk(n.Content[i+1], join(key, n.Content[i].Value))
+				walk(n.Content[i+1], strings.TrimPrefix(key+"."+n.Content[i].Value, "."))
 			}
 		case yaml.SequenceNode:
 			var items []string
@@ -132,7 +114,7 @@ func TestLimitsOfTheContract(t *testing.T) {
 func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f := func(set, env []string, want ...string) {
 		t.Helper()
-		_, _, err := Load(Options{Set: set, Environ: env})
+		_, _, err := Load(conf.Options{Set: set, Environ: env})
 		require.Error(t, err)
 		for _, w := range want {
 			require.ErrorContains(t, err, w)
@@ -156,7 +138,7 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 // One call reports mistakes of all kinds: in the file, unknown keys, wrong types, values out of bounds,
 // several in one section.
 func TestAllErrorsAreReported(t *testing.T) {
-	_, _, err := Load(Options{
+	_, _, err := Load(conf.Options{
 		File: file(t, "nonsense: 1\njournal: {segment_bytes: much, segment_bytes: 1}\nkafka: {topic: a b, batch_bytes: 1, tls: {cert: x}}\n"),
 		Set: []string{
 			"nothing", "log.level=loud", "log.format=xml", "ops.listen=8081", "shutdown_timeout=1ms", "memory_limit=1",
@@ -182,12 +164,12 @@ func TestAllErrorsAreReported(t *testing.T) {
 
 // A key that was set instead of a list of digests is not repeated.
 func TestErrorsDoNotRepeatKeys(t *testing.T) {
-	_, _, err := Load(Options{Set: []string{"api.keys=tfd_Zm9vYmFy"}, Environ: []string{"TRAFFICD_API__KEYS=[tfd_Zm9vYmFy]"}})
+	_, _, err := Load(conf.Options{Set: []string{"api.keys=tfd_Zm9vYmFy"}, Environ: []string{"TRAFFICD_API__KEYS=[tfd_Zm9vYmFy]"}})
 	require.ErrorContains(t, err, "api.keys")
 	require.NotContains(t, err.Error(), "tfd_")
 }
 
 func TestDisabledSinksAreNotValidated(t *testing.T) {
-	_, _, err := Load(Options{Set: []string{"kafka.enabled=false", "kafka.brokers=", "clickhouse.enabled=false", "clickhouse.database=1"}})
+	_, _, err := Load(conf.Options{Set: []string{"kafka.enabled=false", "kafka.brokers=", "clickhouse.enabled=false", "clickhouse.database=1"}})
 	require.NoError(t, err)
 }

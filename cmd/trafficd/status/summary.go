@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"trafficd/cmd/trafficd/ops"
+	"trafficd/cmd/internal/ops"
 )
 
 // summary returns a sentence for each component that is not OK, worst first. For a store it says since when it fails,

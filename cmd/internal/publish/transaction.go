@@ -1,4 +1,4 @@
-package forecast
+package publish
 
 import (
 	"bytes"
@@ -157,10 +157,10 @@ func (p *Publisher) retry(ctx context.Context, what string, try func(context.Con
 func (p *Publisher) hint(err error) string {
 	switch {
 	case errors.Is(err, kafka.InvalidProducerEpoch), errors.Is(err, kafka.ProducerFenced), errors.Is(err, kafka.InvalidTransactionState):
-		return fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than --transaction-timeout",
+		return fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than its timeout",
 			p.options.ID)
 	case errors.Is(err, kafka.TransactionalIDAuthorizationFailed):
-		return fmt.Sprintf("; the user needs the right to write with the transactional id %q (--transactional-id)", p.options.ID)
+		return fmt.Sprintf("; the user needs the right to write with the transactional id %q", p.options.ID)
 	}
 	return ""
 }

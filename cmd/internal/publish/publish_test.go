@@ -1,4 +1,4 @@
-package forecast
+package publish
 
 import (
 	"context"

@@ -1,4 +1,6 @@
-package forecast
+// Package publish writes street forecasts to the topic that the daemon reads, each publication in one
+// transaction (contract 2).
+package publish
 
 import (
 	"cmp"
@@ -25,6 +27,9 @@ const (
 	batchRecords = 1000
 	batchBytes   = 900 << 10
 )
+
+// maxBytes bounds the latest records of a topic, of which only the keys are kept.
+const maxBytes = 4 << 30
 
 // Publisher writes forecasts to the topic. It is not safe for concurrent use.
 type Publisher struct {
@@ -125,7 +130,7 @@ func firstBatch(records []protocol.Record) []protocol.Record {
 // without the keys of invalid records.
 func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, error) {
 	cfg := forecasts.DefaultConfig()
-	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, MaxBytes
+	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, maxBytes
 	cfg.MaxSpeed = forecasts.HighestMaxSpeed // also the keys of records that this or another daemon would skip
 	seen := &inventory{keys: make(map[string]bool), whole: make(chan struct{})}
 	feed, err := forecasts.New(cfg, seen, zerolog.Nop())

@@ -1,4 +1,4 @@
-package config
+package conf
 
 import (
 	"fmt"
@@ -14,14 +14,10 @@ import (
 
 // Print writes the effective configuration as YAML that can be loaded again. A comment names the origin
 // of each value that is not a default. Secrets are left empty.
-func Print(w io.Writer, c *Config, origins Origins) error {
-	return write(w, reflect.ValueOf(*c), origins)
-}
-
-func write(w io.Writer, v reflect.Value, origins Origins) error {
+func Print[T any](w io.Writer, c *T, origins Origins) error {
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
-	if err := e.Encode(node(v, "", origins)); err != nil {
+	if err := e.Encode(node(reflect.ValueOf(*c), "", origins)); err != nil {
 		return fmt.Errorf("cannot print the configuration: %w", err)
 	}
 	return e.Close()

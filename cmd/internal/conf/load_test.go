@@ -1,11 +1,10 @@
-package config
+package conf
 
 import (
 	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 	"time"
 
@@ -71,7 +70,7 @@ func TestPrecedence(t *testing.T) {
 		if yaml != "" {
 			o.File = file(t, yaml)
 		}
-		origins, err := load(&c, o)
+		origins, err := Load(&c, o)
 		require.NoError(t, err)
 		require.Equal(t, want, c.Store.Rows)
 		require.Contains(t, origins["store.rows"], wantFrom)
@@ -91,11 +90,11 @@ func TestValues(t *testing.T) {
 		want := sampleDefault()
 		change(&want)
 		fromFile, fromText := sampleDefault(), sampleDefault()
-		_, err := load(&fromFile, Options{File: file(t, yaml)})
+		_, err := Load(&fromFile, Options{File: file(t, yaml)})
 		require.NoError(t, err)
 		require.Equal(t, want, fromFile)
 		if set != "" {
-			_, err = load(&fromText, Options{Set: []string{set}})
+			_, err = Load(&fromText, Options{Set: []string{set}})
 			require.NoError(t, err)
 			require.Equal(t, want, fromText)
 		}
@@ -126,7 +125,7 @@ func TestErrors(t *testing.T) {
 	f := func(o Options, want ...string) {
 		t.Helper()
 		c := sampleDefault()
-		_, err := load(&c, o)
+		_, err := Load(&c, o)
 		require.Error(t, err)
 		for _, w := range want {
 			require.Contains(t, err.Error(), w)
@@ -170,7 +169,7 @@ func TestErrors(t *testing.T) {
 
 func TestSecretsStayOutOfErrors(t *testing.T) {
 	c := sampleDefault()
-	_, err := load(&c, Options{
+	_, err := Load(&c, Options{
 		File: file(t, "store: {password: [hunter2]}\nfeeds: [{name: 1, http: {token: [hunter2]}}]"),
 	})
 	require.ErrorContains(t, err, "store.password")
@@ -180,12 +179,20 @@ func TestSecretsStayOutOfErrors(t *testing.T) {
 
 func TestForeignVariables(t *testing.T) {
 	c := sampleDefault()
-	origins, err := load(&c, Options{Environ: []string{
+	origins, err := Load(&c, Options{Environ: []string{
 		"TRAFFICD_PORT=tcp://10.0.0.1:80", "TRAFFICD_KEY=abc", "TRAFFICD_SERVICE_HOST=10.0.0.1", "HOME=/", "STORE__ROWS=5", "TRAFFICD_TIMEOUT=5s",
 	}})
 	require.NoError(t, err)
 	require.Equal(t, Origins{"timeout": "environment TRAFFICD_TIMEOUT"}, origins)
 	require.Equal(t, 5*time.Second, c.Timeout)
+}
+
+func TestPrefix(t *testing.T) {
+	c := sampleDefault()
+	_, err := Load(&c, Options{Prefix: "OTHER_", Environ: []string{"TRAFFICD_TIMEOUT=5s", "OTHER_STORE__ROWS=3", "OTHER_STORE__ROWZ=3"}})
+	require.ErrorContains(t, err, "did you mean OTHER_STORE__ROWS?")
+	require.Equal(t, sampleDefault().Timeout, c.Timeout)
+	require.EqualValues(t, 3, c.Store.Rows)
 }
 
 func TestPrintLoadRoundTrip(t *testing.T) {
@@ -194,11 +201,11 @@ func TestPrintLoadRoundTrip(t *testing.T) {
 		want := sampleDefault()
 		change(&want)
 		var first, second bytes.Buffer
-		require.NoError(t, write(&first, reflect.ValueOf(want), nil))
+		require.NoError(t, Print(&first, &want, nil))
 		var got sample // without defaults: everything must have been printed
-		_, err := load(&got, Options{File: file(t, first.String())})
+		_, err := Load(&got, Options{File: file(t, first.String())})
 		require.NoError(t, err, first.String())
-		require.NoError(t, write(&second, reflect.ValueOf(got), nil))
+		require.NoError(t, Print(&second, &got, nil))
 		require.Equal(t, first.String(), second.String())
 		require.Equal(t, fmt.Sprintf("%+v", want.Store.Addresses), fmt.Sprintf("%+v", got.Store.Addresses))
 		require.Equal(t, want.Store.MaxBytes, got.Store.MaxBytes)
@@ -219,7 +226,7 @@ func TestPrintMasksSecretsAndNamesOrigins(t *testing.T) {
 	c.Store.Password = "hunter2"
 	c.Feeds = []sampleFeed{{Name: "https://me:hunter2@example.org/a?b=c", HTTP: sampleHTTP{Token: "hunter2"}}}
 	var out bytes.Buffer
-	require.NoError(t, write(&out, reflect.ValueOf(c), Origins{"store.password": "environment X", "store.rows": "--set", "feeds": "a.yaml, line 7"}))
+	require.NoError(t, Print(&out, &c, Origins{"store.password": "environment X", "store.rows": "--set", "feeds": "a.yaml, line 7"}))
 	require.NotContains(t, out.String(), "hunter2")
 	require.Contains(t, out.String(), `password: "" # secret, not shown; from environment X`)
 	require.Contains(t, out.String(), `name: https://me@example.org/a?b=c # secret, not shown`)

@@ -1,6 +1,7 @@
-package config
+package conf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 // Options names the sources of settings. Later ones win: the file, the environment, --set, flags.
 type Options struct {
+	Prefix  string   // of the names in Environ; empty: EnvPrefix
 	File    string   // YAML; empty for none
 	Environ []string // as returned by os.Environ
 	Set     []string // "section.key=value"
@@ -24,19 +26,9 @@ type Flag struct{ Name, Key, Value string }
 // Origins maps each key that was set to the source of its value. Keys at their default are missing.
 type Origins map[string]string
 
-// Load returns the effective configuration. Its error joins everything that is wrong, one line each,
-// with the key, the origin of its value and, for an unknown key, the nearest known one. Settings that
-// could not be read keep their defaults then.
-func Load(o Options) (*Config, Origins, error) {
-	c := Default()
-	origins, err := load(&c, o)
-	c.complete()
-	return &c, origins, errors.Join(err, c.validate(origins))
-}
-
-// Differences lists the keys of settings that differ between two configurations.
-func Differences(a, b *Config) (keys []string) {
-	root := schemaOf(reflect.TypeFor[Config](), "", "", nil)
+// Differences lists the keys of settings that differ between two configurations of the same type.
+func Differences[T any](a, b *T) (keys []string) {
+	root := schemaOf(reflect.TypeFor[T](), "", "", nil)
 	for _, key := range root.keys() {
 		at := root.find(key)
 		if !at.leaf() {
@@ -50,8 +42,10 @@ func Differences(a, b *Config) (keys []string) {
 	return keys
 }
 
-// load sets the fields of the struct that into points to. Settings with an error keep their values.
-func load(into any, o Options) (Origins, error) {
+// Load sets the fields of the struct that into points to, which has the defaults. Its error joins
+// everything that is wrong, one line each, with the key, the origin of its value and, for an unknown
+// key, the nearest known one. Settings with an error keep their values.
+func Load(into any, o Options) (Origins, error) {
 	root := schemaOf(reflect.TypeOf(into).Elem(), "", "", nil)
 	settings, errs := collect(o, root)
 	origins := Origins{}
@@ -74,6 +68,8 @@ type setting struct {
 	raw  any    // as decoded from YAML
 	text bool   // raw is a string that is parsed according to the key's type
 	from string // for people
+
+	prefix string // of environment variables
 }
 
 // decode finds the key and converts the value to its type. The value is invalid if it is YAML's null.
@@ -84,7 +80,7 @@ func (s setting) decode(root *schema) (at *schema, value reflect.Value, err erro
 		if near := nearest(s.key, root.keys()); near != "" {
 			hint = fmt.Sprintf(": did you mean %q?", near)
 			if strings.HasPrefix(s.from, "environment ") {
-				hint = ": did you mean " + EnvPrefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__")) + "?"
+				hint = ": did you mean " + s.prefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__")) + "?"
 			}
 		}
 		return nil, value, fmt.Errorf("unknown key %q (%s)%s", s.key, s.from, hint)
@@ -105,7 +101,7 @@ func (s setting) decode(root *schema) (at *schema, value reflect.Value, err erro
 	return at, value, nil
 }
 
-// EnvPrefix starts the names of the daemon's environment variables: TRAFFICD_SECTION__KEY.
+// EnvPrefix starts the names of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other programs have their own.
 const EnvPrefix = "TRAFFICD_"
 
 // collect lists all settings, the lowest precedence first.
@@ -113,14 +109,15 @@ func collect(o Options, root *schema) (list []setting, errs []error) {
 	if o.File != "" {
 		list, errs = fromFile(o.File, root)
 	}
+	prefix := cmp.Or(o.Prefix, EnvPrefix)
 	for _, line := range o.Environ {
 		name, value, _ := strings.Cut(line, "=")
-		path, ours := strings.CutPrefix(name, EnvPrefix)
+		path, ours := strings.CutPrefix(name, prefix)
 		key := strings.ToLower(strings.ReplaceAll(path, "__", "."))
 		// Platforms set variables such as TRAFFICD_PORT, so without a double underscore only known
 		// keys count. TRAFFICD_KAFKA_BROKERS must fail, not be ignored.
 		if ours && (strings.Contains(path, "__") || root.isLeaf(key) || root.isLeafWithUnderscores(key)) {
-			list = append(list, setting{key: key, raw: value, text: true, from: "environment " + name})
+			list = append(list, setting{key: key, raw: value, text: true, from: "environment " + name, prefix: prefix})
 		}
 	}
 	for _, s := range o.Set {

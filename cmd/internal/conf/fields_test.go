@@ -1,0 +1,38 @@
+package conf_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/trafficd/config"
+)
+
+// A field without a tag cannot be set, printed or suggested.
+func TestEveryFieldHasAKey(t *testing.T) {
+	var walk func(typ reflect.Type, at string)
+	walk = func(typ reflect.Type, at string) {
+		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		if !conf.IsSection(typ) {
+			return
+		}
+		fields := conf.FieldsOf(typ)
+		squashed := 0
+		for i := range typ.NumField() {
+			if f := typ.Field(i); f.Anonymous {
+				squashed += len(conf.FieldsOf(f.Type)) - 1
+			} else if !f.IsExported() || f.Tag.Get("setting") == "-" {
+				squashed--
+			}
+		}
+		require.Equal(t, typ.NumField()+squashed, len(fields), "%s (%s) has a field without a setting tag", at, typ)
+		for _, f := range fields {
+			walk(f.Type(), at+"."+f.Name())
+		}
+	}
+	walk(reflect.TypeFor[config.Config](), "")
+}
