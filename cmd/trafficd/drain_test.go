@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,9 +22,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Promise 8: after SIGTERM under load the daemon exits with 0. Requests in progress get their 207, new
-// ones a 503 or a connection that closes before the answer. What got a 207 is in both stores after the
-// next start.
+// TestDrainUnderLoad is promise 8: after SIGTERM under load the daemon exits with 0. Requests in progress and those of
+// the drain grace get their 207, later ones a 503 or a connection that closes before the response. What got a 207 is in both
+// stores after the next start.
 func TestDrainUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.set("api.drain_grace=500ms", "shutdown_timeout=20s")
@@ -53,35 +58,129 @@ func TestDrainUnderLoad(t *testing.T) {
 	promised.check(t, c, k)
 }
 
-// During rolling restarts of two replicas behind a load balancer, under load, clients see only 207 and
-// 503 with Retry-After. What got a 207 is in both stores once.
+// TestRollingRestart restarts two replicas in turn, under load, behind the shipped configurations of HAProxy and nginx. Behind
+// HAProxy no request fails; behind nginx some get a 503 with Retry-After. What got a 207 is in both stores once.
 func TestRollingRestart(t *testing.T) {
-	first, c, k := onRealStores(t)
-	second := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses="+c.TCP, "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
-	replicas := []*process{first, second}
-	for _, d := range replicas {
-		d.set("api.drain_grace=1s")
-		d.start()
+	for _, edge := range []struct {
+		name    string
+		start   func(t *testing.T, replicas []*process) (address string, await func())
+		refuses bool // a few requests get 503
+	}{{"haproxy", startHAProxy, false}, {"nginx", startNginx, true}} {
+		t.Run(edge.name, func(t *testing.T) {
+			first, c, k := onRealStores(t)
+			second := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses="+c.TCP, "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
+			replicas := []*process{first, second}
+			for _, d := range replicas {
+				d.set("api.drain_grace=2s")
+				d.start().await(http.StatusOK)
+			}
+			address, await := edge.start(t, replicas)
+			var promised ledger
+			load := startLoad(t, &promised, address, 8, true)
+			for _, d := range replicas {
+				await()
+				load.awaitProgress(d)
+				code, log := d.signal(syscall.SIGTERM).end()
+				require.Zero(t, code, log)
+				require.NotContains(t, log, "cut off")
+				d.start().await(http.StatusOK)
+			}
+			load.stop()
+			if !edge.refuses {
+				require.Zero(t, load.refused.Load(), "requests answered 503")
+			}
+			for _, d := range replicas {
+				d.awaitDelivered()
+			}
+			promised.check(t, c, k)
+		})
 	}
-	b := startBalancer(t, first, second)
-	b.await(true, true)
-	var promised ledger
-	load := startLoad(t, &promised, b.address(), 8, true)
-	for range 3 {
-		for _, d := range replicas {
-			load.awaitProgress(d)
-			code, log := d.signal(syscall.SIGTERM).end()
-			require.Zero(t, code, log)
-			require.NotContains(t, log, "cut off")
-			d.start()
-			b.await(true, true)
+}
+
+// TestStrictEdge checks the variant strict of the shipped configuration of HAProxy: while a replica is away, its clients get
+// 503, and no client reaches another replica than before.
+func TestStrictEdge(t *testing.T) {
+	replicas := []*process{newProcess(t).start(), newProcess(t).start()}
+	for _, d := range replicas {
+		d.await(http.StatusOK)
+	}
+	address := freeAddress(t)
+	text := strings.NewReplacer("default_backend failover", "", "# use_backend", "use_backend").Replace(shippedEdge(t, "haproxy.cfg", address, replicas))
+	config := filepath.Join(t.TempDir(), "haproxy.cfg")
+	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+	startServer(t, address, "haproxy", "-db", "-f", config)
+
+	// statuses returns the response to an unknown key of each of 16 clients: 401 from a replica, 503 from HAProxy.
+	statuses := func() (list []int) {
+		for i := range 16 {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/mlf/v1/forecast/realtime", nil)
+			require.NoError(t, err)
+			req.Header.Set("Authorization", fmt.Sprintf("apiKey client-%d", i))
+			r, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, r.Body.Close())
+			list = append(list, r.StatusCode)
 		}
+		return list
 	}
-	load.stop()
+	all := slices.Repeat([]int{http.StatusUnauthorized}, 16)
 	for _, d := range replicas {
-		d.awaitDelivered()
+		d.eventually(func() bool { return slices.Equal(all, statuses()) }, "both replicas serve")
 	}
-	promised.check(t, c, k)
+	var away [2][]int
+	for i, d := range replicas {
+		d.signal(syscall.SIGTERM).end()
+		d.eventually(func() bool { return slices.Contains(statuses(), http.StatusServiceUnavailable) }, "HAProxy notices")
+		away[i] = statuses()
+		d.start().eventually(func() bool { return slices.Equal(all, statuses()) }, "the clients are back")
+	}
+	for i := range all {
+		require.ElementsMatch(t, []int{http.StatusUnauthorized, http.StatusServiceUnavailable}, []int{away[0][i], away[1][i]}, "client %d", i)
+	}
+}
+
+// shippedEdge returns a configuration of deployments/edge for the given replicas, listening on address.
+func shippedEdge(t *testing.T, name, address string, replicas []*process) string {
+	t.Helper()
+	shipped, err := os.ReadFile(filepath.Join("../../deployments/edge", name))
+	require.NoError(t, err)
+	words := []string{"bind :80\n", "bind " + address + "\n", "listen 80;", "listen " + address + ";"}
+	for i, d := range replicas {
+		host, port, err := net.SplitHostPort(d.Ops)
+		require.NoError(t, err)
+		name := fmt.Sprintf("replica-%d", i+1)
+		words = append(words, name+":8080 check port 8081", fmt.Sprintf("%s check addr %s port %s", d.API, host, port), name+":8080", d.API)
+	}
+	return strings.NewReplacer(words...).Replace(string(shipped))
+}
+
+// startHAProxy starts an HAProxy with the shipped configuration. await waits until it uses all replicas.
+func startHAProxy(t *testing.T, replicas []*process) (address string, await func()) {
+	address, dir := freeAddress(t), t.TempDir()
+	config, admin := filepath.Join(dir, "haproxy.cfg"), filepath.Join(dir, "admin")
+	text := shippedEdge(t, "haproxy.cfg", address, replicas) + "\nglobal\n    stats socket " + admin + "\n"
+	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+	startServer(t, address, "haproxy", "-db", "-f", config)
+	return address, func() {
+		t.Helper()
+		replicas[0].eventually(func() bool {
+			c, err := net.Dial("unix", admin)
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			_, _ = c.Write([]byte("show stat failover 4 -1\n")) // the servers of the backend
+			state, err := io.ReadAll(c)
+			return err == nil && strings.Count(string(state), ",UP,") == len(replicas)
+		}, "HAProxy uses all replicas")
+	}
+}
+
+// startNginx starts an nginx with the shipped configuration. await waits until it tries replicas that have failed again.
+func startNginx(t *testing.T, replicas []*process) (address string, await func()) {
+	address = freeAddress(t)
+	runNginx(t, address, shippedEdge(t, "nginx.conf", address, replicas))
+	return address, func() { time.Sleep(1100 * time.Millisecond) } // fail_timeout
 }
 
 func (d *process) awaitDraining() {
@@ -166,100 +265,4 @@ func (l *load) sendUntilKept(client *http.Client) {
 		}
 	}
 	l.t.Errorf("batch %d was not accepted", batch)
-}
-
-// balancer forwards connections to replicas that are ready, as a TCP load balancer does.
-type balancer struct {
-	t        *testing.T
-	listener net.Listener
-	replicas []*process
-	ready    []atomic.Bool
-	turn     atomic.Int64
-	running  sync.WaitGroup
-}
-
-// startBalancer runs a balancer until the end of the test.
-func startBalancer(t *testing.T, replicas ...*process) *balancer {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	b := &balancer{t: t, listener: listener, replicas: replicas, ready: make([]atomic.Bool, len(replicas))}
-	ctx, cancel := context.WithCancel(context.Background())
-	for i := range replicas {
-		b.running.Go(func() { b.check(ctx, i) })
-	}
-	b.running.Go(b.accept)
-	t.Cleanup(func() {
-		cancel()
-		_ = listener.Close()
-		b.running.Wait()
-	})
-	return b
-}
-
-func (b *balancer) address() string { return b.listener.Addr().String() }
-
-// check polls the readiness of a replica.
-func (b *balancer) check(ctx context.Context, i int) {
-	for ctx.Err() == nil {
-		status, _ := b.replicas[i].get("/readyz")
-		b.ready[i].Store(status == http.StatusOK)
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-// await waits until the replicas are in or out.
-func (b *balancer) await(in ...bool) {
-	b.t.Helper()
-	b.replicas[0].eventually(func() bool {
-		for i := range in {
-			if b.ready[i].Load() != in[i] {
-				return false
-			}
-		}
-		return true
-	}, "replicas in the balancer: %v", in)
-}
-
-func (b *balancer) accept() {
-	for {
-		client, err := b.listener.Accept()
-		if err != nil {
-			return
-		}
-		b.running.Go(func() { b.pass(client) })
-	}
-}
-
-// pass connects a client to the next replica that listens.
-func (b *balancer) pass(client net.Conn) {
-	defer client.Close()
-	for range 2 * len(b.replicas) {
-		i := int(b.turn.Add(1)) % len(b.replicas)
-		if !b.ready[i].Load() {
-			continue
-		}
-		replica, err := net.Dial("tcp", b.replicas[i].API)
-		if err != nil {
-			continue
-		}
-		join(client.(*net.TCPConn), replica.(*net.TCPConn))
-		return
-	}
-}
-
-// join copies in both directions, and passes on closes and resets.
-func join(a, b *net.TCPConn) {
-	var both sync.WaitGroup
-	one := func(to, from *net.TCPConn) {
-		if _, err := from.WriteTo(to); err != nil {
-			_, _ = to.SetLinger(0), from.SetLinger(0)
-			_, _ = to.Close(), from.Close()
-			return
-		}
-		_ = to.CloseWrite()
-	}
-	both.Go(func() { one(a, b) })
-	both.Go(func() { one(b, a) })
-	both.Wait()
-	_ = b.Close()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -99,24 +100,33 @@ func layerFrom(t *testing.T, address, key, query string, headers ...string) (*ht
 
 // startNginxCache starts an nginx with a cache before the daemon.
 func startNginxCache(t *testing.T, upstream, settings string) (address string) {
-	address, dir := freeAddress(t), t.TempDir()
+	address = freeAddress(t)
+	runNginx(t, address, fmt.Sprintf(`
+  proxy_cache_path %s keys_zone=layers:1m;
+  server {
+    listen %s;
+    location / { proxy_pass http://%s; proxy_cache layers; %s add_header X-Cache $upstream_cache_status always; }
+  }
+`, t.TempDir(), address, upstream, settings))
+	return address
+}
+
+// runNginx runs an nginx with this text in its context http.
+func runNginx(t *testing.T, address, text string) {
+	t.Helper()
+	dir := t.TempDir()
 	config := fmt.Sprintf(`daemon off; worker_processes 1; user root; pid %[1]s/pid; error_log %[1]s/error.log;
 events {}
 http {
   access_log off;
   client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
   uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-  proxy_cache_path %[1]s/cache keys_zone=layers:1m;
-  server {
-    listen %[2]s;
-    location / { proxy_pass http://%[3]s; proxy_cache layers; %[4]s add_header X-Cache $upstream_cache_status always; }
-  }
+  %[2]s
 }
-`, dir, address, upstream, settings)
+`, dir, text)
 	path := filepath.Join(dir, "nginx.conf")
 	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
-	startCache(t, address, "nginx", "-c", path, "-e", filepath.Join(dir, "error.log"))
-	return address
+	startServer(t, address, "nginx", "-c", path, "-e", filepath.Join(dir, "error.log"))
 }
 
 // startVarnish starts a Varnish before the daemon.
@@ -130,27 +140,26 @@ sub vcl_deliver { if (obj.hits > 0) { set resp.http.X-Cache = "HIT"; } else { se
 `, host, port, rules)
 	path := filepath.Join(dir, "cache.vcl")
 	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
-	startCache(t, address, "varnishd", "-F", "-T", "none", "-j", "none", "-n", filepath.Join(dir, "work"), "-a", address, "-f", path, "-s", "malloc,16m")
+	startServer(t, address, "varnishd", "-F", "-T", "none", "-j", "none", "-n", filepath.Join(dir, "work"), "-a", address, "-f", path, "-s", "malloc,16m")
 	return address
 }
 
-// startCache starts a cache, waits until it answers, and stops it when the test ends.
-func startCache(t *testing.T, address, name string, args ...string) {
+// startServer starts a server of Debian, waits until it accepts connections, and stops it when the test ends.
+func startServer(t *testing.T, address, name string, args ...string) {
 	t.Helper()
 	log := new(bytes.Buffer)
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	require.NoError(t, cmd.Start(), "it is in the Debian packages nginx-light and varnish")
+	require.NoError(t, cmd.Start(), "it is in the Debian packages nginx-light, haproxy and varnish")
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		<-ended
 	})
-	cache := &process{t: t}
-	cache.API = address
 	for {
-		if _, err := cache.tryLayer(""); err == nil {
+		if c, err := net.Dial("tcp", address); err == nil {
+			_ = c.Close()
 			return
 		}
 		select {

@@ -127,7 +127,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 			}
 		}
 	}
-	if s.draining.Load() {
+	if s.refusing.Load() {
 		return contract.Unavailable("the service is stopping: send the request again, to another replica or in a moment", time.Second)
 	}
 	x.release, apiErr = x.route.Endpoint.Admit(x.client(), h)

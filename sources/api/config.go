@@ -25,7 +25,7 @@ type Config struct {
 	WriteMinBytesPerSecond int64         `setting:"write_min_bytes_per_second"` // of an answer, on average after write_timeout; 0: none
 	DiscardTime            time.Duration `setting:"discard_time"`               // for discarding the body of a request that got an error
 	DiscardBytes           int64         `setting:"discard_bytes"`              // of it that are discarded
-	DrainGrace             time.Duration `setting:"drain_grace"`                // 503s before a shutdown; longer than a balancer polls /readyz
+	DrainGrace             time.Duration `setting:"drain_grace"`                // requests are served that long after SIGTERM, while /readyz is 503; longer than a balancer needs to notice
 	CORSOrigins            []string      `setting:"cors_origins"`               // of web pages, such as https://map.example.org; *: all
 	KeysFile               string        `setting:"keys_file"`                  // YAML, watched; empty: only those in keys
 	Keys                   []KeyEntry    `setting:"keys"`
@@ -47,7 +47,7 @@ func DefaultConfig() Config {
 		WriteMinBytesPerSecond: 64 << 10, // the largest answers, 60 MB, then take at most a quarter of an hour
 		DiscardTime:            2 * time.Second,
 		DiscardBytes:           1 << 20,
-		DrainGrace:             time.Second,
+		DrainGrace:             5 * time.Second,
 	}
 }
 

@@ -30,7 +30,8 @@ type Server struct {
 	http        *fasthttp.Server
 	listener    *listener
 	certificate *keyPair
-	draining    atomic.Bool
+	draining    atomic.Bool   // responses close their connections
+	refusing    atomic.Bool   // new requests get 503
 	failed      chan error    // why accepting ended
 	done        chan struct{} // closed when accepting has ended
 }
@@ -99,21 +100,23 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // Failed yields once, when accepting ends: nil if Stop ended it.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Stop answers 503 to new requests for the drain grace, on new connections too: load balancers notice
-// a stop late, and a connection in the accept queue is reset when listening ends. Then it accepts no
-// connection, lets the requests under way finish, and closes everything. Connections that are busy
-// when ctx ends are cut off, and the error has their number.
+// refuseTime is how long new requests get 503 before listening ends. Balancers without health checks notice it, and send
+// requests elsewhere; a connection in the accept queue is reset when listening ends, so its client cannot know the outcome.
+const refuseTime = time.Second
+
+// Stop serves new requests for the drain grace, on new connections too, and closes each connection
+// after its response, because load balancers notice a stop late. Then it answers 503 to new requests
+// for a moment, accepts no more connections, lets the requests in progress finish, and closes
+// everything. Connections that are busy when ctx ends are cut off, and the error has their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
 	}
 	defer s.certificate.close()
 	s.draining.Store(true)
-	select {
-	case <-time.After(s.cfg.DrainGrace):
-	case <-ctx.Done():
-	case <-s.done:
-	}
+	s.wait(ctx, s.cfg.DrainGrace)
+	s.refusing.Store(true)
+	s.wait(ctx, min(refuseTime, s.cfg.DrainGrace))
 	_ = s.listener.Close()
 	<-s.done
 	s.listener.closeUnused()
@@ -128,6 +131,15 @@ func (s *Server) Stop(ctx context.Context) error {
 		return fmt.Errorf("cannot shut down the server: %w", err)
 	}
 	return nil
+}
+
+// wait waits for a time, or until ctx is done or the server has failed.
+func (s *Server) wait(ctx context.Context, limit time.Duration) {
+	select {
+	case <-time.After(limit):
+	case <-ctx.Done():
+	case <-s.done:
+	}
 }
 
 // quiet logs fasthttp's few messages at level debug: they are about single connections. The text of

@@ -83,8 +83,8 @@ func TestItemsAreChargedAfterwards(t *testing.T) {
 	require.Contains(t, []string{"99", "100"}, resp.Header.Get("Retry-After"), "(1000 - 10 + 1) items at 10 per second")
 }
 
-// Stop: requests in progress finish; new ones get 503, on kept connections and on
-// new ones; after the grace period no connection is accepted.
+// TestStop: requests in progress finish. During the drain grace new ones are served, on kept connections and on new
+// ones, which are closed after the response. Later ones get 503, and then no connection is accepted.
 func TestStop(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
@@ -108,19 +108,25 @@ func TestStop(t *testing.T) {
 	}()
 	require.Eventually(t, s.draining.Load, patience, time.Millisecond)
 	for _, c := range []*peer{kept, dial(t, s)} {
-		resp := c.send(post + good + "Content-Length: 5\r\n\r\n").response()
-		refused(t, resp, 503, contract.ServiceUnavailable)
-		require.NotEmpty(t, resp.Header.Get("Retry-After"))
+		resp := c.send(post + good + "Content-Length: 5\r\n\r\nabcde").response()
+		require.Equal(t, 200, resp.StatusCode)
 		require.True(t, resp.Close)
 		c.ended()
 	}
+	require.Eventually(t, s.refusing.Load, patience, time.Millisecond)
+	late := dial(t, s).send(post + good + "Content-Length: 5\r\n\r\n")
+	resp := late.response()
+	refused(t, resp, 503, contract.ServiceUnavailable)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	require.True(t, resp.Close)
+	late.ended()
 	require.Eventually(t, func() bool {
 		_, err := net.Dial("tcp", s.Addr().String())
 		return err != nil
 	}, patience, time.Millisecond)
 
 	close(leave)
-	resp := slow.response()
+	resp = slow.response()
 	require.Equal(t, 200, resp.StatusCode)
 	require.True(t, resp.Close)
 	require.NoError(t, <-stopped)
