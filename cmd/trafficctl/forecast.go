@@ -45,9 +45,13 @@ func newForecastGenerate(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Generate synthetic forecasts",
-		Long: `Generate speed forecasts with rush hours and noise, for a synthetic network or for the
-location references in --codes FILE (OpenLR in base64, one per line). street and
-fromnode are consecutive numbers; each pair of streets is the two directions of one road.
+		Long: `Generate speed forecasts with rush hours, for a town or for the location references in
+--codes FILE (OpenLR in base64, one per line).
+
+The town is that of trafficctl generate. Forecasts and measurements with the same --seed
+and --utc-offset agree, and its jams move in both. Each street has two directions with
+the same street number; fromnode is the crossing where a direction begins. Streets of
+--codes have consecutive numbers, and no jams.
 
 By default the forecasts start with the current period. With --from, the same flags give
 the same bytes.`,
@@ -75,12 +79,13 @@ the same bytes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, unless --codes is set")
+	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, each direction counted, unless --codes is set")
 	f.StringVar(&codes, "codes", "", "file of location references, or - for standard input")
 	f.StringVar(&from, "from", "", "start of the first period in UTC, as 2026-11-01T06:00:00Z or 2026-11-01")
 	f.IntVar(&cfg.Periods, "periods", cfg.Periods, "number of periods per street")
 	f.DurationVar(&cfg.Step, "step", cfg.Step, "length of a period")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
+	f.Float64Var(&cfg.UTCOffset, "utc-offset", 0, "hours that the town's clocks, which its rush hours follow, are ahead of UTC")
 	f.StringVar(&output, "output", stdio, "write to this file")
 	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or ndjson")
 	return cmd

@@ -84,8 +84,8 @@ func TestForecastInterrupted(t *testing.T) {
 		require.NoFileExists(t, path)
 		require.NoFileExists(t, path+".new")
 	}
-	f("cannot write forecasts to -", false, "generate", "--streets", "1000000000")
-	f("cannot write forecasts to "+path, true, "generate", "--streets", "1000000000", "--output", path)
+	f("cannot write forecasts to -", false, "generate", "--streets", "100000", "--periods", "10000")
+	f("cannot write forecasts to "+path, true, "generate", "--streets", "100000", "--periods", "10000", "--output", path)
 	input := temporary(t, "in.ndjson")
 	require.NoError(t, os.WriteFile(input, bytes.Repeat([]byte(`{"street":1}`+"\n"), 10), 0o600))
 	ctx, interrupt := context.WithCancel(t.Context())

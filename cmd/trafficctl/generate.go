@@ -14,8 +14,9 @@ import (
 	"trafficd/cmd/trafficctl/internal/generate"
 )
 
-const generateHelp = `Generate a network of detectors and their measurements over several days, with rush
-hours, noise and outages. The same flags produce the same bytes.
+const generateHelp = `Generate a town with a detector in each direction of its streets, and their measurements
+over several days: rush hours, jams that move, noise and outages. The same flags produce
+the same bytes. trafficctl forecast generate makes forecasts of the same town.
 
 Measurements are ordered by time. They are written to standard output or to --output
 FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. Each
@@ -23,7 +24,7 @@ sent batch is then one interval of all detectors, or several batches for more th
 detectors; the default of --concurrency is 1 to preserve their order.
 
 --registry-out writes the detectors as CSV with the column detectorCode, for the daemon's
-registry.
+registry, and with their streets.
 
 --error-rate makes that share of the items invalid, with every error for which the daemon
 rejects single items. CSV cannot express them. To get BATCH_LIMIT_EXCEEDED, use
@@ -47,7 +48,7 @@ func newGenerate(std streams) *cobra.Command {
 	s.cfg.Concurrency = 1
 	cmd := &cobra.Command{
 		Use:     "generate",
-		Short:   "Generate synthetic detectors and measurements",
+		Short:   "Generate a town's detectors and measurements",
 		Long:    generateHelp,
 		Example: generateExamples,
 		Args:    cobra.NoArgs,
@@ -70,8 +71,8 @@ func newGenerate(std streams) *cobra.Command {
 			if g.output != stdio || g.format != "" {
 				return errors.New("use either --send or --output and --format, not both")
 			}
-			if end := g.cfg.From.AddDate(0, 0, g.cfg.Days); end.After(time.Now().Add(time.Hour)) {
-				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from or --days)\n",
+			if end := g.cfg.From.Add(time.Duration(g.cfg.Intervals()) * g.cfg.Interval); end.After(time.Now().Add(time.Hour)) {
+				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from, --days or --intervals)\n",
 					end.Format(time.RFC3339))
 			}
 			return s.run(cmd.Context(), cmd.Flags(), std, input{items: network.Items()})
@@ -87,8 +88,10 @@ func (g *generating) register(f *pflag.FlagSet) {
 	f.IntVar(&c.Detectors, "detectors", c.Detectors, "number of detectors")
 	f.StringVar(&g.from, "from", c.From.Format(time.DateOnly), "start in UTC, as 2026-11-01 or 2026-11-01T06:00:00Z")
 	f.IntVar(&c.Days, "days", c.Days, "number of days")
+	f.IntVar(&c.Count, "intervals", 0, "number of intervals, instead of --days")
 	f.DurationVar(&c.Interval, "interval", c.Interval, "length of an interval")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random numbers")
+	f.Float64Var(&c.UTCOffset, "utc-offset", 0, "hours that the town's clocks, which its rush hours follow, are ahead of UTC")
 	f.StringSliceVar(&c.Types, "types", c.Types, "measure types, assigned to the detectors in turn")
 	f.BoolVar(&c.AllTypes, "all-types", false, "let every detector measure every type")
 	f.Float64Var(&c.GapRate, "gap-rate", c.GapRate, "share of missing measurements, 0 to 0.9")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +74,33 @@ func TestGenerateOverTheLimit(t *testing.T) {
 	r := runWith(t, "", to(d, "generate", "--detectors", "14100", "--interval", "24h", "--gap-rate", "0", "--send", "--json", "--batch", "20000")...)
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, map[string]any{"BATCH_LIMIT_EXCEEDED": 100.0}, summaryOf(t, r)["codes"])
+}
+
+// Measurements and forecasts of a town agree: a detector measures about what is forecast for its street.
+func TestGeneratedForecastsAgree(t *testing.T) {
+	flags := []string{"--from", "2026-11-03T07:30:00Z", "--utc-offset", "1", "--seed", "3"}
+	var m struct {
+		DetectorCode string
+		Value        float64
+	}
+	measured := map[string]float64{}
+	r := runWith(t, "", append([]string{"generate", "--detectors", "400", "--types", "speed", "--interval", "5m", "--intervals", "1"}, flags...)...)
+	require.Zero(t, r.code, r.err)
+	for line := range strings.Lines(r.out) {
+		require.NoError(t, json.Unmarshal([]byte(line), &m))
+		measured[m.DetectorCode] = m.Value
+	}
+	require.Greater(t, len(measured), 350)
+	r = runForecast(t, "", append([]string{"generate", "--streets", "400", "--periods", "1", "--step", "5m", "--format", "protobuf"}, flags...)...)
+	require.Zero(t, r.code, r.err)
+	found := 0
+	for _, s := range decoded(t, r.out).StreetForecast {
+		if value, ok := measured[fmt.Sprintf("D%d-%d", s.Street, s.Fromnode)]; ok {
+			found++
+			require.InEpsilon(t, s.Forecast[0].Speed, value, 0.2)
+		}
+	}
+	require.Equal(t, len(measured), found)
 }
 
 func TestGenerateBadFlags(t *testing.T) {

@@ -5,36 +5,32 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"math/rand/v2"
 	"time"
-
-	"trafficd/cmd/trafficctl/internal/generate"
 
 	"google.golang.org/protobuf/proto"
 
-	"trafficd/schemas/openlr"
+	"trafficd/cmd/trafficctl/internal/generate"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 // Config says what to generate. Each field is the flag of that name.
 type Config struct {
-	Streets int
+	generate.TownConfig
 	From    time.Time // start of the first period
 	Periods int
 	Step    time.Duration // length of a period
-	Seed    uint64
 }
 
 // DefaultConfig is six hours for a town. The caller sets From.
 func DefaultConfig() Config {
-	return Config{Streets: 1000, Periods: 24, Step: 15 * time.Minute, Seed: 1}
+	return Config{TownConfig: generate.TownConfig{Streets: 1000, Seed: 1}, Periods: 24, Step: 15 * time.Minute}
 }
 
 // Validate returns an error for the first invalid setting.
 func (c Config) Validate() error {
 	switch {
-	case c.Streets < 1 || c.Streets > 1_000_000_000:
-		return fmt.Errorf("--streets %d must be 1 to 1,000,000,000 (identifiers have 32 bits)", c.Streets)
+	case c.Streets < 1 || c.Streets > 10_000_000:
+		return fmt.Errorf("--streets %d must be 1 to 10,000,000 (they are kept in memory)", c.Streets)
 	case c.Periods < 1 || c.Periods > 10_000:
 		return fmt.Errorf("--periods %d must be 1 to 10,000, the daemon's limit", c.Periods)
 	case c.Step < time.Second || c.Step > 24*time.Hour || c.Step%time.Second != 0:
@@ -42,13 +38,13 @@ func (c Config) Validate() error {
 	case c.From.Year() < 1970 || c.end().Year() > 2261:
 		return errors.New("--from and the last period must be in the years 1970 to 2261, which the daemon accepts")
 	}
-	return nil
+	return c.TownConfig.Validate()
 }
 
 func (c Config) end() time.Time { return c.From.Add(time.Duration(c.Periods) * c.Step) }
 
-// Generate generates a forecast for each location reference in codes, or for a synthetic network if
-// codes is nil. The same arguments give the same forecasts.
+// Generate generates a forecast for each location reference in codes, or for a town if codes is nil. The
+// same arguments give the same forecasts.
 func Generate(cfg Config, codes []string) (iter.Seq[*pb.StreetForecast], error) {
 	if codes != nil {
 		cfg.Streets = len(codes)
@@ -57,15 +53,15 @@ func Generate(cfg Config, codes []string) (iter.Seq[*pb.StreetForecast], error) 
 		return nil, err
 	}
 	return func(yield func(*pb.StreetForecast) bool) {
-		for i := range cfg.Streets {
-			r := rand.New(rand.NewPCG(cfg.Seed, uint64(i)))
-			f := &pb.StreetForecast{Street: int32(i/2) + 1, Fromnode: int32(i) + 1}
-			if codes != nil {
-				f.OpenLRcode = codes[i]
-			} else {
-				f.OpenLRcode = newCode(cfg.Seed, i)
-			}
-			f.Forecast = periods(cfg, r, freeSpeed(f.OpenLRcode))
+		var town *generate.Town
+		if codes != nil {
+			town = generate.TownOf(cfg.TownConfig, codes)
+		} else {
+			town = generate.NewTown(cfg.TownConfig)
+		}
+		for i := range town.Streets {
+			s := &town.Streets[i]
+			f := &pb.StreetForecast{Street: s.Number, Fromnode: s.From, OpenLRcode: s.OpenLR(), Forecast: periods(cfg, town, s)}
 			if !yield(f) {
 				return
 			}
@@ -73,79 +69,16 @@ func Generate(cfg Config, codes []string) (iter.Seq[*pb.StreetForecast], error) 
 	}, nil
 }
 
-// periods follows the rush hours of UTC days, with autocorrelated noise.
-func periods(cfg Config, r *rand.Rand, free float64) []*pb.ForecastPeriod {
+func periods(cfg Config, town *generate.Town, street *generate.Street) []*pb.ForecastPeriod {
 	all := make([]*pb.ForecastPeriod, cfg.Periods)
-	burden, noise := 0.2+0.5*r.Float64(), 0.0
 	for i := range all {
 		start := cfg.From.Add(time.Duration(i) * cfg.Step)
-		noise = 0.8*noise + 0.03*r.NormFloat64()
-		share := min(1.1, max(0.05, 1-burden*rush(start)+noise))
+		speed := town.At(street, start.Add(cfg.Step/2)).Speed
 		all[i] = &pb.ForecastPeriod{
-			Start: format(start), End: format(start.Add(cfg.Step)),
-			SpeedValid: proto.Bool(true), Speed: math.Round(10*free*share) / 10,
+			Start: format(start), End: format(start.Add(cfg.Step)), SpeedValid: proto.Bool(true), Speed: math.Round(10*speed) / 10,
 		}
 	}
 	return all
 }
 
 func format(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
-
-// rush is 0 off-peak and about 1 at 08:00 and 17:00, and less on weekends.
-func rush(t time.Time) float64 {
-	t = t.UTC()
-	hour := float64(t.Hour()) + float64(t.Minute())/60
-	peak := bell((hour-8)/1.5) + bell((hour-17)/2)
-	if day := t.Weekday(); day == time.Saturday || day == time.Sunday {
-		peak /= 3
-	}
-	return min(1, peak)
-}
-
-func bell(x float64) float64 { return math.Exp(-x * x) }
-
-// Shape of the network: roads of several streets, with the two directions of a street in a row.
-const (
-	streetsPerRoad = 40
-	streetMetres   = 400
-)
-
-// roadStream separates the random numbers of roads from those of streets.
-const roadStream = 1 << 63
-
-// newCode returns the location reference of street i: a straight section of its road.
-func newCode(seed uint64, i int) string {
-	street, back := i/2, i%2 == 1
-	r := rand.New(rand.NewPCG(seed, roadStream|uint64(street/streetsPerRoad)))
-	road, class := generate.NewLine(r), openlr.FunctionalRoadClass(1+r.IntN(6))
-	place := func(metre float64) openlr.Point {
-		latitude, longitude := road.At(metre)
-		return openlr.Point{Lon: longitude, Lat: latitude, FRC: class, FOW: openlr.SingleCarriageway}
-	}
-	at := float64(street%streetsPerRoad) * streetMetres
-	first, last, heading := place(at), place(at+streetMetres), road.Heading
-	if back {
-		first, last, heading = last, first, heading+math.Pi
-	}
-	first.Bearing = math.Mod(heading*180/math.Pi, 360)
-	last.Bearing = math.Mod(first.Bearing+180, 360)
-	first.Distance, first.LowestFRC = streetMetres, class
-	code, err := openlr.Encode(openlr.Line{Points: []openlr.Point{first, last}})
-	if err != nil {
-		return "" // only for random coordinates at the edge of the earth
-	}
-	return code
-}
-
-// freeSpeeds in km/h, by the functional road class at the start of a street.
-var freeSpeeds = [8]float64{110, 90, 80, 60, 50, 50, 40, 30}
-
-const usualSpeed = 50
-
-func freeSpeed(code string) float64 {
-	line, err := openlr.Decode(code)
-	if err != nil {
-		return usualSpeed
-	}
-	return freeSpeeds[line.Points[0].FRC%8]
-}

@@ -98,6 +98,17 @@ func TestRushHours(t *testing.T) {
 	}
 }
 
+// An interval that is generated alone has the same measurements as in the whole day.
+func TestIntervalsAreIndependent(t *testing.T) {
+	cfg := configured(func(*Config) {})
+	day := ndjson(t, cfg)
+	cfg.From, cfg.Count = cfg.From.Add(9*time.Hour), 1
+	one := ndjson(t, cfg)
+	require.Contains(t, one, `"timestampFrom":"2026-11-01T09:00:00Z"`)
+	require.Contains(t, day, one)
+	require.Less(t, strings.Count(one, "\n"), 301)
+}
+
 // CSV contains the same measurements as NDJSON.
 func TestCSV(t *testing.T) {
 	cfg := configured(func(*Config) {})
@@ -129,6 +140,8 @@ func TestConfigValidate(t *testing.T) {
 	f("--types", func(c *Config) { c.Types = []string{"colour"} })
 	f("--gap-rate", func(c *Config) { c.GapRate = 1 })
 	f("--error-rate", func(c *Config) { c.ErrorRate = -1 })
+	f("--intervals", func(c *Config) { c.Count = -1 })
+	f("--utc-offset", func(c *Config) { c.UTCOffset = 15 })
 }
 
 func BenchmarkItems(b *testing.B) {

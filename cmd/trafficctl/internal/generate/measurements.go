@@ -23,7 +23,7 @@ func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 			f.To = measurement.AppendTime(f.To[:0], from.Add(n.cfg.Interval))
 			for j := range n.detectors {
 				d := &n.detectors[j]
-				s, ok := d.next(from, n.cfg.GapRate)
+				s, ok := n.measure(d, from)
 				if !ok {
 					continue
 				}
@@ -53,7 +53,7 @@ func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 // Items returns the same measurements as JSON, some of them invalid. Each interval starts a batch.
 func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
-		chance := rand.New(rand.NewPCG(n.cfg.Seed, faultStream))
+		chance := rand.New(rand.NewPCG(n.cfg.Seed^uint64(n.cfg.From.Unix()), faultStream))
 		var item measurement.Item
 		for f, first := range n.Samples() {
 			if chance.Float64() < n.cfg.ErrorRate {

@@ -1,0 +1,282 @@
+package generate
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"trafficd/schemas/openlr"
+)
+
+// Shape of the town. Blocks, rings and radials have fixed places, so a larger town contains each smaller
+// one of the same seed.
+const (
+	centreLatitude, centreLongitude = 50.0, 10.0
+
+	block     = 190.0 // metres between crossings
+	collector = 4     // every fourth street of the grid is a wider one
+	oldTown   = 3     // radius in blocks
+	outskirts = 12    // radius in blocks, where the radials become country roads
+	missing   = 0.16  // share of minor streets that were never built
+
+	metresPerDegree = 111_320.0 // of latitude
+)
+
+// firstRing is the number of the innermost ring road; the eight radials have the numbers before.
+const firstRing = 9
+
+// rings are the radii of the ring roads in blocks.
+var rings = []int{oldTown, 7, 15, 30, 60, 120, 240, 480}
+
+// Town is a network of streets. It grows along its fast roads, so its streets are always connected. Roads
+// are radials, which meet in the centre, rings around it, and a grid between them. Few of them cross the
+// river. A Town does not change and is safe for concurrent use.
+type Town struct {
+	// Streets are directed: both directions of a street follow one another. If their number is odd, the
+	// last one is a one-way street.
+	Streets []Street
+	cfg     TownConfig
+}
+
+// TownConfig says which town to make, and what its clocks show. Each field is the flag of that name.
+type TownConfig struct {
+	Streets   int
+	Seed      uint64
+	UTCOffset float64 // hours
+}
+
+// Street is one direction of a street between two crossings.
+type Street struct {
+	Number, From, To int32 // the street, which both directions share, and the nodes at its ends
+	Class            openlr.FunctionalRoadClass
+	Start, End       [2]float64 // longitude and latitude in degrees
+	Length           float64    // metres
+
+	code    string // empty: made by OpenLR
+	index   uint64
+	inward  float64 // 1: leads to the centre, -1: away from it
+	road    int     // radials and rings have numbers from 1, other streets 0
+	metre   float64 // position of the middle on the road
+	forward bool    // traffic goes to higher metres
+}
+
+// Validate returns an error for the first invalid setting. The limit of Streets is up to the caller.
+func (c TownConfig) Validate() error {
+	if !(c.UTCOffset >= -12 && c.UTCOffset <= 14) {
+		return fmt.Errorf("--utc-offset %g must be -12 to 14 hours", c.UTCOffset)
+	}
+	return nil
+}
+
+// NewTown makes a town.
+func NewTown(cfg TownConfig) *Town {
+	g := growth{seed: cfg.Seed, nodes: map[crossing]int32{{}: 1}, built: map[[2]crossing]bool{}}
+	g.plan(crossing{}, 0)
+	t := &Town{cfg: cfg, Streets: make([]Street, 0, cfg.Streets+1)}
+	for len(t.Streets) < cfg.Streets {
+		there, back := g.build()
+		there.index, back.index = uint64(len(t.Streets)), uint64(len(t.Streets)+1)
+		t.Streets = append(t.Streets, there, back)
+	}
+	t.Streets = t.Streets[:cfg.Streets]
+	return t
+}
+
+// TownOf makes a town of streets that are known only by their location references. They get consecutive
+// numbers, and their traffic has no jams.
+func TownOf(cfg TownConfig, codes []string) *Town {
+	t := &Town{cfg: cfg, Streets: make([]Street, len(codes))}
+	for i, code := range codes {
+		t.Streets[i] = Street{Number: int32(i/2) + 1, From: int32(i) + 1, Class: 4, code: code, index: uint64(i)}
+		if line, err := openlr.Decode(code); err == nil {
+			t.Streets[i].Class = line.Points[0].FRC
+		}
+	}
+	return t
+}
+
+// OpenLR returns the location reference of the street.
+func (s *Street) OpenLR() string {
+	if s.code != "" {
+		return s.code
+	}
+	east, north := (s.End[0]-s.Start[0])*math.Cos(s.Start[1]*math.Pi/180), s.End[1]-s.Start[1]
+	bearing := math.Mod(math.Atan2(east, north)*180/math.Pi+360, 360)
+	code, err := openlr.Encode(openlr.Line{Points: []openlr.Point{
+		{
+			Lon: s.Start[0], Lat: s.Start[1], Bearing: bearing, Distance: int(s.Length),
+			FRC: s.Class, FOW: openlr.SingleCarriageway, LowestFRC: s.Class,
+		},
+		{Lon: s.End[0], Lat: s.End[1], Bearing: math.Mod(bearing+180, 360), FRC: s.Class, FOW: openlr.SingleCarriageway},
+	}})
+	if err != nil {
+		panic(err) // a town does not extend so far
+	}
+	return code
+}
+
+// crossing is a place in the grid. {0, 0} is the centre of the town.
+type crossing [2]int
+
+// radius returns the number of the square around the centre, which becomes a circle.
+func (c crossing) radius() int { return max(c[0], -c[0], c[1], -c[1]) }
+
+// place returns metres east and north of the centre. The grid is bent to circles, the more so the farther
+// from the centre, then everything a little out of shape.
+func (c crossing) place(seed uint64) (x, y float64) {
+	u, v, r := float64(c[0]), float64(c[1]), float64(c.radius())
+	if r > 0 {
+		angle := math.Pi / 4 * v / r
+		switch {
+		case math.Abs(v) > math.Abs(u):
+			angle = math.Copysign(math.Pi/2-math.Pi/4*math.Abs(u)/r, v)
+			if u < 0 {
+				angle = math.Copysign(math.Pi, v) - angle
+			}
+		case u < 0:
+			angle = math.Pi - angle
+		}
+		round := min(1, r/7)
+		u, v = u+round*(r*math.Cos(angle)-u), v+round*(r*math.Sin(angle)-v)
+	}
+	const turn = 0.3 // radians: few towns are built to the north
+	x, y = block*(u*math.Cos(turn)-v*math.Sin(turn)), block*(u*math.Sin(turn)+v*math.Cos(turn))
+	x, y = x+70*math.Sin(y/640+1)+25*math.Sin(x/310), y+70*math.Sin(x/710+2)+25*math.Sin(y/270)
+	const jitter = block / 5
+	return x + jitter*(chance(seed, uint64(c[0]), uint64(c[1]), 1)-0.5), y + jitter*(chance(seed, uint64(c[0]), uint64(c[1]), 2)-0.5)
+}
+
+// south reports whether a place is south of the river.
+func south(x, y float64) bool { return y < -2.6*block+170*math.Sin(x/650)+60*math.Sin(x/240) }
+
+func diagonal(a, b crossing) bool { return a[0] != b[0] && a[1] != b[1] }
+
+// roadOf returns the number of the radial or ring that contains the street between two crossings, and the
+// position of its middle in metres: from the centre on a radial, from the east on a ring. 0: of no road.
+func roadOf(a, b crossing, x, y float64) (road int, metre float64) {
+	ra, rb := a.radius(), b.radius()
+	straight := func(c crossing) bool { return c[0] == 0 || c[1] == 0 || c[0] == c[1] || c[0] == -c[1] }
+	switch ring := slices.Index(rings, ra); {
+	case straight(a) && straight(b) && a[0]*b[1] == a[1]*b[0]:
+		eighth := math.Atan2(float64(a[1]+b[1]), float64(a[0]+b[0])) / (math.Pi / 4)
+		return 1 + int(math.Round(eighth))&7, math.Hypot(x, y)
+	case ra == rb && ring >= 0 && !diagonal(a, b):
+		return firstRing + ring, math.Atan2(y, x) * float64(ra) * block
+	}
+	return 0, 0
+}
+
+// growth builds streets from the centre outwards.
+type growth struct {
+	seed  uint64
+	nodes map[crossing]int32
+	built map[[2]crossing]bool
+	plans plans
+}
+
+// plan is a street that could be built next.
+type plan struct {
+	from, to crossing
+	street   Street
+	cost     float64 // seconds from the centre to its end
+}
+
+type plans []plan
+
+func (p plans) Len() int           { return len(p) }
+func (p plans) Less(i, j int) bool { return p[i].cost < p[j].cost }
+func (p plans) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
+func (p *plans) Push(x any)        { *p = append(*p, x.(plan)) }
+func (p *plans) Pop() any {
+	last := (*p)[len(*p)-1]
+	*p = (*p)[:len(*p)-1]
+	return last
+}
+
+// plan adds the streets that begin at a crossing.
+func (g *growth) plan(from crossing, cost float64) {
+	for dx := -1; dx <= 1; dx++ {
+		for dy := -1; dy <= 1; dy++ {
+			to := crossing{from[0] + dx, from[1] + dy}
+			if s, ok := g.street(from, to); ok && to != from && !g.built[[2]crossing{to, from}] {
+				heap.Push(&g.plans, plan{from, to, s, cost + s.Length/(freeSpeeds[s.Class]/3.6)})
+			}
+		}
+	}
+}
+
+// street returns the street between two crossings, if there is one.
+func (g *growth) street(from, to crossing) (s Street, ok bool) {
+	x1, y1 := from.place(g.seed)
+	x2, y2 := to.place(g.seed)
+	s.road, s.metre = roadOf(from, to, (x1+x2)/2, (y1+y2)/2)
+	outer := max(from.radius(), to.radius())
+	line := from[0] // the number of the street in the grid
+	if from[1] == to[1] {
+		line = from[1]
+	}
+	first := from // the same for both directions
+	if to[0] < from[0] || to[1] < from[1] {
+		first = to
+	}
+	switch vertical := uint64(to[1]-from[1]) & 1; {
+	case s.road > 0 && s.road < firstRing && outer > outskirts:
+		s.Class = 2
+	case s.road > 0:
+		s.Class = 3
+	case diagonal(from, to): // only radials are diagonal
+		return s, false
+	case south(x1, y1) != south(x2, y2):
+		return s, false
+	case line%collector == 0 && outer > oldTown:
+		s.Class = 4
+	case chance(g.seed, uint64(first[0]), uint64(first[1]), 3+vertical) < missing:
+		return s, false
+	case outer <= oldTown:
+		s.Class = 7
+	default:
+		s.Class = 6
+	}
+	s.Start, s.End = degrees(x1, y1), degrees(x2, y2)
+	s.Length = math.Hypot(x2-x1, y2-y1)
+	s.inward = (math.Hypot(x1, y1) - math.Hypot(x2, y2)) / s.Length
+	s.forward = s.inward < 0
+	if s.road >= firstRing {
+		s.forward = x1*y2 > x2*y1 // counterclockwise
+	}
+	return s, true
+}
+
+// degrees returns longitude and latitude of a place in metres.
+func degrees(x, y float64) [2]float64 {
+	return [2]float64{centreLongitude + x/metresPerDegree/math.Cos(centreLatitude*math.Pi/180), centreLatitude + y/metresPerDegree}
+}
+
+// build builds the street that is reached first, in both directions.
+func (g *growth) build() (there, back Street) {
+	for {
+		p := heap.Pop(&g.plans).(plan)
+		if g.built[[2]crossing{p.from, p.to}] || g.built[[2]crossing{p.to, p.from}] {
+			continue
+		}
+		g.built[[2]crossing{p.from, p.to}] = true
+		if g.nodes[p.to] == 0 {
+			g.nodes[p.to] = int32(len(g.nodes) + 1)
+			g.plan(p.to, p.cost)
+		}
+		there = p.street
+		there.Number, there.From, there.To = int32(len(g.built)), g.nodes[p.from], g.nodes[p.to]
+		back = there
+		back.From, back.To, back.Start, back.End = there.To, there.From, there.End, there.Start
+		back.inward, back.forward = -there.inward, !there.forward
+		return there, back
+	}
+}
+
+// chance returns a random number from 0 to 1 that belongs to the arguments.
+func chance(seed, a, b, c uint64) float64 {
+	const odd = 0x9e3779b97f4a7c15 // spreads small numbers over all bits
+	return float64(rand.NewPCG(seed^a*odd, (b+1)*odd^c*0xbf58476d1ce4e5b9).Uint64()>>11) / (1 << 53)
+}
