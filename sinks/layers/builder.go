@@ -151,7 +151,7 @@ func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
 	parallel(len(buckets), func(i int) {
 		c := b.compressors.Get().(*compressor)
-		defer b.compressors.Put(c)
+		defer b.compressors.put(c)
 		k := buckets[i]
 		k.parts = slices.DeleteFunc(k.parts, func(p part) bool { return p.until <= keep || b.zones[p.zone.name] != p.zone })
 		for _, z := range b.zones {

@@ -25,10 +25,10 @@
 // The piece has the part's bytes in each form, compressed separately, so that unchanged pieces are not
 // compressed again. Protobuf messages can be concatenated. So can deflate blocks that refer to nothing
 // before the piece and end at a byte boundary, and zstd blocks that also inherit no repeated offset.
-// Each piece's zstd form is decoded once to prove this, and stored uncompressed if it fails. A body is
-// one gzip member or one zstd frame, because browsers read no further. The CRC-32 of the member is
-// combined from those of the pieces; an ETag is a hash of the pieces' hashes. Bodies are sent piece by
-// piece without a copy.
+// Each form is decoded once to prove this, and stored uncompressed if it fails. A body is one gzip
+// member or one zstd frame, because browsers read no further. The CRC-32 of the member is combined from
+// those of the pieces; an ETag is a hash of the pieces' hashes. Bodies are sent piece by piece without a
+// copy.
 //
 // Forms are made in advance if clients have asked for them lately, else when they are asked for; both
 // give the same bytes.

@@ -25,13 +25,14 @@ var mediaTypes = [formats][]byte{[]byte("application/x-protobuf"), []byte("appli
 type zone struct {
 	name        string
 	json        []byte       // name, quoted
+	proto       []byte       // the field timezone
 	until       time.Time    // when it is dropped; zero: it is in use
 	asked       [2]*demand   // of the horizons, of the whole layer
 	compressors *compressors // shared by all zones
 }
 
 func newZone(name string, now time.Time, compressors *compressors) *zone {
-	return &zone{name: name, json: quote(name), asked: [2]*demand{newDemand(now), newDemand(now)}, compressors: compressors}
+	return &zone{name: name, json: quote(name), proto: appendString(nil, 7, name), asked: [2]*demand{newDemand(now), newDemand(now)}, compressors: compressors}
 }
 
 // demand returns which forms of a scope's documents clients ask for.
@@ -44,14 +45,14 @@ func (z *zone) demand(whole bool) *demand {
 
 // writer appends streets to a document. It is scratch memory.
 type writer struct {
-	picked  []*period
-	message []byte
-	inner   []byte
+	picked    []*period
+	header    []byte
+	variables []variable // of the text
 }
 
-// append appends what the piece shows.
+// append appends what the piece shows to dst, which must be empty.
 func (w *writer) append(f format, dst []byte, p *piece) []byte {
-	start := len(dst)
+	w.variables = w.variables[:0]
 	for _, s := range p.streets {
 		if w.picked, _ = p.view.pick(w.picked[:0], s); len(w.picked) == 0 && !p.every {
 			continue
@@ -60,7 +61,7 @@ func (w *writer) append(f format, dst []byte, p *piece) []byte {
 			dst = w.appendProto(dst, p.zone, s, w.picked)
 			continue
 		}
-		if len(dst) > start {
+		if len(dst) > 0 {
 			dst = append(dst, ',')
 		}
 		dst = w.appendJSON(dst, p.zone, s, w.picked)
@@ -68,28 +69,55 @@ func (w *writer) append(f format, dst []byte, p *piece) []byte {
 	return dst
 }
 
+// vary records that the text from a position on is a variable.
+func (w *writer) vary(dst []byte, from int) {
+	w.variables = append(w.variables, variable{from, len(dst)})
+}
+
 // appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
 // forecast.proto. proto3 omits zero values except that of speed_valid, whose absence would mean true.
 func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []*period) []byte {
-	m := appendInt(w.message[:0], 1, s.id.street)
-	m = appendInt(m, 2, s.id.fromnode)
-	m = appendString(m, 3, s.code)
+	h := appendInt(w.header[:0], 1, s.id.street)
+	h = appendInt(h, 2, s.id.fromnode)
+	h = appendString(h, 3, s.code)
+	w.header = h
+	size := len(h)
 	for _, p := range periods {
-		times := p.span.Value()
-		in := appendString(w.inner[:0], 1, times.start)
-		in = appendString(in, 2, times.end)
-		if p.flowValid {
-			in = appendBool(in, 3, true)
-		}
-		in = appendBool(in, 4, p.speedValid)
-		in = appendDouble(in, 5, p.speed)
-		in = appendDouble(in, 6, p.flow)
-		in = appendString(in, 7, z.name)
-		m = protowire.AppendBytes(protowire.AppendTag(m, 4, protowire.BytesType), in)
-		w.inner = in
+		size += 1 + protowire.SizeBytes(p.size(z))
 	}
-	w.message = m
-	return protowire.AppendBytes(protowire.AppendTag(dst, 1, protowire.BytesType), m)
+	from := len(dst)
+	dst = protowire.AppendVarint(protowire.AppendTag(dst, 1, protowire.BytesType), uint64(size))
+	dst = append(dst, h...)
+	w.vary(dst, from)
+	for _, p := range periods {
+		dst = protowire.AppendVarint(protowire.AppendTag(dst, 4, protowire.BytesType), uint64(p.size(z)))
+		times := p.span.Value()
+		dst = appendString(dst, 1, times.start)
+		dst = appendString(dst, 2, times.end)
+		if p.flowValid {
+			dst = appendBool(dst, 3, true)
+		}
+		dst = appendBool(dst, 4, p.speedValid)
+		dst = w.appendDouble(dst, 5, p.speed)
+		dst = w.appendDouble(dst, 6, p.flow)
+		dst = append(dst, z.proto...)
+	}
+	return dst
+}
+
+// size returns the size of what appendProto appends for a period.
+func (p *period) size(z *zone) int {
+	times := p.span.Value()
+	size := 1 + protowire.SizeBytes(len(times.start)) + 1 + protowire.SizeBytes(len(times.end)) + 2 + len(z.proto)
+	if p.flowValid {
+		size += 2
+	}
+	for _, v := range [...]float64{p.speed, p.flow} {
+		if math.Float64bits(v) != 0 {
+			size += 9
+		}
+	}
+	return size
 }
 
 func appendInt(b []byte, field protowire.Number, v int32) []byte {
@@ -103,11 +131,12 @@ func appendBool(b []byte, field protowire.Number, v bool) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), protowire.EncodeBool(v))
 }
 
-func appendDouble(b []byte, field protowire.Number, v float64) []byte {
+func (w *writer) appendDouble(dst []byte, field protowire.Number, v float64) []byte {
 	if bits := math.Float64bits(v); bits != 0 { // -0 is not omitted
-		return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), bits)
+		dst = protowire.AppendFixed64(protowire.AppendTag(dst, field, protowire.Fixed64Type), bits)
+		w.vary(dst, len(dst)-8)
 	}
-	return b
+	return dst
 }
 
 func appendString(b []byte, field protowire.Number, v string) []byte {
@@ -127,9 +156,11 @@ const (
 // unpopulated fields. protojson inserts random blanks on purpose, so that replicas could not agree on
 // ETags.
 func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []*period) []byte {
+	from := len(dst)
 	dst = strconv.AppendInt(append(dst, `{"street":`...), int64(s.id.street), 10)
 	dst = strconv.AppendInt(append(dst, `,"fromnode":`...), int64(s.id.fromnode), 10)
 	dst = append(append(dst, `,"openLRcode":`...), quote(s.code)...)
+	w.vary(dst, from)
 	dst = append(dst, `,"forecast":[`...)
 	for i, p := range periods {
 		if i > 0 {
@@ -140,8 +171,10 @@ func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []*period) [
 		dst = append(append(dst, `","end":"`...), times.end...)
 		dst = strconv.AppendBool(append(dst, `","flow_valid":`...), p.flowValid)
 		dst = strconv.AppendBool(append(dst, `,"speed_valid":`...), p.speedValid)
+		from := len(dst)
 		dst = appendNumber(append(dst, `,"speed":`...), p.speed)
 		dst = appendNumber(append(dst, `,"flow":`...), p.flow)
+		w.vary(dst, from)
 		dst = append(append(dst, `,"timezone":`...), z.json...)
 		dst = append(dst, '}')
 	}

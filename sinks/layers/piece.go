@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/bits"
 	"runtime"
 	"slices"
@@ -96,11 +97,7 @@ func appendZstdHeader(dst []byte, kind, size int) []byte {
 }
 
 const (
-	// deflateLevel: bodies are as large as gzip -6 of the whole makes them, at the same cost.
-	deflateLevel = 8
-	// bestLevel is for answers that are sent to many and built once from few streets.
-	bestLevel = 9
-	// zstdLevel: bodies are a tenth smaller than with gzip and cost three times as much. With the
+	// zstdLevel: bodies are a tenth smaller than with gzip and cost many times as much. With the
 	// next lower level they would be larger than with gzip.
 	zstdLevel = zstd.SpeedBestCompression
 	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
@@ -112,15 +109,16 @@ const (
 // compressor makes forms. It is for one goroutine.
 type compressor struct {
 	writer
-	plain   []byte // scratch memory, as are the others
-	out     bytes.Buffer
-	deflate *flate.Writer
-	best    *flate.Writer
-	frame   []byte
-	zstd    *zstd.Encoder // with unzstd made when it is needed: it takes 40 MB
-	unzstd  *zstd.Decoder
-	proof   []byte
-	decoded []byte
+	deflater deflater
+	shown    *piece // whose protobuf form text is; nil for others
+	text     []byte // scratch memory, as are the others
+	frame    []byte
+	zstd     *zstd.Encoder // with unzstd made when it is needed: it takes 40 MB
+	unzstd   *zstd.Decoder
+	inflate  io.ReadCloser
+	packed   bytes.Reader
+	proof    []byte
+	decoded  []byte
 }
 
 // compressors are a pool of compressors, which take megabytes each. Requests use it through borrow, so
@@ -131,7 +129,13 @@ type compressors struct {
 }
 
 func newCompressors() *compressors {
-	return &compressors{sync.Pool{New: func() any { return newCompressor() }}, make(chan struct{}, runtime.GOMAXPROCS(0))}
+	return &compressors{sync.Pool{New: func() any { return new(compressor) }}, make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
+
+// put takes a compressor back. It must not keep an old layer in memory.
+func (c *compressors) put(one *compressor) {
+	one.shown = nil
+	c.Put(one)
 }
 
 // borrow waits for a compressor for a request, which must not wait for another one before it gives this
@@ -142,17 +146,8 @@ func (c *compressors) borrow() *compressor {
 }
 
 func (c *compressors) giveBack(one *compressor) {
-	c.Put(one)
+	c.put(one)
 	<-c.borrowed
-}
-
-func newCompressor() *compressor {
-	c := &compressor{}
-	var errs [2]error
-	c.deflate, errs[0] = flate.NewWriter(nil, deflateLevel)
-	c.best, errs[1] = flate.NewWriter(nil, bestLevel)
-	c.must(errs[:]...)
-	return c
 }
 
 func (c *compressor) startZstd() {
@@ -160,28 +155,46 @@ func (c *compressor) startZstd() {
 	c.zstd, errs[0] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
 		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
 	c.unzstd, errs[1] = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	c.must(errs[:]...)
-}
-
-// must panics on errors, which constant settings do not have.
-func (c *compressor) must(errs ...error) {
-	if err := errors.Join(errs...); err != nil {
-		panic(fmt.Sprintf("cannot set up a compressor: %v", err))
+	if err := errors.Join(errs[:]...); err != nil {
+		panic(fmt.Sprintf("cannot set up a compressor: %v", err)) // the settings are constant
 	}
 }
 
 // form returns a text in an encoding.
-func (c *compressor) form(plain []byte, e encoding, w *flate.Writer) *form {
-	made := &form{plain: checksum{}.add(plain)}
+func (c *compressor) form(text []byte, variables []variable, e encoding) *form {
+	made := &form{plain: checksum{}.add(text)}
 	switch e {
 	case gzipped:
-		made.bytes = c.deflated(plain, w)
+		made.bytes = c.deflated(text, variables)
 	case zstandard:
-		made.bytes = c.zstandard(plain)
+		made.bytes = c.zstandard(text)
 	default:
-		made.bytes = bytes.Clone(plain)
+		made.bytes = bytes.Clone(text)
 	}
 	return made
+}
+
+// deflated returns deflate blocks of the text, uncompressed ones if the others do not decode to it.
+func (c *compressor) deflated(text []byte, variables []variable) []byte {
+	blocks := c.deflater.deflate(text, variables)
+	if !c.inflates(blocks, text) {
+		blocks = storeDeflate(text)
+		piecesStored.Inc()
+	}
+	return bytes.Clone(blocks)
+}
+
+// inflates reports whether the blocks decode to plain, without bytes before them.
+func (c *compressor) inflates(blocks, plain []byte) bool {
+	c.proof = append(append(c.proof[:0], blocks...), deflateEnd...)
+	c.packed.Reset(c.proof)
+	if c.inflate == nil {
+		c.inflate = flate.NewReader(&c.packed)
+	}
+	_ = c.inflate.(flate.Resetter).Reset(&c.packed, nil) // cannot fail
+	c.decoded = slices.Grow(c.decoded[:0], len(plain)+1)[:len(plain)+1]
+	n, err := io.ReadFull(c.inflate, c.decoded)
+	return (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.Equal(c.decoded[:n], plain)
 }
 
 // zstandard returns zstd blocks of the text. Those that cannot be proven to decode to the text anywhere
@@ -199,17 +212,6 @@ func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 		blocks = append(blocks, compressed...)
 	}
 	return slices.Clip(blocks)
-}
-
-// deflated returns deflate blocks of plain, ended by a flush. They decode to plain after any others:
-// deflate blocks share nothing but the window, and a distance may not reach before the first byte that
-// the writer has written since its reset (RFC 1951, 2), because it has no earlier bytes.
-func (c *compressor) deflated(plain []byte, w *flate.Writer) []byte {
-	c.out.Reset()
-	w.Reset(&c.out)
-	_, _ = w.Write(plain) // into memory: it cannot fail
-	_ = w.Flush()
-	return bytes.Clone(c.out.Bytes())
 }
 
 // zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one; nothing

@@ -23,17 +23,18 @@ func inflate(t *testing.T, blocks []byte) string {
 // TestBlocksStandAlone checks that a piece's blocks decode on their own, even if the compressor has
 // produced others before; otherwise a piece could not be kept when its neighbour is replaced.
 func TestBlocksStandAlone(t *testing.T) {
-	c := newCompressor()
+	c := new(compressor)
 	c.startZstd()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)
-	first := c.form(text, gzipped, c.deflate)
+	variables := []variable{{10, 14}, {26, 28}, {43, 67}}
+	first := c.form(text, variables, gzipped)
 	require.Equal(t, string(text), inflate(t, first.bytes))
 	for n := range text {
-		require.Equal(t, string(text[:n]), inflate(t, c.deflated(text[:n], c.best)))
+		require.Equal(t, string(text[:n]), inflate(t, c.deflater.deflate(text[:n], nil)))
 		framed := append(append(bytes.Clone(headers[zstandard]), c.zstdBlocks(text[:n])...), zstdEnd...)
 		require.Equal(t, string(text[:n]), string(unpack(t, "zstd", framed)))
 	}
-	require.Equal(t, first, c.form(text, gzipped, c.deflate), "the bytes depend only on the text")
+	require.Equal(t, first, c.form(text, variables, gzipped), "the bytes depend only on the text")
 	require.Equal(t, ",", inflate(t, stored(",")[gzipped].bytes))
 }
 
@@ -41,7 +42,7 @@ func TestBlocksStandAlone(t *testing.T) {
 // them needs to be stored uncompressed.
 func TestPiecesJoin(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	c := newCompressor()
+	c := new(compressor)
 	c.startZstd()
 	before := testutil.ToFloat64(piecesStored)
 	text := func(n int) []byte {
@@ -69,6 +70,15 @@ func TestPiecesJoin(t *testing.T) {
 	require.Equal(t, before, testutil.ToFloat64(piecesStored))
 }
 
+// everywhere returns variables of all sizes, some of them next to each other.
+func everywhere(text []byte) (variables []variable) {
+	for at, n := 0, 0; at+n <= len(text); n = (n + 1) % 20 {
+		variables = append(variables, variable{at, at + n})
+		at += n + n%3
+	}
+	return variables
+}
+
 // requireJoined joins pieces with these texts, and unpacks the bodies.
 func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 	t.Helper()
@@ -77,7 +87,7 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 		p := &piece{}
 		for f := range formats {
 			for e := range encodings {
-				p.forms[f][e].Store(c.form(text, e, c.deflate))
+				p.forms[f][e].Store(c.form(text, everywhere(text), e))
 			}
 		}
 		pieces = append(pieces, p, nil)
@@ -105,7 +115,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	for i := range text {
 		text[i] = byte(random.Uint32())
 	}
-	c := newCompressor()
+	c := new(compressor)
 	c.startZstd()
 	var err error
 	c.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderDictRaw(1, text))
@@ -115,13 +125,20 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	requireJoined(t, c, [][]byte{text, text, bytes.Repeat(text, 200)})
 	require.Equal(t, before+4*float64(formats), testutil.ToFloat64(piecesStored), "the last text has two chunks")
 
-	c = newCompressor()
+	c = new(compressor)
 	c.startZstd()
 	inherits := []byte{1<<3 | 1, 'a', 1, 0x54, 1, 0, 0, 1} // a literal, and a match of 3 at the last offset
 	inherits = append(appendZstdHeader(nil, zstdCompressed, len(inherits)), inherits...)
 	frame := append(append(bytes.Clone(headers[zstandard]), inherits...), zstdEnd...)
 	require.Equal(t, "aaaa", string(unpack(t, "zstd", frame)), "valid at the start of a frame")
 	require.False(t, c.standsAlone(inherits, []byte("aaaa")))
+	require.True(t, c.inflates(storeDeflate([]byte("aaaa")), []byte("aaaa")))
+	for _, other := range []string{"aaa", "aaaaa", "aaab"} {
+		require.False(t, c.inflates(storeDeflate([]byte(other)), []byte("aaaa")))
+	}
+	require.False(t, c.inflates(storeDeflate([]byte("aaaa"))[:3], []byte("aaaa")))
+	earlier := new(deflater).deflate([]byte("abcdefgh-abcdefgh-"), []variable{{0, 8}, {9, 17}})
+	require.False(t, c.inflates(append(earlier, 0), []byte("abcdefgh-abcdefgh-")))
 	require.True(t, c.standsAlone(storeZstd([]byte("aaaa")), []byte("aaaa")))
 	last := append(bytes.Clone(inherits), zstdEnd...)
 	require.False(t, c.standsAlone(append(last, storeZstd([]byte("b"))...), []byte("aaaab")))
@@ -143,6 +160,6 @@ func FuzzPieces(f *testing.F) {
 			n := min(len(text), 1+int(size))
 			texts, text = append(texts, text[:n]), text[n:]
 		}
-		requireJoined(t, newCompressor(), texts[:min(len(texts), 100)])
+		requireJoined(t, new(compressor), texts[:min(len(texts), 100)])
 	})
 }

@@ -24,12 +24,23 @@ type piece struct {
 
 // render returns a piece of the streets; nil if it would be empty. It sets p.sum.
 func (c *compressor) render(p *piece) *piece {
-	c.plain = c.append(protobuf, c.plain[:0], p)
-	if len(c.plain) == 0 {
+	c.write(protobuf, p)
+	if len(c.text) == 0 {
 		return nil
 	}
-	p.sum = xxhash.Sum64(c.plain)
+	p.sum = xxhash.Sum64(c.text)
 	return p
+}
+
+// write sets the text to that of the piece.
+func (c *compressor) write(f format, p *piece) {
+	if f == protobuf && c.shown == p {
+		return
+	}
+	c.text, c.shown = c.append(f, c.text[:0], p), nil
+	if f == protobuf {
+		c.shown = p
+	}
 }
 
 // form returns the piece in a form, which it keeps, for a request.
@@ -50,12 +61,8 @@ func (p *piece) make(f format, e encoding, c *compressor) *form {
 	if made := p.forms[f][e].Load(); made != nil {
 		return made
 	}
-	level := c.deflate
-	if p.every {
-		level = c.best
-	}
-	c.plain = c.append(f, c.plain[:0], p)
-	made := c.form(c.plain, e, level)
+	c.write(f, p)
+	made := c.form(c.text, c.variables, e)
 	p.forms[f][e].Store(made)
 	return made
 }

@@ -1,0 +1,239 @@
+package layers
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// blockWriter writes deflate blocks with codes of their own (RFC 1951, 3.2.7).
+type blockWriter struct {
+	bytes   []byte
+	pending uint64 // bits that are not in bytes yet, the first one lowest
+	count   int    // of them, less than 32
+}
+
+// values are the lengths or distances that share a symbol, which extra bits distinguish.
+type values struct{ base, extra int }
+
+const (
+	endOfBlock = 256
+	maxBits    = 15 // of a code
+)
+
+// The symbols of matches (RFC 1951, 3.2.5).
+var (
+	lengthSymbols [maxMatch + 1]int // by the length
+	lengths       [endOfBlock + 30]values
+	distances     [30]values
+)
+
+func init() {
+	base := minMatch
+	for s := endOfBlock + 1; s < len(lengths); s++ {
+		lengths[s] = values{base, max(0, (s-endOfBlock-1)/4-1)}
+		for ; base < lengths[s].base+1<<lengths[s].extra && base <= maxMatch; base++ {
+			lengthSymbols[base] = s
+		}
+	}
+	last := len(lengths) - 1 // it has the maximum alone
+	lengths[last], lengthSymbols[maxMatch] = values{maxMatch, 0}, last
+	base = 1
+	for s := range distances {
+		distances[s] = values{base, max(0, s/2-1)}
+		base += 1 << distances[s].extra
+	}
+}
+
+func distanceSymbol(distance int) int {
+	if distance <= 2 {
+		return distance - 1
+	}
+	n := bits.Len(uint(distance-1)) - 2 // bits after the highest two
+	return 2*n + (distance-1)>>n
+}
+
+// write returns a block of the tokens, followed by an empty one that ends at a byte boundary.
+func (w *blockWriter) write(tokens []token) []byte {
+	literal, distance := make([]int, len(lengths)), make([]int, len(distances)) // how often each symbol is used
+	literal[endOfBlock] = 1
+	for _, t := range tokens {
+		if t < 256 {
+			literal[t]++
+			continue
+		}
+		literal[lengthSymbols[t>>16]]++
+		distance[distanceSymbol(int(t&0xffff))]++
+	}
+	w.bytes = w.bytes[:0]
+	codes, distanceCodes := prefixCodes(literal, maxBits), prefixCodes(distance, maxBits)
+	w.header(codes, distanceCodes)
+	for _, t := range tokens {
+		if t < 256 {
+			w.code(codes[t])
+			continue
+		}
+		length, distance := int(t>>16), int(t&0xffff)
+		s := lengthSymbols[length]
+		w.code(codes[s])
+		w.bits(length-lengths[s].base, lengths[s].extra)
+		s = distanceSymbol(distance)
+		w.code(distanceCodes[s])
+		w.bits(distance-distances[s].base, distances[s].extra)
+	}
+	w.code(codes[endOfBlock])
+	w.bits(0, 3) // a stored block
+	for ; w.count > 0; w.count -= min(8, w.count) {
+		w.bytes = append(w.bytes, byte(w.pending))
+		w.pending >>= 8
+	}
+	w.bytes = append(w.bytes, 0, 0, 0xff, 0xff)
+	return w.bytes
+}
+
+// bits appends the low bits of a value.
+func (w *blockWriter) bits(value, count int) {
+	w.pending |= uint64(value) << w.count
+	if w.count += count; w.count >= 32 {
+		w.bytes = binary.LittleEndian.AppendUint32(w.bytes, uint32(w.pending))
+		w.pending >>= 32
+		w.count -= 32
+	}
+}
+
+func (w *blockWriter) code(c code) { w.bits(int(c.bits), int(c.count)) }
+
+// Symbols of the header after those for numbers of bits: repetitions.
+const (
+	repeatLast  = 16 // 3 to 6 times
+	repeatZero  = 17 // 3 to 10 times
+	repeatZeros = 18 // 11 to 138 times
+)
+
+// headerOrder is the order in which the header has the codes for its symbols.
+var headerOrder = [19]int{repeatLast, repeatZero, repeatZeros, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+
+// header starts a block with these codes, of which it has the numbers of bits.
+func (w *blockWriter) header(codes, distanceCodes []code) {
+	unused := func(c code) bool { return c.count == 0 }
+	for unused(distanceCodes[len(distanceCodes)-1]) {
+		distanceCodes = distanceCodes[:len(distanceCodes)-1]
+	}
+	for unused(codes[len(codes)-1]) {
+		codes = codes[:len(codes)-1]
+	}
+	type item struct{ symbol, value, extra int }
+	var items []item
+	used := make([]int, len(headerOrder))
+	add := func(symbol, value, extra int) {
+		items = append(items, item{symbol, value, extra})
+		used[symbol]++
+	}
+	for all := slices.Concat(codes, distanceCodes); len(all) > 0; {
+		count, n := int(all[0].count), 1
+		for n < len(all) && all[n].count == all[0].count && n < 138 {
+			n++
+		}
+		switch {
+		case count == 0 && n >= 11:
+			add(repeatZeros, n-11, 7)
+		case count == 0 && n >= 3:
+			add(repeatZero, n-3, 3)
+		case n >= 4:
+			n = min(n, 7)
+			add(count, 0, 0)
+			add(repeatLast, n-4, 2)
+		default:
+			n = 1
+			add(count, 0, 0)
+		}
+		all = all[n:]
+	}
+	headerCodes := prefixCodes(used, 7)
+	order := headerOrder[:]
+	for unused(headerCodes[order[len(order)-1]]) {
+		order = order[:len(order)-1]
+	}
+	w.bits(0b10<<1, 3) // not the last block; codes of its own
+	w.bits(len(codes)-257, 5)
+	w.bits(len(distanceCodes)-1, 5)
+	w.bits(len(order)-4, 4)
+	for _, s := range order {
+		w.bits(int(headerCodes[s].count), 3)
+	}
+	for _, i := range items {
+		w.code(headerCodes[i.symbol])
+		w.bits(i.value, i.extra)
+	}
+}
+
+// code is the code of a symbol: its bits, the first one lowest, and their number, 0 for an unused symbol.
+type code struct {
+	bits  uint16
+	count uint8
+}
+
+// prefixCodes returns the shortest codes of at most limit bits for symbols that are used this often, in
+// the form that follows from their numbers of bits (RFC 1951, 3.2.2). At least two symbols have a code.
+func prefixCodes(used []int, limit int) []code {
+	var leaves []int // use<<16 | symbol
+	for s, n := range used {
+		if n > 0 {
+			leaves = append(leaves, n<<16|s)
+		}
+	}
+	for s := 0; len(leaves) < 2; s++ {
+		if used[s] == 0 {
+			leaves = append(leaves, s)
+		}
+	}
+	slices.Sort(leaves)
+	codes := make([]code, len(used))
+	for countBits(codes, leaves) > limit {
+		for i, leaf := range leaves {
+			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // less different: shorter codes
+		}
+	}
+	next := 0
+	for count := 1; count <= limit; count++ {
+		for s := range codes {
+			if int(codes[s].count) == count {
+				codes[s].bits = bits.Reverse16(uint16(next)) >> (16 - count)
+				next++
+			}
+		}
+		next <<= 1
+	}
+	return codes
+}
+
+// countBits sets the numbers of bits by Huffman's algorithm, and returns the highest.
+func countBits(codes []code, leaves []int) (most int) {
+	nodes := make([]int, len(leaves), 2*len(leaves)) // use; inner nodes come after the leaves, in order of use
+	for i, leaf := range leaves {
+		nodes[i] = leaf >> 16
+	}
+	parents := make([]int, 2*len(leaves)) // indices in nodes
+	leaf, inner := 0, len(leaves)
+	for len(nodes) < 2*len(leaves)-1 {
+		sum := 0
+		for range 2 { // the two least used ones that have no parent
+			least := &inner
+			if leaf < len(leaves) && (inner == len(nodes) || nodes[leaf] <= nodes[inner]) {
+				least = &leaf
+			}
+			sum += nodes[*least]
+			parents[*least] = len(nodes)
+			*least++
+		}
+		nodes = append(nodes, sum)
+	}
+	depths := make([]int, len(nodes))
+	for i := len(nodes) - 2; i >= 0; i-- {
+		if depths[i] = depths[parents[i]] + 1; i < len(leaves) {
+			codes[leaves[i]&0xffff].count = uint8(depths[i])
+			most = max(most, depths[i])
+		}
+	}
+	return most
+}

@@ -1,0 +1,146 @@
+package layers
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// deflater compresses texts whose records resemble each other into deflate blocks (RFC 1951). A general
+// compressor looks for earlier occurrences of the text at every byte. This one knows where records
+// differ and looks only there, so that it takes a fraction of the time; the result is as small. It is
+// for one goroutine.
+type deflater struct {
+	blockWriter
+	plain  []byte
+	end    int                   // of the text that the tokens stand for
+	places [1 << placeBits]int32 // positions in plain, plus 1, by the hash of the text there
+	tokens []token
+}
+
+// variable is a part [from, to) of a text that differs between records, such as a number. What precedes
+// it, up to the end of the previous variable, is mostly the same in other records.
+type variable struct{ from, to int }
+
+// token is a literal byte, or a match: as many bytes as its length, equal to those at its distance before.
+type token uint32
+
+const (
+	placeBits = 15 // enough for a piece; newer places replace older ones
+	minMatch  = 3
+	maxMatch  = 258
+	window    = 32 << 10 // the maximum distance
+)
+
+// deflate returns blocks of plain, valid until the next call. They end at a byte boundary, none is marked
+// as the last one, and they decode to plain after any others, because no distance reaches before plain.
+// The variables are in order and do not overlap.
+func (d *deflater) deflate(plain []byte, variables []variable) []byte {
+	d.plain, d.end, d.tokens = plain, 0, d.tokens[:0]
+	clear(d.places[:])
+	start := 0
+	for _, v := range variables {
+		d.constant(start, v.from)
+		d.vary(v)
+		start = v.to
+	}
+	d.literals(len(plain))
+	return d.write(d.tokens)
+}
+
+// constant adds tokens for the text between two variables. It prefers an occurrence before the same
+// value of the variable that follows, or one with the same low bytes, which come first: those of decimal
+// fractions repeat.
+func (d *deflater) constant(start, end int) {
+	text, value := xxhash.Sum64(d.plain[start:end]), d.word(end)
+	for _, count := range [...]int{8, 6, 5, 0} {
+		place := d.visit(text^(value<<(64-8*count)+uint64(count))*mixer, start)
+		if at := max(start, d.end); at < end {
+			d.match(place+at-start, at, end+count)
+		}
+	}
+	d.literals(end)
+}
+
+// vary adds tokens for a variable. Short ones differ in most of their bytes.
+func (d *deflater) vary(v variable) {
+	for at := v.from; at+8 <= v.to; at++ {
+		word := d.word(at)
+		if at == v.from {
+			if place := d.visit(word*mixer, at); d.end <= at {
+				d.match(place, at, at+8)
+			}
+		}
+		if place := d.visit(word<<32*mixer, at); d.end <= at {
+			d.match(place, at, at+4)
+		}
+	}
+	d.literals(v.to)
+}
+
+const mixer = 0x9e3779b97f4a7c15
+
+// visit returns the last position with a hash and replaces it; the result is invalid if there is none.
+func (d *deflater) visit(hash uint64, position int) (last int) {
+	place := &d.places[hash>>(64-placeBits)]
+	last, *place = int(*place)-1, int32(position+1)
+	return last
+}
+
+// word returns 8 bytes of the text, or fewer at its end.
+func (d *deflater) word(at int) (word uint64) {
+	if at+8 <= len(d.plain) {
+		return binary.LittleEndian.Uint64(d.plain[at:])
+	}
+	for i, b := range d.plain[at:] {
+		word |= uint64(b) << (8 * i)
+	}
+	return word
+}
+
+// match adds tokens for the text at a position, which has none yet, if it equals that at an earlier one
+// at least up to end.
+func (d *deflater) match(earlier, at, end int) {
+	if earlier < 0 || earlier >= at || at-earlier > window {
+		return
+	}
+	to := at + d.equal(earlier, at)
+	if to < max(end, at+minMatch) {
+		return
+	}
+	d.literals(at)
+	for n := len(d.tokens); n > 0 && d.tokens[n-1] < 256 && earlier > 0 && d.plain[earlier-1] == d.plain[at-1]; n-- {
+		d.tokens = d.tokens[:n-1] // the literal before is part of the match
+		earlier, at = earlier-1, at-1
+	}
+	d.end = to
+	for distance := at - earlier; at < to; {
+		length := min(to-at, maxMatch)
+		if rest := to - at - length; rest > 0 && rest < minMatch {
+			length -= minMatch
+		}
+		d.tokens = append(d.tokens, token(length<<16|distance))
+		at += length
+	}
+}
+
+// equal returns how many bytes are the same at two positions.
+func (d *deflater) equal(a, b int) (n int) {
+	for ; b+n+8 <= len(d.plain); n += 8 {
+		if differ := d.word(a+n) ^ d.word(b+n); differ != 0 {
+			return n + bits.TrailingZeros64(differ)/8
+		}
+	}
+	for b+n < len(d.plain) && d.plain[a+n] == d.plain[b+n] {
+		n++
+	}
+	return n
+}
+
+// literals adds the text up to a position, as far as it has no tokens yet.
+func (d *deflater) literals(to int) {
+	for ; d.end < to; d.end++ {
+		d.tokens = append(d.tokens, token(d.plain[d.end]))
+	}
+}

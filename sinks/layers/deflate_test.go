@@ -1,0 +1,49 @@
+package layers
+
+import (
+	"bytes"
+	"compress/flate"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDeflate decodes texts that need every length and distance, and codes longer than deflate has, with the
+// standard library.
+func TestDeflate(t *testing.T) {
+	d := new(deflater)
+	f := func(text []byte, variables []variable) {
+		t.Helper()
+		blocks := bytes.Clone(d.deflate(text, variables))
+		plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(bytes.Clone(blocks), deflateEnd...))))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(text, plain))
+		require.Equal(t, blocks, d.deflate(text, variables), "the blocks depend on the text only")
+	}
+	f(nil, nil)
+	f([]byte("a"), []variable{{0, 1}})
+	random := rand.New(rand.NewPCG(7, 8))
+	noise := make([]byte, window+10)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	f(noise, everywhere(noise))
+	for n := range 2*maxMatch + 5 { // matches of n bytes
+		text := bytes.Join([][]byte{noise[:n], noise[:n], {0}}, []byte("-"))
+		f(text, []variable{{n, n + 1}, {2*n + 1, 2*n + 2}})
+	}
+	for distance := 10; distance < len(noise); distance += 1 + distance/9 {
+		f(append(bytes.Clone(noise[:distance]), noise[:10]...), []variable{{0, 10}, {distance, distance + 10}})
+	}
+	for distance := window - 2; distance < window+3; distance++ {
+		f(append(bytes.Clone(noise[:distance]), noise[:10]...), []variable{{0, 10}, {distance, distance + 10}})
+	}
+	var skewed []byte // Huffman's codes of Fibonacci numbers have as many bits as there are numbers
+	for a, b, s := 1, 1, byte(0); s < 24; a, b, s = b, a+b, s+1 {
+		skewed = append(skewed, bytes.Repeat([]byte{s}, a)...)
+	}
+	f(skewed, nil)
+	require.Less(t, len(d.deflate(bytes.Repeat(noise[:100], 100), []variable{{0, 90}, {100, 190}})), 300)
+}
