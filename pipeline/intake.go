@@ -194,6 +194,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	if known == nil {
 		return in.noRegistry(s.ProductInstance)
 	}
+	s.Result.Detectors = known
 	b := &st.body
 	b.gz.Reset(s.Body)
 	b.hash.Reset()

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/term"
 
 	"trafficd/cmd/trafficctl/internal/feed"
-	"trafficd/cmd/trafficctl/internal/replace"
 	"trafficd/cmd/trafficctl/internal/send"
+	"trafficd/pipeline/replace"
 )
 
 const stdio = feed.Stdin // also standard output

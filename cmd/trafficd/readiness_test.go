@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/internal/ops"
+	"trafficd/sources/registry"
 )
 
 // keys replaces the keys of the daemon, which has not started yet.
@@ -111,4 +113,39 @@ func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
 	replaceFile(t, list, "detectorCode\n"+detector(1)+"\n")
 	d.start()
 	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["registry"].State)
+}
+
+// TestRegistryVersion: /readyz and the 207 name the same list, also after a restart without the feed.
+func TestRegistryVersion(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "city.csv")
+	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")
+	replaceFile(t, list, "detectorCode\n"+detector(1)+"\n")
+	d.start().await(http.StatusOK)
+	version := func() string {
+		_, r := d.ready()
+		feeds, err := json.Marshal(r.Components["registry"].Detail["feeds"])
+		require.NoError(t, err)
+		var list []registry.Status
+		require.NoError(t, json.Unmarshal(feeds, &list))
+		return list[0].Version
+	}
+	loaded := version()
+	require.Regexp(t, "^[0-9a-f]{16}$", loaded)
+	first, err := d.post(t.Context(), batchNumber(1, 1), "once")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMultiStatus, first.status)
+	require.Equal(t, loaded, first.header.Get("Registry-Version"))
+	replay, err := d.post(t.Context(), batchNumber(1, 1), "once")
+	require.NoError(t, err)
+	require.Empty(t, replay.header.Values("Registry-Version"), "a replay was validated before")
+
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(t, code, log)
+	require.NoError(t, os.Remove(list))
+	d.start().await(http.StatusOK)
+	require.Equal(t, loaded, version())
+	second, err := d.post(t.Context(), batchNumber(2, 1), "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMultiStatus, second.status)
+	require.Equal(t, loaded, second.header.Get("Registry-Version"))
 }

@@ -100,8 +100,9 @@ type Result struct {
 	ID         ID
 	Items      int // accepted + rejected
 	Accepted   int
-	Duplicates int  // accepted items that replace an earlier one of the batch in the archive
-	Replay     bool // the first result of the same Idempotency-Key, repeated
+	Duplicates int        // accepted items that replace an earlier one of the batch in the archive
+	Replay     bool       // the first result of the same Idempotency-Key, repeated
+	Detectors  *Detectors // that the items were validated against; nil for a replay
 	Rejections
 }
 

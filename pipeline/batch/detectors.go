@@ -2,7 +2,10 @@ package batch
 
 import (
 	"bytes"
+	"fmt"
 	"hash/maphash"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // MaxCodeLen is the maximum length of a detector code in bytes (contract 1.2, rule 7).
@@ -15,6 +18,7 @@ type Detectors struct {
 	text     []byte
 	ends     []uint32
 	ordinals map[uint64]uint32 // by hash; of equal hashes, the later ones have the next numbers
+	version  uint64            // the sum of the codes' hashes, which are the same in every process
 }
 
 // NewDetectors returns a set of the codes without duplicates. It skips empty codes and those over MaxCodeLen; the second
@@ -32,6 +36,7 @@ func NewDetectors(codes []string) (*Detectors, int) {
 			d.ordinals[h] = uint32(len(d.ends))
 			d.text = append(d.text, code...)
 			d.ends = append(d.ends, uint32(len(d.text)))
+			d.version += xxhash.Sum64String(code)
 		}
 	}
 	return d, skipped
@@ -39,6 +44,9 @@ func NewDetectors(codes []string) (*Detectors, int) {
 
 // Len returns the number of codes.
 func (d *Detectors) Len() int { return len(d.ends) }
+
+// Version identifies the set: it is equal for the same codes in any order, in every process.
+func (d *Detectors) Version() string { return fmt.Sprintf("%016x", d.version) }
 
 // Code returns the code with this ordinal, a view.
 func (d *Detectors) Code(ord int) []byte { return view(d.text, d.ends, ord) }

@@ -28,6 +28,9 @@ func answer(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas,
 	if r.Duplicates > 0 {
 		h.Set("Duplicate-Items", strconv.Itoa(r.Duplicates))
 	}
+	if r.Detectors != nil {
+		h.Set("Registry-Version", r.Detectors.Version())
+	}
 	text := newRendering(r, memory, client)
 	if !wantsGzip(&ctx.Request.Header) {
 		ctx.Response.SetBodyStream(text, text.size())

@@ -23,7 +23,9 @@ type Config struct {
 	Recheck       time.Duration       `setting:"recheck"` // of a file without reported changes: network file systems report none
 	Settle        time.Duration       `setting:"settle"`  // how long a file must be unmodified before it is read
 	shrink.Limits `setting:",squash"` // of lists that lack many of the detectors in use
-	MaxBytes      int64               `setting:"max_bytes"` // of one list, uncompressed
+	MaxBytes      int64               `setting:"max_bytes"`     // of one list, uncompressed
+	CacheDir      string              `setting:"cache_dir"`     // folder of the last good lists; empty: in the journal's folder
+	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // a restart uses lists that were confirmed within this time; 0: none
 }
 
 // FeedConfig is the feed of one product instance: exactly one of File, HTTP and ClickHouse is set.
@@ -65,7 +67,7 @@ const (
 
 // DefaultConfig has no feeds.
 func DefaultConfig() Config {
-	return Config{Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20}
+	return Config{Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20, CacheMaxAge: 24 * time.Hour}
 }
 
 // withDefaults returns a copy with defaults in place of omitted keys: the configuration has no
@@ -118,6 +120,7 @@ func (c Config) Validate() error {
 		settings.Within("settle", c.Settle, 10*time.Millisecond, time.Minute, "it delays every new list"),
 		c.Limits.Validate(),
 		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory whole"),
+		settings.AtLeast("cache_max_age", c.CacheMaxAge, 0, "0 keeps no lists"),
 	}
 	seen := make(map[string]bool)
 	for i, f := range c.Feeds {

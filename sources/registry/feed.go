@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,12 +26,14 @@ type feed struct {
 	interval time.Duration // time between checks
 	settle   time.Duration // time from a change to the check
 	guard    shrink.Guard
+	cache    cache
 	log      zerolog.Logger
 
 	current atomic.Pointer[batch.Detectors]
 	mark    shrink.Mark // of current; used only by the goroutine that calls run
 
 	mu        sync.Mutex // protects the fields below
+	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
 	leftOut   int        // entries of the list that are not valid codes
 	confirmed time.Time  // the last successful check
 	err       error      // of the last check
@@ -55,12 +58,16 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 			cfg.MaxBytes,
 		}
 	}
+	f.cache = newCache(cfg, f.instance)
 	f.log = log.With().Str("product_instance", f.instance).Str("feed", f.kind).Logger()
 	return f
 }
 
 func (f *feed) run(ctx context.Context) {
 	defer f.source.close()
+	if f.current.Load() == nil {
+		f.restore(time.Now())
+	}
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
@@ -69,10 +76,43 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	if ctx.Err() != nil {
 		return f.interval // the daemon is stopping; err is not an error of the feed
 	}
+	now := time.Now()
 	if err == nil {
-		err = f.take(codes, time.Now())
+		err = f.take(codes, now)
 	}
-	return f.conclude(err)
+	wait := f.conclude(err)
+	var failed error
+	switch {
+	case err == nil:
+		failed = f.cache.save(codes)
+	case errors.Is(err, watch.ErrUnchanged):
+		failed = f.cache.confirm(now)
+	}
+	if failed != nil {
+		f.log.Warn().Err(failed).Msg("cannot keep the detector list for a restart (registry.cache_dir)")
+	}
+	return wait
+}
+
+// restore puts the list of an earlier process in use until the feed is read.
+func (f *feed) restore(now time.Time) {
+	codes, at, err := f.cache.load(now)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			f.log.Warn().Err(err).Msg("cannot use the cached detector list")
+		}
+		return
+	}
+	set, leftOut := batch.NewDetectors(codes)
+	if set.Len() == 0 {
+		return
+	}
+	f.mark = markOf(codes)
+	f.current.Store(set)
+	f.mu.Lock()
+	f.leftOut, f.loaded, f.confirmed = leftOut, at, at
+	f.mu.Unlock()
+	f.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
 }
 
 // take puts a list in use. It returns an error if the list is unchanged or has shrunk too much.
@@ -90,9 +130,9 @@ func (f *feed) take(codes []string, now time.Time) error {
 	f.current.Store(set)
 	f.source.keep()
 	f.mu.Lock()
-	f.leftOut = leftOut
+	f.leftOut, f.loaded = leftOut, now
 	f.mu.Unlock()
-	f.log.Info().Int("detectors", set.Len()).Int("left_out", leftOut).Msg("detector list loaded")
+	f.log.Info().Int("detectors", set.Len()).Int("left_out", leftOut).Str("version", set.Version()).Msg("detector list loaded")
 	return nil
 }
 
@@ -138,6 +178,8 @@ type Status struct {
 	ProductInstance string  `json:"product_instance"`
 	Kind            string  `json:"kind"`            // file, http or clickhouse
 	Detectors       int     `json:"detectors"`       // number of detectors in use; 0 before the first list
+	Version         string  `json:"version"`         // of the list in use: equal for the same codes in any order, on every replica
+	LoadedAt        string  `json:"loaded_at"`       // when it was read, RFC 3339; empty before the first list
 	LeftOut         int     `json:"left_out"`        // entries of the list that are empty or too long for a code
 	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
 	Error           string  `json:"error,omitempty"` // error of the last check; empty if it succeeded
@@ -152,7 +194,7 @@ func (f *feed) status(now time.Time) Status {
 		Pending: f.err == errNotYet || errors.Is(f.err, watch.ErrUnsettled),
 	}
 	if set := f.current.Load(); set != nil {
-		s.Detectors = set.Len()
+		s.Detectors, s.Version, s.LoadedAt = set.Len(), set.Version(), f.loaded.UTC().Format(time.RFC3339)
 	}
 	if f.err != nil {
 		s.Error = f.err.Error()

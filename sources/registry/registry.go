@@ -79,7 +79,7 @@ func (r *Registry) Reload(cfg Config) error {
 	for _, f := range next.list {
 		if before := r.now.Load().byInstance[f.instance]; before != nil {
 			f.current.Store(before.current.Load())
-			f.mark, f.leftOut, f.confirmed, f.err = before.mark, before.leftOut, before.confirmed, before.err
+			f.mark, f.leftOut, f.loaded, f.confirmed, f.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
 		}
 	}
 	r.now.Store(next)

@@ -108,6 +108,9 @@ func (c *Config) complete() {
 	if dir := &c.Pipeline.Idempotency.Journal.Dir; *dir == "" {
 		*dir = filepath.Join(c.Journal.Dir, "idempotency")
 	}
+	if c.Registry.CacheDir == "" {
+		c.Registry.CacheDir = filepath.Join(c.Journal.Dir, "registry")
+	}
 }
 
 // HasKeys reports whether a source of API keys is configured.

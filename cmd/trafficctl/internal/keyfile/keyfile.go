@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
-	"trafficd/cmd/trafficctl/internal/replace"
+	"trafficd/pipeline/replace"
 	"trafficd/sources/api"
 )
 

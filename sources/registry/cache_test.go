@@ -1,0 +1,68 @@
+package registry
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCachedList restarts a daemon several times. While the feed is away it uses the list of the process before.
+func TestCachedList(t *testing.T) {
+	list := inFolder(t, "detectors.csv")
+	cfg := quick(FeedConfig{ProductInstance: "city/1", File: &FileConfig{Path: list}})
+	cfg.CacheDir = inFolder(t, "cache")
+	// restart returns a registry that has checked the feed once.
+	restart := func() *Registry {
+		t.Helper()
+		r, err := New(cfg, zerolog.New(zerolog.NewTestWriter(t)))
+		require.NoError(t, err)
+		r.Start(t.Context())
+		require.Eventually(t, func() bool { return !r.Status()[0].Pending }, 10*time.Second, time.Millisecond)
+		r.Close()
+		return r
+	}
+	require.Nil(t, restart().Snapshot("city/1"), "neither a list nor a cached one")
+
+	write(t, list, numbered("D", 100))
+	first := restart()
+	require.Equal(t, 100, first.Snapshot("city/1").Len())
+	require.NotEmpty(t, first.Status()[0].LoadedAt)
+
+	require.NoError(t, os.Remove(list))
+	without := restart()
+	require.Equal(t, 100, without.Snapshot("city/1").Len())
+	status := without.Status()[0]
+	require.Contains(t, status.Error, "no such file")
+	require.Equal(t, first.Status()[0].Version, status.Version)
+
+	write(t, list, numbered("D", 10))
+	require.Equal(t, 100, restart().Snapshot("city/1").Len(), "a list that has shrunk since")
+	write(t, list, numbered("D", 101))
+	grown := restart()
+	require.Equal(t, 101, grown.Snapshot("city/1").Len())
+	require.NotEqual(t, status.Version, grown.Status()[0].Version)
+
+	cfg.CacheMaxAge = time.Hour
+	cached, err := os.ReadDir(cfg.CacheDir)
+	require.NoError(t, err)
+	require.Len(t, cached, 1)
+	path := newCache(cfg, "city/1").path
+	old := time.Now().Add(-2 * time.Hour)
+	require.NoError(t, os.Chtimes(path, old, old))
+	restart() // confirms the list
+	require.NoError(t, os.Remove(list))
+	require.Equal(t, 101, restart().Snapshot("city/1").Len())
+	require.NoError(t, os.Chtimes(path, old, old))
+	require.Nil(t, restart().Snapshot("city/1"), "older than cache_max_age")
+
+	require.NoError(t, os.WriteFile(path, []byte(`{"product_instance":"city/1","detectors":["D`), 0o600))
+	require.Nil(t, restart().Snapshot("city/1"), "truncated")
+	require.NoError(t, os.WriteFile(path, []byte(`{"product_instance":"other","detectors":["D"]}`), 0o600))
+	require.Nil(t, restart().Snapshot("city/1"), "of another product instance")
+	cfg.CacheMaxAge = 0
+	require.NoError(t, os.WriteFile(path, []byte(`{"product_instance":"city/1","detectors":["D"]}`), 0o600))
+	require.Nil(t, restart().Snapshot("city/1"), "switched off")
+}
