@@ -72,6 +72,14 @@ func Caller(r Request) *CallerContext {
 	return reflect.ValueOf(r).Elem().FieldByName("CallerContext").Interface().(*CallerContext)
 }
 
+// JobID returns the id in a request about a job.
+func JobID(r Request) (id string, ok bool) {
+	if field := reflect.ValueOf(r).Elem().FieldByName("ID"); field.IsValid() {
+		return field.String(), true
+	}
+	return "", false
+}
+
 func unknownOperation(n name) *Error {
 	return &Error{
 		Kind: KindOperation, Path: "Envelope/Body/" + shown(n.local),

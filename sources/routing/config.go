@@ -41,6 +41,7 @@ type JobsConfig struct {
 	MaxBytes          int64         `setting:"max_bytes"`            // memory of all jobs
 	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // of one client
 	Keep              time.Duration `setting:"keep"`                 // after the end of a job
+	Replica           string        `setting:"replica"`              // name of this replica, which its job ids refer to; empty: the host name and api.listen
 	MaxPoll           time.Duration `setting:"max_poll"`             // longest wait of watchJob, whatever it asks for
 }
 

@@ -3,6 +3,8 @@ package routing
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -48,6 +50,7 @@ type bulk interface {
 // is in memory: a restart forgets all jobs.
 type jobs struct {
 	cfg     JobsConfig
+	replica string // start of the ids of this replica's jobs
 	log     zerolog.Logger
 	drained context.Context // done: watches end
 	drain   func()
@@ -86,7 +89,8 @@ func (p progress) done() int { return p.successful + p.failed }
 
 // newJobs starts the workers; close stops them.
 func newJobs(cfg JobsConfig, log zerolog.Logger) *jobs {
-	t := &jobs{cfg: cfg, log: log, byID: map[string]*job{}}
+	digest := sha256.Sum256([]byte(cfg.Replica))
+	t := &jobs{cfg: cfg, replica: base32.StdEncoding.EncodeToString(digest[:])[:replicaLen], log: log, byID: map[string]*job{}}
 	t.change = sync.NewCond(&t.mu)
 	t.drained, t.drain = context.WithCancel(context.Background())
 	jobsLimit.Set(float64(cfg.Max))
@@ -95,6 +99,16 @@ func newJobs(cfg JobsConfig, log zerolog.Logger) *jobs {
 		t.workers.Go(t.run)
 	}
 	return t
+}
+
+// An id has a part for the replica, then a random one.
+const replicaLen = 6
+
+func (t *jobs) newID() string { return t.replica + rand.Text() }
+
+// elsewhere reports whether another replica made the id.
+func (t *jobs) elsewhere(id string) bool {
+	return len(id) == len(t.newID()) && id[:replicaLen] != t.replica
 }
 
 // close stops the workers and forgets all jobs.
@@ -115,7 +129,7 @@ func (t *jobs) close() {
 // start queues a bulk. The error is a *failure.
 func (t *jobs) start(owner string, work bulk) (progress, error) {
 	j := &job{owner: owner, queued: time.Now(), ended: make(chan struct{}), work: work, bytes: work.size()}
-	j.state = progress{id: rand.Text(), status: queuing, remaining: work.len()}
+	j.state = progress{id: t.newID(), status: queuing, remaining: work.len()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.room(owner, j.bytes); err != nil {

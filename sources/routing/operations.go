@@ -43,6 +43,12 @@ func (x *exchange) operate() (xroute.Response, error) {
 		return nil, err
 	}
 	jobs, owner := x.service.jobs, x.client.Owner
+	if id, ok := xroute.JobID(x.request); ok && jobs.elsewhere(id) {
+		return nil, &failure{
+			class: illegal, context: []string{"id"},
+			message: "another replica started this job: configure the load balancer to send all requests of a client to the same replica",
+		}
+	}
 	switch r := x.request.(type) {
 	case *xroute.ConvertGeometry:
 		return x.convertGeometry(r)

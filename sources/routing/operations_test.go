@@ -211,3 +211,15 @@ func TestRestart(t *testing.T) {
 	requireUnknown(t, *j.ID, after.watch(*j.ID, watchOptions(0, 250)))
 	requireUnknown(t, *j.ID, after.fetch(*j.ID).Job)
 }
+
+// TestJobOfAnotherReplica: a load balancer that distributes the requests of a client must be noticed.
+func TestJobOfAnotherReplica(t *testing.T) {
+	one := start(t, func(c *Config) { c.Jobs.Replica = "one" })
+	two := start(t, func(c *Config) { c.Jobs.Replica = "two" })
+	j := one.startJob("8 48")
+	for _, operation := range []string{"watchJob", "fetchConvertGeometries", "stopJob", "deleteJob"} {
+		_, place := two.fails(&xroute.IllegalParameterException{}, "", about(operation, *j.ID, ""))
+		require.Contains(t, *place.Message, "another replica started this job")
+	}
+	require.Equal(t, xroute.StatusSucceeded, one.watch(*j.ID, "").Status)
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -107,6 +108,10 @@ func (c *Config) complete() {
 	}
 	if dir := &c.Pipeline.Idempotency.Journal.Dir; *dir == "" {
 		*dir = filepath.Join(c.Journal.Dir, "idempotency")
+	}
+	if c.Routing.Jobs.Replica == "" {
+		host, _ := os.Hostname() // without one, replicas on different machines are not told apart
+		c.Routing.Jobs.Replica = host + " " + c.API.Listen
 	}
 	if c.Registry.CacheDir == "" {
 		c.Registry.CacheDir = filepath.Join(c.Journal.Dir, "registry")
