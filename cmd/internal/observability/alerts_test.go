@@ -53,6 +53,7 @@ func parse(t *testing.T, name string, into any) {
 }
 
 func TestAlertRules(t *testing.T) {
+	t.Parallel()
 	promtool(t, "check", "config", "prometheus.yml")
 	promtool(t, "test", "rules", "alerts_test.yml")
 	var cases struct {

@@ -1,0 +1,298 @@
+package observability
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
+)
+
+// fault is something that goes wrong with a daemon, and the alerts that lead to it.
+type fault struct {
+	alerts   string // all that fire, separated by spaces; the runbook's section of the first is followed
+	name     string // of the daemon
+	settings []string
+	prepare  func(d *daemon) // before the start; may be nil
+	plant    func(d *daemon) // breaks something after Prometheus has seen the daemon working; may be nil
+	env      []string        // variables of the runbook's commands, beside those of every section
+}
+
+func faults(t *testing.T) []fault {
+	archive, forward := stores.StartClickHouse(t), stores.StartKafka(t, stores.Topic("forecasts", 1))
+	lostArchive, lostForward, hungForward := stores.StartClickHouse(t), stores.StartKafka(t), stores.StartKafka(t)
+	kafka := func(k *stores.Kafka, settings ...string) []string {
+		return append(settings, "kafka.enabled=true", "kafka.brokers="+k.Brokers[0], "kafka.create_topic.partitions=2")
+	}
+	clickhouse := func(c *stores.ClickHouse, database string) []string {
+		return []string{"clickhouse.enabled=true", "clickhouse.addresses=" + c.TCP, "clickhouse.database=" + database, "clickhouse.delivery.linger=100ms"}
+	}
+	tls := func(validity time.Duration) func(d *daemon) {
+		return func(d *daemon) {
+			d.certificate(validity)
+			d.replace("trafficd.yaml", strings.NewReplacer(`tls_cert: ""`, "tls_cert: "+d.path("tls.crt"), `tls_key: ""`, "tls_key: "+d.path("tls.key")).
+				Replace(d.read("trafficd.yaml")))
+		}
+	}
+	publish := func(d *daemon, from time.Time) {
+		d.ctl("forecast", "generate", "--streets", "100", "--periods", "4", "--from", from.UTC().Format(time.RFC3339), "--output", d.path("forecasts.pb"))
+		d.ctl("forecast", "publish", d.path("forecasts.pb"), "--quiet", "--tombstone-missing", "--brokers", forward.Brokers[0])
+	}
+	var kill sync.Once // once for the daemons that share the broker
+	noForward := func(*daemon) { kill.Do(func() { require.NoError(t, lostForward.Kill()) }) }
+
+	return []fault{
+		{
+			name: "healthy", settings: append(clickhouse(archive, "healthy"), kafka(forward, "forecasts.feed=file", "forecasts.file.path=forecasts.pb")...),
+			prepare: func(d *daemon) {
+				tls(100 * 24 * time.Hour)(d)
+				d.ctl("forecast", "generate", "--streets", "100", "--output", d.path("forecasts.pb"))
+			},
+		},
+		{alerts: "TrafficdDown", name: "down", plant: func(d *daemon) {
+			require.NoError(t, d.Kill())
+			d.replace("trafficd.yaml", d.read("trafficd.yaml")+"journals: {}\n")
+			require.NoError(t, d.Start())
+		}},
+		{alerts: "TrafficdNotReady", name: "unready", plant: func(d *daemon) { d.replace("keys.yaml", "keys: []\n") }},
+		{alerts: "TrafficdRestarts", name: "restarting"},
+		{alerts: "TrafficdClockSkew", name: "skewed", prepare: func(d *daemon) { d.ops = ahead(t, d.Ops, 2*time.Minute) }},
+		{alerts: "TrafficdCertificateExpires", name: "expiring", prepare: tls(10*24*time.Hour + time.Hour)},
+		{alerts: "TrafficdKeysInvalid", name: "keys", plant: func(d *daemon) {
+			d.replace("keys.yaml", d.keys("- {name: new, rights: [ingets]}\n"))
+		}},
+		{
+			alerts: "TrafficdStoreUnreachable", name: "no-archive", settings: clickhouse(lostArchive, "traffic"),
+			plant: func(*daemon) { require.NoError(t, lostArchive.Kill()) },
+		},
+		{alerts: "TrafficdStoreUnreachable", name: "no-forward", settings: kafka(lostForward), plant: noForward},
+		{
+			alerts: "TrafficdDeliveryLag", name: "hung", settings: kafka(hungForward, "kafka.request_timeout=5m"),
+			plant: func(*daemon) { require.NoError(t, hungForward.Pause()) },
+		},
+		{
+			alerts: "TrafficdJournalFull TrafficdStoreUnreachable", name: "journal",
+			settings: kafka(lostForward, "kafka.topic=other", "journal.max_frame_bytes=1MiB", "journal.segment_bytes=1MiB", "journal.max_bytes=64MiB"),
+			plant:    func(d *daemon) { d.items.Store(10_000); noForward(d) },
+		},
+		{alerts: "TrafficdDiskLow", name: "disk", prepare: func(d *daemon) {
+			free, err := exec.Command("df", "--output=avail", "--block-size=1", d.Dir).Output()
+			require.NoError(t, err)
+			bytes, err := strconv.ParseInt(strings.Fields(string(free))[1], 10, 64)
+			require.NoError(t, err)
+			d.replace("trafficd.yaml", strings.ReplaceAll(d.read("trafficd.yaml"), "min_free_bytes: 0", fmt.Sprint("min_free_bytes: ", bytes*2/3)))
+		}},
+		{
+			alerts: "TrafficdJournalErrors", name: "moved", settings: []string{"journal.segment_bytes=16KiB", "journal.max_frame_bytes=8KiB", "journal.max_bytes=16MiB"},
+			plant: func(d *daemon) { require.NoError(t, os.Rename(d.path("journal"), d.path("moved"))) },
+		},
+		{
+			alerts: "TrafficdDeadLetters", name: "refusing", settings: clickhouse(archive, "refusing"),
+			plant: func(d *daemon) {
+				archive.Query(t, "ALTER TABLE refusing.measurements ADD CONSTRAINT plausible CHECK value < 1000")
+				d.items.Store(1) // fewer to find the faulty one among
+				d.value.Store(5000)
+				require.NoError(t, launch.Eventually(t.Context(), limit, func() error {
+					m, err := d.Metrics(t.Context())
+					if err == nil && !(m.Sum("trafficd_pipeline_dead_letters_total") > 0) {
+						err = errors.New("no dead letter")
+					}
+					return err
+				}))
+				d.value.Store(5)
+				d.items.Store(10)
+			},
+		},
+		{alerts: "TrafficdClientSilent", name: "silent", plant: func(d *daemon) { d.silent.Store(true) }},
+		{alerts: "TrafficdRejectionsJump", name: "jump", plant: func(d *daemon) { d.unknown.Store(true) }},
+		{alerts: "TrafficdRegistryStale", name: "registry", plant: func(d *daemon) { require.NoError(t, os.Remove(d.path("detectors.csv"))) }},
+		{
+			alerts: "TrafficdForecastsStale", name: "forecasts", settings: []string{"forecasts.feed=kafka", "forecasts.kafka.brokers=" + forward.Brokers[0]},
+			prepare: func(d *daemon) { publish(d, time.Now().Add(-3*time.Hour)) },
+			env:     []string{"BROKERS=" + forward.Brokers[0]},
+		},
+	}
+}
+
+// TestFaults breaks something in each of many daemons. Exactly the alerts of the fault must fire, and the commands in the
+// alert's section of the runbook must print what the section says.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	programs, all := programs(t), faults(t)
+	var daemons []*daemon
+	for i := range all {
+		f := &all[i]
+		d := newDaemon(t, programs, f.name, f.settings...)
+		if f.prepare != nil {
+			f.prepare(d)
+		}
+		daemons = append(daemons, d)
+	}
+	for _, d := range daemons {
+		d.start()
+		d.load()
+	}
+	p := startPrometheus(t, daemons)
+	// The share of rejected measurements is compared with that of a quarter of an hour before, here seconds.
+	p.await(fmt.Sprintf(`count(count_over_time(trafficd_ops_ready[5m]) > 16) == %d`, len(daemons)))
+	for i, d := range daemons {
+		if plant := all[i].plant; plant != nil {
+			plant(d)
+		}
+		if all[i].name == "restarting" {
+			for n := range 3 { // Prometheus must see each start
+				require.NoError(t, d.Kill())
+				d.start()
+				p.await(fmt.Sprintf("changes(process_start_time_seconds{instance=%q}[5m]) > %d", d.name, n))
+			}
+		}
+	}
+	// fired returns the alerts about a daemon that have fired at any time: they may resolve while others are followed.
+	fired := func(name string) (names []string, err error) {
+		ever, err := p.query(t.Context(), `max by (alertname, instance, client, product_instance) (max_over_time(ALERTS{alertstate="firing"}[10m]))`)
+		for _, s := range ever {
+			if slices.Contains([]string{s.Metric["instance"], s.Metric["client"], s.Metric["product_instance"]}, name) {
+				names = append(names, s.Metric["alertname"])
+			}
+		}
+		slices.Sort(names)
+		return names, err
+	}
+	runbooks := map[string]string{}
+	for _, a := range readAlerts(t) {
+		_, runbooks[a.Alert], _ = strings.Cut(a.Annotations["runbook_url"], "#")
+	}
+	for i, d := range daemons {
+		t.Run(all[i].name, func(t *testing.T) {
+			want := strings.Fields(all[i].alerts)
+			require.NoError(t, launch.Eventually(t.Context(), limit, func() error {
+				names, err := fired(d.name)
+				if err == nil && !slices.Equal(names, slices.Sorted(slices.Values(want))) {
+					err = fmt.Errorf("%v have fired, want %v", names, want)
+				}
+				return err
+			}))
+			if len(want) > 0 {
+				follow(t, d, runbooks[want[0]], all[i].env)
+			}
+		})
+	}
+	for i, d := range daemons {
+		names, err := fired(d.name)
+		require.NoError(t, err)
+		require.ElementsMatch(t, strings.Fields(all[i].alerts), names, "nothing else has fired meanwhile for %s", d.name)
+	}
+}
+
+// ahead returns the address of an operators' listener whose clock is ahead of that at address.
+func ahead(t *testing.T, address string, by time.Duration) string {
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: address})
+		r.Out.Header.Del("Accept-Encoding")
+		r.Out.Header.Del("Accept") // the text format
+	}}
+	clock := regexp.MustCompile(`(?m)^trafficd_ops_time_seconds (.*)$`)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		body = clock.ReplaceAllFunc(body, func(line []byte) []byte {
+			v, _ := strconv.ParseFloat(strings.Fields(string(line))[1], 64)
+			return fmt.Appendf(nil, "trafficd_ops_time_seconds %.3f", v+by.Seconds())
+		})
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		return nil
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// runbook is deployments/runbook.md.
+var runbook = sync.OnceValue(func() string {
+	text, err := os.ReadFile(filepath.Join(deployments, "runbook.md"))
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+})
+
+// sectionOf returns the text of the section with the anchor.
+func sectionOf(t *testing.T, anchor string) string {
+	t.Helper()
+	for section := range strings.SplitSeq(runbook(), "\n## ") {
+		if title, text, _ := strings.Cut(section, "\n"); strings.ToLower(title) == anchor {
+			return text
+		}
+	}
+	t.Fatalf("the runbook has no section #%s", anchor)
+	return ""
+}
+
+// block is a block of commands in the runbook, followed by what they print in one of the faults.
+var block = regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:```text\n(.*?)```\n)?")
+
+// follow runs the commands of a section of the runbook and compares what they print.
+func follow(t *testing.T, d *daemon, anchor string, env []string) {
+	t.Helper()
+	blocks := block.FindAllStringSubmatch(sectionOf(t, anchor), -1)
+	require.NotEmpty(t, blocks)
+	for _, b := range blocks {
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", `logs() { cat "$LOG"; }`+"\n"+b[1])
+		cmd.Dir = d.Dir
+		cmd.Env = append(os.Environ(), append([]string{
+			"PATH=" + d.programs + ":" + os.Getenv("PATH"), "OPS=" + d.ops, "CONFIG=" + d.config, "JOURNAL=" + d.path("journal"),
+			"LOG=" + d.path("trafficd.log"), "KEYS=" + d.path("keys.yaml"), "CLIENT=" + d.name,
+		}, env...)...)
+		out, _ := cmd.CombinedOutput() // some commands fail because of the fault
+		requirePrinted(t, b[2], string(out), b[1])
+	}
+}
+
+// requirePrinted fails unless the lines of want are in out, in this order. … in want stands for any text.
+func requirePrinted(t *testing.T, want, out, command string) {
+	t.Helper()
+	rest := out
+	for line := range strings.Lines(want) {
+		parts := strings.Split(strings.TrimSpace(line), "…")
+		for i := range parts {
+			parts[i] = regexp.QuoteMeta(parts[i])
+		}
+		at := regexp.MustCompile(strings.Join(parts, ".*")).FindStringIndex(rest)
+		require.NotNil(t, at, "the runbook says that\n%s\nprints\n%s\nbut it prints\n%s\nwithout the line %q", command, want, out, strings.TrimSpace(line))
+		rest = rest[at[1]:]
+	}
+}
+
+// TestRunbook: each alert has a section with all parts, and a fault that tests it.
+func TestRunbook(t *testing.T) {
+	for _, a := range readAlerts(t) {
+		section := sectionOf(t, strings.ToLower(a.Alert))
+		at := 0
+		for _, part := range []string{"**Means.**", "**Look.**", "```sh\n", "**Do.**", "**Do not.**"} {
+			next := strings.Index(section[at:], part)
+			require.GreaterOrEqual(t, next, 0, "%s has no %q, or not in this order", a.Alert, part)
+			at += next
+		}
+	}
+}

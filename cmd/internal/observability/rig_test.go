@@ -1,0 +1,309 @@
+package observability
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"trafficd/cmd/internal/launch"
+	"trafficd/sources/ingest"
+)
+
+// limit bounds every wait.
+const limit = 90 * time.Second
+
+// programs builds trafficd and trafficctl and returns their folder.
+func programs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, launch.Build(t.Context(), "-o", dir+"/", "./cmd/trafficd", "./cmd/trafficctl"))
+	return dir
+}
+
+// daemon is a trafficd with a client that sends batches. Its name is that of its product instance and of its client, and
+// the label instance in Prometheus.
+type daemon struct {
+	launch.Daemon
+	t        *testing.T
+	name     string
+	programs string
+	config   string       // file
+	ops      string       // host:port from which Prometheus and the operator read
+	silent   atomic.Bool  // send nothing
+	items    atomic.Int64 // of a batch
+	value    atomic.Int64 // of the first item
+	unknown  atomic.Bool  // name a detector that is not in the registry
+}
+
+// newDaemon configures a daemon without stores, unless settings say otherwise. Its settings are in a file, as in production.
+func newDaemon(t *testing.T, programs, name string, settings ...string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, name: name, programs: programs, Daemon: launch.Daemon{Binary: filepath.Join(programs, "trafficd"), Dir: t.TempDir()}}
+	d.items.Store(10)
+	require.NoError(t, d.Configure(name, name, "ingest, routing", []string{"D1", "D2"},
+		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false"))
+	d.Set(settings...)
+	printed, err := exec.Command(d.Binary, append(d.Args, "--print-config")...).CombinedOutput()
+	require.NoError(t, err, "%s", printed)
+	d.config, d.ops = filepath.Join(d.Dir, "trafficd.yaml"), d.Ops
+	require.NoError(t, os.WriteFile(d.config, printed, 0o600))
+	d.Args = []string{"--config", d.config}
+	return d
+}
+
+// start starts the daemon and returns when it is ready.
+func (d *daemon) start() {
+	require.NoError(d.t, d.Start())
+	started := d.Process
+	d.t.Cleanup(func() { _ = started.Kill() }) // fails only if it has exited
+	require.NoError(d.t, d.AwaitReady(d.t.Context(), limit))
+}
+
+// load sends a batch every 250 ms until the test ends.
+func (d *daemon) load() {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(250 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			if !d.silent.Load() {
+				d.send(ctx, client)
+			}
+		}
+	}()
+	d.t.Cleanup(func() { cancel(); <-done })
+}
+
+// send sends a batch. The outcome does not matter.
+func (d *daemon) send(ctx context.Context, client *http.Client) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	now := time.Now().UTC()
+	for i := range d.items.Load() {
+		open, code, value := ",", "D1", i
+		if i == 0 {
+			open, value = `{"measurements":[`, d.value.Load()
+		}
+		if i%2 == 0 && d.unknown.Load() {
+			code = "D3"
+		}
+		from := now.Add(-time.Duration(i) * time.Second).Format(time.RFC3339Nano)
+		fmt.Fprintf(z, `%s{"detectorCode":%q,"measureTypeCode":"flow","timestampFrom":%q,"timestampTo":%q,"value":%d}`, open, code, from, from, value)
+	}
+	_, _ = io.WriteString(z, "]}") // to memory
+	_ = z.Close()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url()+ingest.Path, &packed)
+	if err != nil {
+		return
+	}
+	req.Header.Set("Authorization", "apiKey "+d.name)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Encoding", "gzip")
+	if answer, err := client.Do(req); err == nil {
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+	}
+}
+
+// url returns the base URL for clients.
+func (d *daemon) url() string {
+	if _, err := os.Stat(d.path("tls.crt")); err == nil {
+		return "https://" + d.API
+	}
+	return "http://" + d.API
+}
+
+func (d *daemon) path(name string) string { return filepath.Join(d.Dir, name) }
+
+// replace replaces a file atomically.
+func (d *daemon) replace(name, text string) {
+	require.NoError(d.t, os.WriteFile(d.path(name+".new"), []byte(text), 0o600))
+	require.NoError(d.t, os.Rename(d.path(name+".new"), d.path(name)))
+}
+
+func (d *daemon) read(name string) string {
+	text, err := os.ReadFile(d.path(name))
+	require.NoError(d.t, err)
+	return string(text)
+}
+
+// ctl runs trafficctl.
+func (d *daemon) ctl(args ...string) {
+	out, err := exec.CommandContext(d.t.Context(), filepath.Join(d.programs, "trafficctl"), args...).CombinedOutput()
+	require.NoError(d.t, err, "%s", out)
+}
+
+// certificate writes tls.crt and tls.key, which expire after d, and returns the settings that use them.
+func (d *daemon) certificate(validity time.Duration) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(d.t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity)}
+	template.Subject.CommonName, template.DNSNames = "traffic.example.org", []string{"traffic.example.org"}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(d.t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(d.t, err)
+	d.replace("tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	d.replace("tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+}
+
+// keys returns a keys file with the daemon's own key and more lines.
+func (d *daemon) keys(more string) string {
+	return fmt.Sprintf("keys:\n- {name: %[1]s, sha256: %[2]x, product_instance: %[1]s, rights: [ingest]}\n%[3]s", d.name, sha256.Sum256([]byte(d.name)), more)
+}
+
+// prom is a real Prometheus that loads alerts.yml, in which a minute is a second.
+type prom struct {
+	t       *testing.T
+	address string
+}
+
+// faster are the numbers of seconds in expressions of alerts that are not durations, and what they are in the test.
+var faster = map[string][2]string{
+	"TrafficdDeliveryLag":  {"> 120", "> 8"},
+	"TrafficdJournalFull":  {"< 4 * 3600", "< 4 * 60"},
+	"TrafficdDiskLow":      {"< 4 * 3600", "< 0"}, // of the machine's disk, which others use too
+	"TrafficdClientSilent": {", 300)", ", 5)"},
+}
+
+var duration = regexp.MustCompile(`(\[|offset )(\d+)([mhd])`)
+
+// minutesToSeconds divides the durations of a rule by 60. An alert waits 5 s at least, because the machine may be busy.
+func minutesToSeconds(t *testing.T, rule map[string]any) {
+	t.Helper()
+	seconds := func(number, unit string) int {
+		n, err := strconv.Atoi(number)
+		require.NoError(t, err)
+		return n * map[string]int{"m": 1, "h": 60, "d": 24 * 60}[unit]
+	}
+	name, _ := rule["alert"].(string)
+	expr := rule["expr"].(string)
+	if change, ok := faster[name]; ok {
+		require.Equal(t, 1, strings.Count(expr, change[0]), name)
+		expr = strings.Replace(expr, change[0], change[1], 1)
+	}
+	rule["expr"] = duration.ReplaceAllStringFunc(expr, func(text string) string {
+		m := duration.FindStringSubmatch(text)
+		return fmt.Sprintf("%s%ds", m[1], seconds(m[2], m[3]))
+	})
+	if wait, ok := rule["for"].(string); ok {
+		rule["for"] = fmt.Sprintf("%ds", max(5, seconds(wait[:len(wait)-1], wait[len(wait)-1:])))
+	}
+}
+
+func startPrometheus(t *testing.T, daemons []*daemon) *prom {
+	t.Helper()
+	var rules struct {
+		Groups []struct {
+			Name  string
+			Rules []map[string]any
+		}
+	}
+	parse(t, "alerts.yml", &rules)
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			minutesToSeconds(t, r)
+		}
+	}
+	dir := t.TempDir()
+	write := func(name string, v any) {
+		text, err := yaml.Marshal(v)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	write("alerts.yml", rules)
+	var targets []any
+	for _, d := range daemons {
+		targets = append(targets, map[string]any{"targets": []string{d.ops}, "labels": map[string]string{"instance": d.name}})
+	}
+	write("prometheus.yml", map[string]any{
+		"global":         map[string]string{"scrape_interval": "1s", "evaluation_interval": "1s"},
+		"rule_files":     []string{"alerts.yml"},
+		"scrape_configs": []any{map[string]any{"job_name": "trafficd", "static_configs": targets}},
+	})
+	program, err := exec.LookPath("prometheus")
+	require.NoError(t, err)
+	p := &prom{t: t}
+	p.address, err = launch.FreeAddress()
+	require.NoError(t, err)
+	log := new(bytes.Buffer)
+	cmd := exec.CommandContext(t.Context(), program, "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.address)
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		require.NotContains(t, log.String(), "level=error")
+	})
+	return p
+}
+
+// series is a result of a query.
+type series struct {
+	Metric map[string]string
+	Value  [2]any // time, number as text
+}
+
+func (p *prom) query(ctx context.Context, query string) (all []series, err error) {
+	var answer struct {
+		Error string
+		Data  struct{ Result []series }
+	}
+	err = p.get(ctx, "/api/v1/query?query="+url.QueryEscape(query), &answer)
+	if err == nil && answer.Error != "" {
+		err = fmt.Errorf("%s: %s", query, answer.Error)
+	}
+	return answer.Data.Result, err
+}
+
+func (p *prom) get(ctx context.Context, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+path, nil)
+	if err != nil {
+		return err
+	}
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	return json.NewDecoder(r.Body).Decode(into)
+}
+
+// await waits until the query has a result.
+func (p *prom) await(query string) {
+	p.t.Helper()
+	require.NoError(p.t, launch.Eventually(p.t.Context(), limit, func() error {
+		all, err := p.query(p.t.Context(), query)
+		if err == nil && len(all) == 0 {
+			err = fmt.Errorf("no result of %s", query)
+		}
+		return err
+	}))
+}
