@@ -86,6 +86,7 @@ lint: ## golangci-lint with gofumpt, buf (style and compatibility), OpenAPI vali
 	$(TOOL) buf lint schemas/proto
 	$(BREAKING)
 	$(TOOL) github.com/getkin/kin-openapi/cmd/validate schemas/openapi/openapi.yaml
+	$(TOOL) github.com/getkin/kin-openapi/cmd/validate schemas/openapi/operators.yaml
 
 .PHONY: fmt
 fmt: ## format all Go code

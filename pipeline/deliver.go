@@ -69,6 +69,7 @@ type Delivery struct {
 	reached atomic.Uint64 // frame of the first undelivered row
 	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
 	rows    atomic.Int64  // delivered by this process
+	backlog backlog
 	mu      sync.Mutex
 	trouble error // why the last attempt failed, nil if it succeeded
 }
@@ -91,6 +92,7 @@ func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink,
 		return nil, fmt.Errorf("cannot read the cursor of %s: %w", name, err)
 	}
 	d.reached.Store(frame)
+	d.backlog = backlog{journal: j, at: d.at.Done}
 	d.window.idle, d.window.every = d.probe, cfg.RetryMax
 	d.window.rewind(d.at.Done)
 	d.show(j)
@@ -100,6 +102,9 @@ func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink,
 // Run delivers until soft is done, which lets the current attempt finish; ctx, which must be done no earlier than soft,
 // interrupts it. The next Run, in this process or another, continues with what was not delivered.
 func (d *Delivery) Run(ctx, soft context.Context) error {
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	counting.Go(func() { d.backlog.count(soft, d.log) })
 	if d.at.Plan == nil {
 		d.probe(soft)
 	}
@@ -177,6 +182,7 @@ func (d *Delivery) passEmptyFrames() error {
 		d.at.Done = d.window.end() // more has read further empty frames
 	}
 	d.reached.Store(d.at.Done.Frame)
+	d.backlog.pass(0, d.at.Done)
 	if saved, _ := d.cursor.Load(); !idle && d.at.Done.Frame-saved < maxUnsavedFrames {
 		return nil
 	}
@@ -249,12 +255,14 @@ func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) 
 	d.at = CursorStatus{Done: rows.End(), State: state}
 	d.window.drop(n)
 	d.rows.Add(int64(n))
+	d.backlog.pass(n, d.at.Done)
 	d.limit = min(2*d.limit, d.cfg.MaxRows)
 	d.report(nil, "")
 	d.log.Debug().Int("rows", n).Dur("took", time.Since(started)).Msg("delivered a block")
 	if !d.window.more() { // everything is delivered: save the cursor now
 		d.behind.Store(0)
 		d.at.Done = d.window.end()
+		d.backlog.pass(0, d.at.Done)
 		if err := d.rest(); err != nil {
 			d.report(err, "cannot save the cursor; retrying")
 		}
@@ -275,7 +283,11 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).
 		Msg("the store permanently rejects a measurement; wrote it to the dead-letter file")
 	d.window.drop(1)
-	return d.save(CursorStatus{Done: rows.End(), State: d.at.State})
+	err := d.save(CursorStatus{Done: rows.End(), State: d.at.State})
+	if err == nil { // else the row comes again
+		d.backlog.pass(1, rows.End())
+	}
+	return err
 }
 
 func (d *Delivery) probe(ctx context.Context) {
@@ -322,6 +334,7 @@ func (d *Delivery) report(err error, what string) {
 // Status is how far a delivery is behind, for readiness and metrics.
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
+	Waiting int64         // rows in the journal that were not delivered; see backlog
 	Rows    int64         // delivered by this process
 	Trouble error         // why the last attempt failed, nil if it succeeded
 }
@@ -331,6 +344,7 @@ func (d *Delivery) Status() Status {
 	d.mu.Lock()
 	s := Status{Rows: d.rows.Load(), Trouble: d.trouble}
 	d.mu.Unlock()
+	s.Waiting = d.backlog.rows()
 	if at := d.behind.Load(); at != 0 {
 		s.Lag = max(time.Since(time.Unix(0, at)), 0)
 	}

@@ -190,7 +190,7 @@ func (h *fixture) deliverAll(t *testing.T, store Sink) {
 	_, next := h.journal.Bounds()
 	require.Eventually(t, func() bool {
 		done, _ := h.journal.Cursor("sink").Load()
-		return done == next
+		return done == next && d.Status().Waiting == 0
 	}, time.Minute, time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended)
@@ -483,7 +483,7 @@ func (h *fixture) add(t *testing.T, frames int) {
 			b.From, b.To = append(b.From, 0), append(b.To, 0)
 			b.Value, b.Quality = append(b.Value, 1), append(b.Quality, 1)
 		}
-		e := &journal.Entry{Data: batch.AppendFrame(nil, b, nil)}
+		e := &journal.Entry{Data: batch.AppendFrame(nil, b, nil), Rows: b.Rows()}
 		require.NoError(t, h.journal.Enqueue(e))
 		require.NoError(t, e.Wait())
 		require.Equal(t, frame, e.Seq)

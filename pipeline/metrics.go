@@ -35,6 +35,8 @@ func (d *Delivery) show(j *journal.Journal) {
 			}),
 		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, else 0.", sink,
 			func() float64 { return metrics.Bool(d.Status().Trouble != nil) }),
+		metrics.GaugeFunc("trafficd_pipeline_lag_rows", "Rows of the journal that were not delivered to the sink.", sink,
+			func() float64 { return float64(d.backlog.rows()) }),
 		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", sink,
 			func() float64 { return float64(d.rows.Load()) }),
 	)

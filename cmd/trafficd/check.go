@@ -29,6 +29,7 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, deep boo
 			section(s.name, s.check(ctx, c, deep))
 		}
 	}
+	section("ui", c.UI.Check())
 	section("journal", creatable("dir", c.Journal.Dir))
 	section("pipeline.idempotency.journal", creatable("dir", c.Pipeline.Idempotency.Journal.Dir))
 	section("", creatable("dead_letters", filepath.Dir(c.DeadLetters)))

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -27,22 +30,30 @@ const mapPath = "/map/"
 // operatorRoutes are what the operators' listener serves besides metrics and readiness: the page and its data, without a
 // key.
 func (d *daemon) operatorRoutes() map[string]http.Handler {
-	return map[string]http.Handler{
-		"GET /":                     page.New(d.cfg.UI, d.pageSettings(), "index.html"),
-		"GET /status":               d.status,
-		"GET /rejections":           http.HandlerFunc(d.serveItems),
-		"GET " + layers.Path:        http.HandlerFunc(d.serveLayer),
-		"GET /schemas/openapi.yaml": http.HandlerFunc(serveOpenAPI),
+	routes := map[string]http.Handler{
+		"GET /":                       page.New(d.cfg.UI, d.pageSettings(), "index.html"),
+		"GET /status":                 d.status,
+		"GET /rejections":             http.HandlerFunc(d.serveItems),
+		"GET " + layers.Path:          http.HandlerFunc(d.serveLayer),
+		"GET /schemas/openapi.yaml":   document(openapi.Document),
+		"GET /schemas/operators.yaml": document(openapi.Operators),
 	}
+	if d.cfg.UI.Basemap != "" {
+		routes["GET /"+page.BasemapName] = http.HandlerFunc(d.cfg.UI.ServeBasemap)
+	}
+	return routes
 }
 
 func (d *daemon) pageSettings() page.Settings {
 	return page.Settings{Horizons: d.cfg.Layers.Horizons, StaleAfter: d.cfg.Layers.StaleAfter.Seconds()}
 }
 
-func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(openapi.Document) // fails only if the client is gone
+// document serves an OpenAPI document.
+func document(text []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(text) // fails only if the client is gone
+	})
 }
 
 // viewerOf returns the client as which operators see the layer. It has the time zone of a client with the right forecast,
@@ -124,34 +135,95 @@ func (d *daemon) mapRoutes() (routes []api.Route) {
 	if !d.cfg.UI.Clients {
 		return nil
 	}
+	add := func(name string, e api.Endpoint) {
+		routes = append(routes, api.Route{Path: mapPath + name, Methods: schemaMethods, Open: schemaMethods, Endpoint: e})
+	}
 	p := page.New(d.cfg.UI, d.pageSettings(), "map.html")
 	for name := range p {
-		routes = append(routes, api.Route{Path: mapPath + name, Methods: schemaMethods, Open: schemaMethods, Endpoint: &pageFile{p, name}})
+		add(name, &pageFile{page: p, name: name})
+	}
+	if d.cfg.UI.Basemap != "" {
+		add(page.BasemapName, &basemap{config: d.cfg.UI})
 	}
 	return routes
 }
 
+// open admits every request, and does not read its body.
+type open struct{}
+
+// Admit implements api.Endpoint.
+func (open) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+	return nil, nil
+}
+
 // pageFile is an endpoint for a file of the page.
 type pageFile struct {
+	open
 	page page.Page
 	name string
 }
 
-// Admit implements api.Endpoint.
-func (*pageFile) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	return nil, nil
-}
-
-// Handle implements api.Endpoint. It does not read the request's body, and does not copy the file.
+// Handle implements api.Endpoint. It does not copy the file.
 func (p *pageFile) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	f, _ := p.page.File(p.name, negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
 	for _, h := range f.Header {
 		ctx.Response.Header.Set(h[0], h[1])
 	}
-	if known := string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch)); known == "*" || strings.Contains(known, f.ETag) {
+	if unchanged(ctx, f.ETag) {
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return 0, nil
 	}
 	ctx.Response.SetBodyRaw(f.Body)
+	return 0, nil
+}
+
+// unchanged reports whether the client has the file with the ETag.
+func unchanged(ctx *fasthttp.RequestCtx, etag string) bool {
+	known := string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch))
+	return known == "*" || strings.Contains(known, etag)
+}
+
+// basemap is an endpoint for the map's ground, which is served whole or one range at a time.
+type basemap struct {
+	open
+	config page.Config
+}
+
+// Handle implements api.Endpoint. The file is read while it is sent.
+func (b *basemap) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	f, err := b.config.OpenBasemap()
+	if err != nil {
+		return 0, fmt.Errorf("cannot open the basemap (ui.basemap): %w", err)
+	}
+	for _, h := range f.Header {
+		ctx.Response.Header.Set(h[0], h[1])
+	}
+	ctx.Response.Header.Set(fasthttp.HeaderAcceptRanges, "bytes")
+	from, to := int64(0), f.Size-1
+	asked := ctx.Request.Header.Peek(fasthttp.HeaderRange)
+	if original := ctx.Request.Header.Peek(fasthttp.HeaderIfRange); len(original) > 0 && string(original) != f.ETag {
+		asked = nil
+	}
+	switch start, end, failed := fasthttp.ParseByteRange(asked, int(f.Size)); {
+	case unchanged(ctx, f.ETag):
+		f.Reader.Close()
+		ctx.SetStatusCode(fasthttp.StatusNotModified)
+		return 0, nil
+	case len(asked) == 0 || bytes.ContainsRune(asked, ','): // several ranges may be answered with the whole
+	case failed != nil:
+		f.Reader.Close()
+		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes */%d", f.Size))
+		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
+		return 0, nil
+	default:
+		from, to = int64(start), int64(end)
+		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes %d-%d/%d", from, to, f.Size))
+		ctx.SetStatusCode(fasthttp.StatusPartialContent)
+	}
+	part := struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f.Reader, from, to-from+1), f.Reader}
+	ctx.SetBodyStream(part, int(to-from+1)) // closes it
 	return 0, nil
 }

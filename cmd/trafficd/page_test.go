@@ -272,13 +272,13 @@ func TestStalePage(t *testing.T) {
 	p := startBrowser(t).tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 	p.until("window.shown && window.shown.street.length == %d", pageStreets)
-	p.until(`!document.querySelector(".freshness.bad")`)
+	p.until(`!document.querySelector(".banner") && !document.querySelector(".stale")`)
 	old := time.Now().Add(-2 * time.Hour)
 	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets), "--seed", "2",
 		"--from", old.UTC().Truncate(15*time.Minute).Format(time.RFC3339), "--periods", "4", "--step", "15m", "--output", feed+".new.pb")
 	require.NoError(t, os.Chtimes(feed+".new.pb", old, old))
 	require.NoError(t, os.Rename(feed+".new.pb", feed))
-	p.until(`document.querySelector(".freshness.bad")?.innerText.startsWith("Stale")`)
+	p.until(`document.querySelector(".stale .banner[role=alert]")?.innerText.startsWith("Stale")`)
 }
 
 // TestOperationsPage watches ClickHouse stop and start again, and follows rejections.
@@ -304,9 +304,10 @@ func TestOperationsPage(t *testing.T) {
 		return found
 	}, "the rejection in the tail")
 	require.NoError(t, c.Stop())
-	summary("clickhouse")
-	send(item(3, 1))
-	summary("measurements are waiting in the journal")
+	summary("ClickHouse has taken no measurements")
+	send(item(3, 1), item(4, 1))
+	summary("; 3 measurements are waiting in the journal, which ")
+	p.until(`[...document.querySelectorAll(".tables tr.bad td")].map(d => d.innerText).join().match(/^clickhouse,3,\d+ s,0,.*refused/)`)
 	require.NoError(t, c.Restart())
 	summary("All is well.")
 	require.Empty(t, p.taken())
@@ -330,7 +331,7 @@ func TestPagesAreAccessible(t *testing.T) {
 					case "map":
 						p.until("window.shown && window.shown.street.length == %d", pageStreets)
 						p.eval(new(any), `(() => { const f = document.forms[0]; f.street.value = window.shown.street[0]; f.requestSubmit() })()`)
-						p.until(`document.querySelector(".street dl")`)
+						p.until(`document.querySelector(".street dl") && window.streets.drawn && window.map.areTilesLoaded()`)
 					case "key":
 						p.until(`document.querySelector("input[name=key]")`)
 					}

@@ -166,9 +166,10 @@ func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, sho
 
 func (x *delivery) state() ops.Component {
 	s := x.Status()
-	c := ops.Component{State: ops.OK, Detail: map[string]any{"lag_seconds": s.Lag.Seconds(), "delivered_rows": s.Rows}}
+	c := ops.Component{State: ops.OK, Detail: map[string]any{"lag_seconds": s.Lag.Seconds(), "lag_rows": s.Waiting, "delivered_rows": s.Rows}}
 	switch {
 	case s.Trouble != nil:
+		c.Detail["error"] = s.Trouble.Error()
 		c.Add(ops.Degraded, s.Trouble.Error())
 	case s.Lag > slow:
 		c.Add(ops.Degraded, fmt.Sprintf("%s behind", s.Lag.Round(time.Second)))

@@ -246,6 +246,16 @@ func FrameKey(frame []byte) (a Answer, err error) {
 	return a, r.Err()
 }
 
+// FrameRows returns the number of rows of a frame.
+func FrameRows(frame []byte) (int, error) {
+	r := NewWireReader(frame, ErrFrame)
+	r.Version(frameVersion)
+	r.Bytes(headerSize - 1)
+	r.Counted() // product instance
+	readAnswer(&r, nil)
+	return r.Count(), r.Err()
+}
+
 // AnswerOf returns a copy of a valid frame without its rows: header and answer.
 func AnswerOf(frame []byte) []byte {
 	r := NewWireReader(frame, ErrFrame)

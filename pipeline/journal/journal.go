@@ -50,6 +50,7 @@ type Journal struct {
 	bytes    int64      // sum of their ends
 	next     uint64     // seq for the next Enqueue
 	durable  uint64     // newest durable frame, 0 if none
+	rows     int64      // of the frames that became durable since Open
 	queue    queue
 	refused  int64               // room of the last frame that failed with ErrFull, 0 after a deletion
 	shown    []metrics.Collector // by metrics.Show
@@ -163,6 +164,13 @@ func (j *Journal) Bounds() (oldest, next uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.segments[0].first, j.durable + 1
+}
+
+// Rows returns the sum of Entry.Rows of the frames below next that have become durable since Open; next is that of Bounds.
+func (j *Journal) Rows() (n int64, next uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.rows, j.durable + 1
 }
 
 // Last returns a copy of the newest durable frame, which is never deleted. seq is 0 if there never was a frame.

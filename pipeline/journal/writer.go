@@ -83,6 +83,9 @@ func (j *Journal) write(batch []*Entry) {
 			w.active.end = end
 			w.active.last += uint64(n)
 			j.durable = w.active.last
+			for _, e := range batch[:n] {
+				j.rows += int64(e.Rows)
+			}
 			j.wakeReaders()
 			j.mu.Unlock()
 			framesTotal.Add(float64(n))
@@ -242,6 +245,8 @@ type Entry struct {
 	// Seq is the frame's number in the journal, dense from 1, set by Enqueue. It is valid only if Wait returns nil; the seqs
 	// of voided frames are reused.
 	Seq uint64
+	// Rows is what the frame adds to Journal.Rows.
+	Rows int
 
 	verdict chan error // capacity 1: the writer never waits for a caller
 }

@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed openapi.yaml
 var Document []byte
+
+// Operators is operators.yaml, which describes the operators' listener. It must not be written to.
+//
+//go:embed operators.yaml
+var Operators []byte

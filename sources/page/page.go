@@ -26,8 +26,9 @@ var dist embed.FS
 
 // Config is what the page can be told.
 type Config struct {
-	Clients  bool `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs a key with the right forecast
-	LeftHand bool `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
+	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs a key with the right forecast
+	LeftHand bool   `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
+	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
 }
 
 // DefaultConfig serves the map to clients.
@@ -38,11 +39,15 @@ type Settings struct {
 	Horizons   []int   `json:"horizons"`   // minutes
 	StaleAfter float64 `json:"staleAfter"` // s
 	LeftHand   bool    `json:"leftHand"`
+	Basemap    bool    `json:"basemap"` // there is BasemapName
 }
 
 // policy lets the page load its own files and nothing else: no inline scripts or styles, no other host.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// revalidate lets caches keep a file if they ask each time whether it has changed.
+const revalidate = "public, no-cache"
 
 // asset is a file of the page.
 type asset struct {
@@ -64,7 +69,7 @@ type File struct {
 
 // New returns the page whose entry, the file with the name "", is index.html for operators or map.html for clients.
 func New(cfg Config, s Settings, entry string) Page {
-	s.LeftHand = cfg.LeftHand
+	s.LeftHand, s.Basemap = cfg.LeftHand, cfg.Basemap != ""
 	return assets(s, entry)
 }
 
@@ -75,7 +80,7 @@ func (p Page) File(name string, compressed bool) (f File, ok bool) {
 		return f, false
 	}
 	f = File{ETag: `"` + a.etag + `"`, Body: a.identity}
-	caching := "public, no-cache"
+	caching := revalidate
 	if a.immutable {
 		caching = "public, max-age=31536000, immutable"
 	}

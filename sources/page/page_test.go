@@ -37,7 +37,7 @@ func TestFiles(t *testing.T) {
 		total += packed.Body.Len()
 	}
 	require.Less(t, total, 800_000, "of gzip, in bytes")
-	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"leftHand":false}`, get(h, "/settings.json").Body.String())
+	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"leftHand":false,"basemap":false}`, get(h, "/settings.json").Body.String())
 	for _, path := range []string{"/index.html", "/map.html", "/assets/", "/assets/none.js", "/../page.go"} {
 		require.Equal(t, http.StatusNotFound, get(h, path).Code, path)
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,8 +82,8 @@ type Journal struct {
 type Store struct {
 	Name        string  `json:"name"`
 	Batches     float64 `json:"batches"`
-	Rows        float64 `json:"rows"` // estimated from the mean size of batches since the start
-	Seconds     float64 `json:"seconds"`
+	Rows        float64 `json:"rows"`    // right after a start with a backlog, it is still being counted
+	Seconds     float64 `json:"seconds"` // age of the oldest row
 	Error       string  `json:"error,omitempty"`
 	DeadLetters float64 `json:"deadLetters"` // rows since the start
 }
@@ -92,7 +93,7 @@ type Registry struct {
 	ProductInstance string  `json:"productInstance"`
 	Detectors       float64 `json:"detectors"`
 	Age             float64 `json:"age"` // s
-	Failing         bool    `json:"failing,omitempty"`
+	Error           string  `json:"error,omitempty"`
 }
 
 // Forecast is the state of the layer.
@@ -197,21 +198,12 @@ func (r *Recorder) record(now time.Time) {
 	add("p50", 1000*s.quantile(before, .5))
 	add("p99", 1000*s.quantile(before, .99))
 	for sink := range s.values["pipeline_lag_frames"] {
-		add("lag_"+sink, s.rowsWaiting(sink))
+		add("lag_"+sink, s.values["pipeline_lag_rows"][sink])
 	}
 	r.times = append(r.times, now.Unix())
 	r.times = r.times[max(0, len(r.times)-points):]
 	r.recent = append(r.recent, s)
 	r.recent = slices.Clone(r.recent[max(0, len(r.recent)-window):])
-}
-
-// rowsWaiting estimates the rows that were not delivered to a sink.
-func (s *sample) rowsWaiting(sink string) float64 {
-	batches := s.values["ingest_batches_total"]["OK"]
-	if batches == 0 {
-		return s.values["pipeline_lag_frames"][sink]
-	}
-	return math.Round(s.values["pipeline_lag_frames"][sink] * s.sum("ingest_items_accepted_total") / batches)
 }
 
 // Now returns the status. It takes a sample of its own, which it does not keep.
@@ -256,17 +248,16 @@ func (r *Recorder) Now() Status {
 	}
 	for _, name := range sorted(s.values["pipeline_lag_frames"]) {
 		store := Store{
-			Name: name, Batches: s.values["pipeline_lag_frames"][name], Rows: s.rowsWaiting(name),
+			Name: name, Batches: s.values["pipeline_lag_frames"][name], Rows: s.values["pipeline_lag_rows"][name],
 			Seconds: s.values["pipeline_lag_seconds"][name], DeadLetters: s.values["pipeline_dead_letters_total"][name],
 		}
-		if reasons := ready.Components[name].Reasons; len(reasons) > 0 {
-			store.Error = reasons[0]
-		}
+		store.Error, _ = ready.Components[name].Detail["error"].(string)
 		st.Stores = append(st.Stores, store)
 	}
+	instances, _ := ready.Components["registry"].Detail["product_instances"].(map[string]ops.Component)
 	for _, name := range sorted(s.values["registry_detectors"]) {
 		st.Registries = append(st.Registries, Registry{
-			name, s.values["registry_detectors"][name], s.values["registry_age_seconds"][name], s.values["registry_failing"][name] > 0,
+			name, s.values["registry_detectors"][name], s.values["registry_age_seconds"][name], strings.Join(instances[name].Reasons, "; "),
 		})
 	}
 	if streets, ok := s.values["layers_streets"]; ok && len(s.values["layers_age_seconds"]) > 0 {

@@ -2,23 +2,30 @@ package status
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
 	"math"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"trafficd/cmd/internal/ops"
+	"trafficd/pipeline"
+	"trafficd/schemas/openapi"
 )
 
 // daemon has the metrics of a daemon that delivers to one store.
 type daemon struct {
 	recorder              *Recorder
 	batches, codes, items *prometheus.CounterVec
-	lag                   *prometheus.GaugeVec
+	lag, rows             *prometheus.GaugeVec
 	bytes                 prometheus.Gauge
 	latency               *prometheus.HistogramVec
 	ready                 ops.Readiness
@@ -37,6 +44,7 @@ func start(t *testing.T) *daemon {
 		codes:   with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_items_rejected_total"}, []string{"code"}),
 		items:   with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_items_accepted_total"}, nil),
 		lag:     with.NewGaugeVec(prometheus.GaugeOpts{Name: "trafficd_pipeline_lag_frames"}, []string{"sink"}),
+		rows:    with.NewGaugeVec(prometheus.GaugeOpts{Name: "trafficd_pipeline_lag_rows"}, []string{"sink"}),
 		bytes:   gauge("journal_bytes", 100),
 		latency: with.NewHistogramVec(prometheus.HistogramOpts{Name: "trafficd_api_request_seconds", Buckets: []float64{.01, .1, 1}}, []string{"route"}),
 	}
@@ -52,6 +60,9 @@ func start(t *testing.T) *daemon {
 func (d *daemon) set(name string, state ops.State, reason string) {
 	var c ops.Component
 	c.Add(state, reason)
+	if strings.Contains(reason, "refused") {
+		c.Detail = map[string]any{"error": reason}
+	}
 	d.ready = ops.NewReadiness(map[string]ops.Component{name: c})
 }
 
@@ -78,6 +89,7 @@ func TestRates(t *testing.T) {
 	}
 	d.latency.WithLabelValues("/other").Observe(100)
 	d.lag.WithLabelValues("clickhouse").Set(3)
+	d.rows.WithLabelValues("clickhouse").Set(1234)
 	s := d.recorder.Now()
 	require.InDelta(t, 100, s.Rates.Accepted, 5)
 	require.InDelta(t, 5, s.Rates.Rejected, .5)
@@ -85,9 +97,82 @@ func TestRates(t *testing.T) {
 	require.InDelta(t, .005, s.Latency.P50, 1e-9, "in the middle of the bucket")
 	require.Equal(t, "INVALID_VALUE", s.Codes[0].Code)
 	require.Equal(t, 50.0, s.Codes[0].Total)
-	require.Equal(t, []Store{{Name: "clickhouse", Batches: 3, Rows: 1500}}, s.Stores)
+	require.Equal(t, []Store{{Name: "clickhouse", Batches: 3, Rows: 1234}}, s.Stores)
 	require.Empty(t, s.Summary)
 	require.Equal(t, ops.OK, s.State)
+}
+
+var update = flag.Bool("update", false, "write the example of the page's sources")
+
+// example has every member of a status.
+const example = "../../../sources/page/app/src/status.example.json"
+
+// TestDocument compares the document of the operators' listener, and the example from which the page takes its types, with a
+// status that has every member.
+func TestDocument(t *testing.T) {
+	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	text, err := json.MarshalIndent(Status{
+		Time: at, Version: "v1", Started: at, State: ops.Degraded, Summary: []string{"ClickHouse is slow."},
+		Rates: Rates{1, 14000, 12}, Latency: &Latency{.01, .05}, Codes: []Code{{"UNKNOWN_DETECTOR", 7, .5}},
+		Clients: []Client{{"acme", 1, 14000, 12, &at}}, Journal: Journal{1e6, 1e10, 1e11},
+		Stores:     []Store{{"clickhouse", 2, 28000, 3.5, "connection refused", 1}},
+		Registries: []Registry{{"city", 100, 60, "status 500"}}, Forecast: &Forecast{2000, 12, &at, true},
+		History: History{at.Unix(), 5, map[string][]point{"accepted": {14000}}},
+	}, "", "  ")
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(example, append(text, '\n'), 0o600))
+	}
+	want, err := os.ReadFile(example)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(text)+"\n", "go test ./cmd/trafficd/status -update writes it")
+
+	var document map[string]any
+	require.NoError(t, yaml.Unmarshal(openapi.Operators, &document))
+	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+	var status any
+	require.NoError(t, json.Unmarshal(text, &status))
+	conforms(t, schemas["Status"], status, "status")
+	item := pipeline.TapItem{
+		Client: "acme", Code: "OK", Detector: "D", Field: "value", Message: []byte(`"text"`), Type: "speed", From: &at, To: &at, Value: new(50.0), Batch: "b",
+	}
+	text, err = json.Marshal(item)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &status))
+	conforms(t, schemas["Item"], status, "item")
+}
+
+// conforms requires a value with every member of the schema, and no other.
+func conforms(t *testing.T, schema, value any, path string) {
+	t.Helper()
+	s := schema.(map[string]any)
+	switch v := value.(type) {
+	case map[string]any:
+		require.Equal(t, "object", s["type"], path)
+		properties, _ := s["properties"].(map[string]any)
+		for name, x := range v {
+			property := properties[name]
+			if property == nil {
+				property = s["additionalProperties"]
+			}
+			require.NotNil(t, property, "%s.%s is not described", path, name)
+			conforms(t, property, x, path+"."+name)
+		}
+		for name := range properties {
+			require.Contains(t, v, name, "%s.%s is described", path, name)
+		}
+	case []any:
+		require.Equal(t, "array", s["type"], path)
+		for _, x := range v {
+			conforms(t, s["items"], x, path+"[]")
+		}
+	case string:
+		require.Equal(t, "string", s["type"], path)
+	case bool:
+		require.Equal(t, "boolean", s["type"], path)
+	default:
+		require.Contains(t, []string{"number", "integer", "[number null]"}, fmt.Sprint(s["type"]), path)
+	}
 }
 
 func TestSummary(t *testing.T) {
@@ -95,17 +180,23 @@ func TestSummary(t *testing.T) {
 	d.batches.WithLabelValues("OK").Add(1)
 	d.items.WithLabelValues().Add(1000)
 	d.lag.WithLabelValues("clickhouse").Set(1200)
+	d.rows.WithLabelValues("clickhouse").Set(1_234_567)
 	d.set("clickhouse", ops.Degraded, "connection refused")
 	d.recorder.record(time.Now())
 	d.pass(4 * time.Minute)
 	d.bytes.Set(340) // 1 byte a second, and 3,360 are free
 	s := d.recorder.Now()
 	require.Equal(t, []string{
-		"clickhouse, for 4 min: connection refused. About 1.2 M measurements are waiting in the journal, which has room for 56 min at this rate.",
+		"ClickHouse has taken no measurements for 4 min; 1.23 M measurements are waiting in the journal, which has room for 56 min at this rate. " +
+			"Its error: connection refused.",
 	}, s.Summary)
 	require.Equal(t, "connection refused", s.Stores[0].Error)
 	d.bytes.Set(3700)
-	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are refused")
+	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are answered 503")
+	d.bytes.Set(100)
+	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is 3 % full.")
+	d.set("clickhouse", ops.Degraded, "65s behind")
+	require.Equal(t, "ClickHouse is slow, 65s behind; 1.23 M measurements are waiting in the journal, which is 3 % full.", d.recorder.Now().Summary[0])
 	d.set("clickhouse", ops.OK, "")
 	require.Empty(t, d.recorder.Now().Summary)
 }
@@ -115,7 +206,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	d := start(t)
 	for i := range points + 10 {
 		if i == points-5 {
-			d.lag.WithLabelValues("kafka").Set(7)
+			d.lag.WithLabelValues("kafka").Set(1)
+			d.rows.WithLabelValues("kafka").Set(7)
 		}
 		d.recorder.record(time.Now())
 	}

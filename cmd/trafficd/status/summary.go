@@ -4,14 +4,19 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"trafficd/cmd/internal/ops"
 )
 
-// summary returns a sentence for each component that is not OK, worst first. For a store it says since when it fails,
-// what waits for it, and for how long the journal has room.
+// storeNames are the stores as people write them.
+var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
+
+// summary returns what is wrong with each component that is not OK, worst first, and what to do. For a store it has since when it
+// fails, what waits for it, and for how long the journal has room.
 func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time) []string {
 	rank := map[ops.State]int{ops.NotReady: 0, ops.Degraded: 1}
 	names := slices.SortedFunc(maps.Keys(ready.Components), func(a, b string) int {
@@ -23,16 +28,21 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 		if c.State == ops.OK {
 			continue
 		}
-		for i, reason := range c.Reasons {
-			text := fmt.Sprintf("%s: %s.", name, reason)
-			if since := r.trouble[name]; !since.IsZero() && now.Sub(since) >= step {
-				text = fmt.Sprintf("%s, for %s: %s.", name, about(now.Sub(since)), reason)
-			}
-			if _, store := s.values["pipeline_lag_frames"][name]; store && i == 0 {
-				text += fmt.Sprintf(" About %s measurements are waiting in the journal%s.", count(s.rowsWaiting(name)), room(s, oldest))
-			}
-			sentences = append(sentences, text)
+		var since string
+		if began := r.trouble[name]; !began.IsZero() && now.Sub(began) >= step {
+			since = " for " + about(now.Sub(began))
 		}
+		reasons := strings.Join(c.Reasons, "; ")
+		if rows, ok := s.values["pipeline_lag_rows"][name]; ok {
+			what, why := "is slow, "+reasons, ""
+			if _, failing := c.Detail["error"]; failing {
+				what, why = "has taken no measurements"+since, " Its error: "+reasons+"."
+			}
+			sentences = append(sentences, fmt.Sprintf("%s %s; %s measurements are waiting in the journal%s.%s",
+				cmp.Or(storeNames[name], name), what, count(rows), room(s, oldest), why))
+			continue
+		}
+		sentences = append(sentences, fmt.Sprintf("%s%s: %s.", name, since, reasons))
 	}
 	return sentences
 }
@@ -46,9 +56,9 @@ func room(s, before *sample) string {
 	free := min(s.sum("journal_bytes_limit")-s.sum("journal_bytes"), s.sum("journal_disk_free_bytes")-s.sum("journal_disk_free_bytes_min"))
 	switch {
 	case free <= 0:
-		return ", which is full: batches are refused until the store is back"
+		return ", which is full: batches are answered 503 until the store is back"
 	case growth <= 0:
-		return ""
+		return fmt.Sprintf(", which is %.0f %% full", math.Ceil(100*s.sum("journal_bytes")/s.sum("journal_bytes_limit")))
 	}
 	return fmt.Sprintf(", which has room for %s at this rate", about(time.Duration(min(free/growth, 1e9)*float64(time.Second))))
 }

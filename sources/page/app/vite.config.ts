@@ -12,7 +12,10 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     chunkSizeWarningLimit: 2000,
-    rollupOptions: { input: ["index.html", "map.html"] },
+    rolldownOptions: {
+      input: ["index.html", "map.html"],
+      output: { codeSplitting: { groups: [{ name: "maplibre", test: /node_modules[\\/]maplibre-gl/ }] } },
+    },
   },
   worker: { format: "es" },
 });

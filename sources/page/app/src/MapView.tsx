@@ -1,24 +1,25 @@
 import * as maplibregl from "maplibre-gl";
 import workerUrl from "maplibre-gl/dist/maplibre-gl-worker.mjs?worker&url";
 import "maplibre-gl/dist/maplibre-gl.css";
-import { fromBinary } from "@bufbuild/protobuf";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { basemap } from "./basemap";
-import { Chart } from "./chart";
-import { fetchLayer, type LayerState, layerPath } from "./client";
-import { type StreetForecast, StreetForecastResponseSchema } from "./gen/trafficd/v1/forecast_pb";
+import type { LayerState } from "./client";
+import { Freshness, Legend, Search } from "./MapPanel";
 import type { Geometry } from "./network";
-import { css, label, none, noneColour, type Scale, stepOf, steps } from "./palette";
+import { dark as darkPalette, light, none, type Scale, stepOf } from "./palette";
+import { StreetPanel } from "./StreetPanel";
 import { Streets } from "./streets";
+import { useDark } from "./theme";
 import type { Report, Request } from "./worker";
 
 maplibregl.setWorkerUrl(new URL(workerUrl, import.meta.url).href);
 
-/** What the daemon tells the page about itself. */
+/** The daemon's settings that the page needs. */
 export interface Settings {
-  horizons: number[];
+  horizons: number[]; // minutes
   staleAfter: number; // s
   leftHand: boolean;
+  basemap: boolean; // there is basemap.pmtiles beside the page
 }
 
 /** The state that tests read back: exactly what is drawn. */
@@ -35,6 +36,7 @@ declare global {
     shown?: Shown;
     map?: maplibregl.Map;
     layersLoaded?: number;
+    streets?: Streets;
   }
 }
 
@@ -49,21 +51,21 @@ const empty: Geometry = {
 const frameInterval = 700; // ms between horizons while playing
 
 /** The forecast layer on a map. `base` is the daemon's address relative to the page. */
-export function MapView(props: {
+export default function MapView(props: {
   base: string;
   apiKey: string;
   settings: Settings;
-  dark: boolean;
   onKeyRefused?: (why: string) => void;
 }) {
-  const { base, apiKey, settings, dark } = props;
+  const { base, apiKey, settings } = props;
+  const colours = useDark() ? darkPalette : light;
   const host = useRef<HTMLDivElement>(null);
   const streets = useRef(new Streets());
   const map = useRef<maplibregl.Map | null>(null);
   const worker = useRef<Worker | null>(null);
   const layers = useRef(new Map<number, Float32Array>()); // speeds by horizon
   const freeFlow = useRef<Float32Array>(new Float32Array()); // over all layers so far
-  const fitted = useRef(0); // the map whose view was set to the streets
+  const fitted = useRef(false);
   const [geometry, setGeometry] = useState(empty);
   const [arrived, setArrived] = useState(0); // grows with each layer
   const [horizon, setHorizon] = useState(settings.horizons.includes(30) ? 30 : settings.horizons[0]);
@@ -71,41 +73,52 @@ export function MapView(props: {
   const [playing, setPlaying] = useState(false);
   const [state, setState] = useState<LayerState>();
   const [error, setError] = useState("");
+  const [stale, setStale] = useState(false);
   const [selected, setSelected] = useState(-1);
-  const [ready, setReady] = useState(0); // grows with each map that has loaded
+  const [forecasts, setForecasts] = useState(0);
+  const [mapError, setMapError] = useState("");
+
+  useEffect(() => {
+    streets.current.leftHand = settings.leftHand;
+    const created = new maplibregl.Map({
+      container: host.current!,
+      center: [10, 50],
+      zoom: 4,
+      attributionControl: settings.basemap ? { compact: true } : false,
+      dragRotate: false,
+      pitchWithRotate: false,
+      canvasContextAttributes: { antialias: true },
+    });
+    created.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
+    created.addControl(new maplibregl.ScaleControl(), "bottom-right");
+    created.getCanvas().setAttribute("aria-label", "Map of the street forecasts");
+    created.on("click", (e) => setSelected(streets.current.near(e.point, 12)));
+    created.on("error", (e) => setMapError(e.error.message));
+    map.current = created;
+    window.map = created;
+    window.streets = streets.current;
+    return () => created.remove();
+  }, [settings]);
 
   useEffect(() => {
     let gone = false;
-    streets.current.leftHand = settings.leftHand;
-    void basemap(dark).then((style) => {
-      if (gone) return;
-      const created = new maplibregl.Map({
-        container: host.current!,
-        style,
-        center: [10, 50],
-        zoom: 4,
-        attributionControl: false,
-        dragRotate: false,
-        pitchWithRotate: false,
-        canvasContextAttributes: { antialias: true },
-      });
-      created.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
-      created.addControl(new maplibregl.ScaleControl(), "bottom-right");
-      created.getCanvas().setAttribute("aria-label", "Map of the street forecasts");
-      created.on("load", () => {
-        created.addLayer(streets.current);
-        setReady((n) => n + 1);
-      });
-      created.on("click", (e) => setSelected(streets.current.near(e.point, 12)));
-      map.current = created;
-      window.map = created;
-    });
+    const archive = settings.basemap ? new URL("basemap.pmtiles", location.href).href : undefined;
+    streets.current.setColours(colours);
+    basemap(colours, archive).then(
+      (style) => {
+        const m = map.current;
+        if (gone || !m) return;
+        // Streets are drawn before the ground has loaded: they are what one waits for.
+        if (m.getLayer(streets.current.id)) m.removeLayer(streets.current.id);
+        m.once("style.load", () => m.addLayer(streets.current));
+        m.setStyle(style, { diff: false });
+      },
+      (e: Error) => setMapError(`Cannot load the ground of the map: ${e.message}`),
+    );
     return () => {
       gone = true;
-      map.current?.remove();
-      map.current = null;
     };
-  }, [dark, settings.leftHand]);
+  }, [colours, settings]);
 
   useEffect(() => {
     const w = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
@@ -122,22 +135,25 @@ export function MapView(props: {
       } else if (data.type === "state") {
         setState(data.state);
         setError("");
-      } else if (data.status === 401 || data.status === 403) {
-        props.onKeyRefused?.(data.message);
-        setError(data.message);
       } else {
-        setError(data.message || "The daemon cannot be reached.");
+        if (data.status === 401 || data.status === 403) props.onKeyRefused?.(data.message);
+        setError(data.message);
       }
     };
-    const absolute = new URL(base, location.href).href;
-    w.postMessage({
+    const send = (r: Request) => w.postMessage(r);
+    send({
       type: "start",
-      base: absolute,
+      base: new URL(base, location.href).href,
       key: apiKey,
       horizons: settings.horizons,
       horizon,
-    } satisfies Request);
-    return () => w.terminate();
+    });
+    const visibility = () => send({ type: "visible", visible: document.visibilityState === "visible" });
+    document.addEventListener("visibilitychange", visibility);
+    return () => {
+      document.removeEventListener("visibilitychange", visibility);
+      w.terminate();
+    };
   }, [base, apiKey, settings]);
 
   useEffect(() => worker.current?.postMessage({ type: "horizon", horizon } satisfies Request), [horizon]);
@@ -146,17 +162,25 @@ export function MapView(props: {
     const speeds = layers.current.get(horizon);
     if (!speeds) return;
     const value = new Uint8Array(geometry.street.length).fill(none);
-    for (let i = 0; i < speeds.length; i++) value[i] = stepOf(speeds[i], freeFlow.current[i], scale);
+    let known = 0;
+    for (let i = 0; i < speeds.length; i++) {
+      value[i] = stepOf(speeds[i], freeFlow.current[i], scale);
+      if (value[i] !== none) known++;
+    }
+    setForecasts(known);
     streets.current.setSteps(value);
     window.shown = { horizon, scale, street: geometry.street, fromnode: geometry.fromnode, steps: value };
   }, [geometry, arrived, horizon, scale]);
 
   useEffect(() => {
-    const s = geometry.segments;
-    if (fitted.current === ready || s.length === 0 || !map.current) return;
-    fitted.current = ready;
-    map.current.fitBounds(extent(s), { padding: 40, animate: false });
-  }, [geometry, ready]);
+    if (fitted.current || geometry.segments.length === 0 || !map.current) return;
+    fitted.current = true;
+    const besidePanel = map.current.getContainer().clientWidth > 900 ? 360 : 24;
+    map.current.fitBounds(extent(geometry.segments), {
+      padding: { top: 24, bottom: 40, left: besidePanel, right: 48 },
+      animate: false,
+    });
+  }, [geometry]);
 
   useEffect(() => {
     if (!playing) return;
@@ -173,20 +197,37 @@ export function MapView(props: {
 
   const choose = (index: number) => {
     setSelected(index);
-    const k = geometry.owner.indexOf(index);
-    if (k >= 0)
-      map.current?.jumpTo({ center: [geometry.segments[4 * k], geometry.segments[4 * k + 1]], zoom: 15 });
+    const own = geometry.segments.filter((_, k) => geometry.owner[k >> 2] === index);
+    if (own.length > 0) map.current?.fitBounds(extent(own), { padding: 140, maxZoom: 15, animate: false });
   };
+  const close = useCallback(() => setSelected(-1), []);
+  const notes = useMemo(
+    () => (
+      <>
+        {geometry.undecodable > 0 && (
+          <p class="note">{geometry.undecodable} streets have no valid OpenLR code and are not drawn.</p>
+        )}
+        <p class="note">
+          Lines connect the location reference points of each OpenLR code; they do not follow the road.
+        </p>
+        {mapError && <p class="note bad">{mapError}</p>}
+      </>
+    ),
+    [geometry, mapError],
+  );
 
   return (
-    <div class="map-view">
+    <div class={`map-view ${stale ? "stale" : ""} ${selected >= 0 ? "chosen" : ""}`}>
       <div class="map" ref={host} />
       <section class="panel" aria-label="Forecast">
         <Freshness
           state={state}
           staleAfter={settings.staleAfter}
+          nearest={Math.min(...settings.horizons)}
           error={error}
           streets={geometry.street.length}
+          forecasts={forecasts}
+          onStale={setStale}
         />
         <div class="row">
           <button type="button" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
@@ -203,24 +244,21 @@ export function MapView(props: {
           />
           <output class="horizon">{horizon === 0 ? "now" : `+${horizon} min`}</output>
         </div>
-        <Legend scale={scale} onScale={setScale} />
-        <Search geometry={geometry} onFound={choose} />
-        {geometry.undecodable > 0 && (
-          <p class="note">{geometry.undecodable} streets have no valid OpenLR code and are not drawn.</p>
-        )}
-        <p class="note">
-          Lines connect the location reference points of each OpenLR code; they do not follow the road.
-        </p>
+        <Search geometry={geometry} selected={selected} onFound={choose} />
+        <div class="more">
+          <Legend colours={colours} scale={scale} onScale={setScale} />
+          {notes}
+        </div>
       </section>
       {selected >= 0 && (
-        <Street
+        <StreetPanel
           key={selected}
           base={base}
           apiKey={apiKey}
           street={geometry.street[selected]}
           fromnode={geometry.fromnode[selected]}
           arrived={arrived}
-          onClose={() => setSelected(-1)}
+          onClose={close}
         />
       )}
     </div>
@@ -236,182 +274,4 @@ function extent(s: Float64Array): [number, number, number, number] {
     box[3] = Math.max(box[3], s[i + 1]);
   }
   return box;
-}
-
-/** Age and coverage of the layer, with a second hand of its own. */
-function Freshness(props: { state?: LayerState; staleAfter: number; error: string; streets: number }) {
-  const { state, staleAfter, error, streets } = props;
-  const [now, setNow] = useState(Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 1000);
-    return () => clearInterval(timer);
-  }, []);
-  if (error) {
-    return (
-      <p class="freshness bad" role="alert">
-        {error}
-      </p>
-    );
-  }
-  if (!state) return <p class="freshness">Loading the forecast layer …</p>;
-  const age = (state.age ?? 0) + (now - state.received) / 1000;
-  const ended = !state.coveredUntil || Date.parse(state.coveredUntil) < now;
-  const stale = age > staleAfter || ended || streets === 0;
-  const turn = new Date(Math.ceil(now / 60_000) * 60_000);
-  return (
-    <p class={`freshness ${stale ? "bad" : ""}`} role={stale ? "alert" : undefined}>
-      {stale && <strong>Stale. </strong>}
-      {streets.toLocaleString("en")} streets, data {duration(age)} old
-      {state.coveredUntil ? `, until ${clock(state.coveredUntil)}` : ", no forecasts left"}
-      <span class="note"> · next build {clock(turn)}</span>
-    </p>
-  );
-}
-
-export function duration(seconds: number): string {
-  const s = Math.max(0, Math.round(seconds));
-  if (s < 120) return `${s} s`;
-  if (s < 7200) return `${Math.round(s / 60)} min`;
-  return s < 172_800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86_400)} days`;
-}
-
-const clock = (t: string | Date) =>
-  new Date(t).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-
-function Legend(props: { scale: Scale; onScale: (s: Scale) => void }) {
-  const { scale, onScale } = props;
-  return (
-    <fieldset class="legend">
-      <legend>Speed</legend>
-      <div class="row">
-        {(["relative", "absolute"] as const).map((s) => (
-          <label key={s}>
-            <input type="radio" name="scale" checked={scale === s} onChange={() => onScale(s)} />
-            {s === "relative" ? "of free flow" : "km/h"}
-          </label>
-        ))}
-      </div>
-      <ul>
-        {steps.map((s, i) => (
-          <li key={s.from}>
-            <Swatch colour={css(s.colour)} />
-            {label(i, scale)}
-          </li>
-        ))}
-        <li>
-          <Swatch colour={css(noneColour)} />
-          no forecast
-        </li>
-      </ul>
-    </fieldset>
-  );
-}
-
-const Swatch = ({ colour }: { colour: string }) => (
-  <svg width="22" height="8" aria-hidden="true">
-    <rect width="22" height="8" rx="3" fill={colour} />
-  </svg>
-);
-
-function Search(props: { geometry: Geometry; onFound: (index: number) => void }) {
-  const [message, setMessage] = useState("");
-  const { geometry, onFound } = props;
-  return (
-    <form
-      class="row"
-      onSubmit={(e) => {
-        e.preventDefault();
-        const text = String(new FormData(e.currentTarget).get("street")).trim();
-        const found = geometry.street.indexOf(Number(text));
-        setMessage(found < 0 || text === "" ? `No street ${text} in the layer.` : "");
-        if (found >= 0 && text !== "") onFound(found);
-      }}
-    >
-      <input name="street" inputMode="numeric" aria-label="Street id" placeholder="Street id" />
-      <button type="submit">Find</button>
-      <span class="note" role="status">
-        {message}
-      </span>
-    </form>
-  );
-}
-
-/** All periods of one street, fetched when it is chosen and again when the layer changes. */
-function Street(props: {
-  base: string;
-  apiKey: string;
-  street: number;
-  fromnode: number;
-  arrived: number;
-  onClose: () => void;
-}) {
-  const { base, apiKey, street, fromnode, arrived, onClose } = props;
-  const [forecast, setForecast] = useState<StreetForecast>();
-  const [message, setMessage] = useState("Loading …");
-  useEffect(() => {
-    let gone = false;
-    fetchLayer(layerPath(new URL(base, location.href).href, undefined, street), apiKey).then(
-      ({ body }) => {
-        if (gone) return;
-        const all = fromBinary(StreetForecastResponseSchema, body!).streetForecast;
-        const found = all.find((s) => s.street === street && s.fromnode === fromnode);
-        setForecast(found);
-        setMessage(found ? "" : "The street is no longer in the layer.");
-      },
-      (e: Error) => !gone && setMessage(e.message),
-    );
-    return () => {
-      gone = true;
-    };
-  }, [base, apiKey, street, fromnode, arrived]);
-  const line = useMemo(() => series(forecast), [forecast]);
-  return (
-    <section class="panel street" aria-label={`Street ${street}`}>
-      <h2>
-        Street {street} <small>from node {fromnode}</small>
-        <button type="button" aria-label="Close" onClick={onClose}>
-          ×
-        </button>
-      </h2>
-      {message && <p role="status">{message}</p>}
-      {forecast && (
-        <>
-          <Chart
-            label={`Forecast speed of street ${street} over all periods`}
-            unit="km/h"
-            times={line.times}
-            lines={[{ label: "speed", colour: "#2f7ebc", values: line.speeds }]}
-            steps
-          />
-          <dl>
-            <dt>OpenLR code</dt>
-            <dd>
-              <code>{forecast.openLRcode}</code>
-            </dd>
-            <dt>Validity</dt>
-            <dd>
-              {forecast.forecast.length} periods
-              {forecast.forecast.length > 0 &&
-                `, ${clock(forecast.forecast[0].start)} to ${clock(forecast.forecast.at(-1)!.end)}`}
-            </dd>
-            <dt>Time zone</dt>
-            <dd>{forecast.forecast[0]?.timezone ?? "–"}</dd>
-          </dl>
-        </>
-      )}
-    </section>
-  );
-}
-
-/** The periods as steps: the speed at each start, and again at the last end. */
-function series(s?: StreetForecast): { times: number[]; speeds: (number | null)[] } {
-  const periods = s?.forecast ?? [];
-  const times = periods.map((p) => Date.parse(p.start) / 1000);
-  const speeds = periods.map((p) => (p.speedValid === false ? null : p.speed));
-  const last = periods.at(-1);
-  if (last) {
-    times.push(Date.parse(last.end) / 1000);
-    speeds.push(speeds.at(-1)!);
-  }
-  return { times, speeds };
 }

@@ -1,13 +1,15 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { Chart, short } from "./chart";
-import { duration } from "./MapView";
-import type { Item, Status } from "./status";
+import { Chart, colours } from "./chart";
+import { ago, bytes, clock, duration, milliseconds, short, whole } from "./format";
+import type { Status } from "./status";
+import { type Row, Rows } from "./Table";
+import { Tail } from "./Tail";
 
 const interval = 5_000; // ms; that of the daemon's history
 
 /** What an operator wants in the first ten seconds of an incident. */
-export function OpsView() {
+export default function OpsView() {
   const [status, setStatus] = useState<Status>();
   const [error, setError] = useState("");
   useEffect(() => {
@@ -19,7 +21,7 @@ export function OpsView() {
         setStatus(await response.json());
         setError("");
       } catch (e) {
-        setError(`The daemon cannot be reached: ${(e as Error).message}. These figures are old.`);
+        setError(`The daemon cannot be reached: ${(e as Error).message}.`);
       }
       timer = window.setTimeout(poll, interval);
     };
@@ -27,7 +29,8 @@ export function OpsView() {
     return () => clearTimeout(timer);
   }, []);
   if (!status) return <main class="ops">{error ? <p role="alert">{error}</p> : <p>Loading …</p>}</main>;
-  return <Figures status={status} error={error} />;
+  const old = error && `${error} These figures are from ${clock(status.time, true)}.`;
+  return <Figures status={status} error={old} />;
 }
 
 function Figures({ status: s, error }: { status: Status; error: string }) {
@@ -35,10 +38,14 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
   const problems = error ? [error] : s.summary;
   const h = s.history;
   const times = (h.series.accepted ?? []).map((_, i) => h.from + i * h.step);
-  const history = (...names: [string, string, string][]) =>
-    names.map(([name, label, colour]) => ({ label, colour, values: h.series[name] ?? [] }));
+  const line = (series: string, label: string, colour: string) => ({
+    label,
+    colour,
+    values: h.series[series] ?? [],
+  });
+  const dead = s.stores.reduce((n, x) => n + x.deadLetters, 0);
   return (
-    <main class="ops">
+    <main class={`ops ${error ? "old" : ""}`}>
       <section class={`summary ${state}`} aria-live="polite" aria-label="State">
         {problems.length === 0 ? <p>All is well.</p> : problems.map((p) => <p key={p}>{p}</p>)}
       </section>
@@ -51,98 +58,98 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
           bad={s.rates.rejected > 0.05 * s.rates.accepted}
         />
         <Figure
-          name="207 within, p50 / p99"
-          value={s.latency ? `${ms(s.latency.p50)} / ${ms(s.latency.p99)}` : "–"}
+          name="207: p50 / p99"
+          value={s.latency ? `${milliseconds(s.latency.p50)} / ${milliseconds(s.latency.p99)}` : "–"}
         />
-        {s.journal && (
-          <Figure
-            name="Journal"
-            value={`${bytes(s.journal.bytes)} of ${bytes(s.journal.limit)}`}
-            bad={s.journal.bytes > 0.8 * s.journal.limit}
-          />
-        )}
         <Figure
-          name="Dead letters"
-          value={short(s.stores.reduce((n, x) => n + x.deadLetters, 0))}
-          bad={s.stores.some((x) => x.deadLetters > 0)}
+          name={`Journal, of ${bytes(s.journal.limit)}`}
+          value={bytes(s.journal.bytes)}
+          bad={s.journal.bytes > 0.8 * s.journal.limit}
+        />
+        <Figure name="Dead letters" value={short(dead)} bad={dead > 0} />
+        <Figure
+          name={s.forecast ? `Forecasts, ${whole(s.forecast.streets)} streets` : "Forecasts"}
+          value={s.forecast?.age === undefined ? "–" : `${duration(s.forecast.age)} old`}
+          bad={s.forecast?.stale}
         />
       </section>
       <section class="charts">
-        <Titled title="Measurements per second">
+        <Card title="Measurements per second">
           <Chart
             label="Accepted and rejected measurements per second, last hour"
             unit="/s"
             times={times}
-            lines={history(["accepted", "accepted", "#2f7ebc"], ["rejected", "rejected", "#d04216"])}
+            lines={[line("accepted", "accepted", colours.blue), line("rejected", "rejected", colours.red)]}
           />
-        </Titled>
-        <Titled title="Time to a 207">
+        </Card>
+        <Card title="Time to a 207">
           <Chart
             label="Median and 99th percentile of the time to a 207, last hour"
             unit="ms"
             times={times}
-            lines={history(["p50", "p50", "#2f7ebc"], ["p99", "p99", "#b07d10"])}
+            lines={[line("p50", "p50", colours.blue), line("p99", "p99", colours.ochre)]}
           />
-        </Titled>
-        <Titled title="Waiting for the stores">
-          <Chart
-            label="Measurements that wait for each store, last hour"
-            unit="rows"
-            times={times}
-            lines={s.stores.map((x, i) => ({
-              label: x.name,
-              colour: ["#2f7ebc", "#b07d10", "#7a5195"][i % 3],
-              values: h.series[`lag_${x.name}`] ?? [],
-            }))}
-          />
-        </Titled>
+        </Card>
+        {s.stores.length > 0 && (
+          <Card title="Measurements that wait for the stores">
+            <Chart
+              label="Measurements that wait for each store, last hour"
+              unit="rows"
+              times={times}
+              lines={s.stores.map((x, i) =>
+                line(`lag_${x.name}`, x.name, [colours.blue, colours.ochre, colours.violet][i % 3]),
+              )}
+            />
+          </Card>
+        )}
       </section>
       <section class="tables">
         <Table
           title="Stores"
-          head={["store", "waiting", "delay", "last error"]}
-          rows={s.stores.map((x) => [x.name, short(x.rows), duration(x.seconds), x.error ?? "none"])}
-        />
-        <Table
-          title="Rejections by code"
-          head={["code", "total", "per second"]}
-          rows={s.codes.map((c) => [c.code, short(c.total), short(c.perSecond)])}
-          none="No measurement was rejected."
+          head={["store", "waiting", "delay", "dead letters", "last error"]}
+          rows={s.stores.map((x) => ({
+            key: x.name,
+            cells: [x.name, whole(x.rows), duration(x.seconds), whole(x.deadLetters), x.error ?? "none"],
+            bad: x.error !== undefined,
+          }))}
+          none="No store is enabled: measurements stay in the journal."
         />
         <Table
           title="Clients"
           head={["client", "batches", "accepted", "rejected", "last batch"]}
-          rows={s.clients.map((c) => [
-            c.name,
-            short(c.batches),
-            short(c.accepted),
-            short(c.rejected),
-            ago(c.lastBatch, s.time),
-          ])}
-          none="No client has sent a batch."
+          rows={s.clients.map((c) => ({
+            key: c.name,
+            cells: [c.name, whole(c.batches), whole(c.accepted), whole(c.rejected), ago(c.lastBatch, s.time)],
+          }))}
+          none="No key has the right “ingest”."
+        />
+        <Table
+          title="Rejections by code"
+          head={["code", "total", "per second"]}
+          rows={s.codes.map((c) => ({ key: c.code, cells: [c.code, whole(c.total), short(c.perSecond)] }))}
+          none="No measurement has been rejected."
         />
         <Table
           title="Detector registries"
           head={["product instance", "detectors", "age", "last error"]}
-          rows={s.registries.map((r) => [
-            r.productInstance,
-            short(r.detectors),
-            duration(r.age),
-            r.error ?? "none",
-          ])}
+          rows={s.registries.map((r) => ({
+            key: r.productInstance,
+            cells: [r.productInstance, whole(r.detectors), duration(r.age), r.error ?? "none"],
+            bad: r.error !== undefined,
+          }))}
           none="No registry is configured."
         />
       </section>
       <Tail clients={s.clients.map((c) => c.name)} codes={s.codes.map((c) => c.code)} />
       <footer class="note">
-        trafficd {s.version}, started {ago(s.started, s.time)}. The same figures: <a href="status">/status</a>
-        , <a href="metrics">/metrics</a>, <code>trafficctl top</code>.
+        trafficd {s.version}, started {ago(s.started, s.time)}. Totals are since then. The same figures:{" "}
+        <a href="status">/status</a>, <a href="metrics">/metrics</a>, <code>trafficctl top</code>.
       </footer>
     </main>
   );
 }
 
-const Titled = ({ title, children }: { title: string; children: ComponentChildren }) => (
+const Card = ({ title, children }: { title: string; children: ComponentChildren }) => (
   <div class="card">
     <h2>{title}</h2>
     {children}
@@ -156,149 +163,8 @@ const Figure = ({ name, value, bad }: { name: string; value: string; bad?: boole
   </div>
 );
 
-function Table(props: { title: string; head: string[]; rows: string[][]; none?: string }) {
-  return (
-    <div class="card">
-      <h2>{props.title}</h2>
-      {props.rows.length === 0 ? (
-        <p class="note">{props.none}</p>
-      ) : (
-        <section class="scroll" tabIndex={0} aria-label={props.title}>
-          <table>
-            <thead>
-              <tr>
-                {props.head.map((h) => (
-                  <th key={h} scope="col">
-                    {h}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {props.rows.map((r) => (
-                <tr key={r[0]}>
-                  {r.map((c, i) => (
-                    <td key={props.head[i]}>{c}</td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </section>
-      )}
-    </div>
-  );
-}
-
-const ms = (s: number) => `${short(s * 1000)} ms`;
-const ago = (t: string | undefined, now: string) =>
-  t ? `${duration((Date.parse(now) - Date.parse(t)) / 1000)} ago` : "never";
-
-function bytes(n: number): string {
-  for (const [unit, size] of [
-    ["GiB", 2 ** 30],
-    ["MiB", 2 ** 20],
-    ["KiB", 2 ** 10],
-  ] as const) {
-    if (n >= size) return `${Number((n / size).toPrecision(3))} ${unit}`;
-  }
-  return `${n} B`;
-}
-
-const kept = 200; // lines of the tail
-
-/** Follows a sample of the rejected measurements, while it is open. */
-function Tail(props: { clients: string[]; codes: string[] }) {
-  const [open, setOpen] = useState(false);
-  const [filter, setFilter] = useState({ client: "", code: "", detector: "" });
-  const [items, setItems] = useState<Item[]>([]);
-  useEffect(() => {
-    if (!open) return;
-    const stop = new AbortController();
-    setItems([]);
-    const query = new URLSearchParams(Object.entries(filter).filter(([, v]) => v !== ""));
-    void follow(`rejections?${query}`, stop.signal, (found) =>
-      setItems((old) => [...found.reverse(), ...old].slice(0, kept)),
-    );
-    return () => stop.abort();
-  }, [open, filter]);
-  const select = (name: "client" | "code", options: string[]) => (
-    <label>
-      {name}{" "}
-      <select value={filter[name]} onChange={(e) => setFilter({ ...filter, [name]: e.currentTarget.value })}>
-        <option value="">all</option>
-        {options.map((o) => (
-          <option key={o}>{o}</option>
-        ))}
-      </select>
-    </label>
-  );
-  return (
-    <section class="card tail">
-      <h2>Rejections, live</h2>
-      <div class="row">
-        <button type="button" aria-pressed={open} onClick={() => setOpen(!open)}>
-          {open ? "Stop" : "Follow"}
-        </button>
-        {select("client", props.clients)}
-        {select("code", props.codes)}
-        <label>
-          detector{" "}
-          <input
-            value={filter.detector}
-            onChange={(e) => setFilter({ ...filter, detector: e.currentTarget.value.trim() })}
-          />
-        </label>
-        <span class="note">a sample, at most 50 per second</span>
-      </div>
-      {open && (
-        <div class="scroll" tabIndex={0} role="log" aria-label="Rejections">
-          <table>
-            <thead>
-              <tr>
-                {["time", "client", "code", "detector", "field", "message"].map((h) => (
-                  <th key={h} scope="col">
-                    {h}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {items.map((i) => (
-                <tr key={`${i.batch}/${i.index}`}>
-                  <td>{new Date(i.time).toLocaleTimeString("en-GB")}</td>
-                  <td>{i.client}</td>
-                  <td>{i.code}</td>
-                  <td>{i.detector}</td>
-                  <td>{i.field}</td>
-                  <td>{i.message}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
-    </section>
-  );
-}
-
-/** Reads lines of JSON until the signal, and connects again when the connection ends. */
-async function follow(url: string, signal: AbortSignal, found: (items: Item[]) => void): Promise<void> {
-  while (!signal.aborted) {
-    try {
-      const response = await fetch(url, { signal, cache: "no-store" });
-      const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-      let rest = "";
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) break;
-        const lines = (rest + value).split("\n");
-        rest = lines.pop()!;
-        if (lines.length > 0) found(lines.map((l) => JSON.parse(l)));
-      }
-    } catch {
-      // the daemon is away, or the view was closed
-    }
-    await new Promise((resolve) => setTimeout(resolve, 2_000));
-  }
-}
+const Table = ({ title, ...table }: { title: string; head: string[]; rows: Row[]; none: string }) => (
+  <Card title={title}>
+    <Rows label={title} {...table} />
+  </Card>
+);

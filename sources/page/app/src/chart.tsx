@@ -1,6 +1,8 @@
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { clock, short } from "./format";
+import { useDark } from "./theme";
 
 /** One line of a chart. */
 export interface Line {
@@ -9,7 +11,15 @@ export interface Line {
   values: (number | null)[];
 }
 
-/** A line chart over time; `times` are seconds since 1970. `label` describes it to screen readers. */
+/** Colours of lines, with a contrast of 3:1 to the cards of both themes. */
+export const colours = { blue: "#2f7ebc", red: "#d04216", ochre: "#b07d10", violet: "#9b6fc0" };
+
+const shortest = 300; // s that the time axis of a history has at least
+
+/**
+ * A line chart over time; `times` are seconds since 1970. `label` describes it to screen readers. Below it are the values
+ * under the pointer, else the last ones.
+ */
 export function Chart(props: {
   label: string;
   unit: string;
@@ -20,8 +30,13 @@ export function Chart(props: {
 }) {
   const host = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | null>(null);
+  const [at, setAt] = useState<number | null>();
+  const dark = useDark();
   const { times, lines, height = 150, unit, steps } = props;
   const shape = lines.map((l) => l.label).join() + unit + steps;
+  const shownTimes = useRef(times);
+  shownTimes.current = times;
+  const data = [times, ...lines.map((l) => l.values)] as uPlot.AlignedData;
   useEffect(() => {
     const ink = getComputedStyle(host.current!).color;
     const grid = { stroke: "rgb(128 128 128 / 0.25)", width: 1 };
@@ -30,25 +45,34 @@ export function Chart(props: {
       {
         width: host.current!.clientWidth,
         height,
-        legend: { show: lines.length > 1 },
+        legend: { show: false },
         cursor: { y: false },
+        hooks: { setCursor: [(u) => setAt(u.cursor.idx)] },
         axes: [
-          { ...axis, values: (_, v) => v.map(clock), space: 70 },
-          { ...axis, size: 56, values: (_, v) => v.map(short) },
+          { ...axis, values: (_, v) => v.map((t) => clock(1000 * t)), space: 70 },
+          { ...axis, size: 50, values: (_, v) => v.map(short), space: 30 },
         ],
-        scales: { y: { range: (_, min, max) => [Math.min(0, min ?? 0), Math.max(1, (max ?? 1) * 1.05)] } },
+        scales: {
+          x: {
+            range: () => {
+              const [min, max] = [shownTimes.current[0], shownTimes.current.at(-1) ?? 0];
+              return [steps ? min : Math.min(min, max - shortest), max];
+            },
+          },
+          y: { range: (_, min, max) => [Math.min(0, min ?? 0), Math.max(1, (max ?? 1) * 1.05)] },
+        },
         series: [
-          { value: (_, t) => (t == null ? "–" : clock(t)) },
+          {},
           ...lines.map((l) => ({
-            label: `${l.label}`,
+            label: l.label,
             stroke: l.colour,
             width: 2,
+            points: { show: false },
             paths: steps ? uPlot.paths.stepped!({ align: 1 }) : undefined,
-            value: (_: uPlot, v: number | null) => (v == null ? "–" : `${short(v)} ${unit}`),
           })),
         ],
       },
-      [times, ...lines.map((l) => l.values)] as uPlot.AlignedData,
+      data,
       host.current!,
     );
     const resized = new ResizeObserver(() =>
@@ -59,26 +83,30 @@ export function Chart(props: {
       resized.disconnect();
       chart.current?.destroy();
     };
-  }, [shape, height]);
-  useEffect(
-    () => chart.current?.setData([times, ...lines.map((l) => l.values)] as uPlot.AlignedData),
-    [times, lines],
+  }, [shape, height, dark]);
+  useEffect(() => chart.current?.setData(data), [times, lines]);
+  const shown = at ?? times.length - 1;
+  return (
+    <>
+      <div class="chart" role="img" aria-label={props.label} ref={host} />
+      <ul class="values">
+        {lines.map((l) => (
+          <li key={l.label}>
+            <Swatch colour={l.colour} />
+            {l.label} <b>{value(l.values[shown], unit)}</b>
+          </li>
+        ))}
+        <li class="note">{at == null || times.length === 0 ? "" : `at ${clock(1000 * times[at], true)}`}</li>
+      </ul>
+    </>
   );
-  return <div class="chart" role="img" aria-label={props.label} ref={host} />;
 }
 
-/** The local time of a second since 1970. */
-const clock = (t: number) => new Date(1000 * t).toLocaleTimeString("en-GB");
+const value = (v: number | null | undefined, unit: string) => (v == null ? "–" : `${short(v)} ${unit}`);
 
-/** A number with at most three digits and a prefix: 1.2k, 34M. */
-export function short(v: number): string {
-  if (!Number.isFinite(v)) return "–";
-  for (const [prefix, size] of [
-    ["G", 1e9],
-    ["M", 1e6],
-    ["k", 1e3],
-  ] as const) {
-    if (Math.abs(v) >= size) return `${Number((v / size).toPrecision(3))}${prefix}`;
-  }
-  return String(Number(v.toPrecision(3)));
-}
+/** The colour of a line, for a legend. */
+export const Swatch = ({ colour }: { colour: string }) => (
+  <svg width="22" height="8" aria-hidden="true">
+    <rect width="22" height="8" rx="3" fill={colour} />
+  </svg>
+);

@@ -1,10 +1,11 @@
-/** How a layer was obtained: the state of the feed as its headers tell it. */
+/** How a layer was obtained: the state of the feed according to the headers. */
 export interface LayerState {
   etag: string;
+  /** Names the content of the layer, for `since`. */
+  version: string;
   /** Age of the newest data when it was received, in seconds; absent before the first layer. */
   age?: number;
   coveredUntil?: string;
-  lastModified?: string;
   /** When the answer was received, in milliseconds since 1970. */
   received: number;
 }
@@ -12,53 +13,68 @@ export interface LayerState {
 export class LayerError extends Error {
   constructor(
     message: string,
+    /** The HTTP status; 0 without an answer. */
     readonly status: number,
   ) {
     super(message);
   }
 }
 
-/** The path of the layer for a horizon in minutes; without one, of all periods. */
-export function layerPath(base: string, horizon?: number, street?: number): string {
-  const query = new URLSearchParams();
-  if (horizon !== undefined) query.set("horizon", String(horizon));
-  if (street !== undefined) query.set("street", String(street));
-  const text = query.toString();
-  return `${base}mlf/v1/forecast/realtime${text ? `?${text}` : ""}`;
+/** What to fetch of the layer. */
+export interface Query {
+  /** In minutes; without it, all periods. */
+  horizon?: number;
+  street?: number;
+  /** The layer that the page has: only what has changed since is fetched, nothing if it is unchanged. */
+  since?: LayerState;
+  /** Seconds to wait for a change. */
+  wait?: number;
 }
 
-/** Fetches a layer as any client does. Returns no body if it is still the one that `etag` names. */
+/** Fetches a layer as any client does. Returns no body if nothing has changed. */
 export async function fetchLayer(
-  url: string,
+  base: string,
   key: string,
-  etag?: string,
-): Promise<{ body?: Uint8Array; state: LayerState }> {
+  { horizon, street, since, wait }: Query,
+): Promise<{ body?: Uint8Array; changes: boolean; state: LayerState }> {
+  const query = Object.entries({ horizon, street, since: since?.version }).filter(([, v]) => v !== undefined);
   const headers: Record<string, string> = { Accept: "application/x-protobuf" };
   if (key) headers.Authorization = `apiKey ${key}`;
-  if (etag) headers["If-None-Match"] = etag;
-  // The browser's cache is bypassed: conditions are ours, and a 304 must be visible.
-  const response = await fetch(url, { headers, cache: "no-store" });
+  if (since) headers["If-None-Match"] = since.etag;
+  if (wait) headers.Prefer = `wait=${wait}`;
+  let response: Response;
+  let body: ArrayBuffer;
+  try {
+    // The browser's cache is bypassed: conditions are ours, and a 304 must be visible.
+    const path = `${base}mlf/v1/forecast/realtime?${new URLSearchParams(query as [string, string][])}`;
+    response = await fetch(path, { headers, cache: "no-store" });
+    body = await response.arrayBuffer();
+  } catch {
+    throw new LayerError("The daemon cannot be reached. These forecasts are no longer updated.", 0);
+  }
   const text = (name: string) => response.headers.get(name) ?? undefined;
   const age = text("Forecast-Age");
   const state: LayerState = {
     etag: text("ETag") ?? "",
+    version: text("Forecast-Version") ?? "",
     age: age === undefined ? undefined : Number(age),
     coveredUntil: text("Forecast-Covered-Until"),
-    lastModified: text("Last-Modified"),
     received: Date.now(),
   };
-  if (response.status === 304) return { state };
-  if (!response.ok) throw new LayerError(await errorText(response), response.status);
-  return { body: new Uint8Array(await response.arrayBuffer()), state };
+  const changes = text("Forecast-Content") === "changes";
+  if (response.status === 304) return { state, changes };
+  if (!response.ok) throw new LayerError(errorText(body, response.status), response.status);
+  return { body: new Uint8Array(body), state, changes };
 }
 
-/** The daemon's own words for an error, or the status. */
-async function errorText(response: Response): Promise<string> {
+/** The daemon's message for an error, or the status. */
+function errorText(body: ArrayBuffer, status: number): string {
+  const text = new TextDecoder().decode(body);
   try {
-    const body = await response.json();
-    const first = body.errors?.[0] ?? body;
-    return first.message ?? first.errorMessage ?? first.description ?? `HTTP status ${response.status}`;
+    const json = JSON.parse(text);
+    const first = json.errors?.[0] ?? json;
+    return first.message ?? first.errorMessage ?? first.description ?? `HTTP status ${status}`;
   } catch {
-    return `HTTP status ${response.status}`;
+    return text.length > 0 && text.length < 300 ? text.trim() : `HTTP status ${status}`;
   }
 }

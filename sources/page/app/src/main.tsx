@@ -1,41 +1,57 @@
-import { render } from "preact";
+import { type ComponentType, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { MapView, type Settings } from "./MapView";
-import { OpsView } from "./OpsView";
+import type { Settings } from "./MapView";
 import "./style.css";
 
 const operator = document.body.dataset.view === "operator";
 const stored = "trafficd-key";
 
+// The views are loaded when they are shown: the library for the map is most of the page.
+const views = { operations: () => import("./OpsView"), map: () => import("./MapView") };
+
+type View = keyof typeof views;
+
+const viewOfAddress = (): View => (operator && location.hash !== "#map" ? "operations" : "map");
+
 function App() {
   const [settings, setSettings] = useState<Settings>();
   const [error, setError] = useState("");
-  const [view, setView] = useState(operator && location.hash !== "#map" ? "operations" : "map");
+  const [view, setView] = useState(viewOfAddress);
+  const [loaded, setLoaded] = useState<{ [V in View]?: ComponentType<never> }>({});
   const [key, setKey] = useState(sessionStorage.getItem(stored) ?? "");
   const [refused, setRefused] = useState("");
-  const dark = useDark();
   useEffect(() => {
     fetch("settings.json", { cache: "no-cache" })
       .then((r) => r.json())
       .then(setSettings, (e: Error) => setError(`Cannot load the settings: ${e.message}`));
   }, []);
   useEffect(() => {
-    const changed = () => setView(location.hash === "#map" ? "map" : "operations");
-    if (operator) addEventListener("hashchange", changed);
+    const changed = () => setView(viewOfAddress);
+    addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
+  useEffect(() => {
+    document.title = view === "map" ? "trafficd: forecast map" : "trafficd: operations";
+    views[view]().then(
+      (m) => setLoaded((others) => ({ ...others, [view]: m.default })),
+      (e: Error) => setError(`Cannot load the page: ${e.message}. Reload it.`),
+    );
+  }, [view]);
+  const Operations = loaded.operations as ComponentType | undefined;
+  const MapView = loaded.map as typeof import("./MapView").default | undefined;
+  const tab = (name: View, title: string) => (
+    <a href={`#${name}`} aria-current={view === name ? "page" : undefined}>
+      {title}
+    </a>
+  );
   return (
     <>
       <header>
         <h1>trafficd</h1>
         {operator && (
           <nav aria-label="Views">
-            <a href="#operations" aria-current={view === "operations" ? "page" : undefined}>
-              Operations
-            </a>
-            <a href="#map" aria-current={view === "map" ? "page" : undefined}>
-              Map
-            </a>
+            {tab("operations", "Operations")}
+            {tab("map", "Map")}
           </nav>
         )}
         {!operator && key && (
@@ -51,14 +67,13 @@ function App() {
         )}
       </header>
       {error && <p role="alert">{error}</p>}
-      {view === "operations" && <OpsView />}
-      {view === "map" && settings && (operator || key) && (
+      {view === "operations" && Operations && <Operations />}
+      {view === "map" && MapView && settings && (operator || key) && (
         <main>
           <MapView
             base={operator ? "./" : "../"}
             apiKey={key}
             settings={settings}
-            dark={dark}
             onKeyRefused={(why) => {
               if (operator) return;
               sessionStorage.removeItem(stored);
@@ -103,17 +118,6 @@ function KeyForm(props: { refused: string; onKey: (key: string) => void }) {
       </form>
     </main>
   );
-}
-
-function useDark(): boolean {
-  const query = matchMedia("(prefers-color-scheme: dark)");
-  const [dark, setDark] = useState(query.matches);
-  useEffect(() => {
-    const changed = () => setDark(query.matches);
-    query.addEventListener("change", changed);
-    return () => query.removeEventListener("change", changed);
-  }, [query]);
-  return dark;
 }
 
 render(<App />, document.getElementById("app")!);

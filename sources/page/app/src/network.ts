@@ -1,6 +1,5 @@
-import { fromBinary } from "@bufbuild/protobuf";
-import { BinaryDecoder, Buffer, LocationReference } from "openlr-js";
-import { type StreetForecast, StreetForecastResponseSchema } from "./gen/trafficd/v1/forecast_pb";
+import { type Entry, readLayer } from "./layer";
+import { linePoints } from "./openlr";
 
 /** Geometry holds the streets in columns; a street is one direction, and its index is its place in them. */
 export interface Geometry {
@@ -10,35 +9,21 @@ export interface Geometry {
   segments: Float64Array;
   /** Index of the street of each segment. */
   owner: Uint32Array;
-  /** Streets whose OpenLR code could not be decoded; they are listed and searchable, but not drawn. */
+  /** Streets whose OpenLR code cannot be decoded; they are listed and searchable, but not drawn. */
   undecodable: number;
-}
-
-const decoder = new BinaryDecoder();
-
-/** Returns longitudes and latitudes of the location reference points, in turn; none if the code is invalid. */
-export function locationReferencePoints(code: string): number[] {
-  try {
-    const reference = decoder.decodeData(LocationReference.fromIdAndBuffer("", Buffer.from(code, "base64")));
-    const points =
-      reference && "_points" in reference
-        ? (reference._points as { _longitude: number; _latitude: number }[])
-        : [];
-    return points.flatMap((p) => [p._longitude, p._latitude]);
-  } catch {
-    return [];
-  }
 }
 
 /** Network collects the streets and speeds of successive layers. Streets keep their index while the page is open. */
 export class Network {
-  private index = new Map<string, number>();
+  private first = new Map<number, number>(); // index of a street's first direction
+  private next: number[] = []; // index of its next direction, -1 if there is none
   private street: number[] = [];
   private fromnode: number[] = [];
-  private codes: string[] = [];
+  private codes: number[] = []; // hashes
+  private drawn: boolean[] = [];
   private segments: number[] = [];
   private owner: number[] = [];
-  private undecodable = 0;
+  private speeds = new Map<number, number[]>(); // by horizon
   /** The highest speed seen for each street, in km/h. */
   freeFlow: number[] = [];
 
@@ -47,44 +32,79 @@ export class Network {
   }
 
   /**
-   * Takes the layer of one horizon and returns the speed of each street in km/h, NaN where the layer has no period.
-   * `grown` says whether the geometry is another one. If a street has another OpenLR code, all streets begin anew.
+   * Takes the layer of one horizon, or only what has changed in it since the last one. Returns the speed of each street in
+   * km/h, NaN where the layer has no period. `grown` says whether the geometry is another one.
    */
-  take(layer: Uint8Array): { speeds: Float32Array; grown: boolean } {
-    const streets = fromBinary(StreetForecastResponseSchema, layer).streetForecast;
-    const known = (s: StreetForecast) => this.index.get(`${s.street}/${s.fromnode}`);
-    if (streets.some((s) => (this.codes[known(s) ?? -1] ?? s.openLRcode) !== s.openLRcode)) {
-      Object.assign(this, new Network());
-    }
-    const before = this.count;
-    const found: [number, number][] = [];
-    for (const s of streets) {
-      const i = known(s) ?? this.add(s);
-      const period = s.forecast[0];
-      if (period && period.speedValid !== false) found.push([i, period.speed]);
-    }
-    const speeds = new Float32Array(this.count).fill(Number.NaN);
-    for (const [i, speed] of found) {
-      speeds[i] = speed;
-      if (speed > this.freeFlow[i]) this.freeFlow[i] = speed;
-    }
-    return { speeds, grown: before === 0 || this.count > before };
+  take(horizon: number, layer: Uint8Array, changes: boolean): { speeds: Float32Array; grown: boolean } {
+    const before = this.speeds.get(horizon);
+    const speeds = changes && before ? before : new Array(this.count).fill(Number.NaN);
+    const moved = new Set<number>();
+    const added = this.count;
+    readLayer(layer, (s) => {
+      const hash = hashOf(s.code);
+      let i = this.indexOf(s);
+      if (i < 0) {
+        i = this.add(s, hash);
+      } else if (this.codes[i] !== hash && s.code.length > 0) {
+        if (moved.size === 0) this.forget(layer, moved);
+        this.codes[i] = hash;
+        this.draw(i, s.code);
+        this.freeFlow[i] = 0;
+      }
+      speeds[i] = s.speed;
+      if (s.speed > this.freeFlow[i]) this.freeFlow[i] = s.speed;
+    });
+    this.speeds.set(horizon, speeds);
+    for (const all of this.speeds.values()) while (all.length < this.count) all.push(Number.NaN);
+    return { speeds: Float32Array.from(speeds), grown: added === 0 || this.count > added || moved.size > 0 };
   }
 
-  private add(s: StreetForecast): number {
+  /** Removes the segments of all streets that have another code in the layer, and names them in `moved`. */
+  private forget(layer: Uint8Array, moved: Set<number>): void {
+    readLayer(layer, (s) => {
+      const i = this.indexOf(s);
+      if (i >= 0 && s.code.length > 0 && this.codes[i] !== hashOf(s.code)) moved.add(i);
+    });
+    const { segments, owner } = this;
+    this.segments = [];
+    this.owner = [];
+    owner.forEach((i, k) => {
+      if (moved.has(i)) return;
+      this.owner.push(i);
+      this.segments.push(...segments.slice(4 * k, 4 * k + 4));
+    });
+  }
+
+  private indexOf(s: Entry): number {
+    let i = this.first.get(s.street) ?? -1;
+    while (i >= 0 && this.fromnode[i] !== s.fromnode) i = this.next[i];
+    return i;
+  }
+
+  private add(s: Entry, hash: number): number {
     const i = this.count;
-    this.index.set(`${s.street}/${s.fromnode}`, i);
+    this.next.push(this.first.get(s.street) ?? -1);
+    this.first.set(s.street, i);
     this.street.push(s.street);
     this.fromnode.push(s.fromnode);
-    this.codes.push(s.openLRcode);
+    this.codes.push(hash);
     this.freeFlow.push(0);
-    const p = locationReferencePoints(s.openLRcode);
-    if (p.length < 4) this.undecodable++;
-    for (let k = 0; k + 3 < p.length; k += 2) {
-      this.segments.push(p[k], p[k + 1], p[k + 2], p[k + 3]);
-      this.owner.push(i);
-    }
+    this.draw(i, s.code);
     return i;
+  }
+
+  /** Adds the segments between the location reference points of a street. */
+  private draw(i: number, code: Uint8Array): void {
+    let x = Number.NaN;
+    let y = Number.NaN;
+    this.drawn[i] = linePoints(code, (lon, lat) => {
+      if (!Number.isNaN(x)) {
+        this.segments.push(x, y, lon, lat);
+        this.owner.push(i);
+      }
+      x = lon;
+      y = lat;
+    });
   }
 
   geometry(): Geometry {
@@ -93,7 +113,14 @@ export class Network {
       fromnode: Int32Array.from(this.fromnode),
       segments: Float64Array.from(this.segments),
       owner: Uint32Array.from(this.owner),
-      undecodable: this.undecodable,
+      undecodable: this.drawn.filter((d) => !d).length,
     };
   }
+}
+
+/** FNV-1a. */
+function hashOf(bytes: Uint8Array): number {
+  let h = 0x811c9dc5;
+  for (let i = 0; i < bytes.length; i++) h = Math.imul(h ^ bytes[i], 0x01000193);
+  return h;
 }

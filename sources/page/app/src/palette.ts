@@ -1,40 +1,86 @@
-// The scale goes from dark red over orange to blue, so that people with any colour vision can tell its ends apart.
+// The scale goes from red over orange to blue, so that people with any colour vision can tell its steps apart. A test
+// checks the distances between the colours, and their contrast to the ground.
 
-/** Steps of the scale from slow to fast. */
-export const steps: { colour: [number, number, number]; relative: string; from: number }[] = [
-  { colour: [122, 4, 3], relative: "below 25 %", from: 0 },
-  { colour: [208, 66, 22], relative: "25 to 50 %", from: 0.25 },
-  { colour: [245, 158, 48], relative: "50 to 75 %", from: 0.5 },
-  { colour: [72, 170, 200], relative: "75 to 90 %", from: 0.75 },
-  { colour: [38, 90, 170], relative: "above 90 %", from: 0.9 },
-];
+export type Colour = [number, number, number];
 
-/** Lower bounds of the same steps in km/h. */
-export const absolute = [0, 15, 30, 50, 80];
+/** A theme's colours of the map. */
+export interface Palette {
+  /** From slow to fast. */
+  steps: Colour[];
+  none: Colour; // without a forecast
+  rim: Colour; // of the chosen street
+  land: string;
+  sea: string;
+  border: string;
+  building: string;
+  road: string;
+  text: string;
+}
 
-/** The step that stands for "no forecast". */
+export const light: Palette = {
+  steps: [
+    [74, 10, 48],
+    [168, 30, 8],
+    [180, 113, 0],
+    [47, 134, 192],
+    [18, 58, 134],
+  ],
+  none: [128, 128, 128],
+  rim: [28, 36, 44],
+  land: "#f7f6f2",
+  sea: "#dfe8ef",
+  border: "#b9b4aa",
+  building: "#ebe8e0",
+  road: "#ffffff",
+  text: "#5b5f66",
+};
+
+export const dark: Palette = {
+  steps: [
+    [240, 56, 63],
+    [255, 150, 64],
+    [255, 233, 160],
+    [116, 205, 240],
+    [74, 134, 240],
+  ],
+  none: [117, 125, 133],
+  rim: [255, 255, 255],
+  land: "#1b232c",
+  sea: "#10161d",
+  border: "#3d4a58",
+  building: "#222c37",
+  road: "#2b3643",
+  text: "#8b97a3",
+};
+
+/** Lower bounds of the steps, as shares of the free-flow speed and in km/h. */
+const bounds = { relative: [0, 0.25, 0.5, 0.75, 0.9], absolute: [0, 15, 30, 50, 80] };
+
+export type Scale = keyof typeof bounds;
+
+export const steps = bounds.relative.length;
+
+/** The step of streets without a forecast. */
 export const none = 255;
-export const noneColour: [number, number, number] = [140, 140, 140];
-
-export type Scale = "relative" | "absolute";
 
 /** The step of a speed in km/h; `none` if there is no speed, or no free-flow speed to compare it with. */
 export function stepOf(speed: number, freeFlow: number, scale: Scale): number {
-  if (Number.isNaN(speed)) return none;
   const value = scale === "absolute" ? speed : speed / freeFlow;
   if (Number.isNaN(value)) return none;
+  const from = bounds[scale];
   let step = 0;
-  for (let i = 1; i < steps.length; i++) {
-    if (value >= (scale === "absolute" ? absolute[i] : steps[i].from)) step = i;
-  }
+  while (step + 1 < steps && value >= from[step + 1]) step++;
   return step;
 }
 
-export const css = ([r, g, b]: [number, number, number]) => `rgb(${r} ${g} ${b})`;
+export const css = ([r, g, b]: Colour) => `rgb(${r} ${g} ${b})`;
 
 /** The label of a step in the legend. */
 export function label(step: number, scale: Scale): string {
-  if (scale === "relative") return steps[step].relative;
-  const next = absolute[step + 1];
-  return next === undefined ? `${absolute[step]} km/h and more` : `${absolute[step]} to ${next} km/h`;
+  const [from, to] = [bounds[scale][step], bounds[scale][step + 1]].map((v) =>
+    scale === "relative" ? 100 * v : v,
+  );
+  const unit = scale === "relative" ? "%" : "km/h";
+  if (step === 0) return `below ${to} ${unit}`;
+  return step === steps - 1 ? `${from} ${unit} and more` : `${from} to ${to} ${unit}`;
 }

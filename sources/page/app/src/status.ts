@@ -1,23 +1,18 @@
-/** The answer of /status; its description is in the daemon's OpenAPI document. */
-export interface Status {
-  time: string;
-  version: string;
-  started: string;
+import type example from "./status.example.json";
+
+/** The answer of /status, as schemas/openapi/operators.yaml describes it. The daemon's tests write the example. */
+export type Status = Omit<
+  typeof example,
+  "state" | "latency" | "forecast" | "clients" | "stores" | "registries" | "history"
+> & {
   state: "ok" | "degraded" | "not_ready";
-  /** What is wrong and what to do, worst first; empty if all is well. */
-  summary: string[];
-  /** Per second, over the last interval of the history. */
-  rates: { batches: number; accepted: number; rejected: number };
-  /** Of a 207, in seconds, over the last minute; absent without one. */
-  latency?: { p50: number; p99: number };
-  codes: { code: string; total: number; perSecond: number }[];
-  clients: { name: string; batches: number; accepted: number; rejected: number; lastBatch?: string }[];
-  journal?: { bytes: number; limit: number; diskFree: number };
-  stores: { name: string; rows: number; seconds: number; error?: string; deadLetters: number }[];
-  registries: { productInstance: string; detectors: number; age: number; error?: string }[];
-  forecast?: { streets: number; age?: number; coveredUntil?: string; stale?: string };
+  latency?: typeof example.latency;
+  forecast?: Partial<typeof example.forecast> & { streets: number };
+  clients: (Omit<(typeof example.clients)[0], "lastBatch"> & { lastBatch?: string })[];
+  stores: (Omit<(typeof example.stores)[0], "error"> & { error?: string })[];
+  registries: (Omit<(typeof example.registries)[0], "error"> & { error?: string })[];
   history: { from: number; step: number; series: Record<string, (number | null)[]> };
-}
+};
 
 /** A line of /rejections. */
 export interface Item {

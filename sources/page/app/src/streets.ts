@@ -5,7 +5,7 @@ import {
   MercatorCoordinate,
 } from "maplibre-gl";
 import type { Geometry } from "./network";
-import { none, noneColour, steps } from "./palette";
+import { light, none, type Palette, steps } from "./palette";
 
 const textureWidth = 2048;
 
@@ -15,12 +15,13 @@ uniform vec2 viewport;      // px
 uniform float width;        // px
 uniform float side;         // 1: right-hand traffic, -1: left-hand
 uniform highp usampler2D stepOf;
-uniform vec3 palette[${steps.length + 1}];
+uniform vec3 palette[${steps + 1}];
 uniform int selected;
 in vec2 corner;             // along 0..1, across -1..1
 in vec4 segment;            // both ends
 in float owner;
 out vec3 colour;
+out float across;           // -1..1 on the chosen street, 0 on others
 void main() {
   vec4 a = matrix * vec4(segment.xy, 0., 1.), b = matrix * vec4(segment.zw, 0., 1.);
   vec2 pa = a.xy / a.w * viewport, pb = b.xy / b.w * viewport;
@@ -30,8 +31,9 @@ void main() {
   int index = int(owner);
   uint step = texelFetch(stepOf, ivec2(index % ${textureWidth}, index / ${textureWidth}), 0).r;
   bool chosen = index == selected;
-  float w = chosen ? width * 2. : width;
-  colour = palette[step == ${none}u ? ${steps.length} : int(step)];
+  float w = chosen ? width * 2. + 4. : width;
+  across = chosen ? corner.y : 0.;
+  colour = palette[step == ${none}u ? ${steps} : int(step)];
   vec4 end = corner.x < .5 ? a : b;
   vec2 offset = right * (side * width * .62 + corner.y * w * .5) + along * (corner.x - .5) * w * .5;
   gl_Position = end + vec4(offset * 2. / viewport * end.w, chosen ? -1e-4 : 0., 0.);
@@ -39,9 +41,11 @@ void main() {
 
 const fragmentShader = `#version 300 es
 precision mediump float;
+uniform vec3 rim;           // of the chosen street
 in vec3 colour;
+in float across;
 out vec4 fragment;
-void main() { fragment = vec4(colour, 1.); }`;
+void main() { fragment = vec4(abs(across) > .6 ? rim : colour, 1.); }`;
 
 /** Width of a line in px at a zoom level. */
 export const lineWidth = (zoom: number) => Math.min(9, Math.max(1.6, (zoom - 8) * 0.9));
@@ -57,6 +61,9 @@ export class Streets implements CustomLayerInterface {
   selected = -1;
   /** The steps that are drawn, by street. */
   steps: Uint8Array = new Uint8Array(0);
+  /** Whether the streets have been drawn with the current steps. */
+  drawn = false;
+  private colours = light;
   private geometry?: Geometry;
   private segments = new Float32Array(0); // mercator, relative to origin
   private origin = { x: 0, y: 0 };
@@ -86,7 +93,7 @@ export class Streets implements CustomLayerInterface {
     if (!gl.getProgramParameter(program, gl.LINK_STATUS)) {
       throw new Error(`cannot link the shader of the streets: ${gl.getProgramInfoLog(program)}`);
     }
-    for (const name of ["matrix", "viewport", "width", "side", "stepOf", "palette", "selected"]) {
+    for (const name of ["matrix", "viewport", "width", "side", "stepOf", "palette", "selected", "rim"]) {
       this.location[name] = gl.getUniformLocation(program, name);
     }
     this.program = program;
@@ -120,8 +127,14 @@ export class Streets implements CustomLayerInterface {
     this.upload();
   }
 
+  setColours(colours: Palette): void {
+    this.colours = colours;
+    this.map?.triggerRepaint();
+  }
+
   setSteps(value: Uint8Array): void {
     this.steps = value;
+    this.drawn = false;
     this.uploadSteps();
     this.map?.triggerRepaint();
   }
@@ -197,13 +210,18 @@ export class Streets implements CustomLayerInterface {
     gl.uniform1i(at.selected, this.selected);
     gl.uniform3fv(
       at.palette,
-      [...steps.map((s) => s.colour), noneColour].flat().map((c) => c / 255),
+      [...this.colours.steps, this.colours.none].flat().map((c) => c / 255),
+    );
+    gl.uniform3fv(
+      at.rim,
+      this.colours.rim.map((c) => c / 255),
     );
     gl.disable(gl.CULL_FACE);
     gl.disable(gl.DEPTH_TEST);
     gl.disable(gl.BLEND);
     gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, this.segments.length / 4);
     gl.bindVertexArray(null);
+    this.drawn = this.steps.length > 0;
   }
 
   /** The street nearest to a point of the page, at most `reach` px from it; -1 if there is none. */

@@ -1,59 +1,66 @@
-import { fetchLayer, LayerError, type LayerState, layerPath } from "./client";
+import { fetchLayer, LayerError, type LayerState } from "./client";
 import { type Geometry, Network } from "./network";
 
 /** What the page asks of the worker. */
 export type Request =
   | { type: "start"; base: string; key: string; horizons: number[]; horizon: number }
-  | { type: "horizon"; horizon: number };
+  | { type: "horizon"; horizon: number }
+  | { type: "visible"; visible: boolean };
 
 /** What the worker reports. */
 export type Report =
   | { type: "geometry"; geometry: Geometry }
   | { type: "speeds"; horizon: number; speeds: Float32Array; freeFlow: Float32Array }
-  | { type: "state"; horizon: number; state: LayerState }
+  | { type: "state"; state: LayerState }
   | { type: "error"; message: string; status: number };
 
-const pollInterval = 5_000; // ms between conditional requests
+const pollInterval = 5_000; // ms between requests for the same layer, unless one waited for a change
+const patience = 25; // s that a request waits for a change; only of the tab in front, as browsers limit connections
 
 const network = new Network();
-const etags = new Map<number, string>();
+const states = new Map<number, LayerState>();
 let options: Extract<Request, { type: "start" }>;
+let visible = true;
 let wake = () => {};
 
 const post = (report: Report, transfer: Transferable[] = []) => self.postMessage(report, { transfer });
 
-async function refresh(horizon: number): Promise<void> {
-  const url = layerPath(options.base, horizon);
-  const { body, state } = await fetchLayer(url, options.key, etags.get(horizon));
-  if (body) {
-    etags.set(horizon, state.etag);
-    const { speeds, grown } = network.take(body);
-    if (grown) {
-      const geometry = network.geometry();
-      post({ type: "geometry", geometry }, [geometry.segments.buffer, geometry.owner.buffer]);
-    }
-    const freeFlow = Float32Array.from(network.freeFlow);
-    post({ type: "speeds", horizon, speeds, freeFlow }, [speeds.buffer, freeFlow.buffer]);
+/** Fetches what has changed in the layer of a horizon, waiting for a change if there is none. */
+async function refresh(horizon: number, wait = 0): Promise<void> {
+  const query = { horizon, since: states.get(horizon), wait };
+  const { body, changes, state } = await fetchLayer(options.base, options.key, query);
+  states.set(horizon, state);
+  post({ type: "state", state });
+  if (!body || (changes && body.length === 0)) return;
+  const { speeds, grown } = network.take(horizon, body, changes);
+  if (grown) {
+    const geometry = network.geometry();
+    post({ type: "geometry", geometry }, [geometry.segments.buffer, geometry.owner.buffer]);
   }
-  post({ type: "state", horizon, state });
+  const freeFlow = Float32Array.from(network.freeFlow);
+  post({ type: "speeds", horizon, speeds, freeFlow }, [speeds.buffer, freeFlow.buffer]);
 }
 
-/** Refreshes the shown horizon first, then the others, and waits. A change of the horizon starts it again. */
+/**
+ * Fetches the layer of each horizon, the shown one first; then waits for a change of the shown one and refreshes all. A
+ * change of the horizon does not end the waiting: the layers of the others are at most as old as that takes.
+ */
 async function run(): Promise<never> {
   for (;;) {
+    const began = Date.now();
     try {
-      const first = options.horizon;
-      await refresh(first);
-      for (const horizon of options.horizons) {
-        if (options.horizon !== first) break;
-        if (horizon !== first) await refresh(horizon);
+      const { horizon, horizons } = options;
+      const known = horizons.every((h) => states.has(h));
+      await refresh(horizon, known && visible ? patience : 0);
+      for (const h of horizons) {
+        if (h !== horizon) await refresh(h);
       }
     } catch (e) {
       post({ type: "error", message: (e as Error).message, status: e instanceof LayerError ? e.status : 0 });
     }
     await new Promise<void>((resolve) => {
       wake = resolve;
-      setTimeout(resolve, pollInterval);
+      setTimeout(resolve, Math.max(0, began + pollInterval - Date.now()));
     });
   }
 }
@@ -63,8 +70,11 @@ self.onmessage = ({ data }: MessageEvent<Request>) => {
     const running = options !== undefined;
     options = data;
     if (!running) void run();
-  } else {
+  } else if (data.type === "horizon") {
     options.horizon = data.horizon;
+    if (!states.has(data.horizon)) wake();
+  } else {
+    visible = data.visible;
+    wake();
   }
-  wake();
 };

@@ -1,0 +1,86 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+)
+
+// backlog counts the rows of the journal that a delivery has not passed. Those from before the start are counted while the
+// delivery runs, in about a second for each GiB; until then they are missing.
+type backlog struct {
+	journal *journal.Journal
+
+	mu      sync.Mutex
+	at      batch.Position // reached by the delivery
+	passed  int64          // rows since the start
+	earlier int64          // rows that were waiting at the start
+}
+
+// pass is called when n rows before a position have been delivered, or written to the dead-letter file.
+func (b *backlog) pass(n int, at batch.Position) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.passed += int64(n)
+	b.at = at
+}
+
+func (b *backlog) rows() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	stored, _ := b.journal.Rows()
+	return max(0, b.earlier+stored-b.passed)
+}
+
+// count reads the frames that the delivery has not passed. It begins anew, further on, if the delivery passes frames that
+// are deleted before it has read them.
+func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
+	for {
+		b.mu.Lock()
+		at, passed := b.at, b.passed
+		stored, end := b.journal.Rows()
+		b.mu.Unlock()
+		n, deleted, err := b.between(ctx, at, end)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil: // the delivery reports it too
+			log.Debug().Err(err).Msg("cannot count the rows that wait")
+			return
+		case !deleted:
+			b.mu.Lock()
+			b.earlier = passed + n - stored
+			b.mu.Unlock()
+			return
+		}
+		if sleep(ctx, 10*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+// between returns the number of rows from a position up to a frame. deleted reports that a frame is missing.
+func (b *backlog) between(ctx context.Context, from batch.Position, end uint64) (rows int64, deleted bool, err error) {
+	r := b.journal.Reader(from.Frame)
+	var buf []byte
+	for want := from.Frame; want < end; want++ {
+		seq, frame, err := r.Next(ctx, buf)
+		if err != nil || seq != want {
+			return 0, seq != want, err
+		}
+		n, err := batch.FrameRows(frame)
+		if err != nil {
+			return 0, false, err
+		}
+		if seq == from.Frame {
+			n -= int(from.Row)
+		}
+		rows, buf = rows+int64(n), frame
+	}
+	return rows, false, nil
+}

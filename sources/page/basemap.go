@@ -1,0 +1,102 @@
+package page
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// BasemapName is the path of the basemap beside the page's other files. It is the daemon's only file that is served by Range
+// requests: the page reads the header and the directories of the archive, then the tiles that it shows.
+const BasemapName = "basemap.pmtiles"
+
+// Basemap is an opened archive. Reader must be closed.
+type Basemap struct {
+	Reader *os.File
+	Size   int64
+	Header [][2]string // names and values, ETag included
+	ETag   string
+	time   time.Time
+}
+
+// OpenBasemap opens the archive, which may have been replaced since the last time.
+func (c Config) OpenBasemap() (*Basemap, error) {
+	f, err := os.Open(c.Basemap)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	b := &Basemap{Reader: f, Size: info.Size(), ETag: fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()), time: info.ModTime()}
+	b.Header = [][2]string{
+		{"Content-Type", "application/vnd.pmtiles"},
+		{"X-Content-Type-Options", "nosniff"},
+		{"Cache-Control", revalidate},
+		{"ETag", b.ETag},
+	}
+	return b, nil
+}
+
+// ServeBasemap serves the archive, and ranges of it.
+func (c Config) ServeBasemap(w http.ResponseWriter, r *http.Request) {
+	b, err := c.OpenBasemap()
+	if err != nil {
+		http.Error(w, "cannot open the basemap (ui.basemap): "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer b.Reader.Close()
+	for _, h := range b.Header {
+		w.Header().Set(h[0], h[1])
+	}
+	http.ServeContent(w, r, "", b.time, b.Reader)
+}
+
+const (
+	pmtilesHeaderSize = 127
+	pmtilesVersion    = 3
+)
+
+// Check returns why the basemap cannot be served.
+func (c Config) Check() error {
+	if c.Basemap == "" {
+		return nil
+	}
+	b, err := c.OpenBasemap()
+	if err != nil {
+		return fmt.Errorf("basemap: %w", err)
+	}
+	defer b.Reader.Close()
+	if err := checkPMTiles(b.Reader, b.Size); err != nil {
+		return fmt.Errorf("basemap: %s: %w", c.Basemap, err)
+	}
+	return nil
+}
+
+// checkPMTiles reads the header of an archive. It finds other files, other versions and incomplete copies.
+func checkPMTiles(f io.Reader, size int64) error {
+	h := make([]byte, pmtilesHeaderSize)
+	if _, err := io.ReadFull(f, h); err != nil || !bytes.HasPrefix(h, []byte("PMTiles")) {
+		return errors.New("not a PMTiles archive; `pmtiles convert` makes one from MBTiles")
+	}
+	if h[7] != pmtilesVersion {
+		return fmt.Errorf("PMTiles version %d, want %d; `pmtiles convert` upgrades an archive", h[7], pmtilesVersion)
+	}
+	for i, part := range []string{"root directory", "metadata", "leaf directories", "tiles"} {
+		at, length := binary.LittleEndian.Uint64(h[8+16*i:]), binary.LittleEndian.Uint64(h[16+16*i:])
+		if end := at + length; end < at || end > uint64(size) {
+			return fmt.Errorf("the %s end at byte %d, but the file has %d bytes; copy it again", part, end, size)
+		}
+	}
+	if kind := h[99]; kind < 1 || kind > 4 {
+		return fmt.Errorf("tiles of type %d; want 1 (vector), 2 (PNG), 3 (JPEG) or 4 (WebP)", kind)
+	}
+	return nil
+}
