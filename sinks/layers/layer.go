@@ -74,8 +74,8 @@ func (l *Layer) Remove(street, fromnode int32) {
 	l.open.set(key{street, fromnode}, nil)
 }
 
-// Replace replaces all streets and takes ownership of the messages. Of two forecasts of a street the
-// later one counts.
+// Replace replaces all streets, also those put since the last Publish, and takes ownership of the
+// messages. Further ones may follow with Put. Of two forecasts of a street the later one counts.
 func (l *Layer) Replace(all []*pb.StreetForecast) {
 	next := changes{replace: true}
 	var errs []error

@@ -66,30 +66,37 @@ const expansion = 4
 
 func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {
 	f.faults.reset()
-	streets := newStreets(f.faults)
+	streets := newStreets(f.faults, f.contents.layer)
 	for record, err := range Read(content, cmp.Or(f.Format, FormatOf(f.Path)), f.maxSpeed) {
-		if err := cmp.Or(err, ctx.Err()); err != nil {
-			return err
+		err = cmp.Or(err, ctx.Err())
+		if err == nil {
+			streets.add(record)
 		}
-		streets.add(record)
-		if streets.bytes > expansion*f.maxBytes {
-			return fmt.Errorf("the forecasts take more than %d bytes of memory, %d times forecasts.max_bytes: raise it",
+		if err == nil && streets.bytes > expansion*f.maxBytes {
+			err = fmt.Errorf("the forecasts take more than %d bytes of memory, %d times forecasts.max_bytes: raise it",
 				expansion*f.maxBytes, expansion)
+		}
+		if err != nil {
+			streets.layer.Replace(nil)
+			return err
 		}
 	}
 	return streets.publish(&f.contents, confirmed)
 }
 
-// streets collects the valid forecasts of a feed's whole content, the last one of each street.
+// streets passes the valid forecasts of a feed's whole content on to the layer, one at a time, because
+// all of them decoded take several times the memory of the layer. The last one of each street counts.
 type streets struct {
 	faults *faults
-	index  map[identity]int
-	all    []*pb.StreetForecast
-	bytes  int64 // approximate memory
+	layer  Layer
+	known  map[identity]struct{}
+	newest string // start of a period, in normal form
+	bytes  int64  // approximate memory
 }
 
-func newStreets(faults *faults) *streets {
-	return &streets{faults: faults, index: make(map[identity]int)}
+func newStreets(faults *faults, layer Layer) *streets {
+	layer.Replace(nil)
+	return &streets{faults: faults, layer: layer, known: make(map[identity]struct{})}
 }
 
 func (s *streets) add(r Record) {
@@ -99,14 +106,11 @@ func (s *streets) add(r Record) {
 	}
 	s.faults.remark(r.Position, r.Remarks)
 	s.bytes += memoryOf(r.Forecast)
-	id := identityOf(r.Forecast)
-	if at, ok := s.index[id]; ok {
-		s.bytes -= memoryOf(s.all[at])
-		s.all[at] = r.Forecast
-		return
+	s.known[identityOf(r.Forecast)] = struct{}{}
+	if n := len(r.Forecast.Forecast); n > 0 { // periods are sorted, and the text of normal times too
+		s.newest = max(s.newest, r.Forecast.Forecast[n-1].Start)
 	}
-	s.index[id] = len(s.all)
-	s.all = append(s.all, r.Forecast)
+	s.layer.Put(r.Forecast)
 }
 
 // memoryOf returns the approximate memory of a street.
@@ -116,26 +120,23 @@ func memoryOf(f *pb.StreetForecast) int64 {
 
 // newestStart returns the latest start of a period: the time of data that has no other.
 func (s *streets) newestStart() time.Time {
-	newest := ""
-	for _, f := range s.all {
-		if n := len(f.Forecast); n > 0 { // periods are sorted, and the text of normal times too
-			newest = max(newest, f.Forecast[n-1].Start)
-		}
-	}
-	at, _ := contract.ParseForecastTime(newest) // normalised
+	at, _ := contract.ParseForecastTime(s.newest) // normalised
 	return at
 }
 
 var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")
 
+// publish makes the streets visible, unless they are suspicious.
 func (s *streets) publish(to *contents, confirmed time.Time) error {
-	if len(s.all) == 0 {
-		return errNoValidForecast
+	err := errNoValidForecast
+	if len(s.known) > 0 {
+		err = to.admit(s.known, time.Now())
 	}
-	if err := to.replace(s.all, time.Now()); err != nil {
+	if err != nil {
+		s.layer.Replace(nil)
 		return err
 	}
-	recordsTaken.Add(float64(len(s.all)))
-	to.layer.Publish(confirmed)
+	recordsTaken.Add(float64(len(s.known)))
+	s.layer.Publish(confirmed)
 	return nil
 }

@@ -107,8 +107,10 @@ func TestFileRefused(t *testing.T) {
 		waitForError(t, feed, want)
 		require.Contains(t, feed.Status().Error, path)
 		require.Equal(t, []string{"1:1 10"}, layer.shown())
+		require.Empty(t, layer.put, "nothing of it is kept")
 	}
 	f("", "invalid or truncated JSON")
+	f(`{"streetForecast":[`+jsonOf(t, street(2, 1, 20))+",", "invalid or truncated JSON")
 	f(`{"streetForecast":[]}`, "no valid forecast")
 	f(`{}`, "no array streetForecast")
 	f(`{"streetForecast":7}`, "not a StreetForecastResponse")
@@ -337,7 +339,7 @@ func TestMaxSpeed(t *testing.T) {
 	write(t, path, jsonOf(t, street(1, 1, 600)))
 	cfg := fileConfig(path)
 	cfg.MaxSpeed = 700
-	f, err := New(cfg, &anyLayer{}, zerolog.Nop())
+	f, err := New(cfg, discard{}, zerolog.Nop())
 	require.NoError(t, err)
 	defer f.feed.close()
 	_, err = f.feed.check(t.Context())
@@ -345,8 +347,3 @@ func TestMaxSpeed(t *testing.T) {
 	cfg.MaxSpeed = 0
 	require.ErrorContains(t, cfg.Validate(), "max_speed is 0")
 }
-
-type anyLayer struct{ Layer }
-
-func (*anyLayer) Replace([]*pb.StreetForecast) {}
-func (*anyLayer) Publish(time.Time)            {}

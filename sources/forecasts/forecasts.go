@@ -22,7 +22,8 @@ type Layer interface {
 	Put(f *pb.StreetForecast)
 	// Remove removes the forecast of a street.
 	Remove(street, fromnode int32)
-	// Replace replaces everything by the feed's whole content: each street once.
+	// Replace replaces everything, also updates that are not published, by these forecasts; further ones
+	// may follow with Put.
 	Replace(all []*pb.StreetForecast)
 	// Publish makes all updates so far visible. The first call publishes the first layer.
 	Publish(dataTime time.Time)

@@ -45,7 +45,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return asked, err
 	}
-	streets := all.streets(q.faults, q.maxSpeed)
+	streets := all.streets(q.faults, q.contents.layer, q.maxSpeed)
 	newest := all.updated
 	if newest.IsZero() {
 		newest = streets.newestStart()
@@ -110,8 +110,8 @@ func (p *periods) add(id identity, code string, period *pb.ForecastPeriod, row i
 	g.forecast.Forecast = append(g.forecast.Forecast, period)
 }
 
-func (p *periods) streets(faults *faults, maxSpeed float64) *streets {
-	s := newStreets(faults)
+func (p *periods) streets(faults *faults, layer Layer, maxSpeed float64) *streets {
+	s := newStreets(faults, layer)
 	for _, g := range p.order {
 		r := Record{Position: fmt.Sprintf("street %d:%d from row %d on", g.forecast.Street, g.forecast.Fromnode, g.row), Forecast: g.forecast}
 		g.forecast.Forecast = slices.Clip(g.forecast.Forecast)

@@ -99,7 +99,7 @@ func (s *store) release(id identity) {
 	s.streets[id] = l
 }
 
-// contents replaces the whole content of the layer, unless it is suspicious.
+// contents is the whole content of the layer.
 type contents struct {
 	layer Layer
 	guard shrink.Guard
@@ -113,14 +113,11 @@ func newContents(cfg Config, layer Layer, source string) contents {
 	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}
 }
 
-// replace gives the layer its new content, which is visible after Publish.
-func (c *contents) replace(all []*pb.StreetForecast, now time.Time) error {
-	next := make(map[identity]struct{}, len(all))
+// admit returns an error if it is suspicious that these streets replace those in use.
+func (c *contents) admit(next map[identity]struct{}, now time.Time) error {
 	var mark shrink.Mark
 	lacks := len(c.inUse)
-	for _, f := range all {
-		id := identityOf(f)
-		next[id] = struct{}{}
+	for id := range next {
 		mark.Add(maphash.Comparable(c.seed, id))
 		if _, ok := c.inUse[id]; ok {
 			lacks--
@@ -130,6 +127,5 @@ func (c *contents) replace(all []*pb.StreetForecast, now time.Time) error {
 		return err
 	}
 	c.inUse = next
-	c.layer.Replace(all)
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/dial"
-	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/watch"
 )
 
@@ -165,17 +164,21 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 
 // replace hands all streets to the layer.
 func (t *topicFeed) replace(now time.Time) error {
-	var all []*pb.StreetForecast
-	for _, l := range t.streets.streets {
+	all := make(map[identity]struct{}, len(t.streets.streets))
+	for id, l := range t.streets.streets {
 		if !l.removes {
-			all = append(all, l.forecast)
+			all[id] = struct{}{}
 		}
 	}
-	if err := t.contents.replace(all, now); err != nil {
+	if err := t.contents.admit(all, now); err != nil {
 		return err
 	}
 	t.contents.inUse = nil // it changes with every record
-	for id := range t.streets.streets {
+	t.contents.layer.Replace(nil)
+	for id, l := range t.streets.streets {
+		if !l.removes {
+			t.contents.layer.Put(l.forecast)
+		}
 		t.streets.release(id)
 	}
 	t.caughtUp, t.changed = true, true
