@@ -12,7 +12,7 @@ import (
 
 // latest is the latest record of a street.
 type latest struct {
-	forecast  *pb.StreetForecast // nil once the layer has it, and for a tombstone
+	forecast  *pb.StreetForecast // only of a record that is held
 	removes   bool
 	partition int
 	offset    int64
@@ -90,13 +90,6 @@ func (s *store) forgetTombstones() {
 			s.forget(id)
 		}
 	}
-}
-
-// release gives up the forecast of a street: the layer has it.
-func (s *store) release(id identity) {
-	l := s.streets[id]
-	l.forecast = nil
-	s.streets[id] = l
 }
 
 // contents is the whole content of the layer.

@@ -13,9 +13,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// topicFeed reads all partitions of a topic from their start. Until it has read each of them to its
-// end it only collects streets; then it hands them to the layer at once, and later records one at a
-// time.
+// topicFeed reads all partitions of a topic from their start. It publishes nothing until it has read
+// each of them to its end.
 type topicFeed struct {
 	cfg       KafkaConfig
 	maxSpeed  float64
@@ -28,7 +27,7 @@ type topicFeed struct {
 	next     map[int]int64 // by partition: the offset to read next
 	ends     map[int]int64 // by partition: its high watermark at the last poll
 	streets  store         // the latest record of each street
-	caughtUp bool          // the layer has the streets
+	caughtUp bool          // the streets are published
 	changed  bool          // the layer has unpublished updates
 	cut      cut
 	more     chan struct{} // capacity 1: updates were held when others were published
@@ -70,6 +69,7 @@ func (t *topicFeed) startOver() {
 	}
 	t.next, t.ends = make(map[int]int64), make(map[int]int64)
 	t.streets.clear()
+	t.contents.layer.Replace(nil)
 	t.cut.startOver()
 	t.caughtUp, t.changed, t.newest = false, false, time.Time{}
 	t.faults.reset()
@@ -114,7 +114,7 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		return cmp.Or(err, errTopicWritten)
 	}
 	if !t.caughtUp {
-		if err := t.replace(now); err != nil {
+		if err := t.catchUp(now); err != nil {
 			return err
 		}
 	}
@@ -162,8 +162,8 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 	return false
 }
 
-// replace hands all streets to the layer.
-func (t *topicFeed) replace(now time.Time) error {
+// catchUp returns an error if the streets must not be published yet.
+func (t *topicFeed) catchUp(now time.Time) error {
 	all := make(map[identity]struct{}, len(t.streets.streets))
 	for id, l := range t.streets.streets {
 		if !l.removes {
@@ -174,13 +174,6 @@ func (t *topicFeed) replace(now time.Time) error {
 		return err
 	}
 	t.contents.inUse = nil // it changes with every record
-	t.contents.layer.Replace(nil)
-	for id, l := range t.streets.streets {
-		if !l.removes {
-			t.contents.layer.Put(l.forecast)
-		}
-		t.streets.release(id)
-	}
 	t.caughtUp, t.changed = true, true
 	return nil
 }
@@ -311,6 +304,8 @@ func later(newest, at time.Time) time.Time {
 
 // apply stores a record and hands it to the layer.
 func (t *topicFeed) apply(id identity, l latest) error {
+	forecast := l.forecast
+	l.forecast = nil
 	replaces, err := t.streets.put(id, l)
 	if err != nil {
 		t.streets.forgetTombstones()
@@ -319,20 +314,13 @@ func (t *topicFeed) apply(id identity, l latest) error {
 	if err != nil || !replaces {
 		return err
 	}
-	if l.removes {
-		recordsRemoved.Inc()
-	} else {
-		recordsTaken.Inc()
-	}
-	if !t.caughtUp {
-		return nil
-	}
 	t.changed = true
 	if l.removes {
+		recordsRemoved.Inc()
 		t.contents.layer.Remove(id.street, id.fromnode)
 	} else {
-		t.contents.layer.Put(l.forecast)
+		recordsTaken.Inc()
+		t.contents.layer.Put(forecast)
 	}
-	t.streets.release(id)
 	return nil
 }
