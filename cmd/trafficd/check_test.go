@@ -91,8 +91,14 @@ func TestDeepCheckOfClickHouse(t *testing.T) {
 	f([]string{"clickhouse.migrate=false"}, "clickhouse.migrate: table `trafficd`.`measurements` does not exist on "+store.TCP+": run trafficd migrate")
 	f([]string{"clickhouse.username=reader", "clickhouse.password=reader"},
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements` TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_blocks` TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_by_time` TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_hours` TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.`measurements_last` TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE DATABASE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE TABLE ON `trafficd`.* TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE VIEW ON `trafficd`.* TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT ALTER TABLE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.schema_migrations TO reader")
 	f([]string{"clickhouse.addresses=127.0.0.1:1"}, "clickhouse.addresses: cannot connect to 127.0.0.1:1: ")
 	f([]string{"clickhouse.addresses=" + store.HTTP}, "clickhouse.addresses: cannot connect to "+store.HTTP)

@@ -16,6 +16,13 @@ func (l Layout) Local() string {
 	return l.Table
 }
 
+// Derived returns the name of a table that is derived from the archive, for inserts as in Local. Queries
+// read it without the suffix.
+func (l Layout) Derived(name string) string {
+	l.Table += "_" + name
+	return l.Local()
+}
+
 // OnCluster returns the clause that executes a statement on all hosts of a cluster.
 func (l Layout) OnCluster() string {
 	if l.Cluster != "" {

@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
@@ -24,12 +25,12 @@ func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error
 	if err := prepare(ctx, c, l); err != nil {
 		return nil, err
 	}
-	last, err := lastApplied(ctx, c, l)
+	done, err := versions(ctx, c, l)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range list {
-		if m.Version <= last {
+		if slices.Contains(done, m.Version) {
 			continue
 		}
 		if err := apply(ctx, c, l, m); err != nil {
@@ -63,22 +64,25 @@ func journalTable(l Layout) string {
 		l.Engine("ReplacingMergeTree", l.Database+"/schema_migrations", "{shard}-{replica}", "applied_at"))
 }
 
-func lastApplied(ctx context.Context, c Conn, l Layout) (version uint32, err error) {
-	query := fmt.Sprintf("SELECT max(version) FROM `%s`.schema_migrations WHERE table_name = '%s'", l.Database, l.Table)
+// versions lists the migrations that were applied.
+func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) {
+	query := fmt.Sprintf("SELECT version FROM `%s`.schema_migrations WHERE table_name = '%s'", l.Database, l.Table)
 	rows, err := c.Query(ctx, query)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+		return nil, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
+		var version uint32
 		if err := rows.Scan(&version); err != nil {
-			return 0, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+			return nil, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
 		}
+		list = append(list, version)
 	}
 	if err := rows.Err(); err != nil {
-		return 0, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+		return nil, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
 	}
-	return version, nil
+	return list, nil
 }
 
 func apply(ctx context.Context, c Conn, l Layout, m Migration) error {

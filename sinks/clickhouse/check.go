@@ -8,6 +8,8 @@ import (
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/rs/zerolog"
+
+	schema "trafficd/schemas/clickhouse"
 )
 
 // Check reports what is wrong with the files that the configuration names and, if deep, with each
@@ -71,8 +73,12 @@ func (c Config) checkServer(ctx context.Context, address string) error {
 func (c Config) grants(migrate bool) []string {
 	local := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.layout().Local())
 	list := []string{"INSERT " + local, "SELECT " + local}
+	for _, name := range schema.DerivedTables {
+		derived := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.layout().Derived(name))
+		list = append(list, "INSERT "+derived, "SELECT "+derived)
+	}
 	if migrate {
-		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE"} {
+		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "ALTER TABLE", "SELECT"} {
 			list = append(list, fmt.Sprintf("%s ON `%s`.*", privilege, c.Database))
 		}
 		for _, privilege := range []string{"INSERT", "SELECT"} {

@@ -29,6 +29,12 @@ type Config struct {
 	WriteTimeout time.Duration `setting:"write_timeout"` // of one attempt: insert, acknowledgement, look-up
 
 	BlockRows int `setting:"block_rows"` // more if the rows are from more than fullMonths months
+
+	// DeriveInterval is the time between updates of the derived tables (see schemas/clickhouse); 0: another daemon updates them.
+	DeriveInterval time.Duration `setting:"derive_interval"`
+	// RetentionDays is how long measurements are kept after timestamp_from, rounded up to whole months. 0 leaves the tables' TTL as
+	// it is; without one, measurements are kept forever.
+	RetentionDays int `setting:"retention_days"`
 }
 
 // DefaultConfig is for a server on this machine.
@@ -42,6 +48,8 @@ func DefaultConfig() Config {
 		DialTimeout:  5 * time.Second,
 		WriteTimeout: time.Minute,
 		BlockRows:    100_000,
+
+		DeriveInterval: 10 * time.Second,
 	}
 }
 
@@ -79,6 +87,9 @@ func (c Config) Validate() error {
 			"inserting a block takes up to a second, and some seconds more on a server that delays inserts"),
 		settings.Within("block_rows", c.BlockRows, 1, maxBlockRows,
 			"larger blocks are inserted more slowly and take more memory, here and on the server"),
+		settings.Within("retention_days", c.RetentionDays, 0, 36_500, "0 leaves the tables' TTL as it is"),
+		settings.Check(c.DeriveInterval == 0 || c.DeriveInterval >= time.Second && c.DeriveInterval <= time.Hour,
+			"derive_interval is %s, must be 0 or 1s to 1h: shorter makes many small parts, longer delays the derived tables", c.DeriveInterval),
 	}
 	for _, a := range c.Addresses {
 		errs = append(errs, dial.ValidateAddress("addresses", a))

@@ -151,6 +151,9 @@ var (
 	blocksDone    = metrics.NewCounter("trafficd_clickhouse_blocks_total", "Blocks of rows that were delivered.")
 	insertSeconds = metrics.NewSeconds("trafficd_clickhouse_insert_seconds", "Time of one acknowledged INSERT, in seconds.")
 	lookSeconds   = metrics.NewSeconds("trafficd_clickhouse_lookup_seconds", "Time of one look-up of an in-doubt block, in seconds.")
+	deriveSeconds = metrics.NewSeconds("trafficd_clickhouse_derive_seconds", "Time of one update of the derived tables, in seconds.")
+	deriveErrors  = metrics.NewCounter("trafficd_clickhouse_derive_errors_total", "Failed updates of the derived tables.")
+	derivedAt     = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds", "When the derived tables last had all rows, as Unix time.")
 	rowsVanished  = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total",
 		"Rows that ClickHouse acknowledged but that are not in the table.")
 

@@ -118,14 +118,20 @@ var lookSettings = ch.Settings{
 }
 
 func lookStatement(table string, rows batch.Block) string {
-	first, last := rows[0].ReceivedAt, rows[0].ReceivedAt
-	for _, s := range rows {
-		first, last = min(first, s.ReceivedAt), max(last, s.ReceivedAt)
-	}
+	first, last := receivedRange(rows)
 	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(newMonths(rows).list), " ", ", "), "[]")
 	return fmt.Sprintf("SELECT batch_id, batch_index FROM %s WHERE toYYYYMM(timestamp_from) IN (%s)"+
 		" AND received_at BETWEEN fromUnixTimestamp64Nano(%d, 'UTC') AND fromUnixTimestamp64Nano(%d, 'UTC')",
 		table, list, first, last)
+}
+
+// receivedRange returns the earliest and the latest received_at of rows, in nanoseconds.
+func receivedRange(rows batch.Block) (first, last int64) {
+	first, last = rows[0].ReceivedAt, rows[0].ReceivedAt
+	for _, s := range rows {
+		first, last = min(first, s.ReceivedAt), max(last, s.ReceivedAt)
+	}
+	return first, last
 }
 
 type rowID struct {

@@ -26,6 +26,8 @@ type Sink struct {
 	migrated  bool
 	scratch   [parallelInserts]scratch
 
+	deriving derivation
+
 	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after
 	// a restart.
 	unsent string
@@ -37,7 +39,7 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	server := c.ClickHouse
 	server.Database = "" // of the handshake: it may not exist yet
 	conn, err := server.Open(&ch.Options{
-		Addr: c.Addresses, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: parallelInserts,
+		Addr: c.Addresses, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: parallelInserts + 1,
 		Compression: &ch.Compression{Method: compressions[c.Compression]},
 	})
 	if err != nil {
@@ -86,6 +88,10 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 		}
 		return state, err
 	}
+	if err := s.record(ctx, rows); err != nil {
+		errorsTotal[classify(err)].Inc()
+		return nil, err // the next attempt finds the rows in the table
+	}
 	rowsInserted.Add(float64(rows.Rows()))
 	blocksDone.Inc()
 	if rows.End().Before(parseSuspect(suspect)) {
@@ -102,6 +108,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 		errorsTotal[classify(err)].Inc()
 		return err
 	}
+	s.deriving.start(s)
 	// An insert without rows checks the table, its columns, the grants, and the server's settings.
 	b, err := s.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(s.settings("probe"))), s.statement)
 	if err == nil {
@@ -129,11 +136,15 @@ func (s *Sink) runMigrations(ctx context.Context) error {
 	for _, name := range applied {
 		s.log.Info().Str("migration", name).Str("database", s.config.Database).Str("table", s.config.Table).Msg("archive: migration applied")
 	}
-	return err
+	if err != nil || s.config.RetentionDays == 0 {
+		return err
+	}
+	return schema.Retain(ctx, s.conn, s.config.layout(), s.config.RetentionDays)
 }
 
-// Close ends the connection.
+// Close stops deriving and ends the connection.
 func (s *Sink) Close() error {
+	s.deriving.stop()
 	if err := s.conn.Close(); err != nil {
 		return fmt.Errorf("cannot close the connection to ClickHouse: %w", err)
 	}

@@ -1,0 +1,113 @@
+package clickhouse
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Block identifies rows of the archive by the time of their reception and the months of their
+// timestamp_from, as YYYYMM. It may include other rows.
+type Block struct {
+	First, Last time.Time
+	Months      []uint32
+}
+
+// DerivedTables are the tables that the daemon fills from the archive, without the name of the archive
+// before them (Layout.Derived).
+var DerivedTables = []string{"blocks", "by_time", "hours", "last"}
+
+// Pending returns the query for the oldest blocks whose rows the derived tables may lack: first, last
+// and months of each.
+func (l Layout) Pending(limit int) string {
+	return fmt.Sprintf("SELECT first_received_at, last_received_at, months FROM `%s`.`%s` FINAL WHERE derived = 0"+
+		" ORDER BY first_received_at LIMIT %d", l.Database, l.Derived("blocks"), limit)
+}
+
+// Record returns the statement that records blocks as pending or derived. It can be repeated.
+func (l Layout) Record(derived bool, blocks ...Block) string {
+	state, values := 0, make([]string, len(blocks))
+	if derived {
+		state = 1
+	}
+	for i, b := range blocks {
+		values[i] = fmt.Sprintf("(%s, %s, %s, %d)", nanoseconds(b.First), nanoseconds(b.Last), list(b.Months), state)
+	}
+	return fmt.Sprintf("INSERT INTO `%s`.`%s` (first_received_at, last_received_at, months, derived) VALUES %s",
+		l.Database, l.Derived("blocks"), strings.Join(values, ", "))
+}
+
+// Derive returns the statements that add the rows of the blocks to the derived tables, in their
+// order. All rows must be in the archive. The statements can be repeated, in whole or in part, and
+// concurrently with others: each table keeps the latest version of a row. They need DeriveSettings.
+func (l Layout) Derive(blocks ...Block) []string {
+	var where []string
+	for _, b := range blocks {
+		where = append(where, fmt.Sprintf("(toYYYYMM(timestamp_from) IN %s AND received_at BETWEEN %s AND %s)",
+			list(b.Months), nanoseconds(b.First), nanoseconds(b.Last)))
+	}
+	statements := make([]string, len(derivations))
+	for i, text := range derivations {
+		statements[i] = strings.NewReplacer(
+			"{archive}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Local()),
+			"{by_time}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("by_time")),
+			"{hours}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("hours")),
+			"{last}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("last")),
+			"{blocks}", strings.Join(where, " OR "),
+		).Replace(text)
+	}
+	return statements
+}
+
+// DeriveSettings are the settings of the statements that Derive returns. One thread leaves the others to
+// inserts and queries.
+var DeriveSettings = map[string]any{
+	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
+	"optimize_on_insert": 1, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "read_overflow_mode": "throw",
+}
+
+var derivations = []string{
+	`INSERT INTO {last} (product_instance, measure_type_code, detector_code, measurement)
+SELECT product_instance, measure_type_code, detector_code,
+    max((timestamp_from, timestamp_to, received_at, batch_index, value, quality, batch_id))
+FROM {archive} WHERE {blocks}
+GROUP BY product_instance, measure_type_code, detector_code`,
+
+	// thousandths / 1000 is the value if that has at most three decimals: both are the double closest to it.
+	// Rows with the same key and received_at are in one part and keep their order, if one thread reads and writes.
+	`INSERT INTO {by_time} (product_instance, bucket, measure_type_code, detector_code, timestamp_from, timestamp_to,
+    thousandths, other_value, received_at)
+SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Second(timestamp_from), 300) * 300, 'UTC'),
+    measure_type_code, detector_code, timestamp_from, timestamp_to,
+    if(abs(value) < 1e9, toInt64(round(value * 1000)), 0) AS rounded,
+    if(rounded / 1000 = value, 0, value), received_at
+FROM {archive} WHERE {blocks}`,
+
+	// All buckets of every hour that has a new row are read again, so that hours is right whatever was replaced.
+	`INSERT INTO {hours} (product_instance, hour, measure_type_code, detector_code, counts, sums, minimum, maximum, computed_at)
+SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Second(bucket), 3600) * 3600, 'UTC') AS hour,
+    measure_type_code, detector_code,
+    countResample(0, 4, 1)(quarter), sumResample(0, 4, 1)(value, quarter), min(value), max(value), now64(6, 'UTC')
+FROM
+(
+    SELECT product_instance, bucket, measure_type_code, detector_code, value,
+        intDiv(toUnixTimestamp64Second(bucket), 900) % 4 AS quarter
+    FROM {by_time} FINAL
+    WHERE (product_instance, bucket) IN
+    (
+        SELECT product_instance, fromUnixTimestamp64Second(hour * 3600 + arrayJoin(range(0, 3600, 300)), 'UTC')
+        FROM
+        (
+            SELECT DISTINCT product_instance, intDiv(toUnixTimestamp64Second(timestamp_from), 3600) AS hour
+            FROM {archive} WHERE {blocks}
+        )
+    )
+)
+GROUP BY product_instance, hour, measure_type_code, detector_code`,
+}
+
+func nanoseconds(t time.Time) string {
+	return fmt.Sprintf("fromUnixTimestamp64Nano(%d, 'UTC')", t.UnixNano())
+}
+
+func list(months []uint32) string { return strings.ReplaceAll(fmt.Sprint(months), " ", ", ") }

@@ -1,0 +1,21 @@
+-- For each detector and measure type: the row with the latest interval, and of that interval the one received last.
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "last"}}`{{.OnCluster}}
+(
+    product_instance  LowCardinality(String),
+    measure_type_code LowCardinality(String),
+    detector_code     String,
+    measurement       SimpleAggregateFunction(max, Tuple(
+        timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'),
+        received_at DateTime64(9, 'UTC'), batch_index UInt32,
+        value Float64, quality Nullable(Float64), batch_id UUID))
+)
+ENGINE = {{.Engine "AggregatingMergeTree" (print "{shard}/" .Database "/" (.Derived "last")) "{replica}" ""}}
+ORDER BY (product_instance, measure_type_code, detector_code)
+SETTINGS
+    fsync_after_insert = 1,
+    fsync_part_directory = 1;
+{{- if .Cluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_last`{{.OnCluster}}
+AS `{{.Database}}`.`{{.Derived "last"}}`
+ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Derived "last"}}', cityHash64(product_instance));
+{{- end}}

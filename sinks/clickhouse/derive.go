@@ -1,0 +1,144 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/metrics"
+	schema "trafficd/schemas/clickhouse"
+)
+
+const (
+	blocksAtOnce = 64 // that one update of the derived tables handles
+	deriveLimit  = 30 * time.Minute
+)
+
+// record records that the rows are in the table, for the next update of the derived tables. The block
+// is delivered only when that has succeeded.
+func (s *Sink) record(ctx context.Context, rows batch.Block) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
+	defer cancel()
+	first, last := receivedRange(rows)
+	block := schema.Block{First: time.Unix(0, first), Last: time.Unix(0, last)}
+	for _, m := range newMonths(rows).list {
+		block.Months = append(block.Months, uint32(m))
+	}
+	statement := s.config.layout().Record(false, block)
+	if err := s.conn.Exec(ch.Context(ctx, ch.WithSettings(ch.Settings{"async_insert": 0})), statement); err != nil {
+		return fmt.Errorf("cannot record a block of %d rows of %s: %w", rows.Rows(), s.table, hinted(err))
+	}
+	return nil
+}
+
+// Derive brings the derived tables up to date with the blocks that were delivered before the call. An
+// interrupted update is repeated by the next one.
+func (s *Sink) Derive(ctx context.Context) error {
+	for {
+		n, err := s.deriveSome(ctx)
+		if err != nil {
+			return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
+		}
+		if n < blocksAtOnce {
+			return nil
+		}
+	}
+}
+
+func (s *Sink) deriveSome(ctx context.Context) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, deriveLimit)
+	defer cancel()
+	ctx = ch.Context(ctx, ch.WithSettings(schema.DeriveSettings))
+	defer metrics.Since(deriveSeconds, time.Now())
+	blocks, err := s.pending(ctx)
+	if err != nil || len(blocks) == 0 {
+		return 0, err
+	}
+	l := s.config.layout()
+	for _, statement := range append(l.Derive(blocks...), l.Record(true, blocks...)) {
+		if err := s.conn.Exec(ctx, statement); err != nil {
+			return 0, err
+		}
+	}
+	return len(blocks), nil
+}
+
+func (s *Sink) pending(ctx context.Context) (blocks []schema.Block, err error) {
+	rows, err := s.conn.Query(ctx, s.config.layout().Pending(blocksAtOnce))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var b schema.Block
+		if err := rows.Scan(&b.First, &b.Last, &b.Months); err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks, rows.Err()
+}
+
+// derivation is the goroutine that updates the derived tables. A failure delays them and nothing else.
+type derivation struct {
+	once   sync.Once
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// start starts the goroutine unless it runs.
+func (d *derivation) start(s *Sink) {
+	if s.config.DeriveInterval == 0 {
+		return
+	}
+	d.once.Do(func() {
+		ctx, cancel := context.WithCancel(context.Background()) // until stop
+		d.cancel, d.done = cancel, make(chan struct{})
+		go func() {
+			defer close(d.done)
+			d.run(ctx, s)
+		}()
+	})
+}
+
+func (d *derivation) run(ctx context.Context, s *Sink) {
+	ticks := time.NewTicker(s.config.DeriveInterval)
+	defer ticks.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		err := s.Derive(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			deriveErrors.Inc()
+		} else {
+			derivedAt.Set(float64(time.Now().Unix()))
+		}
+		if failed := err != nil; failed != failing {
+			failing = failed
+			if failed {
+				s.log.Warn().Err(err).Msg("archive: the derived tables are not updated; will retry")
+			} else {
+				s.log.Info().Msg("archive: the derived tables are updated again")
+			}
+		}
+	}
+}
+
+// stop stops the goroutine, if it was started, and waits for it.
+func (d *derivation) stop() {
+	if d.cancel != nil {
+		d.cancel()
+		<-d.done
+	}
+}

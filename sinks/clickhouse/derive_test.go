@@ -1,0 +1,243 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+	schema "trafficd/schemas/clickhouse"
+)
+
+// oracles compute what each view must return from the archive with FINAL.
+var oracles = map[string]string{
+	"current": "SELECT * FROM {} FINAL",
+	"latest": "SELECT product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to, value, quality, batch_id, batch_index, received_at" +
+		" FROM {} FINAL ORDER BY timestamp_from DESC, timestamp_to DESC LIMIT 1 BY product_instance, detector_code, measure_type_code",
+	"5m": "SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Second(timestamp_from), 300) * 300, 'UTC') AS bucket, measure_type_code," +
+		" detector_code, count(), sum(value), sum(value) / count(), min(value), max(value) FROM {} FINAL GROUP BY 1, 2, 3, 4",
+	"15m": "SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Second(timestamp_from), 900) * 900, 'UTC') AS bucket, measure_type_code," +
+		" detector_code, count(), sum(value), sum(value) / count() FROM {} FINAL GROUP BY 1, 2, 3, 4",
+	"1h": "SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Second(timestamp_from), 3600) * 3600, 'UTC') AS bucket, measure_type_code," +
+		" detector_code, count(), sum(value), sum(value) / count(), min(value), max(value) FROM {} FINAL GROUP BY 1, 2, 3, 4",
+}
+
+// requireDerived compares each view with its oracle.
+func (a *archive) requireDerived() {
+	a.t.Helper()
+	for view, oracle := range oracles {
+		oracle = strings.ReplaceAll(oracle, "{}", a.name)
+		f := func(sql string) []string {
+			return strings.Split(a.store.Query(a.t, "SELECT * FROM ("+sql+") ORDER BY ALL FORMAT TSVRaw"), "\n")
+		}
+		want := f(oracle)
+		require.Greater(a.t, len(want), 5, view)
+		require.Equal(a.t, want, f("SELECT * FROM "+a.name+"_"+view), view)
+	}
+}
+
+func (a *archive) derive() {
+	a.t.Helper()
+	require.NoError(a.t, a.Derive(context.Background()))
+}
+
+// halves returns rows of a few detectors in a few hours, so that many have the same key. The values have few
+// binary digits, so that sums do not depend on the order.
+func halves(r *rand.Rand, n int) []row {
+	rows := make([]row, n)
+	for i := range rows {
+		from := epoch + int64(r.IntN(24*30))*2*minute
+		if r.IntN(20) == 0 {
+			from = time.Date([...]int{1970, 2025, 2150}[r.IntN(3)], 2, 3, r.IntN(24), 4, 5, 6, time.UTC).UnixNano() // late, or a wrong clock
+		}
+		rows[i] = row{fmt.Sprintf("D-%d", r.IntN(9)), [...]string{"speed", "flow"}[r.IntN(2)], from, from + minute, float64(r.IntN(4000)-500) / 4, none}
+		if r.IntN(2) == 0 {
+			rows[i].quality = 0.5
+		}
+	}
+	return rows
+}
+
+// TestDerived: the derived tables and the views agree with the archive after replacements, late rows, duplicates,
+// retried blocks, failures and restarts.
+func TestDerived(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	t.Run("oracle", func(t *testing.T) { testDerivedOracle(t, store) })
+	t.Run("values", func(t *testing.T) { testDerivedValues(t, store) })
+	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, store) })
+	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store) })
+	t.Run("goroutine", func(t *testing.T) { testDerives(t, store) })
+	t.Run("document", func(t *testing.T) { testDocumentedQueries(t, store) })
+	t.Run("retention", func(t *testing.T) { testRetention(t, store) })
+}
+
+func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.BlockRows = 500 })
+	r := rand.New(rand.NewPCG(9, 1))
+	var plans [][]byte
+	var blocks []batch.Block
+	for n := range 8 {
+		var batches []*batch.Batch
+		for range 1 + r.IntN(3) {
+			list := halves(r, 300)
+			list = append(list, list[:r.IntN(100)]...) // duplicates in the batch
+			for i := 300; i < len(list); i++ {
+				list[i].value += 0.25
+			}
+			batches = append(batches, batchOf(100*n+len(batches), epoch+int64(100*n+len(batches)), list...))
+		}
+		for rest := blockOf(batches...); len(rest) > 0; {
+			head, plan := a.plan(rest)
+			a.deliver(plan, head)
+			plans, blocks = append(plans, plan), append(blocks, head)
+			rest = after(rest, head.Rows())
+		}
+		if n%3 == 0 { // a block of the past is sent again, before or after its rows are derived
+			i := r.IntN(len(plans))
+			a.restarted().deliver(plans[i], blocks[i])
+		}
+		if n%2 == 0 {
+			a.derive()
+			a.requireDerived()
+		}
+		if n == 5 {
+			for _, table := range []string{"", "_by_time", "_hours", "_last"} {
+				store.Query(t, "OPTIMIZE TABLE "+a.name+table+" FINAL")
+			}
+		}
+	}
+	a.derive()
+	a.requireDerived()
+
+	// Everything again, also by two daemons at the same time.
+	store.Query(t, "INSERT INTO "+a.name+"_blocks (first_received_at, last_received_at, months) SELECT first_received_at, last_received_at, months FROM "+a.name+"_blocks")
+	other := make(chan error)
+	go func() { other <- a.restarted().Derive(context.Background()) }()
+	a.derive()
+	require.NoError(t, <-other)
+	a.requireDerived()
+}
+
+// testDerivedValues: values are exact, whatever their number of decimals.
+func testDerivedValues(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	var rows []row
+	for i, v := range []float64{0, 0.1, 112.1, -37, 0.001, 0.0005, 1.0 / 3, 999_999_999.999, 1e9, 1e300, -1e-300, 5e-324, 123456.7895} {
+		rows = append(rows, row{fmt.Sprintf("D-%d", i), "x", epoch, epoch + minute, v, none})
+	}
+	block, plan := a.plan(blockOf(batchOf(1, epoch, rows...)))
+	a.deliver(plan, block)
+	a.derive()
+	a.requireDerived()
+}
+
+// testUpgrade migrates a database that has rows.
+func testUpgrade(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.Database = "old" })
+	list, err := schema.Migrations(a.config.layout())
+	require.NoError(t, err)
+	store.Query(t, "CREATE DATABASE old ENGINE = Atomic")
+	store.Query(t, list[0].Statements[0])
+	store.Query(t, "INSERT INTO "+a.name+" SELECT 'city', 'D-' || number % 11, 'speed', fromUnixTimestamp64Milli(1780000000000 + intDiv(number, 11) * 777000, 'UTC') AS f,"+
+		" f + 60, number / 2, NULL, generateUUIDv7(), number, fromUnixTimestamp64Milli(1780000000000 + number * 500000, 'UTC') FROM numbers(3000)")
+	require.NoError(t, a.migrate(t.Context()))
+	a.derive()
+	a.requireDerived()
+	require.Equal(t, "3000", store.Query(t, "SELECT sum(count) FROM "+a.name+"_1h"))
+}
+
+// testInterrupted: an update that failed at any statement is completed by the next one.
+func testInterrupted(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	r := rand.New(rand.NewPCG(9, 2))
+	for n, table := range []string{"_last", "_by_time", "_hours", "_blocks"} {
+		block, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), halves(r, 200)...)))
+		a.deliver(plan, block)
+		store.Query(t, "RENAME TABLE "+a.name+table+" TO "+a.name+"_away")
+		require.ErrorContains(t, a.Derive(t.Context()), "cannot update the tables derived from")
+		store.Query(t, "RENAME TABLE "+a.name+"_away TO "+a.name+table)
+		a.derive()
+		a.requireDerived()
+	}
+
+	// A block is delivered only when it is recorded, and found when it is sent again.
+	block, plan := a.plan(blockOf(batchOf(9, epoch+9, halves(r, 200)...)))
+	store.Query(t, "RENAME TABLE "+a.name+"_blocks TO "+a.name+"_away")
+	_, err := a.Deliver(t.Context(), plan, block)
+	require.ErrorContains(t, err, "cannot record a block")
+	store.Query(t, "RENAME TABLE "+a.name+"_away TO "+a.name+"_blocks")
+	before := a.count("count()")
+	a.deliver(plan, block)
+	require.Equal(t, before, a.count("count()"))
+	a.derive()
+	a.requireDerived()
+}
+
+// testDerives: a sink that is probed updates the tables until it is closed.
+func testDerives(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.DeriveInterval = time.Second })
+	require.NoError(t, a.Probe(t.Context()))
+	block, plan := a.plan(blockOf(batchOf(1, epoch, halves(rand.New(rand.NewPCG(9, 3)), 200)...)))
+	a.deliver(plan, block)
+	require.Eventually(t, func() bool {
+		return store.Query(t, "SELECT count() FROM "+a.name+"_blocks FINAL WHERE derived = 0") == "0"
+	}, time.Minute, 50*time.Millisecond)
+	a.requireDerived()
+	require.NotZero(t, testutil.ToFloat64(derivedAt))
+}
+
+// testRetention: the tables get the TTL of the setting, once, and keep it without the setting.
+func testRetention(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.RetentionDays = 400 })
+	require.NoError(t, a.Probe(t.Context()))
+	f := func(days string) {
+		t.Helper()
+		for _, table := range []string{"", "_by_time", "_hours"} {
+			full := store.Query(t, "SELECT engine_full FROM system.tables WHERE database || '.' || name = '"+a.name+table+"'")
+			require.Contains(t, full, "toIntervalDay("+days+")", table)
+			require.Contains(t, full, "ttl_only_drop_parts = 1", table)
+		}
+	}
+	f("400")
+	require.NoError(t, a.restarted().Probe(t.Context()))
+	f("400")
+	a.config.RetentionDays = 30
+	require.NoError(t, a.restarted().Probe(t.Context()))
+	f("30")
+	a.config.RetentionDays = 0
+	require.NoError(t, a.restarted().Probe(t.Context()))
+	f("30")
+}
+
+// testDocumentedQueries runs the queries of schemas/clickhouse/README.md, each of which returns rows.
+func testDocumentedQueries(t *testing.T, store *stores.ClickHouse) {
+	text, err := os.ReadFile("../../schemas/clickhouse/README.md")
+	require.NoError(t, err)
+	a := newArchive(t, store, func(c *Config) { c.Database, c.Table = "documented", "measurements" })
+	var rows []row
+	for i := range int64(288) {
+		for d := range 3 {
+			code, from := fmt.Sprintf("D-%d", d), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).UnixNano()+5*i*minute
+			rows = append(rows, row{code, "speed", from, from + 5*minute, 50, none}, row{code, "flow", from, from + 5*minute, 7, none})
+		}
+	}
+	block, plan := a.plan(blockOf(batchOf(1, epoch, rows...)))
+	a.deliver(plan, block)
+	a.derive()
+	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	require.Len(t, queries, 10)
+	adapt := strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_", "01980000-0000-7000-8000-000000000001", block[0].ID.String())
+	for _, q := range queries {
+		require.NotEmpty(t, store.Query(t, adapt.Replace(q[1])), q[1])
+	}
+	require.Equal(t, "96", store.Query(t, "SELECT count() FROM ("+adapt.Replace(queries[3][1])+") WHERE detector_code = 'D-1' AND average IN (50, 7) AND measure_type_code = 'speed'"))
+}
