@@ -33,11 +33,12 @@ type Sink interface {
 
 // DeliveryConfig configures how blocks are formed and retried.
 type DeliveryConfig struct {
-	MaxRows  int           `setting:"max_rows"`  // rows offered to the sink at a time
+	MaxRows  int           `setting:"max_rows"`  // rows offered to the sink at a time; raise it if the store prefers larger blocks
 	MinRows  int           `setting:"min_rows"`  // with fewer rows the delivery waits for more
 	Linger   time.Duration `setting:"linger"`    // but no longer than this
 	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; it doubles
-	RetryMax time.Duration `setting:"retry_max"` // up to this; also the time between two probes of an idle store
+	// up to this; also the time between two probes of an idle store, so that its return is noticed as soon
+	RetryMax time.Duration `setting:"retry_max"`
 }
 
 // Validate reports every setting that is out of bounds.

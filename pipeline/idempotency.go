@@ -18,7 +18,7 @@ type IdempotencyConfig struct {
 	Window            time.Duration  `setting:"window"`               // how long a 207 is remembered
 	MaxBytes          int64          `setting:"max_bytes"`            // memory, compressed; at the limit, requests with a new key get 503
 	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // of it, for one client, at most as much as it leaves free
-	Journal           journal.Config `setting:"journal"`              // of the answers; dir must be set before OpenIdempotencyStore
+	Journal           journal.Config `setting:"journal"`              // on disk; an empty dir is the folder idempotency in the journal's
 }
 
 // DefaultIdempotencyConfig remembers for an hour in up to 128 MiB: about 400,000 answers without rejections, half of them

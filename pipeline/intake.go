@@ -23,13 +23,14 @@ import (
 // Config configures the stages between a complete body and the journal.
 type Config struct {
 	Workers int `setting:"workers"` // bodies decoded concurrently, at most half of them of one client; 0: two per CPU
-	// Queue bounds the complete bodies that wait for a worker, for one client to as many as it leaves free; further ones get 503.
+	// Complete bodies that wait for a worker, of one client at most as many as it leaves free. Further ones get
+	// 503.
 	Queue        int   `setting:"queue"`
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
 
-	Decode      decode.Config     `setting:"decode"`
-	Validate    validate.Config   `setting:"validate"`
-	Idempotency IdempotencyConfig `setting:"idempotency"`
+	Decode      decode.Config     `setting:"decode"`      // limits of a body's contents
+	Validate    validate.Config   `setting:"validate"`    // rules for measurements that depend on the data
+	Idempotency IdempotencyConfig `setting:"idempotency"` // answers to batches that are sent again with their Idempotency-Key
 }
 
 // DefaultConfig has two workers per CPU, a queue of 512 and 64 MiB for a decompressed body (contract 1.1).

@@ -67,7 +67,7 @@ and delivers each exactly once to ClickHouse (archive) and a Kafka topic.
 
 Settings come from the defaults, a YAML file, the environment and flags; later ones win.
 The environment variable of a key is TRAFFICD_SECTION__KEY. --print-config shows every
-key with its value and where it came from. --check-config reports everything that is wrong
+key with its help, its value and where that came from. --check-config reports everything that is wrong
 with the settings and with the files that they name; --check-config=deep also connects to
 ClickHouse and Kafka, reads each feed once, and reports what would keep the daemon from using
 them: TLS, users, grants, tables, topics, clocks. It changes nothing.

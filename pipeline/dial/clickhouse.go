@@ -17,16 +17,16 @@ import (
 
 // ClickHouse configures connections to a ClickHouse server, over its native protocol.
 type ClickHouse struct {
-	Database string `setting:"database"`
-	Username string `setting:"username"`
-	Password string `setting:"password"`  // secret
+	Database string `setting:"database"`  // created if it is missing and may be
+	Username string `setting:"username"`  // user name
+	Password string `setting:"password"`  // secret; rather set it in the environment
 	Secure   bool   `setting:"secure"`    // TLS
 	CAFile   string `setting:"ca_file"`   // PEM; empty: the system's certificate authorities
 	CertFile string `setting:"cert_file"` // of the client, with KeyFile; read for every connection
-	KeyFile  string `setting:"key_file"`
+	KeyFile  string `setting:"key_file"`  // PEM, of cert_file
 
-	ServerName         string `setting:"server_name"` // in the server's certificate; empty: the host of the address
-	InsecureSkipVerify bool   `setting:"insecure_skip_verify"`
+	ServerName         string `setting:"server_name"`          // in the server's certificate; empty: the host of the address
+	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for trials only
 }
 
 // Validate reports every invalid key.
@@ -70,7 +70,7 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 type ClickHouseQuery struct {
 	Address    string `setting:"address"` // host:port of the native protocol
 	ClickHouse `setting:",squash"`
-	Query      string        `setting:"query"`
+	Query      string        `setting:"query"`    // SELECT statement; see the section it is in for the columns
 	Interval   time.Duration `setting:"interval"` // between polls
 	Timeout    time.Duration `setting:"timeout"`  // of a poll
 }

@@ -20,21 +20,21 @@ import (
 
 // Kafka configures the connections to the brokers of one topic.
 type Kafka struct {
-	Brokers        []string      `setting:"brokers"` // host:port of some brokers; they name the others
-	Topic          string        `setting:"topic"`
+	Brokers        []string      `setting:"brokers"`          // host:port of some brokers; they name the others
+	Topic          string        `setting:"topic"`            // name of the topic
 	ClientID       string        `setting:"client_id"`        // shown in the brokers' logs and quotas
 	DialTimeout    time.Duration `setting:"dial_timeout"`     // TCP, TLS and SASL together
 	RequestTimeout time.Duration `setting:"request_timeout"`  // for any answer, replication of a produce request included
 	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // how soon new partitions and moved leaders are seen
-	TLS            TLS           `setting:"tls"`
-	SASL           SASL          `setting:"sasl"`
+	TLS            TLS           `setting:"tls"`              // encryption of the connections
+	SASL           SASL          `setting:"sasl"`             // authentication; an empty mechanism is none
 }
 
 // SASL configures authentication. An empty mechanism means none.
 type SASL struct {
 	Mechanism string `setting:"mechanism"` // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, in any case
-	Username  string `setting:"username"`
-	Password  string `setting:"password"` // secret
+	Username  string `setting:"username"`  // user name
+	Password  string `setting:"password"`  // secret; rather set it in the environment
 }
 
 // DefaultKafka connects to one broker on this machine.

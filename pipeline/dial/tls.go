@@ -15,10 +15,10 @@ import (
 
 // TLS configures the encryption of connections. Files are PEM.
 type TLS struct {
-	Enabled            bool   `setting:"enabled"`
-	CA                 string `setting:"ca"`   // empty: the system's certificate authorities
-	Cert               string `setting:"cert"` // of the client, with Key; read for every connection; empty: none
-	Key                string `setting:"key"`
+	Enabled            bool   `setting:"enabled"`              // encrypt connections
+	CA                 string `setting:"ca"`                   // empty: the system's certificate authorities
+	Cert               string `setting:"cert"`                 // of the client, with Key; read for every connection; empty: none
+	Key                string `setting:"key"`                  // PEM, of cert
 	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // for trials only
 }
 

@@ -8,20 +8,16 @@ import (
 
 // Config is the location and the limits of the journal.
 type Config struct {
-	// Dir is the folder of the journal, which is locked while open.
-	Dir string `setting:"dir"`
-	// SegmentBytes is the size at which a segment is sealed. A larger frame gets its own segment.
-	SegmentBytes int64 `setting:"segment_bytes"`
-	// MaxBytes bounds the size of all segments together. At the limit Enqueue returns ErrFull.
-	MaxBytes int64 `setting:"max_bytes"`
-	// MinFreeBytes is the disk space that the journal leaves free: a frame that would not, together with those in the queue
-	// and the segment that they may need, fails with ErrDiskLow.
-	MinFreeBytes int64 `setting:"min_free_bytes"`
-	// MaxFrameBytes bounds the payload of a frame. A larger one fails with ErrTooLarge.
-	MaxFrameBytes int `setting:"max_frame_bytes"`
-	// QueueEntries and QueueBytes bound the entries that are not settled. Past either, Enqueue returns ErrBusy.
-	QueueEntries int   `setting:"queue_entries"`
-	QueueBytes   int64 `setting:"queue_bytes"`
+	// The folder, locked while in use. It must survive restarts, and should be on a disk of this machine.
+	Dir          string `setting:"dir"`
+	SegmentBytes int64  `setting:"segment_bytes"` // size at which a segment is sealed; a larger frame gets its own segment
+	// Bounds all segments together. At the limit batches are answered 503. Raise it to outlast longer outages of a
+	// store.
+	MaxBytes      int64 `setting:"max_bytes"`
+	MinFreeBytes  int64 `setting:"min_free_bytes"`  // disk space that the journal leaves free; with less, batches are answered 503
+	MaxFrameBytes int   `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch
+	QueueEntries  int   `setting:"queue_entries"`   // frames that wait for the disk; with more, batches are answered 503
+	QueueBytes    int64 `setting:"queue_bytes"`     // bytes of the frames that wait for the disk; with more, batches are answered 503
 }
 
 // DefaultConfig returns the defaults. Dir is empty and must be set.

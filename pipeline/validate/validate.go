@@ -16,15 +16,15 @@ import (
 type Config struct {
 	MeasureTypes    []MeasureType `setting:"measure_types"`    // the allowed ones; empty: any 1–64 of A-Za-z0-9_.-
 	FutureTolerance time.Duration `setting:"future_tolerance"` // how far timestampTo may be ahead of the clock
-	QualityMin      *float64      `setting:"quality_min"`      // nil: no bound
-	QualityMax      *float64      `setting:"quality_max"`
+	QualityMin      *float64      `setting:"quality_min"`      // least allowed quality; null: no bound
+	QualityMax      *float64      `setting:"quality_max"`      // highest allowed quality; null: no bound
 }
 
 // MeasureType is an allowed measureTypeCode with the range of its values.
 type MeasureType struct {
-	Code string   `setting:"code"`
-	Min  *float64 `setting:"min"` // nil: no bound
-	Max  *float64 `setting:"max"`
+	Code string   `setting:"code"` // measureTypeCode
+	Min  *float64 `setting:"min"`  // least allowed value; null: no bound
+	Max  *float64 `setting:"max"`  // highest allowed value; null: no bound
 }
 
 // DefaultConfig accepts any measure type and any value, up to an hour ahead of the clock.

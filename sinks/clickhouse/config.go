@@ -15,20 +15,20 @@ import (
 
 // Config is section clickhouse of the configuration: where the archive is, and how to write to it.
 type Config struct {
-	// Addresses are host:port of the native protocol, tried in this order. Several must be replicas
-	// of one shard, which share the deduplication of inserts; other servers do not.
+	// host:port of the native protocol, tried in this order. Several must be replicas of one shard, which share
+	// the deduplication of inserts; other servers do not.
 	Addresses       []string `setting:"addresses"`
 	dial.ClickHouse `setting:",squash"`
-	Table           string `setting:"table"`
+	Table           string `setting:"table"`   // name of the table
 	Cluster         string `setting:"cluster"` // name on the servers; empty: one server, no replication
 	Quorum          int    `setting:"quorum"`  // insert_quorum in a cluster; 0: the replica's own durability
 	Migrate         bool   `setting:"migrate"` // create or update the tables when the server first answers
 
-	Compression  string        `setting:"compression"`
-	DialTimeout  time.Duration `setting:"dial_timeout"`
+	Compression  string        `setting:"compression"`   // on the network; zstd takes more CPU and less bandwidth
+	DialTimeout  time.Duration `setting:"dial_timeout"`  // of a connection attempt, TLS included
 	WriteTimeout time.Duration `setting:"write_timeout"` // of one attempt: insert, acknowledgement, look-up
 
-	BlockRows int `setting:"block_rows"` // more if the rows are from more than fullMonths months
+	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months
 
 	// DeriveInterval is the time between updates of the derived tables (see schemas/clickhouse); 0: another daemon updates them.
 	DeriveInterval time.Duration `setting:"derive_interval"`

@@ -13,22 +13,21 @@ import (
 // Config is section kafka of the configuration.
 type Config struct {
 	dial.Kafka  `setting:",squash"`
-	Compression string `setting:"compression"` // of record batches: none, gzip, snappy, lz4, zstd
+	Compression string `setting:"compression"` // of record batches
 
-	BatchBytes       int `setting:"batch_bytes"`       // of one record batch, before compression
-	BlockRows        int `setting:"block_rows"`        // delivered and made durable together
+	BatchBytes       int `setting:"batch_bytes"`       // of one record batch, before compression; must fit the topic's max.message.bytes
+	BlockRows        int `setting:"block_rows"`        // rows delivered and made durable together
 	ParallelRequests int `setting:"parallel_requests"` // to different partitions
 
-	// ResolveAfter is how old an attempt without an answer, or its rows, may be before it is looked
-	// up in the topic.
+	// How old an attempt without an answer, or its rows, may be before it is looked up in the topic.
 	ResolveAfter time.Duration `setting:"resolve_after"`
-	CreateTopic  CreateTopic   `setting:"create_topic"`
+	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; partitions 0 leaves that to the operator
 }
 
 // CreateTopic creates a missing topic. Partitions 0 leaves that to the operator.
 type CreateTopic struct {
-	Partitions        int `setting:"partitions"`
-	ReplicationFactor int `setting:"replication_factor"`
+	Partitions        int `setting:"partitions"`         // of the new topic; more let more consumers share it
+	ReplicationFactor int `setting:"replication_factor"` // copies of each partition
 }
 
 // DefaultConfig is for one broker on this machine. lz4 is the one codec whose cost disappears

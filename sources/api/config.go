@@ -28,7 +28,7 @@ type Config struct {
 	DrainGrace             time.Duration `setting:"drain_grace"`                // requests are served that long after SIGTERM, while /readyz is 503; longer than a balancer needs to notice
 	CORSOrigins            []string      `setting:"cors_origins"`               // of web pages, such as https://map.example.org; *: all
 	KeysFile               string        `setting:"keys_file"`                  // YAML, watched; empty: only those in keys
-	Keys                   []KeyEntry    `setting:"keys"`
+	Keys                   []KeyEntry    `setting:"keys"`                       // keys in the configuration, as in the keys file; digests, never keys
 }
 
 // DefaultConfig returns the defaults, without keys.

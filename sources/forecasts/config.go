@@ -11,45 +11,35 @@ import (
 
 // Config is the section forecasts of the configuration.
 type Config struct {
-	// Feed is kafka, file or clickhouse and selects the section used; empty means no forecasts.
-	Feed  string      `setting:"feed"`
-	Kafka KafkaConfig `setting:"kafka"`
-	File  FileConfig  `setting:"file"`
-	// ClickHouse is a query whose rows, in any order, are forecast periods, with columns by name:
-	// street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow, updated.
+	Feed  string      `setting:"feed"`  // selects the section that is used; empty: no forecasts
+	Kafka KafkaConfig `setting:"kafka"` // a compacted topic: key street:fromnode, value StreetForecast
+	File  FileConfig  `setting:"file"`  // a file that is replaced whole; it may be gzip-compressed
+	// A query whose rows, in any order, are forecast periods, with columns by name: street, fromnode, openLRcode,
+	// start, end, flow_valid, speed_valid, speed, flow, updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
 	// Limits concern contents that lack many of the streets in use.
 	shrink.Limits `setting:",squash"`
-	// MaxBytes bounds the uncompressed content of a file, the result of a query, and the latest records
-	// of a topic.
-	MaxBytes int64 `setting:"max_bytes"`
-	// MaxSpeed is the highest plausible speed; periods over it are dropped.
-	MaxSpeed float64 `setting:"max_speed"`
+	MaxBytes      int64   `setting:"max_bytes"` // bounds a file, the result of a query, and the latest records of a topic, uncompressed
+	MaxSpeed      float64 `setting:"max_speed"` // highest plausible speed; periods over it are dropped
 }
 
 // KafkaConfig is a compacted topic: key street:fromnode, value StreetForecast.
 type KafkaConfig struct {
-	dial.Kafka `setting:",squash"`
-	Interval   time.Duration `setting:"interval"`    // between polls
-	FetchBytes int           `setting:"fetch_bytes"` // of one response, as stored by the broker
-	// Quiet is how long no record must arrive before updates without a transaction are shown.
-	Quiet time.Duration `setting:"quiet"`
-	// QuietWait is how long updates wait for that.
-	QuietWait time.Duration `setting:"quiet_wait"`
-	// TransactionWait is how long updates wait for a transaction to be committed in all partitions.
-	TransactionWait time.Duration `setting:"transaction_wait"`
+	dial.Kafka      `setting:",squash"`
+	Interval        time.Duration `setting:"interval"`         // between polls
+	FetchBytes      int           `setting:"fetch_bytes"`      // of one response, as stored by the broker
+	Quiet           time.Duration `setting:"quiet"`            // how long no record must arrive before updates without a transaction are shown
+	QuietWait       time.Duration `setting:"quiet_wait"`       // how long updates wait for that
+	TransactionWait time.Duration `setting:"transaction_wait"` // how long updates wait for a transaction to be committed in all partitions
 }
 
 // FileConfig is a file that is replaced whole; it may be gzip-compressed.
 type FileConfig struct {
-	Path string `setting:"path"`
-	// Format is protobuf, json or ndjson; empty: by the file's name, see FormatOf.
-	Format string `setting:"format"`
-	// Recheck is the time between checks for changes that the system does not report, as on network
-	// file systems.
+	Path   string `setting:"path"`   // name of the file
+	Format string `setting:"format"` // protobuf, json or ndjson; empty: by the file's name
+	// time between checks for changes that the system does not report, as on network file systems
 	Recheck time.Duration `setting:"recheck"`
-	// Settle is how long the file must be unmodified before it is read.
-	Settle time.Duration `setting:"settle"`
+	Settle  time.Duration `setting:"settle"` // how long the file must be unmodified before it is read
 }
 
 // Values of Config.Feed.

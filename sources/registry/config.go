@@ -30,17 +30,15 @@ type Config struct {
 
 // FeedConfig is the feed of one product instance: exactly one of File, HTTP and ClickHouse is set.
 type FeedConfig struct {
-	ProductInstance string      `setting:"product_instance"`
-	File            *FileConfig `setting:"file"`
-	HTTP            *HTTPConfig `setting:"http"`
-	// ClickHouse is a query whose first column holds the codes. Interval 0 means one minute,
-	// Timeout 0 30 s.
-	ClickHouse *dial.ClickHouseQuery `setting:"clickhouse"`
+	ProductInstance string                `setting:"product_instance"` // the one whose detectors the list has
+	File            *FileConfig           `setting:"file"`             // a file; it may be gzip-compressed
+	HTTP            *HTTPConfig           `setting:"http"`             // a service that answers GET with the list as JSON
+	ClickHouse      *dial.ClickHouseQuery `setting:"clickhouse"`       // a query whose first column holds the codes; interval 0 means one minute, timeout 0 30 s
 }
 
 // FileConfig is a file with the detector list; it may be gzip-compressed.
 type FileConfig struct {
-	Path      string `setting:"path"`
+	Path      string `setting:"path"`      // name of the file
 	Format    string `setting:"format"`    // csv or json; empty: by the file name (…json, …json.gz), otherwise csv
 	Column    string `setting:"column"`    // CSV column, or member of the JSON objects, with the code; empty: detectorCode
 	Separator string `setting:"separator"` // of CSV: one character, or tab; empty: the one that matches the header
@@ -48,10 +46,10 @@ type FileConfig struct {
 
 // HTTPConfig is a service that answers GET with the list as JSON.
 type HTTPConfig struct {
-	URL           string        `setting:"url"`
+	URL           string        `setting:"url"`           // http://… or https://…
 	Column        string        `setting:"column"`        // member of the objects; empty: detectorCode
 	Interval      time.Duration `setting:"interval"`      // between polls; 0: one minute
-	Authorization string        `setting:"authorization"` // the whole header; secret
+	Authorization string        `setting:"authorization"` // the whole header; secret, rather set it in the environment
 	Timeout       time.Duration `setting:"timeout"`       // of a poll; 0: 30 s
 }
 

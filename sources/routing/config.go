@@ -29,7 +29,7 @@ type Config struct {
 	AdmissionBytes    int64         `setting:"admission_bytes"`      // memory of their bodies and answers
 	Concurrency       int           `setting:"concurrency"`          // requests in process at a time
 	MaxWatches        int           `setting:"max_watches"`          // requests that watch a job, among those of admission_requests
-	Jobs              JobsConfig    `setting:"jobs"`
+	Jobs              JobsConfig    `setting:"jobs"`                 // limits of jobs
 }
 
 // JobsConfig bounds the jobs.

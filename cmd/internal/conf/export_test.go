@@ -6,7 +6,13 @@ import "reflect"
 var (
 	IsSection = isSection
 	FieldsOf  = fieldsOf
+
+	FormatSize = formatSize
+	HelpJSON   = &helpJSON
 )
+
+// HelpOf returns the help of a field.
+func HelpOf(typ reflect.Type, f field) string { return helpOf(typ, f.index) }
 
 func (f field) Name() string       { return f.name }
 func (f field) Type() reflect.Type { return f.typ }

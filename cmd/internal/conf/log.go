@@ -15,8 +15,8 @@ import (
 
 // Log configures the log.
 type Log struct {
-	Level  string `setting:"level"`  // debug, info, warn or error
-	Format string `setting:"format"` // json; console, for people; auto: console on a terminal
+	Level  string `setting:"level"`  // least severity that is logged
+	Format string `setting:"format"` // form of the lines
 }
 
 // Validate reports every invalid key.

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the effective configuration as YAML that can be loaded again. A comment names the origin
-// of each value that is not a default. Secrets are left empty.
+// Print writes the effective configuration as YAML that can be loaded again, with the help of each setting.
+// A comment names the origin of each value that is not a default. Secrets are left empty.
 func Print[T any](w io.Writer, c *T, origins Origins) error {
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
@@ -53,7 +53,7 @@ func content(v reflect.Value, key string, origins Origins) *yaml.Node {
 		return list(v, key, origins)
 	case v.Kind() == reflect.Map:
 		return mapping(v, key, origins)
-	case strings.Contains(key, "bytes") && v.CanInt():
+	case (strings.Contains(key, "bytes") || key == "memory_limit") && v.CanInt():
 		return scalar(formatSize(v.Int()))
 	}
 	n := &yaml.Node{}
@@ -67,6 +67,7 @@ func section(v reflect.Value, key string, origins Origins) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range fieldsOf(v.Type()) {
 		name, value := scalar(f.name), node(v.FieldByIndex(f.index), join(key, f.name), origins)
+		name.HeadComment = wrap(helpOfEntries(f.typ, helpOf(v.Type(), f.index)), 110)
 		if value.Kind != yaml.ScalarNode && value.Style != yaml.FlowStyle { // its comment would move to the next key
 			name.LineComment, value.LineComment = value.LineComment, ""
 		}

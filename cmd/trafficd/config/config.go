@@ -24,41 +24,45 @@ import (
 
 // Config has a section for each package.
 type Config struct {
-	// ShutdownTimeout bounds the stop; the first three quarters of it are graceful.
+	// Time for a stop after SIGTERM; the first three quarters of it are graceful. Raise it together with the
+	// platform's grace period.
 	ShutdownTimeout time.Duration `setting:"shutdown_timeout"`
-	// MemoryLimit is a soft limit in bytes, raised to 1.5 times the memory in use. 0 means none;
-	// GOMEMLIMIT wins.
-	MemoryLimit int64 `setting:"memory_limit"`
-	// DeadLetters is the file of measurements that a store rejects permanently; empty: in the journal's
-	// folder.
-	DeadLetters string           `setting:"dead_letters"`
-	Log         conf.Log         `setting:"log"`
-	Ops         ops.Config       `setting:"ops"`
-	API         api.Config       `setting:"api"`
-	Ingest      ingest.Config    `setting:"ingest"`
-	Registry    registry.Config  `setting:"registry"`
-	Pipeline    pipeline.Config  `setting:"pipeline"`
-	Journal     journal.Config   `setting:"journal"`
-	ClickHouse  ClickHouse       `setting:"clickhouse"`
-	Kafka       Kafka            `setting:"kafka"`
-	Forecasts   forecasts.Config `setting:"forecasts"`
-	Layers      layers.Config    `setting:"layers"`
-	Routing     routing.Config   `setting:"routing"`
-	UI          page.Config      `setting:"ui"`
+	// Soft limit of the process's memory, raised to 1.5 times the memory in use. GOMEMLIMIT wins. Raise it for
+	// layers of more than 100,000 streets.
+	MemoryLimit int64    `setting:"memory_limit"`
+	DeadLetters string   `setting:"dead_letters"` // file of measurements that a store rejects permanently; empty: in the journal's folder
+	Log         conf.Log `setting:"log"`          // What is logged, and how. The log goes to standard error.
+	// The operators' listener: web page, /metrics, /status, /healthz and /readyz. It has no authentication.
+	Ops ops.Config `setting:"ops"`
+	// The listener for clients: address, TLS, limits and keys. The limits bound what clients can take from each
+	// other.
+	API api.Config `setting:"api"`
+	// Limits of receiving batches. A client may have as much of admission_requests and admission_bytes as it
+	// leaves free for others.
+	Ingest     ingest.Config    `setting:"ingest"`
+	Registry   registry.Config  `setting:"registry"`   // The lists of detectors whose measurements are accepted.
+	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding, validation and the answers to batches that are sent again.
+	Journal    journal.Config   `setting:"journal"`    // Accepted measurements on disk until both stores have them.
+	ClickHouse ClickHouse       `setting:"clickhouse"` // The archive.
+	Kafka      Kafka            `setting:"kafka"`      // The topic of measurements.
+	Forecasts  forecasts.Config `setting:"forecasts"`  // Where street forecasts come from.
+	Layers     layers.Config    `setting:"layers"`     // The layer of street forecasts that map clients get.
+	Routing    routing.Config   `setting:"routing"`    // The SOAP service that converts geometries.
+	UI         page.Config      `setting:"ui"`         // The web page.
 }
 
 // ClickHouse configures the archive and its delivery.
 type ClickHouse struct {
-	Enabled           bool `setting:"enabled"`
+	Enabled           bool `setting:"enabled"` // false: measurements are not archived, and those that wait are deleted
 	clickhouse.Config `setting:",squash"`
-	Delivery          pipeline.DeliveryConfig `setting:"delivery"`
+	Delivery          pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
 }
 
 // Kafka configures the topic of measurements and its delivery.
 type Kafka struct {
-	Enabled      bool `setting:"enabled"`
+	Enabled      bool `setting:"enabled"` // false: measurements are not forwarded, and those that wait are deleted
 	kafka.Config `setting:",squash"`
-	Delivery     pipeline.DeliveryConfig `setting:"delivery"`
+	Delivery     pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
 }
 
 // Default runs without a file, on this machine only. Without keys and registry the daemon starts, and
@@ -156,6 +160,6 @@ func (c *Config) validateOwn() error {
 		settings.Within("shutdown_timeout", c.ShutdownTimeout, time.Second, 10*time.Minute,
 			"a block takes up to a second, and no platform waits longer"),
 		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
-			"memory_limit is %d, must be 0 (none) or at least 67108864: less keeps the garbage collector busy", c.MemoryLimit),
+			"memory_limit is %d, must be 0 (none) or at least 64MiB: less keeps the garbage collector busy", c.MemoryLimit),
 	)
 }

@@ -12,11 +12,8 @@ import (
 
 // Limits are the settings that say which changes to accept at once.
 type Limits struct {
-	// MaxShrink is the fraction of the entries in use that new content may lack and still be used at
-	// once.
-	MaxShrink float64 `setting:"max_shrink"`
-	// ShrinkConfirm is how long content that lacks more must keep the same entries before it is used.
-	ShrinkConfirm time.Duration `setting:"shrink_confirm"`
+	MaxShrink     float64       `setting:"max_shrink"`     // fraction of the entries in use that new content may lack and still be used at once
+	ShrinkConfirm time.Duration `setting:"shrink_confirm"` // how long content that lacks more must keep the same entries before it is used
 }
 
 // DefaultLimits tolerates content that is half as large, and a source that is wrong for two minutes.

@@ -1,0 +1,75 @@
+package conf
+
+import (
+	_ "embed"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// helpJSON has the help of each field with a setting tag, by type and name. TestHelp generates it from the comments of
+// the fields and the checks of their values.
+//
+//go:embed help.json
+var helpJSON []byte
+
+var helpTexts = sync.OnceValue(func() (texts map[string]string) {
+	if err := json.Unmarshal(helpJSON, &texts); err != nil {
+		panic(err) // TestHelp reads it too
+	}
+	return texts
+})
+
+// helpOf returns the help of a field of a struct, or "".
+func helpOf(typ reflect.Type, index []int) string {
+	for ; len(index) > 1; index = index[1:] { // embedded structs
+		typ = typ.Field(index[0]).Type
+	}
+	return helpTexts()[typ.PkgPath()+"."+typ.Name()+"."+typ.Field(index[0]).Name]
+}
+
+// helpOfEntries returns the help of a list, and of the keys of its entries if they are sections.
+func helpOfEntries(typ reflect.Type, text string) string {
+	if typ.Kind() != reflect.Slice || !isSection(typ.Elem()) {
+		return text
+	}
+	lines := []string{text, "Each entry has these keys:"}
+	var walk func(typ reflect.Type, at string)
+	walk = func(typ reflect.Type, at string) {
+		for _, f := range fieldsOf(typ) {
+			below := f.typ
+			if below.Kind() == reflect.Pointer {
+				below = below.Elem()
+			}
+			lines = append(lines, "  "+join(at, f.name)+": "+helpOf(typ, f.index))
+			if isSection(below) {
+				walk(below, join(at, f.name))
+			}
+		}
+	}
+	walk(typ.Elem(), "")
+	return strings.Join(lines, "\n")
+}
+
+// wrap breaks lines at spaces so that they have at most width bytes, and indents what follows as the line is, by two more.
+func wrap(text string, width int) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		if indent != "" {
+			indent += "  "
+		}
+		for len(line) > width {
+			at := strings.LastIndexByte(line[:width], ' ')
+			if at <= len(indent) {
+				break
+			}
+			out = append(out, line[:at])
+			line = indent + line[at+1:]
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
+}
