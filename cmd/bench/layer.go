@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 	"google.golang.org/protobuf/proto"
@@ -70,7 +69,7 @@ type layer struct {
 	*layers.Layer
 	all    []*pb.StreetForecast
 	random *rand.Rand
-	etag   string // of the whole layer, from the last get
+	etag   string // from the last get
 }
 
 func newLayer(all []*pb.StreetForecast) *layer {
@@ -167,8 +166,8 @@ func (o options) layerUpdates(ctx context.Context) error {
 	return nil
 }
 
-// layerFloor compares a full build with marshalling the same documents and compressing each with gzip -6 and zstd. It also
-// compares the sizes of the compressed bodies with gzip -6.
+// layerFloor compares a full build, which makes the forms that browsers ask for, with marshalling the same documents and
+// compressing each with gzip -6. It also compares the sizes of the compressed bodies with gzip -6.
 func (o options) layerFloor(l *layer, full float64) error {
 	floor := 0.0
 	for _, query := range append([]string{""}, horizons...) {
@@ -184,7 +183,6 @@ func (o options) layerFloor(l *layer, full float64) error {
 		if _, err := proto.Marshal(&message); err != nil {
 			return err
 		}
-		zstdSize(plain)
 		zipped, took, err := gzip6(plain)
 		if err != nil {
 			return err
@@ -215,22 +213,36 @@ func (o options) layerFloor(l *layer, full float64) error {
 // horizons are the queries of the default horizons.
 var horizons = []string{"?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}
 
-// layerSince prints what a client receives that has the layer of before an update of scattered streets.
+// layerSince prints what a client receives that has the layer of before an update of scattered streets: one that follows the
+// whole layer, and one that follows a horizon, as the map does.
 func (o options) layerSince(ctx context.Context, l *layer) error {
-	etag := l.etag
+	scopes := []struct{ query, name string }{{"", "layer_since_1pct"}, {"?horizon=30", "layer_since_1pct_horizon"}}
+	var etags []string
+	for _, s := range scopes {
+		if _, err := l.get(s.query, "gzip"); err != nil {
+			return err
+		}
+		etags = append(etags, l.etag)
+	}
 	if _, err := l.update(ctx, func(i int) int { return i * 100 }); err != nil {
 		return err
 	}
-	for _, encoding := range []string{"gzip", "zstd"} {
-		changed, err := l.get("?since="+url.QueryEscape(etag), encoding)
-		if err != nil {
-			return err
+	for i, s := range scopes {
+		separator := "?"
+		if s.query != "" {
+			separator = "&"
 		}
-		name := "layer_since_1pct_kb"
-		if encoding == "zstd" {
-			name = "layer_since_1pct_zstd_kb"
+		for _, encoding := range []string{"gzip", "zstd"} {
+			changed, err := l.get(s.query+separator+"since="+url.QueryEscape(etags[i]), encoding)
+			if err != nil {
+				return err
+			}
+			name := s.name
+			if encoding == "zstd" {
+				name += "_zstd"
+			}
+			o.line(name+"_kb", float64(len(changed))/1000, "kB")
 		}
-		o.line(name, float64(len(changed))/1000, "kB")
 	}
 	return nil
 }
@@ -326,23 +338,12 @@ func (l *layer) get(query, encoding string) ([]byte, error) {
 	if _, err := l.Handle(mapClient, ctx); err != nil {
 		return nil, fmt.Errorf("cannot get the layer: %w", err)
 	}
-	if query == "" {
-		for name, value := range ctx.Response.Header.All() {
-			if string(name) == fasthttp.HeaderETag { // Peek looks for Etag
-				l.etag = string(value)
-			}
+	for name, value := range ctx.Response.Header.All() {
+		if string(name) == fasthttp.HeaderETag { // Peek looks for Etag
+			l.etag = string(value)
 		}
 	}
 	return bytes.Clone(ctx.Response.Body()), nil
-}
-
-// zstdSize returns the size at zstd's default level.
-func zstdSize(plain []byte) int {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		panic(err) // the options are valid
-	}
-	return len(w.EncodeAll(plain, nil))
 }
 
 // layerMemory compares the daemon's peak resident size, while the whole layer changes and clients read it, with the size of

@@ -62,13 +62,14 @@ soap_over_conversion    the daemon's CPU time for a convertGeometry request of 1
 
 bench layer measures only the forecast layer, with 100,000 streets of 12 periods:
 
-layer_full_ms                    CPU time of a full build, in all formats and encodings that clients request
-layer_full_over_floor            layer_full_ms divided by the CPU time to marshal the same documents and to compress each with gzip -6 and zstd
+layer_full_ms                    CPU time of a full build: the whole layer and five horizons as protobuf in gzip, which browsers ask for
+layer_full_over_floor            layer_full_ms divided by the CPU time to marshal the same documents and to compress each with gzip -6
 layer_update_1pct_ms             CPU time of an update of 1,000 neighbouring streets
 layer_update_1pct_scattered_ms   the same for every hundredth street
 layer_…_over_full                an update time divided by layer_full_ms
 layer_gzip_over_gzip6, …         size of a compressed body divided by that of the layer compressed by gzip -6
-layer_since_1pct_kb              size of the response to a client that has the layer from before an update of 1 %
+layer_since_1pct_kb              size of the response to a client that has the layer from before an update of 1 % of the streets, all over the network
+layer_since_1pct_horizon_kb      the same for a horizon, which the map page follows
 layer_minute_turn_over_full      CPU time per minute without changes, divided by layer_full_ms
 layer_quarter_turn_over_full     the same at the end of a period
 layer_rss_steady_mb, …_peak_mb   the daemon's resident size when idle, and its peak while all streets change and clients read

@@ -105,7 +105,8 @@ func (b *builder) number() uint64 {
 // feed sends them again, so leftOut counts them until it replaces everything.
 func (b *builder) update(c changes, now time.Time) *snapshot {
 	if !c.empty() {
-		streets, removed := c.apply(b.numbered, b.number(), instantOf(now))
+		before := b.numbered
+		streets, removed := c.apply(before, b.number(), instantOf(now))
 		over := max(0, len(streets)-b.maxStreets)
 		if c.replace {
 			b.leftOut = 0
@@ -113,7 +114,7 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 		b.leftOut += over
 		b.numbered = streets[:len(streets)-over]
 		b.remove(append(removed, streets[len(b.numbered):]...), now)
-		b.ordered = slices.SortedFunc(slices.Values(b.numbered), byPosition)
+		b.ordered = b.order(before)
 	}
 	for name, z := range b.zones {
 		if !z.until.IsZero() && z.until.Before(now) {
@@ -121,6 +122,38 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 		}
 	}
 	return b.build(instantOf(now.Truncate(time.Minute)), now)
+}
+
+// order returns the streets as in the layer, given those of the build before. It sorts the changed ones only.
+func (b *builder) order(before []*street) []*street {
+	var changed []*street
+	for _, s := range b.numbered {
+		if s.number == b.number() {
+			changed = append(changed, s)
+		}
+	}
+	slices.SortFunc(changed, byPosition)
+	gone := map[*street]bool{}
+	i := 0
+	for _, old := range before {
+		for i < len(b.numbered) && b.numbered[i].id.compare(old.id) < 0 {
+			i++
+		}
+		if i == len(b.numbered) || b.numbered[i] != old {
+			gone[old] = true
+		}
+	}
+	ordered := make([]*street, 0, len(b.numbered))
+	for _, s := range b.ordered {
+		if gone[s] {
+			continue
+		}
+		for len(changed) > 0 && byPosition(changed[0], s) < 0 {
+			ordered, changed = append(ordered, changed[0]), changed[1:]
+		}
+		ordered = append(ordered, s)
+	}
+	return append(ordered, changed...)
 }
 
 // remove records removed streets for clients that follow the layer.

@@ -46,15 +46,19 @@ func (z *zone) demand(whole bool) *demand {
 // writer appends streets to a document. It is scratch memory.
 type writer struct {
 	picked    []*period
+	until     instant // from when on the text may differ
 	header    []byte
 	variables []variable // of the text
 }
 
 // append appends what the piece shows to dst, which must be empty.
 func (w *writer) append(f format, dst []byte, p *piece) []byte {
-	w.variables = w.variables[:0]
+	w.variables, w.until = w.variables[:0], never
 	for _, s := range p.streets {
-		if w.picked, _ = p.view.pick(w.picked[:0], s); len(w.picked) == 0 && !p.every {
+		var until instant
+		w.picked, until = p.view.pick(w.picked[:0], s)
+		w.until = min(w.until, until)
+		if len(w.picked) == 0 && !p.every {
 			continue
 		}
 		if f == protobuf {

@@ -97,12 +97,9 @@ func (b *bucket) part(z *zone, v view, c *compressor) *part {
 		partsReused.Inc()
 		return &b.parts[i]
 	}
-	made := part{zone: z, whole: v.whole, from: v.at, until: never}
-	for _, s := range b.streets {
-		_, until := v.pick(c.picked[:0], s)
-		made.until = min(made.until, until)
-	}
-	if p := c.render(&piece{streets: b.streets, view: v, zone: z}); p != nil {
+	p := c.render(&piece{streets: b.streets, view: v, zone: z})
+	made := part{zone: z, whole: v.whole, from: v.at, until: c.until}
+	if p != nil {
 		made.piece = p
 		for _, known := range [][]part{b.parts, b.before} {
 			if i := slices.IndexFunc(known, func(k part) bool { return k.zone == z && k.piece != nil && k.sum == p.sum }); i >= 0 {
