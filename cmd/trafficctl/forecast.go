@@ -237,7 +237,7 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 	}
 	n := 0
 	err := writeOutput(path, std.out, func(w io.Writer) (err error) {
-		n, err = forecast.Write(w, format, untilDone)
+		n, err = publish.Write(w, format, untilDone)
 		return errors.Join(err, ctx.Err())
 	})
 	if err != nil {

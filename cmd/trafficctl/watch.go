@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/forecast"
 	"trafficd/sources/forecasts"
 )
@@ -77,7 +78,7 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 			if !quiet {
 				fmt.Fprintln(std.err, "trafficctl:", describe(answer))
 			}
-			if _, err := forecast.Write(std.out, forecasts.FormatNDJSON, slices.Values(answer.Layer.StreetForecast)); err != nil {
+			if _, err := publish.Write(std.out, forecasts.FormatNDJSON, slices.Values(answer.Layer.StreetForecast)); err != nil {
 				return err
 			}
 		}

@@ -1,20 +1,13 @@
 package forecast
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
-
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/trafficctl/internal/feed"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -114,65 +107,6 @@ func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) 
 		err = fmt.Errorf("longer than %d bytes", MaxBytes)
 	}
 	return text, err
-}
-
-// Write writes forecasts in a format of package forecasts and returns their number. The same
-// forecasts give the same bytes.
-func Write(w io.Writer, format string, all iter.Seq[*pb.StreetForecast]) (n int, err error) {
-	out := bufio.NewWriterSize(w, 64<<10)
-	form, ok := forms[format]
-	if !ok {
-		return 0, fmt.Errorf("--format %q must be protobuf, json or ndjson", format)
-	}
-	out.WriteString(form.head)
-	var text []byte
-	for f := range all {
-		if n > 0 {
-			out.WriteString(form.between)
-		}
-		if text, err = form.add(text[:0], f); err != nil {
-			return n, fmt.Errorf("cannot encode street %s: %w", forecasts.Key(f), err)
-		}
-		if _, err = out.Write(text); err != nil {
-			return n, err
-		}
-		n++
-	}
-	out.WriteString(form.tail)
-	return n, out.Flush()
-}
-
-// form is the framing of a list of forecasts.
-type form struct {
-	head, between, tail string
-	add                 func([]byte, *pb.StreetForecast) ([]byte, error)
-}
-
-var forms = map[string]form{
-	forecasts.FormatProtobuf: {add: addMessage},
-	forecasts.FormatJSON:     {"{\"streetForecast\":[\n", ",\n", "\n]}\n", addJSON},
-	forecasts.FormatNDJSON: {add: func(b []byte, f *pb.StreetForecast) ([]byte, error) {
-		b, err := addJSON(b, f)
-		return append(b, '\n'), err
-	}},
-}
-
-// addMessage appends a field 1 of StreetForecastResponse.
-func addMessage(b []byte, f *pb.StreetForecast) ([]byte, error) {
-	b = protowire.AppendTag(b, 1, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(proto.Size(f)))
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, f)
-}
-
-// addJSON appends compact JSON: protojson inserts random spaces.
-func addJSON(b []byte, f *pb.StreetForecast) ([]byte, error) {
-	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(f)
-	if err != nil {
-		return b, err
-	}
-	compact := bytes.NewBuffer(b)
-	err = json.Compact(compact, text)
-	return compact.Bytes(), err
 }
 
 // ErrNothing reports a file without a valid forecast.

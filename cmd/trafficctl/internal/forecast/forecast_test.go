@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/schemas/openlr"
@@ -62,7 +63,7 @@ func TestWriteThenRead(t *testing.T) {
 	all := made(t, 20)
 	for _, format := range []string{forecasts.FormatProtobuf, forecasts.FormatJSON, forecasts.FormatNDJSON} {
 		var b bytes.Buffer
-		n, err := Write(&b, format, slices.Values(all))
+		n, err := publish.Write(&b, format, slices.Values(all))
 		require.NoError(t, err)
 		require.Equal(t, len(all), n)
 		content, err := ReadFile(t.Context(), feed.Stdin, format, forecasts.MaxSpeed, &b, func(note string) { t.Error(note) })
@@ -73,7 +74,7 @@ func TestWriteThenRead(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	_, err := Write(&b, forecasts.FormatProtobuf, slices.Values(all))
+	_, err := publish.Write(&b, forecasts.FormatProtobuf, slices.Values(all))
 	require.NoError(t, err)
 	one, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
 	require.NoError(t, err)

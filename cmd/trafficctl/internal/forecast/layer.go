@@ -22,6 +22,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/schemas/openlr"
@@ -157,7 +158,7 @@ func Show(w io.Writer, format string, layer *pb.StreetForecastResponse) error {
 	case "geojson":
 		err = showGeoJSON(out, layer)
 	case forecasts.FormatJSON, forecasts.FormatProtobuf:
-		_, err = Write(out, format, slices.Values(layer.StreetForecast))
+		_, err = publish.Write(out, format, slices.Values(layer.StreetForecast))
 	default:
 		err = fmt.Errorf("--format %q must be one of %v", format, Formats)
 	}

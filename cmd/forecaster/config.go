@@ -1,0 +1,184 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"trafficd/cmd/forecaster/internal/archive"
+	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/ops"
+	"trafficd/pipeline/dial"
+	"trafficd/pipeline/settings"
+	"trafficd/sources/forecasts"
+)
+
+// Config has the settings of the forecaster.
+type Config struct {
+	Log        conf.Log       `setting:"log"`
+	Ops        ops.Config     `setting:"ops"`
+	ClickHouse ClickHouse     `setting:"clickhouse"`
+	Detectors  streets.Config `setting:"detectors"`
+	Model      Model          `setting:"model"`
+	Forecasts  Forecasts      `setting:"forecasts"`
+	Output     Output         `setting:"output"`
+}
+
+// ClickHouse is the archive.
+type ClickHouse struct {
+	Address         string `setting:"address"` // host:port of the native protocol
+	dial.ClickHouse `setting:",squash"`
+	Table           string        `setting:"table"`
+	Cluster         string        `setting:"cluster"` // name on the servers; empty: one server, no replication
+	Migrate         bool          `setting:"migrate"` // create or update the tables at the start
+	Timeout         time.Duration `setting:"timeout"` // of a statement
+}
+
+// Model says what is learned.
+type Model struct {
+	ProductInstance string          `setting:"product_instance"`
+	Measure         string          `setting:"measure"` // measure type that is forecast
+	Count           string          `setting:"count"`   // measure type of the numbers of vehicles; empty: none
+	Most            float64         `setting:"most"`    // higher values are impossible
+	Interval        time.Duration   `setting:"interval"`
+	Horizons        []time.Duration `setting:"horizons"`  // that weights are learned for; between them, they are interpolated
+	TimeZone        string          `setting:"time_zone"` // of profiles and days: a name of the IANA database
+	Holidays        []string        `setting:"holidays"`  // dates that are like Sundays, as 2026-12-25
+	LearnAfter      time.Duration   `setting:"learn_after"`
+}
+
+// Forecasts says what is published.
+type Forecasts struct {
+	Grace     time.Duration `setting:"grace"`     // for late measurements of an interval
+	Step      time.Duration `setting:"step"`      // length of a period
+	Periods   int           `setting:"periods"`   // the first contains the origin
+	Tolerance float64       `setting:"tolerance"` // speeds are multiples of it, so smaller changes are not published
+	MaxAge    time.Duration `setting:"max_age"`   // of the latest measurement of a detector
+}
+
+// Output says where forecasts are published.
+type Output struct {
+	Feed            string                `setting:"feed"` // kafka or file
+	Kafka           forecasts.KafkaConfig `setting:"kafka"`
+	TransactionalID string                `setting:"transactional_id"` // the same for all instances
+	File            OutputFile            `setting:"file"`
+}
+
+// OutputFile is the file of the daemon's feed forecasts.file.
+type OutputFile struct {
+	Path   string `setting:"path"`
+	Format string `setting:"format"` // protobuf, json or ndjson; empty: by the file's name
+}
+
+// Default needs only detectors.path and model.product_instance.
+func Default() Config {
+	c := Config{
+		Log: conf.Log{Level: "info", Format: "auto"}, Ops: ops.Config{Listen: "127.0.0.1:8082"},
+		ClickHouse: ClickHouse{
+			Address: "127.0.0.1:9000", ClickHouse: dial.ClickHouse{Database: "trafficd", Username: "default"}, Table: "measurements",
+			Migrate: true, Timeout: 5 * time.Minute,
+		},
+		Detectors: streets.DefaultConfig(),
+		Model: Model{
+			Measure: "speed", Count: "flow", Most: 250, Interval: 5 * time.Minute, TimeZone: "UTC", LearnAfter: time.Hour,
+			Horizons: []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour},
+		},
+		Forecasts: Forecasts{Grace: 30 * time.Second, Step: 15 * time.Minute, Periods: 8, Tolerance: 0.5, MaxAge: time.Hour},
+		Output:    Output{Feed: forecasts.FeedKafka, Kafka: forecasts.DefaultConfig().Kafka, TransactionalID: "forecaster"},
+	}
+	c.Output.Kafka.ClientID = "forecaster"
+	return c
+}
+
+// Load returns the effective configuration, which has defaults for settings with errors.
+func Load(o conf.Options) (*Config, conf.Origins, error) {
+	c := Default()
+	origins, err := conf.Load(&c, o)
+	errs := []error{err}
+	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
+	section("log", c.Log.Validate())
+	section("ops", c.Ops.Validate())
+	section("clickhouse", c.ClickHouse.validate())
+	section("model", c.Model.validate())
+	section("forecasts", c.Forecasts.validate(c.Model))
+	return &c, origins, errors.Join(errs...)
+}
+
+// validateOutput reports invalid settings that only publishing needs.
+func (c *Config) validateOutput(origins conf.Origins) error {
+	var out error
+	switch o := c.Output; o.Feed {
+	case forecasts.FeedKafka:
+		out = errors.Join(o.Kafka.Kafka.Validate("kafka."), settings.Check(o.TransactionalID != "", "transactional_id must be set"))
+	case forecasts.FeedFile:
+		out = settings.Check(o.File.Path != "", "file.path must be set")
+	default:
+		out = fmt.Errorf("feed is %q, must be kafka or file", o.Feed)
+	}
+	return errors.Join(origins.Section("detectors", c.Detectors.Validate()), origins.Section("output", out))
+}
+
+func (c ClickHouse) validate() error {
+	return errors.Join(dial.ValidateAddress("address", c.Address), c.Validate(""),
+		settings.Within("timeout", c.Timeout, time.Second, time.Hour, "learning a day of a large network takes minutes"))
+}
+
+func (m Model) validate() error {
+	_, zone := time.LoadLocation(m.TimeZone)
+	errs := []error{
+		settings.Check(m.ProductInstance != "", "product_instance must be set"),
+		settings.Check(m.Measure != "" && m.Measure != m.Count, "measure must be set, and differ from count"),
+		settings.Positive("most", m.Most, "higher values are not used"),
+		settings.Check(m.Interval >= time.Minute && 15*time.Minute%max(m.Interval, 1) == 0,
+			"interval is %s, must be 1m, 3m, 5m or 15m: slots of 15 minutes consist of whole intervals", m.Interval),
+		settings.Check(zone == nil, "time_zone is %q, must be a name of the IANA database, such as Europe/Copenhagen", m.TimeZone),
+		settings.Check(len(m.Horizons) > 0 && slices.IsSorted(m.Horizons), "horizons must be sorted, and not empty"),
+		settings.Within("learn_after", m.LearnAfter, 0, 12*time.Hour, "later measurements of a day are not learned"),
+	}
+	for _, h := range m.Horizons {
+		errs = append(errs, settings.Check(h >= m.Interval && h <= 8*time.Hour && h%max(m.Interval, 1) == 0,
+			"horizons has %s, must be multiples of interval up to 8h", h))
+	}
+	for _, h := range m.Holidays {
+		_, err := time.Parse(time.DateOnly, h)
+		errs = append(errs, settings.Check(err == nil, "holidays has %q, must be dates such as 2026-12-25", h))
+	}
+	return errors.Join(errs...)
+}
+
+func (f Forecasts) validate(m Model) error {
+	return errors.Join(
+		settings.Within("grace", f.Grace, 0, max(m.Interval, 0), "a longer one delays forecasts by more than an interval"),
+		settings.Check(f.Step >= m.Interval && f.Step%max(m.Interval, 1) == 0, "step is %s, must be a multiple of model.interval", f.Step),
+		settings.Within("periods", f.Periods, 1, 96, "profiles end with the next day"),
+		settings.Positive("tolerance", f.Tolerance, "speeds are multiples of it"),
+		settings.Within("max_age", f.MaxAge, m.Interval, time.Hour, "forecasts use the values of the last hour"),
+	)
+}
+
+// connect opens the archive. It does not connect.
+func (c *Config) connect() (driver.Conn, error) {
+	t := c.ClickHouse
+	return t.Open(&clickhouse.Options{
+		Addr: []string{t.Address}, DialTimeout: 10 * time.Second, ReadTimeout: t.Timeout, MaxOpenConns: 3,
+		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+	})
+}
+
+// source returns the archive of the product instance. learned is the database of the learned tables.
+func (c *Config) source(conn driver.Conn, learned string) *archive.Source {
+	m := c.Model
+	zone, err := time.LoadLocation(m.TimeZone)
+	if err != nil {
+		zone = time.UTC // the setting is validated
+	}
+	return &archive.Source{
+		Conn: conn, Database: c.ClickHouse.Database, Table: c.ClickHouse.Table, Learned: learned, Instance: m.ProductInstance,
+		Measure: m.Measure, Count: m.Count, Most: m.Most, Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.Holidays,
+	}
+}

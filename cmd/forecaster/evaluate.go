@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trafficd/cmd/forecaster/internal/evaluate"
+	"trafficd/pipeline/replace"
+	schema "trafficd/schemas/clickhouse"
+)
+
+func evaluateCommand(f *flags) *cobra.Command {
+	var from, to, plot, scratch string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "evaluate",
+		Short: "Backtest the model on the archive",
+		Long: `Learn the archive from its first day on in a database of its own, forecast every interval
+from --from to --to from what was known at its origin, and compare the model with
+persistence (the last usable reading), the weekly profile of the model alone, and that profile with
+the last residual, on readings of 5 vehicles or more. The database is removed at the end.`,
+		Example: `  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg
+  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := f.load()
+			if err != nil {
+				return invalid(err)
+			}
+			first, err := moment(c, from)
+			if err != nil {
+				return fmt.Errorf("--from: %w", err)
+			}
+			last, err := moment(c, to)
+			if err != nil {
+				return fmt.Errorf("--to: %w", err)
+			}
+			results, err := backtest(cmd.Context(), c, scratch, first, last, func(day time.Time) {
+				fmt.Fprintf(os.Stderr, "forecaster: learned %s\n", day.Format(time.DateOnly))
+			})
+			if err != nil {
+				return err
+			}
+			if plot != "" {
+				err := replace.File(plot, 0o644, func(w io.Writer) error { return evaluate.Plot(w, results) })
+				if err != nil {
+					return fmt.Errorf("cannot write the plot: %w", err)
+				}
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(results)
+			}
+			return printResults(cmd.OutOrStdout(), results)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "first moment that is forecast, as 2026-09-01 (local) or 2026-09-01T06:00:00Z")
+	cmd.Flags().StringVar(&to, "to", "", "end, likewise")
+	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
+	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation", "database for the learned tables; it is removed before and afterwards")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func moment(c *Config, text string) (time.Time, error) {
+	zone, err := time.LoadLocation(c.Model.TimeZone)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if t, err := time.ParseInLocation(time.DateOnly, text, zone); err == nil {
+		return t, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, fmt.Errorf("%q is not a time such as 2026-09-01 or 2026-09-01T06:00:00Z", text)
+	}
+	return t, nil
+}
+
+// backtest evaluates at 15, 30 and 60 minutes.
+func backtest(ctx context.Context, c *Config, scratch string, from, to time.Time, progress func(time.Time)) ([]evaluate.Result, error) {
+	if scratch == c.ClickHouse.Database {
+		return nil, fmt.Errorf("--scratch %s is the database of the archive: it would be removed", scratch)
+	}
+	conn, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }() // nothing is lost
+	drop := fmt.Sprintf("DROP DATABASE IF EXISTS `%s` SYNC", scratch)
+	if err := conn.Exec(ctx, drop); err != nil {
+		return nil, fmt.Errorf("cannot remove the database %s: %w", scratch, err)
+	}
+	defer func() { _ = conn.Exec(context.WithoutCancel(ctx), drop) }()
+	if _, err := schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}); err != nil {
+		return nil, err
+	}
+	e := evaluate.Evaluation{
+		Source: c.source(conn, scratch), From: from, To: to,
+		Horizons: []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour},
+	}
+	return e.Run(ctx, progress)
+}
+
+func printResults(w io.Writer, results []evaluate.Result) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "minutes\treadings\tcoverage\tmethod\tMAE\tRMSE\tMAPE\t\n")
+	for _, r := range results {
+		for m, name := range evaluate.Methods {
+			fmt.Fprintf(table, "%d\t%d\t%.1f %%\t%s\t%.3f\t%.3f\t%.1f %%\t\n", r.Minutes, r.Readings, r.Coverage, name, r.MAE[m], r.RMSE[m], r.MAPE[m])
+		}
+	}
+	return table.Flush()
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/forecaster/internal/streets"
+)
+
+func explainCommand(f *flags) *cobra.Command {
+	var street, node int32
+	var horizon int
+	var at string
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Print what a forecast consists of",
+		Long: `Compute the forecast of a street anew, and print for each of its detectors the profile, the
+recent values, each feature with its weight, and the result with its bounds.`,
+		Example: `  forecaster explain --street 4711 --horizon 30
+  forecaster explain --street 4711 --fromnode 12 --horizon 60 --at 2026-11-01T07:30:00Z`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := f.load()
+			if err != nil {
+				return invalid(err)
+			}
+			origin := time.Now().Add(-c.Forecasts.Grace)
+			if at != "" {
+				if origin, err = time.Parse(time.RFC3339, at); err != nil {
+					return fmt.Errorf("--at %q must be a time such as 2026-11-01T07:30:00Z", at)
+				}
+			}
+			origin = origin.Truncate(c.Model.Interval)
+			length := time.Duration(horizon) * time.Minute
+			if length < c.Model.Interval {
+				return fmt.Errorf("--horizon %d must be at least one interval (%s)", horizon, c.Model.Interval)
+			}
+			content, err := streets.Read(c.Detectors)
+			if err != nil {
+				return err
+			}
+			conn, err := c.connect()
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close() }() // nothing is lost
+			source := c.source(conn, c.ClickHouse.Database)
+			l, err := source.Load(cmd.Context(), origin)
+			if err != nil {
+				return err
+			}
+			codes, recent, err := source.Recent(cmd.Context(), origin)
+			if err != nil {
+				return err
+			}
+			s := model.NewStep(l, origin, codes, recent)
+			found := false
+			for i := range content.Streets {
+				if t := &content.Streets[i]; t.Street == street && (!cmd.Flags().Changed("fromnode") || t.FromNode == node) {
+					found = true
+					explain(cmd.OutOrStdout(), c, s, t, codes, recent, length)
+				}
+			}
+			if !found {
+				return fmt.Errorf("no detector in %s belongs to street %d", c.Detectors.Path, street)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().Int32Var(&street, "street", 0, "street")
+	cmd.Flags().Int32Var(&node, "fromnode", 0, "fromnode; by default all of the street")
+	cmd.Flags().IntVar(&horizon, "horizon", 30, "minutes from the origin to the end of the interval that is forecast")
+	cmd.Flags().StringVar(&at, "at", "", "origin, rounded down to an interval; by default now")
+	return cmd
+}
+
+func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, codes []string, recent []model.Recent, horizon time.Duration) {
+	fmt.Fprintf(w, "street %d, fromnode %d: %s to %s, from values until %s\n", t.Street, t.FromNode,
+		s.Origin.Add(horizon-s.Interval).UTC().Format(time.RFC3339), s.Origin.Add(horizon).UTC().Format(time.RFC3339), s.Origin.UTC().Format(time.RFC3339))
+	speeds := make([]float64, len(t.Detectors))
+	for i, code := range t.Detectors {
+		speeds[i] = math.NaN()
+		fmt.Fprintf(w, "\ndetector %s, %.0f m\n", code, t.Lengths[i])
+		at, ok := slices.BinarySearch(codes, code)
+		if !ok || s.Origin.Sub(recent[at].Seen) > c.Forecasts.MaxAge {
+			fmt.Fprintf(w, "  no forecast: no measurement in the last %s\n", c.Forecasts.MaxAge)
+			continue
+		}
+		r := &recent[at]
+		fmt.Fprint(w, "  last values ")
+		for n := range model.Hour {
+			if r.Weights[n] > 0 {
+				fmt.Fprintf(w, " %.1f", r.Values[n])
+			} else {
+				fmt.Fprint(w, " -")
+			}
+		}
+		fmt.Fprintln(w)
+		out, detail := make([]model.Forecast, 1), make([]model.Detail, 1)
+		s.For(code, r, []model.Target{s.TargetOf(horizon)}, out, detail)
+		speeds[i] = explainDetector(w, out[0], detail[0])
+	}
+	if v := t.Speed(speeds); !math.IsNaN(v) {
+		fmt.Fprintf(w, "\nspeed of the street: %.1f, published as %g\n", v, max(math.Round(v/c.Forecasts.Tolerance), 1)*c.Forecasts.Tolerance)
+	} else {
+		fmt.Fprintln(w, "\nno forecast of the street")
+	}
+}
+
+// explainDetector returns the speed, or NaN.
+func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
+	switch f.Basis {
+	case model.None:
+		fmt.Fprintln(w, "  no forecast: too little history, and no usable value in the last hour")
+		return math.NaN()
+	case model.Persist:
+		fmt.Fprintf(w, "  too little history: the last value, %.1f\n", f.Value)
+		return f.Value
+	case model.Pooled:
+		fmt.Fprintln(w, "  too little history: profile and weights of all detectors")
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "  profile\t\t\t%.2f\t\n", d.Profile)
+	for i, name := range model.Features {
+		fmt.Fprintf(table, "  %s\t%.3f\t× %.4f\t%+.2f\t\n", name, d.Features[i], d.Weights.Beta[i], d.Features[i]*d.Weights.Beta[i])
+	}
+	fmt.Fprintf(table, "  forecast\t\t\t%.2f\t\n", f.Value)
+	table.Flush()
+	fmt.Fprintf(w, "  8 of 10 values are from %.1f to %.1f\n", f.Low, f.High)
+	return f.Value
+}

@@ -1,0 +1,313 @@
+// Package archive learns the tables of the forecaster from the archive in ClickHouse, and reads them and
+// recent values.
+//
+// # Learning
+//
+// Each local day is learned once, after its end, by INSERT … SELECT (learn.sql):
+//
+//	measurements ──────────────▶ forecaster_values    usable readings, an array for each day
+//	values of the day ───────┬─▶ forecaster_days      per slot of 15 minutes: weights and sums of values
+//	profiles, weights ───────┴─▶ forecaster_moments   sums of products of features, up to this day
+//	forecaster_days ───────────▶ forecaster_profiles  of the next day: by weekday, shrunk to the kind of day, all days, the mean
+//	forecaster_moments ────────▶ forecaster_weights   of the next day: least squares, shrunk to the pool
+//
+// then a row in forecaster_learned says that the tables of the next day are complete. Whatever is
+// interrupted is repeated, and replaces its rows: ReplacingMergeTree, read with FINAL. The residuals of a
+// day are those of the profile that was learned before it, so learning never sees what it forecasts.
+//
+// # Rules for readings
+//
+//   - no_vehicles: a speed of an interval in which no vehicle was counted is the speed before, repeated.
+//   - impossible: values that are not positive, or higher than the setting most.
+//
+// Such readings are neither learned nor used. Readings of an interval are averaged; n vehicles have the weight
+// n/(n+2), and readings without a count that of 3 vehicles.
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"trafficd/cmd/forecaster/internal/model"
+)
+
+const (
+	history  = 120 // days of a profile; older ones have a weight of less than 0.95^120
+	ridge    = 400 // weight of the pool in the weights of a detector, in readings of many vehicles
+	reliable = 5   // vehicles of a reading by which the bounds are learned
+	readDays = 31  // whose measurements are read at once
+	keepDays = 7   // of learned tables that are replaced daily
+)
+
+// Source is the archive of one product instance and measure type, and where to store what is learned.
+type Source struct {
+	Conn     driver.Conn
+	Database string // of the archive
+	Table    string
+	Learned  string // database of the tables of the forecaster
+	Instance string
+	Measure  string // measure type that is forecast
+	Count    string // measure type of the numbers of vehicles; empty: unknown
+	Most     float64
+	Interval time.Duration
+	Horizons []time.Duration
+	Location *time.Location
+	Holidays []string // as 2026-12-25
+}
+
+// ErrEmpty reports an archive without measurements.
+var ErrEmpty = errors.New("the archive has no measurements of this product instance and measure type")
+
+// Midnight returns the start of the local day of a moment.
+func (s *Source) Midnight(t time.Time) time.Time {
+	y, m, d := t.In(s.Location).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, s.Location)
+}
+
+// Learn learns all days that ended at or before until, and calls done after each. An error of done ends it. A day is learned at
+// most once.
+func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) error {
+	next, err := s.next(ctx, until)
+	if err != nil {
+		return err
+	}
+	for read := next; !next.AddDate(0, 0, 1).After(until); next = next.AddDate(0, 0, 1) {
+		if !next.Before(read) {
+			if read = next.AddDate(0, 0, readDays); read.After(until) {
+				read = s.Midnight(until)
+			}
+			if err := s.exec(ctx, s.query(next, next, read, 0), "values"); err != nil {
+				return err
+			}
+		}
+		if err := s.learnDay(ctx, next); err != nil {
+			return fmt.Errorf("cannot learn %s: %w", next.Format(time.DateOnly), err)
+		}
+		if err := done(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next returns the first day that is not learned.
+func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
+	q := s.query(until, until, until, 0)
+	var day time.Time
+	var n uint64
+	err := s.Conn.QueryRow(ctx, "SELECT max(day), count() FROM "+q.Tables+".forecaster_learned WHERE "+q.Key()).Scan(&day, &n)
+	if err != nil {
+		return day, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
+	}
+	if n > 0 {
+		y, m, d := day.Date()
+		return time.Date(y, m, d, 0, 0, 0, 0, s.Location), nil
+	}
+	err = s.Conn.QueryRow(ctx, "SELECT min(timestamp_from), count() FROM "+q.Archive+" WHERE "+q.Key()+
+		fmt.Sprintf(" AND timestamp_from >= fromUnixTimestamp(%d)", s.Midnight(until).AddDate(0, 0, -history).Unix())).Scan(&day, &n)
+	if err == nil && n == 0 {
+		err = ErrEmpty
+	}
+	if err != nil {
+		return day, fmt.Errorf("cannot find the first measurement in %s: %w", q.Archive, err)
+	}
+	return s.Midnight(day), nil
+}
+
+// learnDay learns a day, which is the next one to be learned, from forecaster_values.
+func (s *Source) learnDay(ctx context.Context, day time.Time) error {
+	lead := int(s.Horizons[len(s.Horizons)-1]/s.Interval) + model.Hour
+	tomorrow := day.AddDate(0, 0, 1)
+	q := s.query(day, day.Add(-time.Duration(lead)*s.Interval), tomorrow, lead)
+	known, err := s.isLearned(ctx, q)
+	if err != nil {
+		return err
+	}
+	if err := s.exec(ctx, q, "days"); err != nil {
+		return err
+	}
+	if known {
+		if err := s.exec(ctx, q, "moments"); err != nil {
+			return err
+		}
+	}
+	t := s.query(tomorrow, tomorrow, tomorrow, 0)
+	for _, name := range []string{"profiles", "weights"} {
+		if err := s.exec(ctx, t, name); err != nil {
+			return err
+		}
+	}
+	if err := s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned (product_instance, measure_type_code, day, learned_until) VALUES (%s, %s, %s, fromUnixTimestamp(%d))",
+		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix())); err != nil {
+		return fmt.Errorf("cannot record the day: %w", err)
+	}
+	old := quote(day.AddDate(0, 0, -keepDays).Format(time.DateOnly))
+	for _, table := range []string{"values", "moments", "profiles", "weights"} {
+		drop := fmt.Sprintf("ALTER TABLE %s.forecaster_%s DROP PARTITION (%s, %s, toDate(%s))", q.Tables, table, quote(s.Instance), quote(s.Measure), old)
+		if err := s.Conn.Exec(ctx, drop); err != nil {
+			return fmt.Errorf("cannot remove old rows: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Source) isLearned(ctx context.Context, q *query) (bool, error) {
+	var n uint64
+	err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s", q.Tables, q.Key(), quote(q.Day))).Scan(&n)
+	return n > 0, err
+}
+
+// settings make one block of each INSERT, and let FINAL work on months separately: they are partitions.
+var settings = clickhouse.Settings{
+	"max_insert_block_size": 1 << 24, "min_insert_block_size_rows": 1 << 24, "min_insert_block_size_bytes": 1 << 30,
+	"do_not_merge_across_partitions_select_final": 1, "max_ast_elements": 1_000_000, "max_expanded_ast_elements": 5_000_000,
+}
+
+func (s *Source) exec(ctx context.Context, q *query, name string) error {
+	sql, err := q.sql(name)
+	if err == nil {
+		err = s.Conn.Exec(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), sql)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot compute %s: %w", name, err)
+	}
+	return nil
+}
+
+// Load reads the latest learned tables for a moment. Without any, the result has no pool.
+func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
+	day := s.Midnight(at)
+	q := s.query(day, day, day, 0)
+	var latest, until time.Time
+	var n uint64
+	err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT max(day), argMax(learned_until, day), count() FROM %s.forecaster_learned WHERE %s AND day <= %s",
+		q.Tables, q.Key(), quote(q.Day))).Scan(&latest, &until, &n)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
+	}
+	l := &model.Learned{Day: day, Interval: s.Interval, Detectors: make(map[string]*model.Detector)}
+	if n == 0 {
+		return l, nil
+	}
+	y, m, d := latest.Date()
+	l.Day, l.Until = time.Date(y, m, d, 0, 0, 0, 0, s.Location), until
+	q.Day = l.Day.Format(time.DateOnly)
+	if err := s.loadProfiles(ctx, q, l); err != nil {
+		return nil, fmt.Errorf("cannot read %s.forecaster_profiles: %w", q.Tables, err)
+	}
+	if err := s.loadWeights(ctx, q, l); err != nil {
+		return nil, fmt.Errorf("cannot read %s.forecaster_weights: %w", q.Tables, err)
+	}
+	return l, nil
+}
+
+func (s *Source) loadProfiles(ctx context.Context, q *query, l *model.Learned) error {
+	rows, err := s.Conn.Query(ctx, "SELECT detector_code, profile, mean, yesterday, recent, weight FROM "+q.Tables+
+		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var code string
+		d := &model.Detector{}
+		if err := rows.Scan(&code, &d.Profile, &d.Mean, &d.Yesterday, &d.Recent, &d.Weight); err != nil {
+			return err
+		}
+		if code == "" {
+			l.Pool = d
+		} else {
+			l.Detectors[code] = d
+		}
+	}
+	return rows.Err()
+}
+
+func (s *Source) loadWeights(ctx context.Context, q *query, l *model.Learned) error {
+	rows, err := s.Conn.Query(ctx, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
+		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var code string
+		var horizon uint16
+		var beta []float64
+		var w model.Weights
+		if err := rows.Scan(&code, &horizon, &beta, &w.Low, &w.High); err != nil {
+			return err
+		}
+		w.Horizon = int(horizon)
+		copy(w.Beta[:], beta)
+		if d := l.Detectors[code]; d != nil {
+			d.Weights = append(d.Weights, w)
+		} else if code == "" && l.Pool != nil {
+			l.Pool.Weights = append(l.Pool.Weights, w)
+		}
+	}
+	if l.Pool != nil {
+		for _, d := range l.Detectors {
+			if d.Weights == nil { // it had no forecast yet that could be compared with a value
+				d.Weights = l.Pool.Weights
+			}
+		}
+	}
+	return rows.Err()
+}
+
+// Values are the readings of a detector in equal intervals.
+type Values struct {
+	Code     string
+	Values   []float64
+	Weights  []float64 // 0: no usable reading
+	Reliable []float64 // 1: of enough vehicles for the evaluation
+	Seen     time.Time // end of the latest measurement, usable or not
+}
+
+// Values reads the intervals from one moment to another, in the order of the codes. Measurements that end
+// later are not used.
+func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, error) {
+	q := s.query(s.Midnight(from), from, to, 0)
+	sql, err := q.sql("recent")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.Conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), sql)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
+	}
+	defer rows.Close()
+	var all []Values
+	for rows.Next() {
+		var v Values
+		if err := rows.Scan(&v.Code, &v.Values, &v.Weights, &v.Reliable, &v.Seen); err != nil {
+			return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
+		}
+		all = append(all, v)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
+	}
+	return all, nil
+}
+
+// Recent returns the values of the last hour before an origin.
+func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, recent []model.Recent, err error) {
+	all, err := s.Values(ctx, origin.Add(-model.Hour*s.Interval), origin)
+	if err != nil {
+		return nil, nil, err
+	}
+	codes, recent = make([]string, len(all)), make([]model.Recent, len(all))
+	for i, v := range all {
+		codes[i], recent[i].Seen = v.Code, v.Seen
+		copy(recent[i].Values[:], v.Values)
+		copy(recent[i].Weights[:], v.Weights)
+	}
+	return codes, recent, nil
+}

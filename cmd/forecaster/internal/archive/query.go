@@ -1,0 +1,167 @@
+package archive
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"text/template"
+	"time"
+
+	"trafficd/cmd/forecaster/internal/model"
+)
+
+//go:embed learn.sql
+var text string
+
+var statements = template.Must(template.New("").Funcs(template.FuncMap{
+	"q":   quote,
+	"inc": func(i int) int { return i + 1 },
+}).Parse(text))
+
+// quote returns a string literal of SQL.
+func quote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+// query has the parameters of the statements. Times are Unix seconds.
+type query struct {
+	*Source
+	Archive, Tables string // quoted names
+	Step            int64  // interval in seconds
+	From, To        int64
+	First           int64  // number of the first interval since 1970
+	Places          int    // intervals from From to To
+	Before          int    // intervals of the day before
+	Longest         int    // intervals of the longest day, of 25 hours
+	Lead            int    // of them before the day
+	Length          int    // the others
+	Slots           string // array: slot of each place
+	Expanded        string // array: profile at each place
+	Horizons        string // array, in intervals
+	Holidays        string // array
+	Day, DayBefore  string
+	Targets         []target
+}
+
+// target is a day of which profiles are computed.
+type target struct{ Class, Kind int }
+
+func (q *query) Counted() bool      { return q.Measure != q.Count && q.Count != "" }
+func (q *query) Clip() float64      { return model.Clip }
+func (q *query) Knee() float64      { return model.Knee }
+func (q *query) DepthUnit() float64 { return model.DepthUnit }
+func (q *query) MaxDepth() float64  { return model.MaxDepth }
+func (q *query) K() int             { return model.K }
+func (q *query) History() int       { return history }
+func (q *query) Ridge() float64     { return ridge }
+func (q *query) Least() float64     { return reliable }
+func (q *query) Columns() (c []string) {
+	for i := range model.K {
+		c = append(c, fmt.Sprint("x", i+1))
+	}
+	return c
+}
+
+// Zone is the name of the time zone.
+func (q *query) Zone() string { return q.Location.String() }
+
+// Arrays lists the columns of forecaster_values: values, their weights in windows and as targets, reliability.
+func (q *query) Arrays() []string { return []string{"vs", "ws", "ts", "bs"} }
+
+// Cell is the sum of the products of two features. Sums are equal to those of the swapped features, which
+// have the same text, so that ClickHouse computes them once.
+func (q *query) Cell(i, j int) string {
+	return fmt.Sprintf("sum(kx%d * x%d)", max(i, j)+1, min(i, j)+1)
+}
+
+// expanded returns the profile at each place: its slots, each repeated for the intervals in it. When
+// clocks are set back, slots repeat, which begins another part.
+func expanded(slots []int) string {
+	var parts []string
+	for len(slots) > 0 {
+		counts := make([]string, 3*model.SlotsPerDay)
+		for i := range counts {
+			n := 0
+			for len(slots) > 0 && slots[0] == i {
+				slots, n = slots[1:], n+1
+			}
+			counts[i] = fmt.Sprint(n)
+		}
+		parts = append(parts, "arrayFlatten(arrayMap((x, n) -> arrayWithConstant(n, x), arrayResize(profile, "+fmt.Sprint(len(counts))+", 0.), ["+
+			strings.Join(counts, ",")+"]))")
+	}
+	return "arrayConcat(" + strings.Join(parts, ", ") + ")"
+}
+
+// span is a window of residuals: the difference of two places in an array of running sums.
+type span struct {
+	Name, Column, Sums, Weights string
+	From, To                    int
+	Shrink                      float64
+}
+
+func (q *query) Windows() (list []span) {
+	for i, w := range model.Windows {
+		list = append(list, span{fmt.Sprint("f", i+1), fmt.Sprint("x", i+1), "cr", "cw", w[0], w[1], model.Shrink})
+	}
+	for i, w := range model.NetWindows {
+		list = append(list, span{fmt.Sprint("g", i+1), fmt.Sprint("x", i+12), "nr", "nw", w[0], w[1], model.NetShrink})
+	}
+	return list
+}
+
+// Key is the condition for the rows of the product instance and measure type.
+func (q *query) Key() string {
+	return fmt.Sprintf("product_instance = %s AND measure_type_code = %s", quote(q.Instance), quote(q.Measure))
+}
+
+func (q *query) sql(name string) (string, error) {
+	var b strings.Builder
+	err := statements.ExecuteTemplate(&b, name, q)
+	return b.String(), err
+}
+
+// query returns the parameters for the intervals of [from, to), the first lead of which precede a day.
+func (s *Source) query(day, from, to time.Time, lead int) *query {
+	q := &query{
+		Source: s, Archive: "`" + s.Database + "`.`" + s.Table + "`", Tables: "`" + s.Learned + "`",
+		Step: int64(s.Interval / time.Second), From: from.Unix(), To: to.Unix(), Lead: lead,
+		Day: day.Format(time.DateOnly), DayBefore: day.AddDate(0, 0, -1).Format(time.DateOnly),
+	}
+	q.First = q.From / q.Step
+	q.Places = int((q.To - q.From) / q.Step)
+	q.Length = q.Places - lead
+	q.Before = int(day.Sub(day.AddDate(0, 0, -1)) / s.Interval)
+	q.Longest = int(25 * time.Hour / s.Interval)
+	l := model.Learned{Day: day}
+	var slots, horizons, holidays []string
+	var numbers []int
+	for t := from; lead > 0 && t.Before(to); t = t.Add(s.Interval) {
+		numbers = append(numbers, l.Slot(t))
+		slots = append(slots, fmt.Sprint(l.Slot(t)))
+	}
+	q.Expanded = expanded(numbers)
+	for _, h := range s.Horizons {
+		horizons = append(horizons, fmt.Sprint(int(h/s.Interval)))
+	}
+	for _, h := range s.Holidays {
+		holidays = append(holidays, quote(h))
+	}
+	q.Slots, q.Horizons = "["+strings.Join(slots, ",")+"]", "["+strings.Join(horizons, ",")+"]"
+	q.Holidays = "CAST([" + strings.Join(holidays, ",") + "], 'Array(String)')"
+	for i := -1; i <= 1; i++ {
+		q.Targets = append(q.Targets, s.target(day.AddDate(0, 0, i)))
+	}
+	return q
+}
+
+// target returns the weekday from 1 (Monday) to 7, which holidays are too, and the kind of day.
+func (s *Source) target(day time.Time) target {
+	class := (int(day.Weekday())+6)%7 + 1
+	for _, h := range s.Holidays {
+		if h == day.Format(time.DateOnly) {
+			class = 7
+		}
+	}
+	return target{class, max(class-5, 0)}
+}

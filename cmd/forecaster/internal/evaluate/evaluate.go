@@ -1,0 +1,165 @@
+// Package evaluate backtests the model on the archive.
+//
+// Days are learned and evaluated in turn: the forecasts of a day use only tables that were learned from earlier days, and
+// values of intervals that ended at the origin. Every interval of a day is an origin. The model, and all
+// baselines, are compared on the same readings: those of enough vehicles (package archive).
+//
+//   - persistence: the last usable reading before the origin.
+//   - profile: the profile of the model alone: the weekly profile in slots of 15 minutes of local time.
+//   - profile + residual: the profile and the residual of the last interval.
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"trafficd/cmd/forecaster/internal/archive"
+	"trafficd/cmd/forecaster/internal/model"
+)
+
+// ErrLeak reports learned tables or values that are not older than the origin.
+var ErrLeak = errors.New("leak: a forecast was computed from measurements after its origin")
+
+// Methods are the names of the compared methods, in the order of Result.
+var Methods = []string{"model", "persistence", "profile", "profile + residual"}
+
+// Result is the comparison at a horizon.
+type Result struct {
+	Horizon  time.Duration `json:"-"`
+	Minutes  int           `json:"horizon_minutes"`
+	Readings int           `json:"readings"`
+	MAE      [4]float64    `json:"mae"`
+	RMSE     [4]float64    `json:"rmse"`
+	MAPE     [4]float64    `json:"mape_percent"`
+	Coverage float64       `json:"coverage_percent"`
+}
+
+// Sums accumulate the errors at a horizon.
+type sums struct {
+	n, covered                 float64
+	absolute, square, relative [4]float64
+}
+
+// Evaluation is a backtest.
+type Evaluation struct {
+	Source   *archive.Source
+	Horizons []time.Duration
+	From, To time.Time // readings of the comparison
+	sums     []sums
+}
+
+// Run learns all days from the first measurement on, and evaluates those from From to To. The learned
+// tables of the source must be empty: tables that know later days are a leak.
+func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]Result, error) {
+	e.sums = make([]sums, len(e.Horizons))
+	first := e.Source.Midnight(e.From)
+	err := e.Source.Learn(ctx, e.To, func(learned time.Time) error {
+		progress(learned)
+		day := learned.AddDate(0, 0, 1)
+		if day.Before(first) || !day.Before(e.To) {
+			return nil
+		}
+		l, err := e.Source.Load(ctx, day)
+		if err != nil {
+			return err
+		}
+		return e.Day(ctx, l, day)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.results(), nil
+}
+
+// Day evaluates the origins of a local day by learned tables.
+func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) error {
+	if e.sums == nil {
+		e.sums = make([]sums, len(e.Horizons))
+	}
+	lead := 24 * time.Hour
+	tomorrow := day.AddDate(0, 0, 1)
+	end := tomorrow.Add(e.Horizons[len(e.Horizons)-1])
+	if end.After(e.To) {
+		end = e.To
+	}
+	all, err := e.Source.Values(ctx, day.Add(-lead), end)
+	if err != nil {
+		return err
+	}
+	step := e.Source.Interval
+	codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
+	last := make([]float64, len(all)) // of values before the origin
+	at := 0
+	for origin := day; origin.Before(tomorrow); origin = origin.Add(step) {
+		if l.Until.After(origin) {
+			return fmt.Errorf("%w: the tables for %s know measurements until %s", ErrLeak, origin.Format(time.RFC3339), l.Until.Format(time.RFC3339))
+		}
+		places := int(origin.Sub(day.Add(-lead)) / step)
+		for i, v := range all {
+			codes[i] = v.Code
+			copy(recent[i].Values[:], v.Values[places-model.Hour:places])
+			copy(recent[i].Weights[:], v.Weights[places-model.Hour:places])
+			for n := at; n < places; n++ {
+				if v.Weights[n] > 0 {
+					last[i] = v.Values[n]
+				}
+			}
+		}
+		at = places
+		s := model.NewStep(l, origin, codes, recent)
+		var targets []model.Target
+		var used []int
+		for n, h := range e.Horizons {
+			start := origin.Add(h - step)
+			if !start.Before(e.From) && start.Before(end) {
+				targets, used = append(targets, s.TargetOf(h)), append(used, n)
+			}
+		}
+		out := make([]model.Forecast, len(targets))
+		detail := make([]model.Detail, len(targets))
+		for i, v := range all {
+			s.For(v.Code, &recent[i], targets, out, detail)
+			for n, h := range used {
+				place := places + int(e.Horizons[h]/step) - 1
+				if v.Reliable[place] > 0 && out[n].Basis != model.None {
+					e.sums[h].add(v.Values[place], out[n], detail[n], last[i], &recent[i])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *sums) add(actual float64, f model.Forecast, d model.Detail, last float64, r *model.Recent) {
+	residual := d.Features[0] // shrunk by the model
+	if w := r.Weights[model.Hour-1]; w > 0 {
+		residual *= (w + model.Shrink) / w
+	}
+	if last == 0 { // persistence has nothing yet
+		last = d.Profile
+	}
+	s.n++
+	for i, value := range [4]float64{f.Value, last, d.Profile, d.Profile + residual} {
+		e := value - actual
+		s.absolute[i] += math.Abs(e)
+		s.square[i] += e * e
+		s.relative[i] += math.Abs(e) / actual
+	}
+	if actual >= f.Low && actual <= f.High {
+		s.covered++
+	}
+}
+
+func (e *Evaluation) results() (list []Result) {
+	for i, s := range e.sums {
+		r := Result{Horizon: e.Horizons[i], Minutes: int(e.Horizons[i] / time.Minute), Readings: int(s.n), Coverage: 100 * s.covered / s.n}
+		for m := range Methods {
+			r.MAE[m], r.RMSE[m], r.MAPE[m] = s.absolute[m]/s.n, math.Sqrt(s.square[m]/s.n), 100*s.relative[m]/s.n
+		}
+		list = append(list, r)
+	}
+	return list
+}

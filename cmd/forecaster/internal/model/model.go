@@ -1,0 +1,282 @@
+// Package model is the last step of a forecast: from the learned tables and the values of the last hour
+// to the values of the next hours. It does no I/O.
+//
+// # Model
+//
+// The forecast of a detector is its profile at the target time plus a linear function of its recent
+// residuals, which are the differences between values and profile:
+//
+//	forecast = profile(target) + Σ weight(i, horizon) × feature(i)
+//
+// Package archive learns profile and weights in ClickHouse. The weights are those of absolute errors
+// (iteratively reweighted, one iteration per day), shrunk towards the weights of all detectors. Between
+// the horizons that were learned, weights and bounds are interpolated.
+//
+// A window of recent residuals is their mean, weighted by the number of vehicles and shrunk towards 0. A
+// missing value has weight 0, so a window without values is 0.
+package model
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Hour is the number of intervals before the origin that a forecast uses.
+const Hour = 12
+
+// SlotsPerDay is the number of slots of a profile in a day of local time.
+const SlotsPerDay = 96
+
+// Settings of the model, in the unit of the measure. Package archive uses them in SQL.
+const (
+	Clip      = 30.0 // residuals are limited to ± Clip in windows and profiles
+	Knee      = 6.0  // small windows have weights of their own up to ± Knee
+	DepthUnit = 10.0 // of the depth, the difference between profile and mean of a detector
+	MaxDepth  = 1.5
+	Shrink    = 2.0 // weight of 0 in a window
+	NetShrink = 5.0 // weight of 0 in the windows of the network
+)
+
+// Windows are the ages of the residuals in each window, in intervals: from the first to before the second.
+var Windows = [4][2]int{{0, 1}, {1, 3}, {3, 6}, {6, 12}}
+
+// NetWindows are the same for the residuals of all detectors.
+var NetWindows = [2][2]int{{0, 3}, {3, 12}}
+
+// Features lists the names of the features, in the order of the weights.
+var Features = []string{
+	"last interval", "2 before", "3 before", "6 before",
+	"last interval, limited", "2 before, limited", "3 before, limited",
+	"last interval × depth", "2 before × depth", "3 before × depth", "6 before × depth",
+	"network, last 3", "network, 9 before", "profile - mean", "yesterday", "recent days", "constant",
+}
+
+// K is the number of features.
+const K = 17
+
+// Weights are those of a horizon.
+type Weights struct {
+	Horizon   int // in intervals
+	Beta      [K]float64
+	Low, High float64 // bounds of the error: 10 % and 90 %
+}
+
+// Detector is what was learned about a detector, or about all of them.
+type Detector struct {
+	Profile   []float64 // SlotsPerDay for the day before, the day and the day after
+	Mean      float64
+	Yesterday float64 // mean residual of the day before
+	Recent    float64 // mean residual of the days before, the latest most
+	Weight    float64 // of the values that the profile was learned from
+	Weights   []Weights
+}
+
+// Learned is the content of the learned tables for one day.
+type Learned struct {
+	Day       time.Time // midnight of the local day that the tables are for
+	Until     time.Time // all measurements that they were learned from are older
+	Interval  time.Duration
+	Detectors map[string]*Detector
+	Pool      *Detector // of all detectors; nil if nothing was learned
+}
+
+// Recent holds the values of a detector in the intervals of the last hour, oldest first. A weight of 0
+// means no value.
+type Recent struct {
+	Values  [Hour]float64
+	Weights [Hour]float64
+	Seen    time.Time // end of the latest measurement, usable or not
+}
+
+// Last returns the latest value and the number of intervals since its end; ok is false without values.
+func (r *Recent) Last() (value float64, age int, ok bool) {
+	for i := Hour - 1; i >= 0; i-- {
+		if r.Weights[i] > 0 {
+			return r.Values[i], Hour - 1 - i, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Basis says what a forecast is based on.
+type Basis string
+
+// The fallbacks, from best to worst.
+const (
+	Own     Basis = "own"     // profile and weights of the detector
+	Pooled  Basis = "pool"    // those of all detectors
+	Persist Basis = "last"    // the last value
+	None    Basis = "nothing" // no forecast
+)
+
+// Slot returns the position of a moment in the profiles of a day, or -1.
+func (l *Learned) Slot(t time.Time) int {
+	local := t.In(l.Day.Location())
+	y, m, d := local.Date()
+	days := int(time.Date(y, m, d, 12, 0, 0, 0, time.UTC).Sub(date(l.Day)).Hours()) / 24
+	if days < -1 || days > 1 {
+		return -1
+	}
+	return (days+1)*SlotsPerDay + (local.Hour()*60+local.Minute())/15
+}
+
+// date returns midnight UTC of the same date.
+func date(t time.Time) time.Time {
+	y, m, d := t.Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+}
+
+// Network is the windows of the residuals of all detectors.
+type Network [2]float64
+
+// Step computes forecasts from one origin, the end of the last interval of the recent values.
+type Step struct {
+	*Learned
+	Origin  time.Time
+	Network Network
+
+	past []int // slot of each recent interval
+}
+
+// NewStep prepares the forecasts of an origin from the recent values of all detectors. If several
+// forecasters have the same recent values, they must add them in the same order to agree on every bit.
+func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Step {
+	s := &Step{Learned: l, Origin: origin, past: make([]int, Hour)}
+	if l.Pool == nil {
+		return s
+	}
+	for i := range s.past {
+		s.past[i] = l.Slot(origin.Add(time.Duration(i-Hour) * l.Interval))
+	}
+	if slices.Contains(s.past, -1) {
+		return s
+	}
+	var weights, sums [Hour]float64
+	for n, code := range codes {
+		d, _ := s.Of(code)
+		for i := range Hour {
+			if w := recent[n].Weights[i]; w > 0 {
+				weights[i] += w
+				sums[i] += w * limit(recent[n].Values[i]-d.Profile[s.past[i]], Clip)
+			}
+		}
+	}
+	for i, ages := range NetWindows {
+		s.Network[i] = window(&weights, &sums, ages, NetShrink)
+	}
+	return s
+}
+
+// Of returns what was learned about a detector, or about all.
+func (l *Learned) Of(code string) (*Detector, Basis) {
+	if d := l.Detectors[code]; d != nil {
+		return d, Own
+	}
+	if l.Pool != nil {
+		return l.Pool, Pooled
+	}
+	return nil, Persist
+}
+
+func limit(x, most float64) float64 { return max(-most, min(most, x)) }
+
+func window(weights, sums *[Hour]float64, ages [2]int, shrink float64) float64 {
+	var w, s float64
+	for i := Hour - ages[1]; i < Hour-ages[0]; i++ {
+		w += weights[i]
+		s += sums[i]
+	}
+	return s / (w + shrink)
+}
+
+// Forecast is a forecast for one detector and moment.
+type Forecast struct {
+	Value, Low, High float64
+	Basis            Basis
+}
+
+// Detail is what a forecast consists of.
+type Detail struct {
+	Profile  float64
+	Features [K]float64
+	Weights  Weights
+}
+
+// Target is a moment to forecast: an interval, by its place in the profiles and its distance.
+type Target struct {
+	Slot    int     // from Slot, of the start of the interval
+	Horizon float64 // from the origin to the end of the interval, in intervals
+}
+
+// TargetOf returns the target that ends a duration after the origin.
+func (s *Step) TargetOf(horizon time.Duration) Target {
+	return Target{s.Slot(s.Origin.Add(horizon - s.Interval)), float64(horizon) / float64(s.Interval)}
+}
+
+// For computes the forecasts of a detector into out, which has the length of targets. It fills detail
+// if it is not nil.
+func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
+	d, basis := s.Of(code)
+	var x [K]float64
+	usable := d != nil && len(d.Weights) > 0 && !slices.Contains(s.past, -1)
+	if usable {
+		var sums [Hour]float64
+		for i := range Hour {
+			if r.Weights[i] > 0 {
+				sums[i] = r.Weights[i] * limit(r.Values[i]-d.Profile[s.past[i]], Clip)
+			}
+		}
+		for i, ages := range Windows {
+			x[i] = window(&r.Weights, &sums, ages, Shrink)
+		}
+		for i := range 3 {
+			x[4+i] = limit(x[i], Knee)
+		}
+		x[11], x[12], x[14], x[15], x[16] = s.Network[0], s.Network[1], d.Yesterday, d.Recent, 1
+	}
+	last, _, has := r.Last()
+	for n, t := range targets {
+		if !usable || t.Slot < 0 {
+			out[n] = Forecast{Value: last, Low: math.NaN(), High: math.NaN(), Basis: Persist}
+			if !has {
+				out[n].Basis = None
+			}
+			continue
+		}
+		level := d.Profile[t.Slot] - d.Mean
+		depth := limit(level/DepthUnit, MaxDepth)
+		for i := range 4 {
+			x[7+i] = x[i] * depth
+		}
+		x[13] = level
+		a, b, share := d.between(t.Horizon)
+		value := d.Profile[t.Slot]
+		for i := range K {
+			value += x[i] * (a.Beta[i] + share*(b.Beta[i]-a.Beta[i]))
+		}
+		out[n] = Forecast{value, value + a.Low + share*(b.Low-a.Low), value + a.High + share*(b.High-a.High), basis}
+		if detail != nil {
+			w := Weights{Low: a.Low + share*(b.Low-a.Low), High: a.High + share*(b.High-a.High)}
+			for i := range K {
+				w.Beta[i] = a.Beta[i] + share*(b.Beta[i]-a.Beta[i])
+			}
+			detail[n] = Detail{d.Profile[t.Slot], x, w}
+		}
+	}
+}
+
+// between returns the learned horizons around one, and the share of the second.
+func (d *Detector) between(horizon float64) (a, b *Weights, share float64) {
+	for i := range d.Weights {
+		b = &d.Weights[i]
+		if horizon <= float64(b.Horizon) {
+			if a == nil {
+				return b, b, 0
+			}
+			return a, b, (horizon - float64(a.Horizon)) / float64(b.Horizon-a.Horizon)
+		}
+		a = b
+	}
+	return b, b, 0
+}

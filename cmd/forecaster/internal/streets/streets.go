@@ -1,0 +1,251 @@
+// Package streets combines forecasts of detectors into those of streets.
+//
+// The list of detectors is the CSV or JSON file of the registry feed, with more columns. Detectors without a street are
+// not combined.
+//
+// # Rule
+//
+// The speed of a street is the length of its detectors' sections divided by the time that they take: the harmonic mean of the
+// speeds, weighted by length. Detectors without a length count as the mean of the others. Detectors without
+// a forecast are left out.
+package streets
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trafficd/pipeline/settings"
+	"trafficd/schemas/openlr"
+)
+
+// Config is section detectors of the configuration.
+type Config struct {
+	Path    string  `setting:"path"` // CSV with a header, or a JSON array of objects if the name ends in .json
+	Columns Columns `setting:"columns"`
+}
+
+// Columns are the names of columns, or of members. Only Code and Street are required in the file.
+type Columns struct {
+	Code     string `setting:"code"`
+	Street   string `setting:"street"`
+	FromNode string `setting:"fromnode"`
+	OpenLR   string `setting:"openlr"` // base64; absent: encoded from the end points
+	Length   string `setting:"length"` // in metres
+	FromLat  string `setting:"from_lat"`
+	FromLon  string `setting:"from_lon"`
+	ToLat    string `setting:"to_lat"`
+	ToLon    string `setting:"to_lon"`
+}
+
+// DefaultConfig has no file.
+func DefaultConfig() Config {
+	return Config{Columns: Columns{
+		Code: "detectorCode", Street: "street", FromNode: "fromnode", OpenLR: "openlr", Length: "length",
+		FromLat: "from_lat", FromLon: "from_lon", ToLat: "to_lat", ToLon: "to_lon",
+	}}
+}
+
+// Validate reports every invalid key.
+func (c Config) Validate() error {
+	return errors.Join(
+		settings.Check(c.Path != "", "path must be set: it says which detectors belong to which street"),
+		settings.Check(c.Columns.Code != "", "columns.code must be set"),
+		settings.Check(c.Columns.Street != "", "columns.street must be set"),
+	)
+}
+
+// Street is a street in one direction.
+type Street struct {
+	Street, FromNode int32
+	OpenLR           string
+	Detectors        []string // sorted
+	Lengths          []float64
+}
+
+// Content is what a file says.
+type Content struct {
+	Streets  []Street // sorted by street and fromnode
+	Unplaced int      // detectors without a street
+	Invalid  error    // joined errors of entries that are not used
+}
+
+// Read reads the file.
+func Read(c Config) (Content, error) {
+	body, err := os.ReadFile(c.Path)
+	if err != nil {
+		return Content{}, fmt.Errorf("cannot read the detectors: %w", err)
+	}
+	var rows []map[string]string
+	if strings.HasSuffix(strings.ToLower(c.Path), ".json") {
+		rows, err = readJSON(body)
+	} else {
+		rows, err = readCSV(body)
+	}
+	if err == nil && !slices.ContainsFunc(rows, func(r map[string]string) bool { return r[c.Columns.Code] != "" }) {
+		err = fmt.Errorf("no detector has a code in %q", c.Columns.Code)
+	}
+	if err != nil {
+		return Content{}, fmt.Errorf("cannot read the detectors in %s: %w", c.Path, err)
+	}
+	return combine(rows, c.Columns), nil
+}
+
+func readCSV(body []byte) (rows []map[string]string, err error) {
+	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))))
+	first, _, _ := bytes.Cut(body, []byte("\n"))
+	for _, c := range ";\t|" {
+		if bytes.ContainsRune(first, c) && !bytes.ContainsRune(first, ',') {
+			r.Comma = c
+		}
+	}
+	all, err := r.ReadAll()
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	for _, values := range all[1:] {
+		row := make(map[string]string, len(values))
+		for i, v := range values {
+			row[strings.TrimSpace(all[0][i])] = strings.TrimSpace(v)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func readJSON(body []byte) (rows []map[string]string, err error) {
+	var list []map[string]any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(&list); err != nil {
+		return nil, err
+	}
+	for _, object := range list {
+		row := make(map[string]string, len(object))
+		for name, v := range object {
+			if v != nil {
+				row[name] = fmt.Sprint(v)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func combine(rows []map[string]string, c Columns) (content Content) {
+	slices.SortStableFunc(rows, func(a, b map[string]string) int { return strings.Compare(a[c.Code], b[c.Code]) })
+	places := make(map[[2]int32]int)
+	seen := make(map[string]bool)
+	for _, row := range rows {
+		code := row[c.Code]
+		if code == "" || row[c.Street] == "" {
+			content.Unplaced++
+			continue
+		}
+		street, err := strconv.ParseInt(row[c.Street], 10, 32)
+		node, err2 := int64(0), error(nil)
+		if text := row[c.FromNode]; text != "" {
+			node, err2 = strconv.ParseInt(text, 10, 32)
+		}
+		if err = errors.Join(err, err2); err != nil || street == 0 && node == 0 || seen[code] {
+			content.Invalid = errors.Join(content.Invalid, fmt.Errorf("detector %q is not used: its street and fromnode must be 32-bit integers, "+
+				"not both 0, and its code must be unique", code))
+			continue
+		}
+		seen[code] = true
+		key := [2]int32{int32(street), int32(node)}
+		at, ok := places[key]
+		if !ok {
+			at = len(content.Streets)
+			places[key] = at
+			content.Streets = append(content.Streets, Street{Street: key[0], FromNode: key[1]})
+		}
+		s := &content.Streets[at]
+		length, _ := strconv.ParseFloat(row[c.Length], 64)
+		s.Detectors, s.Lengths = append(s.Detectors, code), append(s.Lengths, max(0, length))
+		if s.OpenLR == "" {
+			s.OpenLR = location(row, c, length)
+		}
+	}
+	for i := range content.Streets {
+		complete(content.Streets[i].Lengths)
+	}
+	slices.SortFunc(content.Streets, func(a, b Street) int {
+		if a.Street != b.Street {
+			return int(math.Copysign(1, float64(a.Street)-float64(b.Street)))
+		}
+		return int(math.Copysign(1, float64(a.FromNode)-float64(b.FromNode)))
+	})
+	return content
+}
+
+// complete replaces missing lengths by the mean of the others, or by 1.
+func complete(lengths []float64) {
+	sum, n := 0.0, 0
+	for _, l := range lengths {
+		if l > 0 {
+			sum += l
+			n++
+		}
+	}
+	mean := 1.0
+	if n > 0 {
+		mean = sum / float64(n)
+	}
+	for i, l := range lengths {
+		if l <= 0 {
+			lengths[i] = mean
+		}
+	}
+}
+
+// location returns the OpenLR code of a detector, from its end points if it has no code, or "".
+func location(row map[string]string, c Columns, length float64) string {
+	if code := row[c.OpenLR]; code != "" {
+		return code
+	}
+	var ends [4]float64
+	for i, name := range []string{c.FromLat, c.FromLon, c.ToLat, c.ToLon} {
+		v, err := strconv.ParseFloat(row[name], 64)
+		if err != nil {
+			return ""
+		}
+		ends[i] = v
+	}
+	const metres = 111_320
+	x, y := (ends[3]-ends[1])*math.Cos(ends[0]*math.Pi/180)*metres, (ends[2]-ends[0])*metres
+	bearing := math.Mod(math.Atan2(x, y)*180/math.Pi+360, 360)
+	if length <= 0 {
+		length = math.Hypot(x, y)
+	}
+	road := func(lat, lon, bearing float64, distance int) openlr.Point {
+		return openlr.Point{Lat: lat, Lon: lon, Bearing: bearing, Distance: distance, FRC: 3, FOW: 3}
+	}
+	code, err := openlr.Encode(openlr.Line{Points: []openlr.Point{
+		road(ends[0], ends[1], bearing, int(min(length, 14_000))), road(ends[2], ends[3], math.Mod(bearing+180, 360), 0),
+	}})
+	if err != nil {
+		return ""
+	}
+	return code
+}
+
+// Speed combines the speeds of a street's detectors; NaN means no forecast. The result is NaN if no
+// detector has one.
+func (s *Street) Speed(speeds []float64) float64 {
+	var length, hours float64
+	for i, v := range speeds {
+		if !math.IsNaN(v) {
+			length += s.Lengths[i]
+			hours += s.Lengths[i] / max(v, 1) // standing traffic moves on
+		}
+	}
+	return length / hours
+}

@@ -1,0 +1,101 @@
+// Command forecaster forecasts the speeds of streets from the measurements in the archive, and publishes
+// them to the topic or the file that the daemon reads.
+//
+//	main.go      the command line
+//	config.go    settings
+//	run.go       an interval: learn, read, forecast, publish
+//	explain.go   what a forecast consists of
+//	evaluate.go  backtests
+//	internal/    model, archive (learning in ClickHouse), streets, evaluate
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/version"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "forecaster:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are the flags of all subcommands.
+type flags struct {
+	file  string
+	set   []string
+	check string
+	print bool
+}
+
+func command() *cobra.Command {
+	f := &flags{}
+	root := &cobra.Command{
+		Use:   "forecaster",
+		Short: "Forecast the speeds of streets from archived measurements",
+		Long: `forecaster learns a weekly profile and a regression of recent residuals per detector in
+ClickHouse, and publishes a forecast for each street every interval, for trafficd to serve.
+
+Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTION__KEY) and
+--set; later ones win. Any number of instances may run: they publish the same bytes.`,
+		Example: `  forecaster --config forecaster.yaml
+  forecaster explain --street 4711 --horizon 30
+  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg`,
+		Version:       version.Text(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
+	}
+	p := root.PersistentFlags()
+	p.StringVar(&f.file, "config", "", "YAML file with settings")
+	p.StringArrayVar(&f.set, "set", nil, "section.key=value; may be repeated")
+	root.Flags().StringVar(&f.check, "check-config", "", "report every error in the settings and exit; `deep`: also connect to the stores")
+	root.Flags().Lookup("check-config").NoOptDefVal = "files"
+	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
+	root.AddCommand(explainCommand(f), evaluateCommand(f))
+	return root
+}
+
+func (f *flags) load() (*Config, conf.Origins, error) {
+	return Load(conf.Options{Prefix: "FORECASTER_", File: f.file, Environ: os.Environ(), Set: f.set})
+}
+
+// invalid returns the error for settings with problems, one on each line.
+func invalid(problems error) error {
+	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
+}
+
+func (f *flags) serve(cmd *cobra.Command) error {
+	c, origins, err := f.load()
+	if f.print && err == nil {
+		return conf.Print(cmd.OutOrStdout(), c, origins)
+	}
+	err = errors.Join(err, c.validateOutput(origins))
+	if f.check != "" && err == nil {
+		err = check(cmd.Context(), c, f.check == "deep")
+	}
+	switch {
+	case err != nil:
+		return invalid(err)
+	case f.check == "files", f.check == "deep":
+		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+		return nil
+	case f.check != "":
+		return fmt.Errorf("--check-config is %q, must be deep or without a value", f.check)
+	}
+	return run(cmd.Context(), c, c.Log.Logger(os.Stderr))
+}

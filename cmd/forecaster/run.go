@@ -1,0 +1,434 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/forecaster/internal/archive"
+	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/internal/publish"
+	"trafficd/cmd/internal/version"
+	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/replace"
+	schema "trafficd/schemas/clickhouse"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/forecasts"
+)
+
+var (
+	streetsBy = metrics.NewGauges("trafficd_forecaster_streets",
+		"Streets by what their forecast is based on: own, pool, last (the last value) or nothing.", "basis")
+	published    = metrics.NewCounter("trafficd_forecaster_published_total", "Forecasts of streets that were published.")
+	removed      = metrics.NewCounter("trafficd_forecaster_removed_total", "Streets that were removed from the topic.")
+	failures     = metrics.NewCounters("trafficd_forecaster_failures_total", "Failures, by step: learn, detectors, forecast or publish.", "step")
+	daysLearned  = metrics.NewCounter("trafficd_forecaster_days_learned_total", "Days that were learned.")
+	stepSeconds  = metrics.NewSeconds("trafficd_forecaster_step_seconds", "Time to compute the forecasts of an interval, without the query, in seconds.")
+	roundSeconds = metrics.NewSeconds("trafficd_forecaster_round_seconds", "Time from the query to the end of the publication, in seconds.")
+	originGauge  = metrics.NewGauge("trafficd_forecaster_origin_timestamp_seconds", "End of the interval from which the published forecasts start.")
+	unplaced     = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
+)
+
+// retryAfter is the time after which what failed is tried again.
+const retryAfter = 5 * time.Second
+
+// forecaster publishes forecasts of the streets of a product instance.
+type forecaster struct {
+	cfg    *Config
+	log    zerolog.Logger
+	source *archive.Source
+	out    output
+
+	learned *model.Learned
+	fresh   atomic.Bool // a day was learned that is not loaded
+	content streets.Content
+	changed time.Time         // of the detectors file
+	sent    map[string]string // key → record, as published; nil: unknown
+	state   atomic.Pointer[status]
+}
+
+// status is what readiness reports.
+type status struct {
+	origin  time.Time // of the published forecasts
+	err     error
+	learn   error
+	invalid error // detectors that are not used
+	streets map[model.Basis]int
+}
+
+// output publishes forecasts.
+type output interface {
+	// keys returns those of the forecasts that are published.
+	keys(ctx context.Context) ([]string, error)
+	// put publishes the changed forecasts and removes keys; all has every forecast.
+	put(ctx context.Context, all, changed []*pb.StreetForecast, gone []string) error
+	close()
+}
+
+func newOutput(o Output) (output, error) {
+	if o.Feed == forecasts.FeedFile {
+		return fileOutput{o.File}, nil
+	}
+	p, err := publish.NewPublisher(o.Kafka, publish.Options{ID: o.TransactionalID, Timeout: time.Minute})
+	return topicOutput{p}, err
+}
+
+type topicOutput struct{ *publish.Publisher }
+
+func (t topicOutput) keys(ctx context.Context) ([]string, error) { return t.Keys(ctx, time.Minute) }
+func (t topicOutput) close()                                     { t.Close() }
+func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, gone []string) error {
+	if len(changed)+len(gone) == 0 {
+		return nil
+	}
+	return t.Publish(ctx, changed, gone, func(int) {})
+}
+
+type fileOutput struct{ OutputFile }
+
+func (f fileOutput) keys(context.Context) ([]string, error) { return nil, nil }
+func (f fileOutput) close()                                 {}
+func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, gone []string) error {
+	if len(changed)+len(gone) == 0 {
+		return nil
+	}
+	format := f.Format
+	if format == "" {
+		format = forecasts.FormatOf(f.Path)
+	}
+	return replace.File(f.Path, 0o644, func(w io.Writer) error {
+		_, err := publish.Write(w, format, slices.Values(all))
+		return err
+	})
+}
+
+// check reports what keeps the forecaster from working: files and, if deep, the archive.
+func check(ctx context.Context, c *Config, deep bool) error {
+	_, err := streets.Read(c.Detectors)
+	errs := []error{err}
+	if c.Output.Feed == forecasts.FeedFile {
+		if err := unix.Access(filepath.Dir(c.Output.File.Path), unix.W_OK); err != nil {
+			errs = append(errs, fmt.Errorf("output.file.path: cannot write to its folder: %w", err))
+		}
+	}
+	conn, err := c.connect()
+	if err != nil {
+		return errors.Join(append(errs, fmt.Errorf("clickhouse.%w", err))...)
+	}
+	defer func() { _ = conn.Close() }() // nothing is lost
+	if deep {
+		if err := conn.Exec(ctx, fmt.Sprintf("SELECT * FROM `%s`.`%s` LIMIT 0", c.ClickHouse.Database, c.ClickHouse.Table)); err != nil {
+			errs = append(errs, fmt.Errorf("clickhouse: cannot read the archive at %s: %w", c.ClickHouse.Address, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// run publishes until ctx ends.
+func run(ctx context.Context, c *Config, log zerolog.Logger) error {
+	conn, err := c.connect()
+	if err != nil {
+		return fmt.Errorf("clickhouse.%w", err)
+	}
+	defer func() { _ = conn.Close() }() // nothing is lost
+	out, err := newOutput(c.Output)
+	if err != nil {
+		return fmt.Errorf("output.%w", err)
+	}
+	defer out.close()
+	f := &forecaster{cfg: c, log: log, source: c.source(conn, c.ClickHouse.Database), out: out}
+	f.state.Store(&status{})
+	o, err := ops.Start(c.Ops, f.readiness, nil, log)
+	if err != nil {
+		return err
+	}
+	defer o.Stop(context.WithoutCancel(ctx))
+	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("forecaster starts")
+	learning := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(learning)
+		f.learn(ctx)
+	}()
+	f.rounds(ctx)
+	<-learning
+	log.Info().Msg("forecaster stopped")
+	return nil
+}
+
+// learn learns each day once it is over, and tries again after an error.
+func (f *forecaster) learn(ctx context.Context) {
+	migrated := !f.cfg.ClickHouse.Migrate
+	for ctx.Err() == nil {
+		err := f.migrate(ctx, &migrated)
+		if err == nil {
+			err = f.source.Learn(ctx, time.Now().Add(-f.cfg.Model.LearnAfter), func(day time.Time) error {
+				daysLearned.Inc()
+				f.fresh.Store(true)
+				f.log.Info().Str("day", day.Format(time.DateOnly)).Msg("day learned")
+				return nil
+			})
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, archive.ErrEmpty) {
+			failures.WithLabelValues("learn").Inc()
+			f.log.Warn().Err(err).Msg("cannot learn; will try again")
+		}
+		f.update(func(s *status) { s.learn = err })
+		sleep(ctx, time.Now().Add(time.Minute))
+	}
+}
+
+func (f *forecaster) migrate(ctx context.Context, done *bool) error {
+	if *done {
+		return nil
+	}
+	c := f.cfg.ClickHouse
+	_, err := schema.Migrate(ctx, f.source.Conn, schema.Layout{Database: c.Database, Table: c.Table, Cluster: c.Cluster})
+	*done = err == nil
+	return err
+}
+
+// update changes the status. It is called by two goroutines.
+func (f *forecaster) update(change func(*status)) {
+	for {
+		before := f.state.Load()
+		after := *before
+		change(&after)
+		if f.state.CompareAndSwap(before, &after) {
+			return
+		}
+	}
+}
+
+// rounds publishes the forecasts of each interval, once measurements had time to arrive. After an error it
+// tries again, from the origin that is the latest then.
+func (f *forecaster) rounds(ctx context.Context) {
+	interval, grace := f.cfg.Model.Interval, f.cfg.Forecasts.Grace
+	for ctx.Err() == nil {
+		origin := time.Now().Add(-grace).Truncate(interval)
+		err := f.round(ctx, origin)
+		next := origin.Add(interval + grace)
+		if err != nil && ctx.Err() == nil {
+			f.log.Warn().Err(err).Time("origin", origin).Msg("cannot publish forecasts; will try again")
+			next = time.Now().Add(retryAfter)
+		}
+		f.update(func(s *status) { s.err = err })
+		sleep(ctx, next)
+	}
+}
+
+func sleep(ctx context.Context, until time.Time) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(until)):
+	}
+}
+
+// round publishes what changed in the forecasts of an origin.
+func (f *forecaster) round(ctx context.Context, origin time.Time) error {
+	start := time.Now()
+	all, basis, err := f.forecast(ctx, origin)
+	if err != nil {
+		failures.WithLabelValues("forecast").Inc()
+		return err
+	}
+	if err := f.publish(ctx, all); err != nil {
+		f.sent = nil // whether it was committed is unknown
+		failures.WithLabelValues("publish").Inc()
+		return err
+	}
+	for _, b := range []model.Basis{model.Own, model.Pooled, model.Persist, model.None} {
+		streetsBy.WithLabelValues(string(b)).Set(float64(basis[b]))
+	}
+	f.update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
+	originGauge.Set(float64(origin.Unix()))
+	metrics.Since(roundSeconds, start)
+	f.log.Debug().Time("origin", origin).Int("streets", len(all)).Msg("forecasts published")
+	return nil
+}
+
+// forecast computes the forecasts of an origin. They depend on nothing but the archive, the learned tables
+// and the detectors file.
+func (f *forecaster) forecast(ctx context.Context, origin time.Time) ([]*pb.StreetForecast, map[model.Basis]int, error) {
+	if err := f.refresh(ctx, origin); err != nil {
+		return nil, nil, err
+	}
+	codes, recent, err := f.source.Recent(ctx, origin)
+	if err != nil {
+		return nil, nil, err
+	}
+	start := time.Now()
+	defer func() { metrics.Since(stepSeconds, start) }()
+	all, basis := build(f.cfg.Forecasts, f.learned, f.content.Streets, origin, codes, recent)
+	return all, basis, nil
+}
+
+// refresh reads the learned tables and the detectors if they changed.
+func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
+	if f.fresh.Swap(false) || f.learned == nil || !f.source.Midnight(origin).Equal(f.learned.Day) {
+		l, err := f.source.Load(ctx, origin)
+		if err != nil {
+			f.fresh.Store(true)
+			return err
+		}
+		f.learned = l
+	}
+	info, err := os.Stat(f.cfg.Detectors.Path)
+	if err == nil && info.ModTime().Equal(f.changed) {
+		return nil
+	}
+	content, err := streets.Read(f.cfg.Detectors)
+	if err != nil && f.content.Streets != nil { // it may be being replaced
+		failures.WithLabelValues("detectors").Inc()
+		f.log.Warn().Err(err).Msg("the last good detectors stay in use")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if content.Invalid != nil {
+		f.log.Warn().Err(content.Invalid).Msg("detectors are not used")
+	}
+	f.content, f.changed = content, info.ModTime()
+	unplaced.Set(float64(content.Unplaced))
+	return nil
+}
+
+// periods returns the periods of forecasts from an origin, which begin with the one that contains it, and a
+// target in the middle of each.
+func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []model.Target) {
+	first := s.Origin.Truncate(c.Step)
+	for i := range c.Periods {
+		start := first.Add(time.Duration(i) * c.Step)
+		list = append(list, &pb.ForecastPeriod{
+			Start: start.UTC().Format(time.RFC3339), End: start.Add(c.Step).UTC().Format(time.RFC3339), SpeedValid: new(true),
+		})
+		middle := start.Add((c.Step - 1) / 2).Truncate(s.Interval)
+		targets = append(targets, s.TargetOf(max(middle.Add(s.Interval).Sub(s.Origin), s.Interval)))
+	}
+	return list, targets
+}
+
+// build returns the forecasts of streets, and the number of streets by basis: the worst of their
+// detectors'.
+func build(c Forecasts, l *model.Learned, list []streets.Street, origin time.Time, codes []string, recent []model.Recent) (
+	all []*pb.StreetForecast, basis map[model.Basis]int,
+) {
+	s := model.NewStep(l, origin, codes, recent)
+	times, targets := periods(c, s)
+	out := make([]model.Forecast, len(targets))
+	basis = make(map[model.Basis]int)
+	var speeds [][]float64
+	for i := range list {
+		street := &list[i]
+		speeds = speeds[:0]
+		worst := model.None
+		for _, code := range street.Detectors {
+			values := slices.Repeat([]float64{math.NaN()}, len(targets))
+			speeds = append(speeds, values)
+			at, ok := slices.BinarySearch(codes, code)
+			if !ok || origin.Sub(recent[at].Seen) > c.MaxAge {
+				continue
+			}
+			s.For(code, &recent[at], targets, out, nil)
+			for n, f := range out {
+				if f.Basis != model.None {
+					values[n], worst = f.Value, f.Basis
+				}
+			}
+		}
+		basis[worst]++
+		if worst == model.None {
+			continue
+		}
+		f := &pb.StreetForecast{Street: street.Street, Fromnode: street.FromNode, OpenLRcode: street.OpenLR}
+		at := make([]float64, len(street.Detectors))
+		for n, period := range times {
+			for d := range at {
+				at[d] = speeds[d][n]
+			}
+			p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid}
+			p.Speed = max(math.Round(street.Speed(at)/c.Tolerance), 1) * c.Tolerance
+			f.Forecast = append(f.Forecast, p)
+		}
+		all = append(all, f)
+	}
+	return all, basis
+}
+
+// publish publishes the forecasts whose bytes differ from those that were published, and removes the
+// streets that have none.
+func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) error {
+	if f.sent == nil {
+		keys, err := f.out.keys(ctx)
+		if err != nil {
+			return err
+		}
+		f.sent = make(map[string]string, len(keys))
+		for _, key := range keys {
+			f.sent[key] = ""
+		}
+	}
+	next := make(map[string]string, len(all))
+	var changed []*pb.StreetForecast
+	for _, forecast := range all {
+		record, err := proto.MarshalOptions{Deterministic: true}.Marshal(forecast)
+		if err != nil {
+			return fmt.Errorf("cannot encode a forecast: %w", err)
+		}
+		key := string(forecasts.Key(forecast))
+		if next[key] = string(record); f.sent[key] != next[key] {
+			changed = append(changed, forecast)
+		}
+	}
+	var gone []string
+	for key := range f.sent {
+		if _, ok := next[key]; !ok {
+			gone = append(gone, key)
+		}
+	}
+	slices.Sort(gone)
+	if err := f.out.put(ctx, all, changed, gone); err != nil {
+		return err
+	}
+	f.sent = next
+	published.Add(float64(len(changed)))
+	removed.Add(float64(len(gone)))
+	return nil
+}
+
+// readiness is not ready before the first publication, and degraded while a step fails or history is
+// missing.
+func (f *forecaster) readiness() ops.Readiness {
+	s := f.state.Load()
+	c := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text(), "streets": s.streets}}
+	if s.origin.IsZero() {
+		c.Add(ops.NotReady, "nothing is published yet")
+	} else {
+		c.Detail["origin"] = s.origin
+	}
+	if age := time.Since(s.origin); !s.origin.IsZero() && age > 2*f.cfg.Model.Interval+f.cfg.Forecasts.Grace {
+		c.Add(ops.Degraded, fmt.Sprintf("the published forecasts are from %s", s.origin.UTC().Format(time.RFC3339)))
+	}
+	for _, err := range []error{s.err, s.learn, s.invalid} {
+		if err != nil {
+			c.Add(ops.Degraded, err.Error())
+		}
+	}
+	if n := s.streets[model.Pooled] + s.streets[model.Persist]; n > 0 {
+		c.Add(ops.Degraded, fmt.Sprintf("%d streets have too little history", n))
+	}
+	return ops.NewReadiness(map[string]ops.Component{"forecaster": c})
+}
