@@ -23,6 +23,13 @@ VERSION  ?= $(shell git describe --tags --always --dirty=+changes && git show --
 build: ## build all programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X 'trafficd/cmd/internal/version.stamp=$(VERSION)'" -o bin/ ./cmd/...
 
+.PHONY: image package release
+image: ## write container images for Linux on amd64 and arm64 to dist/; needs no Docker
+package: ## write Debian packages for amd64 and arm64 to dist/
+release: ## write everything that is published to dist/: programs, packages, images, chart, SBOM, changelog, checksums
+image package release:
+	cd deployments/release && go run . --version '$(VERSION)' $@
+
 .PHONY: page
 page: ## build the web page (sources/page/app) into sources/page/dist; needs npm
 	npm ci --prefix sources/page/app --no-audit --no-fund
@@ -31,7 +38,7 @@ page: ## build the web page (sources/page/app) into sources/page/dist; needs npm
 .PHONY: cross
 cross: ## compile all programs for the other platforms
 	for platform in linux/arm64 darwin/arm64; do \
-	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -o .cache/cross/$$platform/ ./cmd/...; \
+	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -trimpath -o .cache/cross/$$platform/ ./cmd/...; \
 	done
 
 .PHONY: setup
@@ -83,6 +90,7 @@ fresh: ## nightly: `make run` and `make test` in a minimal Debian system; needs 
 .PHONY: lint
 lint: ## golangci-lint with gofumpt, buf (style and compatibility), OpenAPI validator
 	$(TOOL) golangci-lint run
+	cd deployments/release && go tool -modfile=../../.ci/tools.mod golangci-lint run
 	$(TOOL) buf lint schemas/proto
 	$(BREAKING)
 	$(TOOL) github.com/getkin/kin-openapi/cmd/validate schemas/openapi/openapi.yaml
@@ -91,6 +99,7 @@ lint: ## golangci-lint with gofumpt, buf (style and compatibility), OpenAPI vali
 .PHONY: fmt
 fmt: ## format all Go code
 	$(TOOL) golangci-lint fmt
+	cd deployments/release && go tool -modfile=../../.ci/tools.mod golangci-lint fmt
 
 # The messages as published: changes must stay compatible with them.
 PUBLISHED := schemas/proto/published.binpb
@@ -113,4 +122,4 @@ check: generate-check lint build cross test race ## everything that must pass be
 
 .PHONY: clean
 clean: ## remove build output and data of runs; keep the downloads in .cache
-	rm -rf bin .run .cache/generated .cache/cross coverage.*
+	rm -rf bin dist .run .cache/generated .cache/cross coverage.*

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// entry is a file or, without a source and content, a folder of an archive.
+type entry struct {
+	name    string
+	source  string // path of the file with the content
+	content []byte // used without a source
+	dir     bool
+	mode    int64
+	owner   int // user and group
+}
+
+// writeTar writes the entries in their order. Owners have numbers only, and all times are date.
+func writeTar(w io.Writer, date time.Time, entries []entry) error {
+	out := tar.NewWriter(w)
+	for _, e := range entries {
+		content := e.content
+		if e.source != "" {
+			var err error
+			if content, err = os.ReadFile(e.source); err != nil {
+				return fmt.Errorf("cannot read a file for an archive: %w", err)
+			}
+		}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(content)), Mode: e.mode, Uid: e.owner, Gid: e.owner,
+			ModTime: date, Format: tar.FormatPAX,
+		}
+		if e.dir {
+			h.Typeflag, h.Name = tar.TypeDir, e.name+"/"
+		}
+		if err := out.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := out.Write(content); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// writeTarGz writes the entries to an artefact.
+func (r *release) writeTarGz(name string, entries []entry) error {
+	f, err := os.Create(filepath.Join(r.out, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, _ := gzip.NewWriterLevel(f, gzip.BestCompression) // fails only for an unknown level
+	if err := writeTar(z, r.date, entries); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return f.Close()
+}
+
+// entriesOf lists the files and folders in a folder, below prefix. Symbolic links are followed.
+func entriesOf(folder, prefix string) ([]entry, error) {
+	list, err := os.ReadDir(folder) // sorted
+	if err != nil {
+		return nil, err
+	}
+	var entries []entry
+	for _, d := range list {
+		path := filepath.Join(folder, d.Name())
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			entries = append(entries, entry{name: prefix + d.Name(), source: path, mode: 0o644})
+			continue
+		}
+		below, err := entriesOf(path, prefix+d.Name()+"/")
+		if err != nil {
+			return nil, err
+		}
+		entries = append(append(entries, entry{name: prefix + d.Name(), dir: true, mode: 0o755}), below...)
+	}
+	return entries, nil
+}

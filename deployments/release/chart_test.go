@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/yaml"
+)
+
+const chartDir = root + "/deployments/kubernetes/trafficd"
+
+// everything switches on what is off by default.
+const everything = `
+image: {repository: registry.example.com/trafficd, digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `", pullPolicy: Always}
+imagePullSecrets: [registry]
+replicas: 3
+config:
+  registry: {feeds: [{product_instance: city, file: {path: /etc/trafficd/files/detectors.csv, column: code}}]}
+  clickhouse: {addresses: ["ch-0:9000", "ch-1:9000"], username: trafficd, cluster: main}
+  kafka: {brokers: ["kafka:9092"], create_topic: {partitions: 12, replication_factor: 3}}
+  api: {drain_grace: 5s}
+keys: {existingSecret: keys, key: all.yaml}
+envSecret: passwords
+filesConfigMap: detectors
+tlsSecret: certificate
+persistence: {size: 100Gi, storageClass: fast}
+shutdownSeconds: 120
+preStopSeconds: 10
+resources: {requests: {cpu: 2, memory: 1Gi}}
+service: {type: LoadBalancer, port: 443, annotations: {a: b}}
+networkPolicy:
+  enabled: true
+  clients: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress}}}]
+  operators: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
+  egress: [{ports: [{port: 9000}, {port: 9092}, {port: 53, protocol: UDP}]}]
+serviceMonitor: {enabled: true, interval: 30s, labels: {release: prometheus}}
+prometheusRule: {enabled: true, labels: {release: prometheus}}
+dashboards: {enabled: true}
+podAnnotations: {c: d}
+nodeSelector: {disk: ssd}
+tolerations: [{key: k, operator: Exists}]
+affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}}
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]
+`
+
+const least = `
+replicas: 0
+networkPolicy: {enabled: false}
+podDisruptionBudget: {enabled: false}
+`
+
+// render returns the objects that `helm template` would print, each decoded with the types of its API:
+// unknown and duplicate fields are errors.
+func render(t *testing.T, values string) []runtime.Object {
+	t.Helper()
+	texts, err := template(values)
+	require.NoError(t, err)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		apps.AddToScheme, core.AddToScheme, networking.AddToScheme, policy.AddToScheme, monitoring.AddToScheme,
+	} {
+		require.NoError(t, add(scheme))
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	var objects []runtime.Object
+	for name, text := range texts {
+		if strings.HasSuffix(name, "NOTES.txt") {
+			continue
+		}
+		for _, one := range strings.Split(text, "\n---\n") {
+			if strings.TrimSpace(one) == "" {
+				continue
+			}
+			object, _, err := decoder.Decode([]byte(one), nil, nil)
+			require.NoError(t, err, "%s:\n%s", name, one)
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+func template(values string) (map[string]string, error) {
+	chart, err := loader.Load(chartDir)
+	if err != nil {
+		return nil, err
+	}
+	set := map[string]any{}
+	if err := yaml.UnmarshalStrict([]byte(values), &set); err != nil {
+		return nil, err
+	}
+	all, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "city", Namespace: "traffic", IsInstall: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
+}
+
+// one returns the only object of a type.
+func one[T any](t *testing.T, objects []runtime.Object) T {
+	t.Helper()
+	var found []T
+	for _, o := range objects {
+		if x, ok := o.(T); ok {
+			found = append(found, x)
+		}
+	}
+	require.Len(t, found, 1)
+	return found[0]
+}
+
+func TestChartLint(t *testing.T) {
+	for _, values := range []string{"", least, everything} {
+		set := map[string]any{}
+		require.NoError(t, yaml.Unmarshal([]byte(values), &set))
+		linter := lint.RunAll(chartDir, set, "traffic")
+		for _, m := range linter.Messages {
+			require.Less(t, m.Severity, support.WarningSev, m.Error())
+		}
+	}
+}
+
+func TestChartDecodesStrictly(t *testing.T) {
+	f := func(values string, kinds ...string) {
+		t.Helper()
+		var got []string
+		for _, o := range render(t, values) {
+			got = append(got, o.GetObjectKind().GroupVersionKind().Kind)
+		}
+		sort.Strings(got)
+		require.Equal(t, kinds, got)
+	}
+	f("", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
+	f(least, "ConfigMap", "Secret", "Service", "Service", "StatefulSet")
+	f(everything, "ConfigMap", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceMonitor", "StatefulSet")
+}
+
+// What the API types cannot check: names that refer to each other, and what the documents promise.
+func TestChartIsConsistent(t *testing.T) {
+	for _, values := range []string{"", least, everything} {
+		objects := render(t, values)
+		set := one[*apps.StatefulSet](t, objects)
+		pod := set.Spec.Template.Spec
+		container := pod.Containers[0]
+		podLabels := labels.Set(set.Spec.Template.Labels)
+		selects := func(selector map[string]string) {
+			t.Helper()
+			require.True(t, labels.SelectorFromSet(selector).Matches(podLabels))
+		}
+
+		require.Equal(t, apps.RetainPersistentVolumeClaimRetentionPolicyType, set.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted)
+		require.Equal(t, apps.RetainPersistentVolumeClaimRetentionPolicyType, set.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled)
+		selects(set.Spec.Selector.MatchLabels)
+
+		require.True(t, *pod.SecurityContext.RunAsNonRoot)
+		require.Equal(t, core.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
+		require.EqualValues(t, imageUser, *pod.SecurityContext.RunAsUser)
+		require.True(t, *container.SecurityContext.ReadOnlyRootFilesystem)
+		require.False(t, *container.SecurityContext.AllowPrivilegeEscalation)
+		require.Equal(t, []core.Capability{"ALL"}, container.SecurityContext.Capabilities.Drop)
+		require.False(t, *pod.AutomountServiceAccountToken)
+
+		ports := map[string]int32{}
+		for _, p := range container.Ports {
+			ports[p.Name] = p.ContainerPort
+		}
+		for _, probe := range []*core.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
+			require.Contains(t, ports, probe.HTTPGet.Port.StrVal)
+		}
+		var headless string
+		for _, o := range objects {
+			service, ok := o.(*core.Service)
+			if !ok {
+				continue
+			}
+			selects(service.Spec.Selector)
+			for _, p := range service.Spec.Ports {
+				require.Contains(t, ports, p.TargetPort.StrVal)
+			}
+			if service.Spec.ClusterIP == core.ClusterIPNone {
+				headless = service.Name
+			}
+		}
+		require.Equal(t, headless, set.Spec.ServiceName)
+
+		mounts := map[string]string{"journal": ""}
+		for _, v := range pod.Volumes {
+			mounts[v.Name] = ""
+		}
+		for _, m := range container.VolumeMounts {
+			require.Contains(t, mounts, m.Name)
+			mounts[m.Name] = m.MountPath
+		}
+		for name, path := range mounts {
+			require.NotEmpty(t, path, "the volume %s is not mounted", name)
+		}
+
+		settings := settingsOf(t, objects, mounts)
+		for _, file := range []string{"keys_file", "tls_cert", "tls_key"} {
+			if path, ok := settings["api"].(map[string]any)[file]; ok {
+				require.True(t, within(path.(string), mounts), "%s", path)
+			}
+		}
+		require.True(t, within(settings["journal"].(map[string]any)["dir"].(string), map[string]string{"": mounts["journal"]}))
+		var shutdown int64
+		_, err := fmt.Sscanf(settings["shutdown_timeout"].(string), "%ds", &shutdown)
+		require.NoError(t, err)
+		require.Greater(t, *pod.TerminationGracePeriodSeconds, shutdown+container.Lifecycle.PreStop.Sleep.Seconds)
+	}
+
+	objects := render(t, everything)
+	monitor, rules := one[*monitoring.ServiceMonitor](t, objects), one[*monitoring.PrometheusRule](t, objects)
+	matched := 0
+	for _, o := range objects {
+		if service, ok := o.(*core.Service); ok && labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
+			require.Equal(t, "trafficd", service.Labels[monitor.Spec.JobLabel], "the job that the alerts expect")
+			require.Equal(t, "ops", monitor.Spec.Endpoints[0].Port)
+			matched++
+		}
+	}
+	require.Equal(t, 1, matched)
+	require.NotEmpty(t, rules.Spec.Groups)
+	require.Equal(t, "prometheus", rules.Labels["release"])
+	one[*policy.PodDisruptionBudget](t, objects)
+}
+
+// settingsOf returns the rendered trafficd.yaml, after the daemon has checked it.
+func settingsOf(t *testing.T, objects []runtime.Object, mounts map[string]string) map[string]any {
+	t.Helper()
+	for _, o := range objects {
+		if config, ok := o.(*core.ConfigMap); ok && config.Data["trafficd.yaml"] != "" {
+			require.Equal(t, configFile, mounts["config"])
+			path := filepath.Join(t.TempDir(), "trafficd.yaml")
+			require.NoError(t, os.WriteFile(path, []byte(config.Data["trafficd.yaml"]), 0o600))
+			output(t, hostTrafficd(), "--config", path, "--print-config")
+			settings := map[string]any{}
+			require.NoError(t, yaml.UnmarshalStrict([]byte(config.Data["trafficd.yaml"]), &settings))
+			return settings
+		}
+	}
+	t.Fatal("no config map has trafficd.yaml")
+	return nil
+}
+
+func within(path string, mounts map[string]string) bool {
+	for _, m := range mounts {
+		if strings.HasPrefix(path, m+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestChartRefuses(t *testing.T) {
+	f := func(values string, want ...string) {
+		t.Helper()
+		_, err := template(values)
+		require.Error(t, err)
+		for _, w := range want {
+			require.ErrorContains(t, err, w)
+		}
+	}
+	f("replica: 1", "additional properties 'replica' not allowed")
+	f("image: {tags: x}", "additional properties 'tags' not allowed")
+	f(`replicas: "1"`, "/replicas", "want integer")
+	f("image: {digest: abc}", "/image/digest")
+	f("persistence: {size: much}", "/persistence/size")
+	f("service: {type: Balancer}", "/service/type")
+	f("config: {journal: {dir: /tmp}}", "/config", "'not' failed")
+	f("config: {api: {listen: ':1'}}", "/config", "'not' failed")
+	f("shutdownSeconds: 0", "/shutdownSeconds")
+}

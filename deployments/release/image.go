@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+const (
+	// imageUser is the usual number of the user in images without a system.
+	imageUser  = 65532
+	configFile = "/etc/trafficd/trafficd.yaml"
+)
+
+// writeImages writes an archive for `docker load` and `podman load` for each architecture, and one with
+// both for registries, as OCI layout.
+func (r *release) writeImages() error {
+	tag, err := name.NewTag("trafficd:"+r.version, name.WithDefaultRegistry(""))
+	if err != nil {
+		return fmt.Errorf("cannot name the image: %w", err)
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, arch := range architectures {
+		image, err := r.image(arch)
+		if err != nil {
+			return fmt.Errorf("cannot build the image for %s: %w", arch, err)
+		}
+		if err := tarball.WriteToFile(filepath.Join(r.out, fmt.Sprintf("trafficd-%s-image-%s.tar", r.version, arch)), tag, image); err != nil {
+			return fmt.Errorf("cannot write the image for %s: %w", arch, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}},
+		})
+	}
+	folder := filepath.Join(r.build, "oci")
+	outer := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
+		Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": r.version}},
+	})
+	if _, err := layout.Write(folder, outer); err != nil {
+		return fmt.Errorf("cannot write the OCI layout: %w", err)
+	}
+	return r.archiveFolder(folder, fmt.Sprintf("trafficd-%s-image.oci.tar", r.version))
+}
+
+// image returns an image with the programs and what they need of a system: folders, a user, and
+// certificate authorities.
+func (r *release) image(arch string) (v1.Image, error) {
+	etc := filepath.Join(r.root, "deployments/debian/trafficd.yaml")
+	entries := []entry{{name: "etc", dir: true, mode: 0o755}, {name: "etc/ssl", dir: true, mode: 0o755}, {name: "etc/ssl/certs", dir: true, mode: 0o755}}
+	entries = append(entries,
+		entry{name: "etc/ssl/certs/ca-certificates.crt", content: authorities(), mode: 0o644},
+		entry{name: "etc/passwd", content: fmt.Appendf(nil, "trafficd:x:%d:%[1]d::/var/lib/trafficd:/nonexistent\n", imageUser), mode: 0o644},
+		entry{name: "etc/group", content: fmt.Appendf(nil, "trafficd:x:%d:\n", imageUser), mode: 0o644},
+		entry{name: "etc/trafficd", dir: true, mode: 0o755},
+		entry{name: configFile[1:], source: etc, mode: 0o644},
+		entry{name: "etc/trafficd/keys.yaml", content: []byte("keys: []\n"), mode: 0o644},
+		entry{name: "usr", dir: true, mode: 0o755},
+		entry{name: "usr/bin", dir: true, mode: 0o755},
+	)
+	for _, name := range programs {
+		entries = append(entries, entry{name: "usr/bin/" + name, source: r.program(arch, name), mode: 0o755})
+	}
+	entries = append(entries,
+		entry{name: "usr/share", dir: true, mode: 0o755},
+		entry{name: "usr/share/doc", dir: true, mode: 0o755},
+		entry{name: "usr/share/doc/trafficd", dir: true, mode: 0o755},
+		entry{name: "usr/share/doc/trafficd/LICENSE", source: filepath.Join(r.root, "LICENSE"), mode: 0o644},
+		entry{name: "usr/share/doc/trafficd/NOTICES.txt", source: filepath.Join(r.build, "NOTICES.txt"), mode: 0o644},
+		entry{name: "var", dir: true, mode: 0o755},
+		entry{name: "var/lib", dir: true, mode: 0o755},
+		entry{name: "var/lib/trafficd", dir: true, mode: 0o750, owner: imageUser},
+	)
+	var content bytes.Buffer
+	if err := writeTar(&content, r.date, entries); err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+	if err != nil {
+		return nil, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.Append(image, mutate.Addendum{
+		Layer: layer, History: v1.History{Created: v1.Time{Time: r.date}, CreatedBy: "trafficd " + r.version},
+	})
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: r.date}
+	config.Config = r.imageConfig()
+	return mutate.ConfigFile(image, config)
+}
+
+func (r *release) imageConfig() v1.Config {
+	return v1.Config{
+		User:         fmt.Sprintf("%d:%[1]d", imageUser),
+		Entrypoint:   []string{"/usr/bin/trafficd"},
+		Cmd:          []string{"--config", configFile},
+		Env:          []string{"PATH=/usr/bin"},
+		WorkingDir:   "/var/lib/trafficd",
+		StopSignal:   "SIGTERM",
+		ExposedPorts: map[string]struct{}{"8080/tcp": {}, "8081/tcp": {}},
+		Volumes:      map[string]struct{}{"/var/lib/trafficd": {}},
+		Healthcheck: &v1.HealthConfig{
+			Test:     []string{"CMD", "/usr/bin/trafficd", "health", "--config", configFile},
+			Interval: 10 * time.Second, Timeout: 6 * time.Second, StartPeriod: 10 * time.Second, Retries: 3,
+		},
+		Labels: map[string]string{
+			"org.opencontainers.image.title":       "trafficd",
+			"org.opencontainers.image.description": "server for road traffic data",
+			"org.opencontainers.image.licenses":    "Apache-2.0",
+			"org.opencontainers.image.version":     r.version,
+			"org.opencontainers.image.revision":    r.stamp,
+			"org.opencontainers.image.created":     r.date.Format(time.RFC3339),
+		},
+	}
+}
+
+// authorities returns Mozilla's certificate authorities. Those with additional constraints are left out,
+// because a PEM file cannot express them.
+func authorities() []byte {
+	var text bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // in memory: it cannot fail
+		}
+	}
+	return text.Bytes()
+}
+
+// archiveFolder writes a tar archive of a folder's files.
+func (r *release) archiveFolder(folder, artefact string) error {
+	entries, err := entriesOf(folder, "")
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(r.out, artefact))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := writeTar(f, r.date, entries); err != nil {
+		return fmt.Errorf("cannot write %s: %w", artefact, err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A Debian system on top of this one, whose changes are lost afterwards, gets the package, an upgrade, a
+// downgrade and a removal. testdata/install.sh has the steps and what must be true after each.
+func TestPackageInstalls(t *testing.T) {
+	const newer = "1.0.0"
+	r := *built // the same programs in a package of another version
+	r.version, r.out = newer, t.TempDir()
+	require.NoError(t, r.writePackages())
+	script, err := filepath.Abs("testdata/install.sh")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
+		"bash", script, "outside", packageOf(testVersion, runtime.GOARCH), filepath.Join(r.out, "trafficd_"+newer+"_"+runtime.GOARCH+".deb"),
+		freeAddress(t), freeAddress(t))
+	if os.Geteuid() != 0 {
+		cmd.Args = append([]string{"sudo", "-n"}, cmd.Args...)
+		cmd.Path, err = exec.LookPath("sudo")
+		require.NoError(t, err, "installing a package needs root")
+	}
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Contains(t, string(text), "\ninstall.sh: passed\n")
+}
+
+// The package has the files that the documents name, and nothing that other users may write.
+func TestPackageContents(t *testing.T) {
+	for _, arch := range architectures {
+		list := output(t, "dpkg-deb", "--contents", packageOf(testVersion, arch))
+		for _, path := range []string{
+			"./usr/bin/trafficd", "./usr/bin/trafficctl", "./lib/systemd/system/trafficd.service", "./etc/trafficd/trafficd.yaml",
+			"./usr/share/doc/trafficd/README.md", "./usr/share/doc/trafficd/contract.md", "./usr/share/doc/trafficd/copyright",
+		} {
+			require.Contains(t, list, " "+path+"\n")
+		}
+		for line := range strings.Lines(list) {
+			require.Regexp(t, `^.{8}[^w]. root/root `, line)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// Command release builds what is published: programs, Debian packages, container images, the Helm chart,
+// SBOM and checksums. The same commit and Go version give the same bytes on every machine.
+//
+//	main.go      the command line and the order of the steps
+//	version.go   the version of the artefacts
+//	programs.go  the programs, their archives, and the notices of their modules
+//	archive.go   reproducible tar archives
+//	debian.go    the Debian packages
+//	image.go     the container images
+//	chart.go     the Helm chart
+//	sbom.go      the software bill of materials
+package main
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// architectures that artefacts are built for.
+var architectures = []string{"amd64", "arm64"}
+
+// release is what the steps share.
+type release struct {
+	root    string // of the repository
+	out     string // receives the artefacts
+	build   string // receives the programs, in a folder for each architecture
+	stamp   string // what the programs print as their version
+	version string // of the artefacts, as semantic version
+	date    time.Time
+}
+
+func main() {
+	root := flag.String("root", "../..", "folder of the repository")
+	out := flag.String("out", "../../dist", "folder for the artefacts; it is emptied first")
+	stamp := flag.String("version", "", "version and date, as in the Makefile: v1.2.3 of 2026-11-22")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: release --version 'v1.2.3 of 2026-11-22' image|package|release")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if err := run(*root, *out, *stamp, flag.Arg(0)); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+	artefacts, _ := filepath.Glob(filepath.Join(*out, "*")) // fails only for an invalid pattern
+	for _, path := range artefacts {
+		fmt.Println(path)
+	}
+}
+
+func run(root, out, stamp, what string) error {
+	r, err := newRelease(root, out, stamp)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.build)
+	return r.make(what)
+}
+
+func (r *release) make(what string) error {
+	steps := map[string][]func() error{
+		"image":   {r.buildPrograms, r.writeImages},
+		"package": {r.buildPrograms, r.writePackages},
+		"release": {
+			r.checkChangelog, r.buildPrograms, r.writeArchives, r.writePackages, r.writeImages, r.writeChart, r.writeSBOM, r.writeChecksums,
+		},
+	}[what]
+	if steps == nil {
+		return fmt.Errorf("cannot make %q: want image, package or release", what)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newRelease(root, out, stamp string) (*release, error) {
+	version, date, err := parseStamp(stamp)
+	if err != nil {
+		return nil, err
+	}
+	r := &release{stamp: stamp, version: version, date: date}
+	if r.root, err = filepath.Abs(root); err != nil {
+		return nil, err
+	}
+	if r.out, err = filepath.Abs(out); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(r.out); err != nil {
+		return nil, fmt.Errorf("cannot empty the folder for the artefacts: %w", err)
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot create the folder for the artefacts: %w", err)
+	}
+	r.build, err = os.MkdirTemp("", "trafficd-release-")
+	return r, err
+}
+
+// checkChangelog requires a clean tree, and that CHANGELOG.md describes the version.
+func (r *release) checkChangelog() error {
+	if strings.Contains(r.stamp, "+changes") {
+		return fmt.Errorf("cannot release %s: the tree has changes; commit them first", r.stamp)
+	}
+	text, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
+	if err != nil {
+		return fmt.Errorf("cannot release: %w", err)
+	}
+	heading := "\n## " + r.version
+	if isSnapshot(r.version) {
+		heading = "\n## Unreleased"
+	}
+	if !strings.Contains(string(text), heading) {
+		return fmt.Errorf("cannot release %s: CHANGELOG.md has no heading %q", r.version, strings.TrimSpace(heading))
+	}
+	return os.WriteFile(filepath.Join(r.out, "CHANGELOG.md"), text, 0o644)
+}
+
+// writeChecksums writes SHA256SUMS, which `sha256sum --check` reads.
+func (r *release) writeChecksums() error {
+	entries, err := os.ReadDir(r.out) // sorted
+	if err != nil {
+		return err
+	}
+	var list strings.Builder
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(r.out, e.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&list, "%x  %s\n", sha256.Sum256(content), e.Name())
+	}
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(list.String()), 0o644)
+}
