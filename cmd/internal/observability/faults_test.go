@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -64,6 +65,7 @@ func faults(t *testing.T) []fault {
 			name: "healthy", settings: append(clickhouse(archive, "healthy"), kafka(forward, "forecasts.feed=file", "forecasts.file.path=forecasts.pb")...),
 			prepare: func(d *daemon) {
 				tls(100 * 24 * time.Hour)(d)
+				d.replace("keys.yaml", strings.Replace(d.keys(""), "[ingest]", "[ingest, forecast, routing]", 1))
 				d.ctl("forecast", "generate", "--streets", "100", "--output", d.path("forecasts.pb"))
 			},
 		},
@@ -133,7 +135,7 @@ func faults(t *testing.T) []fault {
 }
 
 // TestFaults breaks something in each of many daemons. Exactly the alerts of the fault must fire, and the commands in the
-// alert's section of the runbook must print what the section says.
+// alert's section of the runbook must print what the section says. Last, each panel of the dashboards has data.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	programs, all := programs(t), faults(t)
@@ -195,6 +197,16 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
+	t.Run("dashboards", func(t *testing.T) {
+		d := daemons[slices.IndexFunc(all, func(f fault) bool { return f.name == "healthy" })]
+		d.t = t
+		d.replace("points.wkt", strings.Repeat("POINT (8.25 48.76)\n", 100))
+		requireData(t, p, d, func() {
+			d.ctl("forecast", "get", "--url", d.url(), "--ca", d.path("tls.crt"), "--key", d.name)
+			d.ctl("geometry", d.path("points.wkt"), "--url", d.url(), "--ca", d.path("tls.crt"), "--key", d.name, "--quiet",
+				"--format-to", "VENDOR_CONFORM", "--output", d.path("converted.wkt"))
+		})
+	})
 	for i, d := range daemons {
 		names, err := fired(d.name)
 		require.NoError(t, err)
@@ -209,6 +221,7 @@ func ahead(t *testing.T, address string, by time.Duration) string {
 		r.Out.Header.Del("Accept-Encoding")
 		r.Out.Header.Del("Accept") // the text format
 	}}
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // clients go away when the test ends
 	clock := regexp.MustCompile(`(?m)^trafficd_ops_time_seconds (.*)$`)
 	proxy.ModifyResponse = func(r *http.Response) error {
 		body, err := io.ReadAll(r.Body)

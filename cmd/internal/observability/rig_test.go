@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -165,6 +166,9 @@ func (d *daemon) certificate(validity time.Duration) {
 	require.NoError(d.t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity)}
 	template.Subject.CommonName, template.DNSNames = "traffic.example.org", []string{"traffic.example.org"}
+	host, _, err := net.SplitHostPort(d.API)
+	require.NoError(d.t, err)
+	template.IPAddresses = []net.IP{net.ParseIP(host)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(d.t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
