@@ -69,6 +69,10 @@ race: ## run tests with the race detector; RACE=packages
 fuzz: ## run each fuzz target for FUZZTIME (20s)
 	.ci/fuzz $(FUZZTIME)
 
+.PHONY: fuzz-inflate
+fuzz-inflate: ## compare our inflate with three others on streams with 10⁹ bytes of text; SEED=1, up to 10 minutes
+	go test -v -count=1 -timeout 30m ./schemas/gunzip/inflate -run AgainstOthers -inflate.bytes 1000000000 -inflate.seed $(SEED)
+
 .PHONY: chaos
 chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 DURATION=60s RUNS=2, ARGS='--brokers 3' for a cluster
 	go run ./cmd/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)

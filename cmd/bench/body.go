@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-faster/jx"
 	"github.com/klauspost/compress/gzip"
+
+	"trafficd/schemas/gunzip"
 )
 
 // body is a request body that is sent repeatedly.
@@ -67,6 +69,41 @@ func (b body) gunzip() error {
 	}
 	_, err := io.Copy(io.Discard, z)
 	return err
+}
+
+var inflater = sync.OnceValue(func() *gunzip.Reader { return new(gunzip.Reader) })
+
+// inflate decompresses the body as the daemon does, and discards it.
+func (b body) inflate() error {
+	z := inflater()
+	z.Reset(bytes.NewReader(b.zipped))
+	for {
+		if _, err := z.Next(0); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// prose returns a text that compresses like a book: words of a vocabulary, of which few are frequent.
+func prose() body {
+	r := rand.New(rand.NewPCG(3, 4))
+	vocabulary := make([]string, 20_000)
+	for i := range vocabulary {
+		word := make([]byte, 2+r.IntN(4)+r.IntN(6))
+		for k := range word {
+			word[k] = "etaoinshrdlucmfwypvbgkjqxz"[int(min(25, r.ExpFloat64()*6))]
+		}
+		vocabulary[i] = string(word)
+	}
+	frequency := rand.NewZipf(r, 1.1, 4, uint64(len(vocabulary)-1))
+	var text bytes.Buffer
+	for text.Len() < 2<<20 {
+		text.WriteString(vocabulary[frequency.Uint64()])
+		text.WriteString([]string{" ", " ", " ", " ", " ", " ", ", ", ". ", "\n"}[r.IntN(9)])
+	}
+	return newBody("text_", text.Bytes(), nil)
 }
 
 // scan is gunzip with jx skipping over the JSON.

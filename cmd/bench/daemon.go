@@ -14,8 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/internal/launch"
 )
@@ -216,11 +217,9 @@ func (d *daemon) memoryMB(name string) (float64, error) {
 	return 0, fmt.Errorf("/proc does not report the daemon's resident size")
 }
 
-// ownCPU returns the user and system time of this process.
+// ownCPU returns the CPU time of this process.
 func ownCPU() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) // it exists
+	return time.Duration(t.Nano())
 }

@@ -57,6 +57,24 @@ func (o options) ingest(ctx context.Context, body body) error {
 	return nil
 }
 
+// inflate compares the CPU time of the daemon's gunzip with klauspost's.
+func (o options) inflate(body body) error {
+	var ratios []float64
+	for range 3 * o.rounds {
+		theirs, err := cpuPerCall(o.batches/5+1, body.gunzip)
+		if err != nil {
+			return err
+		}
+		ours, err := cpuPerCall(o.batches/5+1, body.inflate)
+		if err != nil {
+			return err
+		}
+		ratios = append(ratios, ours/theirs)
+	}
+	o.line(body.name+"inflate_over_klauspost", median(ratios), "ratio")
+	return nil
+}
+
 func (o options) line(name string, value float64, unit string) {
 	fmt.Fprintf(o.lines, "bench: %s %.3g %s\n", name, value, unit)
 }

@@ -12,7 +12,7 @@ import (
 	"hash/crc32"
 	"io"
 
-	"github.com/klauspost/compress/flate"
+	"trafficd/schemas/gunzip/inflate"
 )
 
 // Errors of a Reader. A stream that ends too early is io.ErrUnexpectedEOF.
@@ -36,10 +36,12 @@ const (
 // Reader decompresses. The zero value must be Reset.
 type Reader struct {
 	in      *bufio.Reader
-	inflate io.ReadCloser // also a flate.Resetter; nil before the first member
-	members int           // whose header was read
-	open    bool          // within a member
-	crc     uint32        // of the header, then of the content
+	inflate inflate.Reader
+	text    []byte // the last result of Next, or of inflate.Next after it
+	unread  []byte // what Read has not returned of it
+	members int    // whose header was read
+	open    bool   // within a member
+	crc     uint32 // of the header, then of the content
 	size    uint32
 	err     error
 }
@@ -50,24 +52,41 @@ func (z *Reader) Reset(r io.Reader) {
 		z.in = bufio.NewReaderSize(nil, bufferSize)
 	}
 	z.in.Reset(r)
-	z.members, z.open, z.err = 0, false, nil
+	z.inflate.Reset(z.in)
+	z.text, z.unread, z.members, z.open, z.err = nil, nil, 0, false, nil
 }
 
-// Read implements io.Reader. io.EOF means that the checksums of all members were correct. Errors of
-// the underlying reader are returned unchanged.
-func (z *Reader) Read(p []byte) (n int, err error) {
-	for z.err == nil && n == 0 && len(p) > 0 {
+// Next decompresses more, without copying it. It returns the last keep bytes of all text since Reset,
+// at most inflate.MaxKeep, and after them what is new: at least one byte, unless there is an error.
+// io.EOF means that the checksums of all members were correct. Errors of the underlying reader are
+// returned unchanged. The text is valid until the next call, must not be changed, and is followed by
+// inflate.Slack bytes of capacity.
+func (z *Reader) Next(keep int) ([]byte, error) {
+	z.text = z.text[len(z.text)-keep:]
+	for z.err == nil && len(z.text) == keep {
 		if !z.open {
 			z.err = z.header()
 			continue
 		}
-		n, z.err = z.inflate.Read(p)
-		z.crc, z.size = crc32.Update(z.crc, crc32.IEEETable, p[:n]), z.size+uint32(n)
+		z.text, z.err = z.inflate.Next(keep)
+		z.crc, z.size = crc32.Update(z.crc, crc32.IEEETable, z.text[keep:]), z.size+uint32(len(z.text)-keep)
 		if z.err == io.EOF {
 			z.open, z.err = false, z.trailer()
 		}
 	}
-	return n, z.err
+	return z.text, z.err
+}
+
+// Read implements io.Reader, with the errors of Next.
+func (z *Reader) Read(p []byte) (n int, err error) {
+	if len(z.unread) == 0 {
+		z.unread, err = z.Next(0)
+	}
+	if n = copy(p, z.unread); n > 0 {
+		err = nil
+	}
+	z.unread = z.unread[n:]
+	return n, err
 }
 
 // header reads the header of a member. io.EOF means that there is no further one.
@@ -99,7 +118,7 @@ func (z *Reader) header() error {
 	}
 	for _, flag := range []byte{hasName, hasComment} {
 		if flags&flag != 0 {
-			if err := z.text(); err != nil {
+			if err := z.skipText(); err != nil {
 				return err
 			}
 		}
@@ -115,11 +134,8 @@ func (z *Reader) header() error {
 		}
 	}
 	z.members, z.open, z.crc, z.size = z.members+1, true, 0, 0
-	if z.inflate == nil {
-		z.inflate = flate.NewReader(z.in)
-		return nil
-	}
-	return z.inflate.(flate.Resetter).Reset(z.in, nil)
+	z.inflate.Begin()
+	return nil
 }
 
 // extra skips the field of that name, which is shorter than 64 KiB.
@@ -138,8 +154,8 @@ func (z *Reader) extra() error {
 	return nil
 }
 
-// text skips a field that ends with a zero byte.
-func (z *Reader) text() error {
+// skipText skips a field that ends with a zero byte.
+func (z *Reader) skipText() error {
 	for {
 		part, err := z.in.ReadSlice(0)
 		z.crc = crc32.Update(z.crc, crc32.IEEETable, part)

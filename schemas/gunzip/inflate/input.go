@@ -1,0 +1,96 @@
+package inflate
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+)
+
+// ahead is the number of bytes of input that fill provides.
+const ahead = 32
+
+// input is a stream of bits. After the end of the bytes it has zeros, and over reports that some were used.
+type input struct {
+	from *bufio.Reader
+	src  []byte // what is in the buffer of from; at the end of the input, tail
+	at   int    // next byte of src
+	end  int    // of the input's bytes in src
+	bits uint64 // bits that were loaded, the next one lowest
+	n    uint   // how many; the bits above them are zero, or equal to src[at]
+	err  error  // why there is nothing after src
+	tail [3 * ahead]byte
+}
+
+// fill makes at least ahead bytes of src available, the last of which may be zeros after the end.
+func (in *input) fill() {
+	if in.err != nil || in.end-in.at >= ahead {
+		return
+	}
+	in.unload()
+	_, _ = in.from.Discard(in.at) // they are in its buffer
+	in.at = 0
+	if in.src, in.err = in.from.Peek(ahead); in.err == nil {
+		in.src, _ = in.from.Peek(in.from.Buffered())
+		in.end = len(in.src)
+		return
+	}
+	in.end = copy(in.tail[:], in.src)
+	in.src = in.tail[:]
+}
+
+// refill loads at least 56 bits.
+func (in *input) refill() error {
+	if in.fill(); in.over() {
+		return in.early()
+	}
+	in.bits |= binary.LittleEndian.Uint64(in.src[in.at:]) << (in.n & 63)
+	in.at += int((63 - in.n) >> 3)
+	in.n |= 56
+	return nil
+}
+
+// take returns the next k bits, which must be loaded.
+func (in *input) take(k uint) uint {
+	v := uint(in.bits & (1<<k - 1))
+	in.bits >>= k
+	in.n -= k
+	return v
+}
+
+// unload gives whole bytes back.
+func (in *input) unload() {
+	in.at -= int(in.n >> 3)
+	in.n &= 7
+	in.bits &= 1<<in.n - 1
+}
+
+// align drops the bits up to the next byte.
+func (in *input) align() error {
+	in.unload()
+	in.bits, in.n = 0, 0
+	if in.at > in.end {
+		return in.early()
+	}
+	return nil
+}
+
+// over reports whether bits after the end of the input were taken.
+func (in *input) over() bool { return in.err != nil && in.at*8-int(in.n) > in.end*8 }
+
+// early returns the error for an input that ends within a stream.
+func (in *input) early() error {
+	if in.err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return in.err
+}
+
+// finish leaves the input at the byte after the last one of the stream.
+func (in *input) finish() error {
+	if err := in.align(); err != nil {
+		return err
+	}
+	_, _ = in.from.Discard(in.at)
+	*in = input{from: in.from}
+	return nil
+}

@@ -1,0 +1,243 @@
+package inflate
+
+import "math/bits"
+
+// A table has an entry for each value of the next root bits of the input, and after these subtables
+// for longer codes. An entry:
+//
+//	0–5    number of bits to take: those of the code and the extra ones
+//	8–11   number of bits of the code; of a subtable, number of bits of its index
+//	12–15  flags
+//	16–31  one or two literals, the base of a length or distance, or the start of a subtable
+//
+// Codes that follow a subtable count without the root bits.
+const (
+	pairShift = 12      // set: two literals
+	isSub     = 1 << 13 // a subtable; with isOther
+	isOther   = 1 << 14 // not a literal, length or distance: subtable, end of block (0) or invalid code (1)
+	isLiteral = 1 << 15 //
+	invalid   = isOther | 1<<16
+
+	endOfBlock   = 256
+	maxLitCodes  = 288
+	maxDistCodes = 32
+	maxCodes     = maxLitCodes + maxDistCodes
+	maxLength    = 15 // bits of a code
+	litRoot      = 11
+	distRoot     = 8
+	precodeRoot  = 7
+)
+
+// The sizes suffice for every complete code: see enough.c of zlib.
+type (
+	litTable struct {
+		root    uint
+		entries [2342]uint32
+	}
+	distTable struct {
+		root    uint
+		entries [402]uint32
+	}
+)
+
+// The entries of the symbols, without the bits of their codes.
+var (
+	litSymbols     [maxLitCodes]uint32
+	distSymbols    [maxDistCodes]uint32
+	precodeSymbols [19]uint32
+	fixed          struct {
+		literals  litTable
+		distances distTable
+	}
+)
+
+func init() {
+	for i := range litSymbols {
+		litSymbols[i] = invalid
+	}
+	for i := range 256 {
+		litSymbols[i] = uint32(i)<<16 | isLiteral
+	}
+	litSymbols[endOfBlock] = isOther
+	for i, base := 0, 3; i < 28; i++ {
+		extra := max(0, i/4-1)
+		litSymbols[257+i] = uint32(base)<<16 | uint32(extra)
+		base += 1 << extra
+	}
+	litSymbols[285] = maxMatch << 16
+	for i, base := 0, 1; i < maxDistCodes; i++ {
+		distSymbols[i] = invalid
+		if i < 30 {
+			extra := max(0, i/2-1)
+			distSymbols[i] = uint32(base)<<16 | uint32(extra)
+			base += 1 << extra
+		}
+	}
+	for i := range precodeSymbols {
+		precodeSymbols[i] = uint32(i) << 16
+	}
+	var lengths [maxCodes]uint8
+	for i := range maxLitCodes {
+		switch {
+		case i < 144, i >= 280:
+			lengths[i] = 8
+		case i < 256:
+			lengths[i] = 9
+		default:
+			lengths[i] = 7
+		}
+	}
+	for i := range maxDistCodes {
+		lengths[maxLitCodes+i] = 5
+	}
+	fixed.literals.root, _ = build(fixed.literals.entries[:], litRoot, lengths[:maxLitCodes], litSymbols[:])
+	fixed.distances.root, _ = build(fixed.distances.entries[:], distRoot, lengths[maxLitCodes:], distSymbols[:])
+}
+
+// build makes the table of a canonical code. Codes may be incomplete only if there is none, or a
+// single one of one bit.
+func build(table []uint32, maxRoot uint, lengths []uint8, symbols []uint32) (root uint, err error) {
+	var count, next [maxLength + 2]uint16
+	for _, l := range lengths {
+		count[l]++
+	}
+	longest := uint(maxLength)
+	for longest > 0 && count[longest] == 0 {
+		longest--
+	}
+	count[0] = 0
+	left := 1
+	for l := 1; l <= maxLength; l++ {
+		if left = left<<1 - int(count[l]); left < 0 {
+			return 0, ErrCode
+		}
+		next[l+1] = next[l] + count[l]
+	}
+	if left > 0 && longest > 1 {
+		return 0, ErrCode
+	}
+	if left > 0 {
+		table[0], table[1] = invalid|1, invalid|1
+		for symbol, l := range lengths {
+			if l == 1 {
+				table[0] = symbols[symbol] + 0x101
+			}
+		}
+		return 1, nil
+	}
+	var sorted [maxLitCodes]uint16
+	for symbol, l := range lengths {
+		if l != 0 {
+			sorted[next[l]] = uint16(symbol)
+			next[l]++
+		}
+	}
+
+	// The table grows with the length of the codes: it is doubled for each further bit. Codes are
+	// counted with their bits reversed, as they are in the input.
+	root = min(maxRoot, longest)
+	code, k := uint(0), 0
+	for l := uint(1); l <= root; l++ {
+		copy(table[1<<(l-1):1<<l], table[:1<<(l-1)])
+		for range count[l] {
+			table[code] = symbols[sorted[k]] + uint32(l)*0x101
+			code = increment(code, l)
+			k++
+		}
+	}
+	end, prefix, start := uint(1)<<root, ^uint(0), uint(0)
+	for l := root + 1; l <= longest; l++ {
+		for left := int(count[l]); left > 0; left-- {
+			if code&(1<<root-1) != prefix { // the next subtable
+				prefix, start = code&(1<<root-1), end
+				width := l - root
+				for used := left; used < 1<<width; used = used<<1 + int(count[root+width]) {
+					width++
+				}
+				table[prefix] = uint32(start)<<16 | isOther | isSub | uint32(width)<<8 | uint32(root)
+				end += 1 << width
+			}
+			entry := symbols[sorted[k]] + uint32(l-root)*0x101
+			for i := start + code>>root; i < end; i += 1 << (l - root) {
+				table[i] = entry
+			}
+			code = increment(code, l)
+			k++
+		}
+	}
+	return root, nil
+}
+
+// increment returns the code of n bits that follows code, both with their bits reversed.
+func increment(code, n uint) uint {
+	zeros := code ^ (1<<n - 1)
+	if zeros == 0 {
+		return 0 // there is none
+	}
+	top := uint(1) << (bits.Len(zeros) - 1)
+	return code&(top-1) | top
+}
+
+// order is that in which the lengths of the precode are sent.
+var order = [19]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+
+// readTables reads the codes of a block.
+func (r *Reader) readTables() error {
+	in := &r.input
+	literals, distances := int(in.take(5))+257, int(in.take(5))+1
+	if literals > 286 || distances > 30 {
+		return ErrCode
+	}
+	var precodeLengths [19]uint8
+	for i := range in.take(4) + 4 {
+		if err := in.refill(); err != nil {
+			return err
+		}
+		precodeLengths[order[i]] = uint8(in.take(3))
+	}
+	var precode [1 << precodeRoot]uint32
+	root, err := build(precode[:], precodeRoot, precodeLengths[:], precodeSymbols[:])
+	if err != nil {
+		return err
+	}
+	lengths := r.lengths[:literals+distances]
+	for i := 0; i < len(lengths); {
+		if err := in.refill(); err != nil {
+			return err
+		}
+		e := precode[in.bits&(1<<root-1)&(1<<precodeRoot-1)]
+		in.take(uint(e & 63))
+		symbol := e >> 16
+		length, times := uint8(0), 1
+		switch {
+		case e&isOther != 0:
+			return ErrCode
+		case symbol < 16:
+			length = uint8(symbol)
+		case symbol == 16:
+			if times = 3 + int(in.take(2)); i == 0 {
+				return ErrCode
+			}
+			length = lengths[i-1]
+		case symbol == 17:
+			times = 3 + int(in.take(3))
+		default:
+			times = 11 + int(in.take(7))
+		}
+		if times > len(lengths)-i {
+			return ErrCode
+		}
+		for range times {
+			lengths[i] = length
+			i++
+		}
+	}
+	if lengths[endOfBlock] == 0 {
+		return ErrCode
+	}
+	r.own.literals.root, err = build(r.own.literals.entries[:], litRoot, lengths[:literals], litSymbols[:])
+	if err == nil {
+		r.own.distances.root, err = build(r.own.distances.entries[:], distRoot, lengths[literals:], distSymbols[:])
+	}
+	return err
+}
