@@ -18,6 +18,7 @@ import (
 	"trafficd/pipeline/validate"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/gunzip"
+	"trafficd/schemas/gunzip/inflate"
 )
 
 // Config configures the stages between a complete body and the journal.
@@ -199,7 +200,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	b := &st.body
 	b.gz.Reset(s.Body)
 	b.hash.Reset()
-	b.left, b.hashed, b.err = b.max, s.IdempotencyKey != "", nil
+	b.left, b.hashed = b.max, s.IdempotencyKey != ""
 	err := st.decoder.Decode(b, &st.items)
 	s.Result.Items = st.items.Count
 	var apiErr *contract.APIError
@@ -287,7 +288,10 @@ func (in *Intake) noRegistry(productInstance string) *contract.APIError {
 	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
 }
 
-// body decompresses a request body through a fixed buffer, limits its decompressed size and, for requests with an
+// The text of gunzip has the padding that decode needs: this does not compile otherwise.
+const _ = uint(inflate.Slack - decode.Padding)
+
+// body decompresses a request body in a fixed buffer, limits its decompressed size and, for requests with an
 // Idempotency-Key, hashes it.
 type body struct {
 	max    int64
@@ -295,23 +299,19 @@ type body struct {
 	left   int64
 	hash   xxhash.Digest
 	hashed bool
-	err    error
 }
 
-// Read implements io.Reader. It returns io.EOF only after the checksum of the last gzip member was verified.
-func (b *body) Read(p []byte) (n int, err error) {
-	if b.err != nil {
-		return 0, b.err
-	}
-	n, b.err = b.gz.Read(p)
-	if int64(n) > b.left {
-		n = int(b.left)
-		b.err = contract.NewError(contract.BodyTooLarge,
+// Next implements decode.Source. It returns io.EOF only after the checksum of the last gzip member was verified.
+func (b *body) Next(keep int) ([]byte, error) {
+	text, err := b.gz.Next(keep)
+	if int64(len(text)-keep) > b.left {
+		text = text[:keep+int(b.left)]
+		err = contract.NewError(contract.BodyTooLarge,
 			fmt.Sprintf("the decompressed body exceeds %d bytes; send fewer measurements per request", b.max))
 	}
-	b.left -= int64(n)
+	b.left -= int64(len(text) - keep)
 	if b.hashed {
-		b.hash.Write(p[:n])
+		_, _ = b.hash.Write(text[keep:]) // never fails
 	}
-	return n, b.err
+	return text, err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/settings"
@@ -50,14 +49,14 @@ func New(cfg Config) *Decoder {
 	return d
 }
 
-// Decode reads r to its end and fills it, reusing its memory.
+// Decode reads a text to its end and fills it, reusing its memory.
 //
 // The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD, TOO_MANY_ITEMS) or the error
-// of r, whichever comes first in the stream. it.Count is then the number of items that began before the error; the other
+// of the source, whichever comes first in the text. it.Count is then the number of items that began before the error; the other
 // contents of it are undefined.
-func (d *Decoder) Decode(r io.Reader, it *batch.Items) error {
+func (d *Decoder) Decode(from Source, it *batch.Items) error {
 	it.Reset()
-	d.lexer.reset(r)
+	d.lexer.reset(from)
 	d.types.reset()
 	d.ahead()
 	if d.end >= 3 && string(d.buf[:3]) == "\xef\xbb\xbf" { // byte order mark

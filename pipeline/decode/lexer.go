@@ -9,20 +9,30 @@ import (
 )
 
 const (
-	bufSize = 128 << 10 // one read of the stream
-	padding = 64        // bytes after the data that may be loaded but are never used
-	window  = 2 << 10   // bytes read ahead of an item, so that one of usual size is completely in the buffer
-	textMax = 1 << 10   // bytes of a string that are kept; the rest is only validated
+	window  = 2 << 10 // bytes read ahead of an item, so that one of usual size is completely in the buffer
+	textMax = 1 << 10 // bytes of a string that are kept; the rest is only validated
 )
 
-// lexer reads JSON tokens from a stream through a fixed buffer. It keeps the first error in err; all methods then return false
+// Source is the text of a body.
+type Source interface {
+	// Next returns the last keep bytes of the text so far, at most 32 KiB, and after them at least one
+	// more byte, unless there is an error, which is io.EOF at the end of the text. Next is not called
+	// again after an error. The result is valid until the next call and is not changed. Padding bytes
+	// follow it that may be loaded but are never used.
+	Next(keep int) ([]byte, error)
+}
+
+// Padding is the capacity that a Source has after its text.
+const Padding = 64
+
+// lexer reads JSON tokens from a text that it sees in parts. It keeps the first error in err; all methods then return false
 // or 0.
 type lexer struct {
-	r        io.Reader
-	buf      []byte // bufSize + padding
+	from     Source
+	buf      []byte // the last part, with Padding
 	pos, end int    // unread: buf[pos:end]
-	base     int64  // offset of buf[0] in the stream
-	eof      error  // error that ended the stream, errEnd at its regular end
+	base     int64  // offset of buf[0] in the text
+	eof      error  // error that ended the text, errEnd at its regular end
 	err      error
 
 	depth    int // open objects and arrays
@@ -38,39 +48,30 @@ type lexer struct {
 }
 
 func (l *lexer) init(maxDepth int) {
-	l.buf = make([]byte, bufSize+padding)
 	l.text = make([]byte, 0, textMax+32)
 	l.stack = make([]byte, 0, maxDepth)
 	l.maxDepth = maxDepth
 }
 
-func (l *lexer) reset(r io.Reader) {
-	l.r, l.pos, l.end, l.base = r, 0, 0, 0
+func (l *lexer) reset(from Source) {
+	l.from, l.buf, l.pos, l.end, l.base = from, nil, 0, 0, 0
 	l.eof, l.err, l.depth = nil, nil, 0
 }
 
-// fill moves unread bytes to the front and reads more. It returns false at the end of the stream.
+// fill gets more of the text after the unread bytes. It returns false at the end.
 func (l *lexer) fill() bool {
 	if l.eof != nil {
 		return false
 	}
-	copy(l.buf, l.buf[l.pos:l.end])
+	unread := l.end - l.pos
+	text, err := l.from.Next(unread)
 	l.base += int64(l.pos)
-	l.end -= l.pos
-	l.pos = 0
-	for tries := 0; tries < 100; tries++ {
-		n, err := l.r.Read(l.buf[l.end:bufSize])
-		l.end += n
-		if err == io.EOF {
-			err = errEnd
-		}
-		l.eof = err
-		if n > 0 || err != nil {
-			return n > 0
-		}
+	l.buf, l.pos, l.end = text[:min(len(text)+Padding, cap(text))], 0, len(text) // an empty text may be nil
+	if err == io.EOF {
+		err = errEnd
 	}
-	l.eof = io.ErrNoProgress
-	return false
+	l.eof = err
+	return len(text) > unread
 }
 
 // ahead fills the buffer with at least window bytes, unless the stream ends.

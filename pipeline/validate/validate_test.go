@@ -3,6 +3,7 @@ package validate
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -26,9 +27,15 @@ func decoded(t testing.TB, items ...string) *batch.Items {
 	it := new(batch.Items)
 	cfg := decode.DefaultConfig()
 	cfg.BatchLimit = 1000
-	require.NoError(t, decode.New(cfg).Decode(strings.NewReader(`{"measurements":[`+strings.Join(items, ",")+`]}`), it))
+	body := append([]byte(`{"measurements":[`+strings.Join(items, ",")+`]}`), make([]byte, decode.Padding)...)
+	require.NoError(t, decode.New(cfg).Decode(source(body[:len(body)-decode.Padding]), it))
 	return it
 }
+
+// source is a whole text.
+type source []byte
+
+func (s source) Next(int) ([]byte, error) { return s, io.EOF }
 
 // TestRuleOrder breaks the rules from the last to the first, one more at a time: the first broken rule is reported.
 func TestRuleOrder(t *testing.T) {
