@@ -46,7 +46,7 @@ setup: ## install the Debian packages that the tests need; SETUP=no prints the c
 	@.ci/setup test
 
 .PHONY: run
-run: ## start stores and daemon, send a day of traffic, show the result; DATA=folder for real data, ARGS=--exit to stop then
+run: ## start stores and daemon, send a day of traffic, show the result, go on live; DATA=folder for real data, ARGS=--exit to stop after the result
 	@.ci/setup run
 	@.ci/build ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/devstores
 	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)

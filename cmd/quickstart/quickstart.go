@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"text/template"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,75 +27,57 @@ const (
 	topic    = "measurements"
 )
 
-// quickstart is one run. If it dies, the stores and the daemon receive SIGTERM.
+// quickstart is one run. If it dies, everything that it started receives SIGTERM.
 type quickstart struct {
 	options
-	root      string // of the module
-	key       string
-	source    source
-	stores    *launch.Stores
-	storesLog *os.File
-	daemon    *launch.Daemon
-	started   time.Time // of the daemon
-	forecast  time.Time // when forecasts were last published
-	restarts  int
+	root     string // of the module
+	key      string
+	source   source
+	stores   *launch.Stores
+	daemon   *launch.Daemon
+	restarts atomic.Int32
+	exited   error         // the reason why a process is not restarted; of watch
+	counted  chan struct{} // closed when live measurements may be sent
 }
 
 func run(ctx context.Context, o options) (err error) {
-	q := &quickstart{options: o}
+	q := &quickstart{options: o, counted: make(chan struct{})}
 	unlock, err := q.prepare()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	defer func() { err = errors.Join(err, q.stop()) }()
-	for _, step := range []func(context.Context) error{
-		q.build, q.startStores, q.makeKey, q.makeTraffic, q.makeForecasts, q.startDaemon, q.awaitReady,
-	} {
+	ctx, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer func() {
+		cancel()
+		background.Wait()
+		if q.exited != nil {
+			err = q.exited
+		}
+		err = errors.Join(err, q.stop())
+	}()
+	for _, step := range []func(context.Context) error{q.build, q.startStores, q.makeKey, q.findSource, q.startForecasts, q.startDaemon} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	before, err := q.count(ctx)
-	if err != nil {
+	background.Go(func() { q.exited = q.watch(ctx); cancel() })
+	if err := q.daemon.AwaitReady(ctx, 30*time.Second); err != nil {
 		return err
 	}
-	sent, err := q.send(ctx)
-	if err != nil {
+	say("trafficd is ready: open http://%s/#map", q.daemon.Ops)
+	background.Go(func() { q.live(ctx) })
+	if err := q.sendAndCount(ctx); err != nil || q.exit {
 		return err
 	}
-	say("waiting until both stores have everything")
-	err = q.until(ctx, func() (bool, error) {
-		metrics, err := q.daemon.Metrics(ctx)
-		return err == nil && metrics.Sum("trafficd_pipeline_lag_frames") == 0, nil // an error: it is restarting
-	})
-	if err != nil {
-		return err
-	}
-	// ClickHouse writes its log of inserts once a second.
-	var after counts
-	deadline := time.Now().Add(5 * time.Second)
-	err = q.until(ctx, func() (done bool, err error) {
-		after, err = q.count(ctx)
-		return sent.arrived(after.minus(before)) || time.Now().After(deadline), err
-	})
-	if err != nil {
-		return err
-	}
-	layer, err := q.awaitLayer(ctx)
-	if err != nil {
-		return err
-	}
-	differ := q.report(os.Stdout, sent, after.minus(before), after, layer)
-	if q.exit {
-		return differ
-	}
-	err = q.until(ctx, func() (bool, error) { q.keepForecasts(ctx); return false, nil })
+	close(q.counted)
+	<-ctx.Done()
 	fmt.Println()
-	return err
+	return ctx.Err()
 }
 
-// prepare creates the directory and locks it: two runs in it would share a journal.
+// prepare chooses the addresses, creates the directory and locks it: two runs in it would share a journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
 	if q.root, err = launch.ModuleRoot(); err != nil {
 		return nil, err
@@ -99,27 +85,29 @@ func (q *quickstart) prepare() (unlock func(), err error) {
 	if q.dir, err = filepath.Abs(q.dir); err != nil {
 		return nil, fmt.Errorf("cannot find the directory: %w", err)
 	}
-	if err := os.MkdirAll(q.dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(q.dir), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create the directory: %w", err)
 	}
-	unlock, err = launch.TryLock(q.path("lock"))
+	unlock, err = launch.TryLock(q.dir + ".lock")
 	if errors.Is(err, launch.ErrLocked) {
 		return nil, fmt.Errorf("another quickstart is running in %s: stop it, or choose another directory with --dir", q.dir)
 	}
-	if err != nil || !q.fresh {
-		return unlock, err
-	}
-	say("emptying %s", q.short(q.dir))
-	entries, err := os.ReadDir(q.dir)
-	for _, e := range entries {
-		if e.Name() != "lock" {
-			err = errors.Join(err, os.RemoveAll(q.path(e.Name())))
-		}
-	}
 	if err != nil {
-		unlock()
-		return nil, fmt.Errorf("cannot empty the directory: %w", err)
+		return nil, err
 	}
+	if q.fresh {
+		say("emptying %s", q.short(q.dir))
+		err = os.RemoveAll(q.dir)
+	}
+	if err = errors.Join(err, os.MkdirAll(q.dir, 0o755)); err != nil {
+		unlock()
+		return nil, fmt.Errorf("cannot create the directory: %w", err)
+	}
+	q.daemon = &launch.Daemon{
+		Binary: q.bin("trafficd"), Dir: q.dir, Args: []string{"--config", q.path("trafficd.yaml")}, OnDeath: unix.SIGTERM,
+		API: launch.Address(freePort(8080)), Ops: launch.Address(freePort(8081)),
+	}
+	say("the web page will be at http://%s (operations) and http://%[1]s/#map in a few seconds", q.daemon.Ops)
 	return unlock, nil
 }
 
@@ -136,10 +124,9 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 		ClickHouseTCP: freePort(9000), ClickHouseHTTP: freePort(8123), KafkaPorts: []int{freePort(9092)}, OnDeath: unix.SIGTERM,
 	}
 	if exists(opts.Dir) { // downloads have been shown before
-		if q.storesLog, err = os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
+		if opts.Stderr, err = os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
 			return fmt.Errorf("cannot open the stores' log: %w", err)
 		}
-		opts.Stderr = q.storesLog
 	}
 	if q.stores, err = launch.StartStores(ctx, opts); ctx.Err() != nil {
 		return ctx.Err()
@@ -156,40 +143,52 @@ func freePort(usual int) int {
 	return port
 }
 
-// until waits for done and restarts the daemon when it exits.
-func (q *quickstart) until(ctx context.Context, done func() (bool, error)) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
+//go:embed trafficd.yaml
+var configText string
+
+// startDaemon writes a small configuration to read and to change, and starts the daemon.
+func (q *quickstart) startDaemon(context.Context) error {
+	say("starting trafficd on %s", q.daemon.API)
+	var text bytes.Buffer
+	err := template.Must(template.New("trafficd.yaml").Parse(configText)).Execute(&text, map[string]string{
+		"API": q.daemon.API, "Ops": q.daemon.Ops, "Keys": q.path(keysFile),
+		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column,
+		"Journal":    q.path("journal"),
+		"ClickHouse": q.stores.ClickHouse.TCP, "Database": database,
+		"Brokers": strings.Join(q.stores.Kafka.Brokers, ", "), "Topic": topic, "ForecastTopic": forecastTopic,
+	})
+	if err == nil {
+		err = os.WriteFile(q.path("trafficd.yaml"), text.Bytes(), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the configuration: %w", err)
+	}
+	return q.daemon.Start()
+}
+
+// watch restarts the daemon when it exits, until ctx ends. It returns an error if a store exits, or the daemon right after its
+// start, as it would do again.
+func (q *quickstart) watch(ctx context.Context) error {
+	for started := time.Now(); ; started = time.Now() {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-q.stores.ClickHouse.Done():
 			return fmt.Errorf("ClickHouse exited; see %s", q.short(q.path("stores")))
 		case <-q.stores.Kafka.Done():
 			return fmt.Errorf("the Kafka broker exited; see %s", q.short(q.path("stores")))
 		case <-q.daemon.Done():
-			if err := q.restart(); err != nil {
-				return err
-			}
-		case <-tick.C:
 		}
+		state := q.daemon.State()
+		if state.ExitCode() >= 0 && time.Since(started) < time.Second {
+			return fmt.Errorf("trafficd exits immediately (%s); its log ends:\n%s", state, q.daemon.LogTail())
+		}
+		if err := q.daemon.Start(); err != nil {
+			return err
+		}
+		q.restarts.Add(1)
+		say("trafficd exited (%s) and was restarted as process %d; clients retry, nothing is lost", state, q.daemon.PID())
 	}
-}
-
-// within calls try until it succeeds, like until. After limit it returns what went wrong.
-func (q *quickstart) within(ctx context.Context, limit time.Duration, what string, try func() error) error {
-	deadline := time.Now().Add(limit)
-	return q.until(ctx, func() (bool, error) {
-		err := try()
-		if err != nil && time.Now().After(deadline) {
-			return false, fmt.Errorf("%s: %w; see %s", what, err, q.short(q.path("trafficd.log")))
-		}
-		return err == nil, nil
-	})
 }
 
 // stop stops everything in the order of the data.
@@ -199,68 +198,38 @@ func (q *quickstart) stop() error {
 	}
 	say("stopping trafficd and the stores; all data is kept in %s", q.short(q.dir))
 	var errs []error
-	if q.daemon != nil {
+	if q.daemon.Process != nil {
 		errs = append(errs, q.daemon.Stop(35*time.Second)) // shutdown_timeout is 30 s
-		if q.daemon.Process != nil && !q.daemon.State().Success() {
+		if !q.daemon.State().Success() {
 			errs = append(errs, fmt.Errorf("trafficd exited with %v after SIGTERM", q.daemon.State()))
 		}
 	}
-	errs = append(errs, q.stores.Close())
-	if q.storesLog != nil {
-		q.storesLog.Close()
+	return errors.Join(append(errs, q.stores.Close())...)
+}
+
+// trafficctl runs a command and returns what it prints to standard output and, unless progress is set, to standard error. Exit
+// code 2, for rejected items, is not an error. When ctx ends, the command is interrupted: it may finish the batch in flight.
+func (q *quickstart) trafficctl(ctx context.Context, progress *os.File, args ...string) (string, string, error) {
+	var out, notes bytes.Buffer
+	cmd := exec.Command(q.bin("trafficctl"), args...)
+	cmd.Stdout, cmd.Stderr = &out, &notes
+	if progress != nil {
+		cmd.Stderr = progress
 	}
-	return errors.Join(errs...)
-}
-
-// counts are numbers that the stores report.
-type counts struct {
-	Inserted uint64 // rows of all inserts in ClickHouse's log
-	Final    uint64 // count() FINAL: a measurement that is sent again replaces the earlier one
-	Records  uint64 // of the topic, over all partitions
-}
-
-func (c counts) minus(o counts) counts {
-	return counts{c.Inserted - o.Inserted, c.Final - o.Final, c.Records - o.Records}
-}
-
-func (q *quickstart) count(ctx context.Context) (c counts, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	// A missing table counts 0. ClickHouse creates system.part_log with the first insert.
-	ask := func(from, what string) (n uint64) {
-		if err != nil {
-			return 0
-		}
-		var text string
-		if text, err = q.stores.ClickHouse.Do(ctx, "EXISTS "+from); err != nil || text != "1" {
-			return 0
-		}
-		if text, err = q.stores.ClickHouse.Do(ctx, what); err == nil {
-			n, err = strconv.ParseUint(text, 10, 64)
-		}
-		return n
-	}
-	c.Inserted = ask("system.part_log", "SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0"+
-		" AND database = '"+database+"' AND table = 'measurements'")
-	c.Final = ask(table, "SELECT count() FROM "+table+" FINAL")
+	p, err := launch.StartGroup(cmd, unix.SIGTERM)
 	if err != nil {
-		return c, err
+		return "", "", err
 	}
-	records, err := launch.CountRecords(ctx, q.stores.Kafka.Brokers, topic)
-	c.Records = uint64(records)
-	return c, err
-}
-
-// trafficctl runs a command that takes little time and returns its output.
-func (q *quickstart) trafficctl(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, q.bin("trafficctl"), args...).Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return "", fmt.Errorf("cannot run trafficctl %s: %w: %s", args[0], err, strings.TrimSpace(string(exit.Stderr)))
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		_ = p.Stop(10 * time.Second)
+		return "", "", ctx.Err()
 	}
-	if err != nil {
-		return "", fmt.Errorf("cannot run trafficctl: %w", err)
+	if code := p.State().ExitCode(); code != 0 && code != 2 {
+		return "", "", fmt.Errorf("cannot run trafficctl %s: %s: %s", args[0], p.State(), strings.TrimSpace(notes.String()))
 	}
-	return string(out), nil
+	return out.String(), notes.String(), nil
 }
 
 func (q *quickstart) path(name string) string { return filepath.Join(q.dir, name) }

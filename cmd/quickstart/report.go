@@ -1,13 +1,20 @@
 package main
 
 import (
+	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"os/exec"
+	"strings"
 	"text/template"
+	"time"
+
+	"trafficd/cmd/internal/launch"
 )
 
 // Paths of contract 1 and 2.
@@ -16,39 +23,115 @@ const (
 	forecastPath = "/mlf/v1/forecast/realtime"
 )
 
-//go:embed report.txt
-var reportText string
+const (
+	rejectedFile = "rejected.ndjson"
+	sampleFile   = "sample.json"
+)
 
-// report prints counts, addresses and commands that work unchanged, on one screen. It returns an error if the counts differ.
-func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer served) error {
-	report, err := template.New("report.txt").Funcs(template.FuncMap{
-		"thousands": thousands,
-		"path":      func(name string) string { return q.short(q.path(name)) },
-		"installed": func(program string) bool { _, err := exec.LookPath(program); return err == nil },
-	}).Parse(reportText)
-	if err != nil {
-		return err
-	}
-	err = report.Execute(w, map[string]any{
-		"Items": s.Accepted + s.Rejected, "Rate": rate(s), "Sent": s, "Now": now, "Total": total, "Agree": s.arrived(now),
-		"Restarts": q.restarts, "Layer": layer, "Key": q.key, "Exit": q.exit,
-		"API": q.daemon.API, "Ops": q.daemon.Ops, "IngestPath": ingestPath, "ForecastPath": forecastPath,
-		"ClickHouse": q.stores.ClickHouse, "Table": table,
-		"Broker": q.stores.Kafka.Brokers[0], "BrokerKind": q.stores.Kafka.Kind, "Topic": topic, "ForecastTopic": forecastTopic,
-	})
-	if err != nil {
-		return fmt.Errorf("cannot print the report: %w", err)
-	}
-	if !s.arrived(now) {
-		return errors.New("the stores do not have exactly what was accepted")
-	}
-	return nil
+// sent is the summary that `trafficctl send --json` prints.
+type sent struct {
+	Accepted uint64  `json:"accepted"`
+	Rejected uint64  `json:"rejected"`
+	Batches  uint64  `json:"batches"`
+	Retries  uint64  `json:"retries"`
+	Seconds  float64 `json:"seconds"`
+
+	Codes map[string]uint64 `json:"codes"` // of the rejections
 }
 
 // arrived reports whether the stores received exactly what was accepted. count() FINAL is not compared: a measurement that
 // was sent before replaces the earlier one.
 func (s sent) arrived(now counts) bool {
 	return now.Inserted == s.Accepted && now.Records == s.Accepted
+}
+
+// sendAndCount sends the traffic, waits until both stores have it, and prints a report. It returns an error if the counts
+// differ.
+func (q *quickstart) sendAndCount(ctx context.Context) error {
+	var before counts
+	err := launch.Eventually(ctx, 30*time.Second, func() (err error) { // trafficd may be creating the table
+		before, err = q.count(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := q.writeSample(); err != nil {
+		return err
+	}
+	if q.source.make != nil {
+		say("generating %s", q.source.about)
+		if err := q.source.make(ctx); err != nil {
+			return err
+		}
+	}
+	say("sending %s", q.source.about)
+	_ = os.Remove(q.path(rejectedFile)) // of the last run
+	text, _, err := q.trafficctl(ctx, os.Stderr, append([]string{
+		"send", q.source.file, "--url", "http://" + q.daemon.API, "--key-file", q.path(keyFile),
+		"--rejected", q.path(rejectedFile), "--json",
+	}, q.source.flags...)...)
+	if err != nil {
+		return err
+	}
+	var s sent
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return fmt.Errorf("cannot parse trafficctl's summary %q: %w", text, err)
+	}
+	say("waiting until both stores have everything")
+	for waiting := true; waiting; {
+		metrics, err := q.daemon.Metrics(ctx)
+		waiting = err != nil || metrics.Sum("trafficd_pipeline_lag_frames") > 0 // an error: it is restarting
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	var after counts
+	differ := launch.Eventually(ctx, 5*time.Second, func() (err error) {
+		if after, err = q.count(ctx); err == nil && !s.arrived(after.minus(before)) {
+			err = errors.New("the stores do not have exactly what was accepted")
+		}
+		return err
+	})
+	_, layer, err := q.trafficctl(ctx, nil, "forecast", "get", "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile),
+		"--format", "protobuf", "--encoding", "gzip")
+	if err != nil {
+		return err
+	}
+	layer, _, _ = strings.Cut(strings.TrimPrefix(layer, "trafficctl: "), ", ETag")
+	return errors.Join(q.report(os.Stdout, s, after.minus(before), after, layer), differ)
+}
+
+//go:embed report.txt
+var reportText string
+
+// report prints counts, addresses and commands that work unchanged, on one screen.
+func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string) error {
+	report, err := template.New("report.txt").Funcs(template.FuncMap{
+		"thousands": thousands,
+		"path":      func(name string) string { return q.short(q.path(name)) },
+		"install": func(program, debian string) string {
+			if _, err := exec.LookPath(program); err == nil {
+				return ""
+			}
+			return " (" + program + ": apt-get install " + debian + ")"
+		},
+	}).Parse(reportText)
+	if err == nil {
+		err = report.Execute(w, map[string]any{
+			"Items": s.Accepted + s.Rejected, "Rate": uint64(float64(s.Accepted+s.Rejected) / max(s.Seconds, 1e-3)), "Sent": s, "Now": now, "Total": total, "Agree": s.arrived(now),
+			"Restarts": q.restarts.Load(), "Layer": layer, "Key": q.key, "Live": !q.exit, "Source": q.source, "Step": liveStep,
+			"API": q.daemon.API, "Ops": q.daemon.Ops, "IngestPath": ingestPath, "ForecastPath": forecastPath,
+			"ClickHouse": q.stores.ClickHouse, "Table": table,
+			"Broker": q.stores.Kafka.Brokers[0], "BrokerKind": q.stores.Kafka.Kind, "Topic": topic, "ForecastTopic": forecastTopic,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("cannot print the report: %w", err)
+	}
+	return nil
 }
 
 // thousands formats a number with separators.
@@ -63,9 +146,32 @@ func thousands(n uint64) string {
 	return s
 }
 
-func rate(s sent) uint64 {
-	if s.Seconds <= 0 {
-		return 0
+// counts are numbers that the stores report.
+type counts struct {
+	Inserted uint64 // rows of all inserts in ClickHouse's log
+	Final    uint64 // count() FINAL: a measurement that is sent again replaces the earlier one
+	Records  uint64 // of the topic, over all partitions
+}
+
+func (c counts) minus(o counts) counts {
+	return counts{c.Inserted - o.Inserted, c.Final - o.Final, c.Records - o.Records}
+}
+
+func (q *quickstart) count(ctx context.Context) (c counts, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if _, err = q.stores.ClickHouse.Do(ctx, "SYSTEM FLUSH LOGS"); err != nil { // creates system.part_log, too
+		return c, err
 	}
-	return uint64(float64(s.Accepted+s.Rejected) / s.Seconds)
+	text, err := q.stores.ClickHouse.Do(ctx, "SELECT (SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0"+
+		" AND database = '"+database+"' AND table = 'measurements'), (SELECT count() FROM "+table+" FINAL)")
+	if err == nil {
+		_, err = fmt.Sscan(text, &c.Inserted, &c.Final)
+	}
+	if err != nil {
+		return c, err
+	}
+	records, err := launch.CountRecords(ctx, q.stores.Kafka.Brokers, topic)
+	c.Records = uint64(records)
+	return c, err
 }

@@ -188,3 +188,24 @@ func FuzzEncode(f *testing.F) {
 		requireClose(t, line, got)
 	})
 }
+
+func TestStraight(t *testing.T) {
+	f := func(end [2]float64, bearing float64) {
+		t.Helper()
+		line := openlr.Straight([2]float64{10, 60}, end, 700, 3)
+		require.InDelta(t, bearing, line.Points[0].Bearing, 0.1)
+		require.InDelta(t, math.Mod(bearing+180, 360), line.Points[1].Bearing, 0.1)
+		code, err := openlr.Encode(line)
+		require.NoError(t, err)
+		got, err := openlr.Decode(code)
+		require.NoError(t, err)
+		requireClose(t, line, got)
+		require.EqualValues(t, 3, got.Points[0].FRC)
+	}
+	f([2]float64{10, 60.01}, 0)
+	f([2]float64{10.02, 60.01}, 45)
+	f([2]float64{10.01, 60}, 90)
+	f([2]float64{10, 59.99}, 180)
+	f([2]float64{9.99, 60}, 270)
+	f([2]float64{10, 60}, 0)
+}

@@ -102,15 +102,7 @@ func (s *Street) OpenLR() string {
 	if s.code != "" {
 		return s.code
 	}
-	east, north := (s.End[0]-s.Start[0])*math.Cos(s.Start[1]*math.Pi/180), s.End[1]-s.Start[1]
-	bearing := math.Mod(math.Atan2(east, north)*180/math.Pi+360, 360)
-	code, err := openlr.Encode(openlr.Line{Points: []openlr.Point{
-		{
-			Lon: s.Start[0], Lat: s.Start[1], Bearing: bearing, Distance: int(s.Length),
-			FRC: s.Class, FOW: openlr.SingleCarriageway, LowestFRC: s.Class,
-		},
-		{Lon: s.End[0], Lat: s.End[1], Bearing: math.Mod(bearing+180, 360), FRC: s.Class, FOW: openlr.SingleCarriageway},
-	}})
+	code, err := openlr.Encode(openlr.Straight(s.Start, s.End, int(s.Length), s.Class))
 	if err != nil {
 		panic(err) // a town does not extend so far
 	}

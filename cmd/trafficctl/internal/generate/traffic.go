@@ -40,7 +40,7 @@ func (s *Street) load(seed uint64, local time.Time) float64 {
 	}
 	work := 1.0
 	if day := local.Weekday(); day == time.Saturday || day == time.Sunday {
-		work = 0.45
+		work = 0.65
 	}
 	demand := 0.7 + 0.5*chance(seed, s.index, 0, 5)
 	rush := peak(7.8, 1, 0.62)*(1+0.35*s.inward) + peak(16.8, 1.4, 0.62)*(1-0.35*s.inward)

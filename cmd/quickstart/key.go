@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	instance = "quickstart" // the product instance of the key and the registry
+	keysFile = "keys.yaml"
+
+	// The key in clear text, and as a header for curl. Only a demonstration stores it.
+	keyFile    = "key"
+	headerFile = "auth"
+)
+
+// rights of the key: everything that the printed commands need.
+var rights = []string{"ingest", "forecast", "routing"}
+
+// makeKey uses the API key of an earlier start, or adds one to the keys file if that key has lost a right. It never changes
+// or removes what is in the file.
+func (q *quickstart) makeKey(ctx context.Context) error {
+	text, err := os.ReadFile(q.path(keysFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read the keys: %w", err)
+	}
+	var file struct {
+		Keys []struct {
+			Name            string
+			SHA256          string
+			ProductInstance string `yaml:"product_instance"`
+			Rights          []string
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return fmt.Errorf("cannot read the keys in %s: %w; correct or remove the file", q.path(keysFile), err)
+	}
+	key, _ := os.ReadFile(q.path(keyFile)) // without it, there is no earlier key
+	q.key = strings.TrimSpace(string(key))
+	digest, usable, names := fmt.Sprintf("%x", sha256.Sum256([]byte(q.key))), false, map[string]bool{}
+	for _, k := range file.Keys {
+		names[k.Name] = true
+		lacks := func(right string) bool { return !slices.Contains(k.Rights, right) }
+		usable = usable || k.SHA256 == digest && k.ProductInstance == instance && !slices.ContainsFunc(rights, lacks)
+	}
+	if !usable {
+		say("creating an API key")
+		name := instance
+		for n := 2; names[name]; n++ {
+			name = fmt.Sprint(instance, "-", n)
+		}
+		out, _, err := q.trafficctl(ctx, nil, "key", "new", "--name", name, "--product-instance", instance,
+			"--rights", strings.Join(rights, ","), "--file", q.path(keysFile))
+		if err != nil {
+			return err
+		}
+		q.key, _, _ = strings.Cut(out, "\n")
+	}
+	err = os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600)
+	if err == nil {
+		err = os.WriteFile(q.path(headerFile), []byte("Authorization: apiKey "+q.key+"\n"), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the key: %w", err)
+	}
+	return nil
+}
