@@ -75,7 +75,9 @@ type layer struct {
 func newLayer(all []*pb.StreetForecast) *layer {
 	l := &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
 	l.Prepare([]*contract.Client{mapClient})
-	l.Replace(all)
+	for _, f := range all {
+		l.Put(f)
+	}
 	l.Start()
 	return l
 }

@@ -189,7 +189,7 @@ func TestForecastSpeedValid(t *testing.T) {
 		require.Equal(t, want, p.GetSpeedValid())
 
 		layer := serveLayer(t)
-		layer.Replace(decoded(t, built.out).StreetForecast)
+		layer.Put(decoded(t, built.out).StreetForecast[0])
 		layer.Publish(time.Now())
 		waitForStreets(t, layer.Layer, 1)
 		got := layer.get(t, "--format", "csv")

@@ -26,7 +26,9 @@ func TestForecastWatch(t *testing.T) {
 			Start: start.Format(time.RFC3339), End: start.Add(6 * time.Hour).Format(time.RFC3339), SpeedValid: proto.Bool(true), Speed: speed,
 		}}}
 	}
-	s.Replace([]*pb.StreetForecast{street(1, 10), street(2, 20), street(3, 30)})
+	for i := range int32(3) {
+		s.Put(street(i+1, float64(10*(i+1))))
+	}
 	s.Publish(time.Now())
 	waitForStreets(t, s.Layer, 3)
 

@@ -80,7 +80,10 @@ func TestReadersDuringRebuilds(t *testing.T) {
 		layer, addr := layerServer(t, cfg)
 		build := func(generation int) {
 			builds := layer.Status(time.Now()).Builds
-			layer.Replace(streetsAt(streets, float64(generation)))
+			layer.Clear()
+			for _, f := range streetsAt(streets, float64(generation)) {
+				layer.Put(f)
+			}
 			layer.Publish(time.Now())
 			require.Eventually(t, func() bool { return layer.Status(time.Now()).Builds > builds }, time.Minute, 100*time.Microsecond)
 		}
@@ -202,7 +205,9 @@ func unpacked(resp *http.Response) ([]byte, error) {
 // negotiation and headers.
 func TestLayerPathAllocatesNothing(t *testing.T) {
 	layer, addr := layerServer(t, layers.DefaultConfig())
-	layer.Replace(streetsAt(5000, 50)) // several pages
+	for _, f := range streetsAt(5000, 50) { // several pages
+		layer.Put(f)
+	}
 	layer.Publish(time.Now())
 	require.Eventually(t, func() bool { return layer.Status(time.Now()).Published }, time.Minute, time.Millisecond)
 	conn, err := net.Dial("tcp", addr)

@@ -21,7 +21,7 @@ func BenchmarkBuild(b *testing.B) {
 	b.Run("full", func(b *testing.B) {
 		for b.Loop() {
 			l := prepared(DefaultConfig())
-			l.Replace(all)
+			replace(l, all)
 			l.Publish(noon)
 			l.build(noon)
 			b.ReportMetric(float64(l.current.Load().size())/1e6, "MB")
@@ -30,7 +30,7 @@ func BenchmarkBuild(b *testing.B) {
 	update := func(name string, which func(i int) int) {
 		b.Run(name, func(b *testing.B) {
 			l := prepared(DefaultConfig())
-			l.Replace(all)
+			replace(l, all)
 			l.Publish(noon)
 			l.build(noon)
 			for round := 1.0; b.Loop(); round++ {
@@ -47,7 +47,7 @@ func BenchmarkBuild(b *testing.B) {
 	update("scattered", func(int) int { return rand.IntN(benchStreets) })
 	b.Run("nothing", func(b *testing.B) {
 		l := prepared(DefaultConfig())
-		l.Replace(all)
+		replace(l, all)
 		l.Publish(noon)
 		l.build(noon)
 		for b.Loop() {
@@ -148,5 +148,5 @@ func BenchmarkPut(b *testing.B) {
 	for b.Loop() {
 		l.Put(f)
 	}
-	l.Replace([]*pb.StreetForecast{f})
+	replace(l, []*pb.StreetForecast{f})
 }

@@ -2,7 +2,7 @@
 // poll it all day and it changes every few minutes, so it is built when it changes and served as
 // finished bytes.
 //
-//	feed ── Put, Remove, Replace ─▶ open ── Publish ─▶ ready ── build ─▶ snapshot ◀── Handle
+//	feed ── Put, Remove, Clear ─▶   open ── Publish ─▶ ready ── build ─▶ snapshot ◀── Handle
 //	                              not visible       not built  (one at a time)  (immutable)
 //
 // Updates of a feed stay open until it publishes them, and a build takes published updates only, so

@@ -15,7 +15,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Layer is the street forecast layer. A feed changes it through Put, Remove, Replace, Publish and
+// Layer is the street forecast layer. A feed changes it through Put, Remove, Clear, Publish and
 // Confirm; clients read it through Admit and Handle. All methods are safe for concurrent use.
 type Layer struct {
 	cfg    Config
@@ -74,25 +74,11 @@ func (l *Layer) Remove(street, fromnode int32) {
 	l.open.set(key{street, fromnode}, nil)
 }
 
-// Replace replaces all streets, also those put since the last Publish, and takes ownership of the
-// messages. Further ones may follow with Put. Of two forecasts of a street the later one counts.
-func (l *Layer) Replace(all []*pb.StreetForecast) {
-	next := changes{replace: true}
-	var errs []error
-	for _, f := range all {
-		s, err := newStreet(f)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		next.set(s.id, s)
-	}
+// Clear removes all streets, also those put since the last Publish.
+func (l *Layer) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open = next
-	for _, err := range errs {
-		l.refuse(err)
-	}
+	l.open = changes{replace: true}
 }
 
 // refuse records a forecast that cannot be used; the street keeps its earlier one. l.mu is held.

@@ -72,7 +72,7 @@ func showsAge() bool {
 
 func TestAnEmptyLayerIsALayer(t *testing.T) {
 	l := prepared(DefaultConfig())
-	l.Replace(nil)
+	replace(l, nil)
 	l.Publish(noon)
 	l.build(noon)
 	for _, encoding := range []string{"identity", "gzip", "zstd"} {
@@ -103,7 +103,7 @@ func TestPutRemoveReplace(t *testing.T) {
 	require.Equal(t, map[int32][]string{1: {"12:15", "12:30"}, 2: {"12:00"}}, show())
 
 	l.Put(forecast(7, 1, noon, 1, 50))
-	l.Replace([]*pb.StreetForecast{forecast(3, 1, noon, 1, 50), forecast(4, 1, noon, 1, 50), forecast(3, 1, noon, 2, 50)})
+	replace(l, []*pb.StreetForecast{forecast(3, 1, noon, 1, 50), forecast(4, 1, noon, 1, 50), forecast(3, 1, noon, 2, 50)})
 	l.Remove(4, 1)
 	l.Put(forecast(5, 1, noon, 1, 50))
 	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, show())
@@ -122,7 +122,7 @@ func TestOnlyWhatIsPublishedIsBuilt(t *testing.T) {
 	l.Put(forecast(2, 1, noon, 1, 50))
 	l.build(noon)
 	require.Equal(t, map[int32][]string{1: {"12:00"}}, periodsOf(t, l, ""))
-	l.Replace([]*pb.StreetForecast{forecast(3, 1, noon, 1, 50)})
+	replace(l, []*pb.StreetForecast{forecast(3, 1, noon, 1, 50)})
 	l.Publish(noon)
 	l.Publish(noon)
 	l.build(noon)
@@ -133,7 +133,7 @@ func TestHorizons(t *testing.T) {
 	l := prepared(DefaultConfig())
 	overlapping := forecast(3, 1, noon.Add(25*time.Minute), 1, 77) // 12:25 to 12:40
 	overlapping.Forecast = append(overlapping.Forecast, forecast(3, 1, noon.Add(30*time.Minute), 1, 88).Forecast...)
-	l.Replace([]*pb.StreetForecast{forecast(1, 1, noon, 3, 50), forecast(2, 1, noon.Add(45*time.Minute), 1, 50), overlapping})
+	replace(l, []*pb.StreetForecast{forecast(1, 1, noon, 3, 50), forecast(2, 1, noon.Add(45*time.Minute), 1, 50), overlapping})
 	l.Publish(noon)
 	f := func(ref time.Time, query string, want map[int32][]string) {
 		t.Helper()
@@ -202,7 +202,7 @@ func TestMaxStreets(t *testing.T) {
 	l.Publish(noon)
 	l.build(noon)
 	require.Equal(t, 2, l.Status(noon).LeftOut, "they are lost all the same")
-	l.Replace([]*pb.StreetForecast{forecast(9, 1, noon, 1, 50)})
+	replace(l, []*pb.StreetForecast{forecast(9, 1, noon, 1, 50)})
 	l.Publish(noon)
 	l.build(noon)
 	require.Zero(t, l.Status(noon).LeftOut)
@@ -213,7 +213,7 @@ func TestMinutesTurn(t *testing.T) {
 		l := running(t, DefaultConfig())
 		start := time.Now() // 00:00:00
 		after(10 * time.Second)
-		l.Replace([]*pb.StreetForecast{forecast(1, 1, start, 2, 50), forecast(2, 1, start.Add(15*time.Minute), 1, 50)})
+		replace(l, []*pb.StreetForecast{forecast(1, 1, start, 2, 50), forecast(2, 1, start.Add(15*time.Minute), 1, 50)})
 		l.Publish(time.Now())
 		synctest.Wait()
 		require.Equal(t, map[int32][]string{1: {"00:00", "00:15"}, 2: {"00:15"}}, periodsOf(t, l, ""))
@@ -269,7 +269,7 @@ func TestMinuteTurnsDuringTheRest(t *testing.T) {
 func TestZones(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
-		l.Replace(city(50, time.Now()))
+		replace(l, city(50, time.Now()))
 		l.Publish(time.Now())
 		synctest.Wait()
 		etags := map[string]bool{}
@@ -305,7 +305,7 @@ func TestStale(t *testing.T) {
 		cfg.Stale = staleRefuse
 		strict := running(t, cfg)
 		for _, l := range []*Layer{l, strict} {
-			l.Replace(city(10, time.Now()))
+			replace(l, city(10, time.Now()))
 			l.Publish(time.Now())
 		}
 		after(30 * time.Minute)
@@ -350,7 +350,7 @@ func TestLayerWithoutCoverage(t *testing.T) {
 		cfg.Stale, cfg.Horizons = staleRefuse, []int{60, 30}
 		l := prepared(cfg)
 		now := time.Now().Truncate(time.Minute)
-		l.Replace(city(10, now.Add(end-6*15*time.Minute)))
+		replace(l, city(10, now.Add(end-6*15*time.Minute)))
 		l.Publish(now)
 		l.build(now)
 		s := l.Status(now)
@@ -377,7 +377,7 @@ func TestLayerWithoutCoverage(t *testing.T) {
 func TestReplicasAgree(t *testing.T) {
 	all := city(700, noon)
 	a, b := prepared(DefaultConfig()), prepared(DefaultConfig())
-	a.Replace(clones(all))
+	replace(a, clones(all))
 	a.Publish(noon)
 	a.build(noon.Add(20 * time.Minute))
 

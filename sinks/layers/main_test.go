@@ -87,6 +87,14 @@ func prepared(cfg Config) *Layer {
 	return l
 }
 
+// replace puts these forecasts in place of all others.
+func replace(l *Layer, all []*pb.StreetForecast) {
+	l.Clear()
+	for _, f := range all {
+		l.Put(f)
+	}
+}
+
 // get asks the layer; headers are given as name, value, name, value.
 func get(l *Layer, c *contract.Client, query string, headers ...string) (*fasthttp.RequestCtx, error) {
 	ctx := &fasthttp.RequestCtx{}

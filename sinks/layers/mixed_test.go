@@ -32,7 +32,7 @@ func TestNoReaderSeesAMixedLayer(t *testing.T) {
 	publish := func(generation int) {
 		all := generationOf(generation, streets)
 		if generation%2 == 0 {
-			l.Replace(all)
+			replace(l, all)
 		} else {
 			for _, f := range all {
 				l.Put(f)

@@ -50,7 +50,7 @@ func change(l *Layer, known map[key]*pb.StreetForecast, random *rand.Rand, now t
 		for _, f := range known {
 			all = append(all, f)
 		}
-		l.Replace(clones(all))
+		replace(l, clones(all))
 	}
 	for range random.IntN(60) {
 		k := key{1000 + random.Int32N(500), random.Int32N(3)}
@@ -77,12 +77,12 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 		return testutil.ToFloat64(partsBuilt) - before
 	}
 	documents := float64(len(l.builder.scopes))
-	l.Replace(clones(all))
+	replace(l, clones(all))
 	first := built()
 	buckets := len(l.builder.buckets)
 	require.Equal(t, documents*float64(buckets), first)
 
-	l.Replace(clones(all)) // the same once more
+	replace(l, clones(all)) // the same once more
 	before := l.current.Load().zones["UTC"]
 	require.Zero(t, built())
 	require.True(t, slices.Equal(before, l.current.Load().zones["UTC"]), "the same documents")

@@ -84,7 +84,7 @@ func TestPartsAgainstTheLayer(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 8))
 		l := prepared(DefaultConfig())
 		now, known := noon, map[key]*pb.StreetForecast{}
-		l.Replace(clones(city(3000, now)))
+		replace(l, clones(city(3000, now)))
 		for _, f := range city(3000, now) {
 			known[key{f.Street, f.Fromnode}] = f
 		}
@@ -347,7 +347,7 @@ func TestManyRemovals(t *testing.T) {
 		for street := range streets {
 			all = append(all, forecast(street, fromnode, noon, 1, 1))
 		}
-		l.Replace(all)
+		replace(l, all)
 		l.Publish(noon)
 		l.build(noon)
 		_, _, version, _ := shownIn(t, l, "")
@@ -410,7 +410,7 @@ func TestWait(t *testing.T) {
 			l.Put(forecast(1, 1, time.Now(), 4, speed))
 			l.Publish(time.Now())
 		}
-		l.Replace([]*pb.StreetForecast{forecast(2, 1, time.Now(), 100, 1)})
+		replace(l, []*pb.StreetForecast{forecast(2, 1, time.Now(), 100, 1)})
 		put(1)
 		after(2 * time.Second)
 		version := func() string {
@@ -492,7 +492,7 @@ func TestWaitKeepsNoLayer(t *testing.T) {
 func TestColdForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
-		l.Replace([]*pb.StreetForecast{forecast(2, 1, time.Now(), 20, 1)})
+		replace(l, []*pb.StreetForecast{forecast(2, 1, time.Now(), 20, 1)})
 		l.Publish(time.Now())
 		after(time.Second)
 		made := func() (list []string) {
@@ -535,7 +535,7 @@ func TestColdForms(t *testing.T) {
 func TestColdFormsOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
-		l.Replace([]*pb.StreetForecast{forecast(2, 1, time.Now(), 40, 1)})
+		replace(l, []*pb.StreetForecast{forecast(2, 1, time.Now(), 40, 1)})
 		l.Publish(time.Now())
 		after(time.Second)
 		kept := func(query string) bool {
@@ -583,7 +583,7 @@ func TestTheNextMinuteIsPrepared(t *testing.T) {
 
 func builtAt(t *testing.T, n int, now time.Time) *Layer {
 	l := prepared(DefaultConfig())
-	l.Replace(city(n, noon))
+	replace(l, city(n, noon))
 	l.Publish(now)
 	l.build(now)
 	return l

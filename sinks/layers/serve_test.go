@@ -13,7 +13,7 @@ import (
 // served returns a layer of n streets, confirmed at noon of a day in the past.
 func served(t testing.TB, n int) *Layer {
 	l := prepared(DefaultConfig())
-	l.Replace(city(n, noon))
+	replace(l, city(n, noon))
 	l.Publish(noon)
 	l.build(noon)
 	return l

@@ -66,8 +66,8 @@ func (c KafkaConfig) check(ctx context.Context, deep bool) error {
 // discard is a layer for a check.
 type discard struct{}
 
-func (discard) Put(*pb.StreetForecast)       {}
-func (discard) Remove(int32, int32)          {}
-func (discard) Replace([]*pb.StreetForecast) {}
-func (discard) Publish(time.Time)            {}
-func (discard) Confirm(time.Time)            {}
+func (discard) Put(*pb.StreetForecast) {}
+func (discard) Remove(int32, int32)    {}
+func (discard) Clear()                 {}
+func (discard) Publish(time.Time)      {}
+func (discard) Confirm(time.Time)      {}

@@ -3,7 +3,7 @@
 //
 // One goroutine loops:
 //
-//	change, or interval over ─▶ read ─▶ normalise ─▶ Put, Remove or Replace ─▶ Publish
+//	change, or interval over ─▶ read ─▶ normalise ─▶ Clear, Put or Remove ─▶ Publish
 //	                             │         └─ bad record: count, report, skip
 //	                             └─ the feed fails: the layer stays unchanged
 //

@@ -77,7 +77,7 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 				expansion*f.maxBytes, expansion)
 		}
 		if err != nil {
-			streets.layer.Replace(nil)
+			streets.layer.Clear()
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ type streets struct {
 }
 
 func newStreets(faults *faults, layer Layer) *streets {
-	layer.Replace(nil)
+	layer.Clear()
 	return &streets{faults: faults, layer: layer, known: make(map[identity]struct{})}
 }
 
@@ -133,7 +133,7 @@ func (s *streets) publish(to *contents, confirmed time.Time) error {
 		err = to.admit(s.known, time.Now())
 	}
 	if err != nil {
-		s.layer.Replace(nil)
+		s.layer.Clear()
 		return err
 	}
 	recordsTaken.Add(float64(len(s.known)))

@@ -22,9 +22,8 @@ type Layer interface {
 	Put(f *pb.StreetForecast)
 	// Remove removes the forecast of a street.
 	Remove(street, fromnode int32)
-	// Replace replaces everything, also updates that are not published, by these forecasts; further ones
-	// may follow with Put.
-	Replace(all []*pb.StreetForecast)
+	// Clear removes all forecasts, also those put since the last Publish.
+	Clear()
 	// Publish makes all updates so far visible. The first call publishes the first layer.
 	Publish(dataTime time.Time)
 	// Confirm records newer data that changed nothing.

@@ -40,10 +40,6 @@ func newFakeLayer(t testing.TB) *fakeLayer {
 func (s *fakeLayer) Put(f *pb.StreetForecast) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.take(f)
-}
-
-func (s *fakeLayer) take(f *pb.StreetForecast) {
 	if err := checkNormal(f); err != nil {
 		s.t.Errorf("put %v: %v", f, err)
 	}
@@ -68,16 +64,10 @@ func (s *fakeLayer) Remove(street, fromnode int32) {
 	delete(s.put, identity{street, fromnode})
 }
 
-func (s *fakeLayer) Replace(all []*pb.StreetForecast) {
+func (s *fakeLayer) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.put)
-	for _, f := range all {
-		s.take(f)
-	}
-	if len(s.put) != len(all) {
-		s.t.Errorf("%d forecasts for %d streets", len(all), len(s.put))
-	}
 }
 
 func (s *fakeLayer) Publish(confirmed time.Time) {

@@ -69,7 +69,7 @@ func (t *topicFeed) startOver() {
 	}
 	t.next, t.ends = make(map[int]int64), make(map[int]int64)
 	t.streets.clear()
-	t.contents.layer.Replace(nil)
+	t.contents.layer.Clear()
 	t.cut.startOver()
 	t.caughtUp, t.changed, t.newest = false, false, time.Time{}
 	t.faults.reset()

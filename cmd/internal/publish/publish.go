@@ -166,12 +166,7 @@ func (i *inventory) Remove(street, fromnode int32) {
 	delete(i.keys, string(forecasts.Key(&pb.StreetForecast{Street: street, Fromnode: fromnode})))
 }
 
-func (i *inventory) Replace(all []*pb.StreetForecast) {
-	clear(i.keys)
-	for _, f := range all {
-		i.Put(f)
-	}
-}
+func (i *inventory) Clear() { clear(i.keys) }
 
 func (i *inventory) Publish(time.Time) { i.first.Do(func() { close(i.whole) }) }
 

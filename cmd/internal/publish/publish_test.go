@@ -34,12 +34,7 @@ func (v *view) Remove(street, fromnode int32) {
 	delete(v.put, string(forecasts.Key(&pb.StreetForecast{Street: street, Fromnode: fromnode})))
 }
 
-func (v *view) Replace(all []*pb.StreetForecast) {
-	clear(v.put)
-	for _, f := range all {
-		v.Put(f)
-	}
-}
+func (v *view) Clear() { clear(v.put) }
 
 func (v *view) Publish(time.Time) {
 	v.mu.Lock()
