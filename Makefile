@@ -35,6 +35,12 @@ page: ## build the web page (sources/page/app) into sources/page/dist; needs npm
 	npm ci --prefix sources/page/app --no-audit --no-fund
 	npm run build --prefix sources/page/app
 
+.PHONY: docs
+docs: ## update the renderer of /docs to the version of sources/page/docs/package.json; needs npm
+	cd sources/page/docs && npm pack --silent openapi-explorer@$$(node -p 'require("./package.json").dependencies["openapi-explorer"]') && \
+	  tar xzf openapi-explorer-*.tgz --strip-components=3 package/dist/browser && \
+	  tar xzOf openapi-explorer-*.tgz package/LICENSE > LICENSE.openapi-explorer.txt && rm openapi-explorer-*.tgz
+
 .PHONY: cross
 cross: ## compile all programs for the other platforms
 	for platform in linux/arm64 darwin/arm64; do \

@@ -27,6 +27,22 @@ const followerPatience = 10 * time.Second
 // mapPath is where clients find the page with the map.
 const mapPath = "/map/"
 
+// docsPath is where both listeners show the OpenAPI document.
+const docsPath = "/docs"
+
+// docsRoutes are the files of the page with the OpenAPI document, which need no key.
+func docsRoutes() (routes []api.Route) {
+	p := page.Docs()
+	for name := range p {
+		at := docsPath
+		if name != "" {
+			at += "/" + name
+		}
+		routes = append(routes, api.Route{Path: at, Methods: schemaMethods, Open: schemaMethods, Endpoint: &pageFile{page: p, name: name}})
+	}
+	return routes
+}
+
 // operatorRoutes are what the operators' listener serves besides metrics and readiness: the page and its data, without a
 // key.
 func (d *daemon) operatorRoutes() map[string]http.Handler {
@@ -37,6 +53,8 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 		"GET " + layers.Path:          http.HandlerFunc(d.serveLayer),
 		"GET /schemas/openapi.yaml":   document(openapi.Document),
 		"GET /schemas/operators.yaml": document(openapi.Operators),
+		"GET " + docsPath:             http.StripPrefix(docsPath, page.Docs()),
+		"GET " + docsPath + "/":       http.StripPrefix(docsPath, page.Docs()),
 	}
 	if d.cfg.UI.Basemap != "" {
 		routes["GET /"+page.BasemapName] = http.HandlerFunc(d.cfg.UI.ServeBasemap)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -63,7 +64,7 @@ func (d *daemon) routes() []api.Route {
 		list += name + "\n"
 	}
 	schema(schemasPath, "text/plain; charset=utf-8", []byte(list))
-	return append(routes, d.mapRoutes()...)
+	return slices.Concat(routes, docsRoutes(), d.mapRoutes())
 }
 
 // noLayer refuses requests for forecasts without a feed: unlike a layer that is not built yet, it never

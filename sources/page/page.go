@@ -52,7 +52,8 @@ const revalidate = "public, no-cache"
 // asset is a file of the page.
 type asset struct {
 	mediaType, etag string
-	immutable       bool // its name has a hash of its content
+	policy          string // its Content-Security-Policy
+	immutable       bool   // its name has a hash of its content
 	identity        []byte
 	compressed      func() []byte // gzip
 }
@@ -86,7 +87,7 @@ func (p Page) File(name string, compressed bool) (f File, ok bool) {
 	}
 	f.Header = [][2]string{
 		{"Content-Type", a.mediaType},
-		{"Content-Security-Policy", policy},
+		{"Content-Security-Policy", a.policy},
 		{"Referrer-Policy", "no-referrer"},
 		{"X-Content-Type-Options", "nosniff"},
 		{"Cache-Control", caching},
@@ -117,20 +118,6 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // assets returns the page's files by name; "" is the entry.
 func assets(s Settings, entry string) Page {
 	all := Page{}
-	add := func(name, from string, content []byte) {
-		hash := fnv.New64a()
-		hash.Write(content)
-		all[name] = asset{
-			mediaType: mediaType(from), etag: fmt.Sprintf("%x", hash.Sum64()), immutable: strings.HasPrefix(name, "assets/"), identity: content,
-			compressed: sync.OnceValue(func() []byte {
-				var b bytes.Buffer
-				z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-				_, _ = z.Write(content) // into memory
-				_ = z.Close()
-				return b.Bytes()
-			}),
-		}
-	}
 	_ = fs.WalkDir(dist, "dist", func(file string, d fs.DirEntry, err error) error { // embedded: it cannot fail
 		if err != nil || d.IsDir() {
 			return err
@@ -138,15 +125,32 @@ func assets(s Settings, entry string) Page {
 		content, err := dist.ReadFile(file)
 		switch name := strings.TrimPrefix(file, "dist/"); {
 		case name == entry:
-			add("", name, content)
+			all.add("", name, policy, content)
 		case strings.HasPrefix(name, "assets/"):
-			add(name, name, content)
+			all.add(name, name, policy, content)
 		}
 		return err
 	})
 	text, _ := json.Marshal(s) // of numbers
-	add("settings.json", "settings.json", text)
+	all.add("settings.json", "settings.json", policy, text)
 	return all
+}
+
+// add adds a file, whose media type is that of the name from.
+func (p Page) add(name, from, policy string, content []byte) {
+	hash := fnv.New64a()
+	hash.Write(content)
+	p[name] = asset{
+		mediaType: mediaType(from), etag: fmt.Sprintf("%x", hash.Sum64()), policy: policy,
+		immutable: strings.HasPrefix(name, "assets/"), identity: content,
+		compressed: sync.OnceValue(func() []byte {
+			var b bytes.Buffer
+			z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+			_, _ = z.Write(content) // into memory
+			_ = z.Close()
+			return b.Bytes()
+		}),
+	}
 }
 
 func mediaType(name string) string {

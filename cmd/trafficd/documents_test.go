@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// snippets returns the fenced blocks of a document by language. Each language occurs once.
+func snippets(t *testing.T, document string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	require.NoError(t, err)
+	found := make(map[string]string)
+	for _, m := range regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		require.NotContains(t, found, m[1], document)
+		found[m[1]] = m[2]
+	}
+	return found
+}
+
+// runDocumented runs a program that a document shows and requires its output and no warnings.
+func runDocumented(t *testing.T, cmd *exec.Cmd, want string, env ...string) {
+	t.Helper()
+	cmd.Env = append(cmd.Environ(), env...)
+	var warnings bytes.Buffer
+	cmd.Stderr = &warnings
+	got, err := cmd.Output()
+	require.NoError(t, err, "%s%s", got, warnings.String())
+	require.Equal(t, want, string(got))
+	require.Empty(t, warnings.String())
+}
+
+// TestIntegratorsPage runs the programs of schemas/openapi/integrators.md.
+func TestIntegratorsPage(t *testing.T) {
+	d := clientsProcess(t)
+	programs := snippets(t, "../../schemas/openapi/integrators.md")
+	want := programs["text"]
+	delete(programs, "text")
+	commands := map[string]func(dir string) *exec.Cmd{
+		"bash": func(dir string) *exec.Cmd { return exec.Command("bash", filepath.Join(dir, "main.bash")) },
+		"python": func(dir string) *exec.Cmd {
+			return exec.Command("python3", "-W", "error", filepath.Join(dir, "main.python"))
+		},
+		"go":   func(dir string) *exec.Cmd { return exec.Command("go", "run", filepath.Join(dir, "main.go")) },
+		"java": func(dir string) *exec.Cmd { return java(filepath.Join(dir, "main.java")) },
+	}
+	require.Len(t, programs, len(commands))
+	for language, program := range programs {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "main."+language), program)
+			runDocumented(t, commands[language](dir), want, "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
+		})
+	}
+}
