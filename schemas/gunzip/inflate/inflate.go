@@ -239,9 +239,11 @@ loop:
 		bits >>= e & 63
 		n -= uint(e & 63)
 
-		bits |= binary.LittleEndian.Uint64(src[at:]) << (n & 63)
-		at += int((63 - n) >> 3 & 7)
-		n |= 56
+		if n < 2*maxLength { // a distance has at most 15 bits of code and 13 more
+			bits |= binary.LittleEndian.Uint64(src[at:]) << (n & 63)
+			at += int((63 - n) >> 3 & 7)
+			n |= 56
+		}
 		e = distances.entries[bits&distMask]
 		if e&isOther != 0 {
 			if e&isSub != 0 {
