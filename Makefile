@@ -87,6 +87,10 @@ chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 D
 bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA=folder adds real batches
 	DATA='$(DATA)' .ci/bench '$(BENCH)'
 
+.PHONY: forecast-eval
+forecast-eval: ## backtest the forecaster on DATA=folder and print lines `bench: forecast_<set>_<what> <value> <unit>`
+	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | grep '^bench:'
+
 .PHONY: hostile
 hostile: ## attack a daemon beside two integrators, a line per attack; up to 5 minutes
 	@.ci/setup test

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,14 +43,15 @@ type ClickHouse struct {
 // Model says what is learned.
 type Model struct {
 	ProductInstance string          `setting:"product_instance"`
-	Measure         string          `setting:"measure"` // measure type that is forecast
+	Measure         string          `setting:"measure"` // measure type that is forecast; of speeds, if it is published
 	Count           string          `setting:"count"`   // measure type of the numbers of vehicles; empty: none
 	Most            float64         `setting:"most"`    // higher values are impossible
 	Interval        time.Duration   `setting:"interval"`
-	Horizons        []time.Duration `setting:"horizons"`  // that weights are learned for; between them, they are interpolated
-	TimeZone        string          `setting:"time_zone"` // of profiles and days: a name of the IANA database
-	Holidays        []string        `setting:"holidays"`  // dates that are like Sundays, as 2026-12-25
-	LearnAfter      time.Duration   `setting:"learn_after"`
+	Horizons        []time.Duration `setting:"horizons"`       // that weights are learned for; between them, they are interpolated
+	TimeZone        string          `setting:"time_zone"`      // of profiles and days: a name of the IANA database
+	Holidays        []string        `setting:"holidays"`       // dates that are like Sundays, as 2026-12-25
+	HolidayRegion   string          `setting:"holiday_region"` // whose public holidays are added: a country code such as dk; empty: none
+	LearnAfter      time.Duration   `setting:"learn_after"`    // how long after the end of a day it is learned
 }
 
 // Forecasts says what is published.
@@ -140,6 +142,9 @@ func (m Model) validate() error {
 		settings.Check(len(m.Horizons) > 0 && slices.IsSorted(m.Horizons), "horizons must be sorted, and not empty"),
 		settings.Within("learn_after", m.LearnAfter, 0, 12*time.Hour, "later measurements of a day are not learned"),
 	}
+	_, known := regions[m.HolidayRegion]
+	errs = append(errs, settings.Check(known || m.HolidayRegion == "", "holiday_region is %q, must be one of %v or empty", m.HolidayRegion,
+		slices.Sorted(maps.Keys(regions))))
 	for _, h := range m.Horizons {
 		errs = append(errs, settings.Check(h >= m.Interval && h <= 8*time.Hour && h%max(m.Interval, 1) == 0,
 			"horizons has %s, must be multiples of interval up to 8h", h))
@@ -164,6 +169,7 @@ func (f Forecasts) validate(m Model) error {
 // connect opens the archive. It does not connect.
 func (c *Config) connect() (driver.Conn, error) {
 	t := c.ClickHouse
+	t.ClickHouse.Database = "" // it may not exist yet; the statements name it
 	return t.Open(&clickhouse.Options{
 		Addr: []string{t.Address}, DialTimeout: 10 * time.Second, ReadTimeout: t.Timeout, MaxOpenConns: 3,
 		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
@@ -179,6 +185,6 @@ func (c *Config) source(conn driver.Conn, learned string) *archive.Source {
 	}
 	return &archive.Source{
 		Conn: conn, Database: c.ClickHouse.Database, Table: c.ClickHouse.Table, Learned: learned, Instance: m.ProductInstance,
-		Measure: m.Measure, Count: m.Count, Most: m.Most, Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.Holidays,
+		Measure: m.Measure, Count: m.Count, Most: m.Most, Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.holidays(),
 	}
 }

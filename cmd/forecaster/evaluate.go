@@ -17,7 +17,7 @@ import (
 )
 
 func evaluateCommand(f *flags) *cobra.Command {
-	var from, to, plot, scratch string
+	var from, to, plot, scratch, format, input string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "evaluate",
@@ -34,6 +34,17 @@ the last residual, on readings of 5 vehicles or more. The database is removed at
 			if err != nil {
 				return invalid(err)
 			}
+			if (format == formatMETRLA) != (input != "") || format != "" && format != formatMETRLA {
+				return fmt.Errorf("--format is %q, must be %s with --input FILE, or neither", format, formatMETRLA)
+			}
+			var table *detectorTable
+			if input != "" {
+				if table, err = readMETRLA(input); err != nil {
+					return err
+				}
+				c.Model.ProductInstance, c.Model.Count, c.Model.TimeZone = formatMETRLA, "", "UTC" // its times are local
+				from, to = table.split().Format(time.RFC3339), table.end().Format(time.RFC3339)
+			}
 			first, err := moment(c, from)
 			if err != nil {
 				return fmt.Errorf("--from: %w", err)
@@ -42,7 +53,7 @@ the last residual, on readings of 5 vehicles or more. The database is removed at
 			if err != nil {
 				return fmt.Errorf("--to: %w", err)
 			}
-			results, err := backtest(cmd.Context(), c, scratch, first, last, func(day time.Time) {
+			results, err := backtest(cmd.Context(), c, table, scratch, first, last, func(day time.Time) {
 				fmt.Fprintf(os.Stderr, "forecaster: learned %s\n", day.Format(time.DateOnly))
 			})
 			if err != nil {
@@ -63,6 +74,8 @@ the last residual, on readings of 5 vehicles or more. The database is removed at
 	cmd.Flags().StringVar(&from, "from", "", "first moment that is forecast, as 2026-09-01 (local) or 2026-09-01T06:00:00Z")
 	cmd.Flags().StringVar(&to, "to", "", "end, likewise")
 	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
+	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input, not the archive; its last 20 % are forecast")
+	cmd.Flags().StringVar(&input, "input", "", "CSV file: a column of local times, and one of speeds per sensor; 0 and empty mean missing")
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation", "database for the learned tables; it is removed before and afterwards")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -84,7 +97,7 @@ func moment(c *Config, text string) (time.Time, error) {
 }
 
 // backtest evaluates at 15, 30 and 60 minutes.
-func backtest(ctx context.Context, c *Config, scratch string, from, to time.Time, progress func(time.Time)) ([]evaluate.Result, error) {
+func backtest(ctx context.Context, c *Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) ([]evaluate.Result, error) {
 	if scratch == c.ClickHouse.Database {
 		return nil, fmt.Errorf("--scratch %s is the database of the archive: it would be removed", scratch)
 	}
@@ -101,8 +114,15 @@ func backtest(ctx context.Context, c *Config, scratch string, from, to time.Time
 	if _, err := schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}); err != nil {
 		return nil, err
 	}
+	source := c.source(conn, scratch)
+	if table != nil {
+		source.Database, source.Table = scratch, "metr_la"
+		if err := table.insert(ctx, conn, "`"+scratch+"`.metr_la", c.Model); err != nil {
+			return nil, fmt.Errorf("cannot insert the file's values: %w", err)
+		}
+	}
 	e := evaluate.Evaluation{
-		Source: c.source(conn, scratch), From: from, To: to,
+		Source: source, From: from, To: to,
 		Horizons: []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour},
 	}
 	return e.Run(ctx, progress)

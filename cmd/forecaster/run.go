@@ -99,7 +99,8 @@ func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, g
 
 type fileOutput struct{ OutputFile }
 
-func (f fileOutput) keys(context.Context) ([]string, error) { return nil, nil }
+// keys returns one that no street has, so that the first publication replaces the file in any case.
+func (f fileOutput) keys(context.Context) ([]string, error) { return []string{""}, nil }
 func (f fileOutput) close()                                 {}
 func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, gone []string) error {
 	if len(changed)+len(gone) == 0 {
@@ -122,6 +123,13 @@ func check(ctx context.Context, c *Config, deep bool) error {
 	if c.Output.Feed == forecasts.FeedFile {
 		if err := unix.Access(filepath.Dir(c.Output.File.Path), unix.W_OK); err != nil {
 			errs = append(errs, fmt.Errorf("output.file.path: cannot write to its folder: %w", err))
+		}
+	}
+	if c.Output.Feed == forecasts.FeedKafka {
+		feed := forecasts.DefaultConfig()
+		feed.Feed, feed.Kafka = forecasts.FeedKafka, c.Output.Kafka
+		if err := feed.Check(ctx, deep); err != nil {
+			errs = append(errs, fmt.Errorf("output.%w", err))
 		}
 	}
 	conn, err := c.connect()

@@ -145,7 +145,9 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 		horizons = append(horizons, fmt.Sprint(int(h/s.Interval)))
 	}
 	for _, h := range s.Holidays {
-		holidays = append(holidays, quote(h))
+		if h >= day.AddDate(0, 0, -history).Format(time.DateOnly) && h <= q.Day {
+			holidays = append(holidays, quote(h))
+		}
 	}
 	q.Slots, q.Horizons = "["+strings.Join(slots, ",")+"]", "["+strings.Join(horizons, ",")+"]"
 	q.Holidays = "CAST([" + strings.Join(holidays, ",") + "], 'Array(String)')"

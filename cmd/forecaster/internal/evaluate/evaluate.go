@@ -93,7 +93,7 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 	codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
 	last := make([]float64, len(all)) // of values before the origin
 	at := 0
-	for origin := day; origin.Before(tomorrow); origin = origin.Add(step) {
+	for origin := day; origin.Before(tomorrow) && origin.Before(end); origin = origin.Add(step) {
 		if l.Until.After(origin) {
 			return fmt.Errorf("%w: the tables for %s know measurements until %s", ErrLeak, origin.Format(time.RFC3339), l.Until.Format(time.RFC3339))
 		}

@@ -113,8 +113,7 @@ const (
 // Slot returns the position of a moment in the profiles of a day, or -1.
 func (l *Learned) Slot(t time.Time) int {
 	local := t.In(l.Day.Location())
-	y, m, d := local.Date()
-	days := int(time.Date(y, m, d, 12, 0, 0, 0, time.UTC).Sub(date(l.Day)).Hours()) / 24
+	days := int(date(local).Sub(date(l.Day)) / (24 * time.Hour))
 	if days < -1 || days > 1 {
 		return -1
 	}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	schema "trafficd/schemas/clickhouse"
+)
+
+// BenchmarkForecastEval prints the figures of `make forecast-eval`: it learns and evaluates the observations in
+// the folder that the environment variable FORECAST_DATA names.
+func BenchmarkForecastEval(b *testing.B) {
+	folder := os.Getenv("FORECAST_DATA")
+	if folder == "" {
+		b.Skip("FORECAST_DATA is not set")
+	}
+	store := stores.StartClickHouse(b)
+	print := func(what string, value float64, unit string) {
+		fmt.Printf("bench: forecast_%s %.4g %s\n", filepath.Base(folder)+"_"+what, value, unit)
+	}
+	c := Default()
+	c.ClickHouse.Address, c.ClickHouse.Database, c.ClickHouse.Timeout, c.Model.ProductInstance = store.TCP, "eval", 30*time.Minute, "eval"
+	conn, err := c.connect()
+	require.NoError(b, err)
+	_, err = schema.Migrate(b.Context(), conn, schema.Layout{Database: "learned", Table: "measurements"})
+	require.NoError(b, err)
+	store.Query(b, "CREATE DATABASE eval ENGINE = Atomic")
+	store.Query(b, `CREATE TABLE eval.measurements (product_instance LowCardinality(String), detector_code LowCardinality(String), measure_type_code LowCardinality(String),
+		timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64, received_at DateTime64(9, 'UTC'))
+		ENGINE = ReplacingMergeTree(received_at) PARTITION BY toYYYYMM(timestamp_from) ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
+	require.NoError(b, upload(b.Context(), store.HTTP, filepath.Join(folder, "observations.csv.xz")))
+
+	// The chronological split into 70, 10 and 20 %, of time: the last part is evaluated.
+	from, to := time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
+	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
+
+	source := c.source(conn, "learned")
+	start, last := time.Now(), time.Now()
+	require.NoError(b, source.Learn(b.Context(), to.AddDate(0, 0, -1), func(time.Time) error { return nil }))
+	last = time.Now()
+	require.NoError(b, source.Learn(b.Context(), to, func(time.Time) error { return nil }))
+	print("learn_scratch", time.Since(start).Seconds(), "s")
+	print("learn_day", time.Since(last).Seconds(), "s")
+	results, err := backtest(b.Context(), &c, nil, "scratch", split, to, func(time.Time) {})
+	require.NoError(b, err)
+	for _, r := range results {
+		for i, name := range []string{"mae", "mae_persistence", "mae_profile", "mae_profile_residual"} {
+			print(fmt.Sprintf("%s_%d", name, r.Minutes), r.MAE[i], "km/h")
+		}
+		print(fmt.Sprintf("coverage_%d", r.Minutes), r.Coverage, "%")
+	}
+	fmt.Printf("bench: forecast_memory_per_street %.0f B\n", memoryPerStreet())
+	step := testing.Benchmark(BenchmarkStep)
+	fmt.Printf("bench: forecast_step_10k_ms %.3g ms\n", float64(step.NsPerOp())/1e6)
+}
+
+// upload inserts observations with the columns of deployments/quickstart/aarhus.yaml.
+func upload(ctx context.Context, address, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	query := url.Values{"input_format_parallel_parsing": {"0"}, "query": {`INSERT INTO eval.measurements
+		SELECT 'eval', toString(report_id), measure, timestamp, timestamp + INTERVAL 5 MINUTE, value, timestamp
+		FROM input('report_id UInt32, timestamp DateTime, avg_speed_kmh Float64, vehicle_count Float64')
+		ARRAY JOIN ['speed', 'flow'] AS measure, [avg_speed_kmh, vehicle_count] AS value FORMAT CSVWithNames`}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/?"+query.Encode(), file)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Encoding", "xz")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("cannot insert %s: %s", path, answer.Status)
+	}
+	return nil
+}
+
+// memoryPerStreet returns the bytes that a street of one detector takes: learned tables, recent values and the record.
+func memoryPerStreet() float64 {
+	const n = 10_000
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	before := heap()
+	list, l := network(n)
+	codes, recent := hour(list)
+	all, _ := build(Default().Forecasts, l, list, noon, codes, recent)
+	after := heap()
+	runtime.KeepAlive([]any{list, l, codes, recent, all})
+	return (after - before) / n
+}

@@ -1,0 +1,101 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// learned returns tables with a flat profile, in which the forecast is the profile plus half of the last
+// residual.
+func learned(day time.Time) *Learned {
+	detector := func(level float64) *Detector {
+		w := Weights{Horizon: 3, Low: -5, High: 5}
+		w.Beta[0] = 0.5
+		far := w
+		far.Horizon, far.Beta[0], far.Low, far.High = 12, 0.2, -8, 8
+		return &Detector{Profile: slices.Repeat([]float64{level}, 3*SlotsPerDay), Mean: level, Weights: []Weights{w, far}}
+	}
+	return &Learned{
+		Day: day, Until: day, Interval: 5 * time.Minute,
+		Detectors: map[string]*Detector{"a": detector(50)}, Pool: detector(40),
+	}
+}
+
+func values(at map[int]float64) (r Recent) {
+	for i, v := range at {
+		r.Values[i], r.Weights[i] = v, 2
+	}
+	return r
+}
+
+func TestFallbacks(t *testing.T) {
+	day := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
+	f := func(l *Learned, origin time.Time, code string, r Recent, horizon time.Duration, want float64, basis Basis) {
+		t.Helper()
+		s := NewStep(l, origin, []string{code}, []Recent{r})
+		out := make([]Forecast, 1)
+		s.For(code, &r, []Target{s.TargetOf(horizon)}, out, nil)
+		require.Equal(t, basis, out[0].Basis)
+		if basis != None {
+			require.InDelta(t, want, out[0].Value, 1e-12)
+		}
+	}
+	l, noon := learned(day), day.Add(12*time.Hour)
+	slow := values(map[int]float64{11: 42}) // its residual of -8 is shrunk to -4
+	f(l, noon, "a", slow, 15*time.Minute, 48, Own)
+	f(l, noon, "a", slow, 5*time.Minute, 48, Own)
+	f(l, noon, "a", slow, time.Hour, 50-4*0.2, Own)
+	f(l, noon, "a", slow, 2*time.Hour, 50-4*0.2, Own)
+	f(l, noon, "a", slow, 35*time.Minute, 50-4*(0.5-0.3*4/9), Own) // between 15 and 60 minutes
+	f(l, noon, "a", Recent{}, 15*time.Minute, 50, Own)             // a hole: the residual is 0
+	f(l, noon, "a", values(map[int]float64{2: 10}), 15*time.Minute, 50, Own)
+	f(l, noon, "a", values(map[int]float64{11: -1000}), 15*time.Minute, 50-Clip/4, Own) // an outlier is limited
+	f(l, noon, "new", values(map[int]float64{11: 48}), 15*time.Minute, 42, Pooled)
+
+	nothing := &Learned{Day: day, Interval: 5 * time.Minute}
+	f(nothing, noon, "a", values(map[int]float64{3: 44, 7: 33}), time.Hour, 33, Persist)
+	f(nothing, noon, "a", Recent{}, time.Hour, 0, None)
+	f(l, noon.AddDate(0, 0, 1), "a", slow, 15*time.Minute, 48, Own)     // the next day is not learned yet
+	f(l, noon.AddDate(0, 0, 2), "a", slow, 15*time.Minute, 42, Persist) // the tables end
+	f(l, day.AddDate(0, 0, 2).Add(-time.Minute*30), "a", slow, time.Hour, 42, Persist)
+}
+
+// TestSlot on days on which clocks change: slots are those of local time.
+func TestSlot(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Copenhagen")
+	require.NoError(t, err)
+	f := func(day, at string, want int) {
+		t.Helper()
+		d, err := time.ParseInLocation(time.DateOnly, day, zone)
+		require.NoError(t, err)
+		moment, err := time.Parse(time.RFC3339, at)
+		require.NoError(t, err)
+		require.Equal(t, want, (&Learned{Day: d}).Slot(moment))
+	}
+	f("2026-06-10", "2026-06-09T22:00:00Z", 96)
+	f("2026-06-10", "2026-06-09T21:59:59Z", 95)
+	f("2026-06-10", "2026-06-11T21:59:59Z", 287)
+	f("2026-06-10", "2026-06-11T22:00:00Z", -1)
+	f("2026-06-10", "2026-06-08T21:59:59Z", -1)
+	f("2026-03-29", "2026-03-29T00:59:00Z", 96+7)  // 1:59
+	f("2026-03-29", "2026-03-29T01:00:00Z", 96+12) // 3:00
+	f("2026-10-25", "2026-10-25T00:00:00Z", 96+8)  // 2:00
+	f("2026-10-25", "2026-10-25T01:00:00Z", 96+8)  // 2:00 again
+	f("2026-10-25", "2026-10-25T22:59:00Z", 96+95)
+	f("2026-03-30", "2026-03-28T23:30:00Z", 2)
+}
+
+// TestNetwork: the residuals of all detectors are a feature of each.
+func TestNetwork(t *testing.T) {
+	l := learned(time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC))
+	codes, recent := []string{"a", "b"}, []Recent{values(map[int]float64{11: 45}), values(map[int]float64{9: 45, 1: 38})}
+	s := NewStep(l, l.Day.Add(time.Hour), codes, recent)
+	require.InDelta(t, (2*-5+2*5.0)/(4+NetShrink), s.Network[0], 1e-12)
+	require.InDelta(t, 2*-2/(2+NetShrink), s.Network[1], 1e-12)
+	require.Len(t, Features, K)
+	require.False(t, math.IsNaN(s.Network[0]))
+}

@@ -1,0 +1,58 @@
+package streets
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/openlr"
+)
+
+func read(t *testing.T, name, text string) Content {
+	t.Helper()
+	c := DefaultConfig()
+	c.Path = filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(c.Path, []byte(text), 0o600))
+	content, err := Read(c)
+	require.NoError(t, err)
+	return content
+}
+
+func TestRead(t *testing.T) {
+	want := []Street{
+		{Street: 7, FromNode: -1, Detectors: []string{"C"}, Lengths: []float64{1}},
+		{Street: 7, FromNode: 2, OpenLR: "CwRbWyNG9RpsCQCb/jsb", Detectors: []string{"A", "B", "D"}, Lengths: []float64{100, 300, 200}},
+	}
+	f := func(name, text string) {
+		t.Helper()
+		got := read(t, name, text)
+		require.Equal(t, want, got.Streets)
+		require.Equal(t, 1, got.Unplaced)
+		require.ErrorContains(t, got.Invalid, `detector "F"`)
+	}
+	f("a.csv", "detectorCode,street,fromnode,openlr,length\nB,7,2,CwRbWyNG9RpsCQCb/jsb,300\nA,7,2,,100\nC,7,-1,,\nD,7,2,,\nE,,,,\nF,x,1,,\n")
+	f("b.csv", "\xef\xbb\xbfstreet;detectorCode;fromnode;length;openlr\r\n7;B;2;300;CwRbWyNG9RpsCQCb/jsb\r\n7;A;2;100;\r\n7;C;-1;;\r\n7;D;2;;\r\n;E;;;\r\n99999999999;F;;;\r\n")
+	f("c.json", `[{"detectorCode":"B","street":7,"fromnode":2,"length":300,"openlr":"CwRbWyNG9RpsCQCb/jsb"},{"detectorCode":"A","street":"7","fromnode":2,"length":100},
+		{"detectorCode":"C","street":7,"fromnode":-1},{"detectorCode":"D","street":7,"fromnode":2},{"detectorCode":"E"},{"detectorCode":"F","street":0}]`)
+}
+
+func TestLocationFromEndPoints(t *testing.T) {
+	s := read(t, "a.csv", "detectorCode,street,fromnode,from_lat,from_lon,to_lat,to_lon,length\nA,1,2,56.1,10.1,56.1,10.2,7000\n").Streets[0]
+	line, err := openlr.Decode(s.OpenLR)
+	require.NoError(t, err)
+	require.InDelta(t, 56.1, line.Points[0].Lat, 1e-4)
+	require.InDelta(t, 10.2, line.Points[1].Lon, 1e-4)
+	require.InDelta(t, 90, line.Points[0].Bearing, openlr.BearingTolerance)
+	require.InDelta(t, 7000, line.Points[0].Distance, openlr.DistanceTolerance)
+}
+
+// TestSpeed: a street's speed is its length by the time that it takes.
+func TestSpeed(t *testing.T) {
+	s := Street{Lengths: []float64{100, 300}}
+	require.InDelta(t, 400/(100/20.0+300/60.0), s.Speed([]float64{20, 60}), 1e-12)
+	require.InDelta(t, 60, s.Speed([]float64{math.NaN(), 60}), 1e-12)
+	require.True(t, math.IsNaN(s.Speed([]float64{math.NaN(), math.NaN()})))
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+const formatMETRLA = "metr-la"
+
+// detectorTable is a file with a row per interval and a column per sensor.
+type detectorTable struct {
+	sensors []string
+	times   []time.Time
+	values  [][]float64 // by time; 0: missing
+}
+
+// split returns the end of the first 80 % of the rows: training and validation of the published protocol.
+func (t *detectorTable) split() time.Time { return t.times[len(t.times)*8/10] }
+
+func (t *detectorTable) end() time.Time { return t.times[len(t.times)-1].Add(5 * time.Minute) }
+
+// readMETRLA reads CSV as pandas writes it: a header with the sensors, then local times and speeds.
+func readMETRLA(path string) (*detectorTable, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the values: %w", err)
+	}
+	defer file.Close()
+	r := csv.NewReader(file)
+	r.ReuseRecord = true
+	header, err := r.Read()
+	if err != nil || len(header) < 2 {
+		return nil, fmt.Errorf("cannot read %s: want a header with a column of times and the sensors: %w", path, err)
+	}
+	t := &detectorTable{sensors: slices.Clone(header[1:])}
+	for {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", path, err)
+		}
+		at, err := time.Parse(time.DateTime, row[0])
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %q is not a time such as 2012-03-01 00:00:00", path, row[0])
+		}
+		values := make([]float64, len(t.sensors))
+		for i, text := range row[1:] {
+			if text == "" {
+				continue
+			}
+			if values[i], err = strconv.ParseFloat(text, 64); err != nil {
+				return nil, fmt.Errorf("cannot read %s: %q is not a speed", path, text)
+			}
+		}
+		t.times, t.values = append(t.times, at), append(t.values, values)
+	}
+	if len(t.times) < 5 {
+		return nil, fmt.Errorf("cannot evaluate %s: it has only %d rows", path, len(t.times))
+	}
+	return t, nil
+}
+
+// insert creates a table with the columns of the archive and inserts the values.
+func (t *detectorTable) insert(ctx context.Context, conn driver.Conn, table string, m Model) error {
+	err := conn.Exec(ctx, "CREATE TABLE "+table+` (product_instance LowCardinality(String), detector_code LowCardinality(String),
+		measure_type_code LowCardinality(String), timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64)
+		ENGINE = ReplacingMergeTree PARTITION BY toYYYYMM(timestamp_from)
+		ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
+	for n := 0; n < len(t.times) && err == nil; {
+		var batch driver.Batch
+		if batch, err = conn.PrepareBatch(ctx, "INSERT INTO "+table); err != nil {
+			return err
+		}
+		for end := min(n+1000, len(t.times)); n < end && err == nil; n++ {
+			for i, v := range t.values[n] {
+				if v > 0 && err == nil {
+					err = batch.Append(m.ProductInstance, t.sensors[i], m.Measure, t.times[n], t.times[n].Add(m.Interval), v)
+				}
+			}
+		}
+		if err == nil {
+			err = batch.Send()
+		}
+	}
+	return err
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/forecaster/internal/evaluate"
+	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/conf"
+	schema "trafficd/schemas/clickhouse"
+	pb "trafficd/schemas/proto/trafficd/v1"
+	"trafficd/sources/forecasts"
+)
+
+const topicName = "forecasts"
+
+var noon = time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
+
+// town is an archive of 5 days of 20 detectors, and a topic.
+type town struct {
+	clickhouse *stores.ClickHouse
+	kafka      *stores.Kafka
+	cfg        Config
+}
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	w := &town{clickhouse: stores.StartClickHouse(t), kafka: stores.StartKafka(t, stores.Topic(topicName, 3)), cfg: Default()}
+	c := &w.cfg
+	c.ClickHouse.Address, c.ClickHouse.Timeout = w.clickhouse.TCP, time.Minute
+	c.Model.ProductInstance = "town"
+	c.Output.Kafka.Brokers, c.Output.Kafka.Topic, c.Output.Kafka.RequestTimeout = w.kafka.Brokers, topicName, 3*time.Second
+	c.Output.Kafka.DialTimeout = time.Second
+	c.Detectors.Path = filepath.Join(t.TempDir(), "detectors.csv")
+	w.register(t, 20)
+	f := w.start(t)
+	_, err := schema.Migrate(t.Context(), f.source.Conn, schema.Layout{Database: "trafficd", Table: "measurements"})
+	require.NoError(t, err)
+	w.measure(t, noon.AddDate(0, 0, -5), noon.Add(5*time.Minute), 20, 0)
+	require.NoError(t, f.source.Learn(t.Context(), noon, func(time.Time) error { return nil }))
+	return w
+}
+
+// register writes a detectors file in which two detectors belong to each street.
+func (w *town) register(t *testing.T, detectors int) {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("detectorCode,street,fromnode,length\n")
+	for d := range detectors {
+		fmt.Fprintf(&b, "%d,%d,1,%d\n", d, 100+d/2, 100+d)
+	}
+	require.NoError(t, os.WriteFile(w.cfg.Detectors.Path, []byte(b.String()), 0o600))
+}
+
+func (w *town) measure(t *testing.T, from, to time.Time, detectors int, added float64) {
+	t.Helper()
+	w.clickhouse.Query(t, fmt.Sprintf(`INSERT INTO trafficd.measurements
+SELECT 'town', toString(d), measure, ts, ts + 300, value, NULL, generateUUIDv4(), 0, now() FROM (
+    SELECT number %% %d AS d, fromUnixTimestamp(%d + intDiv(number, %d) * 300) AS ts, cityHash64(toUnixTimestamp(ts), d) AS h
+    FROM numbers(%d)
+) ARRAY JOIN ['speed', 'flow'] AS measure, [40 + d + h %% 10 + %f, toFloat64(h %% 7)] AS value`,
+		detectors, from.Unix(), detectors, int(to.Sub(from)/(5*time.Minute))*detectors, added))
+}
+
+func (w *town) start(t *testing.T) *forecaster {
+	t.Helper()
+	conn, err := w.cfg.connect()
+	require.NoError(t, err)
+	out, err := newOutput(w.cfg.Output)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(); out.close() })
+	f := &forecaster{cfg: &w.cfg, log: zerolog.Nop(), source: w.cfg.source(conn, "trafficd"), out: out}
+	f.state.Store(&status{})
+	return f
+}
+
+// layer returns the latest record of each key.
+func (w *town) layer(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, r := range w.kafka.Records(t, topicName) {
+		if r.Value == nil {
+			delete(all, string(r.Key))
+		} else {
+			all[string(r.Key)] = string(r.Value)
+		}
+	}
+	return all
+}
+
+// TestRounds publishes through restarts, with two instances, changes of the registry, and with either store
+// away: late, but never wrong.
+func TestRounds(t *testing.T) {
+	w := newTown(t)
+	a := w.start(t)
+	require.NoError(t, a.round(t.Context(), noon))
+	first := w.layer(t)
+	require.Len(t, first, 10)
+	var record pb.StreetForecast
+	require.NoError(t, proto.Unmarshal([]byte(first["103:1"]), &record))
+	require.Len(t, record.Forecast, w.cfg.Forecasts.Periods)
+	require.Equal(t, "2026-06-10T12:00:00Z", record.Forecast[0].Start)
+	require.Equal(t, "2026-06-10T12:15:00Z", record.Forecast[0].End)
+	for _, p := range record.Forecast {
+		require.InDelta(t, 51, p.Speed, 3, "detectors 6 and 7 have means of 50.5 and 51.5")
+		require.True(t, *p.SpeedValid)
+	}
+
+	// A second instance and a restart publish the same bytes, and an instance that knows them nothing.
+	b := w.start(t)
+	require.NoError(t, b.round(t.Context(), noon))
+	require.Equal(t, first, w.layer(t))
+	before := w.kafka.Count(t, topicName)
+	require.NoError(t, b.round(t.Context(), noon))
+	require.Equal(t, before, w.kafka.Count(t, topicName))
+
+	// The next interval: the instances take turns, and agree with one that starts.
+	w.measure(t, noon, noon.Add(5*time.Minute), 20, -15)
+	require.NoError(t, b.round(t.Context(), noon.Add(5*time.Minute)))
+	second := w.layer(t)
+	require.NotEqual(t, first, second)
+	require.NoError(t, w.start(t).round(t.Context(), noon.Add(5*time.Minute)))
+	require.Equal(t, second, w.layer(t))
+
+	// Streets that left the registry are removed, also by an instance that never knew them.
+	w.register(t, 16)
+	require.NoError(t, os.Chtimes(w.cfg.Detectors.Path, noon, noon))
+	require.NoError(t, b.round(t.Context(), noon.Add(5*time.Minute)))
+	require.Len(t, w.layer(t), 8)
+	w.register(t, 14)
+	require.NoError(t, w.start(t).round(t.Context(), noon.Add(5*time.Minute)))
+	third := w.layer(t)
+	require.Len(t, third, 7)
+
+	// Without ClickHouse, or Kafka, nothing changes; afterwards it goes on.
+	require.NoError(t, w.clickhouse.Kill())
+	require.Error(t, a.round(t.Context(), noon.Add(10*time.Minute)))
+	require.NoError(t, w.clickhouse.Restart())
+	require.Equal(t, third, w.layer(t))
+	require.NoError(t, w.kafka.Stop())
+	w.measure(t, noon.Add(5*time.Minute), noon.Add(10*time.Minute), 20, 20)
+	require.Error(t, a.round(t.Context(), noon.Add(10*time.Minute)))
+	require.NoError(t, w.kafka.Restart())
+	require.Eventually(t, func() bool { return a.round(t.Context(), noon.Add(10*time.Minute)) == nil }, time.Minute, 100*time.Millisecond)
+	require.Len(t, w.layer(t), 7)
+	require.NotEqual(t, third, w.layer(t))
+
+	// No forecast from data that is too old.
+	require.NoError(t, a.round(t.Context(), noon.Add(3*time.Hour)))
+	require.Empty(t, w.layer(t))
+	require.Equal(t, 7, a.state.Load().streets[model.None])
+}
+
+// TestLeak: an evaluation with tables that know the evaluated day fails.
+func TestLeak(t *testing.T) {
+	w := newTown(t)
+	f := w.start(t)
+	day := f.source.Midnight(noon)
+	e := evaluate.Evaluation{Source: f.source, From: day, To: noon, Horizons: []time.Duration{15 * time.Minute, time.Hour}}
+	l, err := f.source.Load(t.Context(), day)
+	require.NoError(t, err)
+	require.NoError(t, e.Day(t.Context(), l, day))
+
+	require.NoError(t, f.source.Learn(t.Context(), day.AddDate(0, 0, 1), func(time.Time) error { return nil }))
+	leak, err := f.source.Load(t.Context(), day.AddDate(0, 0, 1))
+	require.NoError(t, err)
+	leak.Day = day // the tables of tomorrow, as if they were those of today
+	require.ErrorIs(t, e.Day(t.Context(), leak, day), evaluate.ErrLeak)
+}
+
+// TestMETRLA evaluates a small file of the METR-LA format, in which the profile is the truth.
+func TestMETRLA(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(",773869,767541\n")
+	start := time.Date(2012, 3, 1, 0, 0, 0, 0, time.UTC)
+	for at := start; at.Before(start.AddDate(0, 0, 10)); at = at.Add(5 * time.Minute) {
+		missing := "0.0"
+		if at.Minute() != 5 {
+			missing = fmt.Sprint(40 + at.Hour())
+		}
+		fmt.Fprintf(&b, "%s,%d,%s\n", at.Format(time.DateTime), 60-at.Hour(), missing)
+	}
+	path := filepath.Join(t.TempDir(), "metr-la.csv")
+	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
+	table, err := readMETRLA(path)
+	require.NoError(t, err)
+	require.Equal(t, start.AddDate(0, 0, 8), table.split())
+	c := Default()
+	c.ClickHouse.Address = stores.StartClickHouse(t).TCP
+	c.Model.ProductInstance, c.Model.Count = formatMETRLA, ""
+	results, err := backtest(t.Context(), &c, table, "scratch", table.split(), table.end(), func(time.Time) {})
+	require.NoError(t, err)
+	require.Equal(t, 2*(288+264)-2*2, results[0].Readings, "all but the missing and those of the first 15 minutes")
+	require.Less(t, results[0].MAE[0], 1.0)
+	require.Less(t, results[2].MAE[0], results[2].MAE[1], "the model is better than persistence")
+}
+
+func TestFileOutput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "forecasts.ndjson")
+	o, err := newOutput(Output{Feed: forecasts.FeedFile, File: OutputFile{Path: path}})
+	require.NoError(t, err)
+	f := &forecaster{out: o}
+	list, l := network(3)
+	all, _ := build(Default().Forecasts, l, list, noon, nil, nil)
+	require.Empty(t, all, "nothing was measured")
+	codes, recent := hour(list)
+	all, _ = build(Default().Forecasts, l, list, noon, codes, recent)
+	require.NoError(t, f.publish(t.Context(), all))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(string(text), "\n"))
+}
+
+// network returns streets of one detector each.
+func network(n int) ([]streets.Street, *model.Learned) {
+	l := &model.Learned{Day: noon.Truncate(24 * time.Hour), Interval: 5 * time.Minute, Detectors: map[string]*model.Detector{}}
+	weights := make([]model.Weights, 4)
+	for i, h := range []int{3, 6, 12, 24} {
+		weights[i] = model.Weights{Horizon: h, Low: -5, High: 5}
+		weights[i].Beta[0] = 0.5
+	}
+	list := make([]streets.Street, n)
+	for i := range list {
+		code := fmt.Sprintf("%06d", i)
+		list[i] = streets.Street{Street: int32(i + 1), Detectors: []string{code}, Lengths: []float64{1}}
+		l.Detectors[code] = &model.Detector{Profile: slices.Repeat([]float64{40}, 3*model.SlotsPerDay), Mean: 40, Weights: slices.Clone(weights)}
+	}
+	l.Pool = l.Detectors["000000"]
+	return list, l
+}
+
+func hour(list []streets.Street) (codes []string, recent []model.Recent) {
+	for i, s := range list {
+		r := model.Recent{Seen: noon}
+		for n := range model.Hour {
+			r.Values[n], r.Weights[n] = 30+float64((i+n)%20), 0.7
+		}
+		codes, recent = append(codes, s.Detectors[0]), append(recent, r)
+	}
+	return codes, recent
+}
+
+func TestHundredThousandStreets(t *testing.T) {
+	list, l := network(100_000)
+	codes, recent := hour(list)
+	c := Default().Forecasts
+	all, basis := build(c, l, list, noon, codes, recent)
+	require.Len(t, all, 100_000)
+	require.Equal(t, map[model.Basis]int{model.Own: 100_000}, basis)
+	again, _ := build(c, l, list, noon, codes, recent)
+	for i := range all {
+		require.True(t, proto.Equal(all[i], again[i]))
+	}
+}
+
+// BenchmarkStep is the CPU time of an interval after the query: the forecasts of 10,000 detectors at 12
+// horizons.
+func BenchmarkStep(b *testing.B) {
+	list, l := network(10_000)
+	codes, recent := hour(list)
+	out := make([]model.Forecast, 12)
+	for b.Loop() {
+		s := model.NewStep(l, noon, codes, recent)
+		targets := make([]model.Target, 12)
+		for i := range targets {
+			targets[i] = s.TargetOf(time.Duration(i+1) * l.Interval)
+		}
+		for i := range codes {
+			s.For(codes[i], &recent[i], targets, out, nil)
+		}
+	}
+}
+
+// BenchmarkBuild is the same with the records of the streets.
+func BenchmarkBuild(b *testing.B) {
+	list, l := network(10_000)
+	codes, recent := hour(list)
+	c := Default().Forecasts
+	c.Periods = 12
+	for b.Loop() {
+		build(c, l, list, noon, codes, recent)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	f := func(set []string, want ...string) {
+		t.Helper()
+		c, origins, err := Load(conf.Options{Prefix: "FORECASTER_", Set: set})
+		text := fmt.Sprint(err, c.validateOutput(origins))
+		for _, w := range want {
+			require.Contains(t, text, w)
+		}
+	}
+	f(nil, "model.product_instance must be set", "detectors.path must be set")
+	f([]string{"model.interval=7m"}, "model.interval is 7m0s", "(from --set)")
+	f([]string{"model.horizons=[1h, 15m]"}, "model.horizons must be sorted")
+	f([]string{"model.horizons=[7m]"}, "model.horizons has 7m0s")
+	f([]string{"model.time_zone=Mars"}, "model.time_zone is")
+	f([]string{"model.holidays=[2026-13-01]"}, "model.holidays has")
+	f([]string{"model.holiday_region=xx"}, "model.holiday_region is")
+	f([]string{"forecasts.tolerance=0", "forecasts.max_age=2h"}, "forecasts.tolerance is 0", "forecasts.max_age is 2h0m0s")
+	f([]string{"output.feed=fax"}, "output.feed is")
+	f([]string{"output.feed=file"}, "output.file.path must be set")
+	c, origins, err := Load(conf.Options{Set: []string{"model.product_instance=a", "detectors.path=x.csv"}})
+	require.NoError(t, err)
+	require.NoError(t, c.validateOutput(origins))
+	require.ErrorContains(t, check(t.Context(), c, false), "cannot read the detectors")
+}
+
+func TestHolidays(t *testing.T) {
+	got := Model{HolidayRegion: "dk", Holidays: []string{"2026-06-10"}}.holidays()
+	require.Subset(t, got, []string{"2026-12-25", "2026-04-03", "2026-06-10"}) // Christmas, Good Friday, and a date that was set
+	require.NotContains(t, got, "2026-06-11")
+}
