@@ -201,7 +201,7 @@ func TestMETRLA(t *testing.T) {
 	c.Model.ProductInstance, c.Model.Count = formatMETRLA, ""
 	results, err := backtest(t.Context(), &c, table, "scratch", table.split(), table.end(), func(time.Time) {})
 	require.NoError(t, err)
-	require.Equal(t, 2*(288+264)-2*2, results[0].Readings, "all but the missing and those of the first 15 minutes")
+	require.Equal(t, 2*(288+264)-3, results[0].Readings, "all but the missing, and those of the first 10 minutes")
 	require.Less(t, results[0].MAE[0], 1.0)
 	require.Less(t, results[2].MAE[0], results[2].MAE[1], "the model is better than persistence")
 }
