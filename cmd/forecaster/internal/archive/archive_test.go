@@ -84,7 +84,6 @@ func TestOracle(t *testing.T) {
 	}
 	f("plain", "UTC", "2026-06-10", 24)
 	f("spring", "Europe/Copenhagen", "2026-03-29", 23)
-	f("after_spring", "Europe/Copenhagen", "2026-03-30", 24)
 	f("autumn", "Europe/Copenhagen", "2026-10-25", 25)
 	f("after_autumn", "Europe/Copenhagen", "2026-10-26", 24)
 }
@@ -202,11 +201,10 @@ func TestLearningIsRepeatable(t *testing.T) {
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
 	s := start(t, store, "repeat", "UTC", last)
 	want := s.learn(t, last)
-	for range 2 { // the last two days again, as after a crash before the row in forecaster_learned
-		require.NoError(t, s.Conn.Exec(t.Context(), "ALTER TABLE repeat.forecaster_learned DELETE WHERE day >= '2026-06-09' SETTINGS mutations_sync = 2"))
-		got := s.learn(t, last)
-		require.InDeltaSlice(t, want.Detectors["1"].Profile, got.Detectors["1"].Profile, 1e-9)
-		require.InDeltaSlice(t, want.Detectors["1"].Weights[0].Beta[:], got.Detectors["1"].Weights[0].Beta[:], 1e-9)
-		require.InDelta(t, want.Detectors["1"].Weights[0].High, got.Detectors["1"].Weights[0].High, 1e-9)
-	}
+	// The last two days again, as after a crash before the row in forecaster_learned.
+	require.NoError(t, s.Conn.Exec(t.Context(), "ALTER TABLE repeat.forecaster_learned DELETE WHERE day >= '2026-06-09' SETTINGS mutations_sync = 2"))
+	got := s.learn(t, last)
+	require.InDeltaSlice(t, want.Detectors["1"].Profile, got.Detectors["1"].Profile, 1e-9)
+	require.InDeltaSlice(t, want.Detectors["1"].Weights[0].Beta[:], got.Detectors["1"].Weights[0].Beta[:], 1e-9)
+	require.InDelta(t, want.Detectors["1"].Weights[0].High, got.Detectors["1"].Weights[0].High, 1e-9)
 }
