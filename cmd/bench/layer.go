@@ -272,8 +272,8 @@ func (c *counter) Write(p []byte) (int, error) {
 // layerTurns measures the CPU time of a minute that changes nothing and of one in which a period ends, with the work that is
 // done ahead of them.
 func (o options) layerTurns(ctx context.Context) error {
-	turn := time.Now().Truncate(time.Minute).Add(2 * time.Minute) // a period ends after one whole minute
-	if time.Until(turn) < 80*time.Second {
+	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // when a period ends
+	if time.Until(turn) < 140*time.Second { // the minute before starts after the full build and its garbage collection
 		turn = turn.Add(time.Minute)
 	}
 	all, err := o.network(ctx, layerStreets, layerPeriods, turn.Add(-15*time.Minute))
