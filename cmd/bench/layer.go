@@ -273,7 +273,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // done ahead of them.
 func (o options) layerTurns(ctx context.Context) error {
 	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // when a period ends
-	if time.Until(turn) < 140*time.Second { // the minute before starts after the full build and its garbage collection
+	if time.Until(turn) < 140*time.Second {                       // the minute before starts after the full build and its garbage collection
 		turn = turn.Add(time.Minute)
 	}
 	all, err := o.network(ctx, layerStreets, layerPeriods, turn.Add(-15*time.Minute))
