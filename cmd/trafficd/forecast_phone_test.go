@@ -28,8 +28,8 @@ import (
 const (
 	phoneEnv     = "PHONE" // how long TestPhone follows the layer, such as 10m; it checks the times too
 	phoneDefault = 10 * time.Second
-	phoneSlower  = 4 // times slower than this machine
-	phoneZoom    = 13 // a district of a town
+	phoneSlower  = 4        // times slower than this machine
+	phoneZoom    = 13       // a district of a town
 	phoneHeap    = 20 << 20 // bytes of growth
 )
 
