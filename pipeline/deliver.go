@@ -33,12 +33,12 @@ type Sink interface {
 
 // DeliveryConfig configures how blocks are formed and retried.
 type DeliveryConfig struct {
-	MaxRows  int           `setting:"max_rows"`  // rows offered to the sink at a time; raise it if the store prefers larger blocks
-	MinRows  int           `setting:"min_rows"`  // with fewer rows the delivery waits for more
-	Linger   time.Duration `setting:"linger"`    // but no longer than this
-	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; it doubles
-	// up to this; also the time between two probes of an idle store, so that its return is noticed as soon
-	RetryMax time.Duration `setting:"retry_max"`
+	MaxRows int `setting:"max_rows"` // rows offered to the sink at a time; raise it if the store prefers larger blocks
+	// rows for which the delivery waits before it writes a block, so that blocks are not small
+	MinRows  int           `setting:"min_rows"`
+	Linger   time.Duration `setting:"linger"`    // longest wait for min_rows; it delays measurements
+	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; it doubles after each
+	RetryMax time.Duration `setting:"retry_max"` // longest wait between attempts, and time between two probes of an idle store
 }
 
 // Validate reports every setting that is out of bounds.

@@ -15,9 +15,11 @@ import (
 
 // IdempotencyConfig bounds the idempotency store (contract 1.5).
 type IdempotencyConfig struct {
-	Window            time.Duration  `setting:"window"`               // how long a 207 is remembered
-	MaxBytes          int64          `setting:"max_bytes"`            // memory, compressed; at the limit, requests with a new key get 503
-	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // of it, for one client, at most as much as it leaves free
+	// time for which the answer to a batch is remembered; longer than clients retry
+	Window time.Duration `setting:"window"`
+	// memory of these answers, compressed; at the limit, requests with a new key get 503
+	MaxBytes          int64          `setting:"max_bytes"`
+	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // memory of one client's answers, at most as much as it leaves free
 	Journal           journal.Config `setting:"journal"`              // on disk; an empty dir is the folder idempotency in the journal's
 }
 

@@ -12,9 +12,10 @@ import (
 
 // Config bounds the contents of a body.
 type Config struct {
-	BatchLimit int `setting:"batch_limit"` // items that are examined (contract 1.2)
-	HardLimit  int `setting:"hard_limit"`  // more items fail the whole request (contract 1.1)
-	MaxDepth   int `setting:"max_depth"`   // nesting of objects and arrays
+	// items of a batch that are examined; the others are rejected one by one (contract 1.2)
+	BatchLimit int `setting:"batch_limit"`
+	HardLimit  int `setting:"hard_limit"` // items of a batch with which the whole request fails (contract 1.1)
+	MaxDepth   int `setting:"max_depth"`  // nesting of objects and arrays in a body
 }
 
 // DefaultConfig returns a batch limit of 14,000 items, a hard limit of ten times that, and a nesting depth of 64.

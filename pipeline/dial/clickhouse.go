@@ -17,15 +17,16 @@ import (
 
 // ClickHouse configures connections to a ClickHouse server, over its native protocol.
 type ClickHouse struct {
-	Database string `setting:"database"`  // created if it is missing and may be
-	Username string `setting:"username"`  // user name
-	Password string `setting:"password"`  // secret; rather set it in the environment
-	Secure   bool   `setting:"secure"`    // TLS
-	CAFile   string `setting:"ca_file"`   // PEM; empty: the system's certificate authorities
-	CertFile string `setting:"cert_file"` // of the client, with KeyFile; read for every connection
-	KeyFile  string `setting:"key_file"`  // PEM, of cert_file
+	Database string `setting:"database"` // created if it is missing and may be
+	Username string `setting:"username"` // user name
+	Password string `setting:"password"` // secret; rather set it in the environment
+	Secure   bool   `setting:"secure"`   // use TLS
+	CAFile   string `setting:"ca_file"`  // PEM file of certificate authorities; empty: the system's
+	// certificate of this client, a PEM file that is read for every connection; empty: none
+	CertFile string `setting:"cert_file"`
+	KeyFile  string `setting:"key_file"` // key of cert_file, a PEM file
 
-	ServerName         string `setting:"server_name"`          // in the server's certificate; empty: the host of the address
+	ServerName         string `setting:"server_name"`          // name in the server's certificate; empty: the host of the address
 	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for trials only
 }
 
@@ -71,8 +72,8 @@ type ClickHouseQuery struct {
 	Address    string `setting:"address"` // host:port of the native protocol
 	ClickHouse `setting:",squash"`
 	Query      string        `setting:"query"`    // SELECT statement; see the section it is in for the columns
-	Interval   time.Duration `setting:"interval"` // between polls
-	Timeout    time.Duration `setting:"timeout"`  // of a poll
+	Interval   time.Duration `setting:"interval"` // time between polls
+	Timeout    time.Duration `setting:"timeout"`  // time for a poll
 }
 
 // Validate reports every invalid key but those of the times, which are the caller's.

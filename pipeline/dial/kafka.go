@@ -22,10 +22,10 @@ import (
 type Kafka struct {
 	Brokers        []string      `setting:"brokers"`          // host:port of some brokers; they name the others
 	Topic          string        `setting:"topic"`            // name of the topic
-	ClientID       string        `setting:"client_id"`        // shown in the brokers' logs and quotas
-	DialTimeout    time.Duration `setting:"dial_timeout"`     // TCP, TLS and SASL together
-	RequestTimeout time.Duration `setting:"request_timeout"`  // for any answer, replication of a produce request included
-	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // how soon new partitions and moved leaders are seen
+	ClientID       string        `setting:"client_id"`        // name in the brokers' logs and quotas
+	DialTimeout    time.Duration `setting:"dial_timeout"`     // time to connect, with TLS and SASL
+	RequestTimeout time.Duration `setting:"request_timeout"`  // time for an answer, with the replication of a produce request
+	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // age at which the list of partitions and leaders is read again
 	TLS            TLS           `setting:"tls"`              // encryption of the connections
 	SASL           SASL          `setting:"sasl"`             // authentication; an empty mechanism is none
 }

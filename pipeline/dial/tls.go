@@ -15,11 +15,12 @@ import (
 
 // TLS configures the encryption of connections. Files are PEM.
 type TLS struct {
-	Enabled            bool   `setting:"enabled"`              // encrypt connections
-	CA                 string `setting:"ca"`                   // empty: the system's certificate authorities
-	Cert               string `setting:"cert"`                 // of the client, with Key; read for every connection; empty: none
-	Key                string `setting:"key"`                  // PEM, of cert
-	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // for trials only
+	Enabled bool   `setting:"enabled"` // encrypt connections
+	CA      string `setting:"ca"`      // PEM file of certificate authorities; empty: the system's
+	// certificate of this client, a PEM file that is read for every connection; empty: none
+	Cert               string `setting:"cert"`
+	Key                string `setting:"key"`                  // key of cert, a PEM file
+	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for trials only
 }
 
 func (t TLS) validate(section string) error {

@@ -14,7 +14,7 @@ import (
 
 // Config holds the configurable parts of the rules.
 type Config struct {
-	MeasureTypes    []MeasureType `setting:"measure_types"`    // the allowed ones; empty: any 1–64 of A-Za-z0-9_.-
+	MeasureTypes    []MeasureType `setting:"measure_types"`    // allowed measure types; empty: any of 1–64 characters A-Za-z0-9_.-
 	FutureTolerance time.Duration `setting:"future_tolerance"` // how far timestampTo may be ahead of the clock
 	QualityMin      *float64      `setting:"quality_min"`      // least allowed quality; null: no bound
 	QualityMax      *float64      `setting:"quality_max"`      // highest allowed quality; null: no bound

@@ -19,14 +19,15 @@ type Config struct {
 	// the deduplication of inserts; other servers do not.
 	Addresses       []string `setting:"addresses"`
 	dial.ClickHouse `setting:",squash"`
-	Table           string `setting:"table"`   // name of the table
-	Cluster         string `setting:"cluster"` // name on the servers; empty: one server, no replication
-	Quorum          int    `setting:"quorum"`  // insert_quorum in a cluster; 0: the replica's own durability
-	Migrate         bool   `setting:"migrate"` // create or update the tables when the server first answers
+	Table           string `setting:"table"` // name of the table
+	// name of the cluster in the servers' configuration; empty: one server, no replication
+	Cluster string `setting:"cluster"`
+	Quorum  int    `setting:"quorum"`  // insert_quorum in a cluster; 0: the replica's own durability
+	Migrate bool   `setting:"migrate"` // create or update the tables when the server first answers
 
 	Compression  string        `setting:"compression"`   // on the network; zstd takes more CPU and less bandwidth
-	DialTimeout  time.Duration `setting:"dial_timeout"`  // of a connection attempt, TLS included
-	WriteTimeout time.Duration `setting:"write_timeout"` // of one attempt: insert, acknowledgement, look-up
+	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, with TLS
+	WriteTimeout time.Duration `setting:"write_timeout"` // time of one attempt: insert, acknowledgement, look-up
 
 	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months
 

@@ -15,9 +15,10 @@ type Config struct {
 	dial.Kafka  `setting:",squash"`
 	Compression string `setting:"compression"` // of record batches
 
-	BatchBytes       int `setting:"batch_bytes"`       // of one record batch, before compression; must fit the topic's max.message.bytes
+	// size of a record batch before compression; it must fit the topic's max.message.bytes
+	BatchBytes       int `setting:"batch_bytes"`
 	BlockRows        int `setting:"block_rows"`        // rows delivered and made durable together
-	ParallelRequests int `setting:"parallel_requests"` // to different partitions
+	ParallelRequests int `setting:"parallel_requests"` // produce requests at a time, to different partitions
 
 	// How old an attempt without an answer, or its rows, may be before it is looked up in the topic.
 	ResolveAfter time.Duration `setting:"resolve_after"`

@@ -17,8 +17,9 @@ const maxHorizons = 12
 
 // Config is the section layers of the configuration.
 type Config struct {
-	MaxStreets    int           `setting:"max_streets"`    // further streets, those with the highest numbers, are left out
-	Horizons      []int         `setting:"horizons"`       // minutes that ?horizon= accepts
+	// streets in the layer; further ones, those with the highest numbers, are left out
+	MaxStreets    int           `setting:"max_streets"`
+	Horizons      []int         `setting:"horizons"`       // values that ?horizon= accepts, in minutes
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
 	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds

@@ -12,23 +12,32 @@ import (
 
 // Config of the server for clients.
 type Config struct {
-	Listen                 string        `setting:"listen"`                     // host:port
-	BasePath               string        `setting:"base_path"`                  // precedes every route's path; empty or like /traffic
-	TLSCert                string        `setting:"tls_cert"`                   // PEM file; empty: plain HTTP
-	TLSKey                 string        `setting:"tls_key"`                    // PEM file
-	MaxConnections         int           `setting:"max_connections"`            // more get a 503; of one client as many as it leaves free
-	MaxHeaderBytes         int           `setting:"max_header_bytes"`           // also the read buffer of each connection
-	MaxSilent              int           `setting:"max_silent_connections"`     // without a key, of one address (IPv6: /64); 0: no limit
-	HeaderTimeout          time.Duration `setting:"header_timeout"`             // from a request's first byte to its body's; shrinks under load
-	IdleTimeout            time.Duration `setting:"idle_timeout"`               // between two requests on a connection
-	WriteTimeout           time.Duration `setting:"write_timeout"`              // for the next 256 KiB of an answer
-	WriteMinBytesPerSecond int64         `setting:"write_min_bytes_per_second"` // of an answer, on average after write_timeout; 0: none
-	DiscardTime            time.Duration `setting:"discard_time"`               // for discarding the body of a request that got an error
-	DiscardBytes           int64         `setting:"discard_bytes"`              // of it that are discarded
-	DrainGrace             time.Duration `setting:"drain_grace"`                // requests are served that long after SIGTERM, while /readyz is 503; longer than a balancer needs to notice
-	CORSOrigins            []string      `setting:"cors_origins"`               // of web pages, such as https://map.example.org; *: all
-	KeysFile               string        `setting:"keys_file"`                  // YAML, watched; empty: only those in keys
-	Keys                   []KeyEntry    `setting:"keys"`                       // keys in the configuration, as in the keys file; digests, never keys
+	Listen string `setting:"listen"` // address for clients, host:port; :8080 is every interface
+	// path before every route's, empty or like /traffic, for proxies that do not strip it
+	BasePath string `setting:"base_path"`
+	TLSCert  string `setting:"tls_cert"` // certificate with its chain, a PEM file that is watched; empty: plain HTTP
+	TLSKey   string `setting:"tls_key"`  // key of tls_cert, a PEM file
+	// Open connections of all clients. More get a 503; one client gets as many as it leaves free. Raise it with
+	// the number of clients.
+	MaxConnections int `setting:"max_connections"`
+	MaxHeaderBytes int `setting:"max_header_bytes"` // size of a request's header, and of the read buffer of each connection
+	// Connections of one address (IPv6: /64) that have not sent a valid key; 0: no limit. Raise it if many clients
+	// share an address, such as a proxy's.
+	MaxSilent     int           `setting:"max_silent_connections"`
+	HeaderTimeout time.Duration `setting:"header_timeout"` // time from a request's first byte to its body's; it shrinks under load
+	// time between two requests on a connection; longer than a proxy keeps its connections
+	IdleTimeout  time.Duration `setting:"idle_timeout"`
+	WriteTimeout time.Duration `setting:"write_timeout"` // time that a client may take for 256 KiB of an answer
+	// least rate at which a client takes an answer, on average after write_timeout; 0: none
+	WriteMinBytesPerSecond int64 `setting:"write_min_bytes_per_second"`
+	// time to read and discard the rest of a body whose request got an error, so that the client sees the error
+	DiscardTime  time.Duration `setting:"discard_time"`
+	DiscardBytes int64         `setting:"discard_bytes"` // bytes of such a body that are discarded
+	DrainGrace   time.Duration `setting:"drain_grace"`   // requests are served that long after SIGTERM, while /readyz is 503; longer than a balancer needs to notice
+	// origins of web pages that browsers let read answers, such as https://map.example.org; *: all
+	CORSOrigins []string   `setting:"cors_origins"`
+	KeysFile    string     `setting:"keys_file"` // YAML file of API keys, which is watched; empty: only those in keys
+	Keys        []KeyEntry `setting:"keys"`      // keys in the configuration, as in the keys file; digests, never keys
 }
 
 // DefaultConfig returns the defaults, without keys.

@@ -26,10 +26,10 @@ type Config struct {
 // KafkaConfig is a compacted topic: key street:fromnode, value StreetForecast.
 type KafkaConfig struct {
 	dial.Kafka      `setting:",squash"`
-	Interval        time.Duration `setting:"interval"`         // between polls
-	FetchBytes      int           `setting:"fetch_bytes"`      // of one response, as stored by the broker
+	Interval        time.Duration `setting:"interval"`         // time between polls
+	FetchBytes      int           `setting:"fetch_bytes"`      // size of one response, as stored by the broker
 	Quiet           time.Duration `setting:"quiet"`            // how long no record must arrive before updates without a transaction are shown
-	QuietWait       time.Duration `setting:"quiet_wait"`       // how long updates wait for that
+	QuietWait       time.Duration `setting:"quiet_wait"`       // longest wait for quiet, after which updates are shown in any case
 	TransactionWait time.Duration `setting:"transaction_wait"` // how long updates wait for a transaction to be committed in all partitions
 }
 

@@ -12,12 +12,14 @@ import (
 // A client may have as much of admission_requests and admission_bytes as it leaves free for others:
 // half of all if it is alone. One that sends slowly does not keep others from being served.
 type Config struct {
-	MaxCompressedBytes int64         `setting:"max_compressed_bytes"` // of one body, as sent
-	ReceiveTimeout     time.Duration `setting:"receive_timeout"`      // for a whole body
-	MinBytesPerSecond  int64         `setting:"min_bytes_per_second"` // on average since the first byte; 0: none
-	RateGrace          time.Duration `setting:"rate_grace"`           // before the average counts
-	AdmissionRequests  int64         `setting:"admission_requests"`   // requests whose body is being received or processed
-	AdmissionBytes     int64         `setting:"admission_bytes"`      // memory of their bodies and answers
+	MaxCompressedBytes int64         `setting:"max_compressed_bytes"` // size of one body, as sent
+	ReceiveTimeout     time.Duration `setting:"receive_timeout"`      // time to receive a whole body
+	// least rate at which a client sends a body, on average since its first byte; 0: none
+	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
+	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second counts
+	AdmissionRequests int64         `setting:"admission_requests"` // requests whose body is being received or processed; more get a 503
+	// Memory of the bodies and answers of these requests; more get a 503. Raise it with the memory of the machine.
+	AdmissionBytes int64 `setting:"admission_bytes"`
 }
 
 // DefaultConfig takes bodies of up to 16 MiB (contract 1.1), sixty times a full batch of 14,000

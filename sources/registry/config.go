@@ -19,21 +19,23 @@ import (
 // Config is section registry of the configuration: where the detector lists come from, and which
 // changes of them to accept.
 type Config struct {
-	Feeds         []FeedConfig        `setting:"feeds"`   // one for each product instance; batches of others get 403
-	Recheck       time.Duration       `setting:"recheck"` // of a file without reported changes: network file systems report none
-	Settle        time.Duration       `setting:"settle"`  // how long a file must be unmodified before it is read
+	Feeds []FeedConfig `setting:"feeds"` // detector lists, one for each product instance; batches of others get 403
+	// time between checks of a file without reported changes: network file systems report none
+	Recheck       time.Duration       `setting:"recheck"`
+	Settle        time.Duration       `setting:"settle"` // how long a file must be unmodified before it is read
 	shrink.Limits `setting:",squash"` // of lists that lack many of the detectors in use
-	MaxBytes      int64               `setting:"max_bytes"`     // of one list, uncompressed
+	MaxBytes      int64               `setting:"max_bytes"`     // size of one list, uncompressed
 	CacheDir      string              `setting:"cache_dir"`     // folder of the last good lists; empty: in the journal's folder
 	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // a restart uses lists that were confirmed within this time; 0: none
 }
 
 // FeedConfig is the feed of one product instance: exactly one of File, HTTP and ClickHouse is set.
 type FeedConfig struct {
-	ProductInstance string                `setting:"product_instance"` // the one whose detectors the list has
-	File            *FileConfig           `setting:"file"`             // a file; it may be gzip-compressed
-	HTTP            *HTTPConfig           `setting:"http"`             // a service that answers GET with the list as JSON
-	ClickHouse      *dial.ClickHouseQuery `setting:"clickhouse"`       // a query whose first column holds the codes; interval 0 means one minute, timeout 0 30 s
+	ProductInstance string      `setting:"product_instance"` // the one whose detectors the list has
+	File            *FileConfig `setting:"file"`             // a file; it may be gzip-compressed
+	HTTP            *HTTPConfig `setting:"http"`             // a service that answers GET with the list as JSON
+	// a query whose first column holds the codes; interval 0 means one minute, timeout 0 30 s
+	ClickHouse *dial.ClickHouseQuery `setting:"clickhouse"`
 }
 
 // FileConfig is a file with the detector list; it may be gzip-compressed.
@@ -48,9 +50,9 @@ type FileConfig struct {
 type HTTPConfig struct {
 	URL           string        `setting:"url"`           // http://… or https://…
 	Column        string        `setting:"column"`        // member of the objects; empty: detectorCode
-	Interval      time.Duration `setting:"interval"`      // between polls; 0: one minute
+	Interval      time.Duration `setting:"interval"`      // time between polls; 0: one minute
 	Authorization string        `setting:"authorization"` // the whole header; secret, rather set it in the environment
-	Timeout       time.Duration `setting:"timeout"`       // of a poll; 0: 30 s
+	Timeout       time.Duration `setting:"timeout"`       // time for a poll; 0: 30 s
 }
 
 // The formats of a file, and the default column of codes.

@@ -15,32 +15,36 @@ import (
 // A client may have as much of admission_requests, admission_bytes and max_watches as it leaves
 // free for others: half of all if it is alone.
 type Config struct {
-	PublicURL         string        `setting:"public_url"`           // scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request
-	TrustedProxies    []string      `setting:"trusted_proxies"`      // addresses or CIDR ranges whose X-Forwarded-Proto and -Host count for the WSDL, such as 10.0.0.0/8
-	VendorPrefix      string        `setting:"vendor_prefix"`        // of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always accepted too
-	MaxBodyBytes      int64         `setting:"max_body_bytes"`       // of one request, as sent and decompressed
-	MaxPoints         int           `setting:"max_points"`           // of all geometries in one request
-	MaxDepth          int           `setting:"max_depth"`            // of nested collections
-	DropMeasures      bool          `setting:"drop_measures"`        // drop the M of WKT and WKB; false: refuse it
-	ReceiveTimeout    time.Duration `setting:"receive_timeout"`      // for a whole body
-	MinBytesPerSecond int64         `setting:"min_bytes_per_second"` // on average since the first byte; 0: none
-	RateGrace         time.Duration `setting:"rate_grace"`           // before the average counts
-	AdmissionRequests int64         `setting:"admission_requests"`   // requests whose body is being received or processed
-	AdmissionBytes    int64         `setting:"admission_bytes"`      // memory of their bodies and answers
-	Concurrency       int           `setting:"concurrency"`          // requests in process at a time
-	MaxWatches        int           `setting:"max_watches"`          // requests that watch a job, among those of admission_requests
-	Jobs              JobsConfig    `setting:"jobs"`                 // limits of jobs
+	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request.
+	// Set it behind a proxy.
+	PublicURL      string   `setting:"public_url"`
+	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges whose X-Forwarded-Proto and -Host count for the WSDL, such as 10.0.0.0/8
+	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always accepted too
+	VendorPrefix   string        `setting:"vendor_prefix"`
+	MaxBodyBytes   int64         `setting:"max_body_bytes"`  // size of one request, as sent and decompressed
+	MaxPoints      int           `setting:"max_points"`      // points of all geometries in one request
+	MaxDepth       int           `setting:"max_depth"`       // nesting of collections
+	DropMeasures   bool          `setting:"drop_measures"`   // true: drop the M of WKT and WKB; false: refuse it
+	ReceiveTimeout time.Duration `setting:"receive_timeout"` // time to receive a whole body
+	// least rate at which a client sends a body, on average since its first byte; 0: none
+	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
+	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second counts
+	AdmissionRequests int64         `setting:"admission_requests"` // requests whose body is being received or processed; more get a 503
+	AdmissionBytes    int64         `setting:"admission_bytes"`    // memory of the bodies and answers of these requests; more get a 503
+	Concurrency       int           `setting:"concurrency"`        // requests in process at a time; more than the CPUs makes each slower
+	MaxWatches        int           `setting:"max_watches"`        // requests that watch a job, among those of admission_requests
+	Jobs              JobsConfig    `setting:"jobs"`               // limits of jobs
 }
 
 // JobsConfig bounds the jobs.
 type JobsConfig struct {
 	Workers           int           `setting:"workers"`              // jobs that run at a time
-	Max               int           `setting:"max"`                  // queued, running and kept, of all clients
-	MaxPerClient      int           `setting:"max_per_client"`       // of one client
-	MaxGeometries     int           `setting:"max_geometries"`       // of one job
+	Max               int           `setting:"max"`                  // jobs of all clients, queued, running and kept
+	MaxPerClient      int           `setting:"max_per_client"`       // jobs of one client
+	MaxGeometries     int           `setting:"max_geometries"`       // geometries of one job
 	MaxBytes          int64         `setting:"max_bytes"`            // memory of all jobs
-	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // of one client
-	Keep              time.Duration `setting:"keep"`                 // after the end of a job
+	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // memory of one client's jobs
+	Keep              time.Duration `setting:"keep"`                 // time for which the result of an ended job can be fetched
 	Replica           string        `setting:"replica"`              // name of this replica, which its job ids refer to; empty: the host name and api.listen
 	MaxPoll           time.Duration `setting:"max_poll"`             // longest wait of watchJob, whatever it asks for
 }
