@@ -129,7 +129,7 @@ generate: ## regenerate Go code from the .proto files; BREAK=yes allows incompat
 generate-check: ## fail if the generated code is out of date
 	@rm -rf .cache/generated
 	$(TOOL) buf generate schemas/proto --template schemas/proto/buf.gen.yaml --output .cache/generated
-	diff -r --exclude='*.proto' --exclude='buf*.yaml' --exclude=proto.go --exclude=published.binpb .cache/generated/schemas/proto schemas/proto
+	diff -r --exclude='*.proto' --exclude='buf*.yaml' --exclude=proto.go --exclude=published.binpb --exclude=README.md .cache/generated/schemas/proto schemas/proto
 
 .PHONY: check
 check: generate-check lint build cross test race ## everything that must pass before a merge

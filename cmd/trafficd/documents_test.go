@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/sources/ingest"
 )
 
 // snippets returns the fenced blocks of a document by language. Each language occurs once.
@@ -59,4 +64,15 @@ func TestIntegratorsPage(t *testing.T) {
 			runDocumented(t, commands[language](dir), want, "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
 		})
 	}
+}
+
+// TestConsumersPage runs the program of schemas/proto/README.md on a topic with one measurement.
+func TestConsumersPage(t *testing.T) {
+	kafka := stores.StartKafka(t, stores.Topic("measurements", 6))
+	d := clientsProcess(t, "kafka.enabled=true", "kafka.brokers="+strings.Join(kafka.Brokers, ","))
+	batch := `{"measurements":[{"detectorCode":"MQ-0815-1","measureTypeCode":"speed","timestampFrom":"2026-01-31T12:00:00Z","timestampTo":"2026-01-31T12:05:00Z","value":47.5}]}`
+	require.Contains(t, d.exchange(http.MethodPost, ingest.Path, pack(batch), "Content-Encoding", "gzip").body, `"accepted":1`)
+	programs := snippets(t, "../../schemas/proto/README.md")
+	runDocumented(t, exec.Command("go", "run", write(t, filepath.Join(t.TempDir(), "main.go"), programs["go"])), programs["text"],
+		"KAFKA_BROKERS="+strings.Join(kafka.Brokers, ","))
 }
