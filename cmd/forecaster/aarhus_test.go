@@ -45,9 +45,9 @@ func BenchmarkForecastEval(b *testing.B) {
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 
 	source := c.source(conn, "learned")
-	start, last := time.Now(), time.Now()
+	start := time.Now()
 	require.NoError(b, source.Learn(b.Context(), to.AddDate(0, 0, -1), func(time.Time) error { return nil }))
-	last = time.Now()
+	last := time.Now()
 	require.NoError(b, source.Learn(b.Context(), to, func(time.Time) error { return nil }))
 	print("learn_scratch", time.Since(start).Seconds(), "s")
 	print("learn_day", time.Since(last).Seconds(), "s")
