@@ -23,6 +23,7 @@ type options struct {
 	trafficctl string // path of trafficctl, which generates forecasts
 	rounds     int    // each figure is the median over the rounds
 	batches    int    // per round
+	axe        string // path of axe-core
 	attack     string // the attack that hostile runs; empty: all
 	lines      io.Writer
 	notes      io.Writer
@@ -43,7 +44,7 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "bench [layer | hostile]",
+		Use:   "bench [layer | page | hostile]",
 		Short: "Measure the CPU time and memory of the daemon",
 		Long: `bench starts trafficd in a temporary directory and prints one line per figure:
 
@@ -79,6 +80,19 @@ layer_1k_over_nginx, …           requests per second of a daemon on one CPU, d
 layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache)
 layer_mixed_reads                reads, out of 20,000, that contain streets of two publications while trafficctl publishes to one partition and to six
 
+bench page measures the web page in Chromium, which draws in software:
+
+page_gzip_kb                     size of all its files, compressed
+page_fps_20k                     frames per second while the slider of the horizon moves over 20,000 streets
+page_step_100k_ms                time from a step of the slider until 100,000 streets have their new colours
+page_first_view_100k_ms          time from opening the page until 100,000 streets are on the screen
+page_heap_100k_mb                memory of the tab's process with them and five horizons
+page_axe_violations              violations that axe-core finds in both views
+page_ingest_p99_ms, …_50_pages_ms, …_ratio
+                                 99th percentile of the time to a 207 for 14,000 items, and the same while 50 clients request
+                                 what open pages with both views request
+page_rss_50_pages_mb             by how much the daemon's resident size grows with them
+
 bench hostile attacks the daemon as one client while two well-behaved integrators send batches, one over a persistent
 connection and one over a new connection for each request. It takes at most five minutes and prints a line per attack.
 It fails if fewer than 99 % of the integrators' requests succeed, or if their 99th percentile latency exceeds both 50 ms
@@ -96,7 +110,7 @@ bombs         small bodies that decompress to large ones
 
 The batch is synthetic and has 14,000 items. --body adds batches from NDJSON files of measurements, one per file.`,
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"layer", "hostile"},
+		ValidArgs:     []string{"layer", "page", "hostile"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -105,6 +119,9 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 			}
 			if len(args) > 0 && args[0] == "hostile" {
 				return o.hostile(cmd.Context())
+			}
+			if len(args) > 0 && args[0] == "page" {
+				return o.run(cmd.Context(), o.pageSize, o.pageView, o.pageAccess, o.pageLoad)
 			}
 			if len(args) > 0 {
 				return o.run(cmd.Context(), o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed)
@@ -125,6 +142,7 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 	f.StringVar(&o.trafficctl, "trafficctl", beside("trafficctl"), "path of trafficctl, which generates forecasts")
 	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is the median")
 	f.IntVar(&o.batches, "batches", 50, "number of batches in a round")
+	f.StringVar(&o.axe, "axe", "sources/page/app/node_modules/axe-core/axe.min.js", "path of axe-core, which bench page runs")
 	f.StringVar(&o.attack, "attack", "", "attack that hostile runs (default all)")
 	f.StringArrayVar(&files, "body", nil, "NDJSON file of measurements to send as one batch; its name prefixes the figures")
 	return cmd

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	encoding "encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +22,9 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -28,16 +33,22 @@ import (
 // pageStreets is the number of streets on the map.
 const pageStreets = 2000
 
-// withPage starts a daemon with a forecast layer and a key for it. The feed is returned.
-func withPage(t *testing.T, settings ...string) (d *process, feed string) {
-	d = newProcess(t, settings...)
+// withForecasts gives a daemon a file of forecasts, and keys.
+func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
+	t.Helper()
 	feed = filepath.Join(d.Dir, "forecasts.pb")
 	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
+	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen")+keyEntry("acme", "ingest", "UTC")+keyEntry("ring-road", "ingest", "UTC"))
 	start := time.Now().UTC().Truncate(15 * time.Minute)
 	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
 		"--from", start.Format(time.RFC3339), "--periods", "16", "--step", "15m", "--output", feed+".new.pb")
 	require.NoError(t, os.Rename(feed+".new.pb", feed))
+	return d, feed
+}
+
+// withPage starts a daemon with a forecast layer and a key for it. The feed is returned.
+func withPage(t *testing.T, settings ...string) (d *process, feed string) {
+	d, feed = withForecasts(t, newProcess(t, settings...))
 	d.start().await(http.StatusOK)
 	d.awaitLayer("map")
 	return d, feed
@@ -50,6 +61,7 @@ type tab struct {
 
 	mu       sync.Mutex
 	messages []string
+	urls     []string
 }
 
 func (b browser) tab(t *testing.T, width, height int64, scheme string) *tab {
@@ -71,6 +83,7 @@ func (b browser) tab(t *testing.T, width, height int64, scheme string) *tab {
 		case *log.EventEntryAdded:
 			p.messages = append(p.messages, e.Entry.Text+" "+e.Entry.URL)
 		case *network.EventRequestWillBeSent:
+			p.urls = append(p.urls, e.Request.URL)
 			if u := e.Request.URL; !strings.HasPrefix(u, "http://127.") && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
 				p.messages = append(p.messages, "request to another host: "+u)
 			}
@@ -132,6 +145,13 @@ func (p *tab) taken() []string {
 	m := p.messages
 	p.messages = nil
 	return m
+}
+
+// requested returns the addresses of all requests.
+func (p *tab) requested() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.urls)
 }
 
 // shown is what the map draws.
@@ -228,7 +248,188 @@ func TestMapPageNeedsAKey(t *testing.T) {
 	var where string
 	p.eval(&where, "location.href + JSON.stringify({...sessionStorage}) + JSON.stringify({...localStorage})")
 	require.Equal(t, "http://"+d.API+"/map/{}{}", where, "the key is in memory only")
+	p.do(chromedp.Click(chromedp.CSS("header button")), chromedp.WaitVisible(chromedp.CSS("input[name=keep]")), chromedp.Click(chromedp.CSS("input[name=keep]")))
+	enter("map")
+	p.until("window.shown && window.shown.street.length == %d", pageStreets)
+	p.eval(&where, "location.href + JSON.stringify({...sessionStorage}) + JSON.stringify({...localStorage})")
+	require.Equal(t, "http://"+d.API+`/map/{"trafficd-key":"map"}{}`, where, "for the session, as the user asked")
+	p.do(chromedp.Navigate("http://" + d.API + "/map/"))
+	p.until("window.shown && window.shown.street.length == %d", pageStreets)
 	require.Empty(t, p.taken())
+	for _, u := range p.requested() {
+		require.NotContains(t, u, "map?", u)
+		require.NotContains(t, strings.ToLower(u), "key", u)
+	}
+}
+
+// TestMapFollowsChanges: after the first layers, the page fetches only what has changed, and draws it.
+func TestMapFollowsChanges(t *testing.T) {
+	d, feed := withPage(t)
+	p := startBrowser(t).tab(t, 1440, 900, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until("window.layersLoaded == 5")
+	p.eval(new(any), `window.first = window.shown.steps`)
+	changeFile(t, feed)
+	p.until("window.shown.steps !== window.first && window.shown.steps.some((s, i) => s !== window.first[i])")
+	want := wantSteps(d, "absolute", 30, []int{30})
+	p.eval(new(any), `document.querySelectorAll("input[name=scale]")[1].click()`)
+	p.until(`window.shown.scale == "absolute"`)
+	var s shown
+	p.eval(&s, readShown)
+	for k, id := range s.Street {
+		step, kept := want[[2]int32{id, s.Fromnode[k]}]
+		if !kept {
+			step = 255
+		}
+		require.Equal(t, step, s.Steps[k], "street %d", id)
+	}
+	require.Less(t, len(want), len(s.Street), "streets were removed")
+	require.Empty(t, p.taken())
+	whole, changes := 0, 0
+	for _, u := range p.requested() {
+		if strings.Contains(u, "since=") {
+			changes++
+		} else if strings.Contains(u, "horizon=") {
+			whole++
+		}
+	}
+	require.Equal(t, 5, whole, "each horizon once")
+	require.NotZero(t, changes)
+}
+
+// TestStreetPanel finds a street by its id and by a click on its side of the road, and follows the horizon by keyboard.
+func TestStreetPanel(t *testing.T) {
+	for _, leftHand := range []bool{false, true} {
+		d, _ := withPage(t, fmt.Sprintf("ui.left_hand=%v", leftHand))
+		p := startBrowser(t).tab(t, 1440, 900, "light")
+		p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+		p.until("window.shown && window.streets.drawn && window.layersLoaded == 5")
+		var s shown
+		p.eval(&s, readShown)
+		_, body := d.layer("map", fmt.Sprintf("?street=%d", s.Street[0]))
+		var all pb.StreetForecastResponse
+		require.NoError(t, proto.Unmarshal(body, &all))
+		find := func() {
+			p.do(chromedp.Click(chromedp.CSS(".search input")), chromedp.SendKeys(chromedp.CSS(".search input"), "\r"))
+		}
+		p.eval(new(any), `document.querySelector(".search input").value = %d`, s.Street[0])
+		for i := range all.StreetForecast { // a further search finds the next direction
+			find()
+			p.until(`document.querySelector(".search .note").innerText == %q`, fmt.Sprintf("Direction %d of %d.", i+1, len(all.StreetForecast)))
+			var text string
+			p.until(`document.querySelector(".street dl")`)
+			p.eval(&text, `document.querySelector(".street").innerText`)
+			for _, f := range all.StreetForecast {
+				if strings.Contains(text, fmt.Sprintf("from node %d\n", f.Fromnode)) {
+					require.Contains(t, text, f.OpenLRcode)
+					require.Contains(t, text, fmt.Sprintf("%d periods", len(f.Forecast)))
+					require.Contains(t, text, f.Forecast[0].GetTimezone())
+				}
+			}
+			p.until(`document.querySelector(".street .uplot canvas")`)
+		}
+		p.do(chromedp.SendKeys(chromedp.CSS(".search input"), kb.Escape))
+		p.until(`!document.querySelector(".street")`)
+		for i := range 2 { // both directions of a street, each on its side
+			p.chooseByClick(i)
+			p.until(`document.querySelector(".street h2")?.innerText.includes("Street %d from node %d")`, s.Street[i], s.Fromnode[i])
+			p.do(chromedp.Click(chromedp.CSS(".street button")))
+		}
+		p.do(chromedp.SendKeys(chromedp.CSS("input[type=range]"), kb.ArrowRight))
+		p.until(`window.shown.horizon == 45 && document.querySelector("output").innerText == "+45 min"`)
+		p.do(chromedp.SendKeys(chromedp.CSS(".panel button"), " "))
+		p.until(`window.shown.horizon != 45`) // it plays
+		p.until(`document.body.innerText.includes("they do not follow the road")`)
+		require.Empty(t, p.taken())
+	}
+}
+
+// TestBasemap shows vector tiles of an archive under the streets, at both listeners.
+func TestBasemap(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "city.pmtiles")
+	require.NoError(t, os.WriteFile(path, floodedWorld(), 0o600))
+	d, _ := withPage(t, "ui.basemap="+path)
+	chrome := startBrowser(t)
+	p := chrome.tab(t, 1440, 900, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until("window.streets?.drawn && window.map.areTilesLoaded() && window.map.getLayer('water-areas')")
+	p.until(`window.map.queryRenderedFeatures([20, 800], {layers: ["water-areas"]}).length > 0`)
+	require.Empty(t, p.taken())
+
+	url := "http://" + d.API + "/map/basemap.pmtiles"
+	ask := func(method string, headers ...string) (*http.Response, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+		require.NoError(t, err)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer, string(body)
+	}
+	whole, text := ask(http.MethodGet)
+	require.Equal(t, http.StatusOK, whole.StatusCode)
+	require.Equal(t, string(floodedWorld()), text)
+	f := func(asked, want string, status int, contentRange string) {
+		t.Helper()
+		part, text := ask(http.MethodGet, "Range", asked)
+		require.Equal(t, status, part.StatusCode)
+		require.Equal(t, want, text)
+		require.Equal(t, contentRange, part.Header.Get("Content-Range"))
+	}
+	size := len(text)
+	f("bytes=0-6", "PMTiles", http.StatusPartialContent, fmt.Sprintf("bytes 0-6/%d", size))
+	f("bytes=7-", text[7:], http.StatusPartialContent, fmt.Sprintf("bytes 7-%d/%d", size-1, size))
+	f("bytes=-5", text[size-5:], http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", size-5, size-1, size))
+	f("bytes=0-1,3-4", text, http.StatusOK, "")
+	f(fmt.Sprintf("bytes=%d-", size), "", http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("bytes */%d", size))
+	head, _ := ask(http.MethodHead)
+	require.EqualValues(t, size, head.ContentLength)
+	same, _ := ask(http.MethodGet, "If-None-Match", whole.Header.Get("ETag"))
+	require.Equal(t, http.StatusNotModified, same.StatusCode)
+	other, _ := ask(http.MethodGet, "Range", "bytes=0-6", "If-Range", `"other"`)
+	require.Equal(t, http.StatusOK, other.StatusCode)
+}
+
+// floodedWorld returns an archive with one vector tile: the world is water.
+func floodedWorld() []byte {
+	bytesField := func(b []byte, field protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
+	}
+	number := func(b []byte, field protowire.Number, value uint64) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), value)
+	}
+	var shape []byte // moves to 0,0, draws lines to 4096,0 to 4096,4096 to 0,4096, and closes; in zigzag
+	for _, v := range []uint64{9, 0, 0, 26, 8192, 0, 0, 8192, 8191, 0, 15} {
+		shape = protowire.AppendVarint(shape, v)
+	}
+	feature := bytesField(number(nil, 3, 3), 4, shape)
+	layer := number(number(bytesField(bytesField(nil, 1, []byte("water")), 2, feature), 5, 4096), 15, 2)
+	tile := bytesField(nil, 3, layer)
+	metadata := []byte(`{"vector_layers":[{"id":"water","fields":{}}]}`)
+	root := protowire.AppendVarint([]byte{1, 0, 1}, uint64(len(tile))) // one entry: tile 0, once, its length
+	root = append(root, 1)                                             // its offset, plus 1
+
+	b := make([]byte, 127, 127+len(root)+len(metadata)+len(tile))
+	copy(b, "PMTiles\x03")
+	at := len(b)
+	for i, part := range [][]byte{root, metadata, nil, tile} {
+		encoding.LittleEndian.PutUint64(b[8+16*i:], uint64(at))
+		encoding.LittleEndian.PutUint64(b[16+16*i:], uint64(len(part)))
+		at += len(part)
+	}
+	for i := range 3 {
+		encoding.LittleEndian.PutUint64(b[72+8*i:], 1)
+	}
+	b[96], b[97], b[98], b[99] = 1, 1, 1, 1 // clustered, not compressed, vector tiles
+	for i, degrees := range []int32{-180, -85, 180, 85} {
+		encoding.LittleEndian.PutUint32(b[102+4*i:], uint32(degrees*10_000_000))
+	}
+	return append(append(append(b, root...), metadata...), tile...)
 }
 
 // TestMapFiles: the files of the map are found below a base path, and a body that comes with a request for one is not read.
@@ -311,42 +512,4 @@ func TestOperationsPage(t *testing.T) {
 	require.NoError(t, c.Restart())
 	summary("All is well.")
 	require.Empty(t, p.taken())
-}
-
-// TestPagesAreAccessible runs axe on every view, and takes pictures of them.
-func TestPagesAreAccessible(t *testing.T) {
-	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
-	require.NoError(t, err)
-	d, _ := withPage(t)
-	chrome := startBrowser(t)
-	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{1440, 390} {
-			for view, url := range map[string]string{"operations": "http://" + d.Ops + "/", "map": "http://" + d.Ops + "/#map", "key": "http://" + d.API + "/map/"} {
-				t.Run(fmt.Sprintf("%s_%s_%d", view, scheme, width), func(t *testing.T) {
-					p := chrome.tab(t, width, 900, scheme)
-					p.do(chromedp.Navigate(url))
-					switch view {
-					case "operations":
-						p.until(`document.querySelector(".summary")`)
-					case "map":
-						p.until("window.shown && window.shown.street.length == %d", pageStreets)
-						p.eval(new(any), `(() => { const f = document.forms[0]; f.street.value = window.shown.street[0]; f.requestSubmit() })()`)
-						p.until(`document.querySelector(".street dl") && window.streets.drawn && window.map.areTilesLoaded()`)
-					case "key":
-						p.until(`document.querySelector("input[name=key]")`)
-					}
-					var violations []string
-					p.eval(new(any), "(() => { %s; return true })()", axe)
-					p.eval(&violations, `axe.run().then(r => r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`)
-					require.Empty(t, violations)
-					require.Empty(t, p.taken())
-					if folder := os.Getenv("SCREENSHOTS"); folder != "" {
-						png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-						require.NoError(t, err)
-						require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%s-%s-%d.png", view, scheme, width)), png, 0o644))
-					}
-				})
-			}
-		}
-	}
 }

@@ -87,7 +87,7 @@ export default function MapView(props: {
       attributionControl: settings.basemap ? { compact: true } : false,
       dragRotate: false,
       pitchWithRotate: false,
-      canvasContextAttributes: { antialias: true },
+      canvasContextAttributes: { antialias: !drawsInSoftware() },
     });
     created.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
     created.addControl(new maplibregl.ScaleControl(), "bottom-right");
@@ -263,6 +263,16 @@ export default function MapView(props: {
       )}
     </div>
   );
+}
+
+/** Whether there is no graphics processor. Smooth edges then take most of the time of a frame. */
+function drawsInSoftware(): boolean {
+  const gl = document.createElement("canvas").getContext("webgl2");
+  const name = String(
+    gl?.getParameter(gl.getExtension("WEBGL_debug_renderer_info")?.UNMASKED_RENDERER_WEBGL ?? gl.RENDERER),
+  );
+  gl?.getExtension("WEBGL_lose_context")?.loseContext();
+  return /swiftshader|llvmpipe|software|basic render/i.test(name);
 }
 
 function extent(s: Float64Array): [number, number, number, number] {

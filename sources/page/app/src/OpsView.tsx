@@ -59,7 +59,7 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
         />
         <Figure
           name="207: p50 / p99"
-          value={s.latency ? `${milliseconds(s.latency.p50)} / ${milliseconds(s.latency.p99)}` : "–"}
+          value={s.latency ? `${short(1000 * s.latency.p50)} / ${milliseconds(s.latency.p99)}` : "–"}
         />
         <Figure
           name={`Journal, of ${bytes(s.journal.limit)}`}

@@ -49,7 +49,7 @@ export function Chart(props: {
         cursor: { y: false },
         hooks: { setCursor: [(u) => setAt(u.cursor.idx)] },
         axes: [
-          { ...axis, values: (_, v) => v.map((t) => clock(1000 * t)), space: 70 },
+          { ...axis, size: 26, values: (_, v) => v.map((t) => clock(1000 * t)), space: 70 },
           { ...axis, size: 50, values: (_, v) => v.map(short), space: 30 },
         ],
         scales: {

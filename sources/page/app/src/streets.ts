@@ -17,12 +17,12 @@ uniform float side;         // 1: right-hand traffic, -1: left-hand
 uniform highp usampler2D stepOf;
 uniform vec3 palette[${steps + 1}];
 uniform int selected;
-in vec2 corner;             // along 0..1, across -1..1
 in vec4 segment;            // both ends
 in float owner;
 out vec3 colour;
 out float across;           // -1..1 on the chosen street, 0 on others
 void main() {
+  vec2 corner = vec2(gl_VertexID >> 1 & 1, (gl_VertexID & 1) * 2 - 1); // along 0..1, across -1..1
   vec4 a = matrix * vec4(segment.xy, 0., 1.), b = matrix * vec4(segment.zw, 0., 1.);
   vec2 pa = a.xy / a.w * viewport, pb = b.xy / b.w * viewport;
   vec2 along = pb - pa;
@@ -36,7 +36,9 @@ void main() {
   colour = palette[step == ${none}u ? ${steps} : int(step)];
   vec4 end = corner.x < .5 ? a : b;
   vec2 offset = right * (side * width * .62 + corner.y * w * .5) + along * (corner.x - .5) * w * .5;
-  gl_Position = end + vec4(offset * 2. / viewport * end.w, chosen ? -1e-4 : 0., 0.);
+  gl_Position = end + vec4(offset * 2. / viewport * end.w, 0., 0.);
+  // Slow streets lie above fast ones, and the chosen one above all.
+  gl_Position.z = (chosen ? -.9 : float(min(step, ${steps}u)) * .1 - .5) * gl_Position.w;
 }`;
 
 const fragmentShader = `#version 300 es
@@ -48,7 +50,7 @@ out vec4 fragment;
 void main() { fragment = vec4(abs(across) > .6 ? rim : colour, 1.); }`;
 
 /** Width of a line in px at a zoom level. */
-export const lineWidth = (zoom: number) => Math.min(9, Math.max(1.6, (zoom - 8) * 0.9));
+export const lineWidth = (zoom: number) => Math.min(8, Math.max(1.2, (zoom - 9) * 0.8));
 
 /**
  * Streets draws each street as one line per segment. The geometry is uploaded once; the colours are a texture with the
@@ -146,20 +148,34 @@ export class Streets implements CustomLayerInterface {
     if (this.array) gl.deleteVertexArray(this.array);
     this.array = gl.createVertexArray()!;
     gl.bindVertexArray(this.array);
-    const attribute = (name: string, data: Float32Array, size: number, divisor: number) => {
-      const buffer = gl.createBuffer()!;
-      gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
-      gl.bufferData(gl.ARRAY_BUFFER, data, gl.STATIC_DRAW);
+    const buffer = (target: number, data: AllowSharedBufferSource) => {
+      const created = gl.createBuffer()!;
+      gl.bindBuffer(target, created);
+      gl.bufferData(target, data, gl.STATIC_DRAW);
+      return created;
+    };
+    const attribute = (name: string, data: Float32Array, size: number) => {
+      const created = buffer(gl.ARRAY_BUFFER, data);
       const at = gl.getAttribLocation(this.program!, name);
       gl.enableVertexAttribArray(at);
       gl.vertexAttribPointer(at, size, gl.FLOAT, false, 0, 0);
-      gl.vertexAttribDivisor(at, divisor);
-      return buffer;
+      return created;
     };
+    // Four vertices for each segment, with an index: renderers in software take much longer for instances.
+    const count = this.segments.length / 4;
+    const segments = new Float32Array(16 * count);
+    const owners = new Float32Array(4 * count); // exact up to 16.7 million streets
+    const corners = new Uint32Array(6 * count);
+    for (let i = 0; i < count; i++) {
+      const ends = this.segments.subarray(4 * i, 4 * i + 4);
+      for (let k = 0; k < 4; k++) segments.set(ends, 16 * i + 4 * k);
+      owners.fill(this.geometry!.owner[i], 4 * i, 4 * i + 4);
+      corners.set([4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 2, 4 * i + 1, 4 * i + 3], 6 * i);
+    }
     this.buffers = [
-      attribute("corner", new Float32Array([0, -1, 1, -1, 0, 1, 1, 1]), 2, 0),
-      attribute("segment", this.segments, 4, 1),
-      attribute("owner", Float32Array.from(this.geometry?.owner ?? []), 1, 1), // exact up to 16.7 million streets
+      attribute("segment", segments, 4),
+      attribute("owner", owners, 1),
+      buffer(gl.ELEMENT_ARRAY_BUFFER, corners),
     ];
     gl.bindVertexArray(null);
     this.map?.triggerRepaint();
@@ -217,9 +233,14 @@ export class Streets implements CustomLayerInterface {
       this.colours.rim.map((c) => c / 255),
     );
     gl.disable(gl.CULL_FACE);
-    gl.disable(gl.DEPTH_TEST);
+    gl.enable(gl.DEPTH_TEST);
+    gl.depthFunc(gl.LEQUAL);
+    gl.depthMask(true);
+    gl.depthRange(0, 1);
+    gl.clearDepth(1);
+    gl.clear(gl.DEPTH_BUFFER_BIT); // this is the topmost layer
     gl.disable(gl.BLEND);
-    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, this.segments.length / 4);
+    gl.drawElements(gl.TRIANGLES, 1.5 * this.segments.length, gl.UNSIGNED_INT, 0);
     gl.bindVertexArray(null);
     this.drawn = this.steps.length > 0;
   }

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/draw"
+	"image/png"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// pictures is the folder of the committed screenshots, which README shows.
+const pictures = "../../sources/page/screenshots"
+
+// rushHour is when the forecasts of the pictures are made for.
+var rushHour = time.Date(2026, 11, 2, 7, 0, 0, 0, time.UTC)
+
+// TestPages looks at every view in both themes, on a screen and on a phone: axe finds no violation, nothing is written to the
+// console, and the view looks like the committed picture. SCREENSHOTS=5m writes the pictures, after traffic of that duration.
+func TestPages(t *testing.T) {
+	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
+	require.NoError(t, err)
+	traffic, writes := 15*time.Second, false
+	if text := os.Getenv("SCREENSHOTS"); text != "" {
+		traffic, err = time.ParseDuration(text)
+		require.NoError(t, err)
+		writes = true
+	}
+	d, _, _ := onRealStores(t)
+	_, feed := withForecasts(t, d)
+	d.start().await(http.StatusOK)
+	atRushHour(t, feed)
+	d.eventually(func() bool { return d.metric("trafficd_layers_builds_total") > 1 }, "the layer of the rush hour")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); d.traffic(ctx) }()
+	defer func() { cancel(); <-ended }()
+	time.Sleep(traffic) // until the charts show something
+
+	chrome := startBrowser(t)
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1440, 390} {
+			for _, view := range []string{"operations", "map", "key"} {
+				t.Run(fmt.Sprintf("%s_%s_%d", view, scheme, width), func(t *testing.T) {
+					p := chrome.tab(t, width, 900, scheme)
+					p.open(d, view, width > 1000)
+					var violations []string
+					p.eval(new(any), "(() => { %s; return true })()", axe)
+					p.eval(&violations, `axe.run().then(r => r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`)
+					require.Empty(t, violations)
+					got := p.picture()
+					path := filepath.Join(pictures, fmt.Sprintf("%s-%s-%d.png", view, scheme, width))
+					if writes {
+						var b bytes.Buffer
+						require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, coarse(got)))
+						require.Less(t, b.Len(), 200_000, path)
+						require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
+					}
+					want := readPicture(t, path)
+					if share := difference(want, got); share > tolerance {
+						failed := filepath.Join(os.TempDir(), "failed-"+filepath.Base(path))
+						var b bytes.Buffer
+						require.NoError(t, png.Encode(&b, got))
+						require.NoError(t, os.WriteFile(failed, b.Bytes(), 0o600))
+						t.Errorf("%.0f %% of %s looks different from %s; SCREENSHOTS=5m go test -run TestPages writes the pictures anew", 100*share, failed, path)
+					}
+					checkTolerance(t, p, got)
+					require.Empty(t, p.taken())
+				})
+			}
+		}
+	}
+}
+
+// open shows a view, with a street chosen if there is room for its panel.
+func (p *tab) open(d *process, view string, wide bool) {
+	p.t.Helper()
+	switch view {
+	case "operations":
+		p.do(chromedp.Navigate("http://" + d.Ops + "/"))
+		p.until(`document.querySelector(".summary") && document.querySelectorAll(".uplot").length == 3`)
+		p.do(chromedp.Click(chromedp.CSS(".tail button")))
+		p.until(`document.querySelectorAll(".tail tbody tr").length > 3`)
+		p.eval(new(any), `document.querySelector(".ops").scrollTo(0, 0)`)
+	case "map":
+		p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+		p.until("window.shown && window.shown.street.length == %d && window.streets.drawn && window.map.areTilesLoaded()", pageStreets)
+		if wide {
+			p.chooseByClick(0)
+			p.until(`document.querySelector(".street dl") && window.streets.drawn && !window.map._render_queued`)
+		}
+	case "key":
+		p.do(chromedp.Navigate("http://" + d.API + "/map/"))
+		p.until(`document.querySelector("input[name=key]")`)
+	}
+}
+
+// chooseByClick clicks on the middle of a street's first segment, on the side of its direction.
+func (p *tab) chooseByClick(street int) {
+	p.t.Helper()
+	var at [2]float64
+	p.eval(&at, `(() => {
+		const k = window.streets.geometry.owner.indexOf(%d), s = window.streets.geometry.segments.subarray(4 * k, 4 * k + 4);
+		const a = window.map.project([s[0], s[1]]), b = window.map.project([s[2], s[3]]), n = Math.hypot(b.x - a.x, b.y - a.y);
+		const side = window.streets.leftHand ? -3 : 3, box = window.map.getContainer().getBoundingClientRect();
+		return [box.x + (a.x + b.x) / 2 - side * (b.y - a.y) / n, box.y + (a.y + b.y) / 2 + side * (b.x - a.x) / n];
+	})()`, street)
+	p.do(chromedp.MouseClickXY(at[0], at[1]))
+}
+
+// atRushHour replaces the forecasts with those of a rush hour, as if it were now: the picture is the same at any time of day.
+func atRushHour(t *testing.T, feed string) {
+	t.Helper()
+	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
+		"--from", rushHour.Format(time.RFC3339), "--periods", "16", "--step", "15m", "--output", feed+".new.pb")
+	text, err := os.ReadFile(feed + ".new.pb")
+	require.NoError(t, err)
+	var all pb.StreetForecastResponse
+	require.NoError(t, proto.Unmarshal(text, &all))
+	later := time.Now().UTC().Truncate(15 * time.Minute).Sub(rushHour)
+	for _, s := range all.StreetForecast {
+		for _, p := range s.Forecast {
+			for _, at := range []*string{&p.Start, &p.End} {
+				then, err := time.Parse(time.RFC3339, *at)
+				require.NoError(t, err)
+				*at = then.Add(later).Format(time.RFC3339)
+			}
+		}
+	}
+	text, err = proto.Marshal(&all)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(feed+".new.pb", text, 0o600))
+	require.NoError(t, os.Rename(feed+".new.pb", feed))
+}
+
+// traffic sends batches of two clients, some of whose measurements are rejected, until ctx ends.
+func (d *process) traffic(ctx context.Context) {
+	for n := 0; ctx.Err() == nil; n++ {
+		var items []string
+		for i := range 60 + int(40*math.Sin(float64(n)/40)) {
+			items = append(items, item(i, n))
+		}
+		items = append(items, strings.Replace(item(1, n), detector(1), fmt.Sprintf("closed-%d", n%7), 1))
+		if n%3 == 0 {
+			items = append(items, strings.Replace(item(2, n), `"value":2.5`, `"value":"x"`, 1))
+		}
+		req, err := d.request(ctx, pack(batchOf(items...)), "")
+		if err != nil {
+			return
+		}
+		req.Header.Set("Authorization", "apiKey "+[]string{"acme", "acme", "ring-road"}[n%3])
+		if r, err := http.DefaultClient.Do(req); err == nil {
+			r.Body.Close()
+		}
+		_ = sleepFor(ctx, 200*time.Millisecond)
+	}
+}
+
+func sleepFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (p *tab) picture() image.Image {
+	p.t.Helper()
+	text, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	require.NoError(p.t, err)
+	picture, err := png.Decode(bytes.NewReader(text))
+	require.NoError(p.t, err)
+	return picture
+}
+
+// coarse returns a picture with 32 levels of each colour, whose file is much smaller.
+func coarse(p image.Image) image.Image {
+	c := image.NewRGBA(p.Bounds())
+	draw.Draw(c, c.Bounds(), p, p.Bounds().Min, draw.Src)
+	for i, v := range c.Pix {
+		c.Pix[i] = v&0xf8 | v>>5
+	}
+	return c
+}
+
+func readPicture(t *testing.T, path string) image.Image {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	picture, err := png.Decode(f)
+	require.NoError(t, err)
+	return picture
+}
+
+const (
+	blockSize = 30   // px; larger than what another font or another figure moves
+	tolerance = 0.12 // share of the blocks that may look different; checkTolerance has what is within it, and what is not
+)
+
+// difference returns the share of blocks that look different: by their mean colour, or by how much there is to see in them.
+func difference(a, b image.Image) float64 {
+	if a.Bounds() != b.Bounds() {
+		return 1
+	}
+	different, all := 0, 0
+	for y := 0; y < a.Bounds().Dy(); y += blockSize {
+		for x := 0; x < a.Bounds().Dx(); x += blockSize {
+			block := image.Rect(x, y, x+blockSize, y+blockSize).Intersect(a.Bounds())
+			p, q := look(a, block), look(b, block)
+			d := math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2])
+			if d > 18 || math.Abs(p[3]-q[3]) > 22 {
+				different++
+			}
+			all++
+		}
+	}
+	return float64(different) / float64(all)
+}
+
+// look returns the mean red, green and blue of a block, and the standard deviation of its brightness.
+func look(p image.Image, block image.Rectangle) (m [4]float64) {
+	n, squares, sum := 0.0, 0.0, 0.0
+	for y := block.Min.Y; y < block.Max.Y; y++ {
+		for x := block.Min.X; x < block.Max.X; x++ {
+			r, g, b, _ := p.At(x, y).RGBA()
+			light := float64(r+g+b) / 3 / 257
+			m[0], m[1], m[2] = m[0]+float64(r)/257, m[1]+float64(g)/257, m[2]+float64(b)/257
+			sum, squares, n = sum+light, squares+light*light, n+1
+		}
+	}
+	for i := range 3 {
+		m[i] /= n
+	}
+	m[3] = math.Sqrt(max(0, squares/n-sum/n*sum/n))
+	return m
+}
+
+// checkTolerance requires that a view still looks like its picture in another font, and no longer without its style, or
+// without its map.
+func checkTolerance(t *testing.T, p *tab, before image.Image) {
+	t.Helper()
+	f := func(script string, within bool) {
+		t.Helper()
+		p.eval(new(any), `(() => { %s; return new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1)))) })()`, script)
+		share := difference(before, p.picture())
+		t.Logf("%.3f different: %.40s", share, script)
+		require.Equal(t, within, share <= tolerance, "%.3f different after %s", share, script)
+	}
+	const style = `const s = new CSSStyleSheet(); s.replaceSync(%q); document.adoptedStyleSheets = [s]`
+	f(fmt.Sprintf(style, "* { font-family: 'DejaVu Serif', serif !important }"), true)
+	if hasMap := strings.Contains(t.Name(), "/map_"); hasMap {
+		f(fmt.Sprintf(style, "canvas { visibility: hidden }"), false)
+	}
+	if !strings.Contains(t.Name(), "/key_") {
+		f(`document.adoptedStyleSheets = []; document.querySelectorAll("link[rel=stylesheet]").forEach(l => l.disabled = true)`, false)
+	}
+}

@@ -1,0 +1,66 @@
+package page
+
+import (
+	"encoding/binary"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// archive returns the header of an archive whose tiles end at byte 200, padded to size.
+func archive(size int) []byte {
+	b := make([]byte, size)
+	copy(b, "PMTiles\x03")
+	for i, part := range [][2]uint64{{127, 20}, {147, 10}, {157, 0}, {157, 43}} {
+		binary.LittleEndian.PutUint64(b[8+16*i:], part[0])
+		binary.LittleEndian.PutUint64(b[16+16*i:], part[1])
+	}
+	b[99] = 1
+	return b
+}
+
+func TestCheckBasemap(t *testing.T) {
+	f := func(want string, change func(b []byte) []byte) {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "city.pmtiles")
+		require.NoError(t, os.WriteFile(path, change(archive(200)), 0o600))
+		err := Config{Basemap: path}.Check()
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, path)
+	}
+	f("", func(b []byte) []byte { return b })
+	f("not a PMTiles archive", func([]byte) []byte { return nil })
+	f("not a PMTiles archive", func(b []byte) []byte { return append([]byte("SQLite format 3"), b...) })
+	f("PMTiles version 2, want 3", func(b []byte) []byte { b[7] = 2; return b })
+	f("the tiles end at byte 200, but the file has 199 bytes; copy it again", func(b []byte) []byte { return b[:199] })
+	f("the leaf directories end", func(b []byte) []byte { b[47] = 255; return b })
+	f("tiles of type 0", func(b []byte) []byte { b[99] = 0; return b })
+	require.ErrorContains(t, Config{Basemap: "none.pmtiles"}.Check(), "basemap: open none.pmtiles: no such file")
+	require.NoError(t, Config{}.Check())
+}
+
+// TestServeBasemap requests ranges, and the file after it was replaced.
+func TestServeBasemap(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "city.pmtiles")
+	require.NoError(t, os.WriteFile(path, archive(200), 0o600))
+	h := http.HandlerFunc(Config{Basemap: path}.ServeBasemap)
+	part := get(h, "/basemap.pmtiles", "Range", "bytes=0-6")
+	require.Equal(t, http.StatusPartialContent, part.Code)
+	require.Equal(t, "PMTiles", part.Body.String())
+	etag := part.Header().Get("ETag")
+	require.Equal(t, http.StatusNotModified, get(h, "/basemap.pmtiles", "If-None-Match", etag).Code)
+	require.NoError(t, os.WriteFile(path+".new", archive(300), 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
+	whole := get(h, "/basemap.pmtiles", "Range", "bytes=0-6", "If-Range", etag)
+	require.Equal(t, http.StatusOK, whole.Code)
+	require.Equal(t, 300, whole.Body.Len())
+	require.NoError(t, os.Remove(path))
+	require.Equal(t, http.StatusInternalServerError, get(h, "/basemap.pmtiles").Code)
+}
