@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	encoding "encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"os"
@@ -22,9 +20,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -262,7 +258,7 @@ func TestMapPageNeedsAKey(t *testing.T) {
 	}
 }
 
-// TestMapFollowsChanges: after the first layers, the page fetches only what has changed, and draws it.
+// TestMapFollowsChanges changes some streets and removes others while the map is open.
 func TestMapFollowsChanges(t *testing.T) {
 	d, feed := withPage(t)
 	p := startBrowser(t).tab(t, 1440, 900, "light")
@@ -285,151 +281,6 @@ func TestMapFollowsChanges(t *testing.T) {
 	}
 	require.Less(t, len(want), len(s.Street), "streets were removed")
 	require.Empty(t, p.taken())
-	whole, changes := 0, 0
-	for _, u := range p.requested() {
-		if strings.Contains(u, "since=") {
-			changes++
-		} else if strings.Contains(u, "horizon=") {
-			whole++
-		}
-	}
-	require.Equal(t, 5, whole, "each horizon once")
-	require.NotZero(t, changes)
-}
-
-// TestStreetPanel finds a street by its id and by a click on its side of the road, and follows the horizon by keyboard.
-func TestStreetPanel(t *testing.T) {
-	for _, leftHand := range []bool{false, true} {
-		d, _ := withPage(t, fmt.Sprintf("ui.left_hand=%v", leftHand))
-		p := startBrowser(t).tab(t, 1440, 900, "light")
-		p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
-		p.until("window.shown && window.streets.drawn && window.layersLoaded == 5")
-		var s shown
-		p.eval(&s, readShown)
-		_, body := d.layer("map", fmt.Sprintf("?street=%d", s.Street[0]))
-		var all pb.StreetForecastResponse
-		require.NoError(t, proto.Unmarshal(body, &all))
-		find := func() {
-			p.do(chromedp.Click(chromedp.CSS(".search input")), chromedp.SendKeys(chromedp.CSS(".search input"), "\r"))
-		}
-		p.eval(new(any), `document.querySelector(".search input").value = %d`, s.Street[0])
-		for i := range all.StreetForecast { // a further search finds the next direction
-			find()
-			p.until(`document.querySelector(".search .note").innerText == %q`, fmt.Sprintf("Direction %d of %d.", i+1, len(all.StreetForecast)))
-			var text string
-			p.until(`document.querySelector(".street dl")`)
-			p.eval(&text, `document.querySelector(".street").innerText`)
-			for _, f := range all.StreetForecast {
-				if strings.Contains(text, fmt.Sprintf("from node %d\n", f.Fromnode)) {
-					require.Contains(t, text, f.OpenLRcode)
-					require.Contains(t, text, fmt.Sprintf("%d periods", len(f.Forecast)))
-					require.Contains(t, text, f.Forecast[0].GetTimezone())
-				}
-			}
-			p.until(`document.querySelector(".street .uplot canvas")`)
-		}
-		p.do(chromedp.SendKeys(chromedp.CSS(".search input"), kb.Escape))
-		p.until(`!document.querySelector(".street")`)
-		for i := range 2 { // both directions of a street, each on its side
-			p.chooseByClick(i)
-			p.until(`document.querySelector(".street h2")?.innerText.includes("Street %d from node %d")`, s.Street[i], s.Fromnode[i])
-			p.do(chromedp.Click(chromedp.CSS(".street button")))
-		}
-		p.do(chromedp.SendKeys(chromedp.CSS("input[type=range]"), kb.ArrowRight))
-		p.until(`window.shown.horizon == 45 && document.querySelector("output").innerText == "+45 min"`)
-		p.do(chromedp.SendKeys(chromedp.CSS(".panel button"), " "))
-		p.until(`window.shown.horizon != 45`) // it plays
-		p.until(`document.body.innerText.includes("they do not follow the road")`)
-		require.Empty(t, p.taken())
-	}
-}
-
-// TestBasemap shows vector tiles of an archive under the streets, at both listeners.
-func TestBasemap(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "city.pmtiles")
-	require.NoError(t, os.WriteFile(path, floodedWorld(), 0o600))
-	d, _ := withPage(t, "ui.basemap="+path)
-	chrome := startBrowser(t)
-	p := chrome.tab(t, 1440, 900, "light")
-	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
-	p.until("window.streets?.drawn && window.map.areTilesLoaded() && window.map.getLayer('water-areas')")
-	p.until(`window.map.queryRenderedFeatures([20, 800], {layers: ["water-areas"]}).length > 0`)
-	require.Empty(t, p.taken())
-
-	url := "http://" + d.API + "/map/basemap.pmtiles"
-	ask := func(method string, headers ...string) (*http.Response, string) {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-		require.NoError(t, err)
-		for i := 0; i < len(headers); i += 2 {
-			r.Header.Set(headers[i], headers[i+1])
-		}
-		answer, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		return answer, string(body)
-	}
-	whole, text := ask(http.MethodGet)
-	require.Equal(t, http.StatusOK, whole.StatusCode)
-	require.Equal(t, string(floodedWorld()), text)
-	f := func(asked, want string, status int, contentRange string) {
-		t.Helper()
-		part, text := ask(http.MethodGet, "Range", asked)
-		require.Equal(t, status, part.StatusCode)
-		require.Equal(t, want, text)
-		require.Equal(t, contentRange, part.Header.Get("Content-Range"))
-	}
-	size := len(text)
-	f("bytes=0-6", "PMTiles", http.StatusPartialContent, fmt.Sprintf("bytes 0-6/%d", size))
-	f("bytes=7-", text[7:], http.StatusPartialContent, fmt.Sprintf("bytes 7-%d/%d", size-1, size))
-	f("bytes=-5", text[size-5:], http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", size-5, size-1, size))
-	f("bytes=0-1,3-4", text, http.StatusOK, "")
-	f(fmt.Sprintf("bytes=%d-", size), "", http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("bytes */%d", size))
-	head, _ := ask(http.MethodHead)
-	require.EqualValues(t, size, head.ContentLength)
-	same, _ := ask(http.MethodGet, "If-None-Match", whole.Header.Get("ETag"))
-	require.Equal(t, http.StatusNotModified, same.StatusCode)
-	other, _ := ask(http.MethodGet, "Range", "bytes=0-6", "If-Range", `"other"`)
-	require.Equal(t, http.StatusOK, other.StatusCode)
-}
-
-// floodedWorld returns an archive with one vector tile: the world is water.
-func floodedWorld() []byte {
-	bytesField := func(b []byte, field protowire.Number, value []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
-	}
-	number := func(b []byte, field protowire.Number, value uint64) []byte {
-		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), value)
-	}
-	var shape []byte // moves to 0,0, draws lines to 4096,0 to 4096,4096 to 0,4096, and closes; in zigzag
-	for _, v := range []uint64{9, 0, 0, 26, 8192, 0, 0, 8192, 8191, 0, 15} {
-		shape = protowire.AppendVarint(shape, v)
-	}
-	feature := bytesField(number(nil, 3, 3), 4, shape)
-	layer := number(number(bytesField(bytesField(nil, 1, []byte("water")), 2, feature), 5, 4096), 15, 2)
-	tile := bytesField(nil, 3, layer)
-	metadata := []byte(`{"vector_layers":[{"id":"water","fields":{}}]}`)
-	root := protowire.AppendVarint([]byte{1, 0, 1}, uint64(len(tile))) // one entry: tile 0, once, its length
-	root = append(root, 1)                                             // its offset, plus 1
-
-	b := make([]byte, 127, 127+len(root)+len(metadata)+len(tile))
-	copy(b, "PMTiles\x03")
-	at := len(b)
-	for i, part := range [][]byte{root, metadata, nil, tile} {
-		encoding.LittleEndian.PutUint64(b[8+16*i:], uint64(at))
-		encoding.LittleEndian.PutUint64(b[16+16*i:], uint64(len(part)))
-		at += len(part)
-	}
-	for i := range 3 {
-		encoding.LittleEndian.PutUint64(b[72+8*i:], 1)
-	}
-	b[96], b[97], b[98], b[99] = 1, 1, 1, 1 // clustered, not compressed, vector tiles
-	for i, degrees := range []int32{-180, -85, 180, 85} {
-		encoding.LittleEndian.PutUint32(b[102+4*i:], uint32(degrees*10_000_000))
-	}
-	return append(append(append(b, root...), metadata...), tile...)
 }
 
 // TestMapFiles: the files of the map are found below a base path, and a body that comes with a request for one is not read.
