@@ -349,18 +349,16 @@ func (d *daemon) view(ctx context.Context, after time.Duration) {
 	}
 	c := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer c.CloseIdleConnections()
-	get := func(path string, headers ...string) (*http.Response, error) {
+	get := func(path string, headers ...string) http.Header {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.Ops+path, nil)
 		if err != nil {
-			return nil, err
+			return http.Header{}
 		}
 		req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
 		for i := 0; i < len(headers); i += 2 {
 			req.Header.Set(headers[i], headers[i+1])
 		}
-		return c.Do(req)
-	}
-	read := func(resp *http.Response, err error) http.Header {
+		resp, err := c.Do(req)
 		if err != nil {
 			return http.Header{}
 		}
@@ -370,10 +368,10 @@ func (d *daemon) view(ctx context.Context, after time.Duration) {
 	}
 	var open sync.WaitGroup
 	defer open.Wait()
-	open.Go(func() { read(get("/rejections")) })
+	open.Go(func() { get("/rejections") })
 	open.Go(func() {
 		for ctx.Err() == nil {
-			read(get("/status"))
+			get("/status")
 			_ = pause(ctx, 5*time.Second)
 		}
 	})
@@ -388,7 +386,7 @@ func (d *daemon) view(ctx context.Context, after time.Duration) {
 					headers = append(headers, "Prefer", "wait=25")
 				}
 			}
-			known[horizon] = read(get(path, headers...))
+			known[horizon] = get(path, headers...)
 		}
 		_ = pause(ctx, time.Second)
 	}

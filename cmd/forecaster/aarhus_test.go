@@ -25,7 +25,7 @@ func BenchmarkForecastEval(b *testing.B) {
 		b.Skip("FORECAST_DATA is not set")
 	}
 	store := stores.StartClickHouse(b)
-	print := func(what string, value float64, unit string) {
+	figure := func(what string, value float64, unit string) {
 		fmt.Printf("bench: forecast_%s %.4g %s\n", filepath.Base(folder)+"_"+what, value, unit)
 	}
 	c := Default()
@@ -49,15 +49,15 @@ func BenchmarkForecastEval(b *testing.B) {
 	require.NoError(b, source.Learn(b.Context(), to.AddDate(0, 0, -1), func(time.Time) error { return nil }))
 	last := time.Now()
 	require.NoError(b, source.Learn(b.Context(), to, func(time.Time) error { return nil }))
-	print("learn_scratch", time.Since(start).Seconds(), "s")
-	print("learn_day", time.Since(last).Seconds(), "s")
+	figure("learn_scratch", time.Since(start).Seconds(), "s")
+	figure("learn_day", time.Since(last).Seconds(), "s")
 	results, err := backtest(b.Context(), &c, nil, "scratch", split, to, func(time.Time) {})
 	require.NoError(b, err)
 	for _, r := range results {
 		for i, name := range []string{"mae", "mae_persistence", "mae_profile", "mae_profile_residual"} {
-			print(fmt.Sprintf("%s_%d", name, r.Minutes), r.MAE[i], "km/h")
+			figure(fmt.Sprintf("%s_%d", name, r.Minutes), r.MAE[i], "km/h")
 		}
-		print(fmt.Sprintf("coverage_%d", r.Minutes), r.Coverage, "%")
+		figure(fmt.Sprintf("coverage_%d", r.Minutes), r.Coverage, "%")
 	}
 	fmt.Printf("bench: forecast_memory_per_street %.0f B\n", memoryPerStreet())
 	step := testing.Benchmark(BenchmarkStep)
