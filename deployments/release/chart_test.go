@@ -56,6 +56,9 @@ networkPolicy:
 serviceMonitor: {enabled: true, interval: 30s, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
 dashboards: {enabled: true}
+forecaster:
+  enabled: true
+  config: {model: {product_instance: city}, detectors: {path: /etc/trafficd/files/streets.csv}}
 podAnnotations: {c: d}
 nodeSelector: {disk: ssd}
 tolerations: [{key: k, operator: Exists}]
@@ -151,7 +154,7 @@ func TestChartDecodesStrictly(t *testing.T) {
 	}
 	f("", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
 	f(least, "ConfigMap", "Secret", "Service", "Service", "StatefulSet")
-	f(everything, "ConfigMap", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceMonitor", "StatefulSet")
+	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceMonitor", "StatefulSet")
 }
 
 // What the API types cannot check: names that refer to each other, and what the documents promise.
@@ -238,6 +241,18 @@ func TestChartIsConsistent(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, matched)
+
+	forecaster := one[*apps.Deployment](t, objects)
+	require.False(t, labels.SelectorFromSet(one[*apps.StatefulSet](t, objects).Spec.Selector.MatchLabels).
+		Matches(labels.Set(forecaster.Spec.Template.Labels)), "clients must not reach the forecaster")
+	require.True(t, labels.SelectorFromSet(forecaster.Spec.Selector.MatchLabels).Matches(labels.Set(forecaster.Spec.Template.Labels)))
+	for _, o := range objects {
+		if config, ok := o.(*core.ConfigMap); ok && config.Data["forecaster.yaml"] != "" {
+			path := filepath.Join(t.TempDir(), "forecaster.yaml")
+			require.NoError(t, os.WriteFile(path, []byte(config.Data["forecaster.yaml"]), 0o600))
+			output(t, filepath.Join(filepath.Dir(hostTrafficd()), "forecaster"), "--config", path, "--print-config")
+		}
+	}
 	require.NotEmpty(t, rules.Spec.Groups)
 	require.Equal(t, "prometheus", rules.Labels["release"])
 	one[*policy.PodDisruptionBudget](t, objects)

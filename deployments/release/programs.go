@@ -12,7 +12,7 @@ import (
 )
 
 // programs that are published; the others are for development.
-var programs = []string{"trafficd", "trafficctl"}
+var programs = []string{"trafficd", "trafficctl", "forecaster"}
 
 // program returns the path of a built program.
 func (r *release) program(arch, name string) string { return filepath.Join(r.build, arch, name) }
