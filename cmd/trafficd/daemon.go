@@ -90,7 +90,9 @@ func (d *daemon) steps() []step {
 		{
 			"operators' listener",
 			func() (err error) {
-				d.ops, err = ops.Start(cfg.Ops, d.readiness, d.operatorRoutes(), log)
+				if d.ops, err = ops.Start(cfg.Ops, d.readiness, d.operatorRoutes(), log); d.ops != nil {
+					log.Info().Str("url", "http://"+d.ops.Address()+"/").Msg("web page for operators")
+				}
 				return err
 			},
 			func(ctx context.Context) error { d.ops.Stop(ctx); return nil },

@@ -76,7 +76,7 @@ func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, l
 			log.Error().Err(err).Msg("the operators' listener has failed; restart the daemon to restore it")
 		}
 	}()
-	log.Info().Str("address", s.Address()).Msg("operators' listener: web page at /; /status /metrics /healthz /readyz")
+	log.Info().Str("address", s.Address()).Msg("listening for operators: /metrics /healthz /readyz")
 	return s, nil
 }
 
