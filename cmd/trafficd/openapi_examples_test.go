@@ -238,8 +238,8 @@ func (d *process) provokeErrors() map[string]seenExample {
 
 	other := clientsProcess(d.t, "ingest.admission_requests=4")
 	slow := other.hold("")
-	other.hold("")
 	other.eventually(func() bool {
+		other.hold("") // refused if the request below still has its place
 		seen["Unavailable/busy"] = other.exchange(http.MethodPost, ingest.Path, batch)
 		return seen["Unavailable/busy"].status == http.StatusServiceUnavailable
 	}, "a full daemon")

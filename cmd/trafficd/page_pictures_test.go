@@ -97,7 +97,7 @@ func (p *tab) open(d *process, view string, wide bool) {
 		p.eval(new(any), `document.querySelector(".ops").scrollTo(0, 0)`)
 	case "map":
 		p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
-		p.until("window.shown && window.shown.street.length == %d && window.streets.drawn && window.map.areTilesLoaded()", pageStreets)
+		p.until("window.shown && window.shown.street.length == %d && window.streets.drawn && window.map.getLayer('land') && window.map.loaded() && !window.map._render_queued", pageStreets)
 		if wide {
 			p.chooseByClick(0)
 			p.until(`document.querySelector(".street dl") && window.streets.drawn && !window.map._render_queued`)
