@@ -282,7 +282,7 @@ func follow(t *testing.T, d *daemon, anchor string, env []string) {
 	}
 }
 
-// requirePrinted fails unless the lines of want are in out, in this order. … in want stands for any text.
+// requirePrinted requires the lines of want in out, in this order. An ellipsis in a line of want matches any text.
 func requirePrinted(t *testing.T, want, out, command string) {
 	t.Helper()
 	rest := out
