@@ -215,8 +215,8 @@ func (o options) layerFloor(l *layer, full float64) error {
 // horizons are the queries of the default horizons.
 var horizons = []string{"?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}
 
-// layerSince prints what a client receives that has the layer of before an update of scattered streets: one that follows the
-// whole layer, and one that follows a horizon, as the map does.
+// layerSince prints the size of the changes after an update of scattered streets, for a client that
+// follows the whole layer and for one that follows a horizon, as the map does.
 func (o options) layerSince(ctx context.Context, l *layer) error {
 	scopes := []struct{ query, name string }{{"", "layer_since_1pct"}, {"?horizon=30", "layer_since_1pct_horizon"}}
 	var etags []string

@@ -83,7 +83,7 @@ const (
 		if (!window.streets?.drawn) return requestAnimationFrame(look);
 		` + awaitPixels + `; window.firstView = performance.now();
 	})()`
-	// awaitPixels returns when everything is drawn that was asked for.
+	// awaitPixels waits until the map has drawn everything.
 	awaitPixels = `(gl => gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4)))(window.map.getCanvas().getContext("webgl2"))`
 	setHorizon  = `const e = document.querySelector("input[type=range]"); e.value = n; e.dispatchEvent(new Event("input", {bubbles: true}))`
 	// stepHorizon returns the milliseconds from an input of the slider until its picture is complete.
@@ -110,7 +110,7 @@ const (
 	})`
 )
 
-// withMap shows the map of a layer with so many streets, all horizons of which are loaded.
+// withMap opens the map with a layer of the given number of streets and waits for all horizons.
 func (o options) withMap(ctx context.Context, streets int, measure func(*tab) error) error {
 	all, err := o.network(ctx, streets, pagePeriods, quarter())
 	if err != nil {
@@ -121,7 +121,7 @@ func (o options) withMap(ctx context.Context, streets int, measure func(*tab) er
 		return err
 	}
 	defer d.stop()
-	for _, query := range horizons { // as after the first of all clients: the daemon builds forms that someone wants
+	for _, query := range horizons { // the daemon builds only forms that a client has asked for
 		if err := d.get(ctx, query); err != nil {
 			return err
 		}

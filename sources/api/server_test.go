@@ -201,8 +201,8 @@ func TestSurplusConnectionsAreTold(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
 
-// TestSilentConnectionsAreEvicted: a client that opens all connections and presents no key keeps
-// no other client out: the oldest of them are closed, and those with a key stay.
+// TestSilentConnectionsAreEvicted: a client that opens all connections without presenting a key does
+// not shut others out: its oldest connections are closed, and those with a key are kept.
 func TestSilentConnectionsAreEvicted(t *testing.T) {
 	f := func(limit, perAddress, silent, left int) {
 		t.Helper()

@@ -33,7 +33,7 @@ type Error struct{ Reason string }
 // Error implements error.
 func (e *Error) Error() string { return e.Reason }
 
-// Guard decides whether content may replace the content in use. It is for one goroutine.
+// Guard decides whether content may replace the content in use. It is not safe for concurrent use.
 type Guard struct {
 	Limits
 	Content string // for messages: "the list"
@@ -64,7 +64,7 @@ func (g *Guard) Admit(lacks, inUse int, mark Mark, now time.Time) error {
 		g.Content, lacks, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
 
-// Calm forgets the suspicious content: good content was read.
+// Calm ends the wait for confirmation, because good content was read.
 func (g *Guard) Calm() { g.suspect, g.since = Mark{}, time.Time{} }
 
 // Mark is the same for the same entries in any order: a query without ORDER BY returns them in a

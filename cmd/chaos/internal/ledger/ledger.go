@@ -83,7 +83,7 @@ func (l *Ledger) Accept(items []Accepted) {
 	l.accepted = append(l.accepted, items...)
 }
 
-// Wrong records a response or an exit that should not have happened.
+// Wrong records an unexpected response or exit.
 func (l *Ledger) Wrong(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

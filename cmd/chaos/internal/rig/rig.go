@@ -28,7 +28,7 @@ type Config struct {
 	Broker    string // launch.Kfake or launch.Apache
 	Brokers   int
 	LowDisk   bool                             // the journal stops before its disk is full; otherwise writes fail
-	Wrong     func(format string, args ...any) // is called for each exit that should not have happened
+	Wrong     func(format string, args ...any) // called for each unexpected exit
 }
 
 // Rig is a running system.
