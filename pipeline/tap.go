@@ -128,7 +128,8 @@ func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.
 	if row < items.Rows() {
 		detector = items.Code(row)
 	}
-	if f.filter.Detector != "" && f.filter.Detector != string(detector) || x != nil && f.filter.Code != "" && f.filter.Code != x.Code.String() {
+	if f.filter.Detector != "" && f.filter.Detector != string(detector) || x != nil && f.filter.Code != "" &&
+		f.filter.Code != x.Code.String() {
 		return true
 	}
 	item.Detector = contract.Echo(detector)

@@ -70,7 +70,7 @@ layer_update_1pct_ms             CPU time of an update of 1,000 neighbouring str
 layer_update_1pct_scattered_ms   the same for every hundredth street
 layer_…_over_full                an update time divided by layer_full_ms
 layer_gzip_over_gzip6, …         size of a compressed body divided by that of the layer compressed by gzip -6
-layer_since_1pct_kb              size of the response to a client that has the layer from before an update of 1 % of the streets, all over the network
+layer_since_1pct_kb              size of the response to a client that follows the layer, after an update of 1 % of the streets
 layer_since_1pct_horizon_kb      the same for a horizon, which the map page follows
 layer_minute_turn_over_full      CPU time per minute without changes, divided by layer_full_ms
 layer_quarter_turn_over_full     the same at the end of a period
@@ -78,7 +78,8 @@ layer_rss_steady_mb, …_peak_mb   the daemon's resident size when idle, and its
 layer_1k_over_nginx, …           requests per second of a daemon on one CPU, divided by those of nginx with Debian's
                                  configuration, which sends the same bytes from a file; needs nginx and wrk
 layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache)
-layer_mixed_reads                reads, out of 20,000, that contain streets of two publications while trafficctl publishes to one partition and to six
+layer_mixed_reads                reads, of 20,000, with streets of two publications, while trafficctl publishes to one partition
+                                 and to six
 
 bench page measures the web page in Chromium, which draws in software:
 

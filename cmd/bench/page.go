@@ -84,7 +84,7 @@ const (
 		` + awaitPixels + `; window.firstView = performance.now();
 	})()`
 	// awaitPixels waits until the map has drawn everything.
-	awaitPixels = `(gl => gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4)))(window.map.getCanvas().getContext("webgl2"))`
+	awaitPixels = `(g => g.readPixels(0, 0, 1, 1, g.RGBA, g.UNSIGNED_BYTE, new Uint8Array(4)))(window.map.getCanvas().getContext("webgl2"))`
 	setHorizon  = `const e = document.querySelector("input[type=range]"); e.value = n; e.dispatchEvent(new Event("input", {bubbles: true}))`
 	// stepHorizon returns the milliseconds from an input of the slider until its picture is complete.
 	stepHorizon = `new Promise(done => {
@@ -185,7 +185,8 @@ func (b *tab) number(script string, args ...any) (float64, error) {
 	if len(args) > 0 {
 		script = fmt.Sprintf(script, args...)
 	}
-	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("Promise.resolve("+script+").then(v => JSON.stringify(v))", chromedp.EvalAwaitPromise))
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("Promise.resolve("+script+").then(v => JSON.stringify(v))",
+		chromedp.EvalAwaitPromise))
 	if err != nil {
 		return 0, fmt.Errorf("the page fails in %.60q: %w", script, err)
 	}

@@ -79,7 +79,8 @@ func command() *cobra.Command {
 	flags.StringToStringVar(&given, "kills", nil, "fault rate by target: trafficd, clickhouse, kafka, network, disk, clock;"+
 		" 1 = every four seconds, 0 = never (default trafficd=6, clock=1, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
-	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted unless the run fails)")
+	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted "+
+		"unless the run fails)")
 	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "log each fault")
 	return c
 }

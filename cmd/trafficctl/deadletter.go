@@ -293,7 +293,8 @@ func (s selection) instance(path string) (string, error) {
 	case 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("the letters in %s belong to %d product instances (%s), but a key to one; select one with --product-instance", path, len(names), strings.Join(names, ", "))
+	return "", fmt.Errorf("the letters in %s belong to %d product instances (%s), but a key to one; select one with --product-instance",
+		path, len(names), strings.Join(names, ", "))
 }
 
 // items returns the selected measurements, each once even if several stores rejected it, with

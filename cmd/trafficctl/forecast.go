@@ -216,7 +216,8 @@ func errIfFaulty(std streams, c forecast.Content) error {
 	if c.Skipped+c.Remarks == 0 {
 		return nil
 	}
-	fmt.Fprintf(std.err, "trafficctl: %s records skipped, %s of them with a street or fromnode that is not a 32-bit integer; %s parts omitted or corrected\n",
+	fmt.Fprintf(std.err, "trafficctl: %s records skipped, %s of them with a street or fromnode that is not a 32-bit integer; %s parts "+
+		"omitted or corrected\n",
 		grouped(int64(c.Skipped)), grouped(int64(c.Range)), grouped(int64(c.Remarks)))
 	return errRejected
 }
@@ -325,7 +326,8 @@ func (p *publishing) run(ctx context.Context, std streams, path string) error {
 		return err
 	}
 	if p.missing && content.Skipped > 0 {
-		return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct it, or publish without the flag")
+		return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct it, or " +
+			"publish without the flag")
 	}
 	publisher, err := publish.NewPublisher(p.cfg, p.options)
 	if err != nil {

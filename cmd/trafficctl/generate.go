@@ -72,7 +72,8 @@ func newGenerate(std streams) *cobra.Command {
 				return errors.New("use either --send or --output and --format, not both")
 			}
 			if end := g.cfg.From.Add(time.Duration(g.cfg.Intervals()) * g.cfg.Interval); end.After(time.Now().Add(time.Hour)) {
-				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from, --days or --intervals)\n",
+				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from, --days or "+
+					"--intervals)\n",
 					end.Format(time.RFC3339))
 			}
 			return s.run(cmd.Context(), cmd.Flags(), std, input{items: network.Items()})

@@ -146,7 +146,8 @@ func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams,
 func (c *converting) converter(flags *pflag.FlagSet) (geometry.Converter, func(), error) {
 	isSRID := func(format string) bool { return strings.EqualFold(format, string(geo.SRID)) }
 	if c.srID != "" && !isSRID(c.formatFrom) && !isSRID(c.formatTo) {
-		return nil, nil, errors.New("--srid requires the format OG_SRID in --format-from or --format-to; or write for example --format-to EPSG:25832")
+		return nil, nil, errors.New("--srid requires the format OG_SRID in --format-from or --format-to; or write for example --format-to " +
+			"EPSG:25832")
 	}
 	for _, name := range []string{"key", "key-file", "ca", "timeout"} {
 		if !flags.Changed("url") && flags.Changed(name) {

@@ -224,7 +224,8 @@ func verifyJournal(std streams, dir string, f *inspect.Folder, quiet bool) error
 			fmt.Fprintf(std.out, "%s  intact, frames %d to %d\n", s.Name, s.First, s.Last)
 		}
 		if s.TornBytes > 0 {
-			fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit; the daemon removes it at its next start\n", grouped(s.TornBytes))
+			fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit; the daemon removes it at its next start\n",
+				grouped(s.TornBytes))
 		}
 	}
 	for _, c := range v.Cursors {
@@ -256,7 +257,8 @@ func verifyJournal(std streams, dir string, f *inspect.Folder, quiet bool) error
 	}
 	var version *journal.VersionError
 	if errors.As(v.Err(), &version) {
-		return errors.New("the journal was written by another version of trafficd: use that version's trafficctl, or drain the journal with that daemon")
+		return errors.New("the journal was written by another version of trafficd: use that version's trafficctl, or drain the journal with " +
+			"that daemon")
 	}
 	printAdvice(std.out, dir, f.Behind(), v)
 	return fmt.Errorf("the journal in %s is damaged", dir)
@@ -292,7 +294,8 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 	}
 	onlyCursors := len(v.Gaps) == 0 && !slices.ContainsFunc(v.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil })
 	if !onlyCursors && !v.Lost() {
-		step("Nothing is lost. If the daemon is running and delivering, leave it running: it deletes the segment once all of it is delivered. Otherwise:")
+		step("Nothing is lost. If the daemon is running and delivering, leave it running: it deletes the segment once all of it is delivered. " +
+			"Otherwise:")
 	}
 	step("Stop the daemon. If there is a backup of the damaged files, restore it and verify again. Otherwise:")
 	if onlyCursors {
@@ -306,9 +309,11 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 		if behind != inspect.NoEnd {
 			from = fmt.Sprintf(" --from %d", behind)
 		}
-		step("Save the intact frames that are not delivered to every consumer:\n       trafficctl journal dump %s --skip-damaged%s > rescued.ndjson", dir, from)
+		step("Save the intact frames that are not delivered to every consumer:\n       trafficctl journal dump %s --skip-damaged%s > "+
+			"rescued.ndjson", dir, from)
 	}
-	step("Move the old files away and start the daemon, which creates a new journal:\n       mkdir %[1]s/damaged && mv %[1]s/*.seg %[1]s/*.cursor %[1]s/damaged/", dir)
+	step("Move the old files away and start the daemon, which creates a new journal:\n       mkdir %[1]s/damaged && mv %[1]s/*.seg "+
+		"%[1]s/*.cursor %[1]s/damaged/", dir)
 	if rescue {
 		step("Send the saved measurements, with a key of their product instance:\n       trafficctl resubmit rescued.ndjson\n" +
 			"     A store that already had them receives them again: ClickHouse replaces those rows, Kafka does not.")

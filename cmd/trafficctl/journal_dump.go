@@ -152,7 +152,8 @@ func (d *dump) each(ctx context.Context, f *inspect.Folder, lines *json.Encoder,
 func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
 	b := &d.rows
 	if err := batch.DecodeFrame(frame.Data, b, &d.answer); err != nil {
-		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; check the version of the daemon", frame.Seq, frame.Segment, frame.Offset, err)
+		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; check the version of the daemon",
+			frame.Seq, frame.Segment, frame.Offset, err)
 	}
 	d.read++
 	from := origin{b.ID.String(), time.Unix(0, b.ReceivedAt).UTC(), b.ProductInstance}

@@ -75,7 +75,8 @@ one once it is no longer used. The client of a key created without --client is i
 	f.StringVar(&e.Timezone, "timezone", "UTC", "IANA time zone of the client, used in the forecast layer")
 	f.Float64Var(&e.RequestsPerSecond, "requests-per-second", 0, "rate limit in requests per second; 0 for none")
 	f.Float64Var(&e.ItemsPerSecond, "items-per-second", 0, "rate limit in measurements per second; 0 for none")
-	f.StringVar(&expires, "expires", "", "when the key expires: a duration such as 720h, a date or a UTC time such as 2027-01-01T00:00:00Z; by default never")
+	f.StringVar(&expires, "expires", "", "when the key expires: a duration such as 720h, a date or a UTC time such as 2027-01-01T00:00:00Z; "+
+		"by default never")
 	f.StringVar(&file, "file", "", "keys file to add the entry to")
 	return cmd
 }
@@ -91,7 +92,8 @@ func parseExpiry(text string, now time.Time) (string, error) {
 	}
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("--expires %q must be a duration such as 720h, a date such as 2027-01-01 or a time such as 2027-01-01T00:00:00Z", text)
+		return "", fmt.Errorf("--expires %q must be a duration such as 720h, a date such as 2027-01-01 or a time such as "+
+			"2027-01-01T00:00:00Z", text)
 	case !at.After(now):
 		return "", fmt.Errorf("--expires %s must be in the future", text)
 	}

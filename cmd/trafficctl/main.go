@@ -131,7 +131,8 @@ type connection struct {
 func (c *connection) register(f *pflag.FlagSet, right string) {
 	c.cfg = client.DefaultConfig()
 	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; defaults to $"+envURL)
-	f.StringVar(&c.cfg.Key, "key", "", "API key with the right "+right+"; visible to other users of this machine, prefer --key-file or $"+envKey)
+	f.StringVar(&c.cfg.Key, "key", "", "API key with the right "+right+"; visible to other users of this machine, prefer --key-file or "+
+		"$"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key in its first line")
 	f.StringVar(&c.cfg.CA, "ca", "", "PEM file of the certificate authorities to trust instead of the system's")
 	f.DurationVar(&c.cfg.Timeout, "timeout", c.cfg.Timeout, "time limit of a request, including its response")

@@ -59,14 +59,18 @@ func (r *reading) register(f *pflag.FlagSet) {
 		m.Decimal = text[0]
 		return nil
 	})
-	f.Func("zone", "IANA time `zone` of timestamps without a UTC offset, for example Europe/Copenhagen (default UTC)", func(name string) (err error) {
-		m.Clock.Zone, err = time.LoadLocation(name)
-		return err
-	})
-	f.StringVar((*string)(&m.Clock.Overlap), "dst-overlap", string(feed.OverlapReject), "meaning of a local time that occurs twice: reject, first or second")
+	f.Func("zone", "IANA time `zone` of timestamps without a UTC offset, for example Europe/Copenhagen (default UTC)",
+		func(name string) (err error) {
+			m.Clock.Zone, err = time.LoadLocation(name)
+			return err
+		})
+	f.StringVar((*string)(&m.Clock.Overlap), "dst-overlap", string(feed.OverlapReject),
+		"meaning of a local time that occurs twice: reject, first or second")
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or Go's reference time 2006-01-02 15:04:05 in your layout")
-	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names detectors: one value column each; needs --type =TYPE and --interval")
-	f.StringVar(&m.Start, "start", "", "with --detectors-from-header: start of the first row, for files without a time column; rows are --interval apart")
+	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names detectors: one value column each; needs --type =TYPE and "+
+		"--interval")
+	f.StringVar(&m.Start, "start", "", "with --detectors-from-header: start of the first row, for files without a time column; rows are "+
+		"--interval apart")
 }
 
 // config returns the reader's settings. It clears the defaults that other flags replace.

@@ -135,7 +135,8 @@ func (s *sending) register(f *pflag.FlagSet) {
 	s.connection.register(f, "ingest")
 	f.IntVar(&s.cfg.Batch, "batch", s.cfg.Batch, "measurements per batch")
 	f.IntVar(&s.cfg.Concurrency, "concurrency", s.cfg.Concurrency, "batches in flight")
-	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if a few detectors have most of the data")
+	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if a few detectors have most "+
+		"of the data")
 	f.DurationVar(&s.cfg.RetryFor, "retry-for", s.cfg.RetryFor, "how long to retry a batch after a lost connection, 408, 409, 429 or 5xx")
 	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do at a row that cannot be parsed: stop or skip")
 	f.StringVar(&s.rejected, "rejected", "", "write rejected items to this file, as input for trafficctl resubmit")
@@ -292,7 +293,8 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 		fmt.Fprintln(w, "Use --rejected FILE to save rejected items for correction.")
 	}
 	if s.Resume > 1 && s.resume != "" {
-		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with "+s.resume+"; later rows that were already accepted are sent again.\n",
+		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with "+s.resume+"; later rows that were already accepted are sent "+
+			"again.\n",
 			grouped(s.Resume), s.Resume-1)
 	}
 }

@@ -30,7 +30,8 @@ func (r *release) buildPrograms() error {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = r.root
 		// Everything in the environment that changes the bytes has a fixed value.
-		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GODEBUG=")
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
+			"GOEXPERIMENT=", "GODEBUG=")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("cannot build the programs for %s: %w\n%s", arch, err, text)
 		}
@@ -61,7 +62,8 @@ func (r *release) writeArchives() error {
 			entries = append(entries, entry{name: folder + "/" + name, source: r.program(arch, name), mode: 0o755})
 		}
 		for name, source := range map[string]string{
-			"LICENSE": "LICENSE", "CHANGELOG.md": "CHANGELOG.md", "README.md": "deployments/README.md", "contract.md": "schemas/contract/contract.md",
+			"LICENSE": "LICENSE", "CHANGELOG.md": "CHANGELOG.md", "README.md": "deployments/README.md",
+			"contract.md":   "schemas/contract/contract.md",
 			"trafficd.yaml": "deployments/debian/trafficd.yaml", "trafficd.service": "deployments/systemd/trafficd.service",
 		} {
 			entries = append(entries, entry{name: folder + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})

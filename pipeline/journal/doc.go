@@ -72,7 +72,8 @@
 //     fails, names file and offset, and writes nothing (TestDamageIsNoTear, TestEveryFlippedByte, TestForgedFrame). Rewrite the last
 //     commit, truncate the file after it, sync. TestKill9
 //  5. Open the cursors and rewrite the current slot (TestTornCursor). A cursor past the last frame shows that
-//     acknowledged frames are missing, and Open fails (TestCursorPastTheEnd). Create new cursors at the oldest frame. TestNewConsumerStartsAtTheOldestFrame
+//     acknowledged frames are missing, and Open fails (TestCursorPastTheEnd). Create new cursors at the oldest frame.
+//     TestNewConsumerStartsAtTheOldestFrame
 //  6. Delete the segments below all cursors: a deletion may have been lost. TestDeletionThatFailsIsRepeated
 //  7. Compare each segment with what the next one records about it. TestSealedSegments
 //  8. Create the first segment if there is none. TestOnTheRealDisk

@@ -9,7 +9,8 @@ import (
 // Retain lets the tables of measurements drop a month when all of it is older than days. A table that
 // already does is left alone.
 func Retain(ctx context.Context, c Conn, l Layout, days int) error {
-	for table, column := range map[string]string{l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from", l.Derived("hours"): "hour"} {
+	for table, column := range map[string]string{l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",
+		l.Derived("hours"): "hour"} {
 		ttl := fmt.Sprintf("TTL toDateTime(%s) + toIntervalDay(%d)", column, days)
 		current, err := engineOf(ctx, c, l.Database, table)
 		if err == nil && !strings.Contains(current, ttl+" ") {

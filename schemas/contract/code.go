@@ -75,11 +75,12 @@ var codes = [CodeCount]struct {
 	MissingField:       {name: "MISSING_FIELD", status: 400, item: "is missing or null"},
 	UnknownDetector:    {name: "UNKNOWN_DETECTOR", item: "does not exist in the product instance"},
 	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", item: "is not an allowed measure type"},
-	InvalidTimestamp:   {name: "INVALID_TIMESTAMP", item: "is not an ISO 8601 date-time in UTC from 1970 to 2261, such as 2026-01-31T12:00:00Z"},
-	InvalidInterval:    {name: "INVALID_INTERVAL", item: "is before timestampFrom"},
-	TimestampInFuture:  {name: "TIMESTAMP_IN_FUTURE", item: "is too far in the future"},
-	InvalidValue:       {name: "INVALID_VALUE", item: "is not a finite number within the range of its measure type"},
-	InvalidQuality:     {name: "INVALID_QUALITY", item: "is not a finite number within the allowed range"},
+	InvalidTimestamp: {name: "INVALID_TIMESTAMP", item: "is not an ISO 8601 date-time in UTC from 1970 to 2261, such as " +
+		"2026-01-31T12:00:00Z"},
+	InvalidInterval:   {name: "INVALID_INTERVAL", item: "is before timestampFrom"},
+	TimestampInFuture: {name: "TIMESTAMP_IN_FUTURE", item: "is too far in the future"},
+	InvalidValue:      {name: "INVALID_VALUE", item: "is not a finite number within the range of its measure type"},
+	InvalidQuality:    {name: "INVALID_QUALITY", item: "is not a finite number within the allowed range"},
 }
 
 // String returns the errorCode of responses.

@@ -23,8 +23,8 @@ type Config struct {
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
 	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
-	KeepForms     time.Duration `setting:"keep_forms"`     // a format in an encoding that no client asked for this long is not built in advance
-	MaxWaiting    int           `setting:"max_waiting"`    // requests of a client that wait for a change at a time; further ones are answered at once
+	KeepForms     time.Duration `setting:"keep_forms"`     // how long after its last request a form is still built in advance
+	MaxWaiting    int           `setting:"max_waiting"`    // waiting requests of a client; further ones are answered at once
 	QueryKey      bool          `setting:"query_key"`      // accept ?apiKey= too; URLs end up in logs
 }
 
@@ -52,7 +52,8 @@ func (c Config) Validate() error {
 		}
 	}
 	check(c.MaxStreets >= 1, "max_streets is %d, must be at least 1: it bounds memory", c.MaxStreets)
-	check(len(c.Horizons) <= maxHorizons, "horizons has %d entries, must have at most %d: a layer is kept for each in every time zone", len(c.Horizons), maxHorizons)
+	check(len(c.Horizons) <= maxHorizons, "horizons has %d entries, must have at most %d: a layer is kept for each in every time zone",
+		len(c.Horizons), maxHorizons)
 	seen := map[int]bool{}
 	for _, h := range c.Horizons {
 		check(h >= 0 && h <= 7*24*60, "horizons has %d, must be between 0 and 10080 minutes (a week)", h)

@@ -12,19 +12,23 @@ var (
 	streets        = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
 	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out", "Streets over max_streets since the feed last replaced everything.")
 	bodyBytes      = metrics.NewGauge("trafficd_layers_body_bytes", "Size of all finished bodies of the layer, in bytes.")
-	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total", "Forecasts that cannot be used; the street keeps its earlier one.")
-	builds         = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
-	buildSeconds   = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
-	partsBuilt     = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents built anew.")
-	partsReused    = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents used again.")
-	piecesStored   = metrics.NewCounter("trafficd_layers_pieces_stored_total", "Forms of pieces that are uncompressed because they failed their check.")
-	answers        = answerCounters()
+	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total",
+		"Forecasts that cannot be used; the street keeps its earlier one.")
+	builds       = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
+	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
+	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents built anew.")
+	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents used again.")
+	piecesStored = metrics.NewCounter("trafficd_layers_pieces_stored_total",
+		"Forms of pieces that are uncompressed because they failed their check.")
+	answers = answerCounters()
 )
 
 func init() {
-	metrics.Show(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is too old, has no street or ends before the first horizon, else 0.", nil,
+	metrics.Show(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is too old, has no street or ends before the first horizon, "+
+		"else 0.", nil,
 		func() float64 { return metrics.Bool(observe().Stale) }))
-	metrics.Show(metrics.GaugeFunc("trafficd_layers_covered_until_timestamp_seconds", "End of the last forecast period as Unix time; 0 without streets.", nil,
+	metrics.Show(metrics.GaugeFunc("trafficd_layers_covered_until_timestamp_seconds",
+		"End of the last forecast period as Unix time; 0 without streets.", nil,
 		func() float64 {
 			if until := observe().Covered; !until.IsZero() {
 				return float64(until.Unix())

@@ -150,7 +150,8 @@ func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 	if !bytes.EqualFold(te, []byte("chunked")) {
 		apiErr.Description, apiErr.Parameter = "unsupported transfer coding: only chunked is supported", fasthttp.HeaderTransferEncoding
 	} else if _, both := rawHeader(raw, fasthttp.HeaderContentLength); both {
-		apiErr.Description, apiErr.Parameter = "a request has either a Content-Length or a Transfer-Encoding, not both", fasthttp.HeaderContentLength
+		apiErr.Description, apiErr.Parameter = "a request has either a Content-Length or a Transfer-Encoding, not "+
+			"both", fasthttp.HeaderContentLength
 	} else {
 		return nil
 	}

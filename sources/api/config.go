@@ -33,7 +33,7 @@ type Config struct {
 	// time to read and discard the rest of a body whose request got an error, so that the client sees the error
 	DiscardTime  time.Duration `setting:"discard_time"`
 	DiscardBytes int64         `setting:"discard_bytes"` // bytes of such a body that are discarded
-	DrainGrace   time.Duration `setting:"drain_grace"`   // requests are served that long after SIGTERM, while /readyz is 503; longer than a balancer needs to notice
+	DrainGrace   time.Duration `setting:"drain_grace"`   // serve this long after SIGTERM, with /readyz at 503; longer than balancers poll
 	// origins of web pages that browsers let read answers, such as https://map.example.org; *: all
 	CORSOrigins []string   `setting:"cors_origins"`
 	KeysFile    string     `setting:"keys_file"` // YAML file of API keys, which is watched; empty: only those in keys

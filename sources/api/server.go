@@ -58,7 +58,7 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  cfg.HeaderTimeout,
 		IdleTimeout:                  cfg.IdleTimeout,        // WriteTimeout: see handle
-		Concurrency:                  2 * cfg.MaxConnections, // the listener enforces MaxConnections, but evicted connections take a moment to end
+		Concurrency:                  2 * cfg.MaxConnections, // evicted connections take a moment to end
 		MaxIdleWorkerDuration:        time.Second,            // idle worker goroutines outlive Stop by as much
 		NoDefaultServerHeader:        true,
 		SecureErrorLogMessage:        true, // or a malformed header would be logged with its key

@@ -67,7 +67,8 @@ const (
 
 // DefaultConfig has no feeds.
 func DefaultConfig() Config {
-	return Config{Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20, CacheMaxAge: 24 * time.Hour}
+	return Config{Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20,
+		CacheMaxAge: 24 * time.Hour}
 }
 
 // withDefaults returns a copy with defaults in place of omitted keys: the configuration has no

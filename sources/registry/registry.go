@@ -125,7 +125,8 @@ func (r *Registry) Status() []Status {
 
 var (
 	reloads = metrics.NewCounters("trafficd_registry_reloads_total",
-		"Checks of the detector lists, by result: loaded, unchanged, unsettled (still being written), refused (not plausible) or failed.", "result")
+		"Checks of the detector lists, by result: loaded, unchanged, unsettled (still being written), refused (not plausible) or "+
+			"failed.", "result")
 	reloadsLoaded    = reloads.WithLabelValues("loaded")
 	reloadsUnchanged = reloads.WithLabelValues("unchanged")
 	reloadsUnsettled = reloads.WithLabelValues("unsettled")

@@ -18,7 +18,7 @@ type Config struct {
 	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request.
 	// Set it behind a proxy.
 	PublicURL      string   `setting:"public_url"`
-	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges whose X-Forwarded-Proto and -Host count for the WSDL, such as 10.0.0.0/8
+	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges whose X-Forwarded-Proto and -Host the WSDL uses
 	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always accepted too
 	VendorPrefix   string        `setting:"vendor_prefix"`
 	MaxBodyBytes   int64         `setting:"max_body_bytes"`  // size of one request, as sent and decompressed
@@ -45,7 +45,7 @@ type JobsConfig struct {
 	MaxBytes          int64         `setting:"max_bytes"`            // memory of all jobs
 	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // memory of one client's jobs
 	Keep              time.Duration `setting:"keep"`                 // time for which the result of an ended job can be fetched
-	Replica           string        `setting:"replica"`              // name of this replica, which its job ids refer to; empty: the host name and api.listen
+	Replica           string        `setting:"replica"`              // name of this replica in job ids; empty: the host name and api.listen
 	MaxPoll           time.Duration `setting:"max_poll"`             // longest wait of watchJob, whatever it asks for
 }
 

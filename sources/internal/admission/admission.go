@@ -66,7 +66,8 @@ func (q *Quotas) check(client string, n int64) *contract.APIError {
 	case own == 0:
 		return contract.Unavailable(q.Full, time.Second)
 	}
-	return contract.Unavailable(fmt.Sprintf("this client has %d %s; %d more would exceed its quota, which is as much as it leaves to others: %s",
+	return contract.Unavailable(fmt.Sprintf("this client has %d %s; %d more would exceed its quota, which is as much as it leaves to "+
+		"others: %s",
 		own, q.Noun, n, q.Advice), time.Second)
 }
 

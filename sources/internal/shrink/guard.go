@@ -12,7 +12,7 @@ import (
 
 // Limits are the settings that say which changes to accept at once.
 type Limits struct {
-	MaxShrink     float64       `setting:"max_shrink"`     // fraction of the entries in use that new content may lack and still be used at once
+	MaxShrink     float64       `setting:"max_shrink"`     // fraction of the entries in use that new content may lack
 	ShrinkConfirm time.Duration `setting:"shrink_confirm"` // how long content that lacks more must keep the same entries before it is used
 }
 

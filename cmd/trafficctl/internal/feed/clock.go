@@ -46,7 +46,8 @@ func (c Clock) Validate() error {
 	case strings.Contains(c.Layout, "MST"):
 		return errors.New("--time-layout: zone abbreviations (MST) are ambiguous; use a numeric offset or --zone")
 	case !strings.Contains(c.Layout, "06") || !strings.ContainsAny(c.Layout, "35"):
-		return fmt.Errorf("--time-layout %q must be iso, unix, unixms or Go's reference time 2006-01-02 15:04:05 in your layout, for example 02.01.2006 15:04", c.Layout)
+		return fmt.Errorf("--time-layout %q must be iso, unix, unixms or Go's reference time 2006-01-02 15:04:05 in your layout, for example "+
+			"02.01.2006 15:04", c.Layout)
 	}
 	return nil
 }
@@ -118,7 +119,8 @@ func (c *clock) resolve(wall time.Time) (time.Time, error) {
 	case first.IsZero():
 		return second, nil
 	case c.Overlap == OverlapReject:
-		return wall, fmt.Errorf("%s is ambiguous in %s: it occurs twice when daylight saving time ends; set --dst-overlap first or second, or add UTC offsets to the file", wall.Format(time.DateTime), c.Zone)
+		return wall, fmt.Errorf("%s is ambiguous in %s: it occurs twice when daylight saving time ends; set --dst-overlap first or second, or "+
+			"add UTC offsets to the file", wall.Format(time.DateTime), c.Zone)
 	case c.Overlap == OverlapFirst:
 		return first, nil
 	}

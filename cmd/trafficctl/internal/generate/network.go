@@ -56,7 +56,8 @@ func (c Config) Validate() error {
 	case c.Detectors < 1 || c.Detectors > 10_000_000:
 		return fmt.Errorf("--detectors %d must be 1 to 10,000,000 (they are kept in memory)", c.Detectors)
 	case c.From.Year() < 1971 || c.From.Year() > 2259:
-		return fmt.Errorf("--from %s must be in the years 1971 to 2259 (the daemon accepts 1970 to 2261, and --error-rate needs a year on each side)", c.From.Format(time.DateOnly))
+		return fmt.Errorf("--from %s must be in the years 1971 to 2259 (the daemon accepts 1970 to 2261, and --error-rate needs a year on each "+
+			"side)", c.From.Format(time.DateOnly))
 	case c.Days < 1 || c.Days > 366:
 		return fmt.Errorf("--days %d must be 1 to 366", c.Days)
 	case c.Count < 0 || c.Count > 1_000_000:

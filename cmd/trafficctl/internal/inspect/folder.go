@@ -185,7 +185,8 @@ func recognise(dir string, names []string) error {
 			return fmt.Errorf("directory %s contains no journal, but %s does", dir, below)
 		}
 	}
-	return fmt.Errorf("directory %s contains no journal: none of its %d files, of which %s is the first, is a segment (20 digits and %s) or a cursor (%s)",
+	return fmt.Errorf("directory %s contains no journal: none of its %d files, of which %s is the first, is a segment (20 digits and %s) or "+
+		"a cursor (%s)",
 		dir, len(names), names[0], segmentSuffix, cursorSuffix)
 }
 

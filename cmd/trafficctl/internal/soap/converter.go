@@ -81,7 +81,8 @@ func (c Converter) job(ctx context.Context, batch []geom.T) (_ []geometry.Result
 		return nil, err
 	}
 	if got := len(made.Geometries) + len(made.Failures); got != len(batch) {
-		return nil, fmt.Errorf("the routing service ended a job of %d geometries as %s with %d; if it was stopped or the daemon restarted, try again",
+		return nil, fmt.Errorf("the routing service ended a job of %d geometries as %s with %d; if it was stopped or the daemon restarted, try "+
+			"again",
 			len(batch), made.Job.Status, got)
 	}
 	results := make([]geometry.Result, len(batch)) // in the order of the request
