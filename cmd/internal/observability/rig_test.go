@@ -198,7 +198,8 @@ var faster = map[string][2]string{
 
 var duration = regexp.MustCompile(`(\[|offset )(\d+)([mhd])`)
 
-// minutesToSeconds divides the durations of a rule by 60. An alert waits 5 s at least, because the machine may be busy.
+// minutesToSeconds divides the durations of a rule by 60. Because the machine may be busy, an alert waits 5 s at least, and the one about
+// daemons that do not answer 20 s.
 func minutesToSeconds(t *testing.T, rule map[string]any) {
 	t.Helper()
 	seconds := func(number, unit string) int {
@@ -217,7 +218,11 @@ func minutesToSeconds(t *testing.T, rule map[string]any) {
 		return fmt.Sprintf("%s%ds", m[1], seconds(m[2], m[3]))
 	})
 	if wait, ok := rule["for"].(string); ok {
-		rule["for"] = fmt.Sprintf("%ds", max(5, seconds(wait[:len(wait)-1], wait[len(wait)-1:])))
+		least := 5
+		if name == "TrafficdDown" {
+			least = 20
+		}
+		rule["for"] = fmt.Sprintf("%ds", max(least, seconds(wait[:len(wait)-1], wait[len(wait)-1:])))
 	}
 }
 
