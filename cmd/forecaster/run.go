@@ -293,9 +293,11 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 		}
 		f.learned = l
 	}
-	info, err := os.Stat(f.cfg.Detectors.Path)
-	if err == nil && info.ModTime().Equal(f.changed) {
-		return nil
+	var changed time.Time // unknown if the file is being replaced
+	if info, err := os.Stat(f.cfg.Detectors.Path); err == nil {
+		if changed = info.ModTime(); changed.Equal(f.changed) {
+			return nil
+		}
 	}
 	content, err := streets.Read(f.cfg.Detectors)
 	if err != nil && f.content.Streets != nil { // it may be being replaced
@@ -309,7 +311,7 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 	if content.Invalid != nil {
 		f.log.Warn().Err(content.Invalid).Msg("detectors are not used")
 	}
-	f.content, f.changed = content, info.ModTime()
+	f.content, f.changed = content, changed
 	unplaced.Set(float64(content.Unplaced))
 	return nil
 }
