@@ -8,17 +8,18 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
 )
 
 // backlog counts the rows of the journal that a delivery has not passed. Those from before the start are counted while the
-// delivery runs, in about a second for each GiB; until then they are missing.
+// delivery runs, in about a second for each GiB; until then they are missing. Of a source that does not count rows they are
+// estimated.
 type backlog struct {
-	journal *journal.Journal
+	source Source
 
 	mu      sync.Mutex
 	at      batch.Position // reached by the delivery
 	passed  int64          // rows since the start
+	frames  uint64         // since the start
 	earlier int64          // rows that were waiting at the start
 }
 
@@ -27,14 +28,19 @@ func (b *backlog) pass(n int, at batch.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.passed += int64(n)
+	b.frames += at.Frame - min(b.at.Frame, at.Frame)
 	b.at = at
 }
 
 func (b *backlog) rows() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	stored, _ := b.journal.Rows()
-	return max(0, b.earlier+stored-b.passed)
+	stored, _, known := b.source.Rows()
+	if known {
+		return max(0, b.earlier+stored-b.passed)
+	}
+	_, next := b.source.Bounds() // an estimate: frames times the mean of those delivered, or 1
+	return int64(float64(next-min(next, b.at.Frame)) * max(1, float64(b.passed)/max(1, float64(b.frames))))
 }
 
 // count reads the frames that the delivery has not passed. It begins anew, further on, if the delivery passes frames that
@@ -43,8 +49,11 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	for {
 		b.mu.Lock()
 		at, passed := b.at, b.passed
-		stored, end := b.journal.Rows()
+		stored, end, known := b.source.Rows()
 		b.mu.Unlock()
+		if !known {
+			return
+		}
 		n, deleted, err := b.between(ctx, at, end)
 		switch {
 		case ctx.Err() != nil:
@@ -66,7 +75,7 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 
 // between returns the number of rows from a position up to a frame. deleted reports that a frame is missing.
 func (b *backlog) between(ctx context.Context, from batch.Position, end uint64) (rows int64, deleted bool, err error) {
-	r := b.journal.Reader(from.Frame)
+	r := b.source.Reader(from.Frame)
 	var buf []byte
 	for want := from.Frame; want < end; want++ {
 		seq, frame, err := r.Next(ctx, buf)

@@ -41,7 +41,7 @@ func TestRowsWaiting(t *testing.T) {
 	store := &gatedStore{allowed: make(chan struct{})}
 	f := func(steps func(waits func(rows int64))) {
 		t.Helper()
-		d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+		d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)

@@ -58,7 +58,8 @@ type Delivery struct {
 	name   string
 	cfg    DeliveryConfig
 	sink   Sink
-	cursor cursor
+	source Source
+	cursor Cursor
 	window window
 	dead   *DeadLetters
 	log    zerolog.Logger
@@ -75,16 +76,10 @@ type Delivery struct {
 	trouble error // why the last attempt failed, nil if it succeeded
 }
 
-// cursor is implemented by journal.Cursor.
-type cursor interface {
-	Load() (frame uint64, state []byte)
-	Save(frame uint64, state []byte) error
-}
-
 // NewDelivery loads the sink's cursor. Run delivers.
-func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink, dead *DeadLetters, log zerolog.Logger) (*Delivery, error) {
+func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead *DeadLetters, log zerolog.Logger) (*Delivery, error) {
 	d := &Delivery{
-		name: name, cfg: cfg, sink: sink, cursor: j.Cursor(name), window: window{journal: j}, dead: dead,
+		name: name, cfg: cfg, sink: sink, source: source, cursor: source.Cursor(), window: window{source: source}, dead: dead,
 		log: log.With().Str("sink", name).Logger(), limit: cfg.MaxRows,
 	}
 	frame, state := d.cursor.Load()
@@ -93,10 +88,9 @@ func NewDelivery(name string, cfg DeliveryConfig, j *journal.Journal, sink Sink,
 		return nil, fmt.Errorf("cannot read the cursor of %s: %w", name, err)
 	}
 	d.reached.Store(frame)
-	d.backlog = backlog{journal: j, at: d.at.Done}
+	d.backlog = backlog{source: source, at: d.at.Done}
 	d.window.idle, d.window.every = d.probe, cfg.RetryMax
 	d.window.rewind(d.at.Done)
-	d.show(j)
 	return d, nil
 }
 
@@ -209,6 +203,9 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	var started time.Time
 	var state []byte
 	err := d.retry(soft, "cannot deliver a block; retrying", func() (err error) {
+		if err = d.source.Confirm(); err != nil {
+			return err
+		}
 		started = time.Now()
 		state, err = d.sink.Deliver(ctx, d.at.Plan, rows)
 		return err
@@ -336,6 +333,7 @@ func (d *Delivery) report(err error, what string) {
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
 	Waiting int64         // rows in the journal that were not delivered; see backlog
+	Frames  uint64        // in the journal that were not delivered in full
 	Rows    int64         // delivered by this process
 	Trouble error         // why the last attempt failed, nil if it succeeded
 }
@@ -346,6 +344,8 @@ func (d *Delivery) Status() Status {
 	s := Status{Rows: d.rows.Load(), Trouble: d.trouble}
 	d.mu.Unlock()
 	s.Waiting = d.backlog.rows()
+	_, next := d.source.Bounds()
+	s.Frames = next - min(d.reached.Load(), next)
 	if at := d.behind.Load(); at != 0 {
 		s.Lag = max(time.Since(time.Unix(0, at)), 0)
 	}

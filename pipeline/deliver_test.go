@@ -156,7 +156,7 @@ func codesOf(n int) (list []string) {
 
 // deliverFor runs a delivery for a while and drops its state in memory.
 func (h *fixture) deliverFor(t *testing.T, store Sink, dead string, d time.Duration) {
-	delivery, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(dead), zerolog.Nop())
+	delivery, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(dead), zerolog.Nop())
 	require.NoError(t, err)
 	delivery.cursor = flaky{delivery.cursor}
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -167,22 +167,22 @@ func (h *fixture) deliverFor(t *testing.T, store Sink, dead string, d time.Durat
 }
 
 // flaky is a cursor whose saves fail at random, before or after they are on disk.
-type flaky struct{ cursor }
+type flaky struct{ Cursor }
 
 func (c flaky) Save(frame uint64, state []byte) error {
 	switch rand.IntN(12) {
 	case 0:
 		return errDisk
 	case 1:
-		return errors.Join(c.cursor.Save(frame, state), errDisk)
+		return errors.Join(c.Cursor.Save(frame, state), errDisk)
 	}
-	return c.cursor.Save(frame, state)
+	return c.Cursor.Save(frame, state)
 }
 
 // deliverAll runs a delivery until it reaches the end of the journal.
 func (h *fixture) deliverAll(t *testing.T, store Sink) {
 	t.Helper()
-	d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "dead.ndjson")), zerolog.Nop())
+	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "dead.ndjson")), zerolog.Nop())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -219,12 +219,12 @@ func TestUnavailableStoreDoesNotStopTheOther(t *testing.T) {
 	h.codes["city"] = set("A")
 	down, up := newFakeStore(1), newFakeStore(2)
 	down.down = true
-	d, err := NewDelivery("sink", quick, h.journal, down, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), down, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- d.Run(ctx, ctx) }()
-	other, err := NewDelivery(IdempotencyConsumer, quick, h.journal, up, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	other, err := NewDelivery(IdempotencyConsumer, quick, Local(h.journal, IdempotencyConsumer), up, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
 	go func() { ended <- other.Run(ctx, ctx) }()
 	for range 20 {
@@ -304,7 +304,7 @@ func TestUnreadableFrameIsNotPassed(t *testing.T) {
 		require.NoError(t, err)
 
 		store := newFakeStore(1)
-		d, err := NewDelivery("sink", cfg, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+		d, err := NewDelivery("sink", cfg, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
@@ -328,7 +328,7 @@ func TestUnreadableFrameIsNotPassed(t *testing.T) {
 
 // brokenCursor is a cursor whose saves fail while broken is set.
 type brokenCursor struct {
-	cursor
+	Cursor
 	broken atomic.Bool
 	failed atomic.Int64
 }
@@ -340,7 +340,7 @@ func (c *brokenCursor) Save(frame uint64, state []byte) error {
 		c.failed.Add(1)
 		return errDisk
 	}
-	return c.cursor.Save(frame, state)
+	return c.Cursor.Save(frame, state)
 }
 
 // A cursor that could not be saved is saved as soon as possible, not with the next row: it may be what keeps the journal full.
@@ -351,9 +351,9 @@ func TestUnsavedCursorIsRetried(t *testing.T) {
 	require.NoError(t, err)
 	disk := &brokenCursor{}
 	store := &recorder{delivered: func() { disk.broken.Store(true) }}
-	d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
-	disk.cursor, d.cursor = d.cursor, disk
+	disk.Cursor, d.cursor = d.cursor, disk
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- d.Run(ctx, ctx) }()
@@ -500,7 +500,7 @@ func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 		_, err := h.submit(measurements(item("unknown", n)), fmt.Sprint(n))
 		require.NoError(t, err)
 	}
-	d, err := NewDelivery("sink", quick, h.journal, newFakeStore(1), NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
+	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), newFakeStore(1), NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -573,7 +573,7 @@ func TestIdleStoreIsProbed(t *testing.T) {
 	var log bytes.Buffer // of the delivery's goroutine until it has ended
 	store := &idleStore{}
 	store.away.Store(true)
-	d, err := NewDelivery("sink", quick, h.journal, store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.New(&log).Level(zerolog.InfoLevel))
+	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.New(&log).Level(zerolog.InfoLevel))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)

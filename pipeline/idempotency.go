@@ -56,7 +56,8 @@ const windowConsumer = "window"
 // second journal. On start it reads both.
 type IdempotencyStore struct {
 	cfg  IdempotencyConfig
-	main *journal.Journal
+	main Journal
+	from Source // of main; nil: answers that are not copied at the end of the process are lost
 	own  *journal.Journal
 	now  func() time.Time
 
@@ -89,21 +90,22 @@ func (a *storedAnswer) size() int64 {
 	return int64(len(a.frame)+len(a.key)+len(a.client)) + 216
 }
 
-// OpenIdempotencyStore loads the remembered answers and starts the copying, which Close stops. cfg.Journal.Dir must be set.
-func OpenIdempotencyStore(cfg IdempotencyConfig, main *journal.Journal, opts ...journal.Option) (*IdempotencyStore, error) {
+// OpenIdempotencyStore loads the remembered answers and starts the copying, which Close stops. cfg.Journal.Dir must be set. from
+// has the frames of main whose answers may not be copied yet; nil if they cannot be read again.
+func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts ...journal.Option) (*IdempotencyStore, error) {
 	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the idempotency store: %w", err)
 	}
 	s := &IdempotencyStore{
-		cfg: cfg, main: main, own: own, now: time.Now, done: make(chan struct{}),
+		cfg: cfg, main: main, from: from, own: own, now: time.Now, done: make(chan struct{}),
 		known: map[scopedKey]*storedAnswer{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{}, shares: map[string]int64{},
 	}
 	// Nothing is written here: the daemon must start on a full disk, or nothing would ever be delivered and deleted.
 	err = s.load(own.Reader(0), func(a *storedAnswer, seq uint64) { a.seq = seq })
-	if err == nil {
-		start, _ := main.Cursor(IdempotencyConsumer).Load()
-		err = s.load(main.Reader(start), func(a *storedAnswer, seq uint64) {
+	if err == nil && from != nil {
+		start, _ := from.Cursor().Load()
+		err = s.load(from.Reader(start), func(a *storedAnswer, seq uint64) {
 			a.main = seq
 			s.pending[seq]++
 			s.fresh = append(s.fresh, a)
@@ -125,7 +127,7 @@ func (s *IdempotencyStore) Close() error {
 	return s.own.Close()
 }
 
-func (s *IdempotencyStore) load(r *journal.Reader, locate func(a *storedAnswer, seq uint64)) error {
+func (s *IdempotencyStore) load(r Reader, locate func(a *storedAnswer, seq uint64)) error {
 	var buf []byte
 	for {
 		seq, frame, ok, err := r.TryNext(buf)
@@ -291,8 +293,11 @@ func (s *IdempotencyStore) run(ctx context.Context) {
 
 // copy makes fresh answers durable in the store's journal and advances the cursor of the main journal.
 func (s *IdempotencyStore) copy() error {
+	next := uint64(0)
 	s.mu.Lock()
-	_, next := s.main.Bounds()
+	if s.from != nil {
+		_, next = s.from.Bounds()
+	}
 	fresh := s.fresh
 	s.fresh = nil
 	s.mu.Unlock()
@@ -330,13 +335,13 @@ func (s *IdempotencyStore) copy() error {
 		next = min(next, seq)
 	}
 	s.mu.Unlock()
-	if failed != nil {
+	if failed != nil || s.from == nil {
 		return failed
 	}
-	if done, _ := s.main.Cursor(IdempotencyConsumer).Load(); done >= next {
+	if done, _ := s.from.Cursor().Load(); done >= next {
 		return nil
 	}
-	return s.main.Cursor(IdempotencyConsumer).Save(next, nil)
+	return s.from.Cursor().Save(next, nil)
 }
 
 func (s *IdempotencyStore) expire() {

@@ -65,7 +65,7 @@ type Intake struct {
 	Tap Tap // what is validated
 
 	cfg         Config
-	journal     *journal.Journal
+	journal     Journal
 	registry    Registry
 	idempotency *IdempotencyStore
 	now         func() time.Time
@@ -88,7 +88,7 @@ type job struct {
 }
 
 // NewIntake starts the workers, which Close stops. received_at continues after that of the journal's newest frame.
-func NewIntake(cfg Config, j *journal.Journal, registry Registry, idempotency *IdempotencyStore) (*Intake, error) {
+func NewIntake(cfg Config, j Journal, registry Registry, idempotency *IdempotencyStore) (*Intake, error) {
 	_, newest, err := j.Last()
 	if err != nil {
 		return nil, err

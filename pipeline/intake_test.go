@@ -59,7 +59,7 @@ func open(t testing.TB, dir string, change ...func(*Config)) *fixture {
 	var err error
 	h.journal, err = journal.Open(jc, []string{"sink", IdempotencyConsumer})
 	require.NoError(t, err)
-	h.store, err = OpenIdempotencyStore(h.cfg.Idempotency, h.journal)
+	h.store, err = OpenIdempotencyStore(h.cfg.Idempotency, h.journal, Local(h.journal, IdempotencyConsumer))
 	require.NoError(t, err)
 	h.intake, err = NewIntake(h.cfg, h.journal, h.codes, h.store)
 	require.NoError(t, err)

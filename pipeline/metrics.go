@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"trafficd/pipeline/journal"
 	"trafficd/pipeline/metrics"
 )
 
@@ -22,22 +21,20 @@ func (in *Intake) show() {
 	)
 }
 
-func (d *Delivery) show(j *journal.Journal) {
-	deadLetters.WithLabelValues(d.name)
-	sink := map[string]string{"sink": d.name}
+// ShowDelivery shows the status of what is delivered to a sink, by one Delivery or several.
+func ShowDelivery(sink string, status func() Status) {
+	deadLetters.WithLabelValues(sink)
+	labels := map[string]string{"sink": sink}
 	metrics.Show(
-		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that was not delivered to the sink, in seconds.", sink,
-			func() float64 { return d.Status().Lag.Seconds() }),
-		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that were not delivered to the sink in full.", sink,
-			func() float64 {
-				_, next := j.Bounds()
-				return float64(next - min(d.reached.Load(), next))
-			}),
-		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, else 0.", sink,
-			func() float64 { return metrics.Bool(d.Status().Trouble != nil) }),
-		metrics.GaugeFunc("trafficd_pipeline_lag_rows", "Rows of the journal that were not delivered to the sink.", sink,
-			func() float64 { return float64(d.backlog.rows()) }),
-		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", sink,
-			func() float64 { return float64(d.rows.Load()) }),
+		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that was not delivered to the sink, in seconds.", labels,
+			func() float64 { return status().Lag.Seconds() }),
+		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that were not delivered to the sink in full.", labels,
+			func() float64 { return float64(status().Frames) }),
+		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, else 0.", labels,
+			func() float64 { return metrics.Bool(status().Trouble != nil) }),
+		metrics.GaugeFunc("trafficd_pipeline_lag_rows", "Rows of the journal that were not delivered to the sink.", labels,
+			func() float64 { return float64(status().Waiting) }),
+		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", labels,
+			func() float64 { return float64(status().Rows) }),
 	)
 }

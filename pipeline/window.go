@@ -7,27 +7,26 @@ import (
 	"time"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/journal"
 )
 
 // window holds the rows between a delivery's cursor and the last frame it has read. It reuses the memory of its batches.
 type window struct {
-	journal *journal.Journal
-	reader  *journal.Reader
-	rows    batch.Block
-	count   int    // of rows
-	next    uint64 // frame after the last one read
-	skip    uint32 // rows of it that were delivered before
-	free    []*batch.Batch
-	buf     []byte
-	idle    func(context.Context) // called once in every while the journal has no further frame
-	every   time.Duration
+	source Source
+	reader Reader
+	rows   batch.Block
+	count  int    // of rows
+	next   uint64 // frame after the last one read
+	skip   uint32 // rows of it that were delivered before
+	free   []*batch.Batch
+	buf    []byte
+	idle   func(context.Context) // called once in every while the journal has no further frame
+	every  time.Duration
 }
 
 func (w *window) rewind(from batch.Position) {
 	w.drop(w.count)
 	w.next, w.skip = from.Frame, from.Row
-	w.reader = w.journal.Reader(from.Frame)
+	w.reader = w.source.Reader(from.Frame)
 }
 
 // gather waits for a row, then until there are cfg.MinRows or cfg.Linger has passed. It stops reading at cfg.MaxRows. It
@@ -107,7 +106,7 @@ func (w *window) add(seq uint64, frame []byte) error {
 	}
 	if err := batch.DecodeFrame(frame, b, nil); err != nil {
 		w.free = append(w.free, b)
-		w.reader = w.journal.Reader(seq) // the next read fails at this frame again
+		w.reader = w.source.Reader(seq) // the next read fails at this frame again
 		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
 	}
 	from := int(w.skip)

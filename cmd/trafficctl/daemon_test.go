@@ -71,7 +71,7 @@ func newDaemon(t testing.TB) *testDaemon {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	cfg.Idempotency.Journal.Dir = t.TempDir()
-	answers, err := pipeline.OpenIdempotencyStore(cfg.Idempotency, j)
+	answers, err := pipeline.OpenIdempotencyStore(cfg.Idempotency, j, pipeline.Local(j, pipeline.IdempotencyConsumer))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, answers.Close()) })
 	intake, err := pipeline.NewIntake(cfg, j, d, answers)

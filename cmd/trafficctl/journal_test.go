@@ -346,7 +346,7 @@ func deliver(t *testing.T, j *journal.Journal, name string, blocks int) {
 	cfg := pipeline.DeliveryConfig{MaxRows: 2, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}
 	sink := &away{takes: blocks, waiting: make(chan struct{})}
 	dead := pipeline.NewDeadLetters(filepath.Join(t.TempDir(), "dead"))
-	d, err := pipeline.NewDelivery(name, cfg, j, sink, dead, zerolog.Nop())
+	d, err := pipeline.NewDelivery(name, cfg, pipeline.Local(j, name), sink, dead, zerolog.Nop())
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -137,7 +137,8 @@ func (d *daemon) steps() []step {
 		{
 			"idempotency store",
 			func() (err error) {
-				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, journal.WithLogger(log))
+				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal,
+					pipeline.Local(d.journal, pipeline.IdempotencyConsumer), journal.WithLogger(log))
 				return named("pipeline.idempotency.journal.dir", err)
 			},
 			func(context.Context) error { return d.idempotency.Close() },

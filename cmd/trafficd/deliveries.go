@@ -73,10 +73,11 @@ func (d *daemon) startDeliveries() error {
 		if err != nil {
 			return errors.Join(err, d.stopDeliveries(context.Background()))
 		}
-		p, err := pipeline.NewDelivery(s.name, s.delivery(d.cfg), d.journal, store, dead, d.log)
+		p, err := pipeline.NewDelivery(s.name, s.delivery(d.cfg), pipeline.Local(d.journal, s.name), store, dead, d.log)
 		if err != nil {
 			return errors.Join(err, store.Close(), d.stopDeliveries(context.Background()))
 		}
+		pipeline.ShowDelivery(s.name, p.Status)
 		hard, cancelHard := context.WithCancel(context.Background())
 		soft, cancelSoft := context.WithCancel(hard)
 		x := &delivery{Delivery: p, name: s.name, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
