@@ -45,6 +45,8 @@ ClickHouse is the program "clickhouse" on PATH, or else an engine that is downlo
 (178 MB, npm itself is not needed) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root). Users: "default" without a
 password, "trafficd" with the password "trafficd".
 
+ZooKeeper is for tests of ClickHouse clusters, and runs on Apache's jars, which Maven downloads once.
+
 The broker is kfake, which starts immediately, or Apache Kafka, which is downloaded once with Maven and needs Java 17.`,
 		Example: `  devstores                                              # both, on the usual ports
   devstores --dir /tmp/stores --clickhouse-tcp 0 --clickhouse-http 0 --kafka 0
@@ -75,7 +77,7 @@ The broker is kfake, which starts immediately, or Apache Kafka, which is downloa
 // libraryCommand runs ClickHouse's library; devstores starts itself with it in a child process.
 func libraryCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:                clickhouse.LibraryCommand + " <library> [argument…]",
+		Use:                clickhouse.LibraryCommand + " <library> <replication-address> [argument…]",
 		Short:              "Become ClickHouse's engine (started by devstores itself)",
 		Hidden:             true,
 		DisableFlagParsing: true,

@@ -15,6 +15,7 @@ import (
 
 	"trafficd/cmd/devstores/internal/clickhouse"
 	"trafficd/cmd/devstores/internal/kafka"
+	"trafficd/cmd/devstores/internal/zookeeper"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -22,7 +23,7 @@ import (
 func bind(flags *pflag.FlagSet, o *launch.Options) {
 	flags.SortFlags = false
 	flags.StringVar(&o.Dir, "dir", ".run/devstores", "directory of all data and logs, kept across restarts")
-	flags.StringVar(&o.Only, "only", "", "start one store: clickhouse or kafka")
+	flags.StringVar(&o.Only, "only", "", "start one store: clickhouse, kafka or zookeeper")
 	flags.IntVar(&o.ClickHouseTCP, "clickhouse-tcp", 9000, "port of ClickHouse's native protocol, 0 = a free one")
 	flags.IntVar(&o.ClickHouseHTTP, "clickhouse-http", 8123, "port of ClickHouse over HTTP, 0 = a free one")
 	flags.StringVar(&o.ClickHouseKind, "clickhouse-kind", clickhouse.KindAuto, "which ClickHouse: "+strings.Join(clickhouse.Kinds, ", "))
@@ -61,7 +62,16 @@ func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Wr
 func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io.Writer) (err error) {
 	var running launch.Announcement
 	begin := time.Now()
-	if opts.Only != "kafka" {
+	if opts.Only == "zookeeper" {
+		var server *zookeeper.Server
+		if server, err = zookeeper.Start(ctx, opts, fail); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, server.Stop()) }()
+		running.ZooKeeper = &server.ZooKeeperInfo
+		fmt.Fprintf(opts.Stderr, "ZooKeeper ready in %.2f s: %s\n", time.Since(begin).Seconds(), server.Address)
+	}
+	if opts.Only == "clickhouse" || opts.Only == "" {
 		var server *clickhouse.Server
 		if server, err = clickhouse.Start(ctx, opts, fail); err != nil {
 			return err
@@ -71,7 +81,7 @@ func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io
 		fmt.Fprintf(opts.Stderr, "ClickHouse %s (%s) ready in %.2f s: native %s, HTTP %s\n",
 			server.Version, server.Kind, time.Since(begin).Seconds(), server.TCP, server.HTTP)
 	}
-	if opts.Only != "clickhouse" {
+	if opts.Only == "kafka" || opts.Only == "" {
 		begin = time.Now()
 		var server *kafka.Server
 		if server, err = kafka.Start(ctx, opts, fail); err != nil {

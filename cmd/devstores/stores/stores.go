@@ -71,6 +71,28 @@ func (c *ClickHouse) Query(t testing.TB, sql string) string {
 	return body
 }
 
+// Cluster is a ClickHouse cluster of a test.
+type Cluster struct{ *launch.ClickHouseCluster }
+
+// StartCluster starts a ClickHouse cluster on free ports in a temporary directory, with a node for each of the shards
+// named. See [launch.StartClickHouseCluster] for the names of replicas and clusters.
+func StartCluster(t testing.TB, shards ...string) *Cluster {
+	t.Helper()
+	c, err := launch.StartClickHouseCluster(t.Context(), launch.Options{Dir: t.TempDir(), Stderr: t.Output()}, shards...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, n := range c.Nodes {
+		report(t, "clickhouse-node", n.Kind, n.Version, n.TCP)
+	}
+	return &Cluster{c}
+}
+
 // Option changes what [StartKafka] starts.
 type Option func(*launch.Options)
 

@@ -31,11 +31,14 @@ const (
 // passes them to devstores as JSON.
 type Options struct {
 	Dir  string // data directory, kept across restarts; empty = a new one, removed by Close
-	Only string // "clickhouse" or "kafka"; empty = both
+	Only string // "clickhouse", "kafka" or "zookeeper"; empty = the first two
 
 	ClickHouseTCP  int    // port, 0 = a free one
 	ClickHouseHTTP int    // port, 0 = a free one
 	ClickHouseKind string // which ClickHouse, see `devstores --help`; empty = auto
+	ZooKeeperPort  int    // 0 = a free one
+
+	Cluster *Cluster // makes ClickHouse a node of a cluster; nil = a single server
 
 	Broker      string            // Kfake or Apache; empty = Kfake
 	Brokers     int               // number of brokers; 0 = 1
@@ -56,6 +59,10 @@ type Options struct {
 func (o *Options) Complete() (err error) {
 	o.Broker, o.Brokers, o.Partitions = cmp.Or(o.Broker, Kfake), cmp.Or(o.Brokers, 1), cmp.Or(o.Partitions, 6)
 	if err := o.validate(); err != nil {
+		return err
+	}
+	if o.Only == "zookeeper" {
+		o.ZooKeeperPort, err = PickPort("ZooKeeper", o.ZooKeeperPort)
 		return err
 	}
 	if o.Only != "kafka" {
@@ -98,8 +105,8 @@ func (o *Options) validate() error {
 		}
 	}
 	switch {
-	case !slices.Contains([]string{"", "clickhouse", "kafka"}, o.Only):
-		return fmt.Errorf("cannot start only %q: must be clickhouse or kafka", o.Only)
+	case !slices.Contains([]string{"", "clickhouse", "kafka", "zookeeper"}, o.Only):
+		return fmt.Errorf("cannot start only %q: must be clickhouse, kafka or zookeeper", o.Only)
 	case o.Broker != Kfake && o.Broker != Apache:
 		return fmt.Errorf("unknown broker kind %q: must be %s or %s", o.Broker, Kfake, Apache)
 	case o.Brokers < 1 || o.Brokers > 9:
@@ -156,10 +163,17 @@ type (
 	}
 )
 
+// ZooKeeperInfo is what devstores announces about ZooKeeper.
+type ZooKeeperInfo struct {
+	Address string `json:"address"` // host:port
+	PIDs    []int  `json:"pids"`
+}
+
 // Announcement is the line of JSON that devstores prints when the stores are ready.
 type Announcement struct {
 	ClickHouse *ClickHouseInfo `json:"clickhouse,omitempty"`
 	Kafka      *KafkaInfo      `json:"kafka,omitempty"`
+	ZooKeeper  *ZooKeeperInfo  `json:"zookeeper,omitempty"`
 }
 
 // ClickHouse is a running ClickHouse. Users: "default" without a password, "trafficd" with the password "trafficd".
@@ -191,13 +205,7 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 		}
 		opts.Dir = s.temporary
 	}
-	if opts.Binary == "" {
-		if opts.Binary, err = BuildDevstores(ctx); err != nil {
-			return s, err
-		}
-	}
-	opts.Stderr, opts.OnDeath = cmp.Or[io.Writer](opts.Stderr, os.Stderr), cmp.Or(opts.OnDeath, unix.SIGKILL)
-	if err = opts.Complete(); err != nil {
+	if err = opts.prepare(ctx); err != nil {
 		return s, err
 	}
 	if opts.Only != "kafka" {
@@ -215,6 +223,17 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 		s.Kafka = &Kafka{st, a.Kafka.Brokers, a.Kafka.Kind, a.Kafka.Version}
 	}
 	return s, nil
+}
+
+// prepare completes the options that devstores is not told.
+func (o *Options) prepare(ctx context.Context) (err error) {
+	if o.Binary == "" {
+		if o.Binary, err = BuildDevstores(ctx); err != nil {
+			return err
+		}
+	}
+	o.Stderr, o.OnDeath = cmp.Or[io.Writer](o.Stderr, os.Stderr), cmp.Or(o.OnDeath, unix.SIGKILL)
+	return o.Complete()
 }
 
 // Close stops the stores and removes the directory if StartStores created it.
@@ -281,10 +300,13 @@ func (s *store) start(ctx context.Context) (a Announcement, err error) {
 		_ = s.proc.Kill()
 		return a, fmt.Errorf("cannot parse the announcement of devstores, %q: %w", line, err)
 	}
-	if a.ClickHouse != nil {
+	switch {
+	case a.ClickHouse != nil:
 		s.pids = a.ClickHouse.PIDs
-	} else if a.Kafka != nil {
+	case a.Kafka != nil:
 		s.pids = a.Kafka.PIDs
+	case a.ZooKeeper != nil:
+		s.pids = a.ZooKeeper.PIDs
 	}
 	return a, nil
 }

@@ -76,8 +76,8 @@ func findServer(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// command returns the command that serves home on these ports.
-func (e engine) command(home home, tcp, http int) *exec.Cmd {
+// command returns the command that serves home on these ports. A node of a cluster does not serve HTTP: see [RunLibrary].
+func (e engine) command(home home, tcp, http int, cluster *launch.Cluster) *exec.Cmd {
 	config := "--config-file=" + home.path("config.xml")
 	if e.kind == KindServer {
 		cmd := exec.Command(e.program, "server", config)
@@ -91,7 +91,11 @@ func (e engine) command(home home, tcp, http int) *exec.Cmd {
 	if runtime.GOOS != "linux" {
 		self, _ = os.Executable() // if it fails, Start reports the empty path
 	}
-	cmd := exec.Command(self, LibraryCommand, e.program,
+	replication := "" // where the other replicas reach this one
+	if cluster != nil {
+		http, replication = cluster.Interserver, launch.Address(cluster.Interserver)
+	}
+	cmd := exec.Command(self, LibraryCommand, e.program, replication,
 		"--path="+home.path("data"), "--listen_host=127.0.0.1",
 		fmt.Sprintf("--http_port=%d", http), fmt.Sprintf("--tcp_port=%d", tcp),
 		"--log-level=warning", config, "--query="+serveStatements)
@@ -106,10 +110,11 @@ const LibraryCommand = "serve-libchdb"
 // statement, which ends at end of file.
 const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT count() FROM file('/dev/stdin', LineAsString)"
 
-// RunLibrary loads the library args[0] and runs clickhouse-local's main with the other arguments until it returns.
+// RunLibrary loads the library args[0] and runs clickhouse-local's main with args[2:] until it returns. If args[1] is not
+// empty, it is the address of a node of a cluster, and the HTTP listener serves the other replicas instead of queries.
 func RunLibrary(args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("%s: missing argument: file of the library", LibraryCommand)
+	if len(args) < 2 {
+		return fmt.Errorf("%s: missing arguments: file of the library, address for replication", LibraryCommand)
 	}
 	// A terminal sends Ctrl-C to the whole group; the parent stops this process through the lifeline.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -118,10 +123,15 @@ func RunLibrary(args []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot load the engine (it needs glibc on Linux; remove %s to download it again): %w", args[0], err)
 	}
+	if args[1] != "" {
+		if err := enableReplication(args[0], args[1]); err != nil {
+			return err
+		}
+	}
 	var run func(argc int32, argv unsafe.Pointer) uintptr
 	purego.RegisterLibFunc(&run, lib, "chdb_query_cmdline")
 	var argv []*byte // of C: strings that end with NUL, and nil
-	for _, arg := range append([]string{"clickhouse"}, args[1:]...) {
+	for _, arg := range append([]string{"clickhouse"}, args[2:]...) {
 		argv = append(argv, unsafe.SliceData(append([]byte(arg), 0)))
 	}
 	argv = append(argv, nil)

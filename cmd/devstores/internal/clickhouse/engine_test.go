@@ -38,7 +38,7 @@ func TestFindServerChecksVersion(t *testing.T) {
 func TestServerCommand(t *testing.T) {
 	h, err := makeHome(t.TempDir())
 	require.NoError(t, err)
-	cmd := engine{KindServer, "/opt/clickhouse"}.command(h, 9001, 8124)
+	cmd := engine{KindServer, "/opt/clickhouse"}.command(h, 9001, 8124, nil)
 	require.Equal(t, []string{"/opt/clickhouse", "server", "--config-file=" + h.path("config.xml")}, cmd.Args)
 	require.Equal(t, string(h), cmd.Dir)
 	require.Contains(t, cmd.Env, "CLICKHOUSE_WATCHDOG_ENABLE=0")
@@ -47,7 +47,7 @@ func TestServerCommand(t *testing.T) {
 func TestConfigContainsPortsAndDirectory(t *testing.T) {
 	h, err := makeHome(filepath.Join(t.TempDir(), "a & b"))
 	require.NoError(t, err)
-	require.NoError(t, h.writeConfig(9001, 8124))
+	require.NoError(t, h.writeConfig(9001, 8124, nil))
 	written, err := os.ReadFile(h.path("config.xml"))
 	require.NoError(t, err)
 	for _, want := range []string{

@@ -15,6 +15,8 @@ import (
 	"text/template"
 	"time"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
 	"trafficd/cmd/internal/launch"
 )
 
@@ -54,7 +56,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	if err != nil {
 		return nil, err
 	}
-	tcp := opts.ClickHouseTCP
+	tcp, http := opts.ClickHouseTCP, opts.ClickHouseHTTP
 	if engine.kind == KindLibrary {
 		if err := home.removePartLog(); err != nil {
 			return nil, err
@@ -66,10 +68,13 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	s = &Server{unlock: unlock, native: launch.Address(tcp), ClickHouseInfo: launch.ClickHouseInfo{
 		TCP: launch.Address(opts.ClickHouseTCP), HTTP: launch.Address(opts.ClickHouseHTTP), Kind: engine.kind,
 	}}
-	if err := home.writeConfig(tcp, opts.ClickHouseHTTP); err != nil {
+	if opts.Cluster != nil {
+		s.HTTP, http = "", 0
+	}
+	if err := home.writeConfig(tcp, http, opts.Cluster); err != nil {
 		return nil, err
 	}
-	if err := s.launch(ctx, engine.command(home, tcp, opts.ClickHouseHTTP), home, failed); err != nil {
+	if err := s.launch(ctx, engine.command(home, tcp, http, opts.Cluster), home, failed); err != nil {
 		return nil, err
 	}
 	if s.native != s.TCP {
@@ -94,6 +99,10 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 	s.PIDs = []int{s.proc.PID()}
 	err = launch.Eventually(ctx, startLimit, func() error {
 		var err error
+		if s.HTTP == "" {
+			s.Version, err = nativeVersion(ctx, s.native)
+			return err
+		}
 		if s.Version, err = launch.QueryClickHouse(ctx, s.HTTP, "SELECT version()"); err != nil {
 			return err
 		}
@@ -109,6 +118,15 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 		return fmt.Errorf("cannot start ClickHouse in %s: %w\n%s: …%s", home, err, console.Name(), log[max(0, len(log)-2000):])
 	}
 	return nil
+}
+
+func nativeVersion(ctx context.Context, address string) (version string, err error) {
+	conn, err := ch.Open(&ch.Options{Addr: []string{address}})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return version, conn.QueryRow(ctx, "SELECT version()").Scan(&version)
 }
 
 // Stop stops the server cleanly.
@@ -149,9 +167,9 @@ func makeHome(dir string) (home, error) {
 func (h home) path(name string) string { return filepath.Join(string(h), name) }
 
 // writeConfig writes config.xml and users.xml. It is called at every start, because the ports may have changed.
-func (h home) writeConfig(tcp, http int) error {
+func (h home) writeConfig(tcp, http int, cluster *launch.Cluster) error {
 	var text strings.Builder
-	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "TCP": tcp, "HTTP": http})
+	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "TCP": tcp, "HTTP": http, "Cluster": cluster})
 	if err == nil {
 		err = os.WriteFile(h.path("config.xml"), []byte(text.String()), 0o644)
 	}

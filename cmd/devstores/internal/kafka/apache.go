@@ -3,12 +3,10 @@ package kafka
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	_ "embed"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +37,7 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	if err != nil {
 		return nil, fmt.Errorf("cannot run Apache Kafka: %w; install Java 17 or newer, or use the broker %s", err, launch.Kfake)
 	}
-	jars, err := fetchJars(ctx, opts.Stderr)
+	jars, err := cache.Jars(ctx, "Kafka", apacheVersion(), deployment.POM, opts.Stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -160,33 +158,6 @@ func (n node) properties() []byte {
 		panic(err) // the template is constant
 	}
 	return text.Bytes()
-}
-
-// fetchJars returns the directory with Apache Kafka's jars, which Maven downloads the first time. A changed pom is another entry.
-func fetchJars(ctx context.Context, log io.Writer) (string, error) {
-	name := fmt.Sprintf("kafka-%s-%.4x", apacheVersion(), sha256.Sum256(deployment.POM))
-	return cache.Entry(ctx, name, log, func(dir string) error {
-		mvn, err := exec.LookPath("mvn")
-		if err != nil {
-			return fmt.Errorf("cannot fetch Apache Kafka: %w; install Maven, or use the broker %s", err, launch.Kfake)
-		}
-		work, err := os.MkdirTemp(dir, "mvn-")
-		if err != nil {
-			return fmt.Errorf("cannot fetch Apache Kafka: %w", err)
-		}
-		defer os.RemoveAll(work)
-		pom := filepath.Join(work, "pom.xml")
-		if err := os.WriteFile(pom, deployment.POM, 0o644); err != nil {
-			return fmt.Errorf("cannot fetch Apache Kafka: %w", err)
-		}
-		fmt.Fprintf(log, "fetching Apache Kafka %s with Maven\n", apacheVersion())
-		cmd := exec.Command(mvn, "--batch-mode", "--strict-checksums", "--file", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir)
-		cmd.Stdout, cmd.Stderr = log, log
-		if err := launch.Run(ctx, cmd); err != nil {
-			return fmt.Errorf("cannot fetch Apache Kafka with Maven, which reported the reason above: %w", err)
-		}
-		return nil
-	})
 }
 
 // apacheVersion returns the version pinned by the pom.

@@ -1,0 +1,42 @@
+package cache
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"trafficd/cmd/internal/launch"
+)
+
+// Jars returns the directory with the jars of a program written in Java, which Maven downloads the first time. A changed
+// pom is another entry.
+func Jars(ctx context.Context, program, version string, pom []byte, log io.Writer) (string, error) {
+	name := fmt.Sprintf("%s-%s-%.4x", strings.ToLower(program), version, sha256.Sum256(pom))
+	return Entry(ctx, name, log, func(dir string) error {
+		mvn, err := exec.LookPath("mvn")
+		if err != nil {
+			return fmt.Errorf("cannot fetch %s: %w; install Maven", program, err)
+		}
+		work, err := os.MkdirTemp(dir, "mvn-")
+		if err != nil {
+			return fmt.Errorf("cannot fetch %s: %w", program, err)
+		}
+		defer os.RemoveAll(work)
+		file := filepath.Join(work, "pom.xml")
+		if err := os.WriteFile(file, pom, 0o644); err != nil {
+			return fmt.Errorf("cannot fetch %s: %w", program, err)
+		}
+		fmt.Fprintf(log, "fetching %s %s with Maven\n", program, version)
+		cmd := exec.Command(mvn, "--batch-mode", "--strict-checksums", "--file", file, "dependency:copy-dependencies", "-DoutputDirectory="+dir)
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := launch.Run(ctx, cmd); err != nil {
+			return fmt.Errorf("cannot fetch %s with Maven, which reported the reason above: %w", program, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,125 @@
+package clickhouse
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// clickhouse-local's main has Replicated tables, the ZooKeeper client and the handler that other replicas fetch parts from,
+// but neither the address of this replica nor a listener with that handler. enableReplication changes four functions of the
+// loaded library in memory. It compares their bytes first, so that any other version of the library is refused:
+//
+//   - Context::getInterserverIOAddress returns the address,
+//   - Context::getInterserverScheme returns "http",
+//   - createHandlerFactory always chooses the handler for replicas, so that the HTTP listener serves no queries,
+//   - fetchPart uses empty credentials where it finds none.
+const (
+	replicationPlatform = "linux/amd64"
+
+	addressAt     = 0x1417c9c0 // addresses in the file of libraryVersion
+	schemeAt      = 0x1417cac0
+	handlerAt     = 0x18395d32 // je to another handler
+	handlerBranch = 0x18395dbc // of the handler for replicas
+	credentialsAt = 0x179c6000 // mov rax, [rbx+0xc0]
+)
+
+var noCredentials [256]byte // two empty std::string
+
+func enableReplication(library, address string) error {
+	if platform := runtime.GOOS + "/" + runtime.GOARCH; platform != replicationPlatform {
+		return fmt.Errorf("cannot run a cluster on %s, only on %s: put a clickhouse program on PATH", platform, replicationPlatform)
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseUint(service, 10, 16)
+	if err != nil {
+		return err
+	}
+	base, err := loadedAt(library)
+	if err != nil {
+		return err
+	}
+	credentials := uintptr(unsafe.Pointer(&noCredentials[0]))
+	if credentials>>31 != 0 {
+		return fmt.Errorf("cannot run a cluster: this program was built as PIE: its data is at %#x, must be below 2 GiB", credentials)
+	}
+	writeAddress := append(stringCode(host), 0x66, 0xc7, 0x47, 0x18, byte(port), byte(port>>8)) // mov word [rdi+0x18], port
+	returnResult := []byte{0x48, 0x89, 0xf8, 0xc3}                                              // mov rax, rdi; ret
+	for _, p := range []struct {
+		at         uint64
+		want, code []byte
+	}{
+		{addressAt, []byte{0x41, 0x56, 0x53, 0x48, 0x83, 0xec, 0x48, 0x4c, 0x8b, 0x36}, append(writeAddress, returnResult...)},
+		{schemeAt, []byte{0x48, 0x8b, 0x06, 0x80, 0xb8, 0x87, 0x01, 0x00, 0x00, 0x00}, append(stringCode("http"), returnResult...)},
+		{handlerAt, []byte{0x0f, 0x84}, binary.LittleEndian.AppendUint32([]byte{0x0f, 0x84}, handlerBranch-(handlerAt+6))},
+		{credentialsAt, []byte{0x48, 0x8b, 0x83, 0xc0, 0, 0, 0}, // mov rax, imm32
+			binary.LittleEndian.AppendUint32([]byte{0x48, 0xc7, 0xc0}, uint32(credentials))},
+	} {
+		if err := patch(base+uintptr(p.at), p.want, p.code); err != nil {
+			return fmt.Errorf("cannot run a cluster with %s: at %#x: %w", library, p.at, err)
+		}
+	}
+	return nil
+}
+
+// stringCode returns instructions that write text, of at most 22 bytes, as a std::string to the address in rdi: the text,
+// and its length in the last of 24 bytes.
+func stringCode(text string) (code []byte) {
+	var s [24]byte
+	s[23] = byte(copy(s[:22], text))
+	for i := range 3 { // movabs rax, …; mov [rdi+8i], rax
+		code = append(append(code, 0x48, 0xb8), s[8*i:8*i+8]...)
+		code = append(code, 0x48, 0x89, 0x47, byte(8*i))
+	}
+	return code
+}
+
+// patch replaces the instructions at an address, which must begin with want.
+func patch(at uintptr, want, code []byte) error {
+	target := at
+	have := unsafe.Slice(*(**byte)(unsafe.Pointer(&target)), max(len(want), len(code))) // memory of the library, not Go's
+	if !bytes.HasPrefix(have, want) {
+		return fmt.Errorf("found % x, expected % x: it is not version %s", have[:len(want)], want, libraryVersion)
+	}
+	page := at &^ 4095
+	pages := unsafe.Slice(*(**byte)(unsafe.Pointer(&page)), int(at-page)+len(code)+4096)
+	if err := unix.Mprotect(pages, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC); err != nil {
+		return err
+	}
+	copy(have, code)
+	return unix.Mprotect(pages, unix.PROT_READ|unix.PROT_EXEC)
+}
+
+// loadedAt returns where the library's address 0 is in this process.
+func loadedAt(library string) (uintptr, error) {
+	library, err := filepath.Abs(library)
+	if err != nil {
+		return 0, err
+	}
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return 0, err
+	}
+	defer maps.Close()
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) == 6 && fields[5] == library && fields[2] == "00000000" {
+			from, _, _ := strings.Cut(fields[0], "-")
+			at, err := strconv.ParseUint(from, 16, 64)
+			return uintptr(at), err
+		}
+	}
+	return 0, fmt.Errorf("%s is not loaded", library)
+}

@@ -1,0 +1,102 @@
+// Package zookeeper runs Apache ZooKeeper on loopback, which the nodes of a ClickHouse cluster need: the engine as a
+// library has no Keeper server.
+package zookeeper
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"trafficd/cmd/devstores/internal/cache"
+	"trafficd/cmd/internal/launch"
+)
+
+//go:embed pom.xml
+var pom []byte
+
+// A tick of 500 ms allows sessions of 1 s and more.
+const configuration = `tickTime=500
+dataDir=%s
+clientPortAddress=127.0.0.1
+clientPort=%d
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=srvr
+snapshot.trust.empty=true
+`
+
+// Server is a running ZooKeeper.
+type Server struct {
+	launch.ZooKeeperInfo
+	proc *launch.Process
+}
+
+// Start starts a server in opts.Dir and returns when it serves requests. failed is called if it exits without Stop.
+func Start(ctx context.Context, opts launch.Options, failed func(error)) (*Server, error) {
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("cannot run ZooKeeper: %w; install Java 17 or newer", err)
+	}
+	jars, err := cache.Jars(ctx, "ZooKeeper", "3.9.3", pom, opts.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(filepath.Join(opts.Dir, "zookeeper"))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	file := filepath.Join(dir, "zoo.cfg")
+	if err == nil {
+		err = os.WriteFile(file, fmt.Appendf(nil, configuration, filepath.Join(dir, "data"), opts.ZooKeeperPort), 0o644)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot write ZooKeeper's configuration: %w", err)
+	}
+	console, err := os.Create(filepath.Join(dir, "console.log"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open ZooKeeper's console log: %w", err)
+	}
+	defer console.Close()
+	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.io.tmpdir="+dir,
+		"-cp", filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, console, console
+	s := &Server{ZooKeeperInfo: launch.ZooKeeperInfo{Address: launch.Address(opts.ZooKeeperPort)}}
+	if s.proc, err = launch.Start(cmd, failed); err != nil {
+		return nil, err
+	}
+	s.PIDs = []int{s.proc.PID()}
+	err = launch.Eventually(ctx, time.Minute, s.ask)
+	if err != nil {
+		_ = s.proc.Kill()
+		return nil, fmt.Errorf("cannot start ZooKeeper: %w; see %s", err, console.Name())
+	}
+	return s, nil
+}
+
+// ask returns an error until the server serves requests: it accepts connections before.
+func (s *Server) ask() error {
+	conn, err := net.DialTimeout("tcp", s.Address, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second)) // of an open connection
+	if _, err = io.WriteString(conn, "srvr"); err != nil {
+		return err
+	}
+	status, err := io.ReadAll(conn)
+	if err == nil && !strings.Contains(string(status), "Mode: standalone") {
+		err = fmt.Errorf("it answered %q", status)
+	}
+	return err
+}
+
+// Stop kills the server: it has no other way to stop, and its log is synced.
+func (s *Server) Stop() error { return s.proc.Kill() }

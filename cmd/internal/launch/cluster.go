@@ -1,0 +1,104 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+)
+
+// Cluster makes a ClickHouse a node of a cluster. A node does not serve HTTP.
+type Cluster struct {
+	ZooKeeper      int // port on loopback
+	Interserver    int // port that other replicas fetch parts from
+	Shard, Replica string
+	Clusters       map[string][][]int // by name: of each shard, the ports of its replicas
+}
+
+// ClickHouseCluster is a running cluster of ClickHouse nodes, each in its own devstores process, and their ZooKeeper.
+type ClickHouseCluster struct {
+	ZooKeeper *ZooKeeper
+	Nodes     []*ClickHouse
+}
+
+// ZooKeeper is a running ZooKeeper.
+type ZooKeeper struct{ *store }
+
+// StartClickHouseCluster starts a node for each of the shards named: "1", "1", "2" are two replicas of shard 1, and one of
+// shard 2. The replicas are named r1, r2 and so on. The servers know all of them as cluster "main", and those of shard 1
+// as cluster "shard_1". opts.Dir must be set.
+func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string) (c *ClickHouseCluster, err error) {
+	c = &ClickHouseCluster{Nodes: make([]*ClickHouse, len(shards))}
+	defer func() {
+		if err != nil {
+			_ = c.Close()
+		}
+	}()
+	opts.Only = "zookeeper"
+	if err := opts.prepare(ctx); err != nil {
+		return c, err
+	}
+	st, _, err := startStore(ctx, opts, "zookeeper")
+	if err != nil {
+		return c, err
+	}
+	c.ZooKeeper = &ZooKeeper{st}
+
+	nodes := make([]Options, len(shards))
+	clusters := map[string][][]int{}
+	place := map[string]int{}
+	for i, shard := range shards {
+		nodes[i] = opts
+		nodes[i].Only, nodes[i].Dir = "clickhouse", filepath.Join(opts.Dir, fmt.Sprint("node-", i+1))
+		if err := nodes[i].Complete(); err != nil {
+			return c, err
+		}
+		port := nodes[i].ClickHouseTCP
+		if _, known := place[shard]; !known {
+			place[shard] = len(clusters["main"])
+			clusters["main"] = append(clusters["main"], nil)
+			clusters["shard_"+shard] = [][]int{nil}
+		}
+		replicas := &clusters["main"][place[shard]]
+		*replicas = append(*replicas, port)
+		clusters["shard_"+shard][0] = *replicas
+		interserver, err := PickPort("ClickHouse's replication", 0)
+		if err != nil {
+			return c, err
+		}
+		nodes[i].Cluster = &Cluster{
+			ZooKeeper: opts.ZooKeeperPort, Interserver: interserver, Shard: shard, Replica: fmt.Sprint("r", i+1), Clusters: clusters,
+		}
+	}
+	errs := make([]error, len(shards))
+	var starting sync.WaitGroup
+	for i := range shards {
+		starting.Go(func() {
+			var st *store
+			var a Announcement
+			if st, a, errs[i] = startStore(ctx, nodes[i], "clickhouse"); errs[i] == nil {
+				c.Nodes[i] = &ClickHouse{st, a.ClickHouse.TCP, "", a.ClickHouse.Kind, a.ClickHouse.Version}
+			}
+		})
+	}
+	starting.Wait()
+	return c, errors.Join(errs...)
+}
+
+// Close kills all nodes, whose data nobody needs, and ZooKeeper.
+func (c *ClickHouseCluster) Close() error {
+	var errs []error
+	for _, n := range c.Nodes {
+		if n != nil {
+			errs = append(errs, n.Kill())
+		}
+	}
+	if c.ZooKeeper != nil {
+		errs = append(errs, c.ZooKeeper.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Dir returns the directory of the store's data.
+func (s *store) Dir() string { return s.opts.Dir }
