@@ -30,16 +30,12 @@ var rushHour = time.Date(2026, 11, 2, 7, 0, 0, 0, time.UTC)
 
 // TestPages looks at every view in both themes, on a screen and on a phone: axe finds no violation, nothing is written to the
 // console, and the view looks like the committed picture. SCREENSHOTS=5m writes the pictures, after traffic of that duration.
+// Then it watches an outage.
 func TestPages(t *testing.T) {
 	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
 	require.NoError(t, err)
-	traffic, writes := 15*time.Second, false
-	if text := os.Getenv("SCREENSHOTS"); text != "" {
-		traffic, err = time.ParseDuration(text)
-		require.NoError(t, err)
-		writes = true
-	}
-	d, _, _ := onRealStores(t)
+	d, c, _ := onRealStores(t)
+	d.set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
 	_, feed := withForecasts(t, d)
 	d.start().await(http.StatusOK)
 	atRushHour(t, feed)
@@ -48,40 +44,77 @@ func TestPages(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); d.traffic(ctx) }()
 	defer func() { cancel(); <-ended }()
-	time.Sleep(traffic) // until the charts show something
+	if text := os.Getenv(writePictures); text != "" {
+		traffic, err := time.ParseDuration(text)
+		require.NoError(t, err)
+		time.Sleep(traffic)
+	}
 
 	chrome := startBrowser(t)
-	for _, scheme := range []string{"light", "dark"} {
+	for _, view := range []string{"key", "map", "operations"} { // the last one shows the traffic meanwhile
 		for _, width := range []int64{1440, 390} {
-			for _, view := range []string{"operations", "map", "key"} {
-				t.Run(fmt.Sprintf("%s_%s_%d", view, scheme, width), func(t *testing.T) {
-					p := chrome.tab(t, width, 900, scheme)
-					p.open(d, view, width > 1000)
+			t.Run(fmt.Sprintf("%s_%d", view, width), func(t *testing.T) {
+				p := chrome.tab(t, width, 900, "light")
+				p.open(d, view, width > 1000)
+				p.eval(new(any), "(() => { %s; return true })()", axe)
+				var last *image.RGBA
+				for _, scheme := range []string{"light", "dark"} {
+					if scheme == "dark" {
+						p.darken(view)
+					}
 					var violations []string
-					p.eval(new(any), "(() => { %s; return true })()", axe)
 					p.eval(&violations, `axe.run().then(r => r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`)
 					require.Empty(t, violations)
-					got := p.picture()
-					path := filepath.Join(pictures, fmt.Sprintf("%s-%s-%d.png", view, scheme, width))
-					if writes {
-						var b bytes.Buffer
-						require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, coarse(got)))
-						require.Less(t, b.Len(), 200_000, path)
-						require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
-					}
-					want := readPicture(t, path)
-					if share := difference(want, got); share > tolerance {
-						failed := filepath.Join(os.TempDir(), "failed-"+filepath.Base(path))
-						var b bytes.Buffer
-						require.NoError(t, png.Encode(&b, got))
-						require.NoError(t, os.WriteFile(failed, b.Bytes(), 0o600))
-						t.Errorf("%.0f %% of %s looks different from %s; SCREENSHOTS=5m go test -run TestPages writes the pictures anew", 100*share, failed, path)
-					}
-					checkTolerance(t, p, got)
-					require.Empty(t, p.taken())
-				})
-			}
+					last = p.picture()
+					checkPicture(t, fmt.Sprintf("%s-%s-%d.png", view, scheme, width), last)
+				}
+				checkTolerance(t, p, view, last)
+				require.Empty(t, p.taken())
+			})
 		}
+	}
+	cancel()
+	<-ended
+	t.Run("outage", func(t *testing.T) { operationsOutage(t, d, c, chrome) })
+}
+
+// writePictures is the environment variable that has the pictures written anew.
+const writePictures = "SCREENSHOTS"
+
+// mapComplete is true when the map and its ground are drawn.
+const mapComplete = `window.streets?.drawn && window.map.getLayer("land") && window.map.getLayer("streets") && window.map.loaded() && !window.map._render_queued`
+
+// darken changes to the dark theme and waits until everything is drawn in it.
+func (p *tab) darken(view string) {
+	p.t.Helper()
+	const sea = `window.map?.getLayer("sea") && window.map.getPaintProperty("sea", "background-color")`
+	var before string
+	if view == "map" {
+		p.eval(&before, sea)
+	}
+	p.scheme("dark")
+	if view == "map" {
+		p.until(sea+` !== %q && `+mapComplete, before)
+	}
+	p.eval(new(any), "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))")
+}
+
+// checkPicture compares a picture with the committed one, or replaces it.
+func checkPicture(t *testing.T, name string, got *image.RGBA) {
+	t.Helper()
+	path := filepath.Join(pictures, name)
+	if os.Getenv(writePictures) != "" {
+		var b bytes.Buffer
+		require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, coarse(got)))
+		require.Less(t, b.Len(), 200_000, path)
+		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
+	}
+	if share := difference(readPicture(t, path), got); share > tolerance {
+		failed := filepath.Join(os.TempDir(), "failed-"+name)
+		var b bytes.Buffer
+		require.NoError(t, png.Encode(&b, got))
+		require.NoError(t, os.WriteFile(failed, b.Bytes(), 0o600))
+		t.Errorf("%.0f %% of %s looks different from %s; SCREENSHOTS=5m go test -run TestPages writes the pictures anew", 100*share, failed, path)
 	}
 }
 
@@ -97,10 +130,10 @@ func (p *tab) open(d *process, view string, wide bool) {
 		p.eval(new(any), `document.querySelector(".ops").scrollTo(0, 0)`)
 	case "map":
 		p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
-		p.until("window.shown && window.shown.street.length == %d && window.streets.drawn && window.map.getLayer('land') && window.map.loaded() && !window.map._render_queued", pageStreets)
+		p.until("window.shown && window.shown.street.length == %d && "+mapComplete, pageStreets)
 		if wide {
 			p.chooseByClick(0)
-			p.until(`document.querySelector(".street dl") && window.streets.drawn && !window.map._render_queued`)
+			p.until(`document.querySelector(".street dl") && ` + mapComplete)
 		}
 	case "key":
 		p.do(chromedp.Navigate("http://" + d.API + "/map/"))
@@ -130,7 +163,7 @@ func atRushHour(t *testing.T, feed string) {
 	require.NoError(t, err)
 	var all pb.StreetForecastResponse
 	require.NoError(t, proto.Unmarshal(text, &all))
-	later := time.Now().UTC().Truncate(15 * time.Minute).Sub(rushHour)
+	later := justBefore(time.Now()).Sub(rushHour)
 	for _, s := range all.StreetForecast {
 		for _, p := range s.Forecast {
 			for _, at := range []*string{&p.Start, &p.End} {
@@ -157,54 +190,59 @@ func (d *process) traffic(ctx context.Context) {
 		if n%3 == 0 {
 			items = append(items, strings.Replace(item(2, n), `"value":2.5`, `"value":"x"`, 1))
 		}
-		req, err := d.request(ctx, pack(batchOf(items...)), "")
-		if err != nil {
-			return
+		_, _ = d.sendAs(ctx, []string{"acme", "acme", "ring-road"}[n%3], items...) // the next batch follows whatever the answer is
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
 		}
-		req.Header.Set("Authorization", "apiKey "+[]string{"acme", "acme", "ring-road"}[n%3])
-		if r, err := http.DefaultClient.Do(req); err == nil {
-			r.Body.Close()
-		}
-		_ = sleepFor(ctx, 200*time.Millisecond)
 	}
 }
 
-func sleepFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
+// sendAs sends a batch with a key.
+func (d *process) sendAs(ctx context.Context, key string, items ...string) (status int, err error) {
+	req, err := d.request(ctx, pack(batchOf(items...)), "")
+	if err != nil {
+		return 0, err
 	}
+	req.Header.Set("Authorization", "apiKey "+key)
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	r.Body.Close()
+	return r.StatusCode, nil
 }
 
-func (p *tab) picture() image.Image {
+func (p *tab) picture() *image.RGBA {
 	p.t.Helper()
 	text, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	require.NoError(p.t, err)
+	return decode(p.t, text)
+}
+
+func readPicture(t *testing.T, path string) *image.RGBA {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return decode(t, text)
+}
+
+func decode(t *testing.T, text []byte) *image.RGBA {
+	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(text))
-	require.NoError(p.t, err)
-	return picture
+	require.NoError(t, err)
+	plain := image.NewRGBA(picture.Bounds())
+	draw.Draw(plain, plain.Bounds(), picture, picture.Bounds().Min, draw.Src)
+	return plain
 }
 
 // coarse returns a picture with 32 levels of each colour, whose file is much smaller.
-func coarse(p image.Image) image.Image {
+func coarse(p *image.RGBA) *image.RGBA {
 	c := image.NewRGBA(p.Bounds())
-	draw.Draw(c, c.Bounds(), p, p.Bounds().Min, draw.Src)
-	for i, v := range c.Pix {
+	for i, v := range p.Pix {
 		c.Pix[i] = v&0xf8 | v>>5
 	}
 	return c
-}
-
-func readPicture(t *testing.T, path string) image.Image {
-	t.Helper()
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
-	picture, err := png.Decode(f)
-	require.NoError(t, err)
-	return picture
 }
 
 const (
@@ -213,7 +251,7 @@ const (
 )
 
 // difference returns the share of blocks that look different: by their mean colour, or by how much there is to see in them.
-func difference(a, b image.Image) float64 {
+func difference(a, b *image.RGBA) float64 {
 	if a.Bounds() != b.Bounds() {
 		return 1
 	}
@@ -233,13 +271,14 @@ func difference(a, b image.Image) float64 {
 }
 
 // look returns the mean red, green and blue of a block, and the standard deviation of its brightness.
-func look(p image.Image, block image.Rectangle) (m [4]float64) {
+func look(p *image.RGBA, block image.Rectangle) (m [4]float64) {
 	n, squares, sum := 0.0, 0.0, 0.0
 	for y := block.Min.Y; y < block.Max.Y; y++ {
 		for x := block.Min.X; x < block.Max.X; x++ {
-			r, g, b, _ := p.At(x, y).RGBA()
-			light := float64(r+g+b) / 3 / 257
-			m[0], m[1], m[2] = m[0]+float64(r)/257, m[1]+float64(g)/257, m[2]+float64(b)/257
+			at := p.PixOffset(x, y)
+			r, g, b := float64(p.Pix[at]), float64(p.Pix[at+1]), float64(p.Pix[at+2])
+			light := (r + g + b) / 3
+			m[0], m[1], m[2] = m[0]+r, m[1]+g, m[2]+b
 			sum, squares, n = sum+light, squares+light*light, n+1
 		}
 	}
@@ -252,7 +291,7 @@ func look(p image.Image, block image.Rectangle) (m [4]float64) {
 
 // checkTolerance requires that a view still looks like its picture in another font, and no longer without its style, or
 // without its map.
-func checkTolerance(t *testing.T, p *tab, before image.Image) {
+func checkTolerance(t *testing.T, p *tab, view string, before *image.RGBA) {
 	t.Helper()
 	f := func(script string, within bool) {
 		t.Helper()
@@ -262,14 +301,14 @@ func checkTolerance(t *testing.T, p *tab, before image.Image) {
 		require.Equal(t, within, share <= tolerance, "%.3f different after %s", share, script)
 	}
 	const style = `const s = new CSSStyleSheet(); s.replaceSync(%q); document.adoptedStyleSheets = [s]`
-	hasMap := strings.Contains(t.Name(), "/map_")
+	hasMap := view == "map"
 	if !hasMap || before.Bounds().Dx() > 1000 { // on a phone the map has the room that the text leaves
 		f(fmt.Sprintf(style, "* { font-family: 'DejaVu Serif', serif !important }"), true)
 	}
 	if hasMap {
 		f(fmt.Sprintf(style, "canvas { visibility: hidden }"), false)
 	}
-	if !strings.Contains(t.Name(), "/key_") {
+	if view != "key" {
 		f(`document.adoptedStyleSheets = []; document.querySelectorAll("link[rel=stylesheet]").forEach(l => l.disabled = true)`, false)
 	}
 }

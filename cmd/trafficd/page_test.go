@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	encoding "encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
@@ -20,9 +22,12 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/devstores/stores"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -35,12 +40,22 @@ func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
 	feed = filepath.Join(d.Dir, "forecasts.pb")
 	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
 	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen")+keyEntry("acme", "ingest", "UTC")+keyEntry("ring-road", "ingest", "UTC"))
-	start := time.Now().UTC().Truncate(15 * time.Minute)
-	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
-		"--from", start.Format(time.RFC3339), "--periods", "16", "--step", "15m", "--output", feed+".new.pb")
-	require.NoError(t, os.Rename(feed+".new.pb", feed))
+	forecastsFrom(t, feed, time.Now(), time.Now())
 	return d, feed
 }
+
+// forecastsFrom replaces the forecasts with those of four hours from then, in a file written at that time. No period ends
+// within 13 minutes, so that what is shown does not change meanwhile.
+func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
+	t.Helper()
+	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
+		"--from", justBefore(then).Format(time.RFC3339), "--periods", "16", "--step", "15m", "--output", feed+".new.pb")
+	require.NoError(t, os.Chtimes(feed+".new.pb", written, written))
+	require.NoError(t, os.Rename(feed+".new.pb", feed))
+}
+
+// justBefore returns a whole minute from one to two minutes before a time.
+func justBefore(then time.Time) time.Time { return then.UTC().Add(-time.Minute).Truncate(time.Minute) }
 
 // withPage starts a daemon with a forecast layer and a key for it. The feed is returned.
 func withPage(t *testing.T, settings ...string) (d *process, feed string) {
@@ -76,6 +91,9 @@ func (b browser) tab(t *testing.T, width, height int64, scheme string) *tab {
 			}
 		case *runtime.EventExceptionThrown:
 			p.messages = append(p.messages, e.ExceptionDetails.Text)
+			if thrown := e.ExceptionDetails.Exception; thrown != nil {
+				p.messages = append(p.messages, thrown.Description)
+			}
 		case *log.EventEntryAdded:
 			p.messages = append(p.messages, e.Entry.Text+" "+e.Entry.URL)
 		case *network.EventRequestWillBeSent:
@@ -88,13 +106,19 @@ func (b browser) tab(t *testing.T, width, height int64, scheme string) *tab {
 	for _, err := range []error{
 		call(p.ctx, log.Enable, cdp.Empty{}), call(p.ctx, runtime.Enable, cdp.Empty{}), call(p.ctx, network.Enable, network.EnableParams{}),
 		call(p.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600}),
-		call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		}),
 	} {
 		require.NoError(t, err)
 	}
+	p.scheme(scheme)
 	return p
+}
+
+// scheme selects the light or dark theme.
+func (p *tab) scheme(scheme string) {
+	p.t.Helper()
+	require.NoError(p.t, call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	}))
 }
 
 func call[P any](ctx context.Context, command cdp.Command[P, cdp.Empty], params P) error {
@@ -198,10 +222,26 @@ func wantSteps(d *process, scale string, horizon int, horizons []int) map[[2]int
 	return steps
 }
 
-// TestMapPage compares the colour of every street, at every horizon and in both scales, with the layer.
+// TestMapPage follows one layer on the map: its colours, a street, a client with a key, changes, and how it becomes stale.
 func TestMapPage(t *testing.T) {
-	d, _ := withPage(t)
+	d, feed := withPage(t)
 	chrome := startBrowser(t)
+	run := func(name string, part func(*testing.T, *process, browser, string)) {
+		t.Run(name, func(t *testing.T) {
+			own := *d
+			own.t = t
+			part(t, &own, chrome, feed)
+		})
+	}
+	run("colours", mapColours)
+	run("street", mapStreet)
+	run("key", mapClient)
+	run("changes", mapChanges)
+	run("stale", mapStale)
+}
+
+// mapColours compares the colour of every street, at every horizon and in both scales, with the layer.
+func mapColours(t *testing.T, d *process, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 	horizons := []int{0, 15, 30, 45, 60}
@@ -228,10 +268,53 @@ func TestMapPage(t *testing.T) {
 	require.Empty(t, p.taken())
 }
 
-// TestMapPageNeedsAKey follows a client from the wrong key to the map.
-func TestMapPageNeedsAKey(t *testing.T) {
-	d, _ := withPage(t)
-	p := startBrowser(t).tab(t, 390, 844, "dark")
+// mapStreet finds a street by its id and by a click on its side of the road, and follows the horizon by keyboard.
+func mapStreet(t *testing.T, d *process, chrome browser, _ string) {
+	p := chrome.tab(t, 1440, 900, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until("window.shown && window.streets.drawn && window.layersLoaded == 5")
+	var s shown
+	p.eval(&s, readShown)
+	_, body := d.layer("map", fmt.Sprintf("?street=%d", s.Street[0]))
+	var all pb.StreetForecastResponse
+	require.NoError(t, proto.Unmarshal(body, &all))
+	find := func() {
+		p.do(chromedp.Click(chromedp.CSS(".search input")), chromedp.SendKeys(chromedp.CSS(".search input"), "\r"))
+	}
+	p.eval(new(any), `document.querySelector(".search input").value = %d`, s.Street[0])
+	for i := range all.StreetForecast { // a further search finds the next direction
+		find()
+		p.until(`document.querySelector(".search .note").innerText == %q`, fmt.Sprintf("Direction %d of %d.", i+1, len(all.StreetForecast)))
+		var text string
+		p.until(`document.querySelector(".street dl")`)
+		p.eval(&text, `document.querySelector(".street").innerText`)
+		for _, f := range all.StreetForecast {
+			if strings.Contains(text, fmt.Sprintf("from node %d\n", f.Fromnode)) {
+				require.Contains(t, text, f.OpenLRcode)
+				require.Contains(t, text, fmt.Sprintf("%d periods", len(f.Forecast)))
+				require.Contains(t, text, f.Forecast[0].GetTimezone())
+			}
+		}
+		p.until(`document.querySelector(".street .uplot canvas")`)
+	}
+	p.do(chromedp.SendKeys(chromedp.CSS(".search input"), kb.Escape))
+	p.until(`!document.querySelector(".street")`)
+	for i := range 2 { // both directions of a street, each on its side
+		p.chooseByClick(i)
+		p.until(`document.querySelector(".street[aria-label='Street %d'] small")?.innerText == "from node %d"`, s.Street[i], s.Fromnode[i])
+		p.do(chromedp.Click(chromedp.CSS(".street button")))
+	}
+	p.do(chromedp.SendKeys(chromedp.CSS("input[type=range]"), kb.ArrowRight))
+	p.until(`window.shown.horizon == 45 && document.querySelector("output").innerText == "+45 min"`)
+	p.do(chromedp.SendKeys(chromedp.CSS(".panel button"), " "))
+	p.until(`window.shown.horizon != 45`) // it plays
+	p.until(`document.body.innerText.includes("they do not follow the road")`)
+	require.Empty(t, p.taken())
+}
+
+// mapClient follows a client from the wrong key to the map.
+func mapClient(t *testing.T, d *process, chrome browser, _ string) {
+	p := chrome.tab(t, 390, 844, "dark")
 	p.do(chromedp.Navigate("http://" + d.API + "/map/"))
 	enter := func(key string) {
 		p.do(chromedp.WaitVisible(chromedp.CSS("input[name=key]")), chromedp.SendKeys(chromedp.CSS("input[name=key]"), key), chromedp.Click(chromedp.CSS("button[type=submit]")))
@@ -258,10 +341,9 @@ func TestMapPageNeedsAKey(t *testing.T) {
 	}
 }
 
-// TestMapFollowsChanges changes some streets and removes others while the map is open.
-func TestMapFollowsChanges(t *testing.T) {
-	d, feed := withPage(t)
-	p := startBrowser(t).tab(t, 1440, 900, "light")
+// mapChanges changes some streets and removes others while the map is open.
+func mapChanges(t *testing.T, d *process, chrome browser, feed string) {
+	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 	p.until("window.layersLoaded == 5")
 	changeFile(t, feed)
@@ -283,6 +365,113 @@ func TestMapFollowsChanges(t *testing.T) {
 		return len(want) < len(s.Street) // streets were removed
 	}, "the steps of the changed layer")
 	require.Empty(t, p.taken())
+}
+
+// mapStale: old forecasts, and those whose periods have ended, are unmistakably stale until there are new ones.
+func mapStale(t *testing.T, d *process, chrome browser, feed string) {
+	now := time.Now()
+	forecastsFrom(t, feed, now.Add(-30*time.Minute), now.Add(-3*time.Hour))
+	p := chrome.tab(t, 1440, 900, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	banner := func(want string) {
+		t.Helper()
+		p.until(`document.querySelector(".stale .banner[role=alert]")?.innerText.startsWith(%q)`, "Stale forecasts. "+want)
+	}
+	banner("The newest data is 3 h old")
+	forecastsFrom(t, feed, now.Add(-5*time.Hour), now)
+	banner("All of them have ended.")
+	forecastsFrom(t, feed, now, now)
+	p.until(`document.querySelector(".freshness b") && !document.querySelector(".banner") && !document.querySelector(".stale")`)
+	require.Empty(t, p.taken())
+}
+
+// TestBasemap shows vector tiles of an archive under the streets, at both listeners, where traffic keeps to the left.
+func TestBasemap(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "city.pmtiles")
+	require.NoError(t, os.WriteFile(path, floodedWorld(), 0o600))
+	d, _ := withPage(t, "ui.basemap="+path, "ui.left_hand=true")
+	chrome := startBrowser(t)
+	p := chrome.tab(t, 1440, 900, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until("window.streets?.drawn && window.map.areTilesLoaded() && window.map.getLayer('water-areas')")
+	p.until(`window.map.queryRenderedFeatures([20, 800], {layers: ["water-areas"]}).length > 0`)
+	require.Empty(t, p.taken())
+	mapStreet(t, d, chrome, "")
+
+	url := "http://" + d.API + "/map/basemap.pmtiles"
+	ask := func(method string, headers ...string) (*http.Response, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+		require.NoError(t, err)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer, string(body)
+	}
+	whole, text := ask(http.MethodGet)
+	require.Equal(t, http.StatusOK, whole.StatusCode)
+	require.Equal(t, string(floodedWorld()), text)
+	f := func(asked, want string, status int, contentRange string) {
+		t.Helper()
+		part, text := ask(http.MethodGet, "Range", asked)
+		require.Equal(t, status, part.StatusCode)
+		require.Equal(t, want, text)
+		require.Equal(t, contentRange, part.Header.Get("Content-Range"))
+	}
+	size := len(text)
+	f("bytes=0-6", "PMTiles", http.StatusPartialContent, fmt.Sprintf("bytes 0-6/%d", size))
+	f("bytes=7-", text[7:], http.StatusPartialContent, fmt.Sprintf("bytes 7-%d/%d", size-1, size))
+	f("bytes=-5", text[size-5:], http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", size-5, size-1, size))
+	f("bytes=0-1,3-4", text, http.StatusOK, "")
+	f(fmt.Sprintf("bytes=%d-", size), "", http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("bytes */%d", size))
+	head, _ := ask(http.MethodHead)
+	require.EqualValues(t, size, head.ContentLength)
+	same, _ := ask(http.MethodGet, "If-None-Match", whole.Header.Get("ETag"))
+	require.Equal(t, http.StatusNotModified, same.StatusCode)
+	other, _ := ask(http.MethodGet, "Range", "bytes=0-6", "If-Range", `"other"`)
+	require.Equal(t, http.StatusOK, other.StatusCode)
+}
+
+// floodedWorld returns an archive with one vector tile: the world is water.
+func floodedWorld() []byte {
+	bytesField := func(b []byte, field protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
+	}
+	number := func(b []byte, field protowire.Number, value uint64) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), value)
+	}
+	var shape []byte // moves to 0,0, draws lines to 4096,0 to 4096,4096 to 0,4096, and closes; in zigzag
+	for _, v := range []uint64{9, 0, 0, 26, 8192, 0, 0, 8192, 8191, 0, 15} {
+		shape = protowire.AppendVarint(shape, v)
+	}
+	feature := bytesField(number(nil, 3, 3), 4, shape)
+	layer := number(number(bytesField(bytesField(nil, 1, []byte("water")), 2, feature), 5, 4096), 15, 2)
+	tile := bytesField(nil, 3, layer)
+	metadata := []byte(`{"vector_layers":[{"id":"water","fields":{}}]}`)
+	root := protowire.AppendVarint([]byte{1, 0, 1}, uint64(len(tile))) // one entry: tile 0, once, its length
+	root = append(root, 1)                                             // its offset, plus 1
+
+	b := make([]byte, 127, 127+len(root)+len(metadata)+len(tile))
+	copy(b, "PMTiles\x03")
+	at := len(b)
+	for i, part := range [][]byte{root, metadata, nil, tile} {
+		encoding.LittleEndian.PutUint64(b[8+16*i:], uint64(at))
+		encoding.LittleEndian.PutUint64(b[16+16*i:], uint64(len(part)))
+		at += len(part)
+	}
+	for i := range 3 {
+		encoding.LittleEndian.PutUint64(b[72+8*i:], 1)
+	}
+	b[96], b[97], b[98], b[99] = 1, 1, 1, 1 // clustered, not compressed, vector tiles
+	for i, degrees := range []int32{-180, -85, 180, 85} {
+		encoding.LittleEndian.PutUint32(b[102+4*i:], uint32(degrees*10_000_000))
+	}
+	return append(append(append(b, root...), metadata...), tile...)
 }
 
 // TestMapFiles: the files of the map are found below a base path, and a body that comes with a request for one is not read.
@@ -320,33 +509,15 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestStalePage shows a layer whose forecasts have ended as stale.
-func TestStalePage(t *testing.T) {
-	d, feed := withPage(t, "layers.stale_after=1m")
-	p := startBrowser(t).tab(t, 1440, 900, "light")
-	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
-	p.until("window.shown && window.shown.street.length == %d", pageStreets)
-	p.until(`!document.querySelector(".banner") && !document.querySelector(".stale")`)
-	old := time.Now().Add(-2 * time.Hour)
-	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets), "--seed", "2",
-		"--from", old.UTC().Truncate(15*time.Minute).Format(time.RFC3339), "--periods", "4", "--step", "15m", "--output", feed+".new.pb")
-	require.NoError(t, os.Chtimes(feed+".new.pb", old, old))
-	require.NoError(t, os.Rename(feed+".new.pb", feed))
-	p.until(`document.querySelector(".stale .banner[role=alert]")?.innerText.startsWith("Stale")`)
-}
-
-// TestOperationsPage watches ClickHouse stop and start again, and follows rejections.
-func TestOperationsPage(t *testing.T) {
-	d, c, _ := onRealStores(t)
-	d.set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms")
-	d.start().await(http.StatusOK)
-	p := startBrowser(t).tab(t, 1440, 900, "dark")
+// operationsOutage watches ClickHouse stop and start again, and follows rejections.
+func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome browser) {
+	p := chrome.tab(t, 1440, 900, "dark")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/"))
 	summary := func(text string) { p.until(`document.querySelector(".summary")?.innerText.includes(%q)`, text) }
 	send := func(items ...string) {
-		a, err := d.post(t.Context(), batchOf(items...), "")
+		status, err := d.sendAs(t.Context(), "acme", items...)
 		require.NoError(t, err)
-		require.Equal(t, http.StatusMultiStatus, a.status)
+		require.Equal(t, http.StatusMultiStatus, status)
 	}
 	summary("All is well.")
 	p.do(chromedp.Click(chromedp.CSS(".tail button")))

@@ -38,12 +38,13 @@ export function Chart(props: {
   shownTimes.current = times;
   const data = [times, ...lines.map((l) => l.values)] as uPlot.AlignedData;
   useEffect(() => {
-    const ink = getComputedStyle(host.current!).color;
+    const element = host.current!; // until this effect ends, which is later than the reference
+    const ink = getComputedStyle(element).color;
     const grid = { stroke: "rgb(128 128 128 / 0.25)", width: 1 };
     const axis = { stroke: ink, grid, ticks: grid, font: "11px system-ui" };
     chart.current = new uPlot(
       {
-        width: host.current!.clientWidth,
+        width: element.clientWidth,
         height,
         legend: { show: false },
         cursor: { y: false },
@@ -73,12 +74,12 @@ export function Chart(props: {
         ],
       },
       data,
-      host.current!,
+      element,
     );
-    const resized = new ResizeObserver(() =>
-      chart.current?.setSize({ width: host.current!.clientWidth, height }),
-    );
-    resized.observe(host.current!);
+    const resized = new ResizeObserver(() => {
+      if (element.isConnected) chart.current?.setSize({ width: element.clientWidth, height });
+    });
+    resized.observe(element);
     return () => {
       resized.disconnect();
       chart.current?.destroy();
