@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
@@ -55,6 +58,8 @@ func (c DeliveryConfig) Validate() error {
 // Delivery delivers the journal's rows to one sink: cursor → frames → block → sink → cursor. The deliveries to the archive
 // and to Kafka are independent of each other.
 type Delivery struct {
+	Tracer trace.Tracer // of the blocks' spans, nil: none; set before Run
+
 	name   string
 	cfg    DeliveryConfig
 	sink   Sink
@@ -202,14 +207,21 @@ func (d *Delivery) plan(ctx context.Context, rows batch.Block) (batch.Block, err
 func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	var started time.Time
 	var state []byte
+	ctx, span := d.startSpan(ctx, rows)
+	defer span.End()
 	err := d.retry(soft, "cannot deliver a block; retrying", func() (err error) {
 		if err = d.source.Confirm(); err != nil {
 			return err
 		}
 		started = time.Now()
-		state, err = d.sink.Deliver(ctx, d.at.Plan, rows)
+		if state, err = d.sink.Deliver(ctx, d.at.Plan, rows); err != nil {
+			span.RecordError(err)
+		}
 		return err
 	})
+	if err != nil {
+		span.SetStatus(codes.Error, "not delivered: "+err.Error())
+	}
 	var rejected *batch.PermanentError
 	switch {
 	case err == nil:
@@ -221,6 +233,29 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 		return d.rejected(rows, rejected)
 	}
 	return err
+}
+
+// maxLinks bounds the batches that a block's span names: a block may have rows of thousands.
+const maxLinks = 128
+
+// startSpan starts the span of a block, from the first attempt of this process to the last. A block without batches of sampled
+// requests has none.
+func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Context, trace.Span) {
+	if d.Tracer == nil {
+		return ctx, trace.SpanFromContext(context.Background())
+	}
+	var links []trace.Link
+	for _, s := range rows {
+		if s.Trace.IsSampled() && len(links) < maxLinks {
+			links = append(links, trace.Link{SpanContext: s.Trace, Attributes: []attribute.KeyValue{attribute.Stringer("trafficd.batch_id", s.ID)}})
+		}
+	}
+	if len(links) == 0 {
+		return ctx, trace.SpanFromContext(context.Background())
+	}
+	return d.Tracer.Start(ctx, "deliver to "+d.name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithLinks(links...),
+		trace.WithAttributes(attribute.String("trafficd.sink", d.name), attribute.Int("trafficd.rows", rows.Rows()),
+			attribute.Int("trafficd.batches", len(rows))))
 }
 
 // retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. It waits 50–100 % of a time that doubles.

@@ -230,7 +230,7 @@ func (in *Intake) process(st *stages, j *job) error {
 		return nil // nothing to store
 	}
 	st.accepted.Accept(&st.items, &r.Rejections)
-	st.accepted.ID, st.accepted.ProductInstance = r.ID, s.ProductInstance
+	st.accepted.ID, st.accepted.ProductInstance, st.accepted.Trace = r.ID, s.ProductInstance, s.Trace
 	answer := batch.Answer{
 		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,
 	}

@@ -17,6 +17,7 @@ import (
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/cmd/trafficd/status"
+	"trafficd/cmd/trafficd/tracing"
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
 	"trafficd/schemas/contract"
@@ -34,6 +35,7 @@ type daemon struct {
 	log zerolog.Logger
 
 	ops         *ops.Server
+	tracing     *tracing.Tracing // nil: off
 	journal     *journal.Journal
 	registry    *registry.Registry
 	keys        *api.Keyring
@@ -98,13 +100,30 @@ func (d *daemon) steps() []step {
 			func(ctx context.Context) error { d.ops.Stop(ctx); return nil },
 		},
 		{
+			"tracing",
+			func() (err error) {
+				d.tracing, err = tracing.Start(cfg.Tracing, version.Text(), log)
+				return err
+			},
+			func(ctx context.Context) error {
+				if d.tracing == nil {
+					return nil
+				}
+				return d.tracing.Stop(ctx)
+			},
+		},
+		{
 			"journal",
 			func() (err error) {
 				consumers := []string{pipeline.IdempotencyConsumer}
 				for _, s := range d.enabledSinks() {
 					consumers = append(consumers, s.name)
 				}
-				d.journal, err = journal.Open(cfg.Journal, consumers, journal.WithLogger(log))
+				options := []journal.Option{journal.WithLogger(log)}
+				if d.tracing != nil {
+					options = append(options, journal.WithCommitHook(d.tracing.Committed))
+				}
+				d.journal, err = journal.Open(cfg.Journal, consumers, options...)
 				return named("journal.dir", err)
 			},
 			func(context.Context) error { return d.journal.Close() },
@@ -196,6 +215,9 @@ func named(key string, err error) error {
 func (d *daemon) startAPI() (err error) {
 	if d.api, err = api.New(d.cfg.API, d.keys, d.routes(), d.log); err != nil {
 		return err
+	}
+	if d.tracing != nil {
+		d.api.Tracer = d.tracing
 	}
 	if err := d.api.Start(); err != nil {
 		return err

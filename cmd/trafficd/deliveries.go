@@ -78,6 +78,9 @@ func (d *daemon) startDeliveries() error {
 			return errors.Join(err, store.Close(), d.stopDeliveries(context.Background()))
 		}
 		pipeline.ShowDelivery(s.name, p.Status)
+		if d.tracing != nil {
+			p.Tracer = d.tracing
+		}
 		hard, cancelHard := context.WithCancel(context.Background())
 		soft, cancelSoft := context.WithCancel(hard)
 		x := &delivery{Delivery: p, name: s.name, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // ID is a batch's UUID, used in the Batch-Id header, in the archive and on every forwarded record (contract 1.3). It is
@@ -44,14 +46,15 @@ func (id ID) String() string {
 type Batch struct {
 	ID              ID
 	ProductInstance string
-	ReceivedAt      int64 // nanoseconds since 1970 UTC; strictly increasing on a replica
+	ReceivedAt      int64             // nanoseconds since 1970 UTC; strictly increasing on a replica
+	Trace           trace.SpanContext // of the request, if it is sampled; otherwise the zero value
 	Columns
 	Index []uint32 // row → position in the request's measurements, ascending
 }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.ID, b.ProductInstance, b.ReceivedAt = ID{}, "", 0
+	b.ID, b.ProductInstance, b.ReceivedAt, b.Trace = ID{}, "", 0, trace.SpanContext{}
 	b.Columns.Reset()
 	b.Index = b.Index[:0]
 }
@@ -81,6 +84,7 @@ type Submission struct {
 	ProductInstance string
 	Client          string // name of the API key; the answer counts as its share of the idempotency store
 	IdempotencyKey  string // may be empty
+	Trace           trace.SpanContext
 
 	// Body is the compressed body, received completely before: reading it never waits for the client.
 	Body io.Reader

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/otel/trace"
 
 	"trafficd/schemas/contract"
 )
@@ -18,6 +19,7 @@ var ErrFrame = errors.New("invalid frame")
 //	version     1 byte
 //	received_at 8 bytes little endian, nanoseconds   (at a fixed place for StampFrame)
 //	batch id    16 bytes
+//	version 4 only: trace id 16 bytes, span id 8 bytes
 //	product instance, idempotency key                (uvarint length, bytes)
 //	if the key is not empty: client (uvarint length, bytes), body hash 8 bytes, items, duplicates,
 //	                         number of rejections, the rejections compressed with zstd (uvarint length, bytes)
@@ -27,12 +29,13 @@ var ErrFrame = errors.New("invalid frame")
 //	From as delta to the row before, delta of To-From likewise (varint)
 //	values 8 bytes each; quality flag; qualities 8 bytes each
 //
-// Deltas repeat in real batches and take one byte each.
+// Deltas repeat in real batches and take one byte each. Only batches of sampled requests are version 4: without tracing,
+// programs that know version 3 alone read the journal.
 const (
-	frameVersion = 3
-	stampAt      = 1
-	headerSize   = stampAt + 8 + len(ID{})
-	noRows       = "\x00\x00\x00" // no rows, no types, no qualities
+	frameVersion  = 3
+	tracedVersion = 4
+	stampAt       = 1
+	noRows        = "\x00\x00\x00" // no rows, no types, no qualities
 )
 
 // Answer is what is remembered of a 207 response to a request with an Idempotency-Key (contract 1.5). It is part of the
@@ -48,9 +51,17 @@ type Answer struct {
 
 // AppendFrame appends the frame of b and a to dst. a may be nil.
 func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
-	dst = append(dst, frameVersion)
+	version := byte(frameVersion)
+	if b.Trace.IsSampled() {
+		version = tracedVersion
+	}
+	dst = append(dst, version)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(b.ReceivedAt))
 	dst = append(dst, b.ID[:]...)
+	if version == tracedVersion {
+		id, span := b.Trace.TraceID(), b.Trace.SpanID()
+		dst = append(append(dst, id[:]...), span[:]...)
+	}
 	dst = AppendCounted(dst, b.ProductInstance)
 	dst = appendAnswer(dst, a)
 	dst = binary.AppendUvarint(dst, uint64(b.Rows()))
@@ -126,13 +137,25 @@ func appendFloats(dst []byte, values []float64) []byte {
 func DecodeFrame(frame []byte, b *Batch, a *Answer) error {
 	r := NewWireReader(frame, ErrFrame)
 	b.Reset()
-	r.Version(frameVersion)
-	b.ReceivedAt = int64(r.Uint64())
-	copy(b.ID[:], r.Bytes(len(b.ID)))
+	b.ReceivedAt, b.ID, b.Trace = readHeader(&r)
 	b.ProductInstance = string(r.Counted())
 	readAnswer(&r, a)
 	readColumns(&r, b)
 	return r.End()
+}
+
+// readHeader reads what precedes the product instance.
+func readHeader(r *WireReader) (receivedAt int64, id ID, request trace.SpanContext) {
+	version := r.Versions(frameVersion, tracedVersion)
+	receivedAt = int64(r.Uint64())
+	copy(id[:], r.Bytes(len(id)))
+	if version == tracedVersion {
+		c := trace.SpanContextConfig{TraceFlags: trace.FlagsSampled, Remote: true}
+		copy(c.TraceID[:], r.Bytes(len(c.TraceID)))
+		copy(c.SpanID[:], r.Bytes(len(c.SpanID)))
+		request = trace.NewSpanContext(c)
+	}
+	return receivedAt, id, request
 }
 
 // readAnswer skips the answer if a is nil.
@@ -234,11 +257,17 @@ func FrameReceivedAt(frame []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(frame[stampAt:]))
 }
 
+// FrameTrace returns the trace context of a frame's request, the zero value if the request was not sampled.
+func FrameTrace(frame []byte) trace.SpanContext {
+	r := NewWireReader(frame, ErrFrame)
+	_, _, request := readHeader(&r)
+	return request
+}
+
 // FrameKey returns Key, Client and BodyHash of a frame's answer. They are empty if the request had no Idempotency-Key.
 func FrameKey(frame []byte) (a Answer, err error) {
 	r := NewWireReader(frame, ErrFrame)
-	r.Version(frameVersion)
-	r.Bytes(headerSize - 1)
+	readHeader(&r)
 	r.Counted() // product instance
 	if a.Key = string(r.Counted()); a.Key != "" {
 		a.Client, a.BodyHash = string(r.Counted()), r.Uint64()
@@ -249,8 +278,7 @@ func FrameKey(frame []byte) (a Answer, err error) {
 // FrameRows returns the number of rows of a frame.
 func FrameRows(frame []byte) (int, error) {
 	r := NewWireReader(frame, ErrFrame)
-	r.Version(frameVersion)
-	r.Bytes(headerSize - 1)
+	readHeader(&r)
 	r.Counted() // product instance
 	readAnswer(&r, nil)
 	return r.Count(), r.Err()
@@ -259,7 +287,7 @@ func FrameRows(frame []byte) (int, error) {
 // AnswerOf returns a copy of a valid frame without its rows: header and answer.
 func AnswerOf(frame []byte) []byte {
 	r := NewWireReader(frame, ErrFrame)
-	r.Bytes(headerSize)
+	readHeader(&r)
 	r.Counted()
 	readAnswer(&r, nil)
 	end := len(frame) - r.Left()

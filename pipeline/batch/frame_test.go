@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"trafficd/schemas/contract"
 )
@@ -23,6 +24,9 @@ func random(r *rand.Rand) (*Batch, *Answer) {
 		b.TypeEnd = append(b.TypeEnd, uint32(len(b.TypeText)))
 	}
 	index := uint32(0)
+	if r.IntN(2) == 0 {
+		b.Trace = traceOf(r)
+	}
 	withQuality := r.IntN(2) == 0
 	for range r.IntN(50) {
 		b.Codes = append(b.Codes, bytes.Repeat([]byte{byte(r.Uint32())}, r.IntN(300))...)
@@ -48,6 +52,31 @@ func random(r *rand.Rand) (*Batch, *Answer) {
 		}
 	}
 	return b, a
+}
+
+func traceOf(r *rand.Rand) trace.SpanContext {
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{byte(r.Uint32()), 1}, SpanID: trace.SpanID{byte(r.Uint32()), 2}, TraceFlags: trace.FlagsSampled, Remote: true,
+	})
+}
+
+// TestFrameOfARequestThatIsNotSampled: programs that know version 3 alone can read it.
+func TestFrameOfARequestThatIsNotSampled(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	b, a := random(r)
+	sampled := traceOf(r)
+	b.Trace = trace.SpanContext{}
+	plain := AppendFrame(nil, b, a)
+	require.EqualValues(t, 3, plain[0])
+	b.Trace = sampled.WithTraceFlags(0)
+	require.Equal(t, plain, AppendFrame(nil, b, a))
+	require.False(t, FrameTrace(plain).IsValid())
+
+	b.Trace = sampled
+	traced := AppendFrame(nil, b, a)
+	require.EqualValues(t, 4, traced[0])
+	require.Len(t, traced, len(plain)+16+8)
+	require.Equal(t, sampled, FrameTrace(traced))
 }
 
 func TestFrameRoundTrip(t *testing.T) {

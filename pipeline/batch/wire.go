@@ -58,10 +58,15 @@ func (r *WireReader) Byte() byte {
 }
 
 // Version reads one byte, which must be want.
-func (r *WireReader) Version(want byte) {
-	if v := r.Byte(); v != want && r.err == nil {
-		r.Fail(fmt.Sprintf("version %d, this program reads %d,", v, want))
+func (r *WireReader) Version(want byte) { r.Versions(want, want) }
+
+// Versions reads one byte, which must be from oldest to newest.
+func (r *WireReader) Versions(oldest, newest byte) byte {
+	v := r.Byte()
+	if (v < oldest || v > newest) && r.err == nil {
+		r.Fail(fmt.Sprintf("version %d, this program reads %d,", v, newest))
 	}
+	return v
 }
 
 // Uint64 reads eight bytes in little-endian order.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -45,6 +46,8 @@ type Journal struct {
 	lock    io.Closer
 	cursors map[string]*Cursor // fixed after Open
 
+	committed func(start time.Time, entries []*Entry, err error) // see WithCommitHook
+
 	mu       sync.Mutex
 	segments []*segment // ascending; never empty after Open; the last one is written to
 	bytes    int64      // sum of their ends
@@ -78,6 +81,12 @@ func WithFS(fs FS) Option { return func(j *Journal) { j.fs = fs } }
 
 // WithLogger sets the logger. The default logs nothing.
 func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = log } }
+
+// WithCommitHook sets a function that the writer calls after each commit, before the entries are settled. start is when the
+// commit began. The hook must not keep the entries, and delays the clients that wait for them.
+func WithCommitHook(hook func(start time.Time, entries []*Entry, err error)) Option {
+	return func(j *Journal) { j.committed = hook }
+}
 
 const lockName = "LOCK"
 
@@ -237,8 +246,9 @@ func (j *Journal) newest() *segment { return j.segments[len(j.segments)-1] }
 func newJournal(cfg Config, opts []Option) *Journal {
 	j := &Journal{
 		cfg: cfg, fs: osFS{}, log: zerolog.Nop(), cursors: map[string]*Cursor{},
-		free: math.MaxInt64, // until it is known
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		free:      math.MaxInt64, // until it is known
+		committed: func(time.Time, []*Entry, error) {},
+		wake:      make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, o := range opts {
 		o(j)

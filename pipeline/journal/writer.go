@@ -77,6 +77,7 @@ func (j *Journal) write(batch []*Entry) {
 		start := time.Now()
 		end, err := w.commit(batch[:n])
 		metrics.Since(commitSeconds, start)
+		j.committed(start, batch[:n], err)
 		if err == nil {
 			j.mu.Lock() // visible before the entries are settled, so that their callers can read them
 			j.bytes += end - w.active.end

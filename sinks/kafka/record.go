@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"trafficd/pipeline/batch"
 )
 
@@ -14,8 +16,10 @@ const (
 	headerInstance = "product-instance"
 	headerBatch    = "batch-id"
 	headerIndex    = "index"
+	headerTrace    = "traceparent" // of batches of sampled requests only
 
-	idLen = 36 // of a batch id as text
+	idLen    = 36 // of a batch id as text
+	traceLen = 55 // of a traceparent
 )
 
 // Tags of the fields of message Measurement: number<<3 | wire type.
@@ -41,7 +45,11 @@ func (e *encoder) appendRecord(b *batch.Batch, r int, timestampDelta, offsetDelt
 	body = binary.AppendVarint(body, offsetDelta)
 	body = appendBytes(body, b.Code(r))
 	body = appendBytes(body, e.value)
-	body = binary.AppendVarint(body, 3)
+	headers := int64(3)
+	if b.Trace.IsSampled() {
+		headers++
+	}
+	body = binary.AppendVarint(body, headers)
 	body = appendBytes(body, headerInstance)
 	body = appendBytes(body, b.ProductInstance)
 	body = appendBytes(body, headerBatch)
@@ -49,6 +57,10 @@ func (e *encoder) appendRecord(b *batch.Batch, r int, timestampDelta, offsetDelt
 	body = appendBytes(body, headerIndex)
 	var index [10]byte
 	body = appendBytes(body, strconv.AppendUint(index[:0], uint64(b.Index[r]), 10))
+	if b.Trace.IsSampled() {
+		body = appendBytes(body, headerTrace)
+		body = appendTrace(binary.AppendVarint(body, traceLen), b.Trace)
+	}
 	e.body = body
 	e.records = appendBytes(e.records, body)
 }
@@ -64,6 +76,9 @@ func recordSize(b *batch.Batch, r int) int {
 	}
 	if b.HasQuality(r) {
 		size += 9
+	}
+	if b.Trace.IsSampled() {
+		size += 1 + len(headerTrace) + 1 + traceLen
 	}
 	return size
 }
@@ -130,4 +145,11 @@ func appendID(dst []byte, id batch.ID) []byte {
 	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
 	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
 	return hex.AppendEncode(dst, id[10:16])
+}
+
+// appendTrace appends a W3C traceparent: version 00, trace id, span id, flags 01 (sampled).
+func appendTrace(dst []byte, c trace.SpanContext) []byte {
+	id, span := c.TraceID(), c.SpanID()
+	dst = append(hex.AppendEncode(append(dst, "00-"...), id[:]), '-')
+	return append(hex.AppendEncode(dst, span[:]), "-01"...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -67,8 +68,18 @@ func TestRecordSize(t *testing.T) {
 		b.From[r], b.To[r] = b.From[r]/1e9*1e9, b.To[r]/1e9*1e9
 	}
 	f(0, 0, 30)
+	b.Trace = sampled()
+	f(0, 0, 30)
 	b.Index[0], b.ProductInstance = 999_999, ""
 	f(-1<<33, 1<<19, 40)
+}
+
+func sampled() trace.SpanContext {
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+}
+
+func TestTraceparent(t *testing.T) {
+	require.Equal(t, "00-01000000000000000000000000000000-0200000000000000-01", string(appendTrace(nil, sampled())))
 }
 
 func TestEncodeAllocatesNothingPerRecord(t *testing.T) {

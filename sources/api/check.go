@@ -77,6 +77,9 @@ func announcesBody(h *fasthttp.RequestHeader) bool {
 func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	r := readHeaders(h)
 	x := newExchange(&r, now)
+	if s.Tracer != nil {
+		x.startSpan(s.Tracer, &r)
+	}
 	x.body, x.close = announcesBody(h), r.close
 	x.apiErr = s.check(x, h, &r)
 	return x

@@ -69,16 +69,20 @@ func (t *trace) String() string { return string(t[:]) }
 // traceID returns the trace id of a W3C traceparent header (version-traceid-parentid-flags), so that a
 // client finds its own trace in the log; without a valid header it returns a new id.
 func traceID(parent []byte) trace {
+	if !validParent(parent) {
+		return newTrace()
+	}
+	return trace(parent[3:35])
+}
+
+func validParent(parent []byte) bool {
 	const size = 55
 	if len(parent) < size || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
-		return newTrace()
+		return false
 	}
 	version, id, span, flags := parent[:2], parent[3:35], parent[36:52], parent[53:size]
 	more := len(parent) > size && (string(version) == "00" || parent[size] != '-') // later versions may have more parts
-	if more || !isHex(version) || string(version) == "ff" || !isHex(flags) || !validTrace(id) || !validTrace(span) {
-		return newTrace()
-	}
-	return trace(id)
+	return !more && isHex(version) && string(version) != "ff" && isHex(flags) && validTrace(id) && validTrace(span)
 }
 
 func newTrace() (text trace) {

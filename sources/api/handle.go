@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
+	"trafficd/sources/internal/span"
 )
 
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
@@ -57,6 +59,9 @@ func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 		}
 	}()
 	ctx.Response.Header.SetCanonical(traceHeaderName, x.trace[:])
+	if x.span != nil {
+		span.Attach(ctx, x.span)
+	}
 	items, err := x.route.Endpoint.Handle(x.client(), ctx)
 	if x.key != nil {
 		x.key.items.charge(items)
@@ -137,6 +142,9 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 	}
 	took = time.Since(x.start)
 	m.seconds.Observe(took.Seconds())
+	if x.span != nil {
+		x.endSpan(ctx, code)
+	}
 	e := s.log.Debug()
 	if !e.Enabled() {
 		return took
@@ -203,8 +211,9 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 type exchange struct {
 	start     time.Time
 	trace     trace
-	route     *route // nil: none was found
-	key       *key   // nil: none was presented or needed, or an unknown one
+	span      oteltrace.Span // nil: no tracing
+	route     *route         // nil: none was found
+	key       *key           // nil: none was presented or needed, or an unknown one
 	apiErr    *contract.APIError
 	body      bool // the request has a body, though fasthttp sees none if apiErr is set
 	silent    bool // there is no answer

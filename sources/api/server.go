@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"trafficd/pipeline/metrics"
 	"trafficd/sources/internal/watch"
@@ -20,6 +21,8 @@ import (
 
 // Server is the HTTP server for clients. Make it with New, then Start, then Stop.
 type Server struct {
+	Tracer oteltrace.Tracer // of the requests' spans, nil: none; set before Start
+
 	cfg     Config
 	keys    *Keyring
 	routes  routes

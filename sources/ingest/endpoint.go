@@ -7,10 +7,12 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/attribute"
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/admission"
+	"trafficd/sources/internal/span"
 	"trafficd/sources/internal/upload"
 )
 
@@ -98,6 +100,8 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 		submissions.Put(s)
 	}()
 	s.ProductInstance, s.Client, s.IdempotencyKey = c.ProductInstance, c.Owner, idempotencyKey(&ctx.Request.Header)
+	request := span.Of(ctx)
+	s.Trace = request.SpanContext()
 	if err := e.submit(ctx, c.Owner, s); err != nil {
 		countError(err)
 		return s.Result.Items, err
@@ -114,6 +118,10 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	e.log.Debug().Str("batch_id", r.ID.String()).Str("client", c.Name).
 		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
 		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("batch")
+	if request.IsRecording() {
+		request.SetAttributes(attribute.Stringer("trafficd.batch_id", r.ID), attribute.Int("trafficd.accepted", r.Accepted),
+			attribute.Int("trafficd.rejected", r.Rejected()), attribute.Bool("trafficd.replay", r.Replay))
+	}
 	items = r.Items
 	answer(ctx, r, e.memory, c.Owner)
 	return items, nil

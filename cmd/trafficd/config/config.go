@@ -8,6 +8,7 @@ import (
 
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/trafficd/tracing"
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/settings"
@@ -49,6 +50,9 @@ type Config struct {
 	Layers     layers.Config    `setting:"layers"`     // The layer of street forecasts that map clients get.
 	Routing    routing.Config   `setting:"routing"`    // The SOAP service that converts geometries.
 	UI         page.Config      `setting:"ui"`         // The web page.
+	// OpenTelemetry traces: a span for each request of a client, each commit of the journal and each block that a
+	// store gets. Off by default.
+	Tracing tracing.Config `setting:"tracing"`
 }
 
 // ClickHouse configures the archive and its delivery.
@@ -91,6 +95,7 @@ func Default() Config {
 		Layers:          layers.DefaultConfig(),
 		Routing:         routing.DefaultConfig(),
 		UI:              page.DefaultConfig(),
+		Tracing:         tracing.DefaultConfig(),
 	}
 	c.API.Listen = "127.0.0.1:8080" // reachable from other machines only if configured
 	c.Journal.Dir = "trafficd-data/journal"
@@ -152,6 +157,7 @@ func (c *Config) validate(origins conf.Origins) error {
 	section("forecasts", c.Forecasts.Validate())
 	section("layers", c.Layers.Validate())
 	section("routing", c.Routing.Validate())
+	section("tracing", c.Tracing.Validate())
 	return errors.Join(errs...)
 }
 

@@ -1,0 +1,122 @@
+// Package tracing exports spans over OTLP: one for each request, for each commit of the journal and for each block that a store
+// gets. Commits and blocks serve many requests, so their spans link to those of the batches.
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+	"trafficd/pipeline/settings"
+)
+
+// Config configures tracing.
+type Config struct {
+	// URL of an OpenTelemetry collector to which spans are sent as OTLP over HTTP, for example
+	// http://127.0.0.1:4318; /v1/traces is added to a URL without a path. Empty: no tracing. Headers, a CA and
+	// further options are environment variables of OpenTelemetry: OTEL_EXPORTER_OTLP_HEADERS and others.
+	Endpoint string `setting:"endpoint"`
+	// Share of the requests without a traceparent header that are traced. For the others, the sampled flag of the
+	// header decides. Lower it if map clients send many requests.
+	Ratio float64 `setting:"ratio"`
+}
+
+// DefaultConfig has no endpoint.
+func DefaultConfig() Config { return Config{Ratio: 1} }
+
+// Validate reports every setting that is out of bounds.
+func (c Config) Validate() error {
+	u, err := url.Parse(c.Endpoint)
+	valid := c.Endpoint == "" || err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+	return errors.Join(
+		settings.Check(valid, "endpoint is %q, must be empty or a URL with http or https and a host", c.Endpoint),
+		settings.Within("ratio", c.Ratio, 0, 1, "it is a share"),
+	)
+}
+
+// Tracing makes spans and sends them in the background.
+type Tracing struct {
+	trace.Tracer
+	provider *sdk.TracerProvider
+}
+
+// Start returns nil if no endpoint is configured. The collector need not be reachable: spans that cannot be sent are dropped, and
+// the log says so once a minute.
+func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
+	if c.Endpoint == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("tracing.endpoint: %w", err)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()))
+	if err != nil {
+		return nil, fmt.Errorf("cannot start tracing: %w", err)
+	}
+	about, err := resource.New(context.Background(), resource.WithHost(), resource.WithProcessPID(), resource.WithAttributes(
+		attribute.String("service.name", "trafficd"), attribute.String("service.version", version)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("cannot start tracing: %w", err)
+	}
+	log = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn().Err(err).Msg("cannot send spans; they are dropped") }))
+	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about),
+		sdk.WithSampler(linked{sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))}))
+	return &Tracing{p.Tracer("trafficd"), p}, nil
+}
+
+// Stop sends what is left until ctx ends.
+func (t *Tracing) Stop(ctx context.Context) error {
+	if err := t.provider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("cannot send the last spans: %w", err)
+	}
+	return nil
+}
+
+// linked samples every span with links, because they are to sampled requests only.
+type linked struct{ sdk.Sampler }
+
+// ShouldSample implements sdk.Sampler.
+func (s linked) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
+	if len(p.Links) > 0 {
+		return sdk.SamplingResult{Decision: sdk.RecordAndSample}
+	}
+	return s.Sampler.ShouldSample(p)
+}
+
+// Committed is a hook of the journal (journal.WithCommitHook).
+func (t *Tracing) Committed(start time.Time, entries []*journal.Entry, err error) {
+	var links []trace.Link
+	for _, e := range entries {
+		if c := batch.FrameTrace(e.Data); c.IsSampled() {
+			links = append(links, trace.Link{SpanContext: c})
+		}
+	}
+	if len(links) == 0 {
+		return
+	}
+	_, span := t.Start(context.Background(), "commit to the journal", trace.WithTimestamp(start), trace.WithLinks(links...),
+		trace.WithAttributes(attribute.Int("trafficd.frames", len(entries))))
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}

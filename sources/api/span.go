@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+
+	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"trafficd/schemas/contract"
+)
+
+// startSpan starts the span of a request, a child of the client's span if the traceparent header names
+// one. Both have the trace id of the request.
+func (x *exchange) startSpan(tracer oteltrace.Tracer, r *requestHeaders) {
+	ctx := context.Background()
+	if parent, ok := parentOf(r.traceparent); ok {
+		ctx = oteltrace.ContextWithRemoteSpanContext(ctx, parent)
+	}
+	_, x.span = tracer.Start(ctx, "HTTP", oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithTimestamp(x.start))
+	id := x.span.SpanContext().TraceID()
+	hex.Encode(x.trace[:], id[:])
+}
+
+// parentOf returns the client's span, false if the header is absent or malformed.
+func parentOf(traceparent []byte) (parent oteltrace.SpanContext, ok bool) {
+	if !validParent(traceparent) {
+		return parent, false
+	}
+	c := oteltrace.SpanContextConfig{Remote: true}
+	var flags [1]byte
+	_, _ = hex.Decode(c.TraceID[:], traceparent[3:35]) // valid
+	_, _ = hex.Decode(c.SpanID[:], traceparent[36:52])
+	_, _ = hex.Decode(flags[:], traceparent[53:55])
+	c.TraceFlags = oteltrace.TraceFlags(flags[0])
+	return oteltrace.NewSpanContext(c), true
+}
+
+// endSpan ends the span of a request. Names of unknown paths and methods are the client's: the span does
+// not have them.
+func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
+	defer x.span.End()
+	if !x.span.IsRecording() {
+		return
+	}
+	if x.route != nil && (x.preflight || x.route.takes(ctx.Method())) {
+		method, path := string(ctx.Method()), string(pathOf(ctx.RequestURI()))
+		x.span.SetName(method + " " + path)
+		x.span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", path))
+	}
+	if client := x.client(); client != nil {
+		x.span.SetAttributes(attribute.String("trafficd.client", client.Name))
+	}
+	status := ctx.Response.StatusCode()
+	switch {
+	case x.silent:
+		x.span.SetStatus(codes.Error, "closed without an answer")
+		return
+	case code != contract.OK:
+		x.span.SetAttributes(attribute.String("error.type", code.String()))
+	}
+	x.span.SetAttributes(attribute.Int("http.response.status_code", status))
+	if status >= fasthttp.StatusInternalServerError {
+		x.span.SetStatus(codes.Error, "")
+	}
+}
