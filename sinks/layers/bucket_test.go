@@ -57,7 +57,7 @@ func TestCut(t *testing.T) {
 
 // TestTilesConsistOfBuckets: a tile needs a part of at most one bucket.
 func TestTilesConsistOfBuckets(t *testing.T) {
-	streets := scatteredStreets(10_000)
+	streets := scatteredStreets(4000)
 	buckets := cut(streets, bucketStreets)
 	for zoom := uint32(minZoom); zoom <= maxZoom; zoom++ {
 		for i := 0; i < len(streets); i += 31 {

@@ -150,14 +150,15 @@ func (c *compressors) giveBack(one *compressor) {
 	<-c.borrowed
 }
 
-func (c *compressor) startZstd() {
-	var errs [2]error
-	c.zstd, errs[0] = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
+// newZstd returns what makes zstd blocks and what proves them. It is a variable for tests.
+var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
 		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
-	c.unzstd, errs[1] = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	if err := errors.Join(errs[:]...); err != nil {
+	decoder, decoderErr := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err = errors.Join(err, decoderErr); err != nil {
 		panic(fmt.Sprintf("cannot set up a compressor: %v", err)) // the settings are constant
 	}
+	return encoder, decoder
 }
 
 // form returns a text in an encoding.
@@ -201,7 +202,7 @@ func (c *compressor) inflates(blocks, plain []byte) bool {
 // in a body are stored uncompressed.
 func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 	if c.zstd == nil {
-		c.startZstd()
+		c.zstd, c.unzstd = newZstd()
 	}
 	for chunk := range slices.Chunk(plain, zstdChunk) {
 		compressed := c.zstdBlocks(chunk)

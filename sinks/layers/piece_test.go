@@ -24,7 +24,7 @@ func inflate(t *testing.T, blocks []byte) string {
 // produced others before; otherwise a piece could not be kept when its neighbour is replaced.
 func TestBlocksStandAlone(t *testing.T) {
 	c := new(compressor)
-	c.startZstd()
+	c.zstd, c.unzstd = newZstd()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)
 	variables := []variable{{10, 14}, {26, 28}, {43, 67}}
 	first := c.form(text, variables, gzipped)
@@ -43,7 +43,7 @@ func TestBlocksStandAlone(t *testing.T) {
 func TestPiecesJoin(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := new(compressor)
-	c.startZstd()
+	c.zstd, c.unzstd = newZstd()
 	before := testutil.ToFloat64(piecesStored)
 	text := func(n int) []byte {
 		b := make([]byte, 0, n)
@@ -116,7 +116,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 		text[i] = byte(random.Uint32())
 	}
 	c := new(compressor)
-	c.startZstd()
+	c.zstd, c.unzstd = newZstd()
 	var err error
 	c.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderDictRaw(1, text))
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	require.Equal(t, before+4*float64(formats), testutil.ToFloat64(piecesStored), "the last text has two chunks")
 
 	c = new(compressor)
-	c.startZstd()
+	c.zstd, c.unzstd = newZstd()
 	inherits := []byte{1<<3 | 1, 'a', 1, 0x54, 1, 0, 0, 1} // a literal, and a match of 3 at the last offset
 	inherits = append(appendZstdHeader(nil, zstdCompressed, len(inherits)), inherits...)
 	frame := append(append(bytes.Clone(headers[zstandard]), inherits...), zstdEnd...)
