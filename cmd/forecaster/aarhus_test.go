@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/forecaster/internal/evaluate"
 	schema "trafficd/schemas/clickhouse"
 )
 
@@ -44,15 +45,14 @@ func BenchmarkForecastEval(b *testing.B) {
 	from, to := time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 
-	source := c.source(conn, "learned")
-	start := time.Now()
-	require.NoError(b, source.Learn(b.Context(), to.AddDate(0, 0, -1), func(time.Time) error { return nil }))
-	last := time.Now()
-	require.NoError(b, source.Learn(b.Context(), to, func(time.Time) error { return nil }))
-	figure("learn_scratch", time.Since(start).Seconds(), "s")
-	figure("learn_day", time.Since(last).Seconds(), "s")
-	results, err := backtest(b.Context(), &c, nil, "scratch", split, to, func(time.Time) {})
+	e := evaluate.Evaluation{Source: c.source(conn, "learned"), From: split, To: to, Horizons: evaluated}
+	results, err := e.Run(b.Context(), func(time.Time) {})
 	require.NoError(b, err)
+	figure("learn_scratch", e.Learning.Seconds(), "s")
+	store.Query(b, "ALTER TABLE learned.forecaster_learned DELETE WHERE day = toDate('2014-10-01') SETTINGS mutations_sync = 2")
+	start := time.Now()
+	require.NoError(b, e.Source.Learn(b.Context(), to, func(time.Time) error { return nil }))
+	figure("learn_day", time.Since(start).Seconds(), "s")
 	for _, r := range results {
 		for i, name := range []string{"mae", "mae_persistence", "mae_profile", "mae_profile_residual"} {
 			figure(fmt.Sprintf("%s_%d", name, r.Minutes), r.MAE[i], "km/h")

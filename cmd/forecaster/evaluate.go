@@ -96,7 +96,10 @@ func moment(c *Config, text string) (time.Time, error) {
 	return t, nil
 }
 
-// backtest evaluates at 15, 30 and 60 minutes.
+// evaluated are the horizons of an evaluation.
+var evaluated = []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour}
+
+// backtest evaluates the archive, or the values of a table, with learned tables in a database of their own.
 func backtest(ctx context.Context, c *Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) ([]evaluate.Result, error) {
 	if scratch == c.ClickHouse.Database {
 		return nil, fmt.Errorf("--scratch %s is the database of the archive: it would be removed", scratch)
@@ -121,10 +124,7 @@ func backtest(ctx context.Context, c *Config, table *detectorTable, scratch stri
 			return nil, fmt.Errorf("cannot insert the file's values: %w", err)
 		}
 	}
-	e := evaluate.Evaluation{
-		Source: source, From: from, To: to,
-		Horizons: []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour},
-	}
+	e := evaluate.Evaluation{Source: source, From: from, To: to, Horizons: evaluated}
 	return e.Run(ctx, progress)
 }
 

@@ -27,7 +27,7 @@ const topicName = "forecasts"
 
 var noon = time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
 
-// town is an archive of 5 days of 20 detectors, and a topic.
+// town is an archive of 3 days of 20 detectors, and a topic.
 type town struct {
 	clickhouse *stores.ClickHouse
 	kafka      *stores.Kafka
@@ -47,7 +47,7 @@ func newTown(t *testing.T) *town {
 	f := w.start(t)
 	_, err := schema.Migrate(t.Context(), f.source.Conn, schema.Layout{Database: "trafficd", Table: "measurements"})
 	require.NoError(t, err)
-	w.measure(t, noon.AddDate(0, 0, -5), noon.Add(5*time.Minute), 20, 0)
+	w.measure(t, noon.AddDate(0, 0, -3), noon.Add(5*time.Minute), 20, 0)
 	require.NoError(t, f.source.Learn(t.Context(), noon, func(time.Time) error { return nil }))
 	return w
 }
@@ -99,10 +99,17 @@ func (w *town) layer(t *testing.T) map[string]string {
 	return all
 }
 
-// TestRounds publishes through restarts, with two instances, changes of the registry, and with either store
-// away: late, but never wrong.
-func TestRounds(t *testing.T) {
+// TestTown runs what needs the stores.
+func TestTown(t *testing.T) {
 	w := newTown(t)
+	t.Run("leak", w.testLeak)
+	t.Run("rounds", w.testRounds)
+	t.Run("metr-la", w.testMETRLA)
+}
+
+// testRounds publishes through restarts, with two instances, changes of the registry, and with either store
+// away: late, but never wrong.
+func (w *town) testRounds(t *testing.T) {
 	a := w.start(t)
 	require.NoError(t, a.round(t.Context(), noon))
 	first := w.layer(t)
@@ -162,9 +169,8 @@ func TestRounds(t *testing.T) {
 	require.Equal(t, 7, a.state.Load().streets[model.None])
 }
 
-// TestLeak: an evaluation with tables that know the evaluated day fails.
-func TestLeak(t *testing.T) {
-	w := newTown(t)
+// testLeak: an evaluation with tables that know the evaluated day fails.
+func (w *town) testLeak(t *testing.T) {
 	f := w.start(t)
 	day := f.source.Midnight(noon)
 	e := evaluate.Evaluation{Source: f.source, From: day, To: noon, Horizons: []time.Duration{15 * time.Minute, time.Hour}}
@@ -179,8 +185,8 @@ func TestLeak(t *testing.T) {
 	require.ErrorIs(t, e.Day(t.Context(), leak, day), evaluate.ErrLeak)
 }
 
-// TestMETRLA evaluates a small file of the METR-LA format, in which the profile is the truth.
-func TestMETRLA(t *testing.T) {
+// testMETRLA evaluates a small file of the METR-LA format, in which the profile is the truth.
+func (w *town) testMETRLA(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(",773869,767541\n")
 	start := time.Date(2012, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -197,7 +203,7 @@ func TestMETRLA(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, start.AddDate(0, 0, 8), table.split())
 	c := Default()
-	c.ClickHouse.Address = stores.StartClickHouse(t).TCP
+	c.ClickHouse.Address = w.clickhouse.TCP
 	c.Model.ProductInstance, c.Model.Count = formatMETRLA, ""
 	results, err := backtest(t.Context(), &c, table, "scratch", table.split(), table.end(), func(time.Time) {})
 	require.NoError(t, err)

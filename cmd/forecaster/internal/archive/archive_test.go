@@ -14,10 +14,13 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-const detectors = 40
+const (
+	detectors = 40
+	days      = 4
+)
 
-// start returns a source with 9 days of measurements that end with a day. A twelfth of the values is
-// missing, a twelfth has no vehicles, some are impossible; detector 8 is dead for three days, 9 is new.
+// start returns a source with some days of measurements that end with a day. A twelfth of the values is
+// missing, a twelfth has no vehicles, some are impossible; detector 8 is dead for half of the time, 9 is new.
 func start(t *testing.T, store *stores.ClickHouse, database string, zone string, last time.Time) *Source {
 	t.Helper()
 	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{store.TCP}, ReadTimeout: time.Minute})
@@ -33,14 +36,14 @@ func start(t *testing.T, store *stores.ClickHouse, database string, zone string,
 	}
 	y, m, d := last.Date()
 	end := time.Date(y, m, d+1, 0, 0, 0, 0, location)
-	s.insert(t, end.AddDate(0, 0, -9), end, end, 0)
+	s.insert(t, end.AddDate(0, 0, -days), end, end, 0)
 	return s
 }
 
 // insert adds measurements of all detectors. added is added to their speeds.
 func (s *Source) insert(t *testing.T, from, to, received time.Time, added float64) {
 	t.Helper()
-	dead, revived, fresh := to.AddDate(0, 0, -6).Unix(), to.AddDate(0, 0, -3).Unix(), to.AddDate(0, 0, -1).Unix()
+	dead, revived, fresh := to.Add(-60*time.Hour).Unix(), to.Add(-12*time.Hour).Unix(), to.AddDate(0, 0, -1).Unix()
 	require.NoError(t, s.Conn.Exec(t.Context(), fmt.Sprintf(`
 INSERT INTO %s.measurements
 SELECT 'city', toString(d), measure, ts, ts + 300, value, NULL, generateUUIDv4(), 0, fromUnixTimestamp(%d)
@@ -67,25 +70,20 @@ func (s *Source) learn(t *testing.T, day time.Time) *model.Learned {
 }
 
 // TestOracle: the same model in SQL alone agrees with the step in Go, at random detectors and
-// moments, on days on which clocks change, and on the days after.
+// moments, on days on which clocks change, and on the day after.
 func TestOracle(t *testing.T) {
 	store := stores.StartClickHouse(t)
-	f := func(database, zone, day string, hours float64) {
+	f := func(s *Source, day string, hours float64) {
 		t.Helper()
-		last, err := time.Parse(time.DateOnly, day)
+		midnight, err := time.ParseInLocation(time.DateOnly, day, s.Location)
 		require.NoError(t, err)
-		s := start(t, store, database, zone, last)
-		y, m, d := last.Date()
-		midnight := time.Date(y, m, d, 0, 0, 0, 0, s.Location)
 		require.InDelta(t, hours, midnight.AddDate(0, 0, 1).Sub(midnight).Hours(), 0)
-		l := s.learn(t, midnight)
-		require.Len(t, l.Detectors, detectors-1, "detector 9 is new")
-		s.compare(t, l, midnight)
+		s.compare(t, s.learn(t, midnight), midnight)
 	}
-	f("plain", "UTC", "2026-06-10", 24)
-	f("spring", "Europe/Copenhagen", "2026-03-29", 23)
-	f("autumn", "Europe/Copenhagen", "2026-10-25", 25)
-	f("after_autumn", "Europe/Copenhagen", "2026-10-26", 24)
+	f(start(t, store, "spring", "Europe/Copenhagen", time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)), "2026-03-29", 23)
+	autumn := start(t, store, "autumn", "Europe/Copenhagen", time.Date(2026, 10, 26, 0, 0, 0, 0, time.UTC))
+	f(autumn, "2026-10-25", 25)
+	f(autumn, "2026-10-26", 24)
 }
 
 func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
@@ -136,40 +134,57 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 	require.Greater(t, own, 900)
 }
 
-// TestVersions: of several versions of a measurement the latest counts, also for what was learned.
-func TestVersions(t *testing.T) {
+// TestLearning uses one archive: what is learned is the same after an interruption at any statement, and with several
+// versions of a measurement, of which the latest counts.
+func TestLearning(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
-	s := start(t, store, "versions", "UTC", last)
+	s := start(t, store, "city", "UTC", last)
 	want := s.learn(t, last)
-	wantCodes, wantRecent, err := s.Recent(t.Context(), last.Add(12*time.Hour))
+	require.Len(t, want.Detectors, detectors-1, "detector 9 is new")
+	s.compare(t, want, last)
+	wantCodes, wantRecent, err := s.Recent(t.Context(), last.Add(18*time.Hour))
 	require.NoError(t, err)
+	require.Len(t, wantCodes, detectors)
+	equal := func() {
+		t.Helper()
+		got := s.learn(t, last)
+		require.InDelta(t, want.Pool.Mean, got.Pool.Mean, 1e-9)
+		require.Len(t, got.Detectors, len(want.Detectors))
+		for code, d := range want.Detectors {
+			require.InDeltaSlice(t, d.Profile, got.Detectors[code].Profile, 1e-9)
+			for i, w := range d.Weights {
+				require.InDeltaSlice(t, w.Beta[:], got.Detectors[code].Weights[i].Beta[:], 1e-6)
+				require.InDelta(t, w.Low, got.Detectors[code].Weights[i].Low, 1e-6)
+				require.InDelta(t, w.High, got.Detectors[code].Weights[i].High, 1e-6)
+			}
+		}
+	}
+	// The last day again, as after a crash before the row in forecaster_learned.
+	require.NoError(t, s.Conn.Exec(t.Context(), "ALTER TABLE city.forecaster_learned DELETE WHERE day >= '2026-06-10' SETTINGS mutations_sync = 2"))
+	equal()
 
 	end := last.AddDate(0, 0, 1)
-	s.insert(t, end.AddDate(0, 0, -9), end, end.Add(-time.Hour), 30) // earlier versions, which arrive later
-	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE versions.forecaster_learned"))
-	got := s.learn(t, last)
-	require.InDelta(t, want.Pool.Mean, got.Pool.Mean, 1e-9)
-	for code, d := range want.Detectors {
-		require.InDeltaSlice(t, d.Profile, got.Detectors[code].Profile, 1e-9)
-		require.InDeltaSlice(t, d.Weights[1].Beta[:], got.Detectors[code].Weights[1].Beta[:], 1e-6)
-	}
-	codes, recent, err := s.Recent(t.Context(), last.Add(12*time.Hour))
+	s.insert(t, end.AddDate(0, 0, -days), end, end.Add(-time.Hour), 30) // earlier versions, which arrive later
+	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE city.forecaster_learned"))
+	equal()
+	codes, recent, err := s.Recent(t.Context(), last.Add(18*time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, wantCodes, codes)
 	require.Equal(t, wantRecent, recent)
+
+	s.rules(t)
 }
 
-// TestRules: readings without vehicles and impossible ones are not used.
-func TestRules(t *testing.T) {
-	store := stores.StartClickHouse(t)
-	s := start(t, store, "rules", "UTC", time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC))
-	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE rules.measurements"))
+// rules: readings without vehicles and impossible ones are not used.
+func (s *Source) rules(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE city.measurements"))
 	from := time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
 	f := func(code string, speed, flow, weight float64) {
 		t.Helper()
 		insert := func(measure string, value float64) {
-			require.NoError(t, s.Conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO rules.measurements SELECT 'city', '%s', '%s', fromUnixTimestamp(%d), "+
+			require.NoError(t, s.Conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO city.measurements SELECT 'city', '%s', '%s', fromUnixTimestamp(%d), "+
 				"fromUnixTimestamp(%d), %f, NULL, generateUUIDv4(), 0, now()", code, measure, from.Unix(), from.Unix()+300, value)))
 		}
 		insert("speed", speed)
@@ -192,19 +207,4 @@ func TestRules(t *testing.T) {
 	f("d", 201, 5, 0)
 	f("e", -3, 5, 0)
 	f("f", 50, -1, 0.6) // no count
-}
-
-// TestLearningIsRepeatable: learning continues after an interruption at any statement, with the same
-// result.
-func TestLearningIsRepeatable(t *testing.T) {
-	store := stores.StartClickHouse(t)
-	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
-	s := start(t, store, "repeat", "UTC", last)
-	want := s.learn(t, last)
-	// The last two days again, as after a crash before the row in forecaster_learned.
-	require.NoError(t, s.Conn.Exec(t.Context(), "ALTER TABLE repeat.forecaster_learned DELETE WHERE day >= '2026-06-09' SETTINGS mutations_sync = 2"))
-	got := s.learn(t, last)
-	require.InDeltaSlice(t, want.Detectors["1"].Profile, got.Detectors["1"].Profile, 1e-9)
-	require.InDeltaSlice(t, want.Detectors["1"].Weights[0].Beta[:], got.Detectors["1"].Weights[0].Beta[:], 1e-9)
-	require.InDelta(t, want.Detectors["1"].Weights[0].High, got.Detectors["1"].Weights[0].High, 1e-9)
 }

@@ -87,45 +87,49 @@ FROM (
 GROUP BY detector_code
 {{end}}
 
-{{define "features"}}
+{{define "windows"}}
+SELECT detector_code, h, mean, yesterday, recent,
+    {{- range .Windows}}
+    arrayMap((a, b, c, d) -> (a - b) / (c - d + {{.Shrink}}), arraySlice({{.Sums}}, {{$.Lead}} + 2 - h - {{.From}}, {{$.Length}}),
+        arraySlice({{.Sums}}, {{$.Lead}} + 2 - h - {{.To}}, {{$.Length}}), arraySlice({{.Weights}}, {{$.Lead}} + 2 - h - {{.From}}, {{$.Length}}),
+        arraySlice({{.Weights}}, {{$.Lead}} + 2 - h - {{.To}}, {{$.Length}})) AS {{.Name}},
+    {{- end}}
+    arraySlice(ps, {{.Lead}} + 1) AS qs, arraySlice(vs, {{.Lead}} + 1) AS us, arraySlice(ts, {{.Lead}} + 1) AS os, arraySlice(bs, {{.Lead}} + 1) AS ks
+FROM (
+    SELECT *, arrayConcat([0.], arrayCumSum(ws)) AS cw, arrayConcat([0.], arrayCumSum(rs)) AS cr,
+        arrayConcat([0.], arrayCumSum(sumForEach(ws) OVER ())) AS nw, arrayConcat([0.], arrayCumSum(sumForEach(rs) OVER ())) AS nr
+    FROM ({{template "residuals" .}})
+)
+ARRAY JOIN {{.Horizons}} AS h
+{{end}}
+
+{{define "predictions"}}
 SELECT detector_code, h, j, x1, x2, x3, x4,
     greatest(-{{.Knee}}, least({{.Knee}}, x1)) AS x5, greatest(-{{.Knee}}, least({{.Knee}}, x2)) AS x6, greatest(-{{.Knee}}, least({{.Knee}}, x3)) AS x7,
     x1 * depth AS x8, x2 * depth AS x9, x3 * depth AS x10, x4 * depth AS x11,
     x12, x13, p - mean AS x14, yesterday AS x15, recent AS x16, 1. AS x17,
-    greatest(-{{.MaxDepth}}, least({{.MaxDepth}}, x14 / {{.DepthUnit}})) AS depth, p, v - p AS y, t, b
+    greatest(-{{.MaxDepth}}, least({{.MaxDepth}}, x14 / {{.DepthUnit}})) AS depth, p, v - p AS y, t, b, low, high,
+    {{range $i, $x := .Columns}}{{if $i}} + {{end}}{{$x}} * w{{inc $i}}{{end}} AS correction
 FROM (
-    SELECT detector_code, h, mean, yesterday, recent,
-        {{- range .Windows}}
-        arrayMap((a, b, c, d) -> (a - b) / (c - d + {{.Shrink}}), arraySlice({{.Sums}}, {{$.Lead}} + 2 - h - {{.From}}, {{$.Length}}),
-            arraySlice({{.Sums}}, {{$.Lead}} + 2 - h - {{.To}}, {{$.Length}}), arraySlice({{.Weights}}, {{$.Lead}} + 2 - h - {{.From}}, {{$.Length}}),
-            arraySlice({{.Weights}}, {{$.Lead}} + 2 - h - {{.To}}, {{$.Length}})) AS {{.Name}},
-        {{- end}}
-        arraySlice(ps, {{.Lead}} + 1) AS qs, arraySlice(vs, {{.Lead}} + 1) AS us, arraySlice(ts, {{.Lead}} + 1) AS os, arraySlice(bs, {{.Lead}} + 1) AS ks
-    FROM (
-        SELECT *, arrayConcat([0.], arrayCumSum(ws)) AS cw, arrayConcat([0.], arrayCumSum(rs)) AS cr,
-            arrayConcat([0.], arrayCumSum(sumForEach(ws) OVER ())) AS nw, arrayConcat([0.], arrayCumSum(sumForEach(rs) OVER ())) AS nr
-        FROM ({{template "residuals" .}})
-    )
-    ARRAY JOIN {{.Horizons}} AS h
+    SELECT f.*, w.low AS low, w.high AS high{{range $i, $x := .Columns}}, w.weights[{{inc $i}}] AS w{{inc $i}}{{end}}
+    FROM ({{template "windows" .}}) AS f
+    LEFT JOIN (
+        SELECT d.detector_code AS detector_code, pool.horizon AS horizon, if(own.mark = 1, own.weights, pool.weights) AS weights,
+            if(own.mark = 1, own.low, pool.low) AS low, if(own.mark = 1, own.high, pool.high) AS high
+        FROM (SELECT DISTINCT detector_code FROM {{.Tables}}.forecaster_values WHERE {{.Key}} AND day IN ({{q .Day}}, {{q .DayBefore}})) AS d
+        CROSS JOIN (SELECT * FROM {{.Tables}}.forecaster_weights FINAL WHERE {{.Key}} AND day = {{q .Day}} AND detector_code = '') AS pool
+        LEFT JOIN (SELECT *, 1 AS mark FROM {{.Tables}}.forecaster_weights FINAL WHERE {{.Key}} AND day = {{q .Day}} AND detector_code != '') AS own
+            ON own.detector_code = d.detector_code AND own.horizon = pool.horizon
+    ) AS w ON w.detector_code = f.detector_code AND w.horizon = f.h
 )
 ARRAY JOIN {{range .Windows}}{{.Name}} AS {{.Column}}, {{end}}qs AS p, us AS v, os AS t, ks AS b, arrayEnumerate(qs) AS j
 {{end}}
 
-{{define "predictions"}}
-SELECT f.*, {{range $i, $x := .Columns}}{{if $i}} + {{end}}f.{{$x}} * w.weights[{{inc $i}}]{{end}} AS correction, w.low AS low, w.high AS high
-FROM ({{template "features" .}}) AS f
-LEFT JOIN (
-    SELECT d.detector_code AS detector_code, pool.horizon AS horizon, if(own.mark = 1, own.weights, pool.weights) AS weights,
-        if(own.mark = 1, own.low, pool.low) AS low, if(own.mark = 1, own.high, pool.high) AS high
-    FROM (SELECT DISTINCT detector_code FROM {{.Tables}}.forecaster_values WHERE {{.Key}} AND day IN ({{q .Day}}, {{q .DayBefore}})) AS d
-    CROSS JOIN (SELECT * FROM {{.Tables}}.forecaster_weights FINAL WHERE {{.Key}} AND day = {{q .Day}} AND detector_code = '') AS pool
-    LEFT JOIN (SELECT *, 1 AS mark FROM {{.Tables}}.forecaster_weights FINAL WHERE {{.Key}} AND day = {{q .Day}} AND detector_code != '') AS own
-        ON own.detector_code = d.detector_code AND own.horizon = pool.horizon
-) AS w ON w.detector_code = f.detector_code AND w.horizon = f.h
-{{end}}
-
 {{define "moments"}}
 INSERT INTO {{.Tables}}.forecaster_moments (product_instance, measure_type_code, day, detector_code, horizon, moments, low, high)
+WITH -- Σ a × b is the covariance of a and b plus the product of their means, times n; one row for each feature
+    (covariances, means, n) -> arrayFlatten(arrayMap((row, a) -> arrayMap((c, b) -> n * (c + a * b), row, means),
+        arrayPopBack(covariances), arrayPopBack(means))) AS products
 SELECT {{q .Instance}}, {{q .Measure}}, {{q .Day}}, detector_code, horizon, sumForEach(m),
     if(max(known) = 0, sum(first_low), sum(low) - if(sum(n) = 0, 0, 0.6 * sum(high - low) * least(1, sum(n) / 100) * (sum(below) / greatest(sum(n), 1) - 0.1))),
     if(max(known) = 0, sum(first_high), sum(high) + if(sum(n) = 0, 0, 0.6 * sum(high - low) * least(1, sum(n) / 100) * (sum(above) / greatest(sum(n), 1) - 0.1)))
@@ -134,12 +138,11 @@ FROM (
     FROM {{.Tables}}.forecaster_moments FINAL WHERE {{.Key}} AND day = {{q .DayBefore}}
     UNION ALL
     SELECT detector_code, toUInt16(h) AS horizon,
-[{{range $i, $x := .Columns}}{{range $j, $y := $.Columns}}{{$.Cell $i $j}}, {{end}}sum(k{{$x}} * y), {{end}}sum(t)] AS m,
+        arrayPushBack(products(covarPopMatrix({{range .Columns}}s * {{.}}, {{end}}s * y), [{{range .Columns}}avg(s * {{.}}), {{end}}avg(s * y)], count()), sum(t)) AS m,
         0. AS low, 0. AS high, 0 AS known, countIf(b > 0) AS n, countIf(b > 0 AND e < bound_low) AS below, countIf(b > 0 AND e > bound_high) AS above,
         if(n < 20, 0., quantileExactIf(0.1)(e, b > 0)) AS first_low, if(n < 20, 0., quantileExactIf(0.9)(e, b > 0)) AS first_high
     FROM (
-        SELECT * EXCEPT (low, high), low AS bound_low, high AS bound_high, y - correction AS e, t / greatest(abs(e), 1.) AS k,
-            {{range $i, $x := .Columns}}{{if $i}}, {{end}}k * {{$x}} AS k{{$x}}{{end}}
+        SELECT * EXCEPT (low, high), low AS bound_low, high AS bound_high, y - correction AS e, sqrt(t / greatest(abs(e), 1.)) AS s
         FROM ({{template "predictions" .}}) WHERE t > 0
     )
     GROUP BY detector_code, h
@@ -181,8 +184,8 @@ INSERT INTO {{.Tables}}.forecaster_weights (product_instance, measure_type_code,
 WITH
     range(1, {{.K}} + 1) AS n,
     m -> arrayMap(i -> arraySlice(m, (i - 1) * ({{.K}} + 1) + 1, {{.K}} + 1), n) AS matrix,
-    m -> arrayMap(row -> row[{{.K}} + 1], arrayFold((acc, k) -> arrayMap((row, share, pivot) -> arrayMap((x, p) -> x - share * p, row, pivot),
-        acc, arrayMap((row, i, top) -> if(i = k, top - 1, row[k]) / top, acc, n, arrayWithConstant({{.K}}, acc[k][k])), arrayWithConstant({{.K}}, acc[k])),
+    m -> arrayMap(row -> row[1], arrayFold((acc, k) -> arrayMap((row, share, pivot) -> arrayMap((x, p) -> x - share * p, arrayPopFront(row), pivot),
+        acc, arrayMap((row, i, top) -> if(i = k, top - 1, row[1]) / top, acc, n, arrayWithConstant({{.K}}, acc[k][1])), arrayWithConstant({{.K}}, arrayPopFront(acc[k]))),
         n, m)) AS solve,
     (m, d, e) -> arrayMap((row, i, d, e) -> arrayMap((x, j) -> x + if(i = j, d, 0.) + if(j = {{.K}} + 1, e, 0.), row, range(1, {{.K}} + 2)), m, n, d, e) AS ridge,
     learned AS (SELECT * FROM {{.Tables}}.forecaster_moments FINAL WHERE {{.Key}} AND day = {{q .DayBefore}}),

@@ -68,12 +68,6 @@ func (q *query) Zone() string { return q.Location.String() }
 // Arrays lists the columns of forecaster_values: values, their weights in windows and as targets, reliability.
 func (q *query) Arrays() []string { return []string{"vs", "ws", "ts", "bs"} }
 
-// Cell is the sum of the products of two features. Sums are equal to those of the swapped features, which
-// have the same text, so that ClickHouse computes them once.
-func (q *query) Cell(i, j int) string {
-	return fmt.Sprintf("sum(kx%d * x%d)", max(i, j)+1, min(i, j)+1)
-}
-
 // expanded returns the profile at each place: its slots, each repeated for the intervals in it. When
 // clocks are set back, slots repeat, which begins another part.
 func expanded(slots []int) string {

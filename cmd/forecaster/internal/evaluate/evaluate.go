@@ -47,7 +47,8 @@ type sums struct {
 type Evaluation struct {
 	Source   *archive.Source
 	Horizons []time.Duration
-	From, To time.Time // readings of the comparison
+	From, To time.Time     // readings of the comparison
+	Learning time.Duration // what Run has spent in ClickHouse on learning, without the comparison
 	sums     []sums
 }
 
@@ -56,7 +57,10 @@ type Evaluation struct {
 func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]Result, error) {
 	e.sums = make([]sums, len(e.Horizons))
 	first := e.Source.Midnight(e.From)
+	resumed := time.Now()
 	err := e.Source.Learn(ctx, e.To, func(learned time.Time) error {
+		e.Learning += time.Since(resumed)
+		defer func() { resumed = time.Now() }()
 		progress(learned)
 		day := learned.AddDate(0, 0, 1)
 		if day.Before(first) || !day.Before(e.To) {
