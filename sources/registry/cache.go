@@ -94,3 +94,22 @@ func (c cache) confirm(now time.Time) error {
 	}
 	return err
 }
+
+// remove forgets the list.
+func (c cache) remove() {
+	if c.path != "" {
+		_ = os.Remove(c.path) // it becomes too old
+	}
+}
+
+// cachedInstances returns the product instances whose lists are kept.
+func cachedInstances(cfg Config) (instances []string) {
+	paths, _ := filepath.Glob(filepath.Join(cfg.CacheDir, "*.json")) // the pattern is valid
+	for _, path := range paths {
+		var list cachedList
+		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &list) == nil {
+			instances = append(instances, list.ProductInstance)
+		}
+	}
+	return instances
+}

@@ -43,11 +43,12 @@ func (f FeedConfig) check(ctx context.Context, cfg Config, deep bool) error {
 	if !deep {
 		return nil
 	}
+	cfg.CacheDir = "" // the lists of the daemon that may be running
 	feed := newFeed(cfg, f, zerolog.Nop())
 	defer feed.source.close()
-	codes, err := feed.source.read(ctx)
-	if err == nil {
-		err = feed.take(codes, time.Now())
+	lists, err := feed.read(ctx)
+	for instance, codes := range lists {
+		err = errors.Join(err, newList(cfg, instance, feed.kind, zerolog.Nop()).take(codes, time.Now()))
 	}
 	if err != nil && !errors.Is(err, watch.ErrUnsettled) {
 		return fmt.Errorf("%s: %w", kind, err)

@@ -25,10 +25,10 @@ func TestClickHouseFeed(t *testing.T) {
 		t.Helper()
 		feed.check(t.Context())
 		if wantError == "" {
-			require.Empty(t, feed.status(time.Now()).Error)
+			require.Empty(t, feed.only().status(time.Now()).Error)
 		}
-		require.Contains(t, feed.status(time.Now()).Error, wantError)
-		require.Equal(t, want, codesOf(feed.current.Load()))
+		require.Contains(t, feed.only().status(time.Now()).Error, wantError)
+		require.Equal(t, want, codesOf(feed.only().current.Load()))
 	}
 	f("", "A", "B")
 	store.Query(t, "INSERT INTO road.detectors VALUES ('C', 1)")

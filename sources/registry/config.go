@@ -19,7 +19,7 @@ import (
 // Config is section registry of the configuration: where the detector lists come from, and which
 // changes of them to accept.
 type Config struct {
-	Feeds []FeedConfig `setting:"feeds"` // detector lists, one for each product instance; batches of others get 403
+	Feeds []FeedConfig `setting:"feeds"` // detector lists, of one or of many product instances; batches of others get 403
 	// time between checks of a file without reported changes: network file systems report none
 	Recheck       time.Duration       `setting:"recheck"`
 	Settle        time.Duration       `setting:"settle"` // how long a file must be unmodified before it is read
@@ -29,11 +29,13 @@ type Config struct {
 	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // a restart uses lists that were confirmed within this time; 0: none
 }
 
-// FeedConfig is the feed of one product instance: exactly one of File, HTTP and ClickHouse is set.
+// FeedConfig is the feed of one product instance, or of all that a list names: exactly one of File, HTTP and ClickHouse is set.
 type FeedConfig struct {
-	ProductInstance string      `setting:"product_instance"` // the one whose detectors the list has
-	File            *FileConfig `setting:"file"`             // a file; it may be gzip-compressed
-	HTTP            *HTTPConfig `setting:"http"`             // a service that answers GET with the list as JSON
+	ProductInstance string `setting:"product_instance"` // the one whose detectors the list has
+	// instead of product_instance, for one list of many: the column, or member of the objects, with the product instance
+	InstanceColumn string      `setting:"instance_column"`
+	File           *FileConfig `setting:"file"` // a file; it may be gzip-compressed
+	HTTP           *HTTPConfig `setting:"http"` // a service that answers GET with the list as JSON
 	// a query whose first column holds the codes; interval 0 means one minute, timeout 0 30 s
 	ClickHouse *dial.ClickHouseQuery `setting:"clickhouse"`
 }
@@ -123,21 +125,25 @@ func (c Config) Validate() error {
 		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory whole"),
 		settings.AtLeast("cache_max_age", c.CacheMaxAge, 0, "0 keeps no lists"),
 	}
-	seen := make(map[string]bool)
+	seen, shared := make(map[string]bool), false
 	for i, f := range c.Feeds {
 		at := fmt.Sprintf("feeds[%d].", i)
-		errs = append(errs, f.validate(at),
-			settings.Check(!seen[f.ProductInstance], "%sproduct_instance %q already has a feed", at, f.ProductInstance))
+		errs = append(errs, f.validate(at))
+		if f.InstanceColumn != "" {
+			errs = append(errs, settings.Check(!shared, "%sinstance_column is set in two feeds, which could name the same product instance", at))
+			shared = true
+			continue
+		}
+		errs = append(errs, settings.Check(!seen[f.ProductInstance], "%sproduct_instance %q already has a feed", at, f.ProductInstance))
 		seen[f.ProductInstance] = true
 	}
 	return errors.Join(errs...)
 }
 
 func (f FeedConfig) validate(at string) error {
-	name := f.ProductInstance
-	visible := name != "" && len(name) <= 128 && utf8.ValidString(name) && !strings.ContainsFunc(name, unprintable)
-	errs := []error{settings.Check(visible, "%sproduct_instance is %q, must be 1 to 128 bytes of visible text: every record contains it",
-		at, f.ProductInstance)}
+	errs := []error{settings.Check(f.InstanceColumn != "" || validInstance(f.ProductInstance), "%sproduct_instance is %q, must be %s",
+		at, f.ProductInstance, instanceRule),
+		settings.Check(f.InstanceColumn == "" || f.ProductInstance == "", "%sproduct_instance and instance_column must not both be set", at)}
 	set := 0
 	if c := f.File; c != nil {
 		set++
@@ -170,6 +176,12 @@ func validatePolling(at string, interval, timeout time.Duration) error {
 		settings.Check(interval == 0 || interval >= time.Second, "%sinterval is %s, must be 1s or more: shorter burdens the server", at,
 			interval),
 		settings.Check(timeout == 0 || timeout >= time.Second && timeout <= 10*time.Minute, "%stimeout is %s, must be 1s to 10m", at, timeout))
+}
+
+const instanceRule = "1 to 128 bytes of visible text: every record contains it"
+
+func validInstance(name string) bool {
+	return name != "" && len(name) <= 128 && utf8.ValidString(name) && !strings.ContainsFunc(name, unprintable)
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

@@ -14,7 +14,7 @@ import (
 func TestParseCSV(t *testing.T) {
 	f := func(body, column string, comma rune, want ...string) {
 		t.Helper()
-		got, err := parseCSV([]byte(body), column, comma)
+		got, err := collect(func(add addEntry) error { return parseCSV([]byte(body), fields{code: column}, comma, add) })
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
@@ -36,7 +36,7 @@ func TestParseCSV(t *testing.T) {
 func TestParseCSVRefuses(t *testing.T) {
 	f := func(body, column string, want string) {
 		t.Helper()
-		got, err := parseCSV([]byte(body), column, 0)
+		got, err := collect(func(add addEntry) error { return parseCSV([]byte(body), fields{code: column}, 0, add) })
 		require.ErrorContains(t, err, want)
 		require.Nil(t, got)
 	}
@@ -57,7 +57,7 @@ func TestParseCSVTruncated(t *testing.T) {
 	whole := "code,street\nA1,x\nB2,\"y, z\"\nC3,w\n"
 	rows := []string{"A1", "B2", "C3"}
 	for n := range len(whole) {
-		got, err := parseCSV([]byte(whole[:n]), "code", ',')
+		got, err := collect(func(add addEntry) error { return parseCSV([]byte(whole[:n]), fields{code: "code"}, ',', add) })
 		atRowEnd := n >= len("code") && (whole[n] == '\n' || whole[n-1] == '\n')
 		if err == nil {
 			require.Equal(t, rows[:len(got)], append([]string{}, got...), "cut at %d", n)
@@ -74,7 +74,7 @@ func FuzzCSV(f *testing.F) {
 		codes := strings.Split(joined, "\x00")
 		usual := []rune{',', ';', '\t', '|'}
 		body := encodeCSV(t, codes, usual[separator%4], int(columns%4)+1)
-		got, err := parseCSV(body, "code", 0)
+		got, err := collect(func(add addEntry) error { return parseCSV(body, fields{code: "code"}, 0, add) })
 		if slices.ContainsFunc(codes, func(c string) bool { return !utf8.ValidString(strings.TrimSpace(c)) }) {
 			require.ErrorContains(t, err, "UTF-8")
 			return

@@ -1,217 +1,270 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"sync"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/rs/zerolog"
 
-	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
+	"trafficd/pipeline/metrics"
 	"trafficd/sources/internal/shrink"
 	"trafficd/sources/internal/watch"
 )
 
-var errNotYet = errors.New("the detector list has not been read yet")
-
+// feed reads the list of one product instance, or a shared list: that of all product instances that it names.
 type feed struct {
-	instance string
+	cfg      Config
+	instance string // empty: the list is shared
 	kind     string
 	source   source
 	interval time.Duration // time between checks
 	settle   time.Duration // time from a change to the check
-	guard    shrink.Guard
-	cache    cache
 	log      zerolog.Logger
 
-	current atomic.Pointer[batch.Detectors]
-	mark    shrink.Mark // of current; used only by the goroutine that calls run
-
-	mu        sync.Mutex // protects the fields below
-	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
-	leftOut   int        // entries of the list that are not valid codes
-	confirmed time.Time  // the last successful check
-	err       error      // of the last check
+	lists  atomic.Pointer[map[string]*list] // the map is immutable
+	shared *sharedList                      // nil: the list is of one product instance
 }
 
+// sharedList is the state of a list of many product instances.
+type sharedList struct {
+	*list                    // no detectors; its product instance is everyInstance
+	read     atomic.Bool     // it has been used once
+	excluded map[string]bool // product instances with a feed of their own
+}
+
+// everyInstance is the name of a shared list in Status and metrics.
+const everyInstance = "*"
+
 func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
-	f := &feed{
-		instance: fc.ProductInstance, settle: cfg.Settle,
-		guard: shrink.Guard{
-			Limits: cfg.Limits, Content: "the list", Entries: "detectors", Hint: "to use it at once, set registry.max_shrink to 1 and send SIGHUP",
-		},
-		confirmed: time.Now(), err: errNotYet,
-	}
+	f := &feed{cfg: cfg, instance: fc.ProductInstance, settle: cfg.Settle}
 	switch {
 	case fc.File != nil:
-		f.kind, f.interval, f.source = "file", cfg.Recheck, newFileSource(*fc.File, cfg.Settle, cfg.MaxBytes)
+		f.kind, f.interval, f.source = "file", cfg.Recheck, newFileSource(*fc.File, fc.InstanceColumn, cfg.Settle, cfg.MaxBytes)
 	case fc.HTTP != nil:
-		f.kind, f.interval, f.source = "http", fc.HTTP.Interval, newHTTPSource(*fc.HTTP, cfg.MaxBytes)
+		f.kind, f.interval, f.source = "http", fc.HTTP.Interval, newHTTPSource(*fc.HTTP, fc.InstanceColumn, cfg.MaxBytes)
 	default:
 		f.kind, f.interval, f.source = "clickhouse", fc.ClickHouse.Interval, &clickHouseSource{
-			dial.Poller{ClickHouseQuery: *fc.ClickHouse},
-			cfg.MaxBytes,
+			dial.Poller{ClickHouseQuery: *fc.ClickHouse}, fc.InstanceColumn, cfg.MaxBytes,
 		}
 	}
-	f.cache = newCache(cfg, f.instance)
-	f.log = log.With().Str("product_instance", f.instance).Str("feed", f.kind).Logger()
+	f.log = log.With().Str("feed", f.kind).Logger()
+	lists := map[string]*list{}
+	if f.instance != "" {
+		lists[f.instance] = f.newList(f.instance)
+	} else {
+		f.shared = &sharedList{list: newList(cfg, everyInstance, f.kind, f.log), excluded: map[string]bool{everyInstance: true}}
+		f.shared.guard.Entries = "product instances"
+		for _, other := range cfg.Feeds {
+			f.shared.excluded[other.ProductInstance] = true
+		}
+	}
+	f.lists.Store(&lists)
 	return f
+}
+
+// newList returns a list without detectors. There may be thousands in a shared list, so only their errors are logged.
+func (f *feed) newList(instance string) *list {
+	log := f.log
+	if f.instance == "" {
+		log = log.Level(zerolog.WarnLevel)
+	}
+	return newList(f.cfg, instance, f.kind, log)
+}
+
+// adopt continues with the lists that another feed has in use, by product instance.
+func (f *feed) adopt(before map[string]*list) {
+	if f.shared == nil {
+		if l := before[f.instance]; l != nil {
+			(*f.lists.Load())[f.instance].adopt(l)
+		}
+		return
+	}
+	for instance, l := range before {
+		if !f.shared.excluded[instance] && l.current.Load() != nil {
+			next := f.newList(instance)
+			next.adopt(l)
+			(*f.lists.Load())[instance] = next
+		}
+	}
 }
 
 func (f *feed) run(ctx context.Context) {
 	defer f.source.close()
-	if f.current.Load() == nil {
-		f.restore(time.Now())
-	}
+	f.restore(time.Now())
+	metrics.Show(f.gauges()...)
+	defer func() { metrics.Hide(f.gauges()...) }()
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
+// restore puts the lists of an earlier process in use until the feed is read.
+func (f *feed) restore(now time.Time) {
+	lists := *f.lists.Load()
+	if f.shared != nil && len(lists) == 0 {
+		lists = map[string]*list{}
+		for _, instance := range cachedInstances(f.cfg) {
+			if !f.shared.excluded[instance] {
+				lists[instance] = f.newList(instance)
+			}
+		}
+	}
+	for instance, l := range lists {
+		if l.current.Load() == nil {
+			l.restore(now)
+		}
+		if f.shared == nil {
+			continue
+		}
+		if l.current.Load() == nil {
+			delete(lists, instance)
+			continue
+		}
+		l.mu.Lock()
+		l.err = nil // only the state of the whole is pending
+		l.mu.Unlock()
+	}
+	f.lists.Store(&lists)
+}
+
+// read returns the codes of each product instance. Entries of a shared list are left out if their product instance is not valid, or
+// has a feed of its own.
+func (f *feed) read(ctx context.Context) (map[string][]string, error) {
+	lists := map[string][]string{}
+	var instance string // of codes
+	var codes []string
+	err := f.source.read(ctx, func(of, code string) {
+		if of = cmp.Or(f.instance, of); of != instance || codes == nil {
+			lists[instance] = codes
+			instance, codes = strings.Clone(of), lists[of]
+		}
+		codes = append(codes, code)
+	})
+	lists[instance] = codes
+	if f.shared == nil {
+		return map[string][]string{f.instance: codes}, err
+	}
+	maps.DeleteFunc(lists, func(instance string, _ []string) bool { return !validInstance(instance) || f.shared.excluded[instance] })
+	if err == nil && len(lists) == 0 {
+		err = &shrink.Error{Reason: "the list names no product instance: an empty list is never used"}
+	}
+	return lists, err
+}
+
 func (f *feed) check(ctx context.Context) time.Duration {
-	codes, err := f.source.read(ctx)
+	lists, err := f.read(ctx)
 	if ctx.Err() != nil {
 		return f.interval // the daemon is stopping; err is not an error of the feed
 	}
-	now := time.Now()
-	if err == nil {
-		err = f.take(codes, now)
+	now, inUse := time.Now(), *f.lists.Load()
+	if f.shared != nil && err == nil {
+		inUse, err = f.admit(inUse, lists, now)
 	}
-	wait := f.conclude(err)
-	var failed error
-	switch {
-	case err == nil:
-		failed = f.cache.save(codes)
-	case errors.Is(err, watch.ErrUnchanged):
-		failed = f.cache.confirm(now)
-	}
-	if failed != nil {
-		f.log.Warn().Err(failed).Msg("cannot keep the detector list for a restart (registry.cache_dir)")
-	}
-	return wait
-}
-
-// restore puts the list of an earlier process in use until the feed is read.
-func (f *feed) restore(now time.Time) {
-	codes, at, err := f.cache.load(now)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			f.log.Warn().Err(err).Msg("cannot use the cached detector list")
-		}
-		return
-	}
-	set, leftOut := batch.NewDetectors(codes)
-	if set.Len() == 0 {
-		return
-	}
-	f.mark = markOf(codes)
-	f.current.Store(set)
-	f.mu.Lock()
-	f.leftOut, f.loaded, f.confirmed = leftOut, at, at
-	f.mu.Unlock()
-	f.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
-}
-
-// take puts a list in use. It returns an error if the list is unchanged or has shrunk too much.
-func (f *feed) take(codes []string, now time.Time) error {
-	mark := markOf(codes)
-	if f.current.Load() != nil && mark == f.mark {
-		f.source.keep()
-		return watch.ErrUnchanged
-	}
-	set, leftOut := batch.NewDetectors(codes)
-	if err := admit(&f.guard, f.current.Load(), set, mark, now); err != nil {
-		return err
-	}
-	f.mark = mark
-	f.current.Store(set)
-	f.source.keep()
-	f.mu.Lock()
-	f.leftOut, f.loaded = leftOut, now
-	f.mu.Unlock()
-	f.log.Info().Int("detectors", set.Len()).Int("left_out", leftOut).Str("version", set.Version()).Msg("detector list loaded")
-	return nil
-}
-
-func (f *feed) conclude(err error) time.Duration {
 	var suspect *shrink.Error
+	for instance, l := range inUse {
+		failed := err
+		if err == nil {
+			failed = l.take(lists[instance], now)
+		}
+		if f.shared == nil || err == nil || errors.Is(err, watch.ErrUnchanged) {
+			l.conclude(failed)
+			l.save(failed, lists[instance], now)
+		}
+		errors.As(failed, &suspect)
+	}
+	f.lists.Store(&inUse)
+	if f.shared != nil {
+		f.shared.conclude(err)
+		f.shared.read.Store(f.shared.read.Load() || err == nil)
+	}
 	switch {
-	case err == nil:
-		reloadsLoaded.Inc()
-		f.record(nil)
-		return f.interval
-	case errors.Is(err, watch.ErrUnchanged):
-		reloadsUnchanged.Inc()
-		f.guard.Calm()
-		if f.record(nil) {
-			f.log.Info().Msg("detector list is readable again and unchanged")
-		}
-		return f.interval
 	case errors.Is(err, watch.ErrUnsettled):
-		reloadsUnsettled.Inc()
-		if f.current.Load() == nil {
-			f.record(err)
-		}
 		return f.settle
-	case errors.As(err, &suspect):
-		reloadsRefused.Inc()
-		f.keepLast(err)
-		return min(f.interval, max(f.guard.ShrinkConfirm, watch.RetryAfter))
-	default:
-		reloadsFailed.Inc()
-		f.keepLast(fmt.Errorf("cannot load the detector list of %s: %w", f.instance, err))
+	case suspect != nil:
+		return min(f.interval, max(f.cfg.ShrinkConfirm, watch.RetryAfter))
+	case err == nil:
+		f.source.keep()
+	case !errors.Is(err, watch.ErrUnchanged):
 		return min(f.interval, watch.RetryAfter)
 	}
+	return f.interval
 }
 
-func (f *feed) keepLast(err error) {
-	if f.record(err) {
-		f.log.Warn().Err(err).Bool("list_in_use", f.current.Load() != nil).Msg("cannot use the detector list; keeping the last good one")
+// admit returns what follows the lists before: with a list for each new product instance, and without those that a shared list no
+// longer names. It returns an error, and the lists before, if they are too many.
+func (f *feed) admit(before map[string]*list, lists map[string][]string, now time.Time) (map[string]*list, error) {
+	next, missing := make(map[string]*list, len(lists)), 0
+	var mark shrink.Mark
+	for instance := range lists {
+		mark.Add(xxhash.Sum64String(instance))
+		next[instance] = before[instance]
+		if next[instance] == nil {
+			next[instance] = f.newList(instance)
+		}
 	}
+	for instance := range before {
+		if next[instance] == nil {
+			missing++
+		}
+	}
+	if err := f.shared.guard.Admit(missing, len(before), mark, now); err != nil {
+		return before, err
+	}
+	for instance, l := range before {
+		if next[instance] == nil {
+			metrics.Hide(l.gauges()...)
+			l.cache.remove()
+			f.log.Info().Str("product_instance", instance).Msg("the shared detector list no longer names the product instance")
+		}
+	}
+	for instance, l := range next {
+		if before[instance] == nil {
+			metrics.Show(l.gauges()...)
+		}
+	}
+	return next, nil
 }
 
-// Status is the state of a feed. Its product instance cannot be served while Detectors is 0.
-type Status struct {
-	ProductInstance string  `json:"product_instance"`
-	Kind            string  `json:"kind"`            // file, http or clickhouse
-	Detectors       int     `json:"detectors"`       // number of detectors in use; 0 before the first list
-	Version         string  `json:"version"`         // of the list in use: equal for the same codes in any order, on every replica
-	LoadedAt        string  `json:"loaded_at"`       // when it was read, RFC 3339; empty before the first list
-	LeftOut         int     `json:"left_out"`        // entries of the list that are empty or too long for a code
-	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
-	Error           string  `json:"error,omitempty"` // error of the last check; empty if it succeeded
-	Pending         bool    `json:"-"`               // the first list has not been read yet, or the file was written too recently
+// find returns the list of a product instance, nil if there is none. It does not allocate.
+func (f *feed) find(instance string) *list { return (*f.lists.Load())[instance] }
+
+// status returns the state of each list; for a shared one, first that of the whole.
+func (f *feed) status(now time.Time) []Status {
+	lists := *f.lists.Load()
+	all := make([]Status, 0, len(lists)+1)
+	if f.shared != nil {
+		all = append(all, f.whole(now))
+	}
+	for _, instance := range slices.Sorted(maps.Keys(lists)) {
+		all = append(all, lists[instance].status(now))
+	}
+	return all
 }
 
-func (f *feed) status(now time.Time) Status {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := Status{
-		ProductInstance: f.instance, Kind: f.kind, LeftOut: f.leftOut, AgeSeconds: now.Sub(f.confirmed).Seconds(),
-		Pending: f.err == errNotYet || errors.Is(f.err, watch.ErrUnsettled),
-	}
-	if set := f.current.Load(); set != nil {
-		s.Detectors, s.Version, s.LoadedAt = set.Len(), set.Version(), f.loaded.UTC().Format(time.RFC3339)
-	}
-	if f.err != nil {
-		s.Error = f.err.Error()
+// whole returns the state of a shared list.
+func (f *feed) whole(now time.Time) Status {
+	s := f.shared.status(now)
+	for _, l := range *f.lists.Load() {
+		if set := l.current.Load(); set != nil {
+			s.Detectors += set.Len()
+		}
 	}
 	return s
 }
 
-// record stores the outcome of a check and reports whether it differs from the previous one, so that
-// the caller logs only changes.
-func (f *feed) record(err error) (changed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	before := f.err
-	f.err = err
-	if err == nil {
-		f.confirmed = time.Now()
-		return before != nil
+// gauges returns the metrics of all lists.
+func (f *feed) gauges() (all []metrics.Collector) {
+	if f.shared != nil {
+		all = gauges(everyInstance, f.whole)
 	}
-	return before == nil || before.Error() != err.Error()
+	for _, l := range *f.lists.Load() {
+		all = append(all, l.gauges()...)
+	}
+	return all
 }

@@ -26,8 +26,8 @@ func TestLastGoodListStays(t *testing.T) {
 		t.Helper()
 		write(t, path, content)
 		feed.check(t.Context())
-		status := feed.status(time.Now())
-		require.Equal(t, good, codesOf(feed.current.Load()))
+		status := feed.only().status(time.Now())
+		require.Equal(t, good, codesOf(feed.only().current.Load()))
 		require.Equal(t, len(good), status.Detectors)
 		if wantError == "" {
 			require.Empty(t, status.Error)
@@ -35,7 +35,7 @@ func TestLastGoodListStays(t *testing.T) {
 		}
 		require.Contains(t, status.Error, wantError)
 	}
-	require.Contains(t, feed.status(time.Now()).Error, "not been read yet")
+	require.Contains(t, feed.only().status(time.Now()).Error, "not been read yet")
 	f("detectorCode\n", "no detector codes")
 	f("code\nA\n", "no column")
 
@@ -49,30 +49,30 @@ func TestLastGoodListStays(t *testing.T) {
 	f("detectorCode,x\nC,1\nB,2\nA,3\n", "") // the same in another order: fine again, not swapped
 	require.NoError(t, os.Remove(path))
 	feed.check(t.Context())
-	require.Contains(t, feed.status(time.Now()).Error, "no such file")
+	require.Contains(t, feed.only().status(time.Now()).Error, "no such file")
 	require.NoError(t, os.Mkdir(path, 0o755))
 	feed.check(t.Context())
-	require.Contains(t, feed.status(time.Now()).Error, "not a regular file")
+	require.Contains(t, feed.only().status(time.Now()).Error, "not a regular file")
 	require.NoError(t, os.Remove(path))
 
 	good = []string{"A", "B", "D"}
 	f("detectorCode,x\nA,1\nB,2\nD,3\n", "")
 	good = []string{"E"}
-	feed.guard.ShrinkConfirm = 0
+	feed.only().guard.ShrinkConfirm = 0
 	f("detectorCode,x\nE,1\n,2\n", "")
-	require.Equal(t, 1, feed.status(time.Now()).LeftOut)
+	require.Equal(t, 1, feed.only().status(time.Now()).LeftOut)
 }
 
 // TestSuspicionEnds when the list in use is read again: the next list that lacks much must
 // be confirmed anew.
 func TestSuspicionEnds(t *testing.T) {
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inFolder(t, "list.csv")}})
-	feed.guard.ShrinkConfirm = time.Hour
+	feed.only().guard.ShrinkConfirm = time.Hour
 	start := time.Now()
 	f := func(after time.Duration, want error, codes ...string) {
 		t.Helper()
-		err := feed.take(codes, start.Add(after))
-		feed.conclude(err)
+		err := feed.only().take(codes, start.Add(after))
+		feed.only().conclude(err)
 		require.IsType(t, want, err)
 	}
 	suspect := &shrink.Error{}
@@ -103,7 +103,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	f("x\n", reloadsFailed)
 	require.NoError(t, os.WriteFile(path, []byte("detectorCode\nA\nB\nC\n"), 0o644))
 	feed.source.close()
-	feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, time.Hour, 1<<20)
+	feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, "", time.Hour, 1<<20)
 	f("", reloadsUnsettled)
 }
 
@@ -115,21 +115,29 @@ type script struct {
 	closed   bool
 }
 
-func (s *script) read(context.Context) ([]string, error) {
+func (s *script) read(_ context.Context, add addEntry) error {
 	n := min(len(s.at), len(s.outcomes)-1)
 	s.at = append(s.at, time.Now())
-	return []string{"A"}, s.outcomes[n]
+	add("", "A")
+	return s.outcomes[n]
 }
 func (s *script) keep()                    {}
 func (s *script) changes() <-chan struct{} { return s.poke }
 func (s *script) close()                   { s.closed = true }
+
+// scripted returns a feed that reads from the script.
+func scripted(s *script, interval time.Duration, limits shrink.Limits) *feed {
+	f := newFeed(Config{Settle: time.Second, Limits: limits}, FeedConfig{ProductInstance: "city", HTTP: &HTTPConfig{}}, zerolog.Nop())
+	f.source, f.interval = s, interval
+	return f
+}
 
 // TestPace checks the times of the checks on a fake clock.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
 		s := &script{outcomes: []error{away, watch.ErrUnsettled, nil, nil, away, nil}, poke: make(chan struct{}, 1)}
-		f := &feed{source: s, interval: time.Minute, settle: time.Second, log: zerolog.Nop()}
+		f := scripted(s, time.Minute, shrink.Limits{})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		start := time.Now()
@@ -153,7 +161,7 @@ func TestPace(t *testing.T) {
 		// The change at 71.2 s comes after the check at 71: it gets its own check.
 		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
 		require.True(t, s.closed)
-		require.True(t, f.current.Load().Has([]byte("A")))
+		require.True(t, f.only().current.Load().Has([]byte("A")))
 	})
 }
 
@@ -161,12 +169,12 @@ func TestPace(t *testing.T) {
 func TestStatusOfACheck(t *testing.T) {
 	away := errors.New("away")
 	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
-	feed := &feed{source: s, interval: time.Hour, settle: time.Second, log: zerolog.Nop()}
-	feed.confirmed = time.Now().Add(-time.Hour)
+	feed := scripted(s, time.Hour, shrink.Limits{})
+	feed.only().confirmed = time.Now().Add(-time.Hour)
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, confirmed bool) {
 		t.Helper()
 		require.Equal(t, wantNext, feed.check(ctx))
-		status := feed.status(time.Now())
+		status := feed.only().status(time.Now())
 		require.Contains(t, status.Error, wantError)
 		require.Equal(t, wantError == "", status.Error == "")
 		require.Equal(t, confirmed, status.AgeSeconds < 3000)
@@ -176,7 +184,7 @@ func TestStatusOfACheck(t *testing.T) {
 	f(t.Context(), time.Hour, "", true)
 	f(t.Context(), time.Second, "", true) // the list in use is valid
 	f(t.Context(), watch.RetryAfter, "away", true)
-	feed.confirmed = time.Now().Add(-time.Hour)
+	feed.only().confirmed = time.Now().Add(-time.Hour)
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -187,8 +195,8 @@ func TestStatusOfACheck(t *testing.T) {
 func TestASuspectListIsReadAgain(t *testing.T) {
 	f := func(interval, confirm, want time.Duration) {
 		t.Helper()
-		feed := &feed{interval: interval, guard: shrink.Guard{Limits: shrink.Limits{ShrinkConfirm: confirm}}, log: zerolog.Nop()}
-		require.Equal(t, want, feed.conclude(&shrink.Error{Reason: "much is gone"}))
+		feed := scripted(&script{outcomes: []error{&shrink.Error{Reason: "much is gone"}}}, interval, shrink.Limits{ShrinkConfirm: confirm})
+		require.Equal(t, want, feed.check(t.Context()))
 	}
 	f(time.Hour, 2*time.Minute, 2*time.Minute)
 	f(time.Minute, 2*time.Minute, time.Minute)

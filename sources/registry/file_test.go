@@ -16,8 +16,8 @@ func TestFileFormats(t *testing.T) {
 		feed := newTestFeed(t, FeedConfig{File: &cfg})
 		write(t, cfg.Path, content)
 		feed.check(t.Context())
-		require.Empty(t, feed.status(time.Now()).Error)
-		require.Equal(t, want, codesOf(feed.current.Load()))
+		require.Empty(t, feed.only().status(time.Now()).Error)
+		require.Equal(t, want, codesOf(feed.only().current.Load()))
 	}
 	csv := "\xef\xbb\xbfid;detectorCode\r\n1;A\r\n2;B\r\n"
 	f("a.csv", csv, FileConfig{}, "A", "B")
@@ -43,8 +43,8 @@ func TestBadFileIsReadOnce(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 		require.NoError(t, os.Chtimes(path, mtime, mtime))
 		feed.check(t.Context())
-		require.Contains(t, feed.status(time.Now()).Error, wantError)
-		require.Equal(t, wantError == "", feed.current.Load() != nil)
+		require.Contains(t, feed.only().status(time.Now()).Error, wantError)
+		require.Equal(t, wantError == "", feed.only().current.Load() != nil)
 	}
 	f("detectorCodeX\nA\n", "no column")
 	f("\ndetectorCode\nA\n", "no column") // same size and modification time: not read again
@@ -57,11 +57,11 @@ func TestFileErrors(t *testing.T) {
 		t.Helper()
 		path := inFolder(t, "list.csv")
 		feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
-		feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, 0, 100)
+		feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, "", 0, 100)
 		write(t, path, content)
 		feed.check(t.Context())
-		require.Contains(t, feed.status(time.Now()).Error, want)
-		require.Contains(t, feed.status(time.Now()).Error, path)
+		require.Contains(t, feed.only().status(time.Now()).Error, want)
+		require.Contains(t, feed.only().status(time.Now()).Error, path)
 	}
 	f("detectorCode\n"+strings.Repeat("A", 100), "max_bytes")
 	f(zipped(t, "detectorCode\n"+strings.Repeat("A", 100)), "max_bytes")

@@ -35,10 +35,10 @@ func TestHTTPPolling(t *testing.T) {
 		body, etag = newBody, newETag
 		feed.check(t.Context())
 		require.Equal(t, wantSent, asked[len(asked)-1])
-		require.Equal(t, want, codesOf(feed.current.Load()))
-		require.Contains(t, feed.status(time.Now()).Error, wantError)
+		require.Equal(t, want, codesOf(feed.only().current.Load()))
+		require.Contains(t, feed.only().status(time.Now()).Error, wantError)
 		if wantError == "" {
-			require.Empty(t, feed.status(time.Now()).Error)
+			require.Empty(t, feed.only().status(time.Now()).Error)
 		}
 	}
 	f(`["A","B"]`, `"1"`, "", "", "A", "B")
@@ -60,8 +60,8 @@ func TestHTTPFailures(t *testing.T) {
 		feed.source.(*httpSource).maxBytes = 1000
 		feed.source.(*httpSource).client.Timeout = timeout
 		feed.check(t.Context())
-		require.Contains(t, feed.status(time.Now()).Error, want)
-		require.Contains(t, feed.status(time.Now()).Error, server.URL)
+		require.Contains(t, feed.only().status(time.Now()).Error, want)
+		require.Contains(t, feed.only().status(time.Now()).Error, server.URL)
 	}
 	const patient = time.Minute
 	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500 Internal Server Error")
@@ -82,8 +82,8 @@ func TestHTTPSecretsStayOutOfErrors(t *testing.T) {
 	f := func(want string) {
 		t.Helper()
 		feed.check(t.Context())
-		require.Contains(t, feed.status(time.Now()).Error, want)
-		require.NotContains(t, feed.status(time.Now()).Error, "hunter2")
+		require.Contains(t, feed.only().status(time.Now()).Error, want)
+		require.NotContains(t, feed.only().status(time.Now()).Error, "hunter2")
 	}
 	f("404")
 	server.Close()

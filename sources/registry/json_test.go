@@ -12,7 +12,7 @@ import (
 func TestParseJSON(t *testing.T) {
 	f := func(body string, want ...string) {
 		t.Helper()
-		got, err := parseJSON([]byte(body), "code")
+		got, err := collect(func(add addEntry) error { return parseJSON([]byte(body), fields{code: "code"}, add) })
 		require.NoError(t, err)
 		require.ElementsMatch(t, want, got)
 	}
@@ -26,7 +26,7 @@ func TestParseJSON(t *testing.T) {
 func TestParseJSONRefuses(t *testing.T) {
 	f := func(body, want string) {
 		t.Helper()
-		_, err := parseJSON([]byte(body), "code")
+		_, err := collect(func(add addEntry) error { return parseJSON([]byte(body), fields{code: "code"}, add) })
 		require.ErrorContains(t, err, want)
 	}
 	f(``, "invalid or truncated JSON at byte 0")
@@ -46,7 +46,7 @@ func TestParseJSONRefuses(t *testing.T) {
 func TestParseJSONTruncated(t *testing.T) {
 	for _, whole := range []string{`["A","B"]`, `[{"code":"A"}]`, `{"detectors":["A"],"n":1}`} {
 		for n := range len(whole) {
-			_, err := parseJSON([]byte(whole[:n]), "code")
+			_, err := collect(func(add addEntry) error { return parseJSON([]byte(whole[:n]), fields{code: "code"}, add) })
 			require.Error(t, err, whole[:n])
 		}
 	}
@@ -69,7 +69,7 @@ func FuzzJSON(f *testing.F) {
 		}
 		body, err := json.Marshal(map[string]any{"detectors": list})
 		require.NoError(t, err)
-		got, err := parseJSON(body, "code")
+		got, err := collect(func(add addEntry) error { return parseJSON(body, fields{code: "code"}, add) })
 		require.NoError(t, err)
 		require.Equal(t, codes, got)
 	})

@@ -36,6 +36,17 @@ func newTestFeed(t *testing.T, fc FeedConfig) *feed {
 	return f
 }
 
+// only returns the list of a feed of one product instance.
+func (f *feed) only() *list { return f.find(f.instance) }
+
+// collect returns the codes that read adds.
+func collect(read func(addEntry) error) (codes []string, err error) {
+	if err = read(func(_, code string) { codes = append(codes, code) }); err != nil {
+		return nil, err
+	}
+	return codes, nil
+}
+
 // write creates a file that is old enough to count as settled.
 func write(t *testing.T, path, content string) {
 	t.Helper()

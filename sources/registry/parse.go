@@ -7,46 +7,54 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// parseCSV returns the values of the named column, without surrounding blanks. Every row must have
+// parseCSV calls add with the values of the named columns, without surrounding blanks. Every row must have
 // as many fields as the header: a shorter last row is a truncated file. comma 0 means the separator
 // that matches the header.
-func parseCSV(body []byte, column string, comma rune) ([]string, error) {
-	comma, index, err := findColumn(body, column, comma)
+func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
+	columns := []string{names.code}
+	if names.instance != "" {
+		columns = append(columns, names.instance)
+	}
+	comma, indices, err := findColumns(body, columns, comma)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r := newCSVReader(body, comma)
 	if _, err := r.Read(); err != nil {
-		return nil, err
+		return err
 	}
-	var codes []string
+	values := make([]string, 2)
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			return codes, nil
+			return nil
 		}
 		var at *csv.ParseError
 		if errors.Is(err, csv.ErrFieldCount) && errors.As(err, &at) {
-			return nil, fmt.Errorf("line %d: number of fields differs from the header: "+
+			return fmt.Errorf("line %d: number of fields differs from the header: "+
 				"the file is truncated, or a value with the separator in it is not quoted", at.Line)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		code := strings.TrimSpace(row[index])
-		if !utf8.ValidString(code) {
-			line, _ := r.FieldPos(index)
-			return nil, fmt.Errorf("line %d: %q is not valid UTF-8: save the file as UTF-8", line, code)
+		for i, index := range indices {
+			values[i] = strings.TrimSpace(row[index])
+			if !utf8.ValidString(values[i]) {
+				line, _ := r.FieldPos(index)
+				return fmt.Errorf("line %d: %q is not valid UTF-8: save the file as UTF-8", line, values[i])
+			}
 		}
-		codes = append(codes, strings.Clone(code)) // a field keeps its entire row in memory
+		add(values[1], strings.Clone(values[0])) // a field keeps its entire row in memory
 	}
 }
 
-func findColumn(body []byte, column string, comma rune) (separator rune, at int, err error) {
+// findColumns returns the separator of a header that has each of the columns once, and where they are.
+func findColumns(body []byte, columns []string, comma rune) (separator rune, at []int, err error) {
 	candidates := []rune{',', ';', '\t', '|'}
 	if comma != 0 {
 		candidates = []rune{comma}
@@ -55,31 +63,38 @@ func findColumn(body []byte, column string, comma rune) (separator rune, at int,
 	for _, c := range candidates {
 		header, err := newCSVReader(body, c).Read()
 		if errors.Is(err, io.EOF) {
-			return 0, 0, errors.New("the file is empty: want a header with the column names")
+			return 0, nil, errors.New("the file is empty: want a header with the column names")
 		}
 		if err != nil {
 			continue
 		}
-		found := 0
-		for i, name := range header {
-			if strings.TrimSpace(name) == column {
-				at = i
-				found++
+		at = at[:0]
+		for _, column := range columns {
+			found := 0
+			for i, name := range header {
+				if strings.TrimSpace(name) == column {
+					at = append(at, i)
+					found++
+				}
+			}
+			if found > 1 {
+				return 0, nil, fmt.Errorf("column %q occurs %d times in the header", column, found)
 			}
 		}
-		switch {
-		case found == 1:
+		if len(at) == len(columns) {
 			return c, at, nil
-		case found > 1:
-			return 0, 0, fmt.Errorf("column %q occurs %d times in the header", column, found)
-		case len(header) > len(best):
+		}
+		if len(header) > len(best) {
 			best = header
 		}
 	}
 	if best == nil {
-		return 0, 0, errors.New("the first line is not a CSV header")
+		return 0, nil, errors.New("the first line is not a CSV header")
 	}
-	return 0, 0, fmt.Errorf("no column %q; the columns are %q", column, best)
+	missing := slices.IndexFunc(columns, func(column string) bool {
+		return !slices.ContainsFunc(best, func(name string) bool { return strings.TrimSpace(name) == column })
+	})
+	return 0, nil, fmt.Errorf("no column %q; the columns are %q", columns[missing], best)
 }
 
 func newCSVReader(body []byte, comma rune) *csv.Reader {
@@ -90,49 +105,57 @@ func newCSVReader(body []byte, comma rune) *csv.Reader {
 }
 
 // parseJSON reads a list of codes: an array of strings, or of objects with the code in the named
-// member, or an object whose member `detectors` is such an array.
-func parseJSON(body []byte, member string) ([]string, error) {
+// member, or an object whose member `detectors` is such an array. A list of several product instances consists of objects.
+func parseJSON(body []byte, names fields, add addEntry) error {
 	if !utf8.Valid(body) {
-		return nil, errors.New("invalid UTF-8: save the list as UTF-8")
+		return errors.New("invalid UTF-8: save the list as UTF-8")
 	}
 	var list []json.RawMessage
 	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
 		if err := json.Unmarshal(body, &list); err != nil {
-			return nil, jsonError(err)
+			return jsonError(err)
 		}
 	} else {
 		var wrapped struct {
 			Detectors *[]json.RawMessage `json:"detectors"`
 		}
 		if err := json.Unmarshal(body, &wrapped); err != nil {
-			return nil, jsonError(err)
+			return jsonError(err)
 		}
 		if wrapped.Detectors == nil {
-			return nil, errors.New("the object has no array `detectors`")
+			return errors.New("the object has no array `detectors`")
 		}
 		list = *wrapped.Detectors
 	}
-	codes := make([]string, len(list))
 	for i, raw := range list {
+		var object map[string]json.RawMessage
 		if raw[0] == '{' {
-			var object map[string]json.RawMessage
 			if err := json.Unmarshal(raw, &object); err != nil {
-				return nil, fmt.Errorf("entry %d of the list: %w", i, err)
+				return fmt.Errorf("entry %d of the list: %w", i, err)
+			}
+		}
+		var values [2]string
+		for k, member := range []string{names.code, names.instance} {
+			if member == "" {
+				continue
 			}
 			value, ok := object[member]
-			if !ok {
-				return nil, fmt.Errorf("entry %d of the list: no member %q", i, member)
+			if object == nil && k == 0 {
+				value, ok = raw, true
 			}
-			raw = value
+			if !ok {
+				return fmt.Errorf("entry %d of the list: no member %q", i, member)
+			}
+			if value[0] != '"' {
+				return fmt.Errorf("entry %d of the list: %.64s is not a string", i, value)
+			}
+			if err := json.Unmarshal(value, &values[k]); err != nil {
+				return fmt.Errorf("entry %d of the list: %w", i, err)
+			}
 		}
-		if raw[0] != '"' {
-			return nil, fmt.Errorf("entry %d of the list: %.64s is not a string", i, raw)
-		}
-		if err := json.Unmarshal(raw, &codes[i]); err != nil {
-			return nil, fmt.Errorf("entry %d of the list: %w", i, err)
-		}
+		add(values[1], values[0])
 	}
-	return codes, nil
+	return nil
 }
 
 func jsonError(err error) error {

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,7 @@ type Registry struct {
 type feeds struct {
 	list       []*feed // in the order of the configuration
 	byInstance map[string]*feed
-	gauges     []metrics.Collector
+	shared     *feed // nil: there is none
 }
 
 // New returns a registry that reads nothing before Start.
@@ -45,8 +46,11 @@ func (r *Registry) feeds(cfg Config) (*feeds, error) {
 	for _, fc := range cfg.Feeds {
 		f := newFeed(cfg, fc.withDefaults(), r.log)
 		fs.list = append(fs.list, f)
-		fs.byInstance[f.instance] = f
-		fs.gauges = append(fs.gauges, gauges(f)...)
+		if f.shared != nil {
+			fs.shared = f
+		} else {
+			fs.byInstance[f.instance] = f
+		}
 	}
 	return fs, nil
 }
@@ -62,7 +66,6 @@ func (r *Registry) Start(ctx context.Context) {
 func (r *Registry) start(fs *feeds) {
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(r.ctx)
-	metrics.Show(fs.gauges...)
 	for _, f := range fs.list {
 		r.running.Go(func() { f.run(ctx) })
 	}
@@ -76,11 +79,12 @@ func (r *Registry) Reload(cfg Config) error {
 		return err
 	}
 	r.Close()
+	before := map[string]*list{}
+	for _, f := range r.now.Load().list {
+		maps.Copy(before, *f.lists.Load())
+	}
 	for _, f := range next.list {
-		if before := r.now.Load().byInstance[f.instance]; before != nil {
-			f.current.Store(before.current.Load())
-			f.mark, f.leftOut, f.loaded, f.confirmed, f.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
-		}
+		f.adopt(before)
 	}
 	r.now.Store(next)
 	r.start(next)
@@ -94,31 +98,40 @@ func (r *Registry) Close() {
 	}
 	r.stop()
 	r.running.Wait()
-	metrics.Hide(r.now.Load().gauges...)
 }
 
 // Snapshot returns the latest good list of a product instance, which is immutable. It is nil before
 // the first good list, and for a product instance without a feed. It does not allocate.
 func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
-	f, ok := r.now.Load().byInstance[productInstance]
-	if !ok {
+	l := r.now.Load().find(productInstance)
+	if l == nil {
 		return nil
 	}
-	return f.current.Load()
+	return l.current.Load()
 }
 
-// HasFeed reports whether a product instance has a feed.
+func (fs *feeds) find(instance string) *list {
+	f := fs.byInstance[instance]
+	if f == nil {
+		f = fs.shared
+	}
+	if f == nil {
+		return nil
+	}
+	return f.find(instance)
+}
+
+// HasFeed reports whether a product instance has a feed, or may be in a shared list that has not been read yet.
 func (r *Registry) HasFeed(productInstance string) bool {
-	_, ok := r.now.Load().byInstance[productInstance]
-	return ok
+	fs := r.now.Load()
+	return fs.find(productInstance) != nil || fs.shared != nil && !fs.shared.shared.read.Load()
 }
 
 // Status returns the state of each feed, in the order of the configuration.
 func (r *Registry) Status() []Status {
-	list := r.now.Load().list
-	all := make([]Status, len(list))
-	for i, f := range list {
-		all[i] = f.status(time.Now())
+	var all []Status
+	for _, f := range r.now.Load().list {
+		all = append(all, f.status(time.Now())...)
 	}
 	return all
 }
@@ -134,10 +147,10 @@ var (
 	reloadsFailed    = reloads.WithLabelValues("failed")
 )
 
-func gauges(f *feed) []metrics.Collector {
+func gauges(instance string, status func(time.Time) Status) []metrics.Collector {
 	gauge := func(name, help string, value func(Status) float64) metrics.Collector {
-		return metrics.GaugeFunc("trafficd_registry_"+name, help, map[string]string{"product_instance": f.instance},
-			func() float64 { return value(f.status(time.Now())) })
+		return metrics.GaugeFunc("trafficd_registry_"+name, help, map[string]string{"product_instance": instance},
+			func() float64 { return value(status(time.Now())) })
 	}
 	return []metrics.Collector{
 		gauge("detectors", "Detectors in the list in use.", func(s Status) float64 { return float64(s.Detectors) }),

@@ -223,6 +223,11 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 	f(func(c *Config) { c.Feeds = append(c.Feeds, c.Feeds[0]) }, `feeds[1].product_instance "city" already has a feed`)
 	f(func(c *Config) { c.Feeds[0].ProductInstance = "" }, "feeds[0].product_instance")
 	f(func(c *Config) { c.Feeds[0].ProductInstance = "a\nb" }, "feeds[0].product_instance")
+	f(func(c *Config) { c.Feeds[0].InstanceColumn = "x" }, "feeds[0].product_instance and instance_column must not both")
+	f(func(c *Config) {
+		c.Feeds[0].ProductInstance, c.Feeds[0].InstanceColumn = "", "x"
+		c.Feeds = append(c.Feeds, c.Feeds[0])
+	}, "feeds[1].instance_column is set in two feeds")
 	f(func(c *Config) { c.Feeds[0].File = nil }, "0 of them are set")
 	f(func(c *Config) { c.Feeds[0].HTTP = &HTTPConfig{} }, "2 of them are set", "feeds[0].http.url")
 	f(func(c *Config) { c.Feeds[0] = file(FileConfig{}) }, "feeds[0].file.path must be set")

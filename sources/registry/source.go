@@ -16,9 +16,10 @@ import (
 
 // source reads a feed's list. It is used by one goroutine.
 type source interface {
-	// read returns the whole list, watch.ErrUnchanged if it is known to be the one for which keep
-	// was called, or watch.ErrUnsettled if it is being written.
-	read(ctx context.Context) ([]string, error)
+	// read calls add for each entry of the list, the product instance being empty unless the list names it. It returns
+	// watch.ErrUnchanged if the list is known to be the one for which keep was called, or watch.ErrUnsettled if it is being
+	// written.
+	read(ctx context.Context, add addEntry) error
 	// keep reports that the list read last is in use.
 	keep()
 	// changes receives when there may be a new list; nil: the source must be polled.
@@ -26,66 +27,76 @@ type source interface {
 	close()
 }
 
+// addEntry takes a detector code of a product instance.
+type addEntry func(instance, code string)
+
+// fields are the names of the columns of a list, or of the members of its objects.
+type fields struct {
+	code     string
+	instance string // empty: the list is of one product instance
+}
+
 // fileSource is a CSV or JSON file, gzip-compressed or not.
 type fileSource struct {
 	FileConfig
-	file *watch.File
+	instance string // column of the product instance
+	file     *watch.File
 }
 
-func newFileSource(cfg FileConfig, settle time.Duration, maxBytes int64) *fileSource {
-	return &fileSource{FileConfig: cfg, file: watch.NewFile(cfg.Path, settle, maxBytes)}
+func newFileSource(cfg FileConfig, instance string, settle time.Duration, maxBytes int64) *fileSource {
+	return &fileSource{FileConfig: cfg, instance: instance, file: watch.NewFile(cfg.Path, settle, maxBytes)}
 }
 
 func (s *fileSource) changes() <-chan struct{} { return s.file.Changes() }
 func (s *fileSource) keep()                    { s.file.Keep() }
 func (s *fileSource) close()                   { s.file.Close() }
 
-func (s *fileSource) read(context.Context) ([]string, error) {
+func (s *fileSource) read(_ context.Context, add addEntry) error {
 	body, _, err := s.file.Read()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var codes []string
 	if s.format() == FormatJSON {
-		codes, err = parseJSON(body, s.Column)
+		err = parseJSON(body, fields{s.Column, s.instance}, add)
 	} else {
-		codes, err = parseCSV(body, s.Column, s.comma())
+		err = parseCSV(body, fields{s.Column, s.instance}, s.comma(), add)
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot read %s: %w", s.Path, err)
 		s.file.Refuse(err)
 	}
-	return codes, err
+	return err
 }
 
 // httpSource polls a registry service for JSON. It sends the ETag of the list in use, so that a
 // service that supports ETags answers 304 most of the time.
 type httpSource struct {
 	HTTPConfig
+	instance   string // member with the product instance
 	shown      string // the URL without its password
 	maxBytes   int64
 	client     *http.Client
 	last, kept string // ETags of the list read last and of the one in use
 }
 
-func newHTTPSource(cfg HTTPConfig, maxBytes int64) *httpSource {
+func newHTTPSource(cfg HTTPConfig, instance string, maxBytes int64) *httpSource {
 	shown := ""
 	if u, err := url.Parse(cfg.URL); err == nil {
 		shown = u.Redacted()
 	}
 	// With its own transport, close ends every connection.
 	client := &http.Client{Timeout: cfg.Timeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}
-	return &httpSource{HTTPConfig: cfg, shown: shown, maxBytes: maxBytes, client: client}
+	return &httpSource{HTTPConfig: cfg, instance: instance, shown: shown, maxBytes: maxBytes, client: client}
 }
 
 func (s *httpSource) changes() <-chan struct{} { return nil }
 func (s *httpSource) keep()                    { s.kept = s.last }
 func (s *httpSource) close()                   { s.client.CloseIdleConnections() }
 
-func (s *httpSource) read(ctx context.Context) ([]string, error) {
+func (s *httpSource) read(ctx context.Context, add addEntry) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "trafficd")
@@ -97,30 +108,30 @@ func (s *httpSource) read(ctx context.Context) ([]string, error) {
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return nil, err // it names method and URL
+		return err // it names method and URL
 	}
 	defer response.Body.Close()
 	switch {
 	case response.StatusCode == http.StatusNotModified && s.kept != "":
-		return nil, watch.ErrUnchanged
+		return watch.ErrUnchanged
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("GET %s: %s", s.shown, response.Status)
+		return fmt.Errorf("GET %s: %s", s.shown, response.Status)
 	}
 	body, err := watch.ReadAll(response.Body, s.maxBytes)
-	var codes []string
 	if err == nil {
-		codes, err = parseJSON(body, s.Column)
+		err = parseJSON(body, fields{s.Column, s.instance}, add)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the answer of %s: %w", s.shown, err)
+		return fmt.Errorf("cannot read the answer of %s: %w", s.shown, err)
 	}
 	s.last = response.Header.Get("ETag")
-	return codes, nil
+	return nil
 }
 
 // clickHouseSource polls a query whose first column holds the codes.
 type clickHouseSource struct {
 	dial.Poller
+	instance string // column of the product instance
 	maxBytes int64
 }
 
@@ -128,24 +139,32 @@ func (s *clickHouseSource) changes() <-chan struct{} { return nil }
 func (s *clickHouseSource) keep()                    {}
 func (s *clickHouseSource) close()                   { s.Close() }
 
-func (s *clickHouseSource) read(ctx context.Context) (codes []string, err error) {
-	err = s.Poll(ctx, func(rows driver.Rows) error {
-		var code string
+func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
+	return s.Poll(ctx, func(rows driver.Rows) error {
+		var code, instance string
 		into := []any{&code}
+		found := s.instance == ""
 		for _, column := range rows.ColumnTypes()[1:] {
+			if column.Name() == s.instance && !found {
+				found = true
+				into = append(into, &instance)
+				continue
+			}
 			into = append(into, reflect.New(column.ScanType()).Interface())
+		}
+		if !found {
+			return fmt.Errorf("the answer has no column %q after the first", s.instance)
 		}
 		size := int64(0)
 		for rows.Next() {
 			if err := rows.Scan(into...); err != nil {
-				return fmt.Errorf("the first column must hold strings: %w", err)
+				return fmt.Errorf("the first column must hold strings, as must that of the product instance: %w", err)
 			}
 			if size += int64(len(code)); size > s.maxBytes {
 				return watch.ErrTooLong
 			}
-			codes = append(codes, code)
+			add(instance, code)
 		}
 		return nil
 	})
-	return codes, err
 }

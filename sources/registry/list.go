@@ -1,0 +1,186 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/metrics"
+	"trafficd/sources/internal/shrink"
+	"trafficd/sources/internal/watch"
+)
+
+var errNotYet = errors.New("the detector list has not been read yet")
+
+// list is the detector list of a product instance.
+type list struct {
+	instance string
+	kind     string
+	guard    shrink.Guard
+	cache    cache
+	log      zerolog.Logger
+
+	current atomic.Pointer[batch.Detectors]
+	mark    shrink.Mark // of current; used only by the goroutine of the feed
+
+	mu        sync.Mutex // protects the fields below
+	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
+	leftOut   int        // entries of the list that are not valid codes
+	confirmed time.Time  // the last successful check
+	err       error      // of the last check
+}
+
+func newList(cfg Config, instance, kind string, log zerolog.Logger) *list {
+	return &list{
+		instance: instance, kind: kind, cache: newCache(cfg, instance), log: log.With().Str("product_instance", instance).Logger(),
+		guard: shrink.Guard{
+			Limits: cfg.Limits, Content: "the list", Entries: "detectors", Hint: "to use it at once, set registry.max_shrink to 1 and send SIGHUP",
+		},
+		confirmed: time.Now(), err: errNotYet,
+	}
+}
+
+// adopt continues with what another list has in use.
+func (l *list) adopt(before *list) {
+	l.current.Store(before.current.Load())
+	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
+}
+
+// restore puts the list of an earlier process in use.
+func (l *list) restore(now time.Time) {
+	codes, at, err := l.cache.load(now)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			l.log.Warn().Err(err).Msg("cannot use the cached detector list")
+		}
+		return
+	}
+	set, leftOut := batch.NewDetectors(codes)
+	if set.Len() == 0 {
+		return
+	}
+	l.mark = markOf(codes)
+	l.current.Store(set)
+	l.mu.Lock()
+	l.leftOut, l.loaded, l.confirmed = leftOut, at, at
+	l.mu.Unlock()
+	l.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
+}
+
+// take puts a list in use. It returns an error if the list is unchanged or has shrunk too much.
+func (l *list) take(codes []string, now time.Time) error {
+	mark := markOf(codes)
+	if l.current.Load() != nil && mark == l.mark {
+		return watch.ErrUnchanged
+	}
+	set, leftOut := batch.NewDetectors(codes)
+	if err := admit(&l.guard, l.current.Load(), set, mark, now); err != nil {
+		return err
+	}
+	l.mark = mark
+	l.current.Store(set)
+	l.mu.Lock()
+	l.leftOut, l.loaded = leftOut, now
+	l.mu.Unlock()
+	l.log.Info().Int("detectors", set.Len()).Int("left_out", leftOut).Str("version", set.Version()).Msg("detector list loaded")
+	return nil
+}
+
+// save keeps the list for a restart, after the outcome of take.
+func (l *list) save(taken error, codes []string, now time.Time) {
+	var err error
+	switch {
+	case taken == nil:
+		err = l.cache.save(codes)
+	case errors.Is(taken, watch.ErrUnchanged):
+		err = l.cache.confirm(now)
+	}
+	if err != nil {
+		l.log.Warn().Err(err).Msg("cannot keep the detector list for a restart (registry.cache_dir)")
+	}
+}
+
+// conclude records the outcome of a check.
+func (l *list) conclude(err error) {
+	var suspect *shrink.Error
+	switch {
+	case err == nil:
+		reloadsLoaded.Inc()
+		l.record(nil)
+	case errors.Is(err, watch.ErrUnchanged):
+		reloadsUnchanged.Inc()
+		l.guard.Calm()
+		if l.record(nil) {
+			l.log.Info().Msg("detector list is readable again and unchanged")
+		}
+	case errors.Is(err, watch.ErrUnsettled):
+		reloadsUnsettled.Inc()
+		if l.current.Load() == nil {
+			l.record(err)
+		}
+	case errors.As(err, &suspect):
+		reloadsRefused.Inc()
+		l.keepLast(err)
+	default:
+		reloadsFailed.Inc()
+		l.keepLast(fmt.Errorf("cannot load the detector list of %s: %w", l.instance, err))
+	}
+}
+
+func (l *list) keepLast(err error) {
+	if l.record(err) {
+		l.log.Warn().Err(err).Bool("list_in_use", l.current.Load() != nil).Msg("cannot use the detector list; keeping the last good one")
+	}
+}
+
+// Status is the state of a feed. Its product instance cannot be served while Detectors is 0.
+type Status struct {
+	ProductInstance string  `json:"product_instance"`
+	Kind            string  `json:"kind"`            // file, http or clickhouse
+	Detectors       int     `json:"detectors"`       // number of detectors in use; 0 before the first list
+	Version         string  `json:"version"`         // of the list in use: equal for the same codes in any order, on every replica
+	LoadedAt        string  `json:"loaded_at"`       // when it was read, RFC 3339; empty before the first list
+	LeftOut         int     `json:"left_out"`        // entries of the list that are empty or too long for a code
+	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
+	Error           string  `json:"error,omitempty"` // error of the last check; empty if it succeeded
+	Pending         bool    `json:"-"`               // the first list has not been read yet, or the file was written too recently
+}
+
+func (l *list) status(now time.Time) Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Status{
+		ProductInstance: l.instance, Kind: l.kind, LeftOut: l.leftOut, AgeSeconds: now.Sub(l.confirmed).Seconds(),
+		Pending: l.err == errNotYet || errors.Is(l.err, watch.ErrUnsettled),
+	}
+	if set := l.current.Load(); set != nil {
+		s.Detectors, s.Version, s.LoadedAt = set.Len(), set.Version(), l.loaded.UTC().Format(time.RFC3339)
+	}
+	if l.err != nil {
+		s.Error = l.err.Error()
+	}
+	return s
+}
+
+// record stores the outcome of a check and reports whether it differs from the previous one, so that
+// the caller logs only changes.
+func (l *list) record(err error) (changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.err
+	l.err = err
+	if err == nil {
+		l.confirmed = time.Now()
+		return before != nil
+	}
+	return before == nil || before.Error() != err.Error()
+}
+
+// gauges returns the metrics of the list.
+func (l *list) gauges() []metrics.Collector { return gauges(l.instance, l.status) }

@@ -1,0 +1,166 @@
+package registry
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/dial"
+	"trafficd/pipeline/metrics"
+)
+
+// towns is a shared list: two detectors in each of n product instances, which are not sorted.
+func towns(n int) string {
+	var b strings.Builder
+	b.WriteString("tenant,detectorCode\n")
+	for k := range 2 {
+		for i := range n {
+			fmt.Fprintf(&b, "town%d,T%d-%d\n", i, i, k)
+		}
+	}
+	return b.String()
+}
+
+// TestSharedList follows one list of many product instances through changes, restarts and a reload.
+func TestSharedList(t *testing.T) {
+	path, own := inFolder(t, "towns.csv"), inFolder(t, "city.csv")
+	write(t, own, "detectorCode\nC\n")
+	cfg := quick(
+		FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}},
+		FeedConfig{ProductInstance: "city", File: &FileConfig{Path: own}},
+	)
+	cfg.CacheDir = inFolder(t, "cache")
+	require.NoError(t, cfg.Validate())
+	// restart returns a registry that has read its feeds once.
+	restart := func() *Registry {
+		t.Helper()
+		r := start(t, cfg)
+		require.Eventually(t, func() bool {
+			for _, s := range r.Status() {
+				if s.Pending {
+					return false
+				}
+			}
+			return true
+		}, 20*time.Second, time.Millisecond)
+		return r
+	}
+	failing := func(r *Registry) (instances []string) {
+		for _, s := range r.Status() {
+			if s.Error != "" {
+				instances = append(instances, s.ProductInstance)
+			}
+		}
+		return instances
+	}
+	r := restart()
+	require.Equal(t, []string{everyInstance}, failing(r), "one message for all")
+	require.True(t, r.HasFeed("town7"), "it may be in the list")
+	require.Nil(t, r.Snapshot("town7"))
+
+	rows := towns(10) + "city,X\n*,X\n,X\n"
+	change := func(content string) {
+		write(t, path+".new", content)
+		require.NoError(t, os.Rename(path+".new", path))
+	}
+	change(rows)
+	require.Eventually(t, func() bool { return len(failing(r)) == 0 }, 20*time.Second, time.Millisecond)
+	require.Equal(t, []string{"T7-0", "T7-1"}, codesOf(r.Snapshot("town7")))
+	require.Equal(t, []string{"C"}, codesOf(r.Snapshot("city")), "its own feed has priority")
+	require.False(t, r.HasFeed("town10"))
+	require.False(t, r.HasFeed(""))
+	require.Equal(t, 20, r.Status()[0].Detectors)
+	require.Len(t, r.Status(), 12)
+
+	change(strings.ReplaceAll(strings.ReplaceAll(rows, "town3,", "town13,"), "town4,T4-1", "town4,T4-9"))
+	require.Eventually(t, func() bool { return r.Snapshot("town13") != nil && !r.HasFeed("town3") }, 20*time.Second, time.Millisecond)
+	require.Equal(t, []string{"T4-0", "T4-9"}, codesOf(r.Snapshot("town4")))
+	seventh := r.Snapshot("town7")
+	change(towns(4))
+	require.Eventually(t, func() bool { return len(failing(r)) == 1 }, 20*time.Second, time.Millisecond)
+	require.Contains(t, r.Status()[0].Error, "lacks 7 of the 10 product instances in use")
+	require.Same(t, seventh, r.Snapshot("town7"), "a truncated list changes nothing")
+
+	r.Close()
+	r = restart()
+	require.Equal(t, codesOf(seventh), codesOf(r.Snapshot("town7")), "the guard holds across restarts")
+	require.Equal(t, []string{everyInstance}, failing(r))
+	require.NoError(t, r.Reload(cfg))
+	require.Equal(t, codesOf(seventh), codesOf(r.Snapshot("town7")))
+
+	cfg.MaxShrink = 1
+	require.NoError(t, r.Reload(cfg))
+	require.Eventually(t, func() bool { return !r.HasFeed("town7") && r.HasFeed("town3") }, 20*time.Second, time.Millisecond)
+	change("tenant,detectorCode\n")
+	require.Eventually(t, func() bool { return len(failing(r)) == 1 }, 20*time.Second, time.Millisecond)
+	require.Contains(t, r.Status()[0].Error, "names no product instance")
+	change("detectorCode\nA\n")
+	require.Eventually(t, func() bool { return strings.Contains(r.Status()[0].Error, `no column "tenant"`) }, 20*time.Second, time.Millisecond)
+	require.Len(t, codesOf(r.Snapshot("town3")), 2)
+}
+
+// TestSharedListOfOneInstanceThatShrinks: its refusal is its own, and the others follow their changes.
+func TestSharedListOfOneInstanceThatShrinks(t *testing.T) {
+	path := inFolder(t, "towns.json")
+	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path, Column: "code"}})
+	f := newFeed(cfg, cfg.Feeds[0].withDefaults(), zerolog.Nop())
+	t.Cleanup(func() { metrics.Hide(f.gauges()...) })
+	t.Cleanup(f.source.close)
+	write(t, path, `[{"code":"A","tenant":"a"},{"code":"B","tenant":"a"},{"code":"C","tenant":"a"},{"code":"Z","tenant":"z"}]`)
+	f.check(t.Context())
+	for range 2 { // the list is read again although the file is the same
+		write(t, path, `{"detectors":[{"code":"A","tenant":"a"},{"code":"Y","tenant":"z"},{"code":"Z","tenant":"z"}]}`)
+		f.check(t.Context())
+		require.Len(t, codesOf(f.find("a").current.Load()), 3)
+		require.Equal(t, []string{"Y", "Z"}, codesOf(f.find("z").current.Load()))
+		status := f.status(time.Now())
+		require.Empty(t, status[0].Error+status[2].Error)
+		require.Contains(t, status[1].Error, "lacks 2 of the 3")
+	}
+	f.find("a").guard.ShrinkConfirm = 0
+	f.check(t.Context())
+	require.Equal(t, []string{"A"}, codesOf(f.find("a").current.Load()))
+	write(t, path, `["A"]`)
+	f.check(t.Context())
+	require.Contains(t, f.status(time.Now())[0].Error, `entry 0 of the list: no member "tenant"`)
+}
+
+// TestSharedListOfServices reads the same list from ClickHouse and over HTTP.
+func TestSharedListOfServices(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `[{"code":"A","tenant":"a"},{"code":"B","tenant":"b"}]`)
+	}))
+	t.Cleanup(service.Close)
+	clickhouse := dial.ClickHouseQuery{
+		Address: store.TCP, ClickHouse: dial.ClickHouse{Username: "trafficd", Password: "trafficd"},
+		Query: "SELECT upper(tenant) AS code, number, tenant FROM (SELECT number, char(97 + number) AS tenant FROM numbers(2))",
+	}
+	for _, fc := range []FeedConfig{
+		{InstanceColumn: "tenant", ClickHouse: &clickhouse},
+		{InstanceColumn: "tenant", HTTP: &HTTPConfig{URL: service.URL, Column: "code"}},
+	} {
+		cfg := quick(fc)
+		require.NoError(t, cfg.Validate())
+		require.NoError(t, cfg.Check(t.Context(), true))
+		f := newFeed(cfg, fc.withDefaults(), zerolog.Nop())
+		t.Cleanup(func() { metrics.Hide(f.gauges()...) })
+	t.Cleanup(f.source.close)
+		f.check(t.Context())
+		require.Empty(t, f.status(time.Now())[0].Error)
+		require.Equal(t, []string{"A"}, codesOf(f.find("a").current.Load()))
+		require.Equal(t, []string{"B"}, codesOf(f.find("b").current.Load()))
+	}
+	clickhouse.Query = "SELECT 'A'"
+	cfg := quick(FeedConfig{InstanceColumn: "tenant", ClickHouse: &clickhouse})
+	require.ErrorContains(t, cfg.Check(t.Context(), true), `no column "tenant" after the first`)
+}
