@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "bench [layer | page | hostile]",
+		Use:   "bench [ingest | layer | page | hostile]",
 		Short: "Measure the CPU time and memory of the daemon",
 		Long: `bench starts trafficd in a temporary directory and prints one line per figure:
 
@@ -61,6 +62,8 @@ geo_points_per_s_…      points converted from degrees into a format and back
 geo_…_points_per_s      points written in an encoding and read
 soap_over_conversion    the daemon's CPU time for a convertGeometry request of 1,000 points as WKT, divided by
                         the CPU time to read, convert and write them
+
+bench ingest measures only ingestion: the lines above without geo_ and soap_.
 
 bench layer measures only the forecast layer, with 100,000 streets of 12 periods:
 
@@ -111,21 +114,23 @@ bombs         small bodies that decompress to large ones
 
 The batch is synthetic and has 14,000 items. --body adds batches from NDJSON files of measurements, one per file.`,
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"layer", "page", "hostile"},
+		ValidArgs:     []string{"ingest", "layer", "page", "hostile"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if runtime.GOOS != "linux" {
 				return errors.New("bench runs only on Linux, because it reads /proc")
 			}
-			if len(args) > 0 && args[0] == "hostile" {
+			what := strings.Join(args, "")
+			switch what {
+			case "hostile":
 				return o.hostile(cmd.Context())
-			}
-			if len(args) > 0 && args[0] == "page" {
+			case "page":
 				return o.run(cmd.Context(), o.pageSize, o.pageView, o.pageAccess, o.pageLoad)
 			}
-			if len(args) > 0 {
-				return o.run(cmd.Context(), o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed)
+			layer := []func(context.Context) error{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed}
+			if what == "layer" {
+				return o.run(cmd.Context(), layer...)
 			}
 			for _, path := range files {
 				b, err := readBody(path)
@@ -134,8 +139,10 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 				}
 				o.bodies = append(o.bodies, b)
 			}
-			return o.run(cmd.Context(), o.batchCosts, o.decompressionBombs, o.geometries,
-				o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed)
+			if what == "ingest" {
+				return o.batchCosts(cmd.Context())
+			}
+			return o.run(cmd.Context(), append([]func(context.Context) error{o.batchCosts, o.decompressionBombs, o.geometries}, layer...)...)
 		},
 	}
 	f := cmd.Flags()
