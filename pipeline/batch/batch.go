@@ -75,7 +75,7 @@ func (b *Batch) Accept(it *Items, r *Rejections) {
 		b.Index = append(b.Index, uint32(row))
 		n++
 	}
-	b.truncate(n)
+	b.Truncate(n)
 }
 
 // Submission is one request body on its way through the pipeline, with its outcome. It belongs to the pipeline during a

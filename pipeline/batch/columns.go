@@ -1,6 +1,9 @@
 package batch
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // NoTime marks an invalid timestamp in From and To. It lies outside the years 1970–2261 that contract 1.2 allows.
 const NoTime = math.MinInt64
@@ -55,7 +58,17 @@ func (c *Columns) move(dst, src int) {
 	c.Value[dst], c.Quality[dst] = c.Value[src], c.Quality[src]
 }
 
-func (c *Columns) truncate(n int) {
+// Extend appends n rows whose contents are undefined, but not to Codes.
+func (c *Columns) Extend(n int) {
+	c.CodeEnd, c.Type = extend(c.CodeEnd, n), extend(c.Type, n)
+	c.From, c.To = extend(c.From, n), extend(c.To, n)
+	c.Value, c.Quality = extend(c.Value, n), extend(c.Quality, n)
+}
+
+func extend[T any](column []T, n int) []T { return slices.Grow(column, n)[:len(column)+n] }
+
+// Truncate keeps the first n rows.
+func (c *Columns) Truncate(n int) {
 	c.CodeEnd, c.Type = c.CodeEnd[:n], c.Type[:n]
 	c.From, c.To = c.From[:n], c.To[:n]
 	c.Value, c.Quality = c.Value[:n], c.Quality[:n]

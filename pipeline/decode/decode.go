@@ -123,10 +123,13 @@ func (d *Decoder) measurements(it *batch.Items) error {
 		}
 		if it.Count >= d.cfg.BatchLimit {
 			d.skipValue()
-		} else if !d.predicted(it) {
+			it.Count++
+		} else if n := d.predicted(it, d.cfg.BatchLimit-it.Count); n > 0 {
+			it.Count += n
+		} else {
 			d.item(it)
+			it.Count++
 		}
-		it.Count++
 	}
 	d.depth = 1
 	return d.err

@@ -276,6 +276,7 @@ func TestNumbers(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 20_000 {
 		f(strconv.FormatFloat(math.Float64frombits(r.Uint64()&^(0x7ff<<52)|uint64(1023-r.IntN(60)+r.IntN(60))<<52), "efg"[r.IntN(3)], -1, 64))
+		f(strconv.FormatFloat(float64(r.IntN(2e7)-1e7)/1000, 'f', r.IntN(5), 64))
 	}
 	for _, bad := range []string{"", "-", "+1", ".5", "00", "01", "1.", "1.e5", "1e", "1e+", "-a", "1.-"} {
 		d := New(DefaultConfig())
@@ -334,13 +335,15 @@ func randomBatch(r *rand.Rand) []byte {
 			case 0:
 				return fmt.Sprintf(`"detectorCode":%s"D%d"`, gap, r.IntN(5000))
 			case 1:
-				return `"measureTypeCode":"` + pick("speed", "flow", "speed2", "occ") + `"`
+				return `"measureTypeCode":"` + pick("speed", "flow", "speed2", "occ", "traffic", "occupied", "occupancy", "speed", "speed") + `"`
 			case 2:
 				return fmt.Sprintf(`"timestampFrom":"2026-01-%02dT00:%02d:00Z"`, 1+i/100, r.IntN(2))
 			case 3:
-				return `"timestampTo":"` + pick("2026-01-10T00:00:00Z", "2026-01-10T00:00Z", "2026-01-10T00:00:00.5+00:00") + `"`
+				clock := pick("00:00:00Z", "00:00:00Z", "00:05:00Z", "19:59:59Z", "00:05:00.000Z", "07:00:00.250Z", "07:01:00.5+00:00", "00:00Z",
+					"23:59:60Z", "07:00:00.123456789Z", "24:00:00Z", "0a:00:00Z", "00:60:00Z", "00:00:61Z", "00.00:00Z", "00:00:00+01:00")
+				return `"timestampTo":"2026-01-10T` + clock + `"`
 			case 4:
-				return `"value":` + pick("1", "0.5", "-12.25", "1e3", "100.125", "50.20000076293945")
+				return `"value":` + pick("1", "0.5", "-12.25", "1e3", "100.125", "50.20000076293945", "0", "-0", "1234567", "12345678", "12345.67", "123456.7", "0.00001")
 			case 5:
 				return `"quality":` + pick("1", "0.5", "null")
 			case 6:

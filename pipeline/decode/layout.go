@@ -1,10 +1,12 @@
 package decode
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"slices"
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
@@ -16,19 +18,50 @@ const (
 	maxLayouts = 4       // layouts that may alternate in a batch
 )
 
-// layout is the text of an item around its values: each value is preceded by its glue, which includes double quotes, and the
-// last one is followed by tail. An item that matches it byte for byte, with valid values in between, is valid JSON, because
-// the item that it was learned from was.
+// layout is the text of an item around its values: head, the values with what follows each. An item that matches it byte for
+// byte, with valid values in between, is valid JSON, because the item that it was learned from was.
 type layout struct {
+	head   glue
 	pieces [maxPieces]piece
 	n      int
-	tail   []byte
+	tail   glue // after the last value, whose glue includes the start of the next item
+	least  int  // bytes of an item without its values
+
+	// The last timestampFrom and timestampTo, if one follows the other: most rows of a batch repeat them.
+	interval []byte
+	from, to int64
 }
 
 type piece struct {
-	glue  []byte
 	field contract.Field // FieldItem for an unknown member
 	quote bool           // the value is a string
+	both  bool           // the value and the next one are the interval
+	after glue           // includes double quotes
+}
+
+// glue is a constant text.
+type glue struct {
+	words, masks [4]uint64 // its first 32 bytes
+	n            int
+	rest         []byte
+}
+
+func (g *glue) set(text ...[]byte) {
+	all := bytes.Join(text, nil)
+	*g = glue{n: len(all)}
+	for i, c := range all[:min(len(all), 32)] {
+		g.words[i/8] |= uint64(c) << (i % 8 * 8)
+		g.masks[i/8] |= 0xff << (i % 8 * 8)
+	}
+	g.rest = all[min(len(all), 32):]
+}
+
+// at reports whether the text is at p in buf, which has Padding.
+func (g *glue) at(buf []byte, p, end int) bool {
+	b := buf[p : p+32 : p+32]
+	d := (binary.LittleEndian.Uint64(b)^g.words[0])&g.masks[0] | (binary.LittleEndian.Uint64(b[8:])^g.words[1])&g.masks[1] |
+		(binary.LittleEndian.Uint64(b[16:])^g.words[2])&g.masks[2] | (binary.LittleEndian.Uint64(b[24:])^g.words[3])&g.masks[3]
+	return d == 0 && p+g.n <= end && (len(g.rest) == 0 || string(buf[p+32:p+g.n]) == string(g.rest))
 }
 
 // layouts holds the most recent layouts; current is the one that matched last.
@@ -40,77 +73,128 @@ type layouts struct {
 	oldest   int
 }
 
-// predicted decodes an item by one of the known layouts. It returns false and changes nothing if none matches.
-func (d *Decoder) predicted(it *batch.Items) bool {
+// predicted decodes items by one of the known layouts, at most most, and returns their number. It changes nothing if none
+// matches.
+func (d *Decoder) predicted(it *batch.Items, most int) int {
 	for try := range d.layouts.n {
 		k := d.layouts.current + try
 		if k >= d.layouts.n {
 			k -= d.layouts.n
 		}
-		codes := len(it.Codes)
-		if d.follow(&d.layouts.list[k], it) {
+		if n := d.follow(&d.layouts.list[k], it, most); n > 0 {
 			d.layouts.current = k
-			return true
+			return n
 		}
-		it.Codes = it.Codes[:codes]
 	}
-	return false
+	return 0
 }
 
-func (d *Decoder) follow(l *layout, it *batch.Items) bool {
-	buf, p, end := d.buf, d.pos, d.end
-	var kind uint32
-	var from, to int64
-	var value float64
-	quality := math.NaN()
-	for k := range l.n {
+// follow decodes items as long as they match l and are in the buffer, at most most, and returns their number.
+func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
+	buf, q, end := d.buf, d.pos, d.end
+	if !l.head.at(buf, q, end) {
+		return 0
+	}
+	q += l.head.n
+	most = min(most, (end-q)/l.least+1)
+	row, used, c := it.Rows(), len(it.Codes), len(it.Codes)
+	it.Extend(most)
+	it.Codes = slices.Grow(it.Codes, end-q+8)
+	codes := it.Codes[:cap(it.Codes)]
+	it.Quality[row] = math.NaN()
+	for k := 0; ; {
 		pc := &l.pieces[k]
-		g := pc.glue
-		if p+len(g) > end || string(buf[p:p+len(g)]) != string(g) {
-			return false
-		}
-		p += len(g)
-		var next int
 		switch pc.field {
-		case contract.FieldDetectorCode:
-			next = endOfString(buf, p, end)
-			if next-p > batch.MaxCodeLen {
-				return false
-			}
-			it.Codes = append(it.Codes, buf[p:next]...)
-		case contract.FieldMeasureTypeCode:
-			kind, next = d.types.predict(buf, p, end, it)
-		case contract.FieldTimestampFrom:
-			from, next = d.from.read(buf, p, end)
-		case contract.FieldTimestampTo:
-			to, next = d.to.read(buf, p, end)
 		case contract.FieldValue:
-			value, next = readNumber(buf, p)
+			it.Value[row], q = readNumber(buf, q)
 		case contract.FieldQuality:
-			quality, next = readNumber(buf, p)
+			it.Quality[row], q = readNumber(buf, q)
+		case contract.FieldDetectorCode:
+			if c = copyString(codes, used, buf[q:], end-q); c-used <= batch.MaxCodeLen {
+				q += c - used
+			} else {
+				q = -1
+			}
+		case contract.FieldMeasureTypeCode:
+			it.Type[row], q = d.types.predict(buf, q, end, it)
+		case contract.FieldTimestampFrom, contract.FieldTimestampTo:
+			k, q = d.times(l, k, it, row, q)
+			pc = &l.pieces[k]
 		default:
 			if pc.quote {
-				next = endOfString(buf, p, end)
+				q = endOfString(buf, q, end)
 			} else {
-				_, next = readNumber(buf, p)
+				_, q = readNumber(buf, q)
 			}
 		}
-		if next < 0 || next > end {
-			return false
+		if q < 0 || q > end {
+			break
 		}
-		p = next
+		next := pc.after.at(buf, q, end)
+		k++
+		if next && k < l.n {
+			q += pc.after.n
+			continue
+		}
+		if k < l.n || !next && !l.tail.at(buf, q, end) {
+			break
+		}
+		used = c
+		it.CodeEnd[row] = uint32(c)
+		d.pos = q + l.tail.n
+		row++
+		if n++; !next || n == most {
+			break
+		}
+		q += pc.after.n
+		it.Quality[row] = math.NaN()
+		k = 0
 	}
-	if p+len(l.tail) > end || string(buf[p:p+len(l.tail)]) != string(l.tail) {
-		return false
+	it.Codes = codes[:used]
+	it.Truncate(row)
+	return n
+}
+
+// times reads the timestamps at p: the value of piece k of l or, if the next one is a timestamp too, both. It returns the
+// last piece and its end, or -1 if the lexer must decode it.
+func (d *Decoder) times(l *layout, k int, it *batch.Items, row, p int) (last, next int) {
+	buf, end := d.buf, d.end
+	first, second := &d.from, &d.to
+	from, to := &it.From[row], &it.To[row]
+	if l.pieces[k].both {
+		if size := len(l.interval); size > 0 && p+size <= end && string(buf[p:p+size]) == string(l.interval) {
+			*from, *to = l.from, l.to
+			return k + 1, p + size
+		}
 	}
-	d.pos = p + len(l.tail)
-	it.CodeEnd = append(it.CodeEnd, uint32(len(it.Codes)))
-	it.Type = append(it.Type, kind)
-	it.From = append(it.From, from)
-	it.To = append(it.To, to)
-	it.Value = append(it.Value, value)
-	it.Quality = append(it.Quality, quality)
-	return true
+	if l.pieces[k].field == contract.FieldTimestampTo {
+		first, second, from, to = second, first, to, from
+	}
+	*from, next = first.read(buf, p, end)
+	if !l.pieces[k].both {
+		return k, next
+	}
+	between := &l.pieces[k].after
+	if next < 0 || next > end || !between.at(buf, next, end) {
+		return k, -1
+	}
+	if *to, next = second.read(buf, next+between.n, end); next >= 0 && next <= end {
+		l.interval, l.from, l.to = append(l.interval[:0], buf[p:next]...), it.From[row], it.To[row]
+	}
+	return k + 1, next
+}
+
+// copyString copies the plain ASCII text at the start of src, which ends before end, to the position at in dst. It returns
+// its end there. It writes up to eight bytes more.
+func copyString(dst []byte, at int, src []byte, end int) int {
+	for p := 0; p < end; p += 8 {
+		w := binary.LittleEndian.Uint64(src[p:])
+		binary.LittleEndian.PutUint64(dst[at+p:], w)
+		if m := special(w); m != 0 {
+			return at + p + bits.TrailingZeros64(m)/8
+		}
+	}
+	return at + end
 }
 
 // endOfString returns the end of the plain ASCII text at p. The following glue verifies that a double quote is there.
@@ -165,16 +249,26 @@ func (ls *layouts) add(l *learner, buf []byte, pos int) {
 	}
 	ls.current = k
 	to := &ls.list[k]
-	to.n = l.n
-	from := l.start
+	to.n, to.least, to.interval = l.n, pos-l.start, to.interval[:0]
+	to.head.set(buf[l.start:l.values[0].from])
 	for i := range l.n {
-		v := &l.values[i]
+		v, end := &l.values[i], pos
 		p := &to.pieces[i]
-		p.glue = append(p.glue[:0], buf[from:v.from]...)
-		p.field, p.quote = v.field, v.quote
-		from = v.to
+		p.field, p.quote, p.both = v.field, v.quote, false
+		if i+1 < l.n {
+			end = l.values[i+1].from
+			p.both = isTime(v.field) && isTime(l.values[i+1].field)
+		}
+		p.after.set(buf[v.to:end])
+		to.least -= v.to - v.from
 	}
-	to.tail = append(to.tail[:0], buf[from:pos]...)
+	tail := buf[l.values[l.n-1].to:pos]
+	to.tail.set(tail)
+	to.pieces[l.n-1].after.set(tail, []byte{','}, buf[l.start:l.values[0].from])
+}
+
+func isTime(f contract.Field) bool {
+	return f == contract.FieldTimestampFrom || f == contract.FieldTimestampTo
 }
 
 // typeMemo finds the measure types of a batch. They are few and in a stable order, so the next type is usually the one that
@@ -182,22 +276,29 @@ func (ls *layouts) add(l *learner, buf []byte, pos int) {
 type typeMemo struct {
 	seed  maphash.Seed
 	known map[uint64]uint32 // hash → ordinal; of equal hashes the later ones are stored under the next number
-	next  []uint32          // type → its last successor
+	list  []knownType
 	last  uint32
+}
+
+type knownType struct {
+	next        uint32 // its last successor
+	length      int
+	first, mask uint64 // the first bytes of its text and the double quote after it
 }
 
 func (m *typeMemo) reset() {
 	clear(m.known)
-	m.next, m.last = m.next[:0], 0
+	m.list, m.last = m.list[:0], 0
 }
 
 // predict reads the type at p in buf. It returns its ordinal and its end, or -1 if the lexer must decode it.
 func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32, next int) {
-	if len(m.next) > 0 {
-		kind = m.next[m.last]
-		text := it.TypeCode(int(kind))
-		q := p + len(text)
-		if q < end && buf[q] == '"' && string(buf[p:q]) == string(text) {
+	if len(m.list) > 0 {
+		kind = m.list[m.last].next
+		t := &m.list[kind]
+		q := p + t.length
+		if (binary.LittleEndian.Uint64(buf[p:])^t.first)&t.mask == 0 &&
+			(t.length < 8 || q < end && buf[q] == '"' && string(buf[p:q]) == string(it.TypeCode(int(kind)))) {
 			m.last = kind
 			return kind, q
 		}
@@ -210,12 +311,6 @@ func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32
 }
 
 func (m *typeMemo) find(text []byte, it *batch.Items) uint32 {
-	if len(m.next) > 0 {
-		if kind := m.next[m.last]; string(it.TypeCode(int(kind))) == string(text) {
-			m.last = kind
-			return kind
-		}
-	}
 	for h := maphash.Bytes(m.seed, text); ; h++ {
 		kind, found := m.known[h]
 		if found && string(it.TypeCode(int(kind))) != string(text) {
@@ -226,55 +321,79 @@ func (m *typeMemo) find(text []byte, it *batch.Items) uint32 {
 			it.TypeText = append(it.TypeText, text...)
 			it.TypeEnd = append(it.TypeEnd, uint32(len(it.TypeText)))
 			m.known[h] = kind
-			m.next = append(m.next, kind)
+			t := knownType{next: kind, length: len(text), mask: 1<<(8*len(text)+8) - 1} // all ones from a length of 7
+			var first [8]byte
+			copy(first[copy(first[:], text):], `"`)
+			t.first = binary.LittleEndian.Uint64(first[:])
+			m.list = append(m.list, t)
 		}
-		m.next[m.last], m.last = kind, kind
+		m.list[m.last].next, m.last = kind, kind
 		return kind
 	}
 }
 
-// timeMemo keeps the last timestamp: most rows of a batch repeat it, or at least its day.
+// timeMemo keeps the last timestamp: most rows of a batch repeat it, or at least its day and form. The zero value matches
+// nothing: its n is 0, and glue follows, which does not begin with the zero byte that is there.
+//
+//	2006-01-02T15:04:05.000Z
+//	date       clock   zone, with a fraction
+//	    date'
 type timeMemo struct {
-	text [maxTimestamp]byte
-	n    int
-	ns   int64
-	day  int64 // start of its day
+	date, date2, clock uint64 // eight bytes each, of which date and date2 overlap
+	zone, mask         uint64 // up to eight bytes
+	n                  int    // length of the text
+	ns                 int64
+	midnight           int64 // ns of 00:00:00 with that fraction
 }
 
-const dayLen = len("2006-01-02T")
+const (
+	dateLen  = len("2006-01-02T")
+	clockEnd = dateLen + len("15:04:05")
+)
 
 // read reads the timestamp at p in buf. It returns its end, or -1 if the lexer must decode it.
 func (m *timeMemo) read(buf []byte, p, end int) (ns int64, next int) {
-	if q := p + m.n; m.n > 0 && q < end && buf[q] == '"' && string(buf[p:q]) == string(m.text[:m.n]) {
-		return m.ns, q
+	b := buf[p : p+clockEnd+8]
+	clock := binary.LittleEndian.Uint64(b[dateLen:])
+	if binary.LittleEndian.Uint64(b) == m.date && binary.LittleEndian.Uint64(b[dateLen-8:]) == m.date2 &&
+		(binary.LittleEndian.Uint64(b[clockEnd:])^m.zone)&m.mask == 0 {
+		if clock == m.clock {
+			return m.ns, p + m.n
+		}
+		if ns, ok := readClock(clock); ok {
+			m.clock, m.ns = clock, m.midnight+ns
+			return m.ns, p + m.n
+		}
 	}
 	q := endOfString(buf, p, end)
 	if q >= end {
 		return 0, -1
 	}
-	ns, ok := m.sameDay(buf[p:q])
+	ns, ok := parseTimestamp(buf[p:q])
 	if !ok {
-		if ns, ok = parseTimestamp(buf[p:q]); !ok {
-			return 0, -1
-		}
-		days, _ := date(buf[p:q]) // not from ns: a leap second belongs to the previous day
-		m.day = days * day
+		return 0, -1
 	}
-	m.n = copy(m.text[:], buf[p:q])
-	m.ns = ns
+	if zone := q - p - clockEnd; zone > 0 && zone <= 8 && b[dateLen+5] == ':' {
+		days, _ := date(b) // not from ns: a leap second belongs to the previous day
+		m.date, m.date2, m.clock = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[dateLen-8:]), clock
+		m.mask = ^uint64(0) >> (64 - 8*zone)
+		m.zone = binary.LittleEndian.Uint64(b[clockEnd:]) & m.mask
+		m.n, m.ns, m.midnight = q-p, ns, days*day+ns%second
+	}
 	return ns, q
 }
 
-// sameDay reads a timestamp of the most common form, 2006-01-02T15:04:05Z, on the day of the previous one.
-func (m *timeMemo) sameDay(s []byte) (ns int64, ok bool) {
-	if len(s) != len("2006-01-02T15:04:05Z") || m.n < dayLen || string(s[:dayLen]) != string(m.text[:dayLen]) {
+// readClock reads 15:04:05, the first byte lowest, as nanoseconds. It does not read leap seconds.
+func readClock(clock uint64) (ns int64, ok bool) {
+	const (
+		zeros = 0x30303a30303a3030 // 00:00:00
+		carry = 0x76767f76767f7676 // carries into the highest bit of a byte from 10 for digits, from 1 for colons
+	)
+	t := clock ^ zeros
+	if t&0xf0f0f0f0f0f0f0f0|(t+carry)&highs != 0 {
 		return 0, false
 	}
-	h, okH := two(s[11:])
-	m60, okM := two(s[14:])
-	sec, okS := two(s[17:])
-	if !okH || !okM || !okS || h > 23 || m60 > 59 || sec > 59 || s[13] != ':' || s[16] != ':' || s[19] != 'Z' {
-		return 0, false
-	}
-	return m.day + int64(h)*hour + int64(m60)*minute + int64(sec)*second, true
+	t = t*10 + t>>8
+	h, m, s := int64(t&0xff), int64(t>>24&0xff), int64(t>>48&0xff)
+	return h*hour + m*minute + s*second, h <= 23 && m <= 59 && s <= 59
 }

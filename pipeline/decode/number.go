@@ -1,6 +1,10 @@
 package decode
 
-import "strconv"
+import (
+	"encoding/binary"
+	"math/bits"
+	"strconv"
+)
 
 // maxDigits is the number of characters of a number that are kept: more than the 767 digits that exact rounding needs, fewer
 // than the 800 after which strconv miscounts integer digits.
@@ -10,11 +14,55 @@ const maxDigits = 780
 // of ten is rounded once, and thus correctly.
 const exactDigits = 15
 
-var powers = [exactDigits + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
+var powers = [16]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
 // readNumber reads the JSON number at p in b. It returns its end, or -1 if there is none or the lexer must decode it. b must
-// not end within the number.
+// not end within the number, and seven bytes must follow p.
 func readNumber(b []byte, p int) (v float64, next int) {
+	first := p
+	if b[p] == '-' {
+		first++
+	}
+	t := binary.LittleEndian.Uint64(b[first:]) ^ ones*'0'
+	others := (t&^highs + ones*(0x80-10) | t) & highs // the bytes that are not digits
+	if others == 0 {
+		return readLong(b, p)
+	}
+	integer := uint(bits.TrailingZeros64(others)) &^ 7 // bits of the digits before the point
+	digits, end := integer, first+int(integer/8)
+	if b[end] == '.' {
+		if others &= others - 1; others == 0 {
+			return readLong(b, p)
+		}
+		size := uint(bits.TrailingZeros64(others)) / 8
+		end = first + int(size)
+		digits = size*8 - 8
+		low := uint64(1)<<(integer&63) - 1
+		t = t&low | t>>8&^low
+		if digits == integer {
+			return 0, -1
+		}
+	}
+	if integer == 0 || integer > 8 && t&0xff == 0 {
+		return 0, -1
+	}
+	if b[end]|0x20 == 'e' {
+		return readLong(b, p)
+	}
+	// Digits in pairs, then in fours, then all eight.
+	t <<= (64 - digits) & 63
+	t = t*10 + t>>8
+	const pairs = 0x000000ff000000ff
+	t = (t&pairs*(100+1_000_000<<32) + t>>16&pairs*(1+10_000<<32)) >> 32
+	v = float64(int64(t)) / powers[(digits-integer)/8&15]
+	if first > p {
+		v = -v
+	}
+	return v, end
+}
+
+// readLong is readNumber for numbers of any length.
+func readLong(b []byte, p int) (v float64, next int) {
 	start := p
 	negative := b[p] == '-'
 	if negative {
