@@ -52,9 +52,9 @@ setup: ## install the Debian packages that the tests need; SETUP=no prints the c
 	@.ci/setup test
 
 .PHONY: run
-run: ## start stores and daemon, send a day of traffic, show the result, go on live; DATA=folder for real data, ARGS=--exit to stop after the result
+run: ## start stores, daemon and forecaster, send three days of traffic, show the result, go on live; DATA=folder for real data, ARGS=--exit to stop after the result
 	@.ci/setup run
-	@.ci/build ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/devstores
+	@.ci/build ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores
 	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 .PHONY: stores

@@ -56,6 +56,7 @@ type Model struct {
 
 // Forecasts says what is published.
 type Forecasts struct {
+	Every     time.Duration `setting:"every"`     // how often they are published; 0: every model.interval
 	Grace     time.Duration `setting:"grace"`     // for late measurements of an interval
 	Step      time.Duration `setting:"step"`      // length of a period
 	Periods   int           `setting:"periods"`   // the first contains the origin
@@ -158,6 +159,8 @@ func (m Model) validate() error {
 
 func (f Forecasts) validate(m Model) error {
 	return errors.Join(
+		settings.Check(f.Every == 0 || f.Every >= time.Second && m.Interval%f.Every == 0,
+			"every is %s, must be 0 or divide model.interval: all instances publish at the same times", f.Every),
 		settings.Within("grace", f.Grace, 0, max(m.Interval, 0), "a longer one delays forecasts by more than an interval"),
 		settings.Check(f.Step >= m.Interval && f.Step%max(m.Interval, 1) == 0, "step is %s, must be a multiple of model.interval", f.Step),
 		settings.Within("periods", f.Periods, 1, 96, "profiles end with the next day"),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,7 +224,7 @@ func (f *forecaster) update(change func(*status)) {
 // rounds publishes the forecasts of each interval, once measurements had time to arrive. After an error it
 // tries again, from the origin that is the latest then.
 func (f *forecaster) rounds(ctx context.Context) {
-	interval, grace := f.cfg.Model.Interval, f.cfg.Forecasts.Grace
+	interval, grace := cmp.Or(f.cfg.Forecasts.Every, f.cfg.Model.Interval), f.cfg.Forecasts.Grace
 	for ctx.Err() == nil {
 		origin := time.Now().Add(-grace).Truncate(interval)
 		err := f.round(ctx, origin)

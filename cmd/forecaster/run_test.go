@@ -316,6 +316,7 @@ func TestConfig(t *testing.T) {
 	f([]string{"model.holidays=[2026-13-01]"}, "model.holidays has")
 	f([]string{"model.holiday_region=xx"}, "model.holiday_region is")
 	f([]string{"forecasts.tolerance=0", "forecasts.max_age=2h"}, "forecasts.tolerance is 0", "forecasts.max_age is 2h0m0s")
+	f([]string{"forecasts.every=2m"}, "forecasts.every is 2m0s, must be 0 or divide model.interval")
 	f([]string{"output.feed=fax"}, "output.feed is")
 	f([]string{"output.feed=file"}, "output.file.path must be set")
 	c, origins, err := Load(conf.Options{Set: []string{"model.product_instance=a", "detectors.path=x.csv"}})

@@ -4,26 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/ulikunitz/xz"
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/proto"
-
-	"trafficd/schemas/openlr"
-	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 // profile describes how to read a data set. Names in square brackets in the comments are columns.
@@ -37,15 +30,14 @@ type profile struct {
 		To     [2]string `yaml:"to"`     // and of its end
 		Node   string    `yaml:"node"`   // [] of the number of its first node
 		Length string    `yaml:"length"` // [] in metres
-		Speed  string    `yaml:"speed"`  // [] in km/h, until one is measured
 	} `yaml:"detectors"`
 	Send   []string `yaml:"send"` // flags of trafficctl send
 	Replay struct {
-		Day      string `yaml:"day"` // the beginning of its timestamps
+		End      string `yaml:"end"` // the date after the last observation
 		Time     string `yaml:"time"`
 		Detector string `yaml:"detector"`
 		Speed    string `yaml:"speed"`
-	} `yaml:"replay"` // what is sent after everything was: columns of the observations
+	} `yaml:"replay"` // what is sent after the rows until now: columns of the observations
 	Attribution string `yaml:"attribution"`
 	name        string
 }
@@ -148,48 +140,62 @@ func eachRow(path string, columns []string, do func(row, values []string) error)
 	}
 }
 
-// dataset is a data set whose streets are those of its detectors. Once everything is sent, it sends one day again and again.
+// dataset is a data set whose streets are those of its detectors. Its last weeks are sent as if they happened now: all of its
+// times are shifted by whole weeks, so that they end in more than a day. The rows until now are sent first, then those of the
+// next day as time goes by, again and again.
 type dataset struct {
 	*profile
-	folder  string
-	streets map[string]*pb.StreetForecast // by detector code; each has one period, with the last speed
-	load    func() (day, error)
-	next    int // index of the times of the day
+	folder string
+	shift  time.Duration
+	load   func() (day, error)
 }
 
-// day holds the observations of a day.
+// day holds the observations of 24 hours.
 type day struct {
 	header []string
-	times  []string // in order
-	rows   map[string][][]string
+	rows   map[string][][]string // by time of day, as 15:04
 }
 
+const week = 7 * 24 * time.Hour
+
 // openDataset returns the data set in a folder. It writes the rows of liveStep to the file live.
-func openDataset(root, folder, requested, live string) (s source, err error) {
-	d := &dataset{streets: map[string]*pb.StreetForecast{}}
+func openDataset(root, folder, requested, live string, now time.Time) (s source, err error) {
+	d := &dataset{}
 	if d.profile, err = findProfile(root, folder, requested); err != nil {
 		return s, err
 	}
 	if d.folder, err = filepath.Abs(folder); err != nil {
 		return s, fmt.Errorf("cannot find the data: %w", err)
 	}
+	end, err := time.Parse(time.DateOnly, d.Replay.End)
+	if err != nil {
+		return s, fmt.Errorf("profile %s: replay.end %q must be a date such as 2014-10-01", d.name, d.Replay.End)
+	}
+	d.shift = (now.Sub(end) + 24*time.Hour).Truncate(week) + week
+	c := d.Detectors
 	s = source{
-		about:          d.name + ": " + d.Attribution,
-		file:           filepath.Join(d.folder, d.Observations),
-		flags:          d.Send,
-		registry:       filepath.Join(d.folder, d.Detectors.File),
-		column:         d.Detectors.Column,
-		ForecastsAbout: "the last speed of each street carried forward for two hours, as there is no forecaster",
-		forecasts:      d.forecasts,
-		LiveAbout:      fmt.Sprintf("%s again, from 06:00, one interval every %s and with timestamps of now", d.Replay.Day, liveStep),
+		about:    d.name + " as if it happened now: " + d.Attribution,
+		file:     filepath.Join(d.folder, d.Observations),
+		flags:    append(slices.Clone(d.Send), "--shift="+d.shift.String()),
+		registry: filepath.Join(d.folder, c.File),
+		column:   c.Column,
+		columns: fmt.Sprintf("{code: %q, street: %q, fromnode: %q, length: %q, from_lon: %q, from_lat: %q, to_lon: %q, to_lat: %q}",
+			c.Column, c.Column, c.Node, c.Length, c.From[0], c.From[1], c.To[0], c.To[1]),
+		LiveAbout: fmt.Sprintf("the data from %s on, at its pace, sent every %s", now.Add(-d.shift).Format("Monday, 2 January 2006, 15:04"), liveStep),
 	}
 	if _, err := os.Stat(s.file); err != nil {
 		return s, fmt.Errorf("cannot find the data (profile %s): %w", d.name, err)
 	}
-	if s.example, err = d.readStreets(s.registry); err != nil {
-		return s, fmt.Errorf("cannot read the detectors in %s (profile %s): %w", s.registry, d.name, err)
+	found := errors.New("found")
+	_, err = eachRow(s.registry, []string{c.Column}, func(_, values []string) error {
+		s.example, s.Street = values[0], values[0]
+		return found
+	})
+	if !errors.Is(err, found) {
+		return s, fmt.Errorf("cannot read the detectors in %s (profile %s): %w", s.registry, d.name, cmp.Or(err, errors.New("it has none")))
 	}
-	d.load = sync.OnceValues(d.readDay)
+	from := now.Add(-d.shift).Truncate(interval)
+	d.load = sync.OnceValues(func() (day, error) { return d.readDay(from) })
 	go func() { _, _ = d.load() }() // takes some seconds
 	s.live = func(from time.Time) ([]string, error) {
 		return append(append([]string{"send", live}, d.Send...), "--interval="+liveStep.String()), d.replay(from, live)
@@ -197,56 +203,15 @@ func openDataset(root, folder, requested, live string) (s source, err error) {
 	return s, nil
 }
 
-// readStreets reads the detectors and returns the code of the first.
-func (d *dataset) readStreets(path string) (first string, err error) {
-	c := d.Detectors
-	columns := []string{c.Column, c.Node, c.Speed, c.Length, c.From[0], c.From[1], c.To[0], c.To[1]}
-	_, err = eachRow(path, columns, func(_, values []string) (err error) {
-		var n [8]float64
-		for i := range n {
-			if n[i], err = strconv.ParseFloat(values[i], 64); err != nil {
-				return fmt.Errorf("detector %q: %w", values[0], err)
-			}
-		}
-		const majorRoad = 3
-		location, err := openlr.Encode(openlr.Straight([2]float64{n[4], n[5]}, [2]float64{n[6], n[7]}, int(n[3]), majorRoad))
-		if err != nil {
-			return fmt.Errorf("detector %q: %w", values[0], err)
-		}
-		d.streets[values[0]] = &pb.StreetForecast{
-			Street: int32(n[0]), Fromnode: int32(n[1]), OpenLRcode: location, Forecast: []*pb.ForecastPeriod{{Speed: n[2]}},
-		}
-		first = cmp.Or(first, values[0])
-		return nil
-	})
-	return first, err
-}
-
-// forecasts writes the last speed of each street as its forecast for two hours.
-func (d *dataset) forecasts(_ context.Context, from time.Time, file string) error {
-	layer := pb.StreetForecastResponse{}
-	for _, code := range slices.Sorted(maps.Keys(d.streets)) {
-		p := d.streets[code].Forecast[0]
-		p.Start, p.End = from.Format(time.RFC3339), from.Add(2*time.Hour).Format(time.RFC3339)
-		layer.StreetForecast = append(layer.StreetForecast, d.streets[code])
-	}
-	text, err := proto.Marshal(&layer)
-	if err == nil {
-		err = os.WriteFile(file, text, 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the forecasts: %w", err)
-	}
-	return nil
-}
-
-// readDay reads the day that is replayed.
-func (d *dataset) readDay() (today day, err error) {
+// readDay reads 24 hours of the data.
+func (d *dataset) readDay(from time.Time) (today day, err error) {
+	const layout = "2006-01-02T15:04"
 	today.rows = map[string][][]string{}
-	r := d.Replay
-	today.header, err = eachRow(filepath.Join(d.folder, d.Observations), []string{r.Time, r.Detector, r.Speed}, func(row, values []string) error {
-		if at := values[0]; strings.HasPrefix(at, r.Day) {
-			today.rows[at] = append(today.rows[at], slices.Clone(row))
+	first, end := from.Format(layout), from.AddDate(0, 0, 1).Format(layout)
+	today.header, err = eachRow(filepath.Join(d.folder, d.Observations), []string{d.Replay.Time}, func(row, values []string) error {
+		if at := values[0]; len(at) >= len(layout) && at >= first && at < end {
+			clock := at[len("2006-01-02T"):len(layout)]
+			today.rows[clock] = append(today.rows[clock], slices.Clone(row))
 		}
 		return nil
 	})
@@ -254,15 +219,12 @@ func (d *dataset) readDay() (today day, err error) {
 		err = errors.New("it has no observations")
 	}
 	if err != nil {
-		return today, fmt.Errorf("cannot read the day %s to replay: %w", r.Day, err)
+		return today, fmt.Errorf("cannot read the day to replay, from %s: %w", first, err)
 	}
-	today.times = slices.Sorted(maps.Keys(today.rows))
-	d.next = len(today.times) / 4
 	return today, nil
 }
 
-// replay writes the next interval of the day to a file, with other timestamps and with two invalid rows, and takes its speeds
-// over.
+// replay writes the rows of the data for a time of day to a file, with other timestamps and with two invalid rows.
 func (d *dataset) replay(from time.Time, file string) error {
 	today, err := d.load()
 	if err != nil {
@@ -270,22 +232,22 @@ func (d *dataset) replay(from time.Time, file string) error {
 	}
 	var at [3]int
 	for i, name := range []string{d.Replay.Time, d.Replay.Detector, d.Replay.Speed} {
-		at[i] = slices.Index(today.header, name)
+		if at[i] = slices.Index(today.header, name); at[i] < 0 {
+			return fmt.Errorf("cannot replay the day: no column %q", name)
+		}
 	}
-	rows := today.rows[today.times[d.next]]
-	d.next = (d.next + 1) % len(today.times)
+	rows := slices.Clone(today.rows[from.Truncate(interval).Format("15:04")])
+	if len(rows) == 0 {
+		return nil // a hole
+	}
 	unknown, infinite := slices.Clone(rows[0]), slices.Clone(rows[0])
 	unknown[at[1]], infinite[at[2]] = "no-such-detector", "1e999"
 	var text bytes.Buffer
 	out := csv.NewWriter(&text)
 	_ = out.Write(today.header) // a buffer cannot fail
-	for _, row := range append(slices.Clone(rows), unknown, infinite) {
+	for _, row := range append(rows, unknown, infinite) {
 		row[at[0]] = from.Format(time.RFC3339)
 		_ = out.Write(row)
-		speed, err := strconv.ParseFloat(row[at[2]], 64)
-		if street := d.streets[row[at[1]]]; street != nil && err == nil {
-			street.Forecast[0].Speed = speed
-		}
 	}
 	out.Flush()
 	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {

@@ -5,34 +5,24 @@ import (
 	"time"
 )
 
-// liveStep is the time between two publications of forecasts, and between two messages of all detectors. A round number of
-// seconds.
+// liveStep is the time between two messages of all detectors. A round number of seconds.
 const liveStep = 5 * time.Second
 
-// live publishes forecasts that begin now and, once the report is printed, sends the measurements of the last seconds, until
-// ctx ends. It prints each error once and tries again.
+// live sends the measurements of the last seconds until ctx ends. It prints each error once and tries again.
 func (q *quickstart) live(ctx context.Context) {
 	tick := time.NewTicker(liveStep)
 	defer tick.Stop()
 	last := ""
-	try := func(err error) {
-		if err != nil && ctx.Err() == nil && err.Error() != last {
-			last = err.Error()
-			say("live traffic: %v; will retry", err)
-		}
-	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := time.Now().UTC().Truncate(liveStep)
-		try(q.publishForecasts(ctx, time.Now()))
-		select {
-		case <-q.counted:
-			try(q.sendLive(ctx, now.Add(-liveStep)))
-		default:
+		err := q.sendLive(ctx, time.Now().UTC().Truncate(liveStep).Add(-liveStep))
+		if err != nil && ctx.Err() == nil && err.Error() != last {
+			last = err.Error()
+			say("live traffic: %v; will retry", err)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Command quickstart shows trafficd at work on one machine: it builds the programs, starts real stores and the daemon,
-// sends a day of traffic, waits until both stores have it, and prints a report. Then it sends measurements and publishes
-// forecasts as time goes by, until Ctrl-C.
+// sends some days of traffic, waits until both stores have it, starts the forecaster, and prints a report. Then it sends
+// measurements as time goes by, until Ctrl-C.
 //
 // All data is in one directory (.run/quickstart), which is kept: the next start uses the same data and key.
 package main
@@ -49,7 +49,7 @@ func main() {
 	f.BoolVar(&o.exit, "exit", false, "exit after the report, with an error if the counts differ")
 	f.StringVar(&o.broker, "broker", "kfake", "Kafka-protocol broker: kfake, or apache (slower to start; needs Java)")
 	f.IntVar(&o.detectors, "detectors", 1000, "made-up traffic: number of detectors, one in each direction of a street")
-	f.IntVar(&o.days, "days", 1, "made-up traffic: number of days")
+	f.IntVar(&o.days, "days", 3, "made-up traffic: number of days; the forecaster learns those that are complete")
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

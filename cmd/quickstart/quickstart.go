@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"os"
@@ -22,9 +22,10 @@ import (
 )
 
 const (
-	database = "trafficd"
-	table    = database + ".measurements"
-	topic    = "measurements"
+	database      = "trafficd"
+	table         = database + ".measurements"
+	topic         = "measurements"
+	forecastTopic = "forecasts"
 )
 
 // quickstart is one run. If it dies, everything that it started receives SIGTERM.
@@ -35,44 +36,46 @@ type quickstart struct {
 	source   source
 	stores   *launch.Stores
 	daemon   *launch.Daemon
-	restarts atomic.Int32
-	exited   error         // the reason why a process is not restarted; of watch
-	counted  chan struct{} // closed when live measurements may be sent
+	restarts atomic.Int32 // of daemon
+
+	forecaster *launch.Daemon
+	keep       func(*launch.Daemon) // keeps a started program running, in the background
 }
 
 func run(ctx context.Context, o options) (err error) {
-	q := &quickstart{options: o, counted: make(chan struct{})}
+	q := &quickstart{options: o}
 	unlock, err := q.prepare()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var background sync.WaitGroup
 	defer func() {
-		cancel()
+		cancel(nil)
 		background.Wait()
-		if q.exited != nil {
-			err = q.exited
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			err = cause
 		}
 		err = errors.Join(err, q.stop())
 	}()
-	for _, step := range []func(context.Context) error{q.build, q.startStores, q.makeKey, q.findSource, q.startForecasts, q.startDaemon} {
+	q.keep = func(d *launch.Daemon) {
+		background.Go(func() {
+			if err := q.watch(ctx, d); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	for _, step := range []func(context.Context) error{q.build, q.startStores, q.makeKey, q.findSource, q.startDaemon} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	background.Go(func() { q.exited = q.watch(ctx); cancel() })
-	if err := q.daemon.AwaitReady(ctx, 30*time.Second); err != nil {
-		return err
-	}
-	say("trafficd is ready: open http://%s/#map", q.daemon.Ops)
-	background.Go(func() { q.live(ctx) })
+	say("trafficd is ready: http://%s", q.daemon.Ops)
 	if err := q.sendAndCount(ctx); err != nil || q.exit {
 		return err
 	}
-	close(q.counted)
-	<-ctx.Done()
+	q.live(ctx)
 	fmt.Println()
 	return ctx.Err()
 }
@@ -107,13 +110,17 @@ func (q *quickstart) prepare() (unlock func(), err error) {
 		Binary: q.bin("trafficd"), Dir: q.dir, Args: []string{"--config", q.path("trafficd.yaml")}, OnDeath: unix.SIGTERM,
 		API: launch.Address(freePort(8080)), Ops: launch.Address(freePort(8081)),
 	}
+	q.forecaster = &launch.Daemon{
+		Binary: q.bin("forecaster"), Dir: q.dir, Args: []string{"--config", q.path("forecaster.yaml")}, OnDeath: unix.SIGTERM,
+		Ops: launch.Address(freePort(8082)),
+	}
 	say("the web page will be at http://%s (operations) and http://%[1]s/#map in a few seconds", q.daemon.Ops)
 	return unlock, nil
 }
 
 func (q *quickstart) build(ctx context.Context) error {
-	say("building trafficd, trafficctl, devstores in bin/")
-	return launch.Build(ctx, "-o", "bin/", "./cmd/trafficd", "./cmd/trafficctl", "./cmd/devstores")
+	say("building trafficd, trafficctl, forecaster, devstores in bin/")
+	return launch.Build(ctx, "-o", "bin/", "./cmd/trafficd", "./cmd/trafficctl", "./cmd/forecaster", "./cmd/devstores")
 }
 
 // startStores starts ClickHouse and the broker, on the usual ports where they are free.
@@ -131,7 +138,10 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 	if q.stores, err = launch.StartStores(ctx, opts); ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return launch.CreateTopic(ctx, q.stores.Kafka.Brokers, forecastTopic, 1, map[string]*string{"cleanup.policy": new("compact")})
 }
 
 // freePort returns the usual port if it is free, otherwise another one.
@@ -143,32 +153,48 @@ func freePort(usual int) int {
 	return port
 }
 
-//go:embed trafficd.yaml
-var configText string
+//go:embed trafficd.yaml forecaster.yaml
+var configs embed.FS
 
-// startDaemon writes a small configuration to read and to change, and starts the daemon.
-func (q *quickstart) startDaemon(context.Context) error {
+func (q *quickstart) startDaemon(ctx context.Context) error {
 	say("starting trafficd on %s", q.daemon.API)
+	return q.start(ctx, q.daemon, 30*time.Second)
+}
+
+// startForecaster starts the forecaster, which learns from what is in the archive, and waits for its first forecasts. The daemon
+// reads them from the topic.
+func (q *quickstart) startForecaster(ctx context.Context) error {
+	say("starting the forecaster, which learns from the archive")
+	return q.start(ctx, q.forecaster, 2*time.Minute)
+}
+
+// start writes a small configuration to read and to change, starts a program, and waits until it is ready.
+func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) error {
+	name := d.Name() + ".yaml"
 	var text bytes.Buffer
-	err := template.Must(template.New("trafficd.yaml").Parse(configText)).Execute(&text, map[string]string{
-		"API": q.daemon.API, "Ops": q.daemon.Ops, "Keys": q.path(keysFile),
-		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column,
+	err := template.Must(template.ParseFS(configs, name)).Execute(&text, map[string]any{
+		"API": q.daemon.API, "Ops": d.Ops, "Keys": q.path(keysFile),
+		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column, "Columns": q.source.columns,
 		"Journal":    q.path("journal"),
 		"ClickHouse": q.stores.ClickHouse.TCP, "Database": database,
 		"Brokers": strings.Join(q.stores.Kafka.Brokers, ", "), "Topic": topic, "ForecastTopic": forecastTopic,
 	})
 	if err == nil {
-		err = os.WriteFile(q.path("trafficd.yaml"), text.Bytes(), 0o644)
+		err = os.WriteFile(q.path(name), text.Bytes(), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the configuration: %w", err)
 	}
-	return q.daemon.Start()
+	if err := d.Start(); err != nil {
+		return err
+	}
+	q.keep(d)
+	return d.AwaitReady(ctx, limit)
 }
 
-// watch restarts the daemon when it exits, until ctx ends. It returns an error if a store exits, or the daemon right after its
+// watch restarts a program when it exits, until ctx ends. It returns an error if a store exits, or the program right after its
 // start, as it would do again.
-func (q *quickstart) watch(ctx context.Context) error {
+func (q *quickstart) watch(ctx context.Context, d *launch.Daemon) error {
 	for started := time.Now(); ; started = time.Now() {
 		select {
 		case <-ctx.Done():
@@ -177,17 +203,19 @@ func (q *quickstart) watch(ctx context.Context) error {
 			return fmt.Errorf("ClickHouse exited; see %s", q.short(q.path("stores")))
 		case <-q.stores.Kafka.Done():
 			return fmt.Errorf("the Kafka broker exited; see %s", q.short(q.path("stores")))
-		case <-q.daemon.Done():
+		case <-d.Done():
 		}
-		state := q.daemon.State()
+		state := d.State()
 		if state.ExitCode() >= 0 && time.Since(started) < time.Second {
-			return fmt.Errorf("trafficd exits immediately (%s); its log ends:\n%s", state, q.daemon.LogTail())
+			return fmt.Errorf("%s exits immediately (%s); its log ends:\n%s", d.Name(), state, d.LogTail())
 		}
-		if err := q.daemon.Start(); err != nil {
+		if err := d.Start(); err != nil {
 			return err
 		}
-		q.restarts.Add(1)
-		say("trafficd exited (%s) and was restarted as process %d; clients retry, nothing is lost", state, q.daemon.PID())
+		if d == q.daemon {
+			q.restarts.Add(1)
+		}
+		say("%s exited (%s) and was restarted as process %d; clients retry, nothing is lost", d.Name(), state, d.PID())
 	}
 }
 
@@ -198,10 +226,13 @@ func (q *quickstart) stop() error {
 	}
 	say("stopping trafficd and the stores; all data is kept in %s", q.short(q.dir))
 	var errs []error
-	if q.daemon.Process != nil {
-		errs = append(errs, q.daemon.Stop(35*time.Second)) // shutdown_timeout is 30 s
-		if !q.daemon.State().Success() {
-			errs = append(errs, fmt.Errorf("trafficd exited with %v after SIGTERM", q.daemon.State()))
+	for _, d := range []*launch.Daemon{q.daemon, q.forecaster} {
+		if d.Process == nil {
+			continue
+		}
+		errs = append(errs, d.Stop(35*time.Second)) // trafficd's shutdown_timeout is 30 s
+		if !d.State().Success() {
+			errs = append(errs, fmt.Errorf("%s exited with %v after SIGTERM", d.Name(), d.State()))
 		}
 	}
 	return errors.Join(append(errs, q.stores.Close())...)

@@ -95,13 +95,32 @@ func (q *quickstart) sendAndCount(ctx context.Context) error {
 		}
 		return err
 	})
-	_, layer, err := q.trafficctl(ctx, nil, "forecast", "get", "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile),
-		"--format", "protobuf", "--encoding", "gzip")
+	if err := q.startForecaster(ctx); err != nil { // not earlier: a day is learned once
+		return err
+	}
+	layer := ""
+	err = launch.Eventually(ctx, 30*time.Second, func() error { // the daemon may be restarting
+		layer, err = q.layer(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	layer, _, _ = strings.Cut(strings.TrimPrefix(layer, "trafficctl: "), ", ETag")
 	return errors.Join(q.report(os.Stdout, s, after.minus(before), after, layer), differ)
+}
+
+// layer describes the forecast layer.
+func (q *quickstart) layer(ctx context.Context) (string, error) {
+	_, text, err := q.trafficctl(ctx, nil, "forecast", "get", "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile),
+		"--format", "protobuf", "--encoding", "gzip")
+	if err != nil {
+		return "", err
+	}
+	text, _, _ = strings.Cut(strings.TrimPrefix(text, "trafficctl: "), ", ETag")
+	if strings.HasPrefix(text, "0 streets") {
+		return "", errors.New("the forecast layer is empty")
+	}
+	return text, nil
 }
 
 //go:embed report.txt

@@ -8,60 +8,50 @@ import (
 	"time"
 )
 
-// source is the traffic to send, the registry of its detectors, and the forecasts of their streets.
+// source is the traffic to send and the registry of its detectors.
 type source struct {
-	about          string
-	file           string
-	make           func(ctx context.Context) error // makes the file; nil: it exists
-	flags          []string                        // of trafficctl send
-	registry       string                          // CSV file
-	column         string                          // of the registry's detector codes
-	example        string                          // one of them
-	ForecastsAbout string
-	forecasts      func(ctx context.Context, from time.Time, file string) error // writes those that begin then
-	LiveAbout      string
-	live           func(from time.Time) ([]string, error) // the trafficctl command that sends an interval of liveStep
+	about     string
+	file      string
+	make      func(ctx context.Context) error // makes the file; nil: it exists
+	flags     []string                        // of trafficctl send
+	registry  string                          // CSV file
+	column    string                          // of the registry's detector codes
+	columns   string                          // the forecaster's detectors.columns, as YAML; empty: the defaults
+	example   string                          // a detector code
+	Street    string                          // of that detector
+	LiveAbout string
+	live      func(from time.Time) ([]string, error) // the trafficctl command that sends an interval of liveStep
 }
 
 // findSource opens the data set, or makes a town.
 func (q *quickstart) findSource(ctx context.Context) (err error) {
 	if q.data != "" {
-		q.source, err = openDataset(q.root, q.data, q.profile, q.path("live.csv"))
+		q.source, err = openDataset(q.root, q.data, q.profile, q.path("live.csv"), time.Now().UTC())
 		return err
 	}
-	// Whenever it starts, the morning rush begins in the town: the reader should see one.
 	now := time.Now().UTC()
-	const clocks = 7.25 // hours
-	offset := clocks - now.Sub(now.Truncate(24*time.Hour)).Hours()
-	if offset < -12 {
-		offset += 24
+	offset, err := q.clocks(now)
+	if err != nil {
+		return err
 	}
-	common := []string{"--seed", "1", "--utc-offset", strconv.FormatFloat(offset, 'f', 2, 64)}
-	generate := append([]string{
+	generate := []string{
 		"generate", "--quiet", "--detectors", strconv.Itoa(q.detectors), "--types", "speed,flow", "--all-types",
-	}, common...)
-	first := now.Truncate(liveStep).AddDate(0, 0, -q.days)
+		"--seed", "1", "--utc-offset", strconv.FormatFloat(offset.Hours(), 'f', 2, 64),
+	}
+	first := now.Truncate(interval).AddDate(0, 0, -q.days)
 	q.source = source{
 		about: fmt.Sprintf("%d × 24 h of a made-up town with %d detectors until now, some items invalid on purpose", q.days, q.detectors),
 		file:  q.path("traffic.ndjson.gz"),
 		make: func(ctx context.Context) error {
 			_, _, err := q.trafficctl(ctx, nil, append(generate, "--from", first.Format(time.RFC3339), "--days", strconv.Itoa(q.days),
-				"--interval", "5m", "--error-rate", "0.001", "--output", q.path("traffic.ndjson.gz"))...)
+				"--interval", interval.String(), "--error-rate", "0.001", "--output", q.path("traffic.ndjson.gz"))...)
 			return err
 		},
-		registry:       q.path("detectors.csv"),
-		column:         "detectorCode",
-		example:        "D1-1",
-		ForecastsAbout: "what a model of the town's traffic expects for the next two hours",
-		forecasts: func(ctx context.Context, from time.Time, file string) error {
-			_, _, err := q.trafficctl(ctx, nil, append([]string{
-				"forecast", "generate", "--streets", strconv.Itoa(q.detectors), "--from", from.Format(time.RFC3339),
-				"--periods", "24", "--step", "5m", "--output", file,
-			}, common...)...)
-			return err
-		},
-		LiveAbout: fmt.Sprintf("the town's traffic as time goes by; its clocks showed %s when it was started, so the morning rush begins",
-			now.Add(time.Duration(offset*float64(time.Hour))).Format("15:04")),
+		registry:  q.path("detectors.csv"),
+		column:    "detectorCode",
+		example:   "D1-1",
+		Street:    "1",
+		LiveAbout: fmt.Sprintf("the town's traffic as time goes by; its clocks show %s", now.Add(offset).Format("15:04")),
 		live: func(from time.Time) ([]string, error) {
 			return append(generate, "--from", from.Format(time.RFC3339), "--interval", liveStep.String(), "--intervals", "1",
 				"--error-rate", "0.003", "--send"), nil
@@ -69,6 +59,29 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 	}
 	_, _, err = q.trafficctl(ctx, nil, append(generate, "--intervals", "1", "--registry-out", q.source.registry, "--output", os.DevNull)...)
 	return err
+}
+
+// interval is that of the traffic that is sent first.
+const interval = 5 * time.Minute
+
+// clocks returns how far the town's clocks are ahead of UTC. At the first start, they show the beginning of the morning rush:
+// the reader should see one. Later starts keep that, because the forecaster has learned it.
+func (q *quickstart) clocks(now time.Time) (offset time.Duration, err error) {
+	const file, rush = "clocks", 7*time.Hour + 15*time.Minute
+	text, err := os.ReadFile(q.path(file))
+	if err == nil {
+		if offset, err = time.ParseDuration(string(text)); err == nil {
+			return offset, nil
+		}
+	}
+	offset = (rush - now.Sub(now.Truncate(24*time.Hour))).Round(time.Minute)
+	if offset < -12*time.Hour {
+		offset += 24 * time.Hour
+	}
+	if err = os.WriteFile(q.path(file), []byte(offset.String()), 0o644); err != nil {
+		return 0, fmt.Errorf("cannot write the town's clocks: %w", err)
+	}
+	return offset, nil
 }
 
 // writeSample writes a batch of a valid item and an invalid one, for a printed command.

@@ -23,7 +23,7 @@ type reading struct {
 // mappingFlags are the flags that cause items to be built from columns.
 var mappingFlags = []string{
 	"detector", "type", "from", "to", "interval", "value", "quality", "melt",
-	"zone", "dst-overlap", "time-layout", "decimal", "detectors-from-header", "start",
+	"zone", "dst-overlap", "shift", "time-layout", "decimal", "detectors-from-header", "start",
 }
 
 func newReading() *reading {
@@ -66,6 +66,7 @@ func (r *reading) register(f *pflag.FlagSet) {
 		})
 	f.StringVar((*string)(&m.Clock.Overlap), "dst-overlap", string(feed.OverlapReject),
 		"meaning of a local time that occurs twice: reject, first or second")
+	f.DurationVar(&m.Clock.Shift, "shift", 0, "add this to all timestamps, and skip rows that then end in the future: recorded data as if it happened now")
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or Go's reference time 2006-01-02 15:04:05 in your layout")
 	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names detectors: one value column each; needs --type =TYPE and "+
 		"--interval")

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Daemon is a trafficd that can be started again after it exits. Its methods are for one goroutine at a time, except
+// Daemon is a trafficd or a forecaster that can be started again after it exits. Its methods are for one goroutine at a time, except
 // Get, Readyz and Metrics.
 type Daemon struct {
 	Binary  string
-	Dir     string // working directory; trafficd.log in it receives the output of every start
+	Dir     string // working directory; the file <name of the binary>.log in it receives the output of every start
 	Args    []string
 	Env     []string    // added to this process's environment
 	OnDeath unix.Signal // sent to the daemon if this process dies; 0 = SIGKILL
@@ -86,7 +86,10 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-func (d *Daemon) logFile() string { return filepath.Join(d.Dir, "trafficd.log") }
+func (d *Daemon) logFile() string { return filepath.Join(d.Dir, d.Name()+".log") }
+
+// Name returns the name of the program.
+func (d *Daemon) Name() string { return filepath.Base(d.Binary) }
 
 // Log returns what the daemon has logged since its last start.
 func (d *Daemon) Log() string {
@@ -121,7 +124,7 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 		return fmt.Errorf("status %d: %s", status, body)
 	})
 	if err != nil {
-		return fmt.Errorf("trafficd did not become ready: %w; its log ends:\n%s", err, d.LogTail())
+		return fmt.Errorf("%s did not become ready: %w; its log ends:\n%s", d.Name(), err, d.LogTail())
 	}
 	return nil
 }

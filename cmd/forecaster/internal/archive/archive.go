@@ -40,8 +40,11 @@ const (
 	history  = 120 // days of a profile; older ones have a weight of less than 0.95^120
 	ridge    = 400 // weight of the pool in the weights of a detector, in readings of many vehicles
 	reliable = 5   // vehicles of a reading by which the bounds are learned
-	readDays = 31  // whose measurements are read at once
 	keepDays = 7   // of learned tables that are replaced daily
+
+	clockSkew = 24 * time.Hour // of detectors whose clocks are ahead
+
+	readCells = 1_500_000 // intervals of detectors whose measurements are read at once: ClickHouse takes 350 bytes for each
 )
 
 // Source is the archive of one product instance and measure type, and where to store what is learned.
@@ -76,9 +79,15 @@ func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.
 	if err != nil {
 		return err
 	}
+	days := 1
+	if next.AddDate(0, 0, 2).Before(until) {
+		if days, err = s.readDays(ctx, next); err != nil {
+			return err
+		}
+	}
 	for read := next; !next.AddDate(0, 0, 1).After(until); next = next.AddDate(0, 0, 1) {
 		if !next.Before(read) {
-			if read = next.AddDate(0, 0, readDays); read.After(until) {
+			if read = next.AddDate(0, 0, days); read.After(until) {
 				read = s.Midnight(until)
 			}
 			if err := s.exec(ctx, s.query(next, next, read, 0), "values"); err != nil {
@@ -93,6 +102,18 @@ func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.
 		}
 	}
 	return nil
+}
+
+// readDays returns the number of days whose measurements are read at once.
+func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
+	q := s.query(from, from, from, 0)
+	var n uint64
+	err := s.Conn.QueryRow(ctx, "SELECT uniq(detector_code) FROM "+q.Archive+" WHERE "+q.Key()+
+		fmt.Sprintf(" AND timestamp_from >= fromUnixTimestamp(%d)", q.From)).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count the detectors in %s: %w", q.Archive, err)
+	}
+	return max(1, min(history, readCells/(q.Longest*max(1, int(n))))), nil
 }
 
 // next returns the first day that is not learned.
@@ -273,7 +294,10 @@ type Values struct {
 // Values reads the intervals from one moment to another, in the order of the codes. Measurements that end
 // later are not used.
 func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, error) {
-	q := s.query(s.Midnight(from), from, to, 0)
+	return s.values(ctx, s.query(s.Midnight(from), from, to, 0))
+}
+
+func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
 	sql, err := q.sql("recent")
 	if err != nil {
 		return nil, err
@@ -299,7 +323,9 @@ func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, erro
 
 // Recent returns the values of the last hour before an origin.
 func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, recent []model.Recent, err error) {
-	all, err := s.Values(ctx, origin.Add(-model.Hour*s.Interval), origin)
+	q := s.query(s.Midnight(origin), origin.Add(-model.Hour*s.Interval), origin, 0)
+	q.Received = q.From - int64(clockSkew/time.Second) // ClickHouse has an index by which it skips older parts
+	all, err := s.values(ctx, q)
 	if err != nil {
 		return nil, nil, err
 	}

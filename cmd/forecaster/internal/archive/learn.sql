@@ -2,7 +2,7 @@
 
 {{define "cells"}}
 SELECT detector_code,
-    toUInt32(intDiv(toUnixTimestamp(timestamp_from), {{.Step}}) - {{.First}}) AS place,
+    toUInt32(intDiv(toUnixTimestamp(timestamp_from) - {{.From}}, {{.Step}})) AS place,
     {{- if .Counted}}
     countIf(measure_type_code = {{q .Count}}) > 0 AS counted,
     sumIf(value, measure_type_code = {{q .Count}}) AS vehicles,
@@ -21,6 +21,7 @@ FROM {{.Archive}} FINAL
 WHERE product_instance = {{q .Instance}} AND measure_type_code IN ({{q .Measure}}{{if .Counted}}, {{q .Count}}{{end}})
     AND timestamp_from >= fromUnixTimestamp({{.From}}) AND timestamp_from < fromUnixTimestamp({{.To}})
     AND timestamp_to <= fromUnixTimestamp({{.To}})
+    {{- if .Received}} AND received_at >= fromUnixTimestamp({{.Received}}){{end}}
 GROUP BY detector_code, place
 {{end}}
 
@@ -40,7 +41,7 @@ SELECT {{q .Instance}}, {{q .Measure}}, day, detector_code,
     groupArrayInsertAt(0., {{.Longest}})(if(usable, reading, 0.), position), groupArrayInsertAt(0., {{.Longest}})(w, position),
     groupArrayInsertAt(0., {{.Longest}})(t, position), groupArrayInsertAt(0., {{.Longest}})(toFloat64(reliable), position)
 FROM (
-    SELECT *, toDateTime((toInt64(place) + {{.First}}) * {{.Step}}, {{q .Zone}}) AS start, toDate(start) AS day,
+    SELECT *, toDateTime({{.From}} + toInt64(place) * {{.Step}}, {{q .Zone}}) AS start, toDate(start) AS day,
         toUInt32(intDiv(toUnixTimestamp(start) - toUnixTimestamp(toStartOfDay(start)), {{.Step}})) AS position
     FROM ({{template "cells" .}})
 )

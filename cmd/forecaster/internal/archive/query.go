@@ -29,7 +29,7 @@ type query struct {
 	Archive, Tables string // quoted names
 	Step            int64  // interval in seconds
 	From, To        int64
-	First           int64  // number of the first interval since 1970
+	Received        int64  // earlier ones are not read; 0: all are read
 	Places          int    // intervals from From to To
 	Before          int    // intervals of the day before
 	Longest         int    // intervals of the longest day, of 25 hours
@@ -122,7 +122,6 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 		Step: int64(s.Interval / time.Second), From: from.Unix(), To: to.Unix(), Lead: lead,
 		Day: day.Format(time.DateOnly), DayBefore: day.AddDate(0, 0, -1).Format(time.DateOnly),
 	}
-	q.First = q.From / q.Step
 	q.Places = int((q.To - q.From) / q.Step)
 	q.Length = q.Places - lead
 	q.Before = int(day.Sub(day.AddDate(0, 0, -1)) / s.Interval)

@@ -218,7 +218,7 @@ func (s *Step) TargetOf(horizon time.Duration) Target {
 func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
 	d, basis := s.Of(code)
 	var x [K]float64
-	usable := d != nil && len(d.Weights) > 0 && !slices.Contains(s.past, -1)
+	usable := d != nil && !slices.Contains(s.past, -1)
 	if usable {
 		var sums [Hour]float64
 		for i := range Hour {
@@ -265,8 +265,13 @@ func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, det
 	}
 }
 
-// between returns the learned horizons around one, and the share of the second.
+// between returns the learned horizons around one, and the share of the second. On the first days there are no weights yet:
+// the forecast is the profile, without bounds.
 func (d *Detector) between(horizon float64) (a, b *Weights, share float64) {
+	if len(d.Weights) == 0 {
+		none := &Weights{Low: math.NaN(), High: math.NaN()}
+		return none, none, 0
+	}
 	for i := range d.Weights {
 		b = &d.Weights[i]
 		if horizon <= float64(b.Horizon) {

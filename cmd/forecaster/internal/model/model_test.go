@@ -56,6 +56,11 @@ func TestFallbacks(t *testing.T) {
 	f(l, noon, "a", values(map[int]float64{11: -1000}), 15*time.Minute, 50-Clip/4, Own) // an outlier is limited
 	f(l, noon, "new", values(map[int]float64{11: 48}), 15*time.Minute, 42, Pooled)
 
+	first := learned(day) // no weights yet
+	first.Detectors["a"].Weights, first.Pool.Weights = nil, nil
+	f(first, noon, "a", slow, 15*time.Minute, 50, Own)
+	f(first, noon, "new", slow, 15*time.Minute, 40, Pooled)
+
 	nothing := &Learned{Day: day, Interval: 5 * time.Minute}
 	f(nothing, noon, "a", values(map[int]float64{3: 44, 7: 33}), time.Hour, 33, Persist)
 	f(nothing, noon, "a", Recent{}, time.Hour, 0, None)

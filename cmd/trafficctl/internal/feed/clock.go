@@ -35,6 +35,7 @@ type Clock struct {
 	Layout  string
 	Zone    *time.Location // of times without a UTC offset
 	Overlap Overlap
+	Shift   time.Duration // is added to each
 }
 
 // Validate returns an error for the first invalid field, by its flag's name.
@@ -77,6 +78,11 @@ func newClock(c Clock) *clock {
 }
 
 func (c *clock) parse(cell string) (time.Time, error) {
+	at, err := c.unshifted(cell)
+	return at.Add(c.Shift), err
+}
+
+func (c *clock) unshifted(cell string) (time.Time, error) {
 	switch c.Layout {
 	case LayoutUnix:
 		return parseUnix(cell, time.Second)

@@ -148,6 +148,7 @@ type assembler struct {
 	mapping Mapping
 	clock   *clock
 	start   time.Time // of row 1, if the mapping has Start
+	now     time.Time // rows that a shift moves beyond it are skipped
 	values  []valueColumn
 	fields  measurement.Fields
 	body    []byte // the row's measurements
@@ -158,7 +159,7 @@ type assembler struct {
 }
 
 func newAssembler(m Mapping, empty *int64) *assembler {
-	a := &assembler{mapping: m, clock: newClock(m.Clock), values: m.valueColumns(), empty: empty}
+	a := &assembler{mapping: m, clock: newClock(m.Clock), values: m.valueColumns(), now: time.Now(), empty: empty}
 	if m.Start != "" {
 		a.start, _ = a.clock.parse(m.Start) // validated
 	}
@@ -206,6 +207,9 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 		if to, err = a.clock.parse(cells[cellTo]); err != nil {
 			return fmt.Errorf("column %s: %w", m.To, err)
 		}
+	}
+	if m.Clock.Shift != 0 && to.After(a.now) {
+		return nil
 	}
 	f := &a.fields
 	f.From, f.To = measurement.AppendTime(f.From[:0], from), measurement.AppendTime(f.To[:0], to)

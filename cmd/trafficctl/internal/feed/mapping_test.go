@@ -54,6 +54,21 @@ func TestMapping(t *testing.T) {
 		item("D", "speed", t0, t1, "1"))
 }
 
+// Rows that a shift moves into the future are skipped.
+func TestShift(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Format = CSV
+	const header = "detectorCode,measureTypeCode,timestampFrom,timestampTo,value\n"
+	cfg.Mapping = mapped(func(m *Mapping) { m.Clock.Shift = 24 * time.Hour })
+	r := readAll(t, cfg, header+"D,speed,2020-02-28T07:50,2020-02-28T07:55,1\nD,speed,2999-01-01T00:00,2999-01-01T00:05,2\n"+
+		"D,speed,2020-02-29T07:50,2020-02-29T07:55,3\n")
+	require.NoError(t, r.err)
+	require.Empty(t, r.bad)
+	require.Equal(t, []string{
+		item("D", "speed", "2020-02-29T07:50:00Z", "2020-02-29T07:55:00Z", "1"), item("D", "speed", "2020-03-01T07:50:00Z", "2020-03-01T07:55:00Z", "3"),
+	}, r.items)
+}
+
 func TestColumnsAndSeparator(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Format, cfg.Separator = CSV, ';'
