@@ -21,6 +21,7 @@ import (
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
 	"trafficd/schemas/contract"
+	"trafficd/sinks/clickhouse"
 	"trafficd/sinks/layers"
 	"trafficd/sources/api"
 	"trafficd/sources/forecasts"
@@ -38,6 +39,7 @@ type daemon struct {
 	tracing     *tracing.Tracing // nil: off
 	journal     *journal.Journal
 	registry    *registry.Registry
+	detectors   clickhouse.Detectors // for the archive
 	keys        *api.Keyring
 	deliveries  []*delivery
 	idempotency *pipeline.IdempotencyStore
@@ -136,6 +138,9 @@ func (d *daemon) steps() []step {
 				}
 				if len(cfg.Registry.Feeds) == 0 {
 					log.Warn().Msg(noFeeds)
+				}
+				if cfg.ClickHouse.Enabled && cfg.ClickHouse.DeriveInterval > 0 {
+					d.registry.OnList(d.detectors.Put)
 				}
 				d.registry.Start(context.Background()) // until Close
 				return nil

@@ -73,6 +73,9 @@ func (d *daemon) startDeliveries() error {
 		if err != nil {
 			return errors.Join(err, d.stopDeliveries(context.Background()))
 		}
+		if archive, ok := store.(*clickhouse.Sink); ok {
+			archive.Detectors = &d.detectors
+		}
 		p, err := pipeline.NewDelivery(s.name, s.delivery(d.cfg), pipeline.Local(d.journal, s.name), store, dead, d.log)
 		if err != nil {
 			return errors.Join(err, store.Close(), d.stopDeliveries(context.Background()))

@@ -51,8 +51,9 @@ func (d *process) awaitDelivered() {
 
 func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	d, c, k := onRealStores(t)
-	d.set("clickhouse.migrate=false", "clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
-	for range 2 {                                                                                              // migrating again changes nothing
+	d.set("clickhouse.migrate=false", "clickhouse.derive_interval=1s")
+	d.set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
+	for range 2 {                                                                  // migrating again changes nothing
 		out, err := exec.Command(binary, append([]string{"migrate"}, d.Args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "the tables are up to date")
@@ -110,6 +111,7 @@ func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	require.Equal(t, 1.5, records["3"].GetValue())
 	require.Equal(t, day, records["3"].GetTimestampFrom().AsTime())
 	require.Nil(t, records["7"].Quality)
+	d.eventually(func() bool { return c.Query(t, "SELECT count() FROM trafficd.measurements_detectors") == "100" }, "the registry is archived")
 
 	// Repeating the request, also after a restart, gets the same answer and stores nothing twice.
 	code, log := d.signal(syscall.SIGTERM).end()

@@ -71,3 +71,13 @@ func (d *Detectors) lookup(code []byte) (h uint64, ord int, found bool) {
 		}
 	}
 }
+
+// Attribute is a column of a registry feed other than the code, with its value for a detector.
+type Attribute struct{ Name, Value string }
+
+// DetectorList is the detectors of a product instance as a registry feed has them. Attributes[i] are those of Codes[i].
+type DetectorList struct {
+	ProductInstance string
+	Codes           []string
+	Attributes      [][]Attribute
+}

@@ -23,6 +23,11 @@ func (l Layout) Derived(name string) string {
 	return l.Local()
 }
 
+// InsertDetectors returns the statement that a batch of detectors begins with: product instance, code, attributes and time.
+func (l Layout) InsertDetectors() string {
+	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
+}
+
 // OnCluster returns the clause that executes a statement on all hosts of a cluster.
 func (l Layout) OnCluster() string {
 	if l.Cluster != "" {

@@ -77,6 +77,9 @@ func (c Config) grants(migrate bool) []string {
 		derived := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.layout().Derived(name))
 		list = append(list, "INSERT "+derived, "SELECT "+derived)
 	}
+	if c.DeriveInterval > 0 {
+		list = append(list, fmt.Sprintf("INSERT ON `%s`.`%s_registry`", c.Database, c.Table))
+	}
 	if migrate {
 		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "ALTER TABLE", "SELECT"} {
 			list = append(list, fmt.Sprintf("%s ON `%s`.*", privilege, c.Database))

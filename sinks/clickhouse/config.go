@@ -31,7 +31,8 @@ type Config struct {
 
 	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months
 
-	// DeriveInterval is the time between updates of the derived tables (see schemas/clickhouse); 0: another daemon updates them.
+	// DeriveInterval is the time between updates of the derived tables and the detectors (see schemas/clickhouse); 0: another daemon
+	// updates them.
 	DeriveInterval time.Duration `setting:"derive_interval"`
 	// RetentionDays is how long measurements are kept after timestamp_from, rounded up to whole months. 0 leaves the tables' TTL as
 	// it is; without one, measurements are kept forever.

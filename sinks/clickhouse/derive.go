@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -115,7 +116,7 @@ func (d *derivation) run(ctx context.Context, s *Sink) {
 			return
 		case <-ticks.C:
 		}
-		err := s.Derive(ctx)
+		err := errors.Join(s.saveDetectors(ctx), s.Derive(ctx))
 		if ctx.Err() != nil {
 			return
 		}

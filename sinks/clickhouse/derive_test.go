@@ -77,6 +77,7 @@ func TestDerived(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store) })
 	t.Run("goroutine", func(t *testing.T) { testDerives(t, store) })
 	t.Run("document", func(t *testing.T) { testDocumentedQueries(t, store) })
+	t.Run("detectors", func(t *testing.T) { testDetectors(t, store) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store) })
 }
 
@@ -195,6 +196,40 @@ func testDerives(t *testing.T, store *stores.ClickHouse) {
 	require.NotZero(t, testutil.ToFloat64(derivedAt))
 }
 
+// testDetectors: the archive has the registry's lists, with the columns of the feed.
+func testDetectors(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	a.Detectors = &Detectors{}
+	require.NoError(t, a.migrate(t.Context()))
+	require.NoError(t, a.saveDetectors(t.Context()))
+	list := batch.DetectorList{
+		ProductInstance: "city", Codes: []string{"A", "B", "C"},
+		Attributes: [][]batch.Attribute{{{Name: "street", Value: "Ringvej"}, {Name: "lon", Value: "10.2"}, {Name: "latitude", Value: "56.1"}, {Name: "lanes", Value: "2"}}, nil, nil},
+	}
+	f := func(want ...string) {
+		t.Helper()
+		require.Equal(t, strings.Join(want, "\n"), store.Query(t, "SELECT product_instance, detector_code, street, longitude, latitude, mapSort(attributes)"+
+			" FROM "+a.name+"_detectors ORDER BY detector_code FORMAT TSVRaw"))
+	}
+	a.Detectors.Put(list)
+	store.Query(t, "RENAME TABLE "+a.name+"_registry TO "+a.name+"_away")
+	require.ErrorContains(t, a.saveDetectors(t.Context()), "cannot archive the detectors of city")
+	store.Query(t, "RENAME TABLE "+a.name+"_away TO "+a.name+"_registry")
+	require.NoError(t, a.saveDetectors(t.Context()))
+	f("city\tA\tRingvej\t10.2\t56.1\t{'lanes':'2','latitude':'56.1','lon':'10.2','street':'Ringvej'}",
+		"city\tB\t\t\\N\t\\N\t{}", "city\tC\t\t\\N\t\\N\t{}")
+
+	inserted := func() string { return store.Query(t, "SELECT count() FROM "+a.name+"_registry") }
+	before := inserted()
+	a.Detectors.Put(list)
+	require.NoError(t, a.saveDetectors(t.Context()))
+	require.Equal(t, before, inserted(), "the same list again")
+	list.Codes, list.Attributes = []string{"A"}, [][]batch.Attribute{{{Name: "street", Value: "Ny Ringvej"}}}
+	a.Detectors.Put(list)
+	require.NoError(t, a.saveDetectors(t.Context()))
+	f("city\tA\tNy Ringvej\t\\N\t\\N\t{'street':'Ny Ringvej'}", "city\tB\t\t\\N\t\\N\t{}", "city\tC\t\t\\N\t\\N\t{}")
+}
+
 // testRetention: the tables get the TTL of the setting, once, and keep it without the setting.
 func testRetention(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.RetentionDays = 400 })
@@ -233,8 +268,13 @@ func testDocumentedQueries(t *testing.T, store *stores.ClickHouse) {
 	block, plan := a.plan(blockOf(batchOf(1, epoch, rows...)))
 	a.deliver(plan, block)
 	a.derive()
+	a.Detectors = &Detectors{}
+	a.Detectors.Put(batch.DetectorList{
+		ProductInstance: "aarhus", Codes: []string{"D-0"}, Attributes: [][]batch.Attribute{{{Name: "street", Value: "Ringvej"}}},
+	})
+	require.NoError(t, a.saveDetectors(t.Context()))
 	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, queries, 10)
+	require.Len(t, queries, 11)
 	adapt := strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_", "01980000-0000-7000-8000-000000000001", block[0].ID.String())
 	for _, q := range queries {
 		require.NotEmpty(t, store.Query(t, adapt.Replace(q[1])), q[1])

@@ -64,6 +64,9 @@ func testPassword(t *testing.T, store *stores.ClickHouse) {
 // testStuck pauses the server while the block, or part of it, is in its socket, and resumes it later.
 func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.WriteTimeout, c.DialTimeout = time.Second, time.Second })
+	patient := a.config
+	patient.WriteTimeout = time.Minute
+	require.NoError(t, Migrate(t.Context(), patient, a.log))
 	first, plan := a.plan(small(1))
 	a.deliver(plan, first)
 	require.NoError(t, store.Pause())

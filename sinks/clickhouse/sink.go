@@ -18,6 +18,8 @@ import (
 
 // Sink writes blocks to the archive. It is used by one goroutine.
 type Sink struct {
+	Detectors *Detectors // to archive beside the measurements, nil: none; set before the first Probe
+
 	config    Config
 	log       zerolog.Logger
 	conn      driver.Conn

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
 )
 
@@ -30,7 +31,13 @@ func TestClickHouseFeed(t *testing.T) {
 		require.Contains(t, feed.only().status(time.Now()).Error, wantError)
 		require.Equal(t, want, codesOf(feed.only().current.Load()))
 	}
+	var list batch.DetectorList
+	feed.onList = func(l batch.DetectorList) { list = l }
 	f("", "A", "B")
+	require.Equal(t, batch.Attribute{Name: "lanes", Value: "2"}, list.Attributes[1][0])
+	now, err := time.Parse(time.RFC3339Nano, list.Attributes[1][1].Value)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), now, time.Minute)
 	store.Query(t, "INSERT INTO road.detectors VALUES ('C', 1)")
 	f("", "A", "B", "C")
 	source.maxBytes = 2

@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
 	"trafficd/pipeline/metrics"
 	"trafficd/sources/internal/shrink"
@@ -28,6 +29,8 @@ type feed struct {
 	interval time.Duration // time between checks
 	settle   time.Duration // time from a change to the check
 	log      zerolog.Logger
+	onList   func(batch.DetectorList)       // nil: none; see Registry.OnList
+	archive  map[string]*batch.DetectorList // for onList, by product instance: what read has read
 
 	lists  atomic.Pointer[map[string]*list] // the map is immutable
 	shared *sharedList                      // nil: the list is of one product instance
@@ -139,12 +142,16 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	lists := map[string][]string{}
 	var instance string // of codes
 	var codes []string
-	err := f.source.read(ctx, func(of, code string) {
+	f.archive = map[string]*batch.DetectorList{}
+	err := f.source.read(ctx, func(of, code string, others ...batch.Attribute) {
 		if of = cmp.Or(f.instance, of); of != instance || codes == nil {
 			lists[instance] = codes
 			instance, codes = strings.Clone(of), lists[of]
 		}
 		codes = append(codes, code)
+		if f.onList != nil {
+			f.archiveEntry(instance, code, others)
+		}
 	})
 	lists[instance] = codes
 	if f.shared == nil {
@@ -155,6 +162,15 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 		err = &shrink.Error{Reason: "the list names no product instance: an empty list is never used"}
 	}
 	return lists, err
+}
+
+func (f *feed) archiveEntry(instance, code string, others []batch.Attribute) {
+	l := f.archive[instance]
+	if l == nil {
+		l = &batch.DetectorList{ProductInstance: instance}
+		f.archive[instance] = l
+	}
+	l.Codes, l.Attributes = append(l.Codes, code), append(l.Attributes, append([]batch.Attribute(nil), others...))
 }
 
 func (f *feed) check(ctx context.Context) time.Duration {
@@ -171,6 +187,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		failed := err
 		if err == nil {
 			failed = l.take(lists[instance], now)
+			if read := f.archive[instance]; read != nil && (failed == nil || errors.Is(failed, watch.ErrUnchanged)) {
+				f.onList(*read) // the codes may be unchanged, and other columns not
+			}
 		}
 		if f.shared == nil || err == nil || errors.Is(err, watch.ErrUnchanged) {
 			l.conclude(failed)
@@ -179,6 +198,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		errors.As(failed, &suspect)
 	}
 	f.lists.Store(&inUse)
+	f.archive = nil
 	if f.shared != nil {
 		f.shared.conclude(err)
 		f.shared.read.Store(f.shared.read.Load() || err == nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"trafficd/pipeline/batch"
 	"trafficd/pipeline/metrics"
 	"trafficd/sources/internal/shrink"
 	"trafficd/sources/internal/watch"
@@ -82,6 +83,46 @@ func TestSuspicionEnds(t *testing.T) {
 	f(3*time.Hour, suspect, "D")
 	f(4*time.Hour-time.Second, suspect, "D")
 	f(4*time.Hour, nil, "D")
+}
+
+// TestColumns: the list of each product instance has its further columns, and is handed on when only they change.
+func TestColumns(t *testing.T) {
+	path := inFolder(t, "list")
+	at := func(pairs ...string) (list []batch.Attribute) {
+		for i := 0; i < len(pairs); i += 2 {
+			list = append(list, batch.Attribute{Name: pairs[i], Value: pairs[i+1]})
+		}
+		return list
+	}
+	var got []batch.DetectorList
+	var feed *feed
+	start := func(fc FeedConfig) {
+		feed = newTestFeed(t, fc)
+		feed.onList = func(l batch.DetectorList) { got = append(got, l) }
+	}
+	f := func(content string, want ...batch.DetectorList) {
+		t.Helper()
+		got = nil
+		write(t, path, content)
+		feed.check(t.Context())
+		require.ElementsMatch(t, want, got)
+	}
+	start(FeedConfig{File: &FileConfig{Path: path, Format: FormatCSV}})
+	f("detectorCode,street\n") // it is not used
+	f("street;detectorCode; lat \nRingvej;A;56.1\n;B; \n", batch.DetectorList{
+		ProductInstance: "test", Codes: []string{"A", "B"}, Attributes: [][]batch.Attribute{at("street", "Ringvej", "lat", "56.1"), nil},
+	})
+	feed.check(t.Context())
+	require.Len(t, got, 1, "unchanged")
+	f("street;detectorCode\nNy Ringvej;A\n;B\n", batch.DetectorList{
+		ProductInstance: "test", Codes: []string{"A", "B"}, Attributes: [][]batch.Attribute{at("street", "Ny Ringvej"), nil},
+	})
+
+	start(FeedConfig{File: &FileConfig{Path: path, Format: FormatJSON}})
+	f(`[{"detectorCode":"A","lanes":2,"at":{"lat":56.1}},"B",{"detectorCode":"C","street":"Ringvej","lanes":null}]`, batch.DetectorList{
+		ProductInstance: "test", Codes: []string{"A", "B", "C"},
+		Attributes: [][]batch.Attribute{at("at", `{"lat":56.1}`, "lanes", "2"), nil, at("street", "Ringvej")},
+	})
 }
 
 func TestOutcomesAreCounted(t *testing.T) {

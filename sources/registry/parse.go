@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"trafficd/pipeline/batch"
 )
 
 // parseCSV calls add with the values of the named columns, without surrounding blanks. Every row must have
@@ -25,10 +28,12 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 		return err
 	}
 	r := newCSVReader(body, comma)
-	if _, err := r.Read(); err != nil {
+	header, err := r.Read()
+	if err != nil {
 		return err
 	}
-	values := make([]string, 2)
+	header = slices.Clone(header) // the reader reuses it
+	values, others := make([]string, 2), make([]batch.Attribute, 0, len(header))
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -49,7 +54,13 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 				return fmt.Errorf("line %d: %q is not valid UTF-8: save the file as UTF-8", line, values[i])
 			}
 		}
-		add(values[1], strings.Clone(values[0])) // a field keeps its entire row in memory
+		others = others[:0]
+		for i, text := range row {
+			if text = strings.TrimSpace(text); text != "" && !slices.Contains(indices, i) {
+				others = append(others, batch.Attribute{Name: strings.TrimSpace(header[i]), Value: strings.ToValidUTF8(text, "\uFFFD")})
+			}
+		}
+		add(values[1], strings.Clone(values[0]), others...) // a field keeps its entire row in memory
 	}
 }
 
@@ -153,9 +164,23 @@ func parseJSON(body []byte, names fields, add addEntry) error {
 				return fmt.Errorf("entry %d of the list: %w", i, err)
 			}
 		}
-		add(values[1], values[0])
+		var others []batch.Attribute
+		for _, name := range slices.Sorted(maps.Keys(object)) {
+			if text := textOf(object[name]); text != "" && name != names.code && name != names.instance {
+				others = append(others, batch.Attribute{Name: name, Value: text})
+			}
+		}
+		add(values[1], values[0], others...)
 	}
 	return nil
+}
+
+// textOf returns a string as it is, null as "" and other values as JSON.
+func textOf(value json.RawMessage) (text string) {
+	if json.Unmarshal(value, &text) != nil {
+		text = string(value)
+	}
+	return text
 }
 
 func jsonError(err error) error {

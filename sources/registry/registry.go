@@ -16,8 +16,9 @@ import (
 
 // Registry holds the latest good list of each product instance.
 type Registry struct {
-	log zerolog.Logger
-	now atomic.Pointer[feeds]
+	log    zerolog.Logger
+	onList func(batch.DetectorList)
+	now    atomic.Pointer[feeds]
 
 	ctx     context.Context // of the feeds' goroutines
 	stop    context.CancelFunc
@@ -55,6 +56,10 @@ func (r *Registry) feeds(cfg Config) (*feeds, error) {
 	return fs, nil
 }
 
+// OnList sets a function that gets each list that is read from a feed and in use, also if only columns other than the code have
+// changed. It is called before Start; the function may be called concurrently.
+func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
+
 // Start starts reading the feeds and returns at once; until a feed's first list has been read, its
 // Snapshot is nil. The goroutines end with ctx or Close, and only Close waits for them. Start is
 // called once.
@@ -67,6 +72,7 @@ func (r *Registry) start(fs *feeds) {
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(r.ctx)
 	for _, f := range fs.list {
+		f.onList = r.onList
 		r.running.Go(func() { f.run(ctx) })
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
 	"trafficd/sources/internal/watch"
 )
@@ -27,8 +28,8 @@ type source interface {
 	close()
 }
 
-// addEntry takes a detector code of a product instance.
-type addEntry func(instance, code string)
+// addEntry takes a detector code of a product instance, and the other columns that are not empty. It must not keep the slice.
+type addEntry func(instance, code string, others ...batch.Attribute)
 
 // fields are the names of the columns of a list, or of the members of its objects.
 type fields struct {
@@ -156,6 +157,7 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 			return fmt.Errorf("the answer has no column %q after the first", s.instance)
 		}
 		size := int64(0)
+		others := make([]batch.Attribute, 0, len(into))
 		for rows.Next() {
 			if err := rows.Scan(into...); err != nil {
 				return fmt.Errorf("the first column must hold strings, as must that of the product instance: %w", err)
@@ -163,8 +165,29 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 			if size += int64(len(code)); size > s.maxBytes {
 				return watch.ErrTooLong
 			}
-			add(instance, code)
+			others = others[:0]
+			for i, column := range rows.ColumnTypes()[1:] {
+				if text := textAt(into[1+i]); text != "" && column.Name() != s.instance {
+					others = append(others, batch.Attribute{Name: column.Name(), Value: text})
+				}
+			}
+			add(instance, code, others...)
 		}
 		return nil
 	})
+}
+
+// textAt returns the text of the value that p points to, "" for NULL.
+func textAt(p any) string {
+	v := reflect.ValueOf(p).Elem()
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
+	if t, ok := v.Interface().(time.Time); ok {
+		return t.UTC().Format(time.RFC3339Nano)
+	}
+	return fmt.Sprint(v.Interface())
 }
