@@ -8,10 +8,10 @@
 // measurement that was sent again replaces its earlier self.
 //
 // A cluster (Layout.Cluster is set): the same columns as `measurements_local`, a
-// ReplicatedReplacingMergeTree on every host, and `measurements`, a Distributed table over it. The
-// daemon inserts into the local table of the shard that it is connected to; queries read
-// `measurements`. FINAL replaces within a shard only, so all measurements of a product instance
-// must be on one shard. The configuration of the servers defines the macros {shard} and {replica}.
+// ReplicatedReplacingMergeTree on every host, and `measurements`, a Distributed table over it, for inserts and queries. FINAL
+// replaces within a shard only, so the sharding key (Layout.ShardingKey) puts all versions of a measurement on one shard. The
+// same holds for derived tables, which each shard derives from its own rows. The configuration of the servers defines the
+// macros {shard} and {replica}. Adding a shard changes the shard of most detectors: see README.md.
 //
 // # Derived tables
 //
@@ -63,7 +63,7 @@
 //     entries take about 1 MB of memory and of disk.
 //   - fsync_after_insert, fsync_part_directory: the daemon releases its journal once the server has
 //     acknowledged, so the acknowledgement must survive a power failure. Merged parts need no fsync, because
-//     the server keeps their sources for eight minutes (old_parts_lifetime).
+//     the server keeps their sources for eight minutes (old_parts_lifetime, pinned to 480 s).
 //   - The index on received_at lets the sink find the rows of one block without reading the whole month. It
 //     is not part of the rows.
 //
@@ -72,4 +72,9 @@
 // Files are applied in the order of their numbers, which may have gaps. Every statement can be repeated (IF NOT EXISTS),
 // because ClickHouse has no transactions over DDL: an interrupted run is simply repeated, and
 // several daemons may run at once. The table schema_migrations lists what was applied.
+//
+// In a cluster they are applied to each server over its own connection, not with ON CLUSTER: a dead server then delays
+// nothing, the cluster needs no queue of distributed DDL, and a server that is new or lost its disk is brought up to date by
+// the next run. Such a server creates its tables as another one has them (join). Its list of what was applied,
+// schema_migrations_local, is not replicated.
 package clickhouse

@@ -28,12 +28,26 @@ func (l Layout) InsertDetectors() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
 }
 
-// OnCluster returns the clause that executes a statement on all hosts of a cluster.
-func (l Layout) OnCluster() string {
-	if l.Cluster != "" {
-		return " ON CLUSTER `" + l.Cluster + "`"
+// ShardingKey is the expression that decides, in a cluster, which shard a row is on: all versions of a measurement are on one,
+// so that FINAL is right, and so are all rows of a detector.
+func (Layout) ShardingKey() string { return "cityHash64(product_instance, detector_code)" }
+
+// Synced returns the tables whose inserts are fsynced, without the database.
+func (l Layout) Synced() []string {
+	tables := []string{l.Local()}
+	for _, name := range DerivedTables {
+		tables = append(tables, l.Derived(name))
 	}
-	return ""
+	return tables
+}
+
+// Journal returns the table that lists what was applied to a server. In a cluster it is not replicated: a server with a new disk
+// lacks the tables of the others.
+func (l Layout) Journal() string {
+	if l.Cluster != "" {
+		return "schema_migrations_local"
+	}
+	return "schema_migrations"
 }
 
 // Engine returns an engine of the MergeTree family, in a cluster the replicated one. path

@@ -2,9 +2,13 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
@@ -14,10 +18,11 @@ type Conn interface {
 	Query(ctx context.Context, query string, args ...any) (driver.Rows, error)
 }
 
-// Migrate creates the database and its tables, or updates them, and returns the names of the
-// applied migrations. It may be called at any time, and by several daemons at once. The connection
-// needs no default database.
-func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error) {
+// Migrate creates the database and its tables on one server, or updates them, and returns the names of the
+// applied migrations. In a cluster it is called for each server. It may be called at any time, and by several
+// daemons at once. The connection needs no default database. Replicated tables that the server lacks are created as the
+// others, which may be nil, have them: the columns and the TTL must be equal on all replicas.
+func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
 		return nil, err
@@ -28,6 +33,11 @@ func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error
 	done, err := versions(ctx, c, l)
 	if err != nil {
 		return nil, err
+	}
+	if l.Cluster != "" && len(done) == 0 {
+		if err := join(ctx, c, l, others); err != nil {
+			return nil, err
+		}
 	}
 	for _, m := range list {
 		if slices.Contains(done, m.Version) {
@@ -44,57 +54,116 @@ func Migrate(ctx context.Context, c Conn, l Layout) (applied []string, err error
 // prepare creates the database and the table of migrations. The engine Atomic makes DDL atomic;
 // some servers have another default.
 func prepare(ctx context.Context, c Conn, l Layout) error {
-	database := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s`%s ENGINE = Atomic", l.Database, l.OnCluster())
+	database := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s` ENGINE = Atomic", l.Database)
 	if err := c.Exec(ctx, database); err != nil {
 		return fmt.Errorf("cannot create the database %s: %w", l.Database, err)
 	}
 	if err := c.Exec(ctx, journalTable(l)); err != nil {
-		return fmt.Errorf("cannot create the table %s.schema_migrations: %w", l.Database, err)
+		return fmt.Errorf("cannot create the table %s.%s: %w", l.Database, l.Journal(), err)
 	}
 	return nil
 }
 
-// journalTable returns the DDL of the table of migrations. All hosts of a cluster share it, so its
-// path has no {shard}.
+// journalTable returns the DDL of the table of migrations.
 func journalTable(l Layout) string {
-	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.schema_migrations%s\n"+
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.%s\n"+
 		"(table_name String, version UInt32, name String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))\n"+
-		"ENGINE = %s ORDER BY (table_name, version)",
-		l.Database, l.OnCluster(),
-		l.Engine("ReplacingMergeTree", l.Database+"/schema_migrations", "{shard}-{replica}", "applied_at"))
+		"ENGINE = ReplacingMergeTree(applied_at) ORDER BY (table_name, version)", l.Database, l.Journal())
 }
 
 // versions lists the migrations that were applied.
 func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) {
-	query := fmt.Sprintf("SELECT version FROM `%s`.schema_migrations WHERE table_name = '%s'", l.Database, l.Table)
+	query := fmt.Sprintf("SELECT version FROM `%s`.%s WHERE table_name = '%s'", l.Database, l.Journal(), l.Table)
 	rows, err := c.Query(ctx, query)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+		return nil, fmt.Errorf("cannot read %s.%s: %w", l.Database, l.Journal(), err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var version uint32
 		if err := rows.Scan(&version); err != nil {
-			return nil, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+			return nil, fmt.Errorf("cannot read %s.%s: %w", l.Database, l.Journal(), err)
 		}
 		list = append(list, version)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("cannot read %s.schema_migrations: %w", l.Database, err)
+		return nil, fmt.Errorf("cannot read %s.%s: %w", l.Database, l.Journal(), err)
 	}
 	return list, nil
 }
 
+// join creates the replicated tables that other servers have.
+func join(ctx context.Context, c Conn, l Layout, others []Conn) error {
+	for _, other := range others {
+		statements, err := replicated(ctx, other, l)
+		if err != nil {
+			continue // it may be dead, and the next one knows as much
+		}
+		for _, statement := range statements {
+			if err := exec(ctx, c, l, statement); err != nil {
+				return fmt.Errorf("cannot create a replica of a table of %s: %w", l.Database, err)
+			}
+		}
+	}
+	return nil
+}
+
+// replicated returns the statements that create the replicated tables of a server.
+func replicated(ctx context.Context, c Conn, l Layout) (statements []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	rows, err := c.Query(ctx, fmt.Sprintf("SELECT create_table_query FROM system.tables WHERE database = '%s' AND engine LIKE 'Replicated%%'"+
+		" AND (name = '%s' OR startsWith(name, '%s_') OR startsWith(name, 'forecaster_'))", l.Database, l.Local(), l.Table))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var statement string
+		if err := rows.Scan(&statement); err != nil {
+			return nil, err
+		}
+		statements = append(statements, strings.Replace(statement, "CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1))
+	}
+	return statements, rows.Err()
+}
+
+// The server's error codes that exec handles.
+const (
+	replicaExists   = 253 // REPLICA_ALREADY_EXISTS: Keeper knows a table of this replica that the server does not have
+	cannotAssignDDL = 517 // CANNOT_ASSIGN_ALTER: the replica has not applied the ALTER of another one yet
+)
+
+// exec runs a statement of a migration.
+func exec(ctx context.Context, c Conn, l Layout, statement string) error {
+	for {
+		err := c.Exec(ctx, statement)
+		var exception *ch.Exception
+		switch errors.As(err, &exception); {
+		case exception != nil && exception.Code == cannotAssignDDL && ctx.Err() == nil:
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		case exception != nil && exception.Code == replicaExists:
+			return fmt.Errorf("%w; if the server lost its disk, let Keeper forget it, on another server of its shard:"+
+				" SYSTEM DROP REPLICA '<replica>' FROM DATABASE %s, and the same with '<shard>-<replica>'", err, l.Database)
+		default:
+			return err
+		}
+	}
+}
+
 func apply(ctx context.Context, c Conn, l Layout, m Migration) error {
 	for _, statement := range m.Statements {
-		if err := c.Exec(ctx, statement); err != nil {
+		if err := exec(ctx, c, l, statement); err != nil {
 			return fmt.Errorf("cannot apply migration %d (%s) to %s.%s: %w", m.Version, m.Name, l.Database, l.Table, err)
 		}
 	}
-	note := fmt.Sprintf("INSERT INTO `%s`.schema_migrations (table_name, version, name) SETTINGS async_insert = 0 VALUES ('%s', %d, '%s')",
-		l.Database, l.Table, m.Version, m.Name)
+	note := fmt.Sprintf("INSERT INTO `%s`.%s (table_name, version, name) SETTINGS async_insert = 0 VALUES ('%s', %d, '%s')",
+		l.Database, l.Journal(), l.Table, m.Version, m.Name)
 	if err := c.Exec(ctx, note); err != nil {
-		return fmt.Errorf("cannot record migration %d (%s) in %s.schema_migrations: %w", m.Version, m.Name, l.Database, err)
+		return fmt.Errorf("cannot record migration %d (%s) in %s.%s: %w", m.Version, m.Name, l.Database, l.Journal(), err)
 	}
 	return nil
 }

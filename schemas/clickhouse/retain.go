@@ -9,12 +9,14 @@ import (
 // Retain lets the tables of measurements drop a month when all of it is older than days. A table that
 // already does is left alone.
 func Retain(ctx context.Context, c Conn, l Layout, days int) error {
-	for table, column := range map[string]string{l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",
-		l.Derived("hours"): "hour"} {
+	for table, column := range map[string]string{
+		l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",
+		l.Derived("hours"): "hour",
+	} {
 		ttl := fmt.Sprintf("TTL toDateTime(%s) + toIntervalDay(%d)", column, days)
 		current, err := engineOf(ctx, c, l.Database, table)
 		if err == nil && !strings.Contains(current, ttl+" ") {
-			at := fmt.Sprintf("ALTER TABLE `%s`.`%s`%s MODIFY ", l.Database, table, l.OnCluster())
+			at := fmt.Sprintf("ALTER TABLE `%s`.`%s` MODIFY ", l.Database, table)
 			if err = c.Exec(ctx, at+"SETTING ttl_only_drop_parts = 1"); err == nil {
 				err = c.Exec(ctx, at+ttl)
 			}

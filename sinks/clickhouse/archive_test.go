@@ -27,13 +27,20 @@ var tables atomic.Int32
 type archive struct {
 	*Sink
 	t     testing.TB
-	store *stores.ClickHouse
+	store querier
 	name  string
+}
+
+// querier runs a query and returns its rows as lines.
+type querier interface {
+	Query(t testing.TB, sql string) string
 }
 
 func newArchive(t testing.TB, store *stores.ClickHouse, change ...func(*Config)) *archive {
 	c := DefaultConfig()
-	c.Addresses = []string{store.TCP}
+	if store != nil {
+		c.Addresses = []string{store.TCP}
+	}
 	c.Table = fmt.Sprintf("m%d", tables.Add(1))
 	for _, f := range change {
 		f(&c)

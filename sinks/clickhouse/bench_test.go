@@ -78,11 +78,11 @@ func BenchmarkDeliver(b *testing.B) {
 func BenchmarkFill(b *testing.B) {
 	store := stores.StartClickHouse(b)
 	a := newArchive(b, store)
-	require.NoError(b, a.migrate(b.Context()))
+	require.NoError(b, a.ready(b.Context()))
 	rows := typical()
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := a.conn.PrepareBatch(ch.Context(b.Context(), ch.WithSettings(a.settings("fill"))), a.statement)
+		p, err := a.hosts.all[0].conn.PrepareBatch(ch.Context(b.Context(), ch.WithSettings(a.settings("fill"))), a.statement)
 		require.NoError(b, err)
 		require.NoError(b, a.scratch[0].fill(p.Columns(), rows))
 		require.NoError(b, p.Abort())
@@ -110,7 +110,7 @@ func BenchmarkHistory(b *testing.B) {
 				batches = append(batches, batchOf(n, epoch+int64(n), list[n:n+12_500]...))
 			}
 			all := blockOf(batches...)
-			require.NoError(b, a.migrate(b.Context()))
+			require.NoError(b, a.ready(b.Context()))
 			for n := 0; b.Loop(); n++ {
 				renew(all, n)
 				for rest := all; len(rest) > 0; {

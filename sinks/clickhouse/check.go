@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/rs/zerolog"
 
 	schema "trafficd/schemas/clickhouse"
@@ -25,46 +28,153 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 		return nil
 	}
 	var errs []error
+	replicas := map[string]string{} // shard and replica → address
 	for _, address := range c.Addresses {
-		errs = append(errs, c.checkServer(ctx, address))
+		replica, err := c.checkServer(ctx, address)
+		if other, taken := replicas[replica]; taken && replica != "" {
+			err = errors.Join(err, fmt.Errorf("cluster: %s and %s are both %s: set the macros shard and replica of each server", other, address, replica))
+		}
+		replicas[replica] = address
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (c Config) checkServer(ctx context.Context, address string) error {
+// checkServer also returns the shard and the replica that the server is in a cluster.
+func (c Config) checkServer(ctx context.Context, address string) (replica string, err error) {
 	migrate := c.Migrate
-	c.Addresses, c.Migrate = []string{address}, false // with Migrate, Probe would create the tables
-	s, err := New(c, zerolog.Nop())
+	single := c
+	single.Addresses, single.Migrate, single.Cluster = []string{address}, false, "" // with Migrate, Probe would create the tables
+	s, err := New(single, zerolog.Nop())
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = s.Close() }()
+	conn := s.hosts.all[0].conn
 	server := c.ClickHouse
 	server.Database = ""
 	if err := server.Check(ctx, "addresses", address, c.DialTimeout); err != nil {
-		return err
+		return "", err
 	}
 	var errs []error
 	for _, g := range c.grants(migrate) {
 		var granted bool
 		// Servers before 24.11 do not know the statement; Probe fails there if a grant is missing.
-		if err := s.conn.QueryRow(ctx, "CHECK GRANT "+g).Scan(&granted); err == nil && !granted {
+		if err := conn.QueryRow(ctx, "CHECK GRANT "+g).Scan(&granted); err == nil && !granted {
 			errs = append(errs, fmt.Errorf("username: user %q lacks a grant on %s: GRANT %s TO %s", c.Username, address, g, c.Username))
 		}
 	}
+	if c.Cluster != "" {
+		if err := c.checkCluster(ctx, conn); err != nil {
+			errs = append(errs, fmt.Errorf("%w (%s)", err, address))
+		} else if err := conn.QueryRow(ctx, "SELECT 'replica ' || getMacro('replica') || ' of shard ' || getMacro('shard')").Scan(&replica); err != nil {
+			errs = append(errs, fmt.Errorf("cluster: %s must have the macros shard and replica: %w", address, err))
+		}
+	}
 	if len(errs) > 0 {
-		return errors.Join(errs...)
+		return replica, errors.Join(errs...)
 	}
 	err = s.Probe(ctx)
 	var exception *ch.Exception
 	missing := errors.As(err, &exception) && slices.Contains([]int32{60, 81}, exception.Code) // UNKNOWN_TABLE, UNKNOWN_DATABASE
 	switch {
 	case missing && migrate:
-		return nil // the daemon creates them
+		return replica, nil // the daemon creates them
 	case missing:
-		return fmt.Errorf("migrate: table %s does not exist on %s: run trafficd migrate, or set clickhouse.migrate to true", s.table, address)
+		return replica, fmt.Errorf("migrate: table %s does not exist on %s: run trafficd migrate, or set clickhouse.migrate to true", s.table, address)
 	case err != nil:
+		return replica, fmt.Errorf("table: %s: %w", address, err)
+	}
+	return replica, c.checkTables(ctx, conn, address)
+}
+
+// checkCluster reports a cluster that the server does not know, or whose servers addresses does not name.
+func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
+	var servers []string
+	query := fmt.Sprintf("SELECT groupArray(host_name || ':' || toString(port)) FROM system.clusters WHERE cluster = '%s'", c.Cluster)
+	switch err := conn.QueryRow(ctx, query).Scan(&servers); {
+	case err != nil:
+		return fmt.Errorf("cluster: %w", err)
+	case len(servers) == 0:
+		return fmt.Errorf("cluster: no cluster %q in the server's remote_servers", c.Cluster)
+	case len(servers) != len(c.Addresses):
+		return fmt.Errorf("addresses: %d servers, but cluster %q has %d (%s): name each, because tables are created and blocks looked up on every one",
+			len(c.Addresses), c.Cluster, len(servers), strings.Join(servers, ", "))
+	}
+	return nil
+}
+
+// checkTables reports engines and settings other than those that the promises rely on.
+func (c Config) checkTables(ctx context.Context, conn driver.Conn, address string) error {
+	engines := map[string]string{}
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT name, engine_full FROM system.tables WHERE database = '%s'", c.Database))
+	if err != nil {
 		return fmt.Errorf("table: %s: %w", address, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, engine string
+		if err := rows.Scan(&name, &engine); err != nil {
+			return err
+		}
+		engines[name] = engine
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("table: %s: %w", address, err)
+	}
+	var errs []error
+	for _, table := range c.layout().Synced() {
+		engine := engines[table]
+		if c.Cluster != "" && !strings.HasPrefix(engine, "Replicated") {
+			errs = append(errs, fmt.Errorf("table: %s on %s has engine %.40q, must be replicated in a cluster", table, address, engine))
+		}
+		for _, s := range []struct {
+			name string
+			want int
+		}{{"fsync_after_insert", 1}, {"fsync_part_directory", 1}, {"old_parts_lifetime", 480}} {
+			if value, found := numberOf(engine, s.name); !found || value < s.want {
+				errs = append(errs, c.wrongSetting(table, address, s.name, s.want, "what was acknowledged could be lost in a power failure"))
+			}
+		}
+	}
+	if key := schema.Layout.ShardingKey(c.layout()); c.Cluster != "" && !strings.Contains(engines[c.Table], key) {
+		errs = append(errs, fmt.Errorf("table: %s on %s is %.80q, must be Distributed by %s: otherwise FINAL is wrong", c.Table, address, engines[c.Table], key))
+	}
+	return errors.Join(append(errs, c.checkWindow(ctx, conn, address, engines[c.layout().Local()]))...)
+}
+
+func (c Config) wrongSetting(table, address, name string, want int, why string) error {
+	return fmt.Errorf("table: %s on %s has too small a %s: %s: ALTER TABLE `%s`.`%s` MODIFY SETTING %s = %d",
+		table, address, name, why, c.Database, table, name, want)
+}
+
+// numberOf returns a setting of a table.
+func numberOf(engine, setting string) (value int, found bool) {
+	_, text, found := strings.Cut(engine, " "+setting+" = ")
+	if !found {
+		return 0, false
+	}
+	_, err := fmt.Sscanf(text, "%d", &value)
+	return value, err == nil
+}
+
+// checkWindow compares the deduplication window with the parts that were inserted in the busiest minute of the last day, if
+// the server has recorded that.
+func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engine string) error {
+	local := c.layout().Local()
+	var parts uint64
+	query := fmt.Sprintf("SELECT max(parts) FROM (SELECT count() AS parts FROM system.part_log WHERE event_type IN ('NewPart', 'DownloadPart')"+
+		" AND database = '%s' AND table = '%s' AND event_time > now() - INTERVAL 1 DAY GROUP BY toStartOfMinute(event_time))", c.Database, local)
+	if conn.QueryRow(ctx, query).Scan(&parts) != nil {
+		return nil // no part_log
+	}
+	name := "non_replicated_deduplication_window"
+	if c.Cluster != "" {
+		name = "replicated_deduplication_window"
+	}
+	need := int(float64(parts) / 60 * (c.WriteTimeout + 5*time.Second).Seconds())
+	if window, _ := numberOf(engine, name); window < max(need, 1) {
+		return c.wrongSetting(local, address, name, max(2*need, 10_000), fmt.Sprintf("it is %d, and a retry may come %d parts later", window, need))
 	}
 	return nil
 }
@@ -85,13 +195,15 @@ func (c Config) grants(migrate bool) []string {
 			list = append(list, fmt.Sprintf("%s ON `%s`.*", privilege, c.Database))
 		}
 		for _, privilege := range []string{"INSERT", "SELECT"} {
-			list = append(list, fmt.Sprintf("%s ON `%s`.schema_migrations", privilege, c.Database))
+			list = append(list, fmt.Sprintf("%s ON `%s`.%s", privilege, c.Database, c.layout().Journal()))
 		}
 	}
 	if c.Cluster != "" {
-		list = append(list, "SYSTEM SYNC REPLICA "+local)
+		distributed := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.Table)
+		list = append(list, "INSERT "+distributed, "SELECT "+distributed,
+			"SYSTEM SYNC REPLICA "+local, fmt.Sprintf("SYSTEM SYNC REPLICA ON `%s`.`%s`", c.Database, c.layout().Derived("by_time")))
 		if migrate {
-			list = append(list, "CLUSTER ON *.*")
+			list = append(list, fmt.Sprintf("DROP TABLE ON `%s`.*", c.Database)) // to replace Distributed tables
 		}
 	}
 	return list

@@ -15,15 +15,15 @@ import (
 
 // Config is section clickhouse of the configuration: where the archive is, and how to write to it.
 type Config struct {
-	// host:port of the native protocol, tried in this order. Several must be replicas of one shard, which share
-	// the deduplication of inserts; other servers do not.
+	// host:port of the native protocol: one server, or all servers of the cluster. Inserts are spread over those that answer.
 	Addresses       []string `setting:"addresses"`
 	dial.ClickHouse `setting:",squash"`
 	Table           string `setting:"table"` // name of the table
 	// name of the cluster in the servers' configuration; empty: one server, no replication
 	Cluster string `setting:"cluster"`
-	Quorum  int    `setting:"quorum"`  // insert_quorum in a cluster; 0: the replica's own durability
-	Migrate bool   `setting:"migrate"` // create or update the tables when the server first answers
+	// replicas of a shard that must have a row before it counts as delivered; 0: the majority, or all that are alive if these are fewer
+	Quorum  int  `setting:"quorum"`
+	Migrate bool `setting:"migrate"` // create or update the tables when the server first answers
 
 	Compression  string        `setting:"compression"`   // on the network; zstd takes more CPU and less bandwidth
 	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, with TLS
@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 		settings.Check(len(c.Addresses) > 0, "addresses must name at least one server"),
 		settings.Check(len(c.Addresses) <= 1 || c.Cluster != "",
 			"addresses names %d servers, must name one unless cluster is set: they do not share the deduplication of inserts", len(c.Addresses)),
-		settings.Within("quorum", c.Quorum, 0, 16, "it is a number of replicas of one shard"),
+		settings.Within("quorum", c.Quorum, 0, 16, "1 is the replica's own durability"),
 		settings.Check(c.Quorum <= 0 || c.Cluster != "", "quorum is %d, must be 0 unless cluster is set", c.Quorum),
 		settings.Check(c.Username != "", "username must be set"),
 		c.ClickHouse.Validate(""),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,9 +30,17 @@ func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	for _, m := range newMonths(rows).list {
 		block.Months = append(block.Months, uint32(m))
 	}
+	shards, err := s.hosts.byShard()
+	if err != nil {
+		return hinted(err)
+	}
 	statement := s.config.layout().Record(false, block)
-	if err := s.conn.Exec(ch.Context(ctx, ch.WithSettings(ch.Settings{"async_insert": 0})), statement); err != nil {
-		return fmt.Errorf("cannot record a block of %d rows of %s: %w", rows.Rows(), s.table, hinted(err))
+	for _, live := range shards {
+		settings := s.hosts.quorumSettings(s.hosts.copies())
+		settings["async_insert"] = 0
+		if err := live[0].conn.Exec(ch.Context(ctx, ch.WithSettings(settings)), statement); err != nil {
+			return fmt.Errorf("cannot record a block of %d rows of %s: %w", rows.Rows(), s.table, hinted(err))
+		}
 	}
 	return nil
 }
@@ -39,37 +48,70 @@ func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 // Derive brings the derived tables up to date with the blocks that were delivered before the call. An
 // interrupted update is repeated by the next one.
 func (s *Sink) Derive(ctx context.Context) error {
-	for {
-		n, err := s.deriveSome(ctx)
-		if err != nil {
-			return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
-		}
-		if n < blocksAtOnce {
-			return nil
+	shards, err := s.hosts.byShard()
+	if err != nil {
+		return hinted(err)
+	}
+	for _, live := range shards {
+		for n := blocksAtOnce; n == blocksAtOnce; {
+			if n, err = s.deriveSome(ctx, live[0]); err != nil { // the same one for all daemons: it has what they derived before
+				return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
+			}
 		}
 	}
+	return nil
 }
 
-func (s *Sink) deriveSome(ctx context.Context) (n int, err error) {
+func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deriveLimit)
 	defer cancel()
-	ctx = ch.Context(ctx, ch.WithSettings(schema.DeriveSettings))
+	settings := s.hosts.quorumSettings(s.hosts.copies())
+	maps.Copy(settings, schema.DeriveSettings)
+	ctx = ch.Context(ctx, ch.WithSettings(settings))
 	defer metrics.Since(deriveSeconds, time.Now())
-	blocks, err := s.pending(ctx)
+	if s.config.Cluster != "" {
+		if err := s.caughtUp(ctx, h); err != nil {
+			return 0, err
+		}
+	}
+	blocks, err := s.pending(ctx, h)
 	if err != nil || len(blocks) == 0 {
 		return 0, err
 	}
 	l := s.config.layout()
 	for _, statement := range append(l.Derive(blocks...), l.Record(true, blocks...)) {
-		if err := s.conn.Exec(ctx, statement); err != nil {
+		if err := h.conn.Exec(ctx, statement); err != nil {
 			return 0, err
 		}
 	}
 	return len(blocks), nil
 }
 
-func (s *Sink) pending(ctx context.Context) (blocks []schema.Block, err error) {
-	rows, err := s.conn.Query(ctx, s.config.layout().Pending(blocksAtOnce))
+// caughtUp returns an error as long as the replica lacks rows that a live one has. It does not wait for those that only dead
+// ones have.
+func (s *Sink) caughtUp(ctx context.Context, h *host) error {
+	for _, name := range []string{s.config.layout().Local(), s.config.layout().Derived("by_time")} {
+		table := fmt.Sprintf("`%s`.`%s`", s.config.Database, name)
+		if err := h.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+table+" PULL"); err != nil { // reads what there is to fetch, fetches nothing
+			return err
+		}
+		var waiting uint64
+		query := fmt.Sprintf("SELECT count() FROM system.replication_queue AS q"+
+			" INNER JOIN system.replicas AS r ON q.database = r.database AND q.table = r.table"+
+			" WHERE q.database = '%s' AND q.table = '%s' AND q.type IN ('GET_PART', 'ATTACH_PART') AND r.replica_is_active[q.source_replica] = 1",
+			s.config.Database, name)
+		if err := h.conn.QueryRow(ctx, query).Scan(&waiting); err != nil {
+			return err
+		}
+		if waiting > 0 {
+			return fmt.Errorf("%s has yet to fetch %d parts of %s from other replicas", h.address, waiting, table)
+		}
+	}
+	return nil
+}
+
+func (s *Sink) pending(ctx context.Context, h *host) (blocks []schema.Block, err error) {
+	rows, err := h.conn.Query(ctx, s.config.layout().Pending(blocksAtOnce))
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	store.Query(t, list[0].Statements[0])
 	store.Query(t, "INSERT INTO "+a.name+" SELECT 'city', 'D-' || number % 11, 'speed', fromUnixTimestamp64Milli(1780000000000 + intDiv(number, 11) * 777000, 'UTC') AS f,"+
 		" f + 60, number / 2, NULL, generateUUIDv7(), number, fromUnixTimestamp64Milli(1780000000000 + number * 500000, 'UTC') FROM numbers(3000)")
-	require.NoError(t, a.migrate(t.Context()))
+	require.NoError(t, a.ready(t.Context()))
 	a.derive()
 	a.requireDerived()
 	require.Equal(t, "3000", store.Query(t, "SELECT sum(count) FROM "+a.name+"_1h"))
@@ -200,7 +200,7 @@ func testDerives(t *testing.T, store *stores.ClickHouse) {
 func testDetectors(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	a.Detectors = &Detectors{}
-	require.NoError(t, a.migrate(t.Context()))
+	require.NoError(t, a.ready(t.Context()))
 	require.NoError(t, a.saveDetectors(t.Context()))
 	list := batch.DetectorList{
 		ProductInstance: "city", Codes: []string{"A", "B", "C"},

@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -100,7 +101,13 @@ func (s *Sink) saveDetectors(ctx context.Context) error {
 func (s *Sink) insertDetectors(ctx context.Context, l batch.DetectorList, from, to int, listed time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
-	b, err := s.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(schema.DeriveSettings)), s.config.layout().InsertDetectors())
+	h, err := s.hosts.pick()
+	if err != nil {
+		return err
+	}
+	settings := s.hosts.quorumSettings(s.hosts.copies())
+	maps.Copy(settings, schema.DeriveSettings)
+	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(settings)), s.config.layout().InsertDetectors())
 	if err != nil {
 		return err
 	}

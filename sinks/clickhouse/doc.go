@@ -69,12 +69,23 @@
 //
 // # Cluster
 //
-// With cluster set, rows are written to the local table of the replica that answers first, never
-// through the Distributed one; all addresses must be replicas of one shard. Keeper stores a token
-// and its part in one step, so there is no token without rows, and one round is enough. Before a
-// look-up the replica catches up (SYSTEM SYNC REPLICA … LIGHTWEIGHT, which must be granted). quorum
-// asks for more replicas before the acknowledgement; a block in doubt that the look-up finds is not
-// waited for again.
+// With cluster set, each block goes to one of the live servers, in turn, and its Distributed table sends each row to its
+// shard (schemas/clickhouse). Tokens work as on one server: each shard keeps them in Keeper, in one step with the part.
+//
+// An insert is acknowledged when quorum replicas of each shard have its rows, by default the majority. While fewer are
+// alive, all that are alive suffice: otherwise two replicas would stop with the first. The server gives up on replicas that
+// do not confirm within quorumTimeout; the block is in doubt then.
+//
+// A look-up asks every live server for what it has and waits for no other: servers are asked all the time whether they live,
+// and one that does not answer in time is left out. A row is delivered if quorum replicas have it; as long as a row is on
+// fewer, the block is retried, and not sent again. Rows that nobody has are sent with the first token, so that Keeper decides
+// if an earlier attempt is still under way. If they are missing nevertheless, the earlier part is on a replica that is dead,
+// or was lost with a disk. After deadAfter, or at once if all servers are live, the rows are sent under another token. Should
+// the dead replica return with its disk, the rows are there twice until a merge. They are equal, so that FINAL and the derived
+// tables show them once.
+//
+// TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends corrections through two
+// daemons to two shards.
 //
 // # Permanent rejections
 //

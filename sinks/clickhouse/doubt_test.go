@@ -80,9 +80,10 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	f := func(hide ch.Settings) {
 		t.Helper()
 		hostile := a.restarted()
-		require.NoError(t, hostile.conn.Close())
+		server := hostile.hosts.all[0]
+		require.NoError(t, server.conn.Close())
 		var err error
-		hostile.conn, err = ch.Open(&ch.Options{Addr: []string{store.TCP}, Settings: hide})
+		server.conn, err = ch.Open(&ch.Options{Addr: []string{store.TCP}, Settings: hide})
 		require.NoError(t, err)
 		if _, err = hostile.Deliver(t.Context(), plan, rows); err != nil {
 			require.ErrorContains(t, err, "cannot look up")

@@ -71,7 +71,7 @@ var codes = map[class]map[int32]string{
 	classNetwork: {
 		32: "ATTEMPT_TO_READ_AFTER_EOF", 95: "CANNOT_READ_FROM_SOCKET", 96: "CANNOT_WRITE_TO_SOCKET",
 		99: "UNKNOWN_PACKET_FROM_CLIENT", 101: "UNEXPECTED_PACKET_FROM_CLIENT", 210: "NETWORK_ERROR", 236: "ABORTED",
-		271: "CANNOT_DECOMPRESS", 394: "QUERY_WAS_CANCELLED", 735: "QUERY_WAS_CANCELLED_BY_CLIENT",
+		271: "CANNOT_DECOMPRESS", 279: "ALL_CONNECTION_TRIES_FAILED", 394: "QUERY_WAS_CANCELLED", 735: "QUERY_WAS_CANCELLED_BY_CLIENT",
 	},
 	classAuth: {
 		192: "UNKNOWN_USER", 193: "WRONG_PASSWORD", 194: "REQUIRED_PASSWORD", 195: "IP_ADDRESS_NOT_ALLOWED",
@@ -154,6 +154,7 @@ var (
 	lookSeconds   = metrics.NewSeconds("trafficd_clickhouse_lookup_seconds", "Time of one look-up of an in-doubt block, in seconds.")
 	deriveSeconds = metrics.NewSeconds("trafficd_clickhouse_derive_seconds", "Time of one update of the derived tables, in seconds.")
 	deriveErrors  = metrics.NewCounter("trafficd_clickhouse_derive_errors_total", "Failed updates of the derived tables.")
+	hostsAway     = metrics.NewGauge("trafficd_clickhouse_hosts_away", "Servers of the cluster that cannot take rows.")
 	derivedAt     = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds", "When the derived tables last had all rows, as Unix time.")
 	rowsVanished  = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total",
 		"Rows that ClickHouse acknowledged but that are not in the table.")

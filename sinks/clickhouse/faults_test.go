@@ -92,7 +92,7 @@ func (a *archive) retry(plan []byte, rows batch.Block) {
 			return
 		}
 		require.NoError(a.t, ctx.Err(), err)
-		revive(a.t, a.store)
+		revive(a.t, a.store.(*stores.ClickHouse))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -25,11 +26,13 @@ var columnNames = []string{
 // insert sends rows as one INSERT of one block. It returns when the server has them on disk, or had
 // received them before under this token. sent reports whether the rows may have been applied in
 // spite of an error.
-func (s *Sink) insert(ctx context.Context, memory *scratch, rows batch.Block, token string) (sent bool, err error) {
+func (s *Sink) insert(ctx context.Context, h *host, memory *scratch, rows batch.Block, token string, copies int) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	start := time.Now()
-	b, err := s.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(s.settings(token))), s.statement)
+	settings := s.settings(token)
+	maps.Copy(settings, s.hosts.quorumSettings(copies))
+	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(settings)), s.statement)
 	if err != nil {
 		return false, fmt.Errorf("cannot start an insert into %s: %w", s.table, hinted(err))
 	}
@@ -73,9 +76,20 @@ func (s *Sink) settings(token string) ch.Settings {
 		// map.
 		"low_cardinality_allow_in_native_format": 0,
 	}
-	if s.config.Quorum > 0 {
-		set["insert_quorum"] = s.config.Quorum
-		set["insert_quorum_timeout"] = s.config.WriteTimeout.Milliseconds()
+	if s.config.Cluster != "" {
+		maps.Copy(set, ch.Settings{
+			// Acknowledged is what the shards have acknowledged. A replica that does not answer is passed over.
+			"distributed_foreground_insert":              1,
+			"insert_distributed_one_random_shard":        0,
+			"skip_unavailable_shards":                    0,
+			"connect_timeout_with_failover_ms":           1000,
+			"handshake_timeout_ms":                       3000,
+			"send_timeout":                               max(1, int(s.config.WriteTimeout.Seconds())),
+			"receive_timeout":                            max(1, int(s.config.WriteTimeout.Seconds())),
+			"insert_allow_materialized_columns":          0,
+			"use_hedged_requests":                        0,
+			"distributed_insert_skip_read_only_replicas": 1,
+		})
 	}
 	return set
 }

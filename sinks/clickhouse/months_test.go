@@ -70,7 +70,7 @@ func (a *archive) finalCount() (n int) {
 func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 	p := startProxy(t, store.TCP)
 	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })
-	require.NoError(t, a.migrate(t.Context()))
+	require.NoError(t, a.ready(t.Context()))
 	var all batch.Block
 	partly := 0
 	for n := range 6 {
@@ -98,7 +98,7 @@ func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 func testRefusalInOneGroup(t *testing.T, store *stores.ClickHouse) {
 	for _, restart := range []bool{false, true} {
 		a := newArchive(t, store)
-		require.NoError(t, a.migrate(t.Context()))
+		require.NoError(t, a.ready(t.Context()))
 		store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
 		rows := rotating(400, 120, 0)
 		rows[75].value = -1

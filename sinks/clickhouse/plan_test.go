@@ -133,22 +133,26 @@ func TestFindings(t *testing.T) {
 		}
 		rows := after(blockOf(batches...), r.IntN(batches[0].Rows()))
 		f := newFindings(rows)
-		want := []rowID{}
+		want, marked := []rowID{}, 0
 		for _, s := range rows {
 			for row := s.From; row < s.To; row++ {
 				if r.IntN(3) == 0 {
 					want = append(want, rowID{s.ID, s.Index[row]})
 					continue
 				}
-				f.mark(rowID{s.ID, s.Index[row]})
-				f.mark(rowID{s.ID, s.Index[row]})
+				marked += f.mark(rowID{s.ID, s.Index[row]})
+				marked += f.mark(rowID{s.ID, s.Index[row]})
 			}
 		}
-		f.mark(rowID{batch.ID{1}, 0})                    // of another replica
-		f.mark(rowID{rows[0].ID, math.MaxUint32})        // of no row
-		require.Equal(t, rows.Rows()-len(want), f.count) // each counted once
+		marked += f.mark(rowID{batch.ID{1}, 0})             // of another replica
+		marked += f.mark(rowID{rows[0].ID, math.MaxUint32}) // of no row
+		require.Equal(t, rows.Rows()-len(want), marked)     // each counted once
 		got := []rowID{}
-		for _, s := range f.rest() {
+		missing, thin := f.rest(1)
+		require.Zero(t, thin)
+		_, thin = f.rest(2)
+		require.Equal(t, marked, thin)
+		for _, s := range missing {
 			for row := s.From; row < s.To; row++ {
 				got = append(got, rowID{s.ID, s.Index[row]})
 			}
@@ -164,7 +168,7 @@ func TestReplaced(t *testing.T) {
 	b := batchOf(1, epoch, twin, row{"E", "x", epoch, epoch, 1, none}, twin, row{"D", "y", epoch, epoch, 1, none})
 	found := func(f *findings) (list []bool) {
 		for _, index := range b.Index {
-			list = append(list, f.found[rowID{b.ID, index}])
+			list = append(list, f.copies[rowID{b.ID, index}] == 1)
 		}
 		return list
 	}

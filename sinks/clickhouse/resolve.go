@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
@@ -18,9 +19,16 @@ import (
 // one more for each further crash at the same moment.
 const rounds = 4
 
+// deadAfter is how long rows that a server has received, but that no live replica has, are waited for before they are sent
+// under another token. If a dead replica has them and returns, they are in the archive twice until a merge, and once with FINAL.
+var deadAfter = 10 * time.Second // a variable for tests
+
 // resolve completes a block that may have been applied, in whole or in part: it looks up which rows
 // are in the table and sends the others, until none is missing.
 func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
+	if s.config.Cluster != "" {
+		s.hosts.refresh(ctx) // the failure may have been that of a server
+	}
 	months := newMonths(rows)
 	missing, err := s.missing(ctx, rows)
 	if err != nil {
@@ -38,19 +46,23 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	for round := 0; round < rounds && len(missing) > 0; round++ {
 		token := plan
 		if round > 0 {
+			if err := s.waitForDead(plan, missing.Rows()); err != nil {
+				return err
+			}
 			token = fmt.Sprintf("%s/again%d", plan, round)
 		}
-		if err := s.send(ctx, token, missing, months); err != nil {
+		// Not with a quorum: if another attempt's part is on a dead replica only, the server would wait for that one. The look-up
+		// counts the copies.
+		if err := s.send(ctx, token, missing, months, 1); err != nil {
 			return err
-		}
-		// Keeper stores a token and its part in one step, so that in a cluster one round is enough;
-		// a second look could miss what another replica has.
-		if s.config.Cluster != "" {
-			return nil
 		}
 		if missing, err = s.missing(ctx, rows); err != nil {
 			return err
 		}
+	}
+	clear(s.since)
+	if err := s.hosts.away(); err != nil && len(missing) > 0 {
+		return fmt.Errorf("%d rows of %s are on no live replica: %w", missing.Rows(), s.table, hinted(err))
 	}
 	// The server has acknowledged rows under several tokens and drops them by one of its own rules,
 	// such as a TTL. Retrying forever would stop the archive.
@@ -62,44 +74,109 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	return nil
 }
 
+// waitForDead returns an error until rows may be sent under another token: at once if all servers are live, otherwise after
+// deadAfter.
+func (s *Sink) waitForDead(plan string, rows int) error {
+	away := s.hosts.away()
+	if away == nil {
+		return nil
+	}
+	if _, known := s.since[plan]; !known {
+		s.since = map[string]time.Time{plan: time.Now()}
+	}
+	if waited := time.Since(s.since[plan]); waited < deadAfter {
+		return fmt.Errorf("%d rows of %s are on no live replica, perhaps on a dead one; they are sent again after %s: %w",
+			rows, s.table, deadAfter, hinted(away))
+	}
+	return nil
+}
+
+// How long a look-up waits for rows to be on as many replicas as an insert waits for.
+const (
+	copyLooks    = 20
+	copyInterval = 100 * time.Millisecond
+)
+
 // missing returns the rows that are not in the table, in their order; nil if all are. A row that a
-// later row of the same block has replaced is not missing.
+// later row of the same block has replaced is not missing. In a cluster, it returns an error as long as
+// rows are on fewer replicas than they must be.
 func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	defer metrics.Since(lookSeconds, time.Now())
-	f, err := s.look(ctx, rows)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
-	}
-	if f.count > 0 && f.count < rows.Rows() {
-		f.countReplaced()
-	}
-	return f.rest(), nil
-}
-
-// look selects all rows of the block's months that were received in its time range. received_at
-// never decreases on a replica, so that these are the block and what other replicas received at the
-// same time; the server skips the rest by its index.
-func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
-	if s.config.Cluster != "" {
-		if err := s.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+s.table+" LIGHTWEIGHT"); err != nil {
-			return nil, err
+	for look := 1; ; look++ {
+		f, err := s.look(ctx, rows)
+		if err != nil {
+			return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
+		}
+		missing, thin := f.rest(s.hosts.copies())
+		if thin == 0 {
+			return missing, nil
+		}
+		if look == copyLooks {
+			return nil, fmt.Errorf("%d rows of %s are on fewer than %d replicas: %s", thin, s.table, s.hosts.copies(), hints[classQuorum])
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(copyInterval):
 		}
 	}
-	found, err := s.conn.Query(ch.Context(ctx, ch.WithSettings(lookSettings)), lookStatement(s.table, rows))
+}
+
+// look asks every live server, and does not wait for the others. What is on one of them is in the table.
+func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
+	live := s.hosts.live()
+	found := make([]*findings, len(live))
+	errs := make([]error, len(live))
+	var looking sync.WaitGroup
+	for i, h := range live {
+		looking.Go(func() { found[i], errs[i] = s.lookAt(ctx, h, rows) })
+	}
+	looking.Wait()
+	if s.config.Cluster == "" {
+		return found[0], errs[0]
+	}
+	all := newFindings(rows)
+	for i, h := range live {
+		if errs[i] != nil {
+			s.hosts.set(h, errs[i])
+			continue
+		}
+		for id, copies := range found[i].copies {
+			all.copies[id] += copies
+		}
+	}
+	_, err := s.hosts.byShard()
+	return all, err
+}
+
+// lookAt selects all rows of the block's months that were received in its time range. received_at
+// never decreases on a replica, so that these are the block and what other replicas received at the
+// same time; the server skips the rest by its index.
+func (s *Sink) lookAt(ctx context.Context, h *host, rows batch.Block) (*findings, error) {
+	if s.config.Cluster != "" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.config.WriteTimeout/4) // time is left for the others
+		defer cancel()
+	}
+	found, err := h.conn.Query(ch.Context(ctx, ch.WithSettings(lookSettings)), lookStatement(s.table, rows))
 	if err != nil {
 		return nil, err
 	}
 	defer found.Close()
 	f := newFindings(rows)
+	count := 0
 	for found.Next() {
 		var id uuid.UUID
 		var index uint32
 		if err := found.Scan(&id, &index); err != nil {
 			return nil, err
 		}
-		f.mark(rowID{batch.ID(id), index})
+		count += f.mark(rowID{batch.ID(id), index})
+	}
+	if count > 0 && count < rows.Rows() {
+		f.countReplaced()
 	}
 	return f, found.Err()
 }
@@ -139,24 +216,26 @@ type rowID struct {
 	index uint32
 }
 
+// findings are on how many replicas each row of a block is.
 type findings struct {
-	rows  batch.Block
-	found map[rowID]bool // every row of the block → in the table
-	count int            // of rows in the table
+	rows   batch.Block
+	copies map[rowID]int
 }
 
 func newFindings(rows batch.Block) *findings {
-	f := &findings{rows: rows, found: make(map[rowID]bool, rows.Rows())}
-	f.each(func(id rowID, _ batch.Span, _ int) { f.found[id] = false })
+	f := &findings{rows: rows, copies: make(map[rowID]int, rows.Rows())}
+	f.each(func(id rowID, _ batch.Span, _ int) { f.copies[id] = 0 })
 	return f
 }
 
-// mark records that the row is in the table. Rows of other blocks are ignored.
-func (f *findings) mark(id rowID) {
-	if found, ours := f.found[id]; ours && !found {
-		f.found[id] = true
-		f.count++
+// mark records that the row is on one replica, and returns how many rows of the block that adds. Rows of other blocks are
+// ignored.
+func (f *findings) mark(id rowID) int {
+	if copies, ours := f.copies[id]; !ours || copies > 0 {
+		return 0
 	}
+	f.copies[id] = 1
+	return 1
 }
 
 // key is the table's ORDER BY: a later row replaces an earlier one with the same key.
@@ -175,7 +254,7 @@ func keyOf(s batch.Span, row int) key {
 func (f *findings) countReplaced() {
 	present := make(map[key]bool)
 	f.each(func(id rowID, s batch.Span, row int) {
-		if f.found[id] {
+		if f.copies[id] > 0 {
 			present[keyOf(s, row)] = true
 		}
 	})
@@ -186,14 +265,17 @@ func (f *findings) countReplaced() {
 	})
 }
 
-func (f *findings) rest() batch.Block {
-	var rest batch.Block
+// rest returns the rows that are on no replica, and the number of those that are on too few.
+func (f *findings) rest(need int) (missing batch.Block, thin int) {
 	f.each(func(id rowID, s batch.Span, row int) {
-		if !f.found[id] {
-			appendRow(&rest, s, row)
+		switch copies := f.copies[id]; {
+		case copies == 0:
+			appendRow(&missing, s, row)
+		case copies < need:
+			thin++
 		}
 	})
-	return rest
+	return missing, thin
 }
 
 func (f *findings) each(visit func(id rowID, s batch.Span, row int)) {

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
-	schema "trafficd/schemas/clickhouse"
 )
 
 // Sink writes blocks to the archive. It is used by one goroutine.
@@ -22,10 +21,9 @@ type Sink struct {
 
 	config    Config
 	log       zerolog.Logger
-	conn      driver.Conn
-	table     string // that rows go to, with its database, quoted
+	hosts     *hosts
+	table     string // that the rows are stored in, with its database, quoted
 	statement string
-	migrated  bool
 	scratch   [parallelInserts]scratch
 
 	deriving derivation
@@ -33,23 +31,21 @@ type Sink struct {
 	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after
 	// a restart.
 	unsent string
+	// since is when the rows of a plan were first found on no live replica although a server had received them.
+	since map[string]time.Time
 }
 
 // New requires a valid configuration, but does not connect: the first Deliver does. The caller
 // closes the sink.
 func New(c Config, log zerolog.Logger) (*Sink, error) {
-	server := c.ClickHouse
-	server.Database = "" // of the handshake: it may not exist yet
-	conn, err := server.Open(&ch.Options{
-		Addr: c.Addresses, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: parallelInserts + 1,
-		Compression: &ch.Compression{Method: compressions[c.Compression]},
-	})
+	hosts, err := newHosts(c, log)
 	if err != nil {
-		return nil, fmt.Errorf("clickhouse.%w", err)
+		return nil, err
 	}
-	table := fmt.Sprintf("`%s`.`%s`", c.Database, c.layout().Local())
-	statement := "INSERT INTO " + table + " (" + strings.Join(columnNames, ", ") + ")"
-	return &Sink{config: c, log: log, conn: conn, table: table, statement: statement, migrated: !c.Migrate}, nil
+	s := &Sink{config: c, log: log, hosts: hosts, table: fmt.Sprintf("`%s`.`%s`", c.Database, c.layout().Local())}
+	// In a cluster the Distributed table sends each row to its shard.
+	s.statement = fmt.Sprintf("INSERT INTO `%s`.`%s` (%s)", c.Database, c.Table, strings.Join(columnNames, ", "))
+	return s, nil
 }
 
 // fullMonths is how many months a block of block_rows may have before it is made larger: the server
@@ -106,13 +102,17 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 func (s *Sink) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
-	if err := s.migrate(ctx); err != nil {
+	if err := s.ready(ctx); err != nil {
 		errorsTotal[classify(err)].Inc()
 		return err
 	}
 	s.deriving.start(s)
 	// An insert without rows checks the table, its columns, the grants, and the server's settings.
-	b, err := s.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(s.settings("probe"))), s.statement)
+	h, err := s.hosts.pick()
+	if err != nil {
+		return hinted(err)
+	}
+	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(s.settings("probe"))), s.statement)
 	if err == nil {
 		err = errors.Join(checkTypes(b.Columns()), b.Close())
 	}
@@ -123,43 +123,43 @@ func (s *Sink) Probe(ctx context.Context) error {
 	return nil
 }
 
-// Migrate creates or updates the tables now, as the sink does when `migrate` is true.
+// Migrate creates or updates the tables now, as the sink does when `migrate` is true. In a cluster that is done on every
+// server: one that cannot be reached does not keep the others from it, but is an error.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
-	s, err := New(c, log)
+	hosts, err := newHosts(c, log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.conn.Close() }()
-	return s.runMigrations(ctx)
-}
-
-func (s *Sink) runMigrations(ctx context.Context) error {
-	applied, err := schema.Migrate(ctx, s.conn, s.config.layout())
-	for _, name := range applied {
-		s.log.Info().Str("migration", name).Str("database", s.config.Database).Str("table", s.config.Table).Msg("archive: migration applied")
+	defer func() { _ = hosts.close() }()
+	var errs []error
+	for _, h := range hosts.all {
+		err := hosts.migrate(ctx, h)
+		if err == nil && c.Cluster != "" {
+			err = c.checkCluster(ctx, h.conn)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", h.address, err))
+		}
 	}
-	if err != nil || s.config.RetentionDays == 0 {
-		return err
-	}
-	return schema.Retain(ctx, s.conn, s.config.layout(), s.config.RetentionDays)
+	return errors.Join(errs...)
 }
 
 // Close stops deriving and ends the connection.
 func (s *Sink) Close() error {
 	s.deriving.stop()
-	if err := s.conn.Close(); err != nil {
+	if err := s.hosts.close(); err != nil {
 		return fmt.Errorf("cannot close the connection to ClickHouse: %w", err)
 	}
 	return nil
 }
 
 func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) error {
-	if err := s.migrate(ctx); err != nil {
+	if err := s.ready(ctx); err != nil {
 		return err
 	}
 	var err error
 	if s.unsent == token {
-		err = s.send(ctx, token, rows, newMonths(rows))
+		err = s.send(ctx, token, rows, newMonths(rows), s.hosts.copies())
 	} else {
 		err = s.resolve(ctx, token, rows)
 	}
@@ -179,8 +179,13 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 const parallelInserts = 4
 
 // send inserts rows, which are those of a block with these months or some of them, group by group.
-// Groups have no month, and so no key of the table, in common: their order does not matter.
-func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *monthsOf) error {
+// Groups have no month, and so no key of the table, in common: their order does not matter. The
+// server acknowledges when that many replicas have the rows.
+func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *monthsOf, copies int) error {
+	h, err := s.hosts.pick()
+	if err != nil {
+		return hinted(err)
+	}
 	groups := months.groups(rows)
 	var next atomic.Int32
 	var sent, failed atomic.Bool
@@ -192,7 +197,7 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 				if len(groups[i]) == 0 {
 					continue
 				}
-				received, err := s.insert(ctx, &s.scratch[w], groups[i], fmt.Sprintf("%s/%d", token, i))
+				received, err := s.insert(ctx, h, &s.scratch[w], groups[i], fmt.Sprintf("%s/%d", token, i), copies)
 				if received {
 					sent.Store(true)
 				}
@@ -219,15 +224,11 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 	return refused
 }
 
-func (s *Sink) migrate(ctx context.Context) error {
-	if s.migrated {
-		return nil
-	}
+func (s *Sink) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
-	if err := s.runMigrations(ctx); err != nil {
+	if err := s.hosts.ready(ctx); err != nil {
 		return hinted(err)
 	}
-	s.migrated = true
 	return nil
 }

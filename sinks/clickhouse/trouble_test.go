@@ -67,7 +67,7 @@ func lookups() float64 {
 // are not in the table.
 func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	require.NoError(t, a.migrate(context.Background()))
+	require.NoError(t, a.ready(context.Background()))
 	store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
 	all := blockOf(batchOf(1, epoch,
 		row{"A", "x", epoch, epoch, 1, none}, row{"A", "x", epoch + 31*24*60*minute, epoch + 31*24*60*minute, 2, none}, row{"B", "x", epoch, epoch, -1, none}))
@@ -116,7 +116,7 @@ func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (refused i
 // and none is there twice.
 func testView(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	require.NoError(t, a.migrate(context.Background()))
+	require.NoError(t, a.ready(context.Background()))
 	store.Query(t, "CREATE MATERIALIZED VIEW "+a.name+"_view ENGINE = MergeTree ORDER BY x AS SELECT throwIf(value < 1e9) AS x FROM "+a.name)
 	rows, _ := a.plan(small(1).Head(8))
 	refused := deliverByHalving(a, rows)
@@ -127,7 +127,7 @@ func testView(t *testing.T, store *stores.ClickHouse) {
 // testTooManyParts provokes the server's own error 252.
 func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	require.NoError(t, a.migrate(context.Background()))
+	require.NoError(t, a.ready(context.Background()))
 	store.Query(t, "ALTER TABLE "+a.name+" MODIFY SETTING parts_to_delay_insert = 2, parts_to_throw_insert = 3")
 	store.Query(t, "SYSTEM STOP MERGES "+a.name)
 	var all batch.Block
@@ -150,7 +150,7 @@ func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 // testAtOnce retries while the server may still be processing the earlier attempt.
 func testAtOnce(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	require.NoError(t, a.migrate(context.Background()))
+	require.NoError(t, a.ready(context.Background()))
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(6, 1)), 2000, 20)...)))
 	var wg sync.WaitGroup
 	for range 6 {

@@ -1,5 +1,5 @@
 -- The archive (contract 4.2). Times are in nanoseconds, as in the journal, so that nothing is rounded.
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Local}}`{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Local}}`
 (
     product_instance  LowCardinality(String),
     detector_code     LowCardinality(String),

@@ -1,7 +1,6 @@
--- Only in a cluster: the table for queries. Nothing is inserted through it; the sharding key only describes
--- that all rows of a detector are on one shard, which FINAL needs.
+-- Only in a cluster: the tables for queries and inserts. Distributed tables have no rows of their own, so they are replaced.
 {{- if .Cluster}}
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}`{{.OnCluster}}
+CREATE OR REPLACE TABLE `{{.Database}}`.`{{.Table}}`
 AS `{{.Database}}`.`{{.Local}}`
-ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Local}}', cityHash64(product_instance, detector_code));
+ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Local}}', {{.ShardingKey}});
 {{- end}}

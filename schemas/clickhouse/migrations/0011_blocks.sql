@@ -1,6 +1,6 @@
 -- One row for each block that was delivered to the archive. derived becomes 1 when the tables that are derived from the
 -- archive have its rows.
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "blocks"}}`{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "blocks"}}`
 (
     first_received_at DateTime64(9, 'UTC'),
     last_received_at  DateTime64(9, 'UTC'),

@@ -1,6 +1,6 @@
 -- The archive once more, ordered by time: of a measurement, the latest row that was received. Most measured values have at most
 -- three decimals and are stored as integers; value is exact in any case.
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "by_time"}}`{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "by_time"}}`
 (
     product_instance  LowCardinality(String),
     bucket            DateTime64(0, 'UTC') CODEC(Delta, ZSTD(1)),
@@ -22,7 +22,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1;
 {{- if .Cluster}}
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_by_time`{{.OnCluster}}
+CREATE OR REPLACE TABLE `{{.Database}}`.`{{.Table}}_by_time`
 AS `{{.Database}}`.`{{.Derived "by_time"}}`
-ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Derived "by_time"}}', cityHash64(product_instance));
+ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Derived "by_time"}}', {{.ShardingKey}});
 {{- end}}

@@ -1,5 +1,5 @@
 -- For each detector, measure type and hour: number and sum of the values in each quarter of the hour, and the extremes.
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "hours"}}`{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "hours"}}`
 (
     product_instance  LowCardinality(String),
     hour              DateTime64(0, 'UTC') CODEC(Delta, ZSTD(1)),
@@ -18,7 +18,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1;
 {{- if .Cluster}}
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_hours`{{.OnCluster}}
+CREATE OR REPLACE TABLE `{{.Database}}`.`{{.Table}}_hours`
 AS `{{.Database}}`.`{{.Derived "hours"}}`
-ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Derived "hours"}}', cityHash64(product_instance));
+ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Derived "hours"}}', {{.ShardingKey}});
 {{- end}}

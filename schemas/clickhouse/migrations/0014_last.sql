@@ -1,5 +1,5 @@
 -- For each detector and measure type: the row with the latest interval, and of that interval the one received last.
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "last"}}`{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "last"}}`
 (
     product_instance  LowCardinality(String),
     measure_type_code LowCardinality(String),
@@ -15,7 +15,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1;
 {{- if .Cluster}}
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_last`{{.OnCluster}}
+CREATE OR REPLACE TABLE `{{.Database}}`.`{{.Table}}_last`
 AS `{{.Database}}`.`{{.Derived "last"}}`
-ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Derived "last"}}', cityHash64(product_instance));
+ENGINE = Distributed('{{.Cluster}}', '{{.Database}}', '{{.Derived "last"}}', {{.ShardingKey}});
 {{- end}}

@@ -1,6 +1,6 @@
 -- The detectors of the registry, for analysts: the last list of each product instance, and detectors of earlier ones. In a cluster,
 -- every host has all of them.
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_registry`{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_registry`
 (
     product_instance LowCardinality(String),
     detector_code    String,
@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_registry`{{.OnCluster}}
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/" .Table "_registry") "{shard}-{replica}" "listed_at"}}
 ORDER BY (product_instance, detector_code);
 
-CREATE VIEW IF NOT EXISTS `{{.Database}}`.`{{.Table}}_detectors`{{.OnCluster}} AS
+CREATE VIEW IF NOT EXISTS `{{.Database}}`.`{{.Table}}_detectors` AS
 SELECT product_instance, detector_code, attributes['street'] AS street,
     toFloat64OrNull(coalesce(nullIf(attributes['longitude'], ''), nullIf(attributes['lon'], ''), attributes['lng'])) AS longitude,
     toFloat64OrNull(coalesce(nullIf(attributes['latitude'], ''), attributes['lat'])) AS latitude,

@@ -1,6 +1,6 @@
 -- What the forecaster has learned. The rows of a day were computed from measurements before that day, except
 -- those of forecaster_values, forecaster_days and forecaster_moments, which include it. In a cluster, every host has all rows.
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_values{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_values
 (
     product_instance  LowCardinality(String),
     measure_type_code LowCardinality(String),
@@ -16,7 +16,7 @@ ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_values") "
 PARTITION BY (product_instance, measure_type_code, day)
 ORDER BY detector_code;
 
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_days{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_days
 (
     product_instance  LowCardinality(String),
     measure_type_code LowCardinality(String),
@@ -31,7 +31,7 @@ ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_days") "{s
 PARTITION BY toYYYYMM(day)
 ORDER BY (product_instance, measure_type_code, day, detector_code);
 
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_moments{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_moments
 (
     product_instance  LowCardinality(String),
     measure_type_code LowCardinality(String),
@@ -47,7 +47,7 @@ ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_moments") 
 PARTITION BY (product_instance, measure_type_code, day)
 ORDER BY (detector_code, horizon);
 
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_profiles{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_profiles
 (
     product_instance  LowCardinality(String),
     measure_type_code LowCardinality(String),
@@ -64,7 +64,7 @@ ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_profiles")
 PARTITION BY (product_instance, measure_type_code, day)
 ORDER BY detector_code;
 
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_weights{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_weights
 (
     product_instance  LowCardinality(String),
     measure_type_code LowCardinality(String),
@@ -81,7 +81,7 @@ PARTITION BY (product_instance, measure_type_code, day)
 ORDER BY (detector_code, horizon);
 
 -- A row is inserted once the rows of its day are complete in the other tables.
-CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_learned{{.OnCluster}}
+CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_learned
 (
     product_instance  LowCardinality(String),
     measure_type_code LowCardinality(String),

@@ -47,7 +47,7 @@ func TestServerCommand(t *testing.T) {
 func TestConfigContainsPortsAndDirectory(t *testing.T) {
 	h, err := makeHome(filepath.Join(t.TempDir(), "a & b"))
 	require.NoError(t, err)
-	require.NoError(t, h.writeConfig(9001, 8124, nil))
+	require.NoError(t, h.writeConfig(9000, 9001, 8124, nil))
 	written, err := os.ReadFile(h.path("config.xml"))
 	require.NoError(t, err)
 	for _, want := range []string{

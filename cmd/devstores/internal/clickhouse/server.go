@@ -71,7 +71,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	if opts.Cluster != nil {
 		s.HTTP, http = "", 0
 	}
-	if err := home.writeConfig(tcp, http, opts.Cluster); err != nil {
+	if err := home.writeConfig(opts.ClickHouseTCP, tcp, http, opts.Cluster); err != nil {
 		return nil, err
 	}
 	if err := s.launch(ctx, engine.command(home, tcp, http, opts.Cluster), home, failed); err != nil {
@@ -166,10 +166,11 @@ func makeHome(dir string) (home, error) {
 
 func (h home) path(name string) string { return filepath.Join(string(h), name) }
 
-// writeConfig writes config.xml and users.xml. It is called at every start, because the ports may have changed.
-func (h home) writeConfig(tcp, http int, cluster *launch.Cluster) error {
+// writeConfig writes config.xml and users.xml. It is called at every start, because the ports may have changed. given is the
+// port that clients use, tcp that of the engine.
+func (h home) writeConfig(given, tcp, http int, cluster *launch.Cluster) error {
 	var text strings.Builder
-	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "TCP": tcp, "HTTP": http, "Cluster": cluster})
+	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "Given": given, "TCP": tcp, "HTTP": http, "Cluster": cluster})
 	if err == nil {
 		err = os.WriteFile(h.path("config.xml"), []byte(text.String()), 0o644)
 	}

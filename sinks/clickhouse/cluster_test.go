@@ -1,0 +1,315 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
+)
+
+// TestCluster runs on three servers: cluster main has two shards, the first with two replicas; cluster shard_1 is these two.
+func TestCluster(t *testing.T) {
+	defer func(dead, quorum time.Duration) { deadAfter, quorumTimeout = dead, quorum }(deadAfter, quorumTimeout)
+	deadAfter, quorumTimeout = time.Second, time.Second
+	c := stores.StartCluster(t, "1", "1", "2")
+	a := newClustered(t, c, 0, clustered(c, "main", 0, 1, 2))
+	t.Run("two shards", func(t *testing.T) { testTwoShards(t, c, a) })
+	t.Run("check", func(t *testing.T) { testCheckCluster(t, c, a.config) })
+	p := &pair{archive: newClustered(t, c, 0, clustered(c, "shard_1", 0, 1)), c: c}
+	p.next()
+	t.Run("paused replica", func(t *testing.T) { p.at(t).testPaused(t) })
+	t.Run("dead replica", func(t *testing.T) { p.at(t).testDead(t) })
+	t.Run("lost disk", func(t *testing.T) { p.at(t).testLostDisk(t) })
+}
+
+// clustered configures a cluster of these nodes.
+func clustered(c *stores.Cluster, name string, nodes ...int) func(*Config) {
+	return func(config *Config) {
+		config.Cluster, config.Addresses = name, nil
+		for _, n := range nodes {
+			config.Addresses = append(config.Addresses, c.Nodes[n].TCP)
+		}
+		config.DialTimeout, config.WriteTimeout, config.DeriveInterval = time.Second, 8*time.Second, 0
+	}
+}
+
+// server queries a node over the native protocol: it has no other.
+type server struct{ address string }
+
+func (s server) Query(t testing.TB, sql string) string {
+	t.Helper()
+	lines, err := s.query(t.Context(), sql)
+	require.NoError(t, err)
+	return strings.Join(lines, "\n")
+}
+
+func (s server) query(ctx context.Context, sql string) (lines []string, err error) {
+	conn, err := ch.Open(&ch.Options{Addr: []string{s.address}})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	sql, _, _ = strings.Cut(sql, " FORMAT ")
+	if !strings.HasPrefix(sql, "SELECT") {
+		return nil, conn.Exec(ctx, sql)
+	}
+	rows, err := conn.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var fields []any
+		for _, column := range rows.ColumnTypes() {
+			fields = append(fields, reflect.New(column.ScanType()).Interface())
+		}
+		if err := rows.Scan(fields...); err != nil {
+			return nil, err
+		}
+		var line []string
+		for _, field := range fields {
+			value := reflect.ValueOf(field).Elem()
+			if value.Kind() == reflect.Pointer && !value.IsNil() { // of a Nullable
+				value = value.Elem()
+			}
+			line = append(line, fmt.Sprint(value))
+		}
+		lines = append(lines, strings.Join(line, "\t"))
+	}
+	return lines, rows.Err()
+}
+
+// newClustered returns a sink of a cluster, whose archive is read through one of its nodes.
+func newClustered(t *testing.T, c *stores.Cluster, read int, change ...func(*Config)) *archive {
+	a := newArchive(t, nil, change...)
+	a.store = server{c.Nodes[read].TCP}
+	return a
+}
+
+// eventually delivers as the delivery loop does: again after an error.
+func (a *archive) eventually(plan []byte, rows batch.Block) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		_, err := a.Deliver(ctx, plan, rows)
+		if err == nil {
+			return
+		}
+		require.NoError(a.t, ctx.Err(), "%v", err)
+		a.t.Log(err)
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// testTwoShards sends measurements and corrections of them through two daemons, to two shards.
+func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
+	one.t = t
+	require.NoError(t, one.Probe(t.Context()))
+	for _, n := range c.Nodes {
+		server{n.TCP}.Query(t, "SYSTEM STOP MERGES "+one.name+"_local")
+	}
+	table := one.config.Table
+	two := newClustered(t, c, 2, clustered(c, "main", 2, 1, 0), func(c *Config) { c.Table = table })
+	two.name = one.name
+	r := rand.New(rand.NewPCG(1, 1))
+	first := random(r, 800, 2)
+	second := append([]row(nil), first...)
+	for i := range second {
+		second[i].value++
+	}
+	r.Shuffle(len(second), func(i, j int) { second[i], second[j] = second[j], second[i] })
+	for i := range 4 { // 200 by 200, each daemon with the other's corrections in between
+		from, to := 200*i, 200*i+200
+		rows, plan := one.plan(blockOf(batchOf(i, epoch+int64(i), first[from:to]...)))
+		one.deliver(plan, rows)
+		rows, plan = two.plan(blockOf(batchOf(10+i, epoch+minute+int64(i), second[from:to]...)))
+		two.deliver(plan, rows)
+	}
+	rows, plan := one.plan(blockOf(batchOf(4, epoch+4, first[:100]...)))
+	one.deliver(plan, rows)
+	two.deliver(plan, rows) // a retry through another server
+	sum := 0.0
+	for _, s := range second {
+		sum += math.Round(s.value * 1000)
+	}
+	for _, a := range []*archive{one, two} {
+		require.Equal(t, "800", a.store.Query(t, "SELECT count() FROM "+a.name+" FINAL"))
+		require.Equal(t, fmt.Sprintf("800\t%.0f", sum), a.store.Query(t, "SELECT count(), sum(toInt64(round(value * 1000))) FROM "+a.name+"_current"))
+		require.Equal(t, 1700, a.count("count()"), "each row inserted once")
+		require.Equal(t, "2", a.store.Query(t, "SELECT uniqExact(_shard_num) FROM "+a.name))
+		require.Equal(t, "1", a.store.Query(t, "SELECT max(shards) FROM (SELECT uniqExact(_shard_num) AS shards FROM "+a.name+" GROUP BY product_instance, detector_code)"))
+	}
+	two.derive()
+	one.requireDerived()
+}
+
+func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
+	f := func(want string, change func(*Config)) {
+		t.Helper()
+		config := given
+		config.Addresses = slices.Clone(given.Addresses)
+		change(&config)
+		err := config.Check(t.Context(), true)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+	}
+	f("", func(*Config) {})
+	f("", func(c *Config) { c.Table = "none" })
+	f("migrate: table `trafficd`.`none` does not exist on "+c.Nodes[0].TCP, func(c *Config) { c.Table, c.Migrate = "none", false })
+	f("cluster: no cluster \"other\"", func(c *Config) { c.Cluster = "other" })
+	f("addresses: 2 servers, but cluster \"main\" has 3", func(c *Config) { c.Addresses = c.Addresses[:2] })
+	f("are both replica r1 of shard 1", func(c *Config) { c.Addresses[1] = c.Addresses[0] })
+	node, table := server{c.Nodes[0].TCP}, "trafficd."+given.Table
+	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 1")
+	f("has too small a old_parts_lifetime", func(*Config) {})
+	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 480, replicated_deduplication_window = 0")
+	f("replicated_deduplication_window = 10000", func(*Config) {})
+	node.Query(t, "CREATE OR REPLACE TABLE "+table+" AS "+table+"_local ENGINE = Distributed('main', 'trafficd', '"+given.Table+"_local', rand())")
+	f("must be Distributed by cityHash64(product_instance, detector_code)", func(*Config) {})
+}
+
+// pair is an archive on two replicas of one shard, with the blocks that it must have.
+type pair struct {
+	*archive
+	c      *stores.Cluster
+	blocks []batch.Block
+}
+
+func (p *pair) at(t *testing.T) *pair {
+	p.t = t
+	return p
+}
+
+func (p *pair) node(n int) server { return server{p.c.Nodes[n].TCP} }
+
+// block plans another block, which the archive must have in the end.
+func (p *pair) block() (plan []byte, rows batch.Block) {
+	n := len(p.blocks)
+	rows, plan = p.plan(blockOf(batchOf(n, epoch+int64(n), random(rand.New(rand.NewPCG(1, uint64(n))), 500, 1)...)))
+	p.blocks = append(p.blocks, rows)
+	return plan, rows
+}
+
+// next archives another block.
+func (p *pair) next() {
+	p.t.Helper()
+	plan, rows := p.block()
+	p.eventually(plan, rows)
+}
+
+// requireOnce waits until both replicas have each row, once with FINAL and after merges, and compares the derived tables.
+func (p *pair) requireOnce(t *testing.T) {
+	t.Helper()
+	want := 0
+	for _, b := range p.blocks {
+		want += b.Rows()
+	}
+	for n := range 2 {
+		p.node(n).Query(t, "SYSTEM SYNC REPLICA "+p.name+"_local")
+		require.Equal(t, fmt.Sprintf("%d\t%d", want, want), p.node(n).Query(t, "SELECT count(), uniqExact((batch_id, batch_index)) FROM "+p.name+"_local FINAL"))
+	}
+	p.node(0).Query(t, "OPTIMIZE TABLE "+p.name+"_local FINAL")
+	require.Equal(t, fmt.Sprint(want), p.node(0).Query(t, "SELECT count() FROM "+p.name+"_local"))
+	p.deriveAll(t)
+}
+
+func (p *pair) deriveAll(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.Derive(t.Context()) == nil }, time.Minute, 100*time.Millisecond)
+	p.requireDerived()
+}
+
+// waitUntilLive waits until the sink uses both replicas.
+func (p *pair) waitUntilLive(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		p.hosts.refresh(t.Context())
+		return p.hosts.away() == nil
+	}, time.Minute, 50*time.Millisecond)
+}
+
+// testPaused: a replica that accepts connections and does not answer delays a block in doubt by a bounded time.
+func (p *pair) testPaused(t *testing.T) {
+	plan, rows := p.block()
+	p.deliver(plan, rows)
+	require.NoError(t, p.c.Nodes[1].Pause())
+	p.eventually(plan, rows) // in doubt now
+	p.next()
+	require.NoError(t, p.c.Nodes[1].Resume())
+	p.waitUntilLive(t)
+	p.requireOnce(t)
+}
+
+// unreplicated lets one replica have the only copy of a block in doubt, and kills it.
+func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead int) {
+	t.Helper()
+	p.waitUntilLive(t)
+	count := "SELECT count() FROM " + p.name + "_local"
+	before := p.node(1).Query(t, count)
+	for n := range 2 {
+		p.node(n).Query(t, "SYSTEM STOP FETCHES "+p.name+"_local")
+	}
+	plan, rows = p.block()
+	_, err := p.Deliver(t.Context(), plan, rows)
+	require.ErrorContains(t, err, "cannot insert 500 rows")
+	if p.node(1).Query(t, count) != before {
+		dead = 1
+	}
+	require.NoError(t, p.c.Nodes[dead].Kill())
+	p.store = p.node(1 - dead)
+	p.store.Query(t, "SYSTEM START FETCHES "+p.name+"_local")
+	return plan, rows, dead
+}
+
+// testDead: the archive goes on when a replica dies with the only copy of a block in doubt, and is right when it returns.
+func (p *pair) testDead(t *testing.T) {
+	plan, rows, dead := p.unreplicated(t)
+	p.eventually(plan, rows)
+	p.restarted().eventually(p.block()) // by a daemon that starts meanwhile
+	p.deriveAll(t)
+	err := Migrate(t.Context(), p.config, zerolog.Nop())
+	require.ErrorContains(t, err, p.c.Nodes[dead].TCP+": ")
+	require.NotContains(t, err.Error(), p.c.Nodes[1-dead].TCP+": ", "it does not stop at the dead server")
+
+	require.NoError(t, p.c.Nodes[dead].Restart())
+	p.waitUntilLive(t)
+	p.requireOnce(t)
+}
+
+// testLostDisk: nothing is lost when a replica dies with the only copy of a block in doubt, and its disk is deleted.
+func (p *pair) testLostDisk(t *testing.T) {
+	plan, rows, dead := p.unreplicated(t)
+	require.NoError(t, os.RemoveAll(p.c.Nodes[dead].Dir()))
+	p.eventually(plan, rows)
+
+	// Its successor has nothing, but Keeper knows its tables.
+	require.NoError(t, p.c.Nodes[dead].Restart())
+	require.ErrorContains(t, Migrate(t.Context(), p.config, zerolog.Nop()), "SYSTEM DROP REPLICA")
+	for _, replica := range []string{fmt.Sprint("r", dead+1), fmt.Sprint("1-r", dead+1)} {
+		require.Eventually(t, func() bool { // once ZooKeeper has given up its session
+			_, err := p.node(1-dead).query(t.Context(), "SYSTEM DROP REPLICA '"+replica+"' FROM DATABASE trafficd")
+			return err == nil
+		}, time.Minute, 50*time.Millisecond)
+	}
+	require.NoError(t, Migrate(t.Context(), p.config, zerolog.Nop()))
+	p.waitUntilLive(t)
+	p.next()
+	p.requireOnce(t)
+}

@@ -1,0 +1,334 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/rs/zerolog"
+
+	schema "trafficd/schemas/clickhouse"
+)
+
+// hosts are the servers of the archive: one, or those of a cluster. One that does not answer is left out until it answers
+// again, so that nothing waits for it twice.
+type hosts struct {
+	config Config
+	log    zerolog.Logger
+	all    []*host
+
+	migrating sync.Mutex
+
+	mu     sync.Mutex
+	turn   int // of pick
+	shards int // of the cluster, according to its servers
+
+	cancel context.CancelFunc // of the goroutine that refreshes; nil until start
+	done   chan struct{}
+}
+
+// host is one server. The fields below conn are guarded by hosts.mu.
+type host struct {
+	address string
+	conn    driver.Conn
+
+	migrated bool
+	trouble  error // why it cannot take rows; nil if it can
+	// In a cluster, as the server said when it answered last:
+	shard, replica string
+	replicas       int // of its shard, dead ones included
+}
+
+var errNotAsked = errors.New("not asked yet")
+
+// migrateTimeout bounds the migrations of a server at the start of a daemon. What they achieved is kept.
+const migrateTimeout = time.Minute
+
+// refreshInterval is the time between two questions to every server of a cluster.
+const refreshInterval = 5 * time.Second
+
+func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
+	server := c.ClickHouse
+	server.Database = "" // of the handshake: it may not exist yet
+	s := &hosts{config: c, log: log}
+	for _, address := range c.Addresses {
+		conn, err := server.Open(&ch.Options{
+			Addr: []string{address}, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: parallelInserts + 2,
+			Compression: &ch.Compression{Method: compressions[c.Compression]},
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("clickhouse.%w", err), s.close())
+		}
+		s.all = append(s.all, &host{address: address, conn: conn, migrated: !c.Migrate, trouble: errNotAsked})
+	}
+	if c.Cluster == "" && len(s.all) > 0 { // an invalid configuration has none
+		s.all[0].trouble = nil // a failed attempt says more
+	}
+	return s, nil
+}
+
+func (s *hosts) close() error {
+	if s.cancel != nil {
+		s.cancel()
+		<-s.done
+	}
+	var errs []error
+	for _, h := range s.all {
+		errs = append(errs, h.conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ready returns an error if rows cannot be written now. It connects and migrates when it is first called.
+func (s *hosts) ready(ctx context.Context) error {
+	if s.config.Cluster == "" {
+		if h := s.all[0]; !h.migrated {
+			if err := s.migrate(ctx, h); err != nil {
+				return err
+			}
+			h.migrated = true
+		}
+		return nil
+	}
+	if s.cancel == nil {
+		s.start()
+	}
+	if _, err := s.byShard(); err == nil {
+		return nil
+	}
+	s.refresh(ctx)
+	_, err := s.byShard()
+	return err
+}
+
+// start asks all servers of a cluster every refreshInterval, until close.
+func (s *hosts) start() {
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background()) // until close
+	s.done = make(chan struct{})
+	go func() {
+		defer close(s.done)
+		ticks := time.NewTicker(refreshInterval)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+				s.refresh(ctx)
+			}
+		}
+	}()
+}
+
+// refresh asks all servers at the same time. It takes no longer than dial_timeout, unless one needs migrations.
+func (s *hosts) refresh(ctx context.Context) {
+	var asking sync.WaitGroup
+	for _, h := range s.all {
+		asking.Go(func() {
+			if err := s.ask(ctx, h); ctx.Err() == nil {
+				s.set(h, err)
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// set stores why a server cannot take rows, nil if it can.
+func (s *hosts) set(h *host, trouble error) {
+	s.mu.Lock()
+	before := h.trouble
+	h.trouble = trouble
+	away := 0
+	for _, h := range s.all {
+		if h.trouble != nil {
+			away++
+		}
+	}
+	s.mu.Unlock()
+	hostsAway.Set(float64(away))
+	switch {
+	case trouble != nil && (before == nil || errors.Is(before, errNotAsked)):
+		s.log.Warn().Err(trouble).Str("address", h.address).Msg("archive: the server cannot take rows; using the others")
+	case trouble == nil && before != nil:
+		s.log.Info().Str("address", h.address).Str("shard", h.shard).Str("replica", h.replica).Msg("archive: the server can take rows")
+	}
+}
+
+// ask returns why the server cannot take rows. It migrates a server that has no tables or has not been migrated yet.
+func (s *hosts) ask(ctx context.Context, h *host) error {
+	s.mu.Lock()
+	migrated := h.migrated
+	s.mu.Unlock()
+	err := s.describe(ctx, h)
+	switch missing := errors.Is(err, errNoTable); {
+	case missing && !s.config.Migrate:
+		return fmt.Errorf("%w: run trafficd migrate, or set clickhouse.migrate to true", err)
+	case !missing && (err != nil || migrated):
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(s.config.WriteTimeout, migrateTimeout))
+	defer cancel()
+	if err := s.migrate(ctx, h); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	h.migrated = true
+	s.mu.Unlock()
+	return s.describe(ctx, h)
+}
+
+var errNoTable = errors.New("the tables do not exist")
+
+// describe stores what the server says about itself.
+func (s *hosts) describe(ctx context.Context, h *host) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.DialTimeout)
+	defer cancel()
+	query := fmt.Sprintf("SELECT getMacro('shard'), getMacro('replica'), toInt64(total_replicas), is_readonly, zookeeper_exception,"+
+		" (SELECT toInt64(uniqExact(shard_num)) FROM system.clusters WHERE cluster = '%s')"+
+		" FROM system.replicas WHERE database = '%s' AND table = '%s'", s.config.Cluster, s.config.Database, s.config.layout().Local())
+	rows, err := h.conn.Query(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return errNoTable
+	}
+	var shard, replica, keeper string
+	var replicas, shards int64
+	var readOnly uint8
+	if err := rows.Scan(&shard, &replica, &replicas, &readOnly, &keeper, &shards); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	h.shard, h.replica, h.replicas, s.shards = shard, replica, int(replicas), int(shards)
+	s.mu.Unlock()
+	switch {
+	case shards == 0:
+		return fmt.Errorf("no cluster %q in the server's remote_servers", s.config.Cluster)
+	case readOnly != 0:
+		return fmt.Errorf("the table is read-only, because the server cannot use Keeper %s", keeper)
+	}
+	return nil
+}
+
+// live returns the servers that can take rows, in the order of the replicas' names within each shard.
+func (s *hosts) live() []*host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := slices.DeleteFunc(slices.Clone(s.all), func(h *host) bool { return h.trouble != nil })
+	slices.SortStableFunc(live, func(a, b *host) int { return strings.Compare(a.shard+"\n"+a.replica, b.shard+"\n"+b.replica) })
+	return live
+}
+
+// pick returns the servers that can take rows one after the other.
+func (s *hosts) pick() (*host, error) {
+	live := s.live()
+	if len(live) == 0 {
+		return nil, s.away()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn++
+	return live[s.turn%len(live)], nil
+}
+
+// byShard returns the live servers of each shard. It is an error if a shard has none.
+func (s *hosts) byShard() (map[string][]*host, error) {
+	shards := map[string][]*host{}
+	for _, h := range s.live() {
+		shards[h.shard] = append(shards[h.shard], h)
+	}
+	s.mu.Lock()
+	known := s.shards
+	s.mu.Unlock()
+	if len(shards) < max(known, 1) {
+		return nil, fmt.Errorf("only %d of %d shards can take rows: %w", len(shards), max(known, 1), s.away())
+	}
+	return shards, nil
+}
+
+// away returns an error with the servers that cannot take rows, nil if all can.
+func (s *hosts) away() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, h := range s.all {
+		if h.trouble != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", h.address, h.trouble))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// copies returns how many replicas must have a row before it counts as delivered: quorum, or the majority of a shard's
+// replicas, or all that are live if these are fewer.
+func (s *hosts) copies() int {
+	if s.config.Cluster == "" || s.config.Quorum > 0 {
+		return max(s.config.Quorum, 1)
+	}
+	live, replicas := map[string]int{}, map[string]int{}
+	for _, h := range s.live() {
+		live[h.shard]++
+	}
+	s.mu.Lock()
+	for _, h := range s.all { // the answers may be from before the others were created
+		replicas[h.shard] = max(replicas[h.shard], h.replicas, live[h.shard])
+	}
+	s.mu.Unlock()
+	need := math.MaxInt
+	for shard, n := range live {
+		need = min(need, replicas[shard]/2+1, n)
+	}
+	return need
+}
+
+// quorumTimeout is how long a server waits for the other replicas. One that died is waited for no longer: the block is in
+// doubt then, and looked up.
+var quorumTimeout = 10 * time.Second // a variable for tests
+
+// quorumSettings make a server acknowledge an INSERT when that many replicas have it.
+func (s *hosts) quorumSettings(copies int) ch.Settings {
+	switch {
+	case s.config.Cluster == "":
+		return ch.Settings{}
+	case copies < 2:
+		return ch.Settings{"insert_quorum": 0}
+	}
+	return ch.Settings{
+		"insert_quorum": copies, "insert_quorum_parallel": 1,
+		"insert_quorum_timeout": min(s.config.WriteTimeout/2, quorumTimeout).Milliseconds(),
+	}
+}
+
+// migrate creates or updates the tables on one server. It does so on one after the other, so that they do not compete.
+func (s *hosts) migrate(ctx context.Context, h *host) error {
+	s.migrating.Lock()
+	defer s.migrating.Unlock()
+	var others []schema.Conn
+	for _, other := range s.all {
+		if other != h {
+			others = append(others, other.conn)
+		}
+	}
+	applied, err := schema.Migrate(ctx, h.conn, s.config.layout(), others...)
+	for _, name := range applied {
+		s.log.Info().Str("migration", name).Str("address", h.address).Str("database", s.config.Database).Str("table", s.config.Table).
+			Msg("archive: migration applied")
+	}
+	if err != nil || s.config.RetentionDays == 0 {
+		return err
+	}
+	return schema.Retain(ctx, h.conn, s.config.layout(), s.config.RetentionDays)
+}
