@@ -71,23 +71,23 @@ func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
 	}
 	start := uint32(0)
 	for _, end := range b.CodeEnd {
-		dst = binary.AppendUvarint(dst, uint64(end-start))
+		dst = appendUvarint(dst, uint64(end-start))
 		start = end
 	}
 	dst = append(dst, b.Codes...)
 	for _, t := range b.Type {
-		dst = binary.AppendUvarint(dst, uint64(t))
+		dst = appendUvarint(dst, uint64(t))
 	}
 	next := uint32(0)
 	for _, i := range b.Index {
-		dst = binary.AppendUvarint(dst, uint64(i-next))
+		dst = appendUvarint(dst, uint64(i-next))
 		next = i + 1
 	}
 	lastFrom, lastSpan := int64(0), int64(0)
 	for i, from := range b.From {
 		span := b.To[i] - from
-		dst = binary.AppendVarint(dst, from-lastFrom)
-		dst = binary.AppendVarint(dst, span-lastSpan)
+		dst = appendVarint(dst, from-lastFrom)
+		dst = appendVarint(dst, span-lastSpan)
 		lastFrom, lastSpan = from, span
 	}
 	dst = appendFloats(dst, b.Value)
@@ -98,6 +98,17 @@ func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
 	}
 	return append(dst, 0)
 }
+
+// appendUvarint is binary.AppendUvarint; most numbers take one byte.
+func appendUvarint(dst []byte, v uint64) []byte {
+	if v < 0x80 {
+		return append(dst, byte(v))
+	}
+	return binary.AppendUvarint(dst, v)
+}
+
+// appendVarint is binary.AppendVarint.
+func appendVarint(dst []byte, v int64) []byte { return appendUvarint(dst, uint64(v)<<1^uint64(v>>63)) }
 
 func appendAnswer(dst []byte, a *Answer) []byte {
 	if a == nil || a.Key == "" {
