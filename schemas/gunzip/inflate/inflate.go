@@ -194,20 +194,20 @@ loop:
 		if e&isLiteral != 0 {
 			bits >>= e & 63
 			n -= uint(e & 63)
-			binary.LittleEndian.PutUint16(out[o:], uint16(e>>16))
-			o += 1 + int(e>>pairShift&1)
+			out[o] = byte(e >> 16)
+			o++
 			e = literals.entries[bits&litMask]
 			if e&isLiteral != 0 {
 				bits >>= e & 63
 				n -= uint(e & 63)
-				binary.LittleEndian.PutUint16(out[o:], uint16(e>>16))
-				o += 1 + int(e>>pairShift&1)
+				out[o] = byte(e >> 16)
+				o++
 				e = literals.entries[bits&litMask]
 				if e&isLiteral != 0 {
 					bits >>= e & 63
 					n -= uint(e & 63)
-					binary.LittleEndian.PutUint16(out[o:], uint16(e>>16))
-					o += 1 + int(e>>pairShift&1)
+					out[o] = byte(e >> 16)
+					o++
 					continue
 				}
 			}
@@ -266,7 +266,7 @@ loop:
 			break
 		}
 		end := o + length
-		if distance < 16 {
+		if distance < 32 {
 			repeat(out, o, end, distance)
 			o = end
 			continue
@@ -284,21 +284,25 @@ loop:
 	return err
 }
 
-// repeat fills out[o:end] with the distance bytes before it, which overlap with words of 16 bytes. It
-// writes up to seven bytes more.
+// repeat fills out[o:end] with the distance bytes before it, which are so few that the CPU would wait for
+// them to be written. It writes up to seven bytes more.
 func repeat(out []byte, o, end, distance int) {
-	from := o - distance
+	wide := (15/distance + 1) * distance // the text repeats after that many bytes, too; then after twice as many
+	stop := min(end, o+wide-distance)
 	if distance >= 8 {
-		for ; o < end; o, from = o+8, from+8 {
-			binary.LittleEndian.PutUint64(out[o:], binary.LittleEndian.Uint64(out[from:]))
+		for ; o < stop; o += 8 {
+			binary.LittleEndian.PutUint64(out[o:], binary.LittleEndian.Uint64(out[o-distance:]))
 		}
-		return
+	} else {
+		word := binary.LittleEndian.Uint64(out[o-distance:]) & (1<<(8*distance) - 1)
+		for have := 8 * distance; have < 64; have *= 2 {
+			word |= word << have
+		}
+		for step := 8 / distance * distance; o < stop; o += step {
+			binary.LittleEndian.PutUint64(out[o:], word)
+		}
 	}
-	word := binary.LittleEndian.Uint64(out[from:]) & (1<<(8*distance) - 1)
-	for have := 8 * distance; have < 64; have *= 2 {
-		word |= word << have
-	}
-	for step := 8 / distance * distance; o < end; o += step {
-		binary.LittleEndian.PutUint64(out[o:], word)
+	for from := o - wide; o < end; {
+		o += copy(out[o:end], out[from:o])
 	}
 }

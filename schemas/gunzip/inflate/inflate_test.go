@@ -5,8 +5,10 @@ import (
 	"bytes"
 	stdlib "compress/flate"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -219,6 +221,61 @@ func TestInvalid(t *testing.T) {
 	f(ErrCode, "", precode(append(make([]uint, 16), 0, 1, 1)...).code(1, 1).bits(127, 7).code(1, 1).bits(127, 7))
 	f(ErrCode, "", precode(append(make([]uint, 16), 1, 1, 1)...))
 	f(ErrCode, "", precode(append(make([]uint, 16), 0, 2, 1)...))
+}
+
+// TestHostileBlocks: blocks that make the largest tables of the fewest bytes, and no text, cost at most ten times as much
+// per byte of input as a common stream. The cost is counted: bytes of text and entries of tables.
+func TestHostileBlocks(t *testing.T) {
+	cost := func(packed []byte) float64 {
+		r := new(Reader)
+		text, _, err := read(r, bytes.NewReader(packed))
+		require.NoError(t, err)
+		written := len(text)
+		for _, e := range slices.Concat(r.own.literals.entries[:], r.own.distances.entries[:]) {
+			if e != 0 {
+				written++
+			}
+		}
+		return float64(written) / float64(len(packed))
+	}
+	var items strings.Builder
+	for range 2000 {
+		fmt.Fprintf(&items, `{"detectorCode":"D-%05d","timestampFrom":"2026-01-20T10:00:00Z","value":%.2f},`, rand.IntN(1e5), 100*rand.Float64())
+	}
+	common := cost(compress(t, []byte(items.String()), 6))
+
+	// Literals of 1, 2 … bits, the longest one twice, up to the end of the block; distances likewise. In
+	// the precode the zeros before them (18) have one bit, and the lengths five.
+	hostile := 0.0
+	for longest := uint(litRoot); longest <= maxLength; longest++ {
+		s := new(stream).bits(1, 1).bits(2, 2).bits(0, 5).bits(longest, 5).bits(19-4, 4)
+		precode := make([]uint, 19)
+		precode[18] = 1
+		for l := range longest + 1 {
+			precode[l] = 5
+		}
+		for l := longest + 1; l < 16; l++ { // completes the code
+			precode[l] = 5
+		}
+		codes := canonical(precode)
+		for _, symbol := range order {
+			s.bits(precode[symbol], 3)
+		}
+		zeros := 257 - int(longest) - 1
+		for _, n := range []int{138, zeros - 138} {
+			s.code(codes[18], 1).bits(uint(n-11), 7)
+		}
+		for range 2 {
+			for l := uint(1); l <= longest; l++ {
+				s.code(codes[l], 5)
+			}
+			s.code(codes[longest], 5)
+		}
+		s.code(1<<longest-1, longest) // the end of the block
+		hostile = max(hostile, cost(s.packed))
+	}
+	t.Logf("%.0f for each byte of input; common: %.0f", hostile, common)
+	require.Less(t, hostile, 10*common)
 }
 
 // FuzzReader compares with the standard library and klauspost.

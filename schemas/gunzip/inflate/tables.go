@@ -7,12 +7,11 @@ import "math/bits"
 //
 //	0–5    number of bits to take: those of the code and the extra ones
 //	8–11   number of bits of the code; of a subtable, number of bits of its index
-//	12–15  flags
-//	16–31  one or two literals, the base of a length or distance, or the start of a subtable
+//	13–15  flags
+//	16–31  a literal, the base of a length or distance, or the start of a subtable
 //
 // Codes that follow a subtable count without the root bits.
 const (
-	pairShift = 12      // set: two literals
 	isSub     = 1 << 13 // a subtable; with isOther
 	isOther   = 1 << 14 // not a literal, length or distance: subtable, end of block (0) or invalid code (1)
 	isLiteral = 1 << 15 //
