@@ -83,6 +83,10 @@ fuzz-inflate: ## compare our inflate with three others on streams with 10⁹ byt
 chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 DURATION=60s RUNS=2, ARGS='--brokers 3' for a cluster
 	go run ./cmd/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
+.PHONY: chaos-cluster
+chaos-cluster: ## the same with three replicas that share a log in three Apache brokers, and lose their volumes; SEED=1 DURATION=60s RUNS=2
+	go run ./cmd/chaos --broker apache --brokers 3 --replicas 3 --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
+
 .PHONY: bench
 bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA=folder adds real batches
 	DATA='$(DATA)' .ci/bench '$(BENCH)'

@@ -7,7 +7,7 @@
 //	  body)            │ validate: columns × registry snapshot → rejections │
 //	                   │ batch.AppendFrame: accepted columns → one frame    │
 //	                   ▼                                                    │
-//	                journal: one fsync for many batches ── durable ─────────┘
+//	                journal: one fsync for many batches ── durable ─────────┘   or kafkalog: a topic that replicas share
 //	                   ├─▶ Delivery ─▶ sinks/clickhouse   archive
 //	                   ├─▶ Delivery ─▶ sinks/kafka        topic
 //	                   └─▶ IdempotencyStore               results by Idempotency-Key
@@ -31,6 +31,9 @@
 // Blocks may start and end inside a batch: the sink limits them to what its store takes at once, and a rejected block is
 // halved down to the rejected row, which goes to the dead-letter file. If a sink was disabled for so long that frames were
 // deleted before it had them, its delivery starts anew at the oldest frame left, because its plan refers to deleted frames.
+//
+// Journal and Source are what the stages see of the journal: package journal on a disk of this machine, or package kafkalog in
+// Kafka, with one Delivery for each partition.
 //
 // # Promises, and the tests that try to break them
 //

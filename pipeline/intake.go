@@ -258,7 +258,7 @@ func diskError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, journal.ErrVoided):
-		return contract.Unavailable("the journal cannot write to disk; nothing of the batch was stored; retry", 5*time.Second)
+		return contract.Unavailable("the journal cannot store the batch; nothing of it was stored; retry", 5*time.Second)
 	}
 	return fmt.Errorf("%w: %w", batch.ErrNoAnswer, err)
 }

@@ -17,7 +17,7 @@ import (
 func TestChaos(t *testing.T) {
 	weights, err := parseWeights(map[string]string{archive: "3", broker: "4"})
 	require.NoError(t, err)
-	cfg := config{Broker: launch.Kfake, Brokers: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Dir: t.TempDir(), Verbose: true}
+	cfg := config{Broker: launch.Kfake, Brokers: 1, Replicas: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Dir: t.TempDir(), Verbose: true}
 	var out bytes.Buffer
 	found, err := run(t.Context(), cfg, &out)
 	t.Log(out.String())

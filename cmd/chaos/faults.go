@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -31,6 +32,7 @@ const (
 	kill9   = "kill -9"
 	sigterm = "SIGTERM"
 	stopped = "stop"
+	wiped   = kill9 + " with its volume"
 )
 
 const ms = time.Millisecond
@@ -44,19 +46,31 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 		}
 		return t
 	}
-	return []nemesis.Target{
-		target(daemon, "", daemonFaults(r.Daemon)...),
+	all := []nemesis.Target{
 		target(archive, "", archiveFaults(r.Archive)...),
 		target(broker, "", brokerFaults(r.Broker, cfg.Broker, cfg.Brokers)...),
-		target(network, " of clients", wireFaults(r.ClientWire)...),
+		target(network, " of clients", wireFaults(r.ClientWires...)...),
 		target(network, " of clickhouse", wireFaults(r.ArchiveWire)...),
 		target(network, " of kafka", wireFaults(r.ForwardWires...)...),
-		target(disk, "", diskFaults(r)...),
-		// Two readings never differ by more than the hour for which results are stored.
-		target(clock, "", nemesis.Fault{Name: "jump", Weight: 1, Hit: nemesis.During(10*ms, 4*time.Second, func(rng *rand.Rand) error {
-			return r.Faults.Skew(time.Duration(rng.IntN(2400)-1200) * time.Second)
-		}, func() error { return r.Faults.Skew(0) })}),
 	}
+	for n, d := range r.Replicas {
+		several := len(r.Replicas) > 1
+		own := []nemesis.Target{
+			target(daemon, "", daemonFaults(d, several)...),
+			// Two readings never differ by more than the hour for which results are stored.
+			target(clock, "", nemesis.Fault{Name: "jump", Weight: 1, Hit: nemesis.During(10*ms, 4*time.Second, func(rng *rand.Rand) error {
+				return d.Faults.Skew(time.Duration(rng.IntN(2400)-1200) * time.Second)
+			}, func() error { return d.Faults.Skew(0) })}),
+		}
+		if !several {
+			own = append(own, target(disk, "", diskFaults(r, d)...))
+		}
+		for i := range own {
+			own[i].Number = n
+		}
+		all = append(all, own...)
+	}
+	return all
 }
 
 // always is a begin without parameters.
@@ -64,15 +78,22 @@ func always(begin func() error) func(*rand.Rand) error {
 	return func(*rand.Rand) error { return begin() }
 }
 
-func daemonFaults(d *rig.Daemon) []nemesis.Fault {
+func daemonFaults(d *rig.Daemon, several bool) []nemesis.Fault {
 	signal := func(s unix.Signal) func() error {
 		return func() error { return d.Signal(s) }
 	}
-	return []nemesis.Fault{
+	faults := []nemesis.Fault{
 		{Name: kill9, Weight: 12, Hit: nemesis.During(0, 100*ms, always(d.Kill), d.Start)},
 		{Name: sigterm, Weight: 4, Hit: nemesis.During(0, 100*ms, always(d.Terminate), d.Start)},
 		{Name: "pause", Weight: 1, Hit: nemesis.During(500*ms, 4*time.Second, always(signal(unix.SIGSTOP)), signal(unix.SIGCONT))},
 	}
+	if several {
+		wipe := func() error { return errors.Join(d.Kill(), d.Wipe()) }
+		faults = append(faults, nemesis.Fault{Name: wiped, Weight: 8, Hit: nemesis.During(0, 2*rig.SessionTimeout, always(wipe), d.Start)},
+			nemesis.Fault{Name: "pause over its session", Weight: 6,
+				Hit: nemesis.During(rig.SessionTimeout, 4*rig.SessionTimeout, always(signal(unix.SIGSTOP)), signal(unix.SIGCONT))})
+	}
+	return faults
 }
 
 func archiveFaults(a *rig.Archive) []nemesis.Fault {
@@ -126,13 +147,13 @@ func brokerFaults(b rig.Broker, kind string, brokers int) []nemesis.Fault {
 }
 
 // diskFaults hit the journal. Some calls fail, or all: then the journal can neither write nor roll back.
-func diskFaults(r *rig.Rig) []nemesis.Fault {
+func diskFaults(r *rig.Rig, d *rig.Daemon) []nemesis.Fault {
 	fail := func(set func(oneIn int) error) nemesis.Hit {
 		return nemesis.During(10*ms, 2*time.Second, func(rng *rand.Rand) error { return set(1 + rng.IntN(8)) }, func() error { return set(0) })
 	}
 	faults := []nemesis.Fault{
-		{Name: "writes fail", Weight: 2, Hit: fail(r.Faults.FailWrites)},
-		{Name: "reads fail", Weight: 1, Hit: fail(r.Faults.FailReads)},
+		{Name: "writes fail", Weight: 2, Hit: fail(d.Faults.FailWrites)},
+		{Name: "reads fail", Weight: 1, Hit: fail(d.Faults.FailReads)},
 	}
 	if r.Disk != nil {
 		full := nemesis.During(100*ms, 2*time.Second, always(r.Disk.Fill), r.Disk.Free)

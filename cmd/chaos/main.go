@@ -6,6 +6,9 @@
 //	clients ──wire──▶ trafficd ──wire──▶ ClickHouse     each wire is a toxiproxy
 //	                  journal   ──wire──▶ broker(s)      the journal is on a small disk
 //
+// With several replicas, each has a wire of its own, their journal is a log in Kafka, their clocks differ, and kill -9 may delete their
+// volumes. Clients send each batch to a random replica, some to all of them at the same time.
+//
 // Start reading with run.go and faults.go. The packages are the clients (load), the accepted items (ledger), the schedule of
 // faults (nemesis), the system under test (rig), the daemon's clock and disk (faultinject) and the comparison (judge).
 //
@@ -45,7 +48,7 @@ func main() {
 var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response was wrong")
 
 func command() *cobra.Command {
-	cfg := config{Broker: launch.Kfake, Brokers: 1, Duration: time.Minute, Clients: 4}
+	cfg := config{Broker: launch.Kfake, Brokers: 1, Replicas: 1, Duration: time.Minute, Clients: 4}
 	runs := 1
 	var given map[string]string
 	c := &cobra.Command{
@@ -73,6 +76,8 @@ func command() *cobra.Command {
 		" kfake is stopped cleanly, as it loses the state of producers when killed")
 	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "number of brokers;"+
 		" with 2 or more, Apache Kafka has min.insync.replicas=2 and single brokers are killed too")
+	flags.IntVar(&cfg.Replicas, "replicas", cfg.Replicas, "number of daemons;"+
+		" with 2 or more, their journal is in Kafka, and volumes are deleted too")
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long faults are injected in each run")
 	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the first run, incremented for each further run; 0 = random")
 	flags.IntVar(&runs, "runs", runs, "number of runs on each broker")

@@ -27,6 +27,7 @@ type config struct {
 	Seed     uint64
 	Weights  map[string]float64
 	Clients  int
+	Replicas int    // of the daemon; several share a log in Kafka and lose their volumes
 	Dir      string // empty = a new one, kept only after a failure
 	Verbose  bool   // logs each fault
 }
@@ -76,13 +77,15 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	size := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
 	fmt.Fprintln(out, "starting; the first run downloads toxiproxy, ClickHouse (178 MB) and Apache Kafka (43 MB); see stores.log in", cfg.Dir)
 	r, err := rig.Start(ctx, rig.Config{
-		Dir: cfg.Dir, Detectors: load.Detectors(size), Broker: cfg.Broker, Brokers: cfg.Brokers, LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong,
+		Dir: cfg.Dir, Detectors: load.Detectors(size), Broker: cfg.Broker, Brokers: cfg.Brokers, Replicas: cfg.Replicas, Clients: cfg.Clients,
+		LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong,
 	})
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if err != nil {
 		return nil, err
 	}
-	if r.Disk == nil {
+	size.Endpoints = r.Endpoints()
+	if r.Disk == nil && cfg.Replicas == 1 {
 		fmt.Fprintln(out, "mounts are not permitted: this run fills the journal but not the disk")
 	}
 	begin := time.Now()
@@ -98,7 +101,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	sent := make(chan struct{})
 	go func() { // ends with hard at the latest
 		defer close(sent)
-		if err := load.Run(soft, hard, size, r.Endpoint(), rig.APIKey, book); err != nil {
+		if err := load.Run(soft, hard, size, book); err != nil {
 			book.Wrong("%v", err)
 		}
 	}()
@@ -126,7 +129,7 @@ func keepUp(r *rig.Rig, sent <-chan struct{}) {
 		case <-sent:
 			return
 		case <-tick.C:
-			_ = errors.Join(r.Daemon.Start(), r.Archive.Revive()) // the next tick retries, and Drain reports errors
+			_ = errors.Join(r.StartReplicas(), r.Archive.Revive()) // the next tick retries, and Drain reports errors
 		}
 	}
 }
@@ -212,8 +215,12 @@ func (s *sums) lines(seed uint64) string {
 			}
 		}
 	}
-	text := fmt.Sprintf("chaos: kills: %s\nchaos: missing %d duplicated %d reordered %d altered %d kills %d seed %d",
-		strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, seed)
+	volumes := ""
+	if n := s.counts.Of(daemon, wiped); n > 0 {
+		volumes = fmt.Sprintf(" volumes %d", n)
+	}
+	text := fmt.Sprintf("chaos: kills: %s\nchaos: missing %d duplicated %d reordered %d altered %d kills %d%s seed %d",
+		strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, volumes, seed)
 	if s.wrong > 0 {
 		text = fmt.Sprintf("chaos: wrong responses or exits %d\n%s", s.wrong, text)
 	}

@@ -31,6 +31,9 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, deep boo
 	}
 	section("ui", c.UI.Check())
 	section("journal", creatable("dir", c.Journal.Dir))
+	if c.Journal.Kind == config.KafkaJournal {
+		section("journal.log", c.Journal.Log.Check(ctx, deep))
+	}
 	section("pipeline.idempotency.journal", creatable("dir", c.Pipeline.Idempotency.Journal.Dir))
 	section("", creatable("dead_letters", filepath.Dir(c.DeadLetters)))
 	return errors.Join(errs...)

@@ -20,6 +20,7 @@ import (
 	"trafficd/cmd/trafficd/tracing"
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/kafkalog"
 	"trafficd/schemas/contract"
 	"trafficd/sinks/clickhouse"
 	"trafficd/sinks/layers"
@@ -37,7 +38,9 @@ type daemon struct {
 
 	ops         *ops.Server
 	tracing     *tracing.Tracing // nil: off
-	journal     *journal.Journal
+	journal     pipeline.Journal
+	local       *journal.Journal // journal, if it is on disk
+	shared      *kafkalog.Log    // journal, if it is in Kafka
 	registry    *registry.Registry
 	detectors   clickhouse.Detectors // for the archive
 	keys        *api.Keyring
@@ -117,18 +120,32 @@ func (d *daemon) steps() []step {
 		{
 			"journal",
 			func() (err error) {
-				consumers := []string{pipeline.IdempotencyConsumer}
+				var consumers []string
 				for _, s := range d.enabledSinks() {
 					consumers = append(consumers, s.name)
+				}
+				if cfg.Journal.Kind == config.KafkaJournal {
+					if err := os.MkdirAll(cfg.Journal.Dir, 0o750); err != nil { // for dead letters and caches
+						return named("journal.dir", err)
+					}
+					d.shared, err = kafkalog.Open(cfg.Journal.Log, consumers, cfg.Pipeline.Idempotency.Window, log)
+					d.journal = d.shared
+					return named("journal.log", err)
 				}
 				options := []journal.Option{journal.WithLogger(log)}
 				if d.tracing != nil {
 					options = append(options, journal.WithCommitHook(d.tracing.Committed))
 				}
-				d.journal, err = journal.Open(cfg.Journal, consumers, options...)
+				d.local, err = journal.Open(cfg.Journal.Config, append(consumers, pipeline.IdempotencyConsumer), options...)
+				d.journal = d.local
 				return named("journal.dir", err)
 			},
-			func(context.Context) error { return d.journal.Close() },
+			func(context.Context) error {
+				if d.shared != nil {
+					return d.shared.Close()
+				}
+				return d.local.Close()
+			},
 		},
 		{
 			"registry",
@@ -161,8 +178,11 @@ func (d *daemon) steps() []step {
 		{
 			"idempotency store",
 			func() (err error) {
-				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal,
-					pipeline.Local(d.journal, pipeline.IdempotencyConsumer), journal.WithLogger(log))
+				var answers pipeline.Source
+				if d.local != nil {
+					answers = pipeline.Local(d.local, pipeline.IdempotencyConsumer)
+				}
+				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, answers, journal.WithLogger(log))
 				return named("pipeline.idempotency.journal.dir", err)
 			},
 			func(context.Context) error { return d.idempotency.Close() },

@@ -53,14 +53,19 @@ func (d *daemon) enabledSinks() []sink {
 	return slices.DeleteFunc(slices.Clone(sinks), func(s sink) bool { return !s.enabled(d.cfg) })
 }
 
-// delivery is a running pipeline.Delivery.
+// delivery is what runs for a sink: a pipeline.Delivery, or with the log in Kafka one for each partition.
 type delivery struct {
-	*pipeline.Delivery
 	name string
+	deliverer
 	soft context.CancelFunc // finish the current block, then stop
 	hard context.CancelFunc // stop immediately
 	done chan struct{}      // closed at the end; then err is set
 	err  error
+}
+
+type deliverer interface {
+	Run(ctx, soft context.Context) error
+	Status() pipeline.Status
 }
 
 func (d *daemon) startDeliveries() error {
@@ -69,24 +74,14 @@ func (d *daemon) startDeliveries() error {
 		return fmt.Errorf("%w; see the setting dead_letters", err)
 	}
 	for _, s := range d.enabledSinks() {
-		store, err := s.open(d.cfg, d.log)
+		p, err := d.deliverer(s, dead)
 		if err != nil {
 			return errors.Join(err, d.stopDeliveries(context.Background()))
 		}
-		if archive, ok := store.(*clickhouse.Sink); ok {
-			archive.Detectors = &d.detectors
-		}
-		p, err := pipeline.NewDelivery(s.name, s.delivery(d.cfg), pipeline.Local(d.journal, s.name), store, dead, d.log)
-		if err != nil {
-			return errors.Join(err, store.Close(), d.stopDeliveries(context.Background()))
-		}
 		pipeline.ShowDelivery(s.name, p.Status)
-		if d.tracing != nil {
-			p.Tracer = d.tracing
-		}
 		hard, cancelHard := context.WithCancel(context.Background())
 		soft, cancelSoft := context.WithCancel(hard)
-		x := &delivery{Delivery: p, name: s.name, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
+		x := &delivery{name: s.name, deliverer: p, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
 		go func() { // stopDeliveries ends it and waits
 			defer close(x.done)
 			x.err = x.Run(hard, soft)
@@ -97,6 +92,31 @@ func (d *daemon) startDeliveries() error {
 		d.log.Warn().Msg("no sink enabled: accepted measurements are dropped; set clickhouse.enabled or kafka.enabled")
 	}
 	return nil
+}
+
+func (d *daemon) deliverer(s sink, dead *pipeline.DeadLetters) (deliverer, error) {
+	if d.shared != nil {
+		return &partitions{d: d, sink: s, dead: dead, running: map[int]*pipeline.Delivery{}}, nil
+	}
+	return d.newDelivery(s, d.cfg, pipeline.Local(d.local, s.name), dead, d.log)
+}
+
+func (d *daemon) newDelivery(s sink, c *config.Config, source pipeline.Source, dead *pipeline.DeadLetters, log zerolog.Logger) (*pipeline.Delivery, error) {
+	store, err := s.open(c, log)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pipeline.NewDelivery(s.name, s.delivery(c), source, store, dead, log)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	if archive, ok := store.(*clickhouse.Sink); ok && c.ClickHouse.DeriveInterval == d.cfg.ClickHouse.DeriveInterval {
+		archive.Detectors = &d.detectors
+	}
+	if d.tracing != nil {
+		p.Tracer = d.tracing
+	}
+	return p, nil
 }
 
 // stopDeliveries lets each finish its current block until ctx ends, then interrupts it; the block is

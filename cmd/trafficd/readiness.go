@@ -78,8 +78,10 @@ func wanted(clients []*contract.Client, right contract.Right) bool {
 }
 
 func (d *daemon) journalState() ops.Component {
-	oldest, next := d.journal.Bounds()
-	c := ops.Component{State: ops.OK, Detail: map[string]any{"oldest_frame": oldest, "next_frame": next}}
+	c := ops.Component{State: ops.OK, Detail: map[string]any{"kind": d.cfg.Journal.Kind}}
+	if d.local != nil {
+		c.Detail["oldest_frame"], c.Detail["next_frame"] = d.local.Bounds()
+	}
 	if err := d.journal.Ready(); err != nil {
 		c.Add(ops.NotReady, err.Error())
 	}

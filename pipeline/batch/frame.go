@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/otel/trace"
 
@@ -284,6 +285,58 @@ func FrameKey(frame []byte) (a Answer, err error) {
 		a.Client, a.BodyHash = string(r.Counted()), r.Uint64()
 	}
 	return a, r.Err()
+}
+
+// Header is the start of a frame.
+type Header struct {
+	ID              ID
+	ProductInstance string
+}
+
+// FrameHeader returns the header of a frame.
+func FrameHeader(frame []byte) (h Header, err error) {
+	r := NewWireReader(frame, ErrFrame)
+	r.Version(frameVersion)
+	r.Bytes(8)
+	copy(h.ID[:], r.Bytes(len(h.ID)))
+	h.ProductInstance = string(r.Counted())
+	return h, r.Err()
+}
+
+// FrameSum returns a hash of all of a valid frame but its received_at.
+func FrameSum(frame []byte) uint64 { return xxhash.Sum64(frame[stampAt+8:]) }
+
+// FrameWithout returns a copy of a frame without the rows whose index is in one of the earlier frames of the same batch.
+func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
+	var b, other Batch
+	var a Answer
+	err := DecodeFrame(frame, &b, &a)
+	drop := map[uint32]bool{}
+	for _, e := range earlier {
+		if err == nil {
+			err = DecodeFrame(e, &other, nil)
+		}
+		for _, index := range other.Index {
+			drop[index] = true
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for row, index := range b.Index {
+		if drop[index] {
+			continue
+		}
+		if n != row {
+			b.move(n, row)
+		}
+		b.Index[n] = index
+		n++
+	}
+	b.Truncate(n)
+	b.Index = b.Index[:n]
+	return AppendFrame(nil, &b, &a), nil
 }
 
 // FrameRows returns the number of rows of a frame.

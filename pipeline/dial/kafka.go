@@ -2,6 +2,7 @@ package dial
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -89,21 +90,34 @@ func (k Kafka) Transport() (*kafka.Transport, error) {
 		return nil, err
 	}
 	boundCodecs()
-	connect := dialer(k.DialTimeout, tlsConfig)
 	return &kafka.Transport{
-		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := connect(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return &brokerConn{Conn: c}, nil
-		},
+		Dial:           k.connect(tlsConfig),
 		DialTimeout:    k.DialTimeout,
 		MetadataTTL:    k.MetadataMaxAge,
 		MetadataTopics: []string{k.Topic}, // metadata of other topics is not needed
 		ClientID:       k.ClientID,
 		SASL:           mechanism,
 	}, nil
+}
+
+// Dialer is Transport for the parts of kafka-go that do not take one: consumer groups.
+func (k Kafka) Dialer() (*kafka.Dialer, error) {
+	t, err := k.Transport()
+	if err != nil {
+		return nil, err
+	}
+	return &kafka.Dialer{DialFunc: t.Dial, ClientID: k.ClientID, Timeout: k.DialTimeout, SASLMechanism: t.SASL}, nil
+}
+
+func (k Kafka) connect(tlsConfig *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	connect := dialer(k.DialTimeout, tlsConfig)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := connect(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &brokerConn{Conn: c}, nil
+	}
 }
 
 func (s SASL) mechanism() (m sasl.Mechanism, err error) {
@@ -142,8 +156,9 @@ func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluste
 }
 
 // Offset returns where a partition starts (kafka.FirstOffset) or the next offset that readers will
-// see (kafka.LastOffset). It asks about one partition at a time: kafka-go returns offset 0 for any
-// that is missing in an answer about several.
+// see (kafka.LastOffset), or the first offset whose timestamp is at least which, in milliseconds, -1 if
+// there is none. It asks about one partition at a time: kafka-go returns offset 0 for any that is missing
+// in an answer about several.
 func Offset(ctx context.Context, client *kafka.Client, topic string, partition int, which int64) (int64, error) {
 	r, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 		Topics: map[string][]kafka.OffsetRequest{topic: {{Partition: partition, Timestamp: which}}},
@@ -160,5 +175,9 @@ func Offset(ctx context.Context, client *kafka.Client, topic string, partition i
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the offsets of partition %d of topic %q: %w", partition, topic, err)
 	}
-	return max(offsets[0].FirstOffset, offsets[0].LastOffset), nil
+	offset := max(offsets[0].FirstOffset, offsets[0].LastOffset)
+	for found := range offsets[0].Offsets { // of a timestamp
+		offset = found
+	}
+	return offset, nil
 }

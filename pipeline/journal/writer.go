@@ -256,15 +256,23 @@ type Entry struct {
 // durable. After ErrVoided it is durably not in the journal. After ErrUnknown it may or may not be there after a restart.
 func (e *Entry) Wait() error { return <-e.verdict }
 
+// Open prepares e for Wait. Every Enqueue calls it, also that of another implementation, and then Settle once.
+func (e *Entry) Open() {
+	if e.verdict == nil {
+		e.verdict = make(chan error, 1)
+	}
+}
+
+// Settle makes Wait return err.
+func (e *Entry) Settle(err error) { e.verdict <- err }
+
 // Enqueue queues e for the next commit, without waiting for the disk. Frames are in the order of the calls. It fails with
 // ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or ErrClosed; Wait must not be called then.
 func (j *Journal) Enqueue(e *Entry) error {
 	if len(e.Data) > j.cfg.MaxFrameBytes {
 		return ErrTooLarge
 	}
-	if e.verdict == nil {
-		e.verdict = make(chan error, 1)
-	}
+	e.Open()
 	room := roomFor(len(e.Data))
 	j.mu.Lock()
 	defer j.mu.Unlock()

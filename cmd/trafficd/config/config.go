@@ -11,6 +11,7 @@ import (
 	"trafficd/cmd/trafficd/tracing"
 	"trafficd/pipeline"
 	"trafficd/pipeline/journal"
+	"trafficd/pipeline/kafkalog"
 	"trafficd/pipeline/settings"
 	"trafficd/sinks/clickhouse"
 	"trafficd/sinks/kafka"
@@ -43,7 +44,7 @@ type Config struct {
 	Ingest     ingest.Config    `setting:"ingest"`
 	Registry   registry.Config  `setting:"registry"`   // The lists of detectors whose measurements are accepted.
 	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding, validation and the answers to batches that are sent again.
-	Journal    journal.Config   `setting:"journal"`    // Accepted measurements on disk until both stores have them.
+	Journal    Journal          `setting:"journal"`    // Accepted measurements until both stores have them.
 	ClickHouse ClickHouse       `setting:"clickhouse"` // The archive.
 	Kafka      Kafka            `setting:"kafka"`      // The topic of measurements.
 	Forecasts  forecasts.Config `setting:"forecasts"`  // Where street forecasts come from.
@@ -54,6 +55,20 @@ type Config struct {
 	// store gets. Off by default.
 	Tracing tracing.Config `setting:"tracing"`
 }
+
+// Journal configures where accepted measurements are until both stores have them.
+type Journal struct {
+	// local: on a disk of this machine; kafka: in a topic that all replicas share, so that each replica and its disk can be lost
+	Kind           string `setting:"kind"`
+	journal.Config `setting:",squash"`
+	Log            kafkalog.Config `setting:"log"` // The topic, if kind is kafka.
+}
+
+// The kinds of journal.
+const (
+	LocalJournal = "local"
+	KafkaJournal = "kafka"
+)
 
 // ClickHouse configures the archive and its delivery.
 type ClickHouse struct {
@@ -88,7 +103,7 @@ func Default() Config {
 		Ingest:          ingest.DefaultConfig(),
 		Registry:        registry.DefaultConfig(),
 		Pipeline:        pipeline.DefaultConfig(),
-		Journal:         journal.DefaultConfig(),
+		Journal:         Journal{Kind: LocalJournal, Config: journal.DefaultConfig(), Log: kafkalog.DefaultConfig()},
 		ClickHouse:      ClickHouse{Enabled: true, Config: clickhouse.DefaultConfig(), Delivery: archive},
 		Kafka:           Kafka{Enabled: true, Config: kafka.DefaultConfig(), Delivery: delivery},
 		Forecasts:       forecasts.DefaultConfig(),
@@ -130,6 +145,14 @@ func (c *Config) complete() {
 // HasKeys reports whether a source of API keys is configured.
 func (c *Config) HasKeys() bool { return c.API.KeysFile != "" || len(c.API.Keys) > 0 }
 
+// Validate reports every setting that is out of bounds, except those of the log.
+func (j Journal) Validate() error {
+	return errors.Join(
+		settings.Check(j.Kind == LocalJournal || j.Kind == KafkaJournal, "kind is %q, must be local or kafka", j.Kind),
+		j.Config.Validate(),
+	)
+}
+
 // validate returns the errors of all sections.
 func (c *Config) validate(origins conf.Origins) error {
 	var errs []error
@@ -146,6 +169,9 @@ func (c *Config) validate(origins conf.Origins) error {
 	section("pipeline.idempotency", c.Pipeline.Idempotency.Validate())
 	section("pipeline.idempotency.journal", c.Pipeline.Idempotency.Journal.Validate())
 	section("journal", c.Journal.Validate())
+	if c.Journal.Kind == KafkaJournal {
+		section("journal.log", c.Journal.Log.Validate(""))
+	}
 	if c.ClickHouse.Enabled {
 		section("clickhouse", c.ClickHouse.Validate())
 		section("clickhouse.delivery", c.ClickHouse.Delivery.Validate())

@@ -3,6 +3,7 @@ package judge
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -68,6 +69,9 @@ func TestCompare(t *testing.T) {
 	f(0, 0, 0, 0, func(a []Arrival) []Arrival { a[0], a[1] = a[1], a[0]; return a }) // different detectors: no order
 	f(0, 0, 1, 0, func(a []Arrival) []Arrival { a[11].Received = 0; return a })
 	f(1, 0, 1, 0, func(a []Arrival) []Arrival { a[0], a[2] = a[2], a[0]; return append(a[:4], a[5:]...) })
+	f(0, 4, 0, 0, func(a []Arrival) []Arrival { return append(a, a[4:8]...) })                // a range of the log, delivered twice
+	f(4, 0, 0, 0, func(a []Arrival) []Arrival { return append(a[:4:4], a[8:]...) })           // a swallowed frame
+	f(0, 0, 4, 0, func(a []Arrival) []Arrival { return slices.Concat(a[:4], a[8:], a[4:8]) }) // two batches of a client, swapped
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Value = math.Nextafter(a.Value, 1) }))
 	f(0, 0, 0, 1, func(a []Arrival) []Arrival { a[0].Value = 0; return a }) // instead of −0
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Quality = math.NaN() }))
@@ -123,7 +127,7 @@ func TestReadArchive(t *testing.T) {
 	}
 	all := arrivals(accepted())
 	for _, a := range all {
-		insert(Instance, a)
+		insert(Instance(a.Detector), a)
 	}
 	rows, err := ReadArchive(t.Context(), store.Do, "t.m")
 	require.NoError(t, err)
@@ -148,7 +152,7 @@ func TestReadArchive(t *testing.T) {
 
 func record(a Arrival) launch.Record {
 	m := &trafficdv1.Measurement{
-		ProductInstance: Instance, DetectorCode: a.Detector, MeasureTypeCode: a.Type, Value: a.Value,
+		ProductInstance: Instance(a.Detector), DetectorCode: a.Detector, MeasureTypeCode: a.Type, Value: a.Value,
 		TimestampFrom: timestamppb.New(time.Unix(0, a.From)), TimestampTo: timestamppb.New(time.Unix(0, a.To)),
 	}
 	if !math.IsNaN(a.Quality) {
@@ -156,7 +160,7 @@ func record(a Arrival) launch.Record {
 	}
 	value, _ := proto.Marshal(m)
 	return launch.Record{Record: &kgo.Record{Key: []byte(a.Detector), Value: value, Timestamp: time.UnixMilli(a.Received), Headers: []kgo.RecordHeader{
-		{Key: "product-instance", Value: []byte(Instance)}, {Key: "batch-id", Value: []byte(a.Batch)}, {Key: "index", Value: []byte(strconv.Itoa(a.Index))},
+		{Key: "product-instance", Value: []byte(Instance(a.Detector))}, {Key: "batch-id", Value: []byte(a.Batch)}, {Key: "index", Value: []byte(strconv.Itoa(a.Index))},
 	}}}
 }
 

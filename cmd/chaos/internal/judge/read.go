@@ -14,8 +14,8 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Instance is the product instance of all clients.
-const Instance = "chaos"
+// Instance returns the product instance of a detector: that of its client, such as chaos-01 of chaos-01-007.
+func Instance(detector string) string { return detector[:max(0, strings.LastIndexByte(detector, '-'))] }
 
 // Query runs a statement over HTTP, which the daemon does not use.
 type Query func(ctx context.Context, sql string) (string, error)
@@ -57,7 +57,7 @@ func ReadArchive(ctx context.Context, query Query, table string) ([]Arrival, err
 		if r.Quality != nil {
 			a.Quality = math.Float64frombits(*r.Quality)
 		}
-		if r.Instance != Instance {
+		if r.Instance != Instance(r.Detector) {
 			a.Odd = "product_instance is " + r.Instance
 		}
 		rows = append(rows, a)
@@ -99,7 +99,7 @@ func parseRecord(r launch.Record) Arrival {
 	switch { // fields that a record contains twice
 	case string(r.Key) != m.GetDetectorCode():
 		a.Odd = fmt.Sprintf("the key is %q", r.Key)
-	case m.GetProductInstance() != Instance || r.Header("product-instance") != Instance:
+	case m.GetProductInstance() != Instance(a.Detector) || r.Header("product-instance") != m.GetProductInstance():
 		a.Odd = fmt.Sprintf("product instance %q, in the header %q", m.GetProductInstance(), r.Header("product-instance"))
 	case len(r.Headers) != 3:
 		a.Odd = fmt.Sprintf("%d headers", len(r.Headers))

@@ -43,8 +43,8 @@ func newMaker(rng *rand.Rand, client, detectors int) *maker {
 	return &maker{rng: rng, client: client, detectors: detectors, next: make([]int64, detectors)}
 }
 
-// detector returns the code of a client's detector.
-func detector(client, n int) string { return fmt.Sprintf("chaos-%02d-%03d", client, n) }
+// Detector returns the code of a client's detector.
+func Detector(client, n int) string { return fmt.Sprintf("chaos-%02d-%03d", client, n) }
 
 // batch makes a batch of up to maxItems items, a few of which are invalid.
 func (m *maker) batch(maxItems int) *batch {
@@ -82,7 +82,7 @@ func (m *maker) item() ledger.Item {
 		quality = math.NaN()
 	}
 	return ledger.Item{
-		Detector: detector(m.client, d), Seq: seq, Type: measureTypes[m.rng.IntN(len(measureTypes))],
+		Detector: Detector(m.client, d), Seq: seq, Type: measureTypes[m.rng.IntN(len(measureTypes))],
 		From: from.UnixNano(), To: from.UnixNano() + m.rng.Int64N(3600e9), Value: value, Quality: quality,
 	}
 }

@@ -26,6 +26,7 @@ import (
 
 // Config is the size of the load.
 type Config struct {
+	Endpoints []string // URLs of the replicas
 	Clients   int
 	Detectors int // per client
 	Items     int // per batch, at most
@@ -35,7 +36,7 @@ type Config struct {
 
 // Run sends batches until ctx is done, then waits until the last batch of each client has received its 207. It returns an
 // error if hard is done before that.
-func Run(ctx, hard context.Context, cfg Config, endpoint, apiKey string, l *ledger.Ledger) error {
+func Run(ctx, hard context.Context, cfg Config, l *ledger.Ledger) error {
 	errs := make([]error, cfg.Clients)
 	var all sync.WaitGroup
 	for n := range cfg.Clients {
@@ -45,7 +46,7 @@ func Run(ctx, hard context.Context, cfg Config, endpoint, apiKey string, l *ledg
 			rng := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))
 			c := &client{
 				maker: newMaker(rng, n, cfg.Detectors), http: http.Client{Transport: transport},
-				endpoint: endpoint, apiKey: apiKey, ledger: l,
+				endpoints: cfg.Endpoints, apiKey: APIKey(n), ledger: l,
 			}
 			errs[n] = c.run(ctx, hard, cfg)
 		})
@@ -59,11 +60,14 @@ func Run(ctx, hard context.Context, cfg Config, endpoint, apiKey string, l *ledg
 	return nil
 }
 
+// APIKey returns the API key of a client. The product instance of the key is that of its detectors.
+func APIKey(client int) string { return fmt.Sprintf("tk_chaos-%02d", client) }
+
 // Detectors returns the codes of all detectors that Run uses.
 func Detectors(cfg Config) (codes []string) {
 	for c := range cfg.Clients {
 		for d := range cfg.Detectors {
-			codes = append(codes, detector(c, d))
+			codes = append(codes, Detector(c, d))
 		}
 	}
 	return codes
@@ -72,10 +76,11 @@ func Detectors(cfg Config) (codes []string) {
 // client sends the batches of one maker, one at a time.
 type client struct {
 	*maker
-	http             http.Client
-	endpoint, apiKey string
-	ledger           *ledger.Ledger
-	sent             []*batch // the latest batches, some of which are sent again
+	http      http.Client
+	endpoints []string
+	apiKey    string
+	ledger    *ledger.Ledger
+	sent      []*batch // the latest batches, some of which are sent again
 }
 
 // kept is the number of batches that a client may send again. The oldest of them were sent several restarts of the daemon
@@ -115,7 +120,7 @@ func (c *client) repeat(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case !r.replayed:
+	case !r.replayed && len(c.endpoints) == 1: // another replica does not know the answer
 		c.ledger.Wrong("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
 	case !r.same(old.first):
 		c.ledger.Wrong("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
@@ -137,7 +142,7 @@ func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 			patience = time.Duration(c.rng.IntN(20_000)) * time.Microsecond
 		}
 		attempt, cancel := context.WithTimeout(ctx, patience)
-		r, err := c.send(attempt, b)
+		r, err := c.sendToSome(attempt, b)
 		cancel()
 		if err == nil {
 			return r, nil
@@ -166,13 +171,41 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
+// sendToSome posts a batch to one replica, or to several at the same time, and returns the first of their results.
+func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
+	to := c.rng.Perm(len(c.endpoints))
+	if c.rng.IntN(4) > 0 {
+		to = to[:1]
+	}
+	results, errs := make([]*result, len(to)), make([]error, len(to))
+	var all sync.WaitGroup
+	for i, n := range to {
+		all.Go(func() { results[i], errs[i] = c.send(ctx, c.endpoints[n], b) })
+	}
+	all.Wait()
+	for i, r := range results {
+		switch {
+		case errs[i] != nil:
+			err = errs[i]
+		case first == nil:
+			first = r
+		case !r.same(first):
+			c.ledger.Wrong("batch %s: one replica answers %v, another %v", b.key, first, r)
+		}
+	}
+	if first != nil {
+		err = nil
+	}
+	return first, err
+}
+
 // send posts a batch once. If the error is not a *statusError, the batch may have been accepted.
-func (c *client) send(ctx context.Context, b *batch) (*result, error) {
+func (c *client) send(ctx context.Context, endpoint string, b *batch) (*result, error) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, _ = io.WriteString(z, b.body) // writing to memory cannot fail
 	_ = z.Close()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, &packed)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, &packed)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end f
 // Target is hit by one fault at a time.
 type Target struct {
 	Name   string
+	Number int           // of several targets with the same name
 	Gap    time.Duration // mean pause between two faults; 0 = never hit
 	Faults []Fault
 }
@@ -100,7 +101,7 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 	// Each target has its own random source, so that events at one do not change the plan of another.
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.Name)) // never fails
-	r := rand.New(rand.NewPCG(seed, h.Sum64()))
+	r := rand.New(rand.NewPCG(seed, h.Sum64()+uint64(t.Number)))
 	for Sleep(ctx, time.Duration(r.ExpFloat64()*float64(t.Gap))) {
 		n := r.IntN(sum)
 		i := slices.IndexFunc(t.Faults, func(f Fault) bool {
@@ -108,7 +109,7 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 			return n < 0
 		})
 		f := t.Faults[i]
-		log("%s: %s", t.Name, f.Name)
+		log("%s %d: %s", t.Name, t.Number, f.Name)
 		counts[t.Name+" "+f.Name]++
 		if err := f.Hit(ctx, r); err != nil {
 			return counts, fmt.Errorf("%s: %s: %w", t.Name, f.Name, err)

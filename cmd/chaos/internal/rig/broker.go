@@ -48,7 +48,7 @@ type apache struct {
 }
 
 func startApache(ctx context.Context, dir string, out io.Writer, ports []int, advertised []string) (*apache, error) {
-	properties := map[string]string{"auto.create.topics.enable": "false"}
+	properties := map[string]string{"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
 	if len(ports) > 1 {
 		properties["min.insync.replicas"] = "2"
 	}

@@ -2,18 +2,23 @@ package rig
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"trafficd/cmd/chaos/internal/faultinject"
 	"trafficd/cmd/chaos/internal/judge"
+	"trafficd/cmd/chaos/internal/load"
 	"trafficd/cmd/internal/launch"
 )
-
-// APIKey is the API key of the clients.
-const APIKey = "tk_chaos"
 
 // stopLimit is the daemon's shutdown_timeout.
 const stopLimit = 6 * time.Second
@@ -21,26 +26,37 @@ const stopLimit = 6 * time.Second
 // Daemon is trafficd. Its methods must not be called concurrently.
 type Daemon struct {
 	launch.Daemon
+	Faults  *faultinject.Faults              // its clock, writes and reads
+	volume  string                           // the journal's folder
 	wrong   func(format string, args ...any) // reports unexpected exits
 	watched bool                             // an exit of the last process is unexpected
 }
 
 // newDaemon writes the daemon's configuration: short retry delays and small blocks, so that more deliveries are hit by a
 // fault, and a journal that fills up when a store is down for a few seconds.
-func (r *Rig) newDaemon(binary string) (*Daemon, error) {
-	d := &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: binary, Dir: r.cfg.Dir, Env: []string{r.Faults.Env()}}}
+func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
+	dir := r.path(fmt.Sprint("replica-", n))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot create the folder of a replica: %w", err)
+	}
+	faults, err := faultinject.New(filepath.Join(dir, "faults"))
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{wrong: r.cfg.Wrong, Faults: faults, Daemon: launch.Daemon{Binary: binary, Dir: dir, Env: []string{faults.Env()}}}
 	var brokers []string
 	for _, wire := range r.ForwardWires {
 		brokers = append(brokers, wire.Address)
 	}
-	journal, free := r.path("journal"), 0
+	journal, free := filepath.Join(dir, "journal"), 0
 	if r.Disk != nil {
 		journal = filepath.Join(r.Disk.Dir, "journal")
 	}
 	if r.cfg.LowDisk {
 		free = 4 << 20
 	}
-	return d, d.Configure(judge.Instance, APIKey, "ingest", r.cfg.Detectors,
+	d.volume = journal
+	err = d.Configure("nobody", "tk_nobody", "ingest", r.cfg.Detectors,
 		"shutdown_timeout="+stopLimit.String(),
 		"clickhouse.addresses="+r.ArchiveWire.Address, "kafka.brokers="+strings.Join(brokers, ","),
 		"clickhouse.dial_timeout=500ms", "clickhouse.write_timeout=2s",
@@ -51,6 +67,68 @@ func (r *Rig) newDaemon(binary string) (*Daemon, error) {
 		"journal.dir="+journal, "journal.max_frame_bytes=524288", "journal.segment_bytes=1048576",
 		fmt.Sprint("journal.max_bytes=", journalBytes), fmt.Sprint("journal.min_free_bytes=", free),
 		"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free))
+	if err != nil {
+		return d, err
+	}
+	if r.cfg.Replicas > 1 {
+		d.Set("journal.kind=kafka", "journal.log.topic="+Log, "journal.log.group="+logGroup, "journal.log.brokers="+strings.Join(brokers, ","),
+			"journal.log.dial_timeout=1s", "journal.log.request_timeout=3s", "journal.log.metadata_max_age=500ms",
+			"journal.log.produce_timeout=6s", "journal.log.session_timeout="+SessionTimeout.String())
+	}
+	return d, d.configureClients(r.cfg.Clients)
+}
+
+// configureClients gives each client a key and a product instance, whose registry has the detectors of all.
+func (d *Daemon) configureClients(clients int) error {
+	var keys, feeds []string
+	for n := range clients {
+		instance := judge.Instance(load.Detector(n, 0))
+		keys = append(keys, fmt.Sprintf("- {name: client-%d, sha256: %x, product_instance: %s, rights: [ingest]}\n",
+			n, sha256.Sum256([]byte(load.APIKey(n))), instance))
+		feeds = append(feeds, fmt.Sprintf("{product_instance: %s, file: {path: %s, column: code}}", instance, filepath.Join(d.Dir, "detectors.csv")))
+	}
+	d.Set("registry.feeds=[" + strings.Join(feeds, ", ") + "]")
+	if err := os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte("keys:\n"+strings.Join(keys, "")), 0o600); err != nil {
+		return fmt.Errorf("cannot write the keys: %w", err)
+	}
+	return nil
+}
+
+// The log of several replicas.
+const (
+	Log      = "trafficd.log"
+	logGroup = "trafficd"
+	// SessionTimeout is the time after which a replica that does not respond loses its partitions.
+	SessionTimeout = 2 * time.Second
+)
+
+// Wipe deletes the volume of a daemon that is not running.
+func (d *Daemon) Wipe() error { return os.RemoveAll(d.volume) }
+
+// groupsDrained returns nil if the groups have read all of the topic.
+func groupsDrained(ctx context.Context, brokers []string, topic string, groups ...string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DisableClientMetrics())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	ends, err := admin.ListEndOffsets(ctx, topic)
+	if err = errors.Join(err, ends.Error()); err != nil {
+		return err
+	}
+	for _, group := range groups {
+		read, err := admin.FetchOffsets(ctx, group)
+		if err = errors.Join(err, read.Error()); err != nil {
+			return err
+		}
+		for _, end := range ends[topic] {
+			if at, known := read.Lookup(topic, end.Partition); end.Offset > 0 && (!known || at.At < end.Offset) {
+				return fmt.Errorf("group %s has read partition %d up to %d of %d", group, end.Partition, at.At, end.Offset)
+			}
+		}
+	}
+	return nil
 }
 
 // Start starts the daemon unless it is running.

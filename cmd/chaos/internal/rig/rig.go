@@ -27,6 +27,8 @@ type Config struct {
 	Detectors []string
 	Broker    string // launch.Kfake or launch.Apache
 	Brokers   int
+	Replicas  int                              // more than one have their journal in Kafka, on which nothing but Kafka is shared
+	Clients   int                              // each has a key and a product instance
 	LowDisk   bool                             // the journal stops before its disk is full; otherwise writes fail
 	Wrong     func(format string, args ...any) // called for each unexpected exit
 }
@@ -35,13 +37,12 @@ type Config struct {
 type Rig struct {
 	cfg Config
 
-	Daemon  *Daemon
-	Archive *Archive
-	Broker  Broker
-	Disk    *Disk               // nil if mounts are not permitted; the journal can then only reach its own limit
-	Faults  *faultinject.Faults // the daemon's clock, writes and reads
+	Replicas []*Daemon
+	Archive  *Archive
+	Broker   Broker
+	Disk     *Disk // nil if mounts are not permitted; the journal can then only reach its own limit
 
-	ClientWire   *Wire
+	ClientWires  []*Wire // one per replica
 	ArchiveWire  *Wire
 	ForwardWires []*Wire // one per broker
 
@@ -70,8 +71,8 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 // Close stops everything.
 func (r *Rig) Close() error {
 	var errs []error
-	if r.Daemon != nil {
-		errs = append(errs, r.Daemon.Kill())
+	for _, d := range r.Replicas {
+		errs = append(errs, d.Kill())
 	}
 	if r.Broker != nil {
 		errs = append(errs, r.Broker.Close())
@@ -85,8 +86,8 @@ func (r *Rig) Close() error {
 	if r.Disk != nil {
 		r.Disk.close()
 	}
-	if r.Faults != nil {
-		errs = append(errs, r.Faults.Close())
+	for _, d := range r.Replicas {
+		errs = append(errs, d.Faults.Close())
 	}
 	errs = append(errs, r.log.Close())
 	return errors.Join(errs...)
@@ -94,9 +95,12 @@ func (r *Rig) Close() error {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
 
-// Endpoint returns the URL for clients, through the wire.
-func (r *Rig) Endpoint() string {
-	return "http://" + r.ClientWire.Address + "/dataprovider/ingestion/v1/detectors/data/ingest"
+// Endpoints returns the URLs for clients, through the wires.
+func (r *Rig) Endpoints() (all []string) {
+	for _, w := range r.ClientWires {
+		all = append(all, "http://"+w.Address+"/dataprovider/ingestion/v1/detectors/data/ingest")
+	}
+	return all
 }
 
 // buildWires builds toxiproxy, which is pinned by its own module file to keep it out of the product's go.mod.
@@ -147,10 +151,12 @@ func (r *Rig) startBroker(ctx context.Context) error {
 
 // startDaemon builds the daemon as it is shipped, except for the injected faults.
 func (r *Rig) startDaemon(ctx context.Context) (err error) {
-	if r.Disk, err = newDisk(diskBytes); err != nil {
-		r.Disk = nil
-		if !errors.Is(err, os.ErrPermission) {
-			return err
+	if r.cfg.Replicas == 1 {
+		if r.Disk, err = newDisk(diskBytes); err != nil {
+			r.Disk = nil
+			if !errors.Is(err, os.ErrPermission) {
+				return err
+			}
 		}
 	}
 	overlay, err := faultinject.Overlay(ctx, r.path("overlay"))
@@ -161,31 +167,48 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 	if err := launch.Build(ctx, overlay, "-o", binary, "./cmd/trafficd"); err != nil {
 		return err
 	}
-	if r.Faults, err = faultinject.New(r.path("faults")); err != nil {
-		return err
-	}
-	if r.Daemon, err = r.newDaemon(binary); err != nil {
-		return err
-	}
-	if r.ClientWire, err = r.startWire("clients", r.Daemon.API); err != nil {
-		return err
-	}
-	if err := r.Archive.prepare(ctx, r.Daemon); err != nil {
-		return err
-	}
-	return r.Daemon.Start()
-}
-
-// Drain restarts any process that has exited, waits until the daemon has delivered everything, and sends it SIGTERM.
-func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
-	err := launch.Eventually(ctx, limit, func() error {
-		if err := errors.Join(r.Archive.Revive(), r.Daemon.Start()); err != nil {
+	for n := range r.cfg.Replicas {
+		d, err := r.newDaemon(binary, n)
+		if err != nil {
 			return err
 		}
-		return r.Daemon.Drained(ctx)
+		r.Replicas = append(r.Replicas, d)
+		wire, err := r.startWire(fmt.Sprint("clients-", n), d.API)
+		if err != nil {
+			return err
+		}
+		r.ClientWires = append(r.ClientWires, wire)
+	}
+	if err := r.Archive.prepare(ctx, r.Replicas[0]); err != nil {
+		return err
+	}
+	return r.StartReplicas()
+}
+
+// StartReplicas starts those that do not run.
+func (r *Rig) StartReplicas() (err error) {
+	for _, d := range r.Replicas {
+		err = errors.Join(err, d.Start())
+	}
+	return err
+}
+
+// Drain restarts any process that has exited, waits until the daemons have delivered everything, and sends them SIGTERM.
+func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
+	err := launch.Eventually(ctx, limit, func() error {
+		if err := errors.Join(r.Archive.Revive(), r.StartReplicas()); err != nil {
+			return err
+		}
+		if r.cfg.Replicas > 1 {
+			return groupsDrained(ctx, r.Broker.Addresses(), Log, logGroup+".clickhouse", logGroup+".kafka")
+		}
+		return r.Replicas[0].Drained(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("the daemon has not delivered everything: %w", err)
 	}
-	return r.Daemon.Terminate()
+	for _, d := range r.Replicas {
+		err = errors.Join(err, d.Terminate())
+	}
+	return err
 }

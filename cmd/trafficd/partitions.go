@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"trafficd/cmd/trafficd/config"
+	"trafficd/pipeline"
+	"trafficd/pipeline/journal"
+	"trafficd/pipeline/kafkalog"
+)
+
+// partitions delivers to a sink those partitions of the log that the sink's consumer group assigns to this replica.
+type partitions struct {
+	d    *daemon
+	sink sink
+	dead *pipeline.DeadLetters
+
+	mu      sync.Mutex
+	running map[int]*pipeline.Delivery // by partition
+	rows    int64                      // of those that have ended
+	trouble error                      // of the group
+}
+
+// Run implements deliverer.
+func (p *partitions) Run(ctx, soft context.Context) error {
+	return p.d.shared.Consume(ctx, soft, p.sink.name, p.deliver, func(err error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err != nil && p.trouble == nil {
+			p.d.log.Warn().Err(err).Str("sink", p.sink.name).Msg("cannot deliver from the log; retrying")
+		}
+		p.trouble = err
+	})
+}
+
+func (p *partitions) deliver(ctx, soft context.Context, source *kafkalog.Partition) error {
+	log := p.d.log.With().Int("partition", source.ID).Logger()
+	x, err := p.d.newDelivery(p.sink, p.configFor(source), source, p.dead, log)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.running[source.ID], p.trouble = x, nil
+	p.mu.Unlock()
+	err = x.Run(ctx, soft)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, source.ID)
+	p.rows += x.Status().Rows
+	if errors.Is(err, journal.ErrClosed) {
+		return nil // another replica continues
+	}
+	return err
+}
+
+// configFor returns the configuration of one partition's delivery: the memory for rows is shared by all partitions of the replica,
+// and tables are created and derived by one sink of all replicas.
+func (p *partitions) configFor(source *kafkalog.Partition) *config.Config {
+	c := *p.d.cfg
+	for _, delivery := range []*pipeline.DeliveryConfig{&c.ClickHouse.Delivery, &c.Kafka.Delivery} {
+		delivery.MaxRows = max(1, delivery.MaxRows/source.Assigned)
+		delivery.MinRows = min(delivery.MinRows, delivery.MaxRows)
+	}
+	if source.ID != 0 {
+		c.ClickHouse.Migrate, c.ClickHouse.DeriveInterval = false, 0
+	}
+	return &c
+}
+
+// Status implements deliverer.
+func (p *partitions) Status() pipeline.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := pipeline.Status{Rows: p.rows, Trouble: p.trouble}
+	for _, x := range p.running {
+		s := x.Status()
+		all.Lag = max(all.Lag, s.Lag)
+		all.Waiting += s.Waiting
+		all.Frames += s.Frames
+		all.Rows += s.Rows
+		if all.Trouble == nil {
+			all.Trouble = s.Trouble
+		}
+	}
+	return all
+}

@@ -1,0 +1,98 @@
+package kafkalog
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"trafficd/pipeline/dial"
+	"trafficd/pipeline/settings"
+)
+
+// Config is section journal.log of the configuration. All replicas must have the same topic, partitions and group.
+type Config struct {
+	dial.Kafka `setting:",squash"`
+	// Partitions of the topic, which is created with them. Product instances are spread over them, and replicas share them. Do not
+	// change it while measurements wait.
+	Partitions        int           `setting:"partitions"`
+	ReplicationFactor int           `setting:"replication_factor"` // of a topic that is created; 0: 3, or the number of brokers if less
+	Retention         time.Duration `setting:"retention"`          // of a topic that is created; the longest outage of a store that loses nothing
+	Group             string        `setting:"group"`              // start of the names of the consumer groups, one for each store
+	// Time without heartbeat after which a replica's partitions are taken over; at least group.min.session.timeout.ms of the brokers.
+	SessionTimeout time.Duration `setting:"session_timeout"`
+	ProduceTimeout time.Duration `setting:"produce_timeout"` // longest wait for the brokers, after which batches are answered 503
+	MaxFrameBytes  int           `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch
+	QueueBytes     int64         `setting:"queue_bytes"`     // bytes of the frames that wait for the brokers; with more, batches are answered 503
+}
+
+// DefaultConfig is for brokers on this machine.
+func DefaultConfig() Config {
+	c := Config{
+		Kafka: dial.DefaultKafka("trafficd.log"), Partitions: 6, Retention: 7 * 24 * time.Hour, Group: "trafficd",
+		SessionTimeout: 6 * time.Second, ProduceTimeout: 15 * time.Second, MaxFrameBytes: 16 << 20, QueueBytes: 256 << 20,
+	}
+	c.RequestTimeout = 5 * time.Second
+	c.MetadataMaxAge = time.Second // it also bounds how late lost replicas of a partition are noticed
+	return c
+}
+
+// Validate reports every setting that is out of bounds. section is the name of the section, with a dot.
+func (c Config) Validate(section string) error {
+	return errors.Join(
+		c.Kafka.Validate(section),
+		settings.Within(section+"partitions", c.Partitions, 1, 1000, "a replica has two deliveries for each of its partitions"),
+		settings.Within(section+"replication_factor", c.ReplicationFactor, 0, 10, "it cannot exceed the number of brokers"),
+		settings.AtLeast(section+"retention", c.Retention, time.Hour, "measurements that wait longer are lost"),
+		settings.Check(c.Group != "", "%sgroup is empty: name the consumer groups", section),
+		settings.Within(section+"session_timeout", c.SessionTimeout, time.Second, 5*time.Minute,
+			"shorter takes partitions from replicas that are only slow, longer delays measurements when a replica is lost"),
+		settings.Within(section+"produce_timeout", c.ProduceTimeout, c.RequestTimeout, 10*time.Minute,
+			"shorter than request_timeout leaves no time for one attempt, longer keeps clients waiting"),
+		settings.Within(section+"max_frame_bytes", c.MaxFrameBytes, 1<<10, 100<<20, "a frame is read into memory whole"),
+		settings.AtLeast(section+"queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
+	)
+}
+
+// recordOverhead is more than the record batch around a frame.
+const recordOverhead = 4 << 10
+
+// checkTopic returns why batches cannot be accepted into the topic. Each of the joined errors starts with the key of a setting.
+func (c Config) checkTopic(t dial.Topic) error {
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("topic: topic %q "+format, append([]any{c.Topic}, args...)...))
+	}
+	if n := len(t.Partitions); n != c.Partitions {
+		errs = append(errs, fmt.Errorf("partitions: topic %q has %d, the setting is %d: they must be equal on all replicas", c.Topic, n, c.Partitions))
+	}
+	if t.Config == nil {
+		return errors.Join(errs...) // not permitted
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(t.Config[name], 10, 64)
+		return n
+	}
+	inSync, replicas := number("min.insync.replicas"), len(t.Partitions[0].Replicas)
+	switch {
+	case int64(replicas) < inSync:
+		wrong("has %d replicas, fewer than its min.insync.replicas %d: no batch can be accepted", replicas, inSync)
+	case t.Brokers > 1 && (inSync < 2 || replicas < 2):
+		wrong("has %d replicas and min.insync.replicas %d: a broker that is lost takes accepted measurements with it; "+
+			"use 3 replicas and min.insync.replicas 2", replicas, inSync)
+	}
+	if policy := t.Config["cleanup.policy"]; policy != "delete" {
+		wrong("has cleanup.policy %s, which loses measurements: set it to delete", policy)
+	}
+	if size := number("retention.bytes"); size >= 0 {
+		wrong("has retention.bytes %d, which deletes measurements that wait: set it to -1", size)
+	}
+	if kind := t.Config["message.timestamp.type"]; kind != "CreateTime" {
+		wrong("has message.timestamp.type %s: set it to CreateTime", kind)
+	}
+	if size := number("max.message.bytes"); size < int64(c.MaxFrameBytes+recordOverhead) {
+		wrong("has max.message.bytes %d, must be at least %d for frames of max_frame_bytes: raise the one or lower the other",
+			size, c.MaxFrameBytes+recordOverhead)
+	}
+	return errors.Join(errs...)
+}

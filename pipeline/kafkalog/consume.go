@@ -1,0 +1,132 @@
+package kafkalog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// revokeGrace is how long a delivery may finish its attempt after its partition was revoked. It is in doubt for the next owner then.
+const revokeGrace = 2 * time.Second
+
+// Consume joins the group of a consumer and calls run for each partition that the group assigns to this replica, in a goroutine
+// of its own, again after an error. run delivers until its soft is done, and stops at once when its ctx is. Consume returns when
+// soft is done and all calls have returned. report receives errors, and nil when the group was joined.
+func (l *Log) Consume(ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error)) error {
+	dialer, err := l.cfg.Dialer()
+	if err != nil {
+		return err
+	}
+	select { // a group would create a missing topic with the brokers' defaults
+	case <-l.checked:
+	case <-soft.Done():
+	}
+	for soft.Err() == nil {
+		m := &membership{log: l, consumer: consumer, deliver: run, report: report}
+		if err := m.run(ctx, soft, dialer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// membership is the time between joining a group as a new member and leaving it.
+type membership struct {
+	log      *Log
+	consumer string
+	deliver  func(ctx, soft context.Context, p *Partition) error
+	report   func(error)
+	left     context.Context // done when this member must leave
+	leave    context.CancelFunc
+}
+
+func (m *membership) run(ctx, soft context.Context, dialer *kafka.Dialer) error {
+	l := m.log
+	g, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+		ID: l.group(m.consumer), Brokers: l.cfg.Brokers, Dialer: dialer, Topics: []string{l.cfg.Topic},
+		HeartbeatInterval: l.cfg.SessionTimeout / 5, SessionTimeout: l.cfg.SessionTimeout, RebalanceTimeout: l.cfg.SessionTimeout,
+		JoinGroupBackoff: 500 * time.Millisecond, Timeout: l.cfg.RequestTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = g.Close() }() // leaves the group; it returns no error
+	m.left, m.leave = context.WithCancel(soft)
+	defer m.leave()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		generation, err := g.Next(m.left)
+		switch {
+		case m.left.Err() != nil:
+			return nil
+		case err != nil:
+			m.report(fmt.Errorf("cannot join group %q: %w", l.group(m.consumer), err))
+			continue
+		}
+		m.report(nil)
+		assigned := generation.Assignments[l.cfg.Topic]
+		l.log.Info().Str("group", generation.GroupID).Int32("generation", generation.ID).Int("partitions", len(assigned)).
+			Msg("partitions of the log assigned")
+		for _, a := range assigned {
+			running.Add(1)
+			generation.Start(func(current context.Context) {
+				defer running.Done()
+				m.own(ctx, soft, current, &Partition{
+					ID: a.ID, Assigned: len(assigned), log: l, consumer: m.consumer, generation: generation, leave: m.leave,
+				})
+			})
+		}
+	}
+}
+
+// own delivers a partition until soft is done, the generation ends or the group is left.
+func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
+	hard, stop := context.WithCancel(ctx)
+	defer stop()
+	owned, lose := context.WithCancel(m.left)
+	defer lose()
+	defer context.AfterFunc(current, lose)()
+	defer context.AfterFunc(owned, func() {
+		select {
+		case <-soft.Done(): // stopping: ctx bounds it
+		case <-hard.Done():
+		case <-time.After(revokeGrace):
+			stop()
+		}
+	})()
+	p.ctx = owned
+	if p.ID >= len(m.log.writers) {
+		m.report(fmt.Errorf("topic %q has more partitions than the setting", m.log.cfg.Topic))
+		<-owned.Done()
+	}
+	for owned.Err() == nil {
+		err := p.open()
+		if err == nil {
+			err = m.deliver(hard, owned, p)
+		}
+		if owned.Err() == nil && err != nil {
+			m.report(err)
+			select {
+			case <-owned.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+// kept returns what is known of a partition from the last time that it was assigned to this replica.
+func (l *Log) kept(p *Partition) *seen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen[fmt.Sprint(p.consumer, p.ID)]
+}
+
+func (l *Log) keep(p *Partition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[fmt.Sprint(p.consumer, p.ID)] = p.seen
+}

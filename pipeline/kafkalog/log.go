@@ -1,0 +1,353 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
+	"trafficd/pipeline/journal"
+)
+
+// ErrAway means that the brokers cannot store frames, or that the topic is not as it must be. The error says why.
+var ErrAway = errors.New("the log in Kafka cannot be written")
+
+// Log is the topic. Its methods may be called from any goroutine.
+type Log struct {
+	cfg       Config
+	window    time.Duration
+	consumers []string
+	log       zerolog.Logger
+	client    *kafka.Client
+	transport *kafka.Transport
+
+	mu        sync.Mutex
+	writers   []*writer // by partition
+	bytes     int64     // that wait in all writers
+	away      error     // why nothing can be written, nil once the topic was checked
+	full      error     // a consumer is too far behind
+	retention time.Duration
+	closed    bool
+	seen      map[string]*seen // by consumer and partition; kept while the partition is elsewhere
+
+	checked chan struct{} // closed when the topic is as it must be for the first time
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Open starts writing, which Close ends. It does not wait for the brokers: until they are reached, Ready and Enqueue fail.
+// consumers are those that frames are kept for, window is the time in which a second frame of a batch is dropped.
+func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
+	if err := cfg.Validate(""); err != nil {
+		return nil, err
+	}
+	transport, err := cfg.Transport()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Log{
+		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
+		client: &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
+		away:   errors.New("the topic was not checked yet"), seen: map[string]*seen{}, checked: make(chan struct{}), stop: stop,
+	}
+	for p := range cfg.Partitions {
+		w := &writer{l: l, partition: p, wake: make(chan struct{}, 1)}
+		l.writers = append(l.writers, w)
+		l.running.Go(w.run)
+	}
+	l.running.Go(func() { l.watch(ctx) })
+	return l, nil
+}
+
+// Close rejects new frames, lets those that wait be written, and closes the connections.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	for _, w := range l.writers {
+		w.signal()
+	}
+	l.mu.Unlock()
+	l.stop()
+	l.running.Wait()
+	l.transport.CloseIdleConnections()
+	return nil
+}
+
+// Last implements pipeline.Journal: received_at continues after that of the log when frames are read.
+func (l *Log) Last() (seq uint64, frame []byte, err error) { return 0, nil, nil }
+
+// Ready implements pipeline.Journal.
+func (l *Log) Ready() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.unready(); err != nil {
+		return err
+	}
+	for _, w := range l.writers {
+		if w.failing == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrAway, l.writers[0].failing)
+}
+
+// unready returns why no frame can be queued. The caller holds mu.
+func (l *Log) unready() error {
+	switch {
+	case l.closed:
+		return journal.ErrClosed
+	case l.away != nil:
+		return fmt.Errorf("%w: %w", ErrAway, l.away)
+	}
+	return l.full
+}
+
+// Enqueue implements pipeline.Journal. It sets no Seq.
+func (l *Log) Enqueue(e *journal.Entry) error {
+	if len(e.Data) > l.cfg.MaxFrameBytes {
+		return journal.ErrTooLarge
+	}
+	h, err := batch.FrameHeader(e.Data)
+	if err != nil {
+		return err
+	}
+	w := l.writers[partitionOf(h.ProductInstance, len(l.writers))]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.unready(); err != nil {
+		return err
+	}
+	if w.failing != nil {
+		return fmt.Errorf("%w: %w", ErrAway, w.failing)
+	}
+	if l.bytes+int64(len(e.Data)) > l.cfg.QueueBytes {
+		return journal.ErrBusy
+	}
+	e.Open()
+	l.bytes += int64(len(e.Data))
+	w.waiting = append(w.waiting, queued{e, h, time.Now()})
+	w.signal()
+	return nil
+}
+
+// partitionOf is that of the Java client's default partitioner.
+func partitionOf(key string, n int) int {
+	partitions := make([]int, n)
+	for i := range partitions {
+		partitions[i] = i
+	}
+	return kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: []byte(key)}, partitions...)
+}
+
+// Check reports what is wrong with the files that the settings name and, if deep, with the brokers and the topic. Each of the
+// joined errors starts with the key of a setting. It writes nothing.
+func (c Config) Check(ctx context.Context, deep bool) error {
+	t, err := c.Kafka.Check(ctx, "", deep)
+	if len(t.Partitions) > 0 {
+		err = errors.Join(err, c.checkTopic(t))
+	}
+	return err
+}
+
+const watchEvery = time.Second
+
+// watch checks the topic until it is as it must be, then once a second whether each partition has enough replicas in sync, and
+// how far the consumers are behind.
+func (l *Log) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		l.mu.Lock()
+		usable := l.away == nil
+		l.mu.Unlock()
+		if !usable {
+			l.setAway(l.prepare(ctx))
+		} else if l.probe(ctx, n%l.cfg.Partitions); n%10 == 0 {
+			l.compareRetention(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (l *Log) setAway(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.log.Info().Str("topic", l.cfg.Topic).Int("partitions", l.cfg.Partitions).Msg("the log in Kafka is ready")
+		select {
+		case <-l.checked:
+		default:
+			close(l.checked)
+		}
+	case l.away == nil || l.away.Error() != err.Error():
+		l.log.Warn().Err(err).Msg("the log in Kafka cannot be used; retrying")
+	}
+	l.away = err
+}
+
+// prepare creates the topic if it does not exist, and checks it.
+func (l *Log) prepare(ctx context.Context) error {
+	t, err := l.cfg.Kafka.Check(ctx, "journal.log.", true)
+	if len(t.Partitions) == 0 && t.Brokers > 0 {
+		if err := l.create(ctx, t.Brokers); err != nil {
+			return err
+		}
+		t, err = l.cfg.Kafka.Check(ctx, "journal.log.", true)
+	}
+	if len(t.Partitions) == 0 {
+		return errors.Join(err, errors.New("the brokers do not describe the topic"))
+	}
+	if err := l.cfg.checkTopic(t); err != nil { // err, of brokers that are down, does not matter if all partitions have leaders
+		return err
+	}
+	l.retention = -1
+	if ms, err := strconv.ParseInt(t.Config["retention.ms"], 10, 64); err == nil && ms >= 0 {
+		l.retention = time.Duration(ms) * time.Millisecond
+	}
+	l.transport.CloseIdleConnections() // it may remember that the topic does not exist
+	return nil
+}
+
+func (l *Log) create(ctx context.Context, brokers int) error {
+	replicas := l.cfg.ReplicationFactor
+	if replicas == 0 {
+		replicas = min(3, brokers)
+	}
+	entry := func(name string, value any) kafka.ConfigEntry {
+		return kafka.ConfigEntry{ConfigName: name, ConfigValue: fmt.Sprint(value)}
+	}
+	r, err := l.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: l.cfg.Topic, NumPartitions: l.cfg.Partitions, ReplicationFactor: replicas,
+		ConfigEntries: []kafka.ConfigEntry{
+			entry("min.insync.replicas", min(2, replicas)), entry("cleanup.policy", "delete"),
+			entry("retention.ms", l.cfg.Retention.Milliseconds()), entry("retention.bytes", -1),
+			entry("message.timestamp.type", "CreateTime"), entry("max.message.bytes", l.cfg.MaxFrameBytes+recordOverhead),
+		},
+	}}})
+	if err == nil {
+		err = r.Errors[l.cfg.Topic]
+	}
+	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+		return fmt.Errorf("cannot create topic %q: %w", l.cfg.Topic, err)
+	}
+	return nil
+}
+
+// probe asks for the leader of one partition, and of those that could not be written: they may have recovered.
+func (l *Log) probe(ctx context.Context, one int) {
+	if _, partitions, err := dial.Partitions(ctx, l.client, l.cfg.Topic); err != nil {
+		l.transport.CloseIdleConnections()
+		for _, w := range l.writers {
+			w.fail(err)
+		}
+		return
+	} else if len(partitions) != l.cfg.Partitions {
+		l.setAway(fmt.Errorf("the topic has %d partitions now", len(partitions)))
+		return
+	}
+	for _, w := range l.writers {
+		l.mu.Lock()
+		failing := w.failing != nil
+		l.mu.Unlock()
+		if !failing && w.partition != one {
+			continue
+		}
+		_, err := dial.Offset(ctx, l.client, l.cfg.Topic, w.partition, kafka.LastOffset)
+		if err != nil {
+			l.transport.CloseIdleConnections()
+		}
+		if ctx.Err() == nil {
+			w.fail(err)
+		}
+	}
+}
+
+// compareRetention refuses batches while a consumer has not read what is four fifths of the retention old: it would be deleted
+// before long.
+func (l *Log) compareRetention(ctx context.Context) {
+	if l.retention < 0 {
+		return
+	}
+	full, err := l.behind(ctx, time.Now().Add(-l.retention*4/5))
+	if err != nil {
+		return // the brokers are away, which Enqueue reports
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full = full; full != nil {
+		l.log.Warn().Err(full).Msg("batches are refused")
+	}
+}
+
+// behind returns an error that names a consumer that has not read all that is older than limit.
+func (l *Log) behind(ctx context.Context, limit time.Time) (full, err error) {
+	committed := map[string][]int64{}
+	for _, c := range l.consumers {
+		offsets, _, err := l.committed(ctx, c, -1)
+		if err != nil {
+			return nil, err
+		}
+		committed[c] = offsets
+	}
+	for p := range l.writers {
+		old, err := dial.Offset(ctx, l.client, l.cfg.Topic, p, limit.UnixMilli())
+		if err != nil {
+			return nil, err
+		}
+		for c, offsets := range committed {
+			if offsets[p] >= 0 && offsets[p] < old {
+				return fmt.Errorf("%w: %s has not read partition %d of topic %q for four fifths of the retention %v",
+					journal.ErrFull, c, p, l.cfg.Topic, l.retention), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// committed returns the committed offset of each partition, -1 without one, and the metadata of one partition, or of none if
+// partition is -1.
+func (l *Log) committed(ctx context.Context, consumer string, partition int) (offsets []int64, metadata string, err error) {
+	var all []int
+	for p := range l.writers {
+		all = append(all, p)
+	}
+	r, err := l.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: l.group(consumer), Topics: map[string][]int{l.cfg.Topic: all}})
+	if err == nil {
+		err = r.Error
+	}
+	offsets = make([]int64, len(all))
+	found := 0
+	if err == nil {
+		for _, p := range r.Topics[l.cfg.Topic] {
+			if err = errors.Join(err, p.Error); p.Partition < len(offsets) {
+				offsets[p.Partition] = p.CommittedOffset
+				found++
+			}
+			if p.Partition == partition {
+				metadata = p.Metadata
+			}
+		}
+		if err == nil && found != len(all) {
+			err = errors.New("the response does not contain all partitions")
+		}
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot read the cursors of group %q: %w", l.group(consumer), err)
+	}
+	return offsets, metadata, nil
+}
+
+func (l *Log) group(consumer string) string { return l.cfg.Group + "." + consumer }

@@ -1,0 +1,298 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline"
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
+	"trafficd/pipeline/journal"
+)
+
+const window = time.Hour
+
+// frame returns the frame of a batch of one product instance with these rows.
+func frame(id byte, receivedAt int64, indexes ...uint32) []byte {
+	b := &batch.Batch{ID: batch.ID{id}, ProductInstance: "city", ReceivedAt: receivedAt, Index: indexes}
+	b.TypeText, b.TypeEnd = []byte("flow"), []uint32{4}
+	for range indexes {
+		b.Codes = append(b.Codes, 'D')
+		b.CodeEnd = append(b.CodeEnd, uint32(len(b.Codes)))
+		b.Type, b.From, b.To = append(b.Type, 0), append(b.From, 1), append(b.To, 2)
+		b.Value, b.Quality = append(b.Value, 1), append(b.Quality, 1)
+	}
+	return batch.AppendFrame(nil, b, nil)
+}
+
+// got is what a reader returns of a frame.
+type got struct {
+	id    byte
+	at    int64
+	index []uint32
+}
+
+func parse(t *testing.T, data []byte) got {
+	t.Helper()
+	var b batch.Batch
+	require.NoError(t, batch.DecodeFrame(data, &b, nil))
+	return got{b.ID[0], b.ReceivedAt, append([]uint32{}, b.Index...)}
+}
+
+func appendTo(t *testing.T, j pipeline.Journal, frames ...[]byte) {
+	t.Helper()
+	for _, f := range frames {
+		e := &journal.Entry{Data: f}
+		require.Eventually(t, func() bool { return j.Enqueue(e) == nil }, 30*time.Second, 10*time.Millisecond, "%v", j.Ready())
+		require.NoError(t, e.Wait())
+	}
+}
+
+// openLog opens a log with one partition, as one process would.
+func openLog(t *testing.T, brokers []string, topic string) *Log {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Brokers, cfg.Topic, cfg.Partitions = brokers, topic, 1
+	l, err := Open(cfg, []string{"sink"}, window, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+// own joins the group and returns the partition, and a function that leaves.
+func own(t *testing.T, l *Log) (p *Partition, leave func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	owned, done := make(chan *Partition, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		require.NoError(t, l.Consume(ctx, ctx, "sink", func(_, soft context.Context, p *Partition) error {
+			owned <- p
+			<-soft.Done()
+			return nil
+		}, func(err error) {
+			if err != nil {
+				t.Log(err)
+			}
+		}))
+	}()
+	leave = func() { stop(); <-done }
+	t.Cleanup(leave)
+	select {
+	case p = <-owned:
+	case <-time.After(time.Minute):
+		t.Fatal("the partition is not assigned")
+	}
+	return p, leave
+}
+
+// read returns the next n frames.
+func read(t *testing.T, s pipeline.Source, from uint64, n int) (seqs []uint64, all []got) {
+	t.Helper()
+	r := s.Reader(from)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range n {
+		seq, data, err := r.Next(ctx, nil)
+		require.NoError(t, err)
+		seqs, all = append(seqs, seq), append(all, parse(t, data))
+	}
+	_, _, more, err := r.TryNext(nil)
+	require.NoError(t, err)
+	require.False(t, more)
+	return seqs, all
+}
+
+// TestSources runs one suite on both journals.
+func TestSources(t *testing.T) {
+	brokers := stores.StartKfake(t).ListenAddrs()
+	suite := func(j pipeline.Journal, open func() (s pipeline.Source, leave func())) {
+		s, leave := open()
+		start, state := s.Cursor().Load()
+		require.Nil(t, state)
+		require.EqualValues(t, 1, start)
+		appendTo(t, j, frame(1, 100, 0, 1), frame(2, 200), frame(3, 300, 7))
+
+		seqs, all := read(t, s, start, 3)
+		require.Equal(t, []uint64{1, 2, 3}, seqs)
+		require.Equal(t, []got{{1, 100, []uint32{0, 1}}, {2, 200, []uint32{}}, {3, 300, []uint32{7}}}, all)
+		oldest, next := s.Bounds()
+		require.EqualValues(t, []uint64{1, 4}, []uint64{oldest, next})
+		seqs, _ = read(t, s, 2, 2)
+		require.Equal(t, []uint64{2, 3}, seqs, "a reader starts anywhere")
+
+		require.NoError(t, s.Confirm())
+		require.NoError(t, s.Cursor().Save(2, []byte("state")))
+		require.NoError(t, s.Confirm())
+		leave()
+		require.ErrorIs(t, errors.Join(s.Cursor().Save(3, nil), func() error { _, _, err := s.Reader(2).Next(t.Context(), nil); return err }()), journal.ErrClosed)
+
+		s, _ = open()
+		at, state := s.Cursor().Load()
+		require.EqualValues(t, 2, at)
+		require.Equal(t, "state", string(state))
+		seqs, again := read(t, s, at, 2)
+		require.Equal(t, []uint64{2, 3}, seqs)
+		require.Equal(t, all[1:], again)
+	}
+	t.Run("local", func(t *testing.T) {
+		cfg := journal.DefaultConfig()
+		cfg.Dir, cfg.MinFreeBytes = t.TempDir(), 0
+		var j *journal.Journal
+		opened := &reopened{}
+		open := func() (pipeline.Source, func()) {
+			var err error
+			j, err = journal.Open(cfg, []string{"sink"})
+			require.NoError(t, err)
+			opened.Journal = j
+			return pipeline.Local(j, "sink"), func() { require.NoError(t, j.Close()) }
+		}
+		suite(opened, open)
+		require.NoError(t, j.Close())
+	})
+	t.Run("kafka", func(t *testing.T) {
+		l := openLog(t, brokers, "suite")
+		suite(l, func() (pipeline.Source, func()) { return own(t, l) })
+	})
+}
+
+type reopened struct{ pipeline.Journal }
+
+// TestSecondFrameOfABatch: rows that the log has twice are read once, by every owner, wherever its cursor is.
+func TestSecondFrameOfABatch(t *testing.T) {
+	brokers := stores.StartKfake(t).ListenAddrs()
+	hour := int64(window)
+	now := time.Now().UnixNano()
+	l := openLog(t, brokers, "doubles")
+	appendTo(t, l,
+		frame(1, now, 0, 1, 2),
+		frame(2, now+5, 0),
+		frame(1, now+3, 0, 1, 2), // from a replica whose clock is behind
+		frame(1, now+9, 1, 2, 3), // from a replica with another registry
+		frame(2, now+hour+5, 0),  // just in the window
+		frame(2, now+3*hour, 0),  // later
+	)
+	want := []got{
+		{1, now, []uint32{0, 1, 2}},
+		{2, now + 5, []uint32{0}},
+		{1, now + 3, []uint32{}},
+		{1, now + 9, []uint32{3}},
+		{2, now + hour + 5, []uint32{}},
+		{2, now + 3*hour, []uint32{0}},
+	}
+	p, leave := own(t, l)
+	_, all := read(t, p, 1, len(want))
+	require.Equal(t, want, all)
+	_, all = read(t, p, 2, len(want)-1)
+	require.Equal(t, want[1:], all, "a second reader of the same owner")
+	for n := uint64(2); n <= uint64(len(want)); n++ {
+		require.NoError(t, p.Save(n, nil))
+		leave()
+		p, leave = own(t, openLog(t, brokers, "doubles")) // another process, which knows nothing
+		_, all = read(t, p, n, len(want)-int(n)+1)
+		require.Equal(t, want[n-1:], all, "from frame %d on", n)
+	}
+}
+
+// TestReceivedAtFollowsTheLog: received_at increases with the log, the same for every owner.
+func TestReceivedAtFollowsTheLog(t *testing.T) {
+	brokers := stores.StartKfake(t).ListenAddrs()
+	l := openLog(t, brokers, "clocks")
+	now := time.Now().UnixNano()
+	appendTo(t, l, frame(1, now, 0), frame(2, now-1e9, 0), frame(3, now+1, 0), frame(4, now+1e9, 0), frame(5, now+1, 0))
+	want := []int64{now, now + 1, now + 2, now + 1e9, now + 1e9 + 1}
+	p, leave := own(t, l)
+	for n := uint64(1); n <= 5; n++ {
+		_, all := read(t, p, n, 6-int(n))
+		for i, g := range all {
+			require.Equal(t, want[int(n)-1+i], g.at)
+		}
+		require.NoError(t, p.Save(n+1, nil))
+		leave()
+		p, leave = own(t, openLog(t, brokers, "clocks"))
+	}
+}
+
+// TestFormerOwner: an owner that was replaced can neither move the cursor nor confirm that it owns it.
+func TestFormerOwner(t *testing.T) {
+	brokers := stores.StartKfake(t).ListenAddrs()
+	l := openLog(t, brokers, "owners")
+	appendTo(t, l, frame(1, 1, 0), frame(2, 2, 0))
+	former, leave := own(t, l)
+	require.NoError(t, former.Save(1, []byte("plan")))
+	leave()
+	owner, _ := own(t, openLog(t, brokers, "owners"))
+	_, state := owner.Load()
+	require.Equal(t, "plan", string(state))
+	require.NoError(t, owner.Save(2, []byte("next")))
+
+	former.committed = time.Time{} // it was paused for minutes
+	require.ErrorIs(t, former.Confirm(), journal.ErrClosed)
+	require.ErrorIs(t, former.Save(1, []byte("late")), journal.ErrClosed)
+	offsets, metadata, err := l.committed(t.Context(), "sink", 0)
+	require.NoError(t, err)
+	_, state, err = decodeCursor(metadata)
+	require.NoError(t, err)
+	require.Equal(t, "1 next", fmt.Sprint(offsets[0], " ", string(state)))
+}
+
+// TestBrokersAway: without brokers nothing is accepted, and what was queued is voided only if nothing can have arrived.
+func TestBrokersAway(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "away")
+	appendTo(t, l, frame(1, 1, 0))
+	require.NoError(t, l.Ready())
+	cluster.Close()
+	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrAway) }, 30*time.Second, 10*time.Millisecond)
+	require.ErrorIs(t, l.Enqueue(&journal.Entry{Data: frame(2, 2, 0)}), ErrAway)
+
+	f := func(want bool, err error) {
+		t.Helper()
+		require.Equal(t, want, absent(err), "%v", err)
+	}
+	f(true, kafka.NotEnoughReplicas)
+	f(true, kafka.NotLeaderForPartition)
+	f(false, kafka.NotEnoughReplicasAfterAppend)
+	f(false, kafka.RequestTimedOut)
+	f(false, context.DeadlineExceeded)
+}
+
+// TestTopicOfTheLog: a topic that could lose or refuse batches is not used, and the error names the setting.
+func TestTopicOfTheLog(t *testing.T) {
+	c := DefaultConfig()
+	f := func(brokers, partitions, replicas int, key, value, want string) {
+		t.Helper()
+		topic := dial.Topic{Brokers: brokers, Config: map[string]string{
+			"min.insync.replicas": "2", "cleanup.policy": "delete", "retention.bytes": "-1", "message.timestamp.type": "CreateTime",
+			"max.message.bytes": "67108864",
+		}}
+		topic.Config[key] = value
+		for range partitions {
+			topic.Partitions = append(topic.Partitions, kafka.Partition{Replicas: make([]kafka.Broker, replicas)})
+		}
+		err := c.checkTopic(topic)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, want)
+	}
+	f(3, 6, 3, "", "", "")
+	f(1, 6, 1, "min.insync.replicas", "1", "")
+	f(3, 7, 3, "", "", "partitions: topic \"trafficd.log\" has 7, the setting is 6")
+	f(3, 6, 3, "min.insync.replicas", "1", "takes accepted measurements with it")
+	f(3, 6, 1, "min.insync.replicas", "1", "takes accepted measurements with it")
+	f(3, 6, 1, "", "", "no batch can be accepted")
+	f(3, 6, 3, "cleanup.policy", "compact", "cleanup.policy compact")
+	f(3, 6, 3, "retention.bytes", "1000", "retention.bytes 1000")
+	f(3, 6, 3, "message.timestamp.type", "LogAppendTime", "LogAppendTime")
+	f(3, 6, 3, "max.message.bytes", "1048588", "must be at least 16781312 for frames of max_frame_bytes")
+}

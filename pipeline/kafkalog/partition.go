@@ -1,0 +1,232 @@
+package kafkalog
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/segmentio/kafka-go"
+
+	"trafficd/pipeline"
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
+	"trafficd/pipeline/journal"
+)
+
+// Partition implements pipeline.Source and pipeline.Cursor for one generation of a consumer group. It is used by one goroutine,
+// except Bounds.
+type Partition struct {
+	ID       int
+	Assigned int // partitions of this replica
+
+	log        *Log
+	consumer   string
+	generation *kafka.Generation
+	ctx        context.Context    // done when the partition is given up
+	leave      context.CancelFunc // the group, as a member
+
+	base      clock // before the cursor
+	saved     uint64
+	state     []byte
+	committed time.Time // of the last acknowledged commit; zero before the first
+	clocks    []clock   // of the frames since base
+	seen      *seen
+	lost      bool // another replica may own the cursor
+
+	oldest, end atomic.Uint64 // frames
+}
+
+var _ pipeline.Source = (*Partition)(nil)
+
+// open reads the cursor and the idempotency window.
+func (p *Partition) open() error {
+	offsets, metadata, err := p.log.committed(p.ctx, p.consumer, p.ID)
+	if err != nil {
+		return err
+	}
+	first, err := dial.Offset(p.ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.FirstOffset)
+	if err != nil {
+		return err
+	}
+	last, err := dial.Offset(p.ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.LastOffset)
+	if err != nil {
+		return err
+	}
+	p.oldest.Store(frameAt(first))
+	p.end.Store(frameAt(last))
+	offset := offsets[p.ID]
+	if offset > last {
+		return fmt.Errorf("partition %d of topic %q ends at offset %d, but group %q has read up to %d: accepted measurements are missing",
+			p.ID, p.log.cfg.Topic, last, p.log.group(p.consumer), offset)
+	}
+	if p.base, p.state, err = decodeCursor(metadata); err != nil {
+		return fmt.Errorf("cannot read the cursor of group %q in partition %d: %w", p.log.group(p.consumer), p.ID, err)
+	}
+	if offset >= 0 && offset < first {
+		p.log.log.Error().Int("partition", p.ID).Str("consumer", p.consumer).Int64("from", offset).Int64("to", first-1).
+			Msg("frames of the log were deleted before they were delivered: raise retention.ms of the topic")
+	}
+	p.base.frame = frameAt(max(offset, first))
+	p.saved, p.clocks = p.base.frame, nil
+	p.seen = p.log.kept(p)
+	if err := p.load(p.ctx); err != nil {
+		return err
+	}
+	p.log.keep(p)
+	return nil
+}
+
+// Reader implements pipeline.Source.
+func (p *Partition) Reader(frame uint64) pipeline.Reader {
+	return &reader{fetcher: fetcher{p: p, next: max(frame, p.base.frame)}, clock: p.before(frame)}
+}
+
+// Cursor implements pipeline.Source.
+func (p *Partition) Cursor() pipeline.Cursor { return p }
+
+// Bounds implements pipeline.Source.
+func (p *Partition) Bounds() (oldest, next uint64) { return p.oldest.Load(), p.end.Load() }
+
+// Rows implements pipeline.Source: rows are not counted.
+func (p *Partition) Rows() (n int64, next uint64, known bool) { return 0, p.end.Load(), false }
+
+// Load implements pipeline.Cursor.
+func (p *Partition) Load() (frame uint64, state []byte) { return p.saved, p.state }
+
+// Save implements pipeline.Cursor.
+func (p *Partition) Save(frame uint64, state []byte) error {
+	at := p.before(frame)
+	if err := p.commit(frame, at, state); err != nil {
+		return err
+	}
+	p.saved, p.state = frame, state
+	p.base = at
+	p.base.frame = frame
+	n := 0
+	for n < len(p.clocks) && p.clocks[n].frame < frame {
+		n++
+	}
+	p.clocks = append(p.clocks[:0], p.clocks[n:]...)
+	p.seen.expire(at.highest - int64(p.log.window))
+	return nil
+}
+
+// Confirm implements pipeline.Source.
+func (p *Partition) Confirm() error {
+	if time.Since(p.committed) < p.log.cfg.SessionTimeout/2 {
+		return p.held()
+	}
+	return p.commit(p.saved, p.base, p.state)
+}
+
+func (p *Partition) held() error {
+	if p.lost || p.ctx.Err() != nil {
+		return p.gone()
+	}
+	return nil
+}
+
+func (p *Partition) gone() error {
+	return fmt.Errorf("%w for this replica: partition %d is given up", journal.ErrClosed, p.ID)
+}
+
+// commitTries is how often a commit is repeated that the coordinator has refused for a reason that may pass.
+const commitTries = 20
+
+// commit stores the cursor as the group's offset and its metadata. After an error of the coordinator the same commit can be
+// repeated; without a response, or when the coordinator knows another generation, the partition is given up.
+func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
+	if p.lost { // ctx may be done: the last save of a stop
+		return p.gone()
+	}
+	metadata := encodeCursor(at, state)
+	for range commitTries {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.log.cfg.RequestTimeout)
+		err = p.commitOnce(ctx, frame, metadata)
+		cancel()
+		var code kafka.Error
+		switch {
+		case err == nil:
+			p.committed = time.Now()
+			return nil
+		case errors.Is(err, kafka.OffsetMetadataTooLarge):
+			return fmt.Errorf("cannot save a cursor of %d bytes: raise offset.metadata.max.bytes of the brokers: %w", len(metadata), err)
+		case !errors.As(err, &code), errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId),
+			errors.Is(err, kafka.FencedInstanceID), errors.Is(err, kafka.RebalanceInProgress):
+			p.lost = true
+			p.leave()
+			return fmt.Errorf("%w: %w", p.gone(), err)
+		}
+		p.log.transport.CloseIdleConnections() // forgets the coordinator
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("cannot save the cursor of partition %d in group %q: %w", p.ID, p.log.group(p.consumer), err)
+}
+
+func (p *Partition) commitOnce(ctx context.Context, frame uint64, metadata string) error {
+	topic := p.log.cfg.Topic
+	r, err := p.log.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
+		GroupID: p.generation.GroupID, GenerationID: int(p.generation.ID), MemberID: p.generation.MemberID,
+		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: p.ID, Offset: offsetOf(frame), Metadata: metadata}}},
+	})
+	if err != nil {
+		return err
+	}
+	if len(r.Topics[topic]) != 1 {
+		return errors.New("the response does not contain the partition")
+	}
+	return r.Topics[topic][0].Error
+}
+
+const cursorVersion = 1
+
+var (
+	errCursor       = errors.New("invalid cursor")
+	compressor, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(16<<20), zstd.WithDecoderConcurrency(1))
+)
+
+// encodeCursor returns the metadata of a commit: text, because brokers store it as such.
+func encodeCursor(at clock, state []byte) string {
+	b := []byte{cursorVersion}
+	b = binary.AppendVarint(b, at.highest)
+	b = binary.AppendVarint(b, at.stamp)
+	b = append(b, state...)
+	return base64.RawStdEncoding.EncodeToString(compressor.EncodeAll(b, nil))
+}
+
+func decodeCursor(metadata string) (at clock, state []byte, err error) {
+	if metadata == "" {
+		return clock{}, nil, nil
+	}
+	b, err := base64.RawStdEncoding.DecodeString(metadata)
+	if err == nil {
+		b, err = decompressor.DecodeAll(b, nil)
+	}
+	if err != nil {
+		return clock{}, nil, fmt.Errorf("%w: %w", errCursor, err)
+	}
+	r := batch.NewWireReader(b, errCursor)
+	r.Version(cursorVersion)
+	at.highest, at.stamp = r.Varint(), r.Varint()
+	state = r.Bytes(r.Left())
+	return at, state, r.Err()
+}
+
+// outOfRange moves a fetcher to the oldest frame if those before it were deleted.
+func (p *Partition) outOfRange(ctx context.Context, f *fetcher) error {
+	first, err := dial.Offset(ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.FirstOffset)
+	if err != nil {
+		return err
+	}
+	if frameAt(first) <= f.next {
+		return fmt.Errorf("partition %d of topic %q ends before offset %d: accepted measurements are missing", p.ID, p.log.cfg.Topic, offsetOf(f.next))
+	}
+	f.next = frameAt(first)
+	return nil
+}

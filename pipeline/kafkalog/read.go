@@ -1,0 +1,210 @@
+package kafkalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"trafficd/pipeline/batch"
+)
+
+const (
+	fetchBytes = 4 << 20                // of one response; brokers exceed it for a single larger record
+	fetchWait  = 500 * time.Millisecond // that a broker waits for a record
+)
+
+// clock is the state of a partition after a frame, or before frame if it is the cursor's.
+type clock struct {
+	frame   uint64
+	highest int64 // received_at of all frames
+	stamp   int64 // received_at of the last frame with rows, as it was read
+}
+
+// reader implements pipeline.Reader. It returns frames whose rows were all dropped as frames without rows.
+type reader struct {
+	fetcher
+	clock
+}
+
+// Next implements pipeline.Reader.
+func (r *reader) Next(ctx context.Context, buf []byte) (uint64, []byte, error) {
+	if err := r.p.held(); err != nil {
+		return 0, nil, err
+	}
+	frame, data, err := r.pop(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	return r.read(ctx, frame, data, buf)
+}
+
+// TryNext implements pipeline.Reader.
+func (r *reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error) {
+	if err := r.p.held(); err != nil {
+		return 0, nil, false, err
+	}
+	if len(r.fetched) == 0 {
+		if err := r.fetch(r.p.ctx, time.Millisecond); err != nil || len(r.fetched) == 0 {
+			return 0, nil, false, err
+		}
+	}
+	seq, data, _ := r.pop(r.p.ctx)
+	seq, frame, err = r.read(r.p.ctx, seq, data, buf)
+	return seq, frame, err == nil, err
+}
+
+// read drops repeated rows and sets received_at.
+func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint64, []byte, error) {
+	fail := func(err error) (uint64, []byte, error) {
+		r.next, r.fetched = frame, nil // the next call reads it again
+		return 0, nil, fmt.Errorf("cannot read frame %d of partition %d of the log: %w", frame, r.p.ID, err)
+	}
+	h, err := batch.FrameHeader(data)
+	if err != nil {
+		return fail(err)
+	}
+	m := mark{frame, max(r.highest, batch.FrameReceivedAt(data)), batch.FrameSum(data)}
+	earlier := r.p.seen.earlier(h.ID, m, r.p.log.window)
+	if len(earlier) > 0 {
+		if data, err = r.p.without(ctx, data, m, earlier); err != nil {
+			return fail(err)
+		}
+	}
+	rows, err := batch.FrameRows(data)
+	if err != nil {
+		return fail(err)
+	}
+	buf = append(buf[:0], data...)
+	r.highest = m.time
+	if rows > 0 {
+		r.stamp = max(r.stamp+1, batch.FrameReceivedAt(data))
+		batch.StampFrame(buf, r.stamp)
+	}
+	r.clock.frame = frame
+	r.p.passed(r.clock)
+	r.p.seen.note(h.ID, m)
+	return frame, buf, nil
+}
+
+// without returns the frame without the rows of the earlier ones. Those with the same sum have the same rows; others, which
+// exist only if the registries of two replicas differed, are read again.
+func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []mark) ([]byte, error) {
+	for _, e := range earlier {
+		if e.sum == m.sum {
+			repeatsTotal.Inc()
+			return batch.AnswerOf(data), nil
+		}
+	}
+	var frames [][]byte
+	for _, e := range earlier {
+		f := fetcher{p: p, next: e.frame}
+		frame, data, err := f.pop(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if frame == e.frame { // else it was deleted, but the next one does no harm
+			frames = append(frames, data)
+		}
+	}
+	return batch.FrameWithout(data, frames)
+}
+
+// fetcher reads records as they are in the log.
+type fetcher struct {
+	p       *Partition
+	next    uint64 // frame after the last one of fetched
+	fetched []record
+}
+
+type record struct {
+	frame uint64
+	data  []byte
+}
+
+// pop waits for the next record.
+func (f *fetcher) pop(ctx context.Context) (uint64, []byte, error) {
+	for len(f.fetched) == 0 {
+		wait := fetchWait
+		if deadline, ok := ctx.Deadline(); ok {
+			wait = max(min(wait, time.Until(deadline)), time.Millisecond)
+		}
+		if err := f.fetch(ctx, wait); err != nil {
+			return 0, nil, err
+		}
+		if err := cmp.Or(ctx.Err(), f.p.held()); err != nil && len(f.fetched) == 0 {
+			return 0, nil, err
+		}
+	}
+	r := f.fetched[0]
+	f.fetched = f.fetched[1:]
+	return r.frame, r.data, nil
+}
+
+// fetch waits for records, but not longer than wait.
+func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
+	l := f.p.log
+	r, err := l.client.Fetch(ctx, &kafka.FetchRequest{
+		Topic: l.cfg.Topic, Partition: f.p.ID, Offset: offsetOf(f.next), MinBytes: 1, MaxBytes: fetchBytes, MaxWait: wait,
+	})
+	if err == nil {
+		err = r.Error
+	}
+	switch {
+	case errors.Is(err, kafka.OffsetOutOfRange):
+		return f.p.outOfRange(ctx, f)
+	case err != nil:
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.transport.CloseIdleConnections()
+		return fmt.Errorf("cannot read partition %d of topic %q from offset %d: %w", f.p.ID, l.cfg.Topic, offsetOf(f.next), err)
+	}
+	f.p.oldest.Store(frameAt(r.LogStartOffset))
+	f.p.end.Store(frameAt(r.HighWatermark))
+	for {
+		rec, err := r.Records.ReadRecord()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read a record of partition %d of topic %q: %w", f.p.ID, l.cfg.Topic, err)
+		}
+		var data []byte
+		if rec.Value != nil {
+			data, err = io.ReadAll(rec.Value)
+			err = errors.Join(err, rec.Value.Close())
+		}
+		if rec.Key != nil {
+			err = errors.Join(err, rec.Key.Close())
+		}
+		if err != nil {
+			return err
+		}
+		if frame := frameAt(rec.Offset); frame >= f.next {
+			f.fetched = append(f.fetched, record{frame, data})
+			f.next = frame + 1
+		}
+	}
+}
+
+// before returns the clock of the last frame before this one.
+func (p *Partition) before(frame uint64) clock {
+	i, _ := slices.BinarySearchFunc(p.clocks, frame, func(c clock, frame uint64) int { return cmp.Compare(c.frame, frame) })
+	if i == 0 {
+		return p.base
+	}
+	return p.clocks[i-1]
+}
+
+// passed remembers the clock of a frame until the cursor has passed it.
+func (p *Partition) passed(c clock) {
+	if n := len(p.clocks); n == 0 || p.clocks[n-1].frame < c.frame {
+		p.clocks = append(p.clocks, c)
+	}
+}

@@ -1,0 +1,114 @@
+package kafkalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
+)
+
+// seen is which batches a part of a partition contains: a function of the log, so it stays valid whoever owns the partition.
+type seen struct {
+	from, to uint64              // the frames in batches: from ≤ frame < to
+	batches  map[batch.ID][]mark // ascending
+	order    []batch.ID          // by frame, for expire
+	highest  int64               // time of the last one
+}
+
+// mark is a frame of a batch.
+type mark struct {
+	frame uint64
+	time  int64  // the highest received_at up to the frame
+	sum   uint64 // of the frame without its received_at
+}
+
+// note adds a frame, unless it is known.
+func (s *seen) note(id batch.ID, m mark) {
+	if m.frame < s.to {
+		return
+	}
+	s.batches[id] = append(s.batches[id], m)
+	s.order = append(s.order, id)
+	s.to, s.highest = m.frame+1, m.time
+}
+
+// earlier returns the frames of the batch before m, at most window before its time.
+func (s *seen) earlier(id batch.ID, m mark, window time.Duration) []mark {
+	marks := s.batches[id]
+	for len(marks) > 0 && marks[len(marks)-1].frame >= m.frame {
+		marks = marks[:len(marks)-1]
+	}
+	for len(marks) > 0 && m.time-marks[0].time > int64(window) {
+		marks = marks[1:]
+	}
+	return marks
+}
+
+// expire forgets the frames before a time.
+func (s *seen) expire(before int64) {
+	n := 0
+	for ; n < len(s.order); n++ {
+		id := s.order[n]
+		marks := s.batches[id]
+		if marks[0].time >= before {
+			break
+		}
+		s.from = marks[0].frame + 1
+		if len(marks) == 1 {
+			delete(s.batches, id)
+		} else {
+			s.batches[id] = marks[1:]
+		}
+	}
+	if n > 0 {
+		s.order = append(s.order[:0], s.order[n:]...)
+	}
+}
+
+// load reads the frames from the window's start to the cursor, unless they are known.
+func (p *Partition) load(ctx context.Context) error {
+	if p.base.highest == 0 { // nothing was read before
+		p.seen = newSeen(p.base.frame)
+		return nil
+	}
+	oldest := max(0, p.base.highest-int64(p.log.window))
+	start, err := dial.Offset(ctx, p.log.client, p.log.cfg.Topic, p.ID, oldest/int64(time.Millisecond))
+	if err != nil {
+		return err
+	}
+	from := frameAt(start)
+	if start < 0 || from > p.base.frame { // no record is that new
+		from = p.base.frame
+	}
+	if p.seen == nil || p.seen.from > from || p.seen.to < from {
+		p.seen = newSeen(from)
+	}
+	began, r := time.Now(), fetcher{p: p, next: p.seen.to}
+	for r.next < p.base.frame || len(r.fetched) > 0 {
+		frame, data, err := r.pop(ctx)
+		if err != nil {
+			return err
+		}
+		if frame >= p.base.frame {
+			break
+		}
+		h, err := batch.FrameHeader(data)
+		if err != nil {
+			return fmt.Errorf("cannot read frame %d of partition %d: %w", frame, p.ID, err)
+		}
+		p.seen.note(h.ID, mark{frame, max(p.seen.highest, batch.FrameReceivedAt(data)), batch.FrameSum(data)})
+	}
+	p.log.log.Debug().Int("partition", p.ID).Str("consumer", p.consumer).Uint64("frames", p.base.frame-from).Dur("took", time.Since(began)).
+		Msg("read the batches of the idempotency window from the log")
+	return nil
+}
+
+func newSeen(from uint64) *seen {
+	return &seen{from: from, to: from, batches: map[batch.ID][]mark{}}
+}
+
+// Frames are numbered from 1, as in the journal on disk.
+func frameAt(offset int64) uint64 { return uint64(offset) + 1 }
+func offsetOf(frame uint64) int64 { return int64(frame) - 1 }

@@ -1,0 +1,176 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+	"trafficd/pipeline/metrics"
+)
+
+// requestBytes is the size up to which frames share a produce request.
+const requestBytes = 1 << 20
+
+// writer writes the frames of one partition.
+type writer struct {
+	l         *Log
+	partition int
+	wake      chan struct{} // capacity 1
+	waiting   []queued      // guarded by Log.mu
+	copied    []byte        // the frames of the current request
+	failing   error         // why the last attempt failed, nil if it succeeded; guarded by Log.mu
+}
+
+type queued struct {
+	*journal.Entry
+	batch.Header
+	since time.Time
+}
+
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it will look again
+	}
+}
+
+// run ends when the log is closed and nothing waits.
+func (w *writer) run() {
+	for {
+		frames, closed := w.take()
+		if len(frames) > 0 {
+			w.settle(frames, w.write(frames))
+		} else if closed {
+			return
+		} else {
+			<-w.wake
+		}
+	}
+}
+
+// take returns the frames of the next request.
+func (w *writer) take() (frames []queued, closed bool) {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
+	n, size := 0, 0
+	for n < len(w.waiting) && (n == 0 || size+len(w.waiting[n].Data) <= min(requestBytes, w.l.cfg.MaxFrameBytes)) {
+		size += len(w.waiting[n].Data)
+		n++
+	}
+	frames = append(frames, w.waiting[:n]...)
+	w.waiting = append(w.waiting[:0], w.waiting[n:]...)
+	return frames, w.l.closed
+}
+
+func (w *writer) settle(frames []queued, err error) {
+	w.l.mu.Lock()
+	for _, f := range frames {
+		w.l.bytes -= int64(len(f.Data))
+	}
+	w.l.mu.Unlock()
+	for _, f := range frames {
+		f.Settle(err)
+	}
+}
+
+// write returns nil when all in-sync replicas have the frames, journal.ErrVoided if no attempt can have stored them, else
+// journal.ErrUnknown.
+func (w *writer) write(frames []queued) error {
+	failed := journal.ErrVoided
+	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
+	for wait := 20 * time.Millisecond; time.Now().Before(deadline); wait = min(2*wait, time.Second) {
+		err := w.produce(frames, deadline)
+		w.fail(err)
+		if err == nil {
+			return nil
+		}
+		errorsTotal.Inc()
+		if !absent(err) {
+			failed = journal.ErrUnknown
+		}
+		w.l.transport.CloseIdleConnections() // forgets leaders, too
+		w.l.log.Debug().Err(err).Int("partition", w.partition).Int("frames", len(frames)).Msg("cannot write to the log; retrying")
+		time.Sleep(wait)
+	}
+	return failed
+}
+
+func (w *writer) produce(frames []queued, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	records := make([]kafka.Record, len(frames))
+	w.copied = w.copied[:0] // an abandoned connection may read it for longer than the caller of Wait keeps the frame
+	for _, f := range frames {
+		w.copied = append(w.copied, f.Data...)
+	}
+	values := w.copied
+	for i, f := range frames {
+		value := values[:len(f.Data)]
+		values = values[len(f.Data):]
+		records[i] = kafka.Record{
+			Time: time.Unix(0, batch.FrameReceivedAt(f.Data)), Key: kafka.NewBytes([]byte(f.ProductInstance)), Value: kafka.NewBytes(value),
+		}
+	}
+	start := time.Now()
+	r, err := w.l.client.Produce(ctx, &kafka.ProduceRequest{
+		Topic: w.l.cfg.Topic, Partition: w.partition, RequiredAcks: kafka.RequireAll, Compression: kafka.Lz4,
+		Records: kafka.NewRecordReader(records...),
+	})
+	if err != nil {
+		w.copied = nil
+		return err
+	}
+	if err = r.Error; err == nil {
+		metrics.Since(produceSeconds, start)
+		framesTotal.Add(float64(len(frames)))
+	}
+	return err
+}
+
+// fail records the outcome of an attempt.
+func (w *writer) fail(err error) {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
+	if (err == nil) != (w.failing == nil) {
+		if err != nil {
+			w.l.log.Warn().Err(err).Int("partition", w.partition).Msg("cannot write to the log in Kafka")
+		} else {
+			w.l.log.Info().Int("partition", w.partition).Msg("writing to the log in Kafka has recovered")
+		}
+	}
+	w.failing = err
+}
+
+// absent reports whether the error of an attempt proves that nothing of it is or will be in the log.
+func absent(err error) bool {
+	var code kafka.Error
+	var network *net.OpError
+	switch {
+	case errors.As(err, &code):
+		// After these the leader, or a broker that is not, has appended nothing. NotEnoughReplicasAfterAppend and RequestTimedOut have.
+		switch code {
+		case kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.LeaderNotAvailable, kafka.NotLeaderForPartition,
+			kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,
+			kafka.NotEnoughReplicas, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidRecord,
+			kafka.InvalidTimestamp, kafka.UnsupportedCompressionType, kafka.SASLAuthenticationFailed:
+			return true
+		}
+		return false
+	case errors.As(err, &network):
+		return network.Op == "dial"
+	}
+	return false
+}
+
+var (
+	framesTotal    = metrics.NewCounter("trafficd_kafkalog_frames_total", "Frames written to the log in Kafka and acknowledged by all in-sync replicas.")
+	produceSeconds = metrics.NewSeconds("trafficd_kafkalog_produce_seconds", "Time of one acknowledged produce request to the log, in seconds.")
+	errorsTotal    = metrics.NewCounter("trafficd_kafkalog_errors_total", "Failed produce requests to the log.")
+	repeatsTotal   = metrics.NewCounter("trafficd_kafkalog_repeated_frames_total",
+		"Frames of the log that were read and dropped because an earlier one has the same rows of the same batch.")
+)
