@@ -90,8 +90,10 @@ func daemonFaults(d *rig.Daemon, several bool) []nemesis.Fault {
 	if several {
 		wipe := func() error { return errors.Join(d.Kill(), d.Wipe()) }
 		faults = append(faults, nemesis.Fault{Name: wiped, Weight: 8, Hit: nemesis.During(0, 2*rig.SessionTimeout, always(wipe), d.Start)},
-			nemesis.Fault{Name: "pause over its session", Weight: 6,
-				Hit: nemesis.During(rig.SessionTimeout, 4*rig.SessionTimeout, always(signal(unix.SIGSTOP)), signal(unix.SIGCONT))})
+			nemesis.Fault{
+				Name: "pause over its session", Weight: 6,
+				Hit: nemesis.During(rig.SessionTimeout, 4*rig.SessionTimeout, always(signal(unix.SIGSTOP)), signal(unix.SIGCONT)),
+			})
 	}
 	return faults
 }

@@ -57,7 +57,7 @@ func appendTo(t *testing.T, j pipeline.Journal, frames ...[]byte) {
 }
 
 // openLog opens a log with one partition, as one process would.
-func openLog(t *testing.T, brokers []string, topic string) *Log {
+func openLog(t testing.TB, brokers []string, topic string) *Log {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.Topic, cfg.Partitions = brokers, topic, 1
