@@ -45,7 +45,7 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "bench [ingest | layer | page | hostile]",
+		Use:   "bench [ingest | layer | page | archive | hostile]",
 		Short: "Measure the CPU time and memory of the daemon",
 		Long: `bench starts trafficd in a temporary directory and prints one line per figure:
 
@@ -97,6 +97,14 @@ page_ingest_p99_ms, …_50_pages_ms, …_ratio
                                  what open pages with both views request
 page_rss_50_pages_mb             by how much the daemon's resident size grows with them
 
+bench archive measures the archive with two generated days of 8 million measurements each, archived through the daemon:
+
+archive_derived_over_delivery    CPU time of ClickHouse for a day with derived tables, divided by that for a day without, with merges
+archive_latest_ms, …_all_ms      time of a query for the latest values of a measure type, of all measure types
+archive_slice_ms                 time of a query for one interval of 5 minutes
+archive_15m_day_ms               time of a query for all averages of 15 minutes of a day
+archive_…_bytes_per_row          size of a table on disk, divided by the number of measurements; archive_bytes_per_row: of all tables
+
 bench hostile attacks the daemon as one client while two well-behaved integrators send batches, one over a persistent
 connection and one over a new connection for each request. It takes at most five minutes and prints a line per attack.
 It fails if fewer than 99 % of the integrators' requests succeed, or if their 99th percentile latency exceeds both 50 ms
@@ -114,7 +122,7 @@ bombs         small bodies that decompress to large ones
 
 The batch is synthetic and has 14,000 items. --body adds batches from NDJSON files of measurements, one per file.`,
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"ingest", "layer", "page", "hostile"},
+		ValidArgs:     []string{"ingest", "layer", "page", "archive", "hostile"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,6 +133,8 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 			switch what {
 			case "hostile":
 				return o.hostile(cmd.Context())
+			case "archive":
+				return o.archive(cmd.Context())
 			case "page":
 				return o.run(cmd.Context(), o.pageSize, o.pageView, o.pageAccess, o.pageLoad)
 			}

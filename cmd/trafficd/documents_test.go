@@ -66,13 +66,38 @@ func TestIntegratorsPage(t *testing.T) {
 	}
 }
 
-// TestConsumersPage runs the program of schemas/proto/README.md on a topic with one measurement.
+// TestConsumersPage runs the programs of schemas/proto/README.md on a topic with one measurement.
 func TestConsumersPage(t *testing.T) {
 	kafka := stores.StartKafka(t, stores.Topic("measurements", 6))
 	d := clientsProcess(t, "kafka.enabled=true", "kafka.brokers="+strings.Join(kafka.Brokers, ","))
 	batch := `{"measurements":[{"detectorCode":"MQ-0815-1","measureTypeCode":"speed","timestampFrom":"2026-01-31T12:00:00Z","timestampTo":"2026-01-31T12:05:00Z","value":47.5}]}`
 	require.Contains(t, d.exchange(http.MethodPost, ingest.Path, pack(batch), "Content-Encoding", "gzip").body, `"accepted":1`)
 	programs := snippets(t, "../../schemas/proto/README.md")
-	runDocumented(t, exec.Command("go", "run", write(t, filepath.Join(t.TempDir(), "main.go"), programs["go"])), programs["text"],
-		"KAFKA_BROKERS="+strings.Join(kafka.Brokers, ","))
+	want := programs["text"]
+	delete(programs, "text")
+	libraries := jarsOf(t, "consumer", filepath.Join("testdata", "consumers", "pom.xml"))
+	generate := func(dir, language string) {
+		mustRun(t, "protoc", "--proto_path=../../schemas/proto", "--"+language+"_out="+dir, "trafficd/v1/measurement.proto")
+	}
+	commands := map[string]func(dir string) *exec.Cmd{
+		"go": func(dir string) *exec.Cmd { return exec.Command("go", "run", filepath.Join(dir, "main.go")) },
+		"python": func(dir string) *exec.Cmd {
+			generate(dir, "python")
+			return exec.Command("/usr/bin/python3", filepath.Join(dir, "main.python"))
+		},
+		"java": func(dir string) *exec.Cmd {
+			generate(dir, "java")
+			mustRun(t, "javac", "-cp", libraries, "-d", dir, filepath.Join(dir, "main.java"), filepath.Join(dir, "trafficd", "v1", "MeasurementOuterClass.java"))
+			return java("-cp", dir+":"+libraries, "Main")
+		},
+	}
+	require.Len(t, programs, len(commands))
+	for language, program := range programs {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "main."+language), program)
+			runDocumented(t, commands[language](dir), want, "KAFKA_BROKERS="+strings.Join(kafka.Brokers, ","))
+		})
+	}
 }

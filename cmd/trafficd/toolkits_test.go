@@ -403,7 +403,11 @@ func python(t *testing.T) string {
 
 // jars returns the class path of a JAX-WS toolkit.
 func jars(t *testing.T, toolkit string) string {
-	pom := filepath.Join(toolkits, toolkit, "pom.xml")
+	return jarsOf(t, toolkit, filepath.Join(toolkits, toolkit, "pom.xml"))
+}
+
+// jarsOf returns the class path of the dependencies that a Maven project names.
+func jarsOf(t *testing.T, toolkit, pom string) string {
 	dir := fetched(t, toolkit, pom, func(dir string) {
 		fetch(t, toolkit, "mvn", "--batch-mode", "--strict-checksums", "--file", pom, "dependency:copy-dependencies", "-DoutputDirectory="+dir)
 	})

@@ -123,6 +123,12 @@ func faults(t *testing.T) []fault {
 				d.items.Store(10)
 			},
 		},
+		{
+			alerts: "TrafficdArchiveViewsStale", name: "underived", settings: append(clickhouse(archive, "underived"), "clickhouse.derive_interval=1s"),
+			plant: func(*daemon) {
+				archive.Query(t, "RENAME TABLE underived.measurements_hours TO underived.away")
+			},
+		},
 		{alerts: "TrafficdClientSilent", name: "silent", plant: func(d *daemon) { d.silent.Store(true) }},
 		{alerts: "TrafficdRejectionsJump", name: "jump", plant: func(d *daemon) { d.unknown.Store(true) }},
 		{alerts: "TrafficdRegistryStale", name: "registry", plant: func(d *daemon) { require.NoError(t, os.Remove(d.path("detectors.csv"))) }},

@@ -194,6 +194,8 @@ var faster = map[string][2]string{
 	"TrafficdJournalFull":  {"< 4 * 3600", "< 4 * 60"},
 	"TrafficdDiskLow":      {"< 4 * 3600", "< 0"}, // of the machine's disk, which others use too
 	"TrafficdClientSilent": {", 300)", ", 5)"},
+
+	"TrafficdArchiveViewsStale": {"> 600", "> 40"},
 }
 
 var duration = regexp.MustCompile(`(\[|offset )(\d+)([mhd])`)
