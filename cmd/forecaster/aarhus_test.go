@@ -11,10 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/forecaster/internal/evaluate"
+	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/internal/launch"
 	schema "trafficd/schemas/clickhouse"
 )
 
@@ -62,6 +65,49 @@ func BenchmarkForecastEval(b *testing.B) {
 	fmt.Printf("bench: forecast_memory_per_street %.0f B\n", memoryPerStreet())
 	step := testing.Benchmark(BenchmarkStep)
 	fmt.Printf("bench: forecast_step_10k_ms %.3g ms\n", float64(step.NsPerOp())/1e6)
+	fmt.Printf("bench: forecast_served_10k_s %.3g s\n", untilServed(b, store, conn).Seconds())
+}
+
+// untilServed returns the time from the insert of the last interval of 10,000 streets into an archive of three hours until the
+// daemon serves their forecasts.
+func untilServed(b *testing.B, store *stores.ClickHouse, conn driver.Conn) time.Duration {
+	b.Helper()
+	const detectors = 10_000
+	w := &town{clickhouse: store, kafka: stores.StartKafka(b, stores.Topic(topicName, 1)), cfg: Default()}
+	w.cfg.ClickHouse.Address, w.cfg.Model.ProductInstance = store.TCP, "town"
+	w.cfg.Output.Kafka.Brokers, w.cfg.Output.Kafka.Topic = w.kafka.Brokers, topicName
+	w.cfg.Detectors.Path = filepath.Join(b.TempDir(), "detectors.csv")
+	w.register(b, detectors)
+	_, err := schema.Migrate(b.Context(), conn, schema.Layout{Database: "trafficd", Table: "measurements"})
+	require.NoError(b, err)
+	origin := time.Now().Truncate(5 * time.Minute)
+	w.measure(b, origin.Add(-3*time.Hour), origin.Add(-5*time.Minute), detectors, 0)
+	f := w.start(b)
+	require.NoError(b, f.round(b.Context(), origin.Add(-5*time.Minute)))
+
+	d := &launch.Daemon{Binary: filepath.Join(b.TempDir(), "trafficd"), Dir: b.TempDir()}
+	require.NoError(b, launch.Build(b.Context(), "-o", d.Binary, "trafficd/cmd/trafficd"))
+	require.NoError(b, d.Configure("town", "key", "forecast", []string{"0"}, "clickhouse.enabled=false", "kafka.enabled=false",
+		"forecasts.feed=kafka", "forecasts.kafka.brokers="+w.kafka.Brokers[0], "forecasts.kafka.topic="+topicName))
+	require.NoError(b, d.Start())
+	defer func() { require.NoError(b, d.Stop(time.Minute)) }()
+	layer := func() string {
+		status, body, err := d.Get(b.Context(), "/mlf/v1/forecast/realtime")
+		if err != nil || status != http.StatusOK {
+			return ""
+		}
+		return string(body)
+	}
+	before := ""
+	require.Eventually(b, func() bool { before = layer(); return before != "" }, time.Minute, 100*time.Millisecond)
+	w.measure(b, origin.Add(-5*time.Minute), origin, detectors, -15)
+	start := time.Now()
+	require.NoError(b, f.round(b.Context(), origin))
+	for now := before; now == before || now == ""; now = layer() {
+		require.Less(b, time.Since(start), time.Minute)
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(start)
 }
 
 // upload inserts observations with the columns of deployments/quickstart/aarhus.yaml.
@@ -103,7 +149,7 @@ func memoryPerStreet() float64 {
 	before := heap()
 	list, l := network(n)
 	codes, recent := hour(list)
-	all, _ := build(Default().Forecasts, l, list, noon, codes, recent)
+	all, _ := build(Default().Forecasts, model.NewStep(l, noon, codes, recent), list, codes, recent)
 	after := heap()
 	runtime.KeepAlive([]any{list, l, codes, recent, all})
 	return (after - before) / n

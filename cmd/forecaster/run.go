@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,7 @@ type forecaster struct {
 	changed time.Time         // of the detectors file
 	sent    map[string]string // key → record, as published; nil: unknown
 	state   atomic.Pointer[status]
+	latest  atomic.Pointer[snapshot]
 }
 
 // status is what readiness reports.
@@ -160,7 +162,7 @@ func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 	defer out.close()
 	f := &forecaster{cfg: c, log: log, source: c.source(conn, c.ClickHouse.Database), out: out}
 	f.state.Store(&status{})
-	o, err := ops.Start(c.Ops, f.readiness, nil, log)
+	o, err := ops.Start(c.Ops, f.readiness, map[string]http.Handler{"GET /street": http.HandlerFunc(f.serveStreet)}, log)
 	if err != nil {
 		return err
 	}
@@ -280,7 +282,9 @@ func (f *forecaster) forecast(ctx context.Context, origin time.Time) ([]*pb.Stre
 	}
 	start := time.Now()
 	defer func() { metrics.Since(stepSeconds, start) }()
-	all, basis := build(f.cfg.Forecasts, f.learned, f.content.Streets, origin, codes, recent)
+	s := model.NewStep(f.learned, origin, codes, recent)
+	all, basis := build(f.cfg.Forecasts, s, f.content.Streets, codes, recent)
+	f.latest.Store(&snapshot{s, f.content.Streets, codes, recent})
 	return all, basis, nil
 }
 
@@ -334,10 +338,9 @@ func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []m
 
 // build returns the forecasts of streets, and the number of streets by basis: the worst of their
 // detectors'.
-func build(c Forecasts, l *model.Learned, list []streets.Street, origin time.Time, codes []string, recent []model.Recent) (
+func build(c Forecasts, s *model.Step, list []streets.Street, codes []string, recent []model.Recent) (
 	all []*pb.StreetForecast, basis map[model.Basis]int,
 ) {
-	s := model.NewStep(l, origin, codes, recent)
 	times, targets := periods(c, s)
 	out := make([]model.Forecast, len(targets))
 	basis = make(map[model.Basis]int)
@@ -350,7 +353,7 @@ func build(c Forecasts, l *model.Learned, list []streets.Street, origin time.Tim
 			values := slices.Repeat([]float64{math.NaN()}, len(targets))
 			speeds = append(speeds, values)
 			at, ok := slices.BinarySearch(codes, code)
-			if !ok || origin.Sub(recent[at].Seen) > c.MaxAge {
+			if !ok || s.Origin.Sub(recent[at].Seen) > c.MaxAge {
 				continue
 			}
 			s.For(code, &recent[at], targets, out, nil)

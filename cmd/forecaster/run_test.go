@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +56,7 @@ func newTown(t *testing.T) *town {
 }
 
 // register writes a detectors file in which two detectors belong to each street.
-func (w *town) register(t *testing.T, detectors int) {
+func (w *town) register(t testing.TB, detectors int) {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("detectorCode,street,fromnode,length\n")
@@ -63,7 +66,7 @@ func (w *town) register(t *testing.T, detectors int) {
 	require.NoError(t, os.WriteFile(w.cfg.Detectors.Path, []byte(b.String()), 0o600))
 }
 
-func (w *town) measure(t *testing.T, from, to time.Time, detectors int, added float64) {
+func (w *town) measure(t testing.TB, from, to time.Time, detectors int, added float64) {
 	t.Helper()
 	w.clickhouse.Query(t, fmt.Sprintf(`INSERT INTO trafficd.measurements
 SELECT 'town', toString(d), measure, ts, ts + 300, value, NULL, generateUUIDv4(), 0, now() FROM (
@@ -73,7 +76,7 @@ SELECT 'town', toString(d), measure, ts, ts + 300, value, NULL, generateUUIDv4()
 		detectors, from.Unix(), detectors, int(to.Sub(from)/(5*time.Minute))*detectors, added))
 }
 
-func (w *town) start(t *testing.T) *forecaster {
+func (w *town) start(t testing.TB) *forecaster {
 	t.Helper()
 	conn, err := w.cfg.connect()
 	require.NoError(t, err)
@@ -218,10 +221,10 @@ func TestFileOutput(t *testing.T) {
 	require.NoError(t, err)
 	f := &forecaster{out: o}
 	list, l := network(3)
-	all, _ := build(Default().Forecasts, l, list, noon, nil, nil)
+	all, _ := build(Default().Forecasts, model.NewStep(l, noon, nil, nil), list, nil, nil)
 	require.Empty(t, all, "nothing was measured")
 	codes, recent := hour(list)
-	all, _ = build(Default().Forecasts, l, list, noon, codes, recent)
+	all, _ = build(Default().Forecasts, model.NewStep(l, noon, codes, recent), list, codes, recent)
 	require.NoError(t, f.publish(t.Context(), all))
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -257,14 +260,62 @@ func hour(list []streets.Street) (codes []string, recent []model.Recent) {
 	return codes, recent
 }
 
+// TestStreetDetail: the operators' listener returns the last hour, the profile, and the forecast with its bounds.
+func TestStreetDetail(t *testing.T) {
+	list, l := network(2)
+	codes, recent := hour(list)
+	recent[0].Weights[3] = 0 // a reading that repeats an earlier one is not used
+	c := Default()
+	f := &forecaster{cfg: &c}
+	get := func(query string) (*httptest.ResponseRecorder, streetDetail) {
+		w := httptest.NewRecorder()
+		f.serveStreet(w, httptest.NewRequest(http.MethodGet, "/street?"+query, nil))
+		var d streetDetail
+		if w.Code == http.StatusOK {
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &d))
+		}
+		return w, d
+	}
+	w, _ := get("street=1&fromnode=0")
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	f.latest.Store(&snapshot{model.NewStep(l, noon, codes, recent), list, codes, recent})
+	w, _ = get("street=3&fromnode=0")
+	require.Equal(t, http.StatusNotFound, w.Code)
+	w, _ = get("street=a&fromnode=0")
+	require.Equal(t, http.StatusBadRequest, w.Code)
+
+	_, d := get("street=1&fromnode=0")
+	require.Equal(t, model.Own, d.Basis)
+	require.Equal(t, noon, d.Origin)
+	require.Len(t, d.Points, model.Hour+24)
+	require.Nil(t, d.Points[3].Measured)
+	last, next := d.Points[model.Hour-1], d.Points[model.Hour]
+	require.Equal(t, noon.Add(-l.Interval), last.Start)
+	require.InDelta(t, 41, *last.Measured, 1e-9)
+	require.InDelta(t, 40, *last.Profile, 1e-9)
+	require.Nil(t, last.Forecast)
+	require.Nil(t, next.Measured)
+	require.InDelta(t, *next.Forecast-5, *next.Low, 0.11)
+	require.InDelta(t, *next.Forecast+5, *next.High, 0.11)
+
+	// Without learned tables the last value is carried forward, and says so.
+	empty := &model.Learned{Day: l.Day, Interval: l.Interval}
+	f.latest.Store(&snapshot{model.NewStep(empty, noon, codes, recent), list, codes, recent})
+	_, d = get("street=1&fromnode=0")
+	require.Equal(t, model.Persist, d.Basis)
+	require.InDelta(t, 41, *d.Points[model.Hour].Forecast, 1e-9)
+	require.Nil(t, d.Points[model.Hour].Profile)
+	require.Nil(t, d.Points[model.Hour].Low)
+}
+
 func TestHundredThousandStreets(t *testing.T) {
 	list, l := network(100_000)
 	codes, recent := hour(list)
 	c := Default().Forecasts
-	all, basis := build(c, l, list, noon, codes, recent)
+	all, basis := build(c, model.NewStep(l, noon, codes, recent), list, codes, recent)
 	require.Len(t, all, 100_000)
 	require.Equal(t, map[model.Basis]int{model.Own: 100_000}, basis)
-	again, _ := build(c, l, list, noon, codes, recent)
+	again, _ := build(c, model.NewStep(l, noon, codes, recent), list, codes, recent)
 	for i := range all {
 		require.True(t, proto.Equal(all[i], again[i]))
 	}
@@ -295,7 +346,7 @@ func BenchmarkBuild(b *testing.B) {
 	c := Default().Forecasts
 	c.Periods = 12
 	for b.Loop() {
-		build(c, l, list, noon, codes, recent)
+		build(c, model.NewStep(l, noon, codes, recent), list, codes, recent)
 	}
 }
 

@@ -173,7 +173,7 @@ func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Dur
 	name := d.Name() + ".yaml"
 	var text bytes.Buffer
 	err := template.Must(template.ParseFS(configs, name)).Execute(&text, map[string]any{
-		"API": q.daemon.API, "Ops": d.Ops, "Keys": q.path(keysFile),
+		"API": q.daemon.API, "Ops": d.Ops, "Forecaster": q.forecaster.Ops, "Keys": q.path(keysFile),
 		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column, "Columns": q.source.columns,
 		"Journal":    q.path("journal"),
 		"ClickHouse": q.stores.ClickHouse.TCP, "Database": database,

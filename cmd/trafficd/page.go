@@ -59,6 +59,9 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 	if d.cfg.UI.Basemap != "" {
 		routes["GET /"+page.BasemapName] = http.HandlerFunc(d.cfg.UI.ServeBasemap)
 	}
+	if d.cfg.UI.Forecaster != "" {
+		routes["GET "+page.StreetPath] = d.cfg.UI.Street()
+	}
 	return routes
 }
 

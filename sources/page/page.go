@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -29,6 +31,8 @@ type Config struct {
 	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs a key with the right forecast
 	LeftHand bool   `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
 	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
+
+	Forecaster string `setting:"forecaster"` // host:port of the forecaster's ops.listen, which has the details that operators see of a street; empty: none
 }
 
 // DefaultConfig serves the map to clients.
@@ -39,7 +43,8 @@ type Settings struct {
 	Horizons   []int   `json:"horizons"`   // minutes
 	StaleAfter float64 `json:"staleAfter"` // s
 	LeftHand   bool    `json:"leftHand"`
-	Basemap    bool    `json:"basemap"` // there is BasemapName
+	Basemap    bool    `json:"basemap"`    // there is BasemapName
+	Forecaster bool    `json:"forecaster"` // there is StreetPath
 }
 
 // policy lets the page load its own files and nothing else: no inline scripts or styles, no other host.
@@ -68,9 +73,24 @@ type File struct {
 	Body   []byte
 }
 
+const operators = "index.html" // the entry of the page for operators
+
+// StreetPath is the path of what the forecaster knows about a street, for operators only: clients get what the contract names.
+const StreetPath = "/street"
+
+// Street returns the handler of StreetPath, which asks the forecaster.
+func (c Config) Street() http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: c.Forecaster}) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, "cannot reach the forecaster (ui.forecaster): "+err.Error(), http.StatusBadGateway)
+		},
+	}
+}
+
 // New returns the page whose entry, the file with the name "", is index.html for operators or map.html for clients.
 func New(cfg Config, s Settings, entry string) Page {
-	s.LeftHand, s.Basemap = cfg.LeftHand, cfg.Basemap != ""
+	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operators
 	return assets(s, entry)
 }
 

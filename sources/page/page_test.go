@@ -19,6 +19,19 @@ func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecor
 	return w
 }
 
+// TestStreet: only operators see what the forecaster knows about a street.
+func TestStreet(t *testing.T) {
+	forecaster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.URL.String())) }))
+	c := Config{Forecaster: strings.TrimPrefix(forecaster.URL, "http://")}
+	require.Equal(t, "/street?street=7&fromnode=1", get(c.Street(), StreetPath+"?street=7&fromnode=1").Body.String())
+	forecaster.Close()
+	w := get(c.Street(), StreetPath)
+	require.Equal(t, http.StatusBadGateway, w.Code)
+	require.Contains(t, w.Body.String(), "cannot reach the forecaster (ui.forecaster): ")
+	require.Contains(t, get(New(c, Settings{}, operators), "/settings.json").Body.String(), `"forecaster":true`)
+	require.Contains(t, get(New(c, Settings{}, "map.html"), "/settings.json").Body.String(), `"forecaster":false`)
+}
+
 // TestFiles requests every file of the page, whole, compressed and again.
 func TestFiles(t *testing.T) {
 	h := New(Config{}, Settings{Horizons: []int{0, 30}, StaleAfter: 60}, "index.html")
@@ -37,7 +50,7 @@ func TestFiles(t *testing.T) {
 		total += packed.Body.Len()
 	}
 	require.Less(t, total, 800_000, "of gzip, in bytes")
-	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"leftHand":false,"basemap":false}`, get(h, "/settings.json").Body.String())
+	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"leftHand":false,"basemap":false,"forecaster":false}`, get(h, "/settings.json").Body.String())
 	for _, path := range []string{"/index.html", "/map.html", "/assets/", "/assets/none.js", "/../page.go"} {
 		require.Equal(t, http.StatusNotFound, get(h, path).Code, path)
 	}

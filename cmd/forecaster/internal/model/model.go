@@ -213,6 +213,16 @@ func (s *Step) TargetOf(horizon time.Duration) Target {
 	return Target{s.Slot(s.Origin.Add(horizon - s.Interval)), float64(horizon) / float64(s.Interval)}
 }
 
+// Profile returns the profile of the interval that starts a duration after the origin; NaN without one.
+func (s *Step) Profile(code string, after time.Duration) float64 {
+	d, _ := s.Of(code)
+	slot := s.Slot(s.Origin.Add(after))
+	if d == nil || slot < 0 {
+		return math.NaN()
+	}
+	return d.Profile[slot]
+}
+
 // For computes the forecasts of a detector into out, which has the length of targets. It fills detail
 // if it is not nil.
 func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {

@@ -20,6 +20,7 @@ export interface Settings {
   staleAfter: number; // s
   leftHand: boolean;
   basemap: boolean; // there is basemap.pmtiles beside the page
+  forecaster: boolean; // operators get details of a street from it
 }
 
 /** The state that tests read back: exactly what is drawn. */
@@ -258,6 +259,7 @@ export default function MapView(props: {
           street={geometry.street[selected]}
           fromnode={geometry.fromnode[selected]}
           arrived={arrived}
+          forecaster={settings.forecaster}
           onClose={close}
         />
       )}

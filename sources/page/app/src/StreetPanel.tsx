@@ -1,21 +1,26 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Chart, colours } from "./chart";
-import { fetchLayer } from "./client";
+import { Chart, colours, type Line } from "./chart";
+import { fetchDetail, fetchLayer, type StreetDetail } from "./client";
 import { clock } from "./format";
 import { type StreetForecast, StreetForecastResponseSchema } from "./gen/trafficd/v1/forecast_pb";
 
-/** All periods of one street, fetched when it is chosen and again when the layer changes. */
+/**
+ * All periods of one street, fetched when it is chosen and again when the layer changes. Operators also see what the
+ * forecaster computed it from, if the daemon knows a forecaster.
+ */
 export function StreetPanel(props: {
   base: string;
   apiKey: string;
   street: number;
   fromnode: number;
   arrived: number;
+  forecaster: boolean;
   onClose: () => void;
 }) {
-  const { base, apiKey, street, fromnode, arrived, onClose } = props;
+  const { base, apiKey, street, fromnode, arrived, forecaster, onClose } = props;
   const [forecast, setForecast] = useState<StreetForecast>();
+  const [detail, setDetail] = useState<StreetDetail>();
   const [message, setMessage] = useState("Loading …");
   useEffect(() => {
     let gone = false;
@@ -29,16 +34,18 @@ export function StreetPanel(props: {
       },
       (e: Error) => !gone && setMessage(e.message),
     );
+    // Without details, the chart shows the periods alone.
+    if (forecaster) fetchDetail(base, street, fromnode).then((d) => !gone && setDetail(d));
     return () => {
       gone = true;
     };
-  }, [base, apiKey, street, fromnode, arrived]);
+  }, [base, apiKey, street, fromnode, arrived, forecaster]);
   useEffect(() => {
     const pressed = (e: KeyboardEvent) => e.key === "Escape" && onClose();
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, [onClose]);
-  const line = useMemo(() => series(forecast), [forecast]);
+  const chart = useMemo(() => (detail ? measured(detail) : periodsOf(forecast)), [forecast, detail]);
   const periods = forecast?.forecast ?? [];
   return (
     <section class="panel street" aria-label={`Street ${street}`}>
@@ -52,12 +59,13 @@ export function StreetPanel(props: {
       {forecast && (
         <>
           <Chart
-            label={`Forecast speed of street ${street} over all periods`}
+            label={`${detail ? "Measured, usual and forecast" : "Forecast"} speed of street ${street}`}
             unit="km/h"
-            times={line.times}
-            lines={[{ label: "forecast speed", colour: colours.blue, values: line.speeds }]}
+            times={chart.times}
+            lines={chart.lines}
             steps
           />
+          {detail && <p class="note">{basisText[detail.basis]}</p>}
           <dl>
             <dt>OpenLR code</dt>
             <dd>
@@ -77,15 +85,60 @@ export function StreetPanel(props: {
   );
 }
 
-/** The periods as steps: the speed at each start, and again at the last end. */
-function series(s?: StreetForecast): { times: number[]; speeds: (number | null)[] } {
+const basisText = {
+  own: "From the usual speeds and the recent readings of its detectors; 8 of 10 readings are within the bounds.",
+  pool: "Its detectors have too little history: from the usual speeds of all detectors.",
+  last: "There is too little history: the last measured value is carried forward.",
+  nothing: "The last measurement is too old for a forecast.",
+};
+
+interface Series {
+  times: number[];
+  lines: Line[];
+}
+
+/** Lines of steps: each value at the start of its interval, and the last one again at the end. */
+function stepped(starts: number[], end: number, lines: Line[]): Series {
+  if (starts.length === 0) return { times: [], lines };
+  return {
+    times: [...starts, end],
+    lines: lines.map((l) => ({ ...l, values: [...l.values, l.values.at(-1) ?? null] })),
+  };
+}
+
+function periodsOf(s?: StreetForecast): Series {
   const periods = s?.forecast ?? [];
-  const times = periods.map((p) => Date.parse(p.start) / 1000);
-  const speeds = periods.map((p) => (p.speedValid === false ? null : p.speed));
-  const last = periods.at(-1);
-  if (last) {
-    times.push(Date.parse(last.end) / 1000);
-    speeds.push(speeds.at(-1)!);
-  }
-  return { times, speeds };
+  const values = periods.map((p) => (p.speedValid === false ? null : p.speed));
+  return stepped(
+    periods.map((p) => Date.parse(p.start) / 1000),
+    Date.parse(periods.at(-1)?.end ?? "") / 1000,
+    [{ label: "forecast speed", colour: colours.blue, values }],
+  );
+}
+
+/** The last hour as measured, the profile, and the forecast with its bounds. */
+export function measured(d: StreetDetail): Series {
+  const starts = d.points.map((p) => Date.parse(p.start) / 1000);
+  const line = (
+    label: string,
+    colour: string,
+    key: "measured" | "profile" | "forecast" | "low" | "high",
+  ): Line => ({
+    label,
+    colour,
+    values: d.points.map((p) => p[key] ?? null),
+  });
+  const lines = [
+    line("measured", colours.red, "measured"),
+    line("usual (profile)", colours.ochre, "profile"),
+    line(d.basis === "last" ? "last value carried forward" : "forecast", colours.blue, "forecast"),
+    line("lower bound", colours.violet, "low"),
+    line("upper bound", colours.violet, "high"),
+  ];
+  // A kind of which there is no value has no line.
+  return stepped(
+    starts,
+    starts[starts.length - 1] + d.interval,
+    lines.filter((l) => l.values.some((v) => v !== null)),
+  );
 }

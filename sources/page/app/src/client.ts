@@ -67,6 +67,36 @@ export async function fetchLayer(
   return { body: new Uint8Array(body), state, changes };
 }
 
+/** What the forecaster knows about a street: an hour of the past, and the forecast. Unknown speeds are absent. */
+export interface StreetDetail {
+  /** Seconds. */
+  interval: number;
+  /** The worst of its detectors': "last" is the last value carried forward. */
+  basis: "own" | "pool" | "last" | "nothing";
+  points: {
+    start: string;
+    measured?: number;
+    profile?: number;
+    forecast?: number;
+    low?: number;
+    high?: number;
+  }[];
+}
+
+/** Fetches the details of a street; undefined if the forecaster has none or cannot be reached. */
+export async function fetchDetail(
+  base: string,
+  street: number,
+  fromnode: number,
+): Promise<StreetDetail | undefined> {
+  try {
+    const r = await fetch(`${base}street?street=${street}&fromnode=${fromnode}`, { cache: "no-store" });
+    return r.ok ? await r.json() : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The daemon's message for an error, or the status. */
 function errorText(body: ArrayBuffer, status: number): string {
   const text = new TextDecoder().decode(body);
