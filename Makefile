@@ -93,7 +93,7 @@ bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA
 
 .PHONY: forecast-eval
 forecast-eval: ## backtest the forecaster on DATA=folder and print lines `bench: forecast_<set>_<what> <value> <unit>`
-	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | grep '^bench:'
+	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | grep --line-buffered '^bench:'
 
 .PHONY: hostile
 hostile: ## attack a daemon beside two integrators, a line per attack; up to 5 minutes
