@@ -123,7 +123,7 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 		codes = codes[:len(codes)-1]
 	}
 	type item struct{ symbol, value, extra int }
-	var items []item
+	items := make([]item, 0, len(codes)+len(distanceCodes))
 	used := make([]int, len(headerOrder))
 	add := func(symbol, value, extra int) {
 		items = append(items, item{symbol, value, extra})
@@ -194,15 +194,18 @@ func prefixCodes(used []int, limit int) []code {
 			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // less different: shorter codes
 		}
 	}
-	next := 0
-	for count := 1; count <= limit; count++ {
-		for s := range codes {
-			if int(codes[s].count) == count {
-				codes[s].bits = bits.Reverse16(uint16(next)) >> (16 - count)
-				next++
-			}
+	var next [maxBits + 1]int // codes by their number of bits: how many, then the next one
+	for _, c := range codes {
+		next[c.count]++
+	}
+	for count, first := 1, 0; count <= limit; count++ {
+		next[count], first = first, (first+next[count])<<1
+	}
+	for s, c := range codes {
+		if c.count > 0 {
+			codes[s].bits = bits.Reverse16(uint16(next[c.count])) >> (16 - c.count)
+			next[c.count]++
 		}
-		next <<= 1
 	}
 	return codes
 }

@@ -9,7 +9,9 @@ import (
 // buckets make updates cheaper and compressed bodies larger, because each bucket is compressed without
 // the others: BenchmarkBucketSizes. Streets that change are mostly neighbours. A random hundredth of
 // the network touches most buckets; only buckets of a few streets would make that cheap, and would
-// double the bodies that every client downloads.
+// double the bodies that every client downloads. Bodies would grow by a quarter if groups of 16 streets
+// in a deflate block referred to no speeds of each other, with one code for any speeds, so that an
+// update could copy the bits of the groups that have not changed.
 const bucketStreets = 192
 
 // bucket is a run of streets in order. Its streets are immutable; its parts belong to the builder.

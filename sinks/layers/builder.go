@@ -67,8 +67,10 @@ type builder struct {
 }
 
 func newBuilder(cfg Config) *builder {
-	b := &builder{maxStreets: cfg.MaxStreets, keepForms: cfg.KeepForms, compressors: newCompressors(), scopes: []scope{{whole: true}},
-		zones: map[string]*zone{}}
+	b := &builder{
+		maxStreets: cfg.MaxStreets, keepForms: cfg.KeepForms, compressors: newCompressors(), scopes: []scope{{whole: true}},
+		zones: map[string]*zone{},
+	}
 	for _, minutes := range cfg.Horizons {
 		b.scopes = append(b.scopes, atHorizon(minutes))
 	}

@@ -32,8 +32,10 @@ type zone struct {
 }
 
 func newZone(name string, now time.Time, compressors *compressors) *zone {
-	return &zone{name: name, json: quote(name), proto: appendString(nil, 7, name), asked: [2]*demand{newDemand(now), newDemand(now)},
-		compressors: compressors}
+	return &zone{
+		name: name, json: quote(name), proto: appendString(nil, 7, name), asked: [2]*demand{newDemand(now), newDemand(now)},
+		compressors: compressors,
+	}
 }
 
 // demand returns which forms of a scope's documents clients ask for.

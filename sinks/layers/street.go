@@ -145,15 +145,17 @@ func (v view) pick(into []*period, s *street) (picked []*period, until instant) 
 	for i := range s.periods {
 		p := &s.periods[i]
 		span := p.span.Value()
-		switch {
-		case v.whole && span.to > v.at:
-			into = append(into, p)
-			until = min(until, span.to)
-		case v.whole:
-		case span.from > v.at:
+		if !v.whole && span.from > v.at {
 			until = min(until, span.from)
-		case span.to > v.at:
-			covering, until = p, min(until, span.to)
+			break // periods are in order
+		}
+		if span.to <= v.at {
+			continue
+		}
+		if until = min(until, span.to); v.whole {
+			into = append(into, p)
+		} else {
+			covering = p
 		}
 	}
 	if covering != nil {
