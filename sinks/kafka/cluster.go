@@ -89,7 +89,17 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 
 func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64, error) {
 	offset, err := dial.Offset(ctx, c.client, c.topic, partition, which)
-	return offset, c.failed(err)
+	return offset, c.failed(c.explain(ctx, err))
+}
+
+// explain returns why the brokers are not known, if that is the reason for err: kafka-go reports that it does not know the topic.
+func (c *cluster) explain(ctx context.Context, err error) error {
+	if errors.Is(err, protocol.ErrNoTopic) {
+		if _, _, why := dial.Partitions(ctx, c.client, c.topic); why != nil { // answers from memory
+			return why
+		}
+	}
+	return err
 }
 
 // produce sends a record batch, preceded by its length, and waits until all in-sync replicas have
@@ -105,7 +115,7 @@ func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (bas
 	requestsTotal.Inc()
 	bytesTotal.Add(float64(len(frame) - frameLen))
 	if err != nil {
-		return unknown, err
+		return unknown, c.explain(ctx, err)
 	}
 	return r.BaseOffset, r.Error
 }
@@ -118,7 +128,8 @@ func (c *cluster) fetch(ctx context.Context, partition int, offset int64) (kafka
 		err = r.Error
 	}
 	if err != nil {
-		return nil, c.failed(fmt.Errorf("cannot read partition %d of topic %q from offset %d: %w", partition, c.topic, offset, err))
+		err = fmt.Errorf("cannot read partition %d of topic %q from offset %d: %w", partition, c.topic, offset, c.explain(ctx, err))
+		return nil, c.failed(err)
 	}
 	return r.Records, nil
 }

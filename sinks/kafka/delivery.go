@@ -20,6 +20,7 @@ type delivery struct {
 	block       batch.Block // of the current call
 	parts       []*part     // one per partition; a part without rows starts as done
 	endsSession bool        // the next plan must not continue with this producer
+	search      int         // partitions of the whole topic to be searched for the rows; 0: only parts in doubt are looked up
 }
 
 // part is one partition's share of a block: one record batch.
@@ -63,8 +64,20 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 		return nil, fmt.Errorf("cannot deliver rows of batch %s with a plan for rows of batch %s", first.id, d.first.id)
 	}
 	d.block = rows
+	elsewhere := map[name]bool{}
+	if d.search > 0 {
+		var err error
+		if elsewhere, err = s.searchAll(ctx, d); err != nil {
+			return nil, err
+		}
+	}
 	for i, share := range divide(rows, len(d.offsets)) {
 		p := d.parts[i]
+		for _, at := range share {
+			if n := nameOf(rows, at); elsewhere[n] {
+				p.found[n] = unknown
+			}
+		}
 		p.rows = p.missing(rows, share)
 		p.done = p.done || len(p.rows) == 0
 	}
@@ -91,25 +104,25 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	if !inherited {
 		return d, nil
 	}
-	cluster, _, err := s.cluster.describe(ctx)
+	cluster, partitions, err := s.cluster.describe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if cluster == d.cluster {
+	if cluster == d.cluster && partitions >= len(d.parts) {
 		return d, nil
 	}
 	// A producer id is valid only in its own cluster: in another one it may belong to another
-	// producer, and the offsets are meaningless.
-	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).
-		Msg("a block was planned for another Kafka cluster: looking it up in this one from the start")
+	// producer. Offsets are meaningless there, and in a topic that was created again with fewer partitions.
+	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Int("planned_partitions", len(d.parts)).Int("found_partitions", partitions).
+		Msg("a block was planned for another Kafka cluster or topic: looking it up in this one from the start")
 	id, epoch, err := s.cluster.newProducer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d.cluster = cluster
+	n := min(partitions, len(d.parts))
+	d.cluster, d.parts, d.offsets, d.endsSession, d.search = cluster, d.parts[:n], d.offsets[:n], true, partitions
 	for _, p := range d.parts {
-		p.producer = producer{id: id, epoch: epoch}
-		p.offset, d.offsets[p.id] = unknown, unknown
+		p.producer, p.doubt, p.found = producer{id: id, epoch: epoch}, false, map[name]int64{}
 	}
 	return d, nil
 }

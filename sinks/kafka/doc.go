@@ -32,6 +32,10 @@
 //  4. Rows that may be in the topic although their block was not delivered (see Refusals) are
 //     counted in the state as suspect. Plans that contain them begin with the look-up.
 //
+// If the topic is created again with fewer partitions, or the daemon is pointed at another cluster, a planned block is divided
+// among the partitions that exist, under a new producer id. All partitions are searched for its rows first, as those of an
+// earlier attempt may be in other ones.
+//
 // Two cases remain: a request that is still in a broker's socket, or in its log but not on all
 // in-sync replicas, while the look-up finds nothing, if that broker forgets the producer before the
 // next attempt; and a block delivered to another cluster than it was planned for, if the daemon is

@@ -147,6 +147,43 @@ func TestTopicAnew(t *testing.T) {
 	s.requireOnce()
 }
 
+// TestFewerPartitions: the topic is made anew with fewer partitions between two blocks, and while one is planned or in doubt.
+func TestFewerPartitions(t *testing.T) {
+	s := newScene(t, 4)
+	partitions := int32(4)
+	anew := func() {
+		partitions--
+		require.NoError(t, s.DeleteTopic(topic))
+		require.NoError(t, s.CreateTopic(topic, partitions, nil))
+		s.rows = s.journal.rows
+	}
+	s.offer(rowsOf(random(), 300, 40))
+	s.run(s.sink)
+	anew()
+	s.offer(rowsOf(random(), 200, 40))
+	s.run(s.sink)
+	s.requireOnce()
+
+	s.offer(rowsOf(random(), 100, 40))
+	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	anew()
+	s.run(s.sink)
+	s.requireOnce()
+
+	s.offer(rowsOf(random(), 100, 40))
+	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	anew()
+	s.fault(kerr.RequestTimedOut, 1, nil) // applied
+	require.Error(t, s.step(s.sink))
+	s.restart()
+	s.run(s.sink)
+	s.requireOnce()
+
+	s.offer(rowsOf(random(), 100, 40)) // and goes on
+	s.run(s.sink)
+	s.requireOnce()
+}
+
 // TestAnotherCluster: a block planned for one cluster is delivered to another, where its producer
 // id may belong to somebody else.
 func TestAnotherCluster(t *testing.T) {

@@ -80,7 +80,7 @@ func hint(err error) string {
 	case kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend:
 		return " (fewer replicas are in sync than the topic's min.insync.replicas)"
 	case kafka.UnknownTopicOrPartition:
-		return " (create the topic, with no fewer partitions than it had, or set kafka.create_topic.partitions)"
+		return " (create the topic, or set kafka.create_topic.partitions)"
 	}
 	return ""
 }

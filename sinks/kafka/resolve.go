@@ -83,6 +83,44 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	return nil
 }
 
+// searchAll reads the whole topic for the rows of a block that was divided among other partitions, and returns those that are
+// there.
+func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]bool, error) {
+	want, found := map[name]bool{}, map[name]bool{}
+	for _, share := range divide(d.block, len(d.parts)) {
+		for _, at := range share {
+			want[nameOf(d.block, at)] = true
+		}
+	}
+	total := len(want)
+	for id := range d.search {
+		end, err := s.cluster.offset(ctx, id, kafka.LastOffset)
+		if err != nil {
+			return nil, err
+		}
+		start, err := s.cluster.offset(ctx, id, kafka.FirstOffset)
+		if err != nil {
+			return nil, err
+		}
+		here := &part{id: id, found: map[name]int64{}}
+		if err := s.readBack(ctx, here, want, start, end); err != nil {
+			return nil, err
+		}
+		for n := range here.found {
+			found[n] = true
+		}
+		if id < len(d.parts) {
+			d.parts[id].offset, d.offsets[id] = end-1, end-1
+		}
+	}
+	d.search = 0
+	s.log.Info().Str("topic", d.topic).Int("found", len(found)).Int("missing", total-len(found)).Msg("rows in doubt looked up in all partitions")
+	foundTotal.Add(float64(len(found)))
+	missingTotal.Add(float64(total - len(found)))
+	recordsTotal.Add(float64(len(found)))
+	return found, nil
+}
+
 // readBack moves every wanted row that it reads to p.found, with its offset. It holds one answer of
 // the broker at a time.
 func (s *Sink) readBack(ctx context.Context, p *part, want map[name]bool, from, end int64) error {

@@ -79,6 +79,7 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 	for range 3 {
 		if err := s.resolve(ctx, d); err != nil {
 			lookUpErrorsTotal.Inc()
+			s.forgetShrunk(ctx, d)
 			return nil, err
 		}
 		s.attempt(ctx, d)
@@ -89,7 +90,16 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 			break
 		}
 	}
+	s.forgetShrunk(ctx, d)
 	return nil, err
+}
+
+// forgetShrunk forgets a delivery that failed if the topic has fewer partitions than were planned: it was deleted and created
+// again. The next attempt divides the rows among those that exist, as a restart would.
+func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
+	if _, partitions, err := s.cluster.describe(ctx); err == nil && partitions < len(d.parts) {
+		s.current, s.planned = nil, nil
+	}
 }
 
 // Probe creates the topic if so configured, and returns why the brokers cannot be asked about it.
