@@ -231,7 +231,7 @@ func startBrowser(t *testing.T) browser {
 	program, err := exec.LookPath("chromium")
 	require.NoError(t, err, "chromium (package chromium)")
 	ctx, cancel := chromedp.NewContext(context.Background(), chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("use-angle", "swiftshader"), chromedp.Flag("enable-unsafe-swiftshader", true), // WebGL in software
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("use-angle", "swiftshader-webgl"), chromedp.Flag("enable-unsafe-swiftshader", true), // as without a graphics processor
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.WSURLReadTimeout(time.Minute), // for a busy machine
 	))

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -70,6 +71,9 @@ func TestPages(t *testing.T) {
 				}
 				checkTolerance(t, p, view, last)
 				require.Empty(t, p.taken())
+				if view == "map" && width > 1000 {
+					checkGraphics(t, chrome.tab(t, width, 900, "dark"), d, last)
+				}
 			})
 		}
 	}
@@ -82,7 +86,7 @@ func TestPages(t *testing.T) {
 const writePictures = "SCREENSHOTS"
 
 // mapComplete is true when the map and its ground are drawn.
-const mapComplete = `window.streets?.drawn && window.map.getLayer("land") && window.map.getLayer("streets") && window.map.loaded() && !window.map._render_queued`
+const mapComplete = `window.streets?.drawn && window.map.getLayer("land") && window.map.loaded() && !window.map._render_queued`
 
 // darken changes to the dark theme and waits until everything is drawn in it.
 func (p *tab) darken(view string) {
@@ -97,6 +101,23 @@ func (p *tab) darken(view string) {
 		p.until(sea+` !== %q && `+mapComplete, before)
 	}
 	p.eval(new(any), "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))")
+}
+
+// checkGraphics requires that the map looks the same where a graphics processor draws the streets.
+func checkGraphics(t *testing.T, p *tab, d *process, want *image.RGBA) {
+	t.Helper()
+	hidden := page.AddScriptToEvaluateOnNewDocumentParams{Source: `{
+		const all = WebGL2RenderingContext.prototype, get = all.getExtension;
+		all.getExtension = function(name) { return name === "WEBGL_debug_renderer_info" ? null : get.call(this, name); };
+	}`}
+	_, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, hidden)
+	require.NoError(t, err)
+	p.open(d, "map", true)
+	p.until(`window.map.getLayer("streets") && !document.querySelector("canvas.streets")`)
+	share := difference(want, p.picture())
+	t.Logf("%.3f different with a graphics processor", share)
+	require.Less(t, share, tolerance/2)
+	require.Empty(t, p.taken())
 }
 
 // checkPicture compares a picture with the committed one, or replaces it.

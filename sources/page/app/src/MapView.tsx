@@ -1,14 +1,14 @@
 import * as maplibregl from "maplibre-gl";
 import workerUrl from "maplibre-gl/dist/maplibre-gl-worker.mjs?worker&url";
 import "maplibre-gl/dist/maplibre-gl.css";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { basemap } from "./basemap";
 import type { LayerState } from "./client";
 import { Freshness, Legend, Search } from "./MapPanel";
 import type { Geometry } from "./network";
 import { dark as darkPalette, light, none, type Scale, stepOf } from "./palette";
 import { StreetPanel } from "./StreetPanel";
-import { Streets } from "./streets";
+import { GlStreets, RasterStreets, type Streets } from "./streets";
 import { useDark } from "./theme";
 import type { Report, Request } from "./worker";
 
@@ -49,6 +49,8 @@ const empty: Geometry = {
   undecodable: 0,
 };
 
+const software = drawsInSoftware();
+
 const frameInterval = 700; // ms between horizons while playing
 
 /** The forecast layer on a map. `base` is the daemon's address relative to the page. */
@@ -61,7 +63,7 @@ export default function MapView(props: {
   const { base, apiKey, settings } = props;
   const colours = useDark() ? darkPalette : light;
   const host = useRef<HTMLDivElement>(null);
-  const streets = useRef(new Streets());
+  const streets = useRef(useMemo<Streets>(() => (software ? new RasterStreets() : new GlStreets()), []));
   const map = useRef<maplibregl.Map | null>(null);
   const worker = useRef<Worker | null>(null);
   const layers = useRef(new Map<number, Float32Array>()); // speeds by horizon
@@ -88,13 +90,16 @@ export default function MapView(props: {
       attributionControl: settings.basemap ? { compact: true } : false,
       dragRotate: false,
       pitchWithRotate: false,
-      canvasContextAttributes: { antialias: !drawsInSoftware() },
+      maxPitch: 0, // RasterStreets needs a flat map
+      canvasContextAttributes: { antialias: !software },
+      pixelRatio: software ? 1 : undefined,
     });
     created.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
     created.addControl(new maplibregl.ScaleControl(), "bottom-right");
     created.getCanvas().setAttribute("aria-label", "Map of the street forecasts");
     created.on("click", (e) => setSelected(streets.current.near(e.point, 12)));
     created.on("error", (e) => setMapError(e.error.message));
+    if (software) streets.current.attach(created); // at once: it does not need the ground
     map.current = created;
     window.map = created;
     window.streets = streets.current;
@@ -110,8 +115,8 @@ export default function MapView(props: {
         const m = map.current;
         if (gone || !m) return;
         // Streets are drawn before the ground has loaded: they are what one waits for.
-        if (m.getLayer(streets.current.id)) m.removeLayer(streets.current.id);
-        m.once("style.load", () => m.addLayer(streets.current));
+        if (m.getLayer("streets")) m.removeLayer("streets");
+        m.once("style.load", () => streets.current.attach(m));
         m.setStyle(style, { diff: false });
       },
       (e: Error) => setMapError(`Cannot load the ground of the map: ${e.message}`),
@@ -159,7 +164,7 @@ export default function MapView(props: {
 
   useEffect(() => worker.current?.postMessage({ type: "horizon", horizon } satisfies Request), [horizon]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const speeds = layers.current.get(horizon);
     if (!speeds) return;
     const value = new Uint8Array(geometry.street.length).fill(none);
@@ -192,8 +197,7 @@ export default function MapView(props: {
   }, [playing, settings]);
 
   useEffect(() => {
-    streets.current.selected = selected;
-    map.current?.triggerRepaint();
+    streets.current.select(selected);
   }, [selected]);
 
   const choose = (index: number) => {
@@ -267,7 +271,7 @@ export default function MapView(props: {
   );
 }
 
-/** Whether there is no graphics processor. Smooth edges then take most of the time of a frame. */
+/** Whether there is no graphics processor. */
 function drawsInSoftware(): boolean {
   const gl = document.createElement("canvas").getContext("webgl2");
   const name = String(

@@ -5,13 +5,14 @@ import {
   MercatorCoordinate,
 } from "maplibre-gl";
 import type { Geometry } from "./network";
-import { light, none, type Palette, steps } from "./palette";
+import { type Colour, light, none, type Palette, steps } from "./palette";
+import { Raster, type View } from "./raster";
 
 const textureWidth = 2048;
 
 const vertexShader = `#version 300 es
 uniform mat4 matrix;        // from mercator coordinates relative to the origin to clip space
-uniform vec2 viewport;      // px
+uniform vec2 viewport;      // half of it, in px
 uniform float width;        // px
 uniform float side;         // 1: right-hand traffic, -1: left-hand
 uniform highp usampler2D stepOf;
@@ -31,12 +32,12 @@ void main() {
   int index = int(owner);
   uint step = texelFetch(stepOf, ivec2(index % ${textureWidth}, index / ${textureWidth}), 0).r;
   bool chosen = index == selected;
-  float w = chosen ? width * 2. + 4. : width;
+  float w = chosen ? width * 2. + 8. : width;
   across = chosen ? corner.y : 0.;
   colour = palette[step == ${none}u ? ${steps} : int(step)];
   vec4 end = corner.x < .5 ? a : b;
   vec2 offset = right * (side * width * .62 + corner.y * w * .5) + along * (corner.x - .5) * w * .5;
-  gl_Position = end + vec4(offset * 2. / viewport * end.w, 0., 0.);
+  gl_Position = end + vec4(offset / viewport * end.w, 0., 0.);
   // Slow streets lie above fast ones, and the chosen one above all.
   gl_Position.z = (chosen ? -.9 : float(min(step, ${steps}u)) * .1 - .5) * gl_Position.w;
 }`;
@@ -50,32 +51,104 @@ out vec4 fragment;
 void main() { fragment = vec4(abs(across) > .6 ? rim : colour, 1.); }`;
 
 /** Width of a line in px at a zoom level. */
-export const lineWidth = (zoom: number) => Math.min(8, Math.max(1.2, (zoom - 9) * 0.8));
+export const lineWidth = (zoom: number) => Math.min(16, Math.max(2.4, (zoom - 9) * 1.6));
 
-/**
- * Streets draws each street as one line per segment. The geometry is uploaded once; the colours are a texture with the
- * step of each street, so that another horizon costs one upload of a byte per street.
- */
-export class Streets implements CustomLayerInterface {
-  readonly id = "streets";
-  readonly type = "custom" as const;
+/** The streets on the map, one line for each segment. The geometry is prepared once; another horizon changes only colours. */
+export abstract class Streets {
   leftHand = false;
-  selected = -1;
   /** The steps that are drawn, by street. */
   steps: Uint8Array = new Uint8Array(0);
   /** Whether the streets have been drawn with the current steps. */
   drawn = false;
-  private colours = light;
-  private geometry?: Geometry;
-  private segments = new Float32Array(0); // mercator, relative to origin
-  private origin = { x: 0, y: 0 };
-  private map?: GlMap;
+  protected chosen = -1;
+  protected colours = light;
+  protected geometry?: Geometry;
+  protected segments = new Float32Array(0); // mercator, relative to origin
+  protected origin = { x: 0, y: 0 };
+  protected map?: GlMap;
+
+  /** Draws on a map, whose style has been loaded anew. */
+  abstract attach(map: GlMap): void;
+  /** The geometry has changed. */
+  protected abstract prepare(): void;
+  /** Colours have changed. */
+  protected abstract redraw(): void;
+
+  setGeometry(geometry: Geometry): void {
+    this.geometry = geometry;
+    const s = geometry.segments;
+    if (s.length > 0) {
+      const o = MercatorCoordinate.fromLngLat({ lng: s[0], lat: s[1] });
+      this.origin = { x: o.x, y: o.y };
+    }
+    this.segments = new Float32Array(s.length);
+    for (let i = 0; i < s.length; i += 2) {
+      const p = MercatorCoordinate.fromLngLat({ lng: s[i], lat: s[i + 1] });
+      this.segments[i] = p.x - this.origin.x;
+      this.segments[i + 1] = p.y - this.origin.y;
+    }
+    this.prepare();
+  }
+
+  setColours(colours: Palette): void {
+    this.colours = colours;
+    this.redraw();
+  }
+
+  setSteps(value: Uint8Array): void {
+    this.steps = value;
+    this.drawn = false;
+    this.redraw();
+  }
+
+  select(street: number): void {
+    this.chosen = street;
+    this.redraw();
+  }
+
+  /** The street nearest to a point of the page, at most `reach` px from it; -1 if there is none. */
+  near(point: { x: number; y: number }, reach: number): number {
+    if (!this.map || !this.geometry) return -1;
+    const { segments, owner } = this.geometry;
+    const side = (lineWidth(this.map.getZoom()) * 0.62 * (this.leftHand ? -1 : 1)) as number;
+    const box = [
+      this.map.unproject([point.x - reach - 10, point.y + reach + 10]),
+      this.map.unproject([point.x + reach + 10, point.y - reach - 10]),
+    ];
+    let best = -1;
+    let nearest = reach * reach;
+    for (let i = 0; i < owner.length; i++) {
+      const [x1, y1, x2, y2] = segments.subarray(4 * i, 4 * i + 4);
+      if (Math.max(x1, x2) < box[0].lng || Math.min(x1, x2) > box[1].lng) continue;
+      if (Math.max(y1, y2) < box[0].lat || Math.min(y1, y2) > box[1].lat) continue;
+      const a = this.map.project([x1, y1]);
+      const b = this.map.project([x2, y2]);
+      const [dx, dy] = [b.x - a.x, b.y - a.y];
+      const length = Math.hypot(dx, dy) || 1;
+      const [ox, oy] = [(-dy / length) * side, (dx / length) * side]; // to the right on the page, where y grows downwards
+      const [px, py] = [point.x - a.x - ox, point.y - a.y - oy];
+      const t = Math.min(1, Math.max(0, (px * dx + py * dy) / (length * length)));
+      const d = (px - t * dx) ** 2 + (py - t * dy) ** 2;
+      if (d < nearest) [nearest, best] = [d, owner[i]];
+    }
+    return best;
+  }
+}
+
+/** Streets drawn by a graphics processor. The steps are a texture, so that another horizon uploads a byte per street. */
+export class GlStreets extends Streets implements CustomLayerInterface {
+  readonly id = "streets";
+  readonly type = "custom" as const;
   private gl?: WebGL2RenderingContext;
   private program?: WebGLProgram;
   private array?: WebGLVertexArrayObject;
   private buffers: WebGLBuffer[] = [];
   private texture?: WebGLTexture;
   private location: Record<string, WebGLUniformLocation | null> = {};
+
+  attach(map: GlMap): void {
+    if (!map.getLayer(this.id)) map.addLayer(this);
+  }
 
   onAdd(map: GlMap, context: WebGLRenderingContext | WebGL2RenderingContext): void {
     const gl = context as WebGL2RenderingContext;
@@ -100,7 +173,7 @@ export class Streets implements CustomLayerInterface {
     }
     this.program = program;
     this.texture = gl.createTexture()!;
-    this.upload();
+    this.prepare();
     this.uploadSteps();
   }
 
@@ -111,37 +184,15 @@ export class Streets implements CustomLayerInterface {
     gl.deleteTexture(this.texture!);
     gl.deleteProgram(this.program!);
     this.gl = undefined;
-  }
-
-  setGeometry(geometry: Geometry): void {
-    this.geometry = geometry;
-    const s = geometry.segments;
-    if (s.length > 0) {
-      const o = MercatorCoordinate.fromLngLat({ lng: s[0], lat: s[1] });
-      this.origin = { x: o.x, y: o.y };
-    }
-    this.segments = new Float32Array(s.length);
-    for (let i = 0; i < s.length; i += 2) {
-      const p = MercatorCoordinate.fromLngLat({ lng: s[i], lat: s[i + 1] });
-      this.segments[i] = p.x - this.origin.x;
-      this.segments[i + 1] = p.y - this.origin.y;
-    }
-    this.upload();
-  }
-
-  setColours(colours: Palette): void {
-    this.colours = colours;
-    this.map?.triggerRepaint();
-  }
-
-  setSteps(value: Uint8Array): void {
-    this.steps = value;
     this.drawn = false;
+  }
+
+  protected redraw(): void {
     this.uploadSteps();
     this.map?.triggerRepaint();
   }
 
-  private upload(): void {
+  protected prepare(): void {
     const gl = this.gl;
     if (!gl || !this.program) return;
     for (const b of this.buffers) gl.deleteBuffer(b);
@@ -223,7 +274,7 @@ export class Streets implements CustomLayerInterface {
     gl.uniform1f(at.width, lineWidth(map.getZoom()) * ratio);
     gl.uniform1f(at.side, this.leftHand ? -1 : 1);
     gl.uniform1i(at.stepOf, 0);
-    gl.uniform1i(at.selected, this.selected);
+    gl.uniform1i(at.selected, this.chosen);
     gl.uniform3fv(
       at.palette,
       [...this.colours.steps, this.colours.none].flat().map((c) => c / 255),
@@ -244,34 +295,6 @@ export class Streets implements CustomLayerInterface {
     gl.bindVertexArray(null);
     this.drawn = this.steps.length > 0;
   }
-
-  /** The street nearest to a point of the page, at most `reach` px from it; -1 if there is none. */
-  near(point: { x: number; y: number }, reach: number): number {
-    if (!this.map || !this.geometry) return -1;
-    const { segments, owner } = this.geometry;
-    const side = (lineWidth(this.map.getZoom()) * 0.62 * (this.leftHand ? -1 : 1)) as number;
-    const box = [
-      this.map.unproject([point.x - reach - 10, point.y + reach + 10]),
-      this.map.unproject([point.x + reach + 10, point.y - reach - 10]),
-    ];
-    let best = -1;
-    let nearest = reach * reach;
-    for (let i = 0; i < owner.length; i++) {
-      const [x1, y1, x2, y2] = segments.subarray(4 * i, 4 * i + 4);
-      if (Math.max(x1, x2) < box[0].lng || Math.min(x1, x2) > box[1].lng) continue;
-      if (Math.max(y1, y2) < box[0].lat || Math.min(y1, y2) > box[1].lat) continue;
-      const a = this.map.project([x1, y1]);
-      const b = this.map.project([x2, y2]);
-      const [dx, dy] = [b.x - a.x, b.y - a.y];
-      const length = Math.hypot(dx, dy) || 1;
-      const [ox, oy] = [(-dy / length) * side, (dx / length) * side]; // to the right on the page, where y grows downwards
-      const [px, py] = [point.x - a.x - ox, point.y - a.y - oy];
-      const t = Math.min(1, Math.max(0, (px * dx + py * dy) / (length * length)));
-      const d = (px - t * dx) ** 2 + (py - t * dy) ** 2;
-      if (d < nearest) [nearest, best] = [d, owner[i]];
-    }
-    return best;
-  }
 }
 
 /** matrix · translation by origin, in double precision. */
@@ -281,3 +304,80 @@ function translated(matrix: ArrayLike<number>, origin: { x: number; y: number })
     m[12 + row] = matrix[row] * origin.x + matrix[4 + row] * origin.y + matrix[12 + row];
   return m;
 }
+
+/** Streets drawn into a canvas over the map: without a graphics processor, that takes a tenth of the time. */
+export class RasterStreets extends Streets {
+  private raster = new Raster();
+  private canvas = document.createElement("canvas");
+  private image = new ImageData(1, 1);
+  private outlined = ""; // the view that the raster has
+  private due = 0; // a request for an animation frame
+
+  attach(map: GlMap): void {
+    if (this.map === map) return;
+    this.map = map;
+    this.canvas.className = "streets";
+    Object.assign(this.canvas.style, { position: "absolute", inset: "0", pointerEvents: "none" });
+    map.getCanvasContainer().append(this.canvas);
+    map.on("render", () => this.draw(false));
+  }
+
+  protected prepare(): void {
+    this.outlined = "";
+    this.redraw();
+  }
+
+  protected redraw(): void {
+    this.due ||= requestAnimationFrame(() => {
+      this.due = 0;
+      this.draw(true);
+    });
+  }
+
+  private view(map: GlMap): View {
+    const at = (x: number, y: number) =>
+      map.project(new MercatorCoordinate(this.origin.x + x, this.origin.y + y).toLngLat());
+    const [far, o] = [1e-3, at(0, 0)];
+    const [a, b] = [at(far, 0), at(0, far)];
+    const line = lineWidth(map.getZoom());
+    return {
+      matrix: [(a.x - o.x) / far, (a.y - o.y) / far, (b.x - o.x) / far, (b.y - o.y) / far, o.x, o.y],
+      width: map.getCanvas().clientWidth,
+      height: map.getCanvas().clientHeight,
+      line,
+      offset: line * 0.62 * (this.leftHand ? -1 : 1),
+    };
+  }
+
+  private draw(recoloured: boolean): void {
+    const { map, geometry, canvas, chosen, colours, steps } = this;
+    if (!map || !geometry || steps.length === 0) return;
+    const view = this.view(map);
+    const name = JSON.stringify(view);
+    const moved = name !== this.outlined;
+    if (!moved && !recoloured) return;
+    if (moved) {
+      this.raster.outline(this.segments, view);
+      this.outlined = name;
+    }
+    if (canvas.width !== view.width || canvas.height !== view.height) {
+      [canvas.width, canvas.height] = [view.width, view.height];
+      this.image = new ImageData(view.width, view.height);
+    }
+    const pixels = new Uint32Array(this.image.data.buffer).fill(0);
+    const palette = Uint32Array.from([...colours.steps, colours.none], packed);
+    this.raster.paint(pixels, geometry.owner, steps, palette);
+    if (chosen >= 0) {
+      const own: number[] = [];
+      for (let k = geometry.owner.indexOf(chosen); k >= 0; k = geometry.owner.indexOf(chosen, k + 1))
+        own.push(k);
+      const colour = palette[Math.min(steps[chosen], palette.length - 1)];
+      this.raster.paintChosen(pixels, this.segments, own, view, colour, packed(colours.rim));
+    }
+    canvas.getContext("2d")!.putImageData(this.image, 0, 0);
+    this.drawn = true;
+  }
+}
+
+/** A colour as a number whose bytes are red, green, blue and opaque. */
+const packed = ([r, g, b]: Colour) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
