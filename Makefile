@@ -91,6 +91,15 @@ chaos-cluster: ## the same with three replicas that share a log in three Apache 
 bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA=folder adds real batches
 	DATA='$(DATA)' .ci/bench '$(BENCH)'
 
+TELEGRAF := github.com/influxdata/telegraf/cmd/telegraf@v1.37.2
+
+.PHONY: bench-peers
+bench-peers: ## send the same batch to trafficd, a plain Go handler and Telegraf, which is built first, in a few minutes
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/trafficd ./cmd/bench
+	[ -x .cache/peers/telegraf ] || GOBIN='$(CURDIR)/.cache/peers' CGO_ENABLED=0 GOFLAGS=-trimpath \
+	  go install -tags custom,inputs.http_listener_v2,parsers.json,outputs.file,serializers.influx $(TELEGRAF)
+	bin/bench peers --telegraf .cache/peers/telegraf
+
 .PHONY: forecast-eval
 forecast-eval: ## backtest the forecaster on DATA=folder and print lines `bench: forecast_<set>_<what> <value> <unit>`
 	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | grep --line-buffered '^bench:'

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,4 +76,24 @@ func TestReadBody(t *testing.T) {
 
 func TestMedian(t *testing.T) {
 	require.Equal(t, 2.0, median([]float64{3, 1, 2}))
+}
+
+// TestPlain: the handler that the daemon is compared with accepts and writes every item.
+func TestPlain(t *testing.T) {
+	d := &daemon{launch.Daemon{Dir: t.TempDir()}}
+	var err error
+	d.API, err = launch.FreeAddress()
+	require.NoError(t, err)
+	b := synthetic()
+	registry := filepath.Join(d.Dir, "registry")
+	require.NoError(t, os.WriteFile(registry, []byte(strings.Join(b.detectors, "\n")), 0o600))
+	go func() { _ = plain(d.API, registry, d.output()) }() // until the process ends
+	var c *client
+	require.NoError(t, launch.Eventually(t.Context(), 10*time.Second, func() (err error) {
+		c, err = d.dial()
+		return err
+	}))
+	defer c.Close()
+	require.NoError(t, c.post(b))
+	require.NoError(t, d.written(t.Context(), b.items))
 }

@@ -25,6 +25,7 @@ type body struct {
 	length    int // decompressed
 	zipped    []byte
 	detectors []string
+	answer    string // what the response to it contains
 }
 
 const batchItems = 14_000
@@ -56,7 +57,8 @@ func newBody(name string, text []byte, detectors []string) body {
 	if err = errors.Join(err, w.Close()); err != nil {
 		panic(err) // writing to memory cannot fail
 	}
-	return body{name: name, items: bytes.Count(text, []byte(`"value"`)), length: len(text), zipped: zipped.Bytes(), detectors: detectors}
+	items := bytes.Count(text, []byte(`"value"`))
+	return body{name, items, len(text), zipped.Bytes(), detectors, fmt.Sprintf(`"accepted":%d,`, items)}
 }
 
 var gunzipper = sync.OnceValue(func() *gzip.Reader { return new(gzip.Reader) })

@@ -90,7 +90,7 @@ func (c *client) post(b body) error {
 	if err != nil {
 		return err
 	}
-	return check(resp, http.StatusMultiStatus, fmt.Sprintf(`"accepted":%d,`, b.items))
+	return check(resp, http.StatusMultiStatus, b.answer)
 }
 
 // check requires a status and a body that contains text.

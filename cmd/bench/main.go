@@ -25,6 +25,7 @@ type options struct {
 	rounds     int    // each figure is the median over the rounds
 	batches    int    // per round
 	axe        string // path of axe-core
+	telegraf   string // path of Telegraf
 	attack     string // the attack that hostile runs; empty: all
 	lines      io.Writer
 	notes      io.Writer
@@ -45,7 +46,7 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "bench [ingest | layer | page | archive | hostile]",
+		Use:   "bench [ingest | layer | page | archive | hostile | peers]",
 		Short: "Measure the CPU time and memory of the daemon",
 		Long: `bench starts trafficd in a temporary directory and prints one line per figure:
 
@@ -120,9 +121,17 @@ readers       large responses, read very slowly
 items         bodies that exceed the hard limit of items
 bombs         small bodies that decompress to large ones
 
+bench peers sends the synthetic batch over two connections, turn by turn, to the daemon, to a handler of net/http that decodes
+it with encoding/json into maps, and to Telegraf (http_listener_v2, json, file), and says what each of them leaves out:
+
+peers_items_per_s_…              items per second, until the last response
+peers_cpu_ms_…                   CPU time per batch, until all its items are in a file; for the daemon, in the journal
+peers_rss_mb_…                   peak resident size
+peers_items_per_s_over_telegraf  the daemon's items per second divided by Telegraf's
+
 The batch is synthetic and has 14,000 items. --body adds batches from NDJSON files of measurements, one per file.`,
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"ingest", "layer", "page", "archive", "hostile"},
+		ValidArgs:     []string{"ingest", "layer", "page", "archive", "hostile", "peers"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -135,6 +144,8 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 				return o.hostile(cmd.Context())
 			case "archive":
 				return o.archive(cmd.Context())
+			case "peers":
+				return o.peers(cmd.Context())
 			case "page":
 				return o.run(cmd.Context(), o.pageSize, o.pageView, o.pageAccess, o.pageLoad)
 			}
@@ -155,12 +166,17 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 			return o.run(cmd.Context(), append([]func(context.Context) error{o.batchCosts, o.decompressionBombs, o.geometries}, layer...)...)
 		},
 	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "plain ADDRESS REGISTRY OUTPUT", Hidden: true, Args: cobra.ExactArgs(3),
+		RunE: func(_ *cobra.Command, args []string) error { return plain(args[0], args[1], args[2]) },
+	})
 	f := cmd.Flags()
 	f.StringVar(&o.daemon, "daemon", beside("trafficd"), "path of trafficd")
 	f.StringVar(&o.trafficctl, "trafficctl", beside("trafficctl"), "path of trafficctl, which generates forecasts")
 	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is the median")
 	f.IntVar(&o.batches, "batches", 50, "number of batches in a round")
 	f.StringVar(&o.axe, "axe", "sources/page/app/node_modules/axe-core/axe.min.js", "path of axe-core, which bench page runs")
+	f.StringVar(&o.telegraf, "telegraf", "telegraf", "path of Telegraf, which bench peers runs")
 	f.StringVar(&o.attack, "attack", "", "attack that hostile runs (default all)")
 	f.StringArrayVar(&files, "body", nil, "NDJSON file of measurements to send as one batch; its name prefixes the figures")
 	return cmd

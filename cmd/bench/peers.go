@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"trafficd/cmd/internal/launch"
+)
+
+//go:embed telegraf.conf
+var telegrafConf string
+
+// peer is a program that receives the same batches as the daemon.
+type peer struct {
+	name      string
+	leavesOut string // of what the daemon does
+	*daemon
+	body
+	batches int // over each connection in a round
+	stored  int // items that it must have written by the end of all rounds; 0: not counted
+}
+
+// peers sends the synthetic batch over two connections to the daemon, a plain handler and Telegraf, turn by turn.
+func (o options) peers(ctx context.Context) error {
+	b := synthetic()
+	ours, err := start(ctx, o.daemon, b.detectors)
+	if err != nil {
+		return err
+	}
+	defer ours.stop()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	plain, err := startPeer(ctx, self, func(d *daemon) ([]string, error) {
+		registry := filepath.Join(d.Dir, "detectors")
+		return []string{"plain", d.API, registry, d.output()}, os.WriteFile(registry, []byte(strings.Join(b.detectors, "\n")), 0o600)
+	})
+	if err != nil {
+		return err
+	}
+	defer plain.stop()
+	telegraf, err := startPeer(ctx, o.telegraf, func(d *daemon) ([]string, error) {
+		conf := filepath.Join(d.Dir, "telegraf.conf")
+		return []string{"--config", conf}, os.WriteFile(conf, fmt.Appendf(nil, telegrafConf, d.API, d.output()), 0o600)
+	})
+	if err != nil {
+		return err
+	}
+	defer telegraf.stop()
+	unanswered := b
+	unanswered.answer = ""
+	few := o.batches/25 + 1
+	list := []peer{
+		{"trafficd", "nothing", ours, b, o.batches, 0},
+		{"plain", "fsync, rejections by item, duplicates, limits, quality and exact rules for times and numbers", plain, b, few, 0},
+		{"telegraf", "fsync, an answer by item, the registry and all rules: its response precedes the output, and what it holds is lost with it", telegraf, unanswered, few, 0},
+	}
+	perS, cpu := make([][]float64, len(list)), make([][]float64, len(list))
+	var ratios []float64
+	for range o.rounds {
+		for i, p := range list {
+			before := p.cpu()
+			took, err := p.load(p.body, 2, p.batches)
+			if err == nil && p.name != "trafficd" {
+				list[i].stored += 2 * p.batches * p.items
+				err = p.written(ctx, list[i].stored)
+			}
+			if err != nil {
+				return fmt.Errorf("cannot measure %s: %w", p.name, err)
+			}
+			perS[i] = append(perS[i], float64(2*p.batches*p.items)/took.Seconds())
+			cpu[i] = append(cpu[i], float64((p.cpu()-before).Microseconds())/1000/float64(2*p.batches))
+		}
+		ratios = append(ratios, perS[0][len(ratios)]/perS[2][len(ratios)])
+	}
+	for i, p := range list {
+		o.line("peers_items_per_s_"+p.name, median(perS[i]), "items/s")
+		o.line("peers_cpu_ms_"+p.name, median(cpu[i]), "ms")
+		if err := o.peak(p.daemon, "peers_rss_mb_"+p.name); err != nil {
+			return err
+		}
+		fmt.Fprintf(o.notes, "%s leaves out: %s\n", p.name, p.leavesOut)
+	}
+	o.line("peers_items_per_s_over_telegraf", median(ratios), "ratio")
+	return nil
+}
+
+// startPeer starts a program in a directory of its own and waits until it accepts connections at d.API. configure returns
+// its arguments.
+func startPeer(ctx context.Context, program string, configure func(*daemon) ([]string, error)) (*daemon, error) {
+	dir, err := os.MkdirTemp("", "trafficd-bench-")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{launch.Daemon{Dir: dir}}
+	if d.API, err = launch.FreeAddress(); err != nil {
+		return nil, err
+	}
+	args, err := configure(d)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	if d.Process, err = launch.Start(cmd, nil); err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", program, err)
+	}
+	err = launch.Eventually(ctx, 30*time.Second, func() error {
+		c, err := d.dial()
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+	if err != nil {
+		text, _ := os.ReadFile(log.Name())
+		d.stop()
+		return nil, fmt.Errorf("%s does not accept connections: %w: %s", program, err, text)
+	}
+	return d, nil
+}
+
+func (d *daemon) output() string { return filepath.Join(d.Dir, "output") }
+
+// written waits until the output has this many lines, one for each item.
+func (d *daemon) written(ctx context.Context, lines int) error {
+	f, err := os.Open(d.output())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in, n := bufio.NewReader(f), 0
+	return launch.Eventually(ctx, time.Minute, func() error {
+		for {
+			if _, err := in.ReadSlice('\n'); err != nil {
+				break // io.EOF for now; a line that is not complete yet ends with the next part
+			}
+			n++
+		}
+		if n != lines {
+			return fmt.Errorf("%d lines were written, want %d", n, lines)
+		}
+		return nil
+	})
+}
+
+// plain serves ingestion in the way that needs the least code: encoding/json into maps, checks without exact rules, and a
+// file of JSON lines.
+func plain(address, registry, output string) error {
+	text, err := os.ReadFile(registry)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for code := range strings.Lines(string(text)) {
+		known[strings.TrimSpace(code)] = true
+	}
+	f, err := os.Create(output)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	http.HandleFunc("POST "+ingestPath, func(w http.ResponseWriter, r *http.Request) {
+		var batch struct {
+			Measurements []map[string]any `json:"measurements"`
+		}
+		z, err := gzip.NewReader(r.Body)
+		if err == nil {
+			err = json.NewDecoder(z).Decode(&batch)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		accepted := batch.Measurements[:0]
+		for _, m := range batch.Measurements {
+			code, _ := m["detectorCode"].(string)
+			kind, _ := m["measureTypeCode"].(string)
+			from, _ := m["timestampFrom"].(string)
+			to, _ := m["timestampTo"].(string)
+			_, isNumber := m["value"].(float64)
+			start, err1 := time.Parse(time.RFC3339, from)
+			end, err2 := time.Parse(time.RFC3339, to)
+			if known[code] && kind != "" && isNumber && errors.Join(err1, err2) == nil && !end.Before(start) {
+				accepted = append(accepted, m)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out := bufio.NewWriter(f)
+		lines := json.NewEncoder(out)
+		for _, m := range accepted {
+			err = errors.Join(err, lines.Encode(m))
+		}
+		if err = errors.Join(err, out.Flush()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusMultiStatus)
+		fmt.Fprintf(w, `{"accepted":%d,"rejected":%d}`, len(accepted), len(batch.Measurements)-len(accepted))
+	})
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return http.Serve(l, nil)
+}
