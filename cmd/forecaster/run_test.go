@@ -105,8 +105,11 @@ func (w *town) layer(t *testing.T) map[string]string {
 // TestTown runs what needs the stores.
 func TestTown(t *testing.T) {
 	w := newTown(t)
+	t.Run("explain", w.testExplain)
+	t.Run("data", w.testData)
 	t.Run("leak", w.testLeak)
 	t.Run("rounds", w.testRounds)
+	t.Run("kills", w.testKills)
 	t.Run("metr-la", w.testMETRLA)
 }
 

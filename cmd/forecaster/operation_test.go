@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/internal/launch"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// testData: holes, late and repeated measurements, clocks that are ahead, and a detector that dies and returns.
+func (w *town) testData(t *testing.T) {
+	f := w.start(t)
+	origin := noon.Add(-2 * time.Hour)
+	forecast := func(streets int) []*pb.StreetForecast {
+		t.Helper()
+		all, basis, err := f.forecast(t.Context(), origin)
+		require.NoError(t, err)
+		require.Len(t, all, streets)
+		require.Equal(t, streets, basis[model.Own])
+		return all
+	}
+	want := forecast(10)
+	equal := func() {
+		t.Helper()
+		for i, f := range forecast(10) {
+			require.True(t, proto.Equal(want[i], f), "%v\n%v", want[i], f)
+		}
+	}
+	remove := func(from time.Time, detectors string) {
+		t.Helper()
+		w.clickhouse.Query(t, fmt.Sprintf("ALTER TABLE trafficd.measurements DELETE WHERE detector_code IN (%s) AND timestamp_from >= fromUnixTimestamp(%d) "+
+			"AND timestamp_from < fromUnixTimestamp(%d) SETTINGS mutations_sync = 2", detectors, from.Unix(), origin.Unix()))
+	}
+	remove(origin.Add(-20*time.Minute), "SELECT toString(number) FROM numbers(20)") // a hole
+	require.False(t, proto.Equal(want[0], forecast(10)[0]))
+	w.measure(t, origin.Add(-20*time.Minute), origin, 20, 0) // late
+	equal()
+	w.measure(t, origin.Add(-time.Hour), origin, 20, 0) // a second time
+	equal()
+	w.measure(t, origin.Add(30*time.Minute), origin.Add(35*time.Minute), 20, 50) // clocks that are ahead
+	equal()
+	remove(origin.Add(-65*time.Minute), "'6', '7'") // both detectors of a street die
+	for _, f := range forecast(9) {
+		require.NotEqual(t, int32(103), f.Street)
+	}
+	remove(origin.Add(-5*time.Minute), "'6'")
+	w.measure(t, origin.Add(-time.Hour), origin, 8, 0) // and return
+	equal()
+}
+
+// testExplain prints the parts of a forecast, and why a street has none.
+func (w *town) testExplain(t *testing.T) {
+	f := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		c := command()
+		c.SetOut(&out)
+		c.SetArgs(append(args, "--set", "clickhouse.address="+w.clickhouse.TCP, "--set", "model.product_instance=town", "--set", "detectors.path="+w.cfg.Detectors.Path))
+		err := c.Execute()
+		return out.String(), err
+	}
+	text, err := f("explain", "--street", "103", "--horizon", "30", "--at", noon.Format(time.RFC3339))
+	require.NoError(t, err)
+	for _, want := range []string{"detector 6, 106 m", "last values", "profile", "last interval", "8 of 10 values are from", "speed of the street: 5"} {
+		require.Contains(t, text, want)
+	}
+	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, 10).Format(time.RFC3339))
+	require.NoError(t, err)
+	require.Contains(t, text, "no measurement in the last 1h0m0s")
+	require.Contains(t, text, "no forecast of the street")
+	_, err = f("explain", "--street", "999", "--at", noon.Format(time.RFC3339))
+	require.ErrorContains(t, err, "belongs to street 999")
+	_, err = f("explain", "--street", "103", "--at", "yesterday")
+	require.ErrorContains(t, err, "must be a time such as")
+}
+
+// testKills: the program is killed at random moments while it publishes every second. The topic always has all streets, and the
+// forecasts are of the present once it runs again.
+func (w *town) testKills(t *testing.T) {
+	w.register(t, 20)
+	bin := t.TempDir()
+	require.NoError(t, launch.Build(t.Context(), "-o", bin, "trafficd/cmd/forecaster"))
+	d := &launch.Daemon{Binary: filepath.Join(bin, "forecaster"), Dir: t.TempDir()}
+	var err error
+	d.Ops, err = launch.FreeAddress()
+	require.NoError(t, err)
+	d.Set("ops.listen="+d.Ops, "clickhouse.address="+w.clickhouse.TCP, "model.product_instance=town", "detectors.path="+w.cfg.Detectors.Path,
+		"forecasts.every=1s", "forecasts.grace=0s", "output.kafka.brokers="+w.kafka.Brokers[0], "output.kafka.topic="+topicName, "log.format=json")
+	now := time.Now().Truncate(5 * time.Minute)
+	w.measure(t, now.Add(-time.Hour), now, 20, 0)
+	published := func() (n int) {
+		for key, record := range w.layer(t) {
+			var f pb.StreetForecast
+			require.NoError(t, proto.Unmarshal([]byte(record), &f), key)
+			require.Len(t, f.Forecast, w.cfg.Forecasts.Periods)
+			n++
+		}
+		return n
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for kill := range 4 {
+		require.NoError(t, d.Start())
+		if kill == 0 {
+			require.NoError(t, d.AwaitReady(t.Context(), time.Minute))
+		}
+		w.measure(t, now, now.Add(5*time.Minute), 20, float64(10*kill)) // new versions of the same measurements
+		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+		require.NoError(t, d.Kill())
+		require.Equal(t, 10, published())
+	}
+	require.NoError(t, d.Start())
+	require.NoError(t, d.AwaitReady(t.Context(), time.Minute))
+	require.Equal(t, 10, published())
+	status, body, err := d.Get(t.Context(), "/street?street=103&fromnode=1")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	var detail streetDetail
+	require.NoError(t, json.Unmarshal(body, &detail))
+	require.WithinDuration(t, time.Now(), detail.Origin, time.Minute)
+	require.Equal(t, model.Persist, detail.Basis, "nothing is learned of this day")
+	require.NoError(t, d.Stop(time.Minute))
+	require.True(t, d.State().Success(), d.LogTail())
+}
