@@ -1,6 +1,8 @@
 package main
 
 import (
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +13,13 @@ import (
 	"github.com/goreleaser/nfpm/v2/deb"
 )
 
+const maintainer = "trafficd maintainers <maintainers@trafficd.invalid>"
+
 // writePackages writes the Debian packages.
 func (r *release) writePackages() error {
+	if err := r.writeDebianChangelog(); err != nil {
+		return fmt.Errorf("cannot write the changelog of the Debian packages: %w", err)
+	}
 	for _, arch := range architectures {
 		if err := r.writePackage(arch); err != nil {
 			return fmt.Errorf("cannot write the Debian package for %s: %w", arch, err)
@@ -21,13 +28,29 @@ func (r *release) writePackages() error {
 	return nil
 }
 
+// writeDebianChangelog writes the changelog in Debian's format, which has the version only: CHANGELOG.md is beside it.
+func (r *release) writeDebianChangelog() error {
+	f, err := os.Create(filepath.Join(r.build, "changelog.gz"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := gzip.NewWriterLevel(f, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(z, "trafficd (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n", // Close reports errors
+		strings.Replace(r.version, "-", "~", 1), maintainer, r.date.Format(time.RFC1123Z))
+	return errors.Join(z.Close(), f.Close())
+}
+
 func (r *release) writePackage(arch string) error {
 	text, err := os.ReadFile(filepath.Join(r.root, "deployments/debian/nfpm.yaml"))
 	if err != nil {
 		return err
 	}
 	values := map[string]string{
-		"VERSION": r.version, "ARCH": arch, "DATE": r.date.Format(time.RFC3339), "ROOT": r.root, "BUILD": r.build,
+		"VERSION": r.version, "ARCH": arch, "DATE": r.date.Format(time.RFC3339), "ROOT": r.root, "BUILD": r.build, "MAINTAINER": maintainer,
 	}
 	config, err := nfpm.Parse(strings.NewReader(os.Expand(string(text), func(name string) string { return values[name] })))
 	if err != nil {

@@ -33,13 +33,20 @@ func TestPackageInstalls(t *testing.T) {
 	require.Contains(t, string(text), "\ninstall.sh: passed\n")
 }
 
+// lintian, Debian's checker of packages, has nothing to say. deployments/debian/lintian-overrides has what is meant to be.
+func TestPackageIsClean(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "lintian", "--no-cfg", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0",
+		packageOf(testVersion, "amd64")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
 // The package has the files that the documents name, and nothing that other users may write.
 func TestPackageContents(t *testing.T) {
 	for _, arch := range architectures {
 		list := output(t, "dpkg-deb", "--contents", packageOf(testVersion, arch))
 		for _, path := range []string{
 			"./usr/bin/trafficd", "./usr/bin/trafficctl", "./lib/systemd/system/trafficd.service", "./etc/trafficd/trafficd.yaml",
-			"./usr/share/doc/trafficd/README.md", "./usr/share/doc/trafficd/contract.md", "./usr/share/doc/trafficd/copyright",
+			"./usr/share/doc/trafficd/README.md", "./usr/share/doc/trafficd/changelog.gz", "./usr/share/doc/trafficd/contract.md", "./usr/share/doc/trafficd/copyright",
 		} {
 			require.Contains(t, list, " "+path+"\n")
 		}
