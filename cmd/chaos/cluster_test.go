@@ -15,7 +15,7 @@ import (
 func TestChaosCluster(t *testing.T) {
 	weights := map[string]float64{daemon: 4, clock: 1}
 	cfg := config{
-		Broker: launch.Apache, Brokers: 1, Replicas: 3, Duration: 12 * time.Second, Seed: 1, Weights: weights, Clients: 4,
+		Broker: launch.Apache, Brokers: 1, Replicas: 3, Duration: 9 * time.Second, Seed: 1, Weights: weights, Clients: 4,
 		Dir: t.TempDir(), Verbose: true,
 	}
 	var out bytes.Buffer

@@ -140,9 +140,9 @@ func (d *daemon) steps() []step {
 				d.journal = d.local
 				return named("journal.dir", err)
 			},
-			func(context.Context) error {
+			func(ctx context.Context) error {
 				if d.shared != nil {
-					return d.shared.Close()
+					return d.shared.Close(ctx)
 				}
 				return d.local.Close()
 			},

@@ -53,7 +53,14 @@ func (m *membership) run(ctx, soft context.Context, dialer *kafka.Dialer) error 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = g.Close() }() // leaves the group; it returns no error
+	defer func() { // leave the group; this may wait for the brokers
+		closed := make(chan struct{})
+		go func() { _ = g.Close(); close(closed) }() // it returns no error
+		select {
+		case <-closed:
+		case <-ctx.Done():
+		}
+	}()
 	m.left, m.leave = context.WithCancel(soft)
 	defer m.leave()
 	var running sync.WaitGroup
@@ -98,7 +105,7 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 			stop()
 		}
 	})()
-	p.ctx = owned
+	p.ctx, p.hard = owned, hard
 	if p.ID >= len(m.log.writers) {
 		m.report(fmt.Errorf("topic %q has more partitions than the setting", m.log.cfg.Topic))
 		<-owned.Done()

@@ -37,9 +37,10 @@ type Log struct {
 	closed    bool
 	seen      map[string]*seen // by consumer and partition; kept while the partition is elsewhere
 
-	checked chan struct{} // closed when the topic is as it must be for the first time
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	checked           chan struct{}   // closed when the topic is as it must be for the first time
+	hard              context.Context // done when frames that wait are given up
+	stop              context.CancelFunc
+	writing, watching sync.WaitGroup
 }
 
 // Open starts writing, which Close ends. It does not wait for the brokers: until they are reached, Ready and Enqueue fail.
@@ -52,31 +53,33 @@ func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logg
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	hard, stop := context.WithCancel(context.Background())
 	l := &Log{
 		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
 		client: &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
-		away:   errors.New("the topic was not checked yet"), seen: map[string]*seen{}, checked: make(chan struct{}), stop: stop,
+		away:   errors.New("the topic was not checked yet"), seen: map[string]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
 	}
 	for p := range cfg.Partitions {
 		w := &writer{l: l, partition: p, wake: make(chan struct{}, 1)}
 		l.writers = append(l.writers, w)
-		l.running.Go(w.run)
+		l.writing.Go(w.run)
 	}
-	l.running.Go(func() { l.watch(ctx) })
+	l.watching.Go(func() { l.watch(hard) })
 	return l, nil
 }
 
-// Close rejects new frames, lets those that wait be written, and closes the connections.
-func (l *Log) Close() error {
+// Close rejects new frames, lets those that wait be written until ctx is done, and closes the connections.
+func (l *Log) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
 	for _, w := range l.writers {
 		w.signal()
 	}
 	l.mu.Unlock()
+	defer context.AfterFunc(ctx, l.stop)()
+	l.writing.Wait()
 	l.stop()
-	l.running.Wait()
+	l.watching.Wait()
 	l.transport.CloseIdleConnections()
 	return nil
 }

@@ -63,18 +63,18 @@ func openLog(t testing.TB, brokers []string, topic string) *Log {
 	cfg.Brokers, cfg.Topic, cfg.Partitions = brokers, topic, 1
 	l, err := Open(cfg, []string{"sink"}, window, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	return l
 }
 
 // own joins the group and returns the partition, and a function that leaves.
 func own(t *testing.T, l *Log) (p *Partition, leave func()) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
+	soft, stop := context.WithCancel(context.Background())
 	owned, done := make(chan *Partition, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		require.NoError(t, l.Consume(ctx, ctx, "sink", func(_, soft context.Context, p *Partition) error {
+		require.NoError(t, l.Consume(context.Background(), soft, "sink", func(_, soft context.Context, p *Partition) error {
 			owned <- p
 			<-soft.Done()
 			return nil
@@ -234,8 +234,10 @@ func TestFormerOwner(t *testing.T) {
 	require.Equal(t, "plan", string(state))
 	require.NoError(t, owner.Save(2, []byte("next")))
 
-	former.committed = time.Time{} // it was paused for minutes
-	require.ErrorIs(t, former.Confirm(), journal.ErrClosed)
+	former.committed, former.hard = time.Time{}, t.Context() // it was paused for minutes
+	err := former.Confirm()
+	require.ErrorIs(t, err, journal.ErrClosed)
+	require.True(t, errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration), "the coordinator refuses it: %v", err)
 	require.ErrorIs(t, former.Save(1, []byte("late")), journal.ErrClosed)
 	offsets, metadata, err := l.committed(t.Context(), "sink", 0)
 	require.NoError(t, err)
@@ -253,6 +255,10 @@ func TestBrokersAway(t *testing.T) {
 	cluster.Close()
 	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrAway) }, 30*time.Second, 10*time.Millisecond)
 	require.ErrorIs(t, l.Enqueue(&journal.Entry{Data: frame(2, 2, 0)}), ErrAway)
+
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.NoError(t, l.Close(soon), "it does not wait for the brokers")
 
 	f := func(want bool, err error) {
 		t.Helper()

@@ -28,6 +28,7 @@ type Partition struct {
 	consumer   string
 	generation *kafka.Generation
 	ctx        context.Context    // done when the partition is given up
+	hard       context.Context    // done when the last commit is given up, too
 	leave      context.CancelFunc // the group, as a member
 
 	base      clock // before the cursor
@@ -146,7 +147,7 @@ func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
 	}
 	metadata := encodeCursor(at, state)
 	for range commitTries {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.log.cfg.RequestTimeout)
+		ctx, cancel := context.WithTimeout(p.hard, p.log.cfg.RequestTimeout)
 		err = p.commitOnce(ctx, frame, metadata)
 		cancel()
 		var code kafka.Error

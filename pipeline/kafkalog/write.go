@@ -83,7 +83,7 @@ func (w *writer) settle(frames []queued, err error) {
 func (w *writer) write(frames []queued) error {
 	failed := journal.ErrVoided
 	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
-	for wait := 20 * time.Millisecond; time.Now().Before(deadline); wait = min(2*wait, time.Second) {
+	for wait := 20 * time.Millisecond; time.Now().Before(deadline) && w.l.hard.Err() == nil; wait = min(2*wait, time.Second) {
 		err := w.produce(frames, deadline)
 		w.fail(err)
 		if err == nil {
@@ -95,13 +95,16 @@ func (w *writer) write(frames []queued) error {
 		}
 		w.l.transport.CloseIdleConnections() // forgets leaders, too
 		w.l.log.Debug().Err(err).Int("partition", w.partition).Int("frames", len(frames)).Msg("cannot write to the log; retrying")
-		time.Sleep(wait)
+		select {
+		case <-w.l.hard.Done():
+		case <-time.After(wait):
+		}
 	}
 	return failed
 }
 
 func (w *writer) produce(frames []queued, deadline time.Time) error {
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	ctx, cancel := context.WithDeadline(w.l.hard, deadline)
 	defer cancel()
 	records := make([]kafka.Record, len(frames))
 	w.copied = w.copied[:0] // an abandoned connection may read it for longer than the caller of Wait keeps the frame
