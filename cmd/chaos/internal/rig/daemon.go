@@ -73,7 +73,7 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 	if r.cfg.Replicas > 1 {
 		d.Set("journal.kind=kafka", "journal.log.topic="+Log, "journal.log.group="+logGroup, "journal.log.brokers="+strings.Join(brokers, ","),
 			"journal.log.dial_timeout=1s", "journal.log.request_timeout=3s", "journal.log.metadata_max_age=500ms",
-			"journal.log.produce_timeout=6s", "journal.log.session_timeout="+SessionTimeout.String())
+			"journal.log.produce_timeout=3s", "journal.log.session_timeout="+SessionTimeout.String())
 	}
 	return d, d.configureClients(r.cfg.Clients)
 }
