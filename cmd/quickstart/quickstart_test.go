@@ -279,6 +279,12 @@ func TestPrintedCommands(t *testing.T) {
 	}
 
 	s.checkLive(t, 200, true)
+	ops := &launch.Daemon{Ops: regexp.MustCompile(`web page +http://(\S+)`).FindStringSubmatch(s.report(t))[1]}
+	status, body, err := ops.Get(t.Context(), "/street?street=1&fromnode=1") // from the forecaster
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, string(body))
+	require.Contains(t, string(body), `"measured":`)
+	require.Contains(t, string(body), `"forecast":`)
 	require.NoError(t, syscall.Kill(s.child(t, "bin/trafficd"), syscall.SIGKILL))
 	require.Eventually(t, func() bool { return strings.Contains(s.out.String(), "was restarted") }, time.Minute, 50*time.Millisecond)
 	s.checkLive(t, 200, true)
