@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -59,7 +60,7 @@ type asset struct {
 	mediaType, etag string
 	policy          string // its Content-Security-Policy
 	immutable       bool   // its name has a hash of its content
-	identity        []byte
+	identity        func() []byte
 	compressed      func() []byte // gzip
 }
 
@@ -100,7 +101,7 @@ func (p Page) File(name string, compressed bool) (f File, ok bool) {
 	if !ok {
 		return f, false
 	}
-	f = File{ETag: `"` + a.etag + `"`, Body: a.identity}
+	f = File{ETag: `"` + a.etag + `"`}
 	caching := revalidate
 	if a.immutable {
 		caching = "public, max-age=31536000, immutable"
@@ -116,6 +117,8 @@ func (p Page) File(name string, compressed bool) (f File, ok bool) {
 	if compressed {
 		f.ETag, f.Body = `"`+a.etag+`-gzip"`, a.compressed()
 		f.Header = append(f.Header, [2]string{"Content-Encoding", "gzip"})
+	} else {
+		f.Body = a.identity()
 	}
 	f.Header = append(f.Header, [2]string{"ETag", f.ETag})
 	return f, true
@@ -156,21 +159,31 @@ func assets(s Settings, entry string) Page {
 	return all
 }
 
-// add adds a file, whose media type is that of the name from.
+// add adds a file, whose media type is that of the name from. A name that ends with .gz is that of a file that the build
+// has compressed; it is served without the ending.
 func (p Page) add(name, from, policy string, content []byte) {
 	hash := fnv.New64a()
 	hash.Write(content)
-	p[name] = asset{
-		mediaType: mediaType(from), etag: fmt.Sprintf("%x", hash.Sum64()), policy: policy,
-		immutable: strings.HasPrefix(name, "assets/"), identity: content,
-		compressed: sync.OnceValue(func() []byte {
+	a := asset{etag: fmt.Sprintf("%x", hash.Sum64()), policy: policy, immutable: strings.HasPrefix(name, "assets/")}
+	stored := func() []byte { return content }
+	if plain, ok := strings.CutSuffix(name, ".gz"); ok {
+		name, from = plain, plain
+		a.compressed, a.identity = stored, sync.OnceValue(func() []byte {
+			z, _ := gzip.NewReader(bytes.NewReader(content))
+			text, _ := io.ReadAll(z) // embedded: it cannot fail
+			return text
+		})
+	} else {
+		a.identity, a.compressed = stored, sync.OnceValue(func() []byte {
 			var b bytes.Buffer
 			z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
 			_, _ = z.Write(content) // into memory
 			_ = z.Close()
 			return b.Bytes()
-		}),
+		})
 	}
+	a.mediaType = mediaType(from)
+	p[name] = a
 }
 
 func mediaType(name string) string {

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"compress/gzip"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -48,6 +50,11 @@ func TestFiles(t *testing.T) {
 		require.NotEqual(t, plain.Header().Get("ETag"), packed.Header().Get("ETag"))
 		require.Equal(t, http.StatusNotModified, get(h, "/"+name, "If-None-Match", plain.Header().Get("ETag")).Code)
 		total += packed.Body.Len()
+		z, err := gzip.NewReader(packed.Body)
+		require.NoError(t, err, name)
+		text, err := io.ReadAll(z)
+		require.NoError(t, err, name)
+		require.Equal(t, plain.Body.String(), string(text), name)
 	}
 	require.Less(t, total, 800_000, "of gzip, in bytes")
 	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"leftHand":false,"basemap":false,"forecaster":false}`, get(h, "/settings.json").Body.String())
