@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -14,28 +15,28 @@ const MaxCodeLen = 256
 // Detectors is an immutable set of the detector codes of one product instance (contract 1.4), safe for concurrent use.
 // Each code has an ordinal 0 ≤ n < Len in the order of the feed.
 type Detectors struct {
-	seed     maphash.Seed
-	text     []byte
-	ends     []uint32
-	ordinals map[uint64]uint32 // by hash; of equal hashes, the later ones have the next numbers
-	version  uint64            // the sum of the codes' hashes, which are the same in every process
+	seed    maphash.Seed
+	text    []byte
+	ends    []uint32
+	slots   []uint32 // hash table with open addressing, at most half full: ordinal + 1; 0 is empty
+	version uint64   // the sum of the codes' hashes, which are the same in every process
 }
 
 // NewDetectors returns a set of the codes without duplicates. It skips empty codes and those over MaxCodeLen; the second
 // result is their number.
 func NewDetectors(codes []string) (*Detectors, int) {
-	d := &Detectors{seed: maphash.MakeSeed(), ordinals: make(map[uint64]uint32, len(codes))}
+	d := &Detectors{seed: maphash.MakeSeed(), ends: make([]uint32, 0, len(codes)), slots: make([]uint32, 2<<bits.Len(uint(len(codes))))}
 	skipped := 0
 	for _, code := range codes {
 		if len(code) == 0 || len(code) > MaxCodeLen {
 			skipped++
 			continue
 		}
-		h, _, found := d.lookup([]byte(code))
+		slot, found := d.lookup([]byte(code))
 		if !found {
-			d.ordinals[h] = uint32(len(d.ends))
 			d.text = append(d.text, code...)
 			d.ends = append(d.ends, uint32(len(d.text)))
+			*slot = uint32(len(d.ends))
 			d.version += xxhash.Sum64String(code)
 		}
 	}
@@ -53,21 +54,23 @@ func (d *Detectors) Code(ord int) []byte { return view(d.text, d.ends, ord) }
 
 // Find returns the ordinal of a code.
 func (d *Detectors) Find(code []byte) (ord int, ok bool) {
-	_, ord, ok = d.lookup(code)
-	return ord, ok
+	slot, ok := d.lookup(code)
+	return int(*slot) - 1, ok
 }
 
 // Has reports whether the code is in the set.
 func (d *Detectors) Has(code []byte) bool {
-	_, _, ok := d.lookup(code)
+	_, ok := d.lookup(code)
 	return ok
 }
 
-func (d *Detectors) lookup(code []byte) (h uint64, ord int, found bool) {
-	for h = maphash.Bytes(d.seed, code); ; h++ {
-		n, taken := d.ordinals[h]
-		if !taken || bytes.Equal(d.Code(int(n)), code) {
-			return h, int(n), taken
+// lookup returns the slot of a code, an empty one if the code is not in the set.
+func (d *Detectors) lookup(code []byte) (slot *uint32, found bool) {
+	mask := uint64(len(d.slots) - 1)
+	for at := maphash.Bytes(d.seed, code) & mask; ; at = (at + 1) & mask {
+		slot = &d.slots[at]
+		if *slot == 0 || bytes.Equal(d.Code(int(*slot)-1), code) {
+			return slot, *slot != 0
 		}
 	}
 }
