@@ -96,13 +96,42 @@ func (o options) throughput(ctx context.Context, body body) error {
 	return nil
 }
 
-// memory measures the daemon's peak resident size with 64 concurrent batches.
+// registry measures a daemon with a registry of a million detectors: the time from its start until it is ready, and its
+// resident size.
+func (o options) registry(ctx context.Context) error {
+	codes := make([]string, 1_000_000)
+	for i := range codes {
+		codes[i] = fmt.Sprintf("DET-%07d", i)
+	}
+	d, err := newDaemon(o.daemon, codes)
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	began := time.Now()
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	o.line("registry_1m_ready_ms", float64(time.Since(began).Milliseconds()), "ms")
+	rss, err := d.memoryMB("VmRSS")
+	if err == nil {
+		o.line("registry_1m_rss_mb", rss, "MB")
+	}
+	return err
+}
+
+// memory measures the daemon's resident size before and its peak with 64 concurrent batches.
 func (o options) memory(ctx context.Context, body body) error {
 	d, err := start(ctx, o.daemon, body.detectors)
 	if err != nil {
 		return err
 	}
 	defer d.stop()
+	idle, err := d.memoryMB("VmRSS")
+	if err != nil {
+		return err
+	}
+	o.line("rss_idle_mb", idle, "MB")
 	_, err = d.load(body, 64, 5)
 	return errors.Join(err, o.peak(d, "rss_64_batches_mb"))
 }

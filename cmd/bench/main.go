@@ -58,6 +58,8 @@ ingest_cpu_ms           CPU time of the daemon per batch, from the request to th
 inflate_over_klauspost  CPU time of the daemon's decompression of the body divided by gunzip_ms; text_…: of words like those of a book
 ingest_cpu_over_…       ingest_cpu_ms divided by one of the above, in each round; ratios vary less between runs than times
 http_items_per_s_N      items per second over N connections
+rss_idle_mb             the daemon's resident size after its start
+registry_1m_…           time until a daemon with a registry of a million detectors is ready, and its resident size
 rss_64_batches_mb       the daemon's peak resident size while 64 clients send
 geo_points_per_s_…      points converted from degrees into a format and back
 geo_…_points_per_s      points written in an encoding and read
@@ -161,9 +163,9 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 				o.bodies = append(o.bodies, b)
 			}
 			if what == "ingest" {
-				return o.batchCosts(cmd.Context())
+				return o.run(cmd.Context(), o.batchCosts, o.registry)
 			}
-			return o.run(cmd.Context(), append([]func(context.Context) error{o.batchCosts, o.decompressionBombs, o.geometries}, layer...)...)
+			return o.run(cmd.Context(), append([]func(context.Context) error{o.batchCosts, o.registry, o.decompressionBombs, o.geometries}, layer...)...)
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
