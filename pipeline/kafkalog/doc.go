@@ -60,6 +60,8 @@
 //   - The topic of offset commits, __consumer_offsets, needs as many replicas as this one. If the commits are lost, deliveries
 //     start at the oldest frame. Brokers delete the commits of a group without members after offsets.retention.minutes: it must
 //     not be shorter than the retention of the log.
+//   - If brokers forget a producer while its block is in doubt, and its former and next owner look the block up at the same moment,
+//     both may send it.
 //   - Frames are deleted by the topic's retention, delivered or not. Batches are refused (journal.ErrFull) while a group is behind by
 //     more than four fifths of it.
 package kafkalog
