@@ -105,8 +105,10 @@ func (l *layer) update(ctx context.Context, which func(i int) int) (float64, err
 		f := l.all[which(i)]
 		next := &pb.StreetForecast{Street: f.Street, Fromnode: f.Fromnode, OpenLRcode: f.OpenLRcode}
 		for _, p := range f.Forecast {
-			next.Forecast = append(next.Forecast, &pb.ForecastPeriod{Start: p.Start, End: p.End, SpeedValid: proto.Bool(true),
-				Speed: float64(100+l.random.IntN(900)) / 10})
+			next.Forecast = append(next.Forecast, &pb.ForecastPeriod{
+				Start: p.Start, End: p.End, SpeedValid: proto.Bool(true),
+				Speed: float64(100+l.random.IntN(900)) / 10,
+			})
 		}
 		l.Put(next)
 	}

@@ -59,8 +59,11 @@ func (r *release) writeImages() error {
 // certificate authorities.
 func (r *release) image(arch string) (v1.Image, error) {
 	etc := filepath.Join(r.root, "deployments/debian/trafficd.yaml")
-	entries := []entry{{name: "etc", dir: true, mode: 0o755}, {name: "etc/ssl", dir: true, mode: 0o755},
-		{name: "etc/ssl/certs", dir: true, mode: 0o755}}
+	entries := []entry{
+		{name: "etc", dir: true, mode: 0o755},
+		{name: "etc/ssl", dir: true, mode: 0o755},
+		{name: "etc/ssl/certs", dir: true, mode: 0o755},
+	}
 	entries = append(entries,
 		entry{name: "etc/ssl/certs/ca-certificates.crt", content: authorities(), mode: 0o644},
 		entry{name: "etc/passwd", content: fmt.Appendf(nil, "trafficd:x:%d:%[1]d::/var/lib/trafficd:/nonexistent\n", imageUser), mode: 0o644},

@@ -50,8 +50,10 @@ func (r *release) writeSBOM() error {
 	}}
 	for _, m := range modules {
 		url := "pkg:golang/" + m.Path + "@" + m.Version
-		components = append(components, cdx.Component{Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, BOMRef: url,
-			PackageURL: url})
+		components = append(components, cdx.Component{
+			Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, BOMRef: url,
+			PackageURL: url,
+		})
 	}
 	page, err := r.pagePackages()
 	if err != nil {

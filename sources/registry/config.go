@@ -69,8 +69,10 @@ const (
 
 // DefaultConfig has no feeds.
 func DefaultConfig() Config {
-	return Config{Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20,
-		CacheMaxAge: 24 * time.Hour}
+	return Config{
+		Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20,
+		CacheMaxAge: 24 * time.Hour,
+	}
 }
 
 // withDefaults returns a copy with defaults in place of omitted keys: the configuration has no
@@ -141,9 +143,11 @@ func (c Config) Validate() error {
 }
 
 func (f FeedConfig) validate(at string) error {
-	errs := []error{settings.Check(f.InstanceColumn != "" || validInstance(f.ProductInstance), "%sproduct_instance is %q, must be %s",
-		at, f.ProductInstance, instanceRule),
-		settings.Check(f.InstanceColumn == "" || f.ProductInstance == "", "%sproduct_instance and instance_column must not both be set", at)}
+	errs := []error{
+		settings.Check(f.InstanceColumn != "" || validInstance(f.ProductInstance), "%sproduct_instance is %q, must be %s",
+			at, f.ProductInstance, instanceRule),
+		settings.Check(f.InstanceColumn == "" || f.ProductInstance == "", "%sproduct_instance and instance_column must not both be set", at),
+	}
 	set := 0
 	if c := f.File; c != nil {
 		set++

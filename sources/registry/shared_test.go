@@ -154,7 +154,7 @@ func TestSharedListOfServices(t *testing.T) {
 		require.NoError(t, cfg.Check(t.Context(), true))
 		f := newFeed(cfg, fc.withDefaults(), zerolog.Nop())
 		t.Cleanup(func() { metrics.Hide(f.gauges()...) })
-	t.Cleanup(f.source.close)
+		t.Cleanup(f.source.close)
 		f.check(t.Context())
 		require.Empty(t, f.status(time.Now())[0].Error)
 		require.Equal(t, []string{"A"}, codesOf(f.find("a").current.Load()))

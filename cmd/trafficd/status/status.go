@@ -261,8 +261,10 @@ func (r *Recorder) Now() Status {
 		})
 	}
 	if streets, ok := s.values["layers_streets"]; ok && len(s.values["layers_age_seconds"]) > 0 {
-		st.Forecast = &Forecast{streets[""], s.sum("layers_age_seconds"), unix(s.sum("layers_covered_until_timestamp_seconds")),
-			s.sum("layers_stale") > 0}
+		st.Forecast = &Forecast{
+			streets[""], s.sum("layers_age_seconds"), unix(s.sum("layers_covered_until_timestamp_seconds")),
+			s.sum("layers_stale") > 0,
+		}
 	}
 	st.Summary = r.summary(&s, oldest, ready, now)
 	return st
