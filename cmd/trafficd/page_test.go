@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	encoding "encoding/binary"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +30,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/trafficd/status"
+	"trafficd/pipeline"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -531,6 +535,8 @@ func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome bro
 		return found
 	}, "the rejection in the tail")
 	d.awaitDelivered()
+	terminal(t, d, func() { send(item(5, 1)) })
+	d.awaitDelivered()
 	require.NoError(t, c.Stop())
 	summary("ClickHouse has taken no measurements")
 	send(item(3, 1), item(4, 1))
@@ -539,4 +545,41 @@ func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome bro
 	require.NoError(t, c.Restart())
 	summary("All is well.")
 	require.Empty(t, p.taken())
+}
+
+// terminal requires that trafficctl shows what the page shows.
+func terminal(t *testing.T, d *process, send func()) {
+	t.Helper()
+	var s status.Status
+	require.NoError(t, json.Unmarshal(mustRun(t, trafficctl(t), "top", "--json", "--url", "http://"+d.Ops), &s))
+	require.Empty(t, s.Summary)
+	require.Len(t, s.Stores, 2)
+
+	tap := exec.CommandContext(t.Context(), trafficctl(t),
+		"tap", "--accepted", "--client", "acme", "--detector", detector(5), "--json", "--url", "http://"+d.Ops)
+	out, err := tap.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, tap.Start())
+	lines := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(out).ReadString('\n') // an empty one fails the test
+		lines <- line
+	}()
+	var line string
+	d.eventually(func() bool { // the tap may not follow yet
+		send()
+		select {
+		case line = <-lines:
+			return true
+		default:
+			return false
+		}
+	}, "an accepted measurement in the tap")
+	require.NoError(t, tap.Process.Kill())
+	_ = tap.Wait() // killed
+	var item pipeline.TapItem
+	require.NoError(t, json.Unmarshal([]byte(line), &item))
+	require.Equal(t, "acme", item.Client)
+	require.Equal(t, detector(5), item.Detector)
+	require.NotNil(t, item.Value)
 }
