@@ -47,6 +47,9 @@ func (f FeedConfig) check(ctx context.Context, cfg Config, deep bool) error {
 	feed := newFeed(cfg, f, zerolog.Nop())
 	defer feed.source.close()
 	lists, err := feed.read(ctx)
+	if err != nil {
+		clear(lists) // they are incomplete
+	}
 	for instance, codes := range lists {
 		err = errors.Join(err, newList(cfg, instance, feed.kind, zerolog.Nop()).take(codes, time.Now()))
 	}
