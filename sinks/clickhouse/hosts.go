@@ -64,7 +64,8 @@ func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 			Compression: &ch.Compression{Method: compressions[c.Compression]},
 		})
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("clickhouse.%w", err), s.close())
+			_ = s.close() // they were not used
+			return nil, fmt.Errorf("clickhouse.%w", err)
 		}
 		s.all = append(s.all, &host{address: address, conn: conn, migrated: !c.Migrate, trouble: errNotAsked})
 	}
