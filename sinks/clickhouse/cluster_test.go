@@ -118,7 +118,13 @@ func (a *archive) eventually(plan []byte, rows batch.Block) {
 // testTwoShards sends measurements and corrections of them through two daemons, to two shards.
 func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	one.t = t
-	require.NoError(t, one.Probe(t.Context()))
+	require.Eventually(t, func() bool { // as the delivery loop does: a busy server may not answer in time
+		err := one.Probe(t.Context())
+		if err != nil {
+			t.Log(err)
+		}
+		return err == nil
+	}, time.Minute, 100*time.Millisecond)
 	for _, n := range c.Nodes {
 		server{n.TCP}.Query(t, "SYSTEM STOP MERGES "+one.name+"_local")
 	}
@@ -135,13 +141,13 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	for i := range 4 { // 200 by 200, each daemon with the other's corrections in between
 		from, to := 200*i, 200*i+200
 		rows, plan := one.plan(blockOf(batchOf(i, epoch+int64(i), first[from:to]...)))
-		one.deliver(plan, rows)
+		one.eventually(plan, rows)
 		rows, plan = two.plan(blockOf(batchOf(10+i, epoch+minute+int64(i), second[from:to]...)))
-		two.deliver(plan, rows)
+		two.eventually(plan, rows)
 	}
 	rows, plan := one.plan(blockOf(batchOf(4, epoch+4, first[:100]...)))
-	one.deliver(plan, rows)
-	two.deliver(plan, rows) // a retry through another server
+	one.eventually(plan, rows)
+	two.eventually(plan, rows) // a retry through another server
 	sum := 0.0
 	for _, s := range second {
 		sum += math.Round(s.value * 1000)
