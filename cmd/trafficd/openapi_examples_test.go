@@ -180,12 +180,11 @@ func (d *process) seen(response *http.Response, err error) seenExample {
 	return seenExample{response.StatusCode, string(text)}
 }
 
-// hold begins to send a batch, and returns the connection.
-func (d *process) hold(headers string) net.Conn {
-	d.t.Helper()
+// held is a batch that is begun and not finished.
+func (d *process) held(headers string) rawRequest {
 	header := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: apiKey %s\r\ntraceparent: %s\r\n%sContent-Length: 1000\r\n\r\n",
 		ingest.Path, d.API, integratorKey, exampleTraceparent, headers)
-	return d.begin(rawRequest{header: []byte(header), body: pack(`{"measurements":[]}`)}).conn
+	return rawRequest{header: []byte(header), body: pack(`{"measurements":[]}`)}
 }
 
 // otherVersion sends a request in a version of HTTP that the daemon does not support.
@@ -231,15 +230,15 @@ func (d *process) provokeErrors() map[string]seenExample {
 	tooLarge.body = regexp.MustCompile(`"traceId":"[0-9a-f]{32}"`).ReplaceAllString(tooLarge.body, `"traceId":"`+exampleTraceparent[3:35]+`"`)
 	seen["HeaderTooLarge/longHeader"] = tooLarge
 
-	d.hold("Idempotency-Key: held\r\n")
+	d.begin(d.held("Idempotency-Key: held\r\n"))
 	seen["IdempotencyKeyInUse/underWay"] = post(batch, "Idempotency-Key", "held")
 	require.Equal(d.t, http.StatusMultiStatus, post(batch, "Idempotency-Key", "used").status)
 	seen["IdempotencyKeyReused/anotherBatch"] = post(pack(`{"measurements":[1]}`), "Idempotency-Key", "used")
 
 	other := clientsProcess(d.t, "ingest.admission_requests=4")
-	slow := other.hold("")
+	slow := other.begin(other.held("")).conn
 	other.eventually(func() bool {
-		other.hold("") // refused if the request below still has its place
+		other.tryBegin(other.held("")) // refused if the request below still has its place
 		seen["Unavailable/busy"] = other.exchange(http.MethodPost, ingest.Path, batch)
 		return seen["Unavailable/busy"].status == http.StatusServiceUnavailable
 	}, "a full daemon")

@@ -353,6 +353,7 @@ export class RasterStreets extends Streets {
     const { map, geometry, canvas, chosen, colours, steps } = this;
     if (!map || !geometry || steps.length === 0) return;
     const view = this.view(map);
+    if (view.width === 0 || view.height === 0) return; // the map is hidden
     const name = JSON.stringify(view);
     const moved = name !== this.outlined;
     if (!moved && !recoloured) return;
