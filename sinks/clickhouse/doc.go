@@ -78,7 +78,7 @@
 //
 // A look-up asks every live server for what it has and waits for no other: servers are asked all the time whether they live,
 // and one that does not answer in time is left out. A row is delivered if quorum replicas have it; as long as a row is on
-// fewer, the block is retried, and not sent again. Rows that nobody has are sent with the first token, so that Keeper decides
+// fewer, the block is retried, and not sent again. Rows that no replica has are sent with the first token, so that Keeper decides
 // if an earlier attempt is still under way. If they are missing nevertheless, the earlier part is on a replica that is dead,
 // or was lost with a disk. After deadAfter, or at once if all servers are live, the rows are sent under another token. Should
 // the dead replica return with its disk, the rows are there twice until a merge. They are equal, so that FINAL and the derived

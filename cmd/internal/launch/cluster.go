@@ -86,7 +86,7 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 	return c, errors.Join(errs...)
 }
 
-// Close kills all nodes, whose data nobody needs, and ZooKeeper.
+// Close kills all nodes and ZooKeeper. Their data is not needed any more.
 func (c *ClickHouseCluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {
