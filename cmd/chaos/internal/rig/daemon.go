@@ -56,7 +56,7 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 		free = 4 << 20
 	}
 	d.volume = journal
-	err = d.Configure("nobody", "tk_nobody", "ingest", r.cfg.Detectors,
+	err = d.Configure("unused", "tk_unused", "ingest", r.cfg.Detectors,
 		"shutdown_timeout="+stopLimit.String(),
 		"clickhouse.addresses="+r.ArchiveWire.Address, "kafka.brokers="+strings.Join(brokers, ","),
 		"clickhouse.dial_timeout=500ms", "clickhouse.write_timeout=2s",
