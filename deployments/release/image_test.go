@@ -157,6 +157,13 @@ root=$0 && shift && exec setpriv --no-new-privs /usr/sbin/chroot --userspec=6553
 		}
 	}
 	require.True(t, healthy)
+	require.Eventually(t, func() bool { // the health check may pass before the clients' listener is open
+		c, err := net.Dial("tcp", api)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}, time.Minute, 20*time.Millisecond)
 
 	get := func(address, path string) (int, string) {
 		t.Helper()
