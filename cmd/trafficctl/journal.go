@@ -21,15 +21,15 @@ import (
 )
 
 const journalHelp = `Inspect a daemon's journal: the directory in its setting journal.dir, which holds accepted
-measurements until both stores have them. The commands only read it, so they work with
-and without a running daemon.
+measurements until both stores have them. All commands but adopt only read it, so they work
+with and without a running daemon.
 
 The subdirectory "idempotency" is also a journal: it stores the answers to requests with an
 Idempotency-Key.`
 
 func newJournal(std streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "journal", Short: "Inspect a daemon's journal: segments, damage, measurements, cursors", Long: journalHelp}
-	cmd.AddCommand(newJournalList(std), newJournalVerify(std), newJournalDump(std), newJournalCursors(std))
+	cmd := &cobra.Command{Use: "journal", Short: "Inspect a daemon's journal, or deliver that of a lost one", Long: journalHelp}
+	cmd.AddCommand(newJournalList(std), newJournalVerify(std), newJournalDump(std), newJournalCursors(std), newJournalAdopt(std))
 	return cmd
 }
 

@@ -53,7 +53,7 @@ func texts(d *testDaemon) (items []string) {
 
 // Every command has a help text with an example.
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"send"}, {"resubmit"}, {"generate"}, {"key", "new"}, {"key", "list"}, {"key", "revoke"}, {"version"}, {"journal", "ls"}, {"journal", "verify"}, {"journal", "dump"}, {"journal", "cursors"}, {"deadletter", "ls"}, {"deadletter", "resend"}} {
+	for _, args := range [][]string{{}, {"send"}, {"resubmit"}, {"generate"}, {"key", "new"}, {"key", "list"}, {"key", "revoke"}, {"version"}, {"journal", "ls"}, {"journal", "verify"}, {"journal", "dump"}, {"journal", "cursors"}, {"journal", "adopt"}, {"deadletter", "ls"}, {"deadletter", "resend"}} {
 		r := runWith(t, "", append(args, "--help")...)
 		require.Zero(t, r.code)
 		require.Contains(t, r.out, "trafficctl "+strings.Join(args, " "))

@@ -24,10 +24,8 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, deep boo
 	section("api", checkAPI(c.API))
 	section("registry", c.Registry.Check(ctx, deep))
 	section("forecasts", c.Forecasts.Check(ctx, deep))
-	for _, s := range sinks {
-		if s.enabled(c) {
-			section(s.name, s.check(ctx, c, deep))
-		}
+	for _, s := range c.EnabledSinks() {
+		section(s.Name, s.Check(ctx, c, deep))
 	}
 	section("ui", c.UI.Check())
 	section("journal", creatable("dir", c.Journal.Dir))

@@ -121,8 +121,8 @@ func (d *daemon) steps() []step {
 			"journal",
 			func() (err error) {
 				var consumers []string
-				for _, s := range d.enabledSinks() {
-					consumers = append(consumers, s.name)
+				for _, s := range cfg.EnabledSinks() {
+					consumers = append(consumers, s.Name)
 				}
 				if cfg.Journal.Kind == config.KafkaJournal {
 					if err := os.MkdirAll(cfg.Journal.Dir, 0o750); err != nil { // for dead letters and caches

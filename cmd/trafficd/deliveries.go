@@ -4,54 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/rs/zerolog"
 
 	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
 	"trafficd/sinks/clickhouse"
-	"trafficd/sinks/kafka"
 )
-
-// sink is a store that measurements are delivered to.
-type sink struct {
-	name     string // also of its cursor in the journal, so it must never change
-	enabled  func(*config.Config) bool
-	delivery func(*config.Config) pipeline.DeliveryConfig
-	open     func(*config.Config, zerolog.Logger) (pipeline.Sink, error) // does not need the store to be reachable
-
-	// check reports what is wrong with the files that the sink's settings name and, if deep, with the
-	// store. Each of the joined errors starts with a key.
-	check func(ctx context.Context, c *config.Config, deep bool) error
-}
-
-// sinks lists all sinks. A new one needs an entry here and a section in the configuration.
-var sinks = []sink{
-	{
-		"clickhouse",
-		func(c *config.Config) bool { return c.ClickHouse.Enabled },
-		func(c *config.Config) pipeline.DeliveryConfig { return c.ClickHouse.Delivery },
-		func(c *config.Config, log zerolog.Logger) (pipeline.Sink, error) {
-			return clickhouse.New(c.ClickHouse.Config, log)
-		},
-		func(ctx context.Context, c *config.Config, deep bool) error { return c.ClickHouse.Check(ctx, deep) },
-	},
-	{
-		"kafka",
-		func(c *config.Config) bool { return c.Kafka.Enabled },
-		func(c *config.Config) pipeline.DeliveryConfig { return c.Kafka.Delivery },
-		func(c *config.Config, log zerolog.Logger) (pipeline.Sink, error) {
-			return kafka.New(c.Kafka.Config, log)
-		},
-		func(ctx context.Context, c *config.Config, deep bool) error { return c.Kafka.Check(ctx, deep) },
-	},
-}
-
-// enabledSinks returns the sinks that the journal keeps frames for.
-func (d *daemon) enabledSinks() []sink {
-	return slices.DeleteFunc(slices.Clone(sinks), func(s sink) bool { return !s.enabled(d.cfg) })
-}
 
 // delivery is what runs for a sink: a pipeline.Delivery, or with the log in Kafka one for each partition.
 type delivery struct {
@@ -73,15 +32,15 @@ func (d *daemon) startDeliveries() error {
 	if err := dead.Check(); err != nil {
 		return fmt.Errorf("%w; see the setting dead_letters", err)
 	}
-	for _, s := range d.enabledSinks() {
+	for _, s := range d.cfg.EnabledSinks() {
 		p, err := d.deliverer(s, dead)
 		if err != nil {
 			return errors.Join(err, d.stopDeliveries(context.Background()))
 		}
-		pipeline.ShowDelivery(s.name, p.Status)
+		pipeline.ShowDelivery(s.Name, p.Status)
 		hard, cancelHard := context.WithCancel(context.Background())
 		soft, cancelSoft := context.WithCancel(hard)
-		x := &delivery{name: s.name, deliverer: p, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
+		x := &delivery{name: s.Name, deliverer: p, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
 		go func() { // stopDeliveries ends it and waits
 			defer close(x.done)
 			x.err = x.Run(hard, soft)
@@ -94,19 +53,19 @@ func (d *daemon) startDeliveries() error {
 	return nil
 }
 
-func (d *daemon) deliverer(s sink, dead *pipeline.DeadLetters) (deliverer, error) {
+func (d *daemon) deliverer(s config.Sink, dead *pipeline.DeadLetters) (deliverer, error) {
 	if d.shared != nil {
 		return &partitions{d: d, sink: s, dead: dead, running: map[int]*pipeline.Delivery{}}, nil
 	}
-	return d.newDelivery(s, d.cfg, pipeline.Local(d.local, s.name), dead, d.log)
+	return d.newDelivery(s, d.cfg, pipeline.Local(d.local, s.Name), dead, d.log)
 }
 
-func (d *daemon) newDelivery(s sink, c *config.Config, source pipeline.Source, dead *pipeline.DeadLetters, log zerolog.Logger) (*pipeline.Delivery, error) {
-	store, err := s.open(c, log)
+func (d *daemon) newDelivery(s config.Sink, c *config.Config, source pipeline.Source, dead *pipeline.DeadLetters, log zerolog.Logger) (*pipeline.Delivery, error) {
+	store, err := s.Open(c, log)
 	if err != nil {
 		return nil, err
 	}
-	p, err := pipeline.NewDelivery(s.name, s.delivery(c), source, store, dead, log)
+	p, err := pipeline.NewDelivery(s.Name, s.Delivery(c), source, store, dead, log)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -7,7 +7,7 @@
 //	daemon.go      the parts, in the order of start and stop
 //	steps.go       starts and stops them within a time limit
 //	check.go       what --check-config reports
-//	deliveries.go  the sinks and their delivery loops
+//	deliveries.go  the delivery loops
 //	routes.go      the paths for clients, and the interface descriptions
 //	reload.go      what SIGHUP changes
 //	readiness.go   the reasons in /readyz

@@ -14,7 +14,7 @@ import (
 // partitions delivers to a sink those partitions of the log that the sink's consumer group assigns to this replica.
 type partitions struct {
 	d    *daemon
-	sink sink
+	sink config.Sink
 	dead *pipeline.DeadLetters
 
 	mu      sync.Mutex
@@ -25,11 +25,11 @@ type partitions struct {
 
 // Run implements deliverer.
 func (p *partitions) Run(ctx, soft context.Context) error {
-	return p.d.shared.Consume(ctx, soft, p.sink.name, p.deliver, func(err error) {
+	return p.d.shared.Consume(ctx, soft, p.sink.Name, p.deliver, func(err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if err != nil && p.trouble == nil {
-			p.d.log.Warn().Err(err).Str("sink", p.sink.name).Msg("cannot deliver from the log; retrying")
+			p.d.log.Warn().Err(err).Str("sink", p.sink.Name).Msg("cannot deliver from the log; retrying")
 		}
 		p.trouble = err
 	})

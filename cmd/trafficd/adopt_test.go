@@ -1,0 +1,100 @@
+package main
+
+import (
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/launch"
+)
+
+// A daemon dies with blocks in flight and others undelivered. trafficctl journal adopt delivers its journal beside another daemon,
+// killed and stopped in between, and each measurement is in both stores once. Then the daemon may return.
+func TestAdoptJournal(t *testing.T) {
+	ctl := filepath.Join(t.TempDir(), "trafficctl")
+	require.NoError(t, launch.Build(t.Context(), "-o", ctl, "./cmd/trafficctl"))
+	lost, c, k := onRealStores(t)
+	lost.set("clickhouse.delivery.max_rows=700", "clickhouse.delivery.min_rows=1", "kafka.delivery.max_rows=700") // parts of batches
+	other := newProcess(t, settingsOf(lost, "clickhouse", "kafka")...)
+	var promised ledger
+	batch := 0
+	send := func(d *process, n int) {
+		for range n {
+			d.sendUntilKept(&promised, batch, 500)
+			batch++
+		}
+	}
+	adopt := func(flags ...string) *process {
+		args := append([]string{"journal", "adopt", filepath.Join(lost.Dir, "journal")}, append(lost.Args, flags...)...)
+		return &process{t, launch.Daemon{Binary: ctl, Dir: lost.Dir, Args: args}}
+	}
+	refuses := func(want string, flags ...string) bool {
+		out, err := exec.Command(ctl, adopt(flags...).Args...).CombinedOutput()
+		return err != nil && strings.Contains(string(out), want)
+	}
+	until := func(ok func() bool) {
+		t.Helper()
+		require.Eventually(t, ok, time.Minute, 20*time.Millisecond)
+	}
+	kill := func(d *process) {
+		d.signal(syscall.SIGKILL)
+		<-d.Done()
+	}
+
+	lost.start().await(http.StatusOK)
+	send(lost, 5)
+	lost.awaitDelivered()
+	require.NoError(t, c.Pause())
+	require.NoError(t, k.Pause())
+	send(lost, 20)
+	lost.awaitLag("clickhouse")
+	lost.awaitLag("kafka")
+	require.True(t, refuses("the folder is locked"))
+	kill(lost)
+	require.True(t, refuses("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
+
+	a := adopt("--set", "kafka.request_timeout=1s").start() // with both stores away
+	until(func() bool { return strings.Contains(a.Log(), "retrying") })
+	require.True(t, refuses("the folder is locked"))
+	kill(a)
+	require.NoError(t, k.Resume())
+	a = adopt().start() // killed after it has delivered to Kafka
+	until(func() bool { return k.Count(t, "measurements") == promised.items() })
+	kill(a)
+	require.NoError(t, c.Resume())
+	other.start().await(http.StatusOK)
+	send(other, 5)
+	before := c.Query(t, "SELECT count() FROM trafficd.measurements")
+	a = adopt().start() // stopped after it has delivered some rows to ClickHouse
+	until(func() bool { return a.Exited() || c.Query(t, "SELECT count() FROM trafficd.measurements") != before })
+	_ = a.Signal(syscall.SIGTERM) // fails if it has exited
+	a.end()
+	for _, want := range []string{"everything in ", "delivered to clickhouse: 0 rows"} { // a second run has nothing left to do
+		a = adopt().start()
+		code, log := a.end()
+		require.Zero(t, code, log)
+		require.Contains(t, log, want)
+	}
+	lost.start().await(http.StatusOK)
+	send(lost, 5)
+	lost.awaitDelivered()
+	other.awaitDelivered()
+	promised.check(t, c, k)
+}
+
+// settingsOf returns the settings of some sections of a daemon.
+func settingsOf(d *process, sections ...string) (settings []string) {
+	for _, arg := range d.Args {
+		if section, _, _ := strings.Cut(arg, "."); slices.Contains(sections, section) {
+			settings = append(settings, arg)
+		}
+	}
+	return settings
+}
