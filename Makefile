@@ -84,8 +84,8 @@ chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 D
 	go run ./cmd/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: chaos-cluster
-chaos-cluster: ## the same with three replicas that share a log in three Apache brokers, and lose their volumes; SEED=1 DURATION=60s RUNS=2
-	go run ./cmd/chaos --broker apache --brokers 3 --replicas 3 --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
+chaos-cluster: ## the same with three replicas behind HAProxy that share a log in three Apache brokers, and two ClickHouse nodes; as root; SEED=1 DURATION=60s RUNS=2
+	go run ./cmd/chaos --broker apache --brokers 3 --replicas 3 --nodes 2 --links --equal 10000 --rollouts 2 --takeovers 10 --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: bench
 bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA=folder adds real batches

@@ -17,7 +17,7 @@ import (
 func TestChaos(t *testing.T) {
 	weights, err := parseWeights(map[string]string{archive: "3", broker: "4"})
 	require.NoError(t, err)
-	cfg := config{Broker: launch.Kfake, Brokers: 1, Replicas: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Dir: t.TempDir(), Verbose: true}
+	cfg := config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Dir: t.TempDir(), Verbose: true}
 	var out bytes.Buffer
 	found, err := run(t.Context(), cfg, &out)
 	t.Log(out.String())
@@ -34,7 +34,7 @@ func TestChaos(t *testing.T) {
 func TestParseWeights(t *testing.T) {
 	w, err := parseWeights(map[string]string{daemon: "10", network: "0"})
 	require.NoError(t, err)
-	require.Equal(t, map[string]float64{daemon: 10, archive: 1.5, broker: 1.5, network: 0, disk: 1.5, clock: 1}, w)
+	require.Equal(t, map[string]float64{daemon: 10, archive: 1.5, zookeeper: 0.5, broker: 1.5, balancer: 1, network: 0, disk: 1.5, clock: 1, rolling: 0.25}, w)
 	f := func(want, name, weight string) {
 		t.Helper()
 		_, err := parseWeights(map[string]string{name: weight})
@@ -53,8 +53,9 @@ func TestSums(t *testing.T) {
 	all.add(&result{wrong: []string{"exit status 1"}, counts: nemesis.Counts{"trafficd SIGTERM": 3, "kafka kill -9 of one": 4, "kafka kill -9": 1}})
 	require.False(t, all.clean(), "a wrong exit is a failure")
 	require.Equal(t, `chaos: wrong responses or exits 1
+chaos: faults 20
 chaos: kills: trafficd kill -9 2, trafficd SIGTERM 3, clickhouse kill -9 1, kafka kill -9 5
-chaos: missing 0 duplicated 0 reordered 0 altered 0 kills 11 seed 7`, all.lines(7))
+chaos: missing 0 doubled 0 reordered 0 altered 0 kills 11 seed 7`, all.lines(7))
 	all.add(&result{stores: []*judge.Verdict{{Altered: 2}}})
 	require.Contains(t, all.lines(7), "altered 2 ")
 }

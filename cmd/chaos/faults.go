@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -19,12 +21,15 @@ import (
 
 // The targets' names, also in --kills.
 const (
-	daemon  = "trafficd"
-	archive = "clickhouse"
-	broker  = "kafka"
-	network = "network"
-	disk    = "disk"
-	clock   = "clock"
+	daemon    = "trafficd"
+	archive   = "clickhouse"
+	zookeeper = "zookeeper"
+	broker    = "kafka"
+	balancer  = "haproxy"
+	network   = "network"
+	disk      = "disk"
+	clock     = "clock"
+	rolling   = "rollout"
 )
 
 // The names of faults that count as kills begin with one of these.
@@ -37,8 +42,9 @@ const (
 
 const ms = time.Millisecond
 
-// targets returns everything that is hit. A weight of 1 is a fault every four seconds.
+// targets returns everything that is hit. A weight of 1 is a fault every four seconds, at any of several equal targets.
 func targets(r *rig.Rig, cfg config) []nemesis.Target {
+	several := len(r.Replicas) > 1
 	target := func(name, of string, faults ...nemesis.Fault) nemesis.Target {
 		t := nemesis.Target{Name: name + of, Faults: faults}
 		if w := cfg.Weights[name]; w > 0 {
@@ -47,14 +53,28 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 		return t
 	}
 	all := []nemesis.Target{
-		target(archive, "", archiveFaults(r.Archive)...),
 		target(broker, "", brokerFaults(r.Broker, cfg.Broker, cfg.Brokers)...),
 		target(network, " of clients", wireFaults(r.ClientWires...)...),
-		target(network, " of clickhouse", wireFaults(r.ArchiveWire)...),
+		target(network, " of clickhouse", wireFaults(r.ArchiveWires...)...),
 		target(network, " of kafka", wireFaults(r.ForwardWires...)...),
 	}
+	for i, n := range r.Archive.Nodes {
+		node := target(archive, "", nodeFaults(n, cfg.Nodes > 1)...)
+		node.Number, node.Gap = i, node.Gap*time.Duration(cfg.Nodes)
+		all = append(all, node)
+	}
+	if z := r.Archive.ZooKeeper; z != nil {
+		all = append(all, target(zookeeper, "", processFaults(z.Kill, z.Restart, z.Pause, z.Resume)...))
+	}
+	if e := r.Edge; e != nil {
+		all = append(all, target(balancer, "", processFaults(e.Kill, e.Start, e.Pause, e.Resume)...),
+			target(rolling, "", rollout(r.Replicas)))
+	}
+	if r.Network != nil {
+		all = append(all, target(network, " of brokers", linkFaults(r.Network, 0, cfg.Brokers)...),
+			target(network, " of clickhouse nodes", linkFaults(r.Network, cfg.Brokers, cfg.Nodes+1)...))
+	}
 	for n, d := range r.Replicas {
-		several := len(r.Replicas) > 1
 		own := []nemesis.Target{
 			target(daemon, "", daemonFaults(d, several)...),
 			// Two readings never differ by more than the hour for which results are stored.
@@ -66,7 +86,7 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 			own = append(own, target(disk, "", diskFaults(r, d)...))
 		}
 		for i := range own {
-			own[i].Number = n
+			own[i].Number, own[i].Gap = n, own[i].Gap*time.Duration(cfg.Replicas)
 		}
 		all = append(all, own...)
 	}
@@ -76,6 +96,71 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 // always is a begin without parameters.
 func always(begin func() error) func(*rand.Rand) error {
 	return func(*rand.Rand) error { return begin() }
+}
+
+// processFaults kill and pause a process.
+func processFaults(kill, start, pause, resume func() error) []nemesis.Fault {
+	return []nemesis.Fault{
+		{Name: kill9, Weight: 2, Hit: nemesis.During(0, 4*time.Second, always(kill), start)},
+		{Name: "pause", Weight: 1, Hit: nemesis.During(500*ms, 6*time.Second, always(pause), resume)},
+	}
+}
+
+// rollout restarts all replicas in turn, each when the previous one is ready or has had the time for it.
+func rollout(replicas []*rig.Daemon) nemesis.Fault {
+	restart := func(d *rig.Daemon) error {
+		d.Busy.Lock()
+		defer d.Busy.Unlock()
+		return errors.Join(d.Terminate(), d.Start())
+	}
+	return nemesis.Fault{Name: "of all replicas", Weight: 1, Hit: func(ctx context.Context, _ *rand.Rand) error {
+		for _, d := range replicas {
+			if err := restart(d); err != nil {
+				return err
+			}
+			ready := func() error {
+				if status, body := d.Readyz(ctx); status != http.StatusOK {
+					return fmt.Errorf("status %d: %s", status, body)
+				}
+				return nil
+			}
+			_ = launch.Eventually(ctx, 10*time.Second, ready) // it may have been killed again
+		}
+		return nil
+	}}
+}
+
+// linkFaults cut the links between two hosts of the network, in one direction or both, or between one and all others.
+func linkFaults(n *rig.Network, first, hosts int) []nemesis.Fault {
+	type link struct{ from, to int }
+	cut := func(name string, weight int, links func(a, b int) []link) nemesis.Fault {
+		var down []link
+		return nemesis.Fault{Name: name, Weight: weight, Hit: nemesis.During(500*ms, 8*time.Second, func(r *rand.Rand) (err error) {
+			pair := r.Perm(hosts)
+			down = links(first+pair[0], first+pair[1])
+			for _, l := range down {
+				err = errors.Join(err, n.Cut(l.from, l.to))
+			}
+			return err
+		}, func() (err error) {
+			for _, l := range down {
+				err = errors.Join(err, n.Join(l.from, l.to))
+			}
+			return err
+		})}
+	}
+	return []nemesis.Fault{
+		cut("link cut one way", 2, func(a, b int) []link { return []link{{a, b}} }),
+		cut("link cut both ways", 2, func(a, b int) []link { return []link{{a, b}, {b, a}} }),
+		cut("host cut off", 2, func(a, _ int) (all []link) {
+			for b := first; b < first+hosts; b++ {
+				if b != a {
+					all = append(all, link{a, b}, link{b, a})
+				}
+			}
+			return all
+		}),
+	}
 }
 
 func daemonFaults(d *rig.Daemon, several bool) []nemesis.Fault {
@@ -95,15 +180,22 @@ func daemonFaults(d *rig.Daemon, several bool) []nemesis.Fault {
 				Hit: nemesis.During(rig.SessionTimeout, 4*rig.SessionTimeout, always(signal(unix.SIGSTOP)), signal(unix.SIGCONT)),
 			})
 	}
+	for i, f := range faults {
+		faults[i].Hit = func(ctx context.Context, r *rand.Rand) error {
+			d.Busy.Lock()
+			defer d.Busy.Unlock()
+			return f.Hit(ctx, r)
+		}
+	}
 	return faults
 }
 
-func archiveFaults(a *rig.Archive) []nemesis.Fault {
+func nodeFaults(n *rig.Node, several bool) []nemesis.Fault {
 	// A server that has exited is restarted before a fault begins, and again if that prevents its end.
 	during := func(shortest, longest time.Duration, begin, end func() error) nemesis.Hit {
 		begun := false
 		return nemesis.During(shortest, longest, func(*rand.Rand) error {
-			err := a.Revive()
+			err := n.Revive()
 			begun = err == nil && begin() == nil // otherwise it has just exited: the next fault restarts it
 			return err
 		}, func() (err error) {
@@ -111,7 +203,7 @@ func archiveFaults(a *rig.Archive) []nemesis.Fault {
 				if err = end(); err == nil {
 					return nil
 				}
-				if reviveErr := a.Revive(); reviveErr != nil {
+				if reviveErr := n.Revive(); reviveErr != nil {
 					err = reviveErr
 				}
 			}
@@ -119,12 +211,18 @@ func archiveFaults(a *rig.Archive) []nemesis.Fault {
 		})
 	}
 	faults := []nemesis.Fault{
-		{Name: kill9, Weight: 8, Hit: nemesis.During(0, 500*ms, always(a.Kill), a.Restart)},
-		{Name: "pause", Weight: 2, Hit: during(time.Second, 5*time.Second, a.Pause, a.Resume)},
+		{Name: kill9, Weight: 8, Hit: nemesis.During(0, 500*ms, always(n.Kill), n.Restart)},
+		{Name: "pause", Weight: 2, Hit: during(time.Second, 5*time.Second, n.Pause, n.Resume)},
 	}
-	for _, how := range rig.Refusals() {
-		refuse, allow := func() error { return a.Refuse(how) }, func() error { return a.Allow(how) }
+	for _, how := range n.Refusals() {
+		refuse, allow := func() error { return n.Refuse(how) }, func() error { return n.Allow(how) }
 		faults = append(faults, nemesis.Fault{Name: how, Weight: 1, Hit: during(500*ms, 2*time.Second, refuse, allow)})
+	}
+	if several {
+		faults = append(faults, nemesis.Fault{Name: wiped, Weight: 5, Hit: func(ctx context.Context, r *rand.Rand) error {
+			replace := func() error { return n.Replace(context.WithoutCancel(ctx)) }
+			return nemesis.During(0, 6*time.Second, always(n.Wipe), replace)(ctx, r)
+		}})
 	}
 	return faults
 }
@@ -143,7 +241,8 @@ func brokerFaults(b rig.Broker, kind string, brokers int) []nemesis.Fault {
 	if brokers > 1 {
 		// One of several for longer than its session, so that others lead its partitions; and all but one, so that there are
 		// too few replicas.
-		faults = append(faults, down(kill9+" of one", 12, 1, 8*time.Second), down(kill9+" of all but one", 4, brokers-1, 4*time.Second))
+		faults = append(faults, down(kill9+" of one", 12, 1, 8*time.Second), down(kill9+" of all but one", 4, brokers-1, 4*time.Second),
+			nemesis.Fault{Name: "leaders moved", Weight: 8, Hit: b.MoveLeaders})
 	}
 	return faults
 }
@@ -203,7 +302,7 @@ func wireFaults(wires ...*rig.Wire) []nemesis.Fault {
 
 // parseWeights returns the defaults overridden by the given weights.
 func parseWeights(given map[string]string) (map[string]float64, error) {
-	weights := map[string]float64{daemon: 6, archive: 1.5, broker: 1.5, network: 1.5, disk: 1.5, clock: 1}
+	weights := map[string]float64{daemon: 6, archive: 1.5, zookeeper: 0.5, broker: 1.5, balancer: 1, network: 1.5, disk: 1.5, clock: 1, rolling: 0.25}
 	for name, text := range given {
 		var w float64
 		if _, known := weights[name]; !known {

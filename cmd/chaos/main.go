@@ -7,7 +7,9 @@
 //	                  journal   ──wire──▶ broker(s)      the journal is on a small disk
 //
 // With several replicas, each has a wire of its own, their journal is a log in Kafka, their clocks differ, and kill -9 may delete their
-// volumes. Clients send each batch to a random replica, some to all of them at the same time.
+// volumes. Clients send each batch through HAProxy with the shipped configuration, or to a random replica, or to all of them at the
+// same time. Several ClickHouse nodes are replicas of one shard, with ZooKeeper; they lose their disks too. Brokers and nodes may
+// have network namespaces, whose links are cut.
 //
 // Start reading with run.go and faults.go. The packages are the clients (load), the accepted items (ledger), the schedule of
 // faults (nemesis), the system under test (rig), the daemon's clock and disk (faultinject) and the comparison (judge).
@@ -48,7 +50,7 @@ func main() {
 var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response was wrong")
 
 func command() *cobra.Command {
-	cfg := config{Broker: launch.Kfake, Brokers: 1, Replicas: 1, Duration: time.Minute, Clients: 4}
+	cfg := config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Duration: time.Minute, Clients: 4}
 	runs := 1
 	var given map[string]string
 	c := &cobra.Command{
@@ -76,14 +78,21 @@ func command() *cobra.Command {
 		" kfake is stopped cleanly, as it loses the state of producers when killed")
 	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "number of brokers;"+
 		" with 2 or more, Apache Kafka has min.insync.replicas=2 and single brokers are killed too")
+	flags.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "number of ClickHouse servers;"+
+		" 2 are replicas of one shard, with ZooKeeper, and lose their disks too")
+	flags.BoolVar(&cfg.Links, "links", cfg.Links, "cut the links between brokers and between ClickHouse nodes;"+
+		" they are in network namespaces, which needs root and iproute2")
 	flags.IntVar(&cfg.Replicas, "replicas", cfg.Replicas, "number of daemons;"+
 		" with 2 or more, their journal is in Kafka, and volumes are deleted too")
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long faults are injected in each run")
 	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the first run, incremented for each further run; 0 = random")
 	flags.IntVar(&runs, "runs", runs, "number of runs on each broker")
-	flags.StringToStringVar(&given, "kills", nil, "fault rate by target: trafficd, clickhouse, kafka, network, disk, clock;"+
-		" 1 = every four seconds, 0 = never (default trafficd=6, clock=1, others 1.5)")
+	flags.StringToStringVar(&given, "kills", nil, "fault rate by target: trafficd, clickhouse, zookeeper, kafka, haproxy, network, disk, clock, rollout;"+
+		" 1 = every four seconds, 0 = never (default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, rollout=0.25, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
+	flags.IntVar(&cfg.Equal, "equal", cfg.Equal, "number of requests that are sent to all replicas at once with equal keys, after the faults")
+	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "number of rolling restarts to measure, after the faults")
+	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "number of takeovers to measure, after the faults")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted "+
 		"unless the run fails)")
 	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "log each fault")

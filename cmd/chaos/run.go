@@ -27,7 +27,12 @@ type config struct {
 	Seed     uint64
 	Weights  map[string]float64
 	Clients  int
+	Nodes    int    // of ClickHouse; several are replicas of one shard
+	Links    bool   // cuts those between stores
 	Replicas int    // of the daemon; several share a log in Kafka and lose their volumes
+	Equal    int    // requests with equal keys
+	Rollouts int    // rolling restarts without other faults
+	Kills    int    // of replicas without other faults, to measure takeovers
 	Dir      string // empty = a new one, kept only after a failure
 	Verbose  bool   // logs each fault
 }
@@ -78,13 +83,14 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	fmt.Fprintln(out, "starting; the first run downloads toxiproxy, ClickHouse (178 MB) and Apache Kafka (43 MB); see stores.log in", cfg.Dir)
 	r, err := rig.Start(ctx, rig.Config{
 		Dir: cfg.Dir, Detectors: load.Detectors(size), Broker: cfg.Broker, Brokers: cfg.Brokers, Replicas: cfg.Replicas, Clients: cfg.Clients,
+		Nodes: cfg.Nodes, Links: cfg.Links,
 		LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong,
 	})
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if err != nil {
 		return nil, err
 	}
-	size.Endpoints = r.Endpoints()
+	size.Endpoints, size.Balancer = r.Endpoints()
 	if r.Disk == nil && cfg.Replicas == 1 {
 		fmt.Fprintln(out, "mounts are not permitted: this run fills the journal but not the disk")
 	}
@@ -98,13 +104,8 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	defer cancel()
 	soft, stop := context.WithTimeout(hard, cfg.Duration)
 	defer stop()
-	sent := make(chan struct{})
-	go func() { // ends with hard at the latest
-		defer close(sent)
-		if err := load.Run(soft, hard, size, book); err != nil {
-			book.Wrong("%v", err)
-		}
-	}()
+	clients := load.New(size, book)
+	sent := send(soft, hard, clients, load.Mixed, book)
 	counts, err := nemesis.Run(soft, cfg.Seed, targets(r, cfg), log)
 	stop()
 	if err != nil {
@@ -114,10 +115,26 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
+	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log, out: out}
+	if err := t.run(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.Drain(ctx, settleLimit); err != nil {
 		book.Wrong("%v", err)
 	}
 	return judgeAll(ctx, r, book, counts, out)
+}
+
+// send starts the clients. They end with hard at the latest, and close sent.
+func send(soft, hard context.Context, clients load.Clients, how load.Manner, book *ledger.Ledger) (sent chan struct{}) {
+	sent = make(chan struct{})
+	go func() {
+		defer close(sent)
+		if err := clients.Run(soft, hard, how); err != nil {
+			book.Wrong("%v", err)
+		}
+	}()
+	return sent
 }
 
 // keepUp acts as the service manager: until all batches are sent, it restarts any process that has exited.
@@ -129,7 +146,7 @@ func keepUp(r *rig.Rig, sent <-chan struct{}) {
 		case <-sent:
 			return
 		case <-tick.C:
-			_ = errors.Join(r.StartReplicas(), r.Archive.Revive()) // the next tick retries, and Drain reports errors
+			_ = errors.Join(r.StartReplicas(), r.Revive()) // the next tick retries, and Drain reports errors
 		}
 	}
 }
@@ -138,11 +155,7 @@ func keepUp(r *rig.Rig, sent <-chan struct{}) {
 func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemesis.Counts, out io.Writer) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
-	if err := r.Archive.Unmerged(ctx); err != nil {
-		return nil, err
-	}
-	rows, err := judge.ReadArchive(ctx, r.Archive.Do, rig.Table)
-	if err != nil {
+	if err := r.Archive.Settled(ctx); err != nil {
 		return nil, err
 	}
 	records, err := launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Topic)
@@ -152,8 +165,15 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	accepted, wrong, tally := book.Read()
 	arrived := judge.ParseRecords(records)
 	forward := judge.Compare("forward", accepted, arrived)
-	judge.Agree(forward, rows, arrived)
-	found := &result{accepted: len(accepted), stores: []*judge.Verdict{judge.Archive(accepted, rows), forward}, wrong: wrong, counts: counts}
+	found := &result{accepted: len(accepted), stores: []*judge.Verdict{forward}, wrong: wrong, counts: counts}
+	for i, n := range r.Archive.Nodes {
+		rows, err := judge.ReadArchive(ctx, n.TCP, r.Archive.Table)
+		if err != nil {
+			return nil, err
+		}
+		judge.Agree(forward, rows, arrived)
+		found.stores = append(found.stores, judge.Archive(fmt.Sprint("archive node ", i+1), accepted, rows))
+	}
 	report(out, tally, found)
 	return found, nil
 }
@@ -208,18 +228,22 @@ func (s *sums) clean() bool { return s.Faults()+s.wrong == 0 }
 func (s *sums) lines(seed uint64) string {
 	var kinds []string
 	kills := 0
-	for _, target := range []string{daemon, archive, broker} {
+	for _, target := range []string{daemon, archive, zookeeper, broker, balancer} {
 		for _, how := range []string{kill9, sigterm, stopped} {
 			if n := s.counts.Of(target, how); n > 0 {
 				kinds, kills = append(kinds, fmt.Sprintf("%s %s %d", target, how, n)), kills+n
 			}
 		}
 	}
+	faults := 0
+	for _, n := range s.counts {
+		faults += n
+	}
 	volumes := ""
-	if n := s.counts.Of(daemon, wiped); n > 0 {
+	if n := s.counts.Of(daemon, wiped) + s.counts.Of(archive, wiped); n > 0 {
 		volumes = fmt.Sprintf(" volumes %d", n)
 	}
-	text := fmt.Sprintf("chaos: kills: %s\nchaos: missing %d duplicated %d reordered %d altered %d kills %d%s seed %d",
+	text := fmt.Sprintf("chaos: faults %d\nchaos: kills: %s\nchaos: missing %d doubled %d reordered %d altered %d kills %d%s seed %d", faults,
 		strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, volumes, seed)
 	if s.wrong > 0 {
 		text = fmt.Sprintf("chaos: wrong responses or exits %d\n%s", s.wrong, text)

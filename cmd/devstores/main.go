@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/devstores/internal/clickhouse"
+	"trafficd/cmd/devstores/internal/kafka"
+	"trafficd/cmd/devstores/internal/zookeeper"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -70,8 +73,21 @@ The broker is kfake, which starts immediately, or Apache Kafka, which is downloa
 	root.Flags().BoolVar(&withParent, "with-parent", true, "exit when the parent dies or a pipe on standard input closes")
 	root.Flags().StringVar(&given, "options", "", "launch.Options as JSON, instead of all other flags")
 	_ = root.Flags().MarkHidden("options") // it exists
-	root.AddCommand(libraryCommand())
+	root.AddCommand(fetchCommand(), libraryCommand())
 	return root
+}
+
+// fetchCommand downloads everything, for stores that will run in a network namespace.
+func fetchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "fetch",
+		Short: "Download ClickHouse, ZooKeeper and Apache Kafka, and exit",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts := launch.Options{Stderr: os.Stderr}
+			return errors.Join(clickhouse.Fetch(cmd.Context(), opts), zookeeper.Fetch(cmd.Context(), opts), kafka.Fetch(cmd.Context(), opts))
+		},
+	}
 }
 
 // libraryCommand runs ClickHouse's library; devstores starts itself with it in a child process.

@@ -10,10 +10,10 @@ import (
 
 // Cluster makes a ClickHouse a node of a cluster. A node does not serve HTTP.
 type Cluster struct {
-	ZooKeeper      int // port on loopback
+	ZooKeeper      Endpoint
 	Interserver    int // port that other replicas fetch parts from
 	Shard, Replica string
-	Clusters       map[string][][]int // by name: of each shard, the ports of its replicas
+	Clusters       map[string][][]Endpoint // by name: the replicas of each shard
 }
 
 // ClickHouseCluster is a running cluster of ClickHouse nodes, each in its own devstores process, and their ZooKeeper.
@@ -27,7 +27,7 @@ type ZooKeeper struct{ *store }
 
 // StartClickHouseCluster starts a node for each of the shards named: "1", "1", "2" are two replicas of shard 1, and one of
 // shard 2. The replicas are named r1, r2 and so on. The servers know all of them as cluster "main", and those of shard 1
-// as cluster "shard_1". opts.Dir must be set.
+// as cluster "shard_1". opts.Dir must be set. opts.Hosts are those of the nodes and, last, of ZooKeeper.
 func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string) (c *ClickHouseCluster, err error) {
 	c = &ClickHouseCluster{Nodes: make([]*ClickHouse, len(shards))}
 	defer func() {
@@ -35,7 +35,7 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 			_ = c.Close()
 		}
 	}()
-	opts.Only = "zookeeper"
+	opts.Only, opts.Host = "zookeeper", opts.Hosts.At(len(shards))
 	if err := opts.prepare(ctx); err != nil {
 		return c, err
 	}
@@ -46,29 +46,28 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 	c.ZooKeeper = &ZooKeeper{st}
 
 	nodes := make([]Options, len(shards))
-	clusters := map[string][][]int{}
+	clusters := map[string][][]Endpoint{}
 	place := map[string]int{}
 	for i, shard := range shards {
 		nodes[i] = opts
-		nodes[i].Only, nodes[i].Dir = "clickhouse", filepath.Join(opts.Dir, fmt.Sprint("node-", i+1))
+		nodes[i].Only, nodes[i].Dir, nodes[i].Host = "clickhouse", filepath.Join(opts.Dir, fmt.Sprint("node-", i+1)), opts.Hosts.At(i)
 		if err := nodes[i].Complete(); err != nil {
 			return c, err
 		}
-		port := nodes[i].ClickHouseTCP
 		if _, known := place[shard]; !known {
 			place[shard] = len(clusters["main"])
 			clusters["main"] = append(clusters["main"], nil)
-			clusters["shard_"+shard] = [][]int{nil}
+			clusters["shard_"+shard] = [][]Endpoint{nil}
 		}
 		replicas := &clusters["main"][place[shard]]
-		*replicas = append(*replicas, port)
+		*replicas = append(*replicas, nodes[i].Host.Endpoint(nodes[i].ClickHouseTCP))
 		clusters["shard_"+shard][0] = *replicas
 		interserver, err := PickPort("ClickHouse's replication", 0)
 		if err != nil {
 			return c, err
 		}
 		nodes[i].Cluster = &Cluster{
-			ZooKeeper: opts.ZooKeeperPort, Interserver: interserver, Shard: shard, Replica: fmt.Sprint("r", i+1), Clusters: clusters,
+			ZooKeeper: opts.Host.Endpoint(opts.ZooKeeperPort), Interserver: interserver, Shard: shard, Replica: fmt.Sprint("r", i+1), Clusters: clusters,
 		}
 	}
 	errs := make([]error, len(shards))

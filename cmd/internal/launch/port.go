@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -20,7 +21,36 @@ const (
 var givenPorts sync.Map
 
 // Address returns port on 127.0.0.1.
-func Address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+func Address(port int) string { return Host{}.Endpoint(port).String() }
+
+// Host is where a store runs. The zero value is loopback.
+type Host struct {
+	Address   string // that it listens on; empty = 127.0.0.1
+	Namespace string // network namespace, as `ip netns` names it; empty = this process's
+}
+
+// Endpoint returns host:port of a port on the host.
+func (h Host) Endpoint(port int) Endpoint { return Endpoint{cmp.Or(h.Address, "127.0.0.1"), port} }
+
+// Hosts are the hosts of the nodes of a cluster; empty = loopback for all.
+type Hosts []Host
+
+// At returns the host of a node, counted from 0.
+func (h Hosts) At(node int) Host {
+	if len(h) == 0 {
+		return Host{}
+	}
+	return h[node]
+}
+
+// Endpoint is a port of a host.
+type Endpoint struct {
+	Host string
+	Port int
+}
+
+// String returns host:port.
+func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
 // PickPort returns port if it is free or, if it is 0, a free one, a different one each time. The error says for what.
 func PickPort(what string, port int) (int, error) {

@@ -38,6 +38,10 @@ type Options struct {
 	ClickHouseKind string // which ClickHouse, see `devstores --help`; empty = auto
 	ZooKeeperPort  int    // 0 = a free one
 
+	MergeTree map[string]string // ClickHouse's defaults for settings of all MergeTree tables
+
+	Host    Host     // where the store runs; Hosts are the hosts of all nodes of a cluster
+	Hosts   Hosts    // of each broker (Apache), or of each ClickHouse node and of ZooKeeper
 	Cluster *Cluster // makes ClickHouse a node of a cluster; nil = a single server
 
 	Broker      string            // Kfake or Apache; empty = Kfake
@@ -282,7 +286,11 @@ func (s *store) start(ctx context.Context) (a Announcement, err error) {
 	}
 	defer stdout.Close()
 	var printed bytes.Buffer // a few lines of progress
-	cmd := exec.Command(s.opts.Binary, "--options", string(options))
+	args := []string{s.opts.Binary, "--options", string(options)}
+	if in := s.opts.Host.Namespace; in != "" {
+		args = append([]string{"ip", "netns", "exec", in}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout = theirs
 	cmd.Stderr = io.MultiWriter(s.opts.Stderr, &printed) // a writer, not a file, so that Done waits for the whole tree: see LeashFD
 	s.proc, err = StartGroup(cmd, s.opts.OnDeath)
@@ -390,7 +398,7 @@ func (s *store) PIDs() []int {
 	return s.pids
 }
 
-// Do is QueryClickHouse for this server.
+// Do is QueryClickHouse for this server. A node of a cluster does not serve HTTP.
 func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) {
 	return QueryClickHouse(ctx, c.HTTP, sql)
 }

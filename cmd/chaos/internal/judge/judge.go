@@ -108,9 +108,9 @@ func Agree(v *Verdict, archive, forward []Arrival) {
 	}
 }
 
-// Archive judges the archive's rows, which have no order within the received_at that a whole batch shares: it sorts them by
+// Archive judges the rows of a server of the archive, which have no order within the received_at that a whole batch shares: it sorts them by
 // time of arrival and sequence.
-func Archive(accepted []ledger.Accepted, rows []Arrival) *Verdict {
+func Archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Name]int64, len(accepted))
 	for _, a := range accepted {
 		seqs[a.Name()] = a.Seq
@@ -118,5 +118,5 @@ func Archive(accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	slices.SortStableFunc(rows, func(a, b Arrival) int {
 		return cmp.Or(cmp.Compare(a.Received, b.Received), cmp.Compare(seqs[a.Name()], seqs[b.Name()]))
 	})
-	return Compare("archive", accepted, rows)
+	return Compare(store, accepted, rows)
 }

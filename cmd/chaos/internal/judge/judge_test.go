@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -129,15 +128,15 @@ func TestReadArchive(t *testing.T) {
 	for _, a := range all {
 		insert(Instance(a.Detector), a)
 	}
-	rows, err := ReadArchive(t.Context(), store.Do, "t.m")
+	rows, err := ReadArchive(t.Context(), store.TCP, "t.m")
 	require.NoError(t, err)
-	v := Archive(accepted(), rows)
+	v := Archive("archive", accepted(), rows)
 	require.Zero(t, v.Faults(), v.Examples)
 
 	insert("town", all[2])
-	rows, err = ReadArchive(t.Context(), store.Do, "t.m")
+	rows, err = ReadArchive(t.Context(), store.TCP, "t.m")
 	require.NoError(t, err)
-	require.Equal(t, 1, Archive(accepted(), rows).Duplicated)
+	require.Equal(t, 1, Archive("archive", accepted(), rows).Duplicated)
 	odd := 0
 	for _, r := range rows {
 		if r.Odd != "" {
@@ -146,8 +145,8 @@ func TestReadArchive(t *testing.T) {
 	}
 	require.Equal(t, 1, odd, "rows of another product instance")
 
-	_, err = ReadArchive(t.Context(), func(context.Context, string) (string, error) { return "a\n", nil }, "t.m")
-	require.ErrorContains(t, err, `row "a`)
+	_, err = ReadArchive(t.Context(), store.TCP, "t.none")
+	require.ErrorContains(t, err, "cannot read the archive")
 }
 
 func record(a Arrival) launch.Record {

@@ -2,12 +2,12 @@ package judge
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/internal/launch"
@@ -17,16 +17,13 @@ import (
 // Instance returns the product instance of a detector: that of its client, such as chaos-01 of chaos-01-007.
 func Instance(detector string) string { return detector[:max(0, strings.LastIndexByte(detector, '-'))] }
 
-// Query runs a statement over HTTP, which the daemon does not use.
-type Query func(ctx context.Context, sql string) (string, error)
-
 // rowsOf selects floats as bits and times as nanoseconds, to avoid rounding, and without FINAL, to see duplicates. The
 // columns are those of row.
 const rowsOf = `SELECT product_instance AS Instance, detector_code AS Detector, measure_type_code AS Type,
 	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
 	reinterpretAsUInt64(value) AS Value, if(isNull(quality), NULL, reinterpretAsUInt64(assumeNotNull(quality))) AS Quality,
-	batch_id AS Batch, batch_index AS Index, toUnixTimestamp64Nano(received_at) AS Received, _part AS Part
-	FROM %s FORMAT JSONEachRow SETTINGS output_format_json_quote_64bit_integers = 0`
+	toString(batch_id) AS Batch, batch_index AS Index, toUnixTimestamp64Nano(received_at) AS Received, _part AS Part
+	FROM `
 
 type row struct {
 	Instance, Detector, Type string
@@ -34,25 +31,26 @@ type row struct {
 	Value                    uint64
 	Quality                  *uint64
 	Batch                    string
-	Index                    int
+	Index                    uint32
 	Received                 int64
 	Part                     string
 }
 
-// ReadArchive returns all rows of the table.
-func ReadArchive(ctx context.Context, query Query, table string) ([]Arrival, error) {
-	text, err := query(ctx, fmt.Sprintf(rowsOf, table))
+// ReadArchive returns all rows of a server's table.
+func ReadArchive(ctx context.Context, address, table string) ([]Arrival, error) {
+	conn, err := ch.Open(&ch.Options{Addr: []string{address}})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the archive: %w", err)
 	}
+	defer func() { _ = conn.Close() }() // it was only read from
+	var found []row
+	if err := conn.Select(ctx, &found, rowsOf+table); err != nil {
+		return nil, fmt.Errorf("cannot read the archive: %w", err)
+	}
 	var rows []Arrival
-	for line := range strings.Lines(text) {
-		var r row
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return nil, fmt.Errorf("cannot read the archive's row %q: %w", line, err)
-		}
+	for _, r := range found {
 		a := Arrival{Received: r.Received, Place: "part " + r.Part}
-		a.Detector, a.Type, a.From, a.To, a.Batch, a.Index = r.Detector, r.Type, r.From, r.To, r.Batch, r.Index
+		a.Detector, a.Type, a.From, a.To, a.Batch, a.Index = r.Detector, r.Type, r.From, r.To, r.Batch, int(r.Index)
 		a.Value, a.Quality = math.Float64frombits(r.Value), math.NaN()
 		if r.Quality != nil {
 			a.Quality = math.Float64frombits(*r.Quality)

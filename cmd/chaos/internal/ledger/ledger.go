@@ -67,6 +67,8 @@ type Tally struct {
 	Resent   int // attempts without a 207
 	Replays  int // batches sent again after their 207
 	GaveUp   int // attempts that the client cancelled
+	Requests int // an attempt may be several at the same time
+	Answers  int // requests with a 207
 }
 
 // Add applies change to the tally.
@@ -88,6 +90,13 @@ func (l *Ledger) Wrong(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+}
+
+// Tally returns the counts up to now.
+func (l *Ledger) Tally() Tally {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tally
 }
 
 // Read returns everything. The ledger must not be written to afterwards.

@@ -27,6 +27,7 @@ import (
 // Config is the size of the load.
 type Config struct {
 	Endpoints []string // URLs of the replicas
+	Balancer  string   // URL of the load balancer before them; empty = none
 	Clients   int
 	Detectors int // per client
 	Items     int // per batch, at most
@@ -34,30 +35,51 @@ type Config struct {
 	Seed      uint64
 }
 
-// Run sends batches until ctx is done, then waits until the last batch of each client has received its 207. It returns an
-// error if hard is done before that.
-func Run(ctx, hard context.Context, cfg Config, l *ledger.Ledger) error {
-	errs := make([]error, cfg.Clients)
-	var all sync.WaitGroup
+// Manner is how clients send their batches.
+type Manner int
+
+const (
+	// Mixed sends a batch to one replica, directly or through the load balancer, or to all at the same time, and gives up
+	// some attempts.
+	Mixed Manner = iota
+	// Equal sends each batch repeats times to every replica and once to the load balancer, all at the same time.
+	Equal
+	// Balanced sends each batch to the load balancer, and waits for every response.
+	Balanced
+)
+
+// repeats is the number of requests of a batch that Equal sends to each replica.
+const repeats = 3
+
+// Clients are the clients of a run.
+type Clients []*client
+
+// New returns clients that have sent nothing yet.
+func New(cfg Config, l *ledger.Ledger) (all Clients) {
 	for n := range cfg.Clients {
-		all.Go(func() {
-			transport := http.DefaultTransport.(*http.Transport).Clone()
-			defer transport.CloseIdleConnections()
-			rng := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))
-			c := &client{
-				maker: newMaker(rng, n, cfg.Detectors), http: http.Client{Transport: transport},
-				endpoints: cfg.Endpoints, apiKey: APIKey(n), ledger: l,
-			}
-			errs[n] = c.run(ctx, hard, cfg)
+		rng := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))
+		all = append(all, &client{
+			Config: cfg, maker: newMaker(rng, n, cfg.Detectors), apiKey: APIKey(n), ledger: l,
+			http: http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
 		})
 	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	return all
+}
+
+// Run sends batches until ctx is done, then waits until the last batch of each client has received its 207. It returns an
+// error if hard is done before that.
+func (all Clients) Run(ctx, hard context.Context, how Manner) error {
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	for n, c := range all {
+		running.Go(func() {
+			defer c.http.CloseIdleConnections()
+			c.manner = how
+			errs[n] = c.run(ctx, hard)
+		})
 	}
-	return nil
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 // APIKey returns the API key of a client. The product instance of the key is that of its detectors.
@@ -75,21 +97,22 @@ func Detectors(cfg Config) (codes []string) {
 
 // client sends the batches of one maker, one at a time.
 type client struct {
+	Config
 	*maker
-	http      http.Client
-	endpoints []string
-	apiKey    string
-	ledger    *ledger.Ledger
-	sent      []*batch // the latest batches, some of which are sent again
+	http   http.Client
+	apiKey string
+	ledger *ledger.Ledger
+	manner Manner
+	sent   []*batch // the latest batches, some of which are sent again
 }
 
 // kept is the number of batches that a client may send again. The oldest of them were sent several restarts of the daemon
 // ago.
 const kept = 60
 
-func (c *client) run(ctx, hard context.Context, cfg Config) error {
+func (c *client) run(ctx, hard context.Context) error {
 	for ctx.Err() == nil {
-		b := c.batch(cfg.Items)
+		b := c.batch(c.Items)
 		r, err := c.settle(hard, b)
 		if err != nil {
 			return err
@@ -107,7 +130,7 @@ func (c *client) run(ctx, hard context.Context, cfg Config) error {
 				return err
 			}
 		}
-		nemesis.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*cfg.Pause)+1)))
+		nemesis.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*c.Pause)+1)))
 	}
 	return nil
 }
@@ -120,7 +143,7 @@ func (c *client) repeat(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case !r.replayed && len(c.endpoints) == 1: // another replica does not know the answer
+	case !r.replayed && len(c.Endpoints) == 1: // another replica does not know the answer
 		c.ledger.Wrong("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
 	case !r.same(old.first):
 		c.ledger.Wrong("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
@@ -129,15 +152,21 @@ func (c *client) repeat(ctx context.Context) error {
 	return nil
 }
 
-// retryable lists the statuses that the daemon may return during a fault.
-var retryable = []int{http.StatusServiceUnavailable, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests}
+// retryable lists the statuses that the daemon may return during a fault, or HAProxy: 502 and 504.
+var retryable = []int{
+	http.StatusServiceUnavailable, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests,
+	http.StatusBadGateway, http.StatusGatewayTimeout,
+}
 
 // settle sends a batch until it receives a 207. It records any other status that is not retryable, and still retries, because
 // the daemon accepted nothing. It randomly cancels some attempts very early.
 func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
-		patience, impatient := 3*time.Second, c.rng.IntN(12) == 0
+		patience, impatient := 3*time.Second, c.manner == Mixed && c.rng.IntN(12) == 0
+		if c.manner == Balanced {
+			patience = time.Minute
+		}
 		if impatient {
 			patience = time.Duration(c.rng.IntN(20_000)) * time.Microsecond
 		}
@@ -171,28 +200,42 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
-// sendToSome posts a batch to one replica, or to several at the same time, and returns the first of their results.
+// sendToSome posts a batch to one replica, directly or through the load balancer, or to all at the same time, and returns the
+// first of their results.
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
-	to := c.rng.Perm(len(c.endpoints))
-	if c.rng.IntN(4) > 0 {
-		to = to[:1]
+	to := slices.Clone(c.Endpoints)
+	switch dice := c.rng.IntN(4); {
+	case c.manner == Equal:
+		to = append(slices.Repeat(to, repeats), c.Balancer)
+	case c.manner == Balanced:
+		to = []string{c.Balancer}
+	case dice == 0: // all
+	case dice == 1 || c.Balancer == "":
+		to = []string{to[c.rng.IntN(len(to))]}
+	default:
+		to = []string{c.Balancer}
 	}
 	results, errs := make([]*result, len(to)), make([]error, len(to))
 	var all sync.WaitGroup
-	for i, n := range to {
-		all.Go(func() { results[i], errs[i] = c.send(ctx, c.endpoints[n], b) })
+	for i, endpoint := range to {
+		all.Go(func() { results[i], errs[i] = c.send(ctx, endpoint, b) })
 	}
 	all.Wait()
+	answers := 0
 	for i, r := range results {
+		if r != nil {
+			answers++
+		}
 		switch {
 		case errs[i] != nil:
 			err = errs[i]
 		case first == nil:
 			first = r
 		case !r.same(first):
-			c.ledger.Wrong("batch %s: one replica answers %v, another %v", b.key, first, r)
+			c.ledger.Wrong("batch %s: one answer is %v, another %v", b.key, first, r)
 		}
 	}
+	c.ledger.Add(func(t *ledger.Tally) { t.Requests += len(to); t.Answers += answers })
 	if first != nil {
 		err = nil
 	}

@@ -151,7 +151,7 @@ func TestRun(t *testing.T) {
 			d.enough = cut // no batch ever receives its 207
 		}
 		var book ledger.Ledger
-		err := Run(soft, hard, Config{Endpoints: []string{server.URL}, Clients: 3, Detectors: 5, Items: 50, Pause: time.Millisecond}, &book)
+		err := New(Config{Endpoints: []string{server.URL}, Clients: 3, Detectors: 5, Items: 50, Pause: time.Millisecond}, &book).Run(soft, hard, Mixed)
 		accepted, wrong, tally := book.Read()
 		if wantWrong != "" {
 			require.NotEmpty(t, wrong)

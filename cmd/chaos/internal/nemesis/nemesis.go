@@ -3,7 +3,9 @@
 package nemesis
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -17,6 +19,9 @@ import (
 // first, so that the plan does not depend on the outcome.
 type Hit func(ctx context.Context, r *rand.Rand) error
 
+// ErrNothing is returned by a Hit that could not inject its fault. It is not counted.
+var ErrNothing = errors.New("the fault was not injected")
+
 // Fault is one way to disturb a target.
 type Fault struct {
 	Name   string
@@ -24,15 +29,17 @@ type Fault struct {
 	Hit    Hit
 }
 
-// During returns a fault that lasts for a random time: begin draws its parameters and starts it, end undoes it.
+// During returns a fault that lasts for a random time: begin draws its parameters and starts it, end undoes it, even if begin
+// returns ErrNothing.
 func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end func() error) Hit {
 	return func(ctx context.Context, r *rand.Rand) error {
 		lasts := shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))
-		if err := begin(r); err != nil {
+		err := begin(r)
+		if err != nil && !errors.Is(err, ErrNothing) {
 			return err
 		}
 		Sleep(ctx, lasts)
-		return end()
+		return cmp.Or(end(), err)
 	}
 }
 
@@ -110,8 +117,13 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 		})
 		f := t.Faults[i]
 		log("%s %d: %s", t.Name, t.Number, f.Name)
-		counts[t.Name+" "+f.Name]++
-		if err := f.Hit(ctx, r); err != nil {
+		err := f.Hit(ctx, r)
+		switch {
+		case err == nil:
+			counts[t.Name+" "+f.Name]++
+		case errors.Is(err, ErrNothing):
+			log("%s %d: %v", t.Name, t.Number, err)
+		default:
 			return counts, fmt.Errorf("%s: %s: %w", t.Name, f.Name, err)
 		}
 	}

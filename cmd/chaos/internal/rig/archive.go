@@ -5,83 +5,243 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/internal/launch"
 )
 
-// Table is the table of the archive.
-const Table = "trafficd.measurements"
+// Archive is a ClickHouse server, or a cluster with one shard and its ZooKeeper.
+type Archive struct {
+	Nodes     []*Node
+	ZooKeeper *launch.ZooKeeper // nil = no cluster
+	Table     string            // with the rows of a node
 
-// Archive is the ClickHouse server. Its methods must not be called concurrently.
-type Archive struct{ *launch.ClickHouse }
-
-// prepare creates the tables and disables merges of Table, which would remove duplicate rows before they are counted.
-func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
-	args := append([]string{"migrate"}, d.Args...)
-	args = append(args, "--set", "clickhouse.addresses="+a.TCP) // bypassing the wire
-	if out, err := exec.CommandContext(ctx, d.Binary, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot create the tables: %w\n%s", err, out)
-	}
-	return errors.Join(
-		a.do(alter+"MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, max_bytes_to_merge_at_min_space_in_pool = 1,"+
-			" parts_to_delay_insert = 1000000"),
-		a.Allow("too many parts"),
-		a.do("CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null"))
+	cluster *launch.ClickHouseCluster
+	migrate func(ctx context.Context) error // creates the tables that are missing on any node
 }
 
-func (a *Archive) do(statement string) error {
+// Node is a ClickHouse server. Its methods must not be called concurrently.
+type Node struct {
+	*launch.ClickHouse
+	archive *Archive
+	number  int
+	empty   bool // its disk was deleted
+}
+
+// unmerged disables merges, which would remove duplicate rows before they are counted.
+var unmerged = map[string]string{
+	"max_bytes_to_merge_at_max_space_in_pool": "1", "max_bytes_to_merge_at_min_space_in_pool": "1",
+	"parts_to_delay_insert": "1000000", "parts_to_throw_insert": manyParts,
+}
+
+const manyParts = "1000000"
+
+// startArchive starts one server or, with hosts for its nodes and ZooKeeper, a cluster.
+func (r *Rig) startArchive(ctx context.Context) (err error) {
+	r.Archive = &Archive{Table: "trafficd.measurements"}
+	opts := launch.Options{Dir: r.cfg.Dir, Stderr: r.log, MergeTree: unmerged}
+	var servers []*launch.ClickHouse
+	if r.cfg.Nodes == 1 {
+		opts.Only = "clickhouse"
+		if r.stores, err = launch.StartStores(ctx, opts); err != nil {
+			return err
+		}
+		servers = append(servers, r.stores.ClickHouse)
+	} else {
+		opts.Hosts = r.hosts(r.cfg.Brokers, r.cfg.Nodes+1)
+		cluster, err := launch.StartClickHouseCluster(ctx, opts, slices.Repeat([]string{"1"}, r.cfg.Nodes)...)
+		r.Archive.cluster = cluster
+		if err != nil {
+			return err
+		}
+		r.Archive.Table += "_local"
+		r.Archive.ZooKeeper, servers = cluster.ZooKeeper, cluster.Nodes
+	}
+	for i, s := range servers {
+		r.Archive.Nodes = append(r.Archive.Nodes, &Node{ClickHouse: s, archive: r.Archive, number: i})
+		wire, err := r.startWire(fmt.Sprint("archive-", i), s.TCP)
+		if err != nil {
+			return err
+		}
+		r.ArchiveWires = append(r.ArchiveWires, wire)
+	}
+	return nil
+}
+
+// addresses returns the nodes' own addresses, not those of the wires.
+func (a *Archive) addresses() (all []string) {
+	for _, n := range a.Nodes {
+		all = append(all, n.TCP)
+	}
+	return all
+}
+
+// prepare creates the tables.
+func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
+	a.migrate = func(ctx context.Context) error {
+		args := append([]string{"migrate"}, d.Args...)
+		args = append(args, "--set", "clickhouse.addresses="+list(a.addresses()))
+		if out, err := exec.CommandContext(ctx, d.Binary, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot create the tables: %w\n%s", err, out)
+		}
+		return nil
+	}
+	if err := a.migrate(ctx); err != nil || a.cluster != nil {
+		return err
+	}
+	return a.Nodes[0].do("CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null")
+}
+
+func (a *Archive) close() error {
+	if a.cluster == nil {
+		return nil // the rig's stores
+	}
+	return a.cluster.Close()
+}
+
+// do runs a statement over the native protocol: a node of a cluster has no other.
+func (n *Node) do(statement string) error {
+	return n.with(func(ctx context.Context, conn ch.Conn) error { return conn.Exec(ctx, statement) })
+}
+
+// count runs a query that returns a number.
+func (n *Node) count(query string) (rows uint64, err error) {
+	return rows, n.with(func(ctx context.Context, conn ch.Conn) error { return conn.QueryRow(ctx, query).Scan(&rows) })
+}
+
+func (n *Node) with(do func(ctx context.Context, conn ch.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	_, err := a.Do(ctx, statement)
-	return err
+	conn, err := ch.Open(&ch.Options{Addr: []string{n.TCP}, DialTimeout: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // nothing is pending
+	return do(ctx, conn)
 }
-
-const alter = "ALTER TABLE " + Table + " "
 
 // hog is an expression that allocates 3.6 GB at once, more than the memory limit of the server.
 const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 
-// refusals maps each way to make the server reject inserts to the statements that start and end it. Memory runs out before
-// the rows are written or, in a view, afterwards.
+// TooManyParts is the refusal that affects one node of a cluster only.
+const TooManyParts = "too many parts"
+
+// refusals maps each way to make a server reject inserts to the statements that start and end it; %s is the table. Memory runs
+// out before the rows are written or, in a view, afterwards.
 var refusals = map[string][2]string{
-	"read-only":      {alter + "MODIFY SETTING table_readonly = 1", alter + "MODIFY SETTING table_readonly = 0"},
-	"too many parts": {alter + "MODIFY SETTING parts_to_throw_insert = 1", alter + "MODIFY SETTING parts_to_throw_insert = 1000000"},
-	"out of memory":  {alter + "ADD CONSTRAINT IF NOT EXISTS hog CHECK " + hog + " > 0", alter + "DROP CONSTRAINT IF EXISTS hog"},
+	"read-only":  {"ALTER TABLE %s MODIFY SETTING table_readonly = 1", "ALTER TABLE %s MODIFY SETTING table_readonly = 0"},
+	TooManyParts: {"ALTER TABLE %s MODIFY SETTING parts_to_throw_insert = 1", "ALTER TABLE %s MODIFY SETTING parts_to_throw_insert = " + manyParts},
+	"out of memory": {
+		"ALTER TABLE %s ADD CONSTRAINT IF NOT EXISTS hog CHECK " + hog + " > 0", "ALTER TABLE %s DROP CONSTRAINT IF EXISTS hog",
+	},
 	"out of memory in a view": {
-		"CREATE MATERIALIZED VIEW IF NOT EXISTS trafficd.hog TO trafficd.nowhere AS SELECT " + hog + " AS n FROM " + Table,
+		"CREATE MATERIALIZED VIEW IF NOT EXISTS trafficd.hog TO trafficd.nowhere AS SELECT " + hog + " AS n FROM %s",
 		"DROP TABLE IF EXISTS trafficd.hog SYNC",
 	},
-	"table renamed": {"RENAME TABLE " + Table + " TO " + Table + "_away", "RENAME TABLE IF EXISTS " + Table + "_away TO " + Table},
+	"table renamed": {"RENAME TABLE %s TO trafficd.away", "RENAME TABLE IF EXISTS trafficd.away TO %s"},
 }
 
 // Refusals returns the valid arguments of Refuse.
-func Refusals() []string { return slices.Sorted(maps.Keys(refusals)) }
+func (n *Node) Refusals() []string {
+	if n.archive.cluster != nil {
+		return []string{TooManyParts}
+	}
+	return slices.Sorted(maps.Keys(refusals))
+}
 
 // Refuse makes the server reject inserts until Allow.
-func (a *Archive) Refuse(how string) error { return a.do(refusals[how][0]) }
+func (n *Node) Refuse(how string) error { return n.refuse(how, 0) }
 
 // Allow undoes Refuse.
-func (a *Archive) Allow(how string) error { return a.do(refusals[how][1]) }
+func (n *Node) Allow(how string) error { return n.refuse(how, 1) }
+
+func (n *Node) refuse(how string, step int) error {
+	return n.do(strings.ReplaceAll(refusals[how][step], "%s", n.archive.Table))
+}
 
 // Revive restarts the server if it does not respond: embedded as a library, ClickHouse exits after some connection failures
 // that the real server survives.
-func (a *Archive) Revive() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if _, err := a.Do(ctx, "SELECT 1"); err == nil {
+func (n *Node) Revive() error {
+	if err := n.do("SELECT 1"); err == nil {
 		return nil
 	}
-	return errors.Join(a.Kill(), a.Restart())
+	return errors.Join(n.Kill(), n.Restart())
 }
 
-// Unmerged returns an error if any parts were merged, because duplicates may then be missing from the count.
-func (a *Archive) Unmerged(ctx context.Context) error {
-	merged, err := a.Do(ctx, "SELECT count() FROM system.parts WHERE database = 'trafficd' AND table = 'measurements' AND level > 0")
-	if err == nil && merged != "0" {
-		err = fmt.Errorf("%s parts of the archive were merged, so duplicates may have been removed", merged)
+// Wipe kills a node and deletes its disk, unless it may have the only copy of a row: a replica that is away does not count for
+// the quorum, and lacks rows until it has fetched them. Then it is only killed, and Wipe returns nemesis.ErrNothing.
+func (n *Node) Wipe() error {
+	if err := n.Kill(); err != nil {
+		return err
+	}
+	if err := n.spare(); err != nil {
+		return fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
+	}
+	n.empty = true
+	return os.RemoveAll(filepath.Join(n.Dir(), "clickhouse"))
+}
+
+// spare returns nil if another node has all parts of this one, as ZooKeeper knows them.
+func (n *Node) spare() error {
+	other := n.archive.Nodes[(n.number+1)%len(n.archive.Nodes)]
+	parts := func(of *Node) string {
+		return fmt.Sprintf("SELECT name FROM system.zookeeper WHERE path = (SELECT any(zookeeper_path) FROM system.replicas"+
+			" WHERE concat(database, '.', table) = '%s') || '/replicas/%s/parts'", n.archive.Table, of.replica())
+	}
+	lacks, err := other.count("SELECT count() FROM (" + parts(n) + ") WHERE name NOT IN (" + parts(other) + ")")
+	if err == nil && lacks > 0 {
+		err = fmt.Errorf("%s lacks %d parts", other.replica(), lacks)
 	}
 	return err
+}
+
+func (n *Node) replica() string { return fmt.Sprint("r", n.number+1) }
+
+// Replace starts a node after Wipe. If its disk was deleted, Keeper forgets the old one, and the new one creates its tables and
+// fetches all rows.
+func (n *Node) Replace(ctx context.Context) error {
+	if err := n.Restart(); err != nil || !n.empty {
+		return err
+	}
+	n.empty = false
+	other := n.archive.Nodes[(n.number+1)%len(n.archive.Nodes)]
+	known := []string{n.replica(), "1-" + n.replica()} // of the tables of the shard, and of all servers
+	return launch.Eventually(ctx, 2*time.Minute, func() error {
+		for len(known) > 0 {
+			if err := other.do("SYSTEM DROP REPLICA '" + known[0] + "' FROM DATABASE trafficd"); err != nil {
+				return err // ZooKeeper has not yet given up its session, or the other node is down
+			}
+			known = known[1:]
+		}
+		return n.archive.migrate(ctx)
+	})
+}
+
+// Settled waits until all nodes have all rows. It returns an error if any parts were merged, because duplicates may then be
+// missing from the count.
+func (a *Archive) Settled(ctx context.Context) error {
+	for _, n := range a.Nodes {
+		if a.cluster != nil {
+			err := launch.Eventually(ctx, time.Minute, func() error { return n.do("SYSTEM SYNC REPLICA " + a.Table) })
+			if err != nil {
+				return fmt.Errorf("node %d has not all rows: %w", n.number, err)
+			}
+		}
+		merged, err := n.count("SELECT count() FROM system.parts WHERE concat(database, '.', table) = '" + a.Table + "' AND level > 0")
+		if err != nil {
+			return err
+		}
+		if merged > 0 {
+			return fmt.Errorf("%d parts of the archive were merged, so duplicates may have been removed", merged)
+		}
+	}
+	return nil
 }

@@ -10,10 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -34,6 +37,8 @@ type Broker interface {
 	Thaw() error
 	// FailProduce makes the next produce requests return errors, drawn from r, some after storing the records. Only kfake can.
 	FailProduce(r *rand.Rand) error
+	// MoveLeaders gives each partition another preferred leader, drawn from r, and elects it. Only Apache Kafka can.
+	MoveLeaders(ctx context.Context, r *rand.Rand) error
 	// Addresses returns the brokers' own addresses, not those of the wires.
 	Addresses() []string
 	Close() error
@@ -47,7 +52,7 @@ type apache struct {
 	frozen *launch.Kafka
 }
 
-func startApache(ctx context.Context, dir string, out io.Writer, ports []int, advertised []string) (*apache, error) {
+func startApache(ctx context.Context, dir string, out io.Writer, ports []int, advertised []string, hosts launch.Hosts) (*apache, error) {
 	properties := map[string]string{"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
 	if len(ports) > 1 {
 		properties["min.insync.replicas"] = "2"
@@ -59,6 +64,7 @@ func startApache(ctx context.Context, dir string, out io.Writer, ports []int, ad
 	}
 	err = each(a.nodes, func(i int, _ *launch.Stores) (err error) { // no node is ready until most are running
 		a.nodes[i], err = launch.StartStores(ctx, launch.Options{
+			Host: hosts.At(i), Hosts: hosts,
 			Dir: dir, Only: "kafka", Stderr: out, Broker: launch.Apache, Brokers: len(ports), Node: i + 1,
 			KafkaPorts: ports, Controllers: controllers, Advertised: advertised, Properties: properties,
 		})
@@ -98,6 +104,37 @@ func (a *apache) Restart() error {
 func (a *apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
 	return a.frozen.Pause()
+}
+
+// MoveLeaders returns nemesis.ErrNothing if the cluster cannot do it now.
+func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	client, err := kgo.NewClient(kgo.SeedBrokers(a.Addresses()...), kgo.DisableClientMetrics())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	topics, err := admin.ListTopicsWithInternal(ctx)
+	if err == nil {
+		err = topics.Error()
+	}
+	moves := kadm.AlterPartitionAssignmentsReq{}
+	topics.EachPartition(func(p kadm.PartitionDetail) {
+		r.Shuffle(len(p.Replicas), func(i, j int) { p.Replicas[i], p.Replicas[j] = p.Replicas[j], p.Replicas[i] })
+		moves.Assign(p.Topic, p.Partition, p.Replicas)
+	})
+	if err == nil {
+		_, err = admin.AlterPartitionAssignments(ctx, moves)
+	}
+	if err == nil {
+		_, err = admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, topics.TopicsSet())
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
+	}
+	return err
 }
 
 func (a *apache) Thaw() error { return a.frozen.Resume() }
@@ -196,6 +233,8 @@ func (f *fake) FailProduce(r *rand.Rand) error {
 	}
 	return nil
 }
+
+func (f *fake) MoveLeaders(context.Context, *rand.Rand) error { return errors.ErrUnsupported }
 
 func (f *fake) Addresses() (all []string) {
 	for _, port := range f.ports {

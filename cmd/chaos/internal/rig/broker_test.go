@@ -18,7 +18,7 @@ func TestApacheNodes(t *testing.T) {
 	for _, port := range ports {
 		own = append(own, launch.Address(port))
 	}
-	a, err := startApache(t.Context(), t.TempDir(), t.Output(), ports, own)
+	a, err := startApache(t.Context(), t.TempDir(), t.Output(), ports, own, nil)
 	defer func() { require.NoError(t, a.Close()) }()
 	require.NoError(t, err)
 	require.Equal(t, own, a.Addresses())

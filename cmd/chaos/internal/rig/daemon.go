@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +28,7 @@ const stopLimit = 6 * time.Second
 // Daemon is trafficd. Its methods must not be called concurrently.
 type Daemon struct {
 	launch.Daemon
+	Busy    sync.Mutex                       // held during a fault
 	Faults  *faultinject.Faults              // its clock, writes and reads
 	volume  string                           // the journal's folder
 	wrong   func(format string, args ...any) // reports unexpected exits
@@ -44,10 +47,7 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{wrong: r.cfg.Wrong, Faults: faults, Daemon: launch.Daemon{Binary: binary, Dir: dir, Env: []string{faults.Env()}}}
-	var brokers []string
-	for _, wire := range r.ForwardWires {
-		brokers = append(brokers, wire.Address)
-	}
+	brokers, servers := addresses(r.ForwardWires), addresses(r.ArchiveWires)
 	journal, free := filepath.Join(dir, "journal"), 0
 	if r.Disk != nil {
 		journal = filepath.Join(r.Disk.Dir, "journal")
@@ -58,7 +58,7 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 	d.volume = journal
 	err = d.Configure("unused", "tk_unused", "ingest", r.cfg.Detectors,
 		"shutdown_timeout="+stopLimit.String(),
-		"clickhouse.addresses="+r.ArchiveWire.Address, "kafka.brokers="+strings.Join(brokers, ","),
+		"clickhouse.addresses="+list(servers), "kafka.brokers="+list(brokers),
 		"clickhouse.dial_timeout=500ms", "clickhouse.write_timeout=2s",
 		"clickhouse.delivery.linger=100ms", "clickhouse.delivery.retry_min=20ms", "clickhouse.delivery.retry_max=300ms",
 		"clickhouse.block_rows=2000",
@@ -71,11 +71,24 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 		return d, err
 	}
 	if r.cfg.Replicas > 1 {
-		d.Set("journal.kind=kafka", "journal.log.topic="+Log, "journal.log.group="+logGroup, "journal.log.brokers="+strings.Join(brokers, ","),
+		d.Set("journal.kind=kafka", "journal.log.topic="+Log, "journal.log.group="+logGroup, "journal.log.brokers="+list(brokers),
 			"journal.log.dial_timeout=1s", "journal.log.request_timeout=3s", "journal.log.metadata_max_age=500ms",
 			"journal.log.produce_timeout=3s", "journal.log.session_timeout="+SessionTimeout.String())
 	}
+	if r.cfg.Nodes > 1 {
+		d.Set("clickhouse.cluster=main", "clickhouse.migrate=false")
+	}
 	return d, d.configureClients(r.cfg.Clients)
+}
+
+// list returns the value of a setting that is a list.
+func list(of []string) string { return strings.Join(of, ",") }
+
+func addresses(wires []*Wire) (all []string) {
+	for _, w := range wires {
+		all = append(all, w.Address)
+	}
+	return all
 }
 
 // configureClients gives each client a key and a product instance, whose registry has the detectors of all.
@@ -105,27 +118,45 @@ const (
 // Wipe deletes the volume of a daemon that is not running.
 func (d *Daemon) Wipe() error { return os.RemoveAll(d.volume) }
 
-// groupsDrained returns nil if the groups have read all of the topic.
-func groupsDrained(ctx context.Context, brokers []string, topic string, groups ...string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DisableClientMetrics())
+// Delivered waits until both deliveries have read the log up to its present end. It calls each (may be nil) when one has.
+func (r *Rig) Delivered(ctx context.Context, limit time.Duration, each func()) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.Broker.Addresses()...), kgo.DisableClientMetrics())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	ends, err := admin.ListEndOffsets(ctx, topic)
-	if err = errors.Join(err, ends.Error()); err != nil {
+	var ends kadm.ListedOffsets
+	err = launch.Eventually(ctx, limit, func() error {
+		ends, err = admin.ListEndOffsets(ctx, Log)
+		return errors.Join(err, ends.Error())
+	})
+	waiting := []string{logGroup + ".clickhouse", logGroup + ".kafka"}
+	if err != nil {
 		return err
 	}
-	for _, group := range groups {
-		read, err := admin.FetchOffsets(ctx, group)
-		if err = errors.Join(err, read.Error()); err != nil {
-			return err
-		}
-		for _, end := range ends[topic] {
-			if at, known := read.Lookup(topic, end.Partition); end.Offset > 0 && (!known || at.At < end.Offset) {
-				return fmt.Errorf("group %s has read partition %d up to %d of %d", group, end.Partition, at.At, end.Offset)
+	return launch.Eventually(ctx, limit, func() (err error) {
+		waiting = slices.DeleteFunc(waiting, func(group string) bool {
+			groupErr := groupRead(ctx, admin, group, ends)
+			if groupErr == nil && each != nil {
+				each()
 			}
+			err = errors.Join(err, groupErr)
+			return groupErr == nil
+		})
+		return err
+	})
+}
+
+// groupRead returns nil if the group has read the log up to these ends.
+func groupRead(ctx context.Context, admin *kadm.Client, group string, ends kadm.ListedOffsets) error {
+	read, err := admin.FetchOffsets(ctx, group)
+	if err = errors.Join(err, read.Error()); err != nil {
+		return err
+	}
+	for _, end := range ends[Log] {
+		if at, known := read.Lookup(Log, end.Partition); end.Offset > 0 && (!known || at.At < end.Offset) {
+			return fmt.Errorf("group %s has read partition %d up to %d of %d", group, end.Partition, at.At, end.Offset)
 		}
 	}
 	return nil

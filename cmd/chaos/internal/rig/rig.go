@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -27,8 +28,10 @@ type Config struct {
 	Detectors []string
 	Broker    string // launch.Kfake or launch.Apache
 	Brokers   int
+	Nodes     int                              // of ClickHouse; with 2 or more, a cluster of one shard
 	Replicas  int                              // more than one have their journal in Kafka, on which nothing but Kafka is shared
 	Clients   int                              // each has a key and a product instance
+	Links     bool                             // gives each broker and each ClickHouse node of a cluster a network namespace, which needs root
 	LowDisk   bool                             // the journal stops before its disk is full; otherwise writes fail
 	Wrong     func(format string, args ...any) // called for each unexpected exit
 }
@@ -43,8 +46,11 @@ type Rig struct {
 	Disk     *Disk // nil if mounts are not permitted; the journal can then only reach its own limit
 
 	ClientWires  []*Wire // one per replica
-	ArchiveWire  *Wire
+	ArchiveWires []*Wire // one per node
 	ForwardWires []*Wire // one per broker
+
+	Network *Network // nil without Config.Links
+	Edge    *Edge    // the load balancer; nil with one replica
 
 	proxy  string // the toxiproxy program
 	wires  []*Wire
@@ -60,7 +66,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	if r.log, err = os.Create(r.path("stores.log")); err != nil {
 		return r, fmt.Errorf("cannot open the stores' log: %w", err)
 	}
-	for _, step := range []func(context.Context) error{r.buildWires, r.startArchive, r.startBroker, r.startDaemon} {
+	for _, step := range []func(context.Context) error{r.buildWires, r.startNetwork, r.startArchive, r.startBroker, r.startDaemon} {
 		if err := step(ctx); err != nil {
 			return r, err
 		}
@@ -80,8 +86,17 @@ func (r *Rig) Close() error {
 	if r.stores != nil {
 		errs = append(errs, r.stores.Close())
 	}
+	if r.Archive != nil {
+		errs = append(errs, r.Archive.close())
+	}
+	if r.Edge != nil {
+		errs = append(errs, r.Edge.Kill())
+	}
 	for _, w := range r.wires {
 		errs = append(errs, w.Cut())
+	}
+	if r.Network != nil {
+		r.Network.close()
 	}
 	if r.Disk != nil {
 		r.Disk.close()
@@ -95,12 +110,18 @@ func (r *Rig) Close() error {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
 
-// Endpoints returns the URLs for clients, through the wires.
-func (r *Rig) Endpoints() (all []string) {
-	for _, w := range r.ClientWires {
-		all = append(all, "http://"+w.Address+"/dataprovider/ingestion/v1/detectors/data/ingest")
+// Endpoints returns the URLs for clients: of the replicas through their wires, and of the load balancer, or an empty string.
+func (r *Rig) Endpoints() (replicas []string, balancer string) {
+	at := func(address string) string {
+		return "http://" + address + "/dataprovider/ingestion/v1/detectors/data/ingest"
 	}
-	return all
+	for _, w := range r.ClientWires {
+		replicas = append(replicas, at(w.Address))
+	}
+	if r.Edge != nil {
+		balancer = at(r.Edge.Address)
+	}
+	return replicas, balancer
 }
 
 // buildWires builds toxiproxy, which is pinned by its own module file to keep it out of the product's go.mod.
@@ -113,14 +134,31 @@ func (r *Rig) buildWires(ctx context.Context) error {
 	return launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server")
 }
 
-func (r *Rig) startArchive(ctx context.Context) error {
-	var err error
-	if r.stores, err = launch.StartStores(ctx, launch.Options{Dir: r.cfg.Dir, Only: "clickhouse", Stderr: r.log}); err != nil {
+// startNetwork creates a host for each broker, then for each ClickHouse node of a cluster, and for ZooKeeper. They cannot
+// download anything.
+func (r *Rig) startNetwork(ctx context.Context) error {
+	if !r.cfg.Links {
+		return nil
+	}
+	devstores, err := launch.BuildDevstores(ctx)
+	if err != nil {
 		return err
 	}
-	r.Archive = &Archive{r.stores.ClickHouse}
-	r.ArchiveWire, err = r.startWire("archive", r.Archive.TCP)
+	fetch := exec.CommandContext(ctx, devstores, "fetch")
+	fetch.Stdout, fetch.Stderr = r.log, r.log
+	if err := fetch.Run(); err != nil {
+		return fmt.Errorf("cannot download the stores: %w; see %s", err, r.log.Name())
+	}
+	r.Network, err = newNetwork(r.cfg.Brokers + r.cfg.Nodes + 1)
 	return err
+}
+
+// hosts returns n of the network's hosts.
+func (r *Rig) hosts(from, n int) launch.Hosts {
+	if r.Network == nil {
+		return nil
+	}
+	return r.Network.Hosts[from : from+n]
 }
 
 // startBroker starts the wires first: a broker must know the address that it advertises.
@@ -130,8 +168,9 @@ func (r *Rig) startBroker(ctx context.Context) error {
 		return err
 	}
 	var advertised []string
+	hosts := r.hosts(0, r.cfg.Brokers)
 	for i, port := range ports {
-		wire, err := r.startWire(fmt.Sprint("broker-", i), launch.Address(port))
+		wire, err := r.startWire(fmt.Sprint("broker-", i), hosts.At(i).Endpoint(port).String())
 		if err != nil {
 			return err
 		}
@@ -139,7 +178,7 @@ func (r *Rig) startBroker(ctx context.Context) error {
 	}
 	switch r.cfg.Broker {
 	case launch.Apache:
-		r.Broker, err = startApache(ctx, r.cfg.Dir, r.log, ports, advertised)
+		r.Broker, err = startApache(ctx, r.cfg.Dir, r.log, ports, advertised, hosts)
 	case launch.Kfake:
 		r.Broker = &fake{dir: r.path("kfake"), ports: ports, advertised: advertised}
 		err = r.Broker.Restart()
@@ -179,6 +218,11 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 		}
 		r.ClientWires = append(r.ClientWires, wire)
 	}
+	if r.cfg.Replicas > 1 {
+		if r.Edge, err = r.startEdge(); err != nil {
+			return err
+		}
+	}
 	if err := r.Archive.prepare(ctx, r.Replicas[0]); err != nil {
 		return err
 	}
@@ -193,14 +237,19 @@ func (r *Rig) StartReplicas() (err error) {
 	return err
 }
 
+// Revive restarts the servers of the archive that do not respond.
+func (r *Rig) Revive() error {
+	return each(r.Archive.Nodes, func(_ int, n *Node) error { return n.Revive() })
+}
+
 // Drain restarts any process that has exited, waits until the daemons have delivered everything, and sends them SIGTERM.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	err := launch.Eventually(ctx, limit, func() error {
-		if err := errors.Join(r.Archive.Revive(), r.StartReplicas()); err != nil {
+		if err := errors.Join(r.Revive(), r.StartReplicas()); err != nil {
 			return err
 		}
 		if r.cfg.Replicas > 1 {
-			return groupsDrained(ctx, r.Broker.Addresses(), Log, logGroup+".clickhouse", logGroup+".kafka")
+			return r.Delivered(ctx, time.Second, nil)
 		}
 		return r.Replicas[0].Drained(ctx)
 	})

@@ -39,6 +39,12 @@ type engine struct {
 	program string // the program, or the library's file
 }
 
+// Fetch downloads the engine unless it is in the cache or a server is installed.
+func Fetch(ctx context.Context, opts launch.Options) error {
+	_, err := chooseEngine(ctx, opts)
+	return err
+}
+
 func chooseEngine(ctx context.Context, opts launch.Options) (engine, error) {
 	kind := cmp.Or(opts.ClickHouseKind, KindAuto)
 	if !slices.Contains(Kinds, kind) {
@@ -77,7 +83,7 @@ func findServer(ctx context.Context) (string, error) {
 }
 
 // command returns the command that serves home on these ports. A node of a cluster does not serve HTTP: see [RunLibrary].
-func (e engine) command(home home, tcp, http int, cluster *launch.Cluster) *exec.Cmd {
+func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd {
 	config := "--config-file=" + home.path("config.xml")
 	if e.kind == KindServer {
 		cmd := exec.Command(e.program, "server", config)
@@ -92,11 +98,11 @@ func (e engine) command(home home, tcp, http int, cluster *launch.Cluster) *exec
 		self, _ = os.Executable() // if it fails, Start reports the empty path
 	}
 	replication := "" // where the other replicas reach this one
-	if cluster != nil {
-		http, replication = cluster.Interserver, launch.Address(cluster.Interserver)
+	if c := opts.Cluster; c != nil {
+		http, replication = c.Interserver, opts.Host.Endpoint(c.Interserver).String()
 	}
 	cmd := exec.Command(self, LibraryCommand, e.program, replication,
-		"--path="+home.path("data"), "--listen_host=127.0.0.1",
+		"--path="+home.path("data"), "--listen_host="+opts.Host.Endpoint(tcp).Host,
 		fmt.Sprintf("--http_port=%d", http), fmt.Sprintf("--tcp_port=%d", tcp),
 		"--log-level=warning", config, "--query="+serveStatements)
 	cmd.Env = append(cmd.Environ(), "TZ=UTC") // it ignores the configuration's time zone

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/launch"
 )
 
 func TestFindServerChecksVersion(t *testing.T) {
@@ -38,7 +40,7 @@ func TestFindServerChecksVersion(t *testing.T) {
 func TestServerCommand(t *testing.T) {
 	h, err := makeHome(t.TempDir())
 	require.NoError(t, err)
-	cmd := engine{KindServer, "/opt/clickhouse"}.command(h, 9001, 8124, nil)
+	cmd := engine{KindServer, "/opt/clickhouse"}.command(h, 9001, 8124, launch.Options{})
 	require.Equal(t, []string{"/opt/clickhouse", "server", "--config-file=" + h.path("config.xml")}, cmd.Args)
 	require.Equal(t, string(h), cmd.Dir)
 	require.Contains(t, cmd.Env, "CLICKHOUSE_WATCHDOG_ENABLE=0")
@@ -47,12 +49,12 @@ func TestServerCommand(t *testing.T) {
 func TestConfigContainsPortsAndDirectory(t *testing.T) {
 	h, err := makeHome(filepath.Join(t.TempDir(), "a & b"))
 	require.NoError(t, err)
-	require.NoError(t, h.writeConfig(9000, 9001, 8124, nil))
+	require.NoError(t, h.writeConfig(launch.Options{MergeTree: map[string]string{"parts_to_delay_insert": "7"}}, 9001, 8124))
 	written, err := os.ReadFile(h.path("config.xml"))
 	require.NoError(t, err)
 	for _, want := range []string{
 		"<tcp_port>9001</tcp_port>", "<http_port>8124</http_port>", "<listen_host>127.0.0.1</listen_host>",
-		"<path>" + strings.ReplaceAll(string(h), "&", "&amp;") + "/data/</path>",
+		"<parts_to_delay_insert>7</parts_to_delay_insert>", "<path>" + strings.ReplaceAll(string(h), "&", "&amp;") + "/data/</path>",
 	} {
 		require.Contains(t, string(written), want)
 	}

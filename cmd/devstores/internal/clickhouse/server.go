@@ -65,16 +65,16 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 			return nil, err
 		}
 	}
-	s = &Server{unlock: unlock, native: launch.Address(tcp), ClickHouseInfo: launch.ClickHouseInfo{
-		TCP: launch.Address(opts.ClickHouseTCP), HTTP: launch.Address(opts.ClickHouseHTTP), Kind: engine.kind,
+	s = &Server{unlock: unlock, native: opts.Host.Endpoint(tcp).String(), ClickHouseInfo: launch.ClickHouseInfo{
+		TCP: opts.Host.Endpoint(opts.ClickHouseTCP).String(), HTTP: opts.Host.Endpoint(opts.ClickHouseHTTP).String(), Kind: engine.kind,
 	}}
 	if opts.Cluster != nil {
 		s.HTTP, http = "", 0
 	}
-	if err := home.writeConfig(opts.ClickHouseTCP, tcp, http, opts.Cluster); err != nil {
+	if err := home.writeConfig(opts, tcp, http); err != nil {
 		return nil, err
 	}
-	if err := s.launch(ctx, engine.command(home, tcp, http, opts.Cluster), home, failed); err != nil {
+	if err := s.launch(ctx, engine.command(home, tcp, http, opts), home, failed); err != nil {
 		return nil, err
 	}
 	if s.native != s.TCP {
@@ -166,11 +166,14 @@ func makeHome(dir string) (home, error) {
 
 func (h home) path(name string) string { return filepath.Join(string(h), name) }
 
-// writeConfig writes config.xml and users.xml. It is called at every start, because the ports may have changed. given is the
-// port that clients use, tcp that of the engine.
-func (h home) writeConfig(given, tcp, http int, cluster *launch.Cluster) error {
+// writeConfig writes config.xml and users.xml. It is called at every start, because the ports may have changed. tcp is the
+// port of the engine, http too.
+func (h home) writeConfig(opts launch.Options, tcp, http int) error {
 	var text strings.Builder
-	err := configTemplate.Execute(&text, map[string]any{"Home": string(h), "Given": given, "TCP": tcp, "HTTP": http, "Cluster": cluster})
+	err := configTemplate.Execute(&text, map[string]any{
+		"Home": string(h), "Host": opts.Host.Endpoint(tcp).Host, "TCP": tcp, "HTTP": http, "MergeTree": opts.MergeTree,
+		"Cluster": opts.Cluster, "Given": opts.Host.Endpoint(opts.ClickHouseTCP),
+	})
 	if err == nil {
 		err = os.WriteFile(h.path("config.xml"), []byte(text.String()), 0o644)
 	}

@@ -37,7 +37,7 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	if err != nil {
 		return nil, fmt.Errorf("cannot run Apache Kafka: %w; install Java 17 or newer, or use the broker %s", err, launch.Kfake)
 	}
-	jars, err := cache.Jars(ctx, "Kafka", apacheVersion(), deployment.POM, opts.Stderr)
+	jars, err := fetch(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +65,19 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 			return nil, errors.Join(err, s.stop())
 		}
 		procs = append(procs, p)
-		s.PIDs, s.Brokers = append(s.PIDs, p.PID()), append(s.Brokers, launch.Address(port))
+		s.PIDs, s.Brokers = append(s.PIDs, p.PID()), append(s.Brokers, opts.Hosts.At(i).Endpoint(port).String())
 	}
 	return s, nil
+}
+
+func fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
+	return cache.Jars(ctx, "Kafka", apacheVersion(), deployment.POM, opts.Stderr)
+}
+
+// Fetch downloads Apache Kafka unless it is in the cache.
+func Fetch(ctx context.Context, opts launch.Options) error {
+	_, err := fetch(ctx, opts)
+	return err
 }
 
 // checkSize rejects a directory of another cluster size: the voters of the metadata log are fixed when it is formatted.
@@ -87,6 +97,9 @@ type node struct {
 	dir        string
 	java, jars string
 }
+
+// internalPort is where a broker with its own host serves the others. Free ports are never that low.
+const internalPort = 9091
 
 // start writes the configuration, formats the directory the first time, and starts the node. It does not wait until the
 // node is ready: none is before most are running.
@@ -139,19 +152,24 @@ var propertiesTemplate = template.Must(template.New("server.properties").Parse(s
 
 // properties returns the server.properties of the node.
 func (n node) properties() []byte {
-	address := launch.Address(n.opts.KafkaPorts[n.id-1])
+	own := n.opts.Hosts.At(n.id - 1)
+	address := own.Endpoint(n.opts.KafkaPorts[n.id-1]).String()
 	advertised := address
 	if len(n.opts.Advertised) > 0 {
 		advertised = n.opts.Advertised[n.id-1]
 	}
 	var voters []string
 	for i, port := range n.opts.Controllers {
-		voters = append(voters, fmt.Sprintf("%d@%s", i+1, launch.Address(port)))
+		voters = append(voters, fmt.Sprintf("%d@%s", i+1, n.opts.Hosts.At(i).Endpoint(port)))
 	}
 	var text bytes.Buffer
+	internal := ""
+	if len(n.opts.Hosts) > 0 { // brokers reach each other directly, whatever they advertise to clients
+		internal = own.Endpoint(internalPort).String()
+	}
 	err := propertiesTemplate.Execute(&text, map[string]any{
 		"Node": n.id, "Dir": n.dir, "Address": address, "Advertised": advertised,
-		"Controller": launch.Address(n.opts.Controllers[n.id-1]), "Voters": strings.Join(voters, ","),
+		"Controller": own.Endpoint(n.opts.Controllers[n.id-1]), "Internal": internal, "Voters": strings.Join(voters, ","),
 		"Partitions": n.opts.Partitions, "Replicas": min(3, n.opts.Brokers), "Properties": n.opts.Properties,
 	})
 	if err != nil {

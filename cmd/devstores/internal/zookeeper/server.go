@@ -24,7 +24,7 @@ var pom []byte
 // A tick of 500 ms allows sessions of 1 s and more.
 const configuration = `tickTime=500
 dataDir=%s
-clientPortAddress=127.0.0.1
+clientPortAddress=%s
 clientPort=%d
 maxClientCnxns=0
 admin.enableServer=false
@@ -44,7 +44,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (*Serve
 	if err != nil {
 		return nil, fmt.Errorf("cannot run ZooKeeper: %w; install Java 17 or newer", err)
 	}
-	jars, err := cache.Jars(ctx, "ZooKeeper", "3.9.3", pom, opts.Stderr)
+	jars, err := fetch(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +52,9 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (*Serve
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
-	file := filepath.Join(dir, "zoo.cfg")
+	file, at := filepath.Join(dir, "zoo.cfg"), opts.Host.Endpoint(opts.ZooKeeperPort)
 	if err == nil {
-		err = os.WriteFile(file, fmt.Appendf(nil, configuration, filepath.Join(dir, "data"), opts.ZooKeeperPort), 0o644)
+		err = os.WriteFile(file, fmt.Appendf(nil, configuration, filepath.Join(dir, "data"), at.Host, at.Port), 0o644)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot write ZooKeeper's configuration: %w", err)
@@ -67,7 +67,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (*Serve
 	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dzookeeper.forceSync=no", "-Djava.io.tmpdir="+dir,
 		"-cp", filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, console, console
-	s := &Server{ZooKeeperInfo: launch.ZooKeeperInfo{Address: launch.Address(opts.ZooKeeperPort)}}
+	s := &Server{ZooKeeperInfo: launch.ZooKeeperInfo{Address: at.String()}}
 	if s.proc, err = launch.Start(cmd, failed); err != nil {
 		return nil, err
 	}
@@ -78,6 +78,16 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (*Serve
 		return nil, fmt.Errorf("cannot start ZooKeeper: %w; see %s", err, console.Name())
 	}
 	return s, nil
+}
+
+func fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
+	return cache.Jars(ctx, "ZooKeeper", "3.9.3", pom, opts.Stderr)
+}
+
+// Fetch downloads ZooKeeper unless it is in the cache.
+func Fetch(ctx context.Context, opts launch.Options) error {
+	_, err := fetch(ctx, opts)
+	return err
 }
 
 // ask returns an error until the server serves requests: it accepts connections before.

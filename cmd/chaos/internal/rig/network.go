@@ -1,0 +1,97 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/internal/launch"
+)
+
+// Network is a bridge with a network namespace for each host, so that the links between any two can be cut, in one direction
+// or both. Packets that are cut disappear without an error, as on a broken switch.
+type Network struct {
+	Hosts  launch.Hosts
+	bridge string
+}
+
+// noCard is a hardware address that no host has.
+const noCard = "02:00:00:00:00:01"
+
+// newNetwork creates the namespaces, which needs root and iproute2.
+func newNetwork(hosts int) (*Network, error) {
+	removeDeadNetworks()
+	n := &Network{bridge: networkPrefix + fmt.Sprint(os.Getpid())}
+	subnet := fmt.Sprintf("10.%d.%d.", 64+rand.IntN(128), rand.IntN(256))
+	err := ip("link", "add", n.bridge, "type", "bridge")
+	if err == nil {
+		err = errors.Join(ip("addr", "add", subnet+"254/24", "dev", n.bridge), ip("link", "set", n.bridge, "up"))
+	}
+	for i := 0; i < hosts && err == nil; i++ {
+		in, veth := fmt.Sprintf("%s-%d", n.bridge, i), fmt.Sprintf("ch%d-%d", os.Getpid(), i)
+		h := launch.Host{Address: fmt.Sprint(subnet, i+1), Namespace: in}
+		if err = ip("netns", "add", in); err != nil {
+			break
+		}
+		n.Hosts = append(n.Hosts, h)
+		for _, args := range [][]string{
+			{"link", "add", veth, "type", "veth", "peer", "name", card, "netns", in},
+			{"link", "set", veth, "master", n.bridge, "up"},
+			{"-n", in, "link", "set", "lo", "up"},
+			{"-n", in, "addr", "add", h.Address + "/24", "dev", card},
+			{"-n", in, "link", "set", card, "up"},
+		} {
+			if err == nil {
+				err = ip(args...)
+			}
+		}
+	}
+	return n, err
+}
+
+const (
+	card          = "e0" // the name of a host's network card
+	networkPrefix = "chaos"
+)
+
+// Cut drops all packets from one host to another until Join.
+func (n *Network) Cut(from, to int) error {
+	return ip("-n", n.Hosts[from].Namespace, "neigh", "replace", n.Hosts[to].Address, "lladdr", noCard, "dev", card, "nud", "permanent")
+}
+
+// Join undoes Cut.
+func (n *Network) Join(from, to int) error {
+	return ip("-n", n.Hosts[from].Namespace, "neigh", "del", n.Hosts[to].Address, "dev", card)
+}
+
+// close removes the namespaces. Processes in them must have been stopped.
+func (n *Network) close() {
+	for _, h := range n.Hosts {
+		_ = ip("netns", "del", h.Namespace)
+	}
+	_ = ip("link", "del", n.bridge)
+}
+
+// removeDeadNetworks removes the networks of processes that were killed.
+func removeDeadNetworks() {
+	list, _ := exec.Command("ip", "netns", "list").Output()
+	for line := range strings.Lines(string(list)) {
+		var pid, host int
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, _ := fmt.Sscanf(name, networkPrefix+"%d-%d", &pid, &host); n == 2 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_, _ = ip("netns", "del", name), ip("link", "del", networkPrefix+fmt.Sprint(pid))
+		}
+	}
+}
+
+func ip(args ...string) error {
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot run ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
