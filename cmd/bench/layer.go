@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -72,14 +73,25 @@ type layer struct {
 	etag   string // from the last get
 }
 
-func newLayer(all []*pb.StreetForecast) *layer {
+// newLayer returns a layer for clients that ask for horizons as protobuf in gzip, or also for the whole layer.
+func newLayer(ctx context.Context, all []*pb.StreetForecast, whole bool) (*layer, error) {
 	l := &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
 	l.Prepare([]*contract.Client{mapClient})
+	l.Start()
+	if whole {
+		_, err := l.build(ctx) // without streets
+		if err == nil {
+			_, err = l.get("", "gzip")
+		}
+		if err != nil {
+			l.Stop()
+			return nil, err
+		}
+	}
 	for _, f := range all {
 		l.Put(f)
 	}
-	l.Start()
-	return l
+	return l, nil
 }
 
 var mapClient = &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: time.UTC}
@@ -147,7 +159,10 @@ func (o options) layerUpdates(ctx context.Context) error {
 	byDistance(all)
 	var full, district, scattered []float64
 	for round := range layerRounds {
-		l := newLayer(all)
+		l, err := newLayer(ctx, all, true)
+		if err != nil {
+			return err
+		}
 		first, err := l.build(ctx)
 		if err == nil {
 			full = append(full, first)
@@ -272,9 +287,17 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// layerTurns measures the CPU time of a minute that changes nothing and of one in which a period ends, with the work that is
-// done ahead of them.
+// layerTurns measures the turns for clients that ask for horizons only, and for those that also ask for the whole layer.
 func (o options) layerTurns(ctx context.Context) error {
+	if err := o.layerTurn(ctx, "layer_", false); err != nil {
+		return err
+	}
+	return o.layerTurn(ctx, "layer_whole_", true)
+}
+
+// layerTurn measures the CPU time of a minute that changes nothing and of one in which a period ends, with the work that is
+// done ahead of them.
+func (o options) layerTurn(ctx context.Context, prefix string, whole bool) error {
 	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // when a period ends
 	if time.Until(turn) < 140*time.Second {                       // the minute before starts after the full build and its garbage collection
 		turn = turn.Add(time.Minute)
@@ -283,30 +306,35 @@ func (o options) layerTurns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l := newLayer(all)
+	l, err := newLayer(ctx, all, whole)
+	if err != nil {
+		return err
+	}
 	defer l.Stop()
 	full, err := l.build(ctx)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"layer_minute_turn", "layer_quarter_turn"} {
-		if name == "layer_minute_turn" {
+	l.all = nil // the daemon has no such million small objects for the garbage collector to mark
+	for _, name := range []string{"minute_turn", "quarter_turn"} {
+		if name == "minute_turn" {
 			if err := pause(ctx, time.Until(turn.Add(-time.Minute-40*time.Second))); err != nil {
 				return err
 			}
+			runtime.GC() // else the one that Go starts every two minutes is in one of the minutes, by chance
 		}
 		before := ownCPU()
 		if err := pause(ctx, time.Until(turn.Add(-40*time.Second))); err != nil {
 			return err
 		}
-		if name == "layer_quarter_turn" {
+		if name == "quarter_turn" {
 			if err := pause(ctx, time.Until(turn.Add(15*time.Second))); err != nil {
 				return err
 			}
 		}
 		took := float64((ownCPU() - before).Microseconds()) / 1000
-		o.line(name+"_ms", took, "ms")
-		o.line(name+"_over_full", took/full, "ratio")
+		o.line(prefix+name+"_ms", took, "ms")
+		o.line(prefix+name+"_over_full", took/full, "ratio")
 	}
 	return nil
 }

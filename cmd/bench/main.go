@@ -78,8 +78,10 @@ layer_…_over_full                an update time divided by layer_full_ms
 layer_gzip_over_gzip6, …         size of a compressed body divided by that of the layer compressed by gzip -6
 layer_since_1pct_kb              size of the response to a client that follows the layer, after an update of 1 % of the streets
 layer_since_1pct_horizon_kb      the same for a horizon, which the map page follows
-layer_minute_turn_over_full      CPU time per minute without changes, divided by layer_full_ms
-layer_quarter_turn_over_full     the same at the end of a period
+layer_minute_turn_over_full      CPU time per minute without changes, divided by that of a full build; clients ask for horizons,
+                                 as the map does
+layer_quarter_turn_over_full     the same at the end of a period, with the work that is done ahead of it
+layer_whole_…_turn_over_full     the same if clients also ask for the whole layer, in which every street changes when a period ends
 layer_rss_steady_mb, …_peak_mb   the daemon's resident size when idle, and its peak while all streets change and clients read
 layer_1k_over_nginx, …           requests per second of a daemon on one CPU, divided by those of nginx with Debian's
                                  configuration, which sends the same bytes from a file; needs nginx and wrk

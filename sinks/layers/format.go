@@ -2,6 +2,7 @@ package layers
 
 import (
 	"encoding/json"
+	"iter"
 	"math"
 	"strconv"
 	"time"
@@ -27,23 +28,24 @@ type zone struct {
 	json        []byte       // name, quoted
 	proto       []byte       // the field timezone
 	until       time.Time    // when it is dropped; zero: it is in use
-	asked       [2]*demand   // of the horizons, of the whole layer
+	asked       [2]demand    // of the horizons, of the whole layer
 	compressors *compressors // shared by all zones
 }
 
+// newZone returns a time zone in which clients are expected to ask for horizons as protobuf in gzip, as
+// the map does, so that the first of them need not wait.
 func newZone(name string, now time.Time, compressors *compressors) *zone {
-	return &zone{
-		name: name, json: quote(name), proto: appendString(nil, 7, name), asked: [2]*demand{newDemand(now), newDemand(now)},
-		compressors: compressors,
-	}
+	z := &zone{name: name, json: quote(name), proto: appendString(nil, 7, name), compressors: compressors}
+	z.demand(false).note(protobuf, gzipped, now)
+	return z
 }
 
 // demand returns which forms of a scope's documents clients ask for.
 func (z *zone) demand(whole bool) *demand {
 	if whole {
-		return z.asked[1]
+		return &z.asked[1]
 	}
-	return z.asked[0]
+	return &z.asked[0]
 }
 
 // writer appends streets to a document. It is scratch memory.
@@ -56,24 +58,34 @@ type writer struct {
 
 // append appends what the piece shows to dst, which must be empty.
 func (w *writer) append(f format, dst []byte, p *piece) []byte {
-	w.variables, w.until = w.variables[:0], never
-	for _, s := range p.streets {
-		var until instant
-		w.picked, until = p.view.pick(w.picked[:0], s)
-		w.until = min(w.until, until)
-		if len(w.picked) == 0 && !p.every {
-			continue
-		}
+	w.variables = w.variables[:0]
+	for s, periods := range w.shown(p) {
 		if f == protobuf {
-			dst = w.appendProto(dst, p.zone, s, w.picked)
+			dst = w.appendProto(dst, p.zone, s, periods)
 			continue
 		}
 		if len(dst) > 0 {
 			dst = append(dst, ',')
 		}
-		dst = w.appendJSON(dst, p.zone, s, w.picked)
+		dst = w.appendJSON(dst, p.zone, s, periods)
 	}
 	return dst
+}
+
+// shown yields the streets that the piece shows, each with its periods, which are valid until the next
+// one. It sets w.until.
+func (w *writer) shown(p *piece) iter.Seq2[*street, []*period] {
+	return func(yield func(*street, []*period) bool) {
+		w.until = never
+		for _, s := range p.streets {
+			var until instant
+			w.picked, until = p.view.pick(w.picked[:0], s)
+			w.until = min(w.until, until)
+			if (len(w.picked) > 0 || p.every) && !yield(s, w.picked) {
+				return
+			}
+		}
+	}
 }
 
 // vary records that the text from a position on is a variable.

@@ -105,7 +105,7 @@ func (d *document) changed(s *snapshot, v version) (streets []*street) {
 	for _, r := range s.removed {
 		if _, back := s.search(r.id); r.number > v.number && !back && !gone[r.id] {
 			gone[r.id] = true
-			streets = append(streets, &street{id: r.id, code: r.code, located: r.located, place: r.place})
+			streets = append(streets, &street{id: r.id, code: r.code, label: r.label, located: r.located, place: r.place})
 		}
 	}
 	return streets

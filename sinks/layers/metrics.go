@@ -18,6 +18,8 @@ var (
 	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
 	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents built anew.")
 	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents used again.")
+	formsMade    = metrics.NewCounter("trafficd_layers_forms_made_total",
+		"Pieces of documents serialized for one format and encoding, mostly compressed.")
 	piecesStored = metrics.NewCounter("trafficd_layers_pieces_stored_total",
 		"Forms of pieces that are uncompressed because they failed their check.")
 	answers = answerCounters()

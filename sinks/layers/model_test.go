@@ -130,6 +130,8 @@ func TestASnapshotIsOfOneGeneration(t *testing.T) {
 // A small change leaves most of a layer where it is in memory.
 func TestPiecesAreShared(t *testing.T) {
 	l := served(t, 8000)
+	_, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
+	require.NoError(t, err)
 	places := func() map[*byte]bool {
 		all := map[*byte]bool{}
 		for _, d := range l.current.Load().zones["UTC"] {

@@ -204,7 +204,7 @@ func (a *answer) filter(q *query, streets []*street, every bool) *piece {
 	}
 	c := a.zone.compressors.borrow()
 	defer a.zone.compressors.giveBack(c)
-	return c.render(p)
+	return c.digest(p)
 }
 
 // selected returns the pieces of the selected streets. Those of buckets that lie in the area as a whole

@@ -14,6 +14,7 @@ import (
 	"time"
 	weakref "weak"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -511,7 +512,9 @@ func TestColdForms(t *testing.T) {
 			}
 			return list
 		}
-		require.Equal(t, []string{"-g"}, made())
+		require.Empty(t, made())
+		_, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
+		require.NoError(t, err)
 		before, err := get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
 		require.NoError(t, err)
 		require.Equal(t, []string{"-g", "-jz"}, made())
@@ -529,6 +532,8 @@ func TestColdForms(t *testing.T) {
 		require.NotEqual(t, before.Response.Body(), later.Response.Body())
 		after(2 * time.Hour)
 		require.Empty(t, made())
+		d := l.current.Load().zones["UTC"][1]
+		require.Nil(t, d.bodies[protobuf][gzipped].Load(), "nor that of horizons, which is made before the first request")
 		ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
 		require.NoError(t, err)
 		require.Len(t, layerOf(t, ctx).StreetForecast, 1)
@@ -555,39 +560,52 @@ func TestColdFormsOfParts(t *testing.T) {
 	})
 }
 
-// TestTheNextMinuteIsPrepared: when a minute turns, everything is there already; and the parts of one
-// horizon are those of the next one a quarter of an hour before.
-func TestTheNextMinuteIsPrepared(t *testing.T) {
-	l := served(t, 1000)
-	next := noon.Add(15 * time.Minute)
-	forms := func() map[*form]bool {
-		all := map[*form]bool{}
-		for _, b := range l.builder.buckets {
-			for _, p := range b.parts {
-				if p.piece != nil {
-					all[p.form(protobuf, gzipped)] = true
-				}
-			}
-		}
-		return all
+// TestTurns counts the forms that turns make, which is most of their work. A minute makes none. At the end of
+// a period the parts of one horizon are those that the next one had before, so that only the last one is
+// new, and the whole layer if clients ask for it. All of it is made before the minute turns.
+func TestTurns(t *testing.T) {
+	formsBefore, partsBefore := 0.0, 0.0
+	made := func() (forms, parts int) {
+		f, p := testutil.ToFloat64(formsMade), testutil.ToFloat64(partsBuilt)
+		forms, parts = int(f-formsBefore), int(p-partsBefore)
+		formsBefore, partsBefore = f, p
+		return forms, parts
 	}
-	horizons := forms()
-	l.builder.prepareNext(next.Add(-time.Second))
-	prepared := forms()
-	require.Len(t, prepared, len(horizons)*8/6, "the whole layer and the last horizon are new")
-	l.build(next)
-	for f := range forms() {
-		require.True(t, prepared[f])
+	made()
+	l := builtAt(1000, noon)
+	horizons, buckets := len(DefaultConfig().Horizons), len(l.builder.buckets)
+	f := func(now time.Time, wantForms, wantParts int) {
+		t.Helper()
+		l.builder.prepareNext(now.Add(-time.Second))
+		forms, parts := made()
+		require.Equal(t, []int{wantForms, wantParts}, []int{forms, parts}, "prepared")
+		l.build(now)
+		forms, parts = made()
+		require.Equal(t, []int{0, 0}, []int{forms, parts}, "built when the minute turns")
 	}
-	fresh := builtAt(t, 1000, next)
-	requireSame(t, fresh, l)
+	forms, parts := made()
+	require.Equal(t, []int{horizons * buckets, (1 + horizons) * buckets}, []int{forms, parts})
+	documents := l.current.Load().zones["UTC"]
+	f(noon.Add(time.Minute), 0, 0)
+	require.Equal(t, documents, l.current.Load().zones["UTC"])
+	f(noon.Add(15*time.Minute), buckets, 2*buckets)
+	_, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
+	require.NoError(t, err)
+	forms, _ = made()
+	require.Equal(t, buckets, forms, "the whole layer is made when a client asks for it")
+	f(noon.Add(16*time.Minute), 0, 0)
+	f(noon.Add(30*time.Minute), 2*buckets, 2*buckets)
+	requireSame(t, builtAt(1000, noon.Add(30*time.Minute)), l)
 	l.build(noon) // the clock was set back
-	requireSame(t, served(t, 1000), l)
+	requireSame(t, builtAt(1000, noon), l)
 }
 
-func builtAt(t *testing.T, n int, now time.Time) *Layer {
+// builtAt returns a layer of n streets with periods until 14:00.
+func builtAt(n int32, now time.Time) *Layer {
 	l := prepared(DefaultConfig())
-	replace(l, city(n, noon))
+	for i := range n {
+		l.Put(forecast(1000+i, 1, noon, 8, float64(i)))
+	}
 	l.Publish(now)
 	l.build(now)
 	return l

@@ -110,8 +110,10 @@ const (
 type compressor struct {
 	writer
 	deflater deflater
-	shown    *piece // whose protobuf form text is; nil for others
+	piece    *piece // whose text is in text
+	format   format // of the text
 	text     []byte // scratch memory, as are the others
+	content  []byte
 	frame    []byte
 	zstd     *zstd.Encoder // with unzstd made when it is needed: it takes 40 MB
 	unzstd   *zstd.Decoder
@@ -134,7 +136,7 @@ func newCompressors() *compressors {
 
 // put takes a compressor back. It must not keep an old layer in memory.
 func (c *compressors) put(one *compressor) {
-	one.shown = nil
+	one.piece = nil
 	c.Put(one)
 }
 

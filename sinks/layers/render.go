@@ -17,29 +17,29 @@ type piece struct {
 	view    view
 	zone    *zone
 	every   bool   // also show streets without a period
-	sum     uint64 // hash of the protobuf text
+	sum     uint64 // hash of what is shown; pieces with the same one have the same text in a time zone
 	forms   [formats][encodings]atomic.Pointer[form]
 	making  sync.Mutex // acquired to make forms
 }
 
-// render returns a piece of the streets; nil if it would be empty. It sets p.sum.
-func (c *compressor) render(p *piece) *piece {
-	c.write(protobuf, p)
-	if len(c.text) == 0 {
+// digest sets p.sum and returns p, or nil if it would be empty. It makes no text, which may never be
+// asked for.
+func (c *compressor) digest(p *piece) *piece {
+	c.content = c.content[:0]
+	for s, periods := range c.shown(p) {
+		c.content = s.appendContent(c.content, periods)
+	}
+	if len(c.content) == 0 {
 		return nil
 	}
-	p.sum = xxhash.Sum64(c.text)
+	p.sum = xxhash.Sum64(c.content)
 	return p
 }
 
 // write sets the text to that of the piece.
 func (c *compressor) write(f format, p *piece) {
-	if f == protobuf && c.shown == p {
-		return
-	}
-	c.text, c.shown = c.append(f, c.text[:0], p), nil
-	if f == protobuf {
-		c.shown = p
+	if c.format != f || c.piece != p {
+		c.text, c.format, c.piece = c.append(f, c.text[:0], p), f, p
 	}
 }
 
@@ -63,6 +63,7 @@ func (p *piece) make(f format, e encoding, c *compressor) *form {
 	}
 	c.write(f, p)
 	made := c.form(c.text, c.variables, e)
+	formsMade.Inc()
 	p.forms[f][e].Store(made)
 	return made
 }
@@ -90,14 +91,14 @@ func (p *part) shows(z *zone, v view) bool {
 	return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
 }
 
-// part returns the bucket's part for a view; it makes it if there is none yet. If the text is that of
-// another part it is not compressed again.
+// part returns the bucket's part for a view; it makes it if there is none yet. If it shows the same as
+// another part it shares its forms.
 func (b *bucket) part(z *zone, v view, c *compressor) *part {
 	if i := slices.IndexFunc(b.parts, func(p part) bool { return p.shows(z, v) }); i >= 0 {
 		partsReused.Inc()
 		return &b.parts[i]
 	}
-	p := c.render(&piece{streets: b.streets, view: v, zone: z})
+	p := c.digest(&piece{streets: b.streets, view: v, zone: z})
 	made := part{zone: z, whole: v.whole, from: v.at, until: c.until}
 	if p != nil {
 		made.piece = p
@@ -116,13 +117,6 @@ func (b *bucket) part(z *zone, v view, c *compressor) *part {
 // demand records which forms of documents clients ask for.
 type demand struct {
 	last [formats][encodings]atomic.Int64 // Unix seconds
-}
-
-// newDemand expects clients that ask for protobuf as gzip, so that the first of them need not wait.
-func newDemand(now time.Time) *demand {
-	d := &demand{}
-	d.last[protobuf][gzipped].Store(now.Unix())
-	return d
 }
 
 // note records a request. The time is stored rarely: other processors read it.

@@ -2,11 +2,14 @@ package layers
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 	"unique"
+
+	"github.com/cespare/xxhash/v2"
 
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -20,6 +23,7 @@ type street struct {
 	place    place  // the first location reference point
 	position uint64 // in the layer
 	code     string // openLRcode
+	label    uint64 // hash of id and code
 	periods  []period
 	until    instant // end of the last period; 0 without periods
 	number   uint64  // of the first build with this forecast
@@ -67,6 +71,8 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 	} else {
 		s.position = 1<<63 | (uint64(s.id.street)+1<<31)<<30 // after all others, by street
 	}
+	id := uint64(uint32(s.id.street))<<32 | uint64(uint32(s.id.fromnode))
+	s.label = xxhash.Sum64(append(binary.LittleEndian.AppendUint64(nil, id), s.code...))
 	if n := len(f.GetForecast()); n > 0 {
 		s.periods = make([]period, 0, n)
 	}
@@ -91,15 +97,6 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 
 // compare orders periods by all their fields, so that the feed's order is lost.
 func (p period) compare(o period) int {
-	flags := func(p period) (n int) {
-		if p.flowValid {
-			n = 2
-		}
-		if p.speedValid {
-			n++
-		}
-		return n
-	}
 	if p.span != o.span {
 		a, b := p.span.Value(), o.span.Value()
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
@@ -107,12 +104,35 @@ func (p period) compare(o period) int {
 	return cmp.Or(
 		cmp.Compare(math.Float64bits(p.speed), math.Float64bits(o.speed)),
 		cmp.Compare(math.Float64bits(p.flow), math.Float64bits(o.flow)),
-		cmp.Compare(flags(p), flags(o)))
+		cmp.Compare(p.flags(), o.flags()))
+}
+
+func (p *period) flags() (n byte) {
+	if p.flowValid {
+		n = 2
+	}
+	if p.speedValid {
+		n++
+	}
+	return n
 }
 
 // equal reports whether two forecasts of a street are the same.
 func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
+}
+
+// appendContent appends all that documents show of the street with these periods, in an unambiguous form.
+func (s *street) appendContent(dst []byte, periods []*period) []byte {
+	number := binary.LittleEndian.AppendUint64
+	dst = number(number(dst, s.label), uint64(len(periods)))
+	for _, p := range periods {
+		times := p.span.Value()
+		dst = number(number(dst, uint64(times.from)), uint64(times.to))
+		dst = number(number(dst, math.Float64bits(p.speed)), math.Float64bits(p.flow))
+		dst = append(dst, p.flags())
+	}
+	return dst
 }
 
 // ended reports whether the last period was over at t.
