@@ -43,6 +43,20 @@ func TestIngestLines(t *testing.T) {
 	}, names)
 }
 
+// TestJournalLines: both daemons forward everything, and the figures have the names that others parse.
+func TestJournalLines(t *testing.T) {
+	o := programs(t)
+	var out bytes.Buffer
+	o.lines = &out
+	require.NoError(t, o.journals(t.Context(), launch.Options{}))
+	require.Regexp(t, `^bench: journal_kafka_cpu_over_local \S+ ratio
+bench: journal_local_p50_ms \S+ ms
+bench: journal_local_p99_ms \S+ ms
+bench: journal_kafka_p50_ms \S+ ms
+bench: journal_kafka_p99_ms \S+ ms
+$`, out.String())
+}
+
 // TestLayerDaemon: a daemon serves generated forecasts and rebuilds the layer when they change.
 func TestLayerDaemon(t *testing.T) {
 	o := programs(t)

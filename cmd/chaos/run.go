@@ -163,17 +163,14 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 		return nil, err
 	}
 	accepted, wrong, tally := book.Read()
-	arrived := judge.ParseRecords(records)
-	forward := judge.Compare("forward", accepted, arrived)
-	found := &result{accepted: len(accepted), stores: []*judge.Verdict{forward}, wrong: wrong, counts: counts}
+	servers := make([][]judge.Arrival, len(r.Archive.Nodes))
 	for i, n := range r.Archive.Nodes {
-		rows, err := judge.ReadArchive(ctx, n.TCP, r.Archive.Table)
-		if err != nil {
+		if servers[i], err = judge.ReadArchive(ctx, n.TCP, r.Archive.Table); err != nil {
 			return nil, err
 		}
-		judge.Agree(forward, rows, arrived)
-		found.stores = append(found.stores, judge.Archive(fmt.Sprint("archive node ", i+1), accepted, rows))
 	}
+	verdicts := judge.All(accepted, judge.ParseRecords(records), servers)
+	found := &result{accepted: len(accepted), stores: verdicts, wrong: wrong, counts: counts}
 	report(out, tally, found)
 	return found, nil
 }

@@ -95,10 +95,20 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 	return v
 }
 
-// Agree adds to the forward's verdict the records whose time is not the archive's received_at, truncated to milliseconds.
-func Agree(v *Verdict, archive, forward []Arrival) {
-	received := make(map[ledger.Name]int64, len(archive))
-	for _, a := range archive {
+// All judges the forward and each server of the archive, all of which must hold every accepted measurement.
+func All(accepted []ledger.Accepted, forward []Arrival, servers [][]Arrival) []*Verdict {
+	all := []*Verdict{Compare("forward", accepted, forward)}
+	for i, rows := range servers {
+		agree(all[0], rows, forward)
+		all = append(all, archive(fmt.Sprint("archive ", i+1), accepted, rows))
+	}
+	return all
+}
+
+// agree adds to the forward's verdict the records whose time is not the archive's received_at, truncated to milliseconds.
+func agree(v *Verdict, rows, forward []Arrival) {
+	received := make(map[ledger.Name]int64, len(rows))
+	for _, a := range rows {
 		received[a.Name()] = a.Received
 	}
 	for _, r := range forward {
@@ -108,9 +118,9 @@ func Agree(v *Verdict, archive, forward []Arrival) {
 	}
 }
 
-// Archive judges the rows of a server of the archive, which have no order within the received_at that a whole batch shares: it sorts them by
+// archive judges the rows of a server of the archive, which have no order within the received_at that a whole batch shares: it sorts them by
 // time of arrival and sequence.
-func Archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
+func archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Name]int64, len(accepted))
 	for _, a := range accepted {
 		seqs[a.Name()] = a.Seq

@@ -94,17 +94,62 @@ func TestExamplesAreBounded(t *testing.T) {
 }
 
 func TestAgree(t *testing.T) {
-	archive, forward := arrivals(accepted()), arrivals(accepted())
+	rows, forward := arrivals(accepted()), arrivals(accepted())
 	for i := range forward {
-		archive[i].Received += 1_700_000_000_123_456_789
-		forward[i].Received = archive[i].Received / 1e6
+		rows[i].Received += 1_700_000_000_123_456_789
+		forward[i].Received = rows[i].Received / 1e6
 	}
 	v := &Verdict{}
-	Agree(v, archive, forward)
+	agree(v, rows, forward)
 	require.Zero(t, v.Faults())
 	forward[4].Received++
-	Agree(v, archive, forward)
+	agree(v, rows, forward)
 	require.Equal(t, 1, v.Altered)
+}
+
+// TestPlanted plants in one of three stores what a cluster could do wrong: the judge finds it there, and only there. Each batch
+// has four items, two of each detector.
+func TestPlanted(t *testing.T) {
+	const forward, first, second = 0, 1, 2
+	f := func(store int, missing, duplicated, reordered, altered int, plant func([]Arrival) []Arrival) {
+		t.Helper()
+		stores := [][]Arrival{arrivals(accepted()), arrivals(accepted()), arrivals(accepted())}
+		for i := range stores[forward] {
+			stores[forward][i].Received /= 1e6
+		}
+		stores[store] = plant(stores[store])
+		for i, v := range All(accepted(), stores[forward], stores[first:]) {
+			if i != store {
+				require.Zero(t, v.Missing+v.Duplicated+v.Reordered, v.Examples)
+				continue
+			}
+			require.Equal(t, []int{missing, duplicated, reordered, altered}, []int{v.Missing, v.Duplicated, v.Reordered, v.Altered}, v.Examples)
+		}
+	}
+	for store := range 3 {
+		f(store, 0, 4, 0, 0, func(a []Arrival) []Arrival { return append(a, a[4:8]...) })     // an offset range, delivered twice
+		f(store, 4, 0, 0, 0, func(a []Arrival) []Arrival { return append(a[:4:4], a[8:]...) }) // a frame that was swallowed
+	}
+	swap := func(a []Arrival) []Arrival { return slices.Concat(a[:4], a[8:], a[4:8]) } // two batches of a client
+	f(forward, 0, 0, 4, 0, swap)
+	for _, store := range []int{first, second} {
+		f(store, 0, 0, 0, 0, swap) // rows have no order but that of received_at
+		f(store, 0, 0, 4, 0, func(a []Arrival) []Arrival {
+			for i := range a[4:8] {
+				a[4+i].Received, a[8+i].Received = a[8+i].Received, a[4+i].Received
+			}
+			return a
+		})
+	}
+	again := func(a []Arrival) []Arrival { // a retry with another Batch-Id through another replica
+		for _, item := range a[8:] {
+			item.Batch = "0190aaaa-0000-7000-8000-000000000009"
+			a = append(a, item)
+		}
+		return a
+	}
+	f(forward, 0, 4, 0, 0, again)
+	f(second, 0, 4, 0, 0, again)
 }
 
 // TestReadArchive checks that the rows of a real ClickHouse are read exactly, including duplicates and those of another
@@ -130,13 +175,13 @@ func TestReadArchive(t *testing.T) {
 	}
 	rows, err := ReadArchive(t.Context(), store.TCP, "t.m")
 	require.NoError(t, err)
-	v := Archive("archive", accepted(), rows)
+	v := archive("archive", accepted(), rows)
 	require.Zero(t, v.Faults(), v.Examples)
 
 	insert("town", all[2])
 	rows, err = ReadArchive(t.Context(), store.TCP, "t.m")
 	require.NoError(t, err)
-	require.Equal(t, 1, Archive("archive", accepted(), rows).Duplicated)
+	require.Equal(t, 1, archive("archive", accepted(), rows).Duplicated)
 	odd := 0
 	for _, r := range rows {
 		if r.Odd != "" {

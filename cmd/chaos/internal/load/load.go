@@ -31,7 +31,7 @@ type Config struct {
 	Clients   int
 	Detectors int // per client
 	Items     int // per batch, at most
-	Pause     time.Duration
+	Pause     time.Duration // of a client between its batches, on average
 	Seed      uint64
 }
 
@@ -44,7 +44,8 @@ const (
 	Mixed Manner = iota
 	// Equal sends each batch repeats times to every replica and once to the load balancer, all at the same time.
 	Equal
-	// Balanced sends each batch to the load balancer, and waits for every response.
+	// Balanced sends each batch to the load balancer, and waits for every response. It pauses for longer, so that deliveries do
+	// not lag.
 	Balanced
 )
 
@@ -130,7 +131,11 @@ func (c *client) run(ctx, hard context.Context) error {
 				return err
 			}
 		}
-		nemesis.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*c.Pause)+1)))
+		pause := c.Pause
+		if c.manner == Balanced {
+			pause *= 20
+		}
+		nemesis.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*pause)+1)))
 	}
 	return nil
 }
