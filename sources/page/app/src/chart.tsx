@@ -17,8 +17,29 @@ export const colours = { blue: "#2f7ebc", red: "#d04216", ochre: "#b07d10", viol
 const shortest = 300; // s that the time axis of a history has at least
 
 /**
+ * The largest value that the scale of a history must reach. Rare peaks (the highest tenth of the values above zero, if they
+ * are more than three times as large as the rest) do not count, because everything else would be a flat line until they are
+ * an hour old; the last minute always counts.
+ */
+export function ceiling(times: number[], lines: Line[]): number {
+  const recent = (times.at(-1) ?? 0) - 60;
+  let top = 0;
+  for (const { values } of lines) {
+    const sorted = values.filter((v): v is number => v != null && v > 0).sort((a, b) => a - b);
+    const common = sorted[Math.floor(0.9 * (sorted.length - 1))] ?? 0;
+    const highest = sorted.at(-1) ?? 0;
+    top = Math.max(top, highest > 3 * common ? common : highest);
+    values.forEach((v, i) => {
+      if (v != null && times[i] > recent) top = Math.max(top, v);
+    });
+  }
+  return top;
+}
+
+/**
  * A line chart over time; `times` are seconds since 1970. `label` describes it to screen readers. Below it are the values
- * under the pointer, else the last ones.
+ * under the pointer, else the last ones. A history (without `steps`) marks peaks above its scale with a triangle and says the
+ * highest one.
  */
 export function Chart(props: {
   label: string;
@@ -34,8 +55,9 @@ export function Chart(props: {
   const dark = useDark();
   const { times, lines, height = 150, unit, steps } = props;
   const shape = lines.map((l) => l.label).join() + unit + steps;
-  const shownTimes = useRef(times);
-  shownTimes.current = times;
+  const top = steps ? Number.POSITIVE_INFINITY : ceiling(times, lines);
+  const scale = useRef({ times, top });
+  scale.current = { times, top };
   const data = [times, ...lines.map((l) => l.values)] as uPlot.AlignedData;
   useEffect(() => {
     const element = host.current!; // until this effect ends, which is later than the reference
@@ -48,7 +70,10 @@ export function Chart(props: {
         height,
         legend: { show: false },
         cursor: { y: false },
-        hooks: { setCursor: [(u) => setAt(u.cursor.idx)] },
+        hooks: {
+          setCursor: [(u) => setAt(u.cursor.idx)],
+          draw: [(u) => markPeaks(u, scale.current.top, lines)],
+        },
         axes: [
           { ...axis, size: 26, values: (_, v) => v.map((t) => clock(1000 * t)), space: 70 },
           { ...axis, size: 50, values: (_, v) => v.map(short), space: 30 },
@@ -56,11 +81,16 @@ export function Chart(props: {
         scales: {
           x: {
             range: () => {
-              const [min, max] = [shownTimes.current[0], shownTimes.current.at(-1) ?? 0];
+              const [min, max] = [scale.current.times[0], scale.current.times.at(-1) ?? 0];
               return [steps ? min : Math.min(min, max - shortest), max];
             },
           },
-          y: { range: (_, min, max) => [Math.min(0, min ?? 0), Math.max(1, (max ?? 1) * 1.05)] },
+          y: {
+            range: (_, min, max) => [
+              Math.min(0, min ?? 0),
+              Math.max(1, Math.min(max ?? 1, scale.current.top) * 1.05),
+            ],
+          },
         },
         series: [
           {},
@@ -87,6 +117,12 @@ export function Chart(props: {
   }, [shape, height, dark]);
   useEffect(() => chart.current?.setData(data), [times, lines]);
   const shown = at ?? times.length - 1;
+  let peak = { value: top, time: 0 };
+  for (const { values } of lines) {
+    values.forEach((v, i) => {
+      if (v != null && v > peak.value) peak = { value: v, time: times[i] };
+    });
+  }
   return (
     <>
       <div class="chart" role="img" aria-label={props.label} ref={host} />
@@ -97,10 +133,33 @@ export function Chart(props: {
             {l.label} <b>{value(l.values[shown], unit)}</b>
           </li>
         ))}
+        {peak.time > 0 && (
+          <li class="note">
+            ▲ up to <b>{value(peak.value, unit)}</b> at {clock(1000 * peak.time, true)}
+          </li>
+        )}
         <li class="note">{at == null || times.length === 0 ? "" : `at ${clock(1000 * times[at], true)}`}</li>
       </ul>
     </>
   );
+}
+
+/** Draws a triangle at the upper edge wherever a line leaves the scale. */
+function markPeaks(u: uPlot, top: number, lines: Line[]) {
+  const size = 5 * devicePixelRatio;
+  const y = u.bbox.top;
+  lines.forEach(({ colour }, line) => {
+    u.ctx.fillStyle = colour;
+    u.data[line + 1].forEach((v, i) => {
+      if (v == null || v <= top) return;
+      const x = u.valToPos(u.data[0][i], "x", true);
+      u.ctx.beginPath();
+      u.ctx.moveTo(x, y);
+      u.ctx.lineTo(x - size, y + 2 * size);
+      u.ctx.lineTo(x + size, y + 2 * size);
+      u.ctx.fill();
+    });
+  });
 }
 
 const value = (v: number | null | undefined, unit: string) => (v == null ? "–" : `${short(v)} ${unit}`);

@@ -328,7 +328,8 @@ export class RasterStreets extends Streets {
   }
 
   protected redraw(): void {
-    this.due ||= requestAnimationFrame(() => {
+    if (this.due !== 0) return;
+    this.due = requestAnimationFrame(() => {
       this.due = 0;
       this.draw(true);
     });
