@@ -72,6 +72,36 @@ networkPolicy: {enabled: false}
 podDisruptionBudget: {enabled: false}
 `
 
+// replicas returns the values for three replicas with a kind of journal.
+func replicas(t *testing.T, kind string) string {
+	t.Helper()
+	text, err := os.ReadFile(chartDir + "/values-replicas-" + kind + ".yaml")
+	require.NoError(t, err)
+	return string(text)
+}
+
+// With three replicas, one may be away, no two are on one node, and the journal is of the kind that the file is for.
+func TestChartReplicas(t *testing.T) {
+	for _, kind := range []string{"local", "kafka"} {
+		objects := render(t, replicas(t, kind)+"\nforecaster: {enabled: true}")
+		set, budget := one[*apps.StatefulSet](t, objects), one[*policy.PodDisruptionBudget](t, objects)
+		require.EqualValues(t, 3, *set.Spec.Replicas)
+		require.Equal(t, 1, budget.Spec.MaxUnavailable.IntValue())
+		pods, forecaster := labels.Set(set.Spec.Template.Labels), labels.Set(one[*apps.Deployment](t, objects).Spec.Template.Labels)
+		require.Len(t, set.Spec.Template.Spec.TopologySpreadConstraints, 2)
+		for _, c := range set.Spec.Template.Spec.TopologySpreadConstraints {
+			selector := labels.SelectorFromSet(c.LabelSelector.MatchLabels)
+			require.True(t, selector.Matches(pods))
+			require.False(t, selector.Matches(forecaster))
+		}
+		for _, o := range objects {
+			if m, ok := o.(*core.ConfigMap); ok && m.Data["trafficd.yaml"] != "" {
+				require.Contains(t, m.Data["trafficd.yaml"], "kind: "+kind)
+			}
+		}
+	}
+}
+
 // render returns the objects that `helm template` would print, each decoded with the types of its API:
 // unknown and duplicate fields are errors.
 func render(t *testing.T, values string) []runtime.Object {
@@ -132,7 +162,7 @@ func one[T any](t *testing.T, objects []runtime.Object) T {
 }
 
 func TestChartLint(t *testing.T) {
-	for _, values := range []string{"", least, everything} {
+	for _, values := range []string{"", least, everything, replicas(t, "local"), replicas(t, "kafka")} {
 		set := map[string]any{}
 		require.NoError(t, yaml.Unmarshal([]byte(values), &set))
 		linter := lint.RunAll(chartDir, set, "traffic")
@@ -154,12 +184,15 @@ func TestChartDecodesStrictly(t *testing.T) {
 	}
 	f("", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
 	f(least, "ConfigMap", "Secret", "Service", "Service", "StatefulSet")
+	for _, kind := range []string{"local", "kafka"} {
+		f(replicas(t, kind), "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
+	}
 	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceMonitor", "StatefulSet")
 }
 
 // What the API types cannot check: names that refer to each other, and what the documents promise.
 func TestChartIsConsistent(t *testing.T) {
-	for _, values := range []string{"", least, everything} {
+	for _, values := range []string{"", least, everything, replicas(t, "local"), replicas(t, "kafka")} {
 		objects := render(t, values)
 		set := one[*apps.StatefulSet](t, objects)
 		pod := set.Spec.Template.Spec

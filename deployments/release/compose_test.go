@@ -14,20 +14,38 @@ import (
 const composeDir = root + "/deployments/compose"
 
 // loadCompose loads the project as `docker compose config` does, with its schema.
-func loadCompose(t *testing.T, env ...string) (*types.Project, error) {
+func loadCompose(t *testing.T, files []string, env ...string) (*types.Project, error) {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{composeDir + "/compose.yaml"}, cli.WithEnv(env), cli.WithResolvedPaths(true))
+	paths := make([]string, len(files))
+	for i, file := range files {
+		paths[i] = filepath.Join(composeDir, file)
+	}
+	options, err := cli.NewProjectOptions(paths, cli.WithEnv(env), cli.WithResolvedPaths(true))
 	require.NoError(t, err)
 	return options.LoadProject(t.Context())
 }
 
 func TestComposeProject(t *testing.T) {
-	_, err := loadCompose(t)
-	require.ErrorContains(t, err, "required variable")
-	p, err := loadCompose(t, "TRAFFICD_IMAGE=trafficd:1", "CLICKHOUSE_PASSWORD=secret", "GRAFANA_PASSWORD=secret")
-	require.NoError(t, err)
-	require.Equal(t, []string{"clickhouse", "grafana", "kafka", "prometheus", "trafficd"}, p.ServiceNames())
+	f := func(clients string, files, env, services []string) {
+		t.Helper()
+		_, err := loadCompose(t, files, env...)
+		require.ErrorContains(t, err, "required variable")
+		p, err := loadCompose(t, files, append(env, "TRAFFICD_IMAGE=trafficd:1", "CLICKHOUSE_PASSWORD=secret", "GRAFANA_PASSWORD=secret")...)
+		require.NoError(t, err)
+		require.Equal(t, services, p.ServiceNames())
+		requireCompose(t, p, clients)
+	}
+	f("trafficd", []string{"compose.yaml"}, nil, []string{"clickhouse", "grafana", "kafka", "prometheus", "trafficd"})
+	for _, kind := range []string{"local", "kafka"} {
+		f("haproxy", []string{"compose.yaml", "replicas.yaml"}, []string{"JOURNAL_KIND=" + kind},
+			[]string{"clickhouse", "grafana", "haproxy", "kafka", "prometheus", "trafficd", "trafficd-2", "trafficd-3"})
+	}
+}
 
+// requireCompose checks a project whose clients use the port of one service.
+func requireCompose(t *testing.T, p *types.Project, clients string) {
+	t.Helper()
+	journals := map[string]bool{}
 	for _, s := range p.Services {
 		for _, v := range s.Volumes {
 			if v.Type == types.VolumeTypeBind {
@@ -38,16 +56,24 @@ func TestComposeProject(t *testing.T) {
 			}
 		}
 		for _, port := range s.Ports {
-			require.True(t, port.HostIP == "127.0.0.1" || s.Name == "trafficd" && port.Published == "8080", "only the clients' port is public: %s", s.Name)
+			require.True(t, port.HostIP == "127.0.0.1" || s.Name == clients && port.Published == "8080", "only the clients' port is public: %s", s.Name)
 		}
-		if s.Name != "trafficd" {
+		if s.Image != "trafficd:1" {
 			tag := s.Image[strings.LastIndex(s.Image, ":")+1:]
 			require.Regexp(t, `^v?\d+\.\d+`, tag, "the versions of images are fixed")
+			continue
+		}
+		require.True(t, s.ReadOnly)
+		require.Equal(t, []string{"ALL"}, s.CapDrop)
+		require.Len(t, s.Ports, len(p.Services["trafficd"].Ports))
+		for _, v := range s.Volumes {
+			if v.Target == "/var/lib/trafficd" {
+				require.False(t, journals[v.Source], "each replica has its own volume")
+				journals[v.Source] = true
+			}
 		}
 	}
 	daemon := p.Services["trafficd"]
-	require.True(t, daemon.ReadOnly)
-	require.Equal(t, []string{"ALL"}, daemon.CapDrop)
 
 	// The daemon accepts its settings and the files in the folder.
 	text, err := os.ReadFile(composeDir + "/config/trafficd.yaml")
@@ -56,15 +82,23 @@ func TestComposeProject(t *testing.T) {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "trafficd.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/etc/trafficd", folder)), 0o600))
+	for _, s := range p.Services {
+		if s.Image == daemon.Image {
+			require.Equal(t, daemon.Environment, s.Environment)
+		}
+	}
 	for name, value := range daemon.Environment {
 		t.Setenv(name, *value)
 	}
 	output(t, hostTrafficd(), "--config", path, "--set", "journal.dir="+t.TempDir(), "--check-config")
 }
 
-// Prometheus reads its configuration and the alerts at the places where Compose mounts them.
-func TestComposePrometheus(t *testing.T) {
+// Prometheus and HAProxy accept their configurations.
+func TestComposeConfigurations(t *testing.T) {
 	dir := t.TempDir()
-	output(t, "cp", composeDir+"/prometheus.yml", root+"/deployments/observability/prometheus/alerts.yml", dir)
-	output(t, "promtool", "check", "config", filepath.Join(dir, "prometheus.yml"))
+	for _, config := range []string{"prometheus.yml", "prometheus-replicas.yml"} {
+		output(t, "cp", filepath.Join(composeDir, config), root+"/deployments/observability/prometheus/alerts.yml", dir)
+		output(t, "promtool", "check", "config", filepath.Join(dir, config))
+	}
+	output(t, "haproxy", "-c", "-f", composeDir+"/haproxy.cfg")
 }
