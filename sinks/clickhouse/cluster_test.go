@@ -126,6 +126,9 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 		return err == nil
 	}, time.Minute, 100*time.Millisecond)
 	for _, n := range c.Nodes {
+		require.Eventually(t, func() bool { // the probe may end before every server has its tables, and nothing would be stopped
+			return server{n.TCP}.Query(t, "SELECT count() FROM system.tables WHERE concat(database, '.', name) = '"+one.name+"_local'") == "1"
+		}, time.Minute, 100*time.Millisecond)
 		server{n.TCP}.Query(t, "SYSTEM STOP MERGES "+one.name+"_local")
 	}
 	table := one.config.Table
