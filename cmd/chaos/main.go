@@ -66,6 +66,12 @@ func command() *cobra.Command {
 			if cfg.Weights, err = parseWeights(given); err != nil {
 				return err
 			}
+			if cfg.Replicas == 1 && cfg.Equal+cfg.Rollouts+cfg.Kills > 0 {
+				return errors.New("--equal, --rollouts and --takeovers need --replicas of 2 or more")
+			}
+			if cfg.Nodes < 1 || cfg.Nodes > 2 {
+				return errors.New("--nodes must be 1 or 2")
+			}
 			if cfg.Seed == 0 {
 				cfg.Seed = uint64(time.Now().UnixNano() % 1_000_000)
 			}

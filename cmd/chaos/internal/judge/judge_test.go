@@ -127,7 +127,7 @@ func TestPlanted(t *testing.T) {
 		}
 	}
 	for store := range 3 {
-		f(store, 0, 4, 0, 0, func(a []Arrival) []Arrival { return append(a, a[4:8]...) })     // an offset range, delivered twice
+		f(store, 0, 4, 0, 0, func(a []Arrival) []Arrival { return append(a, a[4:8]...) })      // an offset range, delivered twice
 		f(store, 4, 0, 0, 0, func(a []Arrival) []Arrival { return append(a[:4:4], a[8:]...) }) // a frame that was swallowed
 	}
 	swap := func(a []Arrival) []Arrival { return slices.Concat(a[:4], a[8:], a[4:8]) } // two batches of a client

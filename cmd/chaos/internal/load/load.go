@@ -29,8 +29,8 @@ type Config struct {
 	Endpoints []string // URLs of the replicas
 	Balancer  string   // URL of the load balancer before them; empty = none
 	Clients   int
-	Detectors int // per client
-	Items     int // per batch, at most
+	Detectors int           // per client
+	Items     int           // per batch, at most
 	Pause     time.Duration // of a client between its batches, on average
 	Seed      uint64
 }

@@ -160,8 +160,19 @@ func (n *Node) Refusals() []string {
 // Refuse makes the server reject inserts until Allow.
 func (n *Node) Refuse(how string) error { return n.refuse(how, 0) }
 
-// Allow undoes Refuse.
-func (n *Node) Allow(how string) error { return n.refuse(how, 1) }
+// Allow undoes Refuse. A table whose ZooKeeper is away cannot be altered: it waits until that is back.
+func (n *Node) Allow(how string) error {
+	if n.archive.cluster == nil {
+		return n.refuse(how, 1)
+	}
+	return launch.Eventually(context.Background(), time.Minute, func() error {
+		err := n.refuse(how, 1)
+		if err != nil {
+			err = errors.Join(err, n.Revive())
+		}
+		return err
+	})
+}
 
 func (n *Node) refuse(how string, step int) error {
 	return n.do(strings.ReplaceAll(refusals[how][step], "%s", n.archive.Table))
