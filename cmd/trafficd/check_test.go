@@ -99,6 +99,7 @@ func TestDeepCheckOfClickHouse(t *testing.T) {
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE DATABASE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE TABLE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT CREATE VIEW ON `trafficd`.* TO reader",
+		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT DROP VIEW ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT ALTER TABLE ON `trafficd`.* TO reader",
 		`clickhouse.username: user "reader" lacks a grant on `+store.TCP+": GRANT INSERT ON `trafficd`.schema_migrations TO reader")
 	f([]string{"clickhouse.addresses=127.0.0.1:1"}, "clickhouse.addresses: cannot connect to 127.0.0.1:1: ")

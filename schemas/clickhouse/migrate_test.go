@@ -133,7 +133,8 @@ func TestMigrations(t *testing.T) {
 			for _, sql := range m.Statements {
 				repeatable := strings.HasPrefix(sql, "CREATE") && strings.Contains(sql, "IF NOT EXISTS") ||
 					strings.HasPrefix(sql, "CREATE OR REPLACE TABLE") && strings.Contains(sql, "Distributed(") || strings.HasPrefix(sql, "INSERT INTO") ||
-					strings.HasPrefix(sql, "ALTER TABLE") && strings.Contains(sql, "MODIFY")
+					strings.HasPrefix(sql, "CREATE OR REPLACE VIEW") ||
+					strings.HasPrefix(sql, "ALTER TABLE") && (strings.Contains(sql, "MODIFY") || strings.Contains(sql, "ADD COLUMN IF NOT EXISTS"))
 				require.True(t, repeatable, sql)
 				if strings.Contains(sql, "ENGINE") {
 					require.Equal(t, l.Cluster != "", strings.Contains(sql, "Replicated") || strings.Contains(sql, "Distributed("), sql)

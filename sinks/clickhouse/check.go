@@ -191,7 +191,7 @@ func (c Config) grants(migrate bool) []string {
 		list = append(list, fmt.Sprintf("INSERT ON `%s`.`%s_registry`", c.Database, c.Table))
 	}
 	if migrate {
-		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "ALTER TABLE", "SELECT"} {
+		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "ALTER TABLE", "SELECT"} {
 			list = append(list, fmt.Sprintf("%s ON `%s`.*", privilege, c.Database))
 		}
 		for _, privilege := range []string{"INSERT", "SELECT"} {

@@ -126,6 +126,12 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	a.derive()
 	require.NoError(t, <-other)
 	a.requireDerived()
+
+	for _, view := range []string{"5m", "15m", "1h"} { // the late rows are few
+		read := store.Query(t, "SELECT sum(rows) FROM (EXPLAIN ESTIMATE SELECT * FROM "+a.name+"_"+view+" WHERE bucket >= '2150-01-01' AND bucket < '2151-01-01')")
+		all := store.Query(t, "SELECT count() FROM "+a.name+map[bool]string{true: "_by_time", false: "_hours"}[view == "5m"])
+		require.Equal(t, "1", store.Query(t, "SELECT "+read+" BETWEEN 1 AND "+all+" / 2"), "%s reads %s of %s rows for a range of time", view, read, all)
+	}
 }
 
 // testDerivedValues: values are exact, whatever their number of decimals.
@@ -154,6 +160,12 @@ func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	a.derive()
 	a.requireDerived()
 	require.Equal(t, "3000", store.Query(t, "SELECT sum(count) FROM "+a.name+"_1h"))
+
+	store.Query(t, "INSERT INTO "+a.name+"_hours (product_instance, hour, measure_type_code, detector_code, counts, sums, minimum, maximum, computed_at)"+
+		" SELECT product_instance, hour, measure_type_code, detector_code, [count_1, count_2, count_3, count_4],"+
+		" [thousandths_1 / 1000 + other_1, thousandths_2 / 1000 + other_2, thousandths_3 / 1000 + other_3, thousandths_4 / 1000 + other_4],"+
+		" minimum, maximum, now64(6) FROM "+a.name+"_hours FINAL") // as versions before migration 21 did
+	a.requireDerived()
 }
 
 // testInterrupted: an update that failed at any statement is completed by the next one.
