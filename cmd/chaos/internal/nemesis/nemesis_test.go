@@ -75,3 +75,18 @@ func TestPermanentFaultEndsTheRun(t *testing.T) {
 		require.ErrorContains(t, err, "a: one")
 	})
 }
+
+// TestNothing: a fault that could not be injected ends, and is not counted.
+func TestNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun, ended := 0, 0
+		hit := During(0, time.Second, func(*rand.Rand) error { begun++; return ErrNothing }, func() error { ended++; return nil })
+		counts, err := Run(ctx, 1, []Target{{Name: "store", Gap: time.Second, Faults: []Fault{{"kill -9", 1, hit}}}}, t.Logf)
+		require.NoError(t, err)
+		require.Empty(t, counts)
+		require.Positive(t, begun)
+		require.Equal(t, begun, ended)
+	})
+}

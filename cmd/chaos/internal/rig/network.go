@@ -33,7 +33,8 @@ func newNetwork(hosts int) (*Network, error) {
 		err = errors.Join(ip("addr", "add", subnet+"254/24", "dev", n.bridge), ip("link", "set", n.bridge, "up"))
 	}
 	for i := 0; i < hosts && err == nil; i++ {
-		in, veth := fmt.Sprintf("%s-%d", n.bridge, i), fmt.Sprintf("ch%d-%d", os.Getpid(), i)
+		in := fmt.Sprintf("%s-%d", n.bridge, i)
+		veth := vethOf(in)
 		h := launch.Host{Address: fmt.Sprint(subnet, i+1), Namespace: in}
 		if err = ip("netns", "add", in); err != nil {
 			break
@@ -72,7 +73,7 @@ func (n *Network) Join(from, to int) error {
 // close removes the namespaces. Processes in them must have been stopped.
 func (n *Network) close() {
 	for _, h := range n.Hosts {
-		_ = ip("netns", "del", h.Namespace)
+		removeHost(h.Namespace)
 	}
 	_ = ip("link", "del", n.bridge)
 }
@@ -84,10 +85,19 @@ func removeDeadNetworks() {
 		var pid, host int
 		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if n, _ := fmt.Sscanf(name, networkPrefix+"%d-%d", &pid, &host); n == 2 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-			_, _ = ip("netns", "del", name), ip("link", "del", networkPrefix+fmt.Sprint(pid))
+			removeHost(name)
+			_ = ip("link", "del", networkPrefix+fmt.Sprint(pid))
 		}
 	}
 }
+
+// removeHost removes the link first: the kernel would do it some time after the namespace.
+func removeHost(namespace string) {
+	_, _ = ip("link", "del", vethOf(namespace)), ip("netns", "del", namespace)
+}
+
+// vethOf returns the name of a host's link on the bridge, of at most 15 bytes.
+func vethOf(namespace string) string { return namespace[len("cha"):] }
 
 func ip(args ...string) error {
 	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
