@@ -1,7 +1,8 @@
 package api
 
 import (
-	"bytes"
+	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"math/rand/v2"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/propagation"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"trafficd/schemas/contract"
 )
@@ -66,45 +69,22 @@ type trace [32]byte
 
 func (t *trace) String() string { return string(t[:]) }
 
-// traceID returns the trace id of a W3C traceparent header (version-traceid-parentid-flags), so that a
-// client finds its own trace in the log; without a valid header it returns a new id.
-func traceID(parent []byte) trace {
-	if !validParent(parent) {
-		return newTrace()
-	}
-	return trace(parent[3:35])
-}
-
-func validParent(parent []byte) bool {
-	const size = 55
-	if len(parent) < size || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
-		return false
-	}
-	version, id, span, flags := parent[:2], parent[3:35], parent[36:52], parent[53:size]
-	more := len(parent) > size && (string(version) == "00" || parent[size] != '-') // later versions may have more parts
-	return !more && isHex(version) && string(version) != "ff" && isHex(flags) && validTrace(id) && validTrace(span)
-}
-
-func newTrace() (text trace) {
-	var id [16]byte
-	for i := 0; i < len(id); i += 8 {
-		for j, r := 0, rand.Uint64(); j < 8; j, r = j+1, r>>8 {
-			id[i+j] = byte(r)
-		}
+// traceID returns the trace id of a traceparent header, so that a client finds its own trace in the log;
+// without a valid header it returns a new id.
+func traceID(traceparent []byte) (text trace) {
+	id := oteltrace.SpanContextFromContext(parentOf(traceparent)).TraceID()
+	if !id.IsValid() {
+		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	}
 	hex.Encode(text[:], id[:])
 	return text
 }
 
-func validTrace(id []byte) bool {
-	return isHex(id) && len(bytes.Trim(id, "0")) > 0
-}
-
-func isHex(text []byte) bool {
-	for _, c := range text {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
+// parentOf returns a context with the client's span if the traceparent header (W3C) names one.
+func parentOf(traceparent []byte) context.Context {
+	if len(traceparent) == 0 {
+		return context.Background()
 	}
-	return true
+	return propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": string(traceparent)})
 }

@@ -22,7 +22,7 @@ import (
 // KeyEntry is one key in the keys file or the configuration (contract 1.4).
 type KeyEntry struct {
 	Name              string   `setting:"name" yaml:"name"`                                         // for logs; unique
-	Client            string   `setting:"client" yaml:"client,omitempty"`                           // whose jobs the key sees; default the name
+	Client            string   `setting:"client" yaml:"client,omitempty"`                           // owns its routing jobs; default: the name
 	SHA256            string   `setting:"sha256" yaml:"sha256"`                                     // hexadecimal digest of the key
 	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`                 // of its detectors
 	Rights            []string `setting:"rights" yaml:"rights,flow"`                                // ingest, forecast, routing

@@ -221,7 +221,7 @@ func (l *listener) turnAway(c *conn) {
 		defer func() { <-l.surplus }()
 		_ = c.SetDeadline(time.Now().Add(turnAwayTime))
 		var resp fasthttp.Response
-		trace := newTrace()
+		trace := traceID(nil)
 		writeError(&resp, contract.Unavailable(allInUse, time.Second), trace.String())
 		resp.SetConnectionClose()
 		_, _ = resp.WriteTo(c)

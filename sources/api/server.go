@@ -159,8 +159,7 @@ func (q quiet) Printf(format string, args ...any) {
 }
 
 func withoutBytes(err error) string {
-	var network *net.OpError
-	if errors.As(err, &network) {
+	if network, ok := errors.AsType[*net.OpError](err); ok {
 		return network.Error()
 	}
 	for ; err != nil; err = errors.Unwrap(err) {

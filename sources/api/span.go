@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/hex"
 
 	"github.com/valyala/fasthttp"
@@ -15,27 +14,10 @@ import (
 // startSpan starts the span of a request, a child of the client's span if the traceparent header names
 // one. Both have the trace id of the request.
 func (x *exchange) startSpan(tracer oteltrace.Tracer, r *requestHeaders) {
-	ctx := context.Background()
-	if parent, ok := parentOf(r.traceparent); ok {
-		ctx = oteltrace.ContextWithRemoteSpanContext(ctx, parent)
-	}
-	_, x.span = tracer.Start(ctx, "HTTP", oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithTimestamp(x.start))
+	_, x.span = tracer.Start(parentOf(r.traceparent), "HTTP",
+		oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithTimestamp(x.start))
 	id := x.span.SpanContext().TraceID()
 	hex.Encode(x.trace[:], id[:])
-}
-
-// parentOf returns the client's span, false if the header is absent or malformed.
-func parentOf(traceparent []byte) (parent oteltrace.SpanContext, ok bool) {
-	if !validParent(traceparent) {
-		return parent, false
-	}
-	c := oteltrace.SpanContextConfig{Remote: true}
-	var flags [1]byte
-	_, _ = hex.Decode(c.TraceID[:], traceparent[3:35]) // valid
-	_, _ = hex.Decode(c.SpanID[:], traceparent[36:52])
-	_, _ = hex.Decode(flags[:], traceparent[53:55])
-	c.TraceFlags = oteltrace.TraceFlags(flags[0])
-	return oteltrace.NewSpanContext(c), true
 }
 
 // endSpan ends the span of a request. Names of unknown paths and methods are the client's: the span does
