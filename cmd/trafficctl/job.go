@@ -175,7 +175,7 @@ func checkResult(job xroute.Job) error {
 	switch {
 	case job.Status == xroute.StatusDeleted:
 		return fmt.Errorf("the job %s was deleted", s.ID)
-	case !soap.Ended(job.Status):
+	case !job.Status.Ended():
 		return fmt.Errorf("the job %s is %s; wait with trafficctl job watch, or stop it with trafficctl job stop", s.ID, job.Status)
 	case job.Status != xroute.StatusUnknown && s.Failed+s.Remaining > 0:
 		return errRejected

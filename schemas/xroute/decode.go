@@ -162,12 +162,19 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	switch {
 	case err != nil:
 		return err
-	case isNil && m.required && !m.nillable:
+	case !isNil:
+		return d.value(m.typ, v, s)
+	case m.required && !m.nillable:
 		return m.missing(d.path())
-	case isNil: // of an optional element it means absent: toolkits write it on elements that are not nillable
-		return d.empty()
 	}
-	return d.value(m.typ, v, s)
+	// Nil of an optional element means absent: toolkits write it on elements that are not nillable.
+	if _, ok, err := d.child(); err != nil {
+		return err
+	} else if ok {
+		return &Error{Kind: KindValue, Path: d.path(), Reason: "element inside an element that is nil"}
+	}
+	d.leave()
+	return nil
 }
 
 func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
@@ -183,17 +190,6 @@ func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 		return false, &Error{Kind: KindValue, Path: d.path() + "/@xsi:nil", Type: t.label, Reason: "element must not be nil"}
 	}
 	return value, nil
-}
-
-func (d *reader) empty() error {
-	_, ok, err := d.child()
-	if ok {
-		return &Error{Kind: KindValue, Path: d.path(), Reason: "element inside an element that is nil"}
-	}
-	if err == nil {
-		d.leave()
-	}
-	return err
 }
 
 func (d *reader) complete(members []*member, seen uint64) error {

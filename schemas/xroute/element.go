@@ -3,6 +3,8 @@ package xroute
 import (
 	"reflect"
 
+	"github.com/twpayne/go-geom"
+
 	"trafficd/schemas/geo"
 )
 
@@ -55,4 +57,36 @@ func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
 		e.Elem().Field(plainField).Set(reflect.ValueOf(plain))
 	}
 	return e.Interface().(EncodedGeometry)
+}
+
+// Reading reads the geometry of an element from one of its encodings.
+type Reading struct {
+	Encoding string // PLAIN, WKB, WKT, KML or KML placemarks
+	Read     func(geo.Limits) (geom.T, error)
+}
+
+// Readings lists the encodings that an element has.
+func Readings(e EncodedGeometry) (list []Reading) {
+	kind, plain, encoded := KindOf(e), PlainOf(e), e.Encoded()
+	add := func(encoding string, read func(geo.Limits) (geom.T, error)) {
+		list = append(list, Reading{encoding, read})
+	}
+	if plain != nil {
+		add("PLAIN", func(l geo.Limits) (geom.T, error) { return FromPlain(plain, l) })
+	}
+	if encoded.WKB != nil {
+		add("WKB", func(l geo.Limits) (geom.T, error) { return l.ParseWKB(encoded.WKB, kind) })
+	}
+	if encoded.WKT != nil {
+		add("WKT", func(l geo.Limits) (geom.T, error) { return l.ParseWKT(*encoded.WKT, kind) })
+	}
+	if kml := encoded.KML; kml != nil {
+		if kml.KML != nil {
+			add("KML", func(l geo.Limits) (geom.T, error) { return l.ParseKML(kind, *kml.KML) })
+		}
+		if kml.Placemarks != nil || kml.KML == nil {
+			add("KML placemarks", func(l geo.Limits) (geom.T, error) { return l.ParseKML(kind, kml.Placemarks...) })
+		}
+	}
+	return list
 }

@@ -71,33 +71,25 @@ func (e *encoder) content(t *typ, v reflect.Value) {
 	case t.simple != nil:
 		e.simple(t, v)
 	case t.item != nil:
-		e.items(t, v)
+		for i := range v.Len() {
+			item := v.Index(i)
+			if item.Kind() == reflect.Interface && absent(item) {
+				e.fail(&Error{Kind: KindMissing, Path: t.label, Type: t.item.label, Reason: fmt.Sprintf("item %d is nil", i)})
+				return
+			}
+			e.element(t.itemTag, t.item, item)
+		}
 	default:
 		for _, m := range t.elements {
-			e.member(t, m, v.FieldByIndex(m.index))
+			switch field := v.FieldByIndex(m.index); {
+			case !absent(field), m.required && !m.nillable && field.Kind() == reflect.Slice: // a nil slice is an empty array
+				e.element(m.tag, m.typ, field)
+			case m.required && m.nillable:
+				e.put("<", m.tag, ` xsi:nil="true"/>`)
+			case m.required:
+				e.fail(m.missing(t.name.local + "/" + m.name.local))
+			}
 		}
-	}
-}
-
-func (e *encoder) items(t *typ, v reflect.Value) {
-	for i := range v.Len() {
-		item := v.Index(i)
-		if item.Kind() == reflect.Interface && absent(item) {
-			e.fail(&Error{Kind: KindMissing, Path: t.label, Type: t.item.label, Reason: fmt.Sprintf("item %d is nil", i)})
-			return
-		}
-		e.element(t.itemTag, t.item, item)
-	}
-}
-
-func (e *encoder) member(t *typ, m *member, v reflect.Value) {
-	switch {
-	case !absent(v), m.required && !m.nillable && v.Kind() == reflect.Slice: // a nil slice is an empty array
-		e.element(m.tag, m.typ, v)
-	case m.required && m.nillable:
-		e.put("<", m.tag, ` xsi:nil="true"/>`)
-	case m.required:
-		e.fail(m.missing(t.name.local + "/" + m.name.local))
 	}
 }
 

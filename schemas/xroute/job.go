@@ -14,6 +14,9 @@ const (
 	StatusUnknown   JobStatus = "UNKNOWN"
 )
 
+// Ended reports whether the status of a job is final.
+func (s JobStatus) Ended() bool { return s != StatusQueuing && s != StatusRunning && s != StatusStopping }
+
 // Job is the state of work that continues after the response.
 type Job struct {
 	Progress    JobProgress `xsd:"progress"`

@@ -2,12 +2,13 @@ package routing
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
 	"time"
+
+	"trafficd/pipeline/settings"
 )
 
 // Config of the routing web service.
@@ -76,52 +77,38 @@ func DefaultConfig() Config {
 
 // Validate returns all invalid settings, joined; each error names its key.
 func (c Config) Validate() error {
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	atLeast := func(key string, value, least int64, reason string) {
-		check(value >= least, "%s is %d: it must be at least %d, %s", key, value, least, reason)
-	}
-	check(c.PublicURL == "" || isBaseURL(c.PublicURL),
-		"public_url is %q: it must be empty or like https://traffic.example.org/api, without a trailing slash", c.PublicURL)
 	_, err := proxies(c.TrustedProxies)
-	check(err == nil, "trusted_proxies: %v: it must be addresses or CIDR ranges, such as 10.0.0.0/8", err)
-	check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG",
-		"vendor_prefix is %q: it must be upper-case letters, digits and underscores such as PTV, and not OG, which has its own formats",
-		c.VendorPrefix)
-	atLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "because an envelope with one point needs as much")
-	atLeast("max_points", int64(c.MaxPoints), 1, "or nothing could be converted")
-	check(c.MaxDepth >= 1 && c.MaxDepth <= 1000,
-		"max_depth is %d: it must be between 1, or there are no collections, and 1000, because each level takes stack", c.MaxDepth)
-	check(c.ReceiveTimeout > 0, "receive_timeout is %v: it must be more than 0, or a client could hold its place for ever", c.ReceiveTimeout)
-	atLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "where 0 is no minimum")
-	check(c.RateGrace >= 0 && c.RateGrace <= c.ReceiveTimeout,
-		"rate_grace is %v: it must be between 0 and receive_timeout (%v), which ends the receiving anyway", c.RateGrace, c.ReceiveTimeout)
-	atLeast("admission_requests", c.AdmissionRequests, 4,
-		"because a client may have half of them, and one that watches a job needs another one")
-	atLeast("admission_bytes", c.AdmissionBytes, 4*c.MaxBodyBytes,
-		"four times max_body_bytes: a client may have half of the memory, and a growing body is copied")
-	atLeast("concurrency", int64(c.Concurrency), 1, "or no request is ever answered")
-	check(c.MaxWatches >= 1 && int64(c.MaxWatches) <= c.AdmissionRequests-2,
-		"max_watches is %d: it must be between 1 and 2 below admission_requests (%d), "+
-			"because a watch holds its place there, and a client with all watches it may have needs one place more",
-		c.MaxWatches, c.AdmissionRequests)
 	j := c.Jobs
-	atLeast("jobs.workers", int64(j.Workers), 1, "or no job ever runs")
-	atLeast("jobs.max", int64(j.Max), 1, "or no job can be started")
-	atLeast("jobs.max_per_client", int64(j.MaxPerClient), 1, "or no job can be started")
-	atLeast("jobs.max_geometries", int64(j.MaxGeometries), 1, "or no job can be started")
-	atLeast("jobs.max_bytes_per_client", j.MaxBytesPerClient, 1<<10, "because a job of a few points needs as much")
-	atLeast("jobs.max_bytes", j.MaxBytes, j.MaxBytesPerClient,
-		"the value of jobs.max_bytes_per_client, which could never be reached otherwise")
-	check(j.Keep >= time.Second, "jobs.keep is %v: it must be at least 1s, or no result could be fetched", j.Keep)
-	check(j.MaxPoll > 0 && j.MaxPoll <= 10*time.Minute,
-		"jobs.max_poll is %v: it must be between 0, or watchJob never waits, and 10m, because a request holds its connection for as long",
-		j.MaxPoll)
-	return errors.Join(wrong...)
+	return errors.Join(
+		settings.Check(c.PublicURL == "" || isBaseURL(c.PublicURL),
+			"public_url is %q, must be empty or like https://traffic.example.org/api, without a trailing slash", c.PublicURL),
+		settings.Check(err == nil, "trusted_proxies: %v: must be addresses or CIDR ranges, such as 10.0.0.0/8", err),
+		settings.Check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG",
+			"vendor_prefix is %q, must be upper-case letters, digits and underscores such as PTV, and not OG, which has its own formats",
+			c.VendorPrefix),
+		settings.AtLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "an envelope with one point needs as much"),
+		settings.Positive("max_points", c.MaxPoints, "otherwise nothing could be converted"),
+		settings.Within("max_depth", c.MaxDepth, 1, 1000, "each level takes stack"),
+		settings.Positive("receive_timeout", c.ReceiveTimeout, "otherwise a client could hold its place forever"),
+		settings.AtLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "0 is no minimum"),
+		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "that ends the receiving anyway"),
+		settings.AtLeast("admission_requests", c.AdmissionRequests, 4,
+			"a client may have half of them, and one that watches a job needs another one"),
+		settings.AtLeast("admission_bytes", c.AdmissionBytes, 4*c.MaxBodyBytes,
+			"four times max_body_bytes, because a client may have half of the memory, and a growing body is copied"),
+		settings.Positive("concurrency", c.Concurrency, "otherwise no request is ever answered"),
+		settings.Within("max_watches", int64(c.MaxWatches), 1, c.AdmissionRequests-2,
+			"a watch holds its place in admission_requests, and a client with all watches it may have needs one place more"),
+		settings.Positive("jobs.workers", j.Workers, "otherwise no job ever runs"),
+		settings.Positive("jobs.max", j.Max, "otherwise no job can be started"),
+		settings.Positive("jobs.max_per_client", j.MaxPerClient, "otherwise no job can be started"),
+		settings.Positive("jobs.max_geometries", j.MaxGeometries, "otherwise no job can be started"),
+		settings.AtLeast("jobs.max_bytes_per_client", j.MaxBytesPerClient, 1<<10, "a job of a few points needs as much"),
+		settings.AtLeast("jobs.max_bytes", j.MaxBytes, j.MaxBytesPerClient,
+			"that could never be reached otherwise"),
+		settings.AtLeast("jobs.keep", j.Keep, time.Second, "otherwise no result could be fetched"),
+		settings.Within("jobs.max_poll", j.MaxPoll, time.Millisecond, 10*time.Minute, "a request holds its connection for as long"),
+	)
 }
 
 func proxies(list []string) ([]netip.Prefix, error) {

@@ -96,8 +96,7 @@ func (o options) convert(g geom.T) *failure {
 		return nil
 	}
 	f := serviceFailure(xroute.CodeCoordinateFormat, "the coordinates cannot be converted", err)
-	var outside *geo.DomainError
-	if errors.As(err, &outside) {
+	if outside, ok := errors.AsType[*geo.DomainError](err); ok {
 		f = f.in(place("point", outside.Point))
 	}
 	return f

@@ -11,50 +11,32 @@ import (
 	"trafficd/schemas/xroute"
 )
 
+// syntaxCodes are the error codes for invalid text of an encoding.
+var syntaxCodes = map[string]xroute.ErrorCode{
+	"PLAIN": xroute.CodeGeometryObject, "WKB": xroute.CodeInvalidWKB, "WKT": xroute.CodeInvalidWKT,
+	"KML": xroute.CodeInvalidKML, "KML placemarks": xroute.CodeInvalidKML,
+}
+
 // read returns the geometry of an element. All its encodings must represent the same geometry.
-func read(element xroute.EncodedGeometry, limits geo.Limits) (geom.T, *failure) {
+func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *failure) {
 	kind := xroute.KindOf(element)
 	if kind == geo.Any {
 		return nil, serviceFailure(xroute.CodeGeometryObject, fmt.Sprintf("%T is not a geometry", element), nil)
 	}
-	var first geom.T
-	var firstName string
-	var f *failure // the first one
-	add := func(name string, syntax xroute.ErrorCode, read func() (geom.T, error)) {
-		if f != nil {
-			return
-		}
-		g, err := read()
+	all := xroute.Readings(element)
+	for i, r := range all {
+		g, err := r.Read(limits)
 		switch {
 		case err != nil:
-			f = inputFailure(err, syntax, "invalid "+name).in(name)
-		case first == nil:
-			first, firstName = g, name
+			return nil, inputFailure(err, syntaxCodes[r.Encoding], "invalid "+r.Encoding).in(r.Encoding)
+		case i == 0:
+			first = g
 		case !same(first, g):
-			f = serviceFailure(xroute.CodeGeometryObject,
-				fmt.Sprintf("the encodings %s and %s differ: send only one of them, or the same geometry in all", firstName, name), nil)
+			return nil, serviceFailure(xroute.CodeGeometryObject,
+				fmt.Sprintf("the encodings %s and %s differ: send only one of them, or the same geometry in all", all[0].Encoding, r.Encoding), nil)
 		}
 	}
-	e := element.Encoded()
-	if plain := xroute.PlainOf(element); plain != nil {
-		add("PLAIN", xroute.CodeGeometryObject, func() (geom.T, error) { return xroute.FromPlain(plain, limits) })
-	}
-	if e.WKB != nil {
-		add("WKB", xroute.CodeInvalidWKB, func() (geom.T, error) { return limits.ParseWKB(e.WKB, kind) })
-	}
-	if e.WKT != nil {
-		add("WKT", xroute.CodeInvalidWKT, func() (geom.T, error) { return limits.ParseWKT(*e.WKT, kind) })
-	}
-	if e.KML != nil && e.KML.KML != nil {
-		add("KML", xroute.CodeInvalidKML, func() (geom.T, error) { return limits.ParseKML(kind, *e.KML.KML) })
-	}
-	if e.KML != nil && (e.KML.Placemarks != nil || e.KML.KML == nil) {
-		add("KML placemarks", xroute.CodeInvalidKML, func() (geom.T, error) { return limits.ParseKML(kind, e.KML.Placemarks...) })
-	}
-	switch {
-	case f != nil:
-		return nil, f
-	case first == nil:
+	if len(all) == 0 {
 		return nil, serviceFailure(xroute.CodeGeometryEncoding,
 			fmt.Sprintf("the %s has no encoding: send it as plain elements, wkt, wkb or kml", kind), nil)
 	}

@@ -390,9 +390,7 @@ func (t *jobs) room(owner string, bytes int64) error {
 	return nil
 }
 
-func (j *job) underWay() bool {
-	return j.state.status == queuing || j.state.status == running || j.state.status == stopping
-}
+func (j *job) underWay() bool { return !j.state.status.Ended() }
 
 func (j *job) progress() progress {
 	p := j.state

@@ -50,8 +50,7 @@ func init() {
 // countError counts a request that gets neither a response nor a fault.
 func countError(err error) {
 	code := contract.InternalError
-	var apiErr *contract.APIError
-	if errors.As(err, &apiErr) {
+	if apiErr, ok := errors.AsType[*contract.APIError](err); ok {
 		code = apiErr.Code
 	}
 	apiErrors.WithLabelValues(code.String()).Inc()

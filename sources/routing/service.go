@@ -102,8 +102,7 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 	}
 	defer func() { s.memory.Give(c.Owner, int64(x.size)) }() // from then on the answer itself counts
 	out, err := x.process(&ctx.Request.Header, body)
-	var apiErr *contract.APIError
-	if errors.As(err, &apiErr) {
+	if _, ok := errors.AsType[*contract.APIError](err); ok {
 		countError(err)
 		return 0, err
 	}

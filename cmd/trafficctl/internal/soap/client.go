@@ -53,20 +53,16 @@ const (
 
 // Await watches a job until it ends and returns its last state. It calls show with each state before.
 func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (xroute.Job, error) {
-	poll, update := int32(watchFor.Milliseconds()), int32(watchStep.Milliseconds())
-	request := &xroute.WatchJob{ID: id, Options: &xroute.WatchOptions{MaximumPollingPeriod: &poll, ProgressUpdatePeriod: &update}}
+	request := &xroute.WatchJob{ID: id, Options: &xroute.WatchOptions{
+		MaximumPollingPeriod: new(int32(watchFor.Milliseconds())), ProgressUpdatePeriod: new(int32(watchStep.Milliseconds())),
+	}}
 	for {
 		answer, err := call[xroute.WatchJobResponse](ctx, c, watchFor, request)
-		if err != nil || Ended(answer.Result.Status) {
+		if err != nil || answer.Result.Status.Ended() {
 			return answer.Result, err
 		}
 		show(answer.Result)
 	}
-}
-
-// Ended reports whether a job's result is final.
-func Ended(s xroute.JobStatus) bool {
-	return s != xroute.StatusQueuing && s != xroute.StatusRunning && s != xroute.StatusStopping
 }
 
 // Stop ends a job early. Its results so far can be fetched.
@@ -136,8 +132,8 @@ func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, er
 		}
 		answer, err := c.read(resp)
 		resp.Body.Close()
-		var e *client.Error
-		isBusy := errors.As(err, &e) && (e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests)
+		e, refused := errors.AsType[*client.Error](err)
+		isBusy := refused && (e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests)
 		if !isBusy || resp.Header.Get("Retry-After") == "" {
 			return answer, err
 		}
@@ -158,8 +154,7 @@ func (c *Client) read(resp *http.Response) (xroute.Response, error) {
 		return nil, c.http.ReadError(resp)
 	}
 	answer, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxAnswer, Depth: maxDepth})
-	var fault *xroute.Fault
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*xroute.Fault](err); ok {
 		return nil, (*Fault)(fault)
 	}
 	if err != nil {
@@ -232,11 +227,10 @@ var advice = map[string]string{
 
 // tooLarge reports whether the service may accept half of the request.
 func tooLarge(err error) bool {
-	var f *Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Fault](err); ok {
 		_, illegal := f.Exception.(*xroute.IllegalParameterException)
 		return illegal
 	}
-	var e *client.Error
-	return errors.As(err, &e) && e.Status == http.StatusRequestEntityTooLarge
+	e, ok := errors.AsType[*client.Error](err)
+	return ok && e.Status == http.StatusRequestEntityTooLarge
 }

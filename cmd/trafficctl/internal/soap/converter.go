@@ -54,12 +54,11 @@ func (c Converter) job(ctx context.Context, batch []geom.T) (_ []geometry.Result
 		CoordFormat:      c.To.Format(),
 		SRID:             srID(c.To),
 	}
-	format, formatKey, sridKey := string(c.From.Format()), "CoordFormat", "SrId" // of the geometries (contract 3)
-	caller := xroute.CallerContext{Properties: []xroute.CallerContextProperty{{Key: &formatKey, Value: &format}}}
+	properties := []xroute.CallerContextProperty{{Key: new("CoordFormat"), Value: new(string(c.From.Format()))}} // contract 3
 	if id := srID(c.From); id != nil {
-		caller.Properties = append(caller.Properties, xroute.CallerContextProperty{Key: &sridKey, Value: id})
+		properties = append(properties, xroute.CallerContextProperty{Key: new("SrId"), Value: id})
 	}
-	job, err := c.Client.Start(ctx, list, options, &caller)
+	job, err := c.Client.Start(ctx, list, options, &xroute.CallerContext{Properties: properties})
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +104,7 @@ func srID(s geo.System) *string {
 	if s.Format() != geo.SRID {
 		return nil
 	}
-	text := fmt.Sprintf("EPSG:%d", s.EPSG())
-	return &text
+	return new(fmt.Sprintf("EPSG:%d", s.EPSG()))
 }
 
 // Encode encodes a geometry as WKB, which is exact, with the SRID as in PostGIS's EWKB, so that the
@@ -127,21 +125,10 @@ func Encode(g geom.T) (xroute.EncodedGeometry, error) {
 	return e, nil
 }
 
-// Decode reads a geometry from the most exact encoding that it has.
+// Decode reads a geometry from the first encoding that it has.
 func Decode(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
-	encoded, kind := e.Encoded(), xroute.KindOf(e)
-	plain := xroute.PlainOf(e)
-	switch {
-	case encoded.WKB != nil:
-		return limits.ParseWKB(encoded.WKB, kind)
-	case plain != nil:
-		return xroute.FromPlain(plain, limits)
-	case encoded.WKT != nil:
-		return limits.ParseWKT(*encoded.WKT, kind)
-	case encoded.KML != nil && encoded.KML.KML != nil:
-		return limits.ParseKML(kind, *encoded.KML.KML)
-	case encoded.KML != nil:
-		return limits.ParseKML(kind, encoded.KML.Placemarks...)
+	for _, r := range xroute.Readings(e) {
+		return r.Read(limits)
 	}
 	return nil, errors.New("the response contains no encoding of the geometry")
 }
