@@ -60,7 +60,9 @@ func (d *daemon) deliverer(s config.Sink, dead *pipeline.DeadLetters) (deliverer
 	return d.newDelivery(s, d.cfg, pipeline.Local(d.local, s.Name), dead, d.log)
 }
 
-func (d *daemon) newDelivery(s config.Sink, c *config.Config, source pipeline.Source, dead *pipeline.DeadLetters, log zerolog.Logger) (*pipeline.Delivery, error) {
+func (d *daemon) newDelivery(
+	s config.Sink, c *config.Config, source pipeline.Source, dead *pipeline.DeadLetters, log zerolog.Logger,
+) (*pipeline.Delivery, error) {
 	store, err := s.Open(c, log)
 	if err != nil {
 		return nil, err

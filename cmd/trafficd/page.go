@@ -38,7 +38,7 @@ func docsRoutes() (routes []api.Route) {
 		if name != "" {
 			at += "/" + name
 		}
-		routes = append(routes, api.Route{Path: at, Methods: schemaMethods, Open: schemaMethods, Endpoint: &pageFile{page: p, name: name}})
+		routes = append(routes, publicRoute(at, pageFile(p, name)))
 	}
 	return routes
 }
@@ -156,37 +156,40 @@ func (d *daemon) mapRoutes() (routes []api.Route) {
 	if !d.cfg.UI.Clients {
 		return nil
 	}
-	add := func(name string, e api.Endpoint) {
-		routes = append(routes, api.Route{Path: mapPath + name, Methods: schemaMethods, Open: schemaMethods, Endpoint: e})
-	}
 	p := page.New(d.cfg.UI, d.pageSettings(), "map.html")
 	for name := range p {
-		add(name, &pageFile{page: p, name: name})
+		routes = append(routes, publicRoute(mapPath+name, pageFile(p, name)))
 	}
 	if d.cfg.UI.Basemap != "" {
-		add(page.BasemapName, &basemap{config: d.cfg.UI})
+		routes = append(routes, publicRoute(mapPath+page.BasemapName, basemap(d.cfg.UI)))
 	}
 	return routes
 }
 
-// open admits every request, and does not read its body.
-type open struct{}
+// publicRoute returns a route of public documents, which need no key.
+func publicRoute(path string, e api.Endpoint) api.Route {
+	return api.Route{Path: path, Methods: publicMethods, Open: publicMethods, Endpoint: e}
+}
+
+// static is an endpoint that serves a file without a key. It does not copy the file.
+type static func(gzip bool) page.File
+
+// pageFile returns the endpoint for a file of a page.
+func pageFile(p page.Page, name string) static {
+	return func(gzip bool) page.File {
+		f, _ := p.File(name, gzip)
+		return f
+	}
+}
 
 // Admit implements api.Endpoint.
-func (open) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+func (static) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	return nil, nil
 }
 
-// pageFile is an endpoint for a file of the page.
-type pageFile struct {
-	open
-	page page.Page
-	name string
-}
-
-// Handle implements api.Endpoint. It does not copy the file.
-func (p *pageFile) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
-	f, _ := p.page.File(p.name, negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
+// Handle implements api.Endpoint.
+func (s static) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	f := s(negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
 	for _, h := range f.Header {
 		ctx.Response.Header.Set(h[0], h[1])
 	}
@@ -205,14 +208,16 @@ func unchanged(ctx *fasthttp.RequestCtx, etag string) bool {
 }
 
 // basemap is an endpoint for the map's ground, which is served whole or one range at a time.
-type basemap struct {
-	open
-	config page.Config
+type basemap page.Config
+
+// Admit implements api.Endpoint.
+func (basemap) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+	return nil, nil
 }
 
 // Handle implements api.Endpoint. The file is read while it is sent.
-func (b *basemap) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
-	f, err := b.config.OpenBasemap()
+func (b basemap) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	f, err := page.Config(b).OpenBasemap()
 	if err != nil {
 		return 0, fmt.Errorf("cannot open the basemap (ui.basemap): %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -17,6 +16,7 @@ import (
 	"trafficd/sinks/layers"
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
+	"trafficd/sources/page"
 	"trafficd/sources/routing"
 )
 
@@ -24,8 +24,8 @@ import (
 // paths by which they import each other.
 const schemasPath = "/schemas/"
 
-// schemaMethods need no key: schemas are public, and the tools that download them have none.
-var schemaMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
+// publicMethods need no key: schemas are public, and the tools that download them have none.
+var publicMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 
 // routes lists everything that the clients' listener serves (contract 4).
 func (d *daemon) routes() []api.Route {
@@ -42,14 +42,16 @@ func (d *daemon) routes() []api.Route {
 			Endpoint: layer, QueryKey: d.cfg.Layers.QueryKey,
 		},
 		{
-			Path: routing.Path, Methods: append([]string{fasthttp.MethodPost}, schemaMethods...), Open: schemaMethods,
+			Path: routing.Path, Methods: append([]string{fasthttp.MethodPost}, publicMethods...), Open: publicMethods,
 			Right: contract.RightRouting, Endpoint: d.routing, Basic: true,
 		},
 	}
 	schema := func(path, mediaType string, content []byte) {
-		routes = append(routes, api.Route{
-			Path: path, Methods: schemaMethods, Open: schemaMethods, Endpoint: newSchema(mediaType, content),
-		})
+		digest := sha256.Sum256(content)
+		f := page.File{Body: content, ETag: fmt.Sprintf(`"%x"`, digest[:8])}
+		// Caches must revalidate, because the text changes with the daemon's version.
+		f.Header = [][2]string{{"Content-Type", mediaType}, {"Cache-Control", "public, no-cache"}, {"ETag", f.ETag}}
+		routes = append(routes, publicRoute(path, static(func(bool) page.File { return f })))
 	}
 	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
 		content, _ := xroute.Schema(name, "") // the name is from its list
@@ -78,44 +80,6 @@ func (noLayer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(),
 
 // protoFiles lists the embedded protobuf definitions.
 func protoFiles() []string {
-	var names []string
-	_ = fs.WalkDir(proto.Files, ".", func(path string, d fs.DirEntry, err error) error { // in memory: it cannot fail
-		if err == nil && !d.IsDir() {
-			names = append(names, path)
-		}
-		return err
-	})
+	names, _ := fs.Glob(proto.Files, "trafficd/v1/*.proto") // the pattern is valid
 	return names
-}
-
-// schema is an endpoint that serves a constant text.
-type schema struct {
-	mediaType string
-	etag      string
-	content   []byte
-}
-
-func newSchema(mediaType string, content []byte) *schema {
-	digest := sha256.Sum256(content)
-	return &schema{mediaType, fmt.Sprintf(`"%x"`, digest[:8]), content}
-}
-
-// Admit implements api.Endpoint.
-func (s *schema) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	return nil, nil
-}
-
-// Handle implements api.Endpoint. Caches must revalidate, because the text changes with the daemon's
-// version; the answer is nearly always 304.
-func (s *schema) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
-	h := &ctx.Response.Header
-	h.Set(fasthttp.HeaderETag, s.etag)
-	h.Set(fasthttp.HeaderCacheControl, "public, no-cache")
-	if known := string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch)); known == "*" || strings.Contains(known, s.etag) {
-		ctx.SetStatusCode(fasthttp.StatusNotModified)
-		return 0, nil
-	}
-	ctx.SetContentType(s.mediaType)
-	ctx.Response.SetBodyRaw(s.content)
-	return 0, nil
 }

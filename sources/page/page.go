@@ -33,7 +33,8 @@ type Config struct {
 	LeftHand bool   `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
 	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
 
-	Forecaster string `setting:"forecaster"` // host:port of the forecaster's ops.listen, which has the details that operators see of a street; empty: none
+	// host:port of the forecaster's ops.listen, which has the details that operators see of a street; empty: none
+	Forecaster string `setting:"forecaster"`
 }
 
 // DefaultConfig serves the map to clients.

@@ -142,9 +142,6 @@ func (c *Config) complete() {
 	}
 }
 
-// HasKeys reports whether a source of API keys is configured.
-func (c *Config) HasKeys() bool { return c.API.KeysFile != "" || len(c.API.Keys) > 0 }
-
 // Validate reports every setting that is out of bounds, except those of the log.
 func (j Journal) Validate() error {
 	return errors.Join(

@@ -21,7 +21,6 @@ func TestDefaultsNeedNoFile(t *testing.T) {
 	want.complete()
 	require.Equal(t, want, *c)
 	require.Empty(t, origins)
-	require.False(t, c.HasKeys())
 }
 
 func file(t *testing.T, text string) string {
