@@ -116,7 +116,7 @@ func collect(o Options, root *schema) (list []setting, errs []error) {
 		key := strings.ToLower(strings.ReplaceAll(path, "__", "."))
 		// Platforms set variables such as TRAFFICD_PORT, so without a double underscore only known
 		// keys count. TRAFFICD_KAFKA_BROKERS must fail, not be ignored.
-		if ours && (strings.Contains(path, "__") || root.isLeaf(key) || root.isLeafWithUnderscores(key)) {
+		if ours && (strings.Contains(path, "__") || root.isLeaf(key)) {
 			list = append(list, setting{key: key, raw: value, text: true, from: "environment " + name, prefix: prefix})
 		}
 	}

@@ -40,9 +40,9 @@ func content(v reflect.Value, key string, origins Origins) *yaml.Node {
 	case isSecret(key) && v.Kind() == reflect.String && v.String() != "":
 		return &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, LineComment: secretNote}
 	case v.Kind() == reflect.String && hasPassword(v.String()):
-		n := scalar(withoutPassword(v.String()))
-		n.LineComment = secretNote
-		return n
+		u, _ := url.Parse(v.String()) // valid, as it has a password
+		u.User = url.User(u.User.Username())
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: u.String(), LineComment: secretNote}
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		return scalar(v.Interface().(time.Duration).String())
 	case isSection(v.Type()):
@@ -92,17 +92,12 @@ func mapping(v reflect.Value, key string, origins Origins) *yaml.Node {
 	if v.Len() == 0 {
 		n.Style = yaml.FlowStyle
 	}
-	for _, k := range sortedKeys(v) {
-		name := fmt.Sprint(k.Interface())
+	byName := func(a, b reflect.Value) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+	for _, k := range slices.SortedFunc(slices.Values(v.MapKeys()), byName) {
+		name := fmt.Sprint(k)
 		n.Content = append(n.Content, scalar(name), node(v.MapIndex(k), join(key, name), origins))
 	}
 	return n
-}
-
-func sortedKeys(v reflect.Value) []reflect.Value {
-	return slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int {
-		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
-	})
 }
 
 func scalar(text string) *yaml.Node {
@@ -128,15 +123,6 @@ func hasPassword(text string) bool {
 	}
 	_, has := u.User.Password()
 	return has
-}
-
-func withoutPassword(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	u.User = url.User(u.User.Username())
-	return u.String()
 }
 
 // shown returns a value for an error. Lists and maps are not shown because they may contain secrets.

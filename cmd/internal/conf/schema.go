@@ -100,16 +100,10 @@ func (s *schema) keys() []string {
 	return keys
 }
 
-// isLeaf reports whether a value can be set for the key.
+// isLeaf reports whether the key is that of a leaf, with dots or underscores.
 func (s *schema) isLeaf(key string) bool {
-	at := s.find(key)
-	return at != nil && at.leaf()
-}
-
-// isLeafWithUnderscores reports whether the key is that of a leaf with underscores instead of dots.
-func (s *schema) isLeafWithUnderscores(key string) bool {
 	return slices.ContainsFunc(s.keys(), func(known string) bool {
-		return key == strings.ReplaceAll(known, ".", "_") && s.isLeaf(known)
+		return (key == known || key == strings.ReplaceAll(known, ".", "_")) && s.find(known).leaf()
 	})
 }
 

@@ -62,7 +62,7 @@ func hookInteger(_, to reflect.Type, v any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !fits(n, to) {
+	if to.Kind() >= reflect.Uint && (n < 0 || to.OverflowUint(uint64(n))) || to.Kind() < reflect.Uint && to.OverflowInt(n) {
 		return nil, fmt.Errorf("want a whole number within the range of %s", to.Kind())
 	}
 	return n, nil
@@ -82,13 +82,6 @@ func wholeNumber(v any) (int64, error) {
 		}
 	}
 	return 0, errInteger
-}
-
-func fits(n int64, to reflect.Type) bool {
-	if to.Kind() >= reflect.Uint {
-		return n >= 0 && !to.OverflowUint(uint64(n))
-	}
-	return !to.OverflowInt(n)
 }
 
 func parseSize(s string) (int64, error) {
