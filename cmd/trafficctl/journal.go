@@ -57,42 +57,40 @@ contents, use trafficctl journal verify.
 
 Exit codes: 0 no damage found, 1 damage found or failure.`,
 		Example: `  trafficctl journal ls trafficd-data/journal`,
-	}, func(_ context.Context, dir string, f *inspect.Folder) error { return listJournal(std.out, dir, f) })
-}
-
-func listJournal(w io.Writer, dir string, f *inspect.Folder) error {
-	in, err := f.Inspect()
-	if err != nil {
-		return err
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "segment\tstate\tfirst\tlast\tframes\tbytes\t")
-	frames, bytes := 0, int64(0)
-	for i, s := range in.Segments {
-		state := "sealed"
-		var version *journal.VersionError
-		switch {
-		case errors.As(s.Err, &version):
-			state = "other version"
-		case s.Err != nil:
-			state = "damaged"
-		case i == len(in.Segments)-1:
-			state = "active"
+	}, func(_ context.Context, dir string, f *inspect.Folder) error {
+		in, err := f.Inspect()
+		if err != nil {
+			return err
 		}
-		first, last := "-", "-"
-		if s.Frames > 0 {
-			first, last = fmt.Sprint(s.First), fmt.Sprint(s.Last)
+		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(table, "segment\tstate\tfirst\tlast\tframes\tbytes\t")
+		frames, bytes := 0, int64(0)
+		for i, s := range in.Segments {
+			state := "sealed"
+			var version *journal.VersionError
+			switch {
+			case errors.As(s.Err, &version):
+				state = "other version"
+			case s.Err != nil:
+				state = "damaged"
+			case i == len(in.Segments)-1:
+				state = "active"
+			}
+			first, last := "-", "-"
+			if s.Frames > 0 {
+				first, last = fmt.Sprint(s.First), fmt.Sprint(s.Last)
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, state, first, last, grouped(int64(s.Frames)), grouped(s.Bytes))
+			frames, bytes = frames+s.Frames, bytes+s.Bytes
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, state, first, last, grouped(int64(s.Frames)), grouped(s.Bytes))
-		frames, bytes = frames+s.Frames, bytes+s.Bytes
-	}
-	fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", counted(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
-	table.Flush()
-	if err := in.Err(); err != nil {
-		fmt.Fprintln(w, err)
-		return fmt.Errorf("the journal is damaged; run trafficctl journal verify %s to see what is lost and what to do", dir)
-	}
-	return nil
+		fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", counted(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
+		table.Flush()
+		if err := in.Err(); err != nil {
+			fmt.Fprintln(std.out, err)
+			return fmt.Errorf("the journal is damaged; run trafficctl journal verify %s to see what is lost and what to do", dir)
+		}
+		return nil
+	})
 }
 
 // counted formats a number and its noun: 1 segment, 2 segments.
@@ -255,8 +253,7 @@ func verifyJournal(std streams, dir string, f *inspect.Folder, quiet bool) error
 		}
 		fmt.Fprintf(std.out, "\n      %s\n", delivered)
 	}
-	var version *journal.VersionError
-	if errors.As(v.Err(), &version) {
+	if _, ok := errors.AsType[*journal.VersionError](v.Err()); ok {
 		return errors.New("the journal was written by another version of trafficd: use that version's trafficctl, or drain the journal with " +
 			"that daemon")
 	}
@@ -268,8 +265,7 @@ func printFindings(w io.Writer, name string, err error) {
 	fmt.Fprintf(w, "%s  DAMAGED\n", name)
 	for _, finding := range inspect.Findings(err) {
 		text := finding.Error()
-		var c *journal.CorruptError
-		if errors.As(finding, &c) {
+		if c, ok := errors.AsType[*journal.CorruptError](finding); ok {
 			text = "at offset " + grouped(c.Offset)
 			if file := filepath.Base(c.Path); file != name {
 				text = file + " " + text

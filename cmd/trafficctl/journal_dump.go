@@ -122,8 +122,8 @@ func (d *dump) each(ctx context.Context, f *inspect.Folder, lines *json.Encoder,
 			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
 		}
 		seq := frame.Seq
-		var gap *inspect.Gap
-		if errors.As(err, &gap) {
+		gap, isGap := errors.AsType[*inspect.Gap](err)
+		if isGap {
 			seq = gap.From
 		}
 		if d.to != 0 && seq > d.to {
@@ -134,7 +134,7 @@ func (d *dump) each(ctx context.Context, f *inspect.Folder, lines *json.Encoder,
 			if err := d.frame(frame, lines); err != nil {
 				return err
 			}
-		case gap == nil:
+		case !isGap:
 			return err
 		case !d.skipDamaged:
 			return fmt.Errorf("%w; --skip-damaged continues with the next intact frame", err)

@@ -142,8 +142,7 @@ func (p *Publisher) retry(ctx context.Context, what string, try func(context.Con
 			return nil
 		}
 		err = fmt.Errorf("cannot %s: %w%s", what, err, p.hint(err))
-		var code kafka.Error
-		if errors.As(err, &code) && !code.Temporary() && code != kafka.ConcurrentTransactions {
+		if code, ok := errors.AsType[kafka.Error](err); ok && !code.Temporary() && code != kafka.ConcurrentTransactions {
 			return err
 		}
 		select {

@@ -130,15 +130,15 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 // Permanent reports whether a transport error will recur until something is changed: the
 // certificate is not trusted, or the server does not speak TLS.
 func Permanent(err error) bool {
-	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return untrusted || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // NotConnected reports whether a transport error occurred before a connection was established, so
 // that the daemon cannot have received the request.
 func NotConnected(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || Permanent(err)
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial" || Permanent(err)
 }
 
 // Error is an error response (contract 1.1).

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,9 +84,9 @@ func (c *clock) parse(cell string) (time.Time, error) {
 func (c *clock) unshifted(cell string) (time.Time, error) {
 	switch c.Layout {
 	case LayoutUnix:
-		return parseUnix(cell, time.Second)
+		return parseUnix(cell, "s")
 	case LayoutUnixMillis:
-		return parseUnix(cell, time.Millisecond)
+		return parseUnix(cell, "ms")
 	}
 	text := cell
 	if c.Layout == LayoutISO {
@@ -105,9 +104,9 @@ func (c *clock) unshifted(cell string) (time.Time, error) {
 		return c.resolve(wall)
 	}
 	if c.Layout == LayoutISO {
-		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-01T07:50:00 (see --time-layout)", cut(cell))
+		return time.Time{}, fmt.Errorf("%.64q is not a time such as 2026-11-01T07:50:00 (see --time-layout)", cell)
 	}
-	return time.Time{}, fmt.Errorf("%q does not match the layout %q", cut(cell), c.Layout)
+	return time.Time{}, fmt.Errorf("%.64q does not match the layout %q", cell, c.Layout)
 }
 
 // resolve returns the instant of a local time, which is passed as if it were UTC.
@@ -146,18 +145,13 @@ func (c *clock) withOffset(wall time.Time, after time.Duration) time.Time {
 	return at
 }
 
-// parseUnix parses a number of units since 1970. Seconds may have a fraction.
-func parseUnix(cell string, unit time.Duration) (time.Time, error) {
-	whole, fraction, _ := strings.Cut(cell, ".")
-	n, err := strconv.ParseInt(whole, 10, 64)
-	nanos, fractionErr := strconv.ParseUint((fraction + "000000000")[:9], 10, 64)
-	if err = cmp.Or(err, fractionErr); err != nil || n > 1<<43 || n < -(1<<43) || len(fraction) > 9 {
-		return time.Time{}, fmt.Errorf("%q is not a number of seconds or milliseconds since 1970 (see --time-layout)", cut(cell))
+// parseUnix parses a number of units, s or ms, since 1970. It may have a fraction.
+func parseUnix(cell, unit string) (time.Time, error) {
+	since, err := time.ParseDuration(cell + unit)
+	if err != nil || strings.Trim(cell, "0123456789.-") != "" {
+		return time.Time{}, fmt.Errorf("%.64q is not a number of seconds or milliseconds since 1970 (see --time-layout)", cell)
 	}
-	if unit == time.Millisecond {
-		return time.UnixMilli(n).UTC(), nil
-	}
-	return time.Unix(n, int64(nanos)).UTC(), nil
+	return time.Unix(0, int64(since)).UTC(), nil
 }
 
 // appendNumber appends a cell as a JSON number. A JSON number is appended unchanged; "+5", ".5", "5."
@@ -174,14 +168,5 @@ func appendNumber(dst []byte, cell string, decimal byte) ([]byte, error) {
 			return strconv.AppendFloat(dst, v, 'g', -1, 64), nil
 		}
 	}
-	return dst, fmt.Errorf("%q is not a number", cut(cell))
-}
-
-// cut shortens input for an error message.
-func cut(s string) string {
-	const most = 64
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
+	return dst, fmt.Errorf("%.64q is not a number", cell)
 }

@@ -20,6 +20,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/twpayne/go-geom"
+	"github.com/twpayne/go-geom/encoding/geojson"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/internal/publish"
@@ -212,39 +214,6 @@ func showCSV(w io.Writer, layer *pb.StreetForecastResponse) error {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// feature is a street in GeoJSON (RFC 7946).
-type feature struct {
-	Type       string      `json:"type"`
-	Geometry   *lineString `json:"geometry"` // null if the code cannot be decoded
-	Properties properties  `json:"properties"`
-}
-
-type lineString struct {
-	Type        string       `json:"type"`
-	Coordinates [][2]float64 `json:"coordinates"` // longitude, latitude
-}
-
-// properties are the street's members and, if there is only one period (as with a horizon), its
-// members too: map programs style features by top-level properties.
-type properties struct {
-	Street   int32    `json:"street"`
-	Fromnode int32    `json:"fromnode"`
-	Code     string   `json:"openLRcode"`
-	Note     string   `json:"note,omitempty"` // why the geometry is null
-	Start    string   `json:"start,omitempty"`
-	End      string   `json:"end,omitempty"`
-	Speed    *float64 `json:"speed,omitempty"`
-	Forecast []period `json:"forecast"`
-}
-
-type period struct {
-	Start      string  `json:"start"`
-	End        string  `json:"end"`
-	SpeedValid bool    `json:"speed_valid"`
-	Speed      float64 `json:"speed"`
-	Timezone   string  `json:"timezone"`
-}
-
 func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
 	if _, err := io.WriteString(w, `{"type":"FeatureCollection","features":[`+"\n"); err != nil {
 		return err
@@ -265,32 +234,35 @@ func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
 	return err
 }
 
-func featureOf(f *pb.StreetForecast) feature {
-	p := properties{Street: f.Street, Fromnode: f.Fromnode, Code: f.OpenLRcode, Forecast: []period{}}
-	for _, of := range f.Forecast {
-		p.Forecast = append(p.Forecast, period{of.Start, of.End, of.GetSpeedValid(), of.Speed, of.Timezone})
+// featureOf returns a street in GeoJSON (RFC 7946), without a geometry if its code cannot be decoded. Its
+// properties are the street's members and, if there is only one period (as with a horizon), that period's
+// members too: map programs style features by top-level properties.
+func featureOf(f *pb.StreetForecast) *geojson.Feature {
+	periods := make([]any, len(f.Forecast))
+	for i, p := range f.Forecast {
+		periods[i] = map[string]any{
+			"start": p.Start, "end": p.End, "speed_valid": p.GetSpeedValid(), "speed": p.Speed, "timezone": p.Timezone,
+		}
 	}
+	properties := map[string]any{"street": f.Street, "fromnode": f.Fromnode, "openLRcode": f.OpenLRcode, "forecast": periods}
 	if len(f.Forecast) == 1 {
 		only := f.Forecast[0]
-		p.Start, p.End = only.Start, only.End
+		properties["start"], properties["end"] = only.Start, only.End
 		if only.GetSpeedValid() {
-			p.Speed = &only.Speed
+			properties["speed"] = only.Speed
 		}
 	}
 	line, err := openlr.Decode(f.OpenLRcode)
 	if err != nil {
-		p.Note = err.Error()
-		return feature{"Feature", nil, p}
+		properties["note"] = err.Error()
+		return &geojson.Feature{Properties: properties}
 	}
-	return feature{"Feature", &lineString{"LineString", rounded(line.Geometry())}, p}
+	var flat []float64
+	for _, p := range line.Geometry() {
+		flat = append(flat, rounded(p[0]), rounded(p[1]))
+	}
+	return &geojson.Feature{Geometry: geom.NewLineStringFlat(geom.XY, flat), Properties: properties}
 }
 
 // rounded rounds to 6 digits (0.1 m). The codes have a resolution of 1 m.
-func rounded(line [][2]float64) [][2]float64 {
-	for i := range line {
-		for j := range line[i] {
-			line[i][j] = math.Round(line[i][j]*1e6) / 1e6
-		}
-	}
-	return line
-}
+func rounded(degrees float64) float64 { return math.Round(degrees*1e6) / 1e6 }

@@ -24,6 +24,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -373,22 +374,17 @@ func (s *Sender) post(ctx context.Context, b *batch) (*answer, error) {
 
 // retryable reports whether the same request may succeed later.
 func retryable(err error) bool {
-	var e *client.Error
-	if !errors.As(err, &e) {
+	e, answered := errors.AsType[*client.Error](err)
+	if !answered {
 		return !errors.Is(err, errInvalidAnswer) && !client.Permanent(err)
 	}
-	switch e.Status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
-		return true
-	}
-	return e.Status >= 500
+	return e.Status >= 500 || slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}, e.Status)
 }
 
 // inDoubt reports whether the daemon may have accepted the batch of a failed attempt: there was no
 // answer, or another attempt is in progress (409), or a proxy answered, which sends no error code.
 func inDoubt(err error) bool {
-	var e *client.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*client.Error](err); ok {
 		return e.Status == http.StatusConflict || e.ErrorCode == ""
 	}
 	return !client.NotConnected(err)
@@ -405,8 +401,7 @@ const (
 func pause(n int, chance float64, err error) time.Duration {
 	full := min(longestPause, firstPause<<min(n-1, 10))
 	wait := full/2 + time.Duration(chance*float64(full/2))
-	var e *client.Error
-	if errors.As(err, &e) && e.RetryAfter > 0 {
+	if e, ok := errors.AsType[*client.Error](err); ok && e.RetryAfter > 0 {
 		wait = max(wait, e.RetryAfter+time.Duration(chance*float64(time.Second)))
 	}
 	return wait
