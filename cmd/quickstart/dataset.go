@@ -181,7 +181,8 @@ func openDataset(root, folder, requested, live string, now time.Time) (s source,
 		column:   c.Column,
 		columns: fmt.Sprintf("{code: %q, street: %q, fromnode: %q, length: %q, from_lon: %q, from_lat: %q, to_lon: %q, to_lat: %q}",
 			c.Column, c.Column, c.Node, c.Length, c.From[0], c.From[1], c.To[0], c.To[1]),
-		LiveAbout: fmt.Sprintf("the data from %s on, at its pace, sent every %s", now.Add(-d.shift).Format("Monday, 2 January 2006, 15:04"), liveStep),
+		LiveAbout: fmt.Sprintf("the data from %s on, at its pace, sent every %s",
+			now.Add(-d.shift).Format("Monday, 2 January 2006, 15:04"), liveStep),
 	}
 	if _, err := os.Stat(s.file); err != nil {
 		return s, fmt.Errorf("cannot find the data (profile %s): %w", d.name, err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"trafficd/sources/api"
 )
 
 const (
@@ -32,14 +34,7 @@ func (q *quickstart) makeKey(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read the keys: %w", err)
 	}
-	var file struct {
-		Keys []struct {
-			Name            string
-			SHA256          string
-			ProductInstance string `yaml:"product_instance"`
-			Rights          []string
-		}
-	}
+	var file struct{ Keys []api.KeyEntry }
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		return fmt.Errorf("cannot read the keys in %s: %w; correct or remove the file", q.path(keysFile), err)
 	}

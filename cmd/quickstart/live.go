@@ -31,7 +31,8 @@ func (q *quickstart) live(ctx context.Context) {
 func (q *quickstart) sendLive(ctx context.Context, from time.Time) error {
 	args, err := q.source.live(from)
 	if err == nil {
-		_, _, err = q.trafficctl(ctx, nil, append(args, "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile), "--quiet", "--batch", "250")...)
+		args = append(args, "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile), "--quiet", "--batch", "250")
+		_, _, err = q.trafficctl(ctx, nil, args...)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +20,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpproxy"
 
 	"trafficd/cmd/internal/launch"
 )
@@ -61,9 +64,7 @@ func readNPMConfig(environ []string) (npmConfig, error) {
 			return nil, fmt.Errorf("cannot read npm's configuration: %w", err)
 		}
 	}
-	for key, value := range env {
-		c[key] = value
-	}
+	maps.Copy(c, env)
 	return c, nil
 }
 
@@ -150,25 +151,17 @@ func (c npmConfig) client() (*http.Client, error) {
 		t.TLSClientConfig.RootCAs = pool
 	}
 	for _, key := range []string{"https-proxy", "proxy"} {
-		if c[key] == "" || c[key] == "null" {
+		switch address := c[key]; address {
+		case "", "null":
 			continue
-		}
-		if c[key] == "false" {
+		case "false":
 			t.Proxy = nil
-			break
-		}
-		proxy, err := url.Parse(c[key])
-		if err != nil || proxy.Host == "" {
-			return nil, fmt.Errorf("npm's setting %s is not a URL", key) // it may contain a password
-		}
-		t.Proxy = func(r *http.Request) (*url.URL, error) {
-			for suffix := range strings.SplitSeq(c["noproxy"], ",") {
-				suffix = strings.TrimPrefix(strings.TrimSpace(suffix), ".")
-				if host := r.URL.Hostname(); suffix != "" && (host == suffix || strings.HasSuffix(host, "."+suffix)) {
-					return nil, nil
-				}
+		default:
+			if proxy, err := url.Parse(address); err != nil || proxy.Host == "" {
+				return nil, fmt.Errorf("npm's setting %s is not a URL", key) // it may contain a password
 			}
-			return proxy, nil
+			proxyFor := (&httpproxy.Config{HTTPProxy: address, HTTPSProxy: address, NoProxy: c["noproxy"]}).ProxyFunc()
+			t.Proxy = func(r *http.Request) (*url.URL, error) { return proxyFor(r.URL) }
 		}
 		break
 	}
