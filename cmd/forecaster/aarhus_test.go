@@ -21,8 +21,8 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// BenchmarkForecastEval prints the figures of `make forecast-eval`: it learns and evaluates the observations in
-// the folder that the environment variable FORECAST_DATA names.
+// BenchmarkForecastEval prints the figures of `make forecast-eval`: it learns and evaluates the
+// observations in the folder that the environment variable FORECAST_DATA names.
 func BenchmarkForecastEval(b *testing.B) {
 	folder := os.Getenv("FORECAST_DATA")
 	if folder == "" {
@@ -39,9 +39,11 @@ func BenchmarkForecastEval(b *testing.B) {
 	_, err = schema.Migrate(b.Context(), conn, schema.Layout{Database: "learned", Table: "measurements"})
 	require.NoError(b, err)
 	store.Query(b, "CREATE DATABASE eval ENGINE = Atomic")
-	store.Query(b, `CREATE TABLE eval.measurements (product_instance LowCardinality(String), detector_code LowCardinality(String), measure_type_code LowCardinality(String),
+	store.Query(b, `CREATE TABLE eval.measurements (
+		product_instance LowCardinality(String), detector_code LowCardinality(String), measure_type_code LowCardinality(String),
 		timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64, received_at DateTime64(9, 'UTC'))
-		ENGINE = ReplacingMergeTree(received_at) PARTITION BY toYYYYMM(timestamp_from) ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
+		ENGINE = ReplacingMergeTree(received_at) PARTITION BY toYYYYMM(timestamp_from)
+		ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
 	require.NoError(b, upload(b.Context(), store.HTTP, filepath.Join(folder, "observations.csv.xz")))
 
 	// The chronological split into 70, 10 and 20 %, of time: the last part is evaluated.
@@ -54,7 +56,9 @@ func BenchmarkForecastEval(b *testing.B) {
 	figure("learn_scratch", e.Learning.Seconds(), "s")
 	store.Query(b, "ALTER TABLE learned.forecaster_learned DELETE WHERE day = toDate('2014-10-01') SETTINGS mutations_sync = 2")
 	cpu := func() (seconds float64) { // of ClickHouse
-		_, err := fmt.Sscan(store.Query(b, "SELECT sum(value) / 1e6 FROM system.events WHERE event IN ('UserTimeMicroseconds', 'SystemTimeMicroseconds')"), &seconds)
+		text := store.Query(b, "SELECT sum(value) / 1e6 FROM system.events "+
+			"WHERE event IN ('UserTimeMicroseconds', 'SystemTimeMicroseconds')")
+		_, err := fmt.Sscan(text, &seconds)
 		require.NoError(b, err)
 		return seconds
 	}
@@ -73,8 +77,8 @@ func BenchmarkForecastEval(b *testing.B) {
 	fmt.Printf("bench: forecast_served_10k_s %.3g s\n", untilServed(b, store, conn).Seconds())
 }
 
-// untilServed returns the time from the insert of the last interval of 10,000 streets into an archive of three hours until the
-// daemon serves their forecasts.
+// untilServed returns the time from the insert of the last interval of 10,000 streets into an
+// archive of three hours until the daemon serves their forecasts.
 func untilServed(b *testing.B, store *stores.ClickHouse, conn driver.Conn) time.Duration {
 	b.Helper()
 	const detectors = 10_000
@@ -153,7 +157,8 @@ func stepTime() time.Duration {
 	return best
 }
 
-// memoryPerStreet returns the bytes that a street of one detector takes: learned tables, recent values and the record.
+// memoryPerStreet returns the bytes that a street of one detector takes: learned tables, recent
+// values and the record.
 func memoryPerStreet() float64 {
 	const n = 10_000
 	heap := func() float64 {

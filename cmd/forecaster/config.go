@@ -179,7 +179,8 @@ func (c *Config) connect() (driver.Conn, error) {
 	})
 }
 
-// source returns the archive of the product instance. learned is the database of the learned tables.
+// source returns the archive of the product instance. learned is the database of the learned
+// tables.
 func (c *Config) source(conn driver.Conn, learned string) *archive.Source {
 	m := c.Model
 	zone, err := time.LoadLocation(m.TimeZone)
@@ -188,6 +189,7 @@ func (c *Config) source(conn driver.Conn, learned string) *archive.Source {
 	}
 	return &archive.Source{
 		Conn: conn, Database: c.ClickHouse.Database, Table: c.ClickHouse.Table, Learned: learned, Instance: m.ProductInstance,
-		Measure: m.Measure, Count: m.Count, Most: m.Most, Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.holidays(),
+		Measure: m.Measure, Count: m.Count, Most: m.Most,
+		Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.holidays(),
 	}
 }

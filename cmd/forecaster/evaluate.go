@@ -76,7 +76,8 @@ the last residual, on readings of 5 vehicles or more. The database is removed at
 	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
 	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input, not the archive; its last 20 % are forecast")
 	cmd.Flags().StringVar(&input, "input", "", "CSV file: a column of local times, and one of speeds per sensor; 0 and empty mean missing")
-	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation", "database for the learned tables; it is removed before and afterwards")
+	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
+		"database for the learned tables; it is removed before and afterwards")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -99,8 +100,11 @@ func moment(c *Config, text string) (time.Time, error) {
 // evaluated are the horizons of an evaluation.
 var evaluated = []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour}
 
-// backtest evaluates the archive, or the values of a table, with learned tables in a database of their own.
-func backtest(ctx context.Context, c *Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) ([]evaluate.Result, error) {
+// backtest evaluates the archive, or the values of a table, with learned tables in a database of
+// their own.
+func backtest(ctx context.Context, c *Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) (
+	[]evaluate.Result, error,
+) {
 	if scratch == c.ClickHouse.Database {
 		return nil, fmt.Errorf("--scratch %s is the database of the archive: it would be removed", scratch)
 	}
@@ -133,7 +137,8 @@ func printResults(w io.Writer, results []evaluate.Result) error {
 	fmt.Fprint(table, "minutes\treadings\tcoverage\tmethod\tMAE\tRMSE\tMAPE\t\n")
 	for _, r := range results {
 		for m, name := range evaluate.Methods {
-			fmt.Fprintf(table, "%d\t%d\t%.1f %%\t%s\t%.3f\t%.3f\t%.1f %%\t\n", r.Minutes, r.Readings, r.Coverage, name, r.MAE[m], r.RMSE[m], r.MAPE[m])
+			fmt.Fprintf(table, "%d\t%d\t%.1f %%\t%s\t%.3f\t%.3f\t%.1f %%\t\n",
+				r.Minutes, r.Readings, r.Coverage, name, r.MAE[m], r.RMSE[m], r.MAPE[m])
 		}
 	}
 	return table.Flush()

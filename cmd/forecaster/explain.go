@@ -82,8 +82,9 @@ recent values, each feature with its weight, and the result with its bounds.`,
 }
 
 func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, codes []string, recent []model.Recent, horizon time.Duration) {
-	fmt.Fprintf(w, "street %d, fromnode %d: %s to %s, from values until %s\n", t.Street, t.FromNode,
-		s.Origin.Add(horizon-s.Interval).UTC().Format(time.RFC3339), s.Origin.Add(horizon).UTC().Format(time.RFC3339), s.Origin.UTC().Format(time.RFC3339))
+	utc := func(after time.Duration) string { return s.Origin.Add(after).UTC().Format(time.RFC3339) }
+	fmt.Fprintf(w, "street %d, fromnode %d: %s to %s, from values until %s\n",
+		t.Street, t.FromNode, utc(horizon-s.Interval), utc(horizon), utc(0))
 	speeds := make([]float64, len(t.Detectors))
 	for i, code := range t.Detectors {
 		speeds[i] = math.NaN()
@@ -108,7 +109,7 @@ func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, codes []s
 		speeds[i] = explainDetector(w, out[0], detail[0])
 	}
 	if v := t.Speed(speeds); !math.IsNaN(v) {
-		fmt.Fprintf(w, "\nspeed of the street: %.1f, published as %g\n", v, max(math.Round(v/c.Forecasts.Tolerance), 1)*c.Forecasts.Tolerance)
+		fmt.Fprintf(w, "\nspeed of the street: %.1f, published as %g\n", v, c.Forecasts.round(v))
 	} else {
 		fmt.Fprintln(w, "\nno forecast of the street")
 	}

@@ -1,5 +1,5 @@
-// Command forecaster forecasts the speeds of streets from the measurements in the archive, and publishes
-// them to the topic or the file that the daemon reads.
+// Command forecaster forecasts the speeds of streets from the measurements in the archive, and
+// publishes them to the topic or the file that the daemon reads.
 //
 //	main.go      the command line
 //	config.go    settings

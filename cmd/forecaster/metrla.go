@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -9,12 +10,16 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-const formatMETRLA = "metr-la"
+const (
+	formatMETRLA = "metr-la"
+	hdf5         = "\x89HDF\r\n\x1a\n" // the first bytes of a file
+)
 
 // detectorTable is a file with a row per interval and a column per sensor.
 type detectorTable struct {
@@ -23,7 +28,8 @@ type detectorTable struct {
 	values  [][]float64 // by time; 0: missing
 }
 
-// split returns the end of the first 80 % of the rows: training and validation of the published protocol.
+// split returns the end of the first 80 % of the rows: training and validation of the published
+// protocol.
 func (t *detectorTable) split() time.Time { return t.times[len(t.times)*8/10] }
 
 func (t *detectorTable) end() time.Time { return t.times[len(t.times)-1].Add(5 * time.Minute) }
@@ -35,7 +41,13 @@ func readMETRLA(path string) (*detectorTable, error) {
 		return nil, fmt.Errorf("cannot read the values: %w", err)
 	}
 	defer file.Close()
-	r := csv.NewReader(file)
+	buffered := bufio.NewReader(file)
+	if start, _ := buffered.Peek(len(hdf5)); string(start) == hdf5 {
+		return nil, fmt.Errorf("cannot read %s: it is HDF5, not CSV; convert it with Python, after pip install pandas tables:\n"+
+			"  import pandas\n  pandas.read_hdf(%q).to_csv(%[3]q)\nthen pass --input %[3]s",
+			path, path, strings.TrimSuffix(path, ".h5")+".csv")
+	}
+	r := csv.NewReader(buffered)
 	r.ReuseRecord = true
 	header, err := r.Read()
 	if err != nil || len(header) < 2 {

@@ -18,7 +18,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// testData: holes, late and repeated measurements, clocks that are ahead, and a detector that dies and returns.
+// testData: holes, late and repeated measurements, clocks that are ahead, and a detector that dies
+// and returns.
 func (w *town) testData(t *testing.T) {
 	f := w.start(t)
 	origin := noon.Add(-2 * time.Hour)
@@ -39,8 +40,9 @@ func (w *town) testData(t *testing.T) {
 	}
 	remove := func(from time.Time, detectors string) {
 		t.Helper()
-		w.clickhouse.Query(t, fmt.Sprintf("ALTER TABLE trafficd.measurements DELETE WHERE detector_code IN (%s) AND timestamp_from >= fromUnixTimestamp(%d) "+
-			"AND timestamp_from < fromUnixTimestamp(%d) SETTINGS mutations_sync = 2", detectors, from.Unix(), origin.Unix()))
+		w.clickhouse.Query(t, fmt.Sprintf("ALTER TABLE trafficd.measurements DELETE WHERE detector_code IN (%s) "+
+			"AND timestamp_from >= fromUnixTimestamp(%d) AND timestamp_from < fromUnixTimestamp(%d) SETTINGS mutations_sync = 2",
+			detectors, from.Unix(), origin.Unix()))
 	}
 	remove(origin.Add(-20*time.Minute), "SELECT toString(number) FROM numbers(20)") // a hole
 	require.False(t, proto.Equal(want[0], forecast(10)[0]))
@@ -65,13 +67,16 @@ func (w *town) testExplain(t *testing.T) {
 		var out bytes.Buffer
 		c := command()
 		c.SetOut(&out)
-		c.SetArgs(append(args, "--set", "clickhouse.address="+w.clickhouse.TCP, "--set", "model.product_instance=town", "--set", "detectors.path="+w.cfg.Detectors.Path))
+		c.SetArgs(append(args, "--set", "clickhouse.address="+w.clickhouse.TCP, "--set", "model.product_instance=town",
+			"--set", "detectors.path="+w.cfg.Detectors.Path))
 		err := c.Execute()
 		return out.String(), err
 	}
 	text, err := f("explain", "--street", "103", "--horizon", "30", "--at", noon.Format(time.RFC3339))
 	require.NoError(t, err)
-	for _, want := range []string{"detector 6, 106 m", "last values", "profile", "last interval", "8 of 10 values are from", "speed of the street: 5"} {
+	for _, want := range []string{
+		"detector 6, 106 m", "last values", "profile", "last interval", "8 of 10 values are from", "speed of the street: 5",
+	} {
 		require.Contains(t, text, want)
 	}
 	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, 10).Format(time.RFC3339))
@@ -84,8 +89,8 @@ func (w *town) testExplain(t *testing.T) {
 	require.ErrorContains(t, err, "must be a time such as")
 }
 
-// testKills: the program is killed at random moments while it publishes every second. The topic always has all streets, and the
-// forecasts are of the present once it runs again.
+// testKills: the program is killed at random moments while it publishes every second. The topic
+// always has all streets, and the forecasts are of the present once it runs again.
 func (w *town) testKills(t *testing.T) {
 	w.register(t, 20)
 	bin := t.TempDir()
@@ -94,8 +99,9 @@ func (w *town) testKills(t *testing.T) {
 	var err error
 	d.Ops, err = launch.FreeAddress()
 	require.NoError(t, err)
-	d.Set("ops.listen="+d.Ops, "clickhouse.address="+w.clickhouse.TCP, "model.product_instance=town", "detectors.path="+w.cfg.Detectors.Path,
-		"forecasts.every=1s", "forecasts.grace=0s", "output.kafka.brokers="+w.kafka.Brokers[0], "output.kafka.topic="+topicName, "log.format=json")
+	d.Set("ops.listen="+d.Ops, "clickhouse.address="+w.clickhouse.TCP, "model.product_instance=town",
+		"detectors.path="+w.cfg.Detectors.Path, "forecasts.every=1s", "forecasts.grace=0s",
+		"output.kafka.brokers="+w.kafka.Brokers[0], "output.kafka.topic="+topicName, "log.format=json")
 	now := time.Now().Truncate(5 * time.Minute)
 	w.measure(t, now.Add(-time.Hour), now, 20, 0)
 	published := func() (n int) {

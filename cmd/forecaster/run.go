@@ -34,14 +34,18 @@ import (
 var (
 	streetsBy = metrics.NewGauges("trafficd_forecaster_streets",
 		"Streets by what their forecast is based on: own, pool, last (the last value) or nothing.", "basis")
-	published    = metrics.NewCounter("trafficd_forecaster_published_total", "Forecasts of streets that were published.")
-	removed      = metrics.NewCounter("trafficd_forecaster_removed_total", "Streets that were removed from the topic.")
-	failures     = metrics.NewCounters("trafficd_forecaster_failures_total", "Failures, by step: learn, detectors, forecast or publish.", "step")
-	daysLearned  = metrics.NewCounter("trafficd_forecaster_days_learned_total", "Days that were learned.")
-	stepSeconds  = metrics.NewSeconds("trafficd_forecaster_step_seconds", "Time to compute the forecasts of an interval, without the query, in seconds.")
-	roundSeconds = metrics.NewSeconds("trafficd_forecaster_round_seconds", "Time from the query to the end of the publication, in seconds.")
-	originGauge  = metrics.NewGauge("trafficd_forecaster_origin_timestamp_seconds", "End of the interval from which the published forecasts start.")
-	unplaced     = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
+	published = metrics.NewCounter("trafficd_forecaster_published_total", "Forecasts of streets that were published.")
+	removed   = metrics.NewCounter("trafficd_forecaster_removed_total", "Streets that were removed from the topic.")
+	failures  = metrics.NewCounters("trafficd_forecaster_failures_total",
+		"Failures, by step: learn, detectors, forecast or publish.", "step")
+	daysLearned = metrics.NewCounter("trafficd_forecaster_days_learned_total", "Days that were learned.")
+	stepSeconds = metrics.NewSeconds("trafficd_forecaster_step_seconds",
+		"Time to compute the forecasts of an interval, without the query, in seconds.")
+	roundSeconds = metrics.NewSeconds("trafficd_forecaster_round_seconds",
+		"Time from the query to the end of the publication, in seconds.")
+	originGauge = metrics.NewGauge("trafficd_forecaster_origin_timestamp_seconds",
+		"End of the interval from which the published forecasts start.")
+	unplaced = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
 )
 
 // retryAfter is the time after which what failed is tried again.
@@ -223,8 +227,8 @@ func (f *forecaster) update(change func(*status)) {
 	}
 }
 
-// rounds publishes the forecasts of each interval, once measurements had time to arrive. After an error it
-// tries again, from the origin that is the latest then.
+// rounds publishes the forecasts of each interval, once measurements had time to arrive. After an
+// error it tries again, from the origin that is the latest then.
 func (f *forecaster) rounds(ctx context.Context) {
 	interval, grace := cmp.Or(f.cfg.Forecasts.Every, f.cfg.Model.Interval), f.cfg.Forecasts.Grace
 	for ctx.Err() == nil {
@@ -270,8 +274,8 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	return nil
 }
 
-// forecast computes the forecasts of an origin. They depend on nothing but the archive, the learned tables
-// and the detectors file.
+// forecast computes the forecasts of an origin. They depend on nothing but the archive, the learned
+// tables and the detectors file.
 func (f *forecaster) forecast(ctx context.Context, origin time.Time) ([]*pb.StreetForecast, map[model.Basis]int, error) {
 	if err := f.refresh(ctx, origin); err != nil {
 		return nil, nil, err
@@ -321,8 +325,8 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 	return nil
 }
 
-// periods returns the periods of forecasts from an origin, which begin with the one that contains it, and a
-// target in the middle of each.
+// periods returns the periods of forecasts from an origin, which begin with the one that contains
+// it, and a target in the middle of each.
 func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []model.Target) {
 	first := s.Origin.Truncate(c.Step)
 	for i := range c.Periods {
@@ -334,6 +338,11 @@ func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []m
 		targets = append(targets, s.TargetOf(max(middle.Add(s.Interval).Sub(s.Origin), s.Interval)))
 	}
 	return list, targets
+}
+
+// round returns the speed that is published: a multiple of the tolerance, but not 0.
+func (f Forecasts) round(speed float64) float64 {
+	return max(math.Round(speed/f.Tolerance), 1) * f.Tolerance
 }
 
 // build returns the forecasts of streets, and the number of streets by basis: the worst of their
@@ -374,7 +383,7 @@ func build(c Forecasts, s *model.Step, list []streets.Street, codes []string, re
 				at[d] = speeds[d][n]
 			}
 			p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid}
-			p.Speed = max(math.Round(street.Speed(at)/c.Tolerance), 1) * c.Tolerance
+			p.Speed = c.round(street.Speed(at))
 			f.Forecast = append(f.Forecast, p)
 		}
 		all = append(all, f)
@@ -382,8 +391,8 @@ func build(c Forecasts, s *model.Step, list []streets.Street, codes []string, re
 	return all, basis
 }
 
-// publish publishes the forecasts whose bytes differ from those that were published, and removes the
-// streets that have none.
+// publish publishes the forecasts whose bytes differ from those that were published, and removes
+// the streets that have none.
 func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) error {
 	if f.sent == nil {
 		keys, err := f.out.keys(ctx)
@@ -423,8 +432,8 @@ func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) erro
 	return nil
 }
 
-// readiness is not ready before the first publication, and degraded while a step fails or history is
-// missing.
+// readiness is not ready before the first publication, and degraded while a step fails or history
+// is missing.
 func (f *forecaster) readiness() ops.Readiness {
 	s := f.state.Load()
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text(), "streets": s.streets}}

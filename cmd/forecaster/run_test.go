@@ -113,8 +113,8 @@ func TestTown(t *testing.T) {
 	t.Run("metr-la", w.testMETRLA)
 }
 
-// testRounds publishes through restarts, with two instances, changes of the registry, and with either store
-// away: late, but never wrong.
+// testRounds publishes through restarts, with two instances, changes of the registry, and with
+// either store away: late, but never wrong.
 func (w *town) testRounds(t *testing.T) {
 	a := w.start(t)
 	require.NoError(t, a.round(t.Context(), noon))
@@ -130,7 +130,8 @@ func (w *town) testRounds(t *testing.T) {
 		require.True(t, *p.SpeedValid)
 	}
 
-	// A second instance and a restart publish the same bytes, and an instance that knows them nothing.
+	// A second instance and a restart publish the same bytes, and an instance that knows them
+	// nothing.
 	b := w.start(t)
 	require.NoError(t, b.round(t.Context(), noon))
 	require.Equal(t, first, w.layer(t))
@@ -204,6 +205,10 @@ func (w *town) testMETRLA(t *testing.T) {
 		fmt.Fprintf(&b, "%s,%d,%s\n", at.Format(time.DateTime), 60-at.Hour(), missing)
 	}
 	path := filepath.Join(t.TempDir(), "metr-la.csv")
+	require.NoError(t, os.WriteFile(path, []byte("\x89HDF\r\n\x1a\n\x00"), 0o600))
+	_, err := readMETRLA(path)
+	require.ErrorContains(t, err, "it is HDF5, not CSV; convert it with Python")
+	require.ErrorContains(t, err, "pandas.read_hdf(")
 	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
 	table, err := readMETRLA(path)
 	require.NoError(t, err)
@@ -246,7 +251,8 @@ func network(n int) ([]streets.Street, *model.Learned) {
 	for i := range list {
 		code := fmt.Sprintf("%06d", i)
 		list[i] = streets.Street{Street: int32(i + 1), Detectors: []string{code}, Lengths: []float64{1}}
-		l.Detectors[code] = &model.Detector{Profile: slices.Repeat([]float64{40}, 3*model.SlotsPerDay), Mean: 40, Weights: slices.Clone(weights)}
+		profile := slices.Repeat([]float64{40}, 3*model.SlotsPerDay)
+		l.Detectors[code] = &model.Detector{Profile: profile, Mean: 40, Weights: slices.Clone(weights)}
 	}
 	l.Pool = l.Detectors["000000"]
 	return list, l
@@ -263,7 +269,8 @@ func hour(list []streets.Street) (codes []string, recent []model.Recent) {
 	return codes, recent
 }
 
-// TestStreetDetail: the operators' listener returns the last hour, the profile, and the forecast with its bounds.
+// TestStreetDetail: the operators' listener returns the last hour, the profile, and the forecast
+// with its bounds.
 func TestStreetDetail(t *testing.T) {
 	list, l := network(2)
 	codes, recent := hour(list)
@@ -324,8 +331,8 @@ func TestHundredThousandStreets(t *testing.T) {
 	}
 }
 
-// BenchmarkStep is the CPU time of an interval after the query: the forecasts of 10,000 detectors at 12
-// horizons.
+// BenchmarkStep is the CPU time of an interval after the query: the forecasts of 10,000 detectors
+// at 12 horizons.
 func BenchmarkStep(b *testing.B) {
 	step := newStepBench()
 	for b.Loop() {

@@ -20,7 +20,8 @@ type snapshot struct {
 	recent  []model.Recent
 }
 
-// streetDetail is what the operators' listener returns for a street: its last hour and its forecast, in intervals.
+// streetDetail is what the operators' listener returns for a street: its last hour and its
+// forecast, in intervals.
 type streetDetail struct {
 	Origin   time.Time     `json:"origin"`   // the end of the last interval that was measured
 	Interval float64       `json:"interval"` // s
@@ -28,8 +29,8 @@ type streetDetail struct {
 	Points   []streetPoint `json:"points"`
 }
 
-// streetPoint is an interval. Speeds of several detectors are combined like forecasts (package streets); what is not known is
-// absent.
+// streetPoint is an interval. Speeds of several detectors are combined like forecasts (package
+// streets); what is not known is absent.
 type streetPoint struct {
 	Start    time.Time `json:"start"`
 	Measured *float64  `json:"measured,omitempty"` // usable readings only: none of those that repeat an earlier one
@@ -62,7 +63,8 @@ func (f *forecaster) serveStreet(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(s.detail(f.cfg.Forecasts, &s.streets[at])) // fails only if the client is gone
 }
 
-// detail computes the last hour and the forecast of a street, from what the published one was computed from.
+// detail computes the last hour and the forecast of a street, from what the published one was
+// computed from.
 func (s *snapshot) detail(c Forecasts, t *streets.Street) streetDetail {
 	d := streetDetail{Origin: s.step.Origin.UTC(), Interval: s.step.Interval.Seconds(), Basis: model.None}
 	end := s.step.Origin.Truncate(c.Step).Add(time.Duration(c.Periods) * c.Step)

@@ -1,5 +1,5 @@
-// Package archive learns the tables of the forecaster from the archive in ClickHouse, and reads them and
-// recent values.
+// Package archive learns the tables of the forecaster from the archive in ClickHouse, and reads
+// them and recent values.
 //
 // # Learning
 //
@@ -7,21 +7,23 @@
 //
 //	measurements ──────────────▶ forecaster_values    usable readings, an array for each day
 //	values of the day ───────┬─▶ forecaster_days      per slot of 15 minutes: weights and sums of values
-//	profiles, weights ───────┴─▶ forecaster_moments   sums of products of features, up to this day
-//	forecaster_days ───────────▶ forecaster_profiles  of the next day: by weekday, shrunk to the kind of day, all days, the mean
+//	profiles, weights ───────┴─▶ forecaster_moments   sums of products of two features, up to this day
+//	forecaster_days ───────────▶ forecaster_profiles  of the next day: weekday → kind of day → all days → mean
 //	forecaster_moments ────────▶ forecaster_weights   of the next day: least squares, shrunk to the pool
 //
 // then a row in forecaster_learned says that the tables of the next day are complete. Whatever is
-// interrupted is repeated, and replaces its rows: ReplacingMergeTree, read with FINAL. The residuals of a
-// day are those of the profile that was learned before it, so learning never sees what it forecasts.
+// interrupted is repeated, and replaces its rows: ReplacingMergeTree, read with FINAL. The
+// residuals of a day are those of the profile that was learned before it, so learning never sees
+// what it forecasts.
 //
 // # Rules for readings
 //
-//   - no_vehicles: a speed of an interval in which no vehicle was counted is the speed before, repeated.
+//   - no_vehicles: a speed of an interval in which no vehicle was counted is the speed before,
+//     repeated.
 //   - impossible: values that are not positive, or higher than the setting most.
 //
-// Such readings are neither learned nor used. Readings of an interval are averaged; n vehicles have the weight
-// n/(n+2), and readings without a count that of 3 vehicles.
+// Such readings are neither learned nor used. Readings of an interval are averaged; n vehicles have
+// the weight n/(n+2), and readings without a count that of 3 vehicles.
 package archive
 
 import (
@@ -44,10 +46,11 @@ const (
 
 	clockSkew = 24 * time.Hour // of detectors whose clocks are ahead
 
-	readCells = 1_500_000 // intervals of detectors whose measurements are read at once: ClickHouse takes 350 bytes for each
+	readCells = 4_500_000 // intervals of detectors whose measurements are read at once: ClickHouse takes 100 bytes for each
 )
 
-// Source is the archive of one product instance and measure type, and where to store what is learned.
+// Source is the archive of one product instance and measure type, and where to store what is
+// learned.
 type Source struct {
 	Conn     driver.Conn
 	Database string // of the archive
@@ -72,8 +75,8 @@ func (s *Source) Midnight(t time.Time) time.Time {
 	return time.Date(y, m, d, 0, 0, 0, 0, s.Location)
 }
 
-// Learn learns all days that ended at or before until, and calls done after each. An error of done ends it. A day is learned at
-// most once.
+// Learn learns all days that ended at or before until, and calls done after each. An error of done
+// ends it. A day is learned at most once.
 func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) error {
 	next, err := s.next(ctx, until)
 	if err != nil {
@@ -163,13 +166,15 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 			return err
 		}
 	}
-	if err := s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned (product_instance, measure_type_code, day, learned_until) VALUES (%s, %s, %s, fromUnixTimestamp(%d))",
+	if err := s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned (product_instance, measure_type_code, day, learned_until) "+
+		"VALUES (%s, %s, %s, fromUnixTimestamp(%d))",
 		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix())); err != nil {
 		return fmt.Errorf("cannot record the day: %w", err)
 	}
 	old := quote(day.AddDate(0, 0, -keepDays).Format(time.DateOnly))
 	for _, table := range []string{"values", "moments", "profiles", "weights"} {
-		drop := fmt.Sprintf("ALTER TABLE %s.forecaster_%s DROP PARTITION (%s, %s, toDate(%s))", q.Tables, table, quote(s.Instance), quote(s.Measure), old)
+		drop := fmt.Sprintf("ALTER TABLE %s.forecaster_%s DROP PARTITION (%s, %s, toDate(%s))",
+			q.Tables, table, quote(s.Instance), quote(s.Measure), old)
 		if err := s.Conn.Exec(ctx, drop); err != nil {
 			return fmt.Errorf("cannot remove old rows: %w", err)
 		}
@@ -179,12 +184,16 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 
 func (s *Source) isLearned(ctx context.Context, q *query) (bool, error) {
 	var n uint64
-	err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s", q.Tables, q.Key(), quote(q.Day))).Scan(&n)
+	err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s",
+		q.Tables, q.Key(), quote(q.Day))).Scan(&n)
 	return n > 0, err
 }
 
-// settings make one block of each INSERT, and let FINAL work on months separately: they are partitions.
+// settings make one block of each INSERT, and let FINAL work on months separately: they are
+// partitions. One thread needs the least CPU time for many small statements, and adds in the same
+// order in each instance.
 var settings = clickhouse.Settings{
+	"max_threads":           1,
 	"max_insert_block_size": 1 << 24, "min_insert_block_size_rows": 1 << 24, "min_insert_block_size_bytes": 1 << 30,
 	"do_not_merge_across_partitions_select_final": 1, "max_ast_elements": 1_000_000, "max_expanded_ast_elements": 5_000_000,
 }
@@ -206,7 +215,8 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 	q := s.query(day, day, day, 0)
 	var latest, until time.Time
 	var n uint64
-	err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT max(day), argMax(learned_until, day), count() FROM %s.forecaster_learned WHERE %s AND day <= %s",
+	err := s.Conn.QueryRow(ctx, fmt.Sprintf(
+		"SELECT max(day), argMax(learned_until, day), count() FROM %s.forecaster_learned WHERE %s AND day <= %s",
 		q.Tables, q.Key(), quote(q.Day))).Scan(&latest, &until, &n)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
@@ -291,8 +301,8 @@ type Values struct {
 	Seen     time.Time // end of the latest measurement, usable or not
 }
 
-// Values reads the intervals from one moment to another, in the order of the codes. Measurements that end
-// later are not used.
+// Values reads the intervals from one moment to another, in the order of the codes. Measurements
+// that end later are not used.
 func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, error) {
 	return s.values(ctx, s.query(s.Midnight(from), from, to, 0))
 }

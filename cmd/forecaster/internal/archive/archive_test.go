@@ -19,8 +19,9 @@ const (
 	days      = 4
 )
 
-// start returns a source with some days of measurements that end with a day. A twelfth of the values is
-// missing, a twelfth has no vehicles, some are impossible; detector 8 is dead for half of the time, 9 is new.
+// start returns a source with some days of measurements that end with a day. A twelfth of the
+// values is missing, a twelfth has no vehicles, some are impossible; detector 8 is dead for half of
+// the time, 9 is new.
 func start(t *testing.T, store *stores.ClickHouse, database string, zone string, last time.Time) *Source {
 	t.Helper()
 	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{store.TCP}, ReadTimeout: time.Minute})
@@ -31,8 +32,9 @@ func start(t *testing.T, store *stores.ClickHouse, database string, zone string,
 	location, err := time.LoadLocation(zone)
 	require.NoError(t, err)
 	s := &Source{
-		Conn: conn, Database: database, Table: "measurements", Learned: database, Instance: "city", Measure: "speed", Count: "flow", Most: 200,
-		Interval: 5 * time.Minute, Horizons: []time.Duration{15 * time.Minute, time.Hour, 2 * time.Hour}, Location: location,
+		Conn: conn, Database: database, Table: "measurements", Learned: database, Instance: "city",
+		Measure: "speed", Count: "flow", Most: 200, Interval: 5 * time.Minute,
+		Horizons: []time.Duration{15 * time.Minute, time.Hour, 2 * time.Hour}, Location: location,
 	}
 	y, m, d := last.Date()
 	end := time.Date(y, m, d+1, 0, 0, 0, 0, location)
@@ -54,7 +56,8 @@ FROM (
     WHERE h %% 13 != 0 AND NOT (d = 8 AND u >= %d AND u < %d) AND NOT (d = 9 AND u < %d)
 )
 ARRAY JOIN ['speed', 'flow'] AS measure, [if(h %% 97 = 0, 1000, speed), toFloat64(flow)] AS value`,
-		s.Database, received.Unix(), detectors, from.Unix(), detectors, added, int(to.Sub(from)/s.Interval)*detectors, dead, revived, fresh)))
+		s.Database, received.Unix(), detectors, from.Unix(), detectors, added, int(to.Sub(from)/s.Interval)*detectors,
+		dead, revived, fresh)))
 }
 
 // learn learns all days before one, and reads the values of that day.
@@ -97,7 +100,8 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 	sql, err := s.query(day, day.Add(-time.Duration(lead)*s.Interval), day.AddDate(0, 0, 1), lead).sql("predictions")
 	require.NoError(t, err)
 	rows, err := s.Conn.Query(clickhouse.Context(t.Context(), clickhouse.WithSettings(settings)),
-		"SELECT detector_code, toInt64(j), toUInt8(h), p + correction, p + correction + low, p + correction + high FROM ("+sql+")")
+		"SELECT detector_code, toInt64(j), toUInt8(h), p + c, p + c + low, p + c + high FROM ("+sql+") "+
+			"ARRAY JOIN ps AS p, corrections AS c, arrayEnumerate(ps) AS j")
 	require.NoError(t, err)
 	oracle := make(map[key][3]float64)
 	for rows.Next() {
@@ -134,8 +138,8 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 	require.Greater(t, own, 900)
 }
 
-// TestLearning uses one archive: what is learned is the same after an interruption at any statement, and with several
-// versions of a measurement, of which the latest counts.
+// TestLearning uses one archive: what is learned is the same after an interruption at any
+// statement, and with several versions of a measurement, of which the latest counts.
 func TestLearning(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
@@ -161,7 +165,8 @@ func TestLearning(t *testing.T) {
 		}
 	}
 	// The last day again, as after a crash before the row in forecaster_learned.
-	require.NoError(t, s.Conn.Exec(t.Context(), "ALTER TABLE city.forecaster_learned DELETE WHERE day >= '2026-06-10' SETTINGS mutations_sync = 2"))
+	require.NoError(t, s.Conn.Exec(t.Context(),
+		"ALTER TABLE city.forecaster_learned DELETE WHERE day >= '2026-06-10' SETTINGS mutations_sync = 2"))
 	equal()
 
 	end := last.AddDate(0, 0, 1)
@@ -184,8 +189,9 @@ func (s *Source) rules(t *testing.T) {
 	f := func(code string, speed, flow, weight float64) {
 		t.Helper()
 		insert := func(measure string, value float64) {
-			require.NoError(t, s.Conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO city.measurements SELECT 'city', '%s', '%s', fromUnixTimestamp(%d), "+
-				"fromUnixTimestamp(%d), %f, NULL, generateUUIDv4(), 0, now()", code, measure, from.Unix(), from.Unix()+300, value)))
+			require.NoError(t, s.Conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO city.measurements "+
+				"SELECT 'city', '%s', '%s', fromUnixTimestamp(%d), fromUnixTimestamp(%d), %f, NULL, generateUUIDv4(), 0, now()",
+				code, measure, from.Unix(), from.Unix()+300, value)))
 		}
 		insert("speed", speed)
 		if flow >= 0 {

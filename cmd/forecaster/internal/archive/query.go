@@ -14,8 +14,10 @@ import (
 var text string
 
 var statements = template.Must(template.New("").Funcs(template.FuncMap{
-	"q":   quote,
-	"inc": func(i int) int { return i + 1 },
+	"q":    quote,
+	"inc":  func(i int) int { return i + 1 },
+	"join": strings.Join,
+	"add":  func(a, b int) int { return a + b },
 }).Parse(text))
 
 // quote returns a string literal of SQL.
@@ -39,6 +41,7 @@ type query struct {
 	Expanded        string // array: profile at each place
 	Horizons        string // array, in intervals
 	Holidays        string // array
+	Days            string // array: day, place of its first interval from 1, intervals
 	Day, DayBefore  string
 	Targets         []target
 }
@@ -62,14 +65,28 @@ func (q *query) Columns() (c []string) {
 	return c
 }
 
-// Zone is the name of the time zone.
-func (q *query) Zone() string { return q.Location.String() }
+// Limited and Deep list the features that are also used limited, and multiplied by the depth.
+func (q *query) Limited() []int { return []int{1, 2, 3} }
+func (q *query) Deep() []int    { return []int{1, 2, 3, 4} }
 
-// Arrays lists the columns of forecaster_values: values, their weights in windows and as targets, reliability.
+// Products lists the pairs of arrays whose products are the moments: for each feature, itself,
+// those after it, and y.
+func (q *query) Products() (list []string) {
+	for i := 1; i <= model.K; i++ {
+		for j := i; j <= model.K; j++ {
+			list = append(list, fmt.Sprintf("z%d, x%d", i, j))
+		}
+		list = append(list, fmt.Sprintf("z%d, y", i))
+	}
+	return list
+}
+
+// Arrays lists the columns of forecaster_values: values, their weights in windows and as targets,
+// reliability.
 func (q *query) Arrays() []string { return []string{"vs", "ws", "ts", "bs"} }
 
-// expanded returns the profile at each place: its slots, each repeated for the intervals in it. When
-// clocks are set back, slots repeat, which begins another part.
+// expanded returns the profile at each place: its slots, each repeated for the intervals in it.
+// When clocks are set back, slots repeat, which begins another part.
 func expanded(slots []int) string {
 	var parts []string
 	for len(slots) > 0 {
@@ -81,25 +98,25 @@ func expanded(slots []int) string {
 			}
 			counts[i] = fmt.Sprint(n)
 		}
-		parts = append(parts, "arrayFlatten(arrayMap((x, n) -> arrayWithConstant(n, x), arrayResize(profile, "+fmt.Sprint(len(counts))+", 0.), ["+
-			strings.Join(counts, ",")+"]))")
+		parts = append(parts, fmt.Sprintf("arrayFlatten(arrayMap((x, n) -> arrayWithConstant(n, x), arrayResize(profile, %d, 0.), [%s]))",
+			len(counts), strings.Join(counts, ",")))
 	}
 	return "arrayConcat(" + strings.Join(parts, ", ") + ")"
 }
 
 // span is a window of residuals: the difference of two places in an array of running sums.
 type span struct {
-	Name, Column, Sums, Weights string
-	From, To                    int
-	Shrink                      float64
+	Column, Sums, Weights string
+	From, To              int
+	Shrink                float64
 }
 
 func (q *query) Windows() (list []span) {
 	for i, w := range model.Windows {
-		list = append(list, span{fmt.Sprint("f", i+1), fmt.Sprint("x", i+1), "cr", "cw", w[0], w[1], model.Shrink})
+		list = append(list, span{fmt.Sprint("x", i+1), "cr", "cw", w[0], w[1], model.Shrink})
 	}
 	for i, w := range model.NetWindows {
-		list = append(list, span{fmt.Sprint("g", i+1), fmt.Sprint("x", i+12), "nr", "nw", w[0], w[1], model.NetShrink})
+		list = append(list, span{fmt.Sprint("x", i+12), "nr", "nw", w[0], w[1], model.NetShrink})
 	}
 	return list
 }
@@ -115,7 +132,8 @@ func (q *query) sql(name string) (string, error) {
 	return b.String(), err
 }
 
-// query returns the parameters for the intervals of [from, to), the first lead of which precede a day.
+// query returns the parameters for the intervals of [from, to), the first lead of which precede a
+// day.
 func (s *Source) query(day, from, to time.Time, lead int) *query {
 	q := &query{
 		Source: s, Archive: "`" + s.Database + "`.`" + s.Table + "`", Tables: "`" + s.Learned + "`",
@@ -126,6 +144,12 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 	q.Length = q.Places - lead
 	q.Before = int(day.Sub(day.AddDate(0, 0, -1)) / s.Interval)
 	q.Longest = int(25 * time.Hour / s.Interval)
+	var days []string
+	for next := day; lead == 0 && next.Before(to); next = next.AddDate(0, 0, 1) {
+		days = append(days, fmt.Sprintf("(toDate(%s), %d, %d)", quote(next.Format(time.DateOnly)), next.Sub(from)/s.Interval+1,
+			next.AddDate(0, 0, 1).Sub(next)/s.Interval))
+	}
+	q.Days = "[" + strings.Join(days, ", ") + "]"
 	l := model.Learned{Day: day}
 	var slots, horizons, holidays []string
 	var numbers []int

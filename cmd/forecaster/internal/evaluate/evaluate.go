@@ -1,11 +1,13 @@
 // Package evaluate backtests the model on the archive.
 //
-// Days are learned and evaluated in turn: the forecasts of a day use only tables that were learned from earlier days, and
-// values of intervals that ended at the origin. Every interval of a day is an origin. The model, and all
-// baselines, are compared on the same readings: those of enough vehicles (package archive).
+// Days are learned and evaluated in turn: the forecasts of a day use only tables that were learned
+// from earlier days, and values of intervals that ended at the origin. Every interval of a day is
+// an origin. The model, and all baselines, are compared on the same readings: those of enough
+// vehicles (package archive).
 //
 //   - persistence: the last usable reading before the origin.
-//   - profile: the profile of the model alone: the weekly profile in slots of 15 minutes of local time.
+//   - profile: the profile of the model alone: the weekly profile in slots of 15 minutes of local
+//     time.
 //   - profile + residual: the profile and the residual of the last interval.
 package evaluate
 
@@ -52,8 +54,8 @@ type Evaluation struct {
 	sums     []sums
 }
 
-// Run learns all days from the first measurement on, and evaluates those from From to To. The learned
-// tables of the source must be empty: tables that know later days are a leak.
+// Run learns all days from the first measurement on, and evaluates those from From to To. The
+// learned tables of the source must be empty: tables that know later days are a leak.
 func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]Result, error) {
 	e.sums = make([]sums, len(e.Horizons))
 	first := e.Source.Midnight(e.From)
@@ -99,7 +101,8 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 	at := 0
 	for origin := day; origin.Before(tomorrow) && origin.Before(end); origin = origin.Add(step) {
 		if l.Until.After(origin) {
-			return fmt.Errorf("%w: the tables for %s know measurements until %s", ErrLeak, origin.Format(time.RFC3339), l.Until.Format(time.RFC3339))
+			return fmt.Errorf("%w: the tables for %s know measurements until %s",
+				ErrLeak, origin.Format(time.RFC3339), l.Until.Format(time.RFC3339))
 		}
 		places := int(origin.Sub(day.Add(-lead)) / step)
 		for i, v := range all {

@@ -1,5 +1,5 @@
-// Package model is the last step of a forecast: from the learned tables and the values of the last hour
-// to the values of the next hours. It does no I/O.
+// Package model is the last step of a forecast: from the learned tables and the values of the last
+// hour to the values of the next hours. It does no I/O.
 //
 // # Model
 //
@@ -8,12 +8,12 @@
 //
 //	forecast = profile(target) + Σ weight(i, horizon) × feature(i)
 //
-// Package archive learns profile and weights in ClickHouse. The weights are those of absolute errors
-// (iteratively reweighted, one iteration per day), shrunk towards the weights of all detectors. Between
-// the horizons that were learned, weights and bounds are interpolated.
+// Package archive learns profile and weights in ClickHouse. The weights are those of absolute
+// errors (iteratively reweighted, one iteration per day), shrunk towards the weights of all
+// detectors. Between the horizons that were learned, weights and bounds are interpolated.
 //
-// A window of recent residuals is their mean, weighted by the number of vehicles and shrunk towards 0. A
-// missing value has weight 0, so a window without values is 0.
+// A window of recent residuals is their mean, weighted by the number of vehicles and shrunk towards
+// 0. A missing value has weight 0, so a window without values is 0.
 package model
 
 import (
@@ -38,7 +38,8 @@ const (
 	NetShrink = 5.0 // weight of 0 in the windows of the network
 )
 
-// Windows are the ages of the residuals in each window, in intervals: from the first to before the second.
+// Windows are the ages of the residuals in each window, in intervals: from the first to before the
+// second.
 var Windows = [4][2]int{{0, 1}, {1, 3}, {3, 6}, {6, 12}}
 
 // NetWindows are the same for the residuals of all detectors.
@@ -81,15 +82,16 @@ type Learned struct {
 	Pool      *Detector // of all detectors; nil if nothing was learned
 }
 
-// Recent holds the values of a detector in the intervals of the last hour, oldest first. A weight of 0
-// means no value.
+// Recent holds the values of a detector in the intervals of the last hour, oldest first. A weight
+// of 0 means no value.
 type Recent struct {
 	Values  [Hour]float64
 	Weights [Hour]float64
 	Seen    time.Time // end of the latest measurement, usable or not
 }
 
-// Last returns the latest value and the number of intervals since its end; ok is false without values.
+// Last returns the latest value and the number of intervals since its end; ok is false without
+// values.
 func (r *Recent) Last() (value float64, age int, ok bool) {
 	for i := Hour - 1; i >= 0; i-- {
 		if r.Weights[i] > 0 {
@@ -139,7 +141,8 @@ type Step struct {
 }
 
 // NewStep prepares the forecasts of an origin from the recent values of all detectors. If several
-// forecasters have the same recent values, they must add them in the same order to agree on every bit.
+// forecasters have the same recent values, they must add them in the same order to agree on every
+// bit.
 func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Step {
 	s := &Step{Learned: l, Origin: origin, past: make([]int, Hour)}
 	if l.Pool == nil {
@@ -213,7 +216,8 @@ func (s *Step) TargetOf(horizon time.Duration) Target {
 	return Target{s.Slot(s.Origin.Add(horizon - s.Interval)), float64(horizon) / float64(s.Interval)}
 }
 
-// Profile returns the profile of the interval that starts a duration after the origin; NaN without one.
+// Profile returns the profile of the interval that starts a duration after the origin; NaN without
+// one.
 func (s *Step) Profile(code string, after time.Duration) float64 {
 	d, _ := s.Of(code)
 	slot := s.Slot(s.Origin.Add(after))
@@ -223,8 +227,8 @@ func (s *Step) Profile(code string, after time.Duration) float64 {
 	return d.Profile[slot]
 }
 
-// For computes the forecasts of a detector into out, which has the length of targets. It fills detail
-// if it is not nil.
+// For computes the forecasts of a detector into out, which has the length of targets. It fills
+// detail if it is not nil.
 func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
 	d, basis := s.Of(code)
 	var x [K]float64
@@ -275,8 +279,8 @@ func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, det
 	}
 }
 
-// between returns the learned horizons around one, and the share of the second. On the first days there are no weights yet:
-// the forecast is the profile, without bounds.
+// between returns the learned horizons around one, and the share of the second. On the first days
+// there are no weights yet: the forecast is the profile, without bounds.
 func (d *Detector) between(horizon float64) (a, b *Weights, share float64) {
 	if len(d.Weights) == 0 {
 		none := &Weights{Low: math.NaN(), High: math.NaN()}

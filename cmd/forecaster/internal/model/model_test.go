@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// learned returns tables with a flat profile, in which the forecast is the profile plus half of the last
-// residual.
+// learned returns tables with a flat profile, in which the forecast is the profile plus half of the
+// last residual.
 func learned(day time.Time) *Learned {
 	detector := func(level float64) *Detector {
 		w := Weights{Horizon: 3, Low: -5, High: 5}

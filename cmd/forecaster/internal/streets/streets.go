@@ -1,13 +1,13 @@
 // Package streets combines forecasts of detectors into those of streets.
 //
-// The list of detectors is the CSV or JSON file of the registry feed, with more columns. Detectors without a street are
-// not combined.
+// The list of detectors is the CSV or JSON file of the registry feed, with more columns. Detectors
+// without a street are not combined.
 //
 // # Rule
 //
-// The speed of a street is the length of its detectors' sections divided by the time that they take: the harmonic mean of the
-// speeds, weighted by length. Detectors without a length count as the mean of the others. Detectors without
-// a forecast are left out.
+// The speed of a street is the length of its detectors' sections divided by the time that they
+// take: the harmonic mean of the speeds, weighted by length. Detectors without a length count as
+// the mean of the others. Detectors without a forecast are left out.
 package streets
 
 import (
@@ -155,8 +155,8 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			node, err2 = strconv.ParseInt(text, 10, 32)
 		}
 		if err = errors.Join(err, err2); err != nil || street == 0 && node == 0 || seen[code] {
-			content.Invalid = errors.Join(content.Invalid, fmt.Errorf("detector %q is not used: its street and fromnode must be 32-bit integers, "+
-				"not both 0, and its code must be unique", code))
+			content.Invalid = errors.Join(content.Invalid, fmt.Errorf("detector %q is not used: "+
+				"its street and fromnode must be 32-bit integers, not both 0, and its code must be unique", code))
 			continue
 		}
 		seen[code] = true

@@ -33,14 +33,18 @@ func TestRead(t *testing.T) {
 		require.Equal(t, 1, got.Unplaced)
 		require.ErrorContains(t, got.Invalid, `detector "F"`)
 	}
-	f("a.csv", "detectorCode,street,fromnode,openlr,length\nB,7,2,CwRbWyNG9RpsCQCb/jsb,300\nA,7,2,,100\nC,7,-1,,\nD,7,2,,\nE,,,,\nF,x,1,,\n")
-	f("b.csv", "\xef\xbb\xbfstreet;detectorCode;fromnode;length;openlr\r\n7;B;2;300;CwRbWyNG9RpsCQCb/jsb\r\n7;A;2;100;\r\n7;C;-1;;\r\n7;D;2;;\r\n;E;;;\r\n99999999999;F;;;\r\n")
-	f("c.json", `[{"detectorCode":"B","street":7,"fromnode":2,"length":300,"openlr":"CwRbWyNG9RpsCQCb/jsb"},{"detectorCode":"A","street":"7","fromnode":2,"length":100},
-		{"detectorCode":"C","street":7,"fromnode":-1},{"detectorCode":"D","street":7,"fromnode":2},{"detectorCode":"E"},{"detectorCode":"F","street":0}]`)
+	f("a.csv", "detectorCode,street,fromnode,openlr,length\n"+
+		"B,7,2,CwRbWyNG9RpsCQCb/jsb,300\nA,7,2,,100\nC,7,-1,,\nD,7,2,,\nE,,,,\nF,x,1,,\n")
+	f("b.csv", "\xef\xbb\xbfstreet;detectorCode;fromnode;length;openlr\r\n7;B;2;300;CwRbWyNG9RpsCQCb/jsb\r\n"+
+		"7;A;2;100;\r\n7;C;-1;;\r\n7;D;2;;\r\n;E;;;\r\n99999999999;F;;;\r\n")
+	f("c.json", `[{"detectorCode":"B","street":7,"fromnode":2,"length":300,"openlr":"CwRbWyNG9RpsCQCb/jsb"},
+		{"detectorCode":"A","street":"7","fromnode":2,"length":100}, {"detectorCode":"C","street":7,"fromnode":-1},
+		{"detectorCode":"D","street":7,"fromnode":2}, {"detectorCode":"E"}, {"detectorCode":"F","street":0}]`)
 }
 
 func TestLocationFromEndPoints(t *testing.T) {
-	s := read(t, "a.csv", "detectorCode,street,fromnode,from_lat,from_lon,to_lat,to_lon,length\nA,1,2,56.1,10.1,56.1,10.2,7000\n").Streets[0]
+	s := read(t, "a.csv", "detectorCode,street,fromnode,from_lat,from_lon,to_lat,to_lon,length\n"+
+		"A,1,2,56.1,10.1,56.1,10.2,7000\n").Streets[0]
 	line, err := openlr.Decode(s.OpenLR)
 	require.NoError(t, err)
 	require.InDelta(t, 56.1, line.Points[0].Lat, 1e-4)
