@@ -37,9 +37,9 @@ type Sink interface {
 // DeliveryConfig configures how blocks are formed and retried.
 type DeliveryConfig struct {
 	MaxRows int `setting:"max_rows"` // rows offered to the sink at a time; raise it if the store prefers larger blocks
-	// rows for which the delivery waits before it writes a block, so that blocks are not small
+	// rows for which the delivery waits before it writes a block soon after another, so that blocks are not small
 	MinRows  int           `setting:"min_rows"`
-	Linger   time.Duration `setting:"linger"`    // longest wait for min_rows; it delays measurements
+	Linger   time.Duration `setting:"linger"`    // time since the last block after which it waits no longer for min_rows
 	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; it doubles after each
 	RetryMax time.Duration `setting:"retry_max"` // longest wait between attempts, and time between two probes of an idle store
 }
@@ -49,7 +49,7 @@ func (c DeliveryConfig) Validate() error {
 	return errors.Join(
 		settings.Within("max_rows", c.MaxRows, 1, 1_000_000, "a row takes about 100 bytes of memory"),
 		settings.Within("min_rows", c.MinRows, 1, c.MaxRows, "the upper bound is max_rows"),
-		settings.Within("linger", c.Linger, 0, time.Minute, "measurements wait up to that long for others"),
+		settings.Within("linger", c.Linger, 0, time.Minute, "under load, measurements wait up to that long for others"),
 		settings.AtLeast("retry_min", c.RetryMin, time.Millisecond, "shorter waits burden a store that is in trouble"),
 		settings.AtLeast("retry_max", c.RetryMax, c.RetryMin, "waits start with retry_min"),
 	)

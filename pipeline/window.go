@@ -19,6 +19,7 @@ type window struct {
 	skip   uint32 // rows of it that were delivered before
 	free   []*batch.Batch
 	buf    []byte
+	began  time.Time             // when the last block was gathered
 	idle   func(context.Context) // called once in every while the journal has no further frame
 	every  time.Duration
 }
@@ -29,8 +30,8 @@ func (w *window) rewind(from batch.Position) {
 	w.reader = w.source.Reader(from.Frame)
 }
 
-// gather waits for a row, then until there are cfg.MinRows or cfg.Linger has passed. It stops reading at cfg.MaxRows. It
-// returns no rows if the frames that came have none; the window's end has then moved. An unreadable frame does not hold
+// gather waits for a row, then until there are cfg.MinRows or cfg.Linger has passed since the block before: rows that follow a
+// pause do not wait, and under load blocks are full. It stops reading at cfg.MaxRows. It returns no rows if the frames that came have none; the window's end has then moved. An unreadable frame does not hold
 // back the rows before it: gather returns those, and the next call returns the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	for w.count == 0 {
@@ -46,8 +47,9 @@ func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, e
 			return nil, err
 		}
 	}
-	lingering, cancel := context.WithTimeout(ctx, cfg.Linger)
+	lingering, cancel := context.WithDeadline(ctx, w.began.Add(cfg.Linger))
 	defer cancel()
+	defer func() { w.began = time.Now() }()
 	for w.count < cfg.MaxRows {
 		ok, err := w.read()
 		if !ok && err == nil && w.count < cfg.MinRows {

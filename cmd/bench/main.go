@@ -48,7 +48,7 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "bench [ingest | layer | page | archive | journal | hostile | peers]",
+		Use:   "bench [ingest | deliver | layer | page | archive | journal | hostile | peers]",
 		Short: "Measure the CPU time and memory of the daemon",
 		Long: `bench starts trafficd in a temporary directory and prints one line per figure:
 
@@ -69,6 +69,15 @@ soap_over_conversion    the daemon's CPU time for a convertGeometry request of 1
                         the CPU time to read, convert and write them
 
 bench ingest measures only ingestion: the lines above without geo_ and soap_.
+
+bench deliver measures ingestion with delivery to a ClickHouse and a Kafka-compatible broker that it starts:
+
+delivered_cpu_s_per_million      CPU seconds of the daemon for a million measurements, from the request until both stores have them
+delivered_over_bare_and_ingest   the same divided by the CPU time of ingestion alone plus that of bare_clickhouse and bare_kafka
+bare_clickhouse_…, bare_kafka_…  CPU time of clickhouse-go and of franz-go, with lz4, for a million finished rows and records
+…_bytes_per_row                  size on the network
+delivered_…_rows_per_…           rows in a block of ClickHouse and in a request to Kafka, under load
+delivery_lag_idle_…_ms           time from the 207 for one batch until the store has it, while there is no other
 
 bench layer measures only the forecast layer, with 100,000 streets of 12 periods:
 
@@ -142,7 +151,7 @@ peers_items_per_s_over_telegraf  the daemon's items per second divided by Telegr
 
 The batch is synthetic and has 14,000 items. --body adds batches from NDJSON files of measurements, one per file.`,
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"ingest", "layer", "page", "archive", "journal", "hostile", "peers"},
+		ValidArgs:     []string{"ingest", "deliver", "layer", "page", "archive", "journal", "hostile", "peers"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -153,6 +162,8 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 			switch what {
 			case "hostile":
 				return o.hostile(cmd.Context())
+			case "deliver":
+				return o.deliver(cmd.Context())
 			case "archive":
 				return o.archive(cmd.Context())
 			case "journal":

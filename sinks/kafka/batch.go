@@ -5,7 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"slices"
+	"sync"
 
+	"github.com/klauspost/compress/s2"
+	"github.com/pierrec/lz4/v4"
 	"github.com/segmentio/kafka-go/compress"
 
 	"trafficd/pipeline/batch"
@@ -67,14 +72,8 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 	f = binary.BigEndian.AppendUint16(f, uint16(p.epoch))
 	f = binary.BigEndian.AppendUint32(f, uint32(p.sequence))
 	e.frame = binary.BigEndian.AppendUint32(f, uint32(len(rows)))
-	if codec == compress.None {
-		e.frame = append(e.frame, e.records...)
-	} else {
-		w := codec.Codec().NewWriter(e)
-		_, err := w.Write(e.records)
-		if err = cmp.Or(err, w.Close()); err != nil {
-			return nil, fmt.Errorf("cannot compress a record batch with %s: %w", codec, err)
-		}
+	if err := e.compress(codec); err != nil {
+		return nil, fmt.Errorf("cannot compress a record batch with %s: %w", codec, err)
 	}
 	f = e.frame
 	binary.BigEndian.PutUint32(f, uint32(len(f)-frameLen))
@@ -82,6 +81,41 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 	binary.BigEndian.PutUint32(f[crcStart:], crc32.Checksum(f[crcEnd:], castagnoli))
 	return f, nil
 }
+
+// compress appends the compressed records to the frame. kafka-go's lz4 and snappy writers take 1.6 and 2.5 times the CPU: blocks of
+// 4 MiB with a checksum beside the record batch's, and a slower level of snappy. Blocks of 64 KiB are what Java's lz4 writes, and
+// one block of snappy without framing is what franz-go and Sarama write.
+func (e *encoder) compress(codec compress.Compression) error {
+	switch codec {
+	case compress.None:
+		e.frame = append(e.frame, e.records...)
+		return nil
+	case compress.Snappy:
+		n := len(e.frame)
+		e.frame = slices.Grow(e.frame, s2.MaxEncodedLen(len(e.records)))
+		e.frame = e.frame[:n+len(s2.EncodeSnappy(e.frame[n:cap(e.frame)], e.records))]
+		return nil
+	}
+	var w io.WriteCloser
+	if codec == compress.Lz4 {
+		z := lz4Writers.Get().(*lz4.Writer)
+		defer lz4Writers.Put(z)
+		z.Reset(e)
+		w = z
+	} else {
+		w = codec.Codec().NewWriter(e)
+	}
+	_, err := w.Write(e.records)
+	return cmp.Or(err, w.Close())
+}
+
+var lz4Writers = sync.Pool{New: func() any {
+	z := lz4.NewWriter(nil)
+	if err := z.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false)); err != nil {
+		panic(err) // the options are valid
+	}
+	return z
+}}
 
 // Write implements io.Writer for the compressors.
 func (e *encoder) Write(p []byte) (int, error) {

@@ -1,0 +1,82 @@
+package pipeline
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
+)
+
+// frames is a Reader of frames that come over a channel.
+type frames struct {
+	Source
+	coming chan []byte
+	seq    uint64
+}
+
+func (f *frames) Reader(uint64) Reader { return f }
+
+func (f *frames) Next(ctx context.Context, _ []byte) (uint64, []byte, error) {
+	select {
+	case frame := <-f.coming:
+		f.seq++
+		return f.seq, frame, nil
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
+	}
+}
+
+func (f *frames) TryNext([]byte) (uint64, []byte, bool, error) {
+	select {
+	case frame := <-f.coming:
+		f.seq++
+		return f.seq, frame, true, nil
+	default:
+		return 0, nil, false, nil
+	}
+}
+
+// TestRowsAfterAPauseDoNotWait: only blocks that follow another within linger wait for more rows.
+func TestRowsAfterAPauseDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &frames{coming: make(chan []byte, 10)}
+		send := func(rows int) {
+			b := new(batch.Batch)
+			b.Extend(rows)
+			b.Index = make([]uint32, rows)
+			b.TypeEnd = []uint32{0}
+			source.coming <- batch.AppendFrame(nil, b, nil)
+		}
+		w := window{source: source, every: time.Hour, idle: func(context.Context) {}}
+		w.rewind(batch.Position{})
+		cfg := DeliveryConfig{MaxRows: 100, MinRows: 10, Linger: time.Second}
+		f := func(rows int, after time.Duration) {
+			t.Helper()
+			start := time.Now()
+			block, err := w.gather(t.Context(), cfg)
+			require.NoError(t, err)
+			require.Equal(t, rows, block.Rows())
+			require.Equal(t, after, time.Since(start))
+			w.drop(rows)
+		}
+		send(3)
+		f(3, 0) // the first
+		send(4)
+		time.AfterFunc(time.Second/2, func() { send(2) })
+		f(6, time.Second)
+		time.Sleep(time.Second / 4)
+		send(1)
+		f(1, 3*time.Second/4)
+		send(5)
+		send(5)
+		send(5)
+		f(15, 0) // there are enough
+		time.Sleep(2 * time.Second)
+		send(1)
+		f(1, 0)
+	})
+}
