@@ -295,7 +295,8 @@ func (c *bareClients) readRows(ctx context.Context) error {
 	return rows.Err()
 }
 
-const bareColumns = "product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to, value, quality, batch_id, batch_index, received_at"
+const bareColumns = "product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to, value, quality," +
+	" batch_id, batch_index, received_at"
 
 func (c *bareClients) rows() int { return deliverBatches / bareBlock * bareBlock * batchItems }
 
