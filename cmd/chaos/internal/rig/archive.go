@@ -94,8 +94,8 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 		}
 		return nil
 	}
-	if err := a.migrate(ctx); err != nil || a.cluster != nil {
-		return err
+	if err := launch.Eventually(ctx, 2*time.Minute, func() error { return a.migrate(ctx) }); err != nil || a.cluster != nil {
+		return err // a busy server may not answer in time
 	}
 	return a.Nodes[0].do("CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null")
 }
@@ -200,19 +200,20 @@ func (n *Node) Wipe() error {
 	return os.RemoveAll(filepath.Join(n.Dir(), "clickhouse"))
 }
 
-// spare returns nil if another node has all parts of this one, as ZooKeeper knows them.
+// spare returns nil if another node has all parts of this one, which is dead: those that it lacks are in its queue.
 func (n *Node) spare() error {
-	other := n.archive.Nodes[(n.number+1)%len(n.archive.Nodes)]
-	parts := func(of *Node) string {
-		return fmt.Sprintf("SELECT name FROM system.zookeeper WHERE path = (SELECT any(zookeeper_path) FROM system.replicas"+
-			" WHERE concat(database, '.', table) = '%s') || '/replicas/%s/parts'", n.archive.Table, of.replica())
+	if err := n.other().do("SYSTEM SYNC REPLICA " + n.archive.Table + " PULL"); err != nil {
+		return err
 	}
-	lacks, err := other.count("SELECT count() FROM (" + parts(n) + ") WHERE name NOT IN (" + parts(other) + ")")
+	lacks, err := n.other().count("SELECT count() FROM system.replication_queue WHERE concat(database, '.', table) = '" + n.archive.Table + "'")
 	if err == nil && lacks > 0 {
-		err = fmt.Errorf("%s lacks %d parts", other.replica(), lacks)
+		err = fmt.Errorf("%s lacks %d parts", n.other().replica(), lacks)
 	}
 	return err
 }
+
+// other returns the other replica of the shard.
+func (n *Node) other() *Node { return n.archive.Nodes[(n.number+1)%len(n.archive.Nodes)] }
 
 func (n *Node) replica() string { return fmt.Sprint("r", n.number+1) }
 
@@ -223,11 +224,10 @@ func (n *Node) Replace(ctx context.Context) error {
 		return err
 	}
 	n.empty = false
-	other := n.archive.Nodes[(n.number+1)%len(n.archive.Nodes)]
 	known := []string{n.replica(), "1-" + n.replica()} // of the tables of the shard, and of all servers
 	return launch.Eventually(ctx, 2*time.Minute, func() error {
 		for len(known) > 0 {
-			if err := other.do("SYSTEM DROP REPLICA '" + known[0] + "' FROM DATABASE trafficd"); err != nil {
+			if err := n.other().do("SYSTEM DROP REPLICA '" + known[0] + "' FROM DATABASE trafficd"); err != nil {
 				return err // ZooKeeper has not yet given up its session, or the other node is down
 			}
 			known = known[1:]

@@ -108,7 +108,7 @@ func (a *apache) Freeze(r *rand.Rand) error {
 
 // MoveLeaders returns nemesis.ErrNothing if the cluster cannot do it now.
 func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(a.Addresses()...), kgo.DisableClientMetrics())
 	if err != nil {

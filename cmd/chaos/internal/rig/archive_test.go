@@ -1,0 +1,48 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/chaos/internal/nemesis"
+	"trafficd/cmd/devstores/stores"
+)
+
+// TestWipe deletes the disk of a node whose rows another node has, and keeps that of one with the only copy of a row.
+func TestWipe(t *testing.T) {
+	c := stores.StartCluster(t, "1", "1")
+	a := &Archive{Table: "trafficd.measurements_local", cluster: c.ClickHouseCluster}
+	for i, n := range c.Nodes {
+		a.Nodes = append(a.Nodes, &Node{ClickHouse: n, archive: a, number: i})
+	}
+	a.migrate = func(context.Context) (err error) {
+		for _, n := range a.Nodes {
+			err = errors.Join(err, n.do("CREATE DATABASE IF NOT EXISTS trafficd ENGINE = Atomic"), n.do("CREATE TABLE IF NOT EXISTS "+a.Table+
+				" (n UInt64) ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/trafficd/measurements_local', '{replica}') ORDER BY n"))
+		}
+		return err
+	}
+	require.NoError(t, a.migrate(t.Context()))
+	rows := func(n *Node, want uint64) {
+		t.Helper()
+		require.NoError(t, n.do("SYSTEM SYNC REPLICA "+a.Table))
+		got, err := n.count("SELECT count() FROM " + a.Table)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	one, two := a.Nodes[0], a.Nodes[1]
+	require.NoError(t, one.do("INSERT INTO "+a.Table+" VALUES (1)"))
+	rows(two, 1)
+	require.NoError(t, one.Wipe())
+	require.NoError(t, one.Replace(t.Context()))
+	rows(one, 1)
+
+	require.NoError(t, one.do("SYSTEM STOP FETCHES "+a.Table))
+	require.NoError(t, two.do("INSERT INTO "+a.Table+" VALUES (2)"))
+	require.ErrorIs(t, two.Wipe(), nemesis.ErrNothing)
+	require.NoError(t, two.Replace(t.Context()))
+	rows(two, 2)
+}
