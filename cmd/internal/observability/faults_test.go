@@ -40,6 +40,9 @@ type fault struct {
 func faults(t *testing.T) []fault {
 	archive, forward := stores.StartClickHouse(t), stores.StartKafka(t, stores.Topic("forecasts", 1))
 	lostArchive, lostForward, hungForward := stores.StartClickHouse(t), stores.StartKafka(t), stores.StartKafka(t)
+	cluster := stores.StartCluster(t, "1")
+	unused, err := launch.FreeAddress()
+	require.NoError(t, err)
 	kafka := func(k *stores.Kafka, settings ...string) []string {
 		return append(settings, "kafka.enabled=true", "kafka.brokers="+k.Brokers[0], "kafka.create_topic.partitions=2")
 	}
@@ -85,6 +88,9 @@ func faults(t *testing.T) []fault {
 			alerts: "TrafficdStoreUnreachable", name: "no-archive", settings: clickhouse(lostArchive, "traffic"),
 			plant: func(*daemon) { require.NoError(t, lostArchive.Kill()) },
 		},
+		{alerts: "TrafficdArchiveServersAway", name: "replica", settings: []string{
+			"clickhouse.enabled=true", "clickhouse.cluster=main", "clickhouse.addresses=" + cluster.Nodes[0].TCP + "," + unused,
+		}},
 		{alerts: "TrafficdStoreUnreachable", name: "no-forward", settings: kafka(lostForward), plant: noForward},
 		{
 			alerts: "TrafficdDeliveryLag", name: "hung", settings: kafka(hungForward, "kafka.request_timeout=5m"),
