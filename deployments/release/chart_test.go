@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -46,7 +48,7 @@ tlsSecret: certificate
 persistence: {size: 100Gi, storageClass: fast}
 shutdownSeconds: 120
 preStopSeconds: 10
-resources: {requests: {cpu: 2, memory: 1Gi}}
+resources: {requests: {cpu: 2, memory: 1Gi}, limits: {memory: 2Gi}}
 service: {type: LoadBalancer, port: 443, annotations: {a: b}}
 networkPolicy:
   enabled: true
@@ -188,6 +190,57 @@ func TestChartDecodesStrictly(t *testing.T) {
 		f(replicas(t, kind), "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
 	}
 	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceMonitor", "StatefulSet")
+}
+
+// TestChartFitsOpenAPI validates the objects with the OpenAPI document of the API server, for the oldest Kubernetes that the documents
+// promise and a current one: unlike the API types, it knows which fields are required.
+func TestChartFitsOpenAPI(t *testing.T) {
+	validate := func(values string) string {
+		t.Helper()
+		texts, err := template(values)
+		require.NoError(t, err)
+		args := []string{"-m", "kubernetes_validate", "--strict", "--no-warn", "--kubernetes-version", "1.30", "--kubernetes-version", "1.37"}
+		for name, text := range texts {
+			if strings.HasSuffix(name, ".yaml") {
+				file := filepath.Join(t.TempDir(), filepath.Base(name))
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+				args = append(args, file)
+			}
+		}
+		out, _ := exec.Command(kubernetesValidate(t), args...).CombinedOutput() // it fails if it prints an error
+		return string(out)
+	}
+	for _, values := range []string{"", least, everything, replicas(t, "local"), replicas(t, "kafka")} {
+		out := validate(values)
+		require.NotContains(t, out, "ERROR")
+		for _, version := range []string{"1.30", "1.37"} {
+			require.Contains(t, out, "statefulset.yaml passed for resource statefulset/city-trafficd against version "+version)
+		}
+	}
+	require.Contains(t, validate("topologySpreadConstraints: [{topologyKey: zone}]"), "'maxSkew' is a required property")
+}
+
+// kubernetesValidate returns a Python interpreter that has the package kubernetes-validate, which is fetched once.
+func kubernetesValidate(t *testing.T) string {
+	t.Helper()
+	requirements, err := filepath.Abs("testdata/kubernetes/requirements.txt")
+	require.NoError(t, err)
+	pins, err := os.ReadFile(requirements)
+	require.NoError(t, err)
+	cache := os.Getenv("TRAFFICD_CACHE")
+	if cache == "" {
+		cache = root + "/.cache"
+	}
+	dir, err := filepath.Abs(fmt.Sprintf("%s/toolkits/kubernetes-validate-%.4x", cache, sha256.Sum256(pins)))
+	require.NoError(t, err)
+	python := filepath.Join(dir, "bin/python")
+	if _, err := os.Stat(filepath.Join(dir, "complete")); err != nil {
+		require.NoError(t, os.RemoveAll(dir))
+		output(t, "python3", "-m", "venv", dir)
+		output(t, python, "-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "--requirement", requirements)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "complete"), nil, 0o600))
+	}
+	return python
 }
 
 // What the API types cannot check: names that refer to each other, and what the documents promise.
