@@ -105,7 +105,7 @@ func BenchmarkBucketSizes(b *testing.B) {
 	for len(changed) < benchStreets/100 {
 		changed[list[rand.IntN(len(list))]] = true
 	}
-	for _, limit := range []int{6, 12, 24, 48, 96, bucketStreets, 2 * bucketStreets} {
+	for _, limit := range []int{10, 20, 40, bucketStreets, 160, 320} {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {
 			c, z := new(compressor), newZone("UTC", noon, newCompressors())
 			for b.Loop() {

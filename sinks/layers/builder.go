@@ -185,24 +185,36 @@ func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 // prepare makes the parts of the buckets at the reference time, in the forms that clients ask for. It
 // drops what no view from the time keep on shows.
 func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
+	type request struct {
+		zone  *zone
+		view  view
+		forms formSet
+	}
+	var requests []request
+	for _, z := range b.zones {
+		for _, scope := range b.scopes {
+			requests = append(requests, request{z, scope.view(ref), z.demand(scope.whole).within(b.keepForms, now)})
+		}
+	}
 	parallel(len(buckets), func(i int) {
 		c := b.compressors.Get().(*compressor)
 		defer b.compressors.put(c)
 		k := buckets[i]
 		k.parts = slices.DeleteFunc(k.parts, func(p part) bool { return p.until <= keep || b.zones[p.zone.name] != p.zone })
-		for _, z := range b.zones {
-			for _, scope := range b.scopes {
-				p := k.part(z, scope.view(ref), c).piece
-				if p == nil {
-					continue
-				}
-				z.demand(scope.whole).forms(now, b.keepForms)(func(f format, e encoding, wanted bool) {
-					if wanted {
-						p.make(f, e, c)
-					} else {
-						p.forms[f][e].Store(nil)
+		for _, r := range requests {
+			p := k.part(r.zone, r.view, c).piece
+			if p == nil {
+				continue
+			}
+			for f, encodings := range r.forms {
+				for e, wanted := range encodings {
+					switch made := &p.forms[f][e]; {
+					case wanted:
+						p.make(format(f), encoding(e), c)
+					case made.Load() != nil:
+						made.Store(nil)
 					}
-				})
+				}
 			}
 		}
 		k.before = nil
@@ -270,12 +282,14 @@ func (b *builder) document(old *document, z *zone, scope scope, ref instant, now
 	if old != nil && slices.Equal(old.pieces, d.pieces) {
 		d = old
 	}
-	z.demand(scope.whole).forms(now, b.keepForms)(func(f format, e encoding, wanted bool) {
-		if wanted {
-			d.body(f, e)
-		} else {
-			d.bodies[f][e].Store(nil)
+	for f, encodings := range z.demand(scope.whole).within(b.keepForms, now) {
+		for e, wanted := range encodings {
+			if wanted {
+				d.body(format(f), encoding(e))
+			} else {
+				d.bodies[f][e].Store(nil)
+			}
 		}
-	})
+	}
 	return d
 }

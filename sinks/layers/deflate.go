@@ -60,10 +60,10 @@ func (d *deflater) constant(start, end int) {
 			d.match(place+at-start, at, end+count)
 		}
 	}
-	d.literals(end)
+	d.vary(variable{max(start, d.end), end}) // the rest is new
 }
 
-// vary adds tokens for a variable. Short ones differ in most of their bytes.
+// vary adds tokens for a variable. It looks for earlier occurrences at every byte.
 func (d *deflater) vary(v variable) {
 	for at := v.from; at+8 <= v.to; at++ {
 		word := d.word(at)

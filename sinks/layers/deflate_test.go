@@ -47,3 +47,25 @@ func TestDeflate(t *testing.T) {
 	f(skewed, nil)
 	require.Less(t, len(d.deflate(bytes.Repeat(noise[:100], 100), []variable{{0, 90}, {100, 190}})), 300)
 }
+
+// TestDeflatedSize: pieces are about as small as with a general compressor, also those of few streets, most
+// of whose text is new.
+func TestDeflatedSize(t *testing.T) {
+	for _, n := range []int{10, 40, 150} {
+		var streets []*street
+		for _, f := range city(n, noon) {
+			s, err := newStreet(f)
+			require.NoError(t, err)
+			streets = append(streets, s)
+		}
+		c := new(compressor)
+		c.write(protobuf, &piece{streets: streets, view: view{whole: true, at: instantOf(noon)}, zone: newZone("UTC", noon, nil)})
+		var general bytes.Buffer
+		w, err := flate.NewWriter(&general, 6)
+		require.NoError(t, err)
+		_, err = w.Write(c.text)
+		require.NoError(t, err)
+		require.NoError(t, w.Flush())
+		require.Less(t, len(c.deflater.deflate(c.text, c.variables)), general.Len()*105/100, "%d streets", n)
+	}
+}

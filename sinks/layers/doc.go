@@ -17,8 +17,8 @@
 //	           bucket ─▶ part ─▶ piece ─┘
 //
 // Streets are immutable and ordered along a Hilbert curve of the map. A bucket is a square of the map
-// with a limited number of streets. The boundaries depend on the streets alone, and a changed street
-// touches one bucket. A part is a bucket's share of documents: what it shows of the periods. It
+// or half of one, with a limited number of streets. The boundaries depend on the streets alone, and a
+// changed street touches one bucket. A part is a bucket's share of documents: what it shows of the periods. It
 // belongs to every scope that looks at a time at which it is valid, so that what a horizon shows now
 // is what the next one has shown a quarter of an hour before.
 //

@@ -67,6 +67,11 @@ type followed struct {
 
 // since returns a piece of the streets that have changed since the version; ok is false if they are
 // too many.
+//
+// For 1,000 streets of 12 periods with random speeds the message has 780 kB: 69 kB in gzip and 68 kB in
+// zstd. Slower compressors reach 66 kB (zopfli), 59 kB (zstd -22) and 53 kB (brotli 11); another order of
+// the streets or of the fields saves 1 kB at most. The OpenLR codes take a quarter. They are sent,
+// because a client replaces streets as a whole.
 func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 	v.last = time.Time{}
 	d.followed.mu.Lock()

@@ -126,15 +126,17 @@ func (d *demand) note(f format, e encoding, now time.Time) {
 	}
 }
 
-// forms yields each form, and whether it was asked for within keep.
-func (d *demand) forms(now time.Time, keep time.Duration) func(yield func(f format, e encoding, wanted bool)) {
-	return func(yield func(format, encoding, bool)) {
-		for f := range formats {
-			for e := range encodings {
-				yield(f, e, now.Unix()-d.last[f][e].Load() <= int64(keep/time.Second))
-			}
+// formSet has true for the forms that belong to it.
+type formSet [formats][encodings]bool
+
+// within returns the forms that were asked for within keep.
+func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
+	for f := range formats {
+		for e := range encodings {
+			set[f][e] = now.Unix()-d.last[f][e].Load() <= int64(keep/time.Second)
 		}
 	}
+	return set
 }
 
 // document is the layer in one time zone and scope. It is immutable, except that bodies are made when
