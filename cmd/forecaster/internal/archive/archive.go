@@ -189,13 +189,15 @@ func (s *Source) isLearned(ctx context.Context, q *query) (bool, error) {
 	return n > 0, err
 }
 
-// settings make one block of each INSERT, and let FINAL work on months separately: they are
-// partitions. One thread needs the least CPU time for many small statements, and adds in the same
-// order in each instance.
+// final lets FINAL work on months separately: they are partitions.
+const final = "do_not_merge_across_partitions_select_final"
+
+// settings make one block of each INSERT. One thread needs the least CPU time for many small
+// statements, and adds in the same order in each instance.
 var settings = clickhouse.Settings{
-	"max_threads":           1,
+	final: 1, "max_threads": 1,
 	"max_insert_block_size": 1 << 24, "min_insert_block_size_rows": 1 << 24, "min_insert_block_size_bytes": 1 << 30,
-	"do_not_merge_across_partitions_select_final": 1, "max_ast_elements": 1_000_000, "max_expanded_ast_elements": 5_000_000,
+	"max_ast_elements": 1_000_000, "max_expanded_ast_elements": 5_000_000,
 }
 
 func (s *Source) exec(ctx context.Context, q *query, name string) error {
@@ -312,7 +314,7 @@ func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.Conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), sql)
+	rows, err := s.Conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{final: 1})), sql)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
 	}

@@ -178,6 +178,20 @@ func TestLearning(t *testing.T) {
 	require.Equal(t, wantCodes, codes)
 	require.Equal(t, wantRecent, recent)
 
+	// What an interval reads does not grow with the months before.
+	read := func() (n uint64) {
+		t.Helper()
+		ctx := clickhouse.Context(t.Context(), clickhouse.WithProgress(func(p *clickhouse.Progress) { n += p.Rows }))
+		_, _, err := s.Recent(ctx, last.Add(18*time.Hour))
+		require.NoError(t, err)
+		return n
+	}
+	before := read()
+	require.NotZero(t, before)
+	may := last.AddDate(0, -1, 0)
+	s.insert(t, may.AddDate(0, 0, -days), may, end, 0)
+	require.LessOrEqual(t, read(), before, "merges remove rows")
+
 	s.rules(t)
 }
 
