@@ -28,8 +28,7 @@ const (
 )
 
 // ParseWKB reads well-known binary. It keeps nothing of data. The error names the byte, counted
-// from
-// 0. It is ErrKind or ErrTooLarge if one of these applies. The geometry keeps the SRID of the
+// from 0. It is ErrKind or ErrTooLarge if one of these applies. The geometry keeps the SRID of the
 // outermost geometry.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
@@ -238,14 +237,9 @@ func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 				dst = order.AppendUint64(dst, geom.PointEmptyCoordHex)
 			}
 		}
-		dst = appendFloats(dst, p.Flat, order)
-	}
-	return dst
-}
-
-func appendFloats(dst []byte, flat []float64, order binary.AppendByteOrder) []byte {
-	for _, v := range flat {
-		dst = order.AppendUint64(dst, math.Float64bits(v))
+		for _, v := range p.Flat {
+			dst = order.AppendUint64(dst, math.Float64bits(v))
+		}
 	}
 	return dst
 }

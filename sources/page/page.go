@@ -90,10 +90,27 @@ func (c Config) Street() http.Handler {
 	}
 }
 
-// New returns the page whose entry, the file with the name "", is index.html for operators or map.html for clients.
+// New returns the files of the page whose entry, the file with the name "", is index.html for operators or map.html for
+// clients.
 func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operators
-	return assets(s, entry)
+	all := Page{}
+	_ = fs.WalkDir(dist, "dist", func(file string, d fs.DirEntry, err error) error { // embedded: it cannot fail
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := dist.ReadFile(file)
+		switch name := strings.TrimPrefix(file, "dist/"); {
+		case name == entry:
+			all.add("", name, policy, content)
+		case strings.HasPrefix(name, "assets/"):
+			all.add(name, name, policy, content)
+		}
+		return err
+	})
+	text, _ := json.Marshal(s) // of numbers
+	all.add("settings.json", "settings.json", policy, text)
+	return all
 }
 
 // File returns a file by its path without the leading slash, gzip-compressed or not.
@@ -137,27 +154,6 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(h[0], h[1])
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.Body)) // with conditions
-}
-
-// assets returns the page's files by name; "" is the entry.
-func assets(s Settings, entry string) Page {
-	all := Page{}
-	_ = fs.WalkDir(dist, "dist", func(file string, d fs.DirEntry, err error) error { // embedded: it cannot fail
-		if err != nil || d.IsDir() {
-			return err
-		}
-		content, err := dist.ReadFile(file)
-		switch name := strings.TrimPrefix(file, "dist/"); {
-		case name == entry:
-			all.add("", name, policy, content)
-		case strings.HasPrefix(name, "assets/"):
-			all.add(name, name, policy, content)
-		}
-		return err
-	})
-	text, _ := json.Marshal(s) // of numbers
-	all.add("settings.json", "settings.json", policy, text)
-	return all
 }
 
 // add adds a file, whose media type is that of the name from. A name that ends with .gz is that of a file that the build
