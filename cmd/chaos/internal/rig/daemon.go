@@ -28,11 +28,12 @@ const stopLimit = 6 * time.Second
 // Daemon is trafficd. Its methods must not be called concurrently.
 type Daemon struct {
 	launch.Daemon
-	Busy    sync.Mutex                       // held during a fault
-	Faults  *faultinject.Faults              // its clock, writes and reads
-	volume  string                           // the journal's folder
-	wrong   func(format string, args ...any) // reports unexpected exits
-	watched bool                             // an exit of the last process is unexpected
+	Busy      sync.Mutex          // held during a fault
+	Faults    *faultinject.Faults // its clock, writes and reads
+	sharesLog bool                // its journal is a log in Kafka
+	volume    string                           // the journal's folder
+	wrong     func(format string, args ...any) // reports unexpected exits
+	watched   bool                             // an exit of the last process is unexpected
 }
 
 // newDaemon writes the daemon's configuration: short retry delays and small blocks, so that more deliveries are hit by a
@@ -46,7 +47,8 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{wrong: r.cfg.Wrong, Faults: faults, Daemon: launch.Daemon{Binary: binary, Dir: dir, Env: []string{faults.Env()}}}
+	d := &Daemon{wrong: r.cfg.Wrong, Faults: faults, sharesLog: r.cfg.Replicas > 1}
+	d.Daemon = launch.Daemon{Binary: binary, Dir: dir, Env: []string{faults.Env()}}
 	brokers, servers := addresses(r.ForwardWires), addresses(r.ArchiveWires)
 	journal, free := filepath.Join(dir, "journal"), 0
 	if r.Disk != nil {
@@ -220,7 +222,9 @@ func (d *Daemon) Terminate() error {
 	// SIGTERM kills a process that has just started and does not handle signals yet.
 	status, ok := d.State().Sys().(syscall.WaitStatus)
 	early := ok && status.Signaled() && status.Signal() == syscall.SIGTERM && !strings.Contains(d.Log(), handlesSignals)
-	if !d.State().Success() && !early && !d.diskFailed() {
+	// A request may wait for the log longer than the grace period. Its client sends it again.
+	away := d.sharesLog && strings.Contains(d.LogTail(), "requests were cut off at the end of the grace period")
+	if !d.State().Success() && !early && !away && !d.diskFailed() {
 		d.wrong("the daemon exited with %v, %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
 	}
 	return nil
