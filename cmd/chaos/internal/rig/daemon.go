@@ -28,9 +28,9 @@ const stopLimit = 6 * time.Second
 // Daemon is trafficd. Its methods must not be called concurrently.
 type Daemon struct {
 	launch.Daemon
-	Busy      sync.Mutex          // held during a fault
-	Faults    *faultinject.Faults // its clock, writes and reads
-	sharesLog bool                // its journal is a log in Kafka
+	Busy      sync.Mutex                       // held during a fault
+	Faults    *faultinject.Faults              // its clock, writes and reads
+	sharesLog bool                             // its journal is a log in Kafka
 	volume    string                           // the journal's folder
 	wrong     func(format string, args ...any) // reports unexpected exits
 	watched   bool                             // an exit of the last process is unexpected
