@@ -75,7 +75,7 @@ bench deliver measures ingestion with delivery to a ClickHouse and a Kafka-compa
 delivered_cpu_s_per_million      CPU seconds of the daemon for a million measurements, from the request until both stores have them
 delivered_over_bare_and_ingest   the same divided by the CPU time of ingestion alone plus that of bare_clickhouse and bare_kafka
 bare_clickhouse_…, bare_kafka_…  CPU time of clickhouse-go and of franz-go, with lz4, for a million finished rows and records
-…_bytes_per_row                  size on the network
+…_bytes_per_row                  size on the network; delivered_clickhouse_…: without compression, as the server is on this machine
 delivered_…_rows_per_…           rows in a block of ClickHouse and in a request to Kafka, under load
 delivery_lag_idle_…_ms           time from the 207 for one batch until the store has it, while there is no other
 

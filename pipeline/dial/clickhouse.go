@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ClickHouse/ch-go"
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -65,6 +66,26 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	options.MaxOpenConns = max(options.MaxOpenConns, 1)
 	options.ConnOpenStrategy, options.MaxIdleConns = clickhouse.ConnOpenInOrder, options.MaxOpenConns
 	return clickhouse.Open(options)
+}
+
+// Connect opens one connection of the client that Open's is made of. It leaves the encoding of blocks to its caller. The error of a
+// server is a *ch.Exception.
+func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Duration, compression ch.Compression) (*ch.Client, error) {
+	tlsConfig, err := c.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dialer(timeout, tlsConfig)(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	client, err := ch.Connect(ctx, conn, ch.Options{
+		Database: c.Database, User: c.Username, Password: c.Password, Compression: compression, HandshakeTimeout: timeout,
+	})
+	if err != nil {
+		_ = conn.Close() // err says more
+	}
+	return client, err
 }
 
 // ClickHouseQuery configures a query that is polled.

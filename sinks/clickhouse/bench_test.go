@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/ch-go/proto"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
@@ -74,18 +74,17 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkFill measures the client's part: converting rows to columns.
-func BenchmarkFill(b *testing.B) {
-	store := stores.StartClickHouse(b)
-	a := newArchive(b, store)
-	require.NoError(b, a.ready(b.Context()))
+// BenchmarkEncode measures the encoding of rows as columns.
+func BenchmarkEncode(b *testing.B) {
 	rows := typical()
+	var buf proto.Buffer
+	data := &insertion{rows: rows, checked: len(columnTypes)}
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := a.hosts.all[0].conn.PrepareBatch(ch.Context(b.Context(), ch.WithSettings(a.settings("fill"))), a.statement)
-		require.NoError(b, err)
-		require.NoError(b, a.scratch[0].fill(p.Columns(), rows))
-		require.NoError(b, p.Abort())
+		buf.Reset()
+		for at := range columnNames {
+			column{at, data}.EncodeColumn(&buf)
+		}
 	}
 	b.ReportMetric(float64(b.N*rows.Rows())/b.Elapsed().Seconds(), "rows/s")
 }

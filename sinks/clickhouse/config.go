@@ -3,10 +3,11 @@ package clickhouse
 import (
 	"cmp"
 	"errors"
+	"net"
 	"regexp"
 	"time"
 
-	ch "github.com/ClickHouse/clickhouse-go/v2"
+	native "github.com/ClickHouse/ch-go"
 
 	"trafficd/pipeline/dial"
 	"trafficd/pipeline/settings"
@@ -25,7 +26,9 @@ type Config struct {
 	Quorum  int  `setting:"quorum"`
 	Migrate bool `setting:"migrate"` // create or update the tables when the server first answers
 
-	Compression  string        `setting:"compression"`   // on the network; zstd takes more CPU and less bandwidth
+	// of inserts on the network: lz4, zstd, which takes more CPU and less bandwidth, none, or auto: none to a server on this machine
+	// (localhost), lz4 to others
+	Compression  string        `setting:"compression"`
 	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, with TLS
 	WriteTimeout time.Duration `setting:"write_timeout"` // time of one attempt: insert, acknowledgement, look-up
 
@@ -46,7 +49,7 @@ func DefaultConfig() Config {
 		ClickHouse:   dial.ClickHouse{Database: "trafficd", Username: "default"},
 		Table:        "measurements",
 		Migrate:      true,
-		Compression:  "lz4",
+		Compression:  "auto",
 		DialTimeout:  5 * time.Second,
 		WriteTimeout: time.Minute,
 		BlockRows:    100_000,
@@ -60,8 +63,21 @@ const (
 	maxMonths    = 50 // of one INSERT: the server writes a part for each
 )
 
-var compressions = map[string]ch.CompressionMethod{
-	"lz4": ch.CompressionLZ4, "zstd": ch.CompressionZSTD, "none": ch.CompressionNone,
+var compressions = map[string]native.Compression{
+	"lz4": native.CompressionLZ4, "zstd": native.CompressionZSTD, "none": native.CompressionDisabled,
+}
+
+// compression returns the compression of inserts at a server. On loopback, lz4 would cost more CPU than the bytes that it saves,
+// here and in the server.
+func (c Config) compression(address string) native.Compression {
+	if c.Compression != "auto" {
+		return compressions[c.Compression]
+	}
+	name, _, _ := net.SplitHostPort(address)
+	if ip := net.ParseIP(name); name == "localhost" || ip.IsLoopback() {
+		return native.CompressionDisabled
+	}
+	return native.CompressionLZ4
 }
 
 // identifier is a name that needs no quoting, in SQL and in Keeper's paths.
@@ -82,7 +98,7 @@ func (c Config) Validate() error {
 		settings.Check(c.Quorum <= 0 || c.Cluster != "", "quorum is %d, must be 0 unless cluster is set", c.Quorum),
 		settings.Check(c.Username != "", "username must be set"),
 		c.ClickHouse.Validate(""),
-		settings.Check(known, "compression is %q, must be lz4, zstd or none", c.Compression),
+		settings.Check(known || c.Compression == "auto", "compression is %q, must be auto, lz4, zstd or none", c.Compression),
 		settings.Within("dial_timeout", c.DialTimeout, 100*time.Millisecond, time.Minute,
 			"shorter fails on a busy machine, longer only delays the attempt at the next address"),
 		settings.Within("write_timeout", c.WriteTimeout, time.Second, 10*time.Minute,

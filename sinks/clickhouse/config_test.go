@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	native "github.com/ClickHouse/ch-go"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 )
@@ -46,4 +47,22 @@ func TestNewReadsFiles(t *testing.T) {
 	c.Secure, c.CAFile = true, "/nonexistent/ca.pem"
 	_, err := New(c, zerolog.Nop())
 	require.ErrorContains(t, err, "cannot read the certificate authorities: open /nonexistent/ca.pem")
+}
+
+// TestCompression: auto compresses only what leaves the machine.
+func TestCompression(t *testing.T) {
+	f := func(setting, address string, want native.Compression) {
+		t.Helper()
+		c := DefaultConfig()
+		c.Compression = setting
+		require.NoError(t, c.Validate())
+		require.Equal(t, want, c.compression(address))
+	}
+	f("auto", "127.0.0.1:9000", native.CompressionDisabled)
+	f("auto", "[::1]:9000", native.CompressionDisabled)
+	f("auto", "localhost:9000", native.CompressionDisabled)
+	f("auto", "clickhouse:9000", native.CompressionLZ4)
+	f("auto", "10.0.0.1:9000", native.CompressionLZ4)
+	f("none", "clickhouse:9000", native.CompressionDisabled)
+	f("zstd", "127.0.0.1:9000", native.CompressionZSTD)
 }

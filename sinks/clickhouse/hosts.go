@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	native "github.com/ClickHouse/ch-go"
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/rs/zerolog"
@@ -38,6 +39,8 @@ type hosts struct {
 type host struct {
 	address string
 	conn    driver.Conn
+	inserts chan *native.Client                           // idle connections for inserts
+	connect func(context.Context) (*native.Client, error) // opens one
 
 	migrated bool
 	trouble  error // why it cannot take rows; nil if it can
@@ -60,14 +63,19 @@ func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 	s := &hosts{config: c, log: log}
 	for _, address := range c.Addresses {
 		conn, err := server.Open(&ch.Options{
-			Addr: []string{address}, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: parallelInserts + 2,
-			Compression: &ch.Compression{Method: compressions[c.Compression]},
+			Addr: []string{address}, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: 2,
+			Compression: &ch.Compression{Method: ch.CompressionLZ4},
 		})
 		if err != nil {
 			_ = s.close() // they were not used
 			return nil, fmt.Errorf("clickhouse.%w", err)
 		}
-		s.all = append(s.all, &host{address: address, conn: conn, migrated: !c.Migrate, trouble: errNotAsked})
+		s.all = append(s.all, &host{
+			address: address, conn: conn, migrated: !c.Migrate, trouble: errNotAsked, inserts: make(chan *native.Client, parallelInserts),
+			connect: func(ctx context.Context) (*native.Client, error) {
+				return c.Connect(ctx, address, c.DialTimeout, c.compression(address))
+			},
+		})
 	}
 	if c.Cluster == "" && len(s.all) > 0 { // an invalid configuration has none
 		s.all[0].trouble = nil // a failed attempt says more
@@ -83,6 +91,9 @@ func (s *hosts) close() error {
 	var errs []error
 	for _, h := range s.all {
 		errs = append(errs, h.conn.Close())
+		for len(h.inserts) > 0 {
+			errs = append(errs, (<-h.inserts).Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,22 +1,22 @@
 package clickhouse
 
 import (
-	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
 	"time"
 
+	native "github.com/ClickHouse/ch-go"
+	"github.com/ClickHouse/ch-go/proto"
 	ch "github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
-	"github.com/google/uuid"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/metrics"
 )
 
-// columnNames is the order in which scratch.fill fills them.
+// columnNames is the order of columnTypes and of appendColumn.
 var columnNames = []string{
 	"product_instance", "detector_code", "measure_type_code",
 	"timestamp_from", "timestamp_to", "value", "quality",
@@ -26,29 +26,25 @@ var columnNames = []string{
 // insert sends rows as one INSERT of one block. It returns when the server has them on disk, or had
 // received them before under this token. sent reports whether the rows may have been applied in
 // spite of an error.
-func (s *Sink) insert(ctx context.Context, h *host, memory *scratch, rows batch.Block, token string, copies int) (sent bool, err error) {
+func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token string, copies int) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	start := time.Now()
 	settings := s.settings(token)
 	maps.Copy(settings, s.hosts.quorumSettings(copies))
-	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(settings)), s.statement)
-	if err != nil {
-		return false, fmt.Errorf("cannot start an insert into %s: %w", s.table, hinted(err))
-	}
-	if err := memory.fill(b.Columns(), rows); err != nil {
-		_ = b.Abort() // closes the connection; err says more
-		return false, fmt.Errorf("cannot insert into %s: %w", s.table, hinted(err))
-	}
-	if err := b.Send(); err != nil {
+	sent, err = h.insert(ctx, s.statement, settings, rows)
+	switch {
+	case err == nil:
+		metrics.Since(insertSeconds, start)
+	case !sent:
+		err = fmt.Errorf("cannot start an insert into %s: %w", s.table, hinted(err))
+	default:
 		err = fmt.Errorf("cannot insert %d rows into %s: %w", rows.Rows(), s.table, hinted(err))
 		if classify(err) == classRefused {
 			err = &batch.PermanentError{Err: err}
 		}
-		return true, err
 	}
-	metrics.Since(insertSeconds, start)
-	return true, nil
+	return sent, err
 }
 
 // settings make an INSERT one block with one token, whatever the server's profile says.
@@ -94,84 +90,177 @@ func (s *Sink) settings(token string) ch.Settings {
 	return set
 }
 
-// scratch is memory that is reused from insert to insert, so that rows need no allocations of ours.
-// It grows to the largest block, about 70 bytes a row; the client holds the block once more while
-// it is sent.
-type scratch struct {
-	text    []byte
-	times   []time.Time // of one column after the other
-	values  []float64
-	quality []*float64
-	ids     []uuid.UUID
-	indexes []uint32
-}
-
-// fill appends the rows to the columns of an insert, which copy them. Of texts it appends pointers,
-// which need no allocation where values would.
-func (c *scratch) fill(columns []column.Interface, rows batch.Block) error {
-	if err := checkTypes(columns); err != nil {
-		return err
-	}
-	c.values, c.quality, c.ids, c.indexes = c.values[:0], c.quality[:0], c.ids[:0], c.indexes[:0]
-	for _, s := range rows {
-		c.values = append(c.values, s.Value[s.From:s.To]...)
-		c.indexes = append(c.indexes, s.Index[s.From:s.To]...)
-		for row := s.From; row < s.To; row++ {
-			err := columns[0].AppendRow(&s.ProductInstance)
-			c.text = s.Code(row)
-			err = cmp.Or(err, columns[1].AppendRow(&c.text))
-			c.text = s.TypeCode(int(s.Type[row]))
-			if err = cmp.Or(err, columns[2].AppendRow(&c.text)); err != nil {
-				return err
-			}
-			c.ids = append(c.ids, uuid.UUID(s.ID))
-			quality := &s.Quality[row]
-			if math.IsNaN(*quality) {
-				quality = nil // NULL
-			}
-			c.quality = append(c.quality, quality)
-		}
-	}
-	for i, values := range []any{c.values, c.quality, c.ids, c.indexes} {
-		if _, err := columns[5+i].Append(values); err != nil {
-			return err
-		}
-	}
-	c.text = nil
-	clear(c.quality) // it points into batches that the caller owns
-	for i, column := range []int{3, 4, 9} {
-		c.times = c.times[:0]
-		for _, s := range rows {
-			for row := s.From; row < s.To; row++ {
-				ns := [...]int64{s.Batch.From[row], s.Batch.To[row], s.ReceivedAt}[i]
-				c.times = append(c.times, time.Unix(0, ns))
-			}
-		}
-		if _, err := columns[column].Append(c.times); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // columnTypes are the types that the server must expect, in the order of columnNames.
 // LowCardinality is removed by low_cardinality_allow_in_native_format.
-var columnTypes = []column.Type{
+var columnTypes = []proto.ColumnType{
 	"String", "String", "String",
 	"DateTime64(9, 'UTC')", "DateTime64(9, 'UTC')", "Float64", "Nullable(Float64)",
 	"UUID", "UInt32", "DateTime64(9, 'UTC')",
 }
 
-// checkTypes reports a table that was altered: another precision or type would change values
-// silently.
-func checkTypes(columns []column.Interface) error {
-	if len(columns) != len(columnTypes) {
-		return fmt.Errorf("%w: %d columns, want %d", errSchema, len(columns), len(columnTypes))
-	}
-	for i, want := range columnTypes {
-		if got := columns[i].Type(); got != want {
-			return fmt.Errorf("%w: %s is %s in the table, want %s", errSchema, columnNames[i], got, want)
-		}
+// checkType reports a table that was altered: another precision or type would change values silently.
+func checkType(i int, got proto.ColumnType) error {
+	if want := columnTypes[i]; got != want {
+		return fmt.Errorf("%w: %s is %s in the table, want %s", errSchema, columnNames[i], got, want)
 	}
 	return nil
+}
+
+// insertion is the data of one INSERT.
+type insertion struct {
+	rows    batch.Block
+	checked int         // columns of the table that are as expected; if it is not all, the client may still send a block, without rows
+	encoded bool        // rows may have been sent
+	reject  func(error) // ends the attempt: the table is not as expected
+}
+
+// column encodes one column of an insertion straight from the batches into the buffer of the connection. It implements
+// proto.ColInput and proto.Inferable.
+type column struct {
+	at int // in columnNames
+	*insertion
+}
+
+func (c column) Type() proto.ColumnType      { return columnTypes[c.at] }
+func (c column) WriteColumn(w *proto.Writer) { w.ChainBuffer(c.EncodeColumn) }
+
+// Infer is called with the type in the table before anything is sent.
+func (c column) Infer(got proto.ColumnType) error {
+	err := checkType(c.at, got)
+	if err != nil {
+		c.reject(err)
+	}
+	c.checked++
+	return err
+}
+
+func (c column) Rows() int {
+	if c.checked < len(columnTypes) {
+		return 0
+	}
+	return c.rows.Rows()
+}
+
+func (c column) EncodeColumn(b *proto.Buffer) {
+	if c.checked < len(columnTypes) {
+		return
+	}
+	c.encoded = true
+	if c.at == 6 { // of a Nullable, the flags come first
+		for _, s := range c.rows {
+			for _, q := range s.Quality[s.From:s.To] {
+				b.PutBool(math.IsNaN(q))
+			}
+		}
+	}
+	for _, s := range c.rows {
+		b.Buf = appendColumn(b.Buf, c.at, s)
+	}
+}
+
+// appendColumn appends the values of a column as the native protocol encodes them.
+func appendColumn(dst []byte, at int, s batch.Span) []byte {
+	switch at {
+	case 0:
+		for range s.To - s.From {
+			dst = batch.AppendCounted(dst, s.ProductInstance)
+		}
+	case 1:
+		for row := s.From; row < s.To; row++ {
+			dst = batch.AppendCounted(dst, s.Code(row))
+		}
+	case 2:
+		for _, t := range s.Type[s.From:s.To] {
+			dst = batch.AppendCounted(dst, s.TypeCode(int(t)))
+		}
+	case 3:
+		dst = appendInts(dst, s.Batch.From[s.From:s.To])
+	case 4:
+		dst = appendInts(dst, s.Batch.To[s.From:s.To])
+	case 5:
+		dst = appendFloats(dst, s.Value[s.From:s.To])
+	case 6: // where it is NULL, the value is ignored
+		dst = appendFloats(dst, s.Quality[s.From:s.To])
+	case 7: // two little-endian halves
+		high, low := binary.BigEndian.Uint64(s.ID[:8]), binary.BigEndian.Uint64(s.ID[8:])
+		for range s.To - s.From {
+			dst = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(dst, high), low)
+		}
+	case 8:
+		for _, index := range s.Index[s.From:s.To] {
+			dst = binary.LittleEndian.AppendUint32(dst, index)
+		}
+	case 9:
+		for range s.To - s.From {
+			dst = binary.LittleEndian.AppendUint64(dst, uint64(s.ReceivedAt))
+		}
+	}
+	return dst
+}
+
+func appendInts(dst []byte, values []int64) []byte {
+	for _, v := range values {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(v))
+	}
+	return dst
+}
+
+func appendFloats(dst []byte, values []float64) []byte {
+	for _, v := range values {
+		dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v))
+	}
+	return dst
+}
+
+// insert sends rows as one block over an idle connection for inserts, or a new one. If the server has closed the idle one
+// meanwhile, which shows before the rows are sent, it connects again. sent reports whether the rows may have been applied in spite
+// of an error.
+func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
+	ctx, reject := context.WithCancelCause(ctx)
+	defer reject(nil)
+	data := &insertion{rows: rows, reject: reject}
+	query := native.Query{Body: statement}
+	for key, value := range settings {
+		query.Settings = append(query.Settings, native.Setting{Key: key, Value: fmt.Sprint(value), Important: true})
+	}
+	for at, name := range columnNames {
+		query.Input = append(query.Input, proto.InputColumn{Name: name, Data: column{at, data}})
+	}
+	for idle := true; idle; {
+		var conn *native.Client
+		select {
+		case conn = <-h.inserts:
+		default:
+			idle = false
+			if conn, err = h.connect(ctx); err != nil {
+				return false, asException(err)
+			}
+		}
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // Do waits for the server's answer
+		data.checked = 0
+		err = conn.Do(ctx, query)
+		if !stop() && err != nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			select {
+			case h.inserts <- conn:
+				return true, nil
+			default: // more inserts at a time than connections are kept
+			}
+		}
+		_ = conn.Close() // err says more
+		if data.encoded || err == nil || native.IsException(err) {
+			break
+		}
+	}
+	return data.encoded, asException(err)
+}
+
+// asException returns a server's error as clickhouse-go does, which all other statements use.
+func asException(err error) error {
+	if e, ok := native.AsException(err); ok {
+		return &ch.Exception{Code: int32(e.Code), Name: e.Name, Message: e.Message, StackTrace: e.Stack}
+	}
+	return err
 }

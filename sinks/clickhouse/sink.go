@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ClickHouse/ch-go/proto"
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/rs/zerolog"
 
@@ -24,7 +25,6 @@ type Sink struct {
 	hosts     *hosts
 	table     string // that the rows are stored in, with its database, quoted
 	statement string
-	scratch   [parallelInserts]scratch
 
 	deriving derivation
 
@@ -44,7 +44,7 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	}
 	s := &Sink{config: c, log: log, hosts: hosts, table: fmt.Sprintf("`%s`.`%s`", c.Database, c.layout().Local())}
 	// In a cluster the Distributed table sends each row to its shard.
-	s.statement = fmt.Sprintf("INSERT INTO `%s`.`%s` (%s)", c.Database, c.Table, strings.Join(columnNames, ", "))
+	s.statement = fmt.Sprintf("INSERT INTO `%s`.`%s` (%s) VALUES", c.Database, c.Table, strings.Join(columnNames, ", "))
 	return s, nil
 }
 
@@ -114,7 +114,10 @@ func (s *Sink) Probe(ctx context.Context) error {
 	}
 	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(s.settings("probe"))), s.statement)
 	if err == nil {
-		err = errors.Join(checkTypes(b.Columns()), b.Close())
+		for i, column := range b.Columns() {
+			err = errors.Join(err, checkType(i, proto.ColumnType(column.Type())))
+		}
+		err = errors.Join(err, b.Close())
 	}
 	if err != nil {
 		errorsTotal[classify(err)].Inc()
@@ -197,7 +200,7 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 				if len(groups[i]) == 0 {
 					continue
 				}
-				received, err := s.insert(ctx, h, &s.scratch[w], groups[i], fmt.Sprintf("%s/%d", token, i), copies)
+				received, err := s.insert(ctx, h, groups[i], fmt.Sprintf("%s/%d", token, i), copies)
 				if received {
 					sent.Store(true)
 				}
