@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,21 +49,27 @@ func writeTar(w io.Writer, date time.Time, entries []entry) error {
 	return out.Close()
 }
 
-// writeTarGz writes the entries to an artefact.
-func (r *release) writeTarGz(name string, entries []entry) error {
-	f, err := os.Create(filepath.Join(r.out, name))
+// create writes a file, an artefact if path is relative.
+func (r *release) create(path string, write func(io.Writer) error) error {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.out, path)
+	}
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	z, _ := gzip.NewWriterLevel(f, gzip.BestCompression) // fails only for an unknown level
-	if err := writeTar(z, r.date, entries); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("cannot write %s: %w", filepath.Base(path), err)
 	}
-	if err := z.Close(); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	return f.Close()
+	return nil
+}
+
+// writeTarGz writes the entries to an artefact.
+func (r *release) writeTarGz(name string, entries []entry) error {
+	return r.create(name, func(w io.Writer) error {
+		z, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // fails only for an unknown level
+		return errors.Join(writeTar(z, r.date, entries), z.Close())
+	})
 }
 
 // entriesOf lists the files and folders in a folder, below prefix. Symbolic links are followed.

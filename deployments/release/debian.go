@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,18 +31,12 @@ func (r *release) writePackages() error {
 
 // writeDebianChangelog writes the changelog in Debian's format, which has the version only: CHANGELOG.md is beside it.
 func (r *release) writeDebianChangelog() error {
-	f, err := os.Create(filepath.Join(r.build, "changelog.gz"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	z, err := gzip.NewWriterLevel(f, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(z, "trafficd (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n", // Close reports errors
-		strings.Replace(r.version, "-", "~", 1), maintainer, r.date.Format(time.RFC1123Z))
-	return errors.Join(z.Close(), f.Close())
+	return r.create(filepath.Join(r.build, "changelog.gz"), func(w io.Writer) error {
+		z, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // fails only for an unknown level
+		_, err := fmt.Fprintf(z, "trafficd (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n",
+			strings.Replace(r.version, "-", "~", 1), maintainer, r.date.Format(time.RFC1123Z))
+		return errors.Join(err, z.Close())
+	})
 }
 
 func (r *release) writePackage(arch string) error {
@@ -63,13 +58,5 @@ func (r *release) writePackage(arch string) error {
 	if err := nfpm.PrepareForPackager(info, "deb"); err != nil {
 		return err
 	}
-	f, err := os.Create(filepath.Join(r.out, deb.Default.ConventionalFileName(info)))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := deb.Default.Package(info, f); err != nil {
-		return err
-	}
-	return f.Close()
+	return r.create(deb.Default.ConventionalFileName(info), func(w io.Writer) error { return deb.Default.Package(info, w) })
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -52,28 +51,29 @@ func (r *release) writeImages() error {
 	if _, err := layout.Write(folder, outer); err != nil {
 		return fmt.Errorf("cannot write the OCI layout: %w", err)
 	}
-	return r.archiveFolder(folder, fmt.Sprintf("trafficd-%s-image.oci.tar", r.version))
+	entries, err := entriesOf(folder, "")
+	if err != nil {
+		return err
+	}
+	return r.create(fmt.Sprintf("trafficd-%s-image.oci.tar", r.version), func(w io.Writer) error { return writeTar(w, r.date, entries) })
 }
 
 // image returns an image with the programs and what they need of a system: folders, a user, and
 // certificate authorities.
 func (r *release) image(arch string) (v1.Image, error) {
-	etc := filepath.Join(r.root, "deployments/debian/trafficd.yaml")
 	entries := []entry{
 		{name: "etc", dir: true, mode: 0o755},
 		{name: "etc/ssl", dir: true, mode: 0o755},
 		{name: "etc/ssl/certs", dir: true, mode: 0o755},
+		{name: "etc/ssl/certs/ca-certificates.crt", content: authorities(), mode: 0o644},
+		{name: "etc/passwd", content: fmt.Appendf(nil, "trafficd:x:%d:%[1]d::/var/lib/trafficd:/nonexistent\n", imageUser), mode: 0o644},
+		{name: "etc/group", content: fmt.Appendf(nil, "trafficd:x:%d:\n", imageUser), mode: 0o644},
+		{name: "etc/trafficd", dir: true, mode: 0o755},
+		{name: configFile[1:], source: filepath.Join(r.root, "deployments/debian/trafficd.yaml"), mode: 0o644},
+		{name: "etc/trafficd/keys.yaml", content: []byte("keys: []\n"), mode: 0o644},
+		{name: "usr", dir: true, mode: 0o755},
+		{name: "usr/bin", dir: true, mode: 0o755},
 	}
-	entries = append(entries,
-		entry{name: "etc/ssl/certs/ca-certificates.crt", content: authorities(), mode: 0o644},
-		entry{name: "etc/passwd", content: fmt.Appendf(nil, "trafficd:x:%d:%[1]d::/var/lib/trafficd:/nonexistent\n", imageUser), mode: 0o644},
-		entry{name: "etc/group", content: fmt.Appendf(nil, "trafficd:x:%d:\n", imageUser), mode: 0o644},
-		entry{name: "etc/trafficd", dir: true, mode: 0o755},
-		entry{name: configFile[1:], source: etc, mode: 0o644},
-		entry{name: "etc/trafficd/keys.yaml", content: []byte("keys: []\n"), mode: 0o644},
-		entry{name: "usr", dir: true, mode: 0o755},
-		entry{name: "usr/bin", dir: true, mode: 0o755},
-	)
 	for _, name := range programs {
 		entries = append(entries, entry{name: "usr/bin/" + name, source: r.program(arch, name), mode: 0o755})
 	}
@@ -149,21 +149,4 @@ func authorities() []byte {
 		}
 	}
 	return text.Bytes()
-}
-
-// archiveFolder writes a tar archive of a folder's files.
-func (r *release) archiveFolder(folder, artefact string) error {
-	entries, err := entriesOf(folder, "")
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(filepath.Join(r.out, artefact))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := writeTar(f, r.date, entries); err != nil {
-		return fmt.Errorf("cannot write %s: %w", artefact, err)
-	}
-	return f.Close()
 }

@@ -5,6 +5,7 @@ import (
 	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -70,15 +71,9 @@ func (r *release) writeSBOM() error {
 		},
 	}
 	bom.Components = &components
-	f, err := os.Create(filepath.Join(r.out, "trafficd-"+r.version+".cdx.json"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := cdx.NewBOMEncoder(f, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
-		return fmt.Errorf("cannot write the SBOM: %w", err)
-	}
-	return f.Close()
+	return r.create("trafficd-"+r.version+".cdx.json", func(w io.Writer) error {
+		return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+	})
 }
 
 // pagePackages lists the npm packages that the web page is bundled from.
