@@ -19,8 +19,8 @@ import (
 	"trafficd/sources/api"
 )
 
-// getSchema sends a request without a key.
-func getSchema(t *testing.T, method, url string, headers ...string) (*http.Response, string) {
+// withoutKey sends a request without a key.
+func withoutKey(t *testing.T, method, url string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	require.NoError(t, err)
@@ -38,11 +38,11 @@ func getSchema(t *testing.T, method, url string, headers ...string) (*http.Respo
 // download stores all published schemas in a folder, at the paths of the list.
 func download(t *testing.T, base, folder string) []string {
 	t.Helper()
-	_, list := getSchema(t, http.MethodGet, base+schemasPath)
+	_, list := withoutKey(t, http.MethodGet, base+schemasPath)
 	names := strings.Fields(list)
 	require.NotEmpty(t, names)
 	for _, name := range names {
-		answer, text := getSchema(t, http.MethodGet, base+schemasPath+name)
+		answer, text := withoutKey(t, http.MethodGet, base+schemasPath+name)
 		require.Equal(t, http.StatusOK, answer.StatusCode, name)
 		path := filepath.Join(folder, filepath.FromSlash(name))
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -79,7 +79,7 @@ func TestSchemaAnswers(t *testing.T) {
 	d := newProcess(t).start()
 	d.await(http.StatusOK)
 	url := "http://" + d.API + schemasPath + "trafficd/v1/forecast.proto"
-	answer, text := getSchema(t, http.MethodGet, url)
+	answer, text := withoutKey(t, http.MethodGet, url)
 	etag := answer.Header.Get("ETag")
 	require.NotEmpty(t, etag)
 	require.Equal(t, "public, no-cache", answer.Header.Get("Cache-Control"))
@@ -87,13 +87,13 @@ func TestSchemaAnswers(t *testing.T) {
 	require.NotEmpty(t, answer.Header.Get("Trace-Id"))
 	require.EqualValues(t, len(text), answer.ContentLength)
 
-	head, body := getSchema(t, http.MethodHead, url)
+	head, body := withoutKey(t, http.MethodHead, url)
 	require.Equal(t, answer.ContentLength, head.ContentLength)
 	require.Empty(t, body)
 
 	f := func(status int, method, tag string) {
 		t.Helper()
-		answer, body := getSchema(t, method, url, "If-None-Match", tag)
+		answer, body := withoutKey(t, method, url, "If-None-Match", tag)
 		require.Equal(t, status, answer.StatusCode)
 		if status == http.StatusNotModified {
 			require.Empty(t, body)
@@ -105,7 +105,7 @@ func TestSchemaAnswers(t *testing.T) {
 	f(http.StatusNotModified, http.MethodGet, "*")
 	f(http.StatusOK, http.MethodGet, `"other"`)
 	f(http.StatusMethodNotAllowed, http.MethodPost, etag)
-	answer, _ = getSchema(t, http.MethodGet, url+".bak")
+	answer, _ = withoutKey(t, http.MethodGet, url+".bak")
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 }
 
