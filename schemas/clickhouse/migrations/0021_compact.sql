@@ -33,7 +33,9 @@ CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_latest` AS
 SELECT product_instance, detector_code, measure_type_code,
     measurement.1 AS timestamp_from, measurement.2 AS timestamp_to, measurement.5 AS value, measurement.6 AS quality,
     measurement.7 AS batch_id, measurement.4 AS batch_index, measurement.3 AS received_at
-FROM `{{.Database}}`.`{{.Table}}_last` FINAL;
+FROM `{{.Database}}`.`{{.Table}}_last`
+ORDER BY product_instance, measure_type_code, detector_code, timestamp_from DESC, timestamp_to DESC, received_at DESC, batch_index DESC
+LIMIT 1 BY product_instance, measure_type_code, detector_code;
 
 CREATE OR REPLACE VIEW `{{.Database}}`.`{{.Table}}_15m` AS
 SELECT product_instance, hour AS bucket, measure_type_code, detector_code,
