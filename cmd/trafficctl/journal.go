@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,18 +15,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficctl/internal/inspect"
+	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 )
 
-const journalHelp = `Inspect a daemon's journal: the directory in its setting journal.dir, which holds accepted
-measurements until both stores have them. All commands but adopt only read it, so they work
-with and without a running daemon.
+const journalHelp = `Inspect a daemon's journal, which holds accepted measurements until both stores have them:
+the directory in its setting journal.dir, or the log in Kafka if journal.kind is kafka. The
+commands take DIR, or --config with the daemon's settings, or --brokers of the log. All
+commands but adopt only read it, so they work with and without running daemons.
 
 The subdirectory "idempotency" is also a journal: it stores the answers to requests with an
-Idempotency-Key.`
+Idempotency-Key.
+
+Of the log, each partition is shown as a segment with frames of its own, and has a cursor
+for each consumer. The log also has the batches that were written repeatedly, of which each
+store gets only the first.`
 
 func newJournal(std streams) *cobra.Command {
 	cmd := &cobra.Command{Use: "journal", Short: "Inspect a daemon's journal, or deliver that of a lost one", Long: journalHelp}
@@ -33,31 +41,69 @@ func newJournal(std streams) *cobra.Command {
 	return cmd
 }
 
-// journalCommand completes a command that reads the journal in the directory of its argument.
-func journalCommand(cmd *cobra.Command, run func(ctx context.Context, dir string, f *inspect.Folder) error) *cobra.Command {
-	cmd.Args = cobra.ExactArgs(1)
+// journalCommand completes a command that reads the journal in the directory of its argument, or that of a configuration. name is
+// how the journal is named on a command line.
+func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
+	o := conf.Options{Environ: os.Environ()}
+	var brokers string
+	cmd.Flags().StringVar(&o.File, "config", "", "YAML file with the settings of the daemon, instead of DIR")
+	cmd.Flags().StringArrayVar(&o.Set, "set", nil, "section.key=value, with --config or --brokers; may be repeated")
+	cmd.Flags().StringVar(&brokers, "brokers", "", "host:port,… of the log, for settings without TLS and SASL, instead of DIR")
+	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := inspect.Open(args[0])
+		var f inspect.Journal
+		var name string
+		var err error
+		switch configured := o.File != "" || brokers != ""; {
+		case configured == (len(args) > 0):
+			return errors.New("name either the journal's directory, or --config or --brokers")
+		case configured:
+			name = strings.TrimSpace("--config " + o.File)
+			if brokers != "" {
+				name = "--brokers " + brokers
+				o.Set = append(o.Set, "journal.kind="+config.KafkaJournal, "journal.log.brokers="+brokers)
+			}
+			f, err = openConfigured(cmd.Context(), o)
+		default:
+			name = args[0]
+			f, err = inspect.Open(name) // nil with an error
+		}
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		return run(cmd.Context(), args[0], f)
+		return run(cmd.Context(), name, f)
 	}
 	return cmd
 }
 
+func openConfigured(ctx context.Context, o conf.Options) (inspect.Journal, error) {
+	c, _, err := config.Load(o)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the configuration: %w", err)
+	}
+	if c.Journal.Kind != config.KafkaJournal {
+		return inspect.Open(c.Journal.Dir)
+	}
+	var consumers []string
+	for _, s := range c.EnabledSinks() {
+		consumers = append(consumers, s.Name)
+	}
+	return inspect.OpenLog(ctx, c.Journal.Log, consumers)
+}
+
 func newJournalList(std streams) *cobra.Command {
 	return journalCommand(&cobra.Command{
-		Use:   "ls DIR",
+		Use:   "ls [DIR]",
 		Short: "List the segments",
 		Long: `List the segments and their frames. A frame holds the accepted items of one batch, and the
 active segment is the one being written. Only frame headers are read; to check the
 contents, use trafficctl journal verify.
 
 Exit codes: 0 no damage found, 1 damage found or failure.`,
-		Example: `  trafficctl journal ls trafficd-data/journal`,
-	}, func(_ context.Context, dir string, f *inspect.Folder) error {
+		Example: `  trafficctl journal ls trafficd-data/journal
+  trafficctl journal ls --config /etc/trafficd/trafficd.yaml`,
+	}, func(_ context.Context, dir string, f inspect.Journal) error {
 		in, err := f.Inspect()
 		if err != nil {
 			return err
@@ -65,6 +111,7 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "segment\tstate\tfirst\tlast\tframes\tbytes\t")
 		frames, bytes := 0, int64(0)
+		_, log := f.(*inspect.Log)
 		for i, s := range in.Segments {
 			state := "sealed"
 			var version *journal.VersionError
@@ -73,7 +120,7 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 				state = "other version"
 			case s.Err != nil:
 				state = "damaged"
-			case i == len(in.Segments)-1:
+			case log, i == len(in.Segments)-1:
 				state = "active"
 			}
 			first, last := "-", "-"
@@ -106,7 +153,7 @@ func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.
 func newJournalCursors(std streams) *cobra.Command {
 	var quiet bool
 	cmd := journalCommand(&cobra.Command{
-		Use:   "cursors DIR",
+		Use:   "cursors [DIR]",
 		Short: "Show each consumer's position and the block in flight",
 		Long: `Show for each consumer of the journal (the stores and the idempotency store) its position
 on disk, how many frames and rows it lags behind, since when, and the block in flight,
@@ -114,15 +161,16 @@ which is retried after a restart.
 
 A running daemon is slightly ahead of its cursors on disk, which are updated with the
 next block. Counting reads every frame that a consumer has not consumed.`,
-		Example: `  trafficctl journal cursors trafficd-data/journal`,
-	}, func(_ context.Context, dir string, f *inspect.Folder) error { return showCursors(std, dir, f, quiet) })
+		Example: `  trafficctl journal cursors trafficd-data/journal
+  trafficctl journal cursors --brokers kafka-1:9092,kafka-2:9092`,
+	}, func(_ context.Context, dir string, f inspect.Journal) error { return showCursors(std, dir, f, quiet) })
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
 }
 
-func showCursors(std streams, dir string, f *inspect.Folder, quiet bool) error {
+func showCursors(std streams, dir string, f inspect.Journal, quiet bool) error {
 	shown, add := newByteProgress(std.err, "counted", f.Bytes(f.Behind()), quiet)
-	f.OnRead = add
+	f.OnRead(add)
 	consumers, gaps, err := f.Consumers()
 	shown.end()
 	if err != nil {
@@ -186,7 +234,7 @@ func position(p batch.Position) string {
 func newJournalVerify(std streams) *cobra.Command {
 	var quiet bool
 	cmd := journalCommand(&cobra.Command{
-		Use:   "verify DIR",
+		Use:   "verify [DIR]",
 		Short: "Verify all checksums and explain how to repair damage",
 		Long: `Read the whole journal and verify all checksums, the sequence of the segments, and the
 cursors. For damage, print the file, offset and frame, the frames that cannot be read,
@@ -198,14 +246,14 @@ is writing.
 Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
   trafficctl journal verify trafficd-data/journal/idempotency`,
-	}, func(_ context.Context, dir string, f *inspect.Folder) error { return verifyJournal(std, dir, f, quiet) })
+	}, func(_ context.Context, dir string, f inspect.Journal) error { return verifyJournal(std, dir, f, quiet) })
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
 }
 
-func verifyJournal(std streams, dir string, f *inspect.Folder, quiet bool) error {
+func verifyJournal(std streams, dir string, f inspect.Journal, quiet bool) error {
 	shown, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
-	f.OnRead = add
+	f.OnRead(add)
 	v, err := f.Verify()
 	shown.end()
 	if err != nil {
@@ -257,7 +305,9 @@ func verifyJournal(std streams, dir string, f *inspect.Folder, quiet bool) error
 		return errors.New("the journal was written by another version of trafficd: use that version's trafficctl, or drain the journal with " +
 			"that daemon")
 	}
-	printAdvice(std.out, dir, f.Behind(), v)
+	if _, local := f.(*inspect.Folder); local {
+		printAdvice(std.out, dir, f.Behind(), v)
+	}
 	return fmt.Errorf("the journal in %s is damaged", dir)
 }
 

@@ -60,7 +60,7 @@ type dumpedFrame struct {
 func newJournalDump(std streams) *cobra.Command {
 	var d dump
 	cmd := journalCommand(&cobra.Command{
-		Use:   "dump DIR",
+		Use:   "dump [DIR]",
 		Short: "Print the measurements as NDJSON",
 		Long: `Print the accepted measurements of the journal, one line of JSON each:
 
@@ -78,7 +78,7 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
   trafficctl journal dump trafficd-data/journal --detector 158324 | jq -c .item
   trafficctl journal dump trafficd-data/journal --from 160 --product-instance north > north.ndjson
   trafficctl resubmit north.ndjson --key-file north.key`,
-	}, func(ctx context.Context, _ string, f *inspect.Folder) error { return d.run(ctx, std, f) })
+	}, func(ctx context.Context, _ string, f inspect.Journal) error { return d.run(ctx, std, f) })
 	f := cmd.Flags()
 	f.Uint64Var(&d.from, "from", 0, "first frame")
 	f.Uint64Var(&d.to, "to", 0, "last frame; 0 for no limit")
@@ -90,7 +90,7 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
 	return cmd
 }
 
-func (d *dump) run(ctx context.Context, std streams, f *inspect.Folder) error {
+func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) error {
 	if d.to != 0 && d.to < d.from {
 		return fmt.Errorf("--to %d must not be before --from %d", d.to, d.from)
 	}
@@ -116,7 +116,7 @@ func (d *dump) run(ctx context.Context, std streams, f *inspect.Folder) error {
 	return err
 }
 
-func (d *dump) each(ctx context.Context, f *inspect.Folder, lines *json.Encoder, notes io.Writer) error {
+func (d *dump) each(ctx context.Context, f inspect.Journal, lines *json.Encoder, notes io.Writer) error {
 	for frame, err := range f.Frames(d.from) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))

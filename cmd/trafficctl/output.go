@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -88,11 +89,13 @@ func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Op
 	return p
 }
 
-// newByteProgress counts bytes up to total; add advances it.
+// newByteProgress counts bytes up to total, or without end if that is 0; add advances it.
 func newByteProgress(w io.Writer, verb string, total int64, quiet bool) (p *progress, add func(n int64)) {
-	p = newProgress(w, quiet, total, progressbar.OptionShowBytes(true))
+	p = newProgress(w, quiet, cmp.Or(total, -1), progressbar.OptionShowBytes(true))
 	return p, func(n int64) {
-		p.done = min(p.done+n, total) // a file may have grown
+		if p.done += n; total > 0 {
+			p.done = min(p.done, total) // a file may have grown
+		}
 		p.show(p.done, verb, func() string { return verb + " " + ofBytes(p.done, total) })
 	}
 }

@@ -49,23 +49,30 @@ func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logg
 	if err := cfg.Validate(""); err != nil {
 		return nil, err
 	}
-	transport, err := cfg.Transport()
+	l, err := newLog(cfg, consumers, window, log)
 	if err != nil {
 		return nil, err
-	}
-	hard, stop := context.WithCancel(context.Background())
-	l := &Log{
-		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
-		client: &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
-		away:   errors.New("the topic was not checked yet"), seen: map[string]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
 	}
 	for p := range cfg.Partitions {
 		w := &writer{l: l, partition: p, wake: make(chan struct{}, 1)}
 		l.writers = append(l.writers, w)
 		l.writing.Go(w.run)
 	}
-	l.watching.Go(func() { l.watch(hard) })
+	l.watching.Go(func() { l.watch(l.hard) })
 	return l, nil
+}
+
+func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
+	transport, err := cfg.Transport()
+	if err != nil {
+		return nil, err
+	}
+	hard, stop := context.WithCancel(context.Background())
+	return &Log{
+		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
+		client: &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
+		away:   errors.New("the topic was not checked yet"), seen: map[string]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
+	}, nil
 }
 
 // Close rejects new frames, lets those that wait be written until ctx is done, and closes the connections.

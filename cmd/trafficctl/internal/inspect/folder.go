@@ -37,10 +37,7 @@ const attempts = 3
 
 // Folder is a journal's directory at the time of Open. It is not safe for concurrent use.
 type Folder struct {
-	// OnRead, if set, is called with the number of segment bytes read, to show progress. Reading a
-	// segment again counts again.
-	OnRead func(n int64)
-
+	onRead   func(n int64) // may be nil
 	dir      string
 	segments []segment // ascending
 	cursors  []journal.CursorInfo
@@ -87,6 +84,9 @@ func Open(dir string) (*Folder, error) {
 	return f, nil
 }
 
+// OnRead implements Journal.
+func (f *Folder) OnRead(count func(n int64)) { f.onRead = count }
+
 // Close closes the files.
 func (f *Folder) Close() {
 	for _, s := range f.segments {
@@ -113,7 +113,7 @@ func (f *Folder) Inspect() (*journal.Inspection, error) { return f.look(journal.
 // silent returns the same folder without OnRead.
 func (f *Folder) silent() *Folder {
 	s := *f
-	s.OnRead = nil
+	s.onRead = nil
 	return &s
 }
 
@@ -200,7 +200,7 @@ type view struct {
 }
 
 func (f *Folder) view(segments []segment) *view {
-	v := &view{segments: segments, meter: f.OnRead}
+	v := &view{segments: segments, meter: f.onRead}
 	for _, s := range segments {
 		v.names = append(v.names, s.name)
 	}

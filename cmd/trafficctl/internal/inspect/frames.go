@@ -220,18 +220,7 @@ func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	}
 	oldest, next := bounds(in)
 	for _, cursor := range f.cursors {
-		c := Consumer{Name: cursor.Name, Err: cursor.Err}
-		if c.Err == nil {
-			c.CursorStatus, c.Err = pipeline.DescribeCursor(cursor.Seq, cursor.State)
-		}
-		switch {
-		case c.Err != nil:
-		case c.Done.Frame < oldest:
-			c.Deleted = oldest - c.Done.Frame
-		case c.Done.Frame > next:
-			c.Ahead = c.Done.Frame - next
-		}
-		consumers = append(consumers, c)
+		consumers = append(consumers, newConsumer(cursor, oldest, next))
 	}
 	var b batch.Batch
 	for frame, err := range f.Frames(f.Behind()) {
@@ -251,6 +240,22 @@ func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 		}
 	}
 	return consumers, gaps, nil
+}
+
+// newConsumer returns a consumer of a journal with the frames from oldest up to next.
+func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
+	c := Consumer{Name: cursor.Name, Err: cursor.Err}
+	if c.Err == nil {
+		c.CursorStatus, c.Err = pipeline.DescribeCursor(cursor.Seq, cursor.State)
+	}
+	switch {
+	case c.Err != nil:
+	case c.Done.Frame < oldest:
+		c.Deleted = oldest - c.Done.Frame
+	case c.Done.Frame > next:
+		c.Ahead = c.Done.Frame - next
+	}
+	return c
 }
 
 // bounds returns the oldest frame and the one after the newest, which is NoEnd if the newest segment is

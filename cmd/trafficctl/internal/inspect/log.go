@@ -1,0 +1,133 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
+	"trafficd/pipeline/kafkalog"
+)
+
+// Journal is a journal that is inspected: a Folder, or a Log.
+type Journal interface {
+	// Inspect lists segments and cursors.
+	Inspect() (*journal.Inspection, error)
+	// Verify reads everything.
+	Verify() (*Verdict, error)
+	// Consumers returns the consumers, and the unconsumed frames that cannot be read, which are not counted.
+	Consumers() (consumers []Consumer, gaps []*Gap, err error)
+	// Frames returns the frames from seq on. After an error that is a *Gap, it continues with the next intact frame.
+	Frames(seq uint64) iter.Seq2[journal.Frame, error]
+	// Bytes returns the size of the frames from seq on, 0 if it is unknown.
+	Bytes(seq uint64) int64
+	// Behind returns the first frame that a consumer has not consumed.
+	Behind() uint64
+	// OnRead sets a function that is called with the number of bytes read, to show progress. Reading again counts again.
+	OnRead(count func(n int64))
+	Close()
+}
+
+// Log is the log in Kafka at the time of OpenLog. Each partition is a segment, with frames numbered from 1, and has a cursor for
+// each consumer. It contains batches that were written repeatedly, of which deliveries drop all but the first.
+type Log struct {
+	view *kafkalog.View
+	read func(n int64)
+}
+
+var _, _ Journal = (*Folder)(nil), (*Log)(nil)
+
+// OpenLog opens the log. ctx bounds all reading. The caller closes it.
+func OpenLog(ctx context.Context, cfg kafkalog.Config, consumers []string) (*Log, error) {
+	view, err := kafkalog.OpenView(ctx, cfg, consumers)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{view, func(int64) {}}, nil
+}
+
+// Close implements Journal.
+func (l *Log) Close() { l.view.Close() }
+
+// OnRead implements Journal.
+func (l *Log) OnRead(count func(n int64)) { l.read = count }
+
+// Bytes implements Journal.
+func (l *Log) Bytes(uint64) int64 { return 0 }
+
+// Behind implements Journal.
+func (l *Log) Behind() uint64 { return NoEnd }
+
+// Inspect implements Journal.
+func (l *Log) Inspect() (*journal.Inspection, error) {
+	in := &journal.Inspection{}
+	for i, p := range l.view.Partitions {
+		in.Segments = append(in.Segments, journal.SegmentInfo{
+			Name: fmt.Sprintf("partition %d", i), First: p.First, Last: p.Next - 1, Frames: int(p.Next - p.First),
+		})
+		for _, c := range p.Cursors {
+			c.Name = fmt.Sprintf("%s, partition %d", c.Name, i)
+			in.Cursors = append(in.Cursors, c)
+		}
+	}
+	return in, nil
+}
+
+// Verify implements Journal.
+func (l *Log) Verify() (*Verdict, error) {
+	in, _ := l.Inspect()
+	var b batch.Batch
+	for i := range in.Segments {
+		for frame, err := range l.view.Frames(i, 0) {
+			if err != nil {
+				return nil, err
+			}
+			l.read(int64(len(frame.Data)))
+			if err := batch.DecodeFrame(frame.Data, &b, nil); err != nil {
+				in.Segments[i].Err = &journal.CorruptError{Path: in.Segments[i].Name, Offset: frame.Offset, Seq: frame.Seq, Reason: err.Error()}
+				break
+			}
+		}
+	}
+	return &Verdict{Inspection: in}, nil
+}
+
+// Consumers implements Journal.
+func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
+	var b batch.Batch
+	for i, p := range l.view.Partitions {
+		from, first := p.Next, len(consumers)
+		for _, cursor := range p.Cursors {
+			cursor.Name = fmt.Sprintf("%s, partition %d", cursor.Name, i)
+			consumers = append(consumers, newConsumer(cursor, p.First, p.Next))
+			from = min(from, cursor.Seq)
+		}
+		for frame, err := range l.view.Frames(i, from) {
+			if err == nil {
+				l.read(int64(len(frame.Data)))
+				err = batch.DecodeFrame(frame.Data, &b, nil)
+			}
+			if err != nil {
+				return consumers, nil, fmt.Errorf("cannot count undelivered rows of partition %d: %w", i, err)
+			}
+			for c := range consumers[first:] {
+				consumers[first+c].add(frame.Seq, &b)
+			}
+		}
+	}
+	return consumers, nil, nil
+}
+
+// Frames implements Journal. The frames of a partition follow those of another, all from seq on.
+func (l *Log) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
+	return func(yield func(journal.Frame, error) bool) {
+		for i := range l.view.Partitions {
+			for frame, err := range l.view.Frames(i, seq) {
+				if !yield(frame, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}

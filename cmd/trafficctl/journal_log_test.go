@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/journal"
+	"trafficd/pipeline/kafkalog"
+)
+
+// The commands read the log in Kafka as they read a directory, and change nothing.
+func TestJournalOfLog(t *testing.T) {
+	brokers := stores.StartKfake(t).ListenAddrs()
+	cfg := kafkalog.DefaultConfig()
+	cfg.Brokers, cfg.Partitions = brokers, 1
+	l, err := kafkalog.Open(cfg, []string{"clickhouse", "kafka"}, time.Hour, zerolog.Nop())
+	require.NoError(t, err)
+	defer l.Close(context.Background())
+	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
+	for i, b := range journalBatches(3, 10) {
+		e := journal.Entry{Data: frameOf(i+1, b)}
+		require.NoError(t, l.Enqueue(&e))
+		require.NoError(t, e.Wait())
+	}
+	soft, stop := context.WithCancel(t.Context())
+	require.NoError(t, l.Consume(t.Context(), soft, "clickhouse", func(_, _ context.Context, p *kafkalog.Partition) error {
+		defer stop()
+		return p.Save(3, nil)
+	}, func(error) {}))
+
+	config := filepath.Join(t.TempDir(), "trafficd.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("journal: {kind: kafka, log: {brokers: ['"+brokers[0]+"']}}"), 0o600))
+	for _, flags := range [][]string{{"--brokers", brokers[0]}, {"--config", config}} {
+		f := func(command string, want ...string) {
+			t.Helper()
+			r := runWith(t, "", append([]string{"journal", command}, flags...)...)
+			require.Zero(t, r.code, r.err)
+			require.Equal(t, want, lines(r.out))
+		}
+		f("ls", "segment state first last frames bytes", "partition 0 active 1 3 3 0", "1 segment 3 0")
+		f("verify", "partition 0 intact, frames 1 to 3",
+			"clickhouse, partition 0.cursor intact, at frame 3", "kafka, partition 0.cursor intact, at frame 1", "no damage found")
+		f("cursors", "consumer next frames behind rows behind oldest received block in flight",
+			"clickhouse, partition 0 frame 3 1 10 2026-07-01T06:00:03.000Z -", "kafka, partition 0 frame 1 3 30 2026-07-01T06:00:01.000Z -")
+		r := runWith(t, "", append([]string{"journal", "dump", "--from", "2", "--detector", "D3.7"}, flags...)...)
+		require.Zero(t, r.code, r.err)
+		require.Equal(t, 1, strings.Count(r.out, "\n"))
+		require.Contains(t, r.out, `"detectorCode":"D3.7"`)
+		require.Contains(t, r.err, "1 measurement from 2 frames read")
+	}
+
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	client := kafka.Client{Addr: kafka.TCP(brokers...), Transport: transport}
+	for range 2 {
+		r := runWith(t, "", "journal", "ls", "--brokers", brokers[0], "--set", "journal.log.topic=missing")
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, `cannot read the partitions of topic "missing"`)
+	}
+	m, err := client.Metadata(t.Context(), &kafka.MetadataRequest{})
+	require.NoError(t, err)
+	for _, topic := range m.Topics {
+		require.NotEqual(t, "missing", topic.Name)
+	}
+
+	e := journal.Entry{Data: frameOf(4, journalBatches(1, 10)[0])}
+	e.Data = e.Data[:len(e.Data)-1] // not a whole frame
+	require.NoError(t, l.Enqueue(&e))
+	require.NoError(t, e.Wait())
+	r := runWith(t, "", "journal", "verify", "--brokers", brokers[0])
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.out, "partition 0  DAMAGED\n    at offset 3, frame 4: ")
+	require.Contains(t, r.err, "the journal in --brokers "+brokers[0]+" is damaged")
+
+	f := func(want string, args ...string) {
+		t.Helper()
+		r := runWith(t, "", append([]string{"journal", "ls"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, want)
+	}
+	f("name either the journal's directory, or --config or --brokers")
+	f("name either the journal's directory, or --config or --brokers", "DIR", "--config", config)
+}
+
+// With the settings of a daemon whose journal is local, the commands read its directory.
+func TestJournalOfConfiguration(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "trafficd.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("journal: {dir: "+fiveFrames(t)+"}"), 0o600))
+	r := runWith(t, "", "journal", "ls", "--config", config)
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, lines(r.out), "3 segments 5 53,248")
+}

@@ -1,0 +1,104 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
+
+	"trafficd/pipeline/dial"
+	"trafficd/pipeline/journal"
+)
+
+// View reads a log beside the replicas that use it. It creates, writes and commits nothing, and is for one goroutine.
+type View struct {
+	Partitions []ViewedPartition
+
+	log *Log
+	ctx context.Context // of OpenView
+}
+
+// ViewedPartition is a partition at the time of OpenView.
+type ViewedPartition struct {
+	First, Next uint64 // the oldest frame, and the one after the newest
+	Cursors     []journal.CursorInfo
+}
+
+// OpenView reads the bounds of all partitions and the cursors of the consumers. ctx bounds all reading. The caller closes it.
+func OpenView(ctx context.Context, cfg Config, consumers []string) (*View, error) {
+	if err := cfg.Validate(""); err != nil {
+		return nil, err
+	}
+	l, err := newLog(cfg, consumers, 0, zerolog.Nop())
+	if err != nil {
+		return nil, err
+	}
+	v := &View{log: l, ctx: ctx}
+	if err := v.read(); err != nil {
+		v.Close()
+		return nil, fmt.Errorf("cannot read the log: %w", err)
+	}
+	return v, nil
+}
+
+func (v *View) read() error {
+	l := v.log
+	_, partitions, err := dial.Partitions(v.ctx, l.client, l.cfg.Topic)
+	if err != nil {
+		return err
+	}
+	l.writers = make([]*writer, len(partitions)) // their number is what counts
+	for i := range partitions {
+		first, err := dial.Offset(v.ctx, l.client, l.cfg.Topic, i, kafka.FirstOffset)
+		if err != nil {
+			return err
+		}
+		last, err := dial.Offset(v.ctx, l.client, l.cfg.Topic, i, kafka.LastOffset)
+		if err != nil {
+			return err
+		}
+		p := ViewedPartition{First: frameAt(first), Next: frameAt(last)}
+		for _, consumer := range l.consumers {
+			c := journal.CursorInfo{Name: consumer, Seq: p.First}
+			offsets, metadata, err := l.committed(v.ctx, consumer, i)
+			switch {
+			case err == nil:
+				c.Seq = frameAt(max(offsets[i], first))
+				_, c.State, c.Err = decodeCursor(metadata)
+			case !errors.Is(err, kafka.GroupIdNotFound): // it has delivered nothing yet
+				return err
+			}
+			p.Cursors = append(p.Cursors, c)
+		}
+		v.Partitions = append(v.Partitions, p)
+	}
+	return nil
+}
+
+// Frames yields the frames of a partition from one on, as they are in the log, up to its end at the time of OpenView. It ends after
+// an error.
+func (v *View) Frames(partition int, from uint64) iter.Seq2[journal.Frame, error] {
+	return func(yield func(journal.Frame, error) bool) {
+		p := v.Partitions[partition]
+		f := fetcher{p: &Partition{ID: partition, log: v.log, ctx: v.ctx, hard: v.ctx}, next: max(from, p.First)}
+		for f.next < p.Next || len(f.fetched) > 0 {
+			frame, data, err := f.pop(v.ctx)
+			if err != nil {
+				yield(journal.Frame{}, err)
+				return
+			}
+			if frame >= p.Next || !yield(journal.Frame{Seq: frame, Data: data, Segment: fmt.Sprintf("partition %d", partition), Offset: offsetOf(frame)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Close closes the connections.
+func (v *View) Close() {
+	v.log.stop()
+	v.log.transport.CloseIdleConnections()
+}
