@@ -113,11 +113,13 @@ func (o options) registry(ctx context.Context) error {
 		return err
 	}
 	o.line("registry_1m_ready_ms", float64(time.Since(began).Milliseconds()), "ms")
+	time.Sleep(time.Second) // it returns the memory that reading took
 	rss, err := d.memoryMB("VmRSS")
-	if err == nil {
-		o.line("registry_1m_rss_mb", rss, "MB")
+	if err != nil {
+		return err
 	}
-	return err
+	o.line("registry_1m_rss_mb", rss, "MB")
+	return o.peak(d, "registry_1m_peak_mb")
 }
 
 // memory measures the daemon's resident size before and its peak with 64 concurrent batches.

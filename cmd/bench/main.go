@@ -61,7 +61,7 @@ inflate_over_klauspost  CPU time of the daemon's decompression of the body divid
 ingest_cpu_over_…       ingest_cpu_ms divided by one of the above, in each round; ratios vary less between runs than times
 http_items_per_s_N      items per second over N connections
 rss_idle_mb             the daemon's resident size after its start
-registry_1m_…           time until a daemon with a registry of a million detectors is ready, and its resident size
+registry_1m_…           time until a daemon with a registry of a million detectors is ready, its resident size, and its peak while reading
 rss_64_batches_mb       the daemon's peak resident size while 64 clients send
 geo_points_per_s_…      points converted from degrees into a format and back
 geo_…_points_per_s      points written in an encoding and read

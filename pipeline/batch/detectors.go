@@ -25,7 +25,16 @@ type Detectors struct {
 // NewDetectors returns a set of the codes without duplicates. It skips empty codes and those over MaxCodeLen; the second
 // result is their number.
 func NewDetectors(codes []string) (*Detectors, int) {
-	d := &Detectors{seed: maphash.MakeSeed(), ends: make([]uint32, 0, len(codes)), slots: make([]uint32, 2<<bits.Len(uint(len(codes))))}
+	size := 0
+	for _, code := range codes {
+		if len(code) <= MaxCodeLen {
+			size += len(code)
+		}
+	}
+	d := &Detectors{
+		seed: maphash.MakeSeed(), text: make([]byte, 0, size), ends: make([]uint32, 0, len(codes)),
+		slots: make([]uint32, 2<<bits.Len(uint(len(codes)))),
+	}
 	skipped := 0
 	for _, code := range codes {
 		if len(code) == 0 || len(code) > MaxCodeLen {

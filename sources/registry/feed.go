@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -173,6 +174,9 @@ func (f *feed) archiveEntry(instance, code string, others []batch.Attribute) {
 	l.Codes, l.Attributes = append(l.Codes, code), append(l.Attributes, append([]batch.Attribute(nil), others...))
 }
 
+// manyDetectors is how many detectors of new lists take so much memory to read, about 100 bytes each, that it is returned at once.
+const manyDetectors = 100_000
+
 func (f *feed) check(ctx context.Context) time.Duration {
 	lists, err := f.read(ctx)
 	if ctx.Err() != nil {
@@ -183,10 +187,13 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		inUse, err = f.admit(inUse, lists, now)
 	}
 	var suspect *shrink.Error
+	loaded := 0 // detectors of new lists
 	for instance, l := range inUse {
 		failed := err
 		if err == nil {
-			failed = l.take(lists[instance], now)
+			if failed = l.take(lists[instance], now); failed == nil {
+				loaded += len(lists[instance])
+			}
 			if read := f.archive[instance]; read != nil && (failed == nil || errors.Is(failed, watch.ErrUnchanged)) {
 				f.onList(*read) // the codes may be unchanged, and other columns not
 			}
@@ -199,6 +206,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	}
 	f.lists.Store(&inUse)
 	f.archive = nil
+	if loaded >= manyDetectors {
+		debug.FreeOSMemory() // reading took several times the memory of the lists in use
+	}
 	if f.shared != nil {
 		f.shared.conclude(err)
 		f.shared.read.Store(f.shared.read.Load() || err == nil)
