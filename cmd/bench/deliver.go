@@ -68,27 +68,10 @@ func (o options) deliver(ctx context.Context) error {
 	seconds := map[string][]float64{} // of CPU per million rows, and ratios
 	sizes := map[string]float64{}
 	for round := range o.rounds + 1 {
-		of := map[string]float64{}
-		if of["delivered_cpu_s_per_million"], err = d.deliverAll(ctx, b, stores.ClickHouse, sizes); err != nil {
+		of, err := deliverRound(ctx, d, journal, b, bare, stores, sizes)
+		if err != nil {
 			return err
 		}
-		if _, err := journal.load(b, 2, 1); err != nil {
-			return err
-		}
-		before := journal.cpu()
-		if _, err := journal.load(b, 2, deliverBatches/2); err != nil {
-			return err
-		}
-		of["ingest_cpu_s_per_million"] = (journal.cpu() - before).Seconds() / deliverBatches / float64(b.items) * 1e6
-		for name, send := range map[string]func(context.Context) error{"bare_clickhouse": bare.insert, "bare_kafka": bare.produce} {
-			before := ownCPU()
-			if err := send(ctx); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			of[name+"_cpu_s_per_million"] = (ownCPU() - before).Seconds() / float64(bare.rows()) * 1e6
-		}
-		of["delivered_over_bare_and_ingest"] = of["delivered_cpu_s_per_million"] / (of["ingest_cpu_s_per_million"] +
-			of["bare_clickhouse_cpu_s_per_million"] + of["bare_kafka_cpu_s_per_million"])
 		if round > 0 { // the first warms up
 			for name, v := range of {
 				seconds[name] = append(seconds[name], v)
@@ -112,6 +95,34 @@ func (o options) deliver(ctx context.Context) error {
 		o.line(name, sizes[name], unit)
 	}
 	return nil
+}
+
+// deliverRound measures each part once, in seconds of CPU time per million rows. It adds the sizes of what the daemon sent.
+func deliverRound(
+	ctx context.Context, d, journal *daemon, b body, bare *bareClients, stores *launch.Stores, sizes map[string]float64,
+) (of map[string]float64, err error) {
+	of = map[string]float64{}
+	if of["delivered_cpu_s_per_million"], err = d.deliverAll(ctx, b, stores.ClickHouse, sizes); err != nil {
+		return nil, err
+	}
+	if _, err := journal.load(b, 2, 1); err != nil {
+		return nil, err
+	}
+	before := journal.cpu()
+	if _, err := journal.load(b, 2, deliverBatches/2); err != nil {
+		return nil, err
+	}
+	of["ingest_cpu_s_per_million"] = (journal.cpu() - before).Seconds() / deliverBatches / float64(b.items) * 1e6
+	for name, send := range map[string]func(context.Context) error{"bare_clickhouse": bare.insert, "bare_kafka": bare.produce} {
+		before := ownCPU()
+		if err := send(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		of[name+"_cpu_s_per_million"] = (ownCPU() - before).Seconds() / float64(bare.rows()) * 1e6
+	}
+	of["delivered_over_bare_and_ingest"] = of["delivered_cpu_s_per_million"] / (of["ingest_cpu_s_per_million"] +
+		of["bare_clickhouse_cpu_s_per_million"] + of["bare_kafka_cpu_s_per_million"])
+	return of, nil
 }
 
 // deliveryCounters are the metrics that show what was delivered.

@@ -15,7 +15,9 @@ const (
 )
 
 // Ended reports whether the status of a job is final.
-func (s JobStatus) Ended() bool { return s != StatusQueuing && s != StatusRunning && s != StatusStopping }
+func (s JobStatus) Ended() bool {
+	return s != StatusQueuing && s != StatusRunning && s != StatusStopping
+}
 
 // Job is the state of work that continues after the response.
 type Job struct {

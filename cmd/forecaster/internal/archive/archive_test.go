@@ -204,8 +204,8 @@ func (s *Source) rules(t *testing.T) {
 		t.Helper()
 		insert := func(measure string, value float64) {
 			require.NoError(t, s.Conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO city.measurements "+
-				"SELECT 'city', '%s', '%s', fromUnixTimestamp(%d), fromUnixTimestamp(%d), %f, NULL, generateUUIDv4(), 0, now()",
-				code, measure, from.Unix(), from.Unix()+300, value)))
+				"SELECT 'city', '%s', '%s', fromUnixTimestamp(%d) AS start, start + 300, %f, NULL, generateUUIDv4(), 0, now()",
+				code, measure, from.Unix(), value)))
 		}
 		insert("speed", speed)
 		if flow >= 0 {
