@@ -21,7 +21,8 @@ var archiveDays = [2]string{"2026-11-01", "2026-11-02"}
 
 // archiveQueries are those of schemas/clickhouse/README.md, on the second day.
 var archiveQueries = []struct{ name, sql string }{
-	{"latest", "SELECT detector_code, value, timestamp_to FROM measurements_latest WHERE product_instance = 'bench' AND measure_type_code = 'speed'"},
+	{"latest", "SELECT detector_code, value, timestamp_to FROM measurements_latest " +
+		"WHERE product_instance = 'bench' AND measure_type_code = 'speed'"},
 	{"latest_all", "SELECT * FROM measurements_latest"},
 	{"slice", "SELECT detector_code, measure_type_code, average FROM measurements_5m" +
 		" WHERE product_instance = 'bench' AND bucket = '2026-11-02 08:05:00'"},

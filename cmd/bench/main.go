@@ -167,7 +167,8 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 			case "archive":
 				return o.archive(cmd.Context())
 			case "journal":
-				return o.journals(cmd.Context(), launch.Options{Broker: launch.Apache, Brokers: 3, Properties: map[string]string{"min.insync.replicas": "2"}})
+				safe := map[string]string{"min.insync.replicas": "2"}
+				return o.journals(cmd.Context(), launch.Options{Broker: launch.Apache, Brokers: 3, Properties: safe})
 			case "peers":
 				return o.peers(cmd.Context())
 			case "page":
@@ -187,7 +188,8 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 			if what == "ingest" {
 				return o.run(cmd.Context(), o.batchCosts, o.registry)
 			}
-			return o.run(cmd.Context(), append([]func(context.Context) error{o.batchCosts, o.registry, o.decompressionBombs, o.geometries}, layer...)...)
+			parts := []func(context.Context) error{o.batchCosts, o.registry, o.decompressionBombs, o.geometries}
+			return o.run(cmd.Context(), append(parts, layer...)...)
 		},
 	}
 	cmd.AddCommand(&cobra.Command{

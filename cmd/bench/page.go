@@ -133,7 +133,8 @@ func (o options) withMap(ctx context.Context, streets int, measure func(*tab) er
 		return err
 	}
 	const loaded = `new Promise(function look(done) {
-		if (window.firstView && window.layersLoaded === 5 && window.shown.street.length === %d && window.map.getLayer("land") && window.map.areTilesLoaded()) return done(1);
+		if (window.firstView && window.layersLoaded === 5 && window.shown.street.length === %d &&
+			window.map.getLayer("land") && window.map.areTilesLoaded()) return done(1);
 		setTimeout(look, 50, done);
 	})`
 	if _, err := b.number(loaded, streets); err != nil {

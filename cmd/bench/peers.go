@@ -67,7 +67,10 @@ func (o options) peers(ctx context.Context) error {
 	list := []peer{
 		{"trafficd", "nothing", ours, b, o.batches, 0},
 		{"plain", "fsync, rejections by item, duplicates, limits, quality and exact rules for times and numbers", plain, b, few, 0},
-		{"telegraf", "fsync, an answer by item, the registry and all rules: its response precedes the output, and what it holds is lost with it", telegraf, unanswered, few, 0},
+		{
+			"telegraf", "fsync, an answer by item, the registry and all rules: its response precedes the output, and what it holds is " +
+				"lost with it", telegraf, unanswered, few, 0,
+		},
 	}
 	perS, cpu := make([][]float64, len(list)), make([][]float64, len(list))
 	var ratios []float64

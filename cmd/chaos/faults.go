@@ -302,7 +302,9 @@ func wireFaults(wires ...*rig.Wire) []nemesis.Fault {
 
 // parseWeights returns the defaults overridden by the given weights.
 func parseWeights(given map[string]string) (map[string]float64, error) {
-	weights := map[string]float64{daemon: 6, archive: 1.5, zookeeper: 0.5, broker: 1.5, balancer: 1, network: 1.5, disk: 1.5, clock: 1, rolling: 0.25}
+	weights := map[string]float64{
+		daemon: 6, archive: 1.5, zookeeper: 0.5, broker: 1.5, balancer: 1, network: 1.5, disk: 1.5, clock: 1, rolling: 0.25,
+	}
 	for name, text := range given {
 		var w float64
 		if _, known := weights[name]; !known {

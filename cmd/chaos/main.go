@@ -93,8 +93,9 @@ func command() *cobra.Command {
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long faults are injected in each run")
 	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the first run, incremented for each further run; 0 = random")
 	flags.IntVar(&runs, "runs", runs, "number of runs on each broker")
-	flags.StringToStringVar(&given, "kills", nil, "fault rate by target: trafficd, clickhouse, zookeeper, kafka, haproxy, network, disk, clock, rollout;"+
-		" 1 = every four seconds, 0 = never (default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, rollout=0.25, others 1.5)")
+	flags.StringToStringVar(&given, "kills", nil, "fault rate by target: trafficd, clickhouse, zookeeper, kafka, haproxy,"+
+		" network, disk, clock, rollout; 1 = every four seconds, 0 = never "+
+		"(default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, rollout=0.25, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
 	flags.IntVar(&cfg.Equal, "equal", cfg.Equal, "number of requests that are sent to all replicas at once with equal keys, after the faults")
 	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "number of rolling restarts to measure, after the faults")

@@ -83,7 +83,8 @@ func (t *trials) equalKeys(ctx context.Context) error {
 		t.counts.Add(counts)
 		return err
 	})
-	fmt.Fprintf(t.out, "chaos: equal keys: %d requests with %d keys, %d with a 207, %d kills\n", tally.Requests, tally.Batches, tally.Answers, kills)
+	fmt.Fprintf(t.out, "chaos: equal keys: %d requests with %d keys, %d with a 207, %d kills\n",
+		tally.Requests, tally.Batches, tally.Answers, kills)
 	return err
 }
 

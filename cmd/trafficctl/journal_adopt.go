@@ -171,7 +171,8 @@ func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
 		damaged = damaged || x.Err != nil || x.Ahead > 0
 		enabled := slices.ContainsFunc(sinks, func(s config.Sink) bool { return s.Name == x.Name })
 		if !enabled && x.Name != pipeline.IdempotencyConsumer {
-			return nil, fmt.Errorf("cannot adopt %[1]s: its measurements are also for %[2]s, which is disabled: add --set %[2]s.enabled=true", dir, x.Name)
+			return nil, fmt.Errorf("cannot adopt %[1]s: its measurements are also for %[2]s, which is disabled: "+
+				"add --set %[2]s.enabled=true", dir, x.Name)
 		}
 	}
 	for _, s := range sinks {

@@ -15,15 +15,17 @@ type Config struct {
 	dial.Kafka `setting:",squash"`
 	// Partitions of the topic, which is created with them. Product instances are spread over them, and replicas share them. Do not
 	// change it while measurements wait.
-	Partitions        int           `setting:"partitions"`
-	ReplicationFactor int           `setting:"replication_factor"` // of a topic that is created; 0: 3, or the number of brokers if less
-	Retention         time.Duration `setting:"retention"`          // of a topic that is created; the longest outage of a store that loses nothing
-	Group             string        `setting:"group"`              // start of the names of the consumer groups, one for each store
+	Partitions        int `setting:"partitions"`
+	ReplicationFactor int `setting:"replication_factor"` // of a topic that is created; 0: 3, or the number of brokers if less
+	// of a topic that is created; the longest outage of a store that loses nothing
+	Retention time.Duration `setting:"retention"`
+	Group     string        `setting:"group"` // start of the names of the consumer groups, one for each store
 	// Time without heartbeat after which a replica's partitions are taken over; at least group.min.session.timeout.ms of the brokers.
 	SessionTimeout time.Duration `setting:"session_timeout"`
 	ProduceTimeout time.Duration `setting:"produce_timeout"` // longest wait for the brokers, after which batches are answered 503
 	MaxFrameBytes  int           `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch
-	QueueBytes     int64         `setting:"queue_bytes"`     // bytes of the frames that wait for the brokers; with more, batches are answered 503
+	// bytes of the frames that wait for the brokers; with more, batches are answered 503
+	QueueBytes int64 `setting:"queue_bytes"`
 }
 
 // DefaultConfig is for brokers on this machine.
@@ -64,7 +66,8 @@ func (c Config) checkTopic(t dial.Topic) error {
 		errs = append(errs, fmt.Errorf("topic: topic %q "+format, append([]any{c.Topic}, args...)...))
 	}
 	if n := len(t.Partitions); n != c.Partitions {
-		errs = append(errs, fmt.Errorf("partitions: topic %q has %d, the setting is %d: they must be equal on all replicas", c.Topic, n, c.Partitions))
+		errs = append(errs, fmt.Errorf("partitions: topic %q has %d, the setting is %d: they must be equal on all replicas",
+			c.Topic, n, c.Partitions))
 	}
 	if t.Config == nil {
 		return errors.Join(errs...) // not permitted

@@ -15,7 +15,9 @@ const revokeGrace = 2 * time.Second
 // Consume joins the group of a consumer and calls run for each partition that the group assigns to this replica, in a goroutine
 // of its own, again after an error. run delivers until its soft is done, and stops at once when its ctx is. Consume returns when
 // soft is done and all calls have returned. report receives errors, and nil when the group was joined.
-func (l *Log) Consume(ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error)) error {
+func (l *Log) Consume(
+	ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error),
+) error {
 	dialer, err := l.cfg.Dialer()
 	if err != nil {
 		return err

@@ -226,7 +226,8 @@ func (p *Partition) outOfRange(ctx context.Context, f *fetcher) error {
 		return err
 	}
 	if frameAt(first) <= f.next {
-		return fmt.Errorf("partition %d of topic %q ends before offset %d: accepted measurements are missing", p.ID, p.log.cfg.Topic, offsetOf(f.next))
+		return fmt.Errorf("partition %d of topic %q ends before offset %d: accepted measurements are missing",
+			p.ID, p.log.cfg.Topic, offsetOf(f.next))
 	}
 	f.next = frameAt(first)
 	return nil

@@ -90,7 +90,8 @@ func (v *View) Frames(partition int, from uint64) iter.Seq2[journal.Frame, error
 				yield(journal.Frame{}, err)
 				return
 			}
-			if frame >= p.Next || !yield(journal.Frame{Seq: frame, Data: data, Segment: fmt.Sprintf("partition %d", partition), Offset: offsetOf(frame)}, nil) {
+			segment := fmt.Sprintf("partition %d", partition)
+			if frame >= p.Next || !yield(journal.Frame{Seq: frame, Data: data, Segment: segment, Offset: offsetOf(frame)}, nil) {
 				return
 			}
 		}

@@ -171,9 +171,11 @@ func absent(err error) bool {
 }
 
 var (
-	framesTotal    = metrics.NewCounter("trafficd_kafkalog_frames_total", "Frames written to the log in Kafka and acknowledged by all in-sync replicas.")
-	produceSeconds = metrics.NewSeconds("trafficd_kafkalog_produce_seconds", "Time of one acknowledged produce request to the log, in seconds.")
-	errorsTotal    = metrics.NewCounter("trafficd_kafkalog_errors_total", "Failed produce requests to the log.")
-	repeatsTotal   = metrics.NewCounter("trafficd_kafkalog_repeated_frames_total",
+	framesTotal = metrics.NewCounter("trafficd_kafkalog_frames_total",
+		"Frames written to the log in Kafka and acknowledged by all in-sync replicas.")
+	produceSeconds = metrics.NewSeconds("trafficd_kafkalog_produce_seconds",
+		"Time of one acknowledged produce request to the log, in seconds.")
+	errorsTotal  = metrics.NewCounter("trafficd_kafkalog_errors_total", "Failed produce requests to the log.")
+	repeatsTotal = metrics.NewCounter("trafficd_kafkalog_repeated_frames_total",
 		"Frames of the log that were read and dropped because an earlier one has the same rows of the same batch.")
 )

@@ -32,7 +32,8 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	for _, address := range c.Addresses {
 		replica, err := c.checkServer(ctx, address)
 		if other, taken := replicas[replica]; taken && replica != "" {
-			err = errors.Join(err, fmt.Errorf("cluster: %s and %s are both %s: set the macros shard and replica of each server", other, address, replica))
+			err = errors.Join(err, fmt.Errorf("cluster: %s and %s are both %s: set the macros shard and replica of each server",
+				other, address, replica))
 		}
 		replicas[replica] = address
 		errs = append(errs, err)
@@ -67,7 +68,8 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 	if c.Cluster != "" {
 		if err := c.checkCluster(ctx, conn); err != nil {
 			errs = append(errs, fmt.Errorf("%w (%s)", err, address))
-		} else if err := conn.QueryRow(ctx, "SELECT 'replica ' || getMacro('replica') || ' of shard ' || getMacro('shard')").Scan(&replica); err != nil {
+		} else if err := conn.QueryRow(ctx, "SELECT 'replica ' || getMacro('replica') || ' of shard ' || getMacro('shard')").
+			Scan(&replica); err != nil {
 			errs = append(errs, fmt.Errorf("cluster: %s must have the macros shard and replica: %w", address, err))
 		}
 	}
@@ -81,7 +83,8 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 	case missing && migrate:
 		return replica, nil // the daemon creates them
 	case missing:
-		return replica, fmt.Errorf("migrate: table %s does not exist on %s: run trafficd migrate, or set clickhouse.migrate to true", s.table, address)
+		return replica, fmt.Errorf("migrate: table %s does not exist on %s: run trafficd migrate, or set clickhouse.migrate to true",
+			s.table, address)
 	case err != nil:
 		return replica, fmt.Errorf("table: %s: %w", address, err)
 	}
@@ -98,7 +101,8 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	case len(servers) == 0:
 		return fmt.Errorf("cluster: no cluster %q in the server's remote_servers", c.Cluster)
 	case len(servers) != len(c.Addresses):
-		return fmt.Errorf("addresses: %d servers, but cluster %q has %d (%s): name each, because tables are created and blocks looked up on every one",
+		return fmt.Errorf("addresses: %d servers, but cluster %q has %d (%s): name each, because tables are created and blocks "+
+			"looked up on every one",
 			len(c.Addresses), c.Cluster, len(servers), strings.Join(servers, ", "))
 	}
 	return nil
@@ -138,7 +142,8 @@ func (c Config) checkTables(ctx context.Context, conn driver.Conn, address strin
 		}
 	}
 	if key := schema.Layout.ShardingKey(c.layout()); c.Cluster != "" && !strings.Contains(engines[c.Table], key) {
-		errs = append(errs, fmt.Errorf("table: %s on %s is %.80q, must be Distributed by %s: otherwise FINAL is wrong", c.Table, address, engines[c.Table], key))
+		errs = append(errs, fmt.Errorf("table: %s on %s is %.80q, must be Distributed by %s: otherwise FINAL is wrong",
+			c.Table, address, engines[c.Table], key))
 	}
 	return errors.Join(append(errs, c.checkWindow(ctx, conn, address, engines[c.layout().Local()]))...)
 }
@@ -163,8 +168,9 @@ func numberOf(engine, setting string) (value int, found bool) {
 func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engine string) error {
 	local := c.layout().Local()
 	var parts uint64
-	query := fmt.Sprintf("SELECT max(parts) FROM (SELECT count() AS parts FROM system.part_log WHERE event_type IN ('NewPart', 'DownloadPart')"+
-		" AND database = '%s' AND table = '%s' AND event_time > now() - INTERVAL 1 DAY GROUP BY toStartOfMinute(event_time))", c.Database, local)
+	query := fmt.Sprintf("SELECT max(parts) FROM (SELECT count() AS parts FROM system.part_log"+
+		" WHERE event_type IN ('NewPart', 'DownloadPart') AND database = '%s' AND table = '%s' "+
+		"AND event_time > now() - INTERVAL 1 DAY GROUP BY toStartOfMinute(event_time))", c.Database, local)
 	if conn.QueryRow(ctx, query).Scan(&parts) != nil {
 		return nil // no part_log
 	}
@@ -174,7 +180,8 @@ func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engi
 	}
 	need := int(float64(parts) / 60 * (c.WriteTimeout + 5*time.Second).Seconds())
 	if window, _ := numberOf(engine, name); window < max(need, 1) {
-		return c.wrongSetting(local, address, name, max(2*need, 10_000), fmt.Sprintf("it is %d, and a retry may come %d parts later", window, need))
+		why := fmt.Sprintf("it is %d, and a retry may come %d parts later", window, need)
+		return c.wrongSetting(local, address, name, max(2*need, 10_000), why)
 	}
 	return nil
 }

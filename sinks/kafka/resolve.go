@@ -114,7 +114,8 @@ func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]bool, error
 		}
 	}
 	d.search = 0
-	s.log.Info().Str("topic", d.topic).Int("found", len(found)).Int("missing", total-len(found)).Msg("rows in doubt looked up in all partitions")
+	s.log.Info().Str("topic", d.topic).Int("found", len(found)).Int("missing", total-len(found)).
+		Msg("rows in doubt looked up in all partitions")
 	foundTotal.Add(float64(len(found)))
 	missingTotal.Add(float64(total - len(found)))
 	recordsTotal.Add(float64(len(found)))

@@ -67,7 +67,8 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 			return c, err
 		}
 		nodes[i].Cluster = &Cluster{
-			ZooKeeper: opts.Host.Endpoint(opts.ZooKeeperPort), Interserver: interserver, Shard: shard, Replica: fmt.Sprint("r", i+1), Clusters: clusters,
+			ZooKeeper: opts.Host.Endpoint(opts.ZooKeeperPort), Interserver: interserver,
+			Shard: shard, Replica: fmt.Sprint("r", i+1), Clusters: clusters,
 		}
 	}
 	errs := make([]error, len(shards))

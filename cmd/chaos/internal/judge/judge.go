@@ -118,8 +118,8 @@ func agree(v *Verdict, rows, forward []Arrival) {
 	}
 }
 
-// archive judges the rows of a server of the archive, which have no order within the received_at that a whole batch shares: it sorts them by
-// time of arrival and sequence.
+// archive judges the rows of a server of the archive, which have no order within the received_at that a whole batch
+// shares: it sorts them by time of arrival and sequence.
 func archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Name]int64, len(accepted))
 	for _, a := range accepted {

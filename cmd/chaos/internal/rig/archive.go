@@ -137,8 +137,11 @@ const TooManyParts = "too many parts"
 // refusals maps each way to make a server reject inserts to the statements that start and end it; %s is the table. Memory runs
 // out before the rows are written or, in a view, afterwards.
 var refusals = map[string][2]string{
-	"read-only":  {"ALTER TABLE %s MODIFY SETTING table_readonly = 1", "ALTER TABLE %s MODIFY SETTING table_readonly = 0"},
-	TooManyParts: {"ALTER TABLE %s MODIFY SETTING parts_to_throw_insert = 1", "ALTER TABLE %s MODIFY SETTING parts_to_throw_insert = " + manyParts},
+	"read-only": {"ALTER TABLE %s MODIFY SETTING table_readonly = 1", "ALTER TABLE %s MODIFY SETTING table_readonly = 0"},
+	TooManyParts: {
+		"ALTER TABLE %s MODIFY SETTING parts_to_throw_insert = 1",
+		"ALTER TABLE %s MODIFY SETTING parts_to_throw_insert = " + manyParts,
+	},
 	"out of memory": {
 		"ALTER TABLE %s ADD CONSTRAINT IF NOT EXISTS hog CHECK " + hog + " > 0", "ALTER TABLE %s DROP CONSTRAINT IF EXISTS hog",
 	},
@@ -205,7 +208,8 @@ func (n *Node) spare() error {
 	if err := n.other().do("SYSTEM SYNC REPLICA " + n.archive.Table + " PULL"); err != nil {
 		return err
 	}
-	lacks, err := n.other().count("SELECT count() FROM system.replication_queue WHERE concat(database, '.', table) = '" + n.archive.Table + "'")
+	lacks, err := n.other().count("SELECT count() FROM system.replication_queue " +
+		"WHERE concat(database, '.', table) = '" + n.archive.Table + "'")
 	if err == nil && lacks > 0 {
 		err = fmt.Errorf("%s lacks %d parts", n.other().replica(), lacks)
 	}

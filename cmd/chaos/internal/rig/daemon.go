@@ -100,7 +100,8 @@ func (d *Daemon) configureClients(clients int) error {
 		instance := judge.Instance(load.Detector(n, 0))
 		keys = append(keys, fmt.Sprintf("- {name: client-%d, sha256: %x, product_instance: %s, rights: [ingest]}\n",
 			n, sha256.Sum256([]byte(load.APIKey(n))), instance))
-		feeds = append(feeds, fmt.Sprintf("{product_instance: %s, file: {path: %s, column: code}}", instance, filepath.Join(d.Dir, "detectors.csv")))
+		list := filepath.Join(d.Dir, "detectors.csv")
+		feeds = append(feeds, fmt.Sprintf("{product_instance: %s, file: {path: %s, column: code}}", instance, list))
 	}
 	d.Set("registry.feeds=[" + strings.Join(feeds, ", ") + "]")
 	if err := os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte("keys:\n"+strings.Join(keys, "")), 0o600); err != nil {

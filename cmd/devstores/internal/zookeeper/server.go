@@ -65,7 +65,8 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (*Serve
 	}
 	defer console.Close()
 	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-		"-Dzookeeper.forceSync=no", "-Djava.io.tmpdir="+dir, "-cp", filepath.Join(jars, "*"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+		"-Dzookeeper.forceSync=no", "-Djava.io.tmpdir="+dir, "-cp", filepath.Join(jars, "*"),
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, console, console
 	s := &Server{ZooKeeperInfo: launch.ZooKeeperInfo{Address: at.String()}}
 	if s.proc, err = launch.Start(cmd, failed); err != nil {
