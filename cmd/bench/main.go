@@ -60,6 +60,8 @@ ingest_cpu_ms           CPU time of the daemon per batch, from the request to th
 inflate_over_klauspost  CPU time of the daemon's decompression of the body divided by gunzip_ms; text_…: of words like those of a book
 ingest_cpu_over_…       ingest_cpu_ms divided by one of the above, in each round; ratios vary less between runs than times
 http_items_per_s_N      items per second over N connections
+http_p50_ms             time from when a batch is due to its 207, when batches are sent at 70 % of the rate of 4 connections
+http_p99_over_p50       99th percentile of that time divided by its median
 rss_idle_mb             the daemon's resident size after its start
 registry_1m_…           time until a daemon with a registry of a million detectors is ready, its resident size, and its peak while reading
 rss_64_batches_mb       the daemon's peak resident size while 64 clients send
