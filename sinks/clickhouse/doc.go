@@ -87,6 +87,12 @@
 // TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends corrections through two
 // daemons to two shards.
 //
+// # Clients
+//
+// All statements but INSERT go through clickhouse-go. An INSERT goes through ch-go, the client for single connections that
+// clickhouse-go is built on: it lets columns be encoded straight from the batches into the buffer of the connection, which
+// clickhouse-go would first copy into columns of its own. `bench deliver` compares both.
+//
 // # Permanent rejections
 //
 // classify decides over a table of the server's error codes. Only codes that a row's value can cause
