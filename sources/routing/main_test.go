@@ -52,9 +52,9 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 	front := api.DefaultConfig()
 	front.Listen, front.BasePath, front.DrainGrace = "127.0.0.1:0", "/base", 10*time.Millisecond
 	front.WriteTimeout = 2 * patience
-	for _, name := range []string{"a", "b", "new key of a"} {
+	for _, name := range []string{"a", "b", "a2"} { // a2 is another key of client a
 		digest, client := sha256.Sum256([]byte(name)), ""
-		if name == "new key of a" {
+		if name == "a2" {
 			client = "client a"
 		}
 		front.Keys = append(front.Keys, api.KeyEntry{Name: "client " + name, Client: client, SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"routing"}})
