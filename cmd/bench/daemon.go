@@ -156,23 +156,35 @@ func (d *daemon) mallocs(ctx context.Context) (float64, error) {
 
 // load sends n bodies over each connection concurrently.
 func (d *daemon) load(b body, connections, n int) (time.Duration, error) {
+	began := time.Now()
+	_, err := d.paced(b, connections, 0, connections*n)
+	return time.Since(began), err
+}
+
+// paced sends n bodies at this interval, the connections in turn, and returns the milliseconds from the time at which each is due
+// to its 207. A body does not wait for those before it, unless all connections are busy.
+func (d *daemon) paced(b body, connections int, interval time.Duration, n int) ([]float64, error) {
 	var wg sync.WaitGroup
 	errs := make([]error, connections)
+	ms := make([]float64, n)
 	began := time.Now()
-	for i := range connections {
+	for k := range connections {
 		wg.Go(func() {
 			c, err := d.dial()
 			if err == nil {
 				defer c.Close()
 			}
-			for i := 0; i < n && err == nil; i++ {
+			for i := k; i < n && err == nil; i += connections {
+				due := began.Add(time.Duration(i) * interval)
+				time.Sleep(time.Until(due))
 				err = c.post(b)
+				ms[i] = float64(time.Since(due).Microseconds()) / 1000
 			}
-			errs[i] = err
+			errs[k] = err
 		})
 	}
 	wg.Wait()
-	return time.Since(began), errors.Join(errs...)
+	return ms, errors.Join(errs...)
 }
 
 // metric returns one of the daemon's metrics.

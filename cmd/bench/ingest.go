@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -96,7 +95,7 @@ func (o options) throughput(ctx context.Context, body body) error {
 		o.line(fmt.Sprintf("http_items_per_s_%d", connections), float64(connections*o.batches*body.items)/took.Seconds(), "items/s")
 		interval = time.Duration(float64(took) / float64(connections*o.batches) / 0.7)
 	}
-	ms, err := d.paced(body, interval, 20*o.batches)
+	ms, err := d.paced(body, 16, interval, 20*o.batches)
 	if err != nil {
 		return err
 	}
@@ -104,33 +103,6 @@ func (o options) throughput(ctx context.Context, body body) error {
 	o.line("http_p50_ms", median(ms), "ms")
 	o.line("http_p99_over_p50", ms[len(ms)*99/100]/median(ms), "ratio")
 	return nil
-}
-
-// paced sends n batches at this interval, whether or not those before are answered, and returns the milliseconds from the time
-// at which each is due to its 207.
-func (d *daemon) paced(b body, interval time.Duration, n int) ([]float64, error) {
-	const connections = 16
-	var wg sync.WaitGroup
-	var errs [connections]error
-	ms := make([]float64, n)
-	began := time.Now()
-	for k := range connections {
-		wg.Go(func() {
-			c, err := d.dial()
-			if err == nil {
-				defer c.Close()
-			}
-			for i := k; i < n && err == nil; i += connections {
-				due := began.Add(time.Duration(i) * interval)
-				time.Sleep(time.Until(due))
-				err = c.post(b)
-				ms[i] = float64(time.Since(due).Microseconds()) / 1000
-			}
-			errs[k] = err
-		})
-	}
-	wg.Wait()
-	return ms, errors.Join(errs[:]...)
 }
 
 // registry measures a daemon with a registry of a million detectors: the time from its start until it is ready, and its
