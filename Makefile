@@ -118,6 +118,7 @@ fresh: ## nightly: `make run` and `make test` in a minimal Debian system; needs 
 lint: ## golangci-lint with gofumpt, buf (style and compatibility), OpenAPI validator
 	$(TOOL) golangci-lint run
 	cd deployments/release && go tool -modfile=../../.ci/tools.mod golangci-lint run
+	! git grep -nP '^\s*// (?! )(?=.* ).{98,}$$' -- '*.go' ':!*.pb.go' # comments wrap at 100 columns
 	$(TOOL) buf lint schemas/proto
 	$(BREAKING)
 	$(TOOL) github.com/getkin/kin-openapi/cmd/validate schemas/openapi/openapi.yaml

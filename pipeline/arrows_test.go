@@ -17,15 +17,16 @@ import (
 
 const module = "trafficd/"
 
-// goPackage is the part of `go list -json` that the arrows need. Imports excludes the imports of tests, which are free.
+// goPackage is the part of `go list -json` that the arrows need. Imports excludes the imports of
+// tests, which are free.
 type goPackage struct {
 	ImportPath string
 	Name       string
 	Imports    []string
 }
 
-// arrow lists the folders of this module that the packages below a folder may import, and why. Packages may always import
-// from their own folder. The first arrow that matches a package applies.
+// arrow lists the folders of this module that the packages below a folder may import, and why.
+// Packages may always import from their own folder. The first arrow that matches a package applies.
 type arrow struct {
 	from   string
 	to     []string
@@ -56,7 +57,8 @@ var arrows = []arrow{
 	{"deployments/*/", nil, "deployments only embed files"},
 }
 
-// closed lists packages that must not import parts of the outside world either: decode, for example, is a pure function.
+// closed lists packages that must not import parts of the outside world either: decode, for
+// example, is a pure function.
 var closed = map[string][]string{
 	"pipeline/decode":   {"os", "net", "net/http", "github.com/valyala/fasthttp"},
 	"pipeline/validate": {"os", "net", "net/http", "github.com/valyala/fasthttp"},
@@ -178,7 +180,8 @@ func allowed(from, own string, a arrow, imported string) bool {
 	return below(target, own) || slices.ContainsFunc(a.to, func(to string) bool { return below(target, to) })
 }
 
-// arrowOf returns the arrow of a package and the folder that matched, such as sinks/kafka/ for sinks/*/.
+// arrowOf returns the arrow of a package and the folder that matched, such as sinks/kafka/ for
+// sinks/*/.
 func arrowOf(name string) (own string, a arrow, ok bool) {
 	for _, a := range arrows {
 		own := a.from
@@ -207,7 +210,8 @@ func atTop(name string) bool {
 	})
 }
 
-// listPackages runs go list, with -e so that a package that does not compile does not hide the others.
+// listPackages runs go list, with -e so that a package that does not compile does not hide the
+// others.
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
 	list := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports", "./...")

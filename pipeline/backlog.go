@@ -10,9 +10,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// backlog counts the rows of the journal that a delivery has not passed. Those from before the start are counted while the
-// delivery runs, in about a second for each GiB; until then they are missing. Of a source that does not count rows they are
-// estimated.
+// backlog counts the rows of the journal that a delivery has not passed. Those from before the
+// start are counted while the delivery runs, in about a second for each GiB; until then they are
+// missing. Of a source that does not count rows they are estimated.
 type backlog struct {
 	source Source
 
@@ -23,7 +23,8 @@ type backlog struct {
 	earlier int64          // rows that were waiting at the start
 }
 
-// pass is called when n rows before a position have been delivered, or written to the dead-letter file.
+// pass is called when n rows before a position have been delivered, or written to the dead-letter
+// file.
 func (b *backlog) pass(n int, at batch.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,8 +44,8 @@ func (b *backlog) rows() int64 {
 	return int64(float64(next-min(next, b.at.Frame)) * max(1, float64(b.passed)/max(1, float64(b.frames))))
 }
 
-// count reads the frames that the delivery has not passed. It begins anew, further on, if the delivery passes frames that
-// are deleted before it has read them.
+// count reads the frames that the delivery has not passed. It begins anew, further on, if the
+// delivery passes frames that are deleted before it has read them.
 func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	for {
 		b.mu.Lock()
@@ -73,7 +74,8 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	}
 }
 
-// between returns the number of rows from a position up to a frame. deleted reports that a frame is missing.
+// between returns the number of rows from a position up to a frame. deleted reports that a frame is
+// missing.
 func (b *backlog) between(ctx context.Context, from batch.Position, end uint64) (rows int64, deleted bool, err error) {
 	r := b.source.Reader(from.Frame)
 	var buf []byte

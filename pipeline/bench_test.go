@@ -9,7 +9,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// BenchmarkSubmit takes a complete body of 14,000 items through gunzip, decode, validate and the journal, including fsync.
+// BenchmarkSubmit takes a complete body of 14,000 items through gunzip, decode, validate and the
+// journal, including fsync.
 func BenchmarkSubmit(b *testing.B) {
 	h := open(b, b.TempDir())
 	defer h.close()

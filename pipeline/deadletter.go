@@ -16,8 +16,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// DeadLetters is the file of measurements that a sink has permanently rejected: one line of JSON each, durable before the
-// delivery continues. A crash in between may repeat a line, but never lose one.
+// DeadLetters is the file of measurements that a sink has permanently rejected: one line of JSON
+// each, durable before the delivery continues. A crash in between may repeat a line, but never lose
+// one.
 type DeadLetters struct {
 	mu   sync.Mutex
 	path string
@@ -48,8 +49,8 @@ type DeadLetterItem struct {
 // NewDeadLetters returns the dead-letter file at path. Add creates it.
 func NewDeadLetters(path string) *DeadLetters { return &DeadLetters{path: path} }
 
-// Check returns an error if the file cannot be written, which would otherwise stop a delivery at its first rejected row. It
-// writes nothing, because the disk may be full.
+// Check returns an error if the file cannot be written, which would otherwise stop a delivery at
+// its first rejected row. It writes nothing, because the disk may be full.
 func (d *DeadLetters) Check() error {
 	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND, 0)
 	switch {

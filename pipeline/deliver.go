@@ -21,15 +21,18 @@ import (
 
 // Sink is a store that accepted rows are delivered to. It is used by one goroutine.
 type Sink interface {
-	// Plan fixes the next block before its first attempt: n is the number of rows, from the first on and at least one, that
-	// one attempt delivers; plan makes all attempts of the block identical, also after a restart. state is the result of the
-	// last Deliver, nil at first. No two batches of rows have the same ID.
+	// Plan fixes the next block before its first attempt: n is the number of rows, from the first
+	// on and at least one, that one attempt delivers; plan makes all attempts of the block
+	// identical, also after a restart. state is the result of the last Deliver, nil at first. No
+	// two batches of rows have the same ID.
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
-	// Deliver returns nil when the store has exactly this block durably. After an error or a restart it is called again with
-	// the same plan and rows. The next Plan gets state. A *batch.PermanentError makes the loop halve the block; if part of the
-	// block was stored nevertheless, state must tell later plans. All other errors are retried.
+	// Deliver returns nil when the store has exactly this block durably. After an error or a
+	// restart it is called again with the same plan and rows. The next Plan gets state. A
+	// *batch.PermanentError makes the loop halve the block; if part of the block was stored
+	// nevertheless, state must tell later plans. All other errors are retried.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
-	// Probe returns why the store cannot take rows now. It is called at the start and while there are none.
+	// Probe returns why the store cannot take rows now. It is called at the start and while there
+	// are none.
 	Probe(ctx context.Context) error
 	Close() error
 }
@@ -37,7 +40,8 @@ type Sink interface {
 // DeliveryConfig configures how blocks are formed and retried.
 type DeliveryConfig struct {
 	MaxRows int `setting:"max_rows"` // rows offered to the sink at a time; raise it if the store prefers larger blocks
-	// rows for which the delivery waits before it writes a block soon after another, so that blocks are not small
+	// rows for which the delivery waits before it writes a block soon after another, so that blocks
+	// are not small
 	MinRows  int           `setting:"min_rows"`
 	Linger   time.Duration `setting:"linger"`    // time since the last block after which it waits no longer for min_rows
 	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; it doubles after each
@@ -55,8 +59,8 @@ func (c DeliveryConfig) Validate() error {
 	)
 }
 
-// Delivery delivers the journal's rows to one sink: cursor → frames → block → sink → cursor. The deliveries to the archive
-// and to Kafka are independent of each other.
+// Delivery delivers the journal's rows to one sink: cursor → frames → block → sink → cursor. The
+// deliveries to the archive and to Kafka are independent of each other.
 type Delivery struct {
 	Tracer trace.Tracer // of the blocks' spans, nil: none; set before Run
 
@@ -99,8 +103,9 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	return d, nil
 }
 
-// Run delivers until soft is done, which lets the current attempt finish; ctx, which must be done no earlier than soft,
-// interrupts it. The next Run, in this process or another, continues with what was not delivered.
+// Run delivers until soft is done, which lets the current attempt finish; ctx, which must be done
+// no earlier than soft, interrupts it. The next Run, in this process or another, continues with
+// what was not delivered.
 func (d *Delivery) Run(ctx, soft context.Context) error {
 	var counting sync.WaitGroup
 	defer counting.Wait()
@@ -125,7 +130,8 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 	}
 }
 
-// next returns the block to deliver: the one planned before a restart, or a new one whose plan is on disk.
+// next returns the block to deliver: the one planned before a restart, or a new one whose plan is
+// on disk.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.Plan != nil {
 		rows, err := d.window.upTo(ctx, d.at.End)
@@ -155,8 +161,9 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	}
 }
 
-// distinct cuts rows before the second batch with the same ID, so that sinks can identify a row of a block by batch ID and
-// index. A batch that is accepted again after the idempotency window has the ID of the first time.
+// distinct cuts rows before the second batch with the same ID, so that sinks can identify a row of
+// a block by batch ID and index. A batch that is accepted again after the idempotency window has
+// the ID of the first time.
 func distinct(rows batch.Block) batch.Block {
 	seen := map[batch.ID]struct{}{}
 	for i, s := range rows {
@@ -173,8 +180,9 @@ func distinct(rows batch.Block) batch.Block {
 // maxUnsavedFrames is how many frames without rows are passed before the cursor is saved.
 const maxUnsavedFrames = 64
 
-// passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and every maxUnsavedFrames: a
-// journal full of such frames accepts no new ones that would move the cursor.
+// passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and
+// every maxUnsavedFrames: a journal full of such frames accepts no new ones that would move the
+// cursor.
 func (d *Delivery) passEmptyFrames() error {
 	d.at.Done = d.window.end()
 	idle := !d.window.more()
@@ -238,8 +246,8 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 // maxLinks bounds the batches that a block's span names: a block may have rows of thousands.
 const maxLinks = 128
 
-// startSpan starts the span of a block, from the first attempt of this process to the last. A block without batches of sampled
-// requests has none.
+// startSpan starts the span of a block, from the first attempt of this process to the last. A block
+// without batches of sampled requests has none.
 func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Context, trace.Span) {
 	if d.Tracer == nil {
 		return ctx, trace.SpanFromContext(context.Background())
@@ -258,7 +266,8 @@ func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Con
 			attribute.Int("trafficd.batches", len(rows))))
 }
 
-// retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. It waits 50–100 % of a time that doubles.
+// retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. It waits
+// 50–100 % of a time that doubles.
 func (d *Delivery) retry(ctx context.Context, what string, attempt func() error) error {
 	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
 		err := attempt()
@@ -281,8 +290,8 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// delivered moves on in memory. The cursor is saved with the next plan: until then, a restart would deliver the same plan
-// again, which the store recognizes.
+// delivered moves on in memory. The cursor is saved with the next plan: until then, a restart would
+// deliver the same plan again, which the store recognizes.
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
 	d.at = CursorStatus{Done: rows.End(), State: state}
@@ -303,7 +312,8 @@ func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) 
 	d.reached.Store(d.at.Done.Frame)
 }
 
-// rejected halves the block until the rejected row is alone, and moves that one to the dead-letter file.
+// rejected halves the block until the rejected row is alone, and moves that one to the dead-letter
+// file.
 func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error {
 	if n := rows.Rows(); n > 1 {
 		d.limit = n / 2
@@ -345,7 +355,8 @@ func (d *Delivery) save(p CursorStatus) error {
 	return err
 }
 
-// report records the outcome of an attempt. Of consecutive failures it logs the first as a warning and the others at debug level.
+// report records the outcome of an attempt. Of consecutive failures it logs the first as a warning
+// and the others at debug level.
 func (d *Delivery) report(err error, what string) {
 	if errors.Is(err, context.Canceled) {
 		return // stopping

@@ -21,7 +21,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// fakeStore recognizes blocks by their plan, as real stores do by token or sequence, and fails at random.
+// fakeStore recognizes blocks by their plan, as real stores do by token or sequence, and fails at
+// random.
 type fakeStore struct {
 	*rand.Rand
 	rows    []string // in the order they were applied
@@ -100,8 +101,8 @@ func newFakeStore(seed uint64) *fakeStore {
 
 var quick = DeliveryConfig{MaxRows: 100, MinRows: 10, Linger: time.Millisecond, RetryMin: time.Millisecond, RetryMax: 2 * time.Millisecond}
 
-// TestEachRowArrivesOnceAndInOrder submits batches while the delivery is killed and restarted, acknowledgements are lost, the
-// cursor cannot be saved, and some rows are permanently rejected.
+// TestEachRowArrivesOnceAndInOrder submits batches while the delivery is killed and restarted,
+// acknowledgements are lost, the cursor cannot be saved, and some rows are permanently rejected.
 func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -287,8 +288,8 @@ func TestFramesWithoutRowsArePassed(t *testing.T) {
 	require.Zero(t, store.plans)
 }
 
-// An unreadable frame, for example of another version, stops the delivery with an error. Rows before it are delivered, rows
-// after it wait for a daemon that can read it.
+// An unreadable frame, for example of another version, stops the delivery with an error. Rows
+// before it are delivered, rows after it wait for a daemon that can read it.
 func TestUnreadableFrameIsNotPassed(t *testing.T) {
 	f := func(cfg DeliveryConfig) {
 		t.Helper()
@@ -343,7 +344,8 @@ func (c *brokenCursor) Save(frame uint64, state []byte) error {
 	return c.Cursor.Save(frame, state)
 }
 
-// A cursor that could not be saved is saved as soon as possible, not with the next row: it may be what keeps the journal full.
+// A cursor that could not be saved is saved as soon as possible, not with the next row: it may be
+// what keeps the journal full.
 func TestUnsavedCursorIsRetried(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -398,8 +400,9 @@ func (s *recorder) Probe(context.Context) error { return nil }
 
 func (s *recorder) Close() error { return nil }
 
-// TestSameBatchAcceptedAgain: after the idempotency window the same key and body are accepted again under the same ID. Both
-// batches are delivered, in two blocks, so that a sink can identify a row of a block by ID and index.
+// TestSameBatchAcceptedAgain: after the idempotency window the same key and body are accepted again
+// under the same ID. Both batches are delivered, in two blocks, so that a sink can identify a row
+// of a block by ID and index.
 func TestSameBatchAcceptedAgain(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -422,8 +425,8 @@ func TestSameBatchAcceptedAgain(t *testing.T) {
 	require.Len(t, store.states, 3, "one block for each time")
 }
 
-// A delivery that was disabled for so long that frames it never read were deleted continues with the oldest row left: row,
-// plan and state of its cursor refer to deleted frames.
+// A delivery that was disabled for so long that frames it never read were deleted continues with
+// the oldest row left: row, plan and state of its cursor refer to deleted frames.
 func TestDisabledDeliveryStartsAnew(t *testing.T) {
 	f := func(before CursorStatus, wantState string) {
 		t.Helper()
@@ -566,7 +569,8 @@ func (s *idleStore) Probe(context.Context) error {
 	return nil
 }
 
-// A store that is down is reported before the first row arrives: one log line, and one when it recovers.
+// A store that is down is reported before the first row arrives: one log line, and one when it
+// recovers.
 func TestIdleStoreIsProbed(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

@@ -23,8 +23,8 @@ type IdempotencyConfig struct {
 	Journal           journal.Config `setting:"journal"`              // on disk; an empty dir is the folder idempotency in the journal's
 }
 
-// DefaultIdempotencyConfig remembers for an hour in up to 128 MiB: about 400,000 answers without rejections, half of them
-// for one client.
+// DefaultIdempotencyConfig remembers for an hour in up to 128 MiB: about 400,000 answers without
+// rejections, half of them for one client.
 func DefaultIdempotencyConfig() IdempotencyConfig {
 	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, MaxBytesPerClient: 64 << 20, Journal: journal.DefaultConfig()}
 	c.Journal.Dir = ""
@@ -45,15 +45,16 @@ func (c IdempotencyConfig) Validate() error {
 // IdempotencyConsumer is the name of the store's cursor in the main journal.
 const IdempotencyConsumer = "idempotency"
 
-// windowConsumer is the name of the cursor in the store's own journal. Answers before it have left the window.
+// windowConsumer is the name of the cursor in the store's own journal. Answers before it have left
+// the window.
 const windowConsumer = "window"
 
-// IdempotencyStore remembers the 207s of requests with an Idempotency-Key, so that a retry of the same batch gets the same
-// answer and is not stored twice (contract 1.5).
+// IdempotencyStore remembers the 207s of requests with an Idempotency-Key, so that a retry of the
+// same batch gets the same answer and is not stored twice (contract 1.5).
 //
-// An answer becomes durable in the frame of its batch. Frames are deleted once both sinks have delivered them, but answers
-// are kept for the window: the store is a third consumer of the main journal and copies answers, without the rows, to a
-// second journal. On start it reads both.
+// An answer becomes durable in the frame of its batch. Frames are deleted once both sinks have
+// delivered them, but answers are kept for the window: the store is a third consumer of the main
+// journal and copies answers, without the rows, to a second journal. On start it reads both.
 type IdempotencyStore struct {
 	cfg  IdempotencyConfig
 	main Journal
@@ -90,8 +91,9 @@ func (a *storedAnswer) size() int64 {
 	return int64(len(a.frame)+len(a.key)+len(a.client)) + 216
 }
 
-// OpenIdempotencyStore loads the remembered answers and starts the copying, which Close stops. cfg.Journal.Dir must be set. from
-// has the frames of main whose answers may not be copied yet; nil if they cannot be read again.
+// OpenIdempotencyStore loads the remembered answers and starts the copying, which Close stops.
+// cfg.Journal.Dir must be set. from has the frames of main whose answers may not be copied yet; nil
+// if they cannot be read again.
 func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts ...journal.Option) (*IdempotencyStore, error) {
 	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, opts...)
 	if err != nil {
@@ -101,7 +103,8 @@ func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts
 		cfg: cfg, main: main, from: from, own: own, now: time.Now, done: make(chan struct{}),
 		known: map[scopedKey]*storedAnswer{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{}, shares: map[string]int64{},
 	}
-	// Nothing is written here: the daemon must start on a full disk, or nothing would ever be delivered and deleted.
+	// Nothing is written here: the daemon must start on a full disk, or nothing would ever be
+	// delivered and deleted.
 	err = s.load(own.Reader(0), func(a *storedAnswer, seq uint64) { a.seq = seq })
 	if err == nil && from != nil {
 		start, _ := from.Cursor().Load()
@@ -147,9 +150,10 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedAnswer, seq uint6
 	}
 }
 
-// Hold claims a key for a request in progress until Release is called. It fails with 409 if the key is claimed already, or
-// with 503 if no more answers can be remembered, of this client or of all. A client may have as much as it leaves free, so
-// something is left for the next one however much others have.
+// Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
+// is claimed already, or with 503 if no more answers can be remembered, of this client or of all. A
+// client may have as much as it leaves free, so something is left for the next one however much
+// others have.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
@@ -181,7 +185,8 @@ func (s *IdempotencyStore) Release(c *contract.Client, key string) {
 	s.mu.Unlock()
 }
 
-// replay fills in the result of the first request with the same key and body, and reports whether there was one.
+// replay fills in the result of the first request with the same key and body, and reports whether
+// there was one.
 func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, error) {
 	if sub.IdempotencyKey == "" {
 		return false, nil
@@ -210,8 +215,8 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 	return true, nil
 }
 
-// enqueue queues a frame with an answer in the main journal. The store's cursor does not pass the frame until settle is
-// called and the answer is copied.
+// enqueue queues a frame with an answer in the main journal. The store's cursor does not pass the
+// frame until settle is called and the answer is copied.
 func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,8 +227,9 @@ func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 	return nil
 }
 
-// settle remembers the answer of a durable frame. Any other frame no longer holds the cursor back: the journal voids it
-// before it continues, and if the process dies before that, the next start finds the frame after the cursor.
+// settle remembers the answer of a durable frame. Any other frame no longer holds the cursor back:
+// the journal voids it before it continues, and if the process dies before that, the next start
+// finds the frame after the cursor.
 func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +245,8 @@ func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 }
 
 func (s *IdempotencyStore) newAnswer(id batch.Answer, frame []byte) *storedAnswer {
-	// After the clock was set back an answer may be from the future; it is then kept no longer than a new one.
+	// After the clock was set back an answer may be from the future; it is then kept no longer than
+	// a new one.
 	now := s.now()
 	age := min(max(now.Sub(time.Unix(0, batch.FrameReceivedAt(frame))), 0), s.cfg.Window)
 	return &storedAnswer{
@@ -255,7 +262,8 @@ func (s *IdempotencyStore) unpend(seq uint64) {
 	}
 }
 
-// add replaces an older answer of the same key. The caller holds mu, or no other goroutine uses the store yet.
+// add replaces an older answer of the same key. The caller holds mu, or no other goroutine uses the
+// store yet.
 func (s *IdempotencyStore) add(a *storedAnswer) {
 	if old := s.known[a.scopedKey]; old != nil {
 		s.charge(old.client, -old.size())
@@ -291,7 +299,8 @@ func (s *IdempotencyStore) run(ctx context.Context) {
 	}
 }
 
-// copy makes fresh answers durable in the store's journal and advances the cursor of the main journal.
+// copy makes fresh answers durable in the store's journal and advances the cursor of the main
+// journal.
 func (s *IdempotencyStore) copy() error {
 	next := uint64(0)
 	s.mu.Lock()

@@ -24,8 +24,8 @@ import (
 // Config configures the stages between a complete body and the journal.
 type Config struct {
 	Workers int `setting:"workers"` // bodies decoded concurrently, at most half of them of one client; 0: two per CPU
-	// Complete bodies that wait for a worker, of one client at most as many as it leaves free. Further ones get
-	// 503.
+	// Complete bodies that wait for a worker, of one client at most as many as it leaves free.
+	// Further ones get 503.
 	Queue        int   `setting:"queue"`
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
 
@@ -34,7 +34,8 @@ type Config struct {
 	Idempotency IdempotencyConfig `setting:"idempotency"` // answers to batches that are sent again with their Idempotency-Key
 }
 
-// DefaultConfig has two workers per CPU, a queue of 512 and 64 MiB for a decompressed body (contract 1.1).
+// DefaultConfig has two workers per CPU, a queue of 512 and 64 MiB for a decompressed body
+// (contract 1.1).
 func DefaultConfig() Config {
 	return Config{
 		Queue: 512, MaxBodyBytes: 64 << 20,
@@ -42,7 +43,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Check reports every setting that is out of bounds. Decode, Validate and Idempotency are checked separately.
+// Check reports every setting that is out of bounds. Decode, Validate and Idempotency are checked
+// separately.
 func (c Config) Check() error {
 	return errors.Join(
 		settings.Within("workers", c.Workers, 0, 1024, "each keeps the columns of one batch in memory"),
@@ -59,8 +61,9 @@ type Registry interface {
 	HasFeed(productInstance string) bool
 }
 
-// Intake takes complete bodies through decompression, decoding and validation into the journal. Only its workers do that;
-// the goroutine of a request waits for a worker and then for the disk, so that one fsync serves all waiting requests.
+// Intake takes complete bodies through decompression, decoding and validation into the journal.
+// Only its workers do that; the goroutine of a request waits for a worker and then for the disk, so
+// that one fsync serves all waiting requests.
 type Intake struct {
 	Tap Tap // what is validated
 
@@ -87,7 +90,8 @@ type job struct {
 	done   chan error
 }
 
-// NewIntake starts the workers, which Close stops. received_at continues after that of the journal's newest frame.
+// NewIntake starts the workers, which Close stops. received_at continues after that of the
+// journal's newest frame.
 func NewIntake(cfg Config, j Journal, registry Registry, idempotency *IdempotencyStore) (*Intake, error) {
 	_, newest, err := j.Last()
 	if err != nil {
@@ -117,7 +121,8 @@ func (in *Intake) Close() {
 	in.workers.Wait()
 }
 
-// Ready returns why a batch of the product instance cannot be accepted now (503) or at all (403, contract 1.1), nil if it can.
+// Ready returns why a batch of the product instance cannot be accepted now (503) or at all (403,
+// contract 1.1), nil if it can.
 func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if in.registry.Snapshot(productInstance) == nil { // first: a permanent error must not look like a passing one
 		return in.noRegistry(productInstance)
@@ -139,8 +144,9 @@ func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
 // Release ends the claim of Hold.
 func (in *Intake) Release(c *contract.Client, key string) { in.idempotency.Release(c, key) }
 
-// Submit stores a body. If it returns nil, every accepted item is durable and s.Result is the 207. A *contract.APIError
-// means that nothing of the batch was or will be archived or forwarded, batch.ErrNoAnswer that the outcome is unknown.
+// Submit stores a body. If it returns nil, every accepted item is durable and s.Result is the 207.
+// A *contract.APIError means that nothing of the batch was or will be archived or forwarded,
+// batch.ErrNoAnswer that the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
@@ -291,8 +297,8 @@ func (in *Intake) noRegistry(productInstance string) *contract.APIError {
 // The text of gunzip has the padding that decode needs: this does not compile otherwise.
 const _ = uint(inflate.Slack - decode.Padding)
 
-// body decompresses a request body in a fixed buffer, limits its decompressed size and, for requests with an
-// Idempotency-Key, hashes it.
+// body decompresses a request body in a fixed buffer, limits its decompressed size and, for
+// requests with an Idempotency-Key, hashes it.
 type body struct {
 	max    int64
 	gz     gunzip.Reader
@@ -301,7 +307,8 @@ type body struct {
 	hashed bool
 }
 
-// Next implements decode.Source. It returns io.EOF only after the checksum of the last gzip member was verified.
+// Next implements decode.Source. It returns io.EOF only after the checksum of the last gzip member
+// was verified.
 func (b *body) Next(keep int) ([]byte, error) {
 	text, err := b.gz.Next(keep)
 	if int64(len(text)-keep) > b.left {

@@ -129,8 +129,8 @@ func TestSubmitStoresValidItems(t *testing.T) {
 	require.EqualValues(t, 7, s.Result.ID[6]>>4, "a UUIDv7")
 }
 
-// TestDuplicatesAreCounted: items that share an identity are all stored, and a replay has the same number, also after a
-// restart.
+// TestDuplicatesAreCounted: items that share an identity are all stored, and a replay has the same
+// number, also after a restart.
 func TestDuplicatesAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -400,8 +400,8 @@ func (h *fixture) copyToStore() {
 	require.Equal(h.t, next, done)
 }
 
-// With little disk space left, the store must open nevertheless, or nothing would be delivered and deleted. Answers remain
-// in the main journal until they can be copied.
+// With little disk space left, the store must open nevertheless, or nothing would be delivered and
+// deleted. Answers remain in the main journal until they can be copied.
 func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	dir := t.TempDir()
 	low := func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 }
@@ -426,8 +426,8 @@ func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	h.close()
 }
 
-// Answers that could not be copied come first the next time: the store's journal must be in the order of expiry, because a
-// cursor deletes from it.
+// Answers that could not be copied come first the next time: the store's journal must be in the
+// order of expiry, because a cursor deletes from it.
 func TestAnswersAreCopiedInOrder(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 })
 	defer h.close()
@@ -484,7 +484,8 @@ func TestAnswersExpire(t *testing.T) {
 	h.close()
 }
 
-// A key is reused after its window, before the old answer is deleted: the new answer replaces it and stays.
+// A key is reused after its window, before the old answer is deleted: the new answer replaces it
+// and stays.
 func TestExpiredAnswerIsReplaced(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -599,7 +600,8 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	h.close()
 }
 
-// TestRememberedAnswersAreCompressed: a list of rejections takes a tenth of its size in memory and on disk, and is repeated exactly.
+// TestRememberedAnswersAreCompressed: a list of rejections takes a tenth of its size in memory and
+// on disk, and is repeated exactly.
 func TestRememberedAnswersAreCompressed(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -625,7 +627,8 @@ func TestRememberedAnswersAreCompressed(t *testing.T) {
 	h.close()
 }
 
-// TestItemsOfRefusedBodiesAreCounted: whatever the answer, Items is the number of decoded items, because they are charged to the key.
+// TestItemsOfRefusedBodiesAreCounted: whatever the answer, Items is the number of decoded items,
+// because they are charged to the key.
 func TestItemsOfRefusedBodiesAreCounted(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Decode.BatchLimit = 5; c.Decode.HardLimit = 9 })
 	defer h.close()

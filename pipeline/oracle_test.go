@@ -20,7 +20,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// The oracle is a second, simple implementation of the rules of contract 1.2, based on encoding/json.
+// The oracle is a second, simple implementation of the rules of contract 1.2, based on
+// encoding/json.
 
 type verdict struct{ code, parameter string }
 

@@ -8,8 +8,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// CursorStatus is the state of a delivery's cursor in the journal. It is saved before the first attempt of a block, so that a
-// restart repeats the same block.
+// CursorStatus is the state of a delivery's cursor in the journal. It is saved before the first
+// attempt of a block, so that a restart repeats the same block.
 type CursorStatus struct {
 	Done  batch.Position // the sink has every row before it
 	State []byte         // the sink's state there, nil before its first block
@@ -21,8 +21,9 @@ const progressVersion = 2
 
 var errProgress = errors.New("invalid cursor state")
 
-// encode returns the state that the journal stores with Done.Frame. It repeats the frame: the journal moves the cursor of a
-// consumer that was not configured for a while to the oldest frame left, but keeps its state.
+// encode returns the state that the journal stores with Done.Frame. It repeats the frame: the
+// journal moves the cursor of a consumer that was not configured for a while to the oldest frame
+// left, but keeps its state.
 func (p CursorStatus) encode() []byte {
 	b := []byte{progressVersion}
 	b = binary.AppendUvarint(b, p.Done.Frame)
@@ -37,9 +38,10 @@ func (p CursorStatus) encode() []byte {
 	return batch.AppendCounted(b, p.Plan)
 }
 
-// DescribeCursor decodes the cursor of a delivery, for example from journal.CursorInfo. It starts anew at frame if the cursor
-// was never saved, or if the journal moved it: then its row, plan and state refer to deleted frames. The error reports a state
-// of another version. CursorStatus.State is a view into state.
+// DescribeCursor decodes the cursor of a delivery, for example from journal.CursorInfo. It starts
+// anew at frame if the cursor was never saved, or if the journal moved it: then its row, plan and
+// state refer to deleted frames. The error reports a state of another version. CursorStatus.State
+// is a view into state.
 func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {
 	start := CursorStatus{Done: batch.Position{Frame: frame}}
 	if len(state) == 0 {

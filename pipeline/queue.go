@@ -2,9 +2,9 @@ package pipeline
 
 import "sync"
 
-// queue holds the bodies that wait for a worker. Clients take turns, so a body waits for those of its own client and for
-// one of each other client, however many others have sent. A client may occupy half of the workers, and as many places as
-// it leaves free.
+// queue holds the bodies that wait for a worker. Clients take turns, so a body waits for those of
+// its own client and for one of each other client, however many others have sent. A client may
+// occupy half of the workers, and as many places as it leaves free.
 type queue struct {
 	places, perClient int
 
@@ -51,8 +51,8 @@ func (q *queue) push(j *job) bool {
 	return true
 }
 
-// pop waits for the next job that may start. It returns nil when the queue is closed and empty. The caller calls done
-// after the job.
+// pop waits for the next job that may start. It returns nil when the queue is closed and empty. The
+// caller calls done after the job.
 func (q *queue) pop(w worker) (*job, *turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 
 func jobOf(client string) *job { return &job{s: &batch.Submission{Client: client}} }
 
-// TestClientsTakeTurns: whatever a client has queued, the body of another one starts next, and a worker is left for it.
+// TestClientsTakeTurns: whatever a client has queued, the body of another one starts next, and a
+// worker is left for it.
 func TestClientsTakeTurns(t *testing.T) {
 	q := newQueue(16, 4)
 	push := func(client string, want int) {
@@ -45,7 +46,8 @@ func TestClientsTakeTurns(t *testing.T) {
 	require.Equal(t, 7, q.depth())
 }
 
-// TestAClientLeavesAWorker: another client's body starts while one client's bodies occupy its half of the workers.
+// TestAClientLeavesAWorker: another client's body starts while one client's bodies occupy its half
+// of the workers.
 func TestAClientLeavesAWorker(t *testing.T) {
 	q := newQueue(16, 2)
 	for range 3 {
@@ -71,7 +73,8 @@ func TestAClientLeavesAWorker(t *testing.T) {
 	require.Empty(t, <-started)
 }
 
-// TestLastIdleWorkerWakesFirst: as few workers as possible are used, so that their memory stays in the CPU's caches.
+// TestLastIdleWorkerWakesFirst: as few workers as possible are used, so that their memory stays in
+// the CPU's caches.
 func TestLastIdleWorkerWakesFirst(t *testing.T) {
 	const workers = 3
 	q := newQueue(16, workers)
@@ -101,7 +104,8 @@ func TestLastIdleWorkerWakesFirst(t *testing.T) {
 	require.ElementsMatch(t, []int{0, 1, 2}, ended)
 }
 
-// TestQueueOfManyClients: each job is popped once, no client exceeds its workers, and all workers end.
+// TestQueueOfManyClients: each job is popped once, no client exceeds its workers, and all workers
+// end.
 func TestQueueOfManyClients(t *testing.T) {
 	const workers, clients, jobs = 4, 6, 500
 	q := newQueue(10_000, workers)

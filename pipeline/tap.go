@@ -17,8 +17,9 @@ const (
 	tapFollowers = 100 // at the same time; each costs a look at the rejections of every batch
 )
 
-// Tap lets operators follow a sample of the items as they are validated. Without followers it costs one load per batch;
-// a follower that does not keep up misses items. Its zero value is ready to use.
+// Tap lets operators follow a sample of the items as they are validated. Without followers it costs
+// one load per batch; a follower that does not keep up misses items. Its zero value is ready to
+// use.
 type Tap struct {
 	active    atomic.Int32
 	mu        sync.Mutex
@@ -31,7 +32,8 @@ type TapFilter struct {
 	Accepted               bool // accepted items, instead of rejected ones
 }
 
-// TapItem is an item that was accepted or rejected. Type, From, To, Value are those of an accepted one, in UTC.
+// TapItem is an item that was accepted or rejected. Type, From, To, Value are those of an accepted
+// one, in UTC.
 type TapItem struct {
 	Time     time.Time       `json:"time"`
 	Client   string          `json:"client"`
@@ -83,7 +85,8 @@ func (f *Follower) Stop() {
 	f.tap.active.Add(-1)
 }
 
-// offer hands a validated batch to the followers. It returns at once if another worker is doing the same.
+// offer hands a validated batch to the followers. It returns at once if another worker is doing the
+// same.
 func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, now time.Time) {
 	if t.active.Load() == 0 || !t.mu.TryLock() {
 		return
@@ -121,7 +124,8 @@ func (f *Follower) admits(now time.Time) bool {
 	return f.sent < tapRate
 }
 
-// offer sends one item, if it matches. more is false if the follower has its share of this second, or is behind.
+// offer sends one item, if it matches. more is false if the follower has its share of this second,
+// or is behind.
 func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.Rejection, client string, now time.Time) (more bool) {
 	item := TapItem{Time: now.UTC(), Client: client, Code: contract.OK.String(), Batch: r.ID.String(), Index: row}
 	var detector []byte

@@ -9,7 +9,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// window holds the rows between a delivery's cursor and the last frame it has read. It reuses the memory of its batches.
+// window holds the rows between a delivery's cursor and the last frame it has read. It reuses the
+// memory of its batches.
 type window struct {
 	source Source
 	reader Reader
@@ -30,10 +31,11 @@ func (w *window) rewind(from batch.Position) {
 	w.reader = w.source.Reader(from.Frame)
 }
 
-// gather waits for a row, then until there are cfg.MinRows or cfg.Linger has passed since the block before: rows that
-// follow a pause do not wait, and under load blocks are full. It stops reading at cfg.MaxRows. It returns no rows if
-// the frames that came have none; the window's end has then moved. An unreadable frame does not hold back the rows
-// before it: gather returns those, and the next call returns the error.
+// gather waits for a row, then until there are cfg.MinRows or cfg.Linger has passed since the block
+// before: rows that follow a pause do not wait, and under load blocks are full. It stops reading at
+// cfg.MaxRows. It returns no rows if the frames that came have none; the window's end has then
+// moved. An unreadable frame does not hold back the rows before it: gather returns those, and the
+// next call returns the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	for w.count == 0 {
 		pause, cancel := context.WithTimeout(ctx, w.every)

@@ -16,7 +16,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// archiveDays are the generated days: the first is archived without derived tables, the second with them.
+// archiveDays are the generated days: the first is archived without derived tables, the second with
+// them.
 var archiveDays = [2]string{"2026-11-01", "2026-11-02"}
 
 // archiveQueries are those of schemas/clickhouse/README.md, on the second day.
@@ -93,7 +94,8 @@ func (o options) generateDetectors(ctx context.Context, file string) ([]string, 
 	return codes, nil
 }
 
-// archiveDay sends a day and returns the CPU time of ClickHouse until everything is archived, derived and merged.
+// archiveDay sends a day and returns the CPU time of ClickHouse until everything is archived,
+// derived and merged.
 func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse, day string, derived bool) (time.Duration, error) {
 	none := func(table string) func() (bool, error) {
 		return func() (bool, error) {

@@ -30,7 +30,8 @@ type body struct {
 
 const batchItems = 14_000
 
-// synthetic returns a batch of 14,000 detectors, one measurement each, as an integrator sends it every five minutes.
+// synthetic returns a batch of 14,000 detectors, one measurement each, as an integrator sends it
+// every five minutes.
 func synthetic() body {
 	r := rand.New(rand.NewPCG(1, 2))
 	var text bytes.Buffer
@@ -88,7 +89,8 @@ func (b body) inflate() error {
 	}
 }
 
-// prose returns a text that compresses like a book: words of a vocabulary, of which few are frequent.
+// prose returns a text that compresses like a book: words of a vocabulary, of which few are
+// frequent.
 func prose() body {
 	r := rand.New(rand.NewPCG(3, 4))
 	vocabulary := make([]string, 20_000)
@@ -117,7 +119,8 @@ func (b body) scan() error {
 	return jx.Decode(z, 128<<10).Skip()
 }
 
-// readBody returns a body with the measurements of an NDJSON file, named after the file up to the first dot.
+// readBody returns a body with the measurements of an NDJSON file, named after the file up to the
+// first dot.
 func readBody(path string) (body, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// daemon is a trafficd in a temporary directory, with both sinks off: the journal is where a batch ends.
+// daemon is a trafficd in a temporary directory, with both sinks off: the journal is where a batch
+// ends.
 type daemon struct{ launch.Daemon }
 
 const benchKey = "bench"
@@ -103,8 +104,8 @@ func check(resp *http.Response, status int, text string) error {
 	return err
 }
 
-// open sends a request on a new connection, which is closed by stop or when ctx ends. The daemon may respond before it has
-// read everything.
+// open sends a request on a new connection, which is closed by stop or when ctx ends. The daemon
+// may respond before it has read everything.
 func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http.Response, stop func(), err error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.API)
 	if err != nil {
@@ -122,7 +123,8 @@ func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http
 	return resp, stop, err
 }
 
-// perBatch sends n bodies in sequence and returns the daemon's CPU milliseconds and allocations per body.
+// perBatch sends n bodies in sequence and returns the daemon's CPU milliseconds and allocations per
+// body.
 func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, allocs float64, err error) {
 	var mallocs [3]float64 // the first two differ by what reading the number allocates
 	for i := range 2 {
@@ -142,8 +144,9 @@ func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, al
 	return float64(used.Microseconds()) / 1000 / float64(n), (mallocs[2] - mallocs[1] - reading) / float64(n), err
 }
 
-// mallocs returns the number of allocations since the daemon's start. The metric of that name lags behind by what threads
-// have not reported yet, and reading the metrics allocates thousands of objects.
+// mallocs returns the number of allocations since the daemon's start. The metric of that name lags
+// behind by what threads have not reported yet, and reading the metrics allocates thousands of
+// objects.
 func (d *daemon) mallocs(ctx context.Context) (float64, error) {
 	_, profile, err := d.Get(ctx, "/debug/pprof/allocs?debug=1")
 	if err != nil {
@@ -161,8 +164,9 @@ func (d *daemon) load(b body, connections, n int) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// paced sends n bodies at this interval, the connections in turn, and returns the milliseconds from the time at which each is due
-// to its 207. A body does not wait for those before it, unless all connections are busy.
+// paced sends n bodies at this interval, the connections in turn, and returns the milliseconds from
+// the time at which each is due to its 207. A body does not wait for those before it, unless all
+// connections are busy.
 func (d *daemon) paced(b body, connections int, interval time.Duration, n int) ([]float64, error) {
 	var wg sync.WaitGroup
 	errs := make([]error, connections)

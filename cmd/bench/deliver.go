@@ -28,8 +28,8 @@ const (
 	bareBlock         = 7 // batches in an INSERT of the bare client, about as many rows as clickhouse.block_rows
 )
 
-// deliver compares the CPU time of the daemon from the socket to both stores with that of ingestion and of bare clients, which
-// are handed finished rows and records.
+// deliver compares the CPU time of the daemon from the socket to both stores with that of ingestion
+// and of bare clients, which are handed finished rows and records.
 func (o options) deliver(ctx context.Context) error {
 	stores, err := launch.StartStores(ctx, launch.Options{
 		Topics: map[string]int{deliverTopic: deliverPartitions, bareTopic: deliverPartitions}, Stderr: o.notes,
@@ -97,7 +97,8 @@ func (o options) deliver(ctx context.Context) error {
 	return nil
 }
 
-// deliverRound measures each part once, in seconds of CPU time per million rows. It adds the sizes of what the daemon sent.
+// deliverRound measures each part once, in seconds of CPU time per million rows. It adds the sizes
+// of what the daemon sent.
 func deliverRound(
 	ctx context.Context, d, journal *daemon, b body, bare *bareClients, stores *launch.Stores, sizes map[string]float64,
 ) (of map[string]float64, err error) {
@@ -148,8 +149,8 @@ func received(ctx context.Context, c *launch.ClickHouse) (n float64, err error) 
 	return n, err
 }
 
-// deliverAll sends a round of batches over two connections and waits until both stores have them. It returns CPU seconds per
-// million rows, and sets the sizes of rows and blocks in sizes.
+// deliverAll sends a round of batches over two connections and waits until both stores have them.
+// It returns CPU seconds per million rows, and sets the sizes of rows and blocks in sizes.
 func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHouse, sizes map[string]float64) (float64, error) {
 	old, err := d.counters(ctx)
 	if err != nil {
@@ -233,8 +234,8 @@ func (o options) deliveryLag(ctx context.Context, d *daemon, b body) error {
 	return nil
 }
 
-// bareClients send what the daemon has delivered before, again and again, with lz4: franz-go is handed finished records,
-// clickhouse-go finished columns.
+// bareClients send what the daemon has delivered before, again and again, with lz4: franz-go is
+// handed finished records, clickhouse-go finished columns.
 type bareClients struct {
 	kafka   *kgo.Client
 	records []*kgo.Record

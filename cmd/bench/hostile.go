@@ -22,8 +22,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// hostile attacks a daemon as one client while two well-behaved integrators send batches, and prints a line per attack. All
-// traffic goes to a daemon that it starts on the loopback interface; every attack is limited in its requests and time.
+// hostile attacks a daemon as one client while two well-behaved integrators send batches, and
+// prints a line per attack. All traffic goes to a daemon that it starts on the loopback interface;
+// every attack is limited in its requests and time.
 func (o options) hostile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -134,7 +135,8 @@ func (o outcome) p99() float64 {
 	return float64(o.took[len(o.took)*99/100].Microseconds()) / 1000
 }
 
-// integrate makes each integrator send a batch of 100 items every 50 ms for d, and runs the attack meanwhile if there is one.
+// integrate makes each integrator send a batch of 100 items every 50 ms for d, and runs the attack
+// meanwhile if there is one.
 func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
 	t.attacker = map[string]int{}
 	ctx, cancel := context.WithTimeout(ctx, d)
@@ -210,7 +212,8 @@ func (t *target) count(result string) {
 	t.attacker[result]++
 }
 
-// each calls do from n goroutines until ctx is done, at most limit times in total. It numbers the calls from 1.
+// each calls do from n goroutines until ctx is done, at most limit times in total. It numbers the
+// calls from 1.
 func each(ctx context.Context, n, limit int, do func(i int)) {
 	var all sync.WaitGroup
 	var calls atomic.Int64
@@ -228,8 +231,8 @@ func each(ctx context.Context, n, limit int, do func(i int)) {
 	all.Wait()
 }
 
-// post sends a body on a new connection and reads the response with read, or as fast as possible if read is nil. Without a
-// body it sends only the header.
+// post sends a body on a new connection and reads the response with read, or as fast as possible if
+// read is nil. Without a body it sends only the header.
 func (t *target) post(ctx context.Context, body []byte, headers string, read func(io.Reader) error) {
 	resp, stop, err := t.open(ctx, head(t.key, cmp.Or(len(body), 1000), headers), body)
 	if err != nil {
@@ -251,7 +254,8 @@ func (t *target) post(ctx context.Context, body []byte, headers string, read fun
 	}
 }
 
-// cutOff counts a connection that the daemon refused or closed, or that was still open when the attack ended.
+// cutOff counts a connection that the daemon refused or closed, or that was still open when the
+// attack ended.
 func (t *target) cutOff(ctx context.Context) {
 	if end, _ := ctx.Deadline(); time.Now().Before(end) {
 		t.count("cut off")

@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// ingest compares the CPU time of gunzip, of gunzip with a JSON scan, and of the daemon from the socket to the journal, in
-// each round.
+// ingest compares the CPU time of gunzip, of gunzip with a JSON scan, and of the daemon from the
+// socket to the journal, in each round.
 func (o options) ingest(ctx context.Context, body body) error {
 	d, err := start(ctx, o.daemon, body.detectors)
 	if err != nil {
@@ -105,8 +105,8 @@ func (o options) throughput(ctx context.Context, body body) error {
 	return nil
 }
 
-// registry measures a daemon with a registry of a million detectors: the time from its start until it is ready, and its
-// resident size.
+// registry measures a daemon with a registry of a million detectors: the time from its start until
+// it is ready, and its resident size.
 func (o options) registry(ctx context.Context) error {
 	codes := make([]string, 1_000_000)
 	for i := range codes {

@@ -12,8 +12,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// journals compares a daemon with a journal in three Apache brokers to one with a journal on its disk, in turn: the CPU time of
-// a batch until it is forwarded to Kafka, and the time to its 207.
+// journals compares a daemon with a journal in three Apache brokers to one with a journal on its
+// disk, in turn: the CPU time of a batch until it is forwarded to Kafka, and the time to its 207.
 func (o options) journals(ctx context.Context, stores launch.Options) error {
 	stores.Only, stores.Stderr, stores.Topics = "kafka", io.Discard, map[string]int{"measurements": 6}
 	running, err := launch.StartStores(ctx, stores)

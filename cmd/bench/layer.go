@@ -73,7 +73,8 @@ type layer struct {
 	etag   string // from the last get
 }
 
-// newLayer returns a layer for clients that ask for horizons as protobuf in gzip, or also for the whole layer.
+// newLayer returns a layer for clients that ask for horizons as protobuf in gzip, or also for the
+// whole layer.
 func newLayer(ctx context.Context, all []*pb.StreetForecast, whole bool) (*layer, error) {
 	l := &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
 	l.Prepare([]*contract.Client{mapClient})
@@ -127,7 +128,8 @@ func (l *layer) update(ctx context.Context, which func(i int) int) (float64, err
 	return l.build(ctx)
 }
 
-// byDistance sorts forecasts by the distance of their first location reference points from that of the first.
+// byDistance sorts forecasts by the distance of their first location reference points from that of
+// the first.
 func byDistance(all []*pb.StreetForecast) {
 	type located struct {
 		*pb.StreetForecast
@@ -149,8 +151,9 @@ func byDistance(all []*pb.StreetForecast) {
 	}
 }
 
-// layerUpdates compares a full build with updates of 1 % of the streets: a district, and every hundredth street. It
-// also compares the full build with general compressors, and measures what a client receives that follows the updates.
+// layerUpdates compares a full build with updates of 1 % of the streets: a district, and every
+// hundredth street. It also compares the full build with general compressors, and measures what a
+// client receives that follows the updates.
 func (o options) layerUpdates(ctx context.Context) error {
 	all, err := o.network(ctx, layerStreets, layerPeriods, quarter())
 	if err != nil {
@@ -186,8 +189,9 @@ func (o options) layerUpdates(ctx context.Context) error {
 	return nil
 }
 
-// layerFloor compares a full build, which makes the forms that browsers ask for, with marshalling the same documents and
-// compressing each with gzip -6. It also compares the sizes of the compressed bodies with gzip -6.
+// layerFloor compares a full build, which makes the forms that browsers ask for, with marshalling
+// the same documents and compressing each with gzip -6. It also compares the sizes of the
+// compressed bodies with gzip -6.
 func (o options) layerFloor(l *layer, full float64) error {
 	floor := 0.0
 	for _, query := range append([]string{""}, horizons...) {
@@ -287,7 +291,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// layerTurns measures the turns for clients that ask for horizons only, and for those that also ask for the whole layer.
+// layerTurns measures the turns for clients that ask for horizons only, and for those that also ask
+// for the whole layer.
 func (o options) layerTurns(ctx context.Context) error {
 	if err := o.layerTurn(ctx, "layer_", false); err != nil {
 		return err
@@ -295,8 +300,8 @@ func (o options) layerTurns(ctx context.Context) error {
 	return o.layerTurn(ctx, "layer_whole_", true)
 }
 
-// layerTurn measures the CPU time of a minute that changes nothing and of one in which a period ends, with the work that is
-// done ahead of them.
+// layerTurn measures the CPU time of a minute that changes nothing and of one in which a period
+// ends, with the work that is done ahead of them.
 func (o options) layerTurn(ctx context.Context, prefix string, whole bool) error {
 	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // when a period ends
 	if time.Until(turn) < 140*time.Second {                       // the minute before starts after the full build and its garbage collection
@@ -379,8 +384,8 @@ func (l *layer) get(query, encoding string) ([]byte, error) {
 	return bytes.Clone(ctx.Response.Body()), nil
 }
 
-// layerMemory compares the daemon's peak resident size, while the whole layer changes and clients read it, with the size of
-// all bodies.
+// layerMemory compares the daemon's peak resident size, while the whole layer changes and clients
+// read it, with the size of all bodies.
 func (o options) layerMemory(ctx context.Context) error {
 	all, err := o.network(ctx, layerStreets, layerPeriods, quarter())
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command bench measures the daemon's CPU time and memory for ingestion, from the socket to the journal, for the forecast
-// layer and for the routing service. It compares each with a baseline on the same machine, because ratios vary much less
-// between machines than times.
+// Command bench measures the daemon's CPU time and memory for ingestion, from the socket to the
+// journal, for the forecast layer and for the routing service. It compares each with a baseline on
+// the same machine, because ratios vary much less between machines than times.
 package main
 
 import (
@@ -228,7 +228,8 @@ func (o options) run(ctx context.Context, parts ...func(context.Context) error) 
 	return nil
 }
 
-// batchCosts measures the ingestion of each body, and the throughput and memory of the synthetic one.
+// batchCosts measures the ingestion of each body, and the throughput and memory of the synthetic
+// one.
 func (o options) batchCosts(ctx context.Context) error {
 	first := synthetic()
 	for _, b := range append([]body{first, prose()}, o.bodies...) {

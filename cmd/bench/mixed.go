@@ -25,7 +25,8 @@ const (
 	mixedStreets = 600
 )
 
-// layerMixed counts the reads that see streets of two publications, while trafficctl publishes to one partition and to six.
+// layerMixed counts the reads that see streets of two publications, while trafficctl publishes to
+// one partition and to six.
 func (o options) layerMixed(ctx context.Context) error {
 	stores, err := launch.StartStores(ctx, launch.Options{Only: "kafka", Topics: map[string]int{"one": 1, "six": 6}, Stderr: io.Discard})
 	if err != nil {

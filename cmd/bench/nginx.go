@@ -28,8 +28,8 @@ const (
 	servingClients = "8"
 )
 
-// layerServing compares GET of a layer with nginx sending the same bytes from a file: one processor each, the same load tool,
-// in turns.
+// layerServing compares GET of a layer with nginx sending the same bytes from a file: one processor
+// each, the same load tool, in turns.
 func (o options) layerServing(ctx context.Context) error {
 	for _, program := range []string{"nginx", "wrk"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -80,8 +80,8 @@ type rivals struct {
 	conditional bool
 }
 
-// load starts an nginx and returns its requests per second. A server stays as fast or as slow as it started, for whatever
-// reason, so each round uses a new one.
+// load starts an nginx and returns its requests per second. A server stays as fast or as slow as it
+// started, for whatever reason, so each round uses a new one.
 func (r rivals) load(ctx context.Context, settings string) (float64, error) {
 	dir, err := os.MkdirTemp(r.dir, "nginx")
 	if err != nil {
@@ -175,8 +175,8 @@ func (s server) load(ctx context.Context) (float64, error) {
 	return rate, err
 }
 
-// nginxConf has the settings of Debian's package, but without an access log, which the daemon does not write either, and
-// without closing connections after a thousand requests.
+// nginxConf has the settings of Debian's package, but without an access log, which the daemon does
+// not write either, and without closing connections after a thousand requests.
 const nginxConf = `daemon off;
 worker_processes 1;
 user root;

@@ -84,7 +84,8 @@ const (
 		window.firstView = performance.now();
 	})()`
 	setHorizon = `const e = document.querySelector("input[type=range]"); e.value = n; e.dispatchEvent(new Event("input", {bubbles: true}))`
-	// stepHorizon returns the milliseconds from an input of the slider until its picture is complete.
+	// stepHorizon returns the milliseconds from an input of the slider until its picture is
+	// complete.
 	stepHorizon = `new Promise(done => {
 		const n = %d, began = performance.now(), before = window.shown.steps;
 		` + setHorizon + `;
@@ -93,7 +94,8 @@ const (
 			done(performance.now() - began);
 		})();
 	})`
-	// moveSlider moves the slider before each frame, and returns the frames per second in which the streets were drawn.
+	// moveSlider moves the slider before each frame, and returns the frames per second in which the
+	// streets were drawn.
 	moveSlider = `(async () => {
 		let frames = 0, n = 0;
 		const began = performance.now(), limit = %d;
@@ -193,8 +195,8 @@ func (b *tab) number(script string, args ...any) (float64, error) {
 	return v, json.Unmarshal([]byte(text), &v)
 }
 
-// rendererMB returns the memory of the largest of the browser's renderer processes, its share of what it has in common with
-// others included, in units of 10⁶ bytes.
+// rendererMB returns the memory of the largest of the browser's renderer processes, its share of
+// what it has in common with others included, in units of 10⁶ bytes.
 func rendererMB(ctx context.Context) (largest float64, err error) {
 	process := chromedp.FromContext(ctx).Browser.Process()
 	if process == nil {
@@ -341,8 +343,8 @@ func p99(ms []float64) float64 {
 	return ms[len(ms)*99/100]
 }
 
-// view requests what an open page with both views requests, until ctx ends: /status every five seconds, the rejections, and
-// the layer of each horizon, then its changes.
+// view requests what an open page with both views requests, until ctx ends: /status every five
+// seconds, the rejections, and the layer of each horizon, then its changes.
 func (d *daemon) view(ctx context.Context, after time.Duration) {
 	if pause(ctx, after) != nil {
 		return

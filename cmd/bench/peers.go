@@ -33,7 +33,8 @@ type peer struct {
 	stored  int // items that it must have written by the end of all rounds; 0: not counted
 }
 
-// peers sends the synthetic batch over two connections to the daemon, a plain handler and Telegraf, turn by turn.
+// peers sends the synthetic batch over two connections to the daemon, a plain handler and Telegraf,
+// turn by turn.
 func (o options) peers(ctx context.Context) error {
 	b := synthetic()
 	ours, err := start(ctx, o.daemon, b.detectors)
@@ -102,8 +103,8 @@ func (o options) peers(ctx context.Context) error {
 	return nil
 }
 
-// startPeer starts a program in a directory of its own and waits until it accepts connections at d.API. configure returns
-// its arguments.
+// startPeer starts a program in a directory of its own and waits until it accepts connections at
+// d.API. configure returns its arguments.
 func startPeer(ctx context.Context, program string, configure func(*daemon) ([]string, error)) (*daemon, error) {
 	dir, err := os.MkdirTemp("", "trafficd-bench-")
 	if err != nil {
@@ -166,8 +167,8 @@ func (d *daemon) written(ctx context.Context, lines int) error {
 	})
 }
 
-// plain serves ingestion in the way that needs the least code: encoding/json into maps, checks without exact rules, and a
-// file of JSON lines.
+// plain serves ingestion in the way that needs the least code: encoding/json into maps, checks
+// without exact rules, and a file of JSON lines.
 func plain(address, registry, output string) error {
 	text, err := os.ReadFile(registry)
 	if err != nil {

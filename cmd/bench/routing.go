@@ -34,8 +34,8 @@ func road() *geom.LineString {
 	return geom.NewLineStringFlat(geom.XY, flat)
 }
 
-// geometries measures how many points per second are converted from degrees into each format and back, and written and
-// read in each encoding. Then it measures the overhead of SOAP.
+// geometries measures how many points per second are converted from degrees into each format and
+// back, and written and read in each encoding. Then it measures the overhead of SOAP.
 func (o options) geometries(ctx context.Context) error {
 	line := road()
 	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
@@ -117,8 +117,8 @@ func (o options) points(name string, n int, do func() error) error {
 	return nil
 }
 
-// soap compares the daemon's CPU time for convertGeometry with that of the conversion alone (read WKT, convert, write WKT),
-// round by round, as ratios vary less than times.
+// soap compares the daemon's CPU time for convertGeometry with that of the conversion alone (read
+// WKT, convert, write WKT), round by round, as ratios vary less than times.
 func (o options) soap(ctx context.Context, line *geom.LineString) error {
 	d, err := start(ctx, o.daemon, []string{"none"})
 	if err != nil {
@@ -175,7 +175,8 @@ func conversion(text string) error {
 	return nil
 }
 
-// convert posts an envelope. It requests an uncompressed response: gzip would cost more than everything else.
+// convert posts an envelope. It requests an uncompressed response: gzip would cost more than
+// everything else.
 func (d *daemon) convert(ctx context.Context, envelope []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.API+routing.Path, bytes.NewReader(envelope))
 	if err != nil {

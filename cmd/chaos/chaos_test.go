@@ -12,8 +12,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// TestChaos is a short `make chaos`: one seed, kfake and ClickHouse. The number of kills depends on the machine, so it requires
-// only one of each kind.
+// TestChaos is a short `make chaos`: one seed, kfake and ClickHouse. The number of kills depends on
+// the machine, so it requires only one of each kind.
 func TestChaos(t *testing.T) {
 	weights, err := parseWeights(map[string]string{archive: "3", broker: "4"})
 	require.NoError(t, err)

@@ -10,8 +10,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// TestChaosCluster is a short `make chaos-cluster`: three replicas with their journal in Apache Kafka, which lose their volumes, are
-// paused for longer than their session and have clocks that differ. The number of faults depends on the machine.
+// TestChaosCluster is a short `make chaos-cluster`: three replicas with their journal in Apache
+// Kafka, which lose their volumes, are paused for longer than their session and have clocks that
+// differ. The number of faults depends on the machine.
 func TestChaosCluster(t *testing.T) {
 	weights := map[string]float64{daemon: 12, clock: 3}
 	cfg := config{

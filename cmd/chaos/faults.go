@@ -42,7 +42,8 @@ const (
 
 const ms = time.Millisecond
 
-// targets returns everything that is hit. A weight of 1 is a fault every four seconds, at any of several equal targets.
+// targets returns everything that is hit. A weight of 1 is a fault every four seconds, at any of
+// several equal targets.
 func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	several := len(r.Replicas) > 1
 	target := func(name, of string, faults ...nemesis.Fault) nemesis.Target {
@@ -106,7 +107,8 @@ func processFaults(kill, start, pause, resume func() error) []nemesis.Fault {
 	}
 }
 
-// rollout restarts all replicas in turn, each when the previous one is ready or has had the time for it.
+// rollout restarts all replicas in turn, each when the previous one is ready or has had the time
+// for it.
 func rollout(replicas []*rig.Daemon) nemesis.Fault {
 	restart := func(d *rig.Daemon) error {
 		d.Busy.Lock()
@@ -130,7 +132,8 @@ func rollout(replicas []*rig.Daemon) nemesis.Fault {
 	}}
 }
 
-// linkFaults cut the links between two hosts of the network, in one direction or both, or between one and all others.
+// linkFaults cut the links between two hosts of the network, in one direction or both, or between
+// one and all others.
 func linkFaults(n *rig.Network, first, hosts int) []nemesis.Fault {
 	type link struct{ from, to int }
 	cut := func(name string, weight int, links func(a, b int) []link) nemesis.Fault {
@@ -191,7 +194,8 @@ func daemonFaults(d *rig.Daemon, several bool) []nemesis.Fault {
 }
 
 func nodeFaults(n *rig.Node, several bool) []nemesis.Fault {
-	// A server that has exited is restarted before a fault begins, and again if that prevents its end.
+	// A server that has exited is restarted before a fault begins, and again if that prevents its
+	// end.
 	during := func(shortest, longest time.Duration, begin, end func() error) nemesis.Hit {
 		begun := false
 		return nemesis.During(shortest, longest, func(*rand.Rand) error {
@@ -239,15 +243,16 @@ func brokerFaults(b rig.Broker, kind string, brokers int) []nemesis.Fault {
 	}
 	faults = append(faults, down(kill9, 8, brokers, 500*ms))
 	if brokers > 1 {
-		// One of several for longer than its session, so that others lead its partitions; and all but one, so that there are
-		// too few replicas.
+		// One of several for longer than its session, so that others lead its partitions; and all
+		// but one, so that there are too few replicas.
 		faults = append(faults, down(kill9+" of one", 12, 1, 8*time.Second), down(kill9+" of all but one", 4, brokers-1, 4*time.Second),
 			nemesis.Fault{Name: "leaders moved", Weight: 8, Hit: b.MoveLeaders})
 	}
 	return faults
 }
 
-// diskFaults hit the journal. Some calls fail, or all: then the journal can neither write nor roll back.
+// diskFaults hit the journal. Some calls fail, or all: then the journal can neither write nor roll
+// back.
 func diskFaults(r *rig.Rig, d *rig.Daemon) []nemesis.Fault {
 	fail := func(set func(oneIn int) error) nemesis.Hit {
 		return nemesis.During(10*ms, 2*time.Second, func(rng *rand.Rand) error { return set(1 + rng.IntN(8)) }, func() error { return set(0) })

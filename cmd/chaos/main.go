@@ -1,21 +1,23 @@
-// Command chaos tests exactly-once delivery under faults. It runs the daemon between real stores while clients send unique
-// measurements, and meanwhile kills and pauses processes, cuts connections, fills the disk, changes the clock and makes
-// reads and writes fail. Then it waits for all deliveries and compares the accepted measurements with the contents of
-// ClickHouse and Kafka.
+// Command chaos tests exactly-once delivery under faults. It runs the daemon between real stores
+// while clients send unique measurements, and meanwhile kills and pauses processes, cuts
+// connections, fills the disk, changes the clock and makes reads and writes fail. Then it waits for
+// all deliveries and compares the accepted measurements with the contents of ClickHouse and Kafka.
 //
 //	clients ──wire──▶ trafficd ──wire──▶ ClickHouse     each wire is a toxiproxy
 //	                  journal   ──wire──▶ broker(s)      the journal is on a small disk
 //
-// With several replicas, each has a wire of its own, their journal is a log in Kafka, their clocks differ, and kill -9 may delete their
-// volumes. Clients send each batch through HAProxy with the shipped configuration, or to a random replica, or to all of them at the
-// same time. Several ClickHouse nodes are replicas of one shard, with ZooKeeper; they lose their disks too. Brokers and nodes may
-// have network namespaces, whose links are cut.
+// With several replicas, each has a wire of its own, their journal is a log in Kafka, their clocks
+// differ, and kill -9 may delete their volumes. Clients send each batch through HAProxy with the
+// shipped configuration, or to a random replica, or to all of them at the same time. Several
+// ClickHouse nodes are replicas of one shard, with ZooKeeper; they lose their disks too. Brokers
+// and nodes may have network namespaces, whose links are cut.
 //
-// Start reading with run.go and faults.go. The packages are the clients (load), the accepted items (ledger), the schedule of
-// faults (nemesis), the system under test (rig), the daemon's clock and disk (faultinject) and the comparison (judge).
+// Start reading with run.go and faults.go. The packages are the clients (load), the accepted items
+// (ledger), the schedule of faults (nemesis), the system under test (rig), the daemon's clock and
+// disk (faultinject) and the comparison (judge).
 //
-// It does not simulate a crash of the machine: after kill -9 the kernel still writes back its cache. The journal's own tests
-// detect a missing fsync, on a simulated file system that crashes.
+// It does not simulate a crash of the machine: after kill -9 the kernel still writes back its
+// cache. The journal's own tests detect a missing fsync, on a simulated file system that crashes.
 package main
 
 import (
@@ -46,7 +48,8 @@ func main() {
 	}
 }
 
-// errFound sets the exit code and is not printed: the last line of the output already reports the failure.
+// errFound sets the exit code and is not printed: the last line of the output already reports the
+// failure.
 var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response was wrong")
 
 func command() *cobra.Command {

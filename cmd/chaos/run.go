@@ -75,8 +75,8 @@ func run(ctx context.Context, cfg config, out io.Writer) (found *result, err err
 	return found, err
 }
 
-// attack injects faults into a system under load, waits for all deliveries and judges the result. An error means that
-// there is no verdict.
+// attack injects faults into a system under load, waits for all deliveries and judges the result.
+// An error means that there is no verdict.
 func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	book := &ledger.Ledger{}
 	size := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
@@ -137,7 +137,8 @@ func send(soft, hard context.Context, clients load.Clients, how load.Manner, boo
 	return sent
 }
 
-// keepUp acts as the service manager: until all batches are sent, it restarts any process that has exited.
+// keepUp acts as the service manager: until all batches are sent, it restarts any process that has
+// exited.
 func keepUp(r *rig.Rig, sent <-chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -221,7 +222,8 @@ func (s *sums) add(r *result) {
 
 func (s *sums) clean() bool { return s.Faults()+s.wrong == 0 }
 
-// lines returns the summary: the forced exits of the daemon and the stores by kind, and in the last line the totals.
+// lines returns the summary: the forced exits of the daemon and the stores by kind, and in the last
+// line the totals.
 func (s *sums) lines(seed uint64) string {
 	var kinds []string
 	kills := 0

@@ -61,8 +61,8 @@ func (t *trials) underLoad(ctx context.Context, how load.Manner, do func(ctx con
 	}, err
 }
 
-// equalKeys sends each batch to all replicas at once, several times, while they are killed. Answers that differ are wrong, and
-// the judge finds more than one effect.
+// equalKeys sends each batch to all replicas at once, several times, while they are killed. Answers
+// that differ are wrong, and the judge finds more than one effect.
 func (t *trials) equalKeys(ctx context.Context) error {
 	begin, kills := t.book.Tally().Requests, 0
 	tally, err := t.underLoad(ctx, load.Equal, func(ctx context.Context) error {
@@ -88,8 +88,8 @@ func (t *trials) equalKeys(ctx context.Context) error {
 	return err
 }
 
-// asShipped restarts the replicas with the shipped settings for a rolling restart and a takeover. The other settings of the rig
-// make faults more frequent.
+// asShipped restarts the replicas with the shipped settings for a rolling restart and a takeover.
+// The other settings of the rig make faults more frequent.
 func (t *trials) asShipped(ctx context.Context) error {
 	for _, d := range t.rig.Replicas {
 		d.Set("api.drain_grace=2s", "journal.log.session_timeout=6s")
@@ -97,7 +97,8 @@ func (t *trials) asShipped(ctx context.Context) error {
 	return t.restartAll(ctx)
 }
 
-// restartAll restarts the replicas in turn, each when the previous one is ready and HAProxy has noticed.
+// restartAll restarts the replicas in turn, each when the previous one is ready and HAProxy has
+// noticed.
 func (t *trials) restartAll(ctx context.Context) error {
 	const noticed = 2 * time.Second // rise 2 × inter 500 ms
 	for _, d := range t.rig.Replicas {
@@ -130,8 +131,8 @@ func (t *trials) rollouts(ctx context.Context) error {
 	return err
 }
 
-// takeovers measures the time from the kill of a replica, and so from its last 207, until the others have delivered to a store
-// everything that had been accepted by then.
+// takeovers measures the time from the kill of a replica, and so from its last 207, until the
+// others have delivered to a store everything that had been accepted by then.
 func (t *trials) takeovers(ctx context.Context) error {
 	if t.Kills == 0 {
 		return nil

@@ -1,8 +1,10 @@
-// Command devstores runs the two stores that trafficd delivers to, on loopback: a real ClickHouse and a broker that speaks
-// the Kafka protocol. It is for `make run`, the tests and the benchmarks, not for production.
+// Command devstores runs the two stores that trafficd delivers to, on loopback: a real ClickHouse
+// and a broker that speaks the Kafka protocol. It is for `make run`, the tests and the benchmarks,
+// not for production.
 //
-// It prints one line of JSON with the addresses when both are ready and runs until it receives SIGTERM or SIGINT, its
-// standard input closes (if that is a pipe), or its parent dies. Its children exit with it, even if it is killed.
+// It prints one line of JSON with the addresses when both are ready and runs until it receives
+// SIGTERM or SIGINT, its standard input closes (if that is a pipe), or its parent dies. Its
+// children exit with it, even if it is killed.
 package main
 
 import (

@@ -82,7 +82,8 @@ func (p *program) children() []int {
 	return all
 }
 
-// requireGone waits until all processes have exited. A zombie has exited: only init has not read its status yet.
+// requireGone waits until all processes have exited. A zombie has exited: only init has not read
+// its status yet.
 func requireGone(t *testing.T, pids ...int) {
 	t.Helper()
 	require.NotEmpty(t, pids)
@@ -141,7 +142,8 @@ func TestKillLeavesNoChild(t *testing.T) {
 	f(true, "--only", "kafka", "--broker", "apache")
 }
 
-// TestEndsWithItsParent starts devstores from a shell, without a pipe as standard input, and kills the shell.
+// TestEndsWithItsParent starts devstores from a shell, without a pipe as standard input, and kills
+// the shell.
 func TestEndsWithItsParent(t *testing.T) {
 	binary, err := launch.BuildDevstores(t.Context())
 	require.NoError(t, err)

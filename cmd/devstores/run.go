@@ -40,7 +40,8 @@ func bind(flags *pflag.FlagSet, o *launch.Options) {
 	flags.StringToStringVar(&o.Properties, "set", nil, "set a broker property, as key=value; repeatable")
 }
 
-// run runs the stores until ctx ends, the parent exits or a store fails. It returns nil if it was asked to stop.
+// run runs the stores until ctx ends, the parent exits or a store fails. It returns nil if it was
+// asked to stop.
 func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Writer) error {
 	if err := opts.Complete(); err != nil {
 		return err
@@ -103,8 +104,8 @@ func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io
 	return nil
 }
 
-// watchParent calls gone when the parent exits or, if standard input is a pipe, when that closes. Its goroutines end with
-// the process.
+// watchParent calls gone when the parent exits or, if standard input is a pipe, when that closes.
+// Its goroutines end with the process.
 func watchParent(gone func()) {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
 		go func() {

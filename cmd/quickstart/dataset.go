@@ -45,8 +45,8 @@ type profile struct {
 // profileDir has one file for each known data set.
 const profileDir = "deployments/quickstart"
 
-// findProfile returns the profile for the data in dir: the requested one (a name or a file), the one with the directory's
-// name, or the one whose columns match the observations' header.
+// findProfile returns the profile for the data in dir: the requested one (a name or a file), the
+// one with the directory's name, or the one whose columns match the observations' header.
 func findProfile(root, dir, requested string) (*profile, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%s is not a directory: specify the one with the observations (make run DATA=directory)", dir)
@@ -96,8 +96,8 @@ func readProfile(path string) (*profile, error) {
 	return p, nil
 }
 
-// eachRow calls do with the rows of a CSV file and their values of some columns, and returns the header. The slices are valid
-// during the call. If do is nil, only the header is read.
+// eachRow calls do with the rows of a CSV file and their values of some columns, and returns the
+// header. The slices are valid during the call. If do is nil, only the header is read.
 func eachRow(path string, columns []string, do func(row, values []string) error) (header []string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -140,9 +140,10 @@ func eachRow(path string, columns []string, do func(row, values []string) error)
 	}
 }
 
-// dataset is a data set whose streets are those of its detectors. Its last weeks are sent as if they happened now: all of its
-// times are shifted by whole weeks, so that they end in more than a day. The rows until now are sent first, then those of the
-// next day as time goes by, again and again.
+// dataset is a data set whose streets are those of its detectors. Its last weeks are sent as if
+// they happened now: all of its times are shifted by whole weeks, so that they end in more than a
+// day. The rows until now are sent first, then those of the next day as time goes by, again and
+// again.
 type dataset struct {
 	*profile
 	folder string
@@ -225,7 +226,8 @@ func (d *dataset) readDay(from time.Time) (today day, err error) {
 	return today, nil
 }
 
-// replay writes the rows of the data for a time of day to a file, with other timestamps and with two invalid rows.
+// replay writes the rows of the data for a time of day to a file, with other timestamps and with
+// two invalid rows.
 func (d *dataset) replay(from time.Time, file string) error {
 	today, err := d.load()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// smallDataset writes a data set of two streets, each with an observation every five minutes for nine days, whose speed is that
-// of the hour.
+// smallDataset writes a data set of two streets, each with an observation every five minutes for
+// nine days, whose speed is that of the hour.
 func smallDataset(t *testing.T) (folder, profile string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -37,7 +37,8 @@ replay: {end: 2014-09-24, time: at, detector: id, speed: kmh}
 `)
 }
 
-// A data set is shifted by whole weeks until it ends in more than a day, and the rows of the next day are replayed.
+// A data set is shifted by whole weeks until it ends in more than a day, and the rows of the next
+// day are replayed.
 func TestDataset(t *testing.T) {
 	folder, profile := smallDataset(t)
 	live := filepath.Join(folder, "live.csv")

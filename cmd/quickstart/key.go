@@ -27,8 +27,8 @@ const (
 // rights of the key: everything that the printed commands need.
 var rights = []string{"ingest", "forecast", "routing"}
 
-// makeKey uses the API key of an earlier start, or adds one to the keys file if that key has lost a right. It never changes
-// or removes what is in the file.
+// makeKey uses the API key of an earlier start, or adds one to the keys file if that key has lost a
+// right. It never changes or removes what is in the file.
 func (q *quickstart) makeKey(ctx context.Context) error {
 	text, err := os.ReadFile(q.path(keysFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,8 @@ import (
 // liveStep is the time between two messages of all detectors. A round number of seconds.
 const liveStep = 5 * time.Second
 
-// live sends the measurements of the last seconds until ctx ends. It prints each error once and tries again.
+// live sends the measurements of the last seconds until ctx ends. It prints each error once and
+// tries again.
 func (q *quickstart) live(ctx context.Context) {
 	tick := time.NewTicker(liveStep)
 	defer tick.Stop()

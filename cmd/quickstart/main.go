@@ -1,8 +1,9 @@
-// Command quickstart shows trafficd at work on one machine: it builds the programs, starts real stores and the daemon,
-// sends some days of traffic, waits until both stores have it, starts the forecaster, and prints a report. Then it sends
-// measurements as time goes by, until Ctrl-C.
+// Command quickstart shows trafficd at work on one machine: it builds the programs, starts real
+// stores and the daemon, sends some days of traffic, waits until both stores have it, starts the
+// forecaster, and prints a report. Then it sends measurements as time goes by, until Ctrl-C.
 //
-// All data is in one directory (.run/quickstart), which is kept: the next start uses the same data and key.
+// All data is in one directory (.run/quickstart), which is kept: the next start uses the same data
+// and key.
 package main
 
 import (

@@ -80,7 +80,8 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
-// prepare chooses the addresses, creates the directory and locks it: two runs in it would share a journal.
+// prepare chooses the addresses, creates the directory and locks it: two runs in it would share a
+// journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
 	if q.root, err = launch.ModuleRoot(); err != nil {
 		return nil, err
@@ -161,14 +162,15 @@ func (q *quickstart) startDaemon(ctx context.Context) error {
 	return q.start(ctx, q.daemon, 30*time.Second)
 }
 
-// startForecaster starts the forecaster, which learns from what is in the archive, and waits for its first forecasts. The daemon
-// reads them from the topic.
+// startForecaster starts the forecaster, which learns from what is in the archive, and waits for
+// its first forecasts. The daemon reads them from the topic.
 func (q *quickstart) startForecaster(ctx context.Context) error {
 	say("starting the forecaster, which learns from the archive")
 	return q.start(ctx, q.forecaster, 2*time.Minute)
 }
 
-// start writes a small configuration to read and to change, starts a program, and waits until it is ready.
+// start writes a small configuration to read and to change, starts a program, and waits until it is
+// ready.
 func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) error {
 	name := d.Name() + ".yaml"
 	var text bytes.Buffer
@@ -192,8 +194,8 @@ func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Dur
 	return d.AwaitReady(ctx, limit)
 }
 
-// watch restarts a program when it exits, until ctx ends. It returns an error if a store exits, or the program right after its
-// start, as it would do again.
+// watch restarts a program when it exits, until ctx ends. It returns an error if a store exits, or
+// the program right after its start, as it would do again.
 func (q *quickstart) watch(ctx context.Context, d *launch.Daemon) error {
 	for started := time.Now(); ; started = time.Now() {
 		select {
@@ -238,8 +240,9 @@ func (q *quickstart) stop() error {
 	return errors.Join(append(errs, q.stores.Close())...)
 }
 
-// trafficctl runs a command and returns what it prints to standard output and, unless progress is set, to standard error. Exit
-// code 2, for rejected items, is not an error. When ctx ends, the command is interrupted: it may finish the batch in flight.
+// trafficctl runs a command and returns what it prints to standard output and, unless progress is
+// set, to standard error. Exit code 2, for rejected items, is not an error. When ctx ends, the
+// command is interrupted: it may finish the batch in flight.
 func (q *quickstart) trafficctl(ctx context.Context, progress *os.File, args ...string) (string, string, error) {
 	var out, notes bytes.Buffer
 	cmd := exec.Command(q.bin("trafficctl"), args...)

@@ -213,8 +213,8 @@ func (s *started) interrupt(t *testing.T) {
 	require.Zero(t, code, text)
 }
 
-// TestQuickstart: the first start; a second one in the same directory, during which the daemon is killed; a third one, which
-// is killed and leaves no process behind.
+// TestQuickstart: the first start; a second one in the same directory, during which the daemon is
+// killed; a third one, which is killed and leaves no process behind.
 func TestQuickstart(t *testing.T) {
 	binary, dir := build(t), t.TempDir()
 
@@ -253,8 +253,8 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// TestPrintedCommands: every printed command works unchanged. Then measurements and forecasts go on, also after the daemon was
-// killed; Ctrl-C is not an error and leaves no process behind.
+// TestPrintedCommands: every printed command works unchanged. Then measurements and forecasts go
+// on, also after the daemon was killed; Ctrl-C is not an error and leaves no process behind.
 func TestPrintedCommands(t *testing.T) {
 	s := startQuickstart(t, build(t), t.TempDir())
 	report := s.report(t)
@@ -303,7 +303,8 @@ func TestLiveDataset(t *testing.T) {
 	s.interrupt(t)
 }
 
-// checkLive requires measurements to arrive after the report, and forecasts, which change if changes is set.
+// checkLive requires measurements to arrive after the report, and forecasts, which change if
+// changes is set.
 func (s *started) checkLive(t *testing.T, streets int, changes bool) {
 	t.Helper()
 	found := regexp.MustCompile(`web page +http://(\S+)`).FindStringSubmatch(s.report(t))

@@ -39,14 +39,14 @@ type sent struct {
 	Codes map[string]uint64 `json:"codes"` // of the rejections
 }
 
-// arrived reports whether the stores received exactly what was accepted. count() FINAL is not compared: a measurement that
-// was sent before replaces the earlier one.
+// arrived reports whether the stores received exactly what was accepted. count() FINAL is not
+// compared: a measurement that was sent before replaces the earlier one.
 func (s sent) arrived(now counts) bool {
 	return now.Inserted == s.Accepted && now.Records == s.Accepted
 }
 
-// sendAndCount sends the traffic, waits until both stores have it, and prints a report. It returns an error if the counts
-// differ.
+// sendAndCount sends the traffic, waits until both stores have it, and prints a report. It returns
+// an error if the counts differ.
 func (q *quickstart) sendAndCount(ctx context.Context) error {
 	var before counts
 	err := launch.Eventually(ctx, 30*time.Second, func() (err error) { // trafficd may be creating the table

@@ -64,8 +64,9 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 // interval is that of the traffic that is sent first.
 const interval = 5 * time.Minute
 
-// clocks returns how far the town's clocks are ahead of UTC. At the first start, they show the beginning of the morning rush:
-// the reader should see one. Later starts keep that, because the forecaster has learned it.
+// clocks returns how far the town's clocks are ahead of UTC. At the first start, they show the
+// beginning of the morning rush: the reader should see one. Later starts keep that, because the
+// forecaster has learned it.
 func (q *quickstart) clocks(now time.Time) (offset time.Duration, err error) {
 	const file, rush = "clocks", 7*time.Hour + 15*time.Minute
 	text, err := os.ReadFile(q.path(file))

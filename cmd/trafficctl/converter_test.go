@@ -50,8 +50,8 @@ func parse(t *testing.T, texts ...string) (list []geom.T) {
 	return list
 }
 
-// The service returns exactly what the offline conversion returns, for every kind of geometry, one by one
-// and as a job.
+// The service returns exactly what the offline conversion returns, for every kind of geometry, one
+// by one and as a job.
 func TestConverterMatchesOffline(t *testing.T) {
 	texts := []string{
 		"POINT Z (8.25 48.75 110.5)",
@@ -92,8 +92,8 @@ func TestConverterMatchesOffline(t *testing.T) {
 	require.ErrorContains(t, one[0].Err, "CONVERT_COORDINATE_FORMAT: ")
 }
 
-// A batch that is too large for the service is split; a single geometry that is too large is reported as
-// not convertible.
+// A batch that is too large for the service is split; a single geometry that is too large is
+// reported as not convertible.
 func TestConverterSplits(t *testing.T) {
 	long := "LINESTRING (0 0"
 	for i := range 60 {
@@ -172,8 +172,8 @@ func TestConverterLosesJob(t *testing.T) {
 	require.ErrorContains(t, err, "try again")
 }
 
-// proxy forwards the n-th request to a daemon if pass, which may change it, returns true. Otherwise it
-// responds with 503.
+// proxy forwards the n-th request to a daemon if pass, which may change it, returns true. Otherwise
+// it responds with 503.
 func proxy(t *testing.T, daemon string, pass func(n int32, r *http.Request) bool) string {
 	t.Helper()
 	target, err := url.Parse(daemon)

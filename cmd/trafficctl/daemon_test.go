@@ -39,8 +39,8 @@ const (
 
 const basePath = "/base"
 
-// testDaemon is the real intake behind a proxy that records requests and can inject failures. Set the
-// exported fields before the first request.
+// testDaemon is the real intake behind a proxy that records requests and can inject failures. Set
+// the exported fields before the first request.
 type testDaemon struct {
 	URL string // base URL
 
@@ -48,7 +48,8 @@ type testDaemon struct {
 	Known map[string]bool
 	// Before may answer the n-th request (from 1) in the daemon's stead, and then returns true.
 	Before func(n int, w http.ResponseWriter, r *http.Request) bool
-	// CutAfter reports whether to drop the connection after the daemon has processed the n-th request.
+	// CutAfter reports whether to drop the connection after the daemon has processed the n-th
+	// request.
 	CutAfter func(n int) bool
 
 	backend string
@@ -177,8 +178,8 @@ func reject(w http.ResponseWriter, status int, code, description string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"errorCode": code, "description": description, "traceId": "t1"})
 }
 
-// startRouting starts the routing service, which stops with the test, and returns its base URL. change
-// may be nil.
+// startRouting starts the routing service, which stops with the test, and returns its base URL.
+// change may be nil.
 func startRouting(t testing.TB, change func(*routing.Config)) string {
 	t.Helper()
 	cfg := routing.DefaultConfig()

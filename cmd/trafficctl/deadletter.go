@@ -97,7 +97,8 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 	return cmd
 }
 
-// reason is why a store rejected measurements, with their number and the times of the first and last.
+// reason is why a store rejected measurements, with their number and the times of the first and
+// last.
 type reason struct {
 	sink, text  string
 	n           int64
@@ -191,9 +192,9 @@ type letter struct {
 // measurement identifies the measurement, which several stores may have rejected.
 func (l letter) measurement() string { return fmt.Sprintf("%s/%d", l.BatchID, l.Index) }
 
-// readLetters returns the distinct letters of a file in order: a crash may duplicate a line. It calls torn
-// with a message for each line that a crash has truncated: the delivery writes the measurement again after
-// the restart. An error is the last.
+// readLetters returns the distinct letters of a file in order: a crash may duplicate a line. It
+// calls torn with a message for each line that a crash has truncated: the delivery writes the
+// measurement again after the restart. An error is the last.
 func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
@@ -243,8 +244,8 @@ func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 	}
 }
 
-// looksTorn reports whether a line may be part of a letter: its start, or zeros that a file system leaves
-// after a power failure.
+// looksTorn reports whether a line may be part of a letter: its start, or zeros that a file system
+// leaves after a power failure.
 func looksTorn(line []byte) bool {
 	const start = `{"sink":"`
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
@@ -269,8 +270,8 @@ func (s selection) letters(path string) iter.Seq2[letter, error] {
 	}
 }
 
-// instance returns the product instance of the selected letters. Several are an error: a key belongs to
-// one.
+// instance returns the product instance of the selected letters. Several are an error: a key
+// belongs to one.
 func (s selection) instance(path string) (string, error) {
 	found := map[string]bool{}
 	for l, err := range s.letters(path) {

@@ -211,7 +211,8 @@ func readForecasts(ctx context.Context, std streams, path, format string, maxSpe
 	return content, err
 }
 
-// errIfFaulty counts the faults of a file on standard error and returns errRejected if there are any.
+// errIfFaulty counts the faults of a file on standard error and returns errRejected if there are
+// any.
 func errIfFaulty(std streams, c forecast.Content) error {
 	if c.Skipped+c.Remarks == 0 {
 		return nil

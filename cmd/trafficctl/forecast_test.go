@@ -174,8 +174,8 @@ func TestForecastBuildReportsFaults(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// build and get agree with the daemon that a period without speed_valid has a valid speed, and both show
-// a period whose speed is not valid.
+// build and get agree with the daemon that a period without speed_valid has a valid speed, and both
+// show a period whose speed is not valid.
 func TestForecastSpeedValid(t *testing.T) {
 	start := time.Now().UTC().Truncate(time.Hour)
 	f := func(member string, want bool) {
@@ -252,8 +252,8 @@ func (s served) get(t *testing.T, args ...string) ran {
 	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", testKey}, args...)...)
 }
 
-// Forecasts are generated, published to a real broker, read by the feed, served as a layer and fetched in
-// every format.
+// Forecasts are generated, published to a real broker, read by the feed, served as a layer and
+// fetched in every format.
 func TestForecastEndToEnd(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("forecasts", 3))
 	file := temporary(t, "f.ndjson.gz")

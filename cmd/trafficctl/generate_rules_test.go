@@ -37,8 +37,8 @@ func registryOf(t testing.TB, cfg generate.Config) [][]string {
 	return rows
 }
 
-// The daemon accepts every measurement of a registered detector. Measurements are ordered by time, and
-// each interval starts a batch.
+// The daemon accepts every measurement of a registered detector. Measurements are ordered by time,
+// and each interval starts a batch.
 func TestMeasurementsAreValid(t *testing.T) {
 	cfg := generateConfig(func(c *generate.Config) { c.AllTypes = true })
 	var all []json.RawMessage
@@ -100,7 +100,8 @@ func TestFaults(t *testing.T) {
 	}, codes, "all codes of contract 1.2 except that of the batch size, and no valid item")
 }
 
-// codesOf posts the items to a daemon that knows the network, and returns the code for each rejected index.
+// codesOf posts the items to a daemon that knows the network, and returns the code for each
+// rejected index.
 func codesOf(t *testing.T, cfg generate.Config, items []json.RawMessage) map[int]string {
 	t.Helper()
 	d := newDaemon(t)

@@ -113,8 +113,8 @@ func TestGeometryFails(t *testing.T) {
 	f("check --from and the file name", file(t, "places.kml", place))
 }
 
-// A run that fails before it writes anything leaves an existing file unchanged; any other run replaces it
-// completely.
+// A run that fails before it writes anything leaves an existing file unchanged; any other run
+// replaces it completely.
 func TestGeometryReplacesOutput(t *testing.T) {
 	const before = "POINT (1 2)\nPOINT (3 4)\nPOINT (5 6)\n"
 	out := file(t, "out", before)

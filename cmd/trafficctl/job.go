@@ -45,7 +45,8 @@ func (c *connection) routing(flags *pflag.FlagSet) (*soap.Client, error) {
 	return soap.New(cfg)
 }
 
-// newJobCommand completes a command that calls run with a client, the connection flags and a job id.
+// newJobCommand completes a command that calls run with a client, the connection flags and a job
+// id.
 func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soap.Client, c *connection, id string) error) *cobra.Command {
 	var c connection
 	cmd.Use += " ID"

@@ -41,8 +41,8 @@ func newJournal(std streams) *cobra.Command {
 	return cmd
 }
 
-// journalCommand completes a command that reads the journal in the directory of its argument, or that of a configuration. name is
-// how the journal is named on a command line.
+// journalCommand completes a command that reads the journal in the directory of its argument, or
+// that of a configuration. name is how the journal is named on a command line.
 func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
 	o := conf.Options{Environ: os.Environ()}
 	var brokers string
@@ -329,8 +329,8 @@ func printFindings(w io.Writer, name string, err error) {
 	}
 }
 
-// printAdvice prints what to do: restore the files, or save the intact frames and let the daemon start
-// over. behind is the first frame that some consumer lacks.
+// printAdvice prints what to do: restore the files, or save the intact frames and let the daemon
+// start over. behind is the first frame that some consumer lacks.
 func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 	fmt.Fprintln(w, "\nWhat to do:")
 	n := 0

@@ -128,7 +128,8 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	return nil
 }
 
-// followDeliveries shows the progress until nothing is left or ctx is done. waiting has the rows of each sink at the start.
+// followDeliveries shows the progress until nothing is left or ctx is done. waiting has the rows of
+// each sink at the start.
 func followDeliveries(ctx context.Context, shown *progress, deliveries map[string]*pipeline.Delivery, waiting map[string]int64) {
 	for left := true; left && ctx.Err() == nil; {
 		left = false

@@ -94,7 +94,8 @@ func TestFramesFrom(t *testing.T) {
 	}
 }
 
-// Whatever is damaged, each frame is either read or reported as lost, once and in order, and reading ends.
+// Whatever is damaged, each frame is either read or reported as lost, once and in order, and
+// reading ends.
 func TestFramesWithRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))

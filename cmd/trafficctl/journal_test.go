@@ -409,8 +409,8 @@ func TestJournalOfIdempotencyStore(t *testing.T) {
 	require.Contains(t, runWith(t, "", "journal", "dump", dir, "--frames").out, `"rows":0,"rejected":3,"idempotencyKey":true`)
 }
 
-// While a daemon writes, delivers and deletes, every inspection finds an undamaged journal and takes no
-// lock.
+// While a daemon writes, delivers and deletes, every inspection finds an undamaged journal and
+// takes no lock.
 func TestJournalOfRunningDaemon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})

@@ -1,6 +1,6 @@
-// Command trafficctl is the tool for integrators and operators: it sends measurements, manages keys,
-// forecasts, geometries and routing jobs over HTTP, inspects a daemon's journal and dead letters in its
-// files, and delivers the journal of a lost daemon.
+// Command trafficctl is the tool for integrators and operators: it sends measurements, manages
+// keys, forecasts, geometries and routing jobs over HTTP, inspects a daemon's journal and dead
+// letters in its files, and delivers the journal of a lost daemon.
 package main
 
 import (

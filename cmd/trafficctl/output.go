@@ -23,9 +23,9 @@ import (
 
 const stdio = feed.Stdin // also standard output
 
-// writeOutput calls write with a buffered writer for stdout if path is "-", otherwise for the file. It
-// compresses .gz and .zst files. The file is replaced in one step once it is complete: a daemon may
-// be watching it, and a failure keeps the old content.
+// writeOutput calls write with a buffered writer for stdout if path is "-", otherwise for the file.
+// It compresses .gz and .zst files. The file is replaced in one step once it is complete: a daemon
+// may be watching it, and a failure keeps the old content.
 func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) error {
 	if path == stdio {
 		return writeBuffered(stdout, write)
@@ -63,8 +63,8 @@ const (
 	lineEvery = 5 * time.Second // without a terminal
 )
 
-// progress shows a progress bar on a terminal, and otherwise a line from time to time. It is safe for
-// concurrent use.
+// progress shows a progress bar on a terminal, and otherwise a line from time to time. It is safe
+// for concurrent use.
 type progress struct {
 	mu    sync.Mutex
 	w     io.Writer

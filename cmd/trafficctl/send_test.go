@@ -120,8 +120,8 @@ func TestSendKey(t *testing.T) {
 	require.Len(t, d.Items(), 2)
 }
 
-// Rejected items are written to a file, corrected and resubmitted; those that are rejected again are
-// written to another file.
+// Rejected items are written to a file, corrected and resubmitted; those that are rejected again
+// are written to another file.
 func TestRejectedRoundTrip(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{"A": true}
@@ -170,8 +170,8 @@ func TestRejectedFileIsKept(t *testing.T) {
 	require.Zero(t, runWith(t, "", to(d, "send", "--rejected", empty)...).code)
 }
 
-// A bad row stops the run after the rows before it, and the summary says how to resume. If bad rows are
-// skipped, the exit code is 2.
+// A bad row stops the run after the rows before it, and the summary says how to resume. If bad rows
+// are skipped, the exit code is 2.
 func TestSendBadRow(t *testing.T) {
 	d := newDaemon(t)
 	text := wideCSV + "158324,yesterday,1,1\n" + "158324,2014-08-01T08:05:00,1,1\n"
@@ -247,8 +247,8 @@ func TestSendDetectorsFromHeader(t *testing.T) {
 	require.Contains(t, r.err, "use either --detectors-from-header or --detector")
 }
 
-// BenchmarkSendMelt measures the whole path of a wide CSV file on one core (-cpu 1), the receiving server
-// included: it only reads the bodies.
+// BenchmarkSendMelt measures the whole path of a wide CSV file on one core (-cpu 1), the receiving
+// server included: it only reads the bodies.
 func BenchmarkSendMelt(b *testing.B) {
 	const rows = 70_000 // ten full batches
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

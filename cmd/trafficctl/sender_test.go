@@ -95,8 +95,8 @@ func eventually(t testing.TB, ok func() bool) {
 	require.Eventually(t, ok, 10*time.Second, time.Millisecond)
 }
 
-// Input sorted by detector arrives once, with each detector's items in order, in full batches although a
-// lane has few detectors at a time.
+// Input sorted by detector arrives once, with each detector's items in order, in full batches
+// although a lane has few detectors at a time.
 func TestOrderAndFullBatches(t *testing.T) {
 	const detectors, each, limit = 40, 250, 500
 	for _, workers := range []int{1, 4} {
@@ -204,8 +204,8 @@ func TestRetries(t *testing.T) {
 	}, 0)
 }
 
-// An error that a retry cannot fix ends the run after one request, with the daemon's description and
-// what to do.
+// An error that a retry cannot fix ends the run after one request, with the daemon's description
+// and what to do.
 func TestPermanentErrorsStop(t *testing.T) {
 	f := func(status int, hint string) {
 		t.Helper()
@@ -296,8 +296,8 @@ func TestNoAnswer(t *testing.T) {
 	require.EqualValues(t, 1, s.Tally().Resume)
 }
 
-// After an interrupt, batches in flight are still answered and counted, no batch starts, and the summary
-// has the row to resume at.
+// After an interrupt, batches in flight are still answered and counted, no batch starts, and the
+// summary has the row to resume at.
 func TestInterrupted(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())

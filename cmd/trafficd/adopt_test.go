@@ -15,8 +15,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// A daemon dies with blocks in flight and others undelivered. trafficctl journal adopt delivers its journal beside another daemon,
-// killed and stopped in between, and each measurement is in both stores once. Then the daemon may return.
+// A daemon dies with blocks in flight and others undelivered. trafficctl journal adopt delivers its
+// journal beside another daemon, killed and stopped in between, and each measurement is in both
+// stores once. Then the daemon may return.
 func TestAdoptJournal(t *testing.T) {
 	ctl := filepath.Join(t.TempDir(), "trafficctl")
 	require.NoError(t, launch.Build(t.Context(), "-o", ctl, "./cmd/trafficctl"))

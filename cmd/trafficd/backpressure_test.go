@@ -26,8 +26,8 @@ var smallJournal = []string{
 }
 
 // Promise 5: while both stores are down, the daemon accepts batches until its journal is full, then
-// refuses all, in bounded memory. Once the stores are back, it delivers the backlog oldest first and
-// accepts new batches; everything it promised is in both stores once.
+// refuses all, in bounded memory. Once the stores are back, it delivers the backlog oldest first
+// and accepts new batches; everything it promised is in both stores once.
 func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	d, c, k := onRealStores(t)
 	require.NoError(t, c.Stop())
@@ -72,7 +72,8 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	requireInOrder(t, k)
 }
 
-// An outage of one store does not delay the other; the journal keeps what the first has not received.
+// An outage of one store does not delay the other; the journal keeps what the first has not
+// received.
 func TestOneStoreDown(t *testing.T) {
 	type store interface {
 		Stop() error
@@ -168,7 +169,8 @@ func (d *process) awaitLag(sink string) {
 	d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_seconds", sink) > 0 }, "%s lags behind", sink)
 }
 
-// requireRefusing checks that batches are refused because the journal is full, and that readiness reports it.
+// requireRefusing checks that batches are refused because the journal is full, and that readiness
+// reports it.
 func (d *process) requireRefusing(r refused) {
 	d.t.Helper()
 	requireComeBack(d.t, r.answer)
@@ -207,7 +209,8 @@ func (d *process) refuseMany(body string, clients, times int) {
 	require.Zero(d.t, wrong.Load())
 }
 
-// memory returns a line of the daemon's /proc/…/status in bytes: VmRSS is its resident memory, VmHWM the peak.
+// memory returns a line of the daemon's /proc/…/status in bytes: VmRSS is its resident memory,
+// VmHWM the peak.
 func (d *process) memory(line string) int64 {
 	d.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
@@ -252,8 +255,8 @@ func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
 	}}
 }
 
-// requireInOrder checks that no partition holds a batch before an earlier one. The batches must have
-// been sent one after the other.
+// requireInOrder checks that no partition holds a batch before an earlier one. The batches must
+// have been sent one after the other.
 func requireInOrder(t *testing.T, k *stores.Kafka) {
 	t.Helper()
 	last := map[int32]int{}
@@ -265,8 +268,8 @@ func requireInOrder(t *testing.T, k *stores.Kafka) {
 	}
 }
 
-// A batch without accepted items occupies the journal only until its Idempotency-Key has been copied.
-// It needs no store, and any number of them leaves the journal with free space.
+// A batch without accepted items occupies the journal only until its Idempotency-Key has been
+// copied. It needs no store, and any number of them leaves the journal with free space.
 func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
 	unused := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused)

@@ -35,8 +35,8 @@ func checkConfig(t *testing.T, mode string, settings ...string) (out string, ok 
 	return string(text), err == nil
 }
 
-// requireProblems checks that the output has one line for each problem, which starts with one of want,
-// and no others.
+// requireProblems checks that the output has one line for each problem, which starts with one of
+// want, and no others.
 func requireProblems(t *testing.T, out string, want ...string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -47,7 +47,8 @@ func requireProblems(t *testing.T, out string, want ...string) {
 	require.Len(t, lines[1:], len(want), out)
 }
 
-// Mistakes of all kinds are reported by one run: keys, types, bounds, files, certificates, folders, stores.
+// Mistakes of all kinds are reported by one run: keys, types, bounds, files, certificates, folders,
+// stores.
 func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	out, _ := checkConfig(t, "--check-config=deep",
 		"kafka.toppic=x", "nonsense", "journal.segment_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",
@@ -132,7 +133,8 @@ func TestDeepCheckOfClickHouse(t *testing.T) {
 	f([]string{"clickhouse.secure=true"}, "clickhouse.")
 }
 
-// terminateTLS forwards TLS connections to an address. It returns its own address, its authority and another one.
+// terminateTLS forwards TLS connections to an address. It returns its own address, its authority
+// and another one.
 func terminateTLS(t *testing.T, to string) (address, ca, other string) {
 	t.Helper()
 	config, ca, other := authorities(t)
@@ -153,7 +155,8 @@ func terminateTLS(t *testing.T, to string) (address, ca, other string) {
 	return l.Addr().String(), ca, other
 }
 
-// authorities returns a server certificate for 127.0.0.1, and the files of its authority and of another one.
+// authorities returns a server certificate for 127.0.0.1, and the files of its authority and of
+// another one.
 func authorities(t *testing.T) (config *tls.Config, ca, other string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -80,9 +80,9 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 	return r.run(d.steps(), signals, d.failed)
 }
 
-// steps lists the parts in the order in which they start; they stop in reverse. Clients are admitted
-// last and cut off first, so whatever they got a 207 for is in the journal before it closes. /readyz
-// answers from the first to the last moment.
+// steps lists the parts in the order in which they start; they stop in reverse. Clients are
+// admitted last and cut off first, so whatever they got a 207 for is in the journal before it
+// closes. /readyz answers from the first to the last moment.
 func (d *daemon) steps() []step {
 	cfg, log := d.cfg, d.log
 	return []step{

@@ -12,7 +12,8 @@ import (
 	"trafficd/sinks/clickhouse"
 )
 
-// delivery is what runs for a sink: a pipeline.Delivery, or with the log in Kafka one for each partition.
+// delivery is what runs for a sink: a pipeline.Delivery, or with the log in Kafka one for each
+// partition.
 type delivery struct {
 	name string
 	deliverer
@@ -80,8 +81,8 @@ func (d *daemon) newDelivery(
 	return p, nil
 }
 
-// stopDeliveries lets each finish its current block until ctx ends, then interrupts it; the block is
-// retried after the next start. Cursors are saved in both cases.
+// stopDeliveries lets each finish its current block until ctx ends, then interrupts it; the block
+// is retried after the next start. Cursors are saved in both cases.
 func (d *daemon) stopDeliveries(ctx context.Context) error {
 	for _, x := range d.deliveries {
 		x.soft()

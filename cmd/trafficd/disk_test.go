@@ -17,9 +17,9 @@ import (
 	"trafficd/cmd/internal/ops"
 )
 
-// While the disk is full, batches get 503 and readiness reports why, also across kills and restarts, and
-// deliveries continue. Once there is space, batches are accepted again. What got a 207 is in both
-// stores once; nothing of what got a 503 is.
+// While the disk is full, batches get 503 and readiness reports why, also across kills and
+// restarts, and deliveries continue. Once there is space, batches are accepted again. What got a
+// 207 is in both stores once; nothing of what got a 503 is.
 func TestDiskFull(t *testing.T) {
 	if !mayMount(t) {
 		inNamespace(t)

@@ -15,8 +15,8 @@ import (
 
 const docsFolder = "../../sources/page/docs"
 
-// TestDocs: both listeners show every operation of the OpenAPI document, also below a base path, and request nothing from
-// another host.
+// TestDocs: both listeners show every operation of the OpenAPI document, also below a base path,
+// and request nothing from another host.
 func TestDocs(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)

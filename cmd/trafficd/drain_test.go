@@ -22,9 +22,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// TestDrainUnderLoad is promise 8: after SIGTERM under load the daemon exits with 0. Requests in progress and those of
-// the drain grace get their 207, later ones a 503 or a connection that closes before the response. What got a 207 is in both
-// stores after the next start.
+// TestDrainUnderLoad is promise 8: after SIGTERM under load the daemon exits with 0. Requests in
+// progress and those of the drain grace get their 207, later ones a 503 or a connection that closes
+// before the response. What got a 207 is in both stores after the next start.
 func TestDrainUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.set("api.drain_grace=500ms", "shutdown_timeout=20s")
@@ -58,8 +58,9 @@ func TestDrainUnderLoad(t *testing.T) {
 	promised.check(t, c, k)
 }
 
-// TestRollingRestart restarts two replicas in turn, under load, behind the shipped configurations of HAProxy and nginx. Behind
-// HAProxy no request fails; behind nginx some get a 503 with Retry-After. What got a 207 is in both stores once.
+// TestRollingRestart restarts two replicas in turn, under load, behind the shipped configurations
+// of HAProxy and nginx. Behind HAProxy no request fails; behind nginx some get a 503 with
+// Retry-After. What got a 207 is in both stores once.
 func TestRollingRestart(t *testing.T) {
 	for _, edge := range []struct {
 		name    string
@@ -97,8 +98,8 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// TestStrictEdge checks the variant strict of the shipped configuration of HAProxy: while a replica is away, its clients get
-// 503, and no client reaches another replica than before.
+// TestStrictEdge checks the variant strict of the shipped configuration of HAProxy: while a replica
+// is away, its clients get 503, and no client reaches another replica than before.
 func TestStrictEdge(t *testing.T) {
 	replicas := []*process{newProcess(t).start(), newProcess(t).start()}
 	for _, d := range replicas {
@@ -110,7 +111,8 @@ func TestStrictEdge(t *testing.T) {
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	startServer(t, address, "haproxy", "-db", "-f", config)
 
-	// statuses returns the response to an unknown key of each of 16 clients: 401 from a replica, 503 from HAProxy.
+	// statuses returns the response to an unknown key of each of 16 clients: 401 from a replica,
+	// 503 from HAProxy.
 	statuses := func() (list []int) {
 		for i := range 16 {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/mlf/v1/forecast/realtime", nil)
@@ -139,7 +141,8 @@ func TestStrictEdge(t *testing.T) {
 	}
 }
 
-// shippedEdge returns a configuration of deployments/edge for the given replicas, listening on address.
+// shippedEdge returns a configuration of deployments/edge for the given replicas, listening on
+// address.
 func shippedEdge(t *testing.T, name, address string, replicas []*process) string {
 	t.Helper()
 	shipped, err := os.ReadFile(filepath.Join("../../deployments/edge", name))
@@ -154,7 +157,8 @@ func shippedEdge(t *testing.T, name, address string, replicas []*process) string
 	return strings.NewReplacer(words...).Replace(string(shipped))
 }
 
-// startHAProxy starts an HAProxy with the shipped configuration. await waits until it uses all replicas.
+// startHAProxy starts an HAProxy with the shipped configuration. await waits until it uses all
+// replicas.
 func startHAProxy(t *testing.T, replicas []*process) (address string, await func()) {
 	address, dir := freeAddress(t), t.TempDir()
 	config, admin := filepath.Join(dir, "haproxy.cfg"), filepath.Join(dir, "admin")
@@ -176,7 +180,8 @@ func startHAProxy(t *testing.T, replicas []*process) (address string, await func
 	}
 }
 
-// startNginx starts an nginx with the shipped configuration. await waits until it tries replicas that have failed again.
+// startNginx starts an nginx with the shipped configuration. await waits until it tries replicas
+// that have failed again.
 func startNginx(t *testing.T, replicas []*process) (address string, await func()) {
 	address = freeAddress(t)
 	runNginx(t, address, shippedEdge(t, "nginx.conf", address, replicas))
@@ -191,7 +196,8 @@ func (d *process) awaitDraining() {
 	}, "draining")
 }
 
-// load is a set of clients that send batches of unique items, each repeatedly until it gets its 207.
+// load is a set of clients that send batches of unique items, each repeatedly until it gets its
+// 207.
 type load struct {
 	t        *testing.T
 	address  string

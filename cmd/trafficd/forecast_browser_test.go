@@ -24,12 +24,13 @@ import (
 	"trafficd/sinks/layers"
 )
 
-// mapStreets is enough for some hundred buckets of the layer, each with its own deflate blocks in the
-// gzip body.
+// mapStreets is enough for some hundred buckets of the layer, each with its own deflate blocks in
+// the gzip body.
 const mapStreets = 20_000
 
-// A real browser decompresses the layer, gzip and zstd, to the bytes of the identity body, after a full
-// build and after some streets have changed. It caches the layer: an unchanged one is not sent again.
+// A real browser decompresses the layer, gzip and zstd, to the bytes of the identity body, after a
+// full build and after some streets have changed. It caches the layer: an unchanged one is not sent
+// again.
 func TestForecastInBrowser(t *testing.T) {
 	d := newProcess(t)
 	feed := filepath.Join(d.Dir, "forecasts.pb")
@@ -59,8 +60,8 @@ func TestForecastInBrowser(t *testing.T) {
 	}
 }
 
-// A page of another origin gets the layer directly from the daemon if the settings name its origin. The
-// browser sends a preflight request before the one with the key.
+// A page of another origin gets the layer directly from the daemon if the settings name its origin.
+// The browser sends a preflight request before the one with the key.
 func TestForecastFromAnotherOrigin(t *testing.T) {
 	chrome := startBrowser(t)
 	page := chrome.open(t, &process{}, "", "gzip") // its proxy serves only the page
@@ -173,8 +174,8 @@ func (d *process) identity(query, accept string) arrived {
 	return arrived{answer.StatusCode, "", len(body), hex.EncodeToString(digest[:])}
 }
 
-// proxy forwards requests of the browser to the daemon, so that page and layer have one origin, and can
-// restrict the browser to one encoding.
+// proxy forwards requests of the browser to the daemon, so that page and layer have one origin, and
+// can restrict the browser to one encoding.
 type proxy struct {
 	*httptest.Server
 	mu  sync.Mutex

@@ -16,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForecastCaches puts nginx and Varnish before the daemon, with their defaults and with settings that force them to
-// cache layers. An invalid key never gets the layer of a valid one, and no key that of another time zone or format.
+// TestForecastCaches puts nginx and Varnish before the daemon, with their defaults and with
+// settings that force them to cache layers. An invalid key never gets the layer of a valid one, and
+// no key that of another time zone or format.
 func TestForecastCaches(t *testing.T) {
 	d := newProcess(t, "layers.query_key=true", "api.cors_origins=https://maps.example", "forecasts.feed=file", "forecasts.file.settle=10ms")
 	feed := filepath.Join(d.Dir, "forecasts.ndjson")
@@ -144,7 +145,8 @@ sub vcl_deliver { if (obj.hits > 0) { set resp.http.X-Cache = "HIT"; } else { se
 	return address
 }
 
-// startServer starts a server of Debian, waits until it accepts connections, and stops it when the test ends.
+// startServer starts a server of Debian, waits until it accepts connections, and stops it when the
+// test ends.
 func startServer(t *testing.T, address, name string, args ...string) {
 	t.Helper()
 	log := new(bytes.Buffer)

@@ -30,9 +30,9 @@ const (
 	mapZone = "America/Argentina/Buenos_Aires"
 )
 
-// Clients that share no code with the daemon read what was published, field by field, from every kind
-// of feed: they get the protobuf definition from the daemon and the layer with curl, and decode it with
-// protoc and with protoc's code in Python.
+// Clients that share no code with the daemon read what was published, field by field, from every
+// kind of feed: they get the protobuf definition from the daemon and the layer with curl, and
+// decode it with protoc and with protoc's code in Python.
 func TestForecastClients(t *testing.T) {
 	published := publishedForecasts()
 	file := filepath.Join(t.TempDir(), "forecasts.json")
@@ -59,8 +59,8 @@ func TestForecastClients(t *testing.T) {
 	f("forecasts.feed=clickhouse", "forecasts.clickhouse.address="+c.TCP, "forecasts.clickhouse.query=SELECT * FROM road.forecasts")
 }
 
-// publishedForecasts returns values that clients may get wrong: the limits of each type, and defaults,
-// which are not encoded. Streets and periods are in the order of the layer.
+// publishedForecasts returns values that clients may get wrong: the limits of each type, and
+// defaults, which are not encoded. Streets and periods are in the order of the layer.
 func publishedForecasts() *pb.StreetForecastResponse {
 	start := time.Now().UTC().Truncate(time.Hour)
 	at := func(hours int) string {
@@ -165,8 +165,8 @@ func fromLines(t *testing.T, text []byte) *pb.StreetForecastResponse {
 	return layer
 }
 
-// pythonWithProtobuf is a Python with protobuf's runtime. Debian's package is for Debian's Python, which
-// may not be the first in PATH.
+// pythonWithProtobuf is a Python with protobuf's runtime. Debian's package is for Debian's Python,
+// which may not be the first in PATH.
 var pythonWithProtobuf = sync.OnceValues(func() (string, error) {
 	var err error
 	for _, program := range []string{"/usr/bin/python3", "python3"} {

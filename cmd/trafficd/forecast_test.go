@@ -33,8 +33,8 @@ func replaceFile(t *testing.T, path, text string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// streetLine returns a street's forecast: one period around now, so that the layer does not change with
-// the minute during the test.
+// streetLine returns a street's forecast: one period around now, so that the layer does not change
+// with the minute during the test.
 func streetLine(street int, speed float64) string {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	return fmt.Sprintf(`{"street":%d,"fromnode":1,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg==","forecast":[{"start":%q,"end":%q,"speed_valid":true,"speed":%v}]}`+"\n",

@@ -24,10 +24,10 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestForecastTopicHistories: daemons that have followed a topic for different times, with valid and
-// invalid records, an outage of the broker and a recreated topic, finally serve the same bytes, equal to
-// those of an oracle that reads the topic by the rules of contract 2. A starting daemon serves nothing
-// before it has read the whole topic.
+// TestForecastTopicHistories: daemons that have followed a topic for different times, with valid
+// and invalid records, an outage of the broker and a recreated topic, finally serve the same bytes,
+// equal to those of an oracle that reads the topic by the rules of contract 2. A starting daemon
+// serves nothing before it has read the whole topic.
 func TestForecastTopicHistories(t *testing.T) {
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 3))
@@ -81,8 +81,9 @@ func TestForecastTopicHistories(t *testing.T) {
 	require.True(t, proto.Equal(writer.oracle(), asJSON))
 }
 
-// TestDeadForecastProducer: the records of the topic are two hours old and all their periods have ended,
-// so a strict daemon refuses the layer and reports why, although every poll of the topic succeeds.
+// TestDeadForecastProducer: the records of the topic are two hours old and all their periods have
+// ended, so a strict daemon refuses the layer and reports why, although every poll of the topic
+// succeeds.
 func TestDeadForecastProducer(t *testing.T) {
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 1))
@@ -230,8 +231,8 @@ func (w *topicWriter) records() []stores.Record {
 	return records
 }
 
-// recreate deletes the topic and immediately creates another one of the same name. It returns the number
-// of records in the old one.
+// recreate deletes the topic and immediately creates another one of the same name. It returns the
+// number of records in the old one.
 func (w *topicWriter) recreate() (held int) {
 	w.t.Helper()
 	held = w.held()
@@ -257,8 +258,9 @@ func (w *topicWriter) recreate() (held int) {
 	return held
 }
 
-// oracle reads the whole topic. In each partition the last valid record about a street counts, with the
-// latest time of the street in that partition; among partitions the latest time, then the highest number.
+// oracle reads the whole topic. In each partition the last valid record about a street counts, with
+// the latest time of the street in that partition; among partitions the latest time, then the
+// highest number.
 func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	w.t.Helper()
 	type latest struct {

@@ -19,7 +19,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// What the tests of the OpenAPI document run: requirements.txt, pom.xml and package-lock.json pin it.
+// What the tests of the OpenAPI document run: requirements.txt, pom.xml and package-lock.json pin
+// it.
 const openapiTools = "testdata/openapi"
 
 // generatorSHA256 is the checksum of openapi-generator's jar.
@@ -47,9 +48,9 @@ type generator struct {
 	build      func(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd
 }
 
-// TestGeneratedClients makes clients from the running daemon's OpenAPI document with openapi-generator,
-// compiles them with the document's code samples, and runs these: they send a batch, read its
-// rejections, and read the forecast layer.
+// TestGeneratedClients makes clients from the running daemon's OpenAPI document with
+// openapi-generator, compiles them with the document's code samples, and runs these: they send a
+// batch, read its rejections, and read the forecast layer.
 func TestGeneratedClients(t *testing.T) {
 	d := clientsProcess(t)
 	generators := map[string]generator{

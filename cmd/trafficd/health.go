@@ -46,7 +46,8 @@ Exit codes: 0 alive or ready, 1 not, or no answer.`,
 	return cmd
 }
 
-// askOps requests a path of the operators' listener, which may listen on all addresses of the machine.
+// askOps requests a path of the operators' listener, which may listen on all addresses of the
+// machine.
 func askOps(ctx context.Context, listen, path string) (answer string, err error) {
 	if listen == "" {
 		return "", errors.New("cannot request the daemon's health: ops.listen is empty, so there is no operators' listener")

@@ -70,8 +70,8 @@ func streetsAt(n int, speed float64) []*pb.StreetForecast {
 	return list
 }
 
-// While the layer is rebuilt hundreds of times, readers of all its forms get complete answers of one
-// generation, whose speeds all equal its number, and never one older than the last.
+// While the layer is rebuilt hundreds of times, readers of all its forms get complete answers of
+// one generation, whose speeds all equal its number, and never one older than the last.
 func TestReadersDuringRebuilds(t *testing.T) {
 	f := func(streets, rebuilds int) {
 		t.Helper()
@@ -114,8 +114,8 @@ func TestReadersDuringRebuilds(t *testing.T) {
 	f(2000, 10) // several pieces
 }
 
-// readLayer requests one form after the other until done, or until an answer is wrong, and counts the
-// answers. Even readers ask for protobuf, odd ones for JSON.
+// readLayer requests one form after the other until done, or until an answer is wrong, and counts
+// the answers. Even readers ask for protobuf, odd ones for JSON.
 func readLayer(t *testing.T, addr string, reader, streets int, answers *atomic.Int64, done <-chan struct{}) {
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
@@ -201,8 +201,8 @@ func unpacked(resp *http.Response) ([]byte, error) {
 	return packed, nil
 }
 
-// A GET of the layer allocates nothing, from socket to socket, including the key check, rate limits,
-// negotiation and headers.
+// A GET of the layer allocates nothing, from socket to socket, including the key check, rate
+// limits, negotiation and headers.
 func TestLayerPathAllocatesNothing(t *testing.T) {
 	layer, addr := layerServer(t, layers.DefaultConfig())
 	for _, f := range streetsAt(5000, 50) { // several pages

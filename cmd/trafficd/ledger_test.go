@@ -14,8 +14,8 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// ledger records what clients were promised by a 207: for each batch the number of accepted items and
-// the Batch-Id.
+// ledger records what clients were promised by a 207: for each batch the number of accepted items
+// and the Batch-Id.
 type ledger struct {
 	mu      sync.Mutex
 	batches map[int]promise
@@ -56,8 +56,8 @@ func (l *ledger) items() (sum int) {
 	return sum
 }
 
-// check checks that both stores hold exactly what was promised, each item once. Batches are those of
-// batchNumber, and both deliveries must be up to date.
+// check checks that both stores hold exactly what was promised, each item once. Batches are those
+// of batchNumber, and both deliveries must be up to date.
 func (l *ledger) check(t *testing.T, c *stores.ClickHouse, k *stores.Kafka) {
 	t.Helper()
 	l.checkArchive(t, c)
@@ -65,7 +65,8 @@ func (l *ledger) check(t *testing.T, c *stores.ClickHouse, k *stores.Kafka) {
 	t.Logf("%d batches with %d items, each once in both stores", l.len(), l.items())
 }
 
-// checkArchive also counts the rows of all inserts, because merges of the table would hide duplicates.
+// checkArchive also counts the rows of all inserts, because merges of the table would hide
+// duplicates.
 func (l *ledger) checkArchive(t *testing.T, c *stores.ClickHouse) {
 	t.Helper()
 	want := map[string]int{}

@@ -1,6 +1,6 @@
-// Command trafficd accepts batches of detector measurements over HTTP, makes the valid ones durable and
-// delivers each exactly once to ClickHouse and Kafka. It also serves street forecasts and converts
-// geometries.
+// Command trafficd accepts batches of detector measurements over HTTP, makes the valid ones durable
+// and delivers each exactly once to ClickHouse and Kafka. It also serves street forecasts and
+// converts geometries.
 //
 //	main.go        the command line
 //	config/        settings: defaults, file, environment, flags

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// limitMemory sets the soft memory limit, 0 for none, and returns a function that ends its adjustment.
-// Live memory is bounded by other settings and may exceed the limit, with a large forecast layer for
-// example. The garbage collector would then use half of the CPU, so the limit follows live memory at
-// one and a half times its size if that is more.
+// limitMemory sets the soft memory limit, 0 for none, and returns a function that ends its
+// adjustment. Live memory is bounded by other settings and may exceed the limit, with a large
+// forecast layer for example. The garbage collector would then use half of the CPU, so the limit
+// follows live memory at one and a half times its size if that is more.
 func limitMemory(limit int64) (stop func()) {
 	if limit == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Promise 5: memory is bounded by settings, whatever clients send. 64 clients send a body each at the same time, several times.
+// Promise 5: memory is bounded by settings, whatever clients send. 64 clients send a body each at
+// the same time, several times.
 func TestMemory(t *testing.T) {
 	const clients, limit = 64, 14_000
 	from, to := day.Format(time.RFC3339), day.Add(5*time.Minute).Format(time.RFC3339)
@@ -64,8 +65,8 @@ func TestMemory(t *testing.T) {
 	}))
 }
 
-// sendTogether has clients send a body at the same time, in rounds; each has to get a 207 that begins as wanted. A refused one is
-// sent again.
+// sendTogether has clients send a body at the same time, in rounds; each has to get a 207 that
+// begins as wanted. A refused one is sent again.
 func (d *process) sendTogether(packed []byte, clients, rounds int, want string) {
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()

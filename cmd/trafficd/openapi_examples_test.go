@@ -48,8 +48,8 @@ type seenExample struct {
 	body   string
 }
 
-// TestOpenAPIExamples posts the request examples of the OpenAPI document, which must get the response
-// examples of the same names, and provokes every example of an error.
+// TestOpenAPIExamples posts the request examples of the OpenAPI document, which must get the
+// response examples of the same names, and provokes every example of an error.
 func TestOpenAPIExamples(t *testing.T) {
 	var document examplesDocument
 	require.NoError(t, yaml.Unmarshal(openapi.Document, &document))
@@ -133,7 +133,8 @@ func requireExample(t *testing.T, what string, want any, got string) {
 	require.JSONEq(t, string(wanted), got, what)
 }
 
-// withPeriodOf replaces the times of the layer's only period, which is about now, by those of the example.
+// withPeriodOf replaces the times of the layer's only period, which is about now, by those of the
+// example.
 func withPeriodOf(t *testing.T, example any, body []byte) string {
 	t.Helper()
 	var got, want struct {
@@ -198,7 +199,8 @@ func (d *process) otherVersion() seenExample {
 	return d.seen(http.ReadResponse(bufio.NewReader(conn), nil))
 }
 
-// provokeErrors returns the responses to requests with errors, by component and name of their example.
+// provokeErrors returns the responses to requests with errors, by component and name of their
+// example.
 func (d *process) provokeErrors() map[string]seenExample {
 	d.t.Helper()
 	post := func(body []byte, headers ...string) seenExample {

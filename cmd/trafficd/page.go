@@ -43,8 +43,8 @@ func docsRoutes() (routes []api.Route) {
 	return routes
 }
 
-// operatorRoutes are what the operators' listener serves besides metrics and readiness: the page and its data, without a
-// key.
+// operatorRoutes are what the operators' listener serves besides metrics and readiness: the page
+// and its data, without a key.
 func (d *daemon) operatorRoutes() map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"GET /":                       page.New(d.cfg.UI, d.pageSettings(), "index.html"),
@@ -77,8 +77,8 @@ func document(text []byte) http.Handler {
 	})
 }
 
-// viewerOf returns the client as which operators see the layer. It has the time zone of a client with the right forecast,
-// so that no other zone is built, or UTC.
+// viewerOf returns the client as which operators see the layer. It has the time zone of a client
+// with the right forecast, so that no other zone is built, or UTC.
 func viewerOf(clients []*contract.Client) *contract.Client {
 	viewer := &contract.Client{Name: "operator", Owner: "operator", Rights: contract.RightForecast, Zone: time.UTC}
 	for _, c := range clients {

@@ -33,7 +33,8 @@ func pageModules(t *testing.T) string {
 	}), "node_modules")
 }
 
-// TestPageBuild lints and tests the page's sources, builds them, and compares the result with what is committed.
+// TestPageBuild lints and tests the page's sources, builds them, and compares the result with what
+// is committed.
 func TestPageBuild(t *testing.T) {
 	root := t.TempDir()
 	app := filepath.Join(root, "app")

@@ -29,9 +29,9 @@ const pictures = "../../sources/page/screenshots"
 // rushHour is when the forecasts of the pictures are made for.
 var rushHour = time.Date(2026, 11, 2, 7, 0, 0, 0, time.UTC)
 
-// TestPages looks at every view in both themes, on a screen and on a phone: axe finds no violation, nothing is written to the
-// console, and the view looks like the committed picture. SCREENSHOTS=5m writes the pictures, after traffic of that duration.
-// Then it watches an outage.
+// TestPages looks at every view in both themes, on a screen and on a phone: axe finds no violation,
+// nothing is written to the console, and the view looks like the committed picture. SCREENSHOTS=5m
+// writes the pictures, after traffic of that duration. Then it watches an outage.
 func TestPages(t *testing.T) {
 	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
 	require.NoError(t, err)
@@ -175,7 +175,8 @@ func (p *tab) chooseByClick(street int) {
 	p.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 
-// atRushHour replaces the forecasts with those of a rush hour, as if it were now: the picture is the same at any time of day.
+// atRushHour replaces the forecasts with those of a rush hour, as if it were now: the picture is
+// the same at any time of day.
 func atRushHour(t *testing.T, feed string) {
 	t.Helper()
 	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
@@ -271,7 +272,8 @@ const (
 	tolerance = 0.12 // share of the blocks that may look different; checkTolerance has what is within it, and what is not
 )
 
-// difference returns the share of blocks that look different: by their mean colour, or by how much there is to see in them.
+// difference returns the share of blocks that look different: by their mean colour, or by how much
+// there is to see in them.
 func difference(a, b *image.RGBA) float64 {
 	if a.Bounds() != b.Bounds() {
 		return 1
@@ -291,7 +293,8 @@ func difference(a, b *image.RGBA) float64 {
 	return float64(different) / float64(all)
 }
 
-// look returns the mean red, green and blue of a block, and the standard deviation of its brightness.
+// look returns the mean red, green and blue of a block, and the standard deviation of its
+// brightness.
 func look(p *image.RGBA, block image.Rectangle) (m [4]float64) {
 	n, squares, sum := 0.0, 0.0, 0.0
 	for y := block.Min.Y; y < block.Max.Y; y++ {
@@ -310,8 +313,8 @@ func look(p *image.RGBA, block image.Rectangle) (m [4]float64) {
 	return m
 }
 
-// checkTolerance requires that a view still looks like its picture in another font, and no longer without its style, or
-// without its map.
+// checkTolerance requires that a view still looks like its picture in another font, and no longer
+// without its style, or without its map.
 func checkTolerance(t *testing.T, p *tab, view string, before *image.RGBA) {
 	t.Helper()
 	f := func(script string, within bool) {

@@ -47,8 +47,8 @@ func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
 	return d, feed
 }
 
-// forecastsFrom replaces the forecasts with those of four hours from then, in a file written at that time. No period ends
-// within 13 minutes, so that what is shown does not change meanwhile.
+// forecastsFrom replaces the forecasts with those of four hours from then, in a file written at
+// that time. No period ends within 13 minutes, so that what is shown does not change meanwhile.
 func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
 	t.Helper()
 	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
@@ -68,7 +68,8 @@ func withPage(t *testing.T, settings ...string) (d *process, feed string) {
 	return d, feed
 }
 
-// tab is a page in the browser that fails the test if it writes to the console or requests another host.
+// tab is a page in the browser that fails the test if it writes to the console or requests another
+// host.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -227,7 +228,8 @@ func wantSteps(d *process, scale string, horizon int, horizons []int) map[[2]int
 	return steps
 }
 
-// TestMapPage follows one layer on the map: its colours, a street, a client with a key, changes, and how it becomes stale.
+// TestMapPage follows one layer on the map: its colours, a street, a client with a key, changes,
+// and how it becomes stale.
 func TestMapPage(t *testing.T) {
 	d, feed := withPage(t)
 	chrome := startBrowser(t)
@@ -245,7 +247,8 @@ func TestMapPage(t *testing.T) {
 	run("stale", mapStale)
 }
 
-// mapColours compares the colour of every street, at every horizon and in both scales, with the layer.
+// mapColours compares the colour of every street, at every horizon and in both scales, with the
+// layer.
 func mapColours(t *testing.T, d *process, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
@@ -273,7 +276,8 @@ func mapColours(t *testing.T, d *process, chrome browser, _ string) {
 	require.Empty(t, p.taken())
 }
 
-// mapStreet finds a street by its id and by a click on its side of the road, and follows the horizon by keyboard.
+// mapStreet finds a street by its id and by a click on its side of the road, and follows the
+// horizon by keyboard.
 func mapStreet(t *testing.T, d *process, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
@@ -372,7 +376,8 @@ func mapChanges(t *testing.T, d *process, chrome browser, feed string) {
 	require.Empty(t, p.taken())
 }
 
-// mapStale: old forecasts, and those whose periods have ended, are unmistakably stale until there are new ones.
+// mapStale: old forecasts, and those whose periods have ended, are unmistakably stale until there
+// are new ones.
 func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 	now := time.Now()
 	forecastsFrom(t, feed, now.Add(-30*time.Minute), now.Add(-3*time.Hour))
@@ -390,7 +395,8 @@ func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 	require.Empty(t, p.taken())
 }
 
-// TestBasemap shows vector tiles of an archive under the streets, at both listeners, where traffic keeps to the left.
+// TestBasemap shows vector tiles of an archive under the streets, at both listeners, where traffic
+// keeps to the left.
 func TestBasemap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "city.pmtiles")
 	require.NoError(t, os.WriteFile(path, floodedWorld(), 0o600))
@@ -469,7 +475,8 @@ func floodedWorld() []byte {
 	return append(append(append(b, root...), metadata...), tile...)
 }
 
-// TestMapFiles: the files of the map are found below a base path, and a body that comes with a request for one is not read.
+// TestMapFiles: the files of the map are found below a base path, and a body that comes with a
+// request for one is not read.
 func TestMapFiles(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true").start()
 	d.await(http.StatusOK)

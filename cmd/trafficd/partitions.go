@@ -11,7 +11,8 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// partitions delivers to a sink those partitions of the log that the sink's consumer group assigns to this replica.
+// partitions delivers to a sink those partitions of the log that the sink's consumer group assigns
+// to this replica.
 type partitions struct {
 	d    *daemon
 	sink config.Sink
@@ -55,8 +56,8 @@ func (p *partitions) deliver(ctx, soft context.Context, source *kafkalog.Partiti
 	return err
 }
 
-// configFor returns the configuration of one partition's delivery: the memory for rows is shared by all partitions of the replica,
-// and tables are created and derived by one sink of all replicas.
+// configFor returns the configuration of one partition's delivery: the memory for rows is shared by
+// all partitions of the replica, and tables are created and derived by one sink of all replicas.
 func (p *partitions) configFor(source *kafkalog.Partition) *config.Config {
 	c := *p.d.cfg
 	for _, delivery := range []*pipeline.DeliveryConfig{&c.ClickHouse.Delivery, &c.Kafka.Delivery} {

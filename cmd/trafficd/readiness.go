@@ -22,9 +22,9 @@ const (
 // block, retries included.
 const slow = time.Minute
 
-// readiness asks every part. The daemon is not ready only if it can serve no key at all: a part that
-// cannot serve is degraded as long as another one can, and an unreachable store does not count, because
-// the journal accepts batches for it.
+// readiness asks every part. The daemon is not ready only if it can serve no key at all: a part
+// that cannot serve is degraded as long as another one can, and an unreachable store does not
+// count, because the journal accepts batches for it.
 func (d *daemon) readiness() ops.Readiness {
 	self := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text()}}
 	if d.draining.Load() {
@@ -100,8 +100,8 @@ func (d *daemon) keysState() ops.Component {
 	return c
 }
 
-// registryState reports each product instance that has a feed or a key with the right ingest. served is
-// true if one of those keys can ingest.
+// registryState reports each product instance that has a feed or a key with the right ingest.
+// served is true if one of those keys can ingest.
 func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, served bool) {
 	feeds := d.registry.Status()
 	instances := map[string]ops.Component{}
@@ -138,8 +138,8 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 	return c, served
 }
 
-// forecastState is not ready if forecasts cannot be served. show is false if they are neither configured
-// nor wanted by a key.
+// forecastState is not ready if forecasts cannot be served. show is false if they are neither
+// configured nor wanted by a key.
 func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, show bool) {
 	feed, layer := d.forecasts.Status(), d.layer.Status(time.Now())
 	c = ops.Component{State: ops.OK, Detail: map[string]any{"feed": feed, "layer": layer}}

@@ -76,8 +76,8 @@ func TestUnreachableStoresAreReportedBeforeTheFirstBatch(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 
-// The daemon is not ready before each registry has been read once, although it could serve the routing
-// key: a load balancer would send it batches that get 503.
+// The daemon is not ready before each registry has been read once, although it could serve the
+// routing key: a load balancer would send it batches that get 503.
 func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	asked, release := make(chan struct{}, 1), make(chan struct{})
 	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -105,7 +105,8 @@ func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	d.await(http.StatusOK)
 }
 
-// A list that was just written is read after registry.settle. A daemon that is ready can validate batches.
+// A list that was just written is read after registry.settle. A daemon that is ready can validate
+// batches.
 func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]", "registry.settle=1s")
@@ -115,7 +116,8 @@ func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
 	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["registry"].State)
 }
 
-// TestRegistryVersion: /readyz and the 207 name the same list, also after a restart without the feed.
+// TestRegistryVersion: /readyz and the 207 name the same list, also after a restart without the
+// feed.
 func TestRegistryVersion(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")

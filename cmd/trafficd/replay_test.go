@@ -19,9 +19,9 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// A client that loses its connection at any point of the exchange retries with the same Idempotency-Key,
-// also after a restart of the daemon. It gets its 207, further retries name the same Batch-Id, and the
-// items are in both stores once (contract 1.5).
+// A client that loses its connection at any point of the exchange retries with the same
+// Idempotency-Key, also after a restart of the daemon. It gets its 207, further retries name the
+// same Batch-Id, and the items are in both stores once (contract 1.5).
 func TestLostAnswer(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)
@@ -57,8 +57,8 @@ func TestLostAnswer(t *testing.T) {
 	promised.check(t, c, k)
 }
 
-// loseAnswers sends concurrently one batch for each point at which a connection can be lost, and returns
-// their numbers.
+// loseAnswers sends concurrently one batch for each point at which a connection can be lost, and
+// returns their numbers.
 func (d *process) loseAnswers(next *int, size int) (batches []int) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -103,7 +103,8 @@ func (d *process) cutOff(send []byte, read int, reset bool) {
 	_ = c.Close()
 }
 
-// sendAgainUntilKept sends a batch until it gets its 207. The daemon may still process the first attempt.
+// sendAgainUntilKept sends a batch until it gets its 207. The daemon may still process the first
+// attempt.
 func (d *process) sendAgainUntilKept(promised *ledger, batch, size int) {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		a, err := d.post(d.t.Context(), batchNumber(batch, size), keyOf(batch))
@@ -219,7 +220,8 @@ func (d *process) begin(r rawRequest) *begun {
 	return b
 }
 
-// tryBegin is like begin, but returns the start of the answer if the daemon refuses the header. 100 Continue shows that it does not.
+// tryBegin is like begin, but returns the start of the answer if the daemon refuses the header. 100
+// Continue shows that it does not.
 func (d *process) tryBegin(r rawRequest) (b *begun, refused string) {
 	d.t.Helper()
 	c, err := net.Dial("tcp", d.API)

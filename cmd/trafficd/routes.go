@@ -69,8 +69,8 @@ func (d *daemon) routes() []api.Route {
 	return slices.Concat(routes, docsRoutes(), d.mapRoutes())
 }
 
-// noLayer refuses requests for forecasts without a feed: unlike a layer that is not built yet, it never
-// will be.
+// noLayer refuses requests for forecasts without a feed: unlike a layer that is not built yet, it
+// never will be.
 type noLayer struct{ api.Endpoint }
 
 // Admit implements api.Endpoint.

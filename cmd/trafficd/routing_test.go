@@ -20,7 +20,8 @@ import (
 
 const routingBase = "/traffic" // a prefix that the WSDL must contain
 
-// routingProcess starts a daemon with the key map, which has the right routing, and the key city, which does not.
+// routingProcess starts a daemon with the key map, which has the right routing, and the key city,
+// which does not.
 func routingProcess(t *testing.T) *process {
 	t.Helper()
 	d := newProcess(t, "api.base_path="+routingBase)
@@ -88,8 +89,8 @@ func TestRoutingConverts(t *testing.T) {
 	require.Equal(t, 4.0, d.metric("trafficd_routing_points_total")) // two geometries of one point each
 }
 
-// TestRoutingDescribesItself: the WSDL and its schemas need no key, and the WSDL contains the address at which it
-// was requested.
+// TestRoutingDescribesItself: the WSDL and its schemas need no key, and the WSDL contains the
+// address at which it was requested.
 func TestRoutingDescribesItself(t *testing.T) {
 	d := routingProcess(t)
 	get := func(url string) string {

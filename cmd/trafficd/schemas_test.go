@@ -51,7 +51,8 @@ func download(t *testing.T, base, folder string) []string {
 	return names
 }
 
-// TestSchemas: the daemon serves the embedded schemas without a key, and a download of them compiles.
+// TestSchemas: the daemon serves the embedded schemas without a key, and a download of them
+// compiles.
 func TestSchemas(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)

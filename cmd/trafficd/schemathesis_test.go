@@ -13,8 +13,9 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// TestSchemathesis sends requests that schemathesis generates from the running daemon's OpenAPI document, and checks the responses
-// against the document. schemathesis.toml lists what is accepted, and why.
+// TestSchemathesis sends requests that schemathesis generates from the running daemon's OpenAPI
+// document, and checks the responses against the document. schemathesis.toml lists what is
+// accepted, and why.
 func TestSchemathesis(t *testing.T) {
 	d := clientsProcess(t, "layers.query_key=true")
 	dir := t.TempDir()

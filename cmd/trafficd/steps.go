@@ -34,8 +34,8 @@ var (
 	errTooSlow      = errors.New("could not stop within shutdown_timeout; everything answered with 207 is safe in the journal")
 )
 
-// run returns nil after a signal and a complete stop. failed receives the error of a part that cannot
-// continue. Starting waits for neither stores nor clients, so signals are handled after it.
+// run returns nil after a signal and a complete stop. failed receives the error of a part that
+// cannot continue. Starting waits for neither stores nor clients, so signals are handled after it.
 func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error) error {
 	var started []step
 	var err error
@@ -63,8 +63,8 @@ func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error)
 	return errors.Join(err, r.stop(started, signals))
 }
 
-// stop returns at the end of the timeout or on a second signal even if steps still run; the process has
-// to exit then.
+// stop returns at the end of the timeout or on a second signal even if steps still run; the process
+// has to exit then.
 func (r runner) stop(started []step, signals <-chan os.Signal) error {
 	begin := time.Now()
 	grace, cancel := context.WithTimeout(context.Background(), r.timeout*3/4)

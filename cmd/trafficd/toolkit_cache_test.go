@@ -18,8 +18,9 @@ import (
 // toolkits is the folder of the programs that use SOAP toolkits.
 const toolkits = "testdata/toolkits"
 
-// fetched returns the cached folder with the packages of name. The file pins fixes their versions; another content is another cache
-// entry. If the entry is missing, fill is called with an empty folder.
+// fetched returns the cached folder with the packages of name. The file pins fixes their versions;
+// another content is another cache entry. If the entry is missing, fill is called with an empty
+// folder.
 func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	t.Helper()
 	text, err := os.ReadFile(pins)
@@ -39,7 +40,8 @@ func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	return dir
 }
 
-// cacheRoot returns the cache for toolkits, which is beside the cache of the stores (package devstores).
+// cacheRoot returns the cache for toolkits, which is beside the cache of the stores (package
+// devstores).
 func cacheRoot(t *testing.T) string {
 	t.Helper()
 	base := os.Getenv("TRAFFICD_CACHE")
@@ -51,7 +53,8 @@ func cacheRoot(t *testing.T) string {
 	return root
 }
 
-// lock prevents concurrent test runs from filling the same entry. The kernel releases it if its holder dies.
+// lock prevents concurrent test runs from filling the same entry. The kernel releases it if its
+// holder dies.
 func lock(t *testing.T, path string) (unlock func() error) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
@@ -70,7 +73,8 @@ func fetch(t *testing.T, what, program string, args ...string) {
 	ended := make(chan error, 1)
 	go func() {
 		cmd := exec.Command(program, args...)
-		// A Node.js that is not Debian's knows no other authorities than its own, such as a company's.
+		// A Node.js that is not Debian's knows no other authorities than its own, such as a
+		// company's.
 		const authorities = "/etc/ssl/certs/ca-certificates.crt"
 		if _, err := os.Stat(authorities); err == nil && os.Getenv("NODE_EXTRA_CA_CERTS") == "" {
 			cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+authorities)

@@ -12,15 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// toolkit is a running program that uses a SOAP toolkit. It reads calls as lines of JSON, and prints each response as the toolkit
-// decoded it, so that one Go test checks all toolkits.
+// toolkit is a running program that uses a SOAP toolkit. It reads calls as lines of JSON, and
+// prints each response as the toolkit decoded it, so that one Go test checks all toolkits.
 type toolkit struct {
 	t       *testing.T
 	steps   io.WriteCloser
 	answers *bufio.Reader
 }
 
-// toolkitStep is a call of the service. The call "authorize" sets the credentials of later calls; without any, no key is sent.
+// toolkitStep is a call of the service. The call "authorize" sets the credentials of later calls;
+// without any, no key is sent.
 type toolkitStep struct {
 	Call       string            `json:"call"`
 	Geometry   *seenGeometry     `json:"geometry,omitempty"`
@@ -54,7 +55,8 @@ type seenGeometry struct {
 	KML   *seenKML   `json:"kml,omitempty"`
 }
 
-// seenPlain is a geometry of a Plain type: coordinates nested as in GeoJSON, or the members of a collection.
+// seenPlain is a geometry of a Plain type: coordinates nested as in GeoJSON, or the members of a
+// collection.
 type seenPlain struct {
 	Type        string          `json:"type"`
 	Coordinates json.RawMessage `json:"coordinates,omitempty"`
@@ -97,7 +99,8 @@ type seenFailure struct {
 	Exception seenFault `json:"exception"`
 }
 
-// seenFault is a typed exception: its class, and its stack elements from the outermost to the innermost.
+// seenFault is a typed exception: its class, and its stack elements from the outermost to the
+// innermost.
 type seenFault struct {
 	Type          string             `json:"type"`
 	String        string             `json:"string"` // faultstring, of a fault only
@@ -112,8 +115,8 @@ type seenStackElement struct {
 	Context   []string `json:"context"`
 }
 
-// startToolkit starts the program, which must end at the end of its input. Anything it writes to stderr is a warning and fails
-// the test.
+// startToolkit starts the program, which must end at the end of its input. Anything it writes to
+// stderr is a warning and fails the test.
 func startToolkit(t *testing.T, cmd *exec.Cmd) *toolkit {
 	t.Helper()
 	var warnings bytes.Buffer

@@ -15,8 +15,9 @@ import (
 	"trafficd/sources/routing"
 )
 
-// These tests call the routing service (contract 3) with SOAP toolkits. Each program under testdata/toolkits generates its
-// types from the running daemon's WSDL, as its users do, and makes the calls that the test sends it.
+// These tests call the routing service (contract 3) with SOAP toolkits. Each program under
+// testdata/toolkits generates its types from the running daemon's WSDL, as its users do, and makes
+// the calls that the test sends it.
 
 func TestZeep(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
@@ -214,7 +215,8 @@ func (k *toolkit) requireGeometry(want, got *seenGeometry, what string, args ...
 	require.JSONEq(k.t, string(wanted), string(seen), append([]any{what}, args...)...)
 }
 
-// checkFormats converts the point of contract 3.2 to each format and back, and compares the printed digits.
+// checkFormats converts the point of contract 3.2 to each format and back, and compares the printed
+// digits.
 func (k *toolkit) checkFormats() {
 	k.t.Helper()
 	const x, y = 8.2505556, 48.7627778
@@ -305,7 +307,8 @@ func (k *toolkit) watch(id string) *seenJob {
 	}
 }
 
-// checkFailures: a job reports the index and the reason of each geometry that it cannot convert, and converts the rest.
+// checkFailures: a job reports the index and the reason of each geometry that it cannot convert,
+// and converts the rest.
 func (k *toolkit) checkFailures() {
 	k.t.Helper()
 	geometries := all(k.t, shapes[:3])
@@ -320,7 +323,8 @@ func (k *toolkit) checkFailures() {
 	k.requireException("XServiceException", "REQUEST_INVALID_WKT", o.Failures[0].Exception)
 }
 
-// checkEndedJobs: the results of a stopped job can be fetched, those of a deleted or unknown job cannot.
+// checkEndedJobs: the results of a stopped job can be fetched, those of a deleted or unknown job
+// cannot.
 func (k *toolkit) checkEndedJobs() {
 	k.t.Helper()
 	start := toolkitStep{Call: "startConvertGeometries", Geometries: all(k.t, shapes), Options: toDegrees("WKB")}
@@ -343,7 +347,8 @@ func (k *toolkit) checkEndedJobs() {
 	require.Equal(k.t, "UNKNOWN", o.Job.Status)
 }
 
-// checkFaults: each error of contract 3 that a client can cause is its own exception type, with error key and reason.
+// checkFaults: each error of contract 3 that a client can cause is its own exception type, with
+// error key and reason.
 func (k *toolkit) checkFaults() {
 	k.t.Helper()
 	f := func(class, key string, s toolkitStep) {
@@ -419,8 +424,8 @@ func java(args ...string) *exec.Cmd {
 	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}, args...)...)
 }
 
-// buildJAXWS generates classes from the WSDL with the toolkit's generator, compiles them with the client, and returns the class path.
-// Warnings are errors.
+// buildJAXWS generates classes from the WSDL with the toolkit's generator, compiles them with the
+// client, and returns the class path. Warnings are errors.
 func buildJAXWS(t *testing.T, toolkit, generator, wsdl string, options ...string) (classPath string) {
 	t.Helper()
 	dir, libraries := t.TempDir(), jars(t, toolkit)
@@ -438,7 +443,8 @@ func buildJAXWS(t *testing.T, toolkit, generator, wsdl string, options ...string
 	return classes + string(filepath.ListSeparator) + libraries
 }
 
-// buildGSOAP generates C++ classes from the WSDL, compiles them with the client, and returns the program.
+// buildGSOAP generates C++ classes from the WSDL, compiles them with the client, and returns the
+// program.
 func buildGSOAP(t *testing.T, wsdl string) (program string) {
 	t.Helper()
 	source, dir := filepath.Join(toolkits, "gsoap"), t.TempDir()

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// writeChart writes the Helm chart with the release's version, as `helm package` does, but reproducibly.
+// writeChart writes the Helm chart with the release's version, as `helm package` does, but
+// reproducibly.
 func (r *release) writeChart() error {
 	folder := filepath.Join(r.root, "deployments/kubernetes/trafficd")
 	entries, err := entriesOf(folder, "trafficd/")

@@ -82,7 +82,8 @@ func replicas(t *testing.T, kind string) string {
 	return string(text)
 }
 
-// With three replicas, one may be away, no two are on one node, and the journal is of the kind that the file is for.
+// With three replicas, one may be away, no two are on one node, and the journal is of the kind that
+// the file is for.
 func TestChartReplicas(t *testing.T) {
 	for _, kind := range []string{"local", "kafka"} {
 		objects := render(t, replicas(t, kind)+"\nforecaster: {enabled: true}")
@@ -104,8 +105,8 @@ func TestChartReplicas(t *testing.T) {
 	}
 }
 
-// render returns the objects that `helm template` would print, each decoded with the types of its API:
-// unknown and duplicate fields are errors.
+// render returns the objects that `helm template` would print, each decoded with the types of its
+// API: unknown and duplicate fields are errors.
 func render(t *testing.T, values string) []runtime.Object {
 	t.Helper()
 	texts, err := template(values)
@@ -192,8 +193,9 @@ func TestChartDecodesStrictly(t *testing.T) {
 	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceMonitor", "StatefulSet")
 }
 
-// TestChartFitsOpenAPI validates the objects with the OpenAPI document of the API server, for the oldest Kubernetes that the documents
-// promise and a current one: unlike the API types, it knows which fields are required.
+// TestChartFitsOpenAPI validates the objects with the OpenAPI document of the API server, for the
+// oldest Kubernetes that the documents promise and a current one: unlike the API types, it knows
+// which fields are required.
 func TestChartFitsOpenAPI(t *testing.T) {
 	validate := func(values string) string {
 		t.Helper()
@@ -220,7 +222,8 @@ func TestChartFitsOpenAPI(t *testing.T) {
 	require.Contains(t, validate("topologySpreadConstraints: [{topologyKey: zone}]"), "'maxSkew' is a required property")
 }
 
-// kubernetesValidate returns a Python interpreter that has the package kubernetes-validate, which is fetched once.
+// kubernetesValidate returns a Python interpreter that has the package kubernetes-validate, which
+// is fetched once.
 func kubernetesValidate(t *testing.T) string {
 	t.Helper()
 	requirements, err := filepath.Abs("testdata/kubernetes/requirements.txt")

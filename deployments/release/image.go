@@ -24,8 +24,8 @@ const (
 	configFile = "/etc/trafficd/trafficd.yaml"
 )
 
-// writeImages writes an archive for `docker load` and `podman load` for each architecture, and one with
-// both for registries, as OCI layout.
+// writeImages writes an archive for `docker load` and `podman load` for each architecture, and one
+// with both for registries, as OCI layout.
 func (r *release) writeImages() error {
 	tag, err := name.NewTag("trafficd:"+r.version, name.WithDefaultRegistry(""))
 	if err != nil {
@@ -139,8 +139,8 @@ func (r *release) imageConfig() v1.Config {
 	}
 }
 
-// authorities returns Mozilla's certificate authorities. Those with additional constraints are left out,
-// because a PEM file cannot express them.
+// authorities returns Mozilla's certificate authorities. Those with additional constraints are left
+// out, because a PEM file cannot express them.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {

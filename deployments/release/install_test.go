@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Debian system on top of this one, whose changes are lost afterwards, gets the package, an upgrade, a
-// downgrade and a removal. testdata/install.sh has the steps and what must be true after each.
+// A Debian system on top of this one, whose changes are lost afterwards, gets the package, an
+// upgrade, a downgrade and a removal. testdata/install.sh has the steps and what must be true after
+// each.
 func TestPackageInstalls(t *testing.T) {
 	const newer = "1.0.0"
 	r := *built // the same programs in a package of another version
@@ -33,7 +34,8 @@ func TestPackageInstalls(t *testing.T) {
 	require.Contains(t, string(text), "\ninstall.sh: passed\n")
 }
 
-// lintian, Debian's checker of packages, has nothing to say. deployments/debian/lintian-overrides has what is meant to be.
+// lintian, Debian's checker of packages, has nothing to say. deployments/debian/lintian-overrides
+// has what is meant to be.
 func TestPackageIsClean(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "lintian", "--no-cfg", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0",
 		packageOf(testVersion, "amd64")).CombinedOutput()

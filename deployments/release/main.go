@@ -1,5 +1,5 @@
-// Command release builds what is published: programs, Debian packages, container images, the Helm chart,
-// SBOM and checksums. The same commit and Go version give the same bytes on every machine.
+// Command release builds what is published: programs, Debian packages, container images, the Helm
+// chart, SBOM and checksums. The same commit and Go version give the same bytes on every machine.
 //
 //	main.go      the command line and the order of the steps
 //	version.go   the version of the artefacts

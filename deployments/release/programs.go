@@ -17,7 +17,8 @@ var programs = []string{"trafficd", "trafficctl", "forecaster"}
 // program returns the path of a built program.
 func (r *release) program(arch, name string) string { return filepath.Join(r.build, arch, name) }
 
-// buildPrograms builds the programs for all architectures, and what they print for the shells' completion.
+// buildPrograms builds the programs for all architectures, and what they print for the shells'
+// completion.
 func (r *release) buildPrograms() error {
 	for _, arch := range architectures {
 		args := []string{
@@ -77,7 +78,8 @@ func (r *release) writeArchives() error {
 	return nil
 }
 
-// notices returns the licences of the modules that the programs contain, which have to accompany them.
+// notices returns the licences of the modules that the programs contain, which have to accompany
+// them.
 func (r *release) notices() ([]byte, error) {
 	modules, err := r.modules()
 	if err != nil {

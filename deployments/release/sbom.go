@@ -38,8 +38,8 @@ func (r *release) modules() ([]*debug.Module, error) {
 	return slices.SortedFunc(maps.Values(found), func(a, b *debug.Module) int { return cmp.Compare(a.Path, b.Path) }), nil
 }
 
-// writeSBOM writes a CycloneDX document with the Go modules in the programs and the npm packages in the
-// web page.
+// writeSBOM writes a CycloneDX document with the Go modules in the programs and the npm packages in
+// the web page.
 func (r *release) writeSBOM() error {
 	modules, err := r.modules()
 	if err != nil {

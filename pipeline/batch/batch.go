@@ -10,12 +10,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ID is a batch's UUID, used in the Batch-Id header, in the archive and on every forwarded record (contract 1.3). It is
-// a random UUIDv7, or a UUIDv8 that DerivedID returns.
+// ID is a batch's UUID, used in the Batch-Id header, in the archive and on every forwarded record
+// (contract 1.3). It is a random UUIDv7, or a UUIDv8 that DerivedID returns.
 type ID [16]byte
 
-// DerivedID returns the ID of a batch with an Idempotency-Key, a hash of client (contract.Client.Owner), key and body
-// (contract 1.5). A batch that is accepted twice, by two replicas or after the idempotency window, has the same ID both times.
+// DerivedID returns the ID of a batch with an Idempotency-Key, a hash of client
+// (contract.Client.Owner), key and body (contract 1.5). A batch that is accepted twice, by two
+// replicas or after the idempotency window, has the same ID both times.
 func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	b := make([]byte, 0, 256)
 	for _, text := range [...]string{client, key} {
@@ -59,7 +60,8 @@ func (b *Batch) Reset() {
 	b.Index = b.Index[:0]
 }
 
-// Accept moves the rows of it that were not rejected into b. It swaps their columns, so it must be reset before reuse.
+// Accept moves the rows of it that were not rejected into b. It swaps their columns, so it must be
+// reset before reuse.
 func (b *Batch) Accept(it *Items, r *Rejections) {
 	b.Columns, it.Columns = it.Columns, b.Columns
 	b.Index = b.Index[:0]
@@ -78,15 +80,16 @@ func (b *Batch) Accept(it *Items, r *Rejections) {
 	b.Truncate(n)
 }
 
-// Submission is one request body on its way through the pipeline, with its outcome. It belongs to the pipeline during a
-// call of Submit and to the caller otherwise.
+// Submission is one request body on its way through the pipeline, with its outcome. It belongs to
+// the pipeline during a call of Submit and to the caller otherwise.
 type Submission struct {
 	ProductInstance string
 	Client          string // name of the API key; the answer counts as its share of the idempotency store
 	IdempotencyKey  string // may be empty
 	Trace           trace.SpanContext
 
-	// Body is the compressed body, received completely before: reading it never waits for the client.
+	// Body is the compressed body, received completely before: reading it never waits for the
+	// client.
 	Body io.Reader
 
 	Result Result // after an error only Items is valid: how many were decoded
@@ -113,12 +116,12 @@ type Result struct {
 // Rejected returns the number of rejected items.
 func (r *Result) Rejected() int { return r.Items - r.Accepted }
 
-// ErrNoAnswer is returned when the outcome of a batch is unknown. The connection must be closed without a response; a
-// retry with the same Idempotency-Key settles it (contract 1.1).
+// ErrNoAnswer is returned when the outcome of a batch is unknown. The connection must be closed
+// without a response; a retry with the same Idempotency-Key settles it (contract 1.1).
 var ErrNoAnswer = errors.New("the outcome of the batch is unknown")
 
-// PermanentError is returned by a sink when no retry of the same block can succeed. The delivery loop then splits the
-// block until it finds the rejected row. All other errors are retried.
+// PermanentError is returned by a sink when no retry of the same block can succeed. The delivery
+// loop then splits the block until it finds the rejected row. All other errors are retried.
 type PermanentError struct{ Err error }
 
 // Error implements error.

@@ -18,8 +18,9 @@ type Span struct {
 	From, To int
 }
 
-// Block is a run of consecutive accepted rows over one or several batches, in journal order: what a sink delivers in one
-// attempt. The batches belong to the delivery loop; a sink may read them only during the call.
+// Block is a run of consecutive accepted rows over one or several batches, in journal order: what a
+// sink delivers in one attempt. The batches belong to the delivery loop; a sink may read them only
+// during the call.
 type Block []Span
 
 // Rows returns the number of rows in all spans.
@@ -40,7 +41,8 @@ func (b Block) End() Position {
 	return Position{Frame: last.Frame, Row: uint32(last.To)}
 }
 
-// Head returns the first n rows, or all if there are fewer. It does not change b, whose batches it shares.
+// Head returns the first n rows, or all if there are fewer. It does not change b, whose batches it
+// shares.
 func (b Block) Head(n int) Block {
 	for i, s := range b {
 		if n < s.To-s.From {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// NoTime marks an invalid timestamp in From and To. It lies outside the years 1970–2261 that contract 1.2 allows.
+// NoTime marks an invalid timestamp in From and To. It lies outside the years 1970–2261 that
+// contract 1.2 allows.
 const NoTime = math.MinInt64
 
 // Columns holds measurements column by column; all columns have the same length.

@@ -12,8 +12,8 @@ import (
 // MaxCodeLen is the maximum length of a detector code in bytes (contract 1.2, rule 7).
 const MaxCodeLen = 256
 
-// Detectors is an immutable set of the detector codes of one product instance (contract 1.4), safe for concurrent use.
-// Each code has an ordinal 0 ≤ n < Len in the order of the feed.
+// Detectors is an immutable set of the detector codes of one product instance (contract 1.4), safe
+// for concurrent use. Each code has an ordinal 0 ≤ n < Len in the order of the feed.
 type Detectors struct {
 	seed    maphash.Seed
 	text    []byte
@@ -22,8 +22,8 @@ type Detectors struct {
 	version uint64   // the sum of the codes' hashes, which are the same in every process
 }
 
-// NewDetectors returns a set of the codes without duplicates. It skips empty codes and those over MaxCodeLen; the second
-// result is their number.
+// NewDetectors returns a set of the codes without duplicates. It skips empty codes and those over
+// MaxCodeLen; the second result is their number.
 func NewDetectors(codes []string) (*Detectors, int) {
 	size := 0
 	for _, code := range codes {
@@ -87,7 +87,8 @@ func (d *Detectors) lookup(code []byte) (slot *uint32, found bool) {
 // Attribute is a column of a registry feed other than the code, with its value for a detector.
 type Attribute struct{ Name, Value string }
 
-// DetectorList is the detectors of a product instance as a registry feed has them. Attributes[i] are those of Codes[i].
+// DetectorList is the detectors of a product instance as a registry feed has them. Attributes[i]
+// are those of Codes[i].
 type DetectorList struct {
 	ProductInstance string
 	Codes           []string

@@ -30,8 +30,8 @@ var ErrFrame = errors.New("invalid frame")
 //	From as delta to the row before, delta of To-From likewise (varint)
 //	values 8 bytes each; quality flag; qualities 8 bytes each
 //
-// Deltas repeat in real batches and take one byte each. Only batches of sampled requests are version 4: without tracing,
-// programs that know version 3 alone read the journal.
+// Deltas repeat in real batches and take one byte each. Only batches of sampled requests are
+// version 4: without tracing, programs that know version 3 alone read the journal.
 const (
 	frameVersion  = 3
 	tracedVersion = 4
@@ -39,8 +39,8 @@ const (
 	noRows        = "\x00\x00\x00" // no rows, no types, no qualities
 )
 
-// Answer is what is remembered of a 207 response to a request with an Idempotency-Key (contract 1.5). It is part of the
-// batch's frame, so both become durable in the same commit.
+// Answer is what is remembered of a 207 response to a request with an Idempotency-Key (contract
+// 1.5). It is part of the batch's frame, so both become durable in the same commit.
 type Answer struct {
 	Key        string // empty: nothing is remembered
 	Client     string // whose share of the idempotency store it takes
@@ -130,7 +130,8 @@ func appendAnswer(dst []byte, a *Answer) []byte {
 	return AppendCounted(dst[:plain], compressor.EncodeAll(dst[plain:], nil))
 }
 
-// A list of rejections shrinks to a tenth. Both coders serve many goroutines at once; neither fails with these options.
+// A list of rejections shrinks to a tenth. Both coders serve many goroutines at once; neither fails
+// with these options.
 var (
 	compressor, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<17))
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(1<<30))
@@ -145,7 +146,8 @@ func appendFloats(dst []byte, values []float64) []byte {
 	return dst
 }
 
-// DecodeFrame fills b and, unless it is nil, a. It reuses their memory and keeps no view of frame. Errors wrap ErrFrame.
+// DecodeFrame fills b and, unless it is nil, a. It reuses their memory and keeps no view of frame.
+// Errors wrap ErrFrame.
 func DecodeFrame(frame []byte, b *Batch, a *Answer) error {
 	r := NewWireReader(frame, ErrFrame)
 	b.Reset()
@@ -255,8 +257,8 @@ func readFloats(r *WireReader, dst []float64, rows int) []float64 {
 	return dst
 }
 
-// StampFrame sets the received_at of a frame, which is known only when the frame is queued: it follows the order of the
-// frames.
+// StampFrame sets the received_at of a frame, which is known only when the frame is queued: it
+// follows the order of the frames.
 func StampFrame(frame []byte, receivedAt int64) {
 	binary.LittleEndian.PutUint64(frame[stampAt:], uint64(receivedAt))
 }
@@ -269,14 +271,16 @@ func FrameReceivedAt(frame []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(frame[stampAt:]))
 }
 
-// FrameTrace returns the trace context of a frame's request, the zero value if the request was not sampled.
+// FrameTrace returns the trace context of a frame's request, the zero value if the request was not
+// sampled.
 func FrameTrace(frame []byte) trace.SpanContext {
 	r := NewWireReader(frame, ErrFrame)
 	_, _, request := readHeader(&r)
 	return request
 }
 
-// FrameKey returns Key, Client and BodyHash of a frame's answer. They are empty if the request had no Idempotency-Key.
+// FrameKey returns Key, Client and BodyHash of a frame's answer. They are empty if the request had
+// no Idempotency-Key.
 func FrameKey(frame []byte) (a Answer, err error) {
 	r := NewWireReader(frame, ErrFrame)
 	readHeader(&r)
@@ -306,7 +310,8 @@ func FrameHeader(frame []byte) (h Header, err error) {
 // FrameSum returns a hash of all of a valid frame but its received_at.
 func FrameSum(frame []byte) uint64 { return xxhash.Sum64(frame[stampAt+8:]) }
 
-// FrameWithout returns a copy of a frame without the rows whose index is in one of the earlier frames of the same batch.
+// FrameWithout returns a copy of a frame without the rows whose index is in one of the earlier
+// frames of the same batch.
 func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
 	var b, other Batch
 	var a Answer

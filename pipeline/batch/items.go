@@ -15,7 +15,8 @@ type Items struct {
 	Text    []byte    // the text of Raw
 }
 
-// Fault holds the structural faults of one item (contract 1.2, rules 2–6). Validation decides which one is reported.
+// Fault holds the structural faults of one item (contract 1.2, rules 2–6). Validation decides which
+// one is reported.
 type Fault struct {
 	Row       uint32
 	NotObject bool              // the item is not an object; the other fields are zero
@@ -70,7 +71,8 @@ type Rejections struct {
 	text []byte
 }
 
-// Add appends a rejection. Its description repeats echo, cut to contract.EchoLimit. Indexes must be ascending.
+// Add appends a rejection. Its description repeats echo, cut to contract.EchoLimit. Indexes must be
+// ascending.
 func (r *Rejections) Add(index int, code contract.Code, field contract.Field, echo []byte) {
 	off := uint32(len(r.text))
 	r.text = append(r.text, echo[:min(len(echo), contract.EchoLimit)]...)

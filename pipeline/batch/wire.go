@@ -5,15 +5,17 @@ import (
 	"fmt"
 )
 
-// WireReader reads binary messages made of numbers, counts and byte strings: frames, cursors, plans. After the first
-// error all methods return zero values, so callers check the error once, at the end.
+// WireReader reads binary messages made of numbers, counts and byte strings: frames, cursors,
+// plans. After the first error all methods return zero values, so callers check the error once, at
+// the end.
 type WireReader struct {
 	rest []byte
 	err  error
 	kind error
 }
 
-// NewWireReader returns a reader of b whose errors wrap kind. Byte slices that it returns are views into b.
+// NewWireReader returns a reader of b whose errors wrap kind. Byte slices that it returns are views
+// into b.
 func NewWireReader(b []byte, kind error) WireReader { return WireReader{rest: b, kind: kind} }
 
 // Err returns the first error.
@@ -99,8 +101,8 @@ func (r *WireReader) skip(n int) {
 	r.rest = r.rest[n:]
 }
 
-// Count reads a number of elements of at least one byte each: a count that is larger than the rest of the message is an
-// error, so that it cannot cause a large allocation.
+// Count reads a number of elements of at least one byte each: a count that is larger than the rest
+// of the message is an error, so that it cannot cause a large allocation.
 func (r *WireReader) Count() int {
 	n := r.Uvarint()
 	if n > uint64(len(r.rest)) {

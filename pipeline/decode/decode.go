@@ -18,7 +18,8 @@ type Config struct {
 	MaxDepth   int `setting:"max_depth"`  // nesting of objects and arrays in a body
 }
 
-// DefaultConfig returns a batch limit of 14,000 items, a hard limit of ten times that, and a nesting depth of 64.
+// DefaultConfig returns a batch limit of 14,000 items, a hard limit of ten times that, and a
+// nesting depth of 64.
 func DefaultConfig() Config {
 	return Config{BatchLimit: 14_000, HardLimit: 140_000, MaxDepth: 64}
 }
@@ -52,9 +53,9 @@ func New(cfg Config) *Decoder {
 
 // Decode reads a text to its end and fills it, reusing its memory.
 //
-// The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD, TOO_MANY_ITEMS) or the error
-// of the source, whichever comes first in the text. it.Count is then the number of items that began before the error; the other
-// contents of it are undefined.
+// The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD,
+// TOO_MANY_ITEMS) or the error of the source, whichever comes first in the text. it.Count is then
+// the number of items that began before the error; the other contents of it are undefined.
 func (d *Decoder) Decode(from Source, it *batch.Items) error {
 	it.Reset()
 	d.lexer.reset(from)
@@ -135,8 +136,8 @@ func (d *Decoder) measurements(it *batch.Items) error {
 	return d.err
 }
 
-// firstItem reports whether an item follows '['. It leaves the white space before the item unread, which belongs to the
-// layout.
+// firstItem reports whether an item follows '['. It leaves the white space before the item unread,
+// which belongs to the layout.
 func (d *Decoder) firstItem() bool {
 	d.ahead()
 	start := d.base + int64(d.pos)

@@ -288,7 +288,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestTimesOfOneDay parses timestamps on the day of the previous one, with exceptions and invalid ones among them.
+// TestTimesOfOneDay parses timestamps on the day of the previous one, with exceptions and invalid
+// ones among them.
 func TestTimesOfOneDay(t *testing.T) {
 	texts := []string{
 		"2016-12-31T10:00:00Z", "2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z", "2016-12-31T00:00:00Z", "2017-01-01T00:00:00Z", "2016-12-31T00:00:01.5Z", "2016-12-31T00:00:02Z",
@@ -437,7 +438,8 @@ func TestNoAllocationPerItem(t *testing.T) {
 
 var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
 
-// FuzzDecode compares the decoder with encoding/json on what is valid, and prediction with the lexer on the contents.
+// FuzzDecode compares the decoder with encoding/json on what is valid, and prediction with the
+// lexer on the contents.
 func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for n := 0; n < 40; { // small seeds, because the fuzzer minimises its findings

@@ -18,8 +18,9 @@ const (
 	maxLayouts = 4       // layouts that may alternate in a batch
 )
 
-// layout is the text of an item around its values: head, the values with what follows each. An item that matches it byte for
-// byte, with valid values in between, is valid JSON, because the item that it was learned from was.
+// layout is the text of an item around its values: head, the values with what follows each. An item
+// that matches it byte for byte, with valid values in between, is valid JSON, because the item that
+// it was learned from was.
 type layout struct {
 	head   glue
 	pieces [maxPieces]piece
@@ -27,7 +28,8 @@ type layout struct {
 	tail   glue // after the last value, whose glue includes the start of the next item
 	least  int  // bytes of an item without its values
 
-	// The last timestampFrom and timestampTo, if one follows the other: most rows of a batch repeat them.
+	// The last timestampFrom and timestampTo, if one follows the other: most rows of a batch repeat
+	// them.
 	interval []byte
 	from, to int64
 }
@@ -73,8 +75,8 @@ type layouts struct {
 	oldest   int
 }
 
-// predicted decodes items by one of the known layouts, at most most, and returns their number. It changes nothing if none
-// matches.
+// predicted decodes items by one of the known layouts, at most most, and returns their number. It
+// changes nothing if none matches.
 func (d *Decoder) predicted(it *batch.Items, most int) int {
 	for try := range d.layouts.n {
 		k := d.layouts.current + try
@@ -89,7 +91,8 @@ func (d *Decoder) predicted(it *batch.Items, most int) int {
 	return 0
 }
 
-// follow decodes items as long as they match l and are in the buffer, at most most, and returns their number.
+// follow decodes items as long as they match l and are in the buffer, at most most, and returns
+// their number.
 func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 	buf, q, end := d.buf, d.pos, d.end
 	if !l.head.at(buf, q, end) {
@@ -155,8 +158,8 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 	return n
 }
 
-// times reads the timestamps at p: the value of piece k of l or, if the next one is a timestamp too, both. It returns the
-// last piece and its end, or -1 if the lexer must decode it.
+// times reads the timestamps at p: the value of piece k of l or, if the next one is a timestamp
+// too, both. It returns the last piece and its end, or -1 if the lexer must decode it.
 func (d *Decoder) times(l *layout, k int, it *batch.Items, row, p int) (last, next int) {
 	buf, end := d.buf, d.end
 	first, second := &d.from, &d.to
@@ -184,8 +187,8 @@ func (d *Decoder) times(l *layout, k int, it *batch.Items, row, p int) (last, ne
 	return k + 1, next
 }
 
-// copyString copies the plain ASCII text at the start of src, which ends before end, to the position at in dst. It returns
-// its end there. It writes up to eight bytes more.
+// copyString copies the plain ASCII text at the start of src, which ends before end, to the
+// position at in dst. It returns its end there. It writes up to eight bytes more.
 func copyString(dst []byte, at int, src []byte, end int) int {
 	for p := 0; p < end; p += 8 {
 		w := binary.LittleEndian.Uint64(src[p:])
@@ -197,7 +200,8 @@ func copyString(dst []byte, at int, src []byte, end int) int {
 	return at + end
 }
 
-// endOfString returns the end of the plain ASCII text at p. The following glue verifies that a double quote is there.
+// endOfString returns the end of the plain ASCII text at p. The following glue verifies that a
+// double quote is there.
 func endOfString(buf []byte, p, end int) int {
 	for p < end {
 		if m := special(binary.LittleEndian.Uint64(buf[p:])); m != 0 {
@@ -222,7 +226,8 @@ type learner struct {
 
 func (l *learner) begin(pos int) { l.start, l.n, l.complete = pos, 0, true }
 
-// add records a value. from and to of a string include its quotes; plain is false if it has escapes.
+// add records a value. from and to of a string include its quotes; plain is false if it has
+// escapes.
 func (l *learner) add(f contract.Field, from, to int, quote, plain bool) {
 	if l.complete = l.complete && plain && l.n < maxPieces; !l.complete {
 		return
@@ -235,7 +240,8 @@ func (l *learner) add(f contract.Field, from, to int, quote, plain bool) {
 	l.n++
 }
 
-// add makes the layout of the item that ends at pos the first one to try. The item is valid and completely in buf.
+// add makes the layout of the item that ends at pos the first one to try. The item is valid and
+// completely in buf.
 func (ls *layouts) add(l *learner, buf []byte, pos int) {
 	if pos-l.start > ls.maxBytes {
 		return
@@ -271,8 +277,8 @@ func isTime(f contract.Field) bool {
 	return f == contract.FieldTimestampFrom || f == contract.FieldTimestampTo
 }
 
-// typeMemo finds the measure types of a batch. They are few and in a stable order, so the next type is usually the one that
-// followed the current one before.
+// typeMemo finds the measure types of a batch. They are few and in a stable order, so the next type
+// is usually the one that followed the current one before.
 type typeMemo struct {
 	seed  maphash.Seed
 	known map[uint64]uint32 // hash → ordinal; of equal hashes the later ones are stored under the next number
@@ -291,7 +297,8 @@ func (m *typeMemo) reset() {
 	m.list, m.last = m.list[:0], 0
 }
 
-// predict reads the type at p in buf. It returns its ordinal and its end, or -1 if the lexer must decode it.
+// predict reads the type at p in buf. It returns its ordinal and its end, or -1 if the lexer must
+// decode it.
 func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32, next int) {
 	if len(m.list) > 0 {
 		kind = m.list[m.last].next
@@ -332,8 +339,9 @@ func (m *typeMemo) find(text []byte, it *batch.Items) uint32 {
 	}
 }
 
-// timeMemo keeps the last timestamp: most rows of a batch repeat it, or at least its day and form. The zero value matches
-// nothing: its n is 0, and glue follows, which does not begin with the zero byte that is there.
+// timeMemo keeps the last timestamp: most rows of a batch repeat it, or at least its day and form.
+// The zero value matches nothing: its n is 0, and glue follows, which does not begin with the zero
+// byte that is there.
 //
 //	2006-01-02T15:04:05.000Z
 //	date       clock   zone, with a fraction

@@ -15,18 +15,18 @@ const (
 
 // Source is the text of a body.
 type Source interface {
-	// Next returns the last keep bytes of the text so far, at most 32 KiB, and after them at least one
-	// more byte, unless there is an error, which is io.EOF at the end of the text. Next is not called
-	// again after an error. The result is valid until the next call and is not changed. Padding bytes
-	// follow it that may be loaded but are never used.
+	// Next returns the last keep bytes of the text so far, at most 32 KiB, and after them at least
+	// one more byte, unless there is an error, which is io.EOF at the end of the text. Next is not
+	// called again after an error. The result is valid until the next call and is not changed.
+	// Padding bytes follow it that may be loaded but are never used.
 	Next(keep int) ([]byte, error)
 }
 
 // Padding is the capacity that a Source has after its text.
 const Padding = 64
 
-// lexer reads JSON tokens from a text that it sees in parts. It keeps the first error in err; all methods then return false
-// or 0.
+// lexer reads JSON tokens from a text that it sees in parts. It keeps the first error in err; all
+// methods then return false or 0.
 type lexer struct {
 	from     Source
 	buf      []byte // the last part, with Padding
@@ -125,7 +125,8 @@ func (l *lexer) next() byte {
 	}
 }
 
-// skipRun skips repeated white space eight bytes at a time: indentation, and bodies that consist of it.
+// skipRun skips repeated white space eight bytes at a time: indentation, and bodies that consist of
+// it.
 func (l *lexer) skipRun(c byte) {
 	pattern := uint64(c) * ones
 	for l.pos+8 <= l.end && binary.LittleEndian.Uint64(l.buf[l.pos:]) == pattern {
@@ -159,8 +160,8 @@ func (l *lexer) atEnd() bool {
 	return true
 }
 
-// firstMember reads the name of an object's first member into text and consumes the ':'. It returns false at '}' and on
-// errors. The caller has consumed '{'.
+// firstMember reads the name of an object's first member into text and consumes the ':'. It returns
+// false at '}' and on errors. The caller has consumed '{'.
 func (l *lexer) firstMember() bool {
 	if l.next() == '}' {
 		l.pos++
@@ -255,8 +256,8 @@ func (l *lexer) skipValue() bool {
 	return false
 }
 
-// closeValues moves from the end of a value, or from an opening bracket, to the start of the next value. It returns true when
-// the outermost value is complete.
+// closeValues moves from the end of a value, or from an opening bracket, to the start of the next
+// value. It returns true when the outermost value is complete.
 func (l *lexer) closeValues(opened bool) bool {
 	for l.err == nil && len(l.stack) > 0 {
 		var more bool

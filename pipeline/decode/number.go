@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// maxDigits is the number of characters of a number that are kept: more than the 767 digits that exact rounding needs, fewer
-// than the 800 after which strconv miscounts integer digits.
+// maxDigits is the number of characters of a number that are kept: more than the 767 digits that
+// exact rounding needs, fewer than the 800 after which strconv miscounts integer digits.
 const maxDigits = 780
 
-// exactDigits is the number of decimal digits that float64 always represents exactly. Such a number divided by an exact power
-// of ten is rounded once, and thus correctly.
+// exactDigits is the number of decimal digits that float64 always represents exactly. Such a number
+// divided by an exact power of ten is rounded once, and thus correctly.
 const exactDigits = 15
 
 var powers = [16]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// readNumber reads the JSON number at p in b. It returns its end, or -1 if there is none or the lexer must decode it. b must
-// not end within the number, and seven bytes must follow p.
+// readNumber reads the JSON number at p in b. It returns its end, or -1 if there is none or the
+// lexer must decode it. b must not end within the number, and seven bytes must follow p.
 func readNumber(b []byte, p int) (v float64, next int) {
 	first := p
 	if b[p] == '-' {
@@ -124,8 +124,8 @@ func parseFloat(text []byte) float64 {
 	return v
 }
 
-// num consumes the number at pos, of any length, and keeps it in text without leading zeros of the fraction. Of the digits
-// past maxDigits it only keeps their number and whether one is not zero.
+// num consumes the number at pos, of any length, and keeps it in text without leading zeros of the
+// fraction. Of the digits past maxDigits it only keeps their number and whether one is not zero.
 func (l *lexer) num() bool {
 	l.text, l.long = l.text[:0], false
 	l.full, l.dropped, l.shift, l.exponent = false, false, 0, 0

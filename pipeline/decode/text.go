@@ -12,8 +12,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special sets the high bit of the first byte of w that is a double quote, a backslash, a control character or not ASCII. The
-// bits after it may be wrong.
+// special sets the high bit of the first byte of w that is a double quote, a backslash, a control
+// character or not ASCII. The bits after it may be wrong.
 func special(w uint64) uint64 {
 	quote, back := w^(ones*'"'), w^(ones*'\\')
 	return ((quote - ones) | (back - ones) | (w - ones*0x20) | w) & highs
@@ -51,7 +51,8 @@ func (l *lexer) str() bool {
 	}
 }
 
-// run consumes plain ASCII up to the next special byte or the end of the buffer, and returns its start.
+// run consumes plain ASCII up to the next special byte or the end of the buffer, and returns its
+// start.
 func (l *lexer) run() int {
 	if l.pos >= l.end {
 		l.fill()

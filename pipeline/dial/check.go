@@ -22,8 +22,8 @@ const maxClockDifference = 5 * time.Second
 // checkTimeout bounds the requests to one server.
 const checkTimeout = 20 * time.Second
 
-// Check connects to a server and returns what is wrong, also with its clock. An error starts with the
-// key of a setting; address is that of the address.
+// Check connects to a server and returns what is wrong, also with its clock. An error starts with
+// the key of a setting; address is that of the address.
 func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -50,7 +50,8 @@ func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time
 		key, address, err)
 }
 
-// Check reports what is wrong with the files and, if deep, with the server. It does not run the query.
+// Check reports what is wrong with the files and, if deep, with the server. It does not run the
+// query.
 func (q ClickHouseQuery) Check(ctx context.Context, deep bool) error {
 	if _, err := q.tlsConfig(); err != nil || !deep {
 		return err
@@ -68,8 +69,8 @@ func checkClock(key, address string, server, before, after time.Time) error {
 		key, address, ahead.Round(time.Second))
 }
 
-// IsTLS reports whether a certificate, the client's or the server's, was rejected, or the server does
-// not speak TLS.
+// IsTLS reports whether a certificate, the client's or the server's, was rejected, or the server
+// does not speak TLS.
 func IsTLS(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var header tls.RecordHeaderError
@@ -85,9 +86,10 @@ type Topic struct {
 	Config     map[string]string // empty without the permission DescribeConfigs
 }
 
-// Check reports what is wrong with the files and, if deep, with every broker, those that the cluster
-// advertises included. Each of the joined errors starts with the key of a setting. It returns what the
-// brokers report about the topic: no partitions if it does not exist, which is not an error.
+// Check reports what is wrong with the files and, if deep, with every broker, those that the
+// cluster advertises included. Each of the joined errors starts with the key of a setting. It
+// returns what the brokers report about the topic: no partitions if it does not exist, which is not
+// an error.
 func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, err error) {
 	transport, err := k.Transport()
 	if err != nil {

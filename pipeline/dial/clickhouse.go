@@ -68,8 +68,8 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	return clickhouse.Open(options)
 }
 
-// Connect opens one connection of the client that Open's is made of. It leaves the encoding of blocks to its caller. The error of a
-// server is a *ch.Exception.
+// Connect opens one connection of the client that Open's is made of. It leaves the encoding of
+// blocks to its caller. The error of a server is a *ch.Exception.
 func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Duration, compression ch.Compression) (*ch.Client, error) {
 	tlsConfig, err := c.tlsConfig()
 	if err != nil {

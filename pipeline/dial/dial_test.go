@@ -55,7 +55,8 @@ func TestValidateClickHouse(t *testing.T) {
 		`address is "here"`, "query must be set", "cert_file and feed.key_file must be set together", "secure must be true")
 }
 
-// TestFilesAreRead checks that Transport, not the first connection, reports errors in TLS files and credentials.
+// TestFilesAreRead checks that Transport, not the first connection, reports errors in TLS files and
+// credentials.
 func TestFilesAreRead(t *testing.T) {
 	junk := filepath.Join(t.TempDir(), "junk.pem")
 	require.NoError(t, os.WriteFile(junk, []byte("not a certificate"), 0o600))

@@ -75,9 +75,9 @@ func (s SASL) validate(section string) error {
 	return fmt.Errorf("%smechanism is %q, must be plain, scram-sha-256 or scram-sha-512", section, s.Mechanism)
 }
 
-// Transport returns the transport for requests about the topic. It reads the TLS files, but does not
-// connect. An error starts with the key of a setting. The caller ends the transport's connections
-// with CloseIdleConnections.
+// Transport returns the transport for requests about the topic. It reads the TLS files, but does
+// not connect. An error starts with the key of a setting. The caller ends the transport's
+// connections with CloseIdleConnections.
 //
 // It bounds what kafka-go decompresses, in the whole process; see boundCodecs.
 func (k Kafka) Transport() (*kafka.Transport, error) {
@@ -156,9 +156,9 @@ func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluste
 }
 
 // Offset returns where a partition starts (kafka.FirstOffset) or the next offset that readers will
-// see (kafka.LastOffset), or the first offset whose timestamp is at least which, in milliseconds, -1 if
-// there is none. It asks about one partition at a time: kafka-go returns offset 0 for any that is missing
-// in an answer about several.
+// see (kafka.LastOffset), or the first offset whose timestamp is at least which, in milliseconds,
+// -1 if there is none. It asks about one partition at a time: kafka-go returns offset 0 for any
+// that is missing in an answer about several.
 func Offset(ctx context.Context, client *kafka.Client, topic string, partition int, which int64) (int64, error) {
 	r, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 		Topics: map[string][]kafka.OffsetRequest{topic: {{Partition: partition, Timestamp: which}}},

@@ -17,7 +17,8 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// TestPollOverTLS queries ClickHouse through a TLS proxy whose certificate a private authority has signed.
+// TestPollOverTLS queries ClickHouse through a TLS proxy whose certificate a private authority has
+// signed.
 func TestPollOverTLS(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	proxy := httptest.NewTLSServer(nil)

@@ -8,11 +8,12 @@ import (
 
 // Config is the location and the limits of the journal.
 type Config struct {
-	// The folder, locked while in use. It must survive restarts, and should be on a disk of this machine.
+	// The folder, locked while in use. It must survive restarts, and should be on a disk of this
+	// machine.
 	Dir          string `setting:"dir"`
 	SegmentBytes int64  `setting:"segment_bytes"` // size at which a segment is sealed; a larger frame gets its own segment
-	// Bounds all segments together. At the limit batches are answered 503. Raise it to outlast longer outages of a
-	// store.
+	// Bounds all segments together. At the limit batches are answered 503. Raise it to outlast
+	// longer outages of a store.
 	MaxBytes      int64 `setting:"max_bytes"`
 	MinFreeBytes  int64 `setting:"min_free_bytes"`  // disk space that the journal leaves free; with less, batches are answered 503
 	MaxFrameBytes int   `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch

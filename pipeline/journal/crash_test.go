@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCrashes kills the journal at random moments, by loss of power and by kill -9, with and without a faulty disk, and
-// compares the recovered frames with the acknowledged ones.
+// TestCrashes kills the journal at random moments, by loss of power and by kill -9, with and
+// without a faulty disk, and compares the recovered frames with the acknowledged ones.
 func TestCrashes(t *testing.T) {
 	const livesEach = 20
 	recovered, unknown, voided := 0, 0, 0
@@ -147,8 +147,8 @@ func (w *crashWorld) save(j *Journal) {
 	delete(w.tried, name)
 }
 
-// check reads everything: acknowledged frames are there, in order, unless all consumers are past them; voided frames,
-// and frames never queued, are not; nothing is missing in between.
+// check reads everything: acknowledged frames are there, in order, unless all consumers are past
+// them; voided frames, and frames never queued, are not; nothing is missing in between.
 func (w *crashWorld) check(j *Journal) {
 	oldest, next := j.Bounds()
 	require.Greater(w.t, next, w.highest, "seed %d: acknowledged frames are missing", w.seed)

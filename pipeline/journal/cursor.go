@@ -42,18 +42,19 @@ type Cursor struct {
 	closed bool
 }
 
-// Load returns the first frame that the consumer still needs, and a copy of the state saved with it. A new consumer starts at
-// the oldest frame without state. A consumer that was not named for a while, and whose frames were deleted, is moved to the
-// oldest frame and keeps its state.
+// Load returns the first frame that the consumer still needs, and a copy of the state saved with
+// it. A new consumer starts at the oldest frame without state. A consumer that was not named for a
+// while, and whose frames were deleted, is moved to the oldest frame and keeps its state.
 func (c *Cursor) Load() (seq uint64, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seq.Load(), slices.Clone(c.state)
 }
 
-// Save makes seq, the first frame still needed, and state durable, and then deletes segments that no consumer needs. seq must
-// not decrease nor exceed the next frame; state is at most MaxStateBytes. After an error the position on disk is the previous
-// one or this one, and Save may be called again.
+// Save makes seq, the first frame still needed, and state durable, and then deletes segments that
+// no consumer needs. seq must not decrease nor exceed the next frame; state is at most
+// MaxStateBytes. After an error the position on disk is the previous one or this one, and Save may
+// be called again.
 func (c *Cursor) Save(seq uint64, state []byte) error {
 	if err := c.save(seq, state); err != nil {
 		return fmt.Errorf("cannot save cursor %s at frame %d: %w", c.name, seq, err)
@@ -87,8 +88,9 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 	return nil
 }
 
-// write overwrites one slot and syncs it. Its blocks were allocated when the file was created, so a cursor can move on a full
-// disk, and thereby free space. The other slot stays intact whatever happens to this one.
+// write overwrites one slot and syncs it. Its blocks were allocated when the file was created, so a
+// cursor can move on a full disk, and thereby free space. The other slot stays intact whatever
+// happens to this one.
 func (c *Cursor) write(slot int, s slot) error {
 	c.buf = s.encode(c.buf[:0])
 	if _, err := c.file.WriteAt(c.buf, int64(slot)*slotBytes); err != nil {
@@ -164,8 +166,8 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 	if err == nil {
 		c.slot, c.gen, c.state = at, s.gen, s.state
 		c.seq.Store(s.seq)
-		// Written again: after a failed sync and the death of the process, the page cache may hold a slot that the disk does not,
-		// and the next Save overwrites the other slot.
+		// Written again: after a failed sync and the death of the process, the page cache may hold
+		// a slot that the disk does not, and the next Save overwrites the other slot.
 		err = c.write(at, s)
 	}
 	if err != nil {
@@ -196,7 +198,8 @@ func slotSum(header, state []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, state)
 }
 
-// newestSlot returns the valid slot of the higher generation. A crash during Save leaves one torn slot; two are corruption.
+// newestSlot returns the valid slot of the higher generation. A crash during Save leaves one torn
+// slot; two are corruption.
 func newestSlot(file File, path string) (newest slot, at int, err error) {
 	for i := range 2 {
 		s, ok, err := readSlot(file, path, i)

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// CorruptError reports bytes on disk that differ from what was made durable. A torn tail is not an error.
+// CorruptError reports bytes on disk that differ from what was made durable. A torn tail is not an
+// error.
 type CorruptError struct {
 	Path   string // the segment or cursor file
 	Offset int64  // in the file
@@ -25,12 +26,13 @@ func (e *CorruptError) Error() string {
 }
 
 const (
-	// blockBytes is the unit of commits. Commits share no block, so a torn write of one cannot damage a page or a sector (of
-	// 512 or 4096 bytes) that holds acknowledged bytes.
+	// blockBytes is the unit of commits. Commits share no block, so a torn write of one cannot
+	// damage a page or a sector (of 512 or 4096 bytes) that holds acknowledged bytes.
 	blockBytes       = 4096
 	frameAlign       = 8
 	frameHeaderBytes = 24
-	// maxPayloadBytes bounds a frame in the format: lengths are checked against it, and against the file, before allocating.
+	// maxPayloadBytes bounds a frame in the format: lengths are checked against it, and against the
+	// file, before allocating.
 	maxPayloadBytes = 1 << 30
 )
 
@@ -54,8 +56,8 @@ func (h frameHeader) encode(dst *[frameHeaderBytes]byte, salt uint64, payload []
 	binary.LittleEndian.PutUint32(dst[20:], sum)
 }
 
-// headerSum starts the checksum of a frame. The salt is random for each segment, so that bytes of another file, or bytes that a
-// client chose, are not a valid frame here.
+// headerSum starts the checksum of a frame. The salt is random for each segment, so that bytes of
+// another file, or bytes that a client chose, are not a valid frame here.
 func headerSum(header *[frameHeaderBytes]byte, salt uint64) uint32 {
 	return crc32.Update(uint32(salt>>32), castagnoli, header[:20])
 }
@@ -103,8 +105,8 @@ func (w *walker) verify() error {
 	return err
 }
 
-// read appends the payload of the next frame to dst and steps over it. It always verifies the checksum: the bytes may have
-// changed since they were written.
+// read appends the payload of the next frame to dst and steps over it. It always verifies the
+// checksum: the bytes may have changed since they were written.
 func (w *walker) read(dst []byte) ([]byte, error) {
 	h, at, err := w.find()
 	if err != nil {
@@ -122,8 +124,8 @@ func (w *walker) read(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// find reads the header of the next frame, which follows the previous one (same commit) or starts the next block (new commit).
-// It does not verify the checksum.
+// find reads the header of the next frame, which follows the previous one (same commit) or starts
+// the next block (new commit). It does not verify the checksum.
 func (w *walker) find() (h frameHeader, at int64, err error) {
 	near, far := alignUp(w.off, frameAlign), alignUp(w.off, blockBytes)
 	h, ok, err := w.headerAt(near)
@@ -139,7 +141,8 @@ func (w *walker) find() (h frameHeader, at int64, err error) {
 	return h, near, w.corrupt(near, "no frame starts there or in the next block")
 }
 
-// headerAt reads the header at an offset. ok is true if the mark is right and the payload fits into the file.
+// headerAt reads the header at an offset. ok is true if the mark is right and the payload fits into
+// the file.
 func (w *walker) headerAt(at int64) (h frameHeader, ok bool, err error) {
 	if at+frameHeaderBytes > w.size {
 		return h, false, nil
@@ -200,7 +203,8 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &c)
 }
 
-// roomFor returns the most that a frame adds to the folder: its blocks and the header of a new segment.
+// roomFor returns the most that a frame adds to the folder: its blocks and the header of a new
+// segment.
 func roomFor(payload int) int64 {
 	return alignUp(frameHeaderBytes+int64(payload), blockBytes) + blockBytes
 }

@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The coverage of a run varies with its goroutines, so minimising never settles: run them with -fuzzminimizetime=5x.
+// The coverage of a run varies with its goroutines, so minimising never settles: run them with
+// -fuzzminimizetime=5x.
 
-// FuzzSegment opens a folder whose only segment has a good header and arbitrary bytes behind it. Whatever they are, every
-// frame that is read is in them, with its checksum, according to a second, simpler decoder.
+// FuzzSegment opens a folder whose only segment has a good header and arbitrary bytes behind it.
+// Whatever they are, every frame that is read is in them, with its checksum, according to a second,
+// simpler decoder.
 func FuzzSegment(f *testing.F) {
 	header := segmentHeader{first: 1, salt: 0x1122_3344_5566_7788}
 	f.Add([]byte{})
@@ -61,7 +63,8 @@ func standsIn(body []byte, salt, seq uint64, frame []byte) bool {
 	return false
 }
 
-// FuzzCursor reads arbitrary bytes as a cursor file: an accepted slot must encode to the same bytes.
+// FuzzCursor reads arbitrary bytes as a cursor file: an accepted slot must encode to the same
+// bytes.
 func FuzzCursor(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(slot{gen: 1, seq: 1}.encode(nil))

@@ -15,7 +15,8 @@ type Inspection struct {
 	Cursors  []CursorInfo  // sorted by name
 }
 
-// SegmentInfo describes a segment file. If Err is a *CorruptError or a *VersionError, the numbers cover the frames before it.
+// SegmentInfo describes a segment file. If Err is a *CorruptError or a *VersionError, the numbers
+// cover the frames before it.
 type SegmentInfo struct {
 	Name        string
 	First, Last uint64 // Last is First-1 if there are no frames
@@ -54,8 +55,9 @@ func (in *Inspection) Err() error {
 	return errors.Join(errs...)
 }
 
-// Inspect lists the segments and cursors of a folder that no daemon has open. It reads frame headers but no payloads, takes
-// no lock and writes nothing. It returns an error if the folder cannot be read; damage is reported per file.
+// Inspect lists the segments and cursors of a folder that no daemon has open. It reads frame
+// headers but no payloads, takes no lock and writes nothing. It returns an error if the folder
+// cannot be read; damage is reported per file.
 func Inspect(dir string, opts ...Option) (*Inspection, error) {
 	return inspect(dir, (*walker).skip, opts)
 }
@@ -65,8 +67,8 @@ func Verify(dir string, opts ...Option) (*Inspection, error) {
 	return inspect(dir, (*walker).verify, opts)
 }
 
-// Frames yields the frames of a folder that no daemon has open, from frame seq on, after verifying their checksums. It ends
-// with the last valid frame, or after the first error.
+// Frames yields the frames of a folder that no daemon has open, from frame seq on, after verifying
+// their checksums. It ends with the last valid frame, or after the first error.
 func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		segments, err := openSegments(newJournal(Config{}, opts).fs, dir, os.O_RDONLY)
@@ -146,7 +148,8 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	return in, nil
 }
 
-// read walks to the end of the segment. It returns the error that ended the walk if that may just be the end.
+// read walks to the end of the segment. It returns the error that ended the walk if that may just
+// be the end.
 func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) {
 	info.First, info.Last, info.Bytes = s.first, s.first-1, s.end
 	var w walker

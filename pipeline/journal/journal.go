@@ -21,9 +21,11 @@ var (
 	ErrFull = errors.New("the journal is full because a consumer is behind; check its store or raise max_bytes")
 	// ErrDiskLow: the frame would leave less than Config.MinFreeBytes on the disk.
 	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
-	// ErrFailed: a write or a sync failed, and no new segment could be created since. Retried once a second.
+	// ErrFailed: a write or a sync failed, and no new segment could be created since. Retried once
+	// a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
-	// ErrBusy: Config.QueueEntries or Config.QueueBytes wait for the disk. It ends with the next commit.
+	// ErrBusy: Config.QueueEntries or Config.QueueBytes wait for the disk. It ends with the next
+	// commit.
 	ErrBusy = errors.New("the journal's queue is full because the disk is slower than the clients")
 	// ErrTooLarge: the payload is over Config.MaxFrameBytes.
 	ErrTooLarge = errors.New("the frame exceeds max_frame_bytes")
@@ -31,14 +33,16 @@ var (
 	ErrClosed = errors.New("the journal is closed")
 	// ErrVoided: the frame is durably not in the journal.
 	ErrVoided = errors.New("the frame could not be made durable and was voided")
-	// ErrUnknown: writing the frame and removing it failed; it may or may not be there after a restart.
+	// ErrUnknown: writing the frame and removing it failed; it may or may not be there after a
+	// restart.
 	ErrUnknown = errors.New("the frame could be neither made durable nor voided")
-	// ErrLocked: another process has the folder open. The error of Open names the folder and the process.
+	// ErrLocked: another process has the folder open. The error of Open names the folder and the
+	// process.
 	ErrLocked = errors.New("the folder is locked")
 )
 
-// Journal is an append-only sequence of frames in segment files, with a cursor for each consumer. Its methods may be called
-// from any goroutine.
+// Journal is an append-only sequence of frames in segment files, with a cursor for each consumer.
+// Its methods may be called from any goroutine.
 type Journal struct {
 	cfg     Config
 	fs      FS
@@ -82,16 +86,18 @@ func WithFS(fs FS) Option { return func(j *Journal) { j.fs = fs } }
 // WithLogger sets the logger. The default logs nothing.
 func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = log } }
 
-// WithCommitHook sets a function that the writer calls after each commit, before the entries are settled. start is when the
-// commit began. The hook must not keep the entries, and delays the clients that wait for them.
+// WithCommitHook sets a function that the writer calls after each commit, before the entries are
+// settled. start is when the commit began. The hook must not keep the entries, and delays the
+// clients that wait for them.
 func WithCommitHook(hook func(start time.Time, entries []*Entry, err error)) Option {
 	return func(j *Journal) { j.committed = hook }
 }
 
 const lockName = "LOCK"
 
-// Open locks the folder, recovers its contents (doc.go lists the steps) and starts the writer, which Close stops. Segments are
-// kept until the cursors of all consumers have passed them. A new consumer starts at the oldest frame.
+// Open locks the folder, recovers its contents (doc.go lists the steps) and starts the writer,
+// which Close stops. Segments are kept until the cursors of all consumers have passed them. A new
+// consumer starts at the oldest frame.
 func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("cannot open the journal: %w", err)
@@ -114,8 +120,9 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 	return j, nil
 }
 
-// Close rejects new entries, makes the queue durable, stops the writer and closes the files. Waiting readers get ErrClosed. It
-// returns an error if the journal has failed or a file could not be closed.
+// Close rejects new entries, makes the queue durable, stops the writer and closes the files.
+// Waiting readers get ErrClosed. It returns an error if the journal has failed or a file could not
+// be closed.
 func (j *Journal) Close() error {
 	j.closeOnce.Do(func() {
 		metrics.Hide(j.shown...)
@@ -132,8 +139,8 @@ func (j *Journal) Close() error {
 	return j.closeErr
 }
 
-// Ready returns why Enqueue would fail now: ErrFailed (with the cause), ErrFull, ErrDiskLow or ErrClosed; nil if it would not. It
-// ignores a full queue, which lasts only until the next commit.
+// Ready returns why Enqueue would fail now: ErrFailed (with the cause), ErrFull, ErrDiskLow or
+// ErrClosed; nil if it would not. It ignores a full queue, which lasts only until the next commit.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -159,7 +166,8 @@ func (j *Journal) unready(room int64) error {
 	return nil
 }
 
-// low reports whether a frame that takes room bytes could leave less than MinFreeBytes on the disk. The caller holds mu.
+// low reports whether a frame that takes room bytes could leave less than MinFreeBytes on the disk.
+// The caller holds mu.
 func (j *Journal) low(room int64) bool {
 	need := j.queue.room + room
 	if j.newest().end+need > j.cfg.SegmentBytes {
@@ -168,21 +176,24 @@ func (j *Journal) low(room int64) bool {
 	return j.cfg.MinFreeBytes > 0 && j.free-need < j.cfg.MinFreeBytes
 }
 
-// Bounds returns the seq of the oldest frame and the one after the newest durable frame. They are equal if there is none.
+// Bounds returns the seq of the oldest frame and the one after the newest durable frame. They are
+// equal if there is none.
 func (j *Journal) Bounds() (oldest, next uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.segments[0].first, j.durable + 1
 }
 
-// Rows returns the sum of Entry.Rows of the frames below next that have become durable since Open; next is that of Bounds.
+// Rows returns the sum of Entry.Rows of the frames below next that have become durable since Open;
+// next is that of Bounds.
 func (j *Journal) Rows() (n int64, next uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.rows, j.durable + 1
 }
 
-// Last returns a copy of the newest durable frame, which is never deleted. seq is 0 if there never was a frame.
+// Last returns a copy of the newest durable frame, which is never deleted. seq is 0 if there never
+// was a frame.
 func (j *Journal) Last() (seq uint64, frame []byte, err error) {
 	_, next := j.Bounds()
 	if next == 1 {
@@ -195,8 +206,8 @@ func (j *Journal) Last() (seq uint64, frame []byte, err error) {
 // Cursor returns the cursor of a consumer that was named to Open, nil for other names.
 func (j *Journal) Cursor(name string) *Cursor { return j.cursors[name] }
 
-// collect deletes the segments that no consumer needs, oldest first and each durably before the next, so that a crash leaves no
-// gap. Failures are logged and retried at the next Save.
+// collect deletes the segments that no consumer needs, oldest first and each durably before the
+// next, so that a crash leaves no gap. Failures are logged and retried at the next Save.
 func (j *Journal) collect() {
 	j.collecting.Lock()
 	defer j.collecting.Unlock()
@@ -222,7 +233,8 @@ func (j *Journal) collect() {
 	}
 }
 
-// disposable returns the oldest segment if all cursors have passed it and a newer segment has frames, nil otherwise.
+// disposable returns the oldest segment if all cursors have passed it and a newer segment has
+// frames, nil otherwise.
 func (j *Journal) disposable() *segment {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -167,7 +167,8 @@ func TestDiskLow(t *testing.T) {
 	})
 }
 
-// TestDiskLowBeforeItIsFull: however fast frames come, MinFreeBytes of the disk stay free and no frame meets a full disk.
+// TestDiskLowBeforeItIsFull: however fast frames come, MinFreeBytes of the disk stay free and no
+// frame meets a full disk.
 func TestDiskLowBeforeItIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes meanwhile
 		fs := newMemFS(1)
@@ -417,7 +418,8 @@ func TestFrameLargerThanASegment(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestReserve: space is reserved beyond the end of the newest segment only, and released when it is sealed.
+// TestReserve: space is reserved beyond the end of the newest segment only, and released when it is
+// sealed.
 func TestReserve(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
@@ -442,7 +444,8 @@ func diskBytes(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// reservable is how much the file system of the temporary folder reserves when asked for n bytes: some reserve nothing.
+// reservable is how much the file system of the temporary folder reserves when asked for n bytes:
+// some reserve nothing.
 func reservable(t *testing.T, n int64) int64 {
 	path := filepath.Join(t.TempDir(), "probe")
 	f, err := osFS{}.Open(path, os.O_RDWR|os.O_CREATE)
@@ -454,7 +457,8 @@ func reservable(t *testing.T, n int64) int64 {
 	return diskBytes(t, path)
 }
 
-// TestSaveBesideClose is for the race detector: a Save may delete segments while the journal is being closed.
+// TestSaveBesideClose is for the race detector: a Save may delete segments while the journal is
+// being closed.
 func TestSaveBesideClose(t *testing.T) {
 	for range 20 {
 		j := mustOpen(t, testConfig(), newMemFS(1), "a")

@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// killedChildDir is the environment variable that makes the test binary run killedChild in the given directory.
+// killedChildDir is the environment variable that makes the test binary run killedChild in the
+// given directory.
 const killedChildDir = "JOURNAL_TEST_KILLED_CHILD_DIR"
 
-// TestKill9 kills processes that write to a real disk: the journal must contain every frame that they reported as
-// acknowledged.
+// TestKill9 kills processes that write to a real disk: the journal must contain every frame that
+// they reported as acknowledged.
 func TestKill9(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
@@ -33,7 +34,8 @@ func TestKill9(t *testing.T) {
 	}
 }
 
-// killAfter starts a child, kills it once it has reported frame seq, and returns the last frame reported.
+// killAfter starts a child, kills it once it has reported frame seq, and returns the last frame
+// reported.
 func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
 	t.Helper()
 	child := exec.Command(os.Args[0])

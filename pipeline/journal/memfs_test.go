@@ -17,10 +17,14 @@ var (
 	errFaulty = errors.New("disk error")
 )
 
-// memFS is an in-memory file system that can crash. It models the worst behaviour of real disks and kernels:
-//   - after a power loss, each unsynced sector, file size and directory entry is randomly kept or lost;
-//   - a failed sync writes a random part of the dirty sectors and marks all of them clean, so a later sync ignores them;
-//   - truncating a file to its current size has no effect, and Datasync does not persist a smaller size.
+// memFS is an in-memory file system that can crash. It models the worst behaviour of real disks and
+// kernels:
+//   - after a power loss, each unsynced sector, file size and directory entry is randomly kept or
+//     lost;
+//   - a failed sync writes a random part of the dirty sectors and marks all of them clean, so a
+//     later sync ignores them;
+//   - truncating a file to its current size has no effect, and Datasync does not persist a smaller
+//     size.
 type memFS struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -55,8 +59,8 @@ func newMemFS(seed uint64) *memFS {
 	}
 }
 
-// crash invalidates all open files and returns the file system after a restart. If power is lost, unsynced changes may be
-// lost; otherwise (kill -9) the kernel keeps all changes, synced or not.
+// crash invalidates all open files and returns the file system after a restart. If power is lost,
+// unsynced changes may be lost; otherwise (kill -9) the kernel keeps all changes, synced or not.
 func (fs *memFS) crash(powerLost bool) *memFS {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -133,7 +137,8 @@ func (f *memFile) flushSector(i int64) {
 	}
 }
 
-// trim drops the sectors on disk that are past the end of the file, and clears the rest of the last one.
+// trim drops the sectors on disk that are past the end of the file, and clears the rest of the last
+// one.
 func (f *memFile) trim() {
 	for i, s := range f.disk {
 		from := i * sectorBytes

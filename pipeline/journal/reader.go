@@ -7,8 +7,9 @@ import (
 	"sort"
 )
 
-// Reader reads durable frames in order. It must be used by one goroutine, needs no closing, and allocates only if buf is too
-// small. Frames before it may be deleted once all cursors have passed them; it then continues with the oldest one left.
+// Reader reads durable frames in order. It must be used by one goroutine, needs no closing, and
+// allocates only if buf is too small. Frames before it may be deleted once all cursors have passed
+// them; it then continues with the oldest one left.
 type Reader struct {
 	journal *Journal
 	seq     uint64   // of the next frame
@@ -17,13 +18,14 @@ type Reader struct {
 	wake    chan struct{} // capacity 1: something became durable, or the journal was closed
 }
 
-// Reader returns a reader that starts at frame seq, or at the oldest frame if seq is lower. The frame may be in the future.
+// Reader returns a reader that starts at frame seq, or at the oldest frame if seq is lower. The
+// frame may be in the future.
 func (j *Journal) Reader(seq uint64) *Reader {
 	return &Reader{journal: j, seq: seq, wake: make(chan struct{}, 1)}
 }
 
-// Next waits until the next frame is durable and appends it to buf[:0]. It returns the error of ctx, ErrClosed, a *CorruptError
-// or an error of the disk. After an error the reader does not move.
+// Next waits until the next frame is durable and appends it to buf[:0]. It returns the error of
+// ctx, ErrClosed, a *CorruptError or an error of the disk. After an error the reader does not move.
 func (r *Reader) Next(ctx context.Context, buf []byte) (seq uint64, frame []byte, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -58,7 +60,8 @@ func (r *Reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err err
 	}
 }
 
-// locate returns the segment that holds the reader's frame and its durable end, or nil if the frame is not durable yet.
+// locate returns the segment that holds the reader's frame and its durable end, or nil if the frame
+// is not durable yet.
 func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -53,8 +53,8 @@ func (j *Journal) recover(consumers []string) error {
 	return nil
 }
 
-// tidy removes unfinished files and syncs the folder: the previous process may have used a name that is not durable yet, and
-// frames must not be lost with it.
+// tidy removes unfinished files and syncs the folder: the previous process may have used a name
+// that is not durable yet, and frames must not be lost with it.
 func (j *Journal) tidy() error {
 	names, err := j.fs.List(j.cfg.Dir)
 	if err != nil {
@@ -74,7 +74,8 @@ func (j *Journal) tidy() error {
 	return nil
 }
 
-// mend reads a segment up to its last valid frame, removes what follows, and rewrites the last commit.
+// mend reads a segment up to its last valid frame, removes what follows, and rewrites the last
+// commit.
 func (j *Journal) mend(s *segment) error {
 	var w walker
 	w.reset(s.file, s.path, s.segmentHeader, s.end)
@@ -104,8 +105,9 @@ func (j *Journal) mend(s *segment) error {
 	return nil
 }
 
-// torn returns the number of bytes after the last valid frame, from the first nonzero one on. It returns a *CorruptError if a
-// later frame proves that they were durable, so that they are not the remains of an unfinished write.
+// torn returns the number of bytes after the last valid frame, from the first nonzero one on. It
+// returns a *CorruptError if a later frame proves that they were durable, so that they are not the
+// remains of an unfinished write.
 func (w *walker) torn() (int64, error) {
 	from := min(alignUp(w.off, frameAlign), w.size)
 	blank := from
@@ -124,9 +126,9 @@ func (w *walker) torn() (int64, error) {
 	return w.size - blank, nil
 }
 
-// proof searches for a valid frame whose commit started after the missing frame w.seq, and returns a *CorruptError if there is
-// one: a commit starts only when all frames before it are durable. Frames of the same commit prove nothing, because the disk
-// may write them in any order.
+// proof searches for a valid frame whose commit started after the missing frame w.seq, and returns
+// a *CorruptError if there is one: a commit starts only when all frames before it are durable.
+// Frames of the same commit prove nothing, because the disk may write them in any order.
 func (w *walker) proof(from int64) error {
 	probe := *w
 	probe.chunk = nil // w.chunk is in use
@@ -151,8 +153,8 @@ func (w *walker) proof(from int64) error {
 	})
 }
 
-// rewrite writes the last commit again, with zeros up to end. If its sync had failed and the process then died, the bytes may
-// be in the page cache only, and no later sync would write them.
+// rewrite writes the last commit again, with zeros up to end. If its sync had failed and the
+// process then died, the bytes may be in the page cache only, and no later sync would write them.
 func (w *walker) rewrite(file File, end int64) error {
 	err := w.chunks(w.commit, w.off, func(at int64, p []byte) error {
 		_, err := file.WriteAt(p, at)

@@ -40,7 +40,8 @@ const (
 	threeCommitsEnd           = 20480
 )
 
-// TestTornWrites checks that the remains of an unfinished write are cut off and the frames before it stay.
+// TestTornWrites checks that the remains of an unfinished write are cut off and the frames before
+// it stay.
 func TestTornWrites(t *testing.T) {
 	f := func(name string, tear func(b []byte) []byte, wantLast uint64) {
 		t.Helper()
@@ -177,7 +178,8 @@ func TestSealedSegments(t *testing.T) {
 	})
 }
 
-// TestEveryTruncation truncates the newest segment at every length: exactly the intact frames must be recovered.
+// TestEveryTruncation truncates the newest segment at every length: exactly the intact frames must
+// be recovered.
 func TestEveryTruncation(t *testing.T) {
 	fs := threeCommits(t)
 	whole := fs.bytes(firstSegment)
@@ -202,8 +204,8 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedByte: no frame is ever read that was not written, whatever byte changes (every third one: each field of
-// a header is met).
+// TestEveryFlippedByte: no frame is ever read that was not written, whatever byte changes (every
+// third one: each field of a header is met).
 func TestEveryFlippedByte(t *testing.T) {
 	fs := threeCommits(t)
 	j := mustOpen(t, wideConfig(), fs)
@@ -227,8 +229,8 @@ func TestEveryFlippedByte(t *testing.T) {
 	}
 }
 
-// TestForgedFrame: a client whose payload is itself a frame, with everything right that it can know, gains nothing
-// if the frame around it is torn.
+// TestForgedFrame: a client whose payload is itself a frame, with everything right that it can
+// know, gains nothing if the frame around it is torn.
 func TestForgedFrame(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, wideConfig(), fs)

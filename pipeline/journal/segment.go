@@ -68,8 +68,9 @@ func (s *segment) close() error {
 	return s.file.Close()
 }
 
-// cut truncates the file durably. It always changes the size: if an earlier attempt had truncated the file but failed to sync
-// it, truncating it to the same size would change nothing, and its sync would prove nothing.
+// cut truncates the file durably. It always changes the size: if an earlier attempt had truncated
+// the file but failed to sync it, truncating it to the same size would change nothing, and its sync
+// would prove nothing.
 func (s *segment) cut(end int64) error {
 	for _, size := range [...]int64{end + blockBytes, end} {
 		if err := s.file.Truncate(size); err != nil {
@@ -82,9 +83,10 @@ func (s *segment) cut(end int64) error {
 	return nil
 }
 
-// createSegment creates a segment file under a temporary name, syncs it and renames it, so that a file with the final name always
-// has a valid header. It replaces an empty segment of the same name. It reserves disk space, which makes commits cheaper, if the
-// file system supports that. Without enough space it fails: the header alone might fit, but the next frame would not.
+// createSegment creates a segment file under a temporary name, syncs it and renames it, so that a
+// file with the final name always has a valid header. It replaces an empty segment of the same
+// name. It reserves disk space, which makes commits cheaper, if the file system supports that.
+// Without enough space it fails: the header alone might fit, but the next frame would not.
 func createSegment(fs FS, dir string, h segmentHeader, reserve int64) (*segment, error) {
 	for markOf(h.salt) == 0 { // the mark of zero bytes
 		var b [8]byte

@@ -9,11 +9,12 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// tendEvery is the interval at which the writer checks the free disk space while idle, and retries after a failure.
+// tendEvery is the interval at which the writer checks the free disk space while idle, and retries
+// after a failure.
 const tendEvery = time.Second
 
-// writer is used only by the goroutine of run, which alone changes the segment's end and last, too, holding Journal.mu for the
-// readers.
+// writer is used only by the goroutine of run, which alone changes the segment's end and last, too,
+// holding Journal.mu for the readers.
 type writer struct {
 	active *segment
 	dirty  bool // there may be reserved space or unacknowledged bytes after active.end
@@ -43,7 +44,8 @@ func (j *Journal) run() {
 	}
 }
 
-// flush writes until the queue is empty. An error voids all waiting entries; a new segment is then tried at once.
+// flush writes until the queue is empty. An error voids all waiting entries; a new segment is then
+// tried at once.
 func (j *Journal) flush() {
 	for {
 		j.mu.Lock()
@@ -95,7 +97,8 @@ func (j *Journal) write(batch []*Entry) {
 		} else {
 			commitErrors.Inc()
 			j.fail(err)
-			// After a failed sync the kernel may mark pages clean that are not on disk, so the segment is not written to again.
+			// After a failed sync the kernel may mark pages clean that are not on disk, so the
+			// segment is not written to again.
 			if cutErr := w.cut(); cutErr != nil {
 				voidErrors.Inc()
 				j.log.Error().Err(cutErr).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
@@ -112,7 +115,8 @@ func (j *Journal) write(batch []*Entry) {
 	j.settle(batch, ErrVoided)
 }
 
-// fit returns how many entries of the batch fit into the active segment; at least one if it is empty.
+// fit returns how many entries of the batch fit into the active segment; at least one if it is
+// empty.
 func (w *writer) fit(batch []*Entry, limit int64) int {
 	end := w.active.end
 	for i, e := range batch {
@@ -124,7 +128,8 @@ func (w *writer) fit(batch []*Entry, limit int64) int {
 	return len(batch)
 }
 
-// commit writes the entries after the durable end and syncs them. It returns the end of their last block.
+// commit writes the entries after the durable end and syncs them. It returns the end of their last
+// block.
 func (w *writer) commit(batch []*Entry) (end int64, err error) {
 	s := w.active
 	w.dirty = true
@@ -177,8 +182,9 @@ func (j *Journal) heal() {
 	j.failure = err
 }
 
-// cut makes the active segment end with its last durable frame, at most once after each write: as soon as the next segment may
-// exist, the size of this one must not change again, not even temporarily.
+// cut makes the active segment end with its last durable frame, at most once after each write: as
+// soon as the next segment may exist, the size of this one must not change again, not even
+// temporarily.
 func (w *writer) cut() error {
 	if !w.dirty {
 		return nil
@@ -190,8 +196,8 @@ func (w *writer) cut() error {
 	return nil
 }
 
-// roll starts a new segment after the active one, or replaces an empty one. The active one is cut first, because the header of
-// the new one contains its size.
+// roll starts a new segment after the active one, or replaces an empty one. The active one is cut
+// first, because the header of the new one contains its size.
 func (j *Journal) roll() error {
 	if err := j.writer.cut(); err != nil {
 		return err
@@ -243,8 +249,8 @@ var zeros [blockBytes]byte
 type Entry struct {
 	// Data is the payload. It must not be changed from a successful Enqueue until Wait returns.
 	Data []byte
-	// Seq is the frame's number in the journal, dense from 1, set by Enqueue. It is valid only if Wait returns nil; the seqs
-	// of voided frames are reused.
+	// Seq is the frame's number in the journal, dense from 1, set by Enqueue. It is valid only if
+	// Wait returns nil; the seqs of voided frames are reused.
 	Seq uint64
 	// Rows is what the frame adds to Journal.Rows.
 	Rows int
@@ -252,11 +258,13 @@ type Entry struct {
 	verdict chan error // capacity 1: the writer never waits for a caller
 }
 
-// Wait returns the outcome of the entry. It must be called exactly once after each successful Enqueue. After nil the frame is
-// durable. After ErrVoided it is durably not in the journal. After ErrUnknown it may or may not be there after a restart.
+// Wait returns the outcome of the entry. It must be called exactly once after each successful
+// Enqueue. After nil the frame is durable. After ErrVoided it is durably not in the journal. After
+// ErrUnknown it may or may not be there after a restart.
 func (e *Entry) Wait() error { return <-e.verdict }
 
-// Open prepares e for Wait. Every Enqueue calls it, also that of another implementation, and then Settle once.
+// Open prepares e for Wait. Every Enqueue calls it, also that of another implementation, and then
+// Settle once.
 func (e *Entry) Open() {
 	if e.verdict == nil {
 		e.verdict = make(chan error, 1)
@@ -266,8 +274,9 @@ func (e *Entry) Open() {
 // Settle makes Wait return err.
 func (e *Entry) Settle(err error) { e.verdict <- err }
 
-// Enqueue queues e for the next commit, without waiting for the disk. Frames are in the order of the calls. It fails with
-// ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or ErrClosed; Wait must not be called then.
+// Enqueue queues e for the next commit, without waiting for the disk. Frames are in the order of
+// the calls. It fails with ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or ErrClosed; Wait
+// must not be called then.
 func (j *Journal) Enqueue(e *Entry) error {
 	if len(e.Data) > j.cfg.MaxFrameBytes {
 		return ErrTooLarge
@@ -296,7 +305,8 @@ func (j *Journal) Enqueue(e *Entry) error {
 	return nil
 }
 
-// queue holds the entries that wait for the writer and counts those that are not settled. Guarded by Journal.mu.
+// queue holds the entries that wait for the writer and counts those that are not settled. Guarded
+// by Journal.mu.
 type queue struct {
 	waiting []*Entry
 	spare   []*Entry // the slice that the writer used last
@@ -312,7 +322,8 @@ func (q *queue) count(sign int, e *Entry) {
 	q.room += int64(sign) * roomFor(len(e.Data))
 }
 
-// settle sends the verdict to every entry, in order. The entries then belong to their callers again.
+// settle sends the verdict to every entry, in order. The entries then belong to their callers
+// again.
 func (j *Journal) settle(batch []*Entry, verdict error) {
 	j.mu.Lock()
 	for _, e := range batch {

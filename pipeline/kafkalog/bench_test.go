@@ -16,8 +16,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// BenchmarkAppend makes frames of 14,000 rows durable, one after the other: in the journal on disk, and in a log on three brokers on
-// this machine.
+// BenchmarkAppend makes frames of 14,000 rows durable, one after the other: in the journal on disk,
+// and in a log on three brokers on this machine.
 func BenchmarkAppend(b *testing.B) {
 	rows := benchRows(14_000)
 	run := func(b *testing.B, j pipeline.Journal) {
@@ -70,8 +70,8 @@ func benchRows(n int) *batch.Batch {
 	return rows
 }
 
-// BenchmarkTakeover reads the Batch-Ids of an hour of a partition with 10,000 rows a second, as a new owner does, from a broker on
-// this machine.
+// BenchmarkTakeover reads the Batch-Ids of an hour of a partition with 10,000 rows a second, as a
+// new owner does, from a broker on this machine.
 func BenchmarkTakeover(b *testing.B) {
 	const rate = 10_000
 	f := func(rows int) {

@@ -10,17 +10,19 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Config is section journal.log of the configuration. All replicas must have the same topic, partitions and group.
+// Config is section journal.log of the configuration. All replicas must have the same topic,
+// partitions and group.
 type Config struct {
 	dial.Kafka `setting:",squash"`
-	// Partitions of the topic, which is created with them. Product instances are spread over them, and replicas share them. Do not
-	// change it while measurements wait.
+	// Partitions of the topic, which is created with them. Product instances are spread over them,
+	// and replicas share them. Do not change it while measurements wait.
 	Partitions        int `setting:"partitions"`
 	ReplicationFactor int `setting:"replication_factor"` // of a topic that is created; 0: 3, or the number of brokers if less
 	// of a topic that is created; the longest outage of a store that loses nothing
 	Retention time.Duration `setting:"retention"`
 	Group     string        `setting:"group"` // start of the names of the consumer groups, one for each store
-	// Time without heartbeat after which a replica's partitions are taken over; at least group.min.session.timeout.ms of the brokers.
+	// Time without heartbeat after which a replica's partitions are taken over; at least
+	// group.min.session.timeout.ms of the brokers.
 	SessionTimeout time.Duration `setting:"session_timeout"`
 	ProduceTimeout time.Duration `setting:"produce_timeout"` // longest wait for the brokers, after which batches are answered 503
 	MaxFrameBytes  int           `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch
@@ -39,7 +41,8 @@ func DefaultConfig() Config {
 	return c
 }
 
-// Validate reports every setting that is out of bounds. section is the name of the section, with a dot.
+// Validate reports every setting that is out of bounds. section is the name of the section, with a
+// dot.
 func (c Config) Validate(section string) error {
 	return errors.Join(
 		c.Kafka.Validate(section),
@@ -59,7 +62,8 @@ func (c Config) Validate(section string) error {
 // recordOverhead is more than the record batch around a frame.
 const recordOverhead = 4 << 10
 
-// checkTopic returns why batches cannot be accepted into the topic. Each of the joined errors starts with the key of a setting.
+// checkTopic returns why batches cannot be accepted into the topic. Each of the joined errors
+// starts with the key of a setting.
 func (c Config) checkTopic(t dial.Topic) error {
 	var errs []error
 	wrong := func(format string, args ...any) {

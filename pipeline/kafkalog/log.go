@@ -16,7 +16,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// ErrAway means that the brokers cannot store frames, or that the topic is not as it must be. The error says why.
+// ErrAway means that the brokers cannot store frames, or that the topic is not as it must be. The
+// error says why.
 var ErrAway = errors.New("the log in Kafka cannot be written")
 
 // Log is the topic. Its methods may be called from any goroutine.
@@ -43,8 +44,9 @@ type Log struct {
 	writing, watching sync.WaitGroup
 }
 
-// Open starts writing, which Close ends. It does not wait for the brokers: until they are reached, Ready and Enqueue fail.
-// consumers are those that frames are kept for, window is the time in which a second frame of a batch is dropped.
+// Open starts writing, which Close ends. It does not wait for the brokers: until they are reached,
+// Ready and Enqueue fail. consumers are those that frames are kept for, window is the time in which
+// a second frame of a batch is dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
 	if err := cfg.Validate(""); err != nil {
 		return nil, err
@@ -75,7 +77,8 @@ func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Lo
 	}, nil
 }
 
-// Close rejects new frames, lets those that wait be written until ctx is done, and closes the connections.
+// Close rejects new frames, lets those that wait be written until ctx is done, and closes the
+// connections.
 func (l *Log) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -91,7 +94,8 @@ func (l *Log) Close(ctx context.Context) error {
 	return nil
 }
 
-// Last implements pipeline.Journal: received_at continues after that of the log when frames are read.
+// Last implements pipeline.Journal: received_at continues after that of the log when frames are
+// read.
 func (l *Log) Last() (seq uint64, frame []byte, err error) { return 0, nil, nil }
 
 // Ready implements pipeline.Journal.
@@ -157,8 +161,8 @@ func partitionOf(key string, n int) int {
 	return kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: []byte(key)}, partitions...)
 }
 
-// Check reports what is wrong with the files that the settings name and, if deep, with the brokers and the topic. Each of the
-// joined errors starts with the key of a setting. It writes nothing.
+// Check reports what is wrong with the files that the settings name and, if deep, with the brokers
+// and the topic. Each of the joined errors starts with the key of a setting. It writes nothing.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	t, err := c.Kafka.Check(ctx, "", deep)
 	if len(t.Partitions) > 0 {
@@ -169,8 +173,8 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 
 const watchEvery = time.Second
 
-// watch checks the topic until it is as it must be, then once a second whether each partition has enough replicas in sync, and
-// how far the consumers are behind.
+// watch checks the topic until it is as it must be, then once a second whether each partition has
+// enough replicas in sync, and how far the consumers are behind.
 func (l *Log) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -256,7 +260,8 @@ func (l *Log) create(ctx context.Context, brokers int) error {
 	return nil
 }
 
-// probe asks for the leader of one partition, and of those that could not be written: they may have recovered.
+// probe asks for the leader of one partition, and of those that could not be written: they may have
+// recovered.
 func (l *Log) probe(ctx context.Context, one int) {
 	if _, partitions, err := dial.Partitions(ctx, l.client, l.cfg.Topic); err != nil {
 		l.transport.CloseIdleConnections()
@@ -285,8 +290,8 @@ func (l *Log) probe(ctx context.Context, one int) {
 	}
 }
 
-// compareRetention refuses batches while a consumer has not read what is four fifths of the retention old: it would be deleted
-// before long.
+// compareRetention refuses batches while a consumer has not read what is four fifths of the
+// retention old: it would be deleted before long.
 func (l *Log) compareRetention(ctx context.Context) {
 	if l.retention < 0 {
 		return
@@ -327,8 +332,8 @@ func (l *Log) behind(ctx context.Context, limit time.Time) (full, err error) {
 	return nil, nil
 }
 
-// committed returns the committed offset of each partition, -1 without one, and the metadata of one partition, or of none if
-// partition is -1.
+// committed returns the committed offset of each partition, -1 without one, and the metadata of one
+// partition, or of none if partition is -1.
 func (l *Log) committed(ctx context.Context, consumer string, partition int) (offsets []int64, metadata string, err error) {
 	var all []int
 	for p := range l.writers {

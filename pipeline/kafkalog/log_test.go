@@ -166,7 +166,8 @@ func TestSources(t *testing.T) {
 
 type reopened struct{ pipeline.Journal }
 
-// TestSecondFrameOfABatch: rows that the log has twice are read once, by every owner, wherever its cursor is.
+// TestSecondFrameOfABatch: rows that the log has twice are read once, by every owner, wherever its
+// cursor is.
 func TestSecondFrameOfABatch(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	hour := int64(window)
@@ -221,7 +222,8 @@ func TestReceivedAtFollowsTheLog(t *testing.T) {
 	}
 }
 
-// TestFormerOwner: an owner that was replaced can neither move the cursor nor confirm that it owns it.
+// TestFormerOwner: an owner that was replaced can neither move the cursor nor confirm that it owns
+// it.
 func TestFormerOwner(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	l := openLog(t, brokers, "owners")
@@ -246,7 +248,8 @@ func TestFormerOwner(t *testing.T) {
 	require.Equal(t, "1 next", fmt.Sprint(offsets[0], " ", string(state)))
 }
 
-// TestBrokersAway: without brokers nothing is accepted, and what was queued is voided only if nothing can have arrived.
+// TestBrokersAway: without brokers nothing is accepted, and what was queued is voided only if
+// nothing can have arrived.
 func TestBrokersAway(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	l := openLog(t, cluster.ListenAddrs(), "away")
@@ -271,7 +274,8 @@ func TestBrokersAway(t *testing.T) {
 	f(false, context.DeadlineExceeded)
 }
 
-// TestTopicOfTheLog: a topic that could lose or refuse batches is not used, and the error names the setting.
+// TestTopicOfTheLog: a topic that could lose or refuse batches is not used, and the error names the
+// setting.
 func TestTopicOfTheLog(t *testing.T) {
 	c := DefaultConfig()
 	f := func(brokers, partitions, replicas int, key, value, want string) {

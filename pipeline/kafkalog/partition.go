@@ -18,8 +18,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// Partition implements pipeline.Source and pipeline.Cursor for one generation of a consumer group. It is used by one goroutine,
-// except Bounds.
+// Partition implements pipeline.Source and pipeline.Cursor for one generation of a consumer group.
+// It is used by one goroutine, except Bounds.
 type Partition struct {
 	ID       int
 	Assigned int // partitions of this replica
@@ -136,11 +136,13 @@ func (p *Partition) gone() error {
 	return fmt.Errorf("%w for this replica: partition %d is given up", journal.ErrClosed, p.ID)
 }
 
-// commitTries is how often a commit is repeated that the coordinator has refused for a reason that may pass.
+// commitTries is how often a commit is repeated that the coordinator has refused for a reason that
+// may pass.
 const commitTries = 20
 
-// commit stores the cursor as the group's offset and its metadata. After an error of the coordinator the same commit can be
-// repeated; without a response, or when the coordinator knows another generation, the partition is given up.
+// commit stores the cursor as the group's offset and its metadata. After an error of the
+// coordinator the same commit can be repeated; without a response, or when the coordinator knows
+// another generation, the partition is given up.
 func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
 	if p.lost { // ctx may be done: the last save of a stop
 		return p.gone()

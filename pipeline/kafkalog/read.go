@@ -26,7 +26,8 @@ type clock struct {
 	stamp   int64 // received_at of the last frame with rows, as it was read
 }
 
-// reader implements pipeline.Reader. It returns frames whose rows were all dropped as frames without rows.
+// reader implements pipeline.Reader. It returns frames whose rows were all dropped as frames
+// without rows.
 type reader struct {
 	fetcher
 	clock
@@ -92,8 +93,8 @@ func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint
 	return frame, buf, nil
 }
 
-// without returns the frame without the rows of the earlier ones. Those with the same sum have the same rows; others, which
-// exist only if the registries of two replicas differed, are read again.
+// without returns the frame without the rows of the earlier ones. Those with the same sum have the
+// same rows; others, which exist only if the registries of two replicas differed, are read again.
 func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []mark) ([]byte, error) {
 	for _, e := range earlier {
 		if e.sum == m.sum {

@@ -9,7 +9,8 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// seen is which batches a part of a partition contains: a function of the log, so it stays valid whoever owns the partition.
+// seen is which batches a part of a partition contains: a function of the log, so it stays valid
+// whoever owns the partition.
 type seen struct {
 	from, to uint64              // the frames in batches: from ≤ frame < to
 	batches  map[batch.ID][]mark // ascending

@@ -13,7 +13,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// View reads a log beside the replicas that use it. It creates, writes and commits nothing, and is for one goroutine.
+// View reads a log beside the replicas that use it. It creates, writes and commits nothing, and is
+// for one goroutine.
 type View struct {
 	Partitions []ViewedPartition
 
@@ -27,7 +28,8 @@ type ViewedPartition struct {
 	Cursors     []journal.CursorInfo
 }
 
-// OpenView reads the bounds of all partitions and the cursors of the consumers. ctx bounds all reading. The caller closes it.
+// OpenView reads the bounds of all partitions and the cursors of the consumers. ctx bounds all
+// reading. The caller closes it.
 func OpenView(ctx context.Context, cfg Config, consumers []string) (*View, error) {
 	if err := cfg.Validate(""); err != nil {
 		return nil, err
@@ -78,8 +80,8 @@ func (v *View) read() error {
 	return nil
 }
 
-// Frames yields the frames of a partition from one on, as they are in the log, up to its end at the time of OpenView. It ends after
-// an error.
+// Frames yields the frames of a partition from one on, as they are in the log, up to its end at the
+// time of OpenView. It ends after an error.
 func (v *View) Frames(partition int, from uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		p := v.Partitions[partition]

@@ -78,8 +78,8 @@ func (w *writer) settle(frames []queued, err error) {
 	}
 }
 
-// write returns nil when all in-sync replicas have the frames, journal.ErrVoided if no attempt can have stored them, else
-// journal.ErrUnknown.
+// write returns nil when all in-sync replicas have the frames, journal.ErrVoided if no attempt can
+// have stored them, else journal.ErrUnknown.
 func (w *writer) write(frames []queued) error {
 	failed := journal.ErrVoided
 	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
@@ -149,13 +149,15 @@ func (w *writer) fail(err error) {
 	w.failing = err
 }
 
-// absent reports whether the error of an attempt proves that nothing of it is or will be in the log.
+// absent reports whether the error of an attempt proves that nothing of it is or will be in the
+// log.
 func absent(err error) bool {
 	var code kafka.Error
 	var network *net.OpError
 	switch {
 	case errors.As(err, &code):
-		// After these the leader, or a broker that is not, has appended nothing. NotEnoughReplicasAfterAppend and RequestTimedOut have.
+		// After these the leader, or a broker that is not, has appended nothing.
+		// NotEnoughReplicasAfterAppend and RequestTimedOut have.
 		switch code {
 		case kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.LeaderNotAvailable, kafka.NotLeaderForPartition,
 			kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,

@@ -1,8 +1,8 @@
-// Package metrics creates the daemon's metrics and registers them with Prometheus' default registry,
-// which also has those of the Go runtime and of the process.
+// Package metrics creates the daemon's metrics and registers them with Prometheus' default
+// registry, which also has those of the Go runtime and of the process.
 //
-// A label has a closed set of values, or one value for each API key. Counters of hot paths are resolved
-// once, into variables or arrays, because looking up a label costs more than counting.
+// A label has a closed set of values, or one value for each API key. Counters of hot paths are
+// resolved once, into variables or arrays, because looking up a label costs more than counting.
 package metrics
 
 import (

@@ -33,7 +33,8 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(10, all))
 }
 
-// TestNativeHistograms: a scraper that asks for protobuf gets native buckets, and classic ones else.
+// TestNativeHistograms: a scraper that asks for protobuf gets native buckets, and classic ones
+// else.
 func TestNativeHistograms(t *testing.T) {
 	latency.Observe(0.5)
 	scrape := func(accept string) (mediaType string, body []byte) {

@@ -12,8 +12,8 @@ import (
 )
 
 // File calls write with a new file and renames it to path when it is complete and synced, so that
-// readers see the old content or the new, and an error keeps the old. It keeps the mode and the owner
-// of an existing file; mode is for a new one. A symbolic link stays one.
+// readers see the old content or the new, and an error keeps the old. It keeps the mode and the
+// owner of an existing file; mode is for a new one. A symbolic link stays one.
 func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

@@ -8,8 +8,9 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// check applies the rules of contract 1.2 to a row, in their order. It returns the code of the first broken rule, or
-// contract.OK, with the field at fault and the input to quote. Rule 1, the batch limit, applies to items without a row.
+// check applies the rules of contract 1.2 to a row, in their order. It returns the code of the
+// first broken rule, or contract.OK, with the field at fault and the input to quote. Rule 1, the
+// batch limit, applies to items without a row.
 func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code contract.Code, field contract.Field, echo []byte) {
 	if f := fault; f != nil {
 		switch {
@@ -67,9 +68,9 @@ func validTypeCode(code []byte) bool {
 	return len(code) >= 1 && len(code) <= 64
 }
 
-// follower looks up codes in a registry snapshot. Batches list the detectors in a stable order, so it first tries the detector
-// that followed the current one last time: this takes one comparison of adjacent bytes, instead of a hash and a cache miss
-// in the table (BenchmarkLookup).
+// follower looks up codes in a registry snapshot. Batches list the detectors in a stable order, so
+// it first tries the detector that followed the current one last time: this takes one comparison of
+// adjacent bytes, instead of a hash and a cache miss in the table (BenchmarkLookup).
 type follower struct {
 	known *batch.Detectors
 	next  []uint32 // ordinal → its last successor
@@ -103,8 +104,9 @@ func (f *follower) has(code []byte) bool {
 	return ok
 }
 
-// identities finds items of a batch that share detector, measure type and interval, and so replace each other in the
-// archive. It is a hash table with open addressing, at most half full, whose memory is reused from batch to batch.
+// identities finds items of a batch that share detector, measure type and interval, and so replace
+// each other in the archive. It is a hash table with open addressing, at most half full, whose
+// memory is reused from batch to batch.
 type identities struct {
 	seed  [4]uint64 // random: a client cannot choose items that collide
 	slots []uint32  // row + 1 in the low bits, bits of the hash in the others; 0 is empty
@@ -130,7 +132,8 @@ func (d *identities) reset(rows int) {
 	clear(d.slots)
 }
 
-// add adds a valid row and reports whether an earlier one has the same identity. detector is the ordinal of its code.
+// add adds a valid row and reports whether an earlier one has the same identity. detector is the
+// ordinal of its code.
 func (d *identities) add(it *batch.Items, row int, detector uint32) (duplicate bool) {
 	if from, to := it.From[row], it.To[row]; from != d.from || to != d.to || d.interval == 0 {
 		d.from, d.to, d.interval = from, to, d.mix(uint64(from)^d.seed[0], uint64(to)^d.seed[1])

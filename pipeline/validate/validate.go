@@ -1,5 +1,5 @@
-// Package validate applies the per-item rules of contract 1.2, a pure function of decoded items, one registry snapshot and
-// one point in time. The rules are the cases of check in rules.go.
+// Package validate applies the per-item rules of contract 1.2, a pure function of decoded items,
+// one registry snapshot and one point in time. The rules are the cases of check in rules.go.
 package validate
 
 import (
@@ -110,9 +110,10 @@ func New(cfg Config) *Validator {
 	return v
 }
 
-// Validate appends a rejection for each invalid item to out, in ascending order of index. now is in nanoseconds since 1970
-// UTC. All items are checked against the same snapshot, known. Validate returns how many valid items have the detector,
-// measure type and interval of an earlier one, which they replace in the archive (contract 1.3).
+// Validate appends a rejection for each invalid item to out, in ascending order of index. now is in
+// nanoseconds since 1970 UTC. All items are checked against the same snapshot, known. Validate
+// returns how many valid items have the detector, measure type and interval of an earlier one,
+// which they replace in the archive (contract 1.3).
 func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) (duplicates int) {
 	v.latest = now + v.tolerance
 	v.detectors.use(known)

@@ -37,7 +37,8 @@ type source []byte
 
 func (s source) Next(int) ([]byte, error) { return s, io.EOF }
 
-// TestRuleOrder breaks the rules from the last to the first, one more at a time: the first broken rule is reported.
+// TestRuleOrder breaks the rules from the last to the first, one more at a time: the first broken
+// rule is reported.
 func TestRuleOrder(t *testing.T) {
 	lo, hi := 0.0, 100.0
 	v := New(Config{MeasureTypes: []MeasureType{{Code: "speed", Min: &lo, Max: &hi}, {Code: "flow"}}, FutureTolerance: time.Hour, QualityMin: &lo, QualityMax: &lo})

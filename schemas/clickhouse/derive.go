@@ -13,12 +13,12 @@ type Block struct {
 	Months      []uint32
 }
 
-// DerivedTables are the tables that the daemon fills from the archive, without the name of the archive
-// before them (Layout.Derived).
+// DerivedTables are the tables that the daemon fills from the archive, without the name of the
+// archive before them (Layout.Derived).
 var DerivedTables = []string{"blocks", "by_time", "hours", "last"}
 
-// Pending returns the query for the oldest blocks whose rows the derived tables may lack: first, last
-// and months of each.
+// Pending returns the query for the oldest blocks whose rows the derived tables may lack: first,
+// last and months of each.
 func (l Layout) Pending(limit int) string {
 	return fmt.Sprintf("SELECT first_received_at, last_received_at, months FROM `%s`.`%s` FINAL WHERE derived = 0"+
 		" ORDER BY first_received_at LIMIT %d", l.Database, l.Derived("blocks"), limit)
@@ -59,9 +59,9 @@ func (l Layout) Derive(blocks ...Block) []string {
 	return statements
 }
 
-// DeriveSettings are the settings of the statements that Derive returns. One thread leaves the others to
-// inserts and queries. Equal keys of an insert are left to merges and FINAL: optimize_on_insert would make by_time cost three
-// times as much.
+// DeriveSettings are the settings of the statements that Derive returns. One thread leaves the
+// others to inserts and queries. Equal keys of an insert are left to merges and FINAL:
+// optimize_on_insert would make by_time cost three times as much.
 var DeriveSettings = map[string]any{
 	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
 	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "read_overflow_mode": "throw",
@@ -74,8 +74,9 @@ SELECT product_instance, measure_type_code, detector_code,
 FROM {archive} WHERE {blocks}
 GROUP BY product_instance, measure_type_code, detector_code`,
 
-	// thousandths / 1000 is the value if that has at most three decimals: both are the double closest to it.
-	// Rows with the same key and received_at are in one part and keep their order, if one thread reads and writes.
+	// thousandths / 1000 is the value if that has at most three decimals: both are the double
+	// closest to it. Rows with the same key and received_at are in one part and keep their order,
+	// if one thread reads and writes.
 	`INSERT INTO {by_time} (product_instance, bucket, measure_type_code, detector_code, timestamp_from, timestamp_to,
     thousandths, other_value, received_at)
 SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Second(timestamp_from), 300) * 300, 'UTC'),
@@ -84,7 +85,8 @@ SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Secon
     if(rounded / 1000 = value, 0, value), received_at
 FROM {archive} WHERE {blocks}`,
 
-	// All buckets of every hour that has a new row are read again, so that hours is right whatever was replaced.
+	// All buckets of every hour that has a new row are read again, so that hours is right whatever
+	// was replaced.
 	`INSERT INTO {hours} (product_instance, hour, measure_type_code, detector_code, count_1, count_2, count_3, count_4,
     thousandths_1, thousandths_2, thousandths_3, thousandths_4, other_1, other_2, other_3, other_4, minimum, maximum, computed_at)
 SELECT product_instance, hour, measure_type_code, detector_code, n[1], n[2], n[3], n[4],

@@ -8,40 +8,45 @@
 // measurement that was sent again replaces its earlier self.
 //
 // A cluster (Layout.Cluster is set): the same columns as `measurements_local`, a
-// ReplicatedReplacingMergeTree on every host, and `measurements`, a Distributed table over it, for inserts and queries. FINAL
-// replaces within a shard only, so the sharding key (Layout.ShardingKey) puts all versions of a measurement on one shard. The
-// same holds for derived tables, which each shard derives from its own rows. The configuration of the servers defines the
-// macros {shard} and {replica}. Adding a shard changes the shard of most detectors: see README.md.
+// ReplicatedReplacingMergeTree on every host, and `measurements`, a Distributed table over it, for
+// inserts and queries. FINAL replaces within a shard only, so the sharding key (Layout.ShardingKey)
+// puts all versions of a measurement on one shard. The same holds for derived tables, which each
+// shard derives from its own rows. The configuration of the servers defines the macros {shard} and
+// {replica}. Adding a shard changes the shard of most detectors: see README.md.
 //
 // # Derived tables
 //
-// README.md describes them to users. Inserts into the archive have no materialized views: these would make
-// an insert of 98,000 rows cost 40 (by_time) or 120 ms (last) of CPU more than its 50, and would lack the
-// rows of a block whose insert was interrupted between table and view. Instead the daemon records each
-// delivered block in `blocks`, a row of three values, and every few seconds derives from all pending
-// blocks: the statements of Layout.Derive, then a second row that marks the blocks as derived. Each
-// statement can be repeated: `last` keeps a maximum, `by_time` the latest received_at of a key, and
-// `hours` is computed anew from all rows of the hours concerned. A crash at any point only repeats them.
+// README.md describes them to users. Inserts into the archive have no materialized views: these
+// would make an insert of 98,000 rows cost 40 (by_time) or 120 ms (last) of CPU more than its 50,
+// and would lack the rows of a block whose insert was interrupted between table and view. Instead
+// the daemon records each delivered block in `blocks`, a row of three values, and every few seconds
+// derives from all pending blocks: the statements of Layout.Derive, then a second row that marks
+// the blocks as derived. Each statement can be repeated: `last` keeps a maximum, `by_time` the
+// latest received_at of a key, and `hours` is computed anew from all rows of the hours concerned. A
+// crash at any point only repeats them.
 //
-// Not used: refreshable materialized views, which cannot tell which rows are new (received_at is not in the
-// order of insertion if there are several daemons), and projections, which FINAL does not read.
+// Not used: refreshable materialized views, which cannot tell which rows are new (received_at is
+// not in the order of insertion if there are several daemons), and projections, which FINAL does
+// not read.
 //
 // # Order
 //
-// The archive is ordered by detector, then time: the history of a detector is one range, and neighbours
-// compress well (detector_code 0.03 bytes per row, value 2.1). All rows of an interval, however, are in as
-// many places as there are detectors. by_time has them in one place. In it detector_code as
-// LowCardinality takes 6.2 bytes per row because 14,000 detectors exceed the dictionary of 8192; as
-// String with ZSTD(1) it takes 1.0, with ZSTD(3, 22) and blocks of 4 MB, where the list of detectors
-// repeats, 0.13, with blocks of 1 MB 0.49. The other columns have small blocks: with 4 MB for all, a
-// slice of 5 minutes takes 18 ms in place of 12. value takes 2.0 as Float64 with ZSTD and 1.3 as thousandths.
+// The archive is ordered by detector, then time: the history of a detector is one range, and
+// neighbours compress well (detector_code 0.03 bytes per row, value 2.1). All rows of an interval,
+// however, are in as many places as there are detectors. by_time has them in one place. In it
+// detector_code as LowCardinality takes 6.2 bytes per row because 14,000 detectors exceed the
+// dictionary of 8192; as String with ZSTD(1) it takes 1.0, with ZSTD(3, 22) and blocks of 4 MB,
+// where the list of detectors repeats, 0.13, with blocks of 1 MB 0.49. The other columns have small
+// blocks: with 4 MB for all, a slice of 5 minutes takes 18 ms in place of 12. value takes 2.0 as
+// Float64 with ZSTD and 1.3 as thousandths.
 //
-// hours has a row for each hour, and a column for each quarter in it: the view of 15 minutes reads it four times, and each time
-// only the range of time that is asked for. With arrays in place of the columns (as before migration 21), the start of
-// a quarter would be known only after all hours were read. A row takes 0.9 bytes for each row of the archive.
+// hours has a row for each hour, and a column for each quarter in it: the view of 15 minutes reads
+// it four times, and each time only the range of time that is asked for. With arrays in place of
+// the columns (as before migration 21), the start of a quarter would be known only after all hours
+// were read. A row takes 0.9 bytes for each row of the archive.
 //
-// Tables named forecaster_… are what the forecaster has learned from the archive. They are not part of it: without
-// them, the forecaster learns again. In a cluster, every host has all of their rows.
+// Tables named forecaster_… are what the forecaster has learned from the archive. They are not part
+// of it: without them, the forecaster learns again. In a cluster, every host has all of their rows.
 //
 // # Codecs
 //
@@ -62,28 +67,31 @@
 //	value           ZSTD(1) 2.01          ZSTD(3) 1.96           ZSTD(6) 1.83   in blocks of 1 MB 1.78   Gorilla,ZSTD 2.32   FPC,ZSTD 2.62
 //	quality         ZSTD(1) 0.72          ZSTD(3) 0.71           ZSTD(6) 0.43   in blocks of 1 MB 0.40
 //
-// A row of theirs takes 5.3 bytes in all tables together: 2.7 in the archive, 1.6 in by_time, 0.9 in hours, 0.2 in last
-// (`make bench BENCH=archive`).
+// A row of theirs takes 5.3 bytes in all tables together: 2.7 in the archive, 1.6 in by_time, 0.9
+// in hours, 0.2 in last (`make bench BENCH=archive`).
 //
 // # Settings
 //
-//   - non_replicated_deduplication_window 10000: the number of parts that the server remembers by token. An
-//     INSERT takes one place for each month in it; package sinks/clickhouse says how many are needed. 10000
-//     entries take about 1 MB of memory and of disk.
+//   - non_replicated_deduplication_window 10000: the number of parts that the server remembers by
+//     token. An INSERT takes one place for each month in it; package sinks/clickhouse says how many
+//     are needed. 10000 entries take about 1 MB of memory and of disk.
 //   - fsync_after_insert, fsync_part_directory: the daemon releases its journal once the server has
-//     acknowledged, so the acknowledgement must survive a power failure. Merged parts need no fsync, because
-//     the server keeps their sources for eight minutes (old_parts_lifetime, pinned to 480 s).
-//   - The index on received_at lets the sink find the rows of one block without reading the whole month. It
-//     is not part of the rows.
+//     acknowledged, so the acknowledgement must survive a power failure. Merged parts need no
+//     fsync, because the server keeps their sources for eight minutes (old_parts_lifetime, pinned
+//     to 480 s).
+//   - The index on received_at lets the sink find the rows of one block without reading the whole
+//     month. It is not part of the rows.
 //
 // # Migrations
 //
-// Files are applied in the order of their numbers, which may have gaps. Every statement can be repeated (IF NOT EXISTS),
-// because ClickHouse has no transactions over DDL: an interrupted run is simply repeated, and
-// several daemons may run at once. The table schema_migrations lists what was applied.
+// Files are applied in the order of their numbers, which may have gaps. Every statement can be
+// repeated (IF NOT EXISTS), because ClickHouse has no transactions over DDL: an interrupted run is
+// simply repeated, and several daemons may run at once. The table schema_migrations lists what was
+// applied.
 //
-// In a cluster they are applied to each server over its own connection, not with ON CLUSTER: a dead server then delays
-// nothing, the cluster needs no queue of distributed DDL, and a server that is new or lost its disk is brought up to date by
-// the next run. Such a server creates its tables as another one has them (join). Its list of what was applied,
-// schema_migrations_local, is not replicated.
+// In a cluster they are applied to each server over its own connection, not with ON CLUSTER: a dead
+// server then delays nothing, the cluster needs no queue of distributed DDL, and a server that is
+// new or lost its disk is brought up to date by the next run. Such a server creates its tables as
+// another one has them (join). Its list of what was applied, schema_migrations_local, is not
+// replicated.
 package clickhouse

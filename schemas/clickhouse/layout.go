@@ -16,20 +16,21 @@ func (l Layout) Local() string {
 	return l.Table
 }
 
-// Derived returns the name of a table that is derived from the archive, for inserts as in Local. Queries
-// read it without the suffix.
+// Derived returns the name of a table that is derived from the archive, for inserts as in Local.
+// Queries read it without the suffix.
 func (l Layout) Derived(name string) string {
 	l.Table += "_" + name
 	return l.Local()
 }
 
-// InsertDetectors returns the statement that a batch of detectors begins with: product instance, code, attributes and time.
+// InsertDetectors returns the statement that a batch of detectors begins with: product instance,
+// code, attributes and time.
 func (l Layout) InsertDetectors() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
 }
 
-// ShardingKey is the expression that decides, in a cluster, which shard a row is on: all versions of a measurement are on one,
-// so that FINAL is right, and so are all rows of a detector.
+// ShardingKey is the expression that decides, in a cluster, which shard a row is on: all versions
+// of a measurement are on one, so that FINAL is right, and so are all rows of a detector.
 func (Layout) ShardingKey() string { return "cityHash64(product_instance, detector_code)" }
 
 // Synced returns the tables whose inserts are fsynced, without the database.
@@ -41,8 +42,8 @@ func (l Layout) Synced() []string {
 	return tables
 }
 
-// Journal returns the table that lists what was applied to a server. In a cluster it is not replicated: a server with a new disk
-// lacks the tables of the others.
+// Journal returns the table that lists what was applied to a server. In a cluster it is not
+// replicated: a server with a new disk lacks the tables of the others.
 func (l Layout) Journal() string {
 	if l.Cluster != "" {
 		return "schema_migrations_local"

@@ -18,10 +18,11 @@ type Conn interface {
 	Query(ctx context.Context, query string, args ...any) (driver.Rows, error)
 }
 
-// Migrate creates the database and its tables on one server, or updates them, and returns the names of the
-// applied migrations. In a cluster it is called for each server. It may be called at any time, and by several
-// daemons at once. The connection needs no default database. Replicated tables that the server lacks are created as the
-// others, which may be nil, have them: the columns and the TTL must be equal on all replicas.
+// Migrate creates the database and its tables on one server, or updates them, and returns the names
+// of the applied migrations. In a cluster it is called for each server. It may be called at any
+// time, and by several daemons at once. The connection needs no default database. Replicated tables
+// that the server lacks are created as the others, which may be nil, have them: the columns and the
+// TTL must be equal on all replicas.
 func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {

@@ -120,8 +120,8 @@ func TestLayout(t *testing.T) {
 	require.Equal(t, "ReplicatedMergeTree('/clickhouse/tables/p', 'r')", cluster.Engine("MergeTree", "p", "r", ""))
 }
 
-// TestMigrations: the numbers increase, every statement can be repeated, and statements for a single
-// server do not mention a cluster.
+// TestMigrations: the numbers increase, every statement can be repeated, and statements for a
+// single server do not mention a cluster.
 func TestMigrations(t *testing.T) {
 	for _, l := range []schema.Layout{single, cluster} {
 		list, err := schema.Migrations(l)

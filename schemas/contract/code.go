@@ -1,10 +1,11 @@
 package contract
 
-// Code is the outcome of a request or of one item. Responses, metric labels and logs all show its name.
+// Code is the outcome of a request or of one item. Responses, metric labels and logs all show its
+// name.
 type Code uint8
 
-// The codes of whole requests come first, then those of items. InvalidType, MissingField and DuplicateField are used
-// for both.
+// The codes of whole requests come first, then those of items. InvalidType, MissingField and
+// DuplicateField are used for both.
 const (
 	OK Code = iota
 	NotFound
@@ -42,8 +43,8 @@ const (
 	CodeCount
 )
 
-// codes is the table of all codes (contract 1.1, 1.2, 6). A new validation rule is one row here and one case in
-// pipeline/validate/rules.go.
+// codes is the table of all codes (contract 1.1, 1.2, 6). A new validation rule is one row here and
+// one case in pipeline/validate/rules.go.
 var codes = [CodeCount]struct {
 	name   string // errorCode in responses
 	status int    // HTTP status of a whole request; 0: the code is for items only
@@ -91,7 +92,8 @@ func (c Code) String() string {
 	return "UNKNOWN"
 }
 
-// Status returns the HTTP status of a whole request with this outcome, 0 if the code is for items only.
+// Status returns the HTTP status of a whole request with this outcome, 0 if the code is for items
+// only.
 func (c Code) Status() int {
 	if c < CodeCount {
 		return codes[c].status
@@ -102,7 +104,8 @@ func (c Code) Status() int {
 // OfItems reports whether an item can be rejected with this code.
 func (c Code) OfItems() bool { return c < CodeCount && codes[c].item != "" }
 
-// Field is a member of a measurement (contract 5.1), in the order in which contract 1.2 examines them.
+// Field is a member of a measurement (contract 5.1), in the order in which contract 1.2 examines
+// them.
 type Field uint8
 
 // The members of a measurement. FieldItem is the item as a whole.

@@ -5,8 +5,8 @@ import "time"
 // EchoLimit is the number of bytes of client input that a response or a log repeats (contract 1.1).
 const EchoLimit = 64
 
-// APIError is the error response to a whole request. Nothing of the request was or will be archived or forwarded
-// (contract 1.1).
+// APIError is the error response to a whole request. Nothing of the request was or will be archived
+// or forwarded (contract 1.1).
 type APIError struct {
 	Code        Code
 	Description string        // for people: what is wrong, where, and what to do about it

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// forecastTime is the layout of the start and end of a forecast period: UTC, whole seconds (contract
-// 2). All formatted times have the same length, and their lexical order is chronological.
+// forecastTime is the layout of the start and end of a forecast period: UTC, whole seconds
+// (contract 2). All formatted times have the same length, and their lexical order is chronological.
 const forecastTime = "2006-01-02T15:04:05Z"
 
 // FormatForecastTime formats t as contract 2 requires, truncated to whole seconds.

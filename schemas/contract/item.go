@@ -5,8 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// AppendItemDescription appends the description of a rejected item, escaped as the inside of a JSON string. It depends
-// on code, field and echo alone. echo is the input to repeat, cut to EchoLimit; it may hold any bytes.
+// AppendItemDescription appends the description of a rejected item, escaped as the inside of a JSON
+// string. It depends on code, field and echo alone. echo is the input to repeat, cut to EchoLimit;
+// it may hold any bytes.
 func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte {
 	if field == FieldItem {
 		b = append(b, "the item"...)
@@ -27,7 +28,8 @@ func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte
 	return b
 }
 
-// Echo returns client input for a description: at most EchoLimit bytes of whole characters, as valid UTF-8.
+// Echo returns client input for a description: at most EchoLimit bytes of whole characters, as
+// valid UTF-8.
 func Echo(b []byte) string {
 	if len(b) > EchoLimit {
 		b = wholeRunes(b[:EchoLimit])

@@ -56,11 +56,11 @@ func (z *Reader) Reset(r io.Reader) {
 	z.text, z.unread, z.members, z.open, z.err = nil, nil, 0, false, nil
 }
 
-// Next decompresses more, without copying it. It returns the last keep bytes of all text since Reset,
-// at most inflate.MaxKeep, and after them what is new: at least one byte, unless there is an error.
-// io.EOF means that the checksums of all members were correct. Errors of the underlying reader are
-// returned unchanged. The text is valid until the next call, must not be changed, and is followed by
-// inflate.Slack bytes of capacity.
+// Next decompresses more, without copying it. It returns the last keep bytes of all text since
+// Reset, at most inflate.MaxKeep, and after them what is new: at least one byte, unless there is an
+// error. io.EOF means that the checksums of all members were correct. Errors of the underlying
+// reader are returned unchanged. The text is valid until the next call, must not be changed, and is
+// followed by inflate.Slack bytes of capacity.
 func (z *Reader) Next(keep int) ([]byte, error) {
 	z.text = z.text[len(z.text)-keep:]
 	for z.err == nil && len(z.text) == keep {

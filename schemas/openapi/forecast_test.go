@@ -88,8 +88,8 @@ func TestForecastSchemasMatchMessages(t *testing.T) {
 	}
 }
 
-// TestForecastResponse checks that the operation names the message, and that its JSON example equals
-// the output of protojson.
+// TestForecastResponse checks that the operation names the message, and that its JSON example
+// equals the output of protojson.
 func TestForecastResponse(t *testing.T) {
 	content := at(t, document(t), "paths", forecastPath, "get", "responses", "200", "content").(object)
 	message := string((&trafficdv1.StreetForecastResponse{}).ProtoReflect().Descriptor().FullName())

@@ -171,7 +171,8 @@ func TestResponseHeaders(t *testing.T) {
 	f("503", "Retry-After")
 }
 
-// TestRoutingHeaders checks the headers of contract 3.1, and that the paths of the schemas have a 404.
+// TestRoutingHeaders checks the headers of contract 3.1, and that the paths of the schemas have a
+// 404.
 func TestRoutingHeaders(t *testing.T) {
 	doc := document(t)
 	schemes := at(t, doc, "paths", routingPath, "post", "responses", "401", "headers", "WWW-Authenticate", "schema", "items", "enum")

@@ -2,8 +2,8 @@ package openlr
 
 import "math"
 
-// Straight returns a line between two points, given as [longitude, latitude] in degrees, along a road
-// of the given length in whole metres and one class.
+// Straight returns a line between two points, given as [longitude, latitude] in degrees, along a
+// road of the given length in whole metres and one class.
 func Straight(start, end [2]float64, metres int, class FunctionalRoadClass) Line {
 	east, north := (end[0]-start[0])*math.Cos(start[1]*math.Pi/180), end[1]-start[1]
 	bearing := math.Mod(math.Atan2(east, north)*180/math.Pi+360, 360)

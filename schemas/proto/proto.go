@@ -1,5 +1,5 @@
-// Package proto contains the protobuf definitions, which the daemon publishes. The generated Go types are in
-// trafficd/v1.
+// Package proto contains the protobuf definitions, which the daemon publishes. The generated Go
+// types are in trafficd/v1.
 package proto
 
 import "embed"

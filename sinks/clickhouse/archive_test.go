@@ -80,8 +80,8 @@ func (a *archive) count(what string) int {
 	return n
 }
 
-// requireRows compares the rows in the archive with those that were sent, column by column and to the
-// nanosecond, as formatted by the server.
+// requireRows compares the rows in the archive with those that were sent, column by column and to
+// the nanosecond, as formatted by the server.
 func (a *archive) requireRows(want batch.Block) {
 	a.t.Helper()
 	got := a.store.Query(a.t, "SELECT product_instance, detector_code, measure_type_code, toUnixTimestamp64Nano(timestamp_from), toUnixTimestamp64Nano(timestamp_to),"+
@@ -148,8 +148,8 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 	_, err := a.Deliver(context.Background(), plan, next)
 	require.ErrorContains(t, err, "not those of plan")
 
-	// The same batch, accepted again after the idempotency window: it has the same id, and rows of it
-	// are in the table, but it is not the same block.
+	// The same batch, accepted again after the idempotency window: it has the same id, and rows of
+	// it are in the table, but it is not the same block.
 	repeated := *next[0].Batch
 	repeated.ReceivedAt += 3600e9
 	again, plan3 := a.plan(blockOf(&repeated))
@@ -200,8 +200,8 @@ func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, "2\t200000", store.Query(t, "SELECT count(), sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND table = '"+table+"'"))
 }
 
-// testFinal checks that a measurement that is sent again replaces the earlier one, and that the last of
-// several in one batch wins.
+// testFinal checks that a measurement that is sent again replaces the earlier one, and that the
+// last of several in one batch wins.
 func testFinal(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	first, plan := a.plan(blockOf(batchOf(1, epoch, row{"D", "x", epoch, epoch, 1, none}, row{"E", "x", epoch, epoch, 10, none}, row{"E", "x", epoch, epoch, 11, none})))
@@ -219,7 +219,8 @@ func testFinal(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))
 }
 
-// testCodes compares the table of error codes with the server's names and checks that codes are unique.
+// testCodes compares the table of error codes with the server's names and checks that codes are
+// unique.
 func testCodes(t *testing.T, store *stores.ClickHouse) {
 	listed := map[int32]bool{}
 	for _, names := range codes {

@@ -31,8 +31,8 @@ func renew(rows batch.Block, n int) {
 	}
 }
 
-// testAllocations checks that the allocations of Deliver do not grow with the number of rows. The rest
-// are the client's, for columns and the statement.
+// testAllocations checks that the allocations of Deliver do not grow with the number of rows. The
+// rest are the client's, for columns and the statement.
 func testAllocations(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	a.log = zerolog.Nop()

@@ -16,8 +16,8 @@ import (
 )
 
 // Check reports what is wrong with the files that the configuration names and, if deep, with each
-// server: connection, user, grants, tables and clock. Each of the joined errors starts with the key of
-// a setting. It changes nothing on the servers. An invalid configuration is not checked deeply.
+// server: connection, user, grants, tables and clock. Each of the joined errors starts with the key
+// of a setting. It changes nothing on the servers. An invalid configuration is not checked deeply.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	s, err := New(c, zerolog.Nop())
 	if err != nil {
@@ -91,7 +91,8 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 	return replica, c.checkTables(ctx, conn, address)
 }
 
-// checkCluster reports a cluster that the server does not know, or whose servers addresses does not name.
+// checkCluster reports a cluster that the server does not know, or whose servers addresses does not
+// name.
 func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	var servers []string
 	query := fmt.Sprintf("SELECT groupArray(host_name || ':' || toString(port)) FROM system.clusters WHERE cluster = '%s'", c.Cluster)
@@ -163,8 +164,8 @@ func numberOf(engine, setting string) (value int, found bool) {
 	return value, err == nil
 }
 
-// checkWindow compares the deduplication window with the parts that were inserted in the busiest minute of the last day, if
-// the server has recorded that.
+// checkWindow compares the deduplication window with the parts that were inserted in the busiest
+// minute of the last day, if the server has recorded that.
 func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engine string) error {
 	local := c.layout().Local()
 	var parts uint64

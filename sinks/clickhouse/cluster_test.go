@@ -20,7 +20,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// TestCluster runs on three servers: cluster main has two shards, the first with two replicas; cluster shard_1 is these two.
+// TestCluster runs on three servers: cluster main has two shards, the first with two replicas;
+// cluster shard_1 is these two.
 func TestCluster(t *testing.T) {
 	defer func(dead, quorum time.Duration) { deadAfter, quorumTimeout = dead, quorum }(deadAfter, quorumTimeout)
 	deadAfter, quorumTimeout = time.Second, time.Second
@@ -223,7 +224,8 @@ func (p *pair) next() {
 	p.eventually(plan, rows)
 }
 
-// requireOnce waits until both replicas have each row, once with FINAL and after merges, and compares the derived tables.
+// requireOnce waits until both replicas have each row, once with FINAL and after merges, and
+// compares the derived tables.
 func (p *pair) requireOnce(t *testing.T) {
 	t.Helper()
 	want := 0
@@ -254,7 +256,8 @@ func (p *pair) waitUntilLive(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// testPaused: a replica that accepts connections and does not answer delays a block in doubt by a bounded time.
+// testPaused: a replica that accepts connections and does not answer delays a block in doubt by a
+// bounded time.
 func (p *pair) testPaused(t *testing.T) {
 	plan, rows := p.block()
 	p.deliver(plan, rows)
@@ -287,7 +290,8 @@ func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead i
 	return plan, rows, dead
 }
 
-// testDead: the archive goes on when a replica dies with the only copy of a block in doubt, and is right when it returns.
+// testDead: the archive goes on when a replica dies with the only copy of a block in doubt, and is
+// right when it returns.
 func (p *pair) testDead(t *testing.T) {
 	plan, rows, dead := p.unreplicated(t)
 	p.eventually(plan, rows)
@@ -302,7 +306,8 @@ func (p *pair) testDead(t *testing.T) {
 	p.requireOnce(t)
 }
 
-// testLostDisk: nothing is lost when a replica dies with the only copy of a block in doubt, and its disk is deleted.
+// testLostDisk: nothing is lost when a replica dies with the only copy of a block in doubt, and its
+// disk is deleted.
 func (p *pair) testLostDisk(t *testing.T) {
 	plan, rows, dead := p.unreplicated(t)
 	require.NoError(t, os.RemoveAll(p.c.Nodes[dead].Dir()))

@@ -16,29 +16,31 @@ import (
 
 // Config is section clickhouse of the configuration: where the archive is, and how to write to it.
 type Config struct {
-	// host:port of the native protocol: one server, or all servers of the cluster. Inserts are spread over those that answer.
+	// host:port of the native protocol: one server, or all servers of the cluster. Inserts are
+	// spread over those that answer.
 	Addresses       []string `setting:"addresses"`
 	dial.ClickHouse `setting:",squash"`
 	Table           string `setting:"table"` // name of the table
 	// name of the cluster in the servers' configuration; empty: one server, no replication
 	Cluster string `setting:"cluster"`
-	// replicas of a shard that must have a row before it counts as delivered; 0: the majority, or all that are alive if these are fewer
+	// replicas of a shard that must have a row before it counts as delivered; 0: the majority, or
+	// all that are alive if these are fewer
 	Quorum  int  `setting:"quorum"`
 	Migrate bool `setting:"migrate"` // create or update the tables when the server first answers
 
-	// of inserts on the network: lz4, zstd, which takes more CPU and less bandwidth, none, or auto: none to a server on this machine
-	// (localhost), lz4 to others
+	// of inserts on the network: lz4, zstd, which takes more CPU and less bandwidth, none, or auto:
+	// none to a server on this machine (localhost), lz4 to others
 	Compression  string        `setting:"compression"`
 	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, with TLS
 	WriteTimeout time.Duration `setting:"write_timeout"` // time of one attempt: insert, acknowledgement, look-up
 
 	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months
 
-	// DeriveInterval is the time between updates of the derived tables and the detectors (see schemas/clickhouse); 0: another daemon
-	// updates them.
+	// DeriveInterval is the time between updates of the derived tables and the detectors (see
+	// schemas/clickhouse); 0: another daemon updates them.
 	DeriveInterval time.Duration `setting:"derive_interval"`
-	// RetentionDays is how long measurements are kept after timestamp_from, rounded up to whole months. 0 leaves the tables' TTL as
-	// it is; without one, measurements are kept forever.
+	// RetentionDays is how long measurements are kept after timestamp_from, rounded up to whole
+	// months. 0 leaves the tables' TTL as it is; without one, measurements are kept forever.
 	RetentionDays int `setting:"retention_days"`
 }
 
@@ -67,8 +69,8 @@ var compressions = map[string]native.Compression{
 	"lz4": native.CompressionLZ4, "zstd": native.CompressionZSTD, "none": native.CompressionDisabled,
 }
 
-// compression returns the compression of inserts at a server. On loopback, lz4 would cost more CPU than the bytes that it saves,
-// here and in the server.
+// compression returns the compression of inserts at a server. On loopback, lz4 would cost more CPU
+// than the bytes that it saves, here and in the server.
 func (c Config) compression(address string) native.Compression {
 	if c.Compression != "auto" {
 		return compressions[c.Compression]

@@ -20,8 +20,8 @@ const (
 	deriveLimit  = 30 * time.Minute
 )
 
-// record records that the rows are in the table, for the next update of the derived tables. The block
-// is delivered only when that has succeeded.
+// record records that the rows are in the table, for the next update of the derived tables. The
+// block is delivered only when that has succeeded.
 func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -45,8 +45,8 @@ func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	return nil
 }
 
-// Derive brings the derived tables up to date with the blocks that were delivered before the call. An
-// interrupted update is repeated by the next one.
+// Derive brings the derived tables up to date with the blocks that were delivered before the call.
+// An interrupted update is repeated by the next one.
 func (s *Sink) Derive(ctx context.Context) error {
 	shards, err := s.hosts.byShard()
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 	return len(blocks), nil
 }
 
-// caughtUp returns an error as long as the replica lacks rows that a live one has. It does not wait for those that only dead
-// ones have.
+// caughtUp returns an error as long as the replica lacks rows that a live one has. It does not wait
+// for those that only dead ones have.
 func (s *Sink) caughtUp(ctx context.Context, h *host) error {
 	for _, name := range []string{s.config.layout().Local(), s.config.layout().Derived("by_time")} {
 		table := fmt.Sprintf("`%s`.`%s`", s.config.Database, name)
@@ -126,7 +126,8 @@ func (s *Sink) pending(ctx context.Context, h *host) (blocks []schema.Block, err
 	return blocks, rows.Err()
 }
 
-// derivation is the goroutine that updates the derived tables. A failure delays them and nothing else.
+// derivation is the goroutine that updates the derived tables. A failure delays them and nothing
+// else.
 type derivation struct {
 	once   sync.Once
 	cancel context.CancelFunc

@@ -50,8 +50,8 @@ func (a *archive) derive() {
 	require.NoError(a.t, a.Derive(context.Background()))
 }
 
-// halves returns rows of a few detectors in a few hours, so that many have the same key. The values have few
-// binary digits, so that sums do not depend on the order.
+// halves returns rows of a few detectors in a few hours, so that many have the same key. The values
+// have few binary digits, so that sums do not depend on the order.
 func halves(r *rand.Rand, n int) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -67,8 +67,8 @@ func halves(r *rand.Rand, n int) []row {
 	return rows
 }
 
-// TestDerived: the derived tables and the views agree with the archive after replacements, late rows, duplicates,
-// retried blocks, failures and restarts.
+// TestDerived: the derived tables and the views agree with the archive after replacements, late
+// rows, duplicates, retried blocks, failures and restarts.
 func TestDerived(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	t.Run("oracle", func(t *testing.T) { testDerivedOracle(t, store) })
@@ -265,7 +265,8 @@ func testRetention(t *testing.T, store *stores.ClickHouse) {
 	f("30")
 }
 
-// testDocumentedQueries runs the queries of schemas/clickhouse/README.md, each of which returns rows.
+// testDocumentedQueries runs the queries of schemas/clickhouse/README.md, each of which returns
+// rows.
 func testDocumentedQueries(t *testing.T, store *stores.ClickHouse) {
 	text, err := os.ReadFile("../../schemas/clickhouse/README.md")
 	require.NoError(t, err)

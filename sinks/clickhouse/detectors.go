@@ -17,14 +17,16 @@ import (
 // detectorsAtOnce is how many detectors one INSERT writes.
 const detectorsAtOnce = 50_000
 
-// Detectors holds the lists of detectors that the archive does not have yet. Its methods may be called from any goroutine.
+// Detectors holds the lists of detectors that the archive does not have yet. Its methods may be
+// called from any goroutine.
 type Detectors struct {
 	mu      sync.Mutex
 	waiting map[string]batch.DetectorList // by product instance
 	digests map[string]uint64             // of the last list of each product instance
 }
 
-// Put replaces the list of a product instance, which must not be changed afterwards. A list that equals the last one is ignored.
+// Put replaces the list of a product instance, which must not be changed afterwards. A list that
+// equals the last one is ignored.
 func (d *Detectors) Put(l batch.DetectorList) {
 	digest := digestOf(l)
 	d.mu.Lock()

@@ -4,16 +4,17 @@
 // # Blocks, groups, tokens
 //
 // Plan cuts a block off the offered rows: block_rows, or more if they are from so many months that
-// parts would be small. The plan identifies the block by its number of rows and by batch id, row and
-// received_at of its first and its last row. It never names two contents: a batch id may come again,
-// but received_at increases on a replica.
+// parts would be small. The plan identifies the block by its number of rows and by batch id, row
+// and received_at of its first and its last row. It never names two contents: a batch id may come
+// again, but received_at increases on a replica.
 //
 // The server writes one part for each month of an INSERT. So that months that rotate do not end the
-// block, Deliver divides it into groups of at most maxMonths months, one INSERT each. The division is
-// a function of the block's rows alone and keeps the order within a month. The deduplication token of
-// a group is the plan and the group's number, so a retry, with all rows of the group or some, in this
-// process or the next, repeats the tokens of the first attempt. The server remembers the token for
-// each month separately. Acknowledged means fsynced (settings of the table, see schemas/clickhouse).
+// block, Deliver divides it into groups of at most maxMonths months, one INSERT each. The division
+// is a function of the block's rows alone and keeps the order within a month. The deduplication
+// token of a group is the plan and the group's number, so a retry, with all rows of the group or
+// some, in this process or the next, repeats the tokens of the first attempt. The server remembers
+// the token for each month separately. Acknowledged means fsynced (settings of the table, see
+// schemas/clickhouse).
 //
 // Groups have no month in common, and the month is part of a row's identity, so no row of one group
 // can replace one of another. Groups are sent concurrently, in any order, and the argument below
@@ -50,17 +51,17 @@
 // # Replaced rows
 //
 // ReplacingMergeTree drops a row when it merges a later one with the same key. A look-up does not
-// find such a row. If a row of the same block has replaced it, that one is in the table, as both were
-// in one part: the row counts as present and is not sent, since it would replace the later one (items
-// of one batch have the same received_at). Later blocks of this daemon cannot have replaced it. If a
-// row that any replica received later has, the row is sent again and loses again under FINAL and in
-// merges, since received_at decides.
+// find such a row. If a row of the same block has replaced it, that one is in the table, as both
+// were in one part: the row counts as present and is not sent, since it would replace the later one
+// (items of one batch have the same received_at). Later blocks of this daemon cannot have replaced
+// it. If a row that any replica received later has, the row is sent again and loses again under
+// FINAL and in merges, since received_at decides.
 //
 // # The deduplication window
 //
 // As every retry looks up first, the window needs to last only as long as an attempt can continue
-// in the server after the daemon gave up on it: about write_timeout + 5 s, when the server is told to
-// end the statement. It is counted in parts:
+// in the server after the daemon gave up on it: about write_timeout + 5 s, when the server is told
+// to end the statement. It is counted in parts:
 //
 //	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
 //
@@ -69,41 +70,46 @@
 //
 // # Cluster
 //
-// With cluster set, each block goes to one of the live servers, in turn, and its Distributed table sends each row to its
-// shard (schemas/clickhouse). Tokens work as on one server: each shard keeps them in Keeper, in one step with the part.
+// With cluster set, each block goes to one of the live servers, in turn, and its Distributed table
+// sends each row to its shard (schemas/clickhouse). Tokens work as on one server: each shard keeps
+// them in Keeper, in one step with the part.
 //
-// An insert is acknowledged when quorum replicas of each shard have its rows, by default the majority. While fewer are
-// alive, all that are alive suffice: otherwise two replicas would stop with the first. The server gives up on replicas that
-// do not confirm within quorumTimeout; the block is in doubt then.
+// An insert is acknowledged when quorum replicas of each shard have its rows, by default the
+// majority. While fewer are alive, all that are alive suffice: otherwise two replicas would stop
+// with the first. The server gives up on replicas that do not confirm within quorumTimeout; the
+// block is in doubt then.
 //
-// A look-up asks every live server for what it has and waits for no other: servers are asked all the time whether they live,
-// and one that does not answer in time is left out. A row is delivered if quorum replicas have it; as long as a row is on
-// fewer, the block is retried, and not sent again. Rows that no replica has are sent with the first token, so that Keeper decides
-// if an earlier attempt is still under way. If they are missing nevertheless, the earlier part is on a replica that is dead,
-// or was lost with a disk. After deadAfter, or at once if all servers are live, the rows are sent under another token. Should
-// the dead replica return with its disk, the rows are there twice until a merge. They are equal, so that FINAL and the derived
-// tables show them once.
+// A look-up asks every live server for what it has and waits for no other: servers are asked all
+// the time whether they live, and one that does not answer in time is left out. A row is delivered
+// if quorum replicas have it; as long as a row is on fewer, the block is retried, and not sent
+// again. Rows that no replica has are sent with the first token, so that Keeper decides if an
+// earlier attempt is still under way. If they are missing nevertheless, the earlier part is on a
+// replica that is dead, or was lost with a disk. After deadAfter, or at once if all servers are
+// live, the rows are sent under another token. Should the dead replica return with its disk, the
+// rows are there twice until a merge. They are equal, so that FINAL and the derived tables show
+// them once.
 //
-// TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends corrections through two
-// daemons to two shards.
+// TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends
+// corrections through two daemons to two shards.
 //
 // # Clients
 //
-// All statements but INSERT go through clickhouse-go. An INSERT goes through ch-go, the client for single connections that
-// clickhouse-go is built on: it lets columns be encoded straight from the batches into the buffer of the connection, which
-// clickhouse-go would first copy into columns of its own. `bench deliver` compares both.
+// All statements but INSERT go through clickhouse-go. An INSERT goes through ch-go, the client for
+// single connections that clickhouse-go is built on: it lets columns be encoded straight from the
+// batches into the buffer of the connection, which clickhouse-go would first copy into columns of
+// its own. `bench deliver` compares both.
 //
 // # Permanent rejections
 //
-// classify decides over a table of the server's error codes. Only codes that a row's value can cause
-// (a CHECK constraint, the expression of a column that an operator added) are permanent, and only if
-// no group failed for another reason.
+// classify decides over a table of the server's error codes. Only codes that a row's value can
+// cause (a CHECK constraint, the expression of a column that an operator added) are permanent, and
+// only if no group failed for another reason.
 //
-// Rows of a refused block may be in the table nevertheless: those of other groups or months, or all,
-// if a view on the table raised the code. Therefore the refusal of a block comes with a state, the
-// suspect range, which ends where the block ends. Plans that begin in the range repeat it and are in
-// doubt from the first attempt on, also after a restart, so they send only what a look-up does not
-// find. A single row is refused only after a look-up that did not find it.
+// Rows of a refused block may be in the table nevertheless: those of other groups or months, or
+// all, if a view on the table raised the code. Therefore the refusal of a block comes with a state,
+// the suspect range, which ends where the block ends. Plans that begin in the range repeat it and
+// are in doubt from the first attempt on, also after a restart, so they send only what a look-up
+// does not find. A single row is refused only after a look-up that did not find it.
 //
 // A materialized view on the table receives each block once unless it fails: a block whose rows are
 // in the table is not sent again for a view.

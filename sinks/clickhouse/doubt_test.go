@@ -13,8 +13,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// testDoubt delivers a block again after a restart, in every state in which the server's deduplication
-// tokens and its rows can disagree.
+// testDoubt delivers a block again after a restart, in every state in which the server's
+// deduplication tokens and its rows can disagree.
 func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	rows := blockOf(
 		batchOf(1, epoch, random(rand.New(rand.NewPCG(4, 1)), 700, 5)...),
@@ -52,8 +52,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		store.Query(t, "ALTER TABLE "+a.name+" DROP PARTITION 202601")
 	})
 
-	// The rows that each delivery repairs are deleted again until all tokens are used up. Then the sink
-	// gives up on the block, because the table itself seems to remove the rows.
+	// The rows that each delivery repairs are deleted again until all tokens are used up. Then the
+	// sink gives up on the block, because the table itself seems to remove the rows.
 	t.Run("tokens kept, rows always missing", func(t *testing.T) {
 		a := newArchive(t, store)
 		rows, plan := a.plan(small(1))
@@ -71,8 +71,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	})
 }
 
-// testHostileProfile looks up rows with settings that hide some of them; the settings profile of the
-// daemon's user could contain such settings.
+// testHostileProfile looks up rows with settings that hide some of them; the settings profile of
+// the daemon's user could contain such settings.
 func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthly(40)...))) // in 40 parts
@@ -96,7 +96,8 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 
-// testLook checks that looking up a block reads only the parts and granules of its month and time range.
+// testLook checks that looking up a block reads only the parts and granules of its month and time
+// range.
 func testLook(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	var wanted batch.Block

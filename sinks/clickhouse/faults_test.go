@@ -61,7 +61,8 @@ func testPassword(t *testing.T, store *stores.ClickHouse) {
 	right.requireRows(rows)
 }
 
-// testStuck pauses the server while the block, or part of it, is in its socket, and resumes it later.
+// testStuck pauses the server while the block, or part of it, is in its socket, and resumes it
+// later.
 func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.WriteTimeout, c.DialTimeout = time.Second, time.Second })
 	patient := a.config
@@ -104,8 +105,8 @@ func revive(t testing.TB, store *stores.ClickHouse) {
 	}
 }
 
-// testCut breaks the connection after a number of bytes in either direction: within the block, between
-// the block and its end, and before or within the acknowledgement.
+// testCut breaks the connection after a number of bytes in either direction: within the block,
+// between the block and its end, and before or within the acknowledgement.
 func testCut(t *testing.T, store *stores.ClickHouse) {
 	p := startProxy(t, store.TCP)
 	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })
@@ -132,8 +133,8 @@ func testCut(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testKill kills the server with SIGKILL during inserts over many months. It counts the rows as they
-// were inserted: none may be lost or duplicated.
+// testKill kills the server with SIGKILL during inserts over many months. It counts the rows as
+// they were inserted: none may be lost or duplicated.
 func testKill(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(8, 1))

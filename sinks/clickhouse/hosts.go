@@ -18,8 +18,8 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// hosts are the servers of the archive: one, or those of a cluster. One that does not answer is left out until it answers
-// again, so that nothing waits for it twice.
+// hosts are the servers of the archive: one, or those of a cluster. One that does not answer is
+// left out until it answers again, so that nothing waits for it twice.
 type hosts struct {
 	config Config
 	log    zerolog.Logger
@@ -51,7 +51,8 @@ type host struct {
 
 var errNotAsked = errors.New("not asked yet")
 
-// migrateTimeout bounds the migrations of a server at the start of a daemon. What they achieved is kept.
+// migrateTimeout bounds the migrations of a server at the start of a daemon. What they achieved is
+// kept.
 const migrateTimeout = time.Minute
 
 // refreshInterval is the time between two questions to every server of a cluster.
@@ -98,7 +99,8 @@ func (s *hosts) close() error {
 	return errors.Join(errs...)
 }
 
-// ready returns an error if rows cannot be written now. It connects and migrates when it is first called.
+// ready returns an error if rows cannot be written now. It connects and migrates when it is first
+// called.
 func (s *hosts) ready(ctx context.Context) error {
 	if s.config.Cluster == "" {
 		if h := s.all[0]; !h.migrated {
@@ -140,7 +142,8 @@ func (s *hosts) start() {
 	}()
 }
 
-// refresh asks all servers at the same time. It takes no longer than dial_timeout, unless one needs migrations.
+// refresh asks all servers at the same time. It takes no longer than dial_timeout, unless one needs
+// migrations.
 func (s *hosts) refresh(ctx context.Context) {
 	var asking sync.WaitGroup
 	for _, h := range s.all {
@@ -174,7 +177,8 @@ func (s *hosts) set(h *host, trouble error) {
 	}
 }
 
-// ask returns why the server cannot take rows. It migrates a server that has no tables or has not been migrated yet.
+// ask returns why the server cannot take rows. It migrates a server that has no tables or has not
+// been migrated yet.
 func (s *hosts) ask(ctx context.Context, h *host) error {
 	s.mu.Lock()
 	migrated := h.migrated
@@ -235,7 +239,8 @@ func (s *hosts) describe(ctx context.Context, h *host) error {
 	return nil
 }
 
-// live returns the servers that can take rows, in the order of the replicas' names within each shard.
+// live returns the servers that can take rows, in the order of the replicas' names within each
+// shard.
 func (s *hosts) live() []*host {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,8 +289,8 @@ func (s *hosts) away() error {
 	return errors.Join(errs...)
 }
 
-// copies returns how many replicas must have a row before it counts as delivered: quorum, or the majority of a shard's
-// replicas, or all that are live if these are fewer.
+// copies returns how many replicas must have a row before it counts as delivered: quorum, or the
+// majority of a shard's replicas, or all that are live if these are fewer.
 func (s *hosts) copies() int {
 	if s.config.Cluster == "" || s.config.Quorum > 0 {
 		return max(s.config.Quorum, 1)
@@ -306,8 +311,8 @@ func (s *hosts) copies() int {
 	return need
 }
 
-// quorumTimeout is how long a server waits for the other replicas. One that died is waited for no longer: the block is in
-// doubt then, and looked up.
+// quorumTimeout is how long a server waits for the other replicas. One that died is waited for no
+// longer: the block is in doubt then, and looked up.
 var quorumTimeout = 10 * time.Second // a variable for tests
 
 // quorumSettings make a server acknowledge an INSERT when that many replicas have it.
@@ -324,7 +329,8 @@ func (s *hosts) quorumSettings(copies int) ch.Settings {
 	}
 }
 
-// migrate creates or updates the tables on one server. It does so on one after the other, so that they do not compete.
+// migrate creates or updates the tables on one server. It does so on one after the other, so that
+// they do not compete.
 func (s *hosts) migrate(ctx context.Context, h *host) error {
 	s.migrating.Lock()
 	defer s.migrating.Unlock()

@@ -50,8 +50,9 @@ func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token stri
 // settings make an INSERT one block with one token, whatever the server's profile says.
 func (s *Sink) settings(token string) ch.Settings {
 	set := ch.Settings{
-		// The token identifies the block's content. The server deduplicates every month of the block
-		// separately, so that a retry completes a block that was interrupted between two months.
+		// The token identifies the block's content. The server deduplicates every month of the
+		// block separately, so that a retry completes a block that was interrupted between two
+		// months.
 		"insert_deduplicate":                                 1,
 		"insert_deduplication_token":                         token,
 		"deduplicate_blocks_in_dependent_materialized_views": 1,
@@ -61,20 +62,21 @@ func (s *Sink) settings(token string) ch.Settings {
 		// Rows are stored as sent, so that they can be counted and looked up by (batch_id,
 		// batch_index) until a merge replaces some.
 		"optimize_on_insert": 0,
-		// Blocks are neither merged nor split on the way to the table: 0 passes them on unchanged, and
-		// the upper bound is above ours.
+		// Blocks are neither merged nor split on the way to the table: 0 passes them on unchanged,
+		// and the upper bound is above ours.
 		"min_insert_block_size_rows":      0,
 		"min_insert_block_size_bytes":     0,
 		"max_insert_block_size":           1 << 20,
 		"max_insert_threads":              1,
 		"max_partitions_per_insert_block": maxMonths,
-		// The server builds the dictionaries of text columns: the client would look up every row in a
-		// map.
+		// The server builds the dictionaries of text columns: the client would look up every row in
+		// a map.
 		"low_cardinality_allow_in_native_format": 0,
 	}
 	if s.config.Cluster != "" {
 		maps.Copy(set, ch.Settings{
-			// Acknowledged is what the shards have acknowledged. A replica that does not answer is passed over.
+			// Acknowledged is what the shards have acknowledged. A replica that does not answer is
+			// passed over.
 			"distributed_foreground_insert":              1,
 			"insert_distributed_one_random_shard":        0,
 			"skip_unavailable_shards":                    0,
@@ -98,7 +100,8 @@ var columnTypes = []proto.ColumnType{
 	"UUID", "UInt32", "DateTime64(9, 'UTC')",
 }
 
-// checkType reports a table that was altered: another precision or type would change values silently.
+// checkType reports a table that was altered: another precision or type would change values
+// silently.
 func checkType(i int, got proto.ColumnType) error {
 	if want := columnTypes[i]; got != want {
 		return fmt.Errorf("%w: %s is %s in the table, want %s", errSchema, columnNames[i], got, want)
@@ -114,8 +117,8 @@ type insertion struct {
 	reject  func(error) // ends the attempt: the table is not as expected
 }
 
-// column encodes one column of an insertion straight from the batches into the buffer of the connection. It implements
-// proto.ColInput and proto.Inferable.
+// column encodes one column of an insertion straight from the batches into the buffer of the
+// connection. It implements proto.ColInput and proto.Inferable.
 type column struct {
 	at int // in columnNames
 	*insertion
@@ -212,9 +215,9 @@ func appendFloats(dst []byte, values []float64) []byte {
 	return dst
 }
 
-// insert sends rows as one block over an idle connection for inserts, or a new one. If the server has closed the idle one
-// meanwhile, which shows before the rows are sent, it connects again. sent reports whether the rows may have been applied in spite
-// of an error.
+// insert sends rows as one block over an idle connection for inserts, or a new one. If the server
+// has closed the idle one meanwhile, which shows before the rows are sent, it connects again. sent
+// reports whether the rows may have been applied in spite of an error.
 func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
 	ctx, reject := context.WithCancelCause(ctx)
 	defer reject(nil)

@@ -13,8 +13,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// rotating returns n rows whose months rotate, so that no two adjacent rows share a month. Different
-// values of second give distinct keys.
+// rotating returns n rows whose months rotate, so that no two adjacent rows share a month.
+// Different values of second give distinct keys.
 func rotating(n, months, second int) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -93,8 +93,8 @@ func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testRefusalInOneGroup: the INSERTs before the refused one are in the table; the halves of the block
-// must not repeat them, also after a restart, and only the refused row remains.
+// testRefusalInOneGroup: the INSERTs before the refused one are in the table; the halves of the
+// block must not repeat them, also after a restart, and only the refused row remains.
 func testRefusalInOneGroup(t *testing.T, store *stores.ClickHouse) {
 	for _, restart := range []bool{false, true} {
 		a := newArchive(t, store)

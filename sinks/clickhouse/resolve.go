@@ -19,8 +19,9 @@ import (
 // one more for each further crash at the same moment.
 const rounds = 4
 
-// deadAfter is how long rows that a server has received, but that no live replica has, are waited for before they are sent
-// under another token. If a dead replica has them and returns, they are in the archive twice until a merge, and once with FINAL.
+// deadAfter is how long rows that a server has received, but that no live replica has, are waited
+// for before they are sent under another token. If a dead replica has them and returns, they are in
+// the archive twice until a merge, and once with FINAL.
 var deadAfter = 10 * time.Second // a variable for tests
 
 // resolve completes a block that may have been applied, in whole or in part: it looks up which rows
@@ -51,8 +52,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 			}
 			token = fmt.Sprintf("%s/again%d", plan, round)
 		}
-		// Not with a quorum: if another attempt's part is on a dead replica only, the server would wait for that one. The look-up
-		// counts the copies.
+		// Not with a quorum: if another attempt's part is on a dead replica only, the server would
+		// wait for that one. The look-up counts the copies.
 		if err := s.send(ctx, token, missing, months, 1); err != nil {
 			return err
 		}
@@ -74,8 +75,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	return nil
 }
 
-// waitForDead returns an error until rows may be sent under another token: at once if all servers are live, otherwise after
-// deadAfter.
+// waitForDead returns an error until rows may be sent under another token: at once if all servers
+// are live, otherwise after deadAfter.
 func (s *Sink) waitForDead(plan string, rows int) error {
 	away := s.hosts.away()
 	if away == nil {
@@ -98,8 +99,8 @@ const (
 )
 
 // missing returns the rows that are not in the table, in their order; nil if all are. A row that a
-// later row of the same block has replaced is not missing. In a cluster, it returns an error as long as
-// rows are on fewer replicas than they must be.
+// later row of the same block has replaced is not missing. In a cluster, it returns an error as
+// long as rows are on fewer replicas than they must be.
 func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -124,7 +125,8 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 	}
 }
 
-// look asks every live server, and does not wait for the others. What is on one of them is in the table.
+// look asks every live server, and does not wait for the others. What is on one of them is in the
+// table.
 func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 	live := s.hosts.live()
 	found := make([]*findings, len(live))
@@ -228,8 +230,8 @@ func newFindings(rows batch.Block) *findings {
 	return f
 }
 
-// mark records that the row is on one replica, and returns how many rows of the block that adds. Rows of other blocks are
-// ignored.
+// mark records that the row is on one replica, and returns how many rows of the block that adds.
+// Rows of other blocks are ignored.
 func (f *findings) mark(id rowID) int {
 	if copies, ours := f.copies[id]; !ours || copies > 0 {
 		return 0

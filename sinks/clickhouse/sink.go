@@ -31,7 +31,8 @@ type Sink struct {
 	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after
 	// a restart.
 	unsent string
-	// since is when the rows of a plan were first found on no live replica although a server had received them.
+	// since is when the rows of a plan were first found on no live replica although a server had
+	// received them.
 	since map[string]time.Time
 }
 
@@ -52,8 +53,8 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 // takes about as long for a part as for some thousand rows, and writes one for each month.
 const fullMonths = 25
 
-// Plan implements pipeline.Sink. The plan identifies the block by its first and last row and is its deduplication token. state
-// is empty or a suspect range, which the plan then repeats.
+// Plan implements pipeline.Sink. The plan identifies the block by its first and last row and is its
+// deduplication token. state is empty or a suspect range, which the plan then repeats.
 func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error) {
 	n = min(rows.Rows(), max(s.config.BlockRows, s.config.BlockRows*len(newMonths(rows).list)/fullMonths))
 	block, suspect := rows.Head(n), string(state)
@@ -66,9 +67,10 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 	return n, []byte(s.unsent), nil
 }
 
-// Deliver implements pipeline.Sink: it returns when the archive has each of the planned rows once, on disk. It returns a
-// *batch.PermanentError if a row's value was at fault: for a single row only if it is not in the table, otherwise with a
-// suspect range as state, as other rows of the block may be there.
+// Deliver implements pipeline.Sink: it returns when the archive has each of the planned rows once,
+// on disk. It returns a *batch.PermanentError if a row's value was at fault: for a single row only
+// if it is not in the table, otherwise with a suspect range as state, as other rows of the block
+// may be there.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	token, suspect := cutPlan(string(plan))
 	if len(rows) == 0 || planOf(rows) != token {
@@ -126,8 +128,9 @@ func (s *Sink) Probe(ctx context.Context) error {
 	return nil
 }
 
-// Migrate creates or updates the tables now, as the sink does when `migrate` is true. In a cluster that is done on every
-// server: one that cannot be reached does not keep the others from it, but is an error.
+// Migrate creates or updates the tables now, as the sink does when `migrate` is true. In a cluster
+// that is done on every server: one that cannot be reached does not keep the others from it, but is
+// an error.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	hosts, err := newHosts(c, log)
 	if err != nil {

@@ -63,8 +63,8 @@ func lookups() float64 {
 	return testutil.ToFloat64(resolvedTotal[foundAll]) + testutil.ToFloat64(resolvedTotal[foundSome]) + testutil.ToFloat64(resolvedTotal[foundNone])
 }
 
-// testConstraint checks that rows that violate a constraint are permanently rejected, and only if they
-// are not in the table.
+// testConstraint checks that rows that violate a constraint are permanently rejected, and only if
+// they are not in the table.
 func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.ready(context.Background()))
@@ -112,8 +112,8 @@ func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (refused i
 	return refused
 }
 
-// testView checks that with an operator's failing view, every row is either rejected or in the archive,
-// and none is there twice.
+// testView checks that with an operator's failing view, every row is either rejected or in the
+// archive, and none is there twice.
 func testView(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.ready(context.Background()))

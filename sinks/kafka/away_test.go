@@ -113,7 +113,8 @@ func forgetsAfter() time.Duration {
 }
 
 // TestOldRecords: a broker counts from the time of a producer's last record, which is received_at.
-// It immediately forgets a producer whose rows have waited longer than that, long before resolve_after.
+// It immediately forgets a producer whose rows have waited longer than that, long before
+// resolve_after.
 func TestOldRecords(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
 		stores.Set("producer.id.expiration.ms", "60000"), stores.Set("producer.id.expiration.check.interval.ms", "200"))

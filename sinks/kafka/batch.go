@@ -82,9 +82,10 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 	return f, nil
 }
 
-// compress appends the compressed records to the frame. kafka-go's lz4 and snappy writers take 1.6 and 2.5 times the CPU: blocks of
-// 4 MiB with a checksum beside the record batch's, and a slower level of snappy. Blocks of 64 KiB are what Java's lz4 writes, and
-// one block of snappy without framing is what franz-go and Sarama write.
+// compress appends the compressed records to the frame. kafka-go's lz4 and snappy writers take 1.6
+// and 2.5 times the CPU: blocks of 4 MiB with a checksum beside the record batch's, and a slower
+// level of snappy. Blocks of 64 KiB are what Java's lz4 writes, and one block of snappy without
+// framing is what franz-go and Sarama write.
 func (e *encoder) compress(codec compress.Compression) error {
 	switch codec {
 	case compress.None:

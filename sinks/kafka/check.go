@@ -15,8 +15,8 @@ import (
 
 // Check reports what is wrong with the files that the configuration names and, if deep, with the
 // brokers and the topic. Each of the joined errors starts with the key of a setting. It writes
-// nothing, but takes a producer id. An invalid configuration is not checked deeply. Clocks of brokers
-// are not compared, because no answer contains the time.
+// nothing, but takes a producer id. An invalid configuration is not checked deeply. Clocks of
+// brokers are not compared, because no answer contains the time.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	t, err := c.Kafka.Check(ctx, "", deep)
@@ -80,8 +80,9 @@ func (c Config) checkTopic(t dial.Topic) error {
 	return errors.Join(errs...)
 }
 
-// checkPermissions makes each kind of request once and reports missing permissions. The record batch
-// that it produces is empty: brokers check the permission first, then refuse the request as invalid.
+// checkPermissions makes each kind of request once and reports missing permissions. The record
+// batch that it produces is empty: brokers check the permission first, then refuse the request as
+// invalid.
 func (c *cluster) checkPermissions(ctx context.Context) error {
 	_, _, session := c.newProducer(ctx)
 	_, produce := c.produce(ctx, 0, make([]byte, frameLen))

@@ -92,7 +92,8 @@ func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64
 	return offset, c.failed(c.explain(ctx, err))
 }
 
-// explain returns why the brokers are not known, if that is the reason for err: kafka-go reports that it does not know the topic.
+// explain returns why the brokers are not known, if that is the reason for err: kafka-go reports
+// that it does not know the topic.
 func (c *cluster) explain(ctx context.Context, err error) error {
 	if errors.Is(err, protocol.ErrNoTopic) {
 		if _, _, why := dial.Partitions(ctx, c.client, c.topic); why != nil { // answers from memory

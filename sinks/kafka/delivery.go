@@ -12,8 +12,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// delivery is a planned block that is being delivered. The sink keeps it between calls to Deliver, so
-// that partitions that have acknowledged are not sent again.
+// delivery is a planned block that is being delivered. The sink keeps it between calls to Deliver,
+// so that partitions that have acknowledged are not sent again.
 type delivery struct {
 	plan
 	planned     []byte
@@ -47,8 +47,8 @@ type part struct {
 // errAgain is wrapped by conclude when an immediate retry is useful.
 var errAgain = errors.New("the broker does not know the sequence or rejected an in-doubt record batch")
 
-// resume returns the delivery of a plan, continuing the current one if it has the same plan, with the
-// rows of this call divided among its parts.
+// resume returns the delivery of a plan, continuing the current one if it has the same plan, with
+// the rows of this call divided among its parts.
 func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*delivery, error) {
 	d := s.current
 	if d == nil || !bytes.Equal(d.planned, planned) {
@@ -85,8 +85,8 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 	return d, nil
 }
 
-// begin returns the delivery of a new plan. If the plan comes from an earlier process, or its rows are
-// suspect, everything may already have been sent.
+// begin returns the delivery of a new plan. If the plan comes from an earlier process, or its rows
+// are suspect, everything may already have been sent.
 func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	p, err := decodePlan(planned)
 	if err != nil {
@@ -112,7 +112,8 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 		return d, nil
 	}
 	// A producer id is valid only in its own cluster: in another one it may belong to another
-	// producer. Offsets are meaningless there, and in a topic that was created again with fewer partitions.
+	// producer. Offsets are meaningless there, and in a topic that was created again with fewer
+	// partitions.
 	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Int("planned_partitions", len(d.parts)).Int("found_partitions", partitions).
 		Msg("a block was planned for another Kafka cluster or topic: looking it up in this one from the start")
 	id, epoch, err := s.cluster.newProducer(ctx)

@@ -32,9 +32,9 @@
 //  4. Rows that may be in the topic although their block was not delivered (see Refusals) are
 //     counted in the state as suspect. Plans that contain them begin with the look-up.
 //
-// If the topic is created again with fewer partitions, or the daemon is pointed at another cluster, a planned block is divided
-// among the partitions that exist, under a new producer id. All partitions are searched for its rows first, as those of an
-// earlier attempt may be in other ones.
+// If the topic is created again with fewer partitions, or the daemon is pointed at another cluster,
+// a planned block is divided among the partitions that exist, under a new producer id. All
+// partitions are searched for its rows first, as those of an earlier attempt may be in other ones.
 //
 // Two cases remain: a request that is still in a broker's socket, or in its log but not on all
 // in-sync replicas, while the look-up finds nothing, if that broker forgets the producer before the
@@ -48,8 +48,8 @@
 // acknowledged or permanently refused with no attempt in doubt, and only then returns a
 // *batch.PermanentError, with a state that marks the block's rows as suspect. When the loop then
 // plans parts of the block, the look-up finds what was accepted. After MESSAGE_TOO_LARGE, this
-// process also halves the batch_bytes of later plans, so that one setting of the topic does not cost
-// a refusal per block. A row that is refused on its own is refused permanently.
+// process also halves the batch_bytes of later plans, so that one setting of the topic does not
+// cost a refusal per block. A row that is refused on its own is refused permanently.
 //
 // Memory: parallel_requests × (batch_bytes + its compressed form), 12 bytes per row of a block, and
 // during a look-up one answer of a broker and the names of one partition's rows.

@@ -147,7 +147,8 @@ func TestTopicAnew(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestFewerPartitions: the topic is made anew with fewer partitions between two blocks, and while one is planned or in doubt.
+// TestFewerPartitions: the topic is made anew with fewer partitions between two blocks, and while
+// one is planned or in doubt.
 func TestFewerPartitions(t *testing.T) {
 	s := newScene(t, 4)
 	partitions := int32(4)

@@ -36,8 +36,8 @@ const (
 	tagNanos   = 2 << 3
 )
 
-// appendRecord appends row r of b to e.records as one record of a record batch v2: length, attributes,
-// timestamp and offset relative to the batch's first record, key, value, headers.
+// appendRecord appends row r of b to e.records as one record of a record batch v2: length,
+// attributes, timestamp and offset relative to the batch's first record, key, value, headers.
 func (e *encoder) appendRecord(b *batch.Batch, r int, timestampDelta, offsetDelta int64) {
 	e.value = appendMeasurement(e.value[:0], b, r)
 	body := append(e.body[:0], 0) // attributes: Kafka defines none

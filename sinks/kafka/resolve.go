@@ -20,9 +20,9 @@ import (
 // topic.
 func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 	for _, p := range d.pending() {
-		// Brokers may have forgotten an old attempt without an answer. They count from the time of the
-		// producer's last record, which is received_at: they forget a producer of rows that have waited
-		// in the journal for days as soon as they check.
+		// Brokers may have forgotten an old attempt without an answer. They count from the time of
+		// the producer's last record, which is received_at: they forget a producer of rows that
+		// have waited in the journal for days as soon as they check.
 		last := time.Unix(0, d.block[p.rows[len(p.rows)-1].span].ReceivedAt)
 		expired := !p.unanswered.IsZero() && (time.Since(p.unanswered) > s.cfg.ResolveAfter || time.Since(last) > s.cfg.ResolveAfter)
 		if !p.doubt && !expired {
@@ -83,8 +83,8 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	return nil
 }
 
-// searchAll reads the whole topic for the rows of a block that was divided among other partitions, and returns those that are
-// there.
+// searchAll reads the whole topic for the rows of a block that was divided among other partitions,
+// and returns those that are there.
 func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]bool, error) {
 	want, found := map[name]bool{}, map[name]bool{}
 	for _, share := range divide(d.block, len(d.parts)) {

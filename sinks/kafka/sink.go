@@ -41,8 +41,9 @@ func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	return &Sink{cfg: cfg, log: log, cluster: c, batchBytes: cfg.BatchBytes, encoders: make([]encoder, cfg.ParallelRequests)}, nil
 }
 
-// Plan implements pipeline.Sink. state is what the last Deliver returned, also with a *batch.PermanentError; nil at first.
-// The plan keeps no reference to rows. Every error can be retried, once its cause is fixed.
+// Plan implements pipeline.Sink. state is what the last Deliver returned, also with a
+// *batch.PermanentError; nil at first. The plan keeps no reference to rows. Every error can be
+// retried, once its cause is fixed.
 func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
 	defer func() {
 		if err != nil {
@@ -65,8 +66,9 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 	return p.rows, bytes.Clone(s.planned), nil
 }
 
-// Deliver implements pipeline.Sink: it writes exactly the planned rows, each once, and returns when all in-sync replicas have
-// them. A *batch.PermanentError comes with a state that replaces the previous one (see the package comment).
+// Deliver implements pipeline.Sink: it writes exactly the planned rows, each once, and returns when
+// all in-sync replicas have them. A *batch.PermanentError comes with a state that replaces the
+// previous one (see the package comment).
 func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (state []byte, err error) {
 	d, err := s.resume(ctx, planned, rows)
 	if err != nil {
@@ -94,8 +96,9 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 	return nil, err
 }
 
-// forgetShrunk forgets a delivery that failed if the topic has fewer partitions than were planned: it was deleted and created
-// again. The next attempt divides the rows among those that exist, as a restart would.
+// forgetShrunk forgets a delivery that failed if the topic has fewer partitions than were planned:
+// it was deleted and created again. The next attempt divides the rows among those that exist, as a
+// restart would.
 func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 	if _, partitions, err := s.cluster.describe(ctx); err == nil && partitions < len(d.parts) {
 		s.current, s.planned = nil, nil

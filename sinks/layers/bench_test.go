@@ -89,8 +89,8 @@ func BenchmarkForms(b *testing.B) {
 	}
 }
 
-// BenchmarkBucketSizes shows what smaller buckets would cost: the size of the compressed layer, and the
-// share of it that is compressed again when a random hundredth of the streets changes.
+// BenchmarkBucketSizes shows what smaller buckets would cost: the size of the compressed layer, and
+// the share of it that is compressed again when a random hundredth of the streets changes.
 func BenchmarkBucketSizes(b *testing.B) {
 	var list []*street
 	for _, f := range city(benchStreets, noon) {

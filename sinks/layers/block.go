@@ -167,14 +167,16 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 	}
 }
 
-// code is the code of a symbol: its bits, the first one lowest, and their number, 0 for an unused symbol.
+// code is the code of a symbol: its bits, the first one lowest, and their number, 0 for an unused
+// symbol.
 type code struct {
 	bits  uint16
 	count uint8
 }
 
-// prefixCodes returns the shortest codes of at most limit bits for symbols that are used this often, in
-// the form that follows from their numbers of bits (RFC 1951, 3.2.2). At least two symbols have a code.
+// prefixCodes returns the shortest codes of at most limit bits for symbols that are used this
+// often, in the form that follows from their numbers of bits (RFC 1951, 3.2.2). At least two
+// symbols have a code.
 func prefixCodes(used []int, limit int) []code {
 	var leaves []int // use<<16 | symbol
 	for s, n := range used {

@@ -72,8 +72,8 @@ func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 	return xxhash.Sum64(sums)
 }
 
-// formsVersion changes with the encoders, so that replicas of different versions do not send different
-// bytes with the same ETag.
+// formsVersion changes with the encoders, so that replicas of different versions do not send
+// different bytes with the same ETag.
 const formsVersion = 4
 
 // etagOf returns the ETag of a content in a form: a hash and a suffix.

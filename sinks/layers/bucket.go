@@ -5,11 +5,11 @@ import (
 	"sort"
 )
 
-// bucketStreets is the maximum number of streets in a bucket; the mean is about two thirds of it. Smaller
-// buckets make updates cheaper and compressed bodies larger, because each bucket is compressed without
-// the others: BenchmarkBucketSizes. Streets that change are mostly neighbours. A random hundredth of
-// the network touches most buckets. For 100,000 streets of 12 periods, with sizes divided by that of
-// gzip -6, and CPU time of such an update divided by that of a full build:
+// bucketStreets is the maximum number of streets in a bucket; the mean is about two thirds of it.
+// Smaller buckets make updates cheaper and compressed bodies larger, because each bucket is
+// compressed without the others: BenchmarkBucketSizes. Streets that change are mostly neighbours. A
+// random hundredth of the network touches most buckets. For 100,000 streets of 12 periods, with
+// sizes divided by that of gzip -6, and CPU time of such an update divided by that of a full build:
 //
 //	maximum   mean   gzip   zstd   gzip, one horizon   update
 //	    192    140   0.95   0.92                1.17     0.75
@@ -18,9 +18,9 @@ import (
 //	     64     39   1.09   1.03                1.40     0.27
 //	     32     21   1.23   1.13                1.62     0.17
 //
-// Bodies in zstd are to be smaller than with gzip -6. If groups of 16 streets in a deflate block referred
-// to no speeds of each other, with one code for any speeds, an update could copy the bits of the groups
-// that have not changed, and would cost 0.1; but bodies in gzip would be 1.2.
+// Bodies in zstd are to be smaller than with gzip -6. If groups of 16 streets in a deflate block
+// referred to no speeds of each other, with one code for any speeds, an update could copy the bits
+// of the groups that have not changed, and would cost 0.1; but bodies in gzip would be 1.2.
 const bucketStreets = 80
 
 // bucket is a run of streets in order. Its streets are immutable; its parts belong to the builder.
@@ -43,10 +43,10 @@ func newBucket(streets []*street) *bucket {
 	return b
 }
 
-// cut divides the streets into buckets and reuses each old bucket that has the same streets. A bucket is
-// a square of the map or half of one, so that a tile consists of whole buckets or is within one. Those
-// with too many streets are halved, so that the boundaries depend on the streets alone, and a street
-// added or removed changes few.
+// cut divides the streets into buckets and reuses each old bucket that has the same streets. A
+// bucket is a square of the map or half of one, so that a tile consists of whole buckets or is
+// within one. Those with too many streets are halved, so that the boundaries depend on the streets
+// alone, and a street added or removed changes few.
 func cut(streets []*street, limit int, old ...*bucket) (buckets []*bucket) {
 	known := make(map[key]*bucket, len(old))
 	for _, b := range old {

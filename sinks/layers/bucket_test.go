@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scatteredStreets returns n pairs of streets, the two directions between the same places, in order. Most
-// are in a few towns, some have no place.
+// scatteredStreets returns n pairs of streets, the two directions between the same places, in
+// order. Most are in a few towns, some have no place.
 func scatteredStreets(n int) (list []*street) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range int32(n) {
@@ -112,7 +112,8 @@ func TestPlaces(t *testing.T) {
 	require.Equal(t, area{0, 0, math.MaxUint32, math.MaxUint32}, area{0, 0, 0, 0}.with(placeOf(180, -90)))
 }
 
-// TestHilbert: all places of a tile are neighbours on the curve, and neighbours on the curve are on the map.
+// TestHilbert: all places of a tile are neighbours on the curve, and neighbours on the curve are on
+// the map.
 func TestHilbert(t *testing.T) {
 	for zoom := 1; zoom <= 5; zoom++ {
 		at := make([]place, 1<<(2*zoom))

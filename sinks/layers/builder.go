@@ -77,8 +77,8 @@ func newBuilder(cfg Config) *builder {
 	return b
 }
 
-// zoneGrace is how long a time zone is still built after the keys that use it were replaced: the old
-// keys are in use until everything is ready for the new ones.
+// zoneGrace is how long a time zone is still built after the keys that use it were replaced: the
+// old keys are in use until everything is ready for the new ones.
 const zoneGrace = time.Minute
 
 // setZones sets the time zones to build.
@@ -104,8 +104,8 @@ func (b *builder) number() uint64 {
 	return b.last.number + 1
 }
 
-// update applies the changes and builds the layer at now. Streets over maxStreets are lost until the
-// feed sends them again, so leftOut counts them until it replaces everything.
+// update applies the changes and builds the layer at now. Streets over maxStreets are lost until
+// the feed sends them again, so leftOut counts them until it replaces everything.
 func (b *builder) update(c changes, now time.Time) *snapshot {
 	if !c.empty() {
 		before := b.numbered
@@ -127,7 +127,8 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 	return b.build(instantOf(now.Truncate(time.Minute)), now)
 }
 
-// order returns the streets as in the layer, given those of the build before. It sorts the changed ones only.
+// order returns the streets as in the layer, given those of the build before. It sorts the changed
+// ones only.
 func (b *builder) order(before []*street) []*street {
 	var changed []*street
 	for _, s := range b.numbered {
@@ -170,8 +171,8 @@ func (b *builder) remove(streets []*street, now time.Time) {
 	}
 }
 
-// shown returns the streets in order without those that have ended: these leave no trace, not even in
-// the bucket boundaries, because another replica may never have seen them.
+// shown returns the streets in order without those that have ended: these leave no trace, not even
+// in the bucket boundaries, because another replica may never have seen them.
 func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 	shown = make([]*street, 0, len(b.ordered))
 	for _, s := range b.ordered {
@@ -182,8 +183,8 @@ func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 	return shown, covered
 }
 
-// prepare makes the parts of the buckets at the reference time, in the forms that clients ask for. It
-// drops what no view from the time keep on shows.
+// prepare makes the parts of the buckets at the reference time, in the forms that clients ask for.
+// It drops what no view from the time keep on shows.
 func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
 	type request struct {
 		zone  *zone

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// changes are updates of a feed: the latest forecast of each street named, nil where it was removed.
+// changes are updates of a feed: the latest forecast of each street named, nil where it was
+// removed.
 type changes struct {
 	replace bool // streets not named are removed
 	streets map[key]*street
@@ -34,9 +35,9 @@ func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 // keepEnded is how long streets are kept after their last period: the clock may be set back.
 const keepEnded = instant(time.Hour / time.Microsecond)
 
-// apply returns the streets after the changes, by number, without those that ended long before now, and
-// the streets that it removed. A street whose forecast is unchanged keeps its identity, so that nothing
-// is rebuilt for it; the others get the number of the build.
+// apply returns the streets after the changes, by number, without those that ended long before now,
+// and the streets that it removed. A street whose forecast is unchanged keeps its identity, so that
+// nothing is rebuilt for it; the others get the number of the build.
 func (c *changes) apply(streets []*street, build uint64, now instant) (next, removed []*street) {
 	named := slices.SortedFunc(maps.Keys(c.streets), key.compare)
 	next = make([]*street, 0, len(streets)+len(named))

@@ -2,8 +2,8 @@ package layers
 
 import "hash/crc32"
 
-// checksum is the CRC-32 and the length of some text. The checksum of two concatenated texts follows
-// from theirs without rereading the texts.
+// checksum is the CRC-32 and the length of some text. The checksum of two concatenated texts
+// follows from theirs without rereading the texts.
 type checksum struct {
 	crc  uint32
 	size int

@@ -92,8 +92,9 @@ type byteRange struct {
 var wholeBody = byteRange{whole: true}
 
 // rangeOf returns the range that a GET asks for, of a body of size bytes (RFC 9110, 14.2). Anything
-// but a single byte range is ignored, and so is a range whose If-Range is not the strong tag of this
-// body. A date in If-Range never matches: two replicas may build different layers in one second.
+// but a single byte range is ignored, and so is a range whose If-Range is not the strong tag of
+// this body. A date in If-Range never matches: two replicas may build different layers in one
+// second.
 func rangeOf(h *fasthttp.RequestHeader, etag []byte, size int) byteRange {
 	spec, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), bytesRange)
 	if !ok || !h.IsGet() {

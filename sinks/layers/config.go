@@ -28,9 +28,9 @@ type Config struct {
 	QueryKey      bool          `setting:"query_key"`      // accept ?apiKey= too; URLs end up in logs
 }
 
-// DefaultConfig returns the settings of contract 2. A street with twelve periods takes about 0.7 kB, and
-// 0.2 kB in each time zone for each encoding that clients ask for; uncompressed protobuf 1.7 kB, JSON
-// twice as much.
+// DefaultConfig returns the settings of contract 2. A street with twelve periods takes about 0.7
+// kB, and 0.2 kB in each time zone for each encoding that clients ask for; uncompressed protobuf
+// 1.7 kB, JSON twice as much.
 func DefaultConfig() Config {
 	return Config{
 		MaxStreets:    100_000,

@@ -7,10 +7,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// deflater compresses texts whose records resemble each other into deflate blocks (RFC 1951). A general
-// compressor looks for earlier occurrences of the text at every byte. This one knows where records
-// differ and looks only there, so that it takes a fraction of the time; the result is as small. It is
-// for one goroutine.
+// deflater compresses texts whose records resemble each other into deflate blocks (RFC 1951). A
+// general compressor looks for earlier occurrences of the text at every byte. This one knows where
+// records differ and looks only there, so that it takes a fraction of the time; the result is as
+// small. It is for one goroutine.
 type deflater struct {
 	blockWriter
 	plain  []byte
@@ -19,11 +19,12 @@ type deflater struct {
 	tokens []token
 }
 
-// variable is a part [from, to) of a text that differs between records, such as a number. What precedes
-// it, up to the end of the previous variable, is mostly the same in other records.
+// variable is a part [from, to) of a text that differs between records, such as a number. What
+// precedes it, up to the end of the previous variable, is mostly the same in other records.
 type variable struct{ from, to int }
 
-// token is a literal byte, or a match: as many bytes as its length, equal to those at its distance before.
+// token is a literal byte, or a match: as many bytes as its length, equal to those at its distance
+// before.
 type token uint32
 
 const (
@@ -33,9 +34,9 @@ const (
 	window    = 32 << 10 // the maximum distance
 )
 
-// deflate returns blocks of plain, valid until the next call. They end at a byte boundary, none is marked
-// as the last one, and they decode to plain after any others, because no distance reaches before plain.
-// The variables are in order and do not overlap.
+// deflate returns blocks of plain, valid until the next call. They end at a byte boundary, none is
+// marked as the last one, and they decode to plain after any others, because no distance reaches
+// before plain. The variables are in order and do not overlap.
 func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 	d.plain, d.end, d.tokens = plain, 0, d.tokens[:0]
 	clear(d.places[:])
@@ -50,8 +51,8 @@ func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 }
 
 // constant adds tokens for the text between two variables. It prefers an occurrence before the same
-// value of the variable that follows, or one with the same low bytes, which come first: those of decimal
-// fractions repeat.
+// value of the variable that follows, or one with the same low bytes, which come first: those of
+// decimal fractions repeat.
 func (d *deflater) constant(start, end int) {
 	text, value := xxhash.Sum64(d.plain[start:end]), d.word(end)
 	for _, count := range [...]int{8, 6, 5, 0} {
@@ -81,7 +82,8 @@ func (d *deflater) vary(v variable) {
 
 const mixer = 0x9e3779b97f4a7c15
 
-// visit returns the last position with a hash and replaces it; the result is invalid if there is none.
+// visit returns the last position with a hash and replaces it; the result is invalid if there is
+// none.
 func (d *deflater) visit(hash uint64, position int) (last int) {
 	place := &d.places[hash>>(64-placeBits)]
 	last, *place = int(*place)-1, int32(position+1)
@@ -99,8 +101,8 @@ func (d *deflater) word(at int) (word uint64) {
 	return word
 }
 
-// match adds tokens for the text at a position, which has none yet, if it equals that at an earlier one
-// at least up to end.
+// match adds tokens for the text at a position, which has none yet, if it equals that at an earlier
+// one at least up to end.
 func (d *deflater) match(earlier, at, end int) {
 	if earlier < 0 || earlier >= at || at-earlier > window {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDeflate decodes texts that need every length and distance, and codes longer than deflate has, with the
-// standard library.
+// TestDeflate decodes texts that need every length and distance, and codes longer than deflate has,
+// with the standard library.
 func TestDeflate(t *testing.T) {
 	d := new(deflater)
 	f := func(text []byte, variables []variable) {
@@ -48,8 +48,8 @@ func TestDeflate(t *testing.T) {
 	require.Less(t, len(d.deflate(bytes.Repeat(noise[:100], 100), []variable{{0, 90}, {100, 190}})), 300)
 }
 
-// TestDeflatedSize: pieces are about as small as with a general compressor, also those of few streets, most
-// of whose text is new.
+// TestDeflatedSize: pieces are about as small as with a general compressor, also those of few
+// streets, most of whose text is new.
 func TestDeflatedSize(t *testing.T) {
 	for _, n := range []int{10, 40, 150} {
 		var streets []*street

@@ -32,8 +32,8 @@ type zone struct {
 	compressors *compressors // shared by all zones
 }
 
-// newZone returns a time zone in which clients are expected to ask for horizons as protobuf in gzip, as
-// the map does, so that the first of them need not wait.
+// newZone returns a time zone in which clients are expected to ask for horizons as protobuf in
+// gzip, as the map does, so that the first of them need not wait.
 func newZone(name string, now time.Time, compressors *compressors) *zone {
 	z := &zone{name: name, json: quote(name), proto: appendString(nil, 7, name), compressors: compressors}
 	z.demand(false).note(protobuf, gzipped, now)
@@ -72,8 +72,8 @@ func (w *writer) append(f format, dst []byte, p *piece) []byte {
 	return dst
 }
 
-// shown yields the streets that the piece shows, each with its periods, which are valid until the next
-// one. It sets w.until.
+// shown yields the streets that the piece shows, each with its periods, which are valid until the
+// next one. It sets w.until.
 func (w *writer) shown(p *piece) iter.Seq2[*street, []*period] {
 	return func(yield func(*street, []*period) bool) {
 		w.until = never
@@ -94,7 +94,8 @@ func (w *writer) vary(dst []byte, from int) {
 }
 
 // appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
-// forecast.proto. proto3 omits zero values except that of speed_valid, whose absence would mean true.
+// forecast.proto. proto3 omits zero values except that of speed_valid, whose absence would mean
+// true.
 func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []*period) []byte {
 	h := appendInt(w.header[:0], 1, s.id.street)
 	h = appendInt(h, 2, s.id.fromnode)
@@ -172,8 +173,8 @@ const (
 )
 
 // appendJSON appends an entry of streetForecast in protobuf's JSON mapping with proto names and
-// unpopulated fields. protojson inserts random blanks on purpose, so that replicas could not agree on
-// ETags.
+// unpopulated fields. protojson inserts random blanks on purpose, so that replicas could not agree
+// on ETags.
 func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []*period) []byte {
 	from := len(dst)
 	dst = strconv.AppendInt(append(dst, `{"street":`...), int64(s.id.street), 10)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// keepVersions is how long clients can follow the layer from a version that was replaced. It is less
-// than keepEnded, so that the builder still has all streets that were shown.
+// keepVersions is how long clients can follow the layer from a version that was replaced. It is
+// less than keepEnded, so that the builder still has all streets that were shown.
 const keepVersions = 55 * time.Minute
 
 // version is the last build that had some content of a document.
@@ -52,8 +52,8 @@ func (h *history) find(d *document, sum uint64) (v version, known bool) {
 	return v, known && v.zone == d.zone.name && v.scope == d.scope
 }
 
-// Limits of what is kept for clients that follow a document. Larger changes are answered with the whole
-// layer, so that the changes kept take no more memory than the layer.
+// Limits of what is kept for clients that follow a document. Larger changes are answered with the
+// whole layer, so that the changes kept take no more memory than the layer.
 const (
 	followedVersions = 8
 	followedShare    = 8 // of the streets, at most 1 in so many
@@ -68,10 +68,10 @@ type followed struct {
 // since returns a piece of the streets that have changed since the version; ok is false if they are
 // too many.
 //
-// For 1,000 streets of 12 periods with random speeds the message has 780 kB: 69 kB in gzip and 68 kB in
-// zstd. Slower compressors reach 66 kB (zopfli), 59 kB (zstd -22) and 53 kB (brotli 11); another order of
-// the streets or of the fields saves 1 kB at most. The OpenLR codes take a quarter. They are sent,
-// because a client replaces streets as a whole.
+// For 1,000 streets of 12 periods with random speeds the message has 780 kB: 69 kB in gzip and 68
+// kB in zstd. Slower compressors reach 66 kB (zopfli), 59 kB (zstd -22) and 53 kB (brotli 11);
+// another order of the streets or of the fields saves 1 kB at most. The OpenLR codes take a
+// quarter. They are sent, because a client replaces streets as a whole.
 func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 	v.last = time.Time{}
 	d.followed.mu.Lock()
@@ -89,9 +89,9 @@ func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 	return p, p != nil
 }
 
-// changed returns the streets that may differ between the version and the snapshot: those with another
-// forecast, those whose periods to show have changed with the time, and those that were removed,
-// without their periods.
+// changed returns the streets that may differ between the version and the snapshot: those with
+// another forecast, those whose periods to show have changed with the time, and those that were
+// removed, without their periods.
 func (d *document) changed(s *snapshot, v version) (streets []*street) {
 	before, after := d.scope.view(v.ref), d.scope.view(s.ref)
 	var was, is []*period
@@ -116,7 +116,8 @@ func (d *document) changed(s *snapshot, v version) (streets []*street) {
 	return streets
 }
 
-// search returns the index of the first street that is not before the key, and whether it is the key's.
+// search returns the index of the first street that is not before the key, and whether it is the
+// key's.
 func (s *snapshot) search(k key) (index int, found bool) {
 	return slices.BinarySearchFunc(s.numbered, k, func(s *street, k key) int { return s.id.compare(k) })
 }

@@ -112,8 +112,8 @@ func (l *Layer) Confirm(dataTime time.Time) {
 	l.dataTime.Store(max(l.dataTime.Load(), int64(instantOf(dataTime))))
 }
 
-// Prepare builds the layer in the time zones of these clients and returns when it is being served. The
-// keyring calls it before it activates new keys (contract 2).
+// Prepare builds the layer in the time zones of these clients and returns when it is being served.
+// The keyring calls it before it activates new keys (contract 2).
 func (l *Layer) Prepare(clients []*contract.Client) {
 	var zones []string
 	for _, c := range clients {

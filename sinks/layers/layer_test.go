@@ -341,8 +341,8 @@ func TestStale(t *testing.T) {
 	})
 }
 
-// TestLayerWithoutCoverage: a layer whose periods have all ended, or end before the first horizon, is
-// stale however young its data is.
+// TestLayerWithoutCoverage: a layer whose periods have all ended, or end before the first horizon,
+// is stale however young its data is.
 func TestLayerWithoutCoverage(t *testing.T) {
 	f := func(end time.Duration, wantReason string) {
 		t.Helper()

@@ -21,8 +21,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestMain lets all compressors share a zstd encoder of 40 MB: under the race detector sync.Pool drops
-// compressors, and new ones would take most of the time.
+// TestMain lets all compressors share a zstd encoder of 40 MB: under the race detector sync.Pool
+// drops compressors, and new ones would take most of the time.
 func TestMain(m *testing.M) {
 	encoder, decoder := newZstd()
 	encoder.EncodeAll([]byte("initializes it outside of any bubble of synctest"), nil)
@@ -46,8 +46,8 @@ func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb
 	return f
 }
 
-// codeOf returns the location reference of a street: in rows of 100 east of Copenhagen, 150 m apart. Every
-// 50th street has an invalid one.
+// codeOf returns the location reference of a street: in rows of 100 east of Copenhagen, 150 m
+// apart. Every 50th street has an invalid one.
 func codeOf(street int32) string {
 	if street%50 == 0 {
 		return "invalid"

@@ -149,7 +149,8 @@ func serveInMemory(t *testing.T, l *Layer) (connect func() (net.Conn, error)) {
 	return listener.Dial
 }
 
-// TestHead: HEAD has the headers of GET and no body, for an empty layer too and one of several pages.
+// TestHead: HEAD has the headers of GET and no body, for an empty layer too and one of several
+// pages.
 func TestHead(t *testing.T) {
 	f := func(streets int, encoding string) {
 		t.Helper()

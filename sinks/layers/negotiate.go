@@ -38,8 +38,8 @@ func chooseFormat(h *fasthttp.RequestHeader) format {
 	return protobuf
 }
 
-// chooseEncoding follows Accept-Encoding. Among equals gzip is preferred to zstd, which is smaller but
-// costs more to build, and both to identity, which is also the answer if nothing is acceptable.
+// chooseEncoding follows Accept-Encoding. Among equals gzip is preferred to zstd, which is smaller
+// but costs more to build, and both to identity, which is also the answer if nothing is acceptable.
 func chooseEncoding(h *fasthttp.RequestHeader) encoding {
 	lines := h.PeekAll(fasthttp.HeaderAcceptEncoding)
 	best, bestQ := identity, max(negotiate.Named(lines, encodingNames[identity]), 0)

@@ -153,8 +153,9 @@ var (
 )
 
 // choose sets what is sent: the document, the streets that the query selects, or those of them that
-// have changed. The ETag of an answer to since is that of the document, because the next request names
-// it. It is a weak one, because one replica may send more streets than another, or all of them.
+// have changed. The ETag of an answer to since is that of the document, because the next request
+// names it. It is a weak one, because one replica may send more streets than another, or all of
+// them.
 func (a *answer) choose(l *Layer, q *query, now time.Time) {
 	a.etag = a.etags[a.format][a.encoding]
 	if q.since != "" {
@@ -207,8 +208,8 @@ func (a *answer) filter(q *query, streets []*street, every bool) *piece {
 	return c.digest(p)
 }
 
-// selected returns the pieces of the selected streets. Those of buckets that lie in the area as a whole
-// are the document's, which are compressed already.
+// selected returns the pieces of the selected streets. Those of buckets that lie in the area as a
+// whole are the document's, which are compressed already.
 func (a *answer) selected(q *query) (pieces []*piece) {
 	if q.within == "street" {
 		var streets []*street
@@ -232,8 +233,9 @@ func (a *answer) selected(q *query) (pieces []*piece) {
 // maxWait bounds how long a request waits for a change.
 const maxWait = time.Minute
 
-// wait waits until the document is not the one that since names, as long as the header Prefer allows. It
-// does not wait if the request does not ask for it, or if too many requests of the client wait.
+// wait waits until the document is not the one that since names, as long as the header Prefer
+// allows. It does not wait if the request does not ask for it, or if too many requests of the
+// client wait.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
 	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {

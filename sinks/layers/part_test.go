@@ -38,8 +38,8 @@ func shownIn(t *testing.T, l *Layer, query string, headers ...string) (streets m
 	return streets, header(ctx, "ETag"), header(ctx, "Forecast-Version"), header(ctx, "Forecast-Content")
 }
 
-// randomPart returns a query for a part of the layer, and whether it has a street. The area is the one of
-// codeOf.
+// randomPart returns a query for a part of the layer, and whether it has a street. The area is the
+// one of codeOf.
 func randomPart(random *rand.Rand) (query string, has func(*pb.StreetForecast) bool) {
 	placed := func(within func(p openlr.Point) bool) func(*pb.StreetForecast) bool {
 		return func(s *pb.StreetForecast) bool {
@@ -71,9 +71,9 @@ func randomPart(random *rand.Rand) (query string, has func(*pb.StreetForecast) b
 	return "street=" + text, func(s *pb.StreetForecast) bool { return slices.Contains(numbers, s.Street) }
 }
 
-// TestPartsAgainstTheLayer makes random updates and compares parts of the layer with the streets of the
-// layer that they should have, in all forms, and clients that follow the layer or a part of it by since
-// with what a new client gets.
+// TestPartsAgainstTheLayer makes random updates and compares parts of the layer with the streets of
+// the layer that they should have, in all forms, and clients that follow the layer or a part of it
+// by since with what a new client gets.
 func TestPartsAgainstTheLayer(t *testing.T) {
 	type follower struct {
 		query   string
@@ -233,8 +233,8 @@ func TestFormsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestBuildsDoNotWaitForRequests: requests wait for a compressor while as many as there are processors
-// use one; the builder does not, and all that it has made is served meanwhile.
+// TestBuildsDoNotWaitForRequests: requests wait for a compressor while as many as there are
+// processors use one; the builder does not, and all that it has made is served meanwhile.
 func TestBuildsDoNotWaitForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := served(t, 500)
@@ -268,8 +268,8 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 	})
 }
 
-// TestSinceUnknown: a client with a version that is unknown or too old, or much of which has changed, gets
-// the whole layer.
+// TestSinceUnknown: a client with a version that is unknown or too old, or much of which has
+// changed, gets the whole layer.
 func TestSinceUnknown(t *testing.T) {
 	l := served(t, 1000)
 	all, _, version, _ := shownIn(t, l, "")
@@ -313,8 +313,8 @@ func TestSinceUnknown(t *testing.T) {
 	require.Equal(t, "whole", content)
 }
 
-// TestSinceIsWeak: the ETag of an answer to since is weak, and has no ranges, because the bytes are not
-// the same on every replica.
+// TestSinceIsWeak: the ETag of an answer to since is weak, and has no ranges, because the bytes are
+// not the same on every replica.
 func TestSinceIsWeak(t *testing.T) {
 	l := served(t, 1000)
 	_, old, _, _ := shownIn(t, l, "")
@@ -404,8 +404,9 @@ func TestBadQueries(t *testing.T) {
 	f("?street=1&tile=6/0/0", "tile")
 }
 
-// TestWait: a request with Prefer: wait gets the next version as soon as it is built, or the same after
-// that time, or at once if it does not have the current one, too many wait, or the daemon stops.
+// TestWait: a request with Prefer: wait gets the next version as soon as it is built, or the same
+// after that time, or at once if it does not have the current one, too many wait, or the daemon
+// stops.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -493,7 +494,8 @@ func TestWaitKeepsNoLayer(t *testing.T) {
 	wait.Wait()
 }
 
-// TestColdForms: a form that no client asks for is dropped after a time and made again for the next one.
+// TestColdForms: a form that no client asks for is dropped after a time and made again for the next
+// one.
 func TestColdForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
@@ -540,7 +542,8 @@ func TestColdForms(t *testing.T) {
 	})
 }
 
-// TestColdFormsOfParts: the forms of which tiles and rectangles consist are kept like those of the layer.
+// TestColdFormsOfParts: the forms of which tiles and rectangles consist are kept like those of the
+// layer.
 func TestColdFormsOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
@@ -560,9 +563,10 @@ func TestColdFormsOfParts(t *testing.T) {
 	})
 }
 
-// TestTurns counts the forms that turns make, which is most of their work. A minute makes none. At the end of
-// a period the parts of one horizon are those that the next one had before, so that only the last one is
-// new, and the whole layer if clients ask for it. All of it is made before the minute turns.
+// TestTurns counts the forms that turns make, which is most of their work. A minute makes none. At
+// the end of a period the parts of one horizon are those that the next one had before, so that only
+// the last one is new, and the whole layer if clients ask for it. All of it is made before the
+// minute turns.
 func TestTurns(t *testing.T) {
 	formsBefore, partsBefore := 0.0, 0.0
 	made := func() (forms, parts int) {

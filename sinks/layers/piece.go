@@ -28,8 +28,8 @@ const (
 
 var encodingNames = [encodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
 
-// headers precede the blocks of a body: a gzip member without name and time, from an unknown system;
-// a zstd frame without checksum, with a window of zstdWindow.
+// headers precede the blocks of a body: a gzip member without name and time, from an unknown
+// system; a zstd frame without checksum, with a window of zstdWindow.
 var headers = [encodings][]byte{
 	gzipped:   {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255},
 	zstandard: {0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3}, // 2^(10+10)
@@ -49,8 +49,8 @@ func trailersOf(content checksum) [encodings][]byte {
 	}
 }
 
-// form is a text in one encoding: plain, deflate blocks or zstd blocks. The blocks end at a byte boundary,
-// none is marked as the last one, and they decode to the same text after any other form.
+// form is a text in one encoding: plain, deflate blocks or zstd blocks. The blocks end at a byte
+// boundary, none is marked as the last one, and they decode to the same text after any other form.
 type form struct {
 	bytes []byte
 	plain checksum
@@ -102,7 +102,8 @@ const (
 	zstdLevel = zstd.SpeedBestCompression
 	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
 	zstdWindow = 1 << 20
-	// zstdChunk is how much text is compressed at a time, so that the window holds it and its proof.
+	// zstdChunk is how much text is compressed at a time, so that the window holds it and its
+	// proof.
 	zstdChunk = zstdWindow / 4
 )
 
@@ -123,8 +124,9 @@ type compressor struct {
 	decoded  []byte
 }
 
-// compressors are a pool of compressors, which take megabytes each. Requests use it through borrow, so
-// that many at a time take no more memory; the builder does not, so that it need not wait for them.
+// compressors are a pool of compressors, which take megabytes each. Requests use it through borrow,
+// so that many at a time take no more memory; the builder does not, so that it need not wait for
+// them.
 type compressors struct {
 	sync.Pool
 	borrowed chan struct{} // one for each compressor in use for a request
@@ -140,8 +142,8 @@ func (c *compressors) put(one *compressor) {
 	c.Put(one)
 }
 
-// borrow waits for a compressor for a request, which must not wait for another one before it gives this
-// one back.
+// borrow waits for a compressor for a request, which must not wait for another one before it gives
+// this one back.
 func (c *compressors) borrow() *compressor {
 	c.borrowed <- struct{}{}
 	return c.Get().(*compressor)
@@ -200,8 +202,8 @@ func (c *compressor) inflates(blocks, plain []byte) bool {
 	return (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.Equal(c.decoded[:n], plain)
 }
 
-// zstandard returns zstd blocks of the text. Those that cannot be proven to decode to the text anywhere
-// in a body are stored uncompressed.
+// zstandard returns zstd blocks of the text. Those that cannot be proven to decode to the text
+// anywhere in a body are stored uncompressed.
 func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 	if c.zstd == nil {
 		c.zstd, c.unzstd = newZstd()
@@ -217,8 +219,8 @@ func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 	return slices.Clip(blocks)
 }
 
-// zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one; nothing
-// if the frame has an unknown form.
+// zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one;
+// nothing if the frame has an unknown form.
 func (c *compressor) zstdBlocks(plain []byte) []byte {
 	c.frame = c.zstd.EncodeAll(plain, c.frame[:0])
 	var h zstd.Header
@@ -241,12 +243,12 @@ func (c *compressor) zstdBlocks(plain []byte) []byte {
 	return nil
 }
 
-// standsAlone reports whether the blocks decode to plain after any other blocks. They are from a frame
-// of their own, which cannot repeat entropy tables that no block before has set. What blocks could
-// inherit nevertheless are the window and the last three match offsets (RFC 8878, 3.1.1.5), which at
-// the start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat one byte and
-// leave three offsets so large that every inherited match copies that byte; and three of that byte in
-// a row, the shortest match, are nowhere in plain.
+// standsAlone reports whether the blocks decode to plain after any other blocks. They are from a
+// frame of their own, which cannot repeat entropy tables that no block before has set. What blocks
+// could inherit nevertheless are the window and the last three match offsets (RFC 8878, 3.1.1.5),
+// which at the start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat
+// one byte and leave three offsets so large that every inherited match copies that byte; and three
+// of that byte in a row, the shortest match, are nowhere in plain.
 func (c *compressor) standsAlone(blocks, plain []byte) bool {
 	filler := byte(0xff)
 	for bytes.Contains(plain, []byte{filler, filler, filler}) {
@@ -269,9 +271,9 @@ func appendPoison(dst []byte, filler byte, reach int) (blocks []byte, size int) 
 	for left := size; left > 0; left -= maxZstdBlock {
 		dst = append(appendZstdHeader(dst, zstdRLE, min(left, maxZstdBlock)), filler)
 	}
-	// Three sequences, each of a literal and a match of three bytes. All codes are in RLE mode, so that
-	// the bit stream has nothing but the low bits of the offset values, the first one on top, after
-	// the bit that marks its end. An offset is its value - 3.
+	// Three sequences, each of a literal and a match of three bytes. All codes are in RLE mode, so
+	// that the bit stream has nothing but the low bits of the offset values, the first one on top,
+	// after the bit that marks its end. An offset is its value - 3.
 	stream := uint64(1)<<(3*code) | 3<<(2*code) | 4<<code | 5
 	block := []byte{3<<3 | 1, filler, 3, 0x54, 1, byte(code), 0}
 	block = append(block, binary.LittleEndian.AppendUint64(nil, stream)[:(3*code+8)/8]...)

@@ -38,8 +38,8 @@ func TestBlocksStandAlone(t *testing.T) {
 	require.Equal(t, ",", inflate(t, stored(",")[gzipped].bytes))
 }
 
-// TestPiecesJoin joins random texts that make the encoder emit short and long back-references. None of
-// them needs to be stored uncompressed.
+// TestPiecesJoin joins random texts that make the encoder emit short and long back-references. None
+// of them needs to be stored uncompressed.
 func TestPiecesJoin(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := new(compressor)
@@ -107,8 +107,8 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 }
 
 // TestBrokenPiecesAreStored uses a zstd encoder whose blocks decode only at the start of a stream,
-// because they refer to a dictionary, and blocks that reuse a previous offset. The text must be stored
-// uncompressed instead.
+// because they refer to a dictionary, and blocks that reuse a previous offset. The text must be
+// stored uncompressed instead.
 func TestBrokenPiecesAreStored(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	text := make([]byte, 2000)

@@ -6,7 +6,8 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// place is a point of the web mercator map, in units of 2⁻³² of its width from the north-west corner.
+// place is a point of the web mercator map, in units of 2⁻³² of its width from the north-west
+// corner.
 type place struct{ x, y uint32 }
 
 func placeOf(lon, lat float64) place {

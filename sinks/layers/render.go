@@ -10,8 +10,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// piece is a run of streets as a view shows it in a time zone. Its forms are made when they are first
-// needed; they are the same whoever makes them.
+// piece is a run of streets as a view shows it in a time zone. Its forms are made when they are
+// first needed; they are the same whoever makes them.
 type piece struct {
 	streets []*street
 	view    view
@@ -22,8 +22,8 @@ type piece struct {
 	making  sync.Mutex // acquired to make forms
 }
 
-// digest sets p.sum and returns p, or nil if it would be empty. It makes no text, which may never be
-// asked for.
+// digest sets p.sum and returns p, or nil if it would be empty. It makes no text, which may never
+// be asked for.
 func (c *compressor) digest(p *piece) *piece {
 	c.content = c.content[:0]
 	for s, periods := range c.shown(p) {
@@ -91,8 +91,8 @@ func (p *part) shows(z *zone, v view) bool {
 	return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
 }
 
-// part returns the bucket's part for a view; it makes it if there is none yet. If it shows the same as
-// another part it shares its forms.
+// part returns the bucket's part for a view; it makes it if there is none yet. If it shows the same
+// as another part it shares its forms.
 func (b *bucket) part(z *zone, v view, c *compressor) *part {
 	if i := slices.IndexFunc(b.parts, func(p part) bool { return p.shows(z, v) }); i >= 0 {
 		partsReused.Inc()
@@ -139,8 +139,8 @@ func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
 	return set
 }
 
-// document is the layer in one time zone and scope. It is immutable, except that bodies are made when
-// they are asked for.
+// document is the layer in one time zone and scope. It is immutable, except that bodies are made
+// when they are asked for.
 type document struct {
 	zone         *zone
 	scope        scope

@@ -28,8 +28,8 @@ func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func()
 	return nil, nil
 }
 
-// Handle serves GET and HEAD from the finished bytes. It copies no body, and allocates only for errors
-// and for parts of the layer.
+// Handle serves GET and HEAD from the finished bytes. It copies no body, and allocates only for
+// errors and for parts of the layer.
 func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	q, apiErr := l.parse(ctx)
 	if apiErr != nil {

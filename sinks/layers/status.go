@@ -61,8 +61,8 @@ func (l *Layer) stale(s *snapshot, now time.Time) bool {
 	return l.age(now) > l.cfg.StaleAfter || l.endsEarly(s)
 }
 
-// endsEarly reports whether no forecast reaches beyond the first horizon; a layer without streets ends
-// early.
+// endsEarly reports whether no forecast reaches beyond the first horizon; a layer without streets
+// ends early.
 func (l *Layer) endsEarly(s *snapshot) bool {
 	horizon := time.Duration(0)
 	if len(l.cfg.Horizons) > 0 {

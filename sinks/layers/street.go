@@ -122,7 +122,8 @@ func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
 }
 
-// appendContent appends all that documents show of the street with these periods, in an unambiguous form.
+// appendContent appends all that documents show of the street with these periods, in an unambiguous
+// form.
 func (s *street) appendContent(dst []byte, periods []*period) []byte {
 	number := binary.LittleEndian.AppendUint64
 	dst = number(number(dst, s.label), uint64(len(periods)))
@@ -157,8 +158,9 @@ type view struct {
 	at    instant // else the one that covers it
 }
 
-// pick appends the periods of s to show, and returns the time from which on the result may differ. If
-// several periods cover a time, pick appends the one that starts last, because it is the most specific.
+// pick appends the periods of s to show, and returns the time from which on the result may differ.
+// If several periods cover a time, pick appends the one that starts last, because it is the most
+// specific.
 func (v view) pick(into []*period, s *street) (picked []*period, until instant) {
 	until = never
 	var covering *period

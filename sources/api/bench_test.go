@@ -81,8 +81,8 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// replay is a connection that repeats one request for each iteration of the benchmark. Its deadlines are
-// those of a socket.
+// replay is a connection that repeats one request for each iteration of the benchmark. Its
+// deadlines are those of a socket.
 type replay struct {
 	net.Conn
 	left, answers int

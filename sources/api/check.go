@@ -45,8 +45,8 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
 		if len(expect) > 0 {
-			// Only a request that continues gets its 100, and HTTP/1.0 has none. fasthttp compares the
-			// word byte by byte.
+			// Only a request that continues gets its 100, and HTTP/1.0 has none. fasthttp compares
+			// the word byte by byte.
 			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
 			h.Del(fasthttp.HeaderExpect)
 			if continues {
@@ -140,9 +140,9 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 var errVersion = contract.NewError(contract.InvalidParameter, "unsupported version of HTTP: send HTTP/1.1")
 
 // checkFraming refuses requests whose end two readers can find in different places, which is how
-// requests are smuggled past a proxy. fasthttp refuses most of them, but takes a Content-Length next
-// to chunks, and "Transfer-Encoding: identity", which is obsolete (RFC 9112, 6.1 and 6.3). Neither
-// shows in the parsed header.
+// requests are smuggled past a proxy. fasthttp refuses most of them, but takes a Content-Length
+// next to chunks, and "Transfer-Encoding: identity", which is obsolete (RFC 9112, 6.1 and 6.3).
+// Neither shows in the parsed header.
 func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 	raw := h.RawHeaders()
 	te, coded := rawHeader(raw, fasthttp.HeaderTransferEncoding)

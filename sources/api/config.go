@@ -17,12 +17,12 @@ type Config struct {
 	BasePath string `setting:"base_path"`
 	TLSCert  string `setting:"tls_cert"` // certificate with its chain, a PEM file that is watched; empty: plain HTTP
 	TLSKey   string `setting:"tls_key"`  // key of tls_cert, a PEM file
-	// Open connections of all clients. More get a 503; one client gets as many as it leaves free. Raise it with
-	// the number of clients.
+	// Open connections of all clients. More get a 503; one client gets as many as it leaves free.
+	// Raise it with the number of clients.
 	MaxConnections int `setting:"max_connections"`
 	MaxHeaderBytes int `setting:"max_header_bytes"` // size of a request's header, and of the read buffer of each connection
-	// Connections of one address (IPv6: /64) that have not sent a valid key; 0: no limit. Raise it if many clients
-	// share an address, such as a proxy's.
+	// Connections of one address (IPv6: /64) that have not sent a valid key; 0: no limit. Raise it
+	// if many clients share an address, such as a proxy's.
 	MaxSilent     int           `setting:"max_silent_connections"`
 	HeaderTimeout time.Duration `setting:"header_timeout"` // time from a request's first byte to its body's; it shrinks under load
 	// time between two requests on a connection; longer than a proxy keeps its connections
@@ -30,7 +30,8 @@ type Config struct {
 	WriteTimeout time.Duration `setting:"write_timeout"` // time that a client may take for 256 KiB of an answer
 	// least rate at which a client takes an answer, on average after write_timeout; 0: none
 	WriteMinBytesPerSecond int64 `setting:"write_min_bytes_per_second"`
-	// time to read and discard the rest of a body whose request got an error, so that the client sees the error
+	// time to read and discard the rest of a body whose request got an error, so that the client
+	// sees the error
 	DiscardTime  time.Duration `setting:"discard_time"`
 	DiscardBytes int64         `setting:"discard_bytes"` // bytes of such a body that are discarded
 	DrainGrace   time.Duration `setting:"drain_grace"`   // serve this long after SIGTERM, with /readyz at 503; longer than balancers poll
@@ -42,8 +43,8 @@ type Config struct {
 
 // DefaultConfig returns the defaults, without keys.
 //
-// A full batch of 14,000 items is about 250 KiB of gzip. So a client that gets an error can send four
-// of them to their end, or one at 1 Mbit/s.
+// A full batch of 14,000 items is about 250 KiB of gzip. So a client that gets an error can send
+// four of them to their end, or one at 1 Mbit/s.
 func DefaultConfig() Config {
 	return Config{
 		Listen:                 ":8080",

@@ -59,11 +59,12 @@ func (c *conn) Read(p []byte) (int, error) {
 // evicted is the value of conn.idle after its client has used up its share of the connections.
 const evicted = -1
 
-// Write implements net.Conn. It ends the exchange of a request whose 100 Continue cannot be written:
-// fasthttp then closes the connection and calls no handler.
+// Write implements net.Conn. It ends the exchange of a request whose 100 Continue cannot be
+// written: fasthttp then closes the connection and calls no handler.
 //
-// An answer is written in pieces, each of which renews the deadline: a client that reads steadily keeps
-// its answer however long that takes, one that stalls or falls below the minimum rate does not.
+// An answer is written in pieces, each of which renews the deadline: a client that reads steadily
+// keeps its answer however long that takes, one that stalls or falls below the minimum rate does
+// not.
 func (c *conn) Write(p []byte) (n int, err error) {
 	for more := true; more && err == nil; more = n < len(p) {
 		if !c.began.IsZero() {
@@ -82,7 +83,8 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// writePiece is small enough that a client at the minimum rate reads several within the write timeout.
+// writePiece is small enough that a client at the minimum rate reads several within the write
+// timeout.
 const writePiece = 256 << 10
 
 // present is listener.present for the key of a request; a request without one changes nothing.
@@ -135,8 +137,8 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 // Close implements net.Conn. If something may be unread, it first closes the sending side and
-// discards what arrives, for a bounded time and size: the system resets a socket that is closed with
-// unread bytes, and a reset can overtake the answer.
+// discards what arrives, for a bounded time and size: the system resets a socket that is closed
+// with unread bytes, and a reset can overtake the answer.
 func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {

@@ -154,8 +154,8 @@ func inBubble(t *testing.T, cfg Config, serve func(*contract.Client, *fasthttp.R
 	return took
 }
 
-// TestSteadyReaderKeepsItsAnswer: an answer may take much longer than the write timeout, as long as the client
-// makes progress at the minimum rate; one that is slower or stalls is cut off.
+// TestSteadyReaderKeepsItsAnswer: an answer may take much longer than the write timeout, as long as
+// the client makes progress at the minimum rate; one that is slower or stalls is cut off.
 func TestSteadyReaderKeepsItsAnswer(t *testing.T) {
 	_ = new(fasthttp.Response).String() // as above
 	cfg := testConfig()

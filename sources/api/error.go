@@ -29,7 +29,8 @@ type cause struct {
 	Parameter   string `json:"parameter"`
 }
 
-// writeError makes r the whole answer. Its body is valid JSON whatever bytes the description repeats.
+// writeError makes r the whole answer. Its body is valid JSON whatever bytes the description
+// repeats.
 func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	status := r.Code.Status()
 	if status == 0 {
@@ -63,14 +64,14 @@ const traceHeader = "Trace-Id"
 
 var traceHeaderName = []byte(traceHeader)
 
-// trace is a trace id, in 32 lower-case hexadecimal digits. It is not a string, because that would be
-// allocated.
+// trace is a trace id, in 32 lower-case hexadecimal digits. It is not a string, because that would
+// be allocated.
 type trace [32]byte
 
 func (t *trace) String() string { return string(t[:]) }
 
-// traceID returns the trace id of a traceparent header, so that a client finds its own trace in the log;
-// without a valid header it returns a new id.
+// traceID returns the trace id of a traceparent header, so that a client finds its own trace in the
+// log; without a valid header it returns a new id.
 func traceID(traceparent []byte) (text trace) {
 	id := oteltrace.SpanContextFromContext(parentOf(traceparent)).TraceID()
 	if !id.IsValid() {

@@ -124,8 +124,8 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	case !x.body || body == nil:
 		return false
 	}
-	// A stream that was read to its end returns io.EOF without touching the connection. For the others the
-	// deadline avoids waiting.
+	// A stream that was read to its end returns io.EOF without touching the connection. For the
+	// others the deadline avoids waiting.
 	_ = ctx.Conn().SetReadDeadline(time.Unix(1, 0))
 	n, err := body.Read(x.probe[:])
 	return n > 0 || err != io.EOF
@@ -272,8 +272,9 @@ func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 // handler, by the address of their header. There is no better place: HeaderReceived gets the header
 // only, which has no user values and leads neither to the RequestCtx nor to the connection, and the
 // hooks that get the RequestCtx are called after the body's first byte (Handler, ErrorHandler) or
-// only for Expect: 100-continue (ExpectHandler). fasthttp always calls Handler or ErrorHandler, which
-// take the exchange; after ExpectHandler it may call neither, so the exchange moves to its conn.
+// only for Expect: 100-continue (ExpectHandler). fasthttp always calls Handler or ErrorHandler,
+// which take the exchange; after ExpectHandler it may call neither, so the exchange moves to its
+// conn.
 type pending struct {
 	mu   sync.Mutex
 	open map[*fasthttp.RequestHeader]*exchange

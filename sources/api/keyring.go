@@ -21,8 +21,8 @@ import (
 )
 
 // Keyring holds the keys in use: those of the configuration and those of the keys file, which is
-// watched. A set replaces another one as a whole; an invalid file keeps the last valid one (contract
-// 1.4).
+// watched. A set replaces another one as a whole; an invalid file keeps the last valid one
+// (contract 1.4).
 type Keyring struct {
 	path   string
 	inline []KeyEntry
@@ -40,8 +40,8 @@ type Keyring struct {
 	prepare []func([]*contract.Client)
 }
 
-// OpenKeyring reads the keys and watches their file until Close. An invalid file is an error, because
-// there is no last valid set yet.
+// OpenKeyring reads the keys and watches their file until Close. An invalid file is an error,
+// because there is no last valid set yet.
 func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	k := &Keyring{path: cfg.KeysFile, inline: cfg.Keys, log: log}
 	if k.path == "" {
@@ -66,8 +66,8 @@ const (
 	// settle is how long the file must be unchanged before it is read: editors and copies write in
 	// several steps.
 	settle = 50 * time.Millisecond
-	// pollEvery bounds the delay of a change without an event: on network file systems, or if a folder
-	// was replaced.
+	// pollEvery bounds the delay of a change without an event: on network file systems, or if a
+	// folder was replaced.
 	pollEvery   = 15 * time.Second
 	maxKeysFile = 64 << 20
 )
@@ -120,9 +120,9 @@ func (k *Keyring) logReload(before *ring) {
 // Clients returns the clients of the keys in use.
 func (k *Keyring) Clients() []*contract.Client { return slices.Clone(k.now.Load().clients) }
 
-// BeforeUse registers f, which is called with the clients of a new set before its keys become active,
-// so that what is made for each client (the forecast layers of its time zone) exists before its first
-// request. f is called at once for those in use, and never concurrently.
+// BeforeUse registers f, which is called with the clients of a new set before its keys become
+// active, so that what is made for each client (the forecast layers of its time zone) exists before
+// its first request. f is called at once for those in use, and never concurrently.
 func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,8 +149,8 @@ func (k *Keyring) find(presented []byte) *key {
 	return found
 }
 
-// check reads the file, applies its content if it is new, and returns when to do so again. An error is
-// logged once for each content.
+// check reads the file, applies its content if it is new, and returns when to do so again. An error
+// is logged once for each content.
 func (k *Keyring) check(context.Context) time.Duration {
 	text, _, err := k.file.Read()
 	if errors.Is(err, watch.ErrUnsettled) {
@@ -229,8 +229,8 @@ func (k *Keyring) use(entries []KeyEntry) error {
 	return nil
 }
 
-// parseKeys reads "keys: [...]". Unknown members are errors, because most are misspelt ones; so is a
-// missing list, because an emptied or half-written file looks like that.
+// parseKeys reads "keys: [...]". Unknown members are errors, because most are misspelt ones; so is
+// a missing list, because an emptied or half-written file looks like that.
 func parseKeys(text []byte) ([]KeyEntry, error) {
 	var file struct {
 		Keys *[]KeyEntry `yaml:"keys"`

@@ -125,7 +125,8 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	return r, nil
 }
 
-// Validate returns an error if a new key must not have this entry: it is invalid, or has an obsolete right.
+// Validate returns an error if a new key must not have this entry: it is invalid, or has an
+// obsolete right.
 func (e KeyEntry) Validate() error {
 	if slices.Contains(e.Rights, obsoleteRight) {
 		return fmt.Errorf("the right %s was removed, because it allowed nothing: leave it out", obsoleteRight)
@@ -192,12 +193,13 @@ func (l *limits) admit() (wait time.Duration, what string) {
 	if wait := l.requests.take(1, 1); wait > 0 {
 		return wait, "requests"
 	}
-	// The number of items is known at the end of the request only: it needs one now, and the bucket is
-	// charged later, perhaps far below zero.
+	// The number of items is known at the end of the request only: it needs one now, and the bucket
+	// is charged later, perhaps far below zero.
 	return l.items.take(1, 0), "items"
 }
 
-// bucket is a token bucket that holds the tokens of one second, at least one. A rate of 0 is no limit.
+// bucket is a token bucket that holds the tokens of one second, at least one. A rate of 0 is no
+// limit.
 type bucket struct {
 	limited atomic.Bool // rate > 0: most keys have no limit, and need no lock
 

@@ -47,8 +47,8 @@ func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger
 	}
 }
 
-// Accept implements net.Listener. It returns no error other than net.ErrClosed, because fasthttp stops
-// accepting after any error.
+// Accept implements net.Listener. It returns no error other than net.ErrClosed, because fasthttp
+// stops accepting after any error.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -78,8 +78,8 @@ func (l *listener) wrap(raw net.Conn) *conn {
 	return c
 }
 
-// addressOf returns the prefix that identifies a client: its IPv4 address or its IPv6 /64, the smallest
-// network that providers assign to a customer.
+// addressOf returns the prefix that identifies a client: its IPv4 address or its IPv6 /64, the
+// smallest network that providers assign to a customer.
 func addressOf(c net.Conn) netip.Prefix {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -94,9 +94,9 @@ func addressOf(c net.Conn) netip.Prefix {
 	return prefix
 }
 
-// enter registers a connection. At a limit it evicts the oldest connection without a valid key: from
-// the same address, or from any. It reports whether there was room: not if every open connection has
-// presented a valid key.
+// enter registers a connection. At a limit it evicts the oldest connection without a valid key:
+// from the same address, or from any. It reports whether there was room: not if every open
+// connection has presented a valid key.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,9 +156,10 @@ func (l *listener) unsilence(c *conn) {
 	}
 }
 
-// present records that a request had a valid key, so the connection is no longer silent. A client may
-// have as many connections as it leaves free; for one more the listener evicts the one that has been
-// idle longest. present returns an error if none is idle, or if c itself has already been evicted.
+// present records that a request had a valid key, so the connection is no longer silent. A client
+// may have as many connections as it leaves free; for one more the listener evicts the one that has
+// been idle longest. present returns an error if none is idle, or if c itself has already been
+// evicted.
 func (l *listener) present(c *conn, client string) *contract.APIError {
 	if c.client != "" {
 		return nil
@@ -200,16 +201,16 @@ func (l *listener) longestIdle(client string) *conn {
 	}
 }
 
-// headerTimeout returns how long a connection without a valid key may stay silent, and whether fewer
-// than half of the connections are free. The limit shrinks with the number of free connections, to no
-// less than a tenth of the configured time.
+// headerTimeout returns how long a connection without a valid key may stay silent, and whether
+// fewer than half of the connections are free. The limit shrinks with the number of free
+// connections, to no less than a tenth of the configured time.
 func (l *listener) headerTimeout() (limit time.Duration, few bool) {
 	full, free := l.cfg.HeaderTimeout, l.cfg.MaxConnections-l.len()
 	return max(full/10, full*time.Duration(2*free)/time.Duration(l.cfg.MaxConnections)), 2*free < l.cfg.MaxConnections
 }
 
-// turnAway answers 503 on a surplus connection, in a goroutine that runs for at most turnAwayTime plus
-// the time for discarding unread input.
+// turnAway answers 503 on a surplus connection, in a goroutine that runs for at most turnAwayTime
+// plus the time for discarding unread input.
 func (l *listener) turnAway(c *conn) {
 	select {
 	case l.surplus <- struct{}{}:
@@ -248,8 +249,8 @@ func (l *listener) len() int {
 	return len(l.open)
 }
 
-// closeUnused shuts down the connections that have not received a byte, as if their clients had closed
-// them. fasthttp itself closes those that are idle after a request.
+// closeUnused shuts down the connections that have not received a byte, as if their clients had
+// closed them. fasthttp itself closes those that are idle after a request.
 func (l *listener) closeUnused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,8 +261,8 @@ func (l *listener) closeUnused() {
 	}
 }
 
-// cutOff closes every remaining connection and returns how many there were. Their goroutines get errors
-// and exit.
+// cutOff closes every remaining connection and returns how many there were. Their goroutines get
+// errors and exit.
 func (l *listener) cutOff() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

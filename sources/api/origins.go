@@ -10,9 +10,9 @@ import (
 
 const anyOrigin = "*"
 
-// origins are those of web pages whose scripts may call the interface (CORS, fetch.spec.whatwg.org):
-// browsers hide an answer from pages of other origins. This neither hides anything from other clients
-// nor replaces a key.
+// origins are those of web pages whose scripts may call the interface (CORS,
+// fetch.spec.whatwg.org): browsers hide an answer from pages of other origins. This neither hides
+// anything from other clients nor replaces a key.
 type origins map[string]bool
 
 // checkOrigin returns an error unless text is * or an origin as browsers write it.
@@ -50,8 +50,8 @@ func (o origins) mark(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if !o[anyOrigin] {
-		// Of all answers, because a cache may keep one for the next page; in one line, because nginx 1.22
-		// as a cache sees one Vary line only.
+		// Of all answers, because a cache may keep one for the next page; in one line, because
+		// nginx 1.22 as a cache sees one Vary line only.
 		vary := fasthttp.HeaderOrigin
 		if has := ctx.Response.Header.Peek(fasthttp.HeaderVary); len(has) > 0 {
 			vary = string(has) + ", " + vary

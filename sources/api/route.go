@@ -11,21 +11,22 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Endpoint answers the requests of a route. Its methods run on the goroutines of many connections at
-// once. The client is nil if the route's Open names the method.
+// Endpoint answers the requests of a route. Its methods run on the goroutines of many connections
+// at once. The client is nil if the route's Open names the method.
 type Endpoint interface {
-	// Admit is called when path, method, key, right and rate are valid, before the body. It returns an
-	// error, or nil. It may reserve something for the request: release, if not nil, is called exactly
-	// once, after Handle, or without Handle if the client went away first. h is valid during the call
-	// only and must not be changed.
+	// Admit is called when path, method, key, right and rate are valid, before the body. It returns
+	// an error, or nil. It may reserve something for the request: release, if not nil, is called
+	// exactly once, after Handle, or without Handle if the client went away first. h is valid
+	// during the call only and must not be changed.
 	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
 
-	// Handle writes the answer to ctx, or returns an error, which replaces it: a *contract.APIError is
-	// answered as such, batch.ErrNoAnswer closes the connection without an answer, any other is a 500.
-	// items are charged to the key's item rate in any case.
+	// Handle writes the answer to ctx, or returns an error, which replaces it: a *contract.APIError
+	// is answered as such, batch.ErrNoAnswer closes the connection without an answer, any other is
+	// a 500. items are charged to the key's item rate in any case.
 	//
 	// The Trace-Id header of the answer is already set. Handle should read the body to its io.EOF;
-	// otherwise the connection closes after the answer. Handle sets the read deadline of ctx.Conn().
+	// otherwise the connection closes after the answer. Handle sets the read deadline of
+	// ctx.Conn().
 	Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error)
 }
 

@@ -103,14 +103,16 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // Failed yields once, when accepting ends: nil if Stop ended it.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// refuseTime is how long new requests get 503 before listening ends. Balancers without health checks notice it, and send
-// requests elsewhere; a connection in the accept queue is reset when listening ends, so its client cannot know the outcome.
+// refuseTime is how long new requests get 503 before listening ends. Balancers without health
+// checks notice it, and send requests elsewhere; a connection in the accept queue is reset when
+// listening ends, so its client cannot know the outcome.
 const refuseTime = time.Second
 
 // Stop serves new requests for the drain grace, on new connections too, and closes each connection
-// after its response, because load balancers notice a stop late. Then it answers 503 to new requests
-// for a moment, accepts no more connections, lets the requests in progress finish, and closes
-// everything. Connections that are busy when ctx ends are cut off, and the error has their number.
+// after its response, because load balancers notice a stop late. Then it answers 503 to new
+// requests for a moment, accepts no more connections, lets the requests in progress finish, and
+// closes everything. Connections that are busy when ctx ends are cut off, and the error has their
+// number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
@@ -146,7 +148,8 @@ func (s *Server) wait(ctx context.Context, limit time.Duration) {
 }
 
 // quiet logs fasthttp's few messages at level debug: they are about single connections. The text of
-// an error can repeat the client's bytes, and a key among them, unless it is about the network or TLS.
+// an error can repeat the client's bytes, and a key among them, unless it is about the network or
+// TLS.
 type quiet struct{ log *zerolog.Logger }
 
 func (q quiet) Printf(format string, args ...any) {

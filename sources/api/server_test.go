@@ -83,8 +83,9 @@ func TestItemsAreChargedAfterwards(t *testing.T) {
 	require.Contains(t, []string{"99", "100"}, resp.Header.Get("Retry-After"), "(1000 - 10 + 1) items at 10 per second")
 }
 
-// TestStop: requests in progress finish. During the drain grace new ones are served, on kept connections and on new
-// ones, which are closed after the response. Later ones get 503, and then no connection is accepted.
+// TestStop: requests in progress finish. During the drain grace new ones are served, on kept
+// connections and on new ones, which are closed after the response. Later ones get 503, and then no
+// connection is accepted.
 func TestStop(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
@@ -201,8 +202,8 @@ func TestSurplusConnectionsAreTold(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
 
-// TestSilentConnectionsAreEvicted: a client that opens all connections without presenting a key does
-// not shut others out: its oldest connections are closed, and those with a key are kept.
+// TestSilentConnectionsAreEvicted: a client that opens all connections without presenting a key
+// does not shut others out: its oldest connections are closed, and those with a key are kept.
 func TestSilentConnectionsAreEvicted(t *testing.T) {
 	f := func(limit, perAddress, silent, left int) {
 		t.Helper()
@@ -263,8 +264,8 @@ func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	require.Empty(t, l.perClient)
 }
 
-// TestIdleConnectionsOfAClientAreBounded: a client keeps as many connections as it leaves free. For one more
-// its oldest idle one is closed; requests in progress, and other clients, keep theirs.
+// TestIdleConnectionsOfAClientAreBounded: a client keeps as many connections as it leaves free. For
+// one more its oldest idle one is closed; requests in progress, and other clients, keep theirs.
 func TestIdleConnectionsOfAClientAreBounded(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.MaxConnections, c.HeaderTimeout = 8, time.Hour })
@@ -304,8 +305,8 @@ func idle(s *Server) (n int) {
 	return n
 }
 
-// TestBusyConnectionsOfAClientAreBounded: if all connections of a client that has its share are busy, one more
-// gets a 503 and has no effect.
+// TestBusyConnectionsOfAClientAreBounded: if all connections of a client that has its share are
+// busy, one more gets a 503 and has no effect.
 func TestBusyConnectionsOfAClientAreBounded(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.MaxConnections = 4 })
@@ -342,7 +343,8 @@ type remoteConn struct {
 
 func (c remoteConn) RemoteAddr() net.Addr { return c.addr }
 
-// TestHeaderTimeoutShrinks: the fewer connections are free, the less time there is to present a key.
+// TestHeaderTimeoutShrinks: the fewer connections are free, the less time there is to present a
+// key.
 func TestHeaderTimeoutShrinks(t *testing.T) {
 	cfg := testConfig()
 	cfg.MaxConnections, cfg.HeaderTimeout = 100, 10*time.Second

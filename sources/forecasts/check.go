@@ -14,8 +14,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Check reports what is wrong with the files that the configuration names and, if deep, with the feed,
-// which it reads once. Each of the joined errors starts with the key of a setting. An invalid
+// Check reports what is wrong with the files that the configuration names and, if deep, with the
+// feed, which it reads once. Each of the joined errors starts with the key of a setting. An invalid
 // configuration is not checked deeply.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil

@@ -11,8 +11,8 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// TestTopicCompacted reads a topic that a real broker has compacted: offsets are missing inside batches, at their ends, and
-// at the ends of segments.
+// TestTopicCompacted reads a topic that a real broker has compacted: offsets are missing inside
+// batches, at their ends, and at the ends of segments.
 func TestTopicCompacted(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("f", 1),
 		stores.Set("log.cleanup.policy", "compact"), stores.Set("log.roll.ms", "500"), stores.Set("log.cleaner.backoff.ms", "100"),

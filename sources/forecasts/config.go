@@ -14,8 +14,8 @@ type Config struct {
 	Feed  string      `setting:"feed"`  // selects the section that is used; empty: no forecasts
 	Kafka KafkaConfig `setting:"kafka"` // a compacted topic: key street:fromnode, value StreetForecast
 	File  FileConfig  `setting:"file"`  // a file that is replaced whole; it may be gzip-compressed
-	// A query whose rows, in any order, are forecast periods, with columns by name: street, fromnode, openLRcode,
-	// start, end, flow_valid, speed_valid, speed, flow, updated.
+	// A query whose rows, in any order, are forecast periods, with columns by name: street,
+	// fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow, updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
 	// Limits concern contents that lack many of the streets in use.
 	shrink.Limits `setting:",squash"`
@@ -57,8 +57,8 @@ const (
 	FormatNDJSON   = "ndjson"
 )
 
-// DefaultConfig returns the default settings, without a feed. A topic is polled every second, so that
-// maps do not lag visibly; a query less often, because it costs the server a scan.
+// DefaultConfig returns the default settings, without a feed. A topic is polled every second, so
+// that maps do not lag visibly; a query less often, because it costs the server a scan.
 func DefaultConfig() Config {
 	return Config{
 		Kafka: KafkaConfig{

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// cut decides when the records read so far are whole publications. Partitions are read one after the
-// other, and the commit of a transaction reaches them one after the other, so that a poll may see a
-// transaction in some partitions only.
+// cut decides when the records read so far are whole publications. Partitions are read one after
+// the other, and the commit of a transaction reaches them one after the other, so that a poll may
+// see a transaction in some partitions only.
 //
-// All records of a transaction are written before it is committed in any partition. So once a poll has
-// seen a transaction, the high watermarks of the next poll are behind all of its records, and once every
-// partition has been read up to these, the transaction is whole. Records of transactions that are first
-// seen meanwhile are held until then. A transaction is identified by its producer and epoch, which
-// grows with each publication of trafficctl, and with each transaction of clients of Kafka 4. If a
-// producer commits several under one epoch in quick succession, they are treated like records
-// without a transaction.
+// All records of a transaction are written before it is committed in any partition. So once a poll
+// has seen a transaction, the high watermarks of the next poll are behind all of its records, and
+// once every partition has been read up to these, the transaction is whole. Records of transactions
+// that are first seen meanwhile are held until then. A transaction is identified by its producer
+// and epoch, which grows with each publication of trafficctl, and with each transaction of clients
+// of Kafka 4. If a producer commits several under one epoch in quick succession, they are treated
+// like records without a transaction.
 //
 // Those are applied as they are read, and considered whole when a poll reads nothing new.
 type cut struct {
@@ -34,8 +34,8 @@ func (c *cut) startOver() {
 	c.held.clear()
 }
 
-// holds reports whether a transaction's records are held. Before the first poll has ended nothing is
-// visible and memory would not suffice: none is.
+// holds reports whether a transaction's records are held. Before the first poll has ended nothing
+// is visible and memory would not suffice: none is.
 func (c *cut) holds(producer int64, epoch int16) bool {
 	seen := c.settling
 	if c.started {
@@ -48,8 +48,8 @@ func (c *cut) holds(producer int64, epoch int16) bool {
 	return c.started
 }
 
-// endPoll notes the end of a poll, given the next offset and the high watermark of each partition. It
-// reports whether all updates that were applied are whole; if not, whether that is because of a
+// endPoll notes the end of a poll, given the next offset and the high watermark of each partition.
+// It reports whether all updates that were applied are whole; if not, whether that is because of a
 // transaction.
 func (c *cut) endPoll(next, ends map[int]int64, failed bool) (whole, transaction bool) {
 	moving := c.moving
@@ -78,8 +78,8 @@ func (c *cut) waited(now time.Time) time.Duration {
 	return now.Sub(c.since)
 }
 
-// advance returns the records held and the time of the newest: they are to be applied, and read to the
-// end of their transactions.
+// advance returns the records held and the time of the newest: they are to be applied, and read to
+// the end of their transactions.
 func (c *cut) advance() (held map[identity]latest, newest time.Time) {
 	held, newest = c.held.streets, c.newest
 	c.settling, c.later = c.later, make(map[int64]int16)

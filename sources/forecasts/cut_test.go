@@ -11,8 +11,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// simulation is a topic whose producer writes one transaction after the other. Each has a record for one street of each
-// partition. The commit reaches the partitions one after the other.
+// simulation is a topic whose producer writes one transaction after the other. Each has a record
+// for one street of each partition. The commit reaches the partitions one after the other.
 type simulation struct {
 	random    *rand.Rand
 	written   []int // by partition: the transactions written
@@ -47,8 +47,9 @@ func (s *simulation) step() {
 	}
 }
 
-// TestPollsShowWholeTransactions reads partitions one after the other while transactions are written and committed. At
-// each poll, whatever is shown is one transaction, and it is not older than what was shown before.
+// TestPollsShowWholeTransactions reads partitions one after the other while transactions are
+// written and committed. At each poll, whatever is shown is one transaction, and it is not older
+// than what was shown before.
 func TestPollsShowWholeTransactions(t *testing.T) {
 	const partitions = 4
 	for seed := range uint64(200) {

@@ -1,5 +1,5 @@
-// Package forecasts feeds the street forecast layer (contract 2 and 5.3) from a compacted Kafka topic,
-// a watched file or a polled ClickHouse query. It defines what a valid forecast is.
+// Package forecasts feeds the street forecast layer (contract 2 and 5.3) from a compacted Kafka
+// topic, a watched file or a polled ClickHouse query. It defines what a valid forecast is.
 //
 // One goroutine loops:
 //
@@ -65,7 +65,7 @@
 // reached. The layer stays unchanged until the new topic has been read to its end. Records that an
 // unclean election removes, and whose offsets are reused before the next poll, are not noticed.
 //
-// Records of a transaction are used when it is committed, never when it is aborted. An open transaction
-// delays the records after it in its partition, and counts as the end of the partition. Readers see a
-// publication as a whole: type cut says how.
+// Records of a transaction are used when it is committed, never when it is aborted. An open
+// transaction delays the records after it in its partition, and counts as the end of the partition.
+// Readers see a publication as a whole: type cut says how.
 package forecasts

@@ -19,8 +19,8 @@ import (
 
 const readCommitted = 1
 
-// fetch reads one response, starting at the next offset, and returns the ends of the committed records
-// and of all records. They are negative if a quota of the broker delayed the response.
+// fetch reads one response, starting at the next offset, and returns the ends of the committed
+// records and of all records. They are negative if a quota of the broker delayed the response.
 func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, written int64, err error) {
 	from := t.next[partition]
 	p, delay, err := t.fetchPartition(ctx, partition, from)
@@ -42,7 +42,8 @@ func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, writte
 	if p.LastStableOffset >= 0 {
 		committed = min(committed, p.LastStableOffset)
 	}
-	// No record at this offset means the end of a compacted batch: the next response starts behind it.
+	// No record at this offset means the end of a compacted batch: the next response starts behind
+	// it.
 	if t.next[partition] == from && from < committed {
 		t.next[partition]++
 	}

@@ -84,8 +84,9 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 	return streets.publish(&f.contents, confirmed)
 }
 
-// streets passes the valid forecasts of a feed's whole content on to the layer, one at a time, because
-// all of them decoded take several times the memory of the layer. The last one of each street counts.
+// streets passes the valid forecasts of a feed's whole content on to the layer, one at a time,
+// because all of them decoded take several times the memory of the layer. The last one of each
+// street counts.
 type streets struct {
 	faults *faults
 	layer  Layer

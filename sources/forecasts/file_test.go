@@ -69,7 +69,8 @@ func TestFileForms(t *testing.T) {
 	f("f.ndjson", jsonOf(t, street(2, 1, 99))+"\n"+lines, "") // the later one counts
 }
 
-// TestFileWithBadRecords checks that valid records are used and invalid ones are reported by position.
+// TestFileWithBadRecords checks that valid records are used and invalid ones are reported by
+// position.
 func TestFileWithBadRecords(t *testing.T) {
 	f := func(name, content string, places ...string) {
 		t.Helper()
@@ -93,7 +94,8 @@ func TestFileWithBadRecords(t *testing.T) {
 	f("f.pb", response(t, a)+"\x0a\x01\xff"+response(t, b, &pb.StreetForecast{}), "streetForecast[1]", "streetForecast[3]")
 }
 
-// TestFileRefused checks that truncated content, content without a valid record and a deleted file leave the layer unchanged.
+// TestFileRefused checks that truncated content, content without a valid record and a deleted file
+// leave the layer unchanged.
 func TestFileRefused(t *testing.T) {
 	path := inFolder(t, "f.json")
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(1, 1, 10)}}))
@@ -126,8 +128,8 @@ func TestFileRefused(t *testing.T) {
 	require.True(t, assertEventually(func() bool { return feed.Status().Error == "" }))
 }
 
-// TestFileInUseIsNotReadAgain checks that a check of an unchanged file confirms the layer, and that the status reports the
-// faults of the content in use.
+// TestFileInUseIsNotReadAgain checks that a check of an unchanged file confirms the layer, and that
+// the status reports the faults of the content in use.
 func TestFileInUseIsNotReadAgain(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	layer, faults := newFakeLayer(t), &faults{log: zerolog.Nop()}
@@ -170,7 +172,8 @@ func TestBadFileIsReadOnce(t *testing.T) {
 	require.EqualValues(t, 2, skips)
 }
 
-// TestProtobufFileTruncated checks that a truncated file is used only if it ends between two forecasts.
+// TestProtobufFileTruncated checks that a truncated file is used only if it ends between two
+// forecasts.
 func TestProtobufFileTruncated(t *testing.T) {
 	whole := response(t, street(1, 1, 10), street(2, 1, 20))
 	cuts := 0
@@ -187,7 +190,8 @@ func TestProtobufFileTruncated(t *testing.T) {
 	require.Equal(t, 2, cuts, "before the first and between the two")
 }
 
-// TestFileConfirms checks that the time of the data is the modification time, or now if that is in the future.
+// TestFileConfirms checks that the time of the data is the modification time, or now if that is in
+// the future.
 func TestFileConfirms(t *testing.T) {
 	path := inFolder(t, "f.pb")
 	write(t, path, response(t, street(1, 1, 10))) // an hour old
@@ -203,7 +207,8 @@ func TestFileConfirms(t *testing.T) {
 	require.False(t, layer.confirmedAt().After(time.Now()))
 }
 
-// TestFileCutInALine checks that NDJSON that ends within a record is rejected, however many records precede it.
+// TestFileCutInALine checks that NDJSON that ends within a record is rejected, however many records
+// precede it.
 func TestFileCutInALine(t *testing.T) {
 	whole := jsonOf(t, street(1, 1, 10)) + "\n" + jsonOf(t, street(2, 1, 20))
 	first := strings.IndexByte(whole, '\n')
@@ -293,7 +298,8 @@ func smallFile(path string) Config {
 	return cfg
 }
 
-// TestSpeedValidByDefault checks that an absent speed_valid means true, and an absent flow_valid false.
+// TestSpeedValidByDefault checks that an absent speed_valid means true, and an absent flow_valid
+// false.
 func TestSpeedValidByDefault(t *testing.T) {
 	f := func(text string, want bool) {
 		t.Helper()

@@ -33,8 +33,8 @@ type Layer interface {
 // feed is where forecasts come from. One goroutine calls it.
 type feed interface {
 	// check brings the layer up to date and returns the time of the data. The error is nil if it
-	// published a change, watch.ErrUnchanged if there was none, and watch.ErrUnsettled while the data is
-	// being written.
+	// published a change, watch.ErrUnchanged if there was none, and watch.ErrUnsettled while the
+	// data is being written.
 	check(ctx context.Context) (confirmed time.Time, err error)
 	// changes receives when there may be new data; nil if the feed must be polled.
 	changes() <-chan struct{}
@@ -149,7 +149,8 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		} else {
 			checksFailed.Inc()
 		}
-		// Alternating reasons, as of polls that start with another partition each, are logged once a minute.
+		// Alternating reasons, as of polls that start with another partition each, are logged once
+		// a minute.
 		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logEvery {
 			c.logged = now
 			f.log.Warn().Err(err).Msg("cannot use forecasts; the layer is unchanged")

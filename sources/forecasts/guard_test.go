@@ -37,7 +37,8 @@ func refuses(t *testing.T, feed *Forecasts, want string) {
 	require.Equal(t, refused+1, testutil.ToFloat64(checksRefused))
 }
 
-// TestFileThatLacksMuch checks that a truncated file does not replace the layer before shrink_confirm is over.
+// TestFileThatLacksMuch checks that a truncated file does not replace the layer before
+// shrink_confirm is over.
 func TestFileThatLacksMuch(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	lines := func(streets int) string {
@@ -102,8 +103,8 @@ func TestQueryThatLacksMuch(t *testing.T) {
 	require.Len(t, layer.shown(), 100)
 }
 
-// TestRecreatedTopicThatLacksMuch: a recreated topic, empty at first, does not empty the layer before it has
-// been filled again.
+// TestRecreatedTopicThatLacksMuch: a recreated topic, empty at first, does not empty the layer
+// before it has been filled again.
 func TestRecreatedTopicThatLacksMuch(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	feed, layer := guarded(t, topicConfig("f", c.ListenAddrs()...))
@@ -150,7 +151,8 @@ func TestRecreatedTopicThatLacksMuch(t *testing.T) {
 	require.Empty(t, layer.shown())
 }
 
-// TestSuspiciousContentIsCheckedAgain when it may be used, but no more often than the feed's interval.
+// TestSuspiciousContentIsCheckedAgain when it may be used, but no more often than the feed's
+// interval.
 func TestSuspiciousContentIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer

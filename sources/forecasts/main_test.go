@@ -86,7 +86,8 @@ func (s *fakeLayer) Confirm(at time.Time) {
 	s.confirmed = at
 }
 
-// shown returns the published forecasts, sorted, each as `street:fromnode speed,speed…`; nil before the first Publish.
+// shown returns the published forecasts, sorted, each as `street:fromnode speed,speed…`; nil before
+// the first Publish.
 func (s *fakeLayer) shown() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,8 @@ func waitForError(t *testing.T, f *Forecasts, want string) {
 	}
 }
 
-// write replaces a file atomically; its modification time is old enough that the feed reads it at once.
+// write replaces a file atomically; its modification time is old enough that the feed reads it at
+// once.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o644))

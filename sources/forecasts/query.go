@@ -33,7 +33,8 @@ func (q *queryFeed) changes() <-chan struct{} { return nil }
 
 func (q *queryFeed) close() { q.Close() }
 
-// check publishes every answer: the layer finds out what changed. Its time is that of the newest row.
+// check publishes every answer: the layer finds out what changed. Its time is that of the newest
+// row.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	asked := time.Now()
 	var all *periods

@@ -78,8 +78,8 @@ func TestQuery(t *testing.T) {
 	source.Query = query
 	f("", 4, good...)
 
-	// The time of the data is that of the newest row: the column updated, else the newest start, but not
-	// in the future.
+	// The time of the data is that of the newest row: the column updated, else the newest start,
+	// but not in the future.
 	aged := func(columns string, want time.Time) {
 		t.Helper()
 		source.Query = "SELECT street, fromnode, speed, " + columns + " FROM forecasts WHERE street = 7"

@@ -39,9 +39,10 @@ func (r *Remarks) add(err error) {
 	}
 }
 
-// Normalise converts f to normal form: times in UTC, in whole seconds with Z; usable periods only, each
-// once, sorted by start and end; speed_valid present; no timezone. The table in the package comment has the rules. Speeds over
-// maxSpeed are unusable. After an error f is unusable and its content undefined.
+// Normalise converts f to normal form: times in UTC, in whole seconds with Z; usable periods only,
+// each once, sorted by start and end; speed_valid present; no timezone. The table in the package
+// comment has the rules. Speeds over maxSpeed are unusable. After an error f is unusable and its
+// content undefined.
 func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	var remarks Remarks
 	if err := checkStreet(f); err != nil {

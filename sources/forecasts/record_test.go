@@ -196,8 +196,8 @@ func TestParseRecordTruncated(t *testing.T) {
 	}
 }
 
-// FuzzRecord checks that a valid record is in normal form and matches its key, and that it can be written and read again
-// unchanged and without a remark, except one about its code.
+// FuzzRecord checks that a valid record is in normal form and matches its key, and that it can be
+// written and read again unchanged and without a remark, except one about its code.
 func FuzzRecord(f *testing.F) {
 	add := func(s *pb.StreetForecast) {
 		b, err := proto.Marshal(s)

@@ -13,8 +13,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// topicFeed reads all partitions of a topic from their start. It publishes nothing until it has read
-// each of them to its end.
+// topicFeed reads all partitions of a topic from their start. It publishes nothing until it has
+// read each of them to its end.
 type topicFeed struct {
 	cfg       KafkaConfig
 	maxSpeed  float64
@@ -142,7 +142,8 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 	return cmp.Or(err, errTopicWritten)
 }
 
-// mustWait reports whether updates that are not whole must wait longer. If not, they are counted and logged.
+// mustWait reports whether updates that are not whole must wait longer. If not, they are counted
+// and logged.
 func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 	limit := t.cfg.QuietWait
 	if transaction {
@@ -183,8 +184,8 @@ var (
 	errTopicWritten = fmt.Errorf("the topic is %w", watch.ErrUnsettled)
 )
 
-// poll reads every partition to its end, and then checks that the topic is still the same: a recreated
-// one has the same offsets.
+// poll reads every partition to its end, and then checks that the topic is still the same: a
+// recreated one has the same offsets.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if len(t.next) == 0 {
 		if t.topic, err = t.identify(ctx); err != nil {
@@ -195,7 +196,8 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Each poll starts with another partition, so that an unavailable broker does not hide the others.
+	// Each poll starts with another partition, so that an unavailable broker does not hide the
+	// others.
 	t.turn++
 	for i := range partitions {
 		partition := partitions[(i+t.turn)%len(partitions)]
@@ -220,7 +222,8 @@ func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
 	return id, nil
 }
 
-// drain reads a partition up to its end at the time of the first fetch: that of the committed records.
+// drain reads a partition up to its end at the time of the first fetch: that of the committed
+// records.
 func (t *topicFeed) drain(ctx context.Context, partition int) error {
 	if _, ok := t.next[partition]; !ok {
 		first, err := dial.Offset(ctx, t.client, t.cfg.Topic, partition, kafka.FirstOffset)

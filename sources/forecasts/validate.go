@@ -7,8 +7,8 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Validate returns all errors, joined; each names its key. Of the feeds' sections it checks only the
-// one in use.
+// Validate returns all errors, joined; each names its key. Of the feeds' sections it checks only
+// the one in use.
 func (c Config) Validate() error {
 	general := errors.Join(
 		c.Limits.Validate(),

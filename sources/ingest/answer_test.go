@@ -71,7 +71,8 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, "true", resp.Header.Get("Idempotent-Replay"))
 }
 
-// TestDuplicateItems: the number is in a header unless it is 0, and the log warns once for each client.
+// TestDuplicateItems: the number is in a header unless it is 0, and the log warns once for each
+// client.
 func TestDuplicateItems(t *testing.T) {
 	var duplicates, warnings atomic.Int32
 	p := &stages{submit: func(s *batch.Submission) error { s.Result.Duplicates = int(duplicates.Load()); return nil }}

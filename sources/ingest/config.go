@@ -18,7 +18,8 @@ type Config struct {
 	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
 	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second counts
 	AdmissionRequests int64         `setting:"admission_requests"` // requests whose body is being received or processed; more get a 503
-	// Memory of the bodies and answers of these requests; more get a 503. Raise it with the memory of the machine.
+	// Memory of the bodies and answers of these requests; more get a 503. Raise it with the memory
+	// of the machine.
 	AdmissionBytes int64 `setting:"admission_bytes"`
 }
 

@@ -25,8 +25,8 @@ const retryAfter = time.Second
 // Pipeline is what the endpoint needs of the stages behind it.
 type Pipeline interface {
 	// Ready returns why no batch of this product instance can be taken now, as a 503 (stages full,
-	// disk low, journal failed, draining, no registry snapshot yet), or at all, as a 403 (no registry
-	// feed), or nil.
+	// disk low, journal failed, draining, no registry snapshot yet), or at all, as a 403 (no
+	// registry feed), or nil.
 	Ready(productInstance string) *contract.APIError
 
 	// Submit decodes, validates and journals one body. After nil, s.Result is durable. Otherwise it
@@ -127,8 +127,8 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	return items, nil
 }
 
-// submit receives the body and hands it to the pipeline. The body's memory is freed before the answer
-// may need some.
+// submit receives the body and hands it to the pipeline. The body's memory is freed before the
+// answer may need some.
 func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
 	body := newBlocks(e.memory, client)
 	defer func() { _ = body.Close() }()

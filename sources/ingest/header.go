@@ -33,8 +33,8 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	return checkIdempotencyKey(h)
 }
 
-// checkEncoding takes gzip, once, or nothing: without a Content-Encoding the first bytes of the body
-// decide.
+// checkEncoding takes gzip, once, or nothing: without a Content-Encoding the first bytes of the
+// body decide.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
 	times := 0
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {

@@ -11,7 +11,8 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// TestRejectedByHeader covers the checks of contract 1.1 that need only the header. It sends no body.
+// TestRejectedByHeader covers the checks of contract 1.1 that need only the header. It sends no
+// body.
 func TestRejectedByHeader(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -81,8 +82,8 @@ func TestAcceptedHeaders(t *testing.T) {
 	f("Idempotency-Key: !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}\r\n")
 }
 
-// TestIdempotencyKeyInUse checks that a key is in use from the header of its request to the response, or
-// until the client disconnects.
+// TestIdempotencyKeyInUse checks that a key is in use from the header of its request to the
+// response, or until the client disconnects.
 func TestIdempotencyKeyInUse(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)

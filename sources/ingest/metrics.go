@@ -53,8 +53,8 @@ type clientMetrics struct {
 	period                      *period
 }
 
-// period estimates the usual time between batches: the mean of the gaps weighted by their length, so that the short gaps
-// within a burst of batches hardly count, with less weight for older gaps.
+// period estimates the usual time between batches: the mean of the gaps weighted by their length,
+// so that the short gaps within a burst of batches hardly count, with less weight for older gaps.
 type period struct {
 	mu           sync.Mutex
 	last         time.Time
@@ -62,7 +62,8 @@ type period struct {
 	sum, squares float64 // of the gaps in seconds, weighted
 }
 
-// Each batch lowers the weight of the earlier gaps by one part in periodMemory. An estimate needs periodGaps gaps.
+// Each batch lowers the weight of the earlier gaps by one part in periodMemory. An estimate needs
+// periodGaps gaps.
 const (
 	periodMemory = 32
 	periodGaps   = 9

@@ -62,7 +62,8 @@ func TestMetricsOfClients(t *testing.T) {
 }
 
 func TestPeriodOfAClient(t *testing.T) {
-	// f sends bursts of batches, each as many seconds after the one before as gaps says, and expects the last estimate.
+	// f sends bursts of batches, each as many seconds after the one before as gaps says, and
+	// expects the last estimate.
 	f := func(low, high float64, gaps ...float64) {
 		t.Helper()
 		var p period

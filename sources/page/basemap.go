@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// BasemapName is the path of the basemap beside the page's other files. It is the daemon's only file that is served by Range
-// requests: the page reads the header and the directories of the archive, then the tiles that it shows.
+// BasemapName is the path of the basemap beside the page's other files. It is the daemon's only
+// file that is served by Range requests: the page reads the header and the directories of the
+// archive, then the tiles that it shows.
 const BasemapName = "basemap.pmtiles"
 
 // Basemap is an opened archive. Reader must be closed.
@@ -80,7 +81,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// checkPMTiles reads the header of an archive. It finds other files, other versions and incomplete copies.
+// checkPMTiles reads the header of an archive. It finds other files, other versions and incomplete
+// copies.
 func checkPMTiles(f io.Reader, size int64) error {
 	h := make([]byte, pmtilesHeaderSize)
 	if _, err := io.ReadFull(f, h); err != nil || !bytes.HasPrefix(h, []byte("PMTiles")) {

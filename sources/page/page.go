@@ -1,5 +1,6 @@
-// Package page serves the web page: the map of the forecast layer and, for operators, what the daemon does. The page is
-// built from app by `make page`; the result, dist, is committed, so that go build needs no Node.
+// Package page serves the web page: the map of the forecast layer and, for operators, what the
+// daemon does. The page is built from app by `make page`; the result, dist, is committed, so that
+// go build needs no Node.
 package page
 
 import (
@@ -33,7 +34,8 @@ type Config struct {
 	LeftHand bool   `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
 	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
 
-	// host:port of the forecaster's ops.listen, which has the details that operators see of a street; empty: none
+	// host:port of the forecaster's ops.listen, which has the details that operators see of a
+	// street; empty: none
 	Forecaster string `setting:"forecaster"`
 }
 
@@ -49,7 +51,8 @@ type Settings struct {
 	Forecaster bool    `json:"forecaster"` // there is StreetPath
 }
 
-// policy lets the page load its own files and nothing else: no inline scripts or styles, no other host.
+// policy lets the page load its own files and nothing else: no inline scripts or styles, no other
+// host.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -77,7 +80,8 @@ type File struct {
 
 const operators = "index.html" // the entry of the page for operators
 
-// StreetPath is the path of what the forecaster knows about a street, for operators only: clients get what the contract names.
+// StreetPath is the path of what the forecaster knows about a street, for operators only: clients
+// get what the contract names.
 const StreetPath = "/street"
 
 // Street returns the handler of StreetPath, which asks the forecaster.
@@ -90,8 +94,8 @@ func (c Config) Street() http.Handler {
 	}
 }
 
-// New returns the files of the page whose entry, the file with the name "", is index.html for operators or map.html for
-// clients.
+// New returns the files of the page whose entry, the file with the name "", is index.html for
+// operators or map.html for clients.
 func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operators
 	all := Page{}
@@ -156,8 +160,8 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.Body)) // with conditions
 }
 
-// add adds a file, whose media type is that of the name from. A name that ends with .gz is that of a file that the build
-// has compressed; it is served without the ending.
+// add adds a file, whose media type is that of the name from. A name that ends with .gz is that of
+// a file that the build has compressed; it is served without the ending.
 func (p Page) add(name, from, policy string, content []byte) {
 	hash := fnv.New64a()
 	hash.Write(content)

@@ -16,9 +16,9 @@ import (
 	"trafficd/pipeline/replace"
 )
 
-// cache keeps the last good list of a product instance on disk, so that a daemon that restarts while
-// the feed is away can serve, and recognizes a list that has shrunk in the meantime. The time of the
-// file's last modification is the time at which the feed last confirmed the list.
+// cache keeps the last good list of a product instance on disk, so that a daemon that restarts
+// while the feed is away can serve, and recognizes a list that has shrunk in the meantime. The time
+// of the file's last modification is the time at which the feed last confirmed the list.
 type cache struct {
 	path     string // empty: nothing is kept
 	instance string
@@ -41,8 +41,8 @@ func newCache(cfg Config, instance string) cache {
 	return c
 }
 
-// load returns the list and when the feed last confirmed it. It returns fs.ErrNotExist if there is none that is recent
-// enough.
+// load returns the list and when the feed last confirmed it. It returns fs.ErrNotExist if there is
+// none that is recent enough.
 func (c cache) load(now time.Time) ([]string, time.Time, error) {
 	if c.path == "" {
 		return nil, time.Time{}, fs.ErrNotExist

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCachedList restarts a daemon several times. While the feed is away it uses the list of the process before.
+// TestCachedList restarts a daemon several times. While the feed is away it uses the list of the
+// process before.
 func TestCachedList(t *testing.T) {
 	list := inFolder(t, "detectors.csv")
 	cfg := quick(FeedConfig{ProductInstance: "city/1", File: &FileConfig{Path: list}})

@@ -12,8 +12,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Check reports files of feeds that cannot be read and, if deep, feeds whose list cannot be used: it
-// reads each list once. Each of the joined errors starts with the key of a setting.
+// Check reports files of feeds that cannot be read and, if deep, feeds whose list cannot be used:
+// it reads each list once. Each of the joined errors starts with the key of a setting.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	var errs []error

@@ -29,10 +29,12 @@ type Config struct {
 	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // a restart uses lists that were confirmed within this time; 0: none
 }
 
-// FeedConfig is the feed of one product instance, or of all that a list names: exactly one of File, HTTP and ClickHouse is set.
+// FeedConfig is the feed of one product instance, or of all that a list names: exactly one of File,
+// HTTP and ClickHouse is set.
 type FeedConfig struct {
 	ProductInstance string `setting:"product_instance"` // the one whose detectors the list has
-	// instead of product_instance, for one list of many: the column, or member of the objects, with the product instance
+	// instead of product_instance, for one list of many: the column, or member of the objects, with
+	// the product instance
 	InstanceColumn string      `setting:"instance_column"`
 	File           *FileConfig `setting:"file"` // a file; it may be gzip-compressed
 	HTTP           *HTTPConfig `setting:"http"` // a service that answers GET with the list as JSON

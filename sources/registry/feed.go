@@ -21,7 +21,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// feed reads the list of one product instance, or a shared list: that of all product instances that it names.
+// feed reads the list of one product instance, or a shared list: that of all product instances that
+// it names.
 type feed struct {
 	cfg      Config
 	instance string // empty: the list is shared
@@ -74,7 +75,8 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	return f
 }
 
-// newList returns a list without detectors. There may be thousands in a shared list, so only their errors are logged.
+// newList returns a list without detectors. There may be thousands in a shared list, so only their
+// errors are logged.
 func (f *feed) newList(instance string) *list {
 	log := f.log
 	if f.instance == "" {
@@ -137,8 +139,8 @@ func (f *feed) restore(now time.Time) {
 	f.lists.Store(&lists)
 }
 
-// read returns the codes of each product instance. Entries of a shared list are left out if their product instance is not valid, or
-// has a feed of its own.
+// read returns the codes of each product instance. Entries of a shared list are left out if their
+// product instance is not valid, or has a feed of its own.
 func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	lists := map[string][]string{}
 	var instance string // of codes
@@ -174,7 +176,8 @@ func (f *feed) archiveEntry(instance, code string, others []batch.Attribute) {
 	l.Codes, l.Attributes = append(l.Codes, code), append(l.Attributes, append([]batch.Attribute(nil), others...))
 }
 
-// manyDetectors is how many detectors of new lists take so much memory to read, about 100 bytes each, that it is returned at once.
+// manyDetectors is how many detectors of new lists take so much memory to read, about 100 bytes
+// each, that it is returned at once.
 const manyDetectors = 100_000
 
 func (f *feed) check(ctx context.Context) time.Duration {
@@ -226,8 +229,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	return f.interval
 }
 
-// admit returns what follows the lists before: with a list for each new product instance, and without those that a shared list no
-// longer names. It returns an error, and the lists before, if they are too many.
+// admit returns what follows the lists before: with a list for each new product instance, and
+// without those that a shared list no longer names. It returns an error, and the lists before, if
+// they are too many.
 func (f *feed) admit(before map[string]*list, lists map[string][]string, now time.Time) (map[string]*list, error) {
 	next, missing := make(map[string]*list, len(lists)), 0
 	var mark shrink.Mark

@@ -85,7 +85,8 @@ func TestSuspicionEnds(t *testing.T) {
 	f(4*time.Hour, nil, "D")
 }
 
-// TestColumns: the list of each product instance has its further columns, and is handed on when only they change.
+// TestColumns: the list of each product instance has its further columns, and is handed on when
+// only they change.
 func TestColumns(t *testing.T) {
 	path := inFolder(t, "list")
 	at := func(pairs ...string) (list []batch.Attribute) {

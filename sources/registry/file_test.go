@@ -32,8 +32,8 @@ func TestFileFormats(t *testing.T) {
 	f("a.json", "detectorCode\nA\n", FileConfig{Format: FormatCSV}, "A")
 }
 
-// TestBadFileIsReadOnce checks that a rejected file is read again only when its size or modification
-// time changes.
+// TestBadFileIsReadOnce checks that a rejected file is read again only when its size or
+// modification time changes.
 func TestBadFileIsReadOnce(t *testing.T) {
 	path := inFolder(t, "list.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})

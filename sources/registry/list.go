@@ -168,8 +168,8 @@ func (l *list) status(now time.Time) Status {
 	return s
 }
 
-// record stores the outcome of a check and reports whether it differs from the previous one, so that
-// the caller logs only changes.
+// record stores the outcome of a check and reports whether it differs from the previous one, so
+// that the caller logs only changes.
 func (l *list) record(err error) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// parseCSV calls add with the values of the named columns, without surrounding blanks. Every row must have
-// as many fields as the header: a shorter last row is a truncated file. comma 0 means the separator
-// that matches the header.
+// parseCSV calls add with the values of the named columns, without surrounding blanks. Every row
+// must have as many fields as the header: a shorter last row is a truncated file. comma 0 means the
+// separator that matches the header.
 func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	columns := []string{names.code}
 	if names.instance != "" {
@@ -64,7 +64,8 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	}
 }
 
-// findColumns returns the separator of a header that has each of the columns once, and where they are.
+// findColumns returns the separator of a header that has each of the columns once, and where they
+// are.
 func findColumns(body []byte, columns []string, comma rune) (separator rune, at []int, err error) {
 	candidates := []rune{',', ';', '\t', '|'}
 	if comma != 0 {
@@ -116,7 +117,8 @@ func newCSVReader(body []byte, comma rune) *csv.Reader {
 }
 
 // parseJSON reads a list of codes: an array of strings, or of objects with the code in the named
-// member, or an object whose member `detectors` is such an array. A list of several product instances consists of objects.
+// member, or an object whose member `detectors` is such an array. A list of several product
+// instances consists of objects.
 func parseJSON(body []byte, names fields, add addEntry) error {
 	if !utf8.Valid(body) {
 		return errors.New("invalid UTF-8: save the list as UTF-8")

@@ -56,8 +56,9 @@ func (r *Registry) feeds(cfg Config) (*feeds, error) {
 	return fs, nil
 }
 
-// OnList sets a function that gets each list that is read from a feed and in use, also if only columns other than the code have
-// changed. It is called before Start; the function may be called concurrently.
+// OnList sets a function that gets each list that is read from a feed and in use, also if only
+// columns other than the code have changed. It is called before Start; the function may be called
+// concurrently.
 func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 
 // Start starts reading the feeds and returns at once; until a feed's first list has been read, its
@@ -127,7 +128,8 @@ func (fs *feeds) find(instance string) *list {
 	return f.find(instance)
 }
 
-// HasFeed reports whether a product instance has a feed, or may be in a shared list that has not been read yet.
+// HasFeed reports whether a product instance has a feed, or may be in a shared list that has not
+// been read yet.
 func (r *Registry) HasFeed(productInstance string) bool {
 	fs := r.now.Load()
 	return fs.find(productInstance) != nil || fs.shared != nil && !fs.shared.shared.read.Load()

@@ -243,7 +243,8 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query must be set")
 }
 
-// Reload starts feeds of new product instances, ends those that were removed, and keeps the lists in use.
+// Reload starts feeds of new product instances, ends those that were removed, and keeps the lists
+// in use.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	list := func(instance, codes string) FeedConfig {

@@ -108,7 +108,8 @@ func TestSharedList(t *testing.T) {
 	require.Len(t, codesOf(r.Snapshot("town3")), 2)
 }
 
-// TestSharedListOfOneInstanceThatShrinks: its refusal is its own, and the others follow their changes.
+// TestSharedListOfOneInstanceThatShrinks: its refusal is its own, and the others follow their
+// changes.
 func TestSharedListOfOneInstanceThatShrinks(t *testing.T) {
 	path := inFolder(t, "towns.json")
 	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path, Column: "code"}})

@@ -17,9 +17,9 @@ import (
 
 // source reads a feed's list. It is used by one goroutine.
 type source interface {
-	// read calls add for each entry of the list, the product instance being empty unless the list names it. It returns
-	// watch.ErrUnchanged if the list is known to be the one for which keep was called, or watch.ErrUnsettled if it is being
-	// written.
+	// read calls add for each entry of the list, the product instance being empty unless the list
+	// names it. It returns watch.ErrUnchanged if the list is known to be the one for which keep was
+	// called, or watch.ErrUnsettled if it is being written.
 	read(ctx context.Context, add addEntry) error
 	// keep reports that the list read last is in use.
 	keep()
@@ -28,7 +28,8 @@ type source interface {
 	close()
 }
 
-// addEntry takes a detector code of a product instance, and the other columns that are not empty. It must not keep the slice.
+// addEntry takes a detector code of a product instance, and the other columns that are not empty.
+// It must not keep the slice.
 type addEntry func(instance, code string, others ...batch.Attribute)
 
 // fields are the names of the columns of a list, or of the members of its objects.

@@ -16,11 +16,12 @@ import (
 // A client may have as much of admission_requests, admission_bytes and max_watches as it leaves
 // free for others: half of all if it is alone.
 type Config struct {
-	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as in the request.
-	// Set it behind a proxy.
+	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as
+	// in the request. Set it behind a proxy.
 	PublicURL      string   `setting:"public_url"`
 	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges whose X-Forwarded-Proto and -Host the WSDL uses
-	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always accepted too
+	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always
+	// accepted too
 	VendorPrefix   string        `setting:"vendor_prefix"`
 	MaxBodyBytes   int64         `setting:"max_body_bytes"`  // size of one request, as sent and decompressed
 	MaxPoints      int           `setting:"max_points"`      // points of all geometries in one request

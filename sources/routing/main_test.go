@@ -40,7 +40,8 @@ type server struct {
 	url     string
 }
 
-// start starts a server. At the end of the test it stops the server and checks that all quotas have been released.
+// start starts a server. At the end of the test it stops the server and checks that all quotas have
+// been released.
 func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *server {
 	t.Helper()
 	cfg := DefaultConfig()
@@ -133,8 +134,8 @@ func ask[R xroute.Response](s *server, body string, headers ...string) R {
 	return response.(R)
 }
 
-// envelope wraps a message. The prefix r is the namespace of messages, c of geometries and jobs, v of
-// the caller context and p of strings.
+// envelope wraps a message. The prefix r is the namespace of messages, c of geometries and jobs, v
+// of the caller context and p of strings.
 func envelope(message string) string {
 	return `<?xml version="1.0" encoding="UTF-8"?>
 <s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
@@ -142,7 +143,8 @@ func envelope(message string) string {
 		message + `</s:Body></s:Envelope>`
 }
 
-// xmlOptions returns RequestOptions; format contains the attributes coordFormat and optionally srId.
+// xmlOptions returns RequestOptions; format contains the attributes coordFormat and optionally
+// srId.
 func xmlOptions(format string, encodings ...string) string {
 	list := ""
 	for _, e := range encodings {

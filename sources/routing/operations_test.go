@@ -212,7 +212,8 @@ func TestRestart(t *testing.T) {
 	requireUnknown(t, *j.ID, after.fetch(*j.ID).Job)
 }
 
-// TestJobOfAnotherReplica: a load balancer that distributes the requests of a client must be noticed.
+// TestJobOfAnotherReplica: a load balancer that distributes the requests of a client must be
+// noticed.
 func TestJobOfAnotherReplica(t *testing.T) {
 	one := start(t, func(c *Config) { c.Jobs.Replica = "one" })
 	two := start(t, func(c *Config) { c.Jobs.Replica = "two" })

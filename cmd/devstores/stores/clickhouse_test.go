@@ -150,7 +150,8 @@ func TestClickHouseOutlivesItsClients(t *testing.T) {
 	require.Equal(t, pids, s.PIDs())
 }
 
-// leaving is a client's connection that is cut after a number of steps, as when the process is killed.
+// leaving is a client's connection that is cut after a number of steps, as when the process is
+// killed.
 type leaving struct {
 	net.Conn
 	steps    int

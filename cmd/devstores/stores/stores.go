@@ -1,5 +1,6 @@
-// Package stores starts real stores for tests: ClickHouse and a Kafka-protocol broker on loopback, each in its own devstores
-// process, so that each can be killed, paused and restarted on the same ports and directory.
+// Package stores starts real stores for tests: ClickHouse and a Kafka-protocol broker on loopback,
+// each in its own devstores process, so that each can be killed, paused and restarted on the same
+// ports and directory.
 //
 //	s := stores.StartClickHouse(t)
 //	k := stores.StartKafka(t, stores.Topic("measurements", 6))
@@ -7,8 +8,8 @@
 //	require.NoError(t, s.Kill())    // kill -9
 //	require.NoError(t, s.Restart()) // same addresses, same data
 //
-// A test's stores stop when it ends, or when its process dies. The program devstores is built once per test process into
-// .cache/bin of the module; downloads are shared by all.
+// A test's stores stop when it ends, or when its process dies. The program devstores is built once
+// per test process into .cache/bin of the module; downloads are shared by all.
 //
 // Environment:
 //
@@ -16,8 +17,9 @@
 //	TRAFFICD_STORES_LOG   a file that receives one line per store that a test started
 //	TRAFFICD_CACHE        see `devstores --help`
 //
-// A running store has goroutines in the test's process (it waits for its child). A test that checks for leaked goroutines
-// starts its stores first and passes goleak.IgnoreCurrent(), or leaves the check to goleak.VerifyTestMain.
+// A running store has goroutines in the test's process (it waits for its child). A test that checks
+// for leaked goroutines starts its stores first and passes goleak.IgnoreCurrent(), or leaves the
+// check to goleak.VerifyTestMain.
 package stores
 
 import (
@@ -74,8 +76,9 @@ func (c *ClickHouse) Query(t testing.TB, sql string) string {
 // Cluster is a ClickHouse cluster of a test.
 type Cluster struct{ *launch.ClickHouseCluster }
 
-// StartCluster starts a ClickHouse cluster on free ports in a temporary directory, with a node for each of the shards
-// named. See [launch.StartClickHouseCluster] for the names of replicas and clusters.
+// StartCluster starts a ClickHouse cluster on free ports in a temporary directory, with a node for
+// each of the shards named. See [launch.StartClickHouseCluster] for the names of replicas and
+// clusters.
 func StartCluster(t testing.TB, shards ...string) *Cluster {
 	t.Helper()
 	c, err := launch.StartClickHouseCluster(t.Context(), launch.Options{Dir: t.TempDir(), Stderr: t.Output()}, shards...)
@@ -115,8 +118,8 @@ func Set(key, value string) Option {
 	return func(o *launch.Options) { o.Properties[key] = value }
 }
 
-// StartKafka starts a cluster on free ports in a temporary directory. Without a [Broker] option, TRAFFICD_TEST_KAFKA
-// selects the kind.
+// StartKafka starts a cluster on free ports in a temporary directory. Without a [Broker] option,
+// TRAFFICD_TEST_KAFKA selects the kind.
 func StartKafka(t testing.TB, opts ...Option) *Kafka {
 	t.Helper()
 	all := launch.Options{Only: "kafka", Broker: os.Getenv(KafkaEnv), Topics: map[string]int{}, Properties: map[string]string{}}
@@ -128,8 +131,9 @@ func StartKafka(t testing.TB, opts ...Option) *Kafka {
 	return &Kafka{k}
 }
 
-// StartKfake starts a kfake in the test's process, whose Fault and Control hooks the test can use. It has one broker and
-// creates topics automatically unless opts say otherwise, and keeps its data in memory.
+// StartKfake starts a kfake in the test's process, whose Fault and Control hooks the test can use.
+// It has one broker and creates topics automatically unless opts say otherwise, and keeps its data
+// in memory.
 func StartKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.AllowAutoTopicCreation(), kfake.DefaultNumPartitions(6)}, opts...)
@@ -167,7 +171,8 @@ func (k *Kafka) Count(t testing.TB, topic string) int {
 	return len(k.Records(t, topic))
 }
 
-// ReadTopic is [launch.Kafka.Read] for any cluster: one behind a proxy, or one of [StartKfake] by its ListenAddrs.
+// ReadTopic is [launch.Kafka.Read] for any cluster: one behind a proxy, or one of [StartKfake] by
+// its ListenAddrs.
 func ReadTopic(ctx context.Context, brokers []string, topic string) ([]Record, error) {
 	return launch.ReadTopic(ctx, brokers, topic)
 }
@@ -188,8 +193,8 @@ func start(t testing.TB, opts launch.Options) *launch.Stores {
 	return s
 }
 
-// report writes to the test's log, and to the file of LogEnv, which store the test ran on. A line is one write, so that
-// parallel test processes do not interleave.
+// report writes to the test's log, and to the file of LogEnv, which store the test ran on. A line
+// is one write, so that parallel test processes do not interleave.
 func report(t testing.TB, store, kind, version, address string) {
 	t.Helper()
 	t.Logf("%s: %s %s at %s", store, kind, version, address)

@@ -31,8 +31,8 @@ var update = flag.Bool("update", false, "write help.json and deployments/setting
 
 const reference = "../../../deployments/settings.yaml"
 
-// TestHelp: help.json is what the comments of the settings' fields and the checks of their values say, each setting has
-// help, and settings.yaml is what --print-config prints for the defaults.
+// TestHelp: help.json is what the comments of the settings' fields and the checks of their values
+// say, each setting has help, and settings.yaml is what --print-config prints for the defaults.
 func TestHelp(t *testing.T) {
 	texts, err := json.MarshalIndent(readHelp(t), "", "  ")
 	require.NoError(t, err)
@@ -78,7 +78,8 @@ type definitions struct {
 	names map[string]map[string]string // by type and Go name: the name of the setting
 }
 
-// readHelp returns the help of each field with a setting tag: its comment, and the bounds that Validate checks.
+// readHelp returns the help of each field with a setting tag: its comment, and the bounds that
+// Validate checks.
 func readHelp(t *testing.T) map[string]string {
 	t.Helper()
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "trafficd/cmd/trafficd/config")
@@ -197,7 +198,8 @@ func sentence(text string) string {
 // condition is the text of an error such as "level is %q, must be debug or info".
 var condition = regexp.MustCompile(`^(?:%s)?([a-z_]+)(?: is %[a-z]|)[,:]? (?:it )?(must [^%]*)$`)
 
-// bounds adds what a call in a method of owner checks: settings.Within and the like, or any function with a condition.
+// bounds adds what a call in a method of owner checks: settings.Within and the like, or any
+// function with a condition.
 func (d *definitions) bounds(owner string, n ast.Node) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) < 2 {
@@ -267,7 +269,8 @@ func deref(t types.Type) types.Type {
 	return t
 }
 
-// value returns a bound as it would be written: a constant, or the name of another setting; ? for anything else.
+// value returns a bound as it would be written: a constant, or the name of another setting; ? for
+// anything else.
 func (d *definitions) value(field string, e ast.Expr) string {
 	tv := d.info.Types[e]
 	if tv.Value == nil {

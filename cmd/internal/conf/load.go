@@ -43,8 +43,8 @@ func Differences[T any](a, b *T) (keys []string) {
 }
 
 // Load sets the fields of the struct that into points to, which has the defaults. Its error joins
-// everything that is wrong, one line each, with the key, the origin of its value and, for an unknown
-// key, the nearest known one. Settings with an error keep their values.
+// everything that is wrong, one line each, with the key, the origin of its value and, for an
+// unknown key, the nearest known one. Settings with an error keep their values.
 func Load(into any, o Options) (Origins, error) {
 	root := schemaOf(reflect.TypeOf(into).Elem(), "", "", nil)
 	settings, errs := collect(o, root)
@@ -72,7 +72,8 @@ type setting struct {
 	prefix string // of environment variables
 }
 
-// decode finds the key and converts the value to its type. The value is invalid if it is YAML's null.
+// decode finds the key and converts the value to its type. The value is invalid if it is YAML's
+// null.
 func (s setting) decode(root *schema) (at *schema, value reflect.Value, err error) {
 	at = root.find(s.key)
 	if at == nil {
@@ -101,7 +102,8 @@ func (s setting) decode(root *schema) (at *schema, value reflect.Value, err erro
 	return at, value, nil
 }
 
-// EnvPrefix starts the names of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other programs have their own.
+// EnvPrefix starts the names of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other
+// programs have their own.
 const EnvPrefix = "TRAFFICD_"
 
 // collect lists all settings, the lowest precedence first.

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the effective configuration as YAML that can be loaded again, with the help of each setting.
-// A comment names the origin of each value that is not a default. Secrets are left empty.
+// Print writes the effective configuration as YAML that can be loaded again, with the help of each
+// setting. A comment names the origin of each value that is not a default. Secrets are left empty.
 func Print[T any](w io.Writer, c *T, origins Origins) error {
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
@@ -107,8 +107,8 @@ func scalar(text string) *yaml.Node {
 // secretNote is the comment in place of a secret.
 const secretNote = "secret, not shown"
 
-// secrets are the suffixes of keys whose values are not shown. Digests of API keys are not secret, but
-// a value of another form may be a key.
+// secrets are the suffixes of keys whose values are not shown. Digests of API keys are not secret,
+// but a value of another form may be a key.
 var secrets = []string{"password", "authorization", "secret", "token", "api.keys"}
 
 func isSecret(key string) bool {
@@ -125,7 +125,8 @@ func hasPassword(text string) bool {
 	return has
 }
 
-// shown returns a value for an error. Lists and maps are not shown because they may contain secrets.
+// shown returns a value for an error. Lists and maps are not shown because they may contain
+// secrets.
 func shown(key string, v any) string {
 	switch text := v.(type) {
 	case string:

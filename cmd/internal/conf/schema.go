@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// schema is the tree of the keys of a struct with setting tags. A leaf is set by one value: a scalar,
-// or a whole list or map.
+// schema is the tree of the keys of a struct with setting tags. A leaf is set by one value: a
+// scalar, or a whole list or map.
 type schema struct {
 	name     string
 	key      string // dotted path from the root
@@ -107,7 +107,8 @@ func (s *schema) isLeaf(key string) bool {
 	})
 }
 
-// nearest returns the known key with the smallest edit distance to a wrong one, or "" if none is close.
+// nearest returns the known key with the smallest edit distance to a wrong one, or "" if none is
+// close.
 func nearest(wrong string, known []string) string {
 	best, least := "", max(3, len(wrong)/2)+1
 	for _, key := range known {

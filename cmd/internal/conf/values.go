@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// convert returns the value as the type of s. It is strict: a value that would have to be altered to
-// fit is an error.
+// convert returns the value as the type of s. It is strict: a value that would have to be altered
+// to fit is an error.
 func (s *schema) convert(v any) (reflect.Value, error) {
 	into := reflect.New(s.typ)
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{

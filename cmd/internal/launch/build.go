@@ -47,8 +47,9 @@ var devstores struct {
 	binary string
 }
 
-// BuildDevstores builds .cache/bin/devstores, once in this process, and returns its path. Processes that run an earlier
-// binary are not disturbed: go build leaves an up-to-date file unchanged, and otherwise removes it and writes a new one.
+// BuildDevstores builds .cache/bin/devstores, once in this process, and returns its path. Processes
+// that run an earlier binary are not disturbed: go build leaves an up-to-date file unchanged, and
+// otherwise removes it and writes a new one.
 func BuildDevstores(ctx context.Context) (string, error) {
 	devstores.Lock()
 	defer devstores.Unlock()

@@ -16,7 +16,8 @@ type Cluster struct {
 	Clusters       map[string][][]Endpoint // by name: the replicas of each shard
 }
 
-// ClickHouseCluster is a running cluster of ClickHouse nodes, each in its own devstores process, and their ZooKeeper.
+// ClickHouseCluster is a running cluster of ClickHouse nodes, each in its own devstores process,
+// and their ZooKeeper.
 type ClickHouseCluster struct {
 	ZooKeeper *ZooKeeper
 	Nodes     []*ClickHouse
@@ -25,9 +26,10 @@ type ClickHouseCluster struct {
 // ZooKeeper is a running ZooKeeper.
 type ZooKeeper struct{ *store }
 
-// StartClickHouseCluster starts a node for each of the shards named: "1", "1", "2" are two replicas of shard 1, and one of
-// shard 2. The replicas are named r1, r2 and so on. The servers know all of them as cluster "main", and those of shard 1
-// as cluster "shard_1". opts.Dir must be set. opts.Hosts are those of the nodes and, last, of ZooKeeper.
+// StartClickHouseCluster starts a node for each of the shards named: "1", "1", "2" are two replicas
+// of shard 1, and one of shard 2. The replicas are named r1, r2 and so on. The servers know all of
+// them as cluster "main", and those of shard 1 as cluster "shard_1". opts.Dir must be set.
+// opts.Hosts are those of the nodes and, last, of ZooKeeper.
 func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string) (c *ClickHouseCluster, err error) {
 	c = &ClickHouseCluster{Nodes: make([]*ClickHouse, len(shards))}
 	defer func() {

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Daemon is a trafficd or a forecaster that can be started again after it exits. Its methods are for one goroutine at a time, except
-// Get, Readyz and Metrics.
+// Daemon is a trafficd or a forecaster that can be started again after it exits. Its methods are
+// for one goroutine at a time, except Get, Readyz and Metrics.
 type Daemon struct {
 	Binary  string
 	Dir     string // working directory; the file <name of the binary>.log in it receives the output of every start
@@ -34,8 +34,8 @@ type Daemon struct {
 	logged   int64 // size of the log before the last start
 }
 
-// Configure picks free ports and writes an API key and a registry of one product instance to d.Dir. Settings are
-// key=value, as for --set.
+// Configure picks free ports and writes an API key and a registry of one product instance to d.Dir.
+// Settings are key=value, as for --set.
 func (d *Daemon) Configure(instance, key, rights string, detectors []string, settings ...string) (err error) {
 	if d.API, err = FreeAddress(); err != nil {
 		return err

@@ -14,11 +14,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// clusterLimit bounds the wait for a cluster that starts or elects leaders. Apache Kafka takes 2–4 s, longer when it
-// recovers its logs on a busy machine.
+// clusterLimit bounds the wait for a cluster that starts or elects leaders. Apache Kafka takes 2–4
+// s, longer when it recovers its logs on a busy machine.
 const clusterLimit = 2 * time.Minute
 
-// AwaitBrokers returns when every broker knows all others and a controller: only then do they accept requests.
+// AwaitBrokers returns when every broker knows all others and a controller: only then do they
+// accept requests.
 func AwaitBrokers(ctx context.Context, brokers []string) error {
 	for _, address := range brokers {
 		client, err := newClient([]string{address})
@@ -43,8 +44,9 @@ func AwaitBrokers(ctx context.Context, brokers []string) error {
 	return nil
 }
 
-// CreateTopic creates a topic with the cluster's default number of replicas and waits until every partition has a leader.
-// An existing topic with the same number of partitions is not an error; its configuration is not changed.
+// CreateTopic creates a topic with the cluster's default number of replicas and waits until every
+// partition has a leader. An existing topic with the same number of partitions is not an error; its
+// configuration is not changed.
 func CreateTopic(ctx context.Context, brokers []string, topic string, partitions int, config map[string]*string) error {
 	client, err := newClient(brokers)
 	if err != nil {
@@ -100,8 +102,9 @@ func (r Record) Header(key string) string {
 	return ""
 }
 
-// ReadTopic returns everything that a topic holds, including uncommitted records, ordered by partition and offset. It uses
-// franz-go, which the daemon does not: an independent check of what the daemon wrote.
+// ReadTopic returns everything that a topic holds, including uncommitted records, ordered by
+// partition and offset. It uses franz-go, which the daemon does not: an independent check of what
+// the daemon wrote.
 func ReadTopic(ctx context.Context, brokers []string, topic string) ([]Record, error) {
 	client, err := newClient(brokers)
 	if err != nil {

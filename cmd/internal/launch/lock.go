@@ -13,8 +13,8 @@ import (
 // ErrLocked is returned by TryLock when another process holds the lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// Lock takes the lock file path, which is released when its holder dies, and waits for it until ctx ends. If the
-// lock is held, it calls waiting once (may be nil).
+// Lock takes the lock file path, which is released when its holder dies, and waits for it until ctx
+// ends. If the lock is held, it calls waiting once (may be nil).
 func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for {
 		unlock, err = TryLock(path)
@@ -33,7 +33,8 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	}
 }
 
-// TryLock takes the lock file path or returns ErrLocked. It never removes the file: that would let two processes in.
+// TryLock takes the lock file path or returns ErrLocked. It never removes the file: that would let
+// two processes in.
 func TryLock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

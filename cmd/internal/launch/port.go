@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// Free ports are below Linux's ephemeral range (32768 and up). From that range the kernel assigns ports to outgoing
-// connections, and one of those could occupy the port of a server that is being restarted.
+// Free ports are below Linux's ephemeral range (32768 and up). From that range the kernel assigns
+// ports to outgoing connections, and one of those could occupy the port of a server that is being
+// restarted.
 const (
 	lowestPort  = 12000
 	highestPort = 32000
@@ -52,7 +53,8 @@ type Endpoint struct {
 // String returns host:port.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
-// PickPort returns port if it is free or, if it is 0, a free one, a different one each time. The error says for what.
+// PickPort returns port if it is free or, if it is 0, a free one, a different one each time. The
+// error says for what.
 func PickPort(what string, port int) (int, error) {
 	if port != 0 {
 		return port, checkPort(what, port)
@@ -87,8 +89,9 @@ func checkPort(what string, port int) error {
 	return l.Close()
 }
 
-// FreeAddress returns a free host:port. On Linux the host is a random one of 16 million loopback addresses, so that no
-// other test and no outgoing connection takes the port while the server is down.
+// FreeAddress returns a free host:port. On Linux the host is a random one of 16 million loopback
+// addresses, so that no other test and no outgoing connection takes the port while the server is
+// down.
 func FreeAddress() (string, error) {
 	host := "127.0.0.1"
 	if runtime.GOOS == "linux" {

@@ -1,5 +1,6 @@
-// Package launch builds and runs trafficd and its stores for the development tools and the tests. Programs use this
-// package; tests get stores from cmd/devstores/stores, which adds what needs a testing.TB.
+// Package launch builds and runs trafficd and its stores for the development tools and the tests.
+// Programs use this package; tests get stores from cmd/devstores/stores, which adds what needs a
+// testing.TB.
 //
 //	Process   a child process that cannot outlive its parent
 //	Stores    ClickHouse and a Kafka-protocol broker, each in a devstores process that can be killed, paused and restarted
@@ -19,14 +20,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a running child. Its methods may be called from several goroutines. Two things tie a child to its parent:
+// Process is a running child. Its methods may be called from several goroutines. Two things tie a
+// child to its parent:
 //
-//   - the lifeline: the child's standard input is a pipe whose other end only the parent holds. A child that reads it
-//     sees end of file when the parent stops it or dies;
+//   - the lifeline: the child's standard input is a pipe whose other end only the parent holds. A
+//     child that reads it sees end of file when the parent stops it or dies;
 //   - PR_SET_PDEATHSIG (Linux): the kernel signals the child when the parent dies.
 //
-// In the other direction every child keeps the parent's standard error open as descriptor 3 (see [LeashFD]). Whoever reads
-// that stream sees its end only when the whole tree has exited, and may then reuse the same ports and directories.
+// In the other direction every child keeps the parent's standard error open as descriptor 3 (see
+// [LeashFD]). Whoever reads that stream sees its end only when the whole tree has exited, and may
+// then reuse the same ports and directories.
 type Process struct {
 	cmd      *exec.Cmd
 	target   int      // where signals go: a process or, if negative, a group
@@ -39,15 +42,15 @@ type Process struct {
 // LeashFD is the child's descriptor of its parent's standard error.
 const LeashFD = 3
 
-// Start runs cmd in this process's group. The kernel kills it if this process dies. If the child exits before
-// [Process.Stop] or [Process.Kill] is called, failed (may be nil) is called once with the reason. Start sets cmd.Stdin,
-// ExtraFiles and SysProcAttr.
+// Start runs cmd in this process's group. The kernel kills it if this process dies. If the child
+// exits before [Process.Stop] or [Process.Kill] is called, failed (may be nil) is called once with
+// the reason. Start sets cmd.Stdin, ExtraFiles and SysProcAttr.
 func Start(cmd *exec.Cmd, failed func(error)) (*Process, error) {
 	return start(cmd, false, unix.SIGKILL, failed)
 }
 
-// StartGroup is Start with a new process group: signals go to the child and everything it starts, and Ctrl-C on the
-// terminal does not reach it. The child receives onDeath if this process dies.
+// StartGroup is Start with a new process group: signals go to the child and everything it starts,
+// and Ctrl-C on the terminal does not reach it. The child receives onDeath if this process dies.
 func StartGroup(cmd *exec.Cmd, onDeath unix.Signal) (*Process, error) {
 	return start(cmd, true, onDeath, nil)
 }
@@ -76,8 +79,8 @@ func start(cmd *exec.Cmd, group bool, onDeath unix.Signal, failed func(error)) (
 	return p, nil
 }
 
-// run starts the child and waits for it. The kernel sends the death signal when the thread that forked exits, not the
-// process, so the thread stays locked until the child has exited.
+// run starts the child and waits for it. The kernel sends the death signal when the thread that
+// forked exits, not the process, so the thread stays locked until the child has exited.
 func (p *Process) run(started chan<- error, failed func(error)) {
 	runtime.LockOSThread()
 	err := p.cmd.Start()
@@ -111,7 +114,8 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 // PID returns the child's process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the child has exited and, if this process copies its standard error, everything it started too.
+// Done is closed when the child has exited and, if this process copies its standard error,
+// everything it started too.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exited reports whether Done is closed. A nil process has exited.
@@ -154,8 +158,8 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Stop closes the lifeline, sends SIGTERM to the child alone and waits. After grace it kills the child and returns an
-// error. A paused child is resumed first.
+// Stop closes the lifeline, sends SIGTERM to the child alone and waits. After grace it kills the
+// child and returns an error. A paused child is resumed first.
 func (p *Process) Stop(grace time.Duration) error {
 	if p.Exited() {
 		return nil
@@ -175,7 +179,8 @@ func (p *Process) Stop(grace time.Duration) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", p.cmd.Path, grace)
 }
 
-// Eventually calls try until it succeeds. After limit, or when ctx ends, it returns the cause and the last error.
+// Eventually calls try until it succeeds. After limit, or when ctx ends, it returns the cause and
+// the last error.
 func Eventually(ctx context.Context, limit time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
 	defer cancel()

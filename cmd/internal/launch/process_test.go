@@ -19,7 +19,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// helper turns this test program into a parent that starts a child, prints its id, and waits to be killed.
+// helper turns this test program into a parent that starts a child, prints its id, and waits to be
+// killed.
 const helper = "TRAFFICD_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -106,7 +107,8 @@ func TestFailedIsCalledOnceAfterAnUnexpectedExit(t *testing.T) {
 	f("exit 3", "exited unexpectedly: exit status 3")
 }
 
-// TestGroup kills a child that has started another one. Both hold its standard error, so Done waits for both.
+// TestGroup kills a child that has started another one. Both hold its standard error, so Done waits
+// for both.
 func TestGroup(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 1000 2>/dev/null & echo $!; wait")
 	stdout, err := cmd.StdoutPipe()

@@ -27,8 +27,8 @@ const (
 	Apache = "apache" // Apache Kafka in KRaft mode, one Java process per broker
 )
 
-// Options say what devstores runs. The zero value means both stores, with one kfake broker, on free ports. [StartStores]
-// passes them to devstores as JSON.
+// Options say what devstores runs. The zero value means both stores, with one kfake broker, on free
+// ports. [StartStores] passes them to devstores as JSON.
 type Options struct {
 	Dir  string // data directory, kept across restarts; empty = a new one, removed by Close
 	Only string // "clickhouse", "kafka" or "zookeeper"; empty = the first two
@@ -59,7 +59,8 @@ type Options struct {
 	OnDeath unix.Signal `json:"-"` // sent to the stores if this process dies; 0 = SIGKILL
 }
 
-// Complete sets defaults, picks the free ports, and returns an error if an option is invalid or a port is in use.
+// Complete sets defaults, picks the free ports, and returns an error if an option is invalid or a
+// port is in use.
 func (o *Options) Complete() (err error) {
 	o.Broker, o.Brokers, o.Partitions = cmp.Or(o.Broker, Kfake), cmp.Or(o.Brokers, 1), cmp.Or(o.Partitions, 6)
 	if err := o.validate(); err != nil {
@@ -180,9 +181,9 @@ type Announcement struct {
 	ZooKeeper  *ZooKeeperInfo  `json:"zookeeper,omitempty"`
 }
 
-// ClickHouse is a running ClickHouse. Users: "default" without a password, "trafficd" with the password "trafficd".
-// system.part_log counts the rows of every insert since the last start, whatever the table does with them (`SYSTEM FLUSH
-// LOGS` writes what is pending).
+// ClickHouse is a running ClickHouse. Users: "default" without a password, "trafficd" with the
+// password "trafficd". system.part_log counts the rows of every insert since the last start,
+// whatever the table does with them (`SYSTEM FLUSH LOGS` writes what is pending).
 type ClickHouse struct {
 	*store
 	TCP, HTTP, Kind, Version string // as in ClickHouseInfo
@@ -195,7 +196,8 @@ type Kafka struct {
 	Kind, Version string
 }
 
-// StartStores starts the stores and returns when they are ready. ctx bounds the start only; [Stores.Close] stops them.
+// StartStores starts the stores and returns when they are ready. ctx bounds the start only;
+// [Stores.Close] stops them.
 func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 	s = &Stores{}
 	defer func() {
@@ -258,7 +260,8 @@ func (s *Stores) Close() error {
 // storeStopLimit is longer than the time that devstores allows a store to stop.
 const storeStopLimit = 30 * time.Second
 
-// store is one store in its own devstores process. Its methods may be called from several goroutines.
+// store is one store in its own devstores process. Its methods may be called from several
+// goroutines.
 type store struct {
 	opts Options // the same at every start: directory, store, ports
 
@@ -333,7 +336,8 @@ func (s *store) Stop() error {
 	return s.proc.Stop(storeStopLimit)
 }
 
-// Restart stops the store if it runs, starts it on the same ports and directory, and returns when it is ready.
+// Restart stops the store if it runs, starts it on the same ports and directory, and returns when
+// it is ready.
 func (s *store) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,8 +348,9 @@ func (s *store) Restart() error {
 	return err
 }
 
-// Pause stops every process of the store with SIGSTOP: connections stay open and nothing answers. It returns when all
-// threads have stopped; on a busy machine some may run for a while after the signal.
+// Pause stops every process of the store with SIGSTOP: connections stay open and nothing answers.
+// It returns when all threads have stopped; on a busy machine some may run for a while after the
+// signal.
 func (s *store) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -391,7 +396,8 @@ func (s *store) Done() <-chan struct{} {
 	return s.proc.Done()
 }
 
-// PIDs returns the processes that serve: ClickHouse's, or one per broker. They change with every start.
+// PIDs returns the processes that serve: ClickHouse's, or one per broker. They change with every
+// start.
 func (s *store) PIDs() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -403,8 +409,9 @@ func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) {
 	return QueryClickHouse(ctx, c.HTTP, sql)
 }
 
-// QueryClickHouse runs one statement over HTTP as the user default and returns the response (tab-separated unless the
-// statement names a format) without its last line break. The error contains ClickHouse's message.
+// QueryClickHouse runs one statement over HTTP as the user default and returns the response
+// (tab-separated unless the statement names a format) without its last line break. The error
+// contains ClickHouse's message.
 func QueryClickHouse(ctx context.Context, address, sql string) (string, error) {
 	// With wait_end_of_query an error is reported by the status, not in the middle of the body.
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/?wait_end_of_query=1", strings.NewReader(sql))
@@ -427,13 +434,14 @@ func QueryClickHouse(ctx context.Context, address, sql string) (string, error) {
 	return strings.TrimSuffix(string(body), "\n"), nil
 }
 
-// CreateTopic creates a topic and returns when every partition has a leader. An existing topic with the same number of
-// partitions is not an error.
+// CreateTopic creates a topic and returns when every partition has a leader. An existing topic with
+// the same number of partitions is not an error.
 func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int) error {
 	return CreateTopic(ctx, k.Brokers, topic, partitions, nil)
 }
 
-// Read returns everything that a topic holds, including uncommitted records, ordered by partition and offset.
+// Read returns everything that a topic holds, including uncommitted records, ordered by partition
+// and offset.
 func (k *Kafka) Read(ctx context.Context, topic string) ([]Record, error) {
 	return ReadTopic(ctx, k.Brokers, topic)
 }

@@ -1,5 +1,5 @@
-// Package observability tests deployments/observability and deployments/runbook.md: the alerts, their sections of the
-// runbook and the dashboards.
+// Package observability tests deployments/observability and deployments/runbook.md: the alerts,
+// their sections of the runbook and the dashboards.
 package observability
 
 import (

@@ -16,7 +16,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// dashboard is a dashboard of Grafana, with the members that ours use: others are errors, so that a misspelt one is found.
+// dashboard is a dashboard of Grafana, with the members that ours use: others are errors, so that a
+// misspelt one is found.
 type dashboard struct {
 	UID, Title, Description, Timezone, Refresh string
 	Tags                                       []string
@@ -170,8 +171,8 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// requireData fails unless each query of each panel, and of each variable, has a result for the daemon. use is called
-// between attempts: it uses everything that the daemon serves.
+// requireData fails unless each query of each panel, and of each variable, has a result for the
+// daemon. use is called between attempts: it uses everything that the daemon serves.
 func requireData(t *testing.T, p *prom, d *daemon, use func()) {
 	t.Helper()
 	type query struct{ where, expr string }

@@ -146,8 +146,9 @@ func faults(t *testing.T) []fault {
 	}
 }
 
-// TestFaults breaks something in each of many daemons. Exactly the alerts of the fault must fire, and the commands in the
-// alert's section of the runbook must print what the section says. Last, each panel of the dashboards has data.
+// TestFaults breaks something in each of many daemons. Exactly the alerts of the fault must fire,
+// and the commands in the alert's section of the runbook must print what the section says. Last,
+// each panel of the dashboards has data.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	programs, all := programs(t), faults(t)
@@ -165,7 +166,8 @@ func TestFaults(t *testing.T) {
 		d.load()
 	}
 	p := startPrometheus(t, daemons)
-	// The share of rejected measurements is compared with that of a quarter of an hour before, here seconds.
+	// The share of rejected measurements is compared with that of a quarter of an hour before, here
+	// seconds.
 	p.await(fmt.Sprintf(`count(count_over_time(trafficd_ops_ready[5m]) > 16) == %d`, len(daemons)))
 	for i, d := range daemons {
 		if plant := all[i].plant; plant != nil {
@@ -179,7 +181,8 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
-	// fired returns the alerts about a daemon that have fired at any time: they may resolve while others are followed.
+	// fired returns the alerts about a daemon that have fired at any time: they may resolve while
+	// others are followed.
 	fired := func(name string) (names []string, err error) {
 		ever, err := p.query(t.Context(), `max by (alertname, instance, client, product_instance) (max_over_time(ALERTS{alertstate="firing"}[10m]))`)
 		for _, s := range ever {
@@ -294,7 +297,8 @@ func follow(t *testing.T, d *daemon, anchor string, env []string) {
 	}
 }
 
-// requirePrinted requires the lines of want in out, in this order. An ellipsis in a line of want matches any text.
+// requirePrinted requires the lines of want in out, in this order. An ellipsis in a line of want
+// matches any text.
 func requirePrinted(t *testing.T, want, out, command string) {
 	t.Helper()
 	rest := out

@@ -46,8 +46,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// daemon is a trafficd with a client that sends batches. Its name is that of its product instance and of its client, and
-// the label instance in Prometheus.
+// daemon is a trafficd with a client that sends batches. Its name is that of its product instance
+// and of its client, and the label instance in Prometheus.
 type daemon struct {
 	launch.Daemon
 	t        *testing.T
@@ -61,7 +61,8 @@ type daemon struct {
 	unknown  atomic.Bool  // name a detector that is not in the registry
 }
 
-// newDaemon configures a daemon without stores, unless settings say otherwise. Its settings are in a file, as in production.
+// newDaemon configures a daemon without stores, unless settings say otherwise. Its settings are in
+// a file, as in production.
 func newDaemon(t *testing.T, programs, name string, settings ...string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, name: name, programs: programs, Daemon: launch.Daemon{Binary: filepath.Join(programs, "trafficd"), Dir: t.TempDir()}}
@@ -160,7 +161,8 @@ func (d *daemon) ctl(args ...string) {
 	require.NoError(d.t, err, "%s", out)
 }
 
-// certificate writes tls.crt and tls.key, which expire after d, and returns the settings that use them.
+// certificate writes tls.crt and tls.key, which expire after d, and returns the settings that use
+// them.
 func (d *daemon) certificate(validity time.Duration) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(d.t, err)
@@ -188,7 +190,8 @@ type prom struct {
 	address string
 }
 
-// faster are the numbers of seconds in expressions of alerts that are not durations, and what they are in the test.
+// faster are the numbers of seconds in expressions of alerts that are not durations, and what they
+// are in the test.
 var faster = map[string][2]string{
 	"TrafficdDeliveryLag":  {"> 120", "> 8"},
 	"TrafficdJournalFull":  {"< 4 * 3600", "< 4 * 60"},
@@ -200,8 +203,8 @@ var faster = map[string][2]string{
 
 var duration = regexp.MustCompile(`(\[|offset )(\d+)([mhd])`)
 
-// minutesToSeconds divides the durations of a rule by 60. Because the machine may be busy, an alert waits 5 s at least, and the one about
-// daemons that do not answer 20 s.
+// minutesToSeconds divides the durations of a rule by 60. Because the machine may be busy, an alert
+// waits 5 s at least, and the one about daemons that do not answer 20 s.
 func minutesToSeconds(t *testing.T, rule map[string]any) {
 	t.Helper()
 	seconds := func(number, unit string) int {

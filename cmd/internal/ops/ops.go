@@ -1,6 +1,6 @@
-// Package ops is the operators' listener: metrics, liveness, readiness, the routes that the daemon adds and,
-// optionally, profiles. It has its own address, so it answers while the clients' listener is full or
-// draining, and need not be reachable by clients.
+// Package ops is the operators' listener: metrics, liveness, readiness, the routes that the daemon
+// adds and, optionally, profiles. It has its own address, so it answers while the clients' listener
+// is full or draining, and need not be reachable by clients.
 package ops
 
 import (
@@ -47,8 +47,8 @@ type Server struct {
 	cancel   func() // ends streams
 }
 
-// Start listens and serves until Stop. It calls check for each /readyz; routes are served besides, by pattern. Without an
-// address it returns nil.
+// Start listens and serves until Stop. It calls check for each /readyz; routes are served besides,
+// by pattern. Without an address it returns nil.
 func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, log zerolog.Logger) (*Server, error) {
 	if cfg.Listen == "" {
 		return nil, nil
@@ -83,8 +83,8 @@ func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, l
 // Address returns the address of the listener.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Stop lets running requests finish until ctx ends, then closes their connections. It may be called on
-// nil.
+// Stop lets running requests finish until ctx ends, then closes their connections. It may be called
+// on nil.
 func (s *Server) Stop(ctx context.Context) {
 	if s == nil {
 		return

@@ -1,5 +1,5 @@
-// Package publish writes street forecasts to the topic that the daemon reads, each publication in one
-// transaction (contract 2).
+// Package publish writes street forecasts to the topic that the daemon reads, each publication in
+// one transaction (contract 2).
 package publish
 
 import (
@@ -21,8 +21,8 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// A record batch has at most so many records and bytes, which is below the limit of brokers. A longer
-// record is sent alone, and may fit when it is compressed.
+// A record batch has at most so many records and bytes, which is below the limit of brokers. A
+// longer record is sent alone, and may fit when it is compressed.
 const (
 	batchRecords = 1000
 	batchBytes   = 900 << 10
@@ -62,8 +62,9 @@ func NewPublisher(cfg forecasts.KafkaConfig, o Options) (*Publisher, error) {
 // Close closes the connections.
 func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
 
-// Publish writes the forecasts, and a tombstone for each removed key, in one transaction. It returns
-// when the transaction is committed, and calls done with the number of records written so far.
+// Publish writes the forecasts, and a tombstone for each removed key, in one transaction. It
+// returns when the transaction is committed, and calls done with the number of records written so
+// far.
 func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, removed []string, done func(int)) (err error) {
 	defer func() {
 		if err != nil {
@@ -126,8 +127,8 @@ func firstBatch(records []protocol.Record) []protocol.Record {
 	return records[:min(len(records), batchRecords)]
 }
 
-// Keys returns the sorted keys of the forecasts in the topic. It reads the topic as the daemon does,
-// without the keys of invalid records.
+// Keys returns the sorted keys of the forecasts in the topic. It reads the topic as the daemon
+// does, without the keys of invalid records.
 func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, error) {
 	cfg := forecasts.DefaultConfig()
 	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, maxBytes

@@ -48,7 +48,8 @@ func (v *view) Publish(time.Time) {
 
 func (v *view) Confirm(time.Time) {}
 
-// generation returns the speed that all streets have, and an error if they differ or are not as many as wanted.
+// generation returns the speed that all streets have, and an error if they differ or are not as
+// many as wanted.
 func (v *view) generation(streets int) (speed float64, layers int, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -124,8 +125,8 @@ func brokers(t *testing.T, test func(t *testing.T, k *stores.Kafka)) {
 	}
 }
 
-// TestNoMixedReads reads 10,000 layers while generations are published, one after the other and with pauses. No
-// layer has streets of two generations.
+// TestNoMixedReads reads 10,000 layers while generations are published, one after the other and
+// with pauses. No layer has streets of two generations.
 func TestNoMixedReads(t *testing.T) {
 	const streets, reads = 120, 10_000
 	brokers(t, func(t *testing.T, k *stores.Kafka) {
@@ -174,8 +175,9 @@ func assertNoError(t *testing.T, err error) bool {
 	return err == nil
 }
 
-// TestKilledPublisher kills a publisher between two records of a publication: neither a daemon that follows the
-// topic nor one that starts later shows any of it, and the next publication is shown as a whole.
+// TestKilledPublisher kills a publisher between two records of a publication: neither a daemon that
+// follows the topic nor one that starts later shows any of it, and the next publication is shown as
+// a whole.
 func TestKilledPublisher(t *testing.T) {
 	const streets = 60
 	brokers(t, func(t *testing.T, k *stores.Kafka) {

@@ -14,8 +14,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// transaction makes records visible together. It has a producer epoch of its own, by which the daemon
-// recognizes its records in all partitions (contract 2).
+// transaction makes records visible together. It has a producer epoch of its own, by which the
+// daemon recognizes its records in all partitions (contract 2).
 //
 // kafka-go has the requests, but no producer that uses them.
 type transaction struct {
@@ -63,8 +63,8 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 	return t, err
 }
 
-// write writes a record batch and returns when all in-sync replicas have it. sequence is the number of
-// records written to the partition before; brokers recognize a repetition by it.
+// write writes a record batch and returns when all in-sync replicas have it. sequence is the number
+// of records written to the partition before; brokers recognize a repetition by it.
 func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
 	frame, err := t.encode(sequence, records)
 	if err != nil {
@@ -82,8 +82,8 @@ func (t *transaction) write(ctx context.Context, partition, sequence int, record
 	})
 }
 
-// encode returns a record batch, preceded by its length, as RawProduce sends it. kafka-go does not know
-// producers, so their fields are set here.
+// encode returns a record batch, preceded by its length, as RawProduce sends it. kafka-go does not
+// know producers, so their fields are set here.
 func (t *transaction) encode(sequence int, records []protocol.Record) ([]byte, error) {
 	const ( // positions behind the length
 		crc        = 17

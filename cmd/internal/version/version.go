@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// stamp is set by the linker: `make build` stores the revision, its date and whether the tree had changes.
+// stamp is set by the linker: `make build` stores the revision, its date and whether the tree had
+// changes.
 var stamp string
 
 // Text returns the revision and the Go version.

@@ -26,21 +26,22 @@ import (
 
 // Config has a section for each package.
 type Config struct {
-	// Time for a stop after SIGTERM; the first three quarters of it are graceful. Raise it together with the
-	// platform's grace period.
+	// Time for a stop after SIGTERM; the first three quarters of it are graceful. Raise it together
+	// with the platform's grace period.
 	ShutdownTimeout time.Duration `setting:"shutdown_timeout"`
-	// Soft limit of the process's memory, raised to 1.5 times the memory in use. GOMEMLIMIT wins. Raise it for
-	// layers of more than 100,000 streets.
+	// Soft limit of the process's memory, raised to 1.5 times the memory in use. GOMEMLIMIT wins.
+	// Raise it for layers of more than 100,000 streets.
 	MemoryLimit int64    `setting:"memory_limit"`
 	DeadLetters string   `setting:"dead_letters"` // file of measurements that a store rejects permanently; empty: in the journal's folder
 	Log         conf.Log `setting:"log"`          // What is logged, and how. The log goes to standard error.
-	// The operators' listener: web page, /metrics, /status, /healthz and /readyz. It has no authentication.
+	// The operators' listener: web page, /metrics, /status, /healthz and /readyz. It has no
+	// authentication.
 	Ops ops.Config `setting:"ops"`
-	// The listener for clients: address, TLS, limits and keys. The limits bound what clients can take from each
-	// other.
+	// The listener for clients: address, TLS, limits and keys. The limits bound what clients can
+	// take from each other.
 	API api.Config `setting:"api"`
-	// Limits of receiving batches. A client may have as much of admission_requests and admission_bytes as it
-	// leaves free for others.
+	// Limits of receiving batches. A client may have as much of admission_requests and
+	// admission_bytes as it leaves free for others.
 	Ingest     ingest.Config    `setting:"ingest"`
 	Registry   registry.Config  `setting:"registry"`   // The lists of detectors whose measurements are accepted.
 	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding, validation and the answers to batches that are sent again.
@@ -51,14 +52,15 @@ type Config struct {
 	Layers     layers.Config    `setting:"layers"`     // The layer of street forecasts that map clients get.
 	Routing    routing.Config   `setting:"routing"`    // The SOAP service that converts geometries.
 	UI         page.Config      `setting:"ui"`         // The web page.
-	// OpenTelemetry traces: a span for each request of a client, each commit of the journal and each block that a
-	// store gets. Off by default.
+	// OpenTelemetry traces: a span for each request of a client, each commit of the journal and
+	// each block that a store gets. Off by default.
 	Tracing tracing.Config `setting:"tracing"`
 }
 
 // Journal configures where accepted measurements are until both stores have them.
 type Journal struct {
-	// local: on a disk of this machine; kafka: in a topic that all replicas share, so that each replica and its disk can be lost
+	// local: on a disk of this machine; kafka: in a topic that all replicas share, so that each
+	// replica and its disk can be lost
 	Kind           string `setting:"kind"`
 	journal.Config `setting:",squash"`
 	Log            kafkalog.Config `setting:"log"` // The topic, if kind is kafka.
@@ -84,13 +86,14 @@ type Kafka struct {
 	Delivery     pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
 }
 
-// Default runs without a file, on this machine only. Without keys and registry the daemon starts, and
-// its readiness says what is missing.
+// Default runs without a file, on this machine only. Without keys and registry the daemon starts,
+// and its readiness says what is missing.
 func Default() Config {
 	delivery := pipeline.DeliveryConfig{
 		MaxRows: 100_000, MinRows: 1, RetryMin: 100 * time.Millisecond, RetryMax: 10 * time.Second,
 	}
-	// Every insert creates a part that ClickHouse has to merge: one or two a second are recommended.
+	// Every insert creates a part that ClickHouse has to merge: one or two a second are
+	// recommended.
 	archive := delivery
 	// Rows from many months are written in larger blocks, as each month becomes a part.
 	archive.MaxRows, archive.MinRows, archive.Linger = 400_000, 50_000, time.Second

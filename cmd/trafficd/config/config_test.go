@@ -69,7 +69,8 @@ kafka:
 	require.Equal(t, c.Kafka, again.Kafka)
 }
 
-// TestLimitsOfTheContract compares the defaults in table 6.4 of the contract with those of the settings, as they are printed.
+// TestLimitsOfTheContract compares the defaults in table 6.4 of the contract with those of the
+// settings, as they are printed.
 func TestLimitsOfTheContract(t *testing.T) {
 	var printed bytes.Buffer
 	c := Default()
@@ -134,8 +135,8 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"pipeline.validate.measure_types=[{code: ä}]"}, nil, "pipeline.validate.measure_types[0].code", "(from --set)")
 }
 
-// One call reports mistakes of all kinds: in the file, unknown keys, wrong types, values out of bounds,
-// several in one section.
+// One call reports mistakes of all kinds: in the file, unknown keys, wrong types, values out of
+// bounds, several in one section.
 func TestAllErrorsAreReported(t *testing.T) {
 	_, _, err := Load(conf.Options{
 		File: file(t, "nonsense: 1\njournal: {segment_bytes: much, segment_bytes: 1}\nkafka: {topic: a b, batch_bytes: 1, tls: {cert: x}}\n"),

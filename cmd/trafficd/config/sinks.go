@@ -17,8 +17,8 @@ type Sink struct {
 	Delivery func(*Config) pipeline.DeliveryConfig
 	Open     func(*Config, zerolog.Logger) (pipeline.Sink, error) // does not need the store to be reachable
 
-	// Check reports what is wrong with the files that the sink's settings name and, if deep, with the
-	// store. Each of the joined errors starts with a key.
+	// Check reports what is wrong with the files that the sink's settings name and, if deep, with
+	// the store. Each of the joined errors starts with a key.
 	Check func(ctx context.Context, c *Config, deep bool) error
 }
 

@@ -83,8 +83,8 @@ func (s *sample) rates(before *sample, name string) (total float64) {
 	return total
 }
 
-// quantile returns the q-quantile of the requests between two samples in seconds, interpolated within a bucket as
-// Prometheus does; NaN if there were none.
+// quantile returns the q-quantile of the requests between two samples in seconds, interpolated
+// within a bucket as Prometheus does; NaN if there were none.
 func (s *sample) quantile(before *sample, q float64) float64 {
 	if len(s.latency) == 0 {
 		return math.NaN()

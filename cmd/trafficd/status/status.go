@@ -1,6 +1,7 @@
-// Package status tells an operator how the daemon is: rates, latency, the clients, the stores, and a plain sentence for
-// each thing that is wrong. Its figures are those of /metrics, sampled every few seconds and kept for an hour, so that
-// they can be seen without Prometheus. /status is the JSON form.
+// Package status tells an operator how the daemon is: rates, latency, the clients, the stores, and
+// a plain sentence for each thing that is wrong. Its figures are those of /metrics, sampled every
+// few seconds and kept for an hour, so that they can be seen without Prometheus. /status is the
+// JSON form.
 package status
 
 import (

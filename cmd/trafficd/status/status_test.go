@@ -107,8 +107,8 @@ var update = flag.Bool("update", false, "write the example of the page's sources
 // example has every member of a status.
 const example = "../../../sources/page/app/src/status.example.json"
 
-// TestDocument compares the document of the operators' listener, and the example from which the page takes its types, with a
-// status that has every member.
+// TestDocument compares the document of the operators' listener, and the example from which the
+// page takes its types, with a status that has every member.
 func TestDocument(t *testing.T) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	text, err := json.MarshalIndent(Status{

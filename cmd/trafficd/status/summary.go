@@ -15,8 +15,8 @@ import (
 // storeNames are the stores as people write them.
 var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
 
-// summary returns what is wrong with each component that is not OK, worst first, and what to do. For a store it has since when it
-// fails, what waits for it, and for how long the journal has room.
+// summary returns what is wrong with each component that is not OK, worst first, and what to do.
+// For a store it has since when it fails, what waits for it, and for how long the journal has room.
 func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time) []string {
 	rank := map[ops.State]int{ops.NotReady: 0, ops.Degraded: 1}
 	names := slices.SortedFunc(maps.Keys(ready.Components), func(a, b string) int {

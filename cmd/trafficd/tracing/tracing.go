@@ -1,5 +1,6 @@
-// Package tracing exports spans over OTLP: one for each request, for each commit of the journal and for each block that a store
-// gets. Commits and blocks serve many requests, so their spans link to those of the batches.
+// Package tracing exports spans over OTLP: one for each request, for each commit of the journal and
+// for each block that a store gets. Commits and blocks serve many requests, so their spans link to
+// those of the batches.
 package tracing
 
 import (
@@ -26,11 +27,12 @@ import (
 // Config configures tracing.
 type Config struct {
 	// URL of an OpenTelemetry collector to which spans are sent as OTLP over HTTP, for example
-	// http://127.0.0.1:4318; /v1/traces is added to a URL without a path. Empty: no tracing. Headers, a CA and
-	// further options are environment variables of OpenTelemetry: OTEL_EXPORTER_OTLP_HEADERS and others.
+	// http://127.0.0.1:4318; /v1/traces is added to a URL without a path. Empty: no tracing.
+	// Headers, a CA and further options are environment variables of OpenTelemetry:
+	// OTEL_EXPORTER_OTLP_HEADERS and others.
 	Endpoint string `setting:"endpoint"`
-	// Share of the requests without a traceparent header that are traced. For the others, the sampled flag of the
-	// header decides. Lower it if map clients send many requests.
+	// Share of the requests without a traceparent header that are traced. For the others, the
+	// sampled flag of the header decides. Lower it if map clients send many requests.
 	Ratio float64 `setting:"ratio"`
 }
 
@@ -53,8 +55,8 @@ type Tracing struct {
 	provider *sdk.TracerProvider
 }
 
-// Start returns nil if no endpoint is configured. The collector need not be reachable: spans that cannot be sent are dropped, and
-// the log says so once a minute.
+// Start returns nil if no endpoint is configured. The collector need not be reachable: spans that
+// cannot be sent are dropped, and the log says so once a minute.
 func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	if c.Endpoint == "" {
 		return nil, nil

@@ -1,6 +1,6 @@
 // Package inflate decompresses DEFLATE streams (RFC 1951) into a buffer that it shares with its
-// caller: the text that Next returns is also the history from which later matches copy, so no byte is
-// copied twice. The memory is fixed, whatever a stream contains.
+// caller: the text that Next returns is also the history from which later matches copy, so no byte
+// is copied twice. The memory is fixed, whatever a stream contains.
 package inflate
 
 import (
@@ -60,7 +60,8 @@ const (
 	nothing
 )
 
-// Reset makes r read from in, which must have a buffer of at least 64 bytes. A stream begins with Begin.
+// Reset makes r read from in, which must have a buffer of at least 64 bytes. A stream begins with
+// Begin.
 func (r *Reader) Reset(in *bufio.Reader) {
 	if r.buf == nil {
 		r.buf = make([]byte, size+chunk+maxMatch+2*Slack)
@@ -76,9 +77,9 @@ func (r *Reader) Begin() {
 }
 
 // Next decompresses more. It returns the last keep bytes of all text since Reset and, after them,
-// what is new: at least one byte, unless there is an error. At the end of the stream that is io.EOF,
-// and the input continues with the byte after the stream. The text is valid until the next call and
-// must not be changed.
+// what is new: at least one byte, unless there is an error. At the end of the stream that is
+// io.EOF, and the input continues with the byte after the stream. The text is valid until the next
+// call and must not be changed.
 func (r *Reader) Next(keep int) ([]byte, error) {
 	if r.pos > size {
 		from := r.pos - max(keep, min(history, r.pos-r.start))
@@ -168,10 +169,11 @@ func (r *Reader) copyStored(limit int) error {
 	return nil
 }
 
-// decode decompresses codes of a block until the text reaches limit, the block ends, or more input is needed.
+// decode decompresses codes of a block until the text reaches limit, the block ends, or more input
+// is needed.
 //
-// An iteration has up to three look-ups of literals and one match. It loads eight bytes of input at a
-// time, and copies matches 16 bytes at a time, past their end.
+// An iteration has up to three look-ups of literals and one match. It loads eight bytes of input at
+// a time, and copies matches 16 bytes at a time, past their end.
 func (r *Reader) decode(limit int) error {
 	in := &r.input
 	in.fill()
@@ -284,8 +286,8 @@ loop:
 	return err
 }
 
-// repeat fills out[o:end] with the distance bytes before it, which are so few that the CPU would wait for
-// them to be written. It writes up to seven bytes more.
+// repeat fills out[o:end] with the distance bytes before it, which are so few that the CPU would
+// wait for them to be written. It writes up to seven bytes more.
 func repeat(out []byte, o, end, distance int) {
 	wide := (15/distance + 1) * distance // the text repeats after that many bytes, too; then after twice as many
 	stop := min(end, o+wide-distance)

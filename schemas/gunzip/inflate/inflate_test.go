@@ -89,7 +89,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestTruncated: a stream that ends too early has that error, and all text before it, but for the last few codes.
+// TestTruncated: a stream that ends too early has that error, and all text before it, but for the
+// last few codes.
 func TestTruncated(t *testing.T) {
 	var r Reader
 	want := texts()[0][:20_000]
@@ -182,7 +183,8 @@ func TestInvalid(t *testing.T) {
 	f(ErrStored, "", block(0).bits(0, 5).bits(1, 16).bits(1, 16))
 	f(nil, "a", block(0).bits(0, 5).bits(1, 16).bits(0xfffe, 16).bits('a', 8))
 
-	// Fixed codes: a literal, lengths and distances that do not exist, and a match that begins too early.
+	// Fixed codes: a literal, lengths and distances that do not exist, and a match that begins too
+	// early.
 	a := func() *stream { return block(1).code(0x30+'a', 8) }
 	f(nil, "a", a().code(0, 7))
 	f(nil, "aaaa", a().code(1, 7).code(0, 5).code(0, 7))
@@ -223,8 +225,9 @@ func TestInvalid(t *testing.T) {
 	f(ErrCode, "", precode(append(make([]uint, 16), 0, 2, 1)...))
 }
 
-// TestHostileBlocks: blocks that make the largest tables of the fewest bytes, and no text, cost at most ten times as much
-// per byte of input as a common stream. The cost is counted: bytes of text and entries of tables.
+// TestHostileBlocks: blocks that make the largest tables of the fewest bytes, and no text, cost at
+// most ten times as much per byte of input as a common stream. The cost is counted: bytes of text
+// and entries of tables.
 func TestHostileBlocks(t *testing.T) {
 	cost := func(packed []byte) float64 {
 		r := new(Reader)
@@ -244,8 +247,8 @@ func TestHostileBlocks(t *testing.T) {
 	}
 	common := cost(compress(t, []byte(items.String()), 6))
 
-	// Literals of 1, 2 … bits, the longest one twice, up to the end of the block; distances likewise. In
-	// the precode the zeros before them (18) have one bit, and the lengths five.
+	// Literals of 1, 2 … bits, the longest one twice, up to the end of the block; distances
+	// likewise. In the precode the zeros before them (18) have one bit, and the lengths five.
 	hostile := 0.0
 	for longest := uint(litRoot); longest <= maxLength; longest++ {
 		s := new(stream).bits(1, 1).bits(2, 2).bits(0, 5).bits(longest, 5).bits(19-4, 4)

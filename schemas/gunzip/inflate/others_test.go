@@ -20,8 +20,8 @@ var (
 	seed   = flag.Uint64("inflate.seed", 1, "seed of its streams")
 )
 
-// TestAgainstOthers compares with the standard library, klauspost and zlib, about valid, mutated and
-// truncated streams. `make fuzz-inflate` runs it for 10⁹ bytes.
+// TestAgainstOthers compares with the standard library, klauspost and zlib, about valid, mutated
+// and truncated streams. `make fuzz-inflate` runs it for 10⁹ bytes.
 func TestAgainstOthers(t *testing.T) {
 	g := generator{Rand: rand.New(rand.NewPCG(*seed, 0))}
 	zlib := startZlib(t)

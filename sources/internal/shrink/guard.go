@@ -16,7 +16,8 @@ type Limits struct {
 	ShrinkConfirm time.Duration `setting:"shrink_confirm"` // how long content that lacks more must keep the same entries before it is used
 }
 
-// DefaultLimits tolerates content that is half as large, and a source that is wrong for two minutes.
+// DefaultLimits tolerates content that is half as large, and a source that is wrong for two
+// minutes.
 func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * time.Minute} }
 
 // Validate reports every invalid key with the reason for its bound.
@@ -44,8 +45,8 @@ type Guard struct {
 	since   time.Time
 }
 
-// Admit returns nil if content whose entries have this mark may replace content of size inUse of which
-// it lacks some entries; otherwise an *Error.
+// Admit returns nil if content whose entries have this mark may replace content of size inUse of
+// which it lacks some entries; otherwise an *Error.
 func (g *Guard) Admit(lacks, inUse int, mark Mark, now time.Time) error {
 	if float64(lacks) <= g.MaxShrink*float64(inUse) {
 		g.Calm()

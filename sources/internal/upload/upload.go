@@ -1,4 +1,5 @@
-// Package upload receives the bodies of requests from clients that may be slow, hostile or disconnected.
+// Package upload receives the bodies of requests from clients that may be slow, hostile or
+// disconnected.
 package upload
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTooLongTakesNoMemory: a 2 GB file, a gzip bomb, and a large gzip file whose content is only a little too long are
-// refused without being read into memory.
+// TestTooLongTakesNoMemory: a 2 GB file, a gzip bomb, and a large gzip file whose content is only a
+// little too long are refused without being read into memory.
 func TestTooLongTakesNoMemory(t *testing.T) {
 	const maxBytes = 64 << 20
 	path := filepath.Join(t.TempDir(), "f")

@@ -38,8 +38,8 @@ type File struct {
 	reason              error       // why refused is invalid
 }
 
-// NewFile returns a file, which need not exist yet. Watching begins with the first Read and ends with
-// Close.
+// NewFile returns a file, which need not exist yet. Watching begins with the first Read and ends
+// with Close.
 func NewFile(path string, settle time.Duration, maxBytes int64) *File {
 	return &File{path: path, settle: settle, maxBytes: maxBytes, folders: watchFolders(path)}
 }
@@ -57,7 +57,8 @@ func (f *File) Close() { f.folders.close() }
 // another one.
 func (f *File) Keep() { f.kept = f.last }
 
-// Refuse marks the version read last as invalid: Read returns the reason until there is another one.
+// Refuse marks the version read last as invalid: Read returns the reason until there is another
+// one.
 func (f *File) Refuse(reason error) { f.refused, f.reason = f.last, reason }
 
 // Read returns the content of the file, uncompressed if it is gzip, and its modification time, also
@@ -105,8 +106,9 @@ func sameVersion(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// ReadAll returns all of r, uncompressed if it is gzip, and without a UTF-8 byte order mark. Neither
-// form may be longer than maxBytes. If r is an io.Seeker, such as a file, only the content takes memory.
+// ReadAll returns all of r, uncompressed if it is gzip, and without a UTF-8 byte order mark.
+// Neither form may be longer than maxBytes. If r is an io.Seeker, such as a file, only the content
+// takes memory.
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	s, ok := r.(io.ReadSeeker)
 	if !ok {
@@ -119,7 +121,8 @@ func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 		}
 		s = bytes.NewReader(all)
 	}
-	// The first pass only measures, so that a bomb takes no memory and other content exactly its size.
+	// The first pass only measures, so that a bomb takes no memory and other content exactly its
+	// size.
 	size, err := decompress(s, func(plain io.Reader) (int64, error) { return io.Copy(io.Discard, io.LimitReader(plain, maxBytes+1)) })
 	if err == nil && size > maxBytes {
 		err = ErrTooLong
@@ -154,8 +157,9 @@ func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n i
 	return n, err
 }
 
-// folders signals that the content behind a path may have changed. It watches folders, not the file:
-// a rename over the file, and a replaced symlink anywhere on the path, change an entry of a folder.
+// folders signals that the content behind a path may have changed. It watches folders, not the
+// file: a rename over the file, and a replaced symlink anywhere on the path, change an entry of a
+// folder.
 type folders struct {
 	path    string
 	poke    chan struct{} // capacity 1: several changes need only one check
@@ -167,8 +171,8 @@ func watchFolders(path string) *folders {
 	return &folders{path: path, poke: make(chan struct{}, 1)}
 }
 
-// follow watches the folders that are currently on the path to the file, and no others. If the system
-// does not allow a watch, only the periodic check remains.
+// follow watches the folders that are currently on the path to the file, and no others. If the
+// system does not allow a watch, only the periodic check remains.
 func (w *folders) follow() {
 	if w.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
@@ -189,8 +193,8 @@ func (w *folders) follow() {
 	}
 }
 
-// forward signals events until the watcher is closed. An error means that events were lost, so it is
-// also signalled.
+// forward signals events until the watcher is closed. An error means that events were lost, so it
+// is also signalled.
 func (w *folders) forward(watcher *fsnotify.Watcher) {
 	for {
 		var ok bool

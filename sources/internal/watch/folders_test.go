@@ -56,7 +56,8 @@ func TestFoldersOfThePastAreLeft(t *testing.T) {
 	}
 }
 
-// TestFolderIsReplaced: a folder that is itself replaced takes its watch along; the checks between see the change.
+// TestFolderIsReplaced: a folder that is itself replaced takes its watch along; the checks between
+// see the change.
 func TestFolderIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etc")
 	path := filepath.Join(dir, "keys.yaml")

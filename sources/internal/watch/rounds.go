@@ -1,5 +1,5 @@
-// Package watch reads files that others replace, and paces the checks for new versions. The feeds of
-// registry and forecasts and the keys file use it.
+// Package watch reads files that others replace, and paces the checks for new versions. The feeds
+// of registry and forecasts and the keys file use it.
 package watch
 
 import (
@@ -11,8 +11,8 @@ import (
 // that.
 const RetryAfter = 5 * time.Second
 
-// Rounds calls check at once, settle after a change, and after the time that the last check returned,
-// until ctx ends. changes may be nil.
+// Rounds calls check at once, settle after a change, and after the time that the last check
+// returned, until ctx ends. changes may be nil.
 func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, check func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -33,7 +33,8 @@ func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, 
 	}
 }
 
-// Watch runs Rounds with the changes of f on a goroutine, until stop is called, which waits for it and closes f.
+// Watch runs Rounds with the changes of f on a goroutine, until stop is called, which waits for it
+// and closes f.
 func (f *File) Watch(settle time.Duration, check func(context.Context) time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -1,9 +1,10 @@
-// Package faultinject builds Go programs whose clock can be set and whose disk can fail while they run.
+// Package faultinject builds Go programs whose clock can be set and whose disk can fail while they
+// run.
 //
-// A static binary calls the kernel directly, so nothing can be interposed from outside. But go build accepts an overlay
-// that replaces source files, even those of the standard library. The overlay adds one file to package syscall and changes
-// the lines where time.Now reads the clock and where files are read, written and synced. The program itself is built as it
-// is shipped.
+// A static binary calls the kernel directly, so nothing can be interposed from outside. But go
+// build accepts an overlay that replaces source files, even those of the standard library. The
+// overlay adds one file to package syscall and changes the lines where time.Now reads the clock and
+// where files are read, written and synced. The program itself is built as it is shipped.
 package faultinject
 
 import (
@@ -118,11 +119,12 @@ func New(path string) (*Faults, error) {
 // Env returns the environment variable for a program built with the overlay.
 func (f *Faults) Env() string { return env + "=" + f.file.Name() }
 
-// Skew moves the clock forward or back by whole seconds. The monotonic clock is not affected, as when a real clock is set.
+// Skew moves the clock forward or back by whole seconds. The monotonic clock is not affected, as
+// when a real clock is set.
 func (f *Faults) Skew(by time.Duration) error { return f.set(skew, int64(by/time.Second)) }
 
-// FailWrites makes one in oneIn positioned writes, syncs and truncations fail with EIO, with some of the bytes written; 0
-// stops it.
+// FailWrites makes one in oneIn positioned writes, syncs and truncations fail with EIO, with some
+// of the bytes written; 0 stops it.
 func (f *Faults) FailWrites(oneIn int) error { return f.set(writeFaults, int64(oneIn)) }
 
 // FailReads does the same to positioned reads.

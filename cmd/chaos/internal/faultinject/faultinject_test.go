@@ -75,7 +75,8 @@ func TestFaults(t *testing.T) {
 	require.Equal(t, "12345678", string(text))
 }
 
-// start runs the program. next makes it print a line, and returns the clock and the rest of that line.
+// start runs the program. next makes it print a line, and returns the clock and the rest of that
+// line.
 func start(t *testing.T, faults *Faults, program string, args ...string) (next func() (clock int64, rest string)) {
 	t.Helper()
 	cmd := exec.Command(program, args...) // exits at the end of its input
@@ -101,7 +102,8 @@ func start(t *testing.T, faults *Faults, program string, args ...string) (next f
 	}
 }
 
-// TestUnknownGoVersion checks that Overlay returns an error if the Go source does not contain the text to replace.
+// TestUnknownGoVersion checks that Overlay returns an error if the Go source does not contain the
+// text to replace.
 func TestUnknownGoVersion(t *testing.T) {
 	changes = append(changes, change{"time/time.go", "no such text", ""})
 	defer func() { changes = changes[:len(changes)-1] }()

@@ -47,7 +47,8 @@ func (v *Verdict) note(count *int, format string, args ...any) {
 	}
 }
 
-// Compare judges one store, whose arrivals are in its own order: by partition and offset for the topic.
+// Compare judges one store, whose arrivals are in its own order: by partition and offset for the
+// topic.
 func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verdict {
 	v := &Verdict{Store: store, Arrived: len(arrivals)}
 	wanted := make(map[ledger.Name]ledger.Accepted, len(accepted))
@@ -95,7 +96,8 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 	return v
 }
 
-// All judges the forward and each server of the archive, all of which must hold every accepted measurement.
+// All judges the forward and each server of the archive, all of which must hold every accepted
+// measurement.
 func All(accepted []ledger.Accepted, forward []Arrival, servers [][]Arrival) []*Verdict {
 	all := []*Verdict{Compare("forward", accepted, forward)}
 	for i, rows := range servers {
@@ -105,7 +107,8 @@ func All(accepted []ledger.Accepted, forward []Arrival, servers [][]Arrival) []*
 	return all
 }
 
-// agree adds to the forward's verdict the records whose time is not the archive's received_at, truncated to milliseconds.
+// agree adds to the forward's verdict the records whose time is not the archive's received_at,
+// truncated to milliseconds.
 func agree(v *Verdict, rows, forward []Arrival) {
 	received := make(map[ledger.Name]int64, len(rows))
 	for _, a := range rows {
@@ -118,8 +121,8 @@ func agree(v *Verdict, rows, forward []Arrival) {
 	}
 }
 
-// archive judges the rows of a server of the archive, which have no order within the received_at that a whole batch
-// shares: it sorts them by time of arrival and sequence.
+// archive judges the rows of a server of the archive, which have no order within the received_at
+// that a whole batch shares: it sorts them by time of arrival and sequence.
 func archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Name]int64, len(accepted))
 	for _, a := range accepted {

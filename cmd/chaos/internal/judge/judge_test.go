@@ -107,8 +107,8 @@ func TestAgree(t *testing.T) {
 	require.Equal(t, 1, v.Altered)
 }
 
-// TestPlanted plants in one of three stores what a cluster could do wrong: the judge finds it there, and only there. Each batch
-// has four items, two of each detector.
+// TestPlanted plants in one of three stores what a cluster could do wrong: the judge finds it
+// there, and only there. Each batch has four items, two of each detector.
 func TestPlanted(t *testing.T) {
 	const forward, first, second = 0, 1, 2
 	f := func(store int, missing, duplicated, reordered, altered int, plant func([]Arrival) []Arrival) {
@@ -152,8 +152,8 @@ func TestPlanted(t *testing.T) {
 	f(second, 0, 4, 0, 0, again)
 }
 
-// TestReadArchive checks that the rows of a real ClickHouse are read exactly, including duplicates and those of another
-// product instance.
+// TestReadArchive checks that the rows of a real ClickHouse are read exactly, including duplicates
+// and those of another product instance.
 func TestReadArchive(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	store.Query(t, "CREATE DATABASE t ENGINE = Atomic")

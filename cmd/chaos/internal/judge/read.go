@@ -14,11 +14,12 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Instance returns the product instance of a detector: that of its client, such as chaos-01 of chaos-01-007.
+// Instance returns the product instance of a detector: that of its client, such as chaos-01 of
+// chaos-01-007.
 func Instance(detector string) string { return detector[:max(0, strings.LastIndexByte(detector, '-'))] }
 
-// rowsOf selects floats as bits and times as nanoseconds, to avoid rounding, and without FINAL, to see duplicates. The
-// columns are those of row.
+// rowsOf selects floats as bits and times as nanoseconds, to avoid rounding, and without FINAL, to
+// see duplicates. The columns are those of row.
 const rowsOf = `SELECT product_instance AS Instance, detector_code AS Detector, measure_type_code AS Type,
 	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
 	reinterpretAsUInt64(value) AS Value, if(isNull(quality), NULL, reinterpretAsUInt64(assumeNotNull(quality))) AS Quality,
@@ -63,7 +64,8 @@ func ReadArchive(ctx context.Context, address, table string) ([]Arrival, error) 
 	return rows, nil
 }
 
-// ParseRecords parses the records of the topic. One that is not a measurement becomes an arrival that was never accepted.
+// ParseRecords parses the records of the topic. One that is not a measurement becomes an arrival
+// that was never accepted.
 func ParseRecords(records []launch.Record) []Arrival {
 	partitions := map[string]int32{} // detector → partition
 	arrivals := make([]Arrival, len(records))

@@ -1,5 +1,5 @@
-// Package ledger records what a run's clients know: which measurements were accepted, with which batch id and index, and
-// which responses were wrong.
+// Package ledger records what a run's clients know: which measurements were accepted, with which
+// batch id and index, and which responses were wrong.
 package ledger
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Item is a measurement that is unique in a run. Seq increases within a detector in sending order. Detector and From
-// identify the item even if other fields were altered.
+// Item is a measurement that is unique in a run. Seq increases within a detector in sending order.
+// Detector and From identify the item even if other fields were altered.
 type Item struct {
 	Detector string
 	Seq      int64

@@ -11,8 +11,8 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// months spreads the items over partitions of the archive. A block over several partitions is committed one part at a time
-// and can be interrupted between them.
+// months spreads the items over partitions of the archive. A block over several partitions is
+// committed one part at a time and can be interrupted between them.
 var months = []time.Time{
 	time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
 	time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC),

@@ -1,9 +1,9 @@
-// Package load simulates the clients of a run. Each owns its detectors and sends one batch at a time with an
-// Idempotency-Key, and retries until it receives a 207, as `trafficctl send` does. So the order within a detector is
-// defined, and every batch has been accepted when Run returns.
+// Package load simulates the clients of a run. Each owns its detectors and sends one batch at a
+// time with an Idempotency-Key, and retries until it receives a 207, as `trafficctl send` does. So
+// the order within a detector is defined, and every batch has been accepted when Run returns.
 //
-// Some items are invalid on purpose, some attempts are cancelled before the response, and some batches are sent again
-// after their 207.
+// Some items are invalid on purpose, some attempts are cancelled before the response, and some
+// batches are sent again after their 207.
 package load
 
 import (
@@ -39,13 +39,14 @@ type Config struct {
 type Manner int
 
 const (
-	// Mixed sends a batch to one replica, directly or through the load balancer, or to all at the same time, and gives up
-	// some attempts.
+	// Mixed sends a batch to one replica, directly or through the load balancer, or to all at the
+	// same time, and gives up some attempts.
 	Mixed Manner = iota
-	// Equal sends each batch repeats times to every replica and once to the load balancer, all at the same time.
+	// Equal sends each batch repeats times to every replica and once to the load balancer, all at
+	// the same time.
 	Equal
-	// Balanced sends each batch to the load balancer, and waits for every response. It pauses for longer, so that deliveries do
-	// not lag.
+	// Balanced sends each batch to the load balancer, and waits for every response. It pauses for
+	// longer, so that deliveries do not lag.
 	Balanced
 )
 
@@ -67,8 +68,8 @@ func New(cfg Config, l *ledger.Ledger) (all Clients) {
 	return all
 }
 
-// Run sends batches until ctx is done, then waits until the last batch of each client has received its 207. It returns an
-// error if hard is done before that.
+// Run sends batches until ctx is done, then waits until the last batch of each client has received
+// its 207. It returns an error if hard is done before that.
 func (all Clients) Run(ctx, hard context.Context, how Manner) error {
 	errs := make([]error, len(all))
 	var running sync.WaitGroup
@@ -107,8 +108,8 @@ type client struct {
 	sent   []*batch // the latest batches, some of which are sent again
 }
 
-// kept is the number of batches that a client may send again. The oldest of them were sent several restarts of the daemon
-// ago.
+// kept is the number of batches that a client may send again. The oldest of them were sent several
+// restarts of the daemon ago.
 const kept = 60
 
 func (c *client) run(ctx, hard context.Context) error {
@@ -163,8 +164,9 @@ var retryable = []int{
 	http.StatusBadGateway, http.StatusGatewayTimeout,
 }
 
-// settle sends a batch until it receives a 207. It records any other status that is not retryable, and still retries, because
-// the daemon accepted nothing. It randomly cancels some attempts very early.
+// settle sends a batch until it receives a 207. It records any other status that is not retryable,
+// and still retries, because the daemon accepted nothing. It randomly cancels some attempts very
+// early.
 func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
@@ -205,8 +207,8 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
-// sendToSome posts a batch to one replica, directly or through the load balancer, or to all at the same time, and returns the
-// first of their results.
+// sendToSome posts a batch to one replica, directly or through the load balancer, or to all at the
+// same time, and returns the first of their results.
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
 	to := slices.Clone(c.Endpoints)
 	switch dice := c.rng.IntN(4); {

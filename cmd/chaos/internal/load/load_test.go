@@ -20,7 +20,8 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// TestBodies: another decoder reads the items of the ledger, and all items of a client are different.
+// TestBodies: another decoder reads the items of the ledger, and all items of a client are
+// different.
 func TestBodies(t *testing.T) {
 	m := newMaker(rand.New(rand.NewPCG(1, 1)), 3, 5)
 	seen, last := map[ledger.Name]bool{}, map[string]int64{}
@@ -60,8 +61,8 @@ func decoded(t *testing.T, text []byte) ledger.Item {
 	return i
 }
 
-// fakeDaemon is a daemon as a client sees it: it stores its results by key, accepts batches whose response is lost, and can be
-// made to misbehave.
+// fakeDaemon is a daemon as a client sees it: it stores its results by key, accepts batches whose
+// response is lost, and can be made to misbehave.
 type fakeDaemon struct {
 	mu       sync.Mutex
 	rng      *rand.Rand

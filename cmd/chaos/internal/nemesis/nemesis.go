@@ -1,5 +1,6 @@
-// Package nemesis injects faults by plan: a seed determines, for each target, the order of its faults, their parameters and
-// the pauses between them. Targets are hit independently, so their faults coincide in every combination.
+// Package nemesis injects faults by plan: a seed determines, for each target, the order of its
+// faults, their parameters and the pauses between them. Targets are hit independently, so their
+// faults coincide in every combination.
 package nemesis
 
 import (
@@ -15,8 +16,8 @@ import (
 	"time"
 )
 
-// Hit injects a fault and undoes it before it returns, without delay once ctx is done. It draws all parameters from r
-// first, so that the plan does not depend on the outcome.
+// Hit injects a fault and undoes it before it returns, without delay once ctx is done. It draws all
+// parameters from r first, so that the plan does not depend on the outcome.
 type Hit func(ctx context.Context, r *rand.Rand) error
 
 // ErrNothing is returned by a Hit that could not inject its fault. It is not counted.
@@ -29,8 +30,8 @@ type Fault struct {
 	Hit    Hit
 }
 
-// During returns a fault that lasts for a random time: begin draws its parameters and starts it, end undoes it, even if begin
-// returns ErrNothing.
+// During returns a fault that lasts for a random time: begin draws its parameters and starts it,
+// end undoes it, even if begin returns ErrNothing.
 func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end func() error) Hit {
 	return func(ctx context.Context, r *rand.Rand) error {
 		lasts := shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))
@@ -73,7 +74,8 @@ func (c Counts) Add(o Counts) {
 	}
 }
 
-// Run hits all targets until ctx ends. When it returns, all faults are undone; an error means that one could not be.
+// Run hits all targets until ctx ends. When it returns, all faults are undone; an error means that
+// one could not be.
 func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -105,7 +107,8 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 	if t.Gap <= 0 || sum == 0 {
 		return counts, nil
 	}
-	// Each target has its own random source, so that events at one do not change the plan of another.
+	// Each target has its own random source, so that events at one do not change the plan of
+	// another.
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.Name)) // never fails
 	r := rand.New(rand.NewPCG(seed, h.Sum64()+uint64(t.Number)))

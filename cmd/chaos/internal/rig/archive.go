@@ -134,8 +134,8 @@ const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 // TooManyParts is the refusal that affects one node of a cluster only.
 const TooManyParts = "too many parts"
 
-// refusals maps each way to make a server reject inserts to the statements that start and end it; %s is the table. Memory runs
-// out before the rows are written or, in a view, afterwards.
+// refusals maps each way to make a server reject inserts to the statements that start and end it;
+// %s is the table. Memory runs out before the rows are written or, in a view, afterwards.
 var refusals = map[string][2]string{
 	"read-only": {"ALTER TABLE %s MODIFY SETTING table_readonly = 1", "ALTER TABLE %s MODIFY SETTING table_readonly = 0"},
 	TooManyParts: {
@@ -163,7 +163,8 @@ func (n *Node) Refusals() []string {
 // Refuse makes the server reject inserts until Allow.
 func (n *Node) Refuse(how string) error { return n.refuse(how, 0) }
 
-// Allow undoes Refuse. A table whose ZooKeeper is away cannot be altered: it waits until that is back.
+// Allow undoes Refuse. A table whose ZooKeeper is away cannot be altered: it waits until that is
+// back.
 func (n *Node) Allow(how string) error {
 	if n.archive.cluster == nil {
 		return n.refuse(how, 1)
@@ -181,8 +182,8 @@ func (n *Node) refuse(how string, step int) error {
 	return n.do(strings.ReplaceAll(refusals[how][step], "%s", n.archive.Table))
 }
 
-// Revive restarts the server if it does not respond: embedded as a library, ClickHouse exits after some connection failures
-// that the real server survives.
+// Revive restarts the server if it does not respond: embedded as a library, ClickHouse exits after
+// some connection failures that the real server survives.
 func (n *Node) Revive() error {
 	if err := n.do("SELECT 1"); err == nil {
 		return nil
@@ -190,8 +191,9 @@ func (n *Node) Revive() error {
 	return errors.Join(n.Kill(), n.Restart())
 }
 
-// Wipe kills a node and deletes its disk, unless it may have the only copy of a row: a replica that is away does not count for
-// the quorum, and lacks rows until it has fetched them. Then it is only killed, and Wipe returns nemesis.ErrNothing.
+// Wipe kills a node and deletes its disk, unless it may have the only copy of a row: a replica that
+// is away does not count for the quorum, and lacks rows until it has fetched them. Then it is only
+// killed, and Wipe returns nemesis.ErrNothing.
 func (n *Node) Wipe() error {
 	if err := n.Kill(); err != nil {
 		return err
@@ -203,7 +205,8 @@ func (n *Node) Wipe() error {
 	return os.RemoveAll(filepath.Join(n.Dir(), "clickhouse"))
 }
 
-// spare returns nil if another node has all parts of this one, which is dead: those that it lacks are in its queue.
+// spare returns nil if another node has all parts of this one, which is dead: those that it lacks
+// are in its queue.
 func (n *Node) spare() error {
 	if err := n.other().do("SYSTEM SYNC REPLICA " + n.archive.Table + " PULL"); err != nil {
 		return err
@@ -221,8 +224,8 @@ func (n *Node) other() *Node { return n.archive.Nodes[(n.number+1)%len(n.archive
 
 func (n *Node) replica() string { return fmt.Sprint("r", n.number+1) }
 
-// Replace starts a node after Wipe. If its disk was deleted, Keeper forgets the old one, and the new one creates its tables and
-// fetches all rows.
+// Replace starts a node after Wipe. If its disk was deleted, Keeper forgets the old one, and the
+// new one creates its tables and fetches all rows.
 func (n *Node) Replace(ctx context.Context) error {
 	if err := n.Restart(); err != nil || !n.empty {
 		return err
@@ -240,8 +243,8 @@ func (n *Node) Replace(ctx context.Context) error {
 	})
 }
 
-// Settled waits until all nodes have all rows. It returns an error if any parts were merged, because duplicates may then be
-// missing from the count.
+// Settled waits until all nodes have all rows. It returns an error if any parts were merged,
+// because duplicates may then be missing from the count.
 func (a *Archive) Settled(ctx context.Context) error {
 	for _, n := range a.Nodes {
 		if a.cluster != nil {

@@ -11,7 +11,8 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// TestWipe deletes the disk of a node whose rows another node has, and keeps that of one with the only copy of a row.
+// TestWipe deletes the disk of a node whose rows another node has, and keeps that of one with the
+// only copy of a row.
 func TestWipe(t *testing.T) {
 	c := stores.StartCluster(t, "1", "1")
 	a := &Archive{Table: "trafficd.measurements_local", cluster: c.ClickHouseCluster}

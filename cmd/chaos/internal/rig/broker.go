@@ -28,24 +28,27 @@ const (
 
 // Broker is a cluster that speaks the Kafka protocol. Its methods must not be called concurrently.
 type Broker interface {
-	// End ends n brokers, chosen by r: with SIGKILL if they can recover from it, otherwise cleanly and all together.
+	// End ends n brokers, chosen by r: with SIGKILL if they can recover from it, otherwise cleanly
+	// and all together.
 	End(r *rand.Rand, n int) error
 	// Restart starts the brokers that were ended.
 	Restart() error
 	// Freeze pauses one broker, chosen by r, until Thaw.
 	Freeze(r *rand.Rand) error
 	Thaw() error
-	// FailProduce makes the next produce requests return errors, drawn from r, some after storing the records. Only kfake can.
+	// FailProduce makes the next produce requests return errors, drawn from r, some after storing
+	// the records. Only kfake can.
 	FailProduce(r *rand.Rand) error
-	// MoveLeaders gives each partition another preferred leader, drawn from r, and elects it. Only Apache Kafka can.
+	// MoveLeaders gives each partition another preferred leader, drawn from r, and elects it. Only
+	// Apache Kafka can.
 	MoveLeaders(ctx context.Context, r *rand.Rand) error
 	// Addresses returns the brokers' own addresses, not those of the wires.
 	Addresses() []string
 	Close() error
 }
 
-// apache is Apache Kafka with each node in its own process. A killed node loses nothing it acknowledged and recovers the
-// state of its producers.
+// apache is Apache Kafka with each node in its own process. A killed node loses nothing it
+// acknowledged and recovers the state of its producers.
 type apache struct {
 	nodes  []*launch.Stores
 	down   []*launch.Kafka
@@ -100,7 +103,8 @@ func (a *apache) Restart() error {
 	return each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
 }
 
-// Freeze pauses one node. After its session timeout it loses its partitions to the others, and does not know it when it resumes.
+// Freeze pauses one node. After its session timeout it loses its partitions to the others, and does
+// not know it when it resumes.
 func (a *apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
 	return a.frozen.Pause()
@@ -148,7 +152,8 @@ func (a *apache) Addresses() (all []string) {
 	return all
 }
 
-// Close kills the nodes: in a clean shutdown, the last node would wait for the others, which have already exited.
+// Close kills the nodes: in a clean shutdown, the last node would wait for the others, which have
+// already exited.
 func (a *apache) Close() error {
 	return each(a.nodes, func(_ int, n *launch.Stores) error {
 		if n == nil || n.Kafka == nil {
@@ -158,8 +163,9 @@ func (a *apache) Close() error {
 	})
 }
 
-// fake is kfake in this process, where its faults can be controlled. It saves the state of producers only when it is
-// closed, so it is never killed: a broker that forgets its producers during a request may duplicate records.
+// fake is kfake in this process, where its faults can be controlled. It saves the state of
+// producers only when it is closed, so it is never killed: a broker that forgets its producers
+// during a request may duplicate records.
 type fake struct {
 	dir        string
 	ports      []int
@@ -201,7 +207,8 @@ func (a *advertising) Addr() net.Addr { return a.wire }
 
 func (f *fake) End(*rand.Rand, int) error { return f.Close() }
 
-// Freeze blocks the cluster's only goroutine at the next request: nothing is answered, no connection is closed.
+// Freeze blocks the cluster's only goroutine at the next request: nothing is answered, no
+// connection is closed.
 func (f *fake) Freeze(*rand.Rand) error {
 	thaw := make(chan struct{})
 	f.thaw = thaw
@@ -218,8 +225,9 @@ func (f *fake) Thaw() error {
 	return nil
 }
 
-// produceErrors are errors returned although the records were stored, errors of a broker that has forgotten the producer,
-// and errors without storing anything. Sequence numbers alone do not protect against one of the first kind followed by one of the second.
+// produceErrors are errors returned although the records were stored, errors of a broker that has
+// forgotten the producer, and errors without storing anything. Sequence numbers alone do not
+// protect against one of the first kind followed by one of the second.
 var produceErrors = [][]*kerr.Error{
 	{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
 	{kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.UnknownProducerID},

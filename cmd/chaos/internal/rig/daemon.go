@@ -36,8 +36,9 @@ type Daemon struct {
 	watched   bool                             // an exit of the last process is unexpected
 }
 
-// newDaemon writes the daemon's configuration: short retry delays and small blocks, so that more deliveries are hit by a
-// fault, and a journal that fills up when a store is down for a few seconds.
+// newDaemon writes the daemon's configuration: short retry delays and small blocks, so that more
+// deliveries are hit by a fault, and a journal that fills up when a store is down for a few
+// seconds.
 func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 	dir := r.path(fmt.Sprint("replica-", n))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -93,7 +94,8 @@ func addresses(wires []*Wire) (all []string) {
 	return all
 }
 
-// configureClients gives each client a key and a product instance, whose registry has the detectors of all.
+// configureClients gives each client a key and a product instance, whose registry has the detectors
+// of all.
 func (d *Daemon) configureClients(clients int) error {
 	var keys, feeds []string
 	for n := range clients {
@@ -121,7 +123,8 @@ const (
 // Wipe deletes the volume of a daemon that is not running.
 func (d *Daemon) Wipe() error { return os.RemoveAll(d.volume) }
 
-// Delivered waits until both deliveries have read the log up to its present end. It calls each (may be nil) when one has.
+// Delivered waits until both deliveries have read the log up to its present end. It calls each (may
+// be nil) when one has.
 func (r *Rig) Delivered(ctx context.Context, limit time.Duration, each func()) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(r.Broker.Addresses()...), kgo.DisableClientMetrics())
 	if err != nil {
@@ -175,8 +178,8 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-// Running reports whether the daemon is running, and records an unexpected exit. An exit before the daemon listens is
-// expected if the disk fails: a service manager would restart it.
+// Running reports whether the daemon is running, and records an unexpected exit. An exit before the
+// daemon listens is expected if the disk fails: a service manager would restart it.
 func (d *Daemon) Running() bool {
 	if !d.Exited() {
 		return true

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a small in-memory file system for the journal, so that it can be filled. It is mounted nowhere: it is reached
-// through a descriptor of this process and disappears with it.
+// Disk is a small in-memory file system for the journal, so that it can be filled. It is mounted
+// nowhere: it is reached through a descriptor of this process and disappears with it.
 type Disk struct {
 	fd  int
 	Dir string

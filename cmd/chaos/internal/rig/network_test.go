@@ -14,7 +14,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// inside calls do on a thread in the network namespace of a host. The sockets that it opens stay there.
+// inside calls do on a thread in the network namespace of a host. The sockets that it opens stay
+// there.
 func inside[T any](t *testing.T, h launch.Host, do func() (T, error)) (got T, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -34,7 +35,8 @@ func inside[T any](t *testing.T, h launch.Host, do func() (T, error)) (got T, er
 	return got, err
 }
 
-// TestNetwork: a link that is cut in either direction is dead, without an error, until it is joined.
+// TestNetwork: a link that is cut in either direction is dead, without an error, until it is
+// joined.
 func TestNetwork(t *testing.T) {
 	n, err := newNetwork(2)
 	defer n.close()

@@ -1,6 +1,6 @@
-// Package rig runs everything that an attack needs, on loopback: the daemon as it is shipped, with an injectable clock and
-// disk, a real ClickHouse, a broker, and a toxiproxy on each connection between them and to the clients. Each part can be
-// killed, stopped and started separately.
+// Package rig runs everything that an attack needs, on loopback: the daemon as it is shipped, with
+// an injectable clock and disk, a real ClickHouse, a broker, and a toxiproxy on each connection
+// between them and to the clients. Each part can be killed, stopped and started separately.
 package rig
 
 import (
@@ -16,7 +16,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// The disk has room for the largest journal, the idempotency store and the cursors, and little more.
+// The disk has room for the largest journal, the idempotency store and the cursors, and little
+// more.
 const (
 	journalBytes = 12 << 20
 	diskBytes    = 64 << 20
@@ -58,8 +59,8 @@ type Rig struct {
 	log    *os.File // of the stores
 }
 
-// Start builds the programs, starts everything and creates the tables and the topic. Close must be called even after an
-// error.
+// Start builds the programs, starts everything and creates the tables and the topic. Close must be
+// called even after an error.
 func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	r := &Rig{cfg: cfg}
 	var err error
@@ -110,7 +111,8 @@ func (r *Rig) Close() error {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
 
-// Endpoints returns the URLs for clients: of the replicas through their wires, and of the load balancer, or an empty string.
+// Endpoints returns the URLs for clients: of the replicas through their wires, and of the load
+// balancer, or an empty string.
 func (r *Rig) Endpoints() (replicas []string, balancer string) {
 	at := func(address string) string {
 		return "http://" + address + "/dataprovider/ingestion/v1/detectors/data/ingest"
@@ -124,7 +126,8 @@ func (r *Rig) Endpoints() (replicas []string, balancer string) {
 	return replicas, balancer
 }
 
-// buildWires builds toxiproxy, which is pinned by its own module file to keep it out of the product's go.mod.
+// buildWires builds toxiproxy, which is pinned by its own module file to keep it out of the
+// product's go.mod.
 func (r *Rig) buildWires(ctx context.Context) error {
 	root, err := launch.ModuleRoot()
 	if err != nil {
@@ -134,8 +137,8 @@ func (r *Rig) buildWires(ctx context.Context) error {
 	return launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server")
 }
 
-// startNetwork creates a host for each broker, then for each ClickHouse node of a cluster, and for ZooKeeper. They cannot
-// download anything.
+// startNetwork creates a host for each broker, then for each ClickHouse node of a cluster, and for
+// ZooKeeper. They cannot download anything.
 func (r *Rig) startNetwork(ctx context.Context) error {
 	if !r.cfg.Links {
 		return nil
@@ -242,7 +245,8 @@ func (r *Rig) Revive() error {
 	return each(r.Archive.Nodes, func(_ int, n *Node) error { return n.Revive() })
 }
 
-// Drain restarts any process that has exited, waits until the daemons have delivered everything, and sends them SIGTERM.
+// Drain restarts any process that has exited, waits until the daemons have delivered everything,
+// and sends them SIGTERM.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	err := launch.Eventually(ctx, limit, func() error {
 		if err := errors.Join(r.Revive(), r.StartReplicas()); err != nil {

@@ -103,7 +103,8 @@ func TestLogOfThisProcess(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	// No child processes: a shell whose vforked child is stopped before its exec does not stop itself.
+	// No child processes: a shell whose vforked child is stopped before its exec does not stop
+	// itself.
 	d, wrong := scripted(t, `trap 'exit 0' TERM; echo here; while :; do :; done`)
 	logged(t, d)
 	require.NoError(t, d.Signal(unix.SIGSTOP))

@@ -15,8 +15,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Wire is a toxiproxy in front of one server. If a client or the server stops reading, toxiproxy can wait for the
-// connection forever while it holds its locks, so its API no longer responds; it is then killed and restarted.
+// Wire is a toxiproxy in front of one server. If a client or the server stops reading, toxiproxy
+// can wait for the connection forever while it holds its locks, so its API no longer responds; it
+// is then killed and restarted.
 type Wire struct {
 	Address string // for clients
 
@@ -46,8 +47,8 @@ const (
 
 const toxics = "/proxies/wire/toxics"
 
-// Disturb adds a toxic to current and future connections in one direction, until Heal. It may close connections that are
-// stuck.
+// Disturb adds a toxic to current and future connections in one direction, until Heal. It may close
+// connections that are stuck.
 func (w *Wire) Disturb(kind, direction string, attributes map[string]any) error {
 	toxic := map[string]any{"name": "toxic", "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes}
 	if err := w.call(http.MethodPost, toxics, toxic); err == nil {

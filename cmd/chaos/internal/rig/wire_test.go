@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStuckWire disturbs and heals a wire with a stuck connection: the server reads nothing, so toxiproxy blocks in a write.
-// New connections must get through.
+// TestStuckWire disturbs and heals a wire with a stuck connection: the server reads nothing, so
+// toxiproxy blocks in a write. New connections must get through.
 func TestStuckWire(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -1,7 +1,7 @@
 // Package cache keeps the downloads of devstores: the ClickHouse engine and Kafka's jars.
 //
-// An entry is a directory that is complete or does not exist: it is filled under another name and renamed. A lock makes
-// two programs that need the same entry download it once.
+// An entry is a directory that is complete or does not exist: it is filled under another name and
+// renamed. A lock makes two programs that need the same entry download it once.
 package cache
 
 import (
@@ -19,8 +19,8 @@ import (
 // Env names the environment variable with the cache's directory.
 const Env = "TRAFFICD_CACHE"
 
-// Dir returns the cache's directory: $TRAFFICD_CACHE, else .cache/devstores under the module's root, else one in the
-// user's cache directory.
+// Dir returns the cache's directory: $TRAFFICD_CACHE, else .cache/devstores under the module's
+// root, else one in the user's cache directory.
 func Dir() (string, error) {
 	if dir := os.Getenv(Env); dir != "" {
 		return filepath.Abs(dir)
@@ -35,8 +35,9 @@ func Dir() (string, error) {
 	return filepath.Join(user, "trafficd", "devstores"), nil
 }
 
-// Entry returns the directory of an entry. If it does not exist, fill is called with an empty directory; if that fails,
-// nothing is kept. log receives a line if another program is filling the entry.
+// Entry returns the directory of an entry. If it does not exist, fill is called with an empty
+// directory; if that fails, nothing is kept. log receives a line if another program is filling the
+// entry.
 func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string) error) (string, error) {
 	root, err := Dir()
 	if err != nil {

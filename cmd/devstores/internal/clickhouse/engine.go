@@ -29,8 +29,8 @@ const (
 // Kinds are the values of Options.ClickHouseKind.
 var Kinds = []string{KindAuto, KindServer, KindLibrary}
 
-// oldest is the first year of releases that support everything the tables use, such as deduplication windows of plain
-// MergeTree. Distributions package much older ones.
+// oldest is the first year of releases that support everything the tables use, such as
+// deduplication windows of plain MergeTree. Distributions package much older ones.
 const oldest = 24
 
 // engine is a way to run ClickHouse.
@@ -82,7 +82,8 @@ func findServer(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// command returns the command that serves home on these ports. A node of a cluster does not serve HTTP: see [RunLibrary].
+// command returns the command that serves home on these ports. A node of a cluster does not serve
+// HTTP: see [RunLibrary].
 func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd {
 	config := "--config-file=" + home.path("config.xml")
 	if e.kind == KindServer {
@@ -109,20 +110,23 @@ func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd
 	return cmd
 }
 
-// LibraryCommand is the hidden subcommand of this program that becomes the engine; see [RunLibrary].
+// LibraryCommand is the hidden subcommand of this program that becomes the engine; see
+// [RunLibrary].
 const LibraryCommand = "serve-libchdb"
 
-// serveStatements open the listeners, then wait on the lifeline (standard input): the server runs as long as the last
-// statement, which ends at end of file.
+// serveStatements open the listeners, then wait on the lifeline (standard input): the server runs
+// as long as the last statement, which ends at end of file.
 const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT count() FROM file('/dev/stdin', LineAsString)"
 
-// RunLibrary loads the library args[0] and runs clickhouse-local's main with args[2:] until it returns. If args[1] is not
-// empty, it is the address of a node of a cluster, and the HTTP listener serves the other replicas instead of queries.
+// RunLibrary loads the library args[0] and runs clickhouse-local's main with args[2:] until it
+// returns. If args[1] is not empty, it is the address of a node of a cluster, and the HTTP listener
+// serves the other replicas instead of queries.
 func RunLibrary(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("%s: missing arguments: file of the library, address for replication", LibraryCommand)
 	}
-	// A terminal sends Ctrl-C to the whole group; the parent stops this process through the lifeline.
+	// A terminal sends Ctrl-C to the whole group; the parent stops this process through the
+	// lifeline.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	runtime.LockOSThread() // main() of a C++ program expects to stay on one thread
 	lib, err := purego.Dlopen(args[0], purego.RTLD_NOW|purego.RTLD_GLOBAL)

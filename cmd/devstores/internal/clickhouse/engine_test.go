@@ -36,7 +36,8 @@ func TestFindServerChecksVersion(t *testing.T) {
 	f("", "cannot find a ClickHouse server")
 }
 
-// TestServerCommand: no watchdog, its own directory, and only the configuration that devstores wrote.
+// TestServerCommand: no watchdog, its own directory, and only the configuration that devstores
+// wrote.
 func TestServerCommand(t *testing.T) {
 	h, err := makeHome(t.TempDir())
 	require.NoError(t, err)

@@ -30,8 +30,8 @@ type archive struct {
 	member    string // the file wanted
 }
 
-// libraries are the engine's packages by platform. One without an integrity is checked as npm checks a package without a
-// lock file: against the integrity that the registry returns over TLS.
+// libraries are the engine's packages by platform. One without an integrity is checked as npm
+// checks a package without a lock file: against the integrity that the registry returns over TLS.
 var libraries = map[string]archive{
 	"linux/amd64": {
 		name:      "@chdb/lib-linux-x64-gnu",
@@ -58,7 +58,8 @@ func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 	return filepath.Join(dir, filepath.Base(a.member)), err
 }
 
-// fetch downloads the archive, verifies the digest of the whole archive, and unpacks its member into dir.
+// fetch downloads the archive, verifies the digest of the whole archive, and unpacks its member
+// into dir.
 func (a archive) fetch(ctx context.Context, dir string, log io.Writer) error {
 	npm, err := readNPMConfig(os.Environ())
 	if err != nil {
@@ -101,7 +102,8 @@ func (a archive) fetch(ctx context.Context, dir string, log io.Writer) error {
 	return a.unpack(tarball, filepath.Join(dir, filepath.Base(a.member)), log)
 }
 
-// unpack writes the member to file and syncs it: the cache's rename must not outlive the bytes in a power cut.
+// unpack writes the member to file and syncs it: the cache's rename must not outlive the bytes in a
+// power cut.
 func (a archive) unpack(tarball io.Reader, file string, log io.Writer) error {
 	unzipped, err := gzip.NewReader(tarball)
 	if err != nil {

@@ -26,11 +26,13 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// defaultRegistry is npm's documented default for the setting "registry", for machines without npm. Mirrors may leave it in
-// the tarball URLs that they return, so it is also the prefix that is replaced there, as by npm.
+// defaultRegistry is npm's documented default for the setting "registry", for machines without npm.
+// Mirrors may leave it in the tarball URLs that they return, so it is also the prefix that is
+// replaced there, as by npm.
 const defaultRegistry = "https://registry.npmjs.org/"
 
-// npmConfig holds npm's settings: environment variables override the .npmrc files of the project, the user and the machine.
+// npmConfig holds npm's settings: environment variables override the .npmrc files of the project,
+// the user and the machine.
 type npmConfig map[string]string
 
 func readNPMConfig(environ []string) (npmConfig, error) {
@@ -111,8 +113,8 @@ func (c npmConfig) registry(name string) string {
 	return defaultRegistry
 }
 
-// authorization returns the credentials for a URL: those whose key, such as //host/path/:_authToken, has the longest
-// matching path.
+// authorization returns the credentials for a URL: those whose key, such as
+// //host/path/:_authToken, has the longest matching path.
 func (c npmConfig) authorization(u *url.URL) string {
 	for dir := u.Path; ; dir = path.Dir(dir) {
 		prefix := "//" + u.Host + strings.TrimSuffix(dir, "/") + "/:"

@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// relay forwards connections to the engine as a library, which aborts when a client resets its connection during the
-// handshake, as a killed client does. Through the relay the engine sees orderly shutdowns only.
+// relay forwards connections to the engine as a library, which aborts when a client resets its
+// connection during the handshake, as a killed client does. Through the relay the engine sees
+// orderly shutdowns only.
 type relay struct {
 	listener net.Listener
 	engine   string // host:port

@@ -16,13 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clickhouse-local's main has Replicated tables, the ZooKeeper client and the handler that other replicas fetch parts from,
-// but neither the address of this replica nor a listener with that handler. enableReplication changes four functions of the
-// loaded library in memory. It compares their bytes first, so that any other version of the library is refused:
+// clickhouse-local's main has Replicated tables, the ZooKeeper client and the handler that other
+// replicas fetch parts from, but neither the address of this replica nor a listener with that
+// handler. enableReplication changes four functions of the loaded library in memory. It compares
+// their bytes first, so that any other version of the library is refused:
 //
 //   - Context::getInterserverIOAddress returns the address,
 //   - Context::getInterserverScheme returns "http",
-//   - createHandlerFactory always chooses the handler for replicas, so that the HTTP listener serves no queries,
+//   - createHandlerFactory always chooses the handler for replicas, so that the HTTP listener
+//     serves no queries,
 //   - fetchPart uses empty credentials where it finds none.
 const (
 	replicationPlatform = "linux/amd64"
@@ -75,8 +77,8 @@ func enableReplication(library, address string) error {
 	return nil
 }
 
-// stringCode returns instructions that write text, of at most 22 bytes, as a std::string to the address in rdi: the text,
-// and its length in the last of 24 bytes.
+// stringCode returns instructions that write text, of at most 22 bytes, as a std::string to the
+// address in rdi: the text, and its length in the last of 24 bytes.
 func stringCode(text string) (code []byte) {
 	var s [24]byte
 	s[23] = byte(copy(s[:22], text))

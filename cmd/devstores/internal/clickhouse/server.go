@@ -1,5 +1,5 @@
-// Package clickhouse runs a real ClickHouse on loopback: `clickhouse server` where that program is installed, otherwise
-// the engine as a shared library in a child process.
+// Package clickhouse runs a real ClickHouse on loopback: `clickhouse server` where that program is
+// installed, otherwise the engine as a shared library in a child process.
 package clickhouse
 
 import (
@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// startLimit bounds the time from exec to the first response: typically 0.1 s, longer with many parts on a busy machine.
+	// startLimit bounds the time from exec to the first response: typically 0.1 s, longer with many
+	// parts on a busy machine.
 	startLimit = 2 * time.Minute
 	// stopLimit is twice what a clean stop takes while clients hold connections (about 5 s).
 	stopLimit = 10 * time.Second
@@ -36,8 +37,8 @@ type Server struct {
 	unlock func()
 }
 
-// Start starts a server in opts.Dir and returns when it answers on both ports. failed is called if it exits without Stop;
-// it should cancel ctx, so that Start does not wait for a dead process.
+// Start starts a server in opts.Dir and returns when it answers on both ports. failed is called if
+// it exits without Stop; it should cancel ctx, so that Start does not wait for a dead process.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
 	home, err := makeHome(filepath.Join(opts.Dir, "clickhouse"))
 	if err != nil {
@@ -85,7 +86,8 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	return s, nil
 }
 
-// launch starts the child and waits until both listeners answer; after an error nothing is left running.
+// launch starts the child and waits until both listeners answer; after an error nothing is left
+// running.
 func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed func(error)) error {
 	console, err := os.Create(home.path("console.log"))
 	if err != nil {
@@ -166,8 +168,8 @@ func makeHome(dir string) (home, error) {
 
 func (h home) path(name string) string { return filepath.Join(string(h), name) }
 
-// writeConfig writes config.xml and users.xml. It is called at every start, because the ports may have changed. tcp is the
-// port of the engine, http too.
+// writeConfig writes config.xml and users.xml. It is called at every start, because the ports may
+// have changed. tcp is the port of the engine, http too.
 func (h home) writeConfig(opts launch.Options, tcp, http int) error {
 	var text strings.Builder
 	err := configTemplate.Execute(&text, map[string]any{
@@ -186,10 +188,11 @@ func (h home) writeConfig(opts launch.Options, tcp, http int) error {
 	return nil
 }
 
-// removePartLog removes the system.part_log of the previous run. The library does not load its system tables: it creates
-// them in the same directory when they are first written, fails on an existing one ("Directory … already exists" in its
-// log), and then logs nothing, while SYSTEM FLUSH LOGS waits for the table forever. The library's log therefore covers one
-// run only. A full server has symbolic links here, which are kept.
+// removePartLog removes the system.part_log of the previous run. The library does not load its
+// system tables: it creates them in the same directory when they are first written, fails on an
+// existing one ("Directory … already exists" in its log), and then logs nothing, while SYSTEM FLUSH
+// LOGS waits for the table forever. The library's log therefore covers one run only. A full server
+// has symbolic links here, which are kept.
 func (h home) removePartLog() error {
 	table := h.path("data/data/system/part_log")
 	if info, err := os.Lstat(table); err != nil || !info.IsDir() {

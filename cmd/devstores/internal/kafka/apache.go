@@ -31,7 +31,8 @@ var javaOptions = []string{
 // clusterID is a UUID in Kafka's encoding. All clusters may share it: they never communicate.
 const clusterID = "dHJhZmZpY2QtZGV2c3Rvcg"
 
-// startApache starts a cluster of Apache Kafka, or one of its nodes: every node is broker and controller.
+// startApache starts a cluster of Apache Kafka, or one of its nodes: every node is broker and
+// controller.
 func startApache(ctx context.Context, opts launch.Options, failed func(error)) (*Server, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
@@ -80,7 +81,8 @@ func Fetch(ctx context.Context, opts launch.Options) error {
 	return err
 }
 
-// checkSize rejects a directory of another cluster size: the voters of the metadata log are fixed when it is formatted.
+// checkSize rejects a directory of another cluster size: the voters of the metadata log are fixed
+// when it is formatted.
 func checkSize(opts launch.Options) error {
 	nodes, err := filepath.Glob(filepath.Join(opts.Dir, "node-*"))
 	if err != nil || len(nodes) == 0 || len(nodes) == opts.Brokers || opts.Node > 0 {
@@ -98,11 +100,12 @@ type node struct {
 	java, jars string
 }
 
-// internalPort is where a broker with its own host serves the others. Free ports are never that low.
+// internalPort is where a broker with its own host serves the others. Free ports are never that
+// low.
 const internalPort = 9091
 
-// start writes the configuration, formats the directory the first time, and starts the node. It does not wait until the
-// node is ready: none is before most are running.
+// start writes the configuration, formats the directory the first time, and starts the node. It
+// does not wait until the node is ready: none is before most are running.
 func (n node) start(ctx context.Context, failed func(error)) (*launch.Process, error) {
 	err := os.MkdirAll(n.dir, 0o755)
 	if err == nil {

@@ -1,5 +1,5 @@
-// Package kafka runs a Kafka-protocol broker on loopback: kfake, which starts immediately, or Apache Kafka, the reference
-// wherever idempotence and broker crashes matter.
+// Package kafka runs a Kafka-protocol broker on loopback: kfake, which starts immediately, or
+// Apache Kafka, the reference wherever idempotence and broker crashes matter.
 package kafka
 
 import (
@@ -21,8 +21,9 @@ type Server struct {
 	unlock func()
 }
 
-// Start starts a cluster in opts.Dir and returns when every broker answers and the topics exist. failed is called if a
-// broker exits without Stop; it should cancel ctx, so that Start does not wait for a dead process.
+// Start starts a cluster in opts.Dir and returns when every broker answers and the topics exist.
+// failed is called if a broker exits without Stop; it should cancel ctx, so that Start does not
+// wait for a dead process.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
 	opts.Dir, err = filepath.Abs(filepath.Join(opts.Dir, "kafka", opts.Broker)) // kfake and Apache Kafka must never share files
 	if err == nil {
@@ -70,7 +71,8 @@ func (s *Server) Stop() error {
 
 const fakeModule = "github.com/twmb/franz-go/pkg/kfake"
 
-// startFake runs kfake in this process. Every write is synced, so records survive a kill; producers' sequence numbers do not.
+// startFake runs kfake in this process. Every write is synced, so records survive a kill;
+// producers' sequence numbers do not.
 func startFake(opts launch.Options) (*Server, error) {
 	log, err := os.OpenFile(filepath.Join(opts.Dir, "kfake.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {

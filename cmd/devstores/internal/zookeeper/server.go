@@ -1,5 +1,6 @@
-// Package zookeeper runs Apache ZooKeeper on loopback, which the nodes of a ClickHouse cluster need: the engine as a
-// library has no Keeper server. It does not sync its log, so that tests are faster.
+// Package zookeeper runs Apache ZooKeeper on loopback, which the nodes of a ClickHouse cluster
+// need: the engine as a library has no Keeper server. It does not sync its log, so that tests are
+// faster.
 package zookeeper
 
 import (
@@ -38,7 +39,8 @@ type Server struct {
 	proc *launch.Process
 }
 
-// Start starts a server in opts.Dir and returns when it serves requests. failed is called if it exits without Stop.
+// Start starts a server in opts.Dir and returns when it serves requests. failed is called if it
+// exits without Stop.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (*Server, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {

@@ -28,8 +28,8 @@ const (
 	OverlapSecond Overlap = "second" // standard time
 )
 
-// Clock says how timestamps are written. They are converted to UTC. A local time that is skipped when
-// daylight saving time begins is an error.
+// Clock says how timestamps are written. They are converted to UTC. A local time that is skipped
+// when daylight saving time begins is an error.
 type Clock struct {
 	Layout  string
 	Zone    *time.Location // of times without a UTC offset
@@ -62,8 +62,8 @@ var isoLayouts = func() (layouts []string) {
 	return layouts
 }()
 
-// clock parses timestamps. It resolves local times itself, because time.ParseInLocation does not report
-// those that do not exist or occur twice.
+// clock parses timestamps. It resolves local times itself, because time.ParseInLocation does not
+// report those that do not exist or occur twice.
 type clock struct {
 	Clock
 	layouts []string // the last one that matched comes first
@@ -134,8 +134,8 @@ func (c *clock) resolve(wall time.Time) (time.Time, error) {
 
 const day = 24 * time.Hour
 
-// withOffset returns the instant of a local time with the UTC offset that is in force after a duration, or
-// the zero time if it has another offset.
+// withOffset returns the instant of a local time with the UTC offset that is in force after a
+// duration, or the zero time if it has another offset.
 func (c *clock) withOffset(wall time.Time, after time.Duration) time.Time {
 	_, offset := wall.Add(after).In(c.Zone).Zone()
 	at := wall.Add(-time.Duration(offset) * time.Second)
@@ -154,8 +154,8 @@ func parseUnix(cell, unit string) (time.Time, error) {
 	return time.Unix(0, int64(since)).UTC(), nil
 }
 
-// appendNumber appends a cell as a JSON number. A JSON number is appended unchanged; "+5", ".5", "5."
-// and decimal commas are converted.
+// appendNumber appends a cell as a JSON number. A JSON number is appended unchanged; "+5", ".5",
+// "5." and decimal commas are converted.
 func appendNumber(dst []byte, cell string, decimal byte) ([]byte, error) {
 	if decimal == ',' {
 		cell = strings.Replace(cell, ",", ".", 1)

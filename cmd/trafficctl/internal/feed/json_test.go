@@ -15,7 +15,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// For any input, each item is one valid JSON value: the daemon rejects a whole batch with an invalid one.
+// For any input, each item is one valid JSON value: the daemon rejects a whole batch with an
+// invalid one.
 func FuzzItemsAreJSON(f *testing.F) {
 	for _, s := range []string{
 		csvText, item1 + "\n" + item2, "[" + item1 + "]", `{"measurements":[1,"a",null,{}]}`,

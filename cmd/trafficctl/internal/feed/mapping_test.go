@@ -94,7 +94,8 @@ func TestMissingColumn(t *testing.T) {
 	f(strings.ReplaceAll(header, ",", ";"), "detectorCode", func(*Mapping) {})
 }
 
-// A bad row is reported with its line, yields no measurement, and does not affect the rows around it.
+// A bad row is reported with its line, yields no measurement, and does not affect the rows around
+// it.
 func TestBadRows(t *testing.T) {
 	const good = "D,2026-11-01T07:50:00Z,1,2\n"
 	f := func(row, want string) {
@@ -242,7 +243,8 @@ func TestMissingMemberStaysEmpty(t *testing.T) {
 	require.Contains(t, r.bad[0], "the detector code is empty")
 }
 
-// A wide table has a column per detector. The times are in the first column, in a named one, or computed.
+// A wide table has a column per detector. The times are in the first column, in a named one, or
+// computed.
 func TestWide(t *testing.T) {
 	wide := func(change func(*Mapping)) Config {
 		cfg := DefaultConfig()

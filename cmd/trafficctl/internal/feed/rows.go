@@ -146,8 +146,8 @@ func (s *Source) eachLine(yield yieldFunc) error {
 	}
 }
 
-// ReadLine returns the next line, trimmed and valid until the next call, and io.EOF after the last. A line
-// of more than about most bytes is an error.
+// ReadLine returns the next line, trimmed and valid until the next call, and io.EOF after the last.
+// A line of more than about most bytes is an error.
 func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

@@ -1,15 +1,16 @@
-// Package feed reads measurements from CSV, JSON and NDJSON files or pipes, optionally compressed with
-// gzip, xz or zstd.
+// Package feed reads measurements from CSV, JSON and NDJSON files or pipes, optionally compressed
+// with gzip, xz or zstd.
 //
 //	file ─▶ meter ─▶ decompress ─▶ allowance ─▶ csv | json | ndjson ─▶ assembler ─▶ items
 //	        bytes read              row ≤ 1 MiB   cells of a row         mapping, clock, numbers
 //
-// encoding/csv, jx, time.Parse and the compression libraries do the parsing. This package adds what they
-// lack: local times that do not exist or occur twice, decimal commas, lone surrogates (which jx accepts
-// and the daemon rejects), and a bound on the length of a row, so that memory does not depend on the input.
+// encoding/csv, jx, time.Parse and the compression libraries do the parsing. This package adds what
+// they lack: local times that do not exist or occur twice, decimal commas, lone surrogates (which
+// jx accepts and the daemon rejects), and a bound on the length of a row, so that memory does not
+// depend on the input.
 //
-// Without a mapping, JSON and NDJSON items are passed on unchanged, so that the daemon validates what the
-// integrator wrote. With a mapping, and for CSV, items are built from cells.
+// Without a mapping, JSON and NDJSON items are passed on unchanged, so that the daemon validates
+// what the integrator wrote. With a mapping, and for CSV, items are built from cells.
 package feed
 
 import (
@@ -99,8 +100,8 @@ func (c Config) name() string {
 	return c.Path
 }
 
-// formatOf returns the format by flag, file name or first bytes: an array is JSON, an object is JSON if
-// "measurements" is its first member and NDJSON otherwise, and anything else is CSV.
+// formatOf returns the format by flag, file name or first bytes: an array is JSON, an object is
+// JSON if "measurements" is its first member and NDJSON otherwise, and anything else is CSV.
 func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 	if c.Format != Auto {
 		return c.Format, nil
@@ -143,8 +144,8 @@ type Source struct {
 	format Format
 }
 
-// Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes the
-// source. ctx stops a decompression program.
+// Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes
+// the source. ctx stops a decompression program.
 func Open(ctx context.Context, cfg Config, stdin io.Reader) (_ *Source, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -282,7 +283,8 @@ var magics = map[Compression]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: 
 // zstdWindow bounds the memory of a frame, as the zstd program does by default.
 const zstdWindow = 128 << 20
 
-// Decompress returns the decompressed content of raw. The caller closes it. ctx stops a helper program.
+// Decompress returns the decompressed content of raw. The caller closes it. ctx stops a helper
+// program.
 func Decompress(ctx context.Context, raw io.Reader, kind Compression) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(raw, 64<<10)
 	if kind == Sniff {
@@ -319,8 +321,8 @@ type xzProgram struct {
 	running sync.WaitGroup
 }
 
-// decompressXZ uses the xz program if it is installed: it takes a fraction of the library's CPU time
-// (BenchmarkDecompressXZ), and on another core.
+// decompressXZ uses the xz program if it is installed: it takes a fraction of the library's CPU
+// time (BenchmarkDecompressXZ), and on another core.
 func decompressXZ(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 	path, err := exec.LookPath("xz")
 	if err != nil {

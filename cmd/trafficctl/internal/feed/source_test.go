@@ -45,8 +45,8 @@ func pack(t testing.TB, kind Compression, text string) string {
 	return b.String()
 }
 
-// All formats and compressions yield the same measurements, detected by the name of a file, by the content of
-// a pipe, or set by flags.
+// All formats and compressions yield the same measurements, detected by the name of a file, by the
+// content of a pipe, or set by flags.
 func TestFormatsAndCompressions(t *testing.T) {
 	texts := map[Format][]string{
 		CSV:    {csvText, "\ufeff" + csvText, strings.ReplaceAll(csvText, "\n", "\r\n")},
@@ -198,8 +198,8 @@ func TestConfigValidate(t *testing.T) {
 	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "2006-01-02 15:04 MST" })
 }
 
-// BenchmarkDecompressXZ compares the xz program with the library on a table of 5 MB. The CPU time of the
-// program is not in the benchmark's: compare with time(1).
+// BenchmarkDecompressXZ compares the xz program with the library on a table of 5 MB. The CPU time
+// of the program is not in the benchmark's: compare with time(1).
 func BenchmarkDecompressXZ(b *testing.B) {
 	text := string(wide(150_000))
 	packed := pack(b, XZ, text)

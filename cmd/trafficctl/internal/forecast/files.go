@@ -26,8 +26,8 @@ type Content struct {
 }
 
 // ReadFile reads forecasts as the daemon does. format is one of package forecasts; empty means by
-// file name. Speeds over maxSpeed are invalid. It calls note for each invalid or corrected record and
-// fails only if the file as a whole is invalid.
+// file name. Speeds over maxSpeed are invalid. It calls note for each invalid or corrected record
+// and fails only if the file as a whole is invalid.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
 	text, err := readAll(ctx, path, stdin)

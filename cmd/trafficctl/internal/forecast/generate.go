@@ -43,8 +43,8 @@ func (c Config) Validate() error {
 
 func (c Config) end() time.Time { return c.From.Add(time.Duration(c.Periods) * c.Step) }
 
-// Generate generates a forecast for each location reference in codes, or for a town if codes is nil. The
-// same arguments give the same forecasts.
+// Generate generates a forecast for each location reference in codes, or for a town if codes is
+// nil. The same arguments give the same forecasts.
 func Generate(cfg Config, codes []string) (iter.Seq[*pb.StreetForecast], error) {
 	if codes != nil {
 		cfg.Streets = len(codes)

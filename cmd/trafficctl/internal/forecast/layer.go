@@ -1,5 +1,5 @@
-// Package forecast generates street forecasts, reads and writes them as files, publishes them to the
-// topic that the daemon reads, and gets the daemon's forecast layer. Package
+// Package forecast generates street forecasts, reads and writes them as files, publishes them to
+// the topic that the daemon reads, and gets the daemon's forecast layer. Package
 // trafficd/sources/forecasts defines the file formats and what a valid forecast is.
 package forecast
 
@@ -234,9 +234,9 @@ func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
 	return err
 }
 
-// featureOf returns a street in GeoJSON (RFC 7946), without a geometry if its code cannot be decoded. Its
-// properties are the street's members and, if there is only one period (as with a horizon), that period's
-// members too: map programs style features by top-level properties.
+// featureOf returns a street in GeoJSON (RFC 7946), without a geometry if its code cannot be
+// decoded. Its properties are the street's members and, if there is only one period (as with a
+// horizon), that period's members too: map programs style features by top-level properties.
 func featureOf(f *pb.StreetForecast) *geojson.Feature {
 	periods := make([]any, len(f.Forecast))
 	for i, p := range f.Forecast {

@@ -12,8 +12,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Samples returns the valid measurements, ordered by interval and detector, and whether each is the first
-// of its interval. The fields are valid until the next iteration.
+// Samples returns the valid measurements, ordered by interval and detector, and whether each is the
+// first of its interval. The fields are valid until the next iteration.
 func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 	return func(yield func(*measurement.Fields, bool) bool) {
 		var f measurement.Fields
@@ -85,7 +85,8 @@ func (n *Network) WriteNDJSON(w io.Writer) (items int64, err error) {
 	return items, nil
 }
 
-// WriteCSV writes the valid measurements as CSV, with the member names as header, and returns their number.
+// WriteCSV writes the valid measurements as CSV, with the member names as header, and returns their
+// number.
 func (n *Network) WriteCSV(w io.Writer) (items int64, err error) {
 	_, err = fmt.Fprintln(w, strings.Join(append(required, measurement.Quality), ","))
 	for f := range n.Samples() {
@@ -103,7 +104,8 @@ type Fault struct {
 	Name string
 	Code string
 
-	// Append appends the measurement with the fault. It may change f but not the bytes that f refers to.
+	// Append appends the measurement with the fault. It may change f but not the bytes that f
+	// refers to.
 	Append func(dst []byte, f measurement.Fields) []byte
 }
 

@@ -1,10 +1,10 @@
-// Package generate makes a town with its traffic: connected streets, rush hours and jams that move. Forecasts
-// are the traffic of the streets itself; measurements add noise, outages, and optionally items with every error
-// for which the daemon rejects single items (contract 1.2, rules 2 to 13).
+// Package generate makes a town with its traffic: connected streets, rush hours and jams that move.
+// Forecasts are the traffic of the streets itself; measurements add noise, outages, and optionally
+// items with every error for which the daemon rejects single items (contract 1.2, rules 2 to 13).
 //
-// The traffic of a street at a moment is a function of the two and the seed. So measurements and forecasts
-// that are generated apart agree, and the same Config produces the same bytes. Errors have random numbers of
-// their own, so the error rate does not change valid items.
+// The traffic of a street at a moment is a function of the two and the seed. So measurements and
+// forecasts that are generated apart agree, and the same Config produces the same bytes. Errors
+// have random numbers of their own, so the error rate does not change valid items.
 package generate
 
 import (
@@ -115,8 +115,8 @@ func New(cfg Config) (*Network, error) {
 	return n, nil
 }
 
-// WriteRegistry writes the detectors as CSV for a daemon's registry feed, with the column detectorCode, and
-// with the street of each for a forecaster.
+// WriteRegistry writes the detectors as CSV for a daemon's registry feed, with the column
+// detectorCode, and with the street of each for a forecaster.
 func (n *Network) WriteRegistry(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintln(out, "detectorCode,measureTypes,latitude,longitude,street,fromnode,openlr,length")

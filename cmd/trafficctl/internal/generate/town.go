@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Shape of the town. Blocks, rings and radials have fixed places, so a larger town contains each smaller
-// one of the same seed.
+// Shape of the town. Blocks, rings and radials have fixed places, so a larger town contains each
+// smaller one of the same seed.
 const (
 	centreLatitude, centreLongitude = 50.0, 10.0
 
@@ -30,17 +30,18 @@ const firstRing = 9
 // rings are the radii of the ring roads in blocks.
 var rings = []int{oldTown, 7, 15, 30, 60, 120, 240, 480}
 
-// Town is a network of streets. It grows along its fast roads, so its streets are always connected. Roads
-// are radials, which meet in the centre, rings around it, and a grid between them. Few of them cross the
-// river. A Town does not change and is safe for concurrent use.
+// Town is a network of streets. It grows along its fast roads, so its streets are always connected.
+// Roads are radials, which meet in the centre, rings around it, and a grid between them. Few of
+// them cross the river. A Town does not change and is safe for concurrent use.
 type Town struct {
-	// Streets are directed: both directions of a street follow one another. If their number is odd, the
-	// last one is a one-way street.
+	// Streets are directed: both directions of a street follow one another. If their number is odd,
+	// the last one is a one-way street.
 	Streets []Street
 	cfg     TownConfig
 }
 
-// TownConfig says which town to make, and what its clocks show. Each field is the flag of that name.
+// TownConfig says which town to make, and what its clocks show. Each field is the flag of that
+// name.
 type TownConfig struct {
 	Streets   int
 	Seed      uint64
@@ -62,7 +63,8 @@ type Street struct {
 	forward bool    // traffic goes to higher metres
 }
 
-// Validate returns an error for the first invalid setting. The limit of Streets is up to the caller.
+// Validate returns an error for the first invalid setting. The limit of Streets is up to the
+// caller.
 func (c TownConfig) Validate() error {
 	if !(c.UTCOffset >= -12 && c.UTCOffset <= 14) {
 		return fmt.Errorf("--utc-offset %g must be -12 to 14 hours", c.UTCOffset)
@@ -84,8 +86,8 @@ func NewTown(cfg TownConfig) *Town {
 	return t
 }
 
-// TownOf makes a town of streets that are known only by their location references. They get consecutive
-// numbers, and their traffic has no jams.
+// TownOf makes a town of streets that are known only by their location references. They get
+// consecutive numbers, and their traffic has no jams.
 func TownOf(cfg TownConfig, codes []string) *Town {
 	t := &Town{cfg: cfg, Streets: make([]Street, len(codes))}
 	for i, code := range codes {
@@ -115,8 +117,8 @@ type crossing [2]int
 // radius returns the number of the square around the centre, which becomes a circle.
 func (c crossing) radius() int { return max(c[0], -c[0], c[1], -c[1]) }
 
-// place returns metres east and north of the centre. The grid is bent to circles, the more so the farther
-// from the centre, then everything a little out of shape.
+// place returns metres east and north of the centre. The grid is bent to circles, the more so the
+// farther from the centre, then everything a little out of shape.
 func (c crossing) place(seed uint64) (x, y float64) {
 	u, v, r := float64(c[0]), float64(c[1]), float64(c.radius())
 	if r > 0 {
@@ -145,8 +147,9 @@ func south(x, y float64) bool { return y < -2.6*block+170*math.Sin(x/650)+60*mat
 
 func diagonal(a, b crossing) bool { return a[0] != b[0] && a[1] != b[1] }
 
-// roadOf returns the number of the radial or ring that contains the street between two crossings, and the
-// position of its middle in metres: from the centre on a radial, from the east on a ring. 0: of no road.
+// roadOf returns the number of the radial or ring that contains the street between two crossings,
+// and the position of its middle in metres: from the centre on a radial, from the east on a ring.
+// 0: of no road.
 func roadOf(a, b crossing, x, y float64) (road int, metre float64) {
 	ra, rb := a.radius(), b.radius()
 	straight := func(c crossing) bool { return c[0] == 0 || c[1] == 0 || c[0] == c[1] || c[0] == -c[1] }

@@ -12,7 +12,8 @@ import (
 
 func town(streets int) *Town { return NewTown(TownConfig{Streets: streets, Seed: 1}) }
 
-// Every street has two directions and is connected with all others, and its location reference has its ends.
+// Every street has two directions and is connected with all others, and its location reference has
+// its ends.
 func TestTownIsConnected(t *testing.T) {
 	f := func(streets int) {
 		t.Helper()
@@ -113,7 +114,8 @@ func TestJamsMove(t *testing.T) {
 	require.NotEmpty(t, middles(time.Date(2026, 11, 3, 2, 0, 0, 0, time.UTC)), "some roads have a jam at night")
 }
 
-// Speeds are plausible for the class of the street, and the rush hours are those of the town's clocks.
+// Speeds are plausible for the class of the street, and the rush hours are those of the town's
+// clocks.
 func TestTraffic(t *testing.T) {
 	day := town(1000)
 	clocks := NewTown(TownConfig{Streets: 1000, Seed: 1, UTCOffset: 5.5})

@@ -1,8 +1,8 @@
 // Package geometry converts a stream of geometries between encodings and coordinate formats.
 //
-// A record is one geometry: a line, a placemark, or a whole file of WKB. A record that cannot be converted
-// is reported with its place and skipped. Memory is bounded by the largest record and a batch. A
-// Converter converts the coordinates: Offline, or the client of the routing service.
+// A record is one geometry: a line, a placemark, or a whole file of WKB. A record that cannot be
+// converted is reported with its place and skipped. Memory is bounded by the largest record and a
+// batch. A Converter converts the coordinates: Offline, or the client of the routing service.
 package geometry
 
 import (

@@ -1,10 +1,10 @@
-// Package inspect reads a journal's directory from outside: beside a running daemon, or when the daemon
-// does not start.
+// Package inspect reads a journal's directory from outside: beside a running daemon, or when the
+// daemon does not start.
 //
-// It opens files read-only and takes no lock. It sees the directory as of one moment, even if a daemon
-// continues to write and delete. Package journal defines the format of segments and cursors, package
-// batch that of frames, and package pipeline that of delivery cursors; this package adds reading past
-// damage and counting what each consumer has not consumed.
+// It opens files read-only and takes no lock. It sees the directory as of one moment, even if a
+// daemon continues to write and delete. Package journal defines the format of segments and cursors,
+// package batch that of frames, and package pipeline that of delivery cursors; this package adds
+// reading past damage and counting what each consumer has not consumed.
 package inspect
 
 import (
@@ -31,8 +31,8 @@ const (
 
 var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 
-// attempts is how often an incomplete cursor, or a listed segment that does not exist, is read again: a
-// daemon may be writing the cursor or deleting the segment.
+// attempts is how often an incomplete cursor, or a listed segment that does not exist, is read
+// again: a daemon may be writing the cursor or deleting the segment.
 const attempts = 3
 
 // Folder is a journal's directory at the time of Open. It is not safe for concurrent use.
@@ -126,8 +126,8 @@ func (f *Folder) look(how func(string, ...journal.Option) (*journal.Inspection, 
 	return in, nil
 }
 
-// openSegments opens the listed segments. It reports whether the last one exists: a daemon deletes a
-// segment only once it has a newer one, which the list then lacks.
+// openSegments opens the listed segments. It reports whether the last one exists: a daemon deletes
+// a segment only once it has a newer one, which the list then lacks.
 func (f *Folder) openSegments(names []string) (there bool) {
 	f.Close()
 	f.segments, there = nil, true
@@ -190,8 +190,8 @@ func recognise(dir string, names []string) error {
 		dir, len(names), names[0], segmentSuffix, cursorSuffix)
 }
 
-// view is a read-only journal.FS with some of the files of a directory. The embedded FS is nil: package
-// journal calls only List and Open to read.
+// view is a read-only journal.FS with some of the files of a directory. The embedded FS is nil:
+// package journal calls only List and Open to read.
 type view struct {
 	journal.FS
 	names    []string
@@ -224,8 +224,8 @@ func openFile(path string) (journal.File, error) {
 }
 
 // file is a read-only file that reports progress; the embedded File is nil. When a daemon seals a
-// segment, it truncates the preallocated end; the file reads as zeros up to the size that was returned
-// before.
+// segment, it truncates the preallocated end; the file reads as zeros up to the size that was
+// returned before.
 type file struct {
 	journal.File
 	kept   *os.File

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A daemon may delete segments after the directory was listed. If the newest listed segment is missing, the
-// list lacks its successors and must be read again.
+// A daemon may delete segments after the directory was listed. If the newest listed segment is
+// missing, the list lacks its successors and must be read again.
 func TestOpenSegmentsAfterDeletion(t *testing.T) {
 	const first, second, third = "00000000000000000001.seg", "00000000000000000002.seg", "00000000000000000003.seg"
 	f := &Folder{dir: t.TempDir()}

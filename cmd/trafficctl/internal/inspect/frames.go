@@ -41,9 +41,10 @@ func (g *Gap) Range() string {
 	return fmt.Sprintf("frames %d to %d", g.From, g.To)
 }
 
-// Frames returns the frames from seq on and verifies their checksums. After an error that is a *Gap, it
-// continues with the next intact frame; any other error is the last. A frame is valid until the next
-// one. A torn tail, or a commit that a daemon is writing, ends the sequence without an error.
+// Frames returns the frames from seq on and verifies their checksums. After an error that is a
+// *Gap, it continues with the next intact frame; any other error is the last. A frame is valid
+// until the next one. A torn tail, or a commit that a daemon is writing, ends the sequence without
+// an error.
 func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		in, err := f.silent().Inspect()
@@ -102,8 +103,9 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 	}
 }
 
-// span returns the first frame after a segment, and the segments to show to journal.Frames: the segment and
-// its successor, unless that cannot be opened, in which case journal.Frames would read none at all.
+// span returns the first frame after a segment, and the segments to show to journal.Frames: the
+// segment and its successor, unless that cannot be opened, in which case journal.Frames would read
+// none at all.
 func (f *Folder) span(i int, in *journal.Inspection) (end uint64, visible []segment) {
 	switch {
 	case i+1 == len(f.segments):
@@ -146,7 +148,8 @@ func (f *Folder) Verify() (*Verdict, error) {
 			}
 		}
 	}
-	// Frames that a consumer has consumed but the journal lacks, in which case the daemon does not start.
+	// Frames that a consumer has consumed but the journal lacks, in which case the daemon does not
+	// start.
 	_, next := bounds(in)
 	for _, c := range v.Cursors {
 		if c.Err == nil && c.Seq > next {
@@ -158,8 +161,8 @@ func (f *Folder) Verify() (*Verdict, error) {
 	return v, nil
 }
 
-// Lacking returns the consumers that have not consumed all of a gap, including those with an unreadable
-// cursor.
+// Lacking returns the consumers that have not consumed all of a gap, including those with an
+// unreadable cursor.
 func (v *Verdict) Lacking(g *Gap) (names []string) {
 	for _, c := range v.Cursors {
 		if c.Err != nil || c.Seq <= g.To {
@@ -211,8 +214,8 @@ func (f *Folder) Behind() uint64 {
 	return first
 }
 
-// Consumers returns the consumers by name, and the unconsumed frames that cannot be read, which are not
-// counted.
+// Consumers returns the consumers by name, and the unconsumed frames that cannot be read, which are
+// not counted.
 func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	in, err := f.silent().Inspect()
 	if err != nil {
@@ -258,8 +261,8 @@ func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
 	return c
 }
 
-// bounds returns the oldest frame and the one after the newest, which is NoEnd if the newest segment is
-// damaged.
+// bounds returns the oldest frame and the one after the newest, which is NoEnd if the newest
+// segment is damaged.
 func bounds(in *journal.Inspection) (oldest, next uint64) {
 	if len(in.Segments) == 0 {
 		return 1, 1

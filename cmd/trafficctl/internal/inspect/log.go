@@ -16,21 +16,25 @@ type Journal interface {
 	Inspect() (*journal.Inspection, error)
 	// Verify reads everything.
 	Verify() (*Verdict, error)
-	// Consumers returns the consumers, and the unconsumed frames that cannot be read, which are not counted.
+	// Consumers returns the consumers, and the unconsumed frames that cannot be read, which are not
+	// counted.
 	Consumers() (consumers []Consumer, gaps []*Gap, err error)
-	// Frames returns the frames from seq on. After an error that is a *Gap, it continues with the next intact frame.
+	// Frames returns the frames from seq on. After an error that is a *Gap, it continues with the
+	// next intact frame.
 	Frames(seq uint64) iter.Seq2[journal.Frame, error]
 	// Bytes returns the size of the frames from seq on, 0 if it is unknown.
 	Bytes(seq uint64) int64
 	// Behind returns the first frame that a consumer has not consumed.
 	Behind() uint64
-	// OnRead sets a function that is called with the number of bytes read, to show progress. Reading again counts again.
+	// OnRead sets a function that is called with the number of bytes read, to show progress.
+	// Reading again counts again.
 	OnRead(count func(n int64))
 	Close()
 }
 
-// Log is the log in Kafka at the time of OpenLog. Each partition is a segment, with frames numbered from 1, and has a cursor for
-// each consumer. It contains batches that were written repeatedly, of which deliveries drop all but the first.
+// Log is the log in Kafka at the time of OpenLog. Each partition is a segment, with frames numbered
+// from 1, and has a cursor for each consumer. It contains batches that were written repeatedly, of
+// which deliveries drop all but the first.
 type Log struct {
 	view *kafkalog.View
 	read func(n int64)

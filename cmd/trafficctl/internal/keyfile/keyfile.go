@@ -1,5 +1,5 @@
-// Package keyfile creates API keys and edits the daemon's keys file (contract 1.4). The file contains
-// SHA-256 digests, never keys.
+// Package keyfile creates API keys and edits the daemon's keys file (contract 1.4). The file
+// contains SHA-256 digests, never keys.
 package keyfile
 
 import (
@@ -26,8 +26,8 @@ import (
 // Prefix identifies a key to people and to secret scanners.
 const Prefix = "tfd_"
 
-// NewKey returns a key of 256 random bits. It cannot be guessed, so a plain digest protects it as well as
-// a slow one would.
+// NewKey returns a key of 256 random bits. It cannot be guessed, so a plain digest protects it as
+// well as a slow one would.
 func NewKey() string {
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails
@@ -53,9 +53,9 @@ func Read(path string) ([]api.KeyEntry, error) {
 	return file.Keys, nil
 }
 
-// Append adds a key to the file, which it creates if necessary. Comments and order are kept. Readers
-// see the old file or the new one, and concurrent edits are serialised. The file keeps its mode and
-// owner, so that the daemon can still read it.
+// Append adds a key to the file, which it creates if necessary. Comments and order are kept.
+// Readers see the old file or the new one, and concurrent edits are serialised. The file keeps its
+// mode and owner, so that the daemon can still read it.
 func Append(path string, e api.KeyEntry) error {
 	if err := edit(path, func(old []byte) ([]byte, error) { return With(old, e) }); err != nil {
 		return fmt.Errorf("cannot add the key to %s: %w", path, err)
@@ -84,7 +84,8 @@ func Revoke(path, name string) error {
 	return nil
 }
 
-// edit replaces the file's content. The lock is on the directory, because the file itself is replaced.
+// edit replaces the file's content. The lock is on the directory, because the file itself is
+// replaced.
 func edit(path string, change func(old []byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -131,8 +132,8 @@ func indexOf(keys *yaml.Node, name string) int {
 	})
 }
 
-// change returns the text of a keys file with changed items of the list `keys`, which it adds if it is
-// missing.
+// change returns the text of a keys file with changed items of the list `keys`, which it adds if it
+// is missing.
 func change(old []byte, with func(keys *yaml.Node) error) ([]byte, error) {
 	var doc, more yaml.Node
 	in := yaml.NewDecoder(bytes.NewReader(old))

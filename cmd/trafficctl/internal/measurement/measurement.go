@@ -1,5 +1,6 @@
-// Package measurement defines one measurement on its way to the daemon, as JSON (contract 5.1). Packages feed
-// and generate produce items, package send consumes them; none of the three imports another.
+// Package measurement defines one measurement on its way to the daemon, as JSON (contract 5.1).
+// Packages feed and generate produce items, package send consumes them; none of the three imports
+// another.
 package measurement
 
 import (

@@ -14,8 +14,8 @@ const (
 	bodyStart = `{"measurements":[`
 	bodyEnd   = `]}`
 
-	// maxBody closes a batch of unusually long items early, well below the daemon's limits of 16 MiB
-	// compressed and 64 MiB decompressed.
+	// maxBody closes a batch of unusually long items early, well below the daemon's limits of 16
+	// MiB compressed and 64 MiB decompressed.
 	maxBody = 12 << 20
 )
 
@@ -95,8 +95,8 @@ func newLanes(cfg Config) *lanes {
 	return l
 }
 
-// add puts the item into its lane's batch and hands the batch over if it is full. It fails only when
-// ctx is done; the item is in no batch then.
+// add puts the item into its lane's batch and hands the batch over if it is full. It fails only
+// when ctx is done; the item is in no batch then.
 func (l *lanes) add(ctx context.Context, item measurement.Item) error {
 	if item.StartsBatch {
 		l.handAll(ctx)

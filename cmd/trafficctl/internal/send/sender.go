@@ -3,10 +3,10 @@
 //	items ─▶ fill ─▶ lane 0 … n ─▶ gzip, POST, retry ─▶ ledger
 //	         batches   in order       one Idempotency-Key per batch
 //
-// Order: a detector belongs to one lane (a hash of its code), and a lane has one batch in flight, so
-// the measurements of a detector arrive in input order. A lane's batch is closed when it is full, not
-// when the input moves to another detector, and lanes queue a few batches, so input that is sorted
-// by detector keeps several lanes busy. Without order all workers share one queue.
+// Order: a detector belongs to one lane (a hash of its code), and a lane has one batch in flight,
+// so the measurements of a detector arrive in input order. A lane's batch is closed when it is
+// full, not when the input moves to another detector, and lanes queue a few batches, so input that
+// is sorted by detector keeps several lanes busy. Without order all workers share one queue.
 //
 // Memory is bounded by a fixed set of batches: fill takes a free one, and a worker returns it once
 // it is answered.
@@ -69,13 +69,13 @@ func (c Config) Validate() error {
 }
 
 const (
-	// grace is how long requests in flight may finish after an interrupt: the outcome of their items
-	// is worth knowing.
+	// grace is how long requests in flight may finish after an interrupt: the outcome of their
+	// items is worth knowing.
 	grace = 10 * time.Second
 	// reportedRows is how many unreadable rows are reported one by one.
 	reportedRows = 10
-	// connectFor is how long the first connection is retried. Once the daemon has answered, RetryFor
-	// applies: it may be restarting.
+	// connectFor is how long the first connection is retried. Once the daemon has answered,
+	// RetryFor applies: it may be restarting.
 	connectFor = 10 * time.Second
 )
 
@@ -91,7 +91,8 @@ type Tally struct {
 	Codes    map[string]int64 `json:"codes,omitempty"`
 	// Examples holds the first rejection in the input for each code.
 	Examples map[string]Example `json:"-"`
-	// Resume is set when sending stopped early: all rows before it are acknowledged. 0: all rows are.
+	// Resume is set when sending stopped early: all rows before it are acknowledged. 0: all rows
+	// are.
 	Resume int64 `json:"resume_row,omitempty"`
 }
 
@@ -114,8 +115,8 @@ type Sender struct {
 	lines    bytes.Buffer
 }
 
-// New returns a sender. It writes rejected items to rejected as NDJSON, unless that is nil. It calls
-// note, from any goroutine, with messages for the user: retries and skipped rows.
+// New returns a sender. It writes rejected items to rejected as NDJSON, unless that is nil. It
+// calls note, from any goroutine, with messages for the user: retries and skipped rows.
 func New(cfg Config, rejected io.Writer, note func(text string)) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -138,8 +139,8 @@ func (s *Sender) Tally() Tally {
 }
 
 // Send sends all items and returns once each batch is answered or given up. It stops at the first
-// error that a retry cannot fix, and when ctx is done: no batch starts any more, and those in flight
-// get a grace period. If the input fails, the items before the failure are still sent.
+// error that a retry cannot fix, and when ctx is done: no batch starts any more, and those in
+// flight get a grace period. If the input fails, the items before the failure are still sent.
 func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, error]) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -177,8 +178,8 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// giveUp records that the rows from row on are not acknowledged, and how many of their items were sent
-// without an answer.
+// giveUp records that the rows from row on are not acknowledged, and how many of their items were
+// sent without an answer.
 func (s *Sender) giveUp(row int64, unknown int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +294,8 @@ func (s *Sender) settle(b *batch, a *answer) error {
 	if s.rejected == nil || s.lines.Len() == 0 {
 		return nil
 	}
-	// One write per batch: what the tally counts is in the file even if the program is killed afterwards.
+	// One write per batch: what the tally counts is in the file even if the program is killed
+	// afterwards.
 	if _, err := s.rejected.Write(s.lines.Bytes()); err != nil {
 		return fmt.Errorf("cannot write rejected items: %w", err)
 	}
@@ -337,7 +339,8 @@ const maxAnswer = 128 << 20
 var errInvalidAnswer = errors.New("inconsistent answer; check that --url names a trafficd")
 
 // post sends a packed batch once. The error is a *client.Error for a status other than 207; after
-// any other error it is unknown whether the batch was accepted, and the same request is safe to repeat.
+// any other error it is unknown whether the batch was accepted, and the same request is safe to
+// repeat.
 func (s *Sender) post(ctx context.Context, b *batch) (*answer, error) {
 	req, err := s.client.NewRequest(ctx, http.MethodPost, bytes.NewReader(b.packed.Bytes()))
 	if err != nil {

@@ -101,8 +101,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A daemon that has never answered is retried for connectFor. One that has answered may be restarting and
-// is retried for RetryFor.
+// A daemon that has never answered is retried for connectFor. One that has answered may be
+// restarting and is retried for RetryFor.
 func TestFirstConnection(t *testing.T) {
 	f := func(answered int, want time.Duration) {
 		t.Helper()

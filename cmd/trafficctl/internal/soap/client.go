@@ -22,7 +22,8 @@ type Client struct {
 	timeout time.Duration
 }
 
-// New returns a client. The caller closes it. cfg.Timeout does not include the time that watchJob waits.
+// New returns a client. The caller closes it. cfg.Timeout does not include the time that watchJob
+// waits.
 func New(cfg client.Config) (*Client, error) {
 	c, err := client.New(cfg, client.Routing)
 	if err != nil {
@@ -51,7 +52,8 @@ const (
 	watchFor  = 10 * time.Second
 )
 
-// Await watches a job until it ends and returns its last state. It calls show with each state before.
+// Await watches a job until it ends and returns its last state. It calls show with each state
+// before.
 func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (xroute.Job, error) {
 	request := &xroute.WatchJob{ID: id, Options: &xroute.WatchOptions{
 		MaximumPollingPeriod: new(int32(watchFor.Milliseconds())), ProgressUpdatePeriod: new(int32(watchStep.Milliseconds())),

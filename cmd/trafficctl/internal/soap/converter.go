@@ -22,8 +22,8 @@ type Converter struct {
 	Limits   geo.Limits // of the results
 }
 
-// Convert implements geometry.Converter. It splits a batch that is too large for the service. A single
-// geometry that is too large is reported as not convertible.
+// Convert implements geometry.Converter. It splits a batch that is too large for the service. A
+// single geometry that is too large is reported as not convertible.
 func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Result, error) {
 	results, err := c.job(ctx, batch)
 	switch {
