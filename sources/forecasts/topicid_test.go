@@ -16,8 +16,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestTopicRecreatedUnseen recreates a topic between two polls, with as many records as before or more, so that offsets do
-// not show it.
+// TestTopicRecreatedUnseen recreates a topic between two polls, with as many records as before or
+// more, so that offsets do not show it.
 func TestTopicRecreatedUnseen(t *testing.T) {
 	f := func(records int32) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestTopicRecreatedUnseen(t *testing.T) {
 			produce(t, again, record("f", 0, string(Key(street(i+5, 1))), value(t, street(i+5, 1, 50))))
 		}
 		confirmed := layer.confirmedAt()
-		_, err = feed.check(t.Context())
+		_, err = settled(t, feed)
 		require.ErrorIs(t, err, errRecreated)
 		require.Equal(t, confirmed, layer.confirmedAt())
 		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown(), "not a mixture")
@@ -137,8 +137,9 @@ func FuzzTopicID(f *testing.F) {
 	})
 }
 
-// TestTopicReadInAnyOrder reads a street from several partitions, with clocks that were set back. The result depends neither
-// on the order of the partitions nor on how many records came after the first layer.
+// TestTopicReadInAnyOrder reads a street from several partitions, with clocks that were set back.
+// The result depends neither on the order of the partitions nor on how many records came after the
+// first layer.
 func TestTopicReadInAnyOrder(t *testing.T) {
 	type written struct {
 		partition, at int
@@ -184,8 +185,8 @@ func latestOf(partition, at int, speed float64) latest {
 
 func kafkaTime(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 
-// TestTopicTakesNoMoreThanMaxBytes checks that streets over max_bytes are skipped and reported, and that removed streets make
-// room.
+// TestTopicTakesNoMoreThanMaxBytes checks that streets over max_bytes are skipped and reported, and
+// that removed streets make room.
 func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		layer := newFakeLayer(t)
