@@ -15,7 +15,7 @@ import (
 // ErrFrame is wrapped by all errors of frames.
 var ErrFrame = errors.New("invalid frame")
 
-// A frame is what the journal stores of one request: header, answer, columns.
+// A frame is what the journal stores for one request: header, answer, columns.
 //
 //	version     1 byte
 //	received_at 8 bytes little endian, nanoseconds   (at a fixed place for StampFrame)
@@ -30,8 +30,8 @@ var ErrFrame = errors.New("invalid frame")
 //	From as delta to the row before, delta of To-From likewise (varint)
 //	values 8 bytes each; quality flag; qualities 8 bytes each
 //
-// Deltas repeat in real batches and take one byte each. Only batches of sampled requests are
-// version 4: without tracing, programs that know version 3 alone read the journal.
+// Deltas repeat in real batches and take one byte each. Only batches of sampled requests have
+// version 4: without tracing, a program that knows only version 3 can read the journal.
 const (
 	frameVersion  = 3
 	tracedVersion = 4
@@ -39,7 +39,7 @@ const (
 	noRows        = "\x00\x00\x00" // no rows, no types, no qualities
 )
 
-// Answer is what is remembered of a 207 response to a request with an Idempotency-Key (contract
+// Answer is the remembered part of a 207 response to a request with an Idempotency-Key (contract
 // 1.5). It is part of the batch's frame, so both become durable in the same commit.
 type Answer struct {
 	Key        string // empty: nothing is remembered
@@ -130,8 +130,8 @@ func appendAnswer(dst []byte, a *Answer) []byte {
 	return AppendCounted(dst[:plain], compressor.EncodeAll(dst[plain:], nil))
 }
 
-// A list of rejections shrinks to a tenth. Both coders serve many goroutines at once; neither fails
-// with these options.
+// A list of rejections compresses to a tenth. Both coders are safe for concurrent use; their
+// constructors do not fail with these options.
 var (
 	compressor, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<17))
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(1<<30))
@@ -190,7 +190,7 @@ func readAnswer(r *WireReader, a *Answer) {
 	a.Client, a.BodyHash, a.Items, a.Duplicates = string(client), hash, int(items), int(duplicates)
 	list, err := decompressor.DecodeAll(packed, nil)
 	if err != nil {
-		r.Fail("invalid zstd of the rejections")
+		r.Fail("invalid zstd data of the rejections")
 		return
 	}
 	l := NewWireReader(list, ErrFrame)
@@ -300,14 +300,12 @@ type Header struct {
 // FrameHeader returns the header of a frame.
 func FrameHeader(frame []byte) (h Header, err error) {
 	r := NewWireReader(frame, ErrFrame)
-	r.Version(frameVersion)
-	r.Bytes(8)
-	copy(h.ID[:], r.Bytes(len(h.ID)))
+	_, h.ID, _ = readHeader(&r)
 	h.ProductInstance = string(r.Counted())
 	return h, r.Err()
 }
 
-// FrameSum returns a hash of all of a valid frame but its received_at.
+// FrameSum returns a hash of a valid frame without its received_at.
 func FrameSum(frame []byte) uint64 { return xxhash.Sum64(frame[stampAt+8:]) }
 
 // FrameWithout returns a copy of a frame without the rows whose index is in one of the earlier

@@ -60,7 +60,7 @@ func traceOf(r *rand.Rand) trace.SpanContext {
 	})
 }
 
-// TestFrameOfARequestThatIsNotSampled: programs that know version 3 alone can read it.
+// TestFrameOfARequestThatIsNotSampled: a program that knows only version 3 can read it.
 func TestFrameOfARequestThatIsNotSampled(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	b, a := random(r)
@@ -77,6 +77,11 @@ func TestFrameOfARequestThatIsNotSampled(t *testing.T) {
 	require.EqualValues(t, 4, traced[0])
 	require.Len(t, traced, len(plain)+16+8)
 	require.Equal(t, sampled, FrameTrace(traced))
+	for _, frame := range [][]byte{plain, traced} {
+		h, err := FrameHeader(frame)
+		require.NoError(t, err)
+		require.Equal(t, Header{b.ID, b.ProductInstance}, h)
+	}
 }
 
 func TestFrameRoundTrip(t *testing.T) {
