@@ -10,9 +10,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// backlog counts the rows of the journal that a delivery has not passed. Those from before the
-// start are counted while the delivery runs, in about a second for each GiB; until then they are
-// missing. Of a source that does not count rows they are estimated.
+// backlog counts the rows in the journal that a delivery has not passed. Rows from before the start
+// are counted while the delivery runs, at about one GiB per second, and are not included until
+// then. If the source does not count rows, the result is an estimate.
 type backlog struct {
 	source Source
 
@@ -44,8 +44,8 @@ func (b *backlog) rows() int64 {
 	return int64(float64(next-min(next, b.at.Frame)) * max(1, float64(b.passed)/max(1, float64(b.frames))))
 }
 
-// count reads the frames that the delivery has not passed. It begins anew, further on, if the
-// delivery passes frames that are deleted before it has read them.
+// count reads the frames that the delivery has not passed. It starts again at the delivery's
+// position if frames are deleted before it has read them.
 func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	for {
 		b.mu.Lock()

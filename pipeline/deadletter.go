@@ -105,7 +105,7 @@ func ItemOf(b *batch.Batch, row int) DeadLetterItem {
 	return item
 }
 
-// appendDurably appends lines, on a new line if a crash has torn the last one.
+// appendDurably appends lines, on a new line if a crash has truncated the last one.
 func appendDurably(path string, lines []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {

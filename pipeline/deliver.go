@@ -21,18 +21,17 @@ import (
 
 // Sink is a store that accepted rows are delivered to. It is used by one goroutine.
 type Sink interface {
-	// Plan fixes the next block before its first attempt: n is the number of rows, from the first
-	// on and at least one, that one attempt delivers; plan makes all attempts of the block
-	// identical, also after a restart. state is the result of the last Deliver, nil at first. No
-	// two batches of rows have the same ID.
+	// Plan determines the next block before its first attempt: the first n rows, n ≥ 1. The
+	// returned plan makes all attempts identical, even after a restart. state is the result of the
+	// last Deliver, nil at first. All batches in rows have different IDs.
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
-	// Deliver returns nil when the store has exactly this block durably. After an error or a
+	// Deliver returns nil once the store has durably stored exactly this block. After an error or a
 	// restart it is called again with the same plan and rows. The next Plan gets state. A
-	// *batch.PermanentError makes the loop halve the block; if part of the block was stored
-	// nevertheless, state must tell later plans. All other errors are retried.
+	// *batch.PermanentError makes the loop halve the block; if part of the block was stored anyway,
+	// state must record that for later plans. All other errors are retried.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
-	// Probe returns why the store cannot take rows now. It is called at the start and while there
-	// are none.
+	// Probe returns an error if the store cannot take rows now. It is called on start and while
+	// there are no rows to deliver.
 	Probe(ctx context.Context) error
 	Close() error
 }
@@ -40,12 +39,11 @@ type Sink interface {
 // DeliveryConfig configures how blocks are formed and retried.
 type DeliveryConfig struct {
 	MaxRows int `setting:"max_rows"` // rows offered to the sink at a time; raise it if the store prefers larger blocks
-	// rows for which the delivery waits before it writes a block soon after another, so that blocks
-	// are not small
+	// rows to wait for, up to linger, before another block is written, to avoid small blocks
 	MinRows  int           `setting:"min_rows"`
-	Linger   time.Duration `setting:"linger"`    // time since the last block after which it waits no longer for min_rows
-	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; it doubles after each
-	RetryMax time.Duration `setting:"retry_max"` // longest wait between attempts, and time between two probes of an idle store
+	Linger   time.Duration `setting:"linger"`    // longest wait for min_rows, counted from the last block
+	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; doubles with each further one
+	RetryMax time.Duration `setting:"retry_max"` // longest wait between attempts, and interval at which an idle store is probed
 }
 
 // Validate reports every setting that is out of bounds.
@@ -62,7 +60,7 @@ func (c DeliveryConfig) Validate() error {
 // Delivery delivers the journal's rows to one sink: cursor → frames → block → sink → cursor. The
 // deliveries to the archive and to Kafka are independent of each other.
 type Delivery struct {
-	Tracer trace.Tracer // of the blocks' spans, nil: none; set before Run
+	Tracer trace.Tracer // creates a span for each block; nil: no spans; set before Run
 
 	name   string
 	cfg    DeliveryConfig
@@ -73,9 +71,9 @@ type Delivery struct {
 	dead   *DeadLetters
 	log    zerolog.Logger
 
-	at      CursorStatus // as on disk, or further if unsaved
+	at      CursorStatus // as on disk, or ahead of it if unsaved
 	unsaved bool         // the last save failed
-	limit   int          // rows of a block; lowered while searching for a rejected row
+	limit   int          // maximum rows of a block; lowered while searching for a rejected row
 
 	reached atomic.Uint64 // frame of the first undelivered row
 	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
@@ -85,7 +83,7 @@ type Delivery struct {
 	trouble error // why the last attempt failed, nil if it succeeded
 }
 
-// NewDelivery loads the sink's cursor. Run delivers.
+// NewDelivery returns a delivery that starts at the sink's cursor.
 func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead *DeadLetters, log zerolog.Logger) (*Delivery, error) {
 	d := &Delivery{
 		name: name, cfg: cfg, sink: sink, source: source, cursor: source.Cursor(), window: window{source: source}, dead: dead,
@@ -103,9 +101,9 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	return d, nil
 }
 
-// Run delivers until soft is done, which lets the current attempt finish; ctx, which must be done
-// no earlier than soft, interrupts it. The next Run, in this process or another, continues with
-// what was not delivered.
+// Run delivers until soft is done, and then lets the current attempt finish. ctx interrupts that
+// attempt too and must not be done before soft. The next Run, in this process or another, continues
+// with the undelivered rows.
 func (d *Delivery) Run(ctx, soft context.Context) error {
 	var counting sync.WaitGroup
 	defer counting.Wait()
@@ -140,7 +138,7 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		}
 		return rows, err
 	}
-	if d.unsaved { // the journal can delete nothing before the save, and the next row may be far off
+	if d.unsaved { // the journal cannot delete anything before the save, and the next row may be far off
 		if err := d.save(d.at); err != nil {
 			return nil, err
 		}
@@ -177,12 +175,11 @@ func distinct(rows batch.Block) batch.Block {
 	return rows
 }
 
-// maxUnsavedFrames is how many frames without rows are passed before the cursor is saved.
+// maxUnsavedFrames is the number of frames without rows after which the cursor is saved.
 const maxUnsavedFrames = 64
 
 // passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and
-// every maxUnsavedFrames: a journal full of such frames accepts no new ones that would move the
-// cursor.
+// every maxUnsavedFrames; otherwise a journal full of such frames would stay full.
 func (d *Delivery) passEmptyFrames() error {
 	d.at.Done = d.window.end()
 	idle := !d.window.more()
@@ -243,7 +240,8 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	return err
 }
 
-// maxLinks bounds the batches that a block's span names: a block may have rows of thousands.
+// maxLinks bounds the batches that a block's span links to: a block may have rows of thousands of
+// batches.
 const maxLinks = 128
 
 // startSpan starts the span of a block, from the first attempt of this process to the last. A block
@@ -266,8 +264,8 @@ func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Con
 			attribute.Int("trafficd.batches", len(rows))))
 }
 
-// retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. It waits
-// 50–100 % of a time that doubles.
+// retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. The wait
+// between attempts is 50–100 % of a time that doubles.
 func (d *Delivery) retry(ctx context.Context, what string, attempt func() error) error {
 	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
 		err := attempt()
@@ -290,8 +288,8 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// delivered moves on in memory. The cursor is saved with the next plan: until then, a restart would
-// deliver the same plan again, which the store recognizes.
+// delivered advances the position in memory. The cursor is saved with the next plan: until then, a
+// restart would deliver the same plan again, which the store recognizes.
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
 	d.at = CursorStatus{Done: rows.End(), State: state}
@@ -312,8 +310,8 @@ func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) 
 	d.reached.Store(d.at.Done.Frame)
 }
 
-// rejected halves the block until the rejected row is alone, and moves that one to the dead-letter
-// file.
+// rejected halves the block until only the rejected row is left, and moves that row to the
+// dead-letter file.
 func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error {
 	if n := rows.Rows(); n > 1 {
 		d.limit = n / 2
@@ -327,7 +325,7 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 		Msg("the store permanently rejects a measurement; wrote it to the dead-letter file")
 	d.window.drop(1)
 	err := d.save(CursorStatus{Done: rows.End(), State: d.at.State})
-	if err == nil { // else the row comes again
+	if err == nil { // otherwise the row is delivered again
 		d.backlog.pass(1, rows.End())
 	}
 	return err
@@ -339,7 +337,8 @@ func (d *Delivery) probe(ctx context.Context) {
 	}
 }
 
-// rest saves the cursor unless a block is in progress, whose plan is on disk for the next Run.
+// rest saves the cursor, except while a block is in progress: its plan is already on disk for the
+// next Run.
 func (d *Delivery) rest() error {
 	if d.at.Plan != nil {
 		return nil
@@ -375,11 +374,11 @@ func (d *Delivery) report(err error, what string) {
 	}
 }
 
-// Status is how far a delivery is behind, for readiness and metrics.
+// Status reports how far a delivery is behind, for readiness and metrics.
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
-	Waiting int64         // rows in the journal that were not delivered; see backlog
-	Frames  uint64        // in the journal that were not delivered in full
+	Waiting int64         // undelivered rows in the journal; see backlog
+	Frames  uint64        // frames in the journal that were not completely delivered
 	Rows    int64         // delivered by this process
 	Trouble error         // why the last attempt failed, nil if it succeeded
 }

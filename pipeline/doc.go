@@ -1,5 +1,5 @@
-// Package pipeline connects the sources and the sinks: the stages that a batch passes until it is
-// durable, and the deliveries that take durable rows to the stores.
+// Package pipeline connects the sources and the sinks: the stages that a batch passes through until
+// it is durable, and the deliveries that take durable rows to the stores.
 //
 //	sources/ingest ─▶ Intake ───────────────────────────────────────────────┐
 //	 (a complete       │ body: gunzip through a fixed buffer                │
@@ -18,10 +18,10 @@
 //
 // # Memory and goroutines
 //
-// A body is received completely, still compressed, by the goroutine of its connection.
-// Config.Workers goroutines decode bodies, each with the columns of one batch in memory, and encode
-// each batch into a frame of a few hundred KB. Workers never wait for a client or the disk; the
-// connection's goroutine does. All channels are bounded; when one is full, clients get 503.
+// The goroutine of a connection receives a body completely, still compressed. Config.Workers
+// goroutines decode bodies, each with the columns of one batch in memory, and encode each batch
+// into a frame of a few hundred KB. Workers never wait for a client or the disk; the connection's
+// goroutine does. All channels are bounded; when one is full, clients get 503.
 //
 // # Deliveries
 //
@@ -32,19 +32,19 @@
 //
 // Blocks may start and end inside a batch: the sink limits them to what its store takes at once,
 // and a rejected block is halved down to the rejected row, which goes to the dead-letter file. If a
-// sink was disabled for so long that frames were deleted before it had them, its delivery starts
-// anew at the oldest frame left, because its plan refers to deleted frames.
+// sink was disabled for so long that frames were deleted before it received them, its delivery
+// starts again at the oldest remaining frame, because its plan refers to deleted frames.
 //
-// Journal and Source are what the stages see of the journal: package journal on a disk of this
-// machine, or package kafkalog in Kafka, with one Delivery for each partition.
+// The stages use the journal through the interfaces Journal and Source. Package journal implements
+// them on a local disk, and package kafkalog in Kafka, with one Delivery per partition.
 //
 // # Promises, and the tests that try to break them
 //
 //  1. 207 ⇒ each accepted item reaches both stores or the dead-letter file:
 //     TestEachRowArrivesOnceAndInOrder, cmd/chaos.
 //  2. Nothing arrives twice: the same, and the sinks' tests on real stores.
-//  3. Any other response ⇒ nothing arrives: TestNothingOfAFailedRequestIsStored. After no response
-//     at all, a retry with the same Idempotency-Key settles the outcome:
+//  3. Any other response ⇒ nothing arrives: TestNothingOfAFailedRequestIsStored. If there is
+//     no response at all, a retry with the same Idempotency-Key settles the outcome:
 //     TestRetryGetsTheSameResult.
 //  4. accepted + rejected = items sent, according to the rules: TestAgainstTheOracle.
 //  5. Memory is bounded: TestHardLimit, sources/ingest, cmd/bench (gzip bombs, 64 clients).

@@ -15,16 +15,16 @@ import (
 
 // IdempotencyConfig bounds the idempotency store (contract 1.5).
 type IdempotencyConfig struct {
-	// time for which the answer to a batch is remembered; longer than clients retry
+	// time for which the answer to a batch is remembered; must be longer than clients retry
 	Window time.Duration `setting:"window"`
 	// memory of these answers, compressed; at the limit, requests with a new key get 503
 	MaxBytes          int64          `setting:"max_bytes"`
-	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // memory of one client's answers, at most as much as it leaves free
-	Journal           journal.Config `setting:"journal"`              // on disk; an empty dir is the folder idempotency in the journal's
+	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // memory of one client's answers; one client gets at most as much as it leaves free
+	Journal           journal.Config `setting:"journal"`              // of the answers on disk; an empty dir means the folder idempotency in the journal's
 }
 
-// DefaultIdempotencyConfig remembers for an hour in up to 128 MiB: about 400,000 answers without
-// rejections, half of them for one client.
+// DefaultIdempotencyConfig returns a window of one hour and 128 MiB, enough for about 400,000
+// answers without rejections, half of them for one client.
 func DefaultIdempotencyConfig() IdempotencyConfig {
 	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, MaxBytesPerClient: 64 << 20, Journal: journal.DefaultConfig()}
 	c.Journal.Dir = ""
@@ -58,7 +58,7 @@ const windowConsumer = "window"
 type IdempotencyStore struct {
 	cfg  IdempotencyConfig
 	main Journal
-	from Source // of main; nil: answers that are not copied at the end of the process are lost
+	from Source // of main; nil: answers not copied before the process ends are lost
 	own  *journal.Journal
 	now  func() time.Time
 
@@ -68,8 +68,8 @@ type IdempotencyStore struct {
 	fresh   []*storedAnswer // durable, but not copied yet
 	pending map[uint64]int  // frames of the main journal with answers to copy; a count, because the seq of a voided frame is reused
 	held    map[scopedKey]struct{}
-	bytes   int64            // of all in known
-	shares  map[string]int64 // of it, by client; those with 0 are absent
+	bytes   int64            // of all answers in known
+	shares  map[string]int64 // bytes by client; clients without answers are absent
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -91,9 +91,9 @@ func (a *storedAnswer) size() int64 {
 	return int64(len(a.frame)+len(a.key)+len(a.client)) + 216
 }
 
-// OpenIdempotencyStore loads the remembered answers and starts the copying, which Close stops.
-// cfg.Journal.Dir must be set. from has the frames of main whose answers may not be copied yet; nil
-// if they cannot be read again.
+// OpenIdempotencyStore loads the remembered answers and starts the goroutine that copies new ones,
+// which Close stops. cfg.Journal.Dir must be set. from returns the frames of main whose answers may
+// not have been copied; it is nil if frames cannot be read again.
 func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts ...journal.Option) (*IdempotencyStore, error) {
 	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, opts...)
 	if err != nil {
@@ -103,8 +103,8 @@ func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts
 		cfg: cfg, main: main, from: from, own: own, now: time.Now, done: make(chan struct{}),
 		known: map[scopedKey]*storedAnswer{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{}, shares: map[string]int64{},
 	}
-	// Nothing is written here: the daemon must start on a full disk, or nothing would ever be
-	// delivered and deleted.
+	// Nothing is written here, because the daemon must be able to start on a full disk: only
+	// deliveries free space.
 	err = s.load(own.Reader(0), func(a *storedAnswer, seq uint64) { a.seq = seq })
 	if err == nil && from != nil {
 		start, _ := from.Cursor().Load()
@@ -151,9 +151,8 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedAnswer, seq uint6
 }
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
-// is claimed already, or with 503 if no more answers can be remembered, of this client or of all. A
-// client may have as much as it leaves free, so something is left for the next one however much
-// others have.
+// is already claimed, and with 503 if the store or the client's share of it is full. A client gets
+// at most as much as it leaves free, so there is always room for another client.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
@@ -227,9 +226,9 @@ func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 	return nil
 }
 
-// settle remembers the answer of a durable frame. Any other frame no longer holds the cursor back:
-// the journal voids it before it continues, and if the process dies before that, the next start
-// finds the frame after the cursor.
+// settle remembers the answer of a durable frame. A frame that failed no longer holds the cursor
+// back: either the journal voids it before it continues, or the process dies and the next one finds
+// the frame after the cursor.
 func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,8 +244,8 @@ func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 }
 
 func (s *IdempotencyStore) newAnswer(id batch.Answer, frame []byte) *storedAnswer {
-	// After the clock was set back an answer may be from the future; it is then kept no longer than
-	// a new one.
+	// If the clock was set back, an answer may be from the future; it is kept no longer than a new
+	// one.
 	now := s.now()
 	age := min(max(now.Sub(time.Unix(0, batch.FrameReceivedAt(frame))), 0), s.cfg.Window)
 	return &storedAnswer{
@@ -273,7 +272,7 @@ func (s *IdempotencyStore) add(a *storedAnswer) {
 	s.charge(a.client, a.size())
 }
 
-// charge adds n to what is remembered for a client. The caller holds mu.
+// charge adds n bytes to a client's share. The caller holds mu.
 func (s *IdempotencyStore) charge(client string, n int64) {
 	s.bytes += n
 	if s.shares[client] += n; s.shares[client] == 0 {

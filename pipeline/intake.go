@@ -23,18 +23,18 @@ import (
 
 // Config configures the stages between a complete body and the journal.
 type Config struct {
-	Workers int `setting:"workers"` // bodies decoded concurrently, at most half of them of one client; 0: two per CPU
-	// Complete bodies that wait for a worker, of one client at most as many as it leaves free.
-	// Further ones get 503.
+	Workers int `setting:"workers"` // bodies decoded concurrently, at most half of them from one client; 0: two per CPU
+	// Complete bodies that wait for a worker; further ones get 503. One client gets at most as many
+	// places as it leaves free.
 	Queue        int   `setting:"queue"`
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
 
 	Decode      decode.Config     `setting:"decode"`      // limits of a body's contents
-	Validate    validate.Config   `setting:"validate"`    // rules for measurements that depend on the data
-	Idempotency IdempotencyConfig `setting:"idempotency"` // answers to batches that are sent again with their Idempotency-Key
+	Validate    validate.Config   `setting:"validate"`    // configurable rules for measurements
+	Idempotency IdempotencyConfig `setting:"idempotency"` // store of the answers to requests with an Idempotency-Key
 }
 
-// DefaultConfig has two workers per CPU, a queue of 512 and 64 MiB for a decompressed body
+// DefaultConfig returns two workers per CPU, a queue of 512 and 64 MiB for a decompressed body
 // (contract 1.1).
 func DefaultConfig() Config {
 	return Config{
@@ -121,10 +121,10 @@ func (in *Intake) Close() {
 	in.workers.Wait()
 }
 
-// Ready returns why a batch of the product instance cannot be accepted now (503) or at all (403,
-// contract 1.1), nil if it can.
+// Ready returns an error if a batch of the product instance cannot be accepted now (503) or at all
+// (403, contract 1.1).
 func (in *Intake) Ready(productInstance string) *contract.APIError {
-	if in.registry.Snapshot(productInstance) == nil { // first: a permanent error must not look like a passing one
+	if in.registry.Snapshot(productInstance) == nil { // first: a permanent error must not look like a temporary one
 		return in.noRegistry(productInstance)
 	}
 	if in.jobs.depth() == in.cfg.Queue {
@@ -136,7 +136,7 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 	return nil
 }
 
-// Hold and Release are those of the IdempotencyStore.
+// Hold claims an idempotency key; see IdempotencyStore.Hold.
 func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
 	return in.idempotency.Hold(c, key)
 }
@@ -294,7 +294,7 @@ func (in *Intake) noRegistry(productInstance string) *contract.APIError {
 	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
 }
 
-// The text of gunzip has the padding that decode needs: this does not compile otherwise.
+// This compiles only if gunzip pads its text as much as decode requires.
 const _ = uint(inflate.Slack - decode.Padding)
 
 // body decompresses a request body in a fixed buffer, limits its decompressed size and, for

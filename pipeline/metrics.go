@@ -9,7 +9,7 @@ var (
 	idempotencyBytes  = metrics.NewGauge("trafficd_pipeline_idempotency_bytes", "Memory of the idempotency store, in bytes.")
 	idempotencyErrors = metrics.NewCounter("trafficd_pipeline_idempotency_errors_total", "Failed attempts to save the idempotency store.")
 	deadLetters       = metrics.NewCounters("trafficd_pipeline_dead_letters_total",
-		"Rows that a sink refused for good and that were written to the dead-letter file.", "sink")
+		"Rows that a sink permanently rejected, which were written to the dead-letter file.", "sink")
 )
 
 func (in *Intake) show() {
@@ -28,7 +28,7 @@ func ShowDelivery(sink string, status func() Status) {
 	metrics.Show(
 		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that was not delivered to the sink, in seconds.", labels,
 			func() float64 { return status().Lag.Seconds() }),
-		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that were not delivered to the sink in full.", labels,
+		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that were not completely delivered to the sink.", labels,
 			func() float64 { return float64(status().Frames) }),
 		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, else 0.", labels,
 			func() float64 { return metrics.Bool(status().Trouble != nil) }),

@@ -13,7 +13,7 @@ import (
 type CursorStatus struct {
 	Done  batch.Position // the sink has every row before it
 	State []byte         // the sink's state there, nil before its first block
-	Plan  []byte         // of the block in progress; nil: there is none
+	Plan  []byte         // of the block in progress; nil if there is none
 	End   batch.Position // of the block in progress
 }
 
@@ -38,10 +38,10 @@ func (p CursorStatus) encode() []byte {
 	return batch.AppendCounted(b, p.Plan)
 }
 
-// DescribeCursor decodes the cursor of a delivery, for example from journal.CursorInfo. It starts
-// anew at frame if the cursor was never saved, or if the journal moved it: then its row, plan and
-// state refer to deleted frames. The error reports a state of another version. CursorStatus.State
-// is a view into state.
+// DescribeCursor decodes the cursor of a delivery, for example from journal.CursorInfo. It returns
+// the start of frame if the cursor was never saved, or if the journal moved it because the frames
+// that its row, plan and state refer to were deleted. It returns an error if another version wrote
+// the state. CursorStatus.State is a view into state.
 func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {
 	start := CursorStatus{Done: batch.Position{Frame: frame}}
 	if len(state) == 0 {

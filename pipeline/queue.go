@@ -9,7 +9,7 @@ type queue struct {
 	places, perClient int
 
 	mu      sync.Mutex
-	idle    []worker // the one that waits for the shortest time, and has its memory in the CPU's caches, is last and wakes first
+	idle    []worker // the most recently idle one is last and wakes first: its memory is in the CPU's caches
 	clients map[string]*turn
 	order   []*turn // with waiting jobs; the first may start next
 	waiting int
@@ -19,7 +19,7 @@ type queue struct {
 // worker wakes a goroutine that waits in pop. It has a buffer of one.
 type worker chan struct{}
 
-// turn is the state of a client. It stays in memory: there are no more than API keys.
+// turn is the state of a client. It is never deleted: there is at most one per API key.
 type turn struct {
 	waiting []*job
 	running int
@@ -86,7 +86,7 @@ func (q *queue) done(t *turn) {
 	defer q.mu.Unlock()
 	t.running--
 	if q.closed {
-		q.wakeAll() // they may have to end
+		q.wakeAll() // idle workers may have to exit
 	} else if q.waiting > 0 {
 		q.wake()
 	}

@@ -11,10 +11,9 @@ type Journal interface {
 	// Enqueue queues a frame without waiting for it to be durable; journal.Entry.Wait does that.
 	// Frames of a product instance are in the order of the calls.
 	Enqueue(e *journal.Entry) error
-	// Ready returns why Enqueue would fail now, nil if it would not.
+	// Ready returns an error if Enqueue would fail now.
 	Ready() error
-	// Last returns the newest frame, nil if it is unknown: received_at continues after that of the
-	// frame.
+	// Last returns the newest frame, or nil if it is unknown. New frames get a later received_at.
 	Last() (seq uint64, frame []byte, err error)
 }
 
@@ -27,15 +26,15 @@ type Source interface {
 	Cursor() Cursor
 	// Bounds returns the oldest frame and the one after the newest.
 	Bounds() (oldest, next uint64)
-	// Rows returns the rows of the frames that became durable since the start, and the frame after
-	// them. known is false if the source does not count them.
+	// Rows returns the number of rows that have become durable since the source was opened, and the
+	// frame after them. known is false if the source does not count rows.
 	Rows() (n int64, next uint64, known bool)
 	// Confirm returns an error if another process may own the cursor by now. It is called before
 	// each attempt of a block.
 	Confirm() error
 }
 
-// Reader reads durable frames in order, for one goroutine. Frames may be missing in between.
+// Reader reads durable frames in order. It is used by one goroutine. Frame numbers may have gaps.
 type Reader interface {
 	// Next waits for the next frame and appends it to buf[:0]. After an error the reader does not
 	// move.

@@ -14,7 +14,7 @@ import (
 
 const (
 	tapRate      = 50  // items per second for each follower
-	tapFollowers = 100 // at the same time; each costs a look at the rejections of every batch
+	tapFollowers = 100 // concurrent followers; each scans the rejections of every batch
 )
 
 // Tap lets operators follow a sample of the items as they are validated. Without followers it costs
@@ -32,8 +32,8 @@ type TapFilter struct {
 	Accepted               bool // accepted items, instead of rejected ones
 }
 
-// TapItem is an item that was accepted or rejected. Type, From, To, Value are those of an accepted
-// one, in UTC.
+// TapItem is an item that was accepted or rejected. Type, From, To and Value are set only for
+// accepted items; times are in UTC.
 type TapItem struct {
 	Time     time.Time       `json:"time"`
 	Client   string          `json:"client"`
@@ -56,7 +56,7 @@ type Follower struct {
 	filter TapFilter
 	tap    *Tap
 
-	second int64 // to which sent belongs
+	second int64 // Unix time of the second that sent counts
 	sent   int
 }
 
@@ -77,7 +77,7 @@ func (t *Tap) Follow(filter TapFilter) *Follower {
 	return f
 }
 
-// Stop ends the following. Items is not closed.
+// Stop ends the subscription. It does not close Items.
 func (f *Follower) Stop() {
 	f.tap.mu.Lock()
 	defer f.tap.mu.Unlock()
@@ -124,8 +124,8 @@ func (f *Follower) admits(now time.Time) bool {
 	return f.sent < tapRate
 }
 
-// offer sends one item, if it matches. more is false if the follower has its share of this second,
-// or is behind.
+// offer sends one item, if it matches. more is false if the follower has received its share for
+// this second or is behind.
 func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.Rejection, client string, now time.Time) (more bool) {
 	item := TapItem{Time: now.UTC(), Client: client, Code: contract.OK.String(), Batch: r.ID.String(), Index: row}
 	var detector []byte

@@ -21,7 +21,7 @@ type window struct {
 	free   []*batch.Batch
 	buf    []byte
 	began  time.Time             // when the last block was gathered
-	idle   func(context.Context) // called once in every while the journal has no further frame
+	idle   func(context.Context) // called at the interval every while the journal has no further frame
 	every  time.Duration
 }
 
@@ -33,9 +33,9 @@ func (w *window) rewind(from batch.Position) {
 
 // gather waits for a row, then until there are cfg.MinRows or cfg.Linger has passed since the block
 // before: rows that follow a pause do not wait, and under load blocks are full. It stops reading at
-// cfg.MaxRows. It returns no rows if the frames that came have none; the window's end has then
-// moved. An unreadable frame does not hold back the rows before it: gather returns those, and the
-// next call returns the error.
+// cfg.MaxRows. If the new frames have no rows it returns none, but has moved the window's end. An
+// unreadable frame does not hold back the rows before it: gather returns those, and the next call
+// returns the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	for w.count == 0 {
 		pause, cancel := context.WithTimeout(ctx, w.every)

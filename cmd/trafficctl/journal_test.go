@@ -127,12 +127,12 @@ func TestJournalVerifyReportsDamage(t *testing.T) {
 		"ask the integrators to resend",
 		"the journal in DIR is damaged")
 	f(change(1, flip(header)), "lost: frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
-	f(change(0, flip(20)), "at offset 0: wrong checksum of its header", "lost: frames 1 to 2, received before")
+	f(change(0, flip(20)), "at offset 0: its header has a wrong checksum", "lost: frames 1 to 2, received before")
 	f(func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) },
 		"the previous segment should be 00000000000000000003.seg", "lost: frames 3 to 4")
 	f(func(dir string, _ []string) { // both slots
 		changeFile(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
-	}, "kafka.cursor  DAMAGED\n    at offset 0: neither slot is whole", "Move the damaged cursor files away")
+	}, "kafka.cursor  DAMAGED\n    at offset 0: neither slot is valid", "Move the damaged cursor files away")
 	f(change(1, func(b []byte) []byte { b[8] = 9; return b }),
 		"has format version 9", "was written by another version of trafficd")
 }

@@ -84,11 +84,11 @@ func (b *Batch) Accept(it *Items, r *Rejections) {
 // the pipeline during a call of Submit and to the caller otherwise.
 type Submission struct {
 	ProductInstance string
-	Client          string // name of the API key; the answer counts as its share of the idempotency store
+	Client          string // contract.Client.Owner, whose share of the idempotency store the answer takes
 	IdempotencyKey  string // may be empty
 	Trace           trace.SpanContext
 
-	// Body is the compressed body, received completely before: reading it never waits for the
+	// Body is the compressed body. It was received completely: reading it never waits for the
 	// client.
 	Body io.Reader
 

@@ -87,8 +87,8 @@ func (d *Detectors) lookup(code []byte) (slot *uint32, found bool) {
 // Attribute is a column of a registry feed other than the code, with its value for a detector.
 type Attribute struct{ Name, Value string }
 
-// DetectorList is the detectors of a product instance as a registry feed has them. Attributes[i]
-// are those of Codes[i].
+// DetectorList holds the detectors of a product instance as a registry feed lists them.
+// Attributes[i] are those of Codes[i].
 type DetectorList struct {
 	ProductInstance string
 	Codes           []string

@@ -32,10 +32,10 @@ func (r *WireReader) Fail(reason string) {
 	r.rest = nil
 }
 
-// End returns the first error. Surplus bytes are an error too.
+// End returns the first error. Trailing bytes are an error too.
 func (r *WireReader) End() error {
 	if len(r.rest) != 0 {
-		r.Fail("surplus bytes")
+		r.Fail("trailing bytes")
 	}
 	return r.err
 }

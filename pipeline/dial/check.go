@@ -22,8 +22,8 @@ const maxClockDifference = 5 * time.Second
 // checkTimeout bounds the requests to one server.
 const checkTimeout = 20 * time.Second
 
-// Check connects to a server and returns what is wrong, also with its clock. An error starts with
-// the key of a setting; address is that of the address.
+// Check connects to a server and returns an error if that fails or if the server's clock is wrong.
+// The error starts with the key of a setting; key is the one of the address.
 func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -138,7 +138,7 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 	return t, errors.Join(errs...)
 }
 
-// diagnose names the settings that a failed connection to a broker is due to.
+// diagnose adds the settings that may have caused a failed connection to a broker.
 func (k Kafka) diagnose(address string, err error) error {
 	switch {
 	case errors.Is(err, kafka.SASLAuthenticationFailed):
@@ -148,9 +148,9 @@ func (k Kafka) diagnose(address string, err error) error {
 	case IsTLS(err):
 		return fmt.Errorf("tls.enabled, tls.ca and tls.cert: cannot establish TLS with %s: %w", address, err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; is the listener for these, and the password right?", address, err)
+		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; does the listener use these settings, and is the password right?", address, err)
 	case slices.Contains(k.Brokers, address):
-		return fmt.Errorf("brokers: cannot connect to %s: %w; is it a listener for these settings of tls and sasl?", address, err)
+		return fmt.Errorf("brokers: cannot connect to %s: %w; does the listener use these settings of tls and sasl?", address, err)
 	}
 	return fmt.Errorf("brokers: cannot connect to %s, which the cluster advertises: %w; check advertised.listeners of the brokers",
 		address, err)

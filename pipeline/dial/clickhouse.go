@@ -18,9 +18,9 @@ import (
 
 // ClickHouse configures connections to a ClickHouse server, over its native protocol.
 type ClickHouse struct {
-	Database string `setting:"database"` // created if it is missing and may be
+	Database string `setting:"database"` // created if it does not exist and the user may create it
 	Username string `setting:"username"` // user name
-	Password string `setting:"password"` // secret; rather set it in the environment
+	Password string `setting:"password"` // secret; better set in the environment
 	Secure   bool   `setting:"secure"`   // use TLS
 	CAFile   string `setting:"ca_file"`  // PEM file of certificate authorities; empty: the system's
 	// certificate of this client, a PEM file that is read for every connection; empty: none
@@ -28,7 +28,7 @@ type ClickHouse struct {
 	KeyFile  string `setting:"key_file"` // key of cert_file, a PEM file
 
 	ServerName         string `setting:"server_name"`          // name in the server's certificate; empty: the host of the address
-	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for trials only
+	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for tests only
 }
 
 // Validate reports every invalid key.
@@ -68,8 +68,8 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	return clickhouse.Open(options)
 }
 
-// Connect opens one connection of the client that Open's is made of. It leaves the encoding of
-// blocks to its caller. The error of a server is a *ch.Exception.
+// Connect opens one connection with ch-go, the lower-level client that clickhouse-go uses. The
+// caller encodes the blocks. The error of a server is a *ch.Exception.
 func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Duration, compression ch.Compression) (*ch.Client, error) {
 	tlsConfig, err := c.tlsConfig()
 	if err != nil {
@@ -92,12 +92,12 @@ func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Du
 type ClickHouseQuery struct {
 	Address    string `setting:"address"` // host:port of the native protocol
 	ClickHouse `setting:",squash"`
-	Query      string        `setting:"query"`    // SELECT statement; see the section it is in for the columns
+	Query      string        `setting:"query"`    // SELECT statement; the section that contains it lists the columns
 	Interval   time.Duration `setting:"interval"` // time between polls
 	Timeout    time.Duration `setting:"timeout"`  // time for a poll
 }
 
-// Validate reports every invalid key but those of the times, which are the caller's.
+// Validate reports every invalid key except Interval and Timeout, which the caller validates.
 func (q ClickHouseQuery) Validate(section string) error {
 	return errors.Join(
 		ValidateAddress(section+"address", q.Address),
@@ -106,7 +106,7 @@ func (q ClickHouseQuery) Validate(section string) error {
 	)
 }
 
-// Poller runs a query again and again on one connection. It is used by one goroutine.
+// Poller runs a query repeatedly on one connection. It is used by one goroutine.
 type Poller struct {
 	ClickHouseQuery
 	conn driver.Conn // nil before the first poll

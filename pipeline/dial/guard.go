@@ -54,8 +54,8 @@ func (c *brokerConn) Read(b []byte) (int, error) {
 }
 
 // boundCodecs limits the decompressed size of record batches, which kafka-go does not: a few
-// kilobytes could become gigabytes. kafka-go looks codecs up in one table for the whole process,
-// which is open for replacements; there is no setting for a single client.
+// kilobytes could become gigabytes. kafka-go looks up codecs in an exported table for the whole
+// process; it has no setting for a single client.
 var boundCodecs = sync.OnceFunc(func() {
 	for i, codec := range compress.Codecs {
 		if codec != nil {

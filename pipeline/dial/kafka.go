@@ -28,14 +28,14 @@ type Kafka struct {
 	RequestTimeout time.Duration `setting:"request_timeout"`  // time for an answer, with the replication of a produce request
 	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // age at which the list of partitions and leaders is read again
 	TLS            TLS           `setting:"tls"`              // encryption of the connections
-	SASL           SASL          `setting:"sasl"`             // authentication; an empty mechanism is none
+	SASL           SASL          `setting:"sasl"`             // authentication; none if mechanism is empty
 }
 
 // SASL configures authentication. An empty mechanism means none.
 type SASL struct {
 	Mechanism string `setting:"mechanism"` // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, in any case
 	Username  string `setting:"username"`  // user name
-	Password  string `setting:"password"`  // secret; rather set it in the environment
+	Password  string `setting:"password"`  // secret; better set in the environment
 }
 
 // DefaultKafka connects to one broker on this machine.
@@ -60,7 +60,7 @@ func (k Kafka) Validate(section string) error {
 		settings.Within(section+"request_timeout", k.RequestTimeout, least, 5*time.Minute,
 			"shorter gives up on busy brokers, longer stalls on a dead one"),
 		settings.Within(section+"metadata_max_age", k.MetadataMaxAge, least, time.Hour,
-			"shorter burdens the brokers, longer asks former leaders"),
+			"shorter burdens the brokers, longer sends requests to former leaders"),
 		k.TLS.validate(section+"tls."), k.SASL.validate(section+"sasl."),
 	)
 }
@@ -100,7 +100,8 @@ func (k Kafka) Transport() (*kafka.Transport, error) {
 	}, nil
 }
 
-// Dialer is Transport for the parts of kafka-go that do not take one: consumer groups.
+// Dialer returns what Transport does as a dialer, for consumer groups, which do not take a
+// Transport.
 func (k Kafka) Dialer() (*kafka.Dialer, error) {
 	t, err := k.Transport()
 	if err != nil {
@@ -157,8 +158,8 @@ func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluste
 
 // Offset returns where a partition starts (kafka.FirstOffset) or the next offset that readers will
 // see (kafka.LastOffset), or the first offset whose timestamp is at least which, in milliseconds,
-// -1 if there is none. It asks about one partition at a time: kafka-go returns offset 0 for any
-// that is missing in an answer about several.
+// -1 if there is none. It asks about one partition at a time: in an answer about several, kafka-go
+// returns offset 0 for those that are missing.
 func Offset(ctx context.Context, client *kafka.Client, topic string, partition int, which int64) (int64, error) {
 	r, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 		Topics: map[string][]kafka.OffsetRequest{topic: {{Partition: partition, Timestamp: which}}},

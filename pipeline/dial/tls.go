@@ -20,7 +20,7 @@ type TLS struct {
 	// certificate of this client, a PEM file that is read for every connection; empty: none
 	Cert               string `setting:"cert"`
 	Key                string `setting:"key"`                  // key of cert, a PEM file
-	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for trials only
+	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for tests only
 }
 
 func (t TLS) validate(section string) error {
@@ -30,8 +30,8 @@ func (t TLS) validate(section string) error {
 	)
 }
 
-// config returns nil where TLS is off. An empty server name means the host of the address. An error
-// starts with ca or pair, the keys of the files.
+// config returns nil if TLS is disabled. An empty server name means the host of the address. An
+// error starts with ca or pair, the keys of the files.
 func (t TLS) config(serverName, ca, pair string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil

@@ -6,10 +6,10 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Config is the location and the limits of the journal.
+// Config holds the location and the limits of the journal.
 type Config struct {
-	// The folder, locked while in use. It must survive restarts, and should be on a disk of this
-	// machine.
+	// The journal's folder, locked while in use. It must survive restarts and should be on a local
+	// disk.
 	Dir          string `setting:"dir"`
 	SegmentBytes int64  `setting:"segment_bytes"` // size at which a segment is sealed; a larger frame gets its own segment
 	// Bounds all segments together. At the limit batches are answered 503. Raise it to outlast
@@ -35,14 +35,14 @@ func (c Config) Validate() error {
 	return errors.Join(
 		settings.Check(c.Dir != "", "dir is empty: name the folder that holds the journal"),
 		settings.Within("segment_bytes", c.SegmentBytes, 16<<10, 1<<30,
-			"smaller ones hold hardly a commit, larger ones free the disk too late and make recovery read too much"),
+			"smaller ones hardly hold a commit, larger ones free the disk too late and make recovery read too much"),
 		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1, maxPayloadBytes, "a frame is read into memory whole"),
 		settings.AtLeast("max_bytes", c.MaxBytes, c.leastMaxBytes(),
 			"the newest segment is always kept, and the largest frame must fit beside it"),
 		settings.Check(c.SegmentBytes <= 0 || c.MaxBytes/c.SegmentBytes <= maxSegments,
-			"max_bytes is over %d times segment_bytes: each segment holds a file open; take larger segments", maxSegments),
-		settings.AtLeast("min_free_bytes", c.MinFreeBytes, 0, "0 switches the check off"),
-		settings.Within("queue_entries", c.QueueEntries, 1, 1<<16, "every one is a client that waits for the disk"),
+			"max_bytes is over %d times segment_bytes: each segment keeps a file open; use larger segments", maxSegments),
+		settings.AtLeast("min_free_bytes", c.MinFreeBytes, 0, "0 disables the check"),
+		settings.Within("queue_entries", c.QueueEntries, 1, 1<<16, "each is a client that waits for the disk"),
 		settings.AtLeast("queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
 	)
 }

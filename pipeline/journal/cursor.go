@@ -43,8 +43,9 @@ type Cursor struct {
 }
 
 // Load returns the first frame that the consumer still needs, and a copy of the state saved with
-// it. A new consumer starts at the oldest frame without state. A consumer that was not named for a
-// while, and whose frames were deleted, is moved to the oldest frame and keeps its state.
+// it. A new consumer starts at the oldest frame without state. A consumer that was not passed to
+// Open for a while, and whose frames were deleted, is moved to the oldest frame and keeps its
+// state.
 func (c *Cursor) Load() (seq uint64, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +135,7 @@ func (j *Journal) openCursors(consumers []string) error {
 			return &CorruptError{Path: c.path, Reason: fmt.Sprintf(
 				"the cursor is at frame %d, but the segments end with frame %d: acknowledged frames are missing", seq, j.durable)}
 		}
-		if seq < oldest { // the consumer was not named for a while
+		if seq < oldest { // the consumer was not configured for a while
 			j.log.Warn().Str("consumer", c.name).Uint64("from", seq).Uint64("to", oldest-1).
 				Msg("frames that this consumer never read were deleted while it was not configured")
 			c.seq.Store(oldest)
@@ -166,8 +167,8 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 	if err == nil {
 		c.slot, c.gen, c.state = at, s.gen, s.state
 		c.seq.Store(s.seq)
-		// Written again: after a failed sync and the death of the process, the page cache may hold
-		// a slot that the disk does not, and the next Save overwrites the other slot.
+		// The slot is written again: if its sync failed and the process died, it may be only in the
+		// page cache, and the next Save overwrites the other slot.
 		err = c.write(at, s)
 	}
 	if err != nil {
@@ -211,7 +212,7 @@ func newestSlot(file File, path string) (newest slot, at int, err error) {
 		}
 	}
 	if newest.gen == 0 {
-		return slot{}, 0, &CorruptError{Path: path, Reason: "neither slot is whole"}
+		return slot{}, 0, &CorruptError{Path: path, Reason: "neither slot is valid"}
 	}
 	return newest, at, nil
 }

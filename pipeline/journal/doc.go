@@ -42,13 +42,13 @@
 // The checksum (CRC-32C) starts from the salt's high half and covers mark, length, seq, index and
 // payload: neither bytes of another segment nor bytes that a client made up are valid frames here.
 // Index counts the frames of a commit from 0. A commit is written only when all before it is
-// durable, so a whole frame proves that the frames below seq-index were durable. This distinguishes
+// durable, so a valid frame proves that the frames below seq-index were durable. This distinguishes
 // a torn tail, which may have lost any part of its own commit, from damage to acknowledged frames.
 //
-// prevFirst and prevBytes are the first frame and the size of the previous segment, so a lost or
-// shortened segment is found by reading one block of each. The frames of sealed segments are
-// checked when they are read, not all of them at Open: a full journal would take minutes on a slow
-// disk while nothing is accepted. Verify checks everything.
+// prevFirst and prevBytes are the first frame and the size of the previous segment, so reading one
+// block of each segment detects a lost or shortened one. The frames of sealed segments are checked
+// when they are read, not all of them at Open: a full journal would take minutes on a slow disk
+// while nothing is accepted. Verify checks everything.
 //
 // A cursor file has two slots of 4096 bytes + 1 MiB, written in turn:
 //

@@ -14,7 +14,7 @@ import (
 type CorruptError struct {
 	Path   string // the segment or cursor file
 	Offset int64  // in the file
-	Seq    uint64 // the expected frame, 0 if none was
+	Seq    uint64 // the expected frame, 0 if unknown
 	Reason string
 }
 

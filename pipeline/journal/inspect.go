@@ -16,7 +16,7 @@ type Inspection struct {
 }
 
 // SegmentInfo describes a segment file. If Err is a *CorruptError or a *VersionError, the numbers
-// cover the frames before it.
+// cover the frames before the error.
 type SegmentInfo struct {
 	Name        string
 	First, Last uint64 // Last is First-1 if there are no frames
@@ -148,8 +148,8 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	return in, nil
 }
 
-// read walks to the end of the segment. It returns the error that ended the walk if that may just
-// be the end.
+// read walks to the end of the segment. It returns the error that ended the walk if it may only
+// mean the end of the data.
 func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) {
 	info.First, info.Last, info.Bytes = s.first, s.first-1, s.end
 	var w walker

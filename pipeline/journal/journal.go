@@ -31,7 +31,7 @@ var (
 	ErrTooLarge = errors.New("the frame exceeds max_frame_bytes")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("the journal is closed")
-	// ErrVoided: the frame is durably not in the journal.
+	// ErrVoided: the frame is not in the journal and will not be after a restart.
 	ErrVoided = errors.New("the frame could not be made durable and was voided")
 	// ErrUnknown: writing the frame and removing it failed; it may or may not be there after a
 	// restart.
@@ -113,7 +113,7 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 	if err := j.recover(consumers); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot recover the journal: %w", err), j.closeFiles())
 	}
-	j.lookAtDisk()
+	j.updateFree()
 	j.shown = j.gauges()
 	metrics.Show(j.shown...)
 	go j.run()
@@ -139,8 +139,8 @@ func (j *Journal) Close() error {
 	return j.closeErr
 }
 
-// Ready returns why Enqueue would fail now: ErrFailed (with the cause), ErrFull, ErrDiskLow or
-// ErrClosed; nil if it would not. It ignores a full queue, which lasts only until the next commit.
+// Ready returns the error with which Enqueue would fail now: ErrFailed (with the cause), ErrFull,
+// ErrDiskLow or ErrClosed. It ignores a full queue, which lasts only until the next commit.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -151,7 +151,7 @@ func (j *Journal) Ready() error {
 	return err
 }
 
-// unready returns why a frame that takes room bytes cannot be queued. The caller holds mu.
+// unready returns an error if a frame that takes room bytes cannot be queued. The caller holds mu.
 func (j *Journal) unready(room int64) error {
 	switch {
 	case j.closed:
@@ -171,7 +171,7 @@ func (j *Journal) unready(room int64) error {
 func (j *Journal) low(room int64) bool {
 	need := j.queue.room + room
 	if j.newest().end+need > j.cfg.SegmentBytes {
-		need += j.cfg.SegmentBytes // a new segment reserves as much
+		need += j.cfg.SegmentBytes // a new segment reserves this much
 	}
 	return j.cfg.MinFreeBytes > 0 && j.free-need < j.cfg.MinFreeBytes
 }
@@ -203,7 +203,7 @@ func (j *Journal) Last() (seq uint64, frame []byte, err error) {
 	return seq, frame, err
 }
 
-// Cursor returns the cursor of a consumer that was named to Open, nil for other names.
+// Cursor returns the cursor of a consumer that was passed to Open, nil for other names.
 func (j *Journal) Cursor(name string) *Cursor { return j.cursors[name] }
 
 // collect deletes the segments that no consumer needs, oldest first and each durably before the

@@ -2,7 +2,7 @@ package journal
 
 import "trafficd/pipeline/metrics"
 
-// The counters add up all journals of the process.
+// The counters are totals of all journals of the process.
 var (
 	framesTotal   = metrics.NewCounter("trafficd_journal_frames_total", "Frames written to the journal and synced.")
 	commitsTotal  = metrics.NewCounter("trafficd_journal_commits_total", "Commits of the journal, each with one sync for all waiting frames.")

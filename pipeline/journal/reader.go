@@ -7,9 +7,9 @@ import (
 	"sort"
 )
 
-// Reader reads durable frames in order. It must be used by one goroutine, needs no closing, and
-// allocates only if buf is too small. Frames before it may be deleted once all cursors have passed
-// them; it then continues with the oldest one left.
+// Reader reads durable frames in order. It must be used by one goroutine, does not need to be
+// closed, and allocates only if buf is too small. A reader does not keep frames from being deleted;
+// it then continues with the oldest remaining frame.
 type Reader struct {
 	journal *Journal
 	seq     uint64   // of the next frame

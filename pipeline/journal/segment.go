@@ -23,7 +23,7 @@ const (
 	tempSuffix     = ".tmp"
 )
 
-// VersionError reports a file of another version of this package. It need not be corrupt.
+// VersionError reports a file that another version of this package wrote.
 type VersionError struct {
 	Path    string
 	Version uint32
@@ -129,7 +129,7 @@ func createFile(fs FS, dir, path string, fill func(File) error) (_ File, err err
 	if err := fs.Rename(temp, path); err != nil {
 		return nil, fmt.Errorf("cannot rename %s to %s: %w", temp, path, err)
 	}
-	if err := fs.SyncDir(dir); err != nil { // before use: frames must not be lost with the name
+	if err := fs.SyncDir(dir); err != nil { // before use: if the name were lost, so would be the frames
 		return nil, fmt.Errorf("cannot sync folder %s: %w", dir, err)
 	}
 	return file, nil
@@ -149,13 +149,13 @@ func (h segmentHeader) encode() []byte {
 
 func decodeSegmentHeader(path string, b []byte) (h segmentHeader, err error) {
 	if string(b[:8]) != segmentMagic {
-		return h, &CorruptError{Path: path, Reason: "it does not start like a segment"}
+		return h, &CorruptError{Path: path, Reason: "it does not start with the magic number of a segment"}
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != segmentVersion {
 		return h, &VersionError{Path: path, Version: v}
 	}
 	if crc32.Checksum(b[:blockBytes-4], castagnoli) != binary.LittleEndian.Uint32(b[blockBytes-4:]) {
-		return h, &CorruptError{Path: path, Reason: "wrong checksum of its header"}
+		return h, &CorruptError{Path: path, Reason: "its header has a wrong checksum"}
 	}
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	h = segmentHeader{salt: u64(16), first: u64(24), prevFirst: u64(32), prevBytes: int64(u64(40))}

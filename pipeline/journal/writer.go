@@ -13,8 +13,8 @@ import (
 // after a failure.
 const tendEvery = time.Second
 
-// writer is used only by the goroutine of run, which alone changes the segment's end and last, too,
-// holding Journal.mu for the readers.
+// writer is used only by the goroutine of run. That goroutine alone changes the segment's end and
+// last, and holds Journal.mu for the readers while it does.
 type writer struct {
 	active *segment
 	dirty  bool // there may be reserved space or unacknowledged bytes after active.end
@@ -36,7 +36,7 @@ func (j *Journal) run() {
 			if j.failure != nil {
 				j.heal()
 			}
-			j.lookAtDisk()
+			j.updateFree()
 		case <-j.stop:
 			j.flush()
 			return
@@ -44,8 +44,8 @@ func (j *Journal) run() {
 	}
 }
 
-// flush writes until the queue is empty. An error voids all waiting entries; a new segment is then
-// tried at once.
+// flush writes until the queue is empty. After an error, which voids all waiting entries, it tries
+// a new segment at once.
 func (j *Journal) flush() {
 	for {
 		j.mu.Lock()
@@ -93,7 +93,7 @@ func (j *Journal) write(batch []*Entry) {
 			j.mu.Unlock()
 			framesTotal.Add(float64(n))
 			commitsTotal.Inc()
-			j.lookAtDisk() // before the frames leave the queue: they are always counted
+			j.updateFree() // before the frames leave the queue: they are always counted
 		} else {
 			commitErrors.Inc()
 			j.fail(err)
@@ -224,8 +224,8 @@ func (j *Journal) roll() error {
 	return nil
 }
 
-// lookAtDisk updates free. It keeps the last value if the free space is unknown.
-func (j *Journal) lookAtDisk() {
+// updateFree measures the free disk space. It keeps the last value if that fails.
+func (j *Journal) updateFree() {
 	free, err := j.writer.active.file.Free()
 	if err != nil {
 		diskFreeErrors.Inc()
@@ -259,12 +259,10 @@ type Entry struct {
 }
 
 // Wait returns the outcome of the entry. It must be called exactly once after each successful
-// Enqueue. After nil the frame is durable. After ErrVoided it is durably not in the journal. After
-// ErrUnknown it may or may not be there after a restart.
+// Enqueue. If it returns nil, the frame is durable. See ErrVoided and ErrUnknown for failures.
 func (e *Entry) Wait() error { return <-e.verdict }
 
-// Open prepares e for Wait. Every Enqueue calls it, also that of another implementation, and then
-// Settle once.
+// Open prepares e for Wait. Every implementation of Enqueue calls it, and then Settle once.
 func (e *Entry) Open() {
 	if e.verdict == nil {
 		e.verdict = make(chan error, 1)

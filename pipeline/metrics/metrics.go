@@ -26,8 +26,8 @@ type (
 	Collector = prometheus.Collector
 )
 
-// buckets are the upper bounds, in seconds, of all histograms: from an answer from memory to a
-// large body from a slow client.
+// buckets are the upper bounds, in seconds, of all histograms. They range from an answer served
+// from memory to a large body from a slow client.
 var buckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
 }
@@ -79,8 +79,8 @@ func GaugeFunc(name, help string, labels prometheus.Labels, value func() float64
 
 var showing sync.Mutex
 
-// Show registers collectors, each in place of one of the same metrics: those of an earlier instance
-// in the same process.
+// Show registers collectors. Each replaces a registered collector of the same metrics, which an
+// earlier instance in the same process has left.
 func Show(all ...Collector) {
 	showing.Lock()
 	defer showing.Unlock()
@@ -90,7 +90,7 @@ func Show(all ...Collector) {
 	}
 }
 
-// Hide ends Show.
+// Hide unregisters collectors.
 func Hide(all ...Collector) {
 	for _, c := range all {
 		prometheus.Unregister(c)

@@ -14,7 +14,7 @@ func Check(ok bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// Within returns an error unless low ≤ v ≤ high. reason says what the bounds are for.
+// Within returns an error unless low ≤ v ≤ high. reason explains the bounds.
 func Within[T cmp.Ordered](key string, v, low, high T, reason string) error {
 	return Check(v >= low && v <= high, "%s is %v, must be %v to %v: %s", key, v, low, high, reason)
 }

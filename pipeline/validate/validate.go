@@ -16,14 +16,14 @@ import (
 type Config struct {
 	MeasureTypes    []MeasureType `setting:"measure_types"`    // allowed measure types; empty: any of 1–64 characters A-Za-z0-9_.-
 	FutureTolerance time.Duration `setting:"future_tolerance"` // how far timestampTo may be ahead of the clock
-	QualityMin      *float64      `setting:"quality_min"`      // least allowed quality; null: no bound
+	QualityMin      *float64      `setting:"quality_min"`      // lowest allowed quality; null: no bound
 	QualityMax      *float64      `setting:"quality_max"`      // highest allowed quality; null: no bound
 }
 
 // MeasureType is an allowed measureTypeCode with the range of its values.
 type MeasureType struct {
 	Code string   `setting:"code"` // measureTypeCode
-	Min  *float64 `setting:"min"`  // least allowed value; null: no bound
+	Min  *float64 `setting:"min"`  // lowest allowed value; null: no bound
 	Max  *float64 `setting:"max"`  // highest allowed value; null: no bound
 }
 

@@ -55,7 +55,7 @@ type HTTPConfig struct {
 	URL           string        `setting:"url"`           // http://… or https://…
 	Column        string        `setting:"column"`        // member of the objects; empty: detectorCode
 	Interval      time.Duration `setting:"interval"`      // time between polls; 0: one minute
-	Authorization string        `setting:"authorization"` // the whole header; secret, rather set it in the environment
+	Authorization string        `setting:"authorization"` // the whole header; secret, better set in the environment
 	Timeout       time.Duration `setting:"timeout"`       // time for a poll; 0: 30 s
 }
 
