@@ -13,7 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -326,7 +326,7 @@ func (o options) layerTurn(ctx context.Context, prefix string, whole bool) error
 			if err := pause(ctx, time.Until(turn.Add(-time.Minute-40*time.Second))); err != nil {
 				return err
 			}
-			runtime.GC() // else the one that Go starts every two minutes is in one of the minutes, by chance
+			debug.FreeOSMemory() // else Go does that in one of the minutes: it is the garbage of this program's other work
 		}
 		before := ownCPU()
 		if err := pause(ctx, time.Until(turn.Add(-40*time.Second))); err != nil {
