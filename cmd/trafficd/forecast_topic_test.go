@@ -106,7 +106,7 @@ func TestDeadForecastProducer(t *testing.T) {
 	require.Contains(t, string(body), "out of date")
 	_, r := d.ready()
 	require.Equal(t, ops.NotReady, r.Components["forecasts"].State)
-	require.Regexp(t, `^no street has a forecast that has not ended; the newest data is 2h\d+m0s old: the layer is no longer served \(layers.stale\)$`, r.Components["forecasts"].Reasons[0])
+	require.Regexp(t, `^no street has a current or future forecast; the newest data is 2h\d+m0s old: the layer is no longer served \(layers.stale\)$`, r.Components["forecasts"].Reasons[0])
 	require.Greater(t, d.metric("trafficd_layers_age_seconds"), 7000.0)
 	require.EqualValues(t, 1, d.metric("trafficd_layers_stale"))
 }

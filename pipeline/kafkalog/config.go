@@ -17,10 +17,10 @@ type Config struct {
 	// Partitions of the topic, which is created with them. Product instances are spread over them,
 	// and replicas share them. Do not change it while measurements wait.
 	Partitions        int `setting:"partitions"`
-	ReplicationFactor int `setting:"replication_factor"` // of a topic that is created; 0: 3, or the number of brokers if less
-	// of a topic that is created; the longest outage of a store that loses nothing
+	ReplicationFactor int `setting:"replication_factor"` // of a topic that the daemon creates; 0: 3, or the number of brokers if that is less
+	// of a topic that the daemon creates: the longest outage of a store without loss
 	Retention time.Duration `setting:"retention"`
-	Group     string        `setting:"group"` // start of the names of the consumer groups, one for each store
+	Group     string        `setting:"group"` // prefix of the names of the consumer groups, one for each store
 	// Time without heartbeat after which a replica's partitions are taken over; at least
 	// group.min.session.timeout.ms of the brokers.
 	SessionTimeout time.Duration `setting:"session_timeout"`
@@ -30,7 +30,7 @@ type Config struct {
 	QueueBytes int64 `setting:"queue_bytes"`
 }
 
-// DefaultConfig is for brokers on this machine.
+// DefaultConfig returns the settings for brokers on this machine.
 func DefaultConfig() Config {
 	c := Config{
 		Kafka: dial.DefaultKafka("trafficd.log"), Partitions: 6, Retention: 7 * 24 * time.Hour, Group: "trafficd",
@@ -59,11 +59,11 @@ func (c Config) Validate(section string) error {
 	)
 }
 
-// recordOverhead is more than the record batch around a frame.
+// recordOverhead is an upper bound of what a record batch adds to a frame.
 const recordOverhead = 4 << 10
 
-// checkTopic returns why batches cannot be accepted into the topic. Each of the joined errors
-// starts with the key of a setting.
+// checkTopic returns an error if batches cannot be accepted into the topic. Each of the joined
+// errors starts with the key of a setting.
 func (c Config) checkTopic(t dial.Topic) error {
 	var errs []error
 	wrong := func(format string, args ...any) {
@@ -74,7 +74,7 @@ func (c Config) checkTopic(t dial.Topic) error {
 			c.Topic, n, c.Partitions))
 	}
 	if t.Config == nil {
-		return errors.Join(errs...) // not permitted
+		return errors.Join(errs...) // no permission to read it
 	}
 	number := func(name string) int64 {
 		n, _ := strconv.ParseInt(t.Config[name], 10, 64)
@@ -98,7 +98,7 @@ func (c Config) checkTopic(t dial.Topic) error {
 		wrong("has message.timestamp.type %s: set it to CreateTime", kind)
 	}
 	if size := number("max.message.bytes"); size < int64(c.MaxFrameBytes+recordOverhead) {
-		wrong("has max.message.bytes %d, must be at least %d for frames of max_frame_bytes: raise the one or lower the other",
+		wrong("has max.message.bytes %d, must be at least %d for frames of max_frame_bytes: raise it or lower max_frame_bytes",
 			size, c.MaxFrameBytes+recordOverhead)
 	}
 	return errors.Join(errs...)

@@ -9,14 +9,14 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// revokeGrace is how long a delivery may finish its attempt after its partition was revoked. It is
-// in doubt for the next owner then.
+// revokeGrace is the time that a delivery has to finish its attempt after its partition was
+// revoked. After that, the block is in doubt for the next owner.
 const revokeGrace = 2 * time.Second
 
 // Consume joins the group of a consumer and calls run for each partition that the group assigns to
-// this replica, in a goroutine of its own, again after an error. run delivers until its soft is
-// done, and stops at once when its ctx is. Consume returns when soft is done and all calls have
-// returned. report receives errors, and nil when the group was joined.
+// this replica, in a separate goroutine, and again after an error. run delivers until its soft is
+// done, and stops at once when its ctx is done. Consume returns when soft is done and all calls
+// have returned. report receives errors, and nil when the group was joined.
 func (l *Log) Consume(
 	ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error),
 ) error {
@@ -129,8 +129,7 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	}
 }
 
-// kept returns what is known of a partition from the last time that it was assigned to this
-// replica.
+// kept returns what this replica learned about a partition when it was last assigned to it.
 func (l *Log) kept(p *Partition) *seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()

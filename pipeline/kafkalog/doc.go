@@ -1,5 +1,5 @@
-// Package kafkalog is a journal in a Kafka topic: replicas that share it keep nothing on their own
-// disks that matters. It implements pipeline.Journal, and pipeline.Source for each partition.
+// Package kafkalog is a journal in a Kafka topic: replicas that share it keep no essential data on
+// their own disks. It implements pipeline.Journal, and pipeline.Source for each partition.
 //
 //	Enqueue ─▶ queue of the partition ─▶ one produce request at a time, with all that waits, acks=all ─▶ Wait returns
 //	                                                              │
@@ -28,10 +28,10 @@
 // What a reader returns for an offset depends only on the log before it, so each owner of a
 // partition reads the same:
 //
-//   - The time of a frame is the highest received_at up to it. Of its rows, those are dropped that
-//     an earlier frame has with the same Batch-Id and index, if that frame's time is at most the
-//     idempotency window before. Normally that is all rows or none; if the registries of two
-//     replicas differed, each row that was accepted in a 207 arrives once.
+//   - The time of a frame is the highest received_at up to it. A row is dropped if an earlier frame
+//     has it with the same Batch-Id and index, and that frame's time is at most the idempotency
+//     window before. Normally that is all rows or none; if the registries of two replicas differed,
+//     each row that was accepted in a 207 arrives once.
 //   - received_at of a frame with rows is raised to at least 1 ns after that of the previous one.
 //     So the version of a replacement in the archive follows the log, whatever the clocks of the
 //     replicas say. A clock that is ahead raises received_at of later frames to its own; brokers
@@ -40,7 +40,7 @@
 // An owner takes the last received_at from the cursor, and the Batch-Ids from the log: the first
 // record with a timestamp of the window's start and everything after it (ListOffsets). That is
 // exact, as the running maximum passes a time at the first record with that timestamp. It reads the
-// window once, at about the speed of the brokers' disks, and keeps it while the process runs, also
+// window once, at about the speed of the brokers' disks, and keeps it while the process runs, even
 // if the partition moves away and returns.
 //
 // # Ownership
@@ -59,12 +59,12 @@
 //     attempt if the last commit is older than half a session.
 //   - If it was paused between that and the end of an attempt, the attempt continues with the block
 //     that the next owner inherited and has finished by now. ClickHouse drops it by its
-//     deduplication token, which the server keeps for the last 10,000 parts; were there more in the
-//     meantime, the rows would be there twice but for FINAL and merges, which see equal versions of
-//     equal rows. Kafka drops it as a duplicate: the bytes, the producer id, the epoch and the
-//     sequence are those of the plan, the next owner continues under another producer id, and
-//     brokers remember a producer for producer.id.expiration.ms (a day) after received_at of its
-//     last record.
+//     deduplication token, which the server keeps for the last 10,000 parts; if there were more in
+//     the meantime, the rows exist twice until a merge, and FINAL shows them once, because they are
+//     equal. Kafka drops it as a duplicate: the bytes, the producer id, the epoch and the sequence
+//     are those of the plan, the next owner continues under another producer id, and brokers
+//     remember a producer for producer.id.expiration.ms (a day) after received_at of its last
+//     record.
 //
 // # What is not covered
 //

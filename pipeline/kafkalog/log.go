@@ -16,8 +16,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// ErrAway means that the brokers cannot store frames, or that the topic is not as it must be. The
-// error says why.
+// ErrAway means that the brokers cannot store frames, or that the topic has unsuitable settings.
+// The error includes the cause.
 var ErrAway = errors.New("the log in Kafka cannot be written")
 
 // Log is the topic. Its methods may be called from any goroutine.
@@ -38,15 +38,15 @@ type Log struct {
 	closed    bool
 	seen      map[string]*seen // by consumer and partition; kept while the partition is elsewhere
 
-	checked           chan struct{}   // closed when the topic is as it must be for the first time
+	checked           chan struct{}   // closed when the topic has passed its check for the first time
 	hard              context.Context // done when frames that wait are given up
 	stop              context.CancelFunc
 	writing, watching sync.WaitGroup
 }
 
 // Open starts writing, which Close ends. It does not wait for the brokers: until they are reached,
-// Ready and Enqueue fail. consumers are those that frames are kept for, window is the time in which
-// a second frame of a batch is dropped.
+// Ready and Enqueue fail. Frames are kept until all consumers have read them. window is the time in
+// which a second frame of a batch is dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
 	if err := cfg.Validate(""); err != nil {
 		return nil, err
@@ -77,8 +77,7 @@ func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Lo
 	}, nil
 }
 
-// Close rejects new frames, lets those that wait be written until ctx is done, and closes the
-// connections.
+// Close rejects new frames, writes the waiting ones until ctx is done, and closes the connections.
 func (l *Log) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -94,8 +93,7 @@ func (l *Log) Close(ctx context.Context) error {
 	return nil
 }
 
-// Last implements pipeline.Journal: received_at continues after that of the log when frames are
-// read.
+// Last implements pipeline.Journal. It returns no frame: readers make received_at increase.
 func (l *Log) Last() (seq uint64, frame []byte, err error) { return 0, nil, nil }
 
 // Ready implements pipeline.Journal.
@@ -113,7 +111,7 @@ func (l *Log) Ready() error {
 	return fmt.Errorf("%w: %w", ErrAway, l.writers[0].failing)
 }
 
-// unready returns why no frame can be queued. The caller holds mu.
+// unready returns an error if no frame can be queued. The caller holds mu.
 func (l *Log) unready() error {
 	switch {
 	case l.closed:
@@ -152,7 +150,7 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 	return nil
 }
 
-// partitionOf is that of the Java client's default partitioner.
+// partitionOf returns the partition that the Java client's default partitioner chooses.
 func partitionOf(key string, n int) int {
 	partitions := make([]int, n)
 	for i := range partitions {
@@ -173,8 +171,8 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 
 const watchEvery = time.Second
 
-// watch checks the topic until it is as it must be, then once a second whether each partition has
-// enough replicas in sync, and how far the consumers are behind.
+// watch checks the topic until it is usable, and then monitors whether its partitions can be
+// written and how far the consumers are behind.
 func (l *Log) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -290,15 +288,15 @@ func (l *Log) probe(ctx context.Context, one int) {
 	}
 }
 
-// compareRetention refuses batches while a consumer has not read what is four fifths of the
-// retention old: it would be deleted before long.
+// compareRetention refuses batches while a consumer has not read frames older than four fifths of
+// the retention, which would soon be deleted.
 func (l *Log) compareRetention(ctx context.Context) {
 	if l.retention < 0 {
 		return
 	}
 	full, err := l.behind(ctx, time.Now().Add(-l.retention*4/5))
 	if err != nil {
-		return // the brokers are away, which Enqueue reports
+		return // the brokers cannot be reached, which Enqueue reports
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

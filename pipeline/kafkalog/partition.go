@@ -29,7 +29,7 @@ type Partition struct {
 	generation *kafka.Generation
 	ctx        context.Context    // done when the partition is given up
 	hard       context.Context    // done when the last commit is given up, too
-	leave      context.CancelFunc // the group, as a member
+	leave      context.CancelFunc // leaves the group
 
 	base      clock // before the cursor
 	saved     uint64
@@ -136,8 +136,8 @@ func (p *Partition) gone() error {
 	return fmt.Errorf("%w for this replica: partition %d is given up", journal.ErrClosed, p.ID)
 }
 
-// commitTries is how often a commit is repeated that the coordinator has refused for a reason that
-// may pass.
+// commitTries is the number of attempts at a commit that the coordinator rejects with a temporary
+// error.
 const commitTries = 20
 
 // commit stores the cursor as the group's offset and its metadata. After an error of the

@@ -16,7 +16,7 @@ import (
 
 const (
 	fetchBytes = 4 << 20                // of one response; brokers exceed it for a single larger record
-	fetchWait  = 500 * time.Millisecond // that a broker waits for a record
+	fetchWait  = 500 * time.Millisecond // time for which a broker waits for a record
 )
 
 // clock is the state of a partition after a frame, or before frame if it is the cursor's.
@@ -109,7 +109,7 @@ func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []
 		if err != nil {
 			return nil, err
 		}
-		if frame == e.frame { // else it was deleted, but the next one does no harm
+		if frame == e.frame { // otherwise it was deleted
 			frames = append(frames, data)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// seen is which batches a part of a partition contains: a function of the log, so it stays valid
-// whoever owns the partition.
+// seen records the batches in a range of a partition. It is a function of the log, so it stays
+// valid while other replicas own the partition.
 type seen struct {
 	from, to uint64              // the frames in batches: from ≤ frame < to
 	batches  map[batch.ID][]mark // ascending

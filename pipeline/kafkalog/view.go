@@ -13,8 +13,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// View reads a log beside the replicas that use it. It creates, writes and commits nothing, and is
-// for one goroutine.
+// View reads a log while replicas use it. It creates, writes and commits nothing. It is used by one
+// goroutine.
 type View struct {
 	Partitions []ViewedPartition
 
@@ -29,7 +29,7 @@ type ViewedPartition struct {
 }
 
 // OpenView reads the bounds of all partitions and the cursors of the consumers. ctx bounds all
-// reading. The caller closes it.
+// reading. The caller closes the view.
 func OpenView(ctx context.Context, cfg Config, consumers []string) (*View, error) {
 	if err := cfg.Validate(""); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (v *View) read() error {
 	if err != nil {
 		return err
 	}
-	l.writers = make([]*writer, len(partitions)) // their number is what counts
+	l.writers = make([]*writer, len(partitions)) // only their number matters
 	for i := range partitions {
 		first, err := dial.Offset(v.ctx, l.client, l.cfg.Topic, i, kafka.FirstOffset)
 		if err != nil {

@@ -156,8 +156,8 @@ func absent(err error) bool {
 	var network *net.OpError
 	switch {
 	case errors.As(err, &code):
-		// After these the leader, or a broker that is not, has appended nothing.
-		// NotEnoughReplicasAfterAppend and RequestTimedOut have.
+		// A broker that returns one of these has appended nothing, unlike with
+		// NotEnoughReplicasAfterAppend and RequestTimedOut.
 		switch code {
 		case kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.LeaderNotAvailable, kafka.NotLeaderForPartition,
 			kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,

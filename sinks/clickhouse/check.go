@@ -17,7 +17,8 @@ import (
 
 // Check reports what is wrong with the files that the configuration names and, if deep, with each
 // server: connection, user, grants, tables and clock. Each of the joined errors starts with the key
-// of a setting. It changes nothing on the servers. An invalid configuration is not checked deeply.
+// of a setting. It changes nothing on the servers. If the configuration is invalid, it does not
+// connect.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	s, err := New(c, zerolog.Nop())
 	if err != nil {
@@ -41,7 +42,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return errors.Join(errs...)
 }
 
-// checkServer also returns the shard and the replica that the server is in a cluster.
+// checkServer checks one server. In a cluster, it also returns the server's shard and replica.
 func (c Config) checkServer(ctx context.Context, address string) (replica string, err error) {
 	migrate := c.Migrate
 	single := c
@@ -102,14 +103,14 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	case len(servers) == 0:
 		return fmt.Errorf("cluster: no cluster %q in the server's remote_servers", c.Cluster)
 	case len(servers) != len(c.Addresses):
-		return fmt.Errorf("addresses: %d servers, but cluster %q has %d (%s): name each, because tables are created and blocks "+
+		return fmt.Errorf("addresses: %d servers, but cluster %q has %d (%s): list all, because tables are created and blocks "+
 			"looked up on every one",
 			len(c.Addresses), c.Cluster, len(servers), strings.Join(servers, ", "))
 	}
 	return nil
 }
 
-// checkTables reports engines and settings other than those that the promises rely on.
+// checkTables reports table engines and settings that break the promises.
 func (c Config) checkTables(ctx context.Context, conn driver.Conn, address string) error {
 	engines := map[string]string{}
 	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT name, engine_full FROM system.tables WHERE database = '%s'", c.Database))
@@ -138,7 +139,7 @@ func (c Config) checkTables(ctx context.Context, conn driver.Conn, address strin
 			want int
 		}{{"fsync_after_insert", 1}, {"fsync_part_directory", 1}, {"old_parts_lifetime", 480}} {
 			if value, found := numberOf(engine, s.name); !found || value < s.want {
-				errs = append(errs, c.wrongSetting(table, address, s.name, s.want, "what was acknowledged could be lost in a power failure"))
+				errs = append(errs, c.wrongSetting(table, address, s.name, s.want, "acknowledged rows could be lost in a power failure"))
 			}
 		}
 	}

@@ -28,8 +28,8 @@ type Config struct {
 	Quorum  int  `setting:"quorum"`
 	Migrate bool `setting:"migrate"` // create or update the tables when the server first answers
 
-	// of inserts on the network: lz4, zstd, which takes more CPU and less bandwidth, none, or auto:
-	// none to a server on this machine (localhost), lz4 to others
+	// of inserts on the network: lz4; zstd: more CPU and less bandwidth; none; auto: none for a
+	// server on this machine (localhost), lz4 for others
 	Compression  string        `setting:"compression"`
 	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, with TLS
 	WriteTimeout time.Duration `setting:"write_timeout"` // time of one attempt: insert, acknowledgement, look-up
@@ -44,7 +44,7 @@ type Config struct {
 	RetentionDays int `setting:"retention_days"`
 }
 
-// DefaultConfig is for a server on this machine.
+// DefaultConfig returns the settings for a server on this machine.
 func DefaultConfig() Config {
 	return Config{
 		Addresses:    []string{"127.0.0.1:9000"},

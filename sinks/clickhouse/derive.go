@@ -54,7 +54,7 @@ func (s *Sink) Derive(ctx context.Context) error {
 	}
 	for _, live := range shards {
 		for n := blocksAtOnce; n == blocksAtOnce; {
-			if n, err = s.deriveSome(ctx, live[0]); err != nil { // the same one for all daemons: it has what they derived before
+			if n, err = s.deriveSome(ctx, live[0]); err != nil { // the same replica for all daemons: it has what others derived
 				return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
 			}
 		}
@@ -92,7 +92,7 @@ func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 func (s *Sink) caughtUp(ctx context.Context, h *host) error {
 	for _, name := range []string{s.config.layout().Local(), s.config.layout().Derived("by_time")} {
 		table := fmt.Sprintf("`%s`.`%s`", s.config.Database, name)
-		if err := h.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+table+" PULL"); err != nil { // reads what there is to fetch, fetches nothing
+		if err := h.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+table+" PULL"); err != nil { // updates the queue of parts to fetch, but fetches none
 			return err
 		}
 		var waiting uint64
@@ -126,8 +126,7 @@ func (s *Sink) pending(ctx context.Context, h *host) (blocks []schema.Block, err
 	return blocks, rows.Err()
 }
 
-// derivation is the goroutine that updates the derived tables. A failure delays them and nothing
-// else.
+// derivation is the goroutine that updates the derived tables. A failure only delays them.
 type derivation struct {
 	once   sync.Once
 	cancel context.CancelFunc

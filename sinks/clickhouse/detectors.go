@@ -14,7 +14,7 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// detectorsAtOnce is how many detectors one INSERT writes.
+// detectorsAtOnce is the number of detectors that one INSERT writes.
 const detectorsAtOnce = 50_000
 
 // Detectors holds the lists of detectors that the archive does not have yet. Its methods may be

@@ -5,11 +5,11 @@
 //
 // Plan cuts a block off the offered rows: block_rows, or more if they are from so many months that
 // parts would be small. The plan identifies the block by its number of rows and by batch id, row
-// and received_at of its first and its last row. It never names two contents: a batch id may come
-// again, but received_at increases on a replica.
+// and received_at of its first and its last row. No two blocks have the same plan: a batch id may
+// occur again, but received_at increases on a replica.
 //
-// The server writes one part for each month of an INSERT. So that months that rotate do not end the
-// block, Deliver divides it into groups of at most maxMonths months, one INSERT each. The division
+// The server writes one part for each month of an INSERT. So that a block may contain any number of
+// months, Deliver divides it into groups of at most maxMonths months, one INSERT each. The division
 // is a function of the block's rows alone and keeps the order within a month. The deduplication
 // token of a group is the plan and the group's number, so a retry, with all rows of the group or
 // some, in this process or the next, repeats the tokens of the first attempt. The server remembers
@@ -54,8 +54,8 @@
 // find such a row. If a row of the same block has replaced it, that one is in the table, as both
 // were in one part: the row counts as present and is not sent, since it would replace the later one
 // (items of one batch have the same received_at). Later blocks of this daemon cannot have replaced
-// it. If a row that any replica received later has, the row is sent again and loses again under
-// FINAL and in merges, since received_at decides.
+// it. If a row that another replica received later has replaced it, the row is sent again and loses
+// again under FINAL and in merges, since received_at decides.
 //
 // # The deduplication window
 //
@@ -75,19 +75,18 @@
 // them in Keeper, in one step with the part.
 //
 // An insert is acknowledged when quorum replicas of each shard have its rows, by default the
-// majority. While fewer are alive, all that are alive suffice: otherwise two replicas would stop
-// with the first. The server gives up on replicas that do not confirm within quorumTimeout; the
-// block is in doubt then.
+// majority. While fewer are alive, all live ones suffice; otherwise a shard of two replicas would
+// stop when one fails. The server gives up on replicas that do not confirm within quorumTimeout;
+// the block is in doubt then.
 //
-// A look-up asks every live server for what it has and waits for no other: servers are asked all
-// the time whether they live, and one that does not answer in time is left out. A row is delivered
-// if quorum replicas have it; as long as a row is on fewer, the block is retried, and not sent
-// again. Rows that no replica has are sent with the first token, so that Keeper decides if an
-// earlier attempt is still under way. If they are missing nevertheless, the earlier part is on a
-// replica that is dead, or was lost with a disk. After deadAfter, or at once if all servers are
-// live, the rows are sent under another token. Should the dead replica return with its disk, the
-// rows are there twice until a merge. They are equal, so that FINAL and the derived tables show
-// them once.
+// A look-up asks only the live servers. All servers are polled, and one that does not answer in
+// time is left out. A row is delivered if quorum replicas have it; as long as a row is on fewer,
+// the block is retried, and not sent again. Rows that no replica has are sent with the first token,
+// so that Keeper decides if an earlier attempt is still under way. If they are missing
+// nevertheless, the earlier part is on a replica that is dead, or was lost with a disk. After
+// deadAfter, or at once if all servers are live, the rows are sent under another token. Should the
+// dead replica return with its disk, the rows are there twice until a merge. They are equal, so
+// that FINAL and the derived tables show them once.
 //
 // TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends
 // corrections through two daemons to two shards.
@@ -96,14 +95,13 @@
 //
 // All statements but INSERT go through clickhouse-go. An INSERT goes through ch-go, the client for
 // single connections that clickhouse-go is built on: it lets columns be encoded straight from the
-// batches into the buffer of the connection, which clickhouse-go would first copy into columns of
-// its own. `bench deliver` compares both.
+// batches into the buffer of the connection, which clickhouse-go would first copy into its own
+// columns. `bench deliver` compares both.
 //
 // # Permanent rejections
-//
-// classify decides over a table of the server's error codes. Only codes that a row's value can
-// cause (a CHECK constraint, the expression of a column that an operator added) are permanent, and
-// only if no group failed for another reason.
+// classify decides by a table of the server's error codes. Only codes that a row's value can cause
+// (a CHECK constraint, the expression of a column that an operator added) are permanent, and only
+// if no group failed for another reason.
 //
 // Rows of a refused block may be in the table nevertheless: those of other groups or months, or
 // all, if a view on the table raised the code. Therefore the refusal of a block comes with a state,

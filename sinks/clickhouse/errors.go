@@ -14,8 +14,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// class is the kind of a failure: a label of the metric, and what to do about it. Only classRefused
-// is ever permanent.
+// class is the kind of a failure. It labels the metric and selects the hint. Only classRefused is
+// ever permanent.
 type class string
 
 const (
@@ -53,10 +53,10 @@ var hints = map[class]string{
 // once rows have been sent, a failure proves nothing, and the table is searched before the next
 // attempt.
 var codes = map[class]map[int32]string{
-	// What a row's value can violate of the rules that an operator added to the table: constraints,
-	// and expressions of further columns. The sink sends the types of its own schema, so that
-	// faults of the statement as a whole are not among these. Nor is INCORRECT_DATA (117), which a
-	// server also reports for a broken stream.
+	// Rules that an operator added to the table and that a row's value can violate: constraints and
+	// expressions of additional columns. Errors of the statement as a whole are not listed, because
+	// the sink sends the types of its own schema. Nor is INCORRECT_DATA (117), which a server also
+	// reports for a broken stream.
 	classRefused: {
 		6: "CANNOT_PARSE_TEXT", 27: "CANNOT_PARSE_INPUT_ASSERTION_FAILED", 38: "CANNOT_PARSE_DATE",
 		41: "CANNOT_PARSE_DATETIME", 69: "ARGUMENT_OUT_OF_BOUND", 72: "CANNOT_PARSE_NUMBER", 128: "TOO_LARGE_ARRAY_SIZE",

@@ -28,7 +28,7 @@ type hosts struct {
 	migrating sync.Mutex
 
 	mu     sync.Mutex
-	turn   int // of pick
+	turn   int // counts the calls of pick
 	shards int // of the cluster, according to its servers
 
 	cancel context.CancelFunc // of the goroutine that refreshes; nil until start
@@ -51,11 +51,10 @@ type host struct {
 
 var errNotAsked = errors.New("not asked yet")
 
-// migrateTimeout bounds the migrations of a server at the start of a daemon. What they achieved is
-// kept.
+// migrateTimeout bounds the migrations of a server when a daemon starts. Completed ones are kept.
 const migrateTimeout = time.Minute
 
-// refreshInterval is the time between two questions to every server of a cluster.
+// refreshInterval is the interval at which the servers of a cluster are polled.
 const refreshInterval = 5 * time.Second
 
 func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
@@ -177,8 +176,8 @@ func (s *hosts) set(h *host, trouble error) {
 	}
 }
 
-// ask returns why the server cannot take rows. It migrates a server that has no tables or has not
-// been migrated yet.
+// ask returns an error if the server cannot take rows. It migrates a server that has no tables or
+// has not been migrated yet.
 func (s *hosts) ask(ctx context.Context, h *host) error {
 	s.mu.Lock()
 	migrated := h.migrated
@@ -203,7 +202,7 @@ func (s *hosts) ask(ctx context.Context, h *host) error {
 
 var errNoTable = errors.New("the tables do not exist")
 
-// describe stores what the server says about itself.
+// describe stores what the server reports about itself.
 func (s *hosts) describe(ctx context.Context, h *host) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.DialTimeout)
 	defer cancel()
@@ -249,7 +248,7 @@ func (s *hosts) live() []*host {
 	return live
 }
 
-// pick returns the servers that can take rows one after the other.
+// pick returns the servers that can take rows in turn.
 func (s *hosts) pick() (*host, error) {
 	live := s.live()
 	if len(live) == 0 {
@@ -311,8 +310,8 @@ func (s *hosts) copies() int {
 	return need
 }
 
-// quorumTimeout is how long a server waits for the other replicas. One that died is waited for no
-// longer: the block is in doubt then, and looked up.
+// quorumTimeout is how long a server waits for the other replicas to confirm an insert. After that,
+// the block is in doubt and is looked up.
 var quorumTimeout = 10 * time.Second // a variable for tests
 
 // quorumSettings make a server acknowledge an INSERT when that many replicas have it.
@@ -329,8 +328,8 @@ func (s *hosts) quorumSettings(copies int) ch.Settings {
 	}
 }
 
-// migrate creates or updates the tables on one server. It does so on one after the other, so that
-// they do not compete.
+// migrate creates or updates the tables on one server. Concurrent calls run one after the other, so
+// that servers do not compete.
 func (s *hosts) migrate(ctx context.Context, h *host) error {
 	s.migrating.Lock()
 	defer s.migrating.Unlock()

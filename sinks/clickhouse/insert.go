@@ -76,7 +76,7 @@ func (s *Sink) settings(token string) ch.Settings {
 	if s.config.Cluster != "" {
 		maps.Copy(set, ch.Settings{
 			// Acknowledged is what the shards have acknowledged. A replica that does not answer is
-			// passed over.
+			// skipped.
 			"distributed_foreground_insert":              1,
 			"insert_distributed_one_random_shard":        0,
 			"skip_unavailable_shards":                    0,
@@ -112,7 +112,7 @@ func checkType(i int, got proto.ColumnType) error {
 // insertion is the data of one INSERT.
 type insertion struct {
 	rows    batch.Block
-	checked int         // columns of the table that are as expected; if it is not all, the client may still send a block, without rows
+	checked int         // columns whose type in the table is as expected; until all are, Rows is 0
 	encoded bool        // rows may have been sent
 	reject  func(error) // ends the attempt: the table is not as expected
 }
@@ -249,7 +249,7 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 			select {
 			case h.inserts <- conn:
 				return true, nil
-			default: // more inserts at a time than connections are kept
+			default: // there are more concurrent inserts than idle connections to keep
 			}
 		}
 		_ = conn.Close() // err says more

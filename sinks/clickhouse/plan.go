@@ -12,7 +12,7 @@ import (
 const planVersion = 2
 
 // planOf returns the plan of a block, which is its deduplication token as well: its number of rows,
-// and its first and last row. A batch id may come again (the same Idempotency-Key and body after
+// and its first and last row. A batch id may occur again (the same Idempotency-Key and body after
 // the idempotency window, or on another replica), but then with another received_at. The journal
 // determines the rows in between, so that the plan identifies the content.
 func planOf(rows batch.Block) string {

@@ -14,14 +14,14 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// rounds is how often the missing rows of a block are sent, each time under another token. The
-// second round is needed when the server remembers a token but does not have the rows (see doc.go);
-// one more for each further crash at the same moment.
+// rounds is the number of times that the missing rows of a block are sent, each time under another
+// token. The second round is needed when the server remembers a token but does not have the rows
+// (see doc.go); one more for each further crash at the same moment.
 const rounds = 4
 
-// deadAfter is how long rows that a server has received, but that no live replica has, are waited
-// for before they are sent under another token. If a dead replica has them and returns, they are in
-// the archive twice until a merge, and once with FINAL.
+// deadAfter is the wait before rows that a server has received, but that no live replica has, are
+// sent under another token. If a dead replica has them and returns, they are in the archive twice
+// until a merge, and once with FINAL.
 var deadAfter = 10 * time.Second // a variable for tests
 
 // resolve completes a block that may have been applied, in whole or in part: it looks up which rows
@@ -159,7 +159,7 @@ func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 func (s *Sink) lookAt(ctx context.Context, h *host, rows batch.Block) (*findings, error) {
 	if s.config.Cluster != "" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.config.WriteTimeout/4) // time is left for the others
+		ctx, cancel = context.WithTimeout(ctx, s.config.WriteTimeout/4) // leaves time for the other servers
 		defer cancel()
 	}
 	found, err := h.conn.Query(ch.Context(ctx, ch.WithSettings(lookSettings)), lookStatement(s.table, rows))
@@ -218,7 +218,7 @@ type rowID struct {
 	index uint32
 }
 
-// findings are on how many replicas each row of a block is.
+// findings holds the number of replicas that have each row of a block.
 type findings struct {
 	rows   batch.Block
 	copies map[rowID]int

@@ -31,8 +31,8 @@ type Sink struct {
 	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after
 	// a restart.
 	unsent string
-	// since is when the rows of a plan were first found on no live replica although a server had
-	// received them.
+	// since has the time at which the rows of a plan were first found on no live replica although a
+	// server had received them.
 	since map[string]time.Time
 }
 
@@ -100,7 +100,8 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 	return nil, nil
 }
 
-// Probe creates or updates the tables if so configured, and returns why rows cannot be inserted.
+// Probe creates or updates the tables if so configured, and returns an error if rows cannot be
+// inserted.
 func (s *Sink) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -129,8 +130,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 }
 
 // Migrate creates or updates the tables now, as the sink does when `migrate` is true. In a cluster
-// that is done on every server: one that cannot be reached does not keep the others from it, but is
-// an error.
+// it migrates every server; it continues after a server that fails, and returns all errors.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	hosts, err := newHosts(c, log)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 		err = s.resolve(ctx, token, rows)
 	}
 	// Rows may be in the table in spite of a refusal: those of other groups, those of months that
-	// were written before the fault was met, or all, if a view on the table raised it. The loop
+	// were written before the error occurred, or all, if a view on the table raised it. The loop
 	// halves a block and looks up the halves; a single row is looked up here.
 	if errors.As(err, new(*batch.PermanentError)) && rows.Rows() == 1 {
 		if missing, lookErr := s.missing(ctx, rows); lookErr != nil || len(missing) == 0 {
@@ -217,7 +217,7 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 	if sent.Load() {
 		s.unsent = ""
 	}
-	// A refusal counts only if nothing else failed: the next attempt then meets it alone.
+	// A refusal is returned only if nothing else failed; otherwise it is left to the next attempt.
 	var refused error
 	for _, err := range errs {
 		switch {

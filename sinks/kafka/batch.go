@@ -36,7 +36,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // row is a position in a block: the span, and the row of its batch.
 type row struct{ span, row uint32 }
 
-// producer is the sender of a record batch, and the next number of its sequence.
+// producer identifies the sender of a record batch, with its next sequence number.
 type producer struct {
 	id       int64
 	epoch    int16

@@ -15,8 +15,8 @@ import (
 
 // Check reports what is wrong with the files that the configuration names and, if deep, with the
 // brokers and the topic. Each of the joined errors starts with the key of a setting. It writes
-// nothing, but takes a producer id. An invalid configuration is not checked deeply. Clocks of
-// brokers are not compared, because no answer contains the time.
+// nothing, but requests a producer id. If the configuration is invalid, it does not connect. Clocks
+// of brokers are not compared, because no answer contains the time.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	t, err := c.Kafka.Check(ctx, "", deep)
@@ -74,7 +74,7 @@ func (c Config) checkTopic(t dial.Topic) error {
 		wrong("has cleanup.policy compact, which deletes all but the latest measurement of a detector: set it to delete")
 	}
 	if largest := number("max.message.bytes", c.BatchBytes); largest < c.BatchBytes {
-		errs = append(errs, fmt.Errorf("batch_bytes is %d, but topic %q has max.message.bytes %d: lower the one or raise the other",
+		errs = append(errs, fmt.Errorf("batch_bytes is %d, but topic %q has max.message.bytes %d: lower batch_bytes or raise max.message.bytes",
 			c.BatchBytes, c.Topic, largest))
 	}
 	return errors.Join(errs...)

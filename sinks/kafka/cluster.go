@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// fetchBytes bounds one answer of a look-up; brokers exceed it only for a single larger record
+// fetchBytes bounds one response of a look-up; brokers exceed it only for a single larger record
 // batch.
 const fetchBytes = 1 << 20
 
@@ -47,7 +47,7 @@ func (c *cluster) use(topic string) {
 // refresh forgets leaders and closes idle connections.
 func (c *cluster) refresh() { c.transport.CloseIdleConnections() }
 
-// failed forgets leaders after an error, as they may have moved, and adds what to do about it.
+// failed forgets leaders after an error, as they may have moved, and adds a hint to the error.
 func (c *cluster) failed(err error) error {
 	if err == nil {
 		return nil
@@ -61,7 +61,7 @@ func (c *cluster) describe(ctx context.Context) (id string, partitions int, err 
 	return id, len(list), c.failed(err)
 }
 
-// create creates the topic unless it exists; dry only asks whether that is possible.
+// create creates the topic unless it exists. If dry, it only checks whether that is possible.
 func (c *cluster) create(ctx context.Context, dry bool) error {
 	r, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{ValidateOnly: dry, Topics: []kafka.TopicConfig{{
 		Topic: c.topic, NumPartitions: c.cfg.CreateTopic.Partitions, ReplicationFactor: c.cfg.CreateTopic.ReplicationFactor,
@@ -92,8 +92,7 @@ func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64
 	return offset, c.failed(c.explain(ctx, err))
 }
 
-// explain returns why the brokers are not known, if that is the reason for err: kafka-go reports
-// that it does not know the topic.
+// explain replaces kafka-go's error for a topic without metadata by the reason why there is none.
 func (c *cluster) explain(ctx context.Context, err error) error {
 	if errors.Is(err, protocol.ErrNoTopic) {
 		if _, _, why := dial.Partitions(ctx, c.client, c.topic); why != nil { // answers from memory
@@ -105,7 +104,8 @@ func (c *cluster) explain(ctx context.Context, err error) error {
 
 // produce sends a record batch, preceded by its length, and waits until all in-sync replicas have
 // it. base is its offset, or that of the first attempt; negative if the broker does not report it.
-// Without an answer the connection may still read the frame: the caller must not write to it again.
+// Without a response the connection may still read the frame, so the caller must not reuse its
+// memory.
 func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (base int64, err error) {
 	start := time.Now()
 	r, err := c.client.RawProduce(ctx, &kafka.RawProduceRequest{

@@ -13,33 +13,33 @@ import (
 // Config is section kafka of the configuration.
 type Config struct {
 	dial.Kafka `setting:",squash"`
-	// of record batches: lz4, snappy, which takes less CPU and 5 to 10 % more bytes, zstd, which
-	// takes more CPU and fewer bytes, gzip or none
+	// of record batches: lz4; snappy: less CPU and 5 to 10 % more bytes; zstd: more CPU and fewer
+	// bytes; gzip; none
 	Compression string `setting:"compression"`
 
 	// size of a record batch before compression; it must fit the topic's max.message.bytes
 	BatchBytes       int `setting:"batch_bytes"`
 	BlockRows        int `setting:"block_rows"`        // rows delivered and made durable together
-	ParallelRequests int `setting:"parallel_requests"` // produce requests at a time, to different partitions
+	ParallelRequests int `setting:"parallel_requests"` // concurrent produce requests, to different partitions
 
-	// How old an attempt without an answer, or its rows, may be before it is looked up in the
-	// topic.
+	// Age of an attempt without a response, or of its rows, at which it is looked up in the topic.
 	ResolveAfter time.Duration `setting:"resolve_after"`
 	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; partitions 0 leaves that to the operator
 }
 
 // CreateTopic creates a missing topic. Partitions 0 leaves that to the operator.
 type CreateTopic struct {
-	Partitions        int `setting:"partitions"`         // of the new topic; more let more consumers share it
+	Partitions        int `setting:"partitions"`         // of the new topic; more of them allow more consumers
 	ReplicationFactor int `setting:"replication_factor"` // copies of each partition
 }
 
-// DefaultConfig is for one broker on this machine. lz4 is a compromise: BenchmarkEncode measures
-// speeds and ratios. snappy takes half of its CPU and 5 to 10 % more bytes, zstd two to five times
-// its CPU and 20 % fewer bytes (worth it on a thin network). One request per partition is enough:
-// BenchmarkDeliver is no slower with 24 partitions than with one. With 96 partitions on three
-// brokers, a batch of 14,000 rows takes 0.2–0.3 s with 32 requests at a time, and 0.3–0.5 s with 4.
-// Buffers grow with what is sent: with many partitions, record batches are small.
+// DefaultConfig returns the settings for one broker on this machine. lz4 is a compromise:
+// BenchmarkEncode measures speeds and ratios. snappy takes half of its CPU and 5 to 10 % more
+// bytes, zstd two to five times its CPU and 20 % fewer bytes (worthwhile on a slow network). One
+// request per partition is enough: BenchmarkDeliver is no slower with 24 partitions than with one.
+// With 96 partitions on three brokers, a batch of 14,000 rows takes 0.2–0.3 s with 32 requests at a
+// time, and 0.3–0.5 s with 4. Buffers grow with what is sent: with many partitions, record batches
+// are small.
 func DefaultConfig() Config {
 	return Config{
 		Kafka:            dial.DefaultKafka("measurements"), // contract 4

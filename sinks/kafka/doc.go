@@ -16,7 +16,7 @@
 // rest.
 //
 //  1. A broker that has forgotten a producer accepts any sequence from it, and a restarted daemon
-//     does not know how far it had come. Therefore a plan inherited from an earlier process is
+//     does not know how far it got. Therefore a plan inherited from an earlier process is
 //     looked up in the topic first. So is an attempt without an answer if the attempt, or its rows'
 //     received_at (from which brokers count), is older than resolve_after. A look-up reads the
 //     partition from the last acknowledged offset to its end and recognises rows by their headers
@@ -27,8 +27,8 @@
 //     and a late attempt of its predecessor is a duplicate or is fenced.
 //  3. Sequences continue only after plain acknowledgements in one process. After a restart, a
 //     look-up or a refusal the next plan gets a new producer id. So no sequence number is used for
-//     two different record batches, which a broker would drop as a duplicate: not with a restored
-//     volume, not with two daemons on copies of one.
+//     two different record batches, of which a broker would drop the second, even if a volume was
+//     restored or two daemons run on copies of it.
 //  4. Rows that may be in the topic although their block was not delivered (see Refusals) are
 //     counted in the state as suspect. Plans that contain them begin with the look-up.
 //

@@ -26,10 +26,10 @@ func (o outcome) String() string {
 	return [outcomes]string{"acknowledged", "retry", "moved", "lost", "refused"}[o]
 }
 
-// outcomeOf alone decides what becomes of an attempt. Errors that are not listed are retried: only
-// what a broker decides from the record batch alone is permanent. INVALID_TIMESTAMP is not, as it
-// depends on a setting of the topic that affects all rows alike: the operator can change it, and no
-// row needs to become a dead letter.
+// outcomeOf alone decides how to proceed after an attempt. Errors that are not listed are retried:
+// only what a broker decides from the record batch alone is permanent. INVALID_TIMESTAMP is not, as
+// it depends on a setting of the topic that affects all rows alike: the operator can change it, and
+// no row needs to become a dead letter.
 func outcomeOf(err error) outcome {
 	var code kafka.Error
 	switch {
@@ -64,7 +64,7 @@ func tooLarge(err error) bool {
 	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
 }
 
-// hint returns what to do about an error that retries do not cure.
+// hint returns the remedy for an error that retries do not fix.
 func hint(err error) string {
 	var code kafka.Error
 	if !errors.As(err, &code) {
@@ -103,7 +103,7 @@ var (
 	lookUpErrorsTotal = errorsVec.WithLabelValues("look_up")
 )
 
-// errorCounters returns a counter for each outcome but acknowledged.
+// errorCounters returns a counter for each outcome except acknowledged.
 func errorCounters() (c [outcomes]metrics.Counter) {
 	for v := retry; v < outcomes; v++ {
 		c[v] = errorsVec.WithLabelValues(v.String())

@@ -65,7 +65,7 @@ func (e *encoder) appendRecord(b *batch.Batch, r int, timestampDelta, offsetDelt
 	e.records = appendBytes(e.records, body)
 }
 
-// recordSize returns about the length of what appendRecord appends: a few bytes more.
+// recordSize returns an estimate, a few bytes too high, of the length that appendRecord appends.
 func recordSize(b *batch.Batch, r int) int {
 	const fixed = 3 + 1 + 5 + 3 + 2 + 2 + // lengths, attributes and deltas
 		1 + 3 + len(headerInstance) + len(headerBatch) + len(headerIndex) + 2 + 1 + idLen + 1 + 6 + // headers

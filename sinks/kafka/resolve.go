@@ -36,8 +36,8 @@ func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// lookUp reads what was added to the partition after the last acknowledged record, and removes the
-// rows that it finds from the part. The remaining ones are certainly not in the topic.
+// lookUp reads the records after the last acknowledged one in the partition, and removes the rows
+// that it finds from the part. The remaining ones are certainly not in the topic.
 func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	end, err := s.cluster.offset(ctx, p.id, kafka.LastOffset)
 	if err != nil {

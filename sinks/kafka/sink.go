@@ -41,7 +41,7 @@ func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	return &Sink{cfg: cfg, log: log, cluster: c, batchBytes: cfg.BatchBytes, encoders: make([]encoder, cfg.ParallelRequests)}, nil
 }
 
-// Plan implements pipeline.Sink. state is what the last Deliver returned, also with a
+// Plan implements pipeline.Sink. state is the result of the last Deliver, even with a
 // *batch.PermanentError; nil at first. The plan keeps no reference to rows. Every error can be
 // retried, once its cause is fixed.
 func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
@@ -52,7 +52,7 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 	}()
 	p := plan{codec: codecs[s.cfg.Compression]}
 	if s.refused != nil {
-		state = s.refused // an older one must not be used
+		state = s.refused // the loop's may be older
 	}
 	if p.state, err = s.base(ctx, state); err != nil {
 		return 0, nil, err
@@ -105,7 +105,7 @@ func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 	}
 }
 
-// Probe creates the topic if so configured, and returns why the brokers cannot be asked about it.
+// Probe creates the topic if so configured, and returns an error if it cannot be read.
 func (s *Sink) Probe(ctx context.Context) error {
 	_, _, err := s.describe(ctx) // may answer from memory
 	if err == nil {

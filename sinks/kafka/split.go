@@ -11,9 +11,9 @@ type fill struct {
 	rows, bytes int
 }
 
-// fit returns how many of the first rows go into one block: at most maxRows, and so many that no
-// partition gets more than one record batch of maxBytes before compression. It is at least 1, even
-// for a single row larger than maxBytes.
+// fit returns how many of the first rows go into one block: at most maxRows, and no more than fit
+// into one record batch of maxBytes, before compression, per partition. It is at least 1, even for
+// a single row larger than maxBytes.
 func fit(offered batch.Block, partitions, maxBytes, maxRows int) int {
 	fills := make([]fill, partitions)
 	n := 0
@@ -67,8 +67,9 @@ func endsOf(block batch.Block) (first, last name) {
 		nameOf(block, row{span: uint32(hi), row: uint32(block[hi].To - 1)})
 }
 
-// PartitionOf is the partition of a key among n partitions, the same that the Java client's default
-// partitioner chooses, so that other producers of the same keys agree. n must be positive.
+// PartitionOf returns the partition of a key among n partitions. It is the one that the Java
+// client's default partitioner chooses, so that other producers of the same keys agree. n must be
+// positive.
 func PartitionOf(key []byte, n int) int {
 	return int(murmur2(key)&0x7fffffff) % n
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// blockWriter writes deflate blocks with codes of their own (RFC 1951, 3.2.7).
+// blockWriter writes deflate blocks with dynamic Huffman codes (RFC 1951, 3.2.7).
 type blockWriter struct {
 	bytes   []byte
 	pending uint64 // bits that are not in bytes yet, the first one lowest
@@ -110,10 +110,10 @@ const (
 	repeatZeros = 18 // 11 to 138 times
 )
 
-// headerOrder is the order in which the header has the codes for its symbols.
+// headerOrder is the order in which the header lists the lengths of its own codes.
 var headerOrder = [19]int{repeatLast, repeatZero, repeatZeros, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-// header starts a block with these codes, of which it has the numbers of bits.
+// header writes the header of a block, which contains the lengths of these codes.
 func (w *blockWriter) header(codes, distanceCodes []code) {
 	unused := func(c code) bool { return c.count == 0 }
 	for unused(distanceCodes[len(distanceCodes)-1]) {
@@ -154,7 +154,7 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 	for unused(headerCodes[order[len(order)-1]]) {
 		order = order[:len(order)-1]
 	}
-	w.bits(0b10<<1, 3) // not the last block; codes of its own
+	w.bits(0b10<<1, 3) // not the last block; dynamic Huffman codes
 	w.bits(len(codes)-257, 5)
 	w.bits(len(distanceCodes)-1, 5)
 	w.bits(len(order)-4, 4)
@@ -174,9 +174,8 @@ type code struct {
 	count uint8
 }
 
-// prefixCodes returns the shortest codes of at most limit bits for symbols that are used this
-// often, in the form that follows from their numbers of bits (RFC 1951, 3.2.2). At least two
-// symbols have a code.
+// prefixCodes returns Huffman codes of at most limit bits for symbols with these frequencies, in
+// canonical form (RFC 1951, 3.2.2). At least two symbols have a code.
 func prefixCodes(used []int, limit int) []code {
 	var leaves []int // use<<16 | symbol
 	for s, n := range used {
@@ -193,7 +192,7 @@ func prefixCodes(used []int, limit int) []code {
 	codes := make([]code, len(used))
 	for countBits(codes, leaves) > limit {
 		for i, leaf := range leaves {
-			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // less different: shorter codes
+			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // frequencies that differ less have shorter codes
 		}
 	}
 	var next [maxBits + 1]int // codes by their number of bits: how many, then the next one
@@ -212,7 +211,7 @@ func prefixCodes(used []int, limit int) []code {
 	return codes
 }
 
-// countBits sets the numbers of bits by Huffman's algorithm, and returns the highest.
+// countBits sets the lengths of the codes by Huffman's algorithm, and returns the greatest.
 func countBits(codes []code, leaves []int) (most int) {
 	nodes := make([]int, len(leaves), 2*len(leaves)) // use; inner nodes come after the leaves, in order of use
 	for i, leaf := range leaves {

@@ -19,10 +19,10 @@ type body struct {
 	size     int
 }
 
-// joinedSize is up to which size a body is copied into one segment, which is sent in one write.
+// joinedSize is the size up to which a body is copied into one segment, to be sent in one write.
 const joinedSize = 256 << 10
 
-// What is around the pieces of a document and between them. Protobuf needs nothing there.
+// The text before, between and after the pieces of a document. Protobuf needs none.
 var (
 	openings   = [formats][encodings]form{jsonText: stored(jsonOpen)}
 	separators = [formats][encodings]form{jsonText: stored(",")}

@@ -7,9 +7,10 @@ import (
 
 // bucketStreets is the maximum number of streets in a bucket; the mean is about two thirds of it.
 // Smaller buckets make updates cheaper and compressed bodies larger, because each bucket is
-// compressed without the others: BenchmarkBucketSizes. Streets that change are mostly neighbours. A
-// random hundredth of the network touches most buckets. For 100,000 streets of 12 periods, with
-// sizes divided by that of gzip -6, and CPU time of such an update divided by that of a full build:
+// compressed without the others: BenchmarkBucketSizes. Streets that change are mostly neighbours; a
+// random hundredth of the network touches most buckets. The table is for 100,000 streets of 12
+// periods. Sizes are relative to gzip -6, and the CPU time of an update of a random hundredth is
+// relative to a full build:
 //
 //	maximum   mean   gzip   zstd   gzip, one horizon   update
 //	    192    140   0.95   0.92                1.17     0.75
@@ -18,9 +19,9 @@ import (
 //	     64     39   1.09   1.03                1.40     0.27
 //	     32     21   1.23   1.13                1.62     0.17
 //
-// Bodies in zstd are to be smaller than with gzip -6. If groups of 16 streets in a deflate block
+// A zstd body must be smaller than with gzip -6. If groups of 16 streets in a deflate block
 // referred to no speeds of each other, with one code for any speeds, an update could copy the bits
-// of the groups that have not changed, and would cost 0.1; but bodies in gzip would be 1.2.
+// of the groups that have not changed, and would cost 0.1, but gzip bodies would grow to 1.2.
 const bucketStreets = 80
 
 // bucket is a run of streets in order. Its streets are immutable; its parts belong to the builder.
@@ -29,7 +30,7 @@ type bucket struct {
 	bounds  area // of the streets' places
 	located bool // all streets have a place
 	parts   []part
-	before  []part // of the bucket that had the first street before
+	before  []part // of the earlier bucket with the same first street
 }
 
 func newBucket(streets []*street) *bucket {

@@ -49,7 +49,7 @@ func (s *snapshot) size() (total int) {
 	return total
 }
 
-// builder makes snapshots, each from its predecessor. It is for one goroutine at a time.
+// builder makes snapshots, each from its predecessor. It is used by one goroutine at a time.
 type builder struct {
 	scopes      []scope          // the whole layer, then the horizons
 	zones       map[string]*zone // time zones to build
@@ -127,8 +127,8 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 	return b.build(instantOf(now.Truncate(time.Minute)), now)
 }
 
-// order returns the streets as in the layer, given those of the build before. It sorts the changed
-// ones only.
+// order returns the streets as in the layer, given those of the build before. It sorts only the
+// changed ones.
 func (b *builder) order(before []*street) []*street {
 	var changed []*street
 	for _, s := range b.numbered {
@@ -184,7 +184,7 @@ func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 }
 
 // prepare makes the parts of the buckets at the reference time, in the forms that clients ask for.
-// It drops what no view from the time keep on shows.
+// It drops parts that no view at keep or later shows.
 func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
 	type request struct {
 		zone  *zone
@@ -222,7 +222,7 @@ func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
 	})
 }
 
-// prepareNext does ahead of time what the build of the next minute needs.
+// prepareNext prepares the build of the next minute.
 func (b *builder) prepareNext(now time.Time) {
 	if b.last == nil {
 		return

@@ -2,8 +2,9 @@ package layers
 
 import (
 	"errors"
-	"fmt"
 	"time"
+
+	"trafficd/pipeline/settings"
 )
 
 // Values of the setting stale.
@@ -23,7 +24,7 @@ type Config struct {
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
 	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
-	KeepForms     time.Duration `setting:"keep_forms"`     // how long after its last request a form is still built in advance
+	KeepForms     time.Duration `setting:"keep_forms"`     // time after its last request for which a form is built in advance
 	MaxWaiting    int           `setting:"max_waiting"`    // waiting requests of a client; further ones are answered at once
 	QueryKey      bool          `setting:"query_key"`      // accept ?apiKey= too; URLs end up in logs
 }
@@ -45,26 +46,23 @@ func DefaultConfig() Config {
 
 // Validate returns all errors, joined; each names its key.
 func (c Config) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
+	errs := []error{
+		settings.AtLeast("max_streets", c.MaxStreets, 1, "it bounds memory"),
+		settings.Check(len(c.Horizons) <= maxHorizons, "horizons has %d entries, must have at most %d: a layer is kept for each in every time zone",
+			len(c.Horizons), maxHorizons),
+		settings.AtLeast("stale_after", c.StaleAfter, time.Minute, "feeds are not updated more often"),
+		settings.Check(c.Stale == staleServe || c.Stale == staleRefuse, "stale is %q, must be serve or refuse", c.Stale),
+		settings.Check(c.BuildInterval >= time.Second && c.BuildInterval <= time.Minute,
+			"build_interval is %v, must be between 1s (the resolution of Last-Modified) and 1m (the layer changes every minute)", c.BuildInterval),
+		settings.AtLeast("keep_forms", c.KeepForms, time.Minute, "clients ask again that often"),
+		settings.Check(c.MaxWaiting >= 0, "max_waiting is %d, must not be negative", c.MaxWaiting),
 	}
-	check(c.MaxStreets >= 1, "max_streets is %d, must be at least 1: it bounds memory", c.MaxStreets)
-	check(len(c.Horizons) <= maxHorizons, "horizons has %d entries, must have at most %d: a layer is kept for each in every time zone",
-		len(c.Horizons), maxHorizons)
 	seen := map[int]bool{}
 	for _, h := range c.Horizons {
-		check(h >= 0 && h <= 7*24*60, "horizons has %d, must be between 0 and 10080 minutes (a week)", h)
-		check(!seen[h], "horizons has a duplicate %d", h)
+		errs = append(errs,
+			settings.Check(h >= 0 && h <= 7*24*60, "horizons has %d, must be between 0 and 10080 minutes (a week)", h),
+			settings.Check(!seen[h], "horizons has a duplicate %d", h))
 		seen[h] = true
 	}
-	check(c.StaleAfter >= time.Minute, "stale_after is %v, must be at least 1m: feeds are not updated more often", c.StaleAfter)
-	check(c.Stale == staleServe || c.Stale == staleRefuse, "stale is %q, must be serve or refuse", c.Stale)
-	check(c.BuildInterval >= time.Second && c.BuildInterval <= time.Minute,
-		"build_interval is %v, must be between 1s (the resolution of Last-Modified) and 1m (the layer changes every minute)", c.BuildInterval)
-	check(c.KeepForms >= time.Minute, "keep_forms is %v, must be at least 1m: clients ask again that often", c.KeepForms)
-	check(c.MaxWaiting >= 0, "max_waiting is %d, must not be negative", c.MaxWaiting)
 	return errors.Join(errs...)
 }

@@ -10,7 +10,7 @@ import (
 // deflater compresses texts whose records resemble each other into deflate blocks (RFC 1951). A
 // general compressor looks for earlier occurrences of the text at every byte. This one knows where
 // records differ and looks only there, so that it takes a fraction of the time; the result is as
-// small. It is for one goroutine.
+// small. It is used by one goroutine.
 type deflater struct {
 	blockWriter
 	plain  []byte

@@ -51,7 +51,7 @@ func (z *zone) demand(whole bool) *demand {
 // writer appends streets to a document. It is scratch memory.
 type writer struct {
 	picked    []*period
-	until     instant // from when on the text may differ
+	until     instant // time from which the text may differ
 	header    []byte
 	variables []variable // of the text
 }

@@ -20,7 +20,7 @@ type version struct {
 	last   time.Time
 }
 
-// history knows the versions of all documents by the hashes of their contents.
+// history holds the versions of all documents by the hashes of their contents.
 type history struct {
 	mu       sync.Mutex
 	versions map[uint64]version
@@ -44,7 +44,7 @@ func (h *history) record(s *snapshot, now time.Time) {
 	}
 }
 
-// find returns a version of a document. Those of other time zones and scopes are unknown to it.
+// find returns a version of a document. It ignores those of other time zones and scopes.
 func (h *history) find(d *document, sum uint64) (v version, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,7 +56,7 @@ func (h *history) find(d *document, sum uint64) (v version, known bool) {
 // whole layer, so that the changes kept take no more memory than the layer.
 const (
 	followedVersions = 8
-	followedShare    = 8 // of the streets, at most 1 in so many
+	followedShare    = 8 // at most this fraction of the streets, 1/8
 )
 
 // followed has the changes since the versions that clients have asked for.

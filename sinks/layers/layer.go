@@ -142,7 +142,7 @@ func (l *Layer) Stop() {
 	<-l.done
 }
 
-// lead is how long before a minute turns its layer is prepared.
+// lead is how long before the start of a minute its layer is prepared.
 const lead = 20 * time.Second
 
 // run builds after each Publish and at the start of each minute, which it prepares; builds start at
@@ -180,8 +180,8 @@ func (l *Layer) run() {
 	}
 }
 
-// untilNextMinute returns the time left of the minute that t is in; 0 if it is over. The wall clock
-// counts.
+// untilNextMinute returns the time left of the minute that t is in, by the wall clock; 0 if it is
+// over.
 func untilNextMinute(t time.Time) time.Duration {
 	return max(0, time.Until(t.Round(0).Truncate(time.Minute).Add(time.Minute)))
 }
@@ -201,7 +201,7 @@ func (l *Layer) build(now time.Time) {
 	builds.Inc()
 	metrics.Since(buildSeconds, now)
 	if len(published.streets) > l.builder.maxStreets/10 {
-		debug.FreeOSMemory() // the feed's messages and the streets and forms before are garbage
+		debug.FreeOSMemory() // the feed's messages and the previous streets and forms are garbage
 	}
 }
 

@@ -368,7 +368,7 @@ func TestLayerWithoutCoverage(t *testing.T) {
 		require.Equal(t, now.Add(end).UTC(), s.Covered)
 		require.Equal(t, now.Add(end).UTC().Format(time.RFC3339), header(ctx, "Forecast-Covered-Until"))
 	}
-	f(-30*time.Minute, "no street has a forecast that has not ended")
+	f(-30*time.Minute, "no street has a current or future forecast")
 	f(30*time.Minute, "before the first horizon")
 	f(31*time.Minute, "")
 }

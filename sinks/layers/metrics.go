@@ -16,8 +16,8 @@ var (
 		"Forecasts that cannot be used; the street keeps its earlier one.")
 	builds       = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
 	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
-	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents built anew.")
-	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents used again.")
+	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents that were built.")
+	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents that were reused.")
 	formsMade    = metrics.NewCounter("trafficd_layers_forms_made_total",
 		"Pieces of documents serialized for one format and encoding, mostly compressed.")
 	piecesStored = metrics.NewCounter("trafficd_layers_pieces_stored_total",

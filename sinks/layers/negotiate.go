@@ -28,8 +28,8 @@ func askedBy(h *fasthttp.RequestHeader) (a asked) {
 	return a
 }
 
-// chooseFormat follows Accept: JSON if it is wanted more than protobuf, else protobuf, even if
-// neither is acceptable: a 406 helps no client.
+// chooseFormat evaluates Accept. It returns JSON if the client prefers it to protobuf, otherwise
+// protobuf, even if neither is acceptable: a 406 would not help any client.
 func chooseFormat(h *fasthttp.RequestHeader) format {
 	lines := h.PeekAll(fasthttp.HeaderAccept)
 	if negotiate.Application(lines, mediaTypes[jsonText]) > max(negotiate.Application(lines, mediaTypes[protobuf]), 0) {
@@ -38,8 +38,8 @@ func chooseFormat(h *fasthttp.RequestHeader) format {
 	return protobuf
 }
 
-// chooseEncoding follows Accept-Encoding. Among equals gzip is preferred to zstd, which is smaller
-// but costs more to build, and both to identity, which is also the answer if nothing is acceptable.
+// chooseEncoding evaluates Accept-Encoding. Among equals it prefers gzip to zstd, which is smaller
+// but costs more to build, and both to identity, which it also returns if nothing is acceptable.
 func chooseEncoding(h *fasthttp.RequestHeader) encoding {
 	lines := h.PeekAll(fasthttp.HeaderAcceptEncoding)
 	best, bestQ := identity, max(negotiate.Named(lines, encodingNames[identity]), 0)

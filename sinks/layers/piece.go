@@ -107,7 +107,7 @@ const (
 	zstdChunk = zstdWindow / 4
 )
 
-// compressor makes forms. It is for one goroutine.
+// compressor makes forms. It is used by one goroutine.
 type compressor struct {
 	writer
 	deflater deflater
@@ -154,7 +154,8 @@ func (c *compressors) giveBack(one *compressor) {
 	<-c.borrowed
 }
 
-// newZstd returns what makes zstd blocks and what proves them. It is a variable for tests.
+// newZstd returns the encoder of zstd blocks and the decoder that proves them. It is a variable for
+// tests.
 var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
 		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
@@ -210,7 +211,7 @@ func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 	}
 	for chunk := range slices.Chunk(plain, zstdChunk) {
 		compressed := c.zstdBlocks(chunk)
-		if !c.standsAlone(compressed, chunk) {
+		if !c.independent(compressed, chunk) {
 			compressed = storeZstd(chunk)
 			piecesStored.Inc()
 		}
@@ -243,13 +244,13 @@ func (c *compressor) zstdBlocks(plain []byte) []byte {
 	return nil
 }
 
-// standsAlone reports whether the blocks decode to plain after any other blocks. They are from a
-// frame of their own, which cannot repeat entropy tables that no block before has set. What blocks
-// could inherit nevertheless are the window and the last three match offsets (RFC 8878, 3.1.1.5),
-// which at the start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat
-// one byte and leave three offsets so large that every inherited match copies that byte; and three
-// of that byte in a row, the shortest match, are nowhere in plain.
-func (c *compressor) standsAlone(blocks, plain []byte) bool {
+// independent reports whether the blocks decode to plain after any other blocks. They come from a
+// separate frame, which cannot repeat entropy tables that no earlier block has set. What they could
+// still inherit are the window and the last three match offsets (RFC 8878, 3.1.1.5), which at the
+// start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat one byte and
+// leave three offsets so large that every inherited match copies that byte; and three of that byte
+// in a row, the shortest match, are nowhere in plain.
+func (c *compressor) independent(blocks, plain []byte) bool {
 	filler := byte(0xff)
 	for bytes.Contains(plain, []byte{filler, filler, filler}) {
 		if filler--; filler == 0 {

@@ -131,7 +131,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	inherits = append(appendZstdHeader(nil, zstdCompressed, len(inherits)), inherits...)
 	frame := append(append(bytes.Clone(headers[zstandard]), inherits...), zstdEnd...)
 	require.Equal(t, "aaaa", string(unpack(t, "zstd", frame)), "valid at the start of a frame")
-	require.False(t, c.standsAlone(inherits, []byte("aaaa")))
+	require.False(t, c.independent(inherits, []byte("aaaa")))
 	require.True(t, c.inflates(storeDeflate([]byte("aaaa")), []byte("aaaa")))
 	for _, other := range []string{"aaa", "aaaaa", "aaab"} {
 		require.False(t, c.inflates(storeDeflate([]byte(other)), []byte("aaaa")))
@@ -139,15 +139,15 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	require.False(t, c.inflates(storeDeflate([]byte("aaaa"))[:3], []byte("aaaa")))
 	earlier := new(deflater).deflate([]byte("abcdefgh-abcdefgh-"), []variable{{0, 8}, {9, 17}})
 	require.False(t, c.inflates(append(earlier, 0), []byte("abcdefgh-abcdefgh-")))
-	require.True(t, c.standsAlone(storeZstd([]byte("aaaa")), []byte("aaaa")))
+	require.True(t, c.independent(storeZstd([]byte("aaaa")), []byte("aaaa")))
 	last := append(bytes.Clone(inherits), zstdEnd...)
-	require.False(t, c.standsAlone(append(last, storeZstd([]byte("b"))...), []byte("aaaab")))
+	require.False(t, c.independent(append(last, storeZstd([]byte("b"))...), []byte("aaaab")))
 
 	everyRun := make([]byte, 0, 256*3)
 	for b := range 256 {
 		everyRun = append(everyRun, byte(b), byte(b), byte(b))
 	}
-	requireJoined(t, c, [][]byte{everyRun, everyRun}) // leaves no filler byte for standsAlone
+	requireJoined(t, c, [][]byte{everyRun, everyRun}) // leaves no filler byte for independent
 }
 
 // FuzzPieces cuts arbitrary bytes at arbitrary places.

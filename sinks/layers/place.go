@@ -48,12 +48,12 @@ func (a area) meets(b area) bool {
 	return a.west <= b.east && b.west <= a.east && a.north <= b.south && b.north <= a.south
 }
 
-// with returns the smallest area that also has p.
+// with returns the smallest area that contains a and p.
 func (a area) with(p place) area {
 	return area{min(a.west, p.x), min(a.north, p.y), max(a.east, p.x), max(a.south, p.y)}
 }
 
-// noArea is the area that with extends first.
+// noArea is the empty area, from which with starts.
 var noArea = area{west: math.MaxUint32, north: math.MaxUint32}
 
 // hilbert returns the position of p on a Hilbert curve that fills the map. The top 2n bits are the

@@ -11,7 +11,7 @@ import (
 )
 
 // piece is a run of streets as a view shows it in a time zone. Its forms are made when they are
-// first needed; they are the same whoever makes them.
+// first needed.
 type piece struct {
 	streets []*street
 	view    view

@@ -38,7 +38,7 @@ func (l *Layer) Status(now time.Time) Status {
 		var reasons []string
 		switch {
 		case current.streets == 0:
-			reasons = append(reasons, "no street has a forecast that has not ended")
+			reasons = append(reasons, "no street has a current or future forecast")
 		case l.endsEarly(current):
 			reasons = append(reasons, fmt.Sprintf("the last forecast ends at %s, before the first horizon", current.until))
 		}
