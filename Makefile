@@ -52,7 +52,7 @@ setup: ## install the Debian packages that the tests need; SETUP=no prints the c
 	@.ci/setup test
 
 .PHONY: run
-run: ## start stores, daemon and forecaster, send three days of traffic, show the result, go on live; DATA=folder for real data, ARGS=--exit to stop after the result
+run: ## start stores, daemon and forecaster, send three days of traffic, show the result, continue live; DATA=folder for real data, ARGS=--exit to stop after the result
 	@.ci/setup run
 	@.ci/build ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores
 	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
@@ -84,7 +84,7 @@ chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 D
 	go run ./cmd/chaos --broker both --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: chaos-cluster
-chaos-cluster: ## the same with three replicas behind HAProxy that share a log in three Apache brokers, and two ClickHouse nodes; as root; SEED=1 DURATION=60s RUNS=2
+chaos-cluster: ## chaos with three replicas behind HAProxy that share a log in three Apache brokers, and two ClickHouse nodes; as root; SEED=1 DURATION=60s RUNS=2
 	go run ./cmd/chaos --broker apache --brokers 3 --replicas 3 --nodes 2 --links --equal 10000 --rollouts 2 --takeovers 10 --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: bench
@@ -105,7 +105,7 @@ forecast-eval: ## backtest the forecaster on DATA=folder and print lines `bench:
 	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | grep --line-buffered '^bench:'
 
 .PHONY: hostile
-hostile: ## attack a daemon beside two integrators, a line per attack; up to 5 minutes
+hostile: ## attack a daemon while two integrators send, one line per attack; up to 5 minutes
 	@.ci/setup test
 	CGO_ENABLED=0 go build -o bin/ ./cmd/trafficd ./cmd/bench
 	bin/bench hostile

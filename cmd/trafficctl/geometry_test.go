@@ -81,7 +81,7 @@ func TestGeometryOmitted(t *testing.T) {
 	require.Equal(t, place, r.out)
 	require.Equal(t, []string{
 		`trafficctl: line 1: cannot read WKT: byte 8: unexpected ")", want a number; points have 2`,
-		"trafficctl: line 3: point 0 (200 1) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not within -180 and 180",
+		"trafficctl: line 3: point 0 (200 1) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not between -180 and 180",
 		"trafficctl: 1 geometries converted, 2 omitted",
 	}, strings.Split(strings.TrimSpace(r.err), "\n"))
 }

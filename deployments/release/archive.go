@@ -21,7 +21,7 @@ type entry struct {
 	owner   int // user and group
 }
 
-// writeTar writes the entries in their order. Owners have numbers only, and all times are date.
+// writeTar writes the entries in their order. Owners are numeric, and all times are date.
 func writeTar(w io.Writer, date time.Time, entries []entry) error {
 	out := tar.NewWriter(w)
 	for _, e := range entries {

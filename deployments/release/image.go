@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// imageUser is the usual number of the user in images without a system.
+	// imageUser is the conventional user id in images without an operating system.
 	imageUser  = 65532
 	configFile = "/etc/trafficd/trafficd.yaml"
 )

@@ -24,7 +24,7 @@ import (
 // architectures that artefacts are built for.
 var architectures = []string{"amd64", "arm64"}
 
-// release is what the steps share.
+// release holds what the steps share.
 type release struct {
 	root    string // of the repository
 	out     string // receives the artefacts

@@ -17,8 +17,7 @@ var programs = []string{"trafficd", "trafficctl", "forecaster"}
 // program returns the path of a built program.
 func (r *release) program(arch, name string) string { return filepath.Join(r.build, arch, name) }
 
-// buildPrograms builds the programs for all architectures, and what they print for the shells'
-// completion.
+// buildPrograms builds the programs for all architectures, and their completions for bash.
 func (r *release) buildPrograms() error {
 	for _, arch := range architectures {
 		args := []string{
@@ -78,8 +77,7 @@ func (r *release) writeArchives() error {
 	return nil
 }
 
-// notices returns the licences of the modules that the programs contain, which have to accompany
-// them.
+// notices returns the licences of the modules that the programs contain, which must accompany them.
 func (r *release) notices() ([]byte, error) {
 	modules, err := r.modules()
 	if err != nil {

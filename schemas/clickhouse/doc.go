@@ -5,7 +5,7 @@
 //
 // One server: `measurements`, a ReplacingMergeTree(received_at) with the columns, key and
 // partitions of contract 4.2. The daemon inserts into it, and queries read it. With FINAL, a
-// measurement that was sent again replaces its earlier self.
+// measurement that was sent again replaces the earlier one.
 //
 // A cluster (Layout.Cluster is set): the same columns as `measurements_local`, a
 // ReplicatedReplacingMergeTree on every host, and `measurements`, a Distributed table over it, for
@@ -22,7 +22,7 @@
 // the daemon records each delivered block in `blocks`, a row of three values, and every few seconds
 // derives from all pending blocks: the statements of Layout.Derive, then a second row that marks
 // the blocks as derived. Each statement can be repeated: `last` keeps a maximum, `by_time` the
-// latest received_at of a key, and `hours` is computed anew from all rows of the hours concerned. A
+// latest received_at of a key, and `hours` is computed again from all rows of the affected hours. A
 // crash at any point only repeats them.
 //
 // Not used: refreshable materialized views, which cannot tell which rows are new (received_at is
@@ -67,14 +67,14 @@
 //	value           ZSTD(1) 2.01          ZSTD(3) 1.96           ZSTD(6) 1.83   in blocks of 1 MB 1.78   Gorilla,ZSTD 2.32   FPC,ZSTD 2.62
 //	quality         ZSTD(1) 0.72          ZSTD(3) 0.71           ZSTD(6) 0.43   in blocks of 1 MB 0.40
 //
-// A row of theirs takes 5.3 bytes in all tables together: 2.7 in the archive, 1.6 in by_time, 0.9
-// in hours, 0.2 in last (`make bench BENCH=archive`).
+// A row of these batches takes 5.3 bytes in all tables together: 2.7 in the archive, 1.6 in
+// by_time, 0.9 in hours, 0.2 in last (`make bench BENCH=archive`).
 //
 // # Settings
 //
 //   - non_replicated_deduplication_window 10000: the number of parts that the server remembers by
-//     token. An INSERT takes one place for each month in it; package sinks/clickhouse says how many
-//     are needed. 10000 entries take about 1 MB of memory and of disk.
+//     token. An INSERT takes one place for each month in it; package sinks/clickhouse explains how
+//     many are needed. 10000 entries take about 1 MB of memory and of disk.
 //   - fsync_after_insert, fsync_part_directory: the daemon releases its journal once the server has
 //     acknowledged, so the acknowledgement must survive a power failure. Merged parts need no
 //     fsync, because the server keeps their sources for eight minutes (old_parts_lifetime, pinned

@@ -1,6 +1,6 @@
 package clickhouse
 
-// Layout is the names of the objects that the migrations create.
+// Layout names the objects that the migrations create.
 type Layout struct {
 	Database string
 	Table    string // the table that is read
@@ -29,8 +29,8 @@ func (l Layout) InsertDetectors() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
 }
 
-// ShardingKey is the expression that decides, in a cluster, which shard a row is on: all versions
-// of a measurement are on one, so that FINAL is right, and so are all rows of a detector.
+// ShardingKey returns the expression that determines the shard of a row in a cluster. All rows of a
+// detector are on one shard, and so are all versions of a measurement, as FINAL requires.
 func (Layout) ShardingKey() string { return "cityHash64(product_instance, detector_code)" }
 
 // Synced returns the tables whose inserts are fsynced, without the database.

@@ -21,8 +21,8 @@ type Conn interface {
 // Migrate creates the database and its tables on one server, or updates them, and returns the names
 // of the applied migrations. In a cluster it is called for each server. It may be called at any
 // time, and by several daemons at once. The connection needs no default database. Replicated tables
-// that the server lacks are created as the others, which may be nil, have them: the columns and the
-// TTL must be equal on all replicas.
+// that the server lacks are created like those of the others, because columns and TTL must be equal
+// on all replicas.
 func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
@@ -98,7 +98,7 @@ func join(ctx context.Context, c Conn, l Layout, others []Conn) error {
 	for _, other := range others {
 		statements, err := replicated(ctx, other, l)
 		if err != nil {
-			continue // it may be dead, and the next one knows as much
+			continue // it may be dead, and the next one has the same tables
 		}
 		for _, statement := range statements {
 			if err := exec(ctx, c, l, statement); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Retain lets the tables of measurements drop a month when all of it is older than days. A table
-// that already does is left alone.
+// Retain gives the tables of measurements a TTL that drops a month once all of it is older than
+// days, unless they already have it.
 func Retain(ctx context.Context, c Conn, l Layout, days int) error {
 	for table, column := range map[string]string{
 		l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",

@@ -15,7 +15,7 @@ const (
 // Client is the owner of a key. It is immutable; reloading the keys creates new clients.
 type Client struct {
 	Name            string // for logs and metrics; never the key
-	Owner           string // identifies the client: the same for all its keys, in one product instance only
+	Owner           string // identifies the client within its product instance; the same for all its keys
 	ProductInstance string
 	Rights          Right
 	Zone            *time.Location // never nil

@@ -6,7 +6,7 @@ import (
 )
 
 // AppendItemDescription appends the description of a rejected item, escaped as the inside of a JSON
-// string. It depends on code, field and echo alone. echo is the input to repeat, cut to EchoLimit;
+// string. It depends only on code, field and echo. echo is the input to repeat, cut to EchoLimit;
 // it may hold any bytes.
 func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte {
 	if field == FieldItem {

@@ -11,8 +11,8 @@ import (
 // Conversion converts coordinates of one system to another. It is safe for concurrent use.
 type Conversion struct{ from, to System }
 
-// NewConversion returns a conversion. Between a system and itself it changes nothing, but checks
-// that the coordinates are within the domain.
+// NewConversion returns a conversion. If both systems are the same, it only checks that the
+// coordinates are within the domain.
 func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
 // Apply converts g in place. It fails with a *DomainError, or if g, read from EWKB, has an SRID
@@ -92,8 +92,8 @@ func (e *DomainError) Unwrap() error { return e.Reason }
 
 var (
 	errNotFinite = errors.New("not a finite number")
-	errLongitude = errors.New("longitude is not within -180 and 180")
-	errLatitude  = errors.New("latitude is not within -90 and 90")
+	errLongitude = errors.New("longitude is not between -180 and 180")
+	errLatitude  = errors.New("latitude is not between -90 and 90")
 	errPole      = errors.New("the pole cannot be projected")
 )
 
@@ -101,7 +101,7 @@ var (
 // VENDOR_SMARTUNITS is 20 cm beyond, because its offset is rounded.
 const grace = 1e-5
 
-// wrap returns the longitude within -180 and 180. A longitude within the grace stays as it is, so
+// wrap returns the longitude between -180 and 180. A longitude within the grace is not changed, so
 // that 180 does not become -180.
 func wrap(lon float64) float64 {
 	if math.Abs(lon) <= 180+grace {

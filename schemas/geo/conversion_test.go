@@ -128,8 +128,8 @@ func TestDomains(t *testing.T) {
 	}
 	f(geo.GeoDecimal, "", 180, 90, "")
 	f(geo.GeoDecimal, "", -180, -90, "")
-	f(geo.GeoDecimal, "", 180.1, 0, "point 0 (180.1 0) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not within -180 and 180")
-	f(geo.GeoDecimal, "", 0, -90.00001, "latitude is not within")
+	f(geo.GeoDecimal, "", 180.1, 0, "point 0 (180.1 0) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not between -180 and 180")
+	f(geo.GeoDecimal, "", 0, -90.00001, "latitude is not between")
 	f(geo.GeoDecimal, "", math.NaN(), 0, "not a finite number")
 	f(geo.GeoDecimal, "", 0, math.Inf(-1), "not a finite number")
 	f(geo.VendorGeoDecimal, "", 18_000_000, 9_000_000, "")

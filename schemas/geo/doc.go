@@ -21,20 +21,19 @@
 //
 // KML 2.2 and earlier is read in any namespace or none: a whole document, a placemark or a
 // geometry. If some points have an altitude, that of the others is 0. KML's MultiGeometry
-// represents four kinds: the kind that is wanted decides, else the members. Members of one kind
+// represents four kinds: the requested kind decides, otherwise the members. Members of one kind
 // make a MultiPoint, MultiLineString or MultiPolygon, all others a GeometryCollection.
 //
 // A linear ring is a LINESTRING in WKT and WKB, because not all tools read another word. Where a
 // LinearRing is wanted, a closed line is accepted.
 //
-// Each reader is a Source, from which a Builder makes the geometry; so is that of plain elements in
-// package xroute.
+// Each reader is a Source, from which a Builder makes the geometry. Package xroute has a Source for
+// plain elements.
 //
 // # Writing
 //
-// All writers iterate over the Parts of a geometry.
-//
-// A geometry has one text, with the shortest numbers that read back the same.
+// All writers iterate over the Parts of a geometry. A geometry has one text, with the shortest
+// numbers that parse to the same value.
 //
 // # Coordinates
 //

@@ -26,8 +26,8 @@ const (
 	LinearRing
 )
 
-// kinds has the names of each kind, the kind of its parts, and the kind that several geometries of
-// it have together.
+// kinds has the names of each kind, the kind of its parts, and the kind that combines several
+// geometries of it.
 var kinds = [...]struct {
 	name, wkt   string
 	part, multi Kind

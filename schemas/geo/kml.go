@@ -332,7 +332,7 @@ func (r *kmlReader) tuples(text []byte) (flat []float64, err error) {
 }
 
 // tuple reads the numbers of a point and the white space after it. White space beside a comma is an
-// error, as in the standard: "9, 10,50" can be a point, or two points without a y of the first.
+// error, as in the standard: "9, 10,50" may be one point, or two of which the first has no y.
 func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error) {
 	for n := 1; ; n++ {
 		length := numberLen(text)
@@ -365,8 +365,8 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 // the memory of its text. Tags of KML contain names and namespaces only.
 const maxTag = 16 << 10
 
-// tagMeter is the text on its way to the XML decoder, which reads byte by byte. It fails at a tag
-// of more than maxTag bytes.
+// tagMeter passes the text to the XML decoder, which reads byte by byte. It fails at a tag of more
+// than maxTag bytes.
 type tagMeter struct {
 	*strings.Reader
 	at    int // bytes of the token so far
@@ -374,8 +374,8 @@ type tagMeter struct {
 	inTag bool
 }
 
-// next must be called before each token. The decoder reads no further than to the end of a token,
-// but for the < that ends a text.
+// next must be called before each token. The decoder reads only to the end of a token, which for a
+// text is the < after it.
 func (m *tagMeter) next() {
 	m.at = 0
 	if m.last == '<' {

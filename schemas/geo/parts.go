@@ -82,7 +82,7 @@ func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool)
 	return yield(p)
 }
 
-// Count returns the number of points and parts of g, which is what Limits.Points limits.
+// Count returns the number of points and parts of g, which Limits.Points bounds.
 func Count(g geom.T) int {
 	n := 0
 	for p := range Parts(g) {
@@ -103,13 +103,12 @@ type Source interface {
 	Kind() (Kind, error)
 	// List calls part for each part of a geometry of the kind.
 	List(kind Kind, part func() error) error
-	// Path appends the coordinates of a Point, LineString or LinearRing to Builder.Flat, and takes
-	// their points.
+	// Path appends the coordinates of a Point, LineString or LinearRing to Builder.Flat, and calls
+	// Take for their points.
 	Path(kind, in Kind) error
 }
 
-// Builder makes geometries from what it reads, and applies the rules for lines and rings, and
-// Limits.
+// Builder makes geometries from a Source. It applies the rules for lines and rings, and Limits.
 type Builder struct {
 	Limits Limits
 	Layout geom.Layout // of all geometries
@@ -161,7 +160,7 @@ func (b *Builder) collection(from Source) (geom.T, error) {
 	if err != nil {
 		return nil, err
 	}
-	return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(b.Layout), nil // also if it is empty
+	return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(b.Layout), nil // even if it is empty
 }
 
 func (b *Builder) part(from Source, kind, in Kind) error {

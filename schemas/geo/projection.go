@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// degrees is a system with so many units per degree.
+// degrees is a system with this number of units per degree.
 type degrees float64
 
 func (d degrees) forward(lon, lat float64) (x, y float64, err error) {
@@ -32,7 +32,7 @@ func (minutesSeconds) inverse(x, y float64) (lon, lat float64, err error) {
 	return lon, lat, err
 }
 
-// wholeSeconds is how far a number of seconds may be from a whole number to be rounded to it. The
+// wholeSeconds is the distance within which a number of seconds is rounded to a whole number. The
 // product with 3600 is slightly off: 8.1° are 29159.999999999996 seconds, which would be written as
 // 8° 5' 59.999…" instead of 8° 6'. It is 0.03 micrometres; doubles resolve a third of that.
 const wholeSeconds = 1e-9
@@ -124,7 +124,7 @@ func newLambert(sphere, parallel1, parallel2, lon0, lat0, east, north float64) l
 // conformal grows from 0 at the south pole to infinity at the north pole.
 func conformal(lat float64) float64 { return math.Tan((45 + lat/2) * radian) }
 
-// distance is that of a parallel from the tip of the cone, which is the north pole.
+// distance returns the distance of a parallel from the tip of the cone, which is the north pole.
 func (l *lambert) distance(lat float64) float64 {
 	return l.scale / math.Pow(conformal(lat), l.n)
 }

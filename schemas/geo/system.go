@@ -19,7 +19,7 @@ const (
 	Conform          Format = "VENDOR_CONFORM"      // metres on a cone
 	SuperConform     Format = "VENDOR_SUPERCONFORM" // the same, positive in all of Europe
 	SmartUnits       Format = "VENDOR_SMARTUNITS"   // steps of 4.8 m
-	SRID             Format = "OG_SRID"             // as the EPSG code says
+	SRID             Format = "OG_SRID"             // as the EPSG code specifies
 )
 
 // formats lists all formats in the order of contract 5.4. Everything else, the XML schemas
@@ -47,11 +47,11 @@ func Formats() []Format {
 	return list
 }
 
-// vendor is the prefix of this package for the formats of a maker.
+// vendor is the prefix that this package uses for a manufacturer's formats.
 const vendor = "VENDOR_"
 
-// Canonical returns the name of a format of this package for one with the prefix of a maker, such
-// as PTV_MERCATOR for the prefix PTV. Other names are returned unchanged.
+// Canonical replaces a manufacturer's prefix in the name of a format by VENDOR: PTV_MERCATOR with
+// the prefix PTV becomes VENDOR_MERCATOR. Other names are returned unchanged.
 func Canonical(name, prefix string) string {
 	if rest, ok := strings.CutPrefix(name, prefix+"_"); ok && prefix != "" {
 		return vendor + rest
@@ -135,8 +135,8 @@ func (s System) Format() Format { return s.format }
 // EPSG returns the code of an OG_SRID system, 0 for other formats.
 func (s System) EPSG() int { return s.epsg }
 
-// agrees reports whether coordinates in the system may have the SRID. Formats of a vendor have no
-// SRID that is known here.
+// agrees reports whether coordinates in the system may have the SRID. A manufacturer's formats have
+// no known SRID.
 func (s System) agrees(srID int) bool {
 	switch s.format {
 	case SRID:

@@ -112,7 +112,7 @@ func (t *transverse) conformal(tau float64) float64 {
 }
 
 // geographic is the inverse of conformal, by Newton's method. Each step doubles the digits; the
-// start value is exact to the flattening, so that two steps are mostly enough.
+// start value is exact to the flattening, so that two steps are usually enough.
 func (t *transverse) geographic(tauC float64) float64 {
 	const steps, enough = 5, 1e-9 // after such a small step the next one changes nothing
 	e2m := 1 - t.e*t.e

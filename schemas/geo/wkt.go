@@ -143,8 +143,8 @@ func (r *wktReader) items(item func() error) error {
 	}
 }
 
-// Path implements Source. The parentheses of points in a MULTIPOINT are often omitted, of all or of
-// none.
+// Path implements Source. In a MULTIPOINT the parentheses around points may be omitted, around all
+// of them or around none.
 func (r *wktReader) Path(kind, in Kind) error {
 	if r.empty() {
 		return nil

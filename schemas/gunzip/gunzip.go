@@ -1,7 +1,7 @@
 // Package gunzip decompresses bodies of requests: gzip (RFC 1952) with any number of members,
 // header fields of any length, and nothing after the last member. The readers of the standard
-// library and of klauspost refuse fields of 512 bytes, and take a header that is truncated within
-// one for the end.
+// library and of klauspost reject fields of 512 bytes, and mistake a header that is truncated
+// within a field for the end of the stream.
 package gunzip
 
 import (
@@ -187,7 +187,7 @@ func (z *Reader) take(n int) ([]byte, error) {
 	return part, early(err)
 }
 
-// early returns the error for an end where more must follow.
+// early turns the end of the input into an unexpected one.
 func early(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

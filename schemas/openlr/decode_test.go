@@ -127,11 +127,11 @@ func TestDecodeInvalid(t *testing.T) {
 	f(with(two, 7, 0x73), "point 0 at byte 1: attributes 0x73 at byte 7 have a reserved bit set")
 	f(with(three, 14, 0x9b), "point 1 at byte 10: attributes 0x9b at byte 14 have a reserved bit set")
 	f(with(two, 14, 0x73), "point 1 at byte 10: attributes 0x73 at byte 14 have a reserved bit set")
-	f(with(two, 4, 0x40, 0x00, 0x01), "point 0 at byte 1: latitude 90.0000107 is not within")
-	f(with(two, 4, 0xbf, 0xff, 0xff), "point 0 at byte 1: latitude -90.0000107 is not within")
-	f(with(with(two, 4, 0x40, 0, 0), 12, 0, 2), "point 1 at byte 10: latitude 90.0000093 is not within")
-	f(with(with(two, 1, 0x7f, 0xff, 0xff), 10, 0, 4), "point 1 at byte 10: longitude 180.0000078 is not within")
-	f(with(with(two, 1, 0x80, 0, 0), 10, 0xff, 0xfe), "point 1 at byte 10: longitude -180.0000093 is not within")
+	f(with(two, 4, 0x40, 0x00, 0x01), "point 0 at byte 1: latitude 90.0000107 is not between")
+	f(with(two, 4, 0xbf, 0xff, 0xff), "point 0 at byte 1: latitude -90.0000107 is not between")
+	f(with(with(two, 4, 0x40, 0, 0), 12, 0, 2), "point 1 at byte 10: latitude 90.0000093 is not between")
+	f(with(with(two, 1, 0x7f, 0xff, 0xff), 10, 0, 4), "point 1 at byte 10: longitude 180.0000078 is not between")
+	f(with(with(two, 1, 0x80, 0, 0), 10, 0xff, 0xfe), "point 1 at byte 10: longitude -180.0000093 is not between")
 }
 
 func TestDecodeInvalidText(t *testing.T) {

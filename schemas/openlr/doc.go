@@ -23,6 +23,6 @@
 //
 // The number of points follows from the length alone, because up to two offsets always take fewer
 // bytes than a point. No byte may be left over. Reserved bits must be zero, because a code that
-// sets them contains something that this package does not know. So everything that can be read is
-// written again bit by bit (FuzzDecodeBinary).
+// sets them contains something that this package does not know. So every code that can be decoded
+// is encoded to the same bits (FuzzDecodeBinary).
 package openlr

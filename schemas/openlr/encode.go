@@ -54,7 +54,7 @@ func (w *writer) point(p *Point, first, last bool) error {
 	}
 	switch {
 	case !(p.Bearing >= 0 && p.Bearing < 360):
-		return fmt.Errorf("bearing %g is not within 0 (inclusive) and 360 (exclusive)", p.Bearing)
+		return fmt.Errorf("bearing %g must be at least 0 and less than 360", p.Bearing)
 	case p.FRC > threeBits || p.FOW > threeBits:
 		return fmt.Errorf("road class %d and form of way %d must be 0 to 7", p.FRC, p.FOW)
 	case !last && p.LowestFRC > threeBits:
@@ -99,7 +99,7 @@ func (w *writer) offset(end int, flag byte, part float64) (byte, error) {
 		return 0, nil
 	}
 	if !(part > 0 && part < 1) {
-		return 0, fmt.Errorf("%g is not within 0 (inclusive) and 1 (exclusive)", part)
+		return 0, fmt.Errorf("%g must be at least 0 and less than 1", part)
 	}
 	n := byte(part / offsetStep)
 	w.code[end] |= flag

@@ -112,9 +112,9 @@ func TestEncodeInvalid(t *testing.T) {
 	f(func(l *openlr.Line) { l.Points[2].FRC = 8 }, "point 2: road class 8")
 	f(func(l *openlr.Line) { l.Points[2].FOW = 8 }, "point 2: road class 7 and form of way 8")
 	f(func(l *openlr.Line) { l.Points[1].LowestFRC = 8 }, "point 1: lowest road class 8")
-	f(func(l *openlr.Line) { l.PositiveOffset = 1 }, "positive offset: 1 is not within")
-	f(func(l *openlr.Line) { l.NegativeOffset = -0.1 }, "negative offset: -0.1 is not within")
-	f(func(l *openlr.Line) { l.NegativeOffset = math.NaN() }, "negative offset: NaN is not within")
+	f(func(l *openlr.Line) { l.PositiveOffset = 1 }, "positive offset: 1 must be at least 0")
+	f(func(l *openlr.Line) { l.NegativeOffset = -0.1 }, "negative offset: -0.1 must be at least 0")
+	f(func(l *openlr.Line) { l.NegativeOffset = math.NaN() }, "negative offset: NaN must be at least 0")
 	f(func(l *openlr.Line) {
 		l.Points = l.Points[:2]
 		l.PositiveOffset, l.NegativeOffset = 0.5, 0.5
@@ -122,7 +122,7 @@ func TestEncodeInvalid(t *testing.T) {
 	f(func(l *openlr.Line) {
 		l.Points[0].Lat, l.Points[1].Lat = 89.999925, 90 // 90.0000049 for a reader
 		l.Points = l.Points[:2]
-	}, "point 1: latitude 90.0000049 is not within")
+	}, "point 1: latitude 90.0000049 is not between")
 }
 
 // FuzzDecodeBinary: a code that can be decoded is encoded again to the same bits, and is on earth.

@@ -48,8 +48,8 @@ const (
 	maxDistance = 15_001 // metres: the last whole one of 256 intervals
 )
 
-// degrees returns the middle of interval v. Zero has no width, and the other intervals lie on both
-// sides of it; hence the half towards it.
+// degrees returns the middle of interval v. Interval 0 is the number 0 alone, and the others lie on
+// both sides of it; so their middles are half a step closer to 0.
 func degrees(v int32) float64 {
 	return (float64(v) - half(float64(v))) * absoluteStep
 }
@@ -73,10 +73,10 @@ func half(x float64) float64 {
 // is outside, because the format continues beyond 180.
 func onEarth(lon, lat float64) error {
 	if !(math.Abs(lon) <= 180) {
-		return fmt.Errorf("longitude %.7f is not within -180 and 180", lon)
+		return fmt.Errorf("longitude %.7f is not between -180 and 180", lon)
 	}
 	if !(math.Abs(lat) <= 90) {
-		return fmt.Errorf("latitude %.7f is not within -90 and 90", lat)
+		return fmt.Errorf("latitude %.7f is not between -90 and 90", lat)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package xroute has the Go types, XML schemas, WSDL and SOAP 1.1 envelopes of the routing web
+// Package xroute contains the Go types, XML schemas, WSDL and SOAP 1.1 envelopes of the routing web
 // service XRouteWSService (contract 3 and 5.4).
 //
 // The Go types are the source of everything else. Struct tags define the XML of a field (model.go).
@@ -19,9 +19,9 @@
 // (plain.go). KindOf, PlainOf and NewElement handle the elements around them (element.go).
 //
 // Readers accept what toolkits send: any prefixes, elements of a type in any order, unknown
-// elements and attributes, comments and CDATA, UTF-8 and UTF-16. They refuse what would change the
+// elements and attributes, comments and CDATA, UTF-8 and UTF-16. They reject what would change the
 // meaning of a request if it were ignored: items of another name in an array, and optional members
-// in another namespace. They also refuse what a SOAP message must not contain: document types, and
+// in another namespace. They also reject what a SOAP message must not contain: document types, and
 // with them all entities but the five of XML, and processing instructions. Limits bound everything.
 package xroute
 

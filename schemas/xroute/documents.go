@@ -32,7 +32,8 @@ func Schema(file, location string) ([]byte, bool) {
 	return document(file, location), true
 }
 
-// WithPrefix returns a schema whose names of formats have the prefix of a maker in place of VENDOR.
+// WithPrefix returns a schema in which the names of formats have a manufacturer's prefix in place
+// of VENDOR.
 func WithPrefix(schema []byte, prefix string) []byte {
 	return bytes.ReplaceAll(schema, []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
 }

@@ -31,7 +31,7 @@ var kinds = func() map[reflect.Type]geo.Kind {
 	return m
 }()
 
-// KindOf returns the kind of geometry that an element is for, geo.Any for nil.
+// KindOf returns the kind of an element's geometry, geo.Any for nil.
 func KindOf(e EncodedGeometry) geo.Kind { return kinds[reflect.TypeOf(e)] }
 
 // PlainOf returns the plain encoding of an element, nil if it has none.

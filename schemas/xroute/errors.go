@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
-// maxEcho is how many bytes of a text an error repeats. It is the limit of contract 6.4.
+// maxEcho is the number of bytes of a text that an error repeats (contract 6.4).
 const maxEcho = 64
 
 func echo(text string) string {

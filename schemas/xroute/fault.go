@@ -16,7 +16,7 @@ const (
 	FaultMustUnderstand  FaultCode = "MustUnderstand"
 )
 
-// Fault is the answer to a request that has no Response.
+// Fault is the response to a request that failed.
 type Fault struct {
 	Code      FaultCode
 	Text      string

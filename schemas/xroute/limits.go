@@ -37,9 +37,9 @@ func tooMany(limit int64, what string) *Error {
 	return &Error{Kind: KindLimit, Reason: fmt.Sprintf("the limit is %d %s: send less in one request", limit, what)}
 }
 
-// meter is the envelope on its way to the XML decoder, which reads byte by byte. It counts bytes,
-// and the attributes of a tag by their opening quotes, because the decoder itself would keep any
-// number of attributes before it returns the tag.
+// meter passes the envelope to the XML decoder, which reads byte by byte. It counts bytes, and the
+// attributes of a tag by their opening quotes, because the decoder itself would keep any number of
+// attributes before it returns the tag.
 type meter struct {
 	*bufio.Reader
 	limits     Limits
@@ -100,8 +100,8 @@ func (m *meter) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// next must be called before each token. The decoder reads no further than to the end of a token,
-// but for the < that ends a text.
+// next must be called before each token. The decoder reads only to the end of a token, which for a
+// text is the < after it.
 func (m *meter) next() {
 	m.state, m.attributes = atStart, 0
 	if m.last == '<' {
@@ -135,7 +135,7 @@ func (m *meter) follow(c byte) {
 	}
 }
 
-// charset is called for any declared encoding but UTF-8.
+// charset is called for any declared encoding except UTF-8.
 func (m *meter) charset(label string, in io.Reader) (io.Reader, error) {
 	if m.utf16 {
 		return in, nil

@@ -99,6 +99,7 @@
 // columns. `bench deliver` compares both.
 //
 // # Permanent rejections
+//
 // classify decides by a table of the server's error codes. Only codes that a row's value can cause
 // (a CHECK constraint, the expression of a column that an operator added) are permanent, and only
 // if no group failed for another reason.

@@ -1,4 +1,4 @@
--- Only in a cluster: the tables for queries and inserts. Distributed tables have no rows of their own, so they are replaced.
+-- Only in a cluster: the tables for queries and inserts. Distributed tables hold no rows, so they can be replaced.
 {{- if .Cluster}}
 CREATE OR REPLACE TABLE `{{.Database}}`.`{{.Table}}`
 AS `{{.Database}}`.`{{.Local}}`

@@ -15,7 +15,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1;
 
--- What the archive has already becomes derived month by month and day by day.
+-- Rows that the archive already has are derived month by month and day by day.
 INSERT INTO `{{.Database}}`.`{{.Derived "blocks"}}` (first_received_at, last_received_at, months, derived)
 SELECT min(received_at), max(received_at), [toYYYYMM(timestamp_from)], 0
 FROM `{{.Database}}`.`{{.Local}}`

@@ -1,4 +1,4 @@
--- The archive once more, ordered by time: of a measurement, the latest row that was received. Most measured values have at most
+-- A copy of the archive ordered by time, with the last received row of each measurement. Most measured values have at most
 -- three decimals and are stored as integers; value is exact in any case.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "by_time"}}`
 (

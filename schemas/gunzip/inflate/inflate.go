@@ -102,7 +102,7 @@ func (r *Reader) Next(keep int) ([]byte, error) {
 			}
 		}
 	}
-	if err != nil && r.input.over() { // it may be about zeros after the end of the input
+	if err != nil && r.input.over() { // the error may be due to zeros after the end of the input
 		err = r.input.early()
 	}
 	return r.buf[before-keep : r.pos : r.pos+Slack], err

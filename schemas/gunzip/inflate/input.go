@@ -58,7 +58,7 @@ func (in *input) take(k uint) uint {
 	return v
 }
 
-// unload gives whole bytes back.
+// unload returns unused whole bytes to the input.
 func (in *input) unload() {
 	in.at -= int(in.n >> 3)
 	in.n &= 7

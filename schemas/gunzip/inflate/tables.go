@@ -10,7 +10,7 @@ import "math/bits"
 //	13–15  flags
 //	16–31  a literal, the base of a length or distance, or the start of a subtable
 //
-// Codes that follow a subtable count without the root bits.
+// The numbers of bits in a subtable do not include the root bits.
 const (
 	isSub     = 1 << 13 // a subtable; with isOther
 	isOther   = 1 << 14 // not a literal, length or distance: subtable, end of block (0) or invalid code (1)
@@ -177,7 +177,7 @@ func increment(code, n uint) uint {
 	return code&(top-1) | top
 }
 
-// order is that in which the lengths of the precode are sent.
+// order is the order in which the lengths of the precode are sent.
 var order = [19]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
 // readTables reads the codes of a block.

@@ -152,7 +152,7 @@ type ForecastPeriod struct {
 	End string `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
 	// Reserved for future use.
 	FlowValid bool `protobuf:"varint,3,opt,name=flow_valid,json=flowValid,proto3" json:"flow_valid,omitempty"`
-	// Whether speed is to be used; currently always true. Absent means true. The layer always has it.
+	// Whether speed is valid; currently always true. Absent means true. The layer always sets it.
 	SpeedValid *bool `protobuf:"varint,4,opt,name=speed_valid,json=speedValid,proto3,oneof" json:"speed_valid,omitempty"`
 	// Forecast speed.
 	Speed float64 `protobuf:"fixed64,5,opt,name=speed,proto3" json:"speed,omitempty"`
