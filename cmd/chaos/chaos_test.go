@@ -34,7 +34,9 @@ func TestChaos(t *testing.T) {
 func TestParseWeights(t *testing.T) {
 	w, err := parseWeights(map[string]string{daemon: "10", network: "0"})
 	require.NoError(t, err)
-	require.Equal(t, map[string]float64{daemon: 10, archive: 1.5, zookeeper: 0.5, broker: 1.5, balancer: 1, network: 0, disk: 1.5, clock: 1, rolling: 0.25}, w)
+	require.Equal(t, map[string]float64{
+		daemon: 10, archive: 1.5, zookeeper: 0.5, broker: 1.5, balancer: 1, network: 0, disk: 1.5, clock: 1, rolling: 0.25, forecast: 0.5,
+	}, w)
 	f := func(want, name, weight string) {
 		t.Helper()
 		_, err := parseWeights(map[string]string{name: weight})

@@ -30,6 +30,7 @@ const (
 	disk      = "disk"
 	clock     = "clock"
 	rolling   = "rollout"
+	forecast  = "forecaster"
 )
 
 // The names of faults that count as kills begin with one of these.
@@ -74,6 +75,9 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	if r.Network != nil {
 		all = append(all, target(network, " of brokers", linkFaults(r.Network, 0, cfg.Brokers)...),
 			target(network, " of clickhouse nodes", linkFaults(r.Network, cfg.Brokers, cfg.Nodes+1)...))
+	}
+	if f := r.Forecaster; f != nil {
+		all = append(all, target(forecast, "", daemonFaults(f, false)...))
 	}
 	for n, d := range r.Replicas {
 		own := []nemesis.Target{
@@ -309,6 +313,7 @@ func wireFaults(wires ...*rig.Wire) []nemesis.Fault {
 func parseWeights(given map[string]string) (map[string]float64, error) {
 	weights := map[string]float64{
 		daemon: 6, archive: 1.5, zookeeper: 0.5, broker: 1.5, balancer: 1, network: 1.5, disk: 1.5, clock: 1, rolling: 0.25,
+		forecast: 0.5,
 	}
 	for name, text := range given {
 		var w float64

@@ -6,6 +6,11 @@
 //	clients ──wire──▶ trafficd ──wire──▶ ClickHouse     each wire is a toxiproxy
 //	                  journal   ──wire──▶ broker(s)      the journal is on a small disk
 //
+// With one replica and one ClickHouse server, a forecaster publishes what it learns from the first
+// client's measurements, over the same wires, and is killed too. Each layer that trafficd serves
+// must be one publication as a whole, never an earlier one than before, and no older than outages
+// explain; in the end it must be what a forecaster that starts then computes.
+//
 // With several replicas, each has a wire of its own, their journal is a log in Kafka, their clocks
 // differ, and kill -9 may delete their volumes. Clients send each batch through HAProxy with the
 // shipped configuration, or to a random replica, or to all of them at the same time. Several
@@ -97,8 +102,8 @@ func command() *cobra.Command {
 	flags.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the first run, incremented for each further run; 0 = random")
 	flags.IntVar(&runs, "runs", runs, "number of runs on each broker")
 	flags.StringToStringVar(&given, "kills", nil, "fault rate by target: trafficd, clickhouse, zookeeper, kafka, haproxy,"+
-		" network, disk, clock, rollout; 1 = every four seconds, 0 = never "+
-		"(default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, rollout=0.25, others 1.5)")
+		" network, disk, clock, rollout, forecaster; 1 = every four seconds, 0 = never "+
+		"(default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, forecaster=0.5, rollout=0.25, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
 	flags.IntVar(&cfg.Equal, "equal", cfg.Equal, "number of requests that are sent to all replicas at once with equal keys, after the faults")
 	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "number of rolling restarts to measure, after the faults")

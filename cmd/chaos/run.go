@@ -105,8 +105,10 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	soft, stop := context.WithTimeout(hard, cfg.Duration)
 	defer stop()
 	clients := load.New(size, book)
+	layers := observe(ctx, r, book)
+	defer layers.stop()
 	sent := send(soft, hard, clients, load.Mixed, book)
-	counts, err := nemesis.Run(soft, cfg.Seed, targets(r, cfg), log)
+	counts, err := nemesis.Run(soft, cfg.Seed, layers.count(targets(r, cfg)), log)
 	stop()
 	if err != nil {
 		cancel()
@@ -117,6 +119,9 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	}
 	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log, out: out}
 	if err := t.run(ctx); err != nil {
+		return nil, err
+	}
+	if err := layers.settle(ctx, out); err != nil {
 		return nil, err
 	}
 	if err := r.Drain(ctx, settleLimit); err != nil {
@@ -227,7 +232,7 @@ func (s *sums) clean() bool { return s.Faults()+s.wrong == 0 }
 func (s *sums) lines(seed uint64) string {
 	var kinds []string
 	kills := 0
-	for _, target := range []string{daemon, archive, zookeeper, broker, balancer} {
+	for _, target := range []string{daemon, archive, zookeeper, broker, balancer, forecast} {
 		for _, how := range []string{kill9, sigterm, stopped} {
 			if n := s.counts.Of(target, how); n > 0 {
 				kinds, kills = append(kinds, fmt.Sprintf("%s %s %d", target, how, n)), kills+n

@@ -80,9 +80,10 @@ func CreateTopic(ctx context.Context, brokers []string, topic string, partitions
 	return nil
 }
 
-func newClient(brokers []string) (*kgo.Client, error) {
+func newClient(brokers []string, options ...kgo.Opt) (*kgo.Client, error) {
 	// Control records occupy offsets; without them the end of a partition may not be seen.
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DisableClientMetrics(), kgo.KeepControlRecords())
+	options = append(options, kgo.SeedBrokers(brokers...), kgo.DisableClientMetrics(), kgo.KeepControlRecords())
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a Kafka client for %v: %w", brokers, err)
 	}
@@ -104,9 +105,10 @@ func (r Record) Header(key string) string {
 
 // ReadTopic returns everything that a topic holds, including uncommitted records, ordered by
 // partition and offset. It uses franz-go, which the daemon does not: an independent check of what
-// the daemon wrote.
-func ReadTopic(ctx context.Context, brokers []string, topic string) ([]Record, error) {
-	client, err := newClient(brokers)
+// the daemon wrote. Options may restrict it to committed records; then it waits for the end of open
+// transactions.
+func ReadTopic(ctx context.Context, brokers []string, topic string, options ...kgo.Opt) ([]Record, error) {
+	client, err := newClient(brokers, options...)
 	if err != nil {
 		return nil, err
 	}

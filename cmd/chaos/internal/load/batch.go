@@ -11,12 +11,12 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// months spreads the items over partitions of the archive. A block over several partitions is
-// committed one part at a time and can be interrupted between them.
-var months = []time.Time{
-	time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
-	time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC),
-	time.Date(2025, 3, 1, 0, 0, 0, 0, time.UTC),
+// moments returns the times near which the items of a client begin. They spread the items over
+// partitions of the archive: a block over several partitions is committed one part at a time and
+// can be interrupted between them. The forecaster learns the second day, and forecasts from the
+// last 12 minutes: the half of that in which items begin is short enough for them to stay in use.
+func moments(now time.Time) [3]time.Time {
+	return [3]time.Time{time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -2), now}
 }
 
 var measureTypes = []string{"flow", "speed", "occupancy"}
@@ -68,7 +68,12 @@ func (m *maker) item() ledger.Item {
 	d := m.rng.IntN(m.detectors)
 	m.next[d]++
 	seq := m.next[d]
-	from := months[seq%int64(len(months))].Add(time.Duration(seq)*time.Second + time.Duration(m.rng.Int64N(1e9)))
+	base := moments(time.Now())[seq%3]
+	from := base.Add(time.Duration(seq)*20*time.Second%(48*time.Hour) + time.Duration(m.rng.Int64N(1e9)))
+	length := m.rng.Int64N(3600e9)
+	if seq%3 == 2 {
+		from, length = base.Add(-time.Duration(m.rng.Int64N(360e9))), length/120
+	}
 	value, quality := m.rng.Float64()*200, m.rng.Float64()
 	switch m.rng.IntN(20) { // also both zeros and very small and very large numbers
 	case 0:
@@ -83,7 +88,7 @@ func (m *maker) item() ledger.Item {
 	}
 	return ledger.Item{
 		Detector: Detector(m.client, d), Seq: seq, Type: measureTypes[m.rng.IntN(len(measureTypes))],
-		From: from.UnixNano(), To: from.UnixNano() + m.rng.Int64N(3600e9), Value: value, Quality: quality,
+		From: from.UnixNano(), To: from.UnixNano() + length, Value: value, Quality: quality,
 	}
 }
 
@@ -118,8 +123,8 @@ var badItems = []fault{
 	{"MISSING_FIELD", ".value", replace(`"value":`, `"valve":`)},
 	{"INVALID_TYPE", ".value", replace(`"value":`, `"value":true,"was":`)},
 	{"INVALID_TYPE", "", func(string) string { return `"not an object"` }},
-	{"INVALID_TIMESTAMP", ".timestampFrom", replace(`"timestampFrom":"2025-0`, `"timestampFrom":"2025-9`)},
-	{"INVALID_INTERVAL", ".timestampTo", replace(`"timestampTo":"2025-`, `"timestampTo":"2024-`)},
+	{"INVALID_TIMESTAMP", ".timestampFrom", replace(`"timestampFrom":"`, `"timestampFrom":"x`)},
+	{"INVALID_INTERVAL", ".timestampTo", replace(`"timestampTo":"202`, `"timestampTo":"200`)},
 	{"DUPLICATE_FIELD", ".value", replace(`"value":`, `"value":1,"value":`)},
 }
 

@@ -128,7 +128,7 @@ func (d *fakeDaemon) accept(body io.Reader) string {
 func (d *fakeDaemon) fault(m string) (code, field string) {
 	for mark, f := range map[string]fault{
 		`"unknown-`: badItems[0], `"linkId"`: badItems[1], `"valve"`: badItems[2], `"was"`: badItems[3], `not an object`: badItems[4],
-		`"timestampFrom":"2025-9`: badItems[5], `"timestampTo":"2024-`: badItems[6], `"value":1,"value"`: badItems[7],
+		`"timestampFrom":"x`: badItems[5], `"timestampTo":"200`: badItems[6], `"value":1,"value"`: badItems[7],
 	} {
 		if strings.Contains(m, mark) {
 			return f.code, f.field

@@ -25,7 +25,8 @@ import (
 // stopLimit is the daemon's shutdown_timeout.
 const stopLimit = 6 * time.Second
 
-// Daemon is trafficd. Its methods must not be called concurrently.
+// Daemon is trafficd, or a forecaster, whose Faults are nil. Its methods must not be called
+// concurrently.
 type Daemon struct {
 	launch.Daemon
 	Busy      sync.Mutex                       // held during a fault
@@ -78,6 +79,10 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 			"journal.log.dial_timeout=1s", "journal.log.request_timeout=3s", "journal.log.metadata_max_age=500ms",
 			"journal.log.produce_timeout=3s", "journal.log.session_timeout="+SessionTimeout.String())
 	}
+	if r.Forecaster != nil {
+		d.Set("forecasts.feed=kafka", "forecasts.kafka.brokers="+list(brokers), "forecasts.kafka.topic="+Forecasts,
+			"forecasts.kafka.dial_timeout=500ms", "forecasts.kafka.request_timeout=3s")
+	}
 	if r.cfg.Nodes > 1 {
 		d.Set("clickhouse.cluster=main", "clickhouse.migrate=false")
 	}
@@ -100,7 +105,7 @@ func (d *Daemon) configureClients(clients int) error {
 	var keys, feeds []string
 	for n := range clients {
 		instance := judge.Instance(load.Detector(n, 0))
-		keys = append(keys, fmt.Sprintf("- {name: client-%d, sha256: %x, product_instance: %s, rights: [ingest]}\n",
+		keys = append(keys, fmt.Sprintf("- {name: client-%d, sha256: %x, product_instance: %s, rights: [ingest, forecast]}\n",
 			n, sha256.Sum256([]byte(load.APIKey(n))), instance))
 		list := filepath.Join(d.Dir, "detectors.csv")
 		feeds = append(feeds, fmt.Sprintf("{product_instance: %s, file: {path: %s, column: code}}", instance, list))
@@ -193,7 +198,7 @@ func (d *Daemon) Running() bool {
 
 // Log messages that show that the daemon handles signals, and that it accepts clients.
 const (
-	handlesSignals = `"trafficd starts"`
+	handlesSignals = ` starts"`
 	listening      = `"listening for clients"`
 )
 

@@ -10,9 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"trafficd/cmd/chaos/internal/faultinject"
+	"trafficd/cmd/chaos/internal/judge"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -50,6 +52,9 @@ type Rig struct {
 	ArchiveWires []*Wire // one per node
 	ForwardWires []*Wire // one per broker
 
+	Forecaster *Daemon     // nil with several replicas or nodes
+	Forecasts  judge.Rules // of its forecasts
+
 	Network *Network // nil without Config.Links
 	Edge    *Edge    // the load balancer; nil with one replica
 
@@ -67,7 +72,9 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	if r.log, err = os.Create(r.path("stores.log")); err != nil {
 		return r, fmt.Errorf("cannot open the stores' log: %w", err)
 	}
-	for _, step := range []func(context.Context) error{r.buildWires, r.startNetwork, r.startArchive, r.startBroker, r.startDaemon} {
+	for _, step := range []func(context.Context) error{
+		r.buildWires, r.startNetwork, r.startArchive, r.startBroker, r.newForecaster, r.startDaemon,
+	} {
 		if err := step(ctx); err != nil {
 			return r, err
 		}
@@ -78,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 // Close stops everything.
 func (r *Rig) Close() error {
 	var errs []error
-	for _, d := range r.Replicas {
+	for _, d := range r.daemons() {
 		errs = append(errs, d.Kill())
 	}
 	if r.Broker != nil {
@@ -232,9 +239,17 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 	return r.StartReplicas()
 }
 
-// StartReplicas starts those that do not run.
+// daemons returns the replicas and the forecaster.
+func (r *Rig) daemons() []*Daemon {
+	if r.Forecaster == nil {
+		return r.Replicas
+	}
+	return append(slices.Clip(r.Replicas), r.Forecaster)
+}
+
+// StartReplicas starts those that do not run, and the forecaster.
 func (r *Rig) StartReplicas() (err error) {
-	for _, d := range r.Replicas {
+	for _, d := range r.daemons() {
 		err = errors.Join(err, d.Start())
 	}
 	return err
@@ -260,7 +275,7 @@ func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("the daemon has not delivered everything: %w", err)
 	}
-	for _, d := range r.Replicas {
+	for _, d := range r.daemons() {
 		err = errors.Join(err, d.Terminate())
 	}
 	return err

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"trafficd/cmd/chaos/internal/judge"
+	"trafficd/cmd/chaos/internal/ledger"
+	"trafficd/cmd/chaos/internal/load"
+	"trafficd/cmd/chaos/internal/nemesis"
+	"trafficd/cmd/chaos/internal/rig"
+	"trafficd/cmd/internal/launch"
+)
+
+// observer reads the forecast layer all the time, and judges it in the end.
+type observer struct {
+	rig     *rig.Rig
+	book    *ledger.Ledger
+	answers []judge.Answer
+	stop    func() // ends the reading, and waits for its end
+
+	mu      sync.Mutex
+	outages [][2]time.Time // faults, and the time in which what they hit recovers
+}
+
+// recovery is the time after a fault in which a publication may be late: the forecaster tries again
+// after 5 seconds, connects for up to 10 and begins a transaction.
+const recovery = 20 * time.Second
+
+// observe starts to read the layer, if there is a forecaster.
+func observe(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *observer {
+	o := &observer{rig: r, book: book, stop: func() {}}
+	if r.Forecaster == nil {
+		return o
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	o.stop = func() { cancel(); <-done }
+	go func() { // ends with stop
+		defer close(done)
+		for nemesis.Sleep(ctx, 50*ms) {
+			o.read(ctx)
+		}
+	}()
+	return o
+}
+
+// read records the layer that the daemon serves, if it does.
+func (o *observer) read(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.rig.Replicas[0].API+"/mlf/v1/forecast/realtime", nil)
+	if err != nil {
+		return
+	}
+	request.Header.Set("Authorization", "apiKey "+load.APIKey(0))
+	begin := time.Now()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return // it does not run
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode == http.StatusServiceUnavailable {
+		return
+	}
+	if response.StatusCode != http.StatusOK {
+		o.book.Wrong("forecasts: status %d: %s", response.StatusCode, body)
+		return
+	}
+	layer, err := judge.ParseLayer(body)
+	if err != nil {
+		o.book.Wrong("forecasts: %v", err)
+		return
+	}
+	if n := len(o.answers); n > 0 && o.answers[n-1].Layer.Shows(layer) && layer.Shows(o.answers[n-1].Layer) {
+		o.answers[n-1].Last = begin
+		return
+	}
+	o.answers = append(o.answers, judge.Answer{First: begin, Last: begin, Layer: layer})
+}
+
+// count lets faults of what forecasts need count as outages. The disk has only the journal, and no
+// clock but the daemon's is changed.
+func (o *observer) count(targets []nemesis.Target) []nemesis.Target {
+	for _, t := range targets {
+		if t.Name == disk || t.Name == clock || t.Name == network+" of clients" {
+			continue
+		}
+		for i, f := range t.Faults {
+			t.Faults[i].Hit = func(ctx context.Context, r *rand.Rand) error {
+				begin := time.Now()
+				err := f.Hit(ctx, r)
+				o.mu.Lock()
+				defer o.mu.Unlock()
+				o.outages = append(o.outages, [2]time.Time{begin, time.Now().Add(recovery)})
+				return err
+			}
+		}
+	}
+	return targets
+}
+
+// during returns how much of a time was an outage.
+func (o *observer) during(from, to time.Time) (sum time.Duration) {
+	slices.SortFunc(o.outages, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
+	for _, outage := range o.outages {
+		if outage[0].After(from) {
+			from = outage[0]
+		}
+		end := outage[1]
+		if end.After(to) {
+			end = to
+		}
+		if end.After(from) {
+			sum += end.Sub(from)
+			from = end
+		}
+	}
+	return sum
+}
+
+// settle waits until everything is delivered, and until the daemon serves what another forecaster,
+// which starts now, writes to a file. Then it stops the forecaster and judges what was read.
+func (o *observer) settle(ctx context.Context, out io.Writer) error {
+	r := o.rig
+	if r.Forecaster == nil {
+		return nil
+	}
+	defer o.stop()
+	ctx, cancel := context.WithTimeout(ctx, 3*settleLimit)
+	defer cancel()
+	err := launch.Eventually(ctx, settleLimit, func() error {
+		return cmp.Or(errors.Join(r.Revive(), r.StartReplicas()), r.Replicas[0].Drained(ctx))
+	})
+	if err != nil {
+		return nil // Drain reports it
+	}
+	reference, file, err := r.StartReference()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = reference.Kill() }()
+	err = launch.Eventually(ctx, settleLimit, func() error {
+		if err := errors.Join(r.Revive(), r.StartReplicas()); err != nil {
+			return err
+		}
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		want, err := judge.ParseLayer(body)
+		if err != nil {
+			return err
+		}
+		served := &observer{rig: r, book: o.book}
+		if served.read(ctx); len(served.answers) == 0 {
+			return errors.New("the daemon serves no layer")
+		}
+		if got := served.answers[0].Layer; len(want) == 0 || !got.Shows(want) {
+			return fmt.Errorf("the daemon serves another layer (%d streets until %v) than a forecaster that starts now writes (%d until %v)",
+				len(got), got.End(), len(want), want.End())
+		}
+		return nil
+	})
+	if err != nil {
+		o.book.Wrong("forecasts: %v", err)
+	}
+	o.stop()
+	if err := r.Forecaster.Terminate(); err != nil {
+		return err
+	}
+	records, err := launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Forecasts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		return err
+	}
+	published, err := judge.Publications(records)
+	if err != nil {
+		return err
+	}
+	for _, wrong := range judge.Forecasts(r.Forecasts, published, o.answers, o.during) {
+		o.book.Wrong("forecasts: %s", wrong)
+	}
+	fmt.Fprintf(out, "forecasts: %d publications of %d streets, %d different layers served\n",
+		len(published), r.Forecasts.Streets, len(o.answers))
+	return nil
+}

@@ -1,0 +1,208 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"trafficd/cmd/internal/launch"
+	pb "trafficd/schemas/proto/trafficd/v1"
+)
+
+// Rules are the settings of the forecaster.
+type Rules struct {
+	Streets   int // numbered from 1, with fromnode 1
+	Periods   int
+	Step      time.Duration // length of a period
+	Every     time.Duration // between publications
+	Tolerance float64       // speeds are multiples of it
+}
+
+// slack is the time that a publication and the daemon's next poll take on a busy machine.
+const slack = 30 * time.Second
+
+// Layer is the periods of each street, by street:fromnode.
+type Layer map[string][]Period
+
+// Period is a period of a forecast.
+type Period struct {
+	Start, End time.Time
+	Speed      float64
+	Valid      bool
+}
+
+func (l Layer) put(f *pb.StreetForecast) error {
+	periods := make([]Period, len(f.Forecast))
+	for i, p := range f.Forecast {
+		start, err := time.Parse(time.RFC3339, p.Start)
+		if err != nil {
+			return err
+		}
+		end, err := time.Parse(time.RFC3339, p.End)
+		if err != nil {
+			return err
+		}
+		periods[i] = Period{start.UTC(), end.UTC(), p.Speed, p.GetSpeedValid()}
+	}
+	l[fmt.Sprintf("%d:%d", f.Street, f.Fromnode)] = periods
+	return nil
+}
+
+// ParseLayer returns the layer in a response of the daemon, or in a file for it.
+func ParseLayer(body []byte) (Layer, error) {
+	var r pb.StreetForecastResponse
+	if err := proto.Unmarshal(body, &r); err != nil {
+		return nil, fmt.Errorf("cannot decode the layer: %w", err)
+	}
+	l := make(Layer, len(r.StreetForecast))
+	for _, f := range r.StreetForecast {
+		if err := l.put(f); err != nil {
+			return nil, fmt.Errorf("cannot decode street %d: %w", f.Street, err)
+		}
+	}
+	return l, nil
+}
+
+// Publications returns the layer after each transaction in a topic, whose committed records are in
+// the order of their offsets. Each transaction has its own producer epoch.
+func Publications(records []launch.Record) (all []Layer, err error) {
+	type epoch struct {
+		producer int64
+		epoch    int16
+	}
+	transactions := map[epoch][]launch.Record{}
+	for _, r := range records {
+		e := epoch{r.ProducerID, r.ProducerEpoch}
+		transactions[e] = append(transactions[e], r)
+	}
+	order := slices.SortedFunc(maps.Keys(transactions), func(a, b epoch) int {
+		return cmp.Or(cmp.Compare(a.producer, b.producer), cmp.Compare(a.epoch, b.epoch))
+	})
+	latest := Layer{}
+	for _, e := range order {
+		latest = maps.Clone(latest)
+		for _, r := range transactions[e] {
+			if r.Value == nil {
+				delete(latest, string(r.Key))
+				continue
+			}
+			var f pb.StreetForecast
+			if err := proto.Unmarshal(r.Value, &f); err != nil {
+				return nil, fmt.Errorf("cannot decode record %s: %w", r.Key, err)
+			}
+			if err := latest.put(&f); err != nil {
+				return nil, fmt.Errorf("cannot decode record %s: %w", r.Key, err)
+			}
+		}
+		all = append(all, latest)
+	}
+	return all, nil
+}
+
+// Check returns what is wrong with a layer, or an empty string. The periods of all streets end at
+// the same time, because they are published together. A response lacks the periods that are over.
+func (r Rules) Check(l Layer) string {
+	end := l.End()
+	for key, periods := range l {
+		if n, err := strconv.Atoi(key[:max(0, len(key)-2)]); err != nil || key[len(key)-2:] != ":1" || n < 1 || n > r.Streets {
+			return fmt.Sprintf("street %s is not in the registry", key)
+		}
+		if n := len(periods); n == 0 || n > r.Periods {
+			return fmt.Sprintf("street %s has %d periods", key, n)
+		}
+		for i, p := range periods {
+			want := end.Add(-time.Duration(len(periods)-i) * r.Step)
+			if !p.Start.Equal(want) || p.End.Sub(p.Start) != r.Step || !want.Equal(want.Truncate(r.Step)) {
+				return fmt.Sprintf("street %s has a period from %v to %v, want from %v as in other streets", key, p.Start, p.End, want)
+			}
+			if steps := p.Speed / r.Tolerance; !p.Valid || p.Speed <= 0 || steps != math.Trunc(steps) {
+				return fmt.Sprintf("street %s has the speed %v, valid %v", key, p.Speed, p.Valid)
+			}
+		}
+	}
+	return ""
+}
+
+// End returns the end of the last period.
+func (l Layer) End() (end time.Time) {
+	for _, periods := range l {
+		for _, p := range periods {
+			if p.End.After(end) {
+				end = p.End
+			}
+		}
+	}
+	return end
+}
+
+// Shows reports whether a response has a publication, without the periods that are over.
+func (l Layer) Shows(published Layer) bool {
+	if len(l) != len(published) {
+		return false
+	}
+	for key, periods := range l {
+		all := published[key]
+		if len(periods) > len(all) || !slices.Equal(periods, all[len(all)-len(periods):]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Answer is a layer that the daemon served to consecutive requests.
+type Answer struct {
+	First, Last time.Time // start of the first and of the last request
+	Layer       Layer
+}
+
+// Forecasts returns what is wrong with the layers that were published and served, in the order of
+// time. No street may disappear, because measurements go on. Each answer must have one publication
+// as a whole, none older than that of an answer before, and be at most as old as the time between
+// publications and the outages since then.
+func Forecasts(r Rules, published []Layer, answers []Answer, outages func(from, to time.Time) time.Duration) (wrong []string) {
+	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	var before Layer
+	for i, l := range published {
+		for key := range before {
+			if _, ok := l[key]; !ok {
+				note("publication %d: street %s is missing", i, key)
+			}
+		}
+		before = l
+		if bad := r.Check(l); bad != "" {
+			note("publication %d: %s", i, bad)
+		} else if slices.ContainsFunc(slices.Collect(maps.Values(l)), func(p []Period) bool { return len(p) != r.Periods }) {
+			note("publication %d: not every street has %d periods", i, r.Periods)
+		}
+	}
+	at, shown := 0, false
+	for _, a := range answers {
+		when := a.First.UTC().Format(time.RFC3339Nano)
+		if bad := r.Check(a.Layer); bad != "" {
+			note("answer at %s: %s", when, bad)
+			continue
+		}
+		if len(a.Layer) == 0 && !shown {
+			continue // nothing is published yet
+		}
+		i := slices.IndexFunc(published[at:], a.Layer.Shows)
+		if i < 0 {
+			past := slices.IndexFunc(published, a.Layer.Shows)
+			note("answer at %s: it is no publication after number %d (which it is: %d)", when, at, past)
+			continue
+		}
+		at, shown = at+i, true
+		// The first period contains the origin. It is over when a later publication is due.
+		due := a.Layer.End().Add(-time.Duration(r.Periods-1)*r.Step + r.Every)
+		if late := a.Last.Sub(due) - outages(due, a.Last); late > slack {
+			note("answer at %s: another publication was due %v before, outages not counted", when, late)
+		}
+	}
+	return wrong
+}

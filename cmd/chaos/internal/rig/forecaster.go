@@ -1,0 +1,73 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"trafficd/cmd/chaos/internal/judge"
+	"trafficd/cmd/chaos/internal/load"
+	"trafficd/cmd/internal/launch"
+)
+
+// Forecasts is the topic of the forecasts, which the daemon serves.
+const Forecasts = "forecasts"
+
+// newForecaster prepares a forecaster of the first client's detectors, two of which belong to each
+// street.
+func (r *Rig) newForecaster(ctx context.Context) error {
+	if r.cfg.Replicas > 1 || r.cfg.Nodes > 1 {
+		return nil
+	}
+	// All periods are still in the future when the daemon's clock is 20 minutes ahead.
+	r.Forecasts = judge.Rules{Periods: 60, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
+	instance, text := judge.Instance(load.Detector(0, 0)), "detectorCode,street,fromnode,length\n"
+	for n, code := range r.cfg.Detectors {
+		if judge.Instance(code) == instance {
+			r.Forecasts.Streets = 1 + n/2
+			text += fmt.Sprintf("%s,%d,1,%d\n", code, r.Forecasts.Streets, 100+n)
+		}
+	}
+	if err := os.WriteFile(r.path("streets.csv"), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("cannot write the forecaster's detectors: %w", err)
+	}
+	if err := launch.CreateTopic(ctx, r.Broker.Addresses(), Forecasts, partitions, nil); err != nil {
+		return err
+	}
+	err := launch.Build(ctx, "-o", r.path("forecaster"), "./cmd/forecaster")
+	if err != nil {
+		return err
+	}
+	r.Forecaster, err = r.forecaster("published", "output.kafka.brokers="+list(addresses(r.ForwardWires)), "output.kafka.topic="+Forecasts,
+		"output.kafka.dial_timeout=500ms", "output.kafka.request_timeout=3s")
+	return err
+}
+
+// forecaster returns one that is not running. Its statements have time limits, after which it tries
+// again.
+func (r *Rig) forecaster(dir string, output ...string) (*Daemon, error) {
+	dir = r.path(dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot create the folder of a forecaster: %w", err)
+	}
+	ops, err := launch.FreeAddress()
+	d := &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
+	d.Set("ops.listen="+ops, "clickhouse.address="+r.ArchiveWires[0].Address, "clickhouse.timeout=10s",
+		"model.product_instance="+judge.Instance(load.Detector(0, 0)), "model.interval=1m", "detectors.path="+r.path("streets.csv"),
+		fmt.Sprint("forecasts.every=", r.Forecasts.Every), fmt.Sprint("forecasts.step=", r.Forecasts.Step),
+		fmt.Sprint("forecasts.periods=", r.Forecasts.Periods), fmt.Sprint("forecasts.tolerance=", r.Forecasts.Tolerance),
+		"forecasts.grace=0s", "log.format=json")
+	d.Set(output...)
+	return d, err
+}
+
+// StartReference starts another forecaster, and returns the name of the file that it writes.
+func (r *Rig) StartReference() (d *Daemon, file string, err error) {
+	file = filepath.Join(r.path("reference"), "forecasts.pb")
+	if d, err = r.forecaster("reference", "output.feed=file", "output.file.path="+file); err != nil {
+		return nil, "", err
+	}
+	return d, file, d.Start()
+}
