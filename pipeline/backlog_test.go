@@ -33,8 +33,8 @@ func (s *gatedStore) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]by
 
 func (s *gatedStore) Probe(context.Context) error { return nil }
 
-// TestRowsWaiting counts the rows that wait for a store that takes 25 at a time, before and after a
-// restart in the middle of a frame, and while others arrive.
+// TestRowsWaiting counts the undelivered rows of a store that takes 25 at a time, before and after
+// a restart in the middle of a frame, and while others arrive.
 func TestRowsWaiting(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

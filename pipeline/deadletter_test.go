@@ -50,7 +50,7 @@ func TestDeadLetterHoldsTheWholeMeasurement(t *testing.T) {
 	require.Equal(t, want, l)
 }
 
-// A crash may tear the last line; the next letter starts a new one.
+// A crash may truncate the last line; the next letter starts a new one.
 func TestDeadLettersAfterATornLine(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

@@ -241,7 +241,7 @@ func TestUnavailableStoreDoesNotStopTheOther(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// halfway stores the first row of a block and rejects the rest, which its state tells.
+// halfway stores the first row of a block, rejects the rest, and records this in its state.
 type halfway struct {
 	applied []string
 	states  []string
@@ -422,11 +422,11 @@ func TestSameBatchAcceptedAgain(t *testing.T) {
 	store := &recorder{}
 	h.deliverAll(t, store)
 	require.Equal(t, "ABAABAABA", strings.Join(store.codes, ""))
-	require.Len(t, store.states, 3, "one block for each time")
+	require.Len(t, store.states, 3, "one block for each acceptance")
 }
 
 // A delivery that was disabled for so long that frames it never read were deleted continues with
-// the oldest row left: row, plan and state of its cursor refer to deleted frames.
+// the oldest remaining row: row, plan and state of its cursor refer to deleted frames.
 func TestDisabledDeliveryStartsAnew(t *testing.T) {
 	f := func(before CursorStatus, wantState string) {
 		t.Helper()

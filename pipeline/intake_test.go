@@ -130,7 +130,7 @@ func TestSubmitStoresValidItems(t *testing.T) {
 }
 
 // TestDuplicatesAreCounted: items that share an identity are all stored, and a replay has the same
-// number, also after a restart.
+// number, even after a restart.
 func TestDuplicatesAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -220,7 +220,7 @@ func TestReadiness(t *testing.T) {
 	var apiErr *contract.APIError
 	require.ErrorAs(t, err, &apiErr)
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
-	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a passing one")
+	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a temporary one")
 }
 
 // No retry helps a key whose product instance has no registry feed.
@@ -261,7 +261,7 @@ func TestFullQueue(t *testing.T) {
 	require.Equal(t, contract.ServiceUnavailable, r.Code)
 	require.Positive(t, r.RetryAfter)
 	require.Equal(t, contract.ServiceUnavailable, h.intake.Ready("city").Code)
-	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a passing one")
+	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a temporary one")
 	close(answer)
 	clients.Wait()
 	require.Len(t, h.frames(), 1)
@@ -400,8 +400,8 @@ func (h *fixture) copyToStore() {
 	require.Equal(h.t, next, done)
 }
 
-// With little disk space left, the store must open nevertheless, or nothing would be delivered and
-// deleted. Answers remain in the main journal until they can be copied.
+// The store must open even with little disk space left, because only deliveries free space. Answers
+// remain in the main journal until they can be copied.
 func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	dir := t.TempDir()
 	low := func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 }
@@ -426,8 +426,8 @@ func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	h.close()
 }
 
-// Answers that could not be copied come first the next time: the store's journal must be in the
-// order of expiry, because a cursor deletes from it.
+// Answers that could not be copied are the first ones of the next attempt: the store's journal must
+// be in the order of expiry, because a cursor deletes from it.
 func TestAnswersAreCopiedInOrder(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 })
 	defer h.close()
@@ -580,7 +580,7 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	full() // the setting
 	limit(6, 6)
 	submit(greedy, "2")
-	full() // as much as is left for others
+	full() // as much as it leaves free
 	submit(next, "n0")
 	h.close()
 	h = open(t, dir)
@@ -627,8 +627,8 @@ func TestRememberedAnswersAreCompressed(t *testing.T) {
 	h.close()
 }
 
-// TestItemsOfRefusedBodiesAreCounted: whatever the answer, Items is the number of decoded items,
-// because they are charged to the key.
+// TestItemsOfRefusedBodiesAreCounted: after any error, Items is the number of decoded items, which
+// are charged to the key.
 func TestItemsOfRefusedBodiesAreCounted(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Decode.BatchLimit = 5; c.Decode.HardLimit = 9 })
 	defer h.close()

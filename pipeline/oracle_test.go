@@ -171,7 +171,7 @@ func timestamp(s string) (time.Time, bool) {
 // author writes random batches with all kinds of errors.
 type author struct {
 	*rand.Rand
-	errors int // one in so many items is invalid
+	errors int // one in this many items is invalid
 }
 
 func (a author) pick(list ...string) string { return list[a.IntN(len(list))] }

@@ -13,8 +13,8 @@ import (
 
 func jobOf(client string) *job { return &job{s: &batch.Submission{Client: client}} }
 
-// TestClientsTakeTurns: whatever a client has queued, the body of another one starts next, and a
-// worker is left for it.
+// TestClientsTakeTurns: however much a client has queued, the body of another one starts next, and
+// a worker is free for it.
 func TestClientsTakeTurns(t *testing.T) {
 	q := newQueue(16, 4)
 	push := func(client string, want int) {

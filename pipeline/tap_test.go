@@ -68,8 +68,8 @@ func TestTapItem(t *testing.T) {
 	require.Zero(t, tap.active.Load())
 }
 
-// TestTapIsBounded gives a follower no more than its share, and never waits for one that does not
-// read.
+// TestTapIsBounded: a follower gets no more than its share, and one that does not read delays
+// nothing.
 func TestTapIsBounded(t *testing.T) {
 	var tap Tap
 	follower := tap.Follow(TapFilter{})

@@ -31,7 +31,7 @@ import (
 
 const chartDir = root + "/deployments/kubernetes/trafficd"
 
-// everything switches on what is off by default.
+// everything enables what is off by default.
 const everything = `
 image: {repository: registry.example.com/trafficd, digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `", pullPolicy: Always}
 imagePullSecrets: [registry]
@@ -82,8 +82,8 @@ func replicas(t *testing.T, kind string) string {
 	return string(text)
 }
 
-// With three replicas, one may be away, no two are on one node, and the journal is of the kind that
-// the file is for.
+// With three replicas, one may be unavailable, no two are on one node, and the journal is of the
+// kind that the file's name says.
 func TestChartReplicas(t *testing.T) {
 	for _, kind := range []string{"local", "kafka"} {
 		objects := render(t, replicas(t, kind)+"\nforecaster: {enabled: true}")

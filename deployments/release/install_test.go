@@ -34,8 +34,8 @@ func TestPackageInstalls(t *testing.T) {
 	require.Contains(t, string(text), "\ninstall.sh: passed\n")
 }
 
-// lintian, Debian's checker of packages, has nothing to say. deployments/debian/lintian-overrides
-// has what is meant to be.
+// lintian, Debian's checker of packages, reports nothing. deployments/debian/lintian-overrides
+// lists what is intended.
 func TestPackageIsClean(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "lintian", "--no-cfg", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0",
 		packageOf(testVersion, "amd64")).CombinedOutput()

@@ -188,7 +188,7 @@ func TestColumns(t *testing.T) {
 	require.Empty(t, it.Faults)
 	require.Equal(t, "aé\n", string(it.Code(0)))
 	require.Equal(t, "", string(it.Code(1)))
-	require.Len(t, it.Code(2), batch.MaxCodeLen+1, "cut, but over the limit")
+	require.Len(t, it.Code(2), batch.MaxCodeLen+1, "truncated, but over the limit")
 	require.Len(t, it.TypeCode(int(it.Type[2])), 65)
 	require.Equal(t, []float64{-150, 0.1, math.Inf(1)}, it.Value)
 	require.Equal(t, 0.25, it.Quality[0])
@@ -311,7 +311,7 @@ func TestTimesOfOneDay(t *testing.T) {
 	}
 }
 
-// randomBatch returns a batch as programs write it, with irregular and invalid items.
+// randomBatch returns a batch in a regular form, with irregular and invalid items.
 func randomBatch(r *rand.Rand) []byte {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	gap := pick("", "", " ", "\n\t", strings.Repeat(" ", 100))
@@ -438,8 +438,8 @@ func TestNoAllocationPerItem(t *testing.T) {
 
 var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
 
-// FuzzDecode compares the decoder with encoding/json on what is valid, and prediction with the
-// lexer on the contents.
+// FuzzDecode compares the decoder with encoding/json regarding validity, and prediction with the
+// lexer regarding contents.
 func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for n := 0; n < 40; { // small seeds, because the fuzzer minimises its findings

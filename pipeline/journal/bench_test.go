@@ -17,7 +17,7 @@ const batchBytes = 430_000
 func TestAllocations(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
-	cfg.SegmentBytes, cfg.MaxBytes = 64<<20, 128<<20 // no new segment, which allocates once in a long while
+	cfg.SegmentBytes, cfg.MaxBytes = 64<<20, 128<<20 // no new segment, which would allocate
 	j := mustOpen(t, cfg, osFS{}, "a")
 	e := &Entry{Data: sized(10_000)}
 	r := j.Reader(0)

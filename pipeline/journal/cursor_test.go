@@ -29,7 +29,7 @@ func TestNewConsumerStartsAtTheOldestFrame(t *testing.T) {
 	require.Equal(t, oldest, same, "b needs it")
 	require.NoError(t, j.Close())
 
-	j = mustOpen(t, testConfig(), fs, "a") // b is not named: it holds nothing
+	j = mustOpen(t, testConfig(), fs, "a") // b is not configured: it keeps no frames
 	later, _ := j.Bounds()
 	require.Greater(t, later, oldest)
 	require.NoError(t, j.Close())
@@ -116,7 +116,7 @@ func TestTornCursor(t *testing.T) {
 	for _, at := range []int{0, 8, 12, 16, 24, 32, slotHeaderBytes, slotHeaderBytes + 1999} {
 		fs, b := build()
 		clear(b[at : at+1])
-		b[at]++ // version 0 becomes 1: torn or whole, never another version
+		b[at]++ // version 0 becomes 1: torn or valid, never another version
 		if b[at] == 1 && at == 8 {
 			b[at] = 0
 		}
@@ -174,7 +174,7 @@ func TestDeletionThatFailsIsRepeated(t *testing.T) {
 			add(t, j, sized(4000))
 		}
 		fs.setFault(func(op, _ string) bool { return op == failing })
-		require.NoError(t, j.Cursor("a").Save(20, nil), "the position is durable nevertheless")
+		require.NoError(t, j.Cursor("a").Save(20, nil), "the position is durable anyway")
 		oldest, _ := j.Bounds()
 		require.EqualValues(t, 1, oldest)
 		fs.setFault(nil)

@@ -13,8 +13,8 @@ import (
 // -fuzzminimizetime=5x.
 
 // FuzzSegment opens a folder whose only segment has a good header and arbitrary bytes behind it.
-// Whatever they are, every frame that is read is in them, with its checksum, according to a second,
-// simpler decoder.
+// According to a second, simpler decoder, these bytes contain every frame that is read, with its
+// checksum.
 func FuzzSegment(f *testing.F) {
 	header := segmentHeader{first: 1, salt: 0x1122_3344_5566_7788}
 	f.Add([]byte{})

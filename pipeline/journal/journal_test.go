@@ -167,8 +167,8 @@ func TestDiskLow(t *testing.T) {
 	})
 }
 
-// TestDiskLowBeforeItIsFull: however fast frames come, MinFreeBytes of the disk stay free and no
-// frame meets a full disk.
+// TestDiskLowBeforeItIsFull: however fast frames arrive, MinFreeBytes of the disk stay free and no
+// frame finds the disk full.
 func TestDiskLowBeforeItIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes meanwhile
 		fs := newMemFS(1)
@@ -413,7 +413,7 @@ func TestFrameLargerThanASegment(t *testing.T) {
 	require.Len(t, j.segments, 4)
 	require.Equal(t, want, readAll(t, j))
 	require.NoError(t, j.Close())
-	j = mustOpen(t, testConfig(), fs.crash(true)) // a lower limit later on makes no frame unreadable
+	j = mustOpen(t, testConfig(), fs.crash(true)) // a lower limit must not make frames unreadable
 	require.Equal(t, want, readAll(t, j))
 	require.NoError(t, j.Close())
 }

@@ -29,7 +29,7 @@ func TestKill9(t *testing.T) {
 		for i, frame := range frames {
 			require.Equal(t, payload(uint64(i)+1, len(frame)), frame)
 		}
-		acknowledged = uint64(len(frames)) // no consumer: nothing is deleted
+		acknowledged = uint64(len(frames)) // without consumers nothing is deleted
 		require.NoError(t, j.Close())
 	}
 }

@@ -163,7 +163,7 @@ func TestSealedSegments(t *testing.T) {
 		_, _, ok, err := r.TryNext(nil)
 		require.True(t, ok)
 		require.NoError(t, err)
-		for range 2 { // it stays there
+		for range 2 { // the reader does not move
 			_, _, ok, err = r.TryNext(nil)
 			require.False(t, ok)
 			var corrupt *CorruptError
@@ -204,8 +204,8 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedByte: no frame is ever read that was not written, whatever byte changes (every
-// third one: each field of a header is met).
+// TestEveryFlippedByte: no frame is read that was not written, whichever byte changes (every third
+// one, which affects each field of a header).
 func TestEveryFlippedByte(t *testing.T) {
 	fs := threeCommits(t)
 	j := mustOpen(t, wideConfig(), fs)
@@ -229,8 +229,8 @@ func TestEveryFlippedByte(t *testing.T) {
 	}
 }
 
-// TestForgedFrame: a client whose payload is itself a frame, with everything right that it can
-// know, gains nothing if the frame around it is torn.
+// TestForgedFrame: a payload that is itself a frame, with all that a client can know, is not
+// accepted as a frame if the one around it is torn.
 func TestForgedFrame(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, wideConfig(), fs)

@@ -33,7 +33,7 @@ func frame(id byte, receivedAt int64, indexes ...uint32) []byte {
 	return batch.AppendFrame(nil, b, nil)
 }
 
-// got is what a reader returns of a frame.
+// got is a frame as a reader returns it.
 type got struct {
 	id    byte
 	at    int64
@@ -197,7 +197,7 @@ func TestSecondFrameOfABatch(t *testing.T) {
 	for n := uint64(2); n <= uint64(len(want)); n++ {
 		require.NoError(t, p.Save(n, nil))
 		leave()
-		p, leave = own(t, openLog(t, brokers, "doubles")) // another process, which knows nothing
+		p, leave = own(t, openLog(t, brokers, "doubles")) // another process, which starts without state
 		_, all = read(t, p, n, len(want)-int(n)+1)
 		require.Equal(t, want[n-1:], all, "from frame %d on", n)
 	}
@@ -274,7 +274,7 @@ func TestBrokersAway(t *testing.T) {
 	f(false, context.DeadlineExceeded)
 }
 
-// TestTopicOfTheLog: a topic that could lose or refuse batches is not used, and the error names the
+// TestTopicOfTheLog: a topic that could lose or reject batches is not used, and the error names the
 // setting.
 func TestTopicOfTheLog(t *testing.T) {
 	c := DefaultConfig()

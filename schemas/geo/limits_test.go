@@ -10,7 +10,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// TestTooLarge reads each geometry as WKT and as WKB; the errors name different bytes.
+// TestTooLarge reads each geometry as WKT and as WKB; the errors name different byte offsets.
 func TestTooLarge(t *testing.T) {
 	f := func(text string, want ...string) {
 		t.Helper()

@@ -38,7 +38,7 @@ var full = func(h *gzip.Header) {
 	h.Name, h.Comment, h.Extra = strings.Repeat("n", 5000), strings.Repeat("c", 40_000), bytes.Repeat([]byte("x"), 60_000)
 }
 
-// TestMembers reads members with header fields of any length, also byte by byte.
+// TestMembers reads members with header fields of any length, at once and byte by byte.
 func TestMembers(t *testing.T) {
 	random := make([]byte, 100_000)
 	for i := range random {
@@ -114,7 +114,7 @@ func TestInvalid(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
-// TestReset: a Reader is used again, also after an error, and allocates nothing.
+// TestReset: a Reader can be reused, even after an error, and allocates nothing.
 func TestReset(t *testing.T) {
 	packed, in, buffer := member(t, "abc", nil), bytes.NewReader(nil), make([]byte, 100)
 	var z Reader

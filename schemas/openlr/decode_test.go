@@ -184,7 +184,7 @@ func TestFormOfWay(t *testing.T) {
 	f(math.MaxUint8, "invalid")
 }
 
-// TestDecodeAllocates the points and nothing else.
+// TestDecodeAllocates: only the points are allocated.
 func TestDecodeAllocates(t *testing.T) {
 	f := func(code string) {
 		t.Helper()

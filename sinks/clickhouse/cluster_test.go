@@ -100,7 +100,7 @@ func newClustered(t *testing.T, c *stores.Cluster, read int, change ...func(*Con
 	return a
 }
 
-// eventually delivers as the delivery loop does: again after an error.
+// eventually delivers as the delivery loop does: it retries after an error.
 func (a *archive) eventually(plan []byte, rows batch.Block) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
@@ -290,8 +290,8 @@ func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead i
 	return plan, rows, dead
 }
 
-// testDead: the archive goes on when a replica dies with the only copy of a block in doubt, and is
-// right when it returns.
+// testDead: the archive continues when a replica dies with the only copy of a block in doubt, and
+// is correct when the replica returns.
 func (p *pair) testDead(t *testing.T) {
 	plan, rows, dead := p.unreplicated(t)
 	p.eventually(plan, rows)

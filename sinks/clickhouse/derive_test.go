@@ -102,7 +102,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 			plans, blocks = append(plans, plan), append(blocks, head)
 			rest = after(rest, head.Rows())
 		}
-		if n%3 == 0 { // a block of the past is sent again, before or after its rows are derived
+		if n%3 == 0 { // an earlier block is sent again, before or after its rows are derived
 			i := r.IntN(len(plans))
 			a.restarted().deliver(plans[i], blocks[i])
 		}
@@ -164,7 +164,7 @@ func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	store.Query(t, "INSERT INTO "+a.name+"_hours (product_instance, hour, measure_type_code, detector_code, counts, sums, minimum, maximum, computed_at)"+
 		" SELECT product_instance, hour, measure_type_code, detector_code, [count_1, count_2, count_3, count_4],"+
 		" [thousandths_1 / 1000 + other_1, thousandths_2 / 1000 + other_2, thousandths_3 / 1000 + other_3, thousandths_4 / 1000 + other_4],"+
-		" minimum, maximum, now64(6) FROM "+a.name+"_hours FINAL") // as versions before migration 21 did
+		" minimum, maximum, now64(6) FROM "+a.name+"_hours FINAL") // as versions before migration 21
 	a.requireDerived()
 }
 

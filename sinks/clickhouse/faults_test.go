@@ -82,8 +82,8 @@ func testStuck(t *testing.T, store *stores.ClickHouse) {
 }
 
 // retry delivers as the loop does, simplified, and restarts the server, as a supervisor does: the
-// engine as a library ends itself after some failures of a connection that a server survives (a
-// refused login is one of them).
+// engine as a library exits after some connection errors that a server survives, such as a refused
+// login.
 func (a *archive) retry(plan []byte, rows batch.Block) {
 	a.t.Helper()
 	ctx := within(a.t, 30*time.Second)

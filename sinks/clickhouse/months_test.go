@@ -94,7 +94,7 @@ func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 }
 
 // testRefusalInOneGroup: the INSERTs before the refused one are in the table; the halves of the
-// block must not repeat them, also after a restart, and only the refused row remains.
+// block must not repeat them, even after a restart, and only the refused row remains.
 func testRefusalInOneGroup(t *testing.T, store *stores.ClickHouse) {
 	for _, restart := range []bool{false, true} {
 		a := newArchive(t, store)

@@ -47,8 +47,8 @@ func TestBrokerAway(t *testing.T) {
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
-// TestPausedBroker holds the broker while a request lies in its socket: the attempt has no answer,
-// and arrives later.
+// TestPausedBroker pauses the broker while a request is in its socket: the attempt gets no
+// response, and arrives later.
 func TestPausedBroker(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 2))
 	cfg := testConfig("measurements", k.Brokers...)
@@ -74,7 +74,7 @@ func TestPausedBroker(t *testing.T) {
 }
 
 // TestForgottenProducer has Apache Kafka forget a producer while its block is in doubt. From then
-// on it takes any sequence: only the read-back knows.
+// on it accepts any sequence, and only the read-back finds the rows.
 func TestForgottenProducer(t *testing.T) {
 	f := func(name string, next func(t *testing.T, cfg Config, s *Sink) *Sink) {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestForgottenProducer(t *testing.T) {
 	f("restart", func(t *testing.T, cfg Config, _ *Sink) *Sink { return newSink(t, cfg) })
 }
 
-// forgetsAfter is a minute, as an operator could have it, in the pass on Apache Kafka, and a second
-// in the quick one.
+// forgetsAfter is a minute, as an operator could configure it, in the pass on Apache Kafka, and a
+// second in the quick one.
 func forgetsAfter() time.Duration {
 	if os.Getenv(stores.KafkaEnv) == stores.Apache {
 		return time.Minute
@@ -152,7 +152,7 @@ func waitForgotten(t *testing.T, cfg Config) {
 	}, 2*time.Minute, 50*time.Millisecond)
 }
 
-// TestBrokerKilled kills Apache Kafka while blocks are on their way.
+// TestBrokerKilled kills Apache Kafka while blocks are in flight.
 func TestBrokerKilled(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 4))
 	cfg := testConfig("measurements", k.Brokers...)
@@ -177,7 +177,7 @@ func TestBrokerKilled(t *testing.T) {
 
 // TestCancel cancels a delivery that waits for a broker that never answers.
 func TestCancel(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, never answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, never answers
 	require.NoError(t, err)
 	defer l.Close()
 	s, err := New(testConfig("measurements", l.Addr().String()), zerolog.Nop())

@@ -64,7 +64,7 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkPlan is the work per block beside the bytes.
+// BenchmarkPlan measures the work per block apart from encoding.
 func BenchmarkPlan(b *testing.B) {
 	rows := block(rowsOf(random(), 14_000, 3000))
 	b.Run("fit", func(b *testing.B) {

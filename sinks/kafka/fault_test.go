@@ -15,7 +15,7 @@ import (
 
 const topic = "measurements"
 
-// scene is a kfake with faults, a sink on it and what the loop knows.
+// scene is a kfake with faults, a sink for it, and the state of the delivery loop.
 type scene struct {
 	*kfake.Cluster
 	*journal
@@ -51,8 +51,8 @@ func (s *scene) requireOnce(but ...name) {
 	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, but...)
 }
 
-// TestAnswers has the broker answer a block with each kind of error, of which some come although
-// the block was applied.
+// TestAnswers has the broker answer a block with each kind of error; for some of them, the block
+// was applied.
 func TestAnswers(t *testing.T) {
 	f := func(count int, errs ...*kerr.Error) {
 		t.Helper()
@@ -79,14 +79,14 @@ func TestAnswers(t *testing.T) {
 	f(4, kerr.OutOfOrderSequenceNumber)
 	f(4, kerr.InvalidProducerEpoch)
 	f(4, kerr.UnknownProducerID)
-	f(3, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)  // applied, then known to be
+	f(3, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)  // applied, then reported as a duplicate
 	f(3, kerr.RequestTimedOut, kerr.UnknownProducerID)        // applied, then forgotten
 	f(3, kerr.RequestTimedOut, kerr.OutOfOrderSequenceNumber) // applied, then in doubt
 	f(3, kerr.RequestTimedOut, kerr.MessageTooLarge)          // applied, then the limit was lowered
 	f(2, kerr.RequestTimedOut, kerr.InvalidRecord, kerr.UnknownProducerID, kerr.NotLeaderForPartition)
 }
 
-// TestDoneIsNotSentAgain: while one partition fails, the other is left alone.
+// TestDoneIsNotSentAgain: while one partition fails, nothing is sent to the other.
 func TestDoneIsNotSentAgain(t *testing.T) {
 	s := newScene(t, 2)
 	s.fault(kerr.NotEnoughReplicas, 5, nil, 0)
@@ -112,7 +112,7 @@ func TestLeaderMoves(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestTopicAnew: the topic is made anew between two blocks, and while one is in doubt.
+// TestTopicAnew: the topic is recreated between two blocks, and while one is in doubt.
 func TestTopicAnew(t *testing.T) {
 	s := newScene(t, 2)
 	anew := func() {
@@ -141,13 +141,13 @@ func TestTopicAnew(t *testing.T) {
 	s.rows = s.journal.rows
 	s.fault(kerr.RequestTimedOut, 2, nil) // applied, at offsets below those of the plan
 	require.Error(t, s.step(s.sink))
-	s.fault(kerr.UnknownProducerID, -1, nil) // who sends once more will see it
+	s.fault(kerr.UnknownProducerID, -1, nil) // for the next attempt
 	s.restart()
 	s.run(s.sink)
 	s.requireOnce()
 }
 
-// TestFewerPartitions: the topic is made anew with fewer partitions between two blocks, and while
+// TestFewerPartitions: the topic is recreated with fewer partitions between two blocks, and while
 // one is planned or in doubt.
 func TestFewerPartitions(t *testing.T) {
 	s := newScene(t, 4)
@@ -180,13 +180,13 @@ func TestFewerPartitions(t *testing.T) {
 	s.run(s.sink)
 	s.requireOnce()
 
-	s.offer(rowsOf(random(), 100, 40)) // and goes on
+	s.offer(rowsOf(random(), 100, 40)) // and continues
 	s.run(s.sink)
 	s.requireOnce()
 }
 
 // TestAnotherCluster: a block planned for one cluster is delivered to another, where its producer
-// id may belong to somebody else.
+// id may belong to another producer.
 func TestAnotherCluster(t *testing.T) {
 	s := newScene(t, 2)
 	other := stores.StartKfake(t, kfake.SeedTopics(2, topic), kfake.ClusterID("other"))
@@ -222,7 +222,7 @@ func TestAnotherCluster(t *testing.T) {
 	require.Equal(t, "other", after.cluster)
 }
 
-// TestAnotherClusterTwice: the daemon dies once more in the other cluster.
+// TestAnotherClusterTwice: the daemon dies again while it delivers to the other cluster.
 func TestAnotherClusterTwice(t *testing.T) {
 	s := newScene(t, 1)
 	other := stores.StartKfake(t, kfake.SeedTopics(1, topic), kfake.ClusterID("other"))
@@ -251,7 +251,7 @@ func producerOf(records []byte) int64 {
 	return b.ProducerID
 }
 
-// TestAnotherTopic: what was planned for one topic goes there, what comes after to the new one.
+// TestAnotherTopic: a block planned for one topic is delivered there, later blocks to the new one.
 func TestAnotherTopic(t *testing.T) {
 	s := newScene(t, 2, kfake.SeedTopics(3, "second"))
 	s.offer(rowsOf(random(), 200, 40))

@@ -70,7 +70,7 @@ func block(batches ...*batch.Batch) batch.Block {
 	return all
 }
 
-// rest is the block without its first n rows.
+// rest returns the block without its first n rows.
 func rest(b batch.Block, n int) batch.Block {
 	var tail batch.Block
 	for _, s := range b {
@@ -105,10 +105,10 @@ type journal struct {
 	plan     []byte
 	n        int
 	rows     batch.Block // not yet delivered
-	dead     []name      // rows that were refused alone
+	dead     []name      // rows that were refused on their own
 	limit    int         // rows offered at a time
 	retries  int
-	careless bool // does not keep the state of a refusal
+	careless bool // loses the state of a refusal
 }
 
 func (j *journal) add(b batch.Block) { j.rows = append(j.rows, b...) }
@@ -116,7 +116,7 @@ func (j *journal) add(b batch.Block) { j.rows = append(j.rows, b...) }
 // run delivers everything through the sink, as the loop does it.
 func (j *journal) run(s *Sink) { j.t.Helper(); j.runDownTo(s, 0) }
 
-// runDownTo stops when so many rows are left.
+// runDownTo stops when this many rows are left.
 func (j *journal) runDownTo(s *Sink, left int) {
 	j.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -164,8 +164,8 @@ func (j *journal) step(s *Sink) error {
 	return nil
 }
 
-// requireOnce checks that the topic holds exactly the block's rows but the given ones: each once,
-// equal in every column, at its key's partition, and those of one detector in order.
+// requireOnce checks that the topic has exactly the block's rows except the given ones: each once,
+// equal in every column, in its key's partition, and those of one detector in order.
 func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block, but ...name) {
 	t.Helper()
 	records, err := stores.ReadTopic(t.Context(), brokers, topic)

@@ -30,7 +30,7 @@ func TestOutcomeOf(t *testing.T) {
 		kafka.Error(2), kafka.Error(32), kafka.Error(35), kafka.Error(76), kafka.Error(89), kafka.Error(9999),
 		io.EOF, net.ErrClosed, context.DeadlineExceeded, context.Canceled, errors.New("anything"))
 
-	// Nothing else is refused, lost or done.
+	// No other error is refused, lost or acknowledged.
 	counts := map[outcome]int{}
 	for code := range 200 {
 		if code > 0 {

@@ -32,7 +32,7 @@ func TestPartitionOf(t *testing.T) {
 	f("abc", 7, 479470107%7)
 	f("", 6, 275646681%6)
 
-	// kafka-go's own balancer says the same.
+	// kafka-go's own balancer agrees.
 	all, balancer := []int{0, 1, 2, 3, 4, 5, 6}, kafka.Murmur2Balancer{}
 	for _, code := range []string{"ä", "DET-000001", "DET-000002", "x", "xy", "xyz"} {
 		require.Equal(t, balancer.Balance(kafka.Message{Key: []byte(code)}, all...), PartitionOf([]byte(code), 7), code)

@@ -82,7 +82,7 @@ func TestFit(t *testing.T) {
 	f(3, 1, 10)
 }
 
-// largest is the size of the largest uncompressed record batch of the block.
+// largest returns the size of the largest uncompressed record batch of the block.
 func largest(t testing.TB, rows batch.Block, partitions int) (size int) {
 	for _, share := range divide(rows, partitions) {
 		if len(share) == 0 {

@@ -23,7 +23,7 @@ import (
 func TestMeasurementIsProtobuf(t *testing.T) {
 	b := rowsOf(random(), 2000, 50)
 	b.From[0], b.To[0] = 0, 0
-	b.From[1], b.To[1] = -1, 999_999_999 // no real row, but the type allows it
+	b.From[1], b.To[1] = -1, 999_999_999 // not a valid row, but the type allows it
 	for r := range b.Rows() {
 		got := appendMeasurement(nil, b, r)
 		var m trafficdv1.Measurement
@@ -123,7 +123,7 @@ func FuzzEncode(f *testing.F) {
 		var batches []*batch.Batch
 		for left := int(n)%700 + 1; left > 0; {
 			b := rowsOf(rng, rng.IntN(left)+1, 20)
-			b.ReceivedAt = rng.Int64N(math.MaxInt64) // also backwards
+			b.ReceivedAt = rng.Int64N(math.MaxInt64) // in any order
 			left -= b.Rows()
 			batches = append(batches, b)
 		}

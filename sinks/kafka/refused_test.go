@@ -29,9 +29,9 @@ func withBad(n int, at ...int) (*batch.Batch, []name) {
 	return b, names
 }
 
-// TestRefusedRows has the broker refuse record batches with certain rows: only these end as dead
-// letters, though other partitions of their blocks were applied; also if the daemon is restarted at
-// each step, or if the loop plans on from the state before the refusal.
+// TestRefusedRows has the broker refuse record batches with certain rows: only these become dead
+// letters, although other partitions of their blocks were applied, even if the daemon is restarted
+// at each step, or if the loop plans from the state before the refusal.
 func TestRefusedRows(t *testing.T) {
 	f := func(partitions int32, restart bool, at ...int) {
 		t.Helper()
@@ -61,7 +61,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileInDoubt: a part may not be refused for the loop while another one has no answer.
+// TestRefusedWhileInDoubt: Deliver must not return a refusal while another part has no response.
 func TestRefusedWhileInDoubt(t *testing.T) {
 	s := newScene(t, 2)
 	b, names := withBad(60, 30)
@@ -81,7 +81,7 @@ func TestRefusedWhileInDoubt(t *testing.T) {
 }
 
 // TestRefusedAloneWhileInDoubt: a single row was applied without an answer before the broker began
-// to refuse it. It is no dead letter.
+// to refuse it. It does not become a dead letter.
 func TestRefusedAloneWhileInDoubt(t *testing.T) {
 	s := newScene(t, 2)
 	s.fault(kerr.RequestTimedOut, 1, nil)
@@ -93,8 +93,8 @@ func TestRefusedAloneWhileInDoubt(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestTooLarge: the topic takes less than batch_bytes. Plans get smaller and nothing is lost; a row
-// that is too large alone is a dead letter.
+// TestTooLarge: the topic accepts less than batch_bytes. Plans get smaller and nothing is lost; a
+// row that is too large on its own becomes a dead letter.
 func TestTooLarge(t *testing.T) {
 	s := newScene(t, 1)
 	require.NoError(t, s.DeleteTopic(topic))

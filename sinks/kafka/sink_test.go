@@ -119,11 +119,11 @@ func TestBroker(t *testing.T) {
 	run("sequences start again after 2^31-1", 2, func(t *testing.T, topic string, cfg Config) {
 		cfg.BlockRows = 100
 		j, rows := &journal{t: t}, block(rowsOf(random(), 1000, 40))
-		warm := block(rowsOf(random(), 100, 40)) // brokers want 0 first in a new partition
+		warm := block(rowsOf(random(), 100, 40)) // a new partition requires sequence 0 first
 		j.add(warm)
 		s := newSink(t, cfg)
 		j.run(s)
-		id := s.session.id + 4711 // one that the broker does not know: it takes any sequence at first
+		id := s.session.id + 4711 // one that the broker does not know: it accepts any first sequence
 		s.session = &session{id: id, sequences: []int32{math.MaxInt32 - 120, math.MaxInt32 - 99}}
 		j.add(rows)
 		j.run(s)
@@ -139,7 +139,7 @@ func TestBroker(t *testing.T) {
 		j.add(first)
 		s := newSink(t, cfg)
 		j.run(s)
-		other := newSink(t, cfg) // someone with the same producer id and a later epoch
+		other := newSink(t, cfg) // another sink with the same producer id and a later epoch
 		fencing := block(rowsOf(random(), 50, 40))
 		_, plan := planned(t, other, fencing)
 		p, err := decodePlan(plan)
@@ -173,7 +173,7 @@ func TestBroker(t *testing.T) {
 		_, _, err := s.Plan(t.Context(), nil, rows)
 		require.ErrorContains(t, err, "create the topic")
 		require.ErrorContains(t, err, topic)
-		k.Create(t, topic, 3) // the operator does it
+		k.Create(t, topic, 3) // as the operator would
 		j := &journal{t: t}
 		j.add(rows)
 		j.run(s)

@@ -14,8 +14,8 @@ import (
 
 const benchStreets = 20_000
 
-// BenchmarkBuild compares a build from nothing with updates of one in a hundred
-// streets: a district's, and some all over the city.
+// BenchmarkBuild compares a full build with updates of one in a hundred streets: those of a
+// district, and streets all over the city.
 func BenchmarkBuild(b *testing.B) {
 	all := city(benchStreets, noon)
 	b.Run("full", func(b *testing.B) {
@@ -56,7 +56,7 @@ func BenchmarkBuild(b *testing.B) {
 	})
 }
 
-// BenchmarkForms shows what each step of a document costs for each byte of identity.
+// BenchmarkForms measures each step of building a document, per uncompressed byte.
 func BenchmarkForms(b *testing.B) {
 	l := served(b, benchStreets)
 	d := l.current.Load().zones["UTC"][0]
@@ -89,8 +89,8 @@ func BenchmarkForms(b *testing.B) {
 	}
 }
 
-// BenchmarkBucketSizes shows what smaller buckets would cost: the size of the compressed layer, and
-// the share of it that is compressed again when a random hundredth of the streets changes.
+// BenchmarkBucketSizes compares sizes of buckets: the size of the compressed layer, and the share
+// of it that is compressed again when a random hundredth of the streets changes.
 func BenchmarkBucketSizes(b *testing.B) {
 	var list []*street
 	for _, f := range city(benchStreets, noon) {
@@ -140,7 +140,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// BenchmarkPut is what a feed's goroutine does for each record.
+// BenchmarkPut measures what a feed's goroutine does for each record.
 func BenchmarkPut(b *testing.B) {
 	l := prepared(DefaultConfig())
 	f := forecast(1, 1, noon.Add(time.Hour), 6, 50)

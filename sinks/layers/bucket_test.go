@@ -28,7 +28,7 @@ func scatteredStreets(n int) (list []*street) {
 	return list
 }
 
-// TestCut checks the sizes of buckets, and that one street less changes few of them.
+// TestCut checks the sizes of buckets, and that removing a street changes few of them.
 func TestCut(t *testing.T) {
 	streets := scatteredStreets(10_000)
 	buckets := cut(streets, bucketStreets)
@@ -86,7 +86,7 @@ func TestTilesConsistOfBuckets(t *testing.T) {
 	}
 }
 
-// TestCutManyStreetsInOnePlace: they cannot be divided.
+// TestCutManyStreetsInOnePlace: streets in one place cannot be divided.
 func TestCutManyStreetsInOnePlace(t *testing.T) {
 	var streets []*street
 	for node := range int32(1000) {
@@ -96,7 +96,7 @@ func TestCutManyStreetsInOnePlace(t *testing.T) {
 	require.Empty(t, cut(nil, bucketStreets))
 }
 
-// TestPlaces compares with tile numbers that are known from elsewhere.
+// TestPlaces compares with known tile numbers.
 func TestPlaces(t *testing.T) {
 	f := func(lon, lat float64, zoom, x, y uint32) {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 // The second of noon, the one before it and the one after.
 const atNoon, beforeNoon, afterNoon = "Sat, 31 Jan 2026 12:00:00 GMT", "Sat, 31 Jan 2026 11:59:59 GMT", "Sat, 31 Jan 2026 12:00:01 GMT"
 
-// conditions gives a request with these headers: name, value, name, value.
+// conditions returns a request with these headers: name, value, name, value.
 func conditions(headers []string) *fasthttp.RequestHeader {
 	h := requestWith("")
 	for i := 0; i < len(headers); i += 2 {
@@ -53,7 +53,7 @@ func TestPreconditionFailed(t *testing.T) {
 	f(false, "If-Match", `W/"ab-g", "x", "ab-g"`)
 	f(false, "If-Match", `"x"`, "If-Match", `"ab-g"`)
 	f(false, "If-Match", "*")
-	f(true, "If-Match", `W/"ab-g"`) // a weak tag is like no other
+	f(true, "If-Match", `W/"ab-g"`) // a weak tag matches nothing
 	f(true, "If-Match", `"ab"`)
 	f(true, "If-Match", "ab-g")
 	f(true, "If-Match", "")
@@ -64,7 +64,7 @@ func TestPreconditionFailed(t *testing.T) {
 	f(true, "If-Match", `"x"`, "If-Unmodified-Since", afterNoon)
 }
 
-// RFC 9110, 5.6.7: its three forms of one time, the last two of which nobody should send.
+// The three forms of a date in RFC 9110, 5.6.7, of which the last two are obsolete.
 func TestDateIn(t *testing.T) {
 	f := func(want bool, lines ...string) {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestRangeOf(t *testing.T) {
 	require.Equal(t, wholeBody, rangeOf(head, nil, size))
 }
 
-// FuzzRange: whatever a client asks for lies within the body.
+// FuzzRange: every range is within the body.
 func FuzzRange(f *testing.F) {
 	for _, s := range []string{"bytes=0-0", "bytes=-5", "bytes=3-", "bytes=1-2,3-4", "bytes=9-1"} {
 		f.Add(s, 7)

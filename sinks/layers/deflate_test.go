@@ -48,7 +48,7 @@ func TestDeflate(t *testing.T) {
 	require.Less(t, len(d.deflate(bytes.Repeat(noise[:100], 100), []variable{{0, 90}, {100, 190}})), 300)
 }
 
-// TestDeflatedSize: pieces are about as small as with a general compressor, also those of few
+// TestDeflatedSize: pieces are about as small as with a general compressor, even those of few
 // streets, most of whose text is new.
 func TestDeflatedSize(t *testing.T) {
 	for _, n := range []int{10, 40, 150} {

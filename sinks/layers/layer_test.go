@@ -26,7 +26,7 @@ func running(t *testing.T, cfg Config) *Layer {
 	return l
 }
 
-// after lets the time of the bubble pass and everything come to rest.
+// after lets time pass in the bubble, and waits until all goroutines are blocked.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -94,7 +94,7 @@ func TestPutRemoveReplace(t *testing.T) {
 	}
 	l.Put(forecast(1, 1, noon, 1, 50))
 	l.Put(forecast(2, 1, noon, 1, 50))
-	l.Put(forecast(2, 2, noon.Add(time.Hour), 1, 50)) // the other direction is a street of its own
+	l.Put(forecast(2, 2, noon.Add(time.Hour), 1, 50)) // the other direction is another street
 	require.Equal(t, map[int32][]string{1: {"12:00"}, 2: {"12:00", "13:00"}}, show())
 
 	l.Put(forecast(1, 1, noon.Add(15*time.Minute), 2, 50)) // a later forecast replaces the earlier one
@@ -114,7 +114,7 @@ func TestPutRemoveReplace(t *testing.T) {
 	require.Contains(t, l.Status(noon).Error, "street 3 from node 1")
 }
 
-// What was put after Publish waits for the next one, though the build comes later.
+// Forecasts put after Publish wait for the next Publish, even if the build comes later.
 func TestOnlyWhatIsPublishedIsBuilt(t *testing.T) {
 	l := prepared(DefaultConfig())
 	l.Put(forecast(1, 1, noon, 1, 50))
@@ -145,7 +145,7 @@ func TestHorizons(t *testing.T) {
 	f(noon.Add(59*time.Second), "", all)
 	f(noon, "?horizon=0", map[int32][]string{1: {"12:00"}})
 	f(noon, "?horizon=15", map[int32][]string{1: {"12:15"}})
-	f(noon, "?horizon=30", map[int32][]string{1: {"12:30"}, 3: {"12:30"}}) // the more particular one
+	f(noon, "?horizon=30", map[int32][]string{1: {"12:30"}, 3: {"12:30"}}) // the more specific one
 	f(noon, "?horizon=45", map[int32][]string{2: {"12:45"}})
 	f(noon, "?horizon=60", map[int32][]string{})
 	f(noon.Add(10*time.Minute), "?horizon=15", map[int32][]string{1: {"12:15"}, 3: {"12:25"}})
@@ -178,7 +178,7 @@ func TestEndedStreetsAreForgotten(t *testing.T) {
 	}
 }
 
-// [start, end): at its end a period is over.
+// [start, end): a period does not include its end.
 func TestEnded(t *testing.T) {
 	s, err := newStreet(forecast(1, 1, noon, 2, 50))
 	require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestBuildsAreCoalesced(t *testing.T) {
 	})
 }
 
-// A build just before the minute's turn must not swallow it.
+// A build just before the end of a minute must not replace the one at its end.
 func TestMinuteTurnsDuringTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
@@ -334,7 +334,7 @@ func TestStale(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "0", header(ctx, "Forecast-Age"))
 
-		strict.Publish(time.Now().Add(-time.Hour)) // other content, from before
+		strict.Publish(time.Now().Add(-time.Hour)) // other content, with an earlier time
 		_, err = get(strict, client("UTC"), "")
 		require.ErrorAs(t, err, &apiErr)
 		require.True(t, strict.Status(time.Now()).Stale)
@@ -373,7 +373,7 @@ func TestLayerWithoutCoverage(t *testing.T) {
 	f(31*time.Minute, "")
 }
 
-// Two replicas hear of the same forecasts in different orders and at different times.
+// Two replicas receive the same forecasts in different orders and at different times.
 func TestReplicasAgree(t *testing.T) {
 	all := city(700, noon)
 	a, b := prepared(DefaultConfig()), prepared(DefaultConfig())

@@ -30,10 +30,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")) // never ends
 }
 
-// noon is a reference time that no zone's summer time matters to.
+// noon is a reference time at which daylight saving time does not matter in any zone.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// forecast has n periods of 15 minutes from start on; the speed counts up by one.
+// forecast returns a forecast of n periods of 15 minutes from start on, whose speeds increase by
+// one.
 func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb.StreetForecast {
 	f := &pb.StreetForecast{Street: street, Fromnode: fromnode, OpenLRcode: codeOf(street)}
 	for i := range n {
@@ -62,8 +63,8 @@ func codeOf(street int32) string {
 	return code
 }
 
-// city is a layer's worth of forecasts, numbered as in a real network: neighbours are
-// near each other, with gaps.
+// city returns the forecasts of a whole layer, numbered as in a real network: neighbours have close
+// numbers, with gaps.
 func city(n int, start time.Time) []*pb.StreetForecast {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := make([]*pb.StreetForecast, 0, n)
@@ -85,14 +86,14 @@ func client(zone string) *contract.Client {
 	return &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: location}
 }
 
-// prepared is a layer for UTC that nothing builds but the test itself.
+// prepared returns a layer for UTC that only the test builds.
 func prepared(cfg Config) *Layer {
 	l := New(cfg, zerolog.Nop())
 	l.Prepare([]*contract.Client{client("UTC")})
 	return l
 }
 
-// replace puts these forecasts in place of all others.
+// replace replaces all forecasts with these.
 func replace(l *Layer, all []*pb.StreetForecast) {
 	l.Clear()
 	for _, f := range all {
@@ -100,7 +101,7 @@ func replace(l *Layer, all []*pb.StreetForecast) {
 	}
 }
 
-// get asks the layer; headers are given as name, value, name, value.
+// get requests the layer; headers are name, value, name, value.
 func get(l *Layer, c *contract.Client, query string, headers ...string) (*fasthttp.RequestCtx, error) {
 	ctx := &fasthttp.RequestCtx{}
 	ctx.Request.SetRequestURI(Path + query)
@@ -111,7 +112,7 @@ func get(l *Layer, c *contract.Client, query string, headers ...string) (*fastht
 	return ctx, err
 }
 
-// header gives a header of the answer; Peek would not find ETag, which is no canonical name.
+// header returns a header of the answer; Peek would not find ETag, which is not a canonical name.
 func header(ctx *fasthttp.RequestCtx, name string) string {
 	for k, v := range ctx.Response.Header.All() {
 		if strings.EqualFold(string(k), name) {

@@ -22,9 +22,9 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestNoReaderSeesAMixedLayer replaces the layer over and over while clients read it
-// through a server. In each generation all speeds are the generation's number, so
-// a layer of two generations, or half a one, shows.
+// TestNoReaderSeesAMixedLayer replaces the layer repeatedly while clients read it through a server.
+// In each generation all speeds are the generation's number, so a mixed or incomplete layer is
+// detected.
 func TestNoReaderSeesAMixedLayer(t *testing.T) {
 	const streets, generations, readers = 200, 30, 9
 	l := New(DefaultConfig(), zerolog.Nop())
@@ -96,7 +96,7 @@ func generationOf(generation, streets int) []*pb.StreetForecast {
 	return all
 }
 
-// readGeneration gets a layer and gives the generation that all of it belongs to.
+// readGeneration gets a layer and returns the generation that all of it belongs to.
 func readGeneration(t *testing.T, connect func() (net.Conn, error), query, encoding string, streets int) (int, error) {
 	conn, err := connect()
 	if err != nil {
@@ -149,7 +149,7 @@ func serveInMemory(t *testing.T, l *Layer) (connect func() (net.Conn, error)) {
 	return listener.Dial
 }
 
-// TestHead: HEAD has the headers of GET and no body, for an empty layer too and one of several
+// TestHead: HEAD has the headers of GET and no body, for an empty layer and for one of several
 // pages.
 func TestHead(t *testing.T) {
 	f := func(streets int, encoding string) {

@@ -12,8 +12,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestUpdatesGiveWhatAFullBuildGives goes through random updates, and compares
-// the layer each time with one that is built from nothing.
+// TestUpdatesGiveWhatAFullBuildGives makes random updates, and compares the layer after each with a
+// full build.
 func TestUpdatesGiveWhatAFullBuildGives(t *testing.T) {
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -26,7 +26,7 @@ func TestUpdatesGiveWhatAFullBuildGives(t *testing.T) {
 			l.build(now)
 
 			fresh := prepared(DefaultConfig())
-			for _, f := range known { // that it never heard of those that ended makes no difference
+			for _, f := range known { // streets that have ended make no difference
 				if s, err := newStreet(f); err == nil && !s.ended(instantOf(now.Truncate(time.Minute))) {
 					fresh.Put(f)
 				}
@@ -66,7 +66,7 @@ func change(l *Layer, known map[key]*pb.StreetForecast, random *rand.Rand, now t
 	}
 }
 
-// What did not change is not written anew.
+// Unchanged parts are not written again.
 func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	all := city(3000, noon)
 	l := prepared(DefaultConfig())
@@ -82,7 +82,7 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	buckets := len(l.builder.buckets)
 	require.Equal(t, documents*float64(buckets), first)
 
-	replace(l, clones(all)) // the same once more
+	replace(l, clones(all)) // the same again
 	before := l.current.Load().zones["UTC"]
 	require.Zero(t, built())
 	require.True(t, slices.Equal(before, l.current.Load().zones["UTC"]), "the same documents")
@@ -100,8 +100,7 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	}
 }
 
-// Whoever has a snapshot has one generation of all documents, also while and after the
-// next one is built.
+// A snapshot has one generation of all documents, even while and after the next one is built.
 func TestASnapshotIsOfOneGeneration(t *testing.T) {
 	l := prepared(DefaultConfig())
 	build := func(speed float64) *snapshot {

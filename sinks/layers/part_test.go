@@ -38,8 +38,8 @@ func shownIn(t *testing.T, l *Layer, query string, headers ...string) (streets m
 	return streets, header(ctx, "ETag"), header(ctx, "Forecast-Version"), header(ctx, "Forecast-Content")
 }
 
-// randomPart returns a query for a part of the layer, and whether it has a street. The area is the
-// one of codeOf.
+// randomPart returns a query for a part of the layer, and whether it has a street. Areas are near
+// the places of codeOf.
 func randomPart(random *rand.Rand) (query string, has func(*pb.StreetForecast) bool) {
 	placed := func(within func(p openlr.Point) bool) func(*pb.StreetForecast) bool {
 		return func(s *pb.StreetForecast) bool {
@@ -342,7 +342,7 @@ func TestSinceIsWeak(t *testing.T) {
 	}
 }
 
-// TestManyRemovals: the builder keeps a bounded number of them.
+// TestManyRemovals: the builder keeps a bounded number of removals.
 func TestManyRemovals(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxStreets = 1000
@@ -404,9 +404,9 @@ func TestBadQueries(t *testing.T) {
 	f("?street=1&tile=6/0/0", "tile")
 }
 
-// TestWait: a request with Prefer: wait gets the next version as soon as it is built, or the same
-// after that time, or at once if it does not have the current one, too many wait, or the daemon
-// stops.
+// TestWait: a request with Prefer: wait gets the next version as soon as it is built, the same one
+// after the timeout, or an answer at once if it does not have the current version, too many
+// requests wait, or the daemon stops.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -563,10 +563,10 @@ func TestColdFormsOfParts(t *testing.T) {
 	})
 }
 
-// TestTurns counts the forms that turns make, which is most of their work. A minute makes none. At
-// the end of a period the parts of one horizon are those that the next one had before, so that only
-// the last one is new, and the whole layer if clients ask for it. All of it is made before the
-// minute turns.
+// TestTurns counts the forms that are made when a minute begins, which is most of the work. Usually
+// there are none. At the end of a period the parts of one horizon are those that the next one had
+// before, so that only the last one is new, and the whole layer if clients ask for it. All of it is
+// made before the minute begins.
 func TestTurns(t *testing.T) {
 	formsBefore, partsBefore := 0.0, 0.0
 	made := func() (forms, parts int) {

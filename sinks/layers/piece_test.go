@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inflate decodes deflate blocks of which only the final one is missing.
+// inflate decodes deflate blocks that lack only the final one.
 func inflate(t *testing.T, blocks []byte) string {
 	t.Helper()
 	plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(bytes.Clone(blocks), deflateEnd...))))

@@ -73,7 +73,7 @@ func texts() [][]byte {
 	}
 }
 
-// TestStreams reads streams of all levels, also byte by byte, with something after them.
+// TestStreams reads streams of all levels, at once and byte by byte, followed by other bytes.
 func TestStreams(t *testing.T) {
 	var r Reader
 	for _, want := range texts() {
@@ -89,7 +89,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestTruncated: a stream that ends too early has that error, and all text before it, but for the
+// TestTruncated: a stream that ends too early returns that error, after all text except that of the
 // last few codes.
 func TestTruncated(t *testing.T) {
 	var r Reader

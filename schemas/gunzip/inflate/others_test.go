@@ -20,8 +20,8 @@ var (
 	seed   = flag.Uint64("inflate.seed", 1, "seed of its streams")
 )
 
-// TestAgainstOthers compares with the standard library, klauspost and zlib, about valid, mutated
-// and truncated streams. `make fuzz-inflate` runs it for 10⁹ bytes.
+// TestAgainstOthers compares with the standard library, klauspost and zlib, on valid, mutated and
+// truncated streams. `make fuzz-inflate` runs it for 10⁹ bytes.
 func TestAgainstOthers(t *testing.T) {
 	g := generator{Rand: rand.New(rand.NewPCG(*seed, 0))}
 	zlib := startZlib(t)
@@ -115,7 +115,7 @@ func orEOF(err error) error {
 	return err
 }
 
-// generator makes streams that compressors do not make.
+// generator makes streams that compressors do not produce.
 type generator struct {
 	*rand.Rand
 	s      *stream
