@@ -12,8 +12,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// journals compares a daemon with a journal in three Apache brokers to one with a journal on its
-// disk, in turn: the CPU time of a batch until it is forwarded to Kafka, and the time to its 207.
+// journals compares a daemon with a journal in three Apache brokers, and one of another version, to
+// one with a journal on its disk, in turn: the CPU time of a batch until it is forwarded to Kafka,
+// and the time to its 207.
 func (o options) journals(ctx context.Context, stores launch.Options) error {
 	stores.Only, stores.Stderr, stores.Topics = "kafka", io.Discard, map[string]int{"measurements": 6}
 	running, err := launch.StartStores(ctx, stores)
@@ -23,46 +24,59 @@ func (o options) journals(ctx context.Context, stores launch.Options) error {
 	defer func() { _ = running.Close() }() // only their data may remain
 	brokers := strings.Join(running.Kafka.Brokers, ",")
 	b := synthetic()
-	var both [2]*daemon
-	for i, kind := range []string{"local", "kafka"} {
-		d, err := newDaemon(o.daemon, b.detectors)
-		if err != nil {
+	all := []*compared{{name: "local", binary: o.daemon}, {name: "kafka", binary: o.daemon}}
+	if o.before != "" {
+		all = append(all, &compared{name: "before", binary: o.before})
+	}
+	for _, c := range all {
+		if c.daemon, err = newDaemon(c.binary, b.detectors); err != nil {
 			return err
 		}
-		defer d.stop()
-		both[i] = d
-		d.Set("journal.kind="+kind, "journal.log.brokers="+brokers, "kafka.enabled=true", "kafka.brokers="+brokers, "kafka.topic=measurements")
-		if err := d.start(ctx); err != nil {
+		defer c.stop()
+		c.Set("kafka.enabled=true", "kafka.brokers="+brokers, "kafka.topic=measurements")
+		if c.name == "kafka" {
+			c.Set("journal.kind=kafka", "journal.log.brokers="+brokers)
+		}
+		if err := c.start(ctx); err != nil {
 			return err
 		}
 	}
-	var over []float64
-	var times [2][]float64
 	for round := range o.rounds + 1 {
-		var cpu [2]float64
-		for i, d := range both {
-			before := d.cpu()
-			took, err := d.times(b, o.batches)
-			if err = errors.Join(err, d.forwarded(ctx)); err != nil {
+		var local float64 // CPU time
+		for _, c := range all {
+			before := c.cpu()
+			took, err := c.times(b, o.batches)
+			if err = errors.Join(err, c.forwarded(ctx)); err != nil {
 				return err
 			}
-			cpu[i] = float64(d.cpu() - before)
+			cpu := float64(c.cpu() - before)
+			if c.name == "local" {
+				local = cpu
+			}
 			if round > 0 { // the first is a warm-up
-				times[i] = append(times[i], took...)
+				c.took, c.overLocal = append(c.took, took...), append(c.overLocal, cpu/local)
 			}
 		}
-		if round > 0 {
-			over = append(over, cpu[1]/cpu[0])
+	}
+	for _, c := range all {
+		if c.name != "local" {
+			o.line(fmt.Sprintf("journal_%s_cpu_over_local", c.name), median(c.overLocal), "ratio")
 		}
 	}
-	o.line("journal_kafka_cpu_over_local", median(over), "ratio")
-	for i, kind := range []string{"local", "kafka"} {
-		slices.Sort(times[i])
+	for _, c := range all {
+		slices.Sort(c.took)
 		for _, p := range []int{50, 99} {
-			o.line(fmt.Sprintf("journal_%s_p%d_ms", kind, p), times[i][(len(times[i])-1)*p/100], "ms")
+			o.line(fmt.Sprintf("journal_%s_p%d_ms", c.name, p), c.took[(len(c.took)-1)*p/100], "ms")
 		}
 	}
 	return nil
+}
+
+type compared struct {
+	*daemon
+	name, binary string
+	took         []float64 // milliseconds to each 207
+	overLocal    []float64 // CPU time of each round, divided by that of local
 }
 
 // times sends n bodies in sequence and returns the milliseconds until each 207.

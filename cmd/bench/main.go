@@ -26,6 +26,7 @@ type options struct {
 	trafficctl string // path of trafficctl, which generates forecasts
 	rounds     int    // each figure is the median over the rounds
 	batches    int    // per round
+	before     string // path of another version of trafficd; empty = none
 	axe        string // path of axe-core
 	telegraf   string // path of Telegraf
 	attack     string // the attack that hostile runs; empty: all
@@ -126,6 +127,7 @@ archive_…_bytes_per_row          size of a table on disk, divided by the numbe
 bench journal compares a daemon whose journal is a log in three Apache brokers on this machine with one whose journal is on its disk:
 
 journal_kafka_cpu_over_local     the daemon's CPU time per batch, from the request until it is forwarded to Kafka
+journal_before_cpu_over_local    that of the daemon of --before with a journal on its disk, divided by that of --daemon
 journal_…_p50_ms, …_p99_ms       time to a 207 for 14,000 items over one connection
 
 bench hostile attacks the daemon as one client while two well-behaved integrators send batches, one over a persistent
@@ -200,6 +202,7 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.daemon, "daemon", beside("trafficd"), "path of trafficd")
+	f.StringVar(&o.before, "before", "", "path of another version of trafficd, which bench journal compares")
 	f.StringVar(&o.trafficctl, "trafficctl", beside("trafficctl"), "path of trafficctl, which generates forecasts")
 	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is the median")
 	f.IntVar(&o.batches, "batches", 50, "number of batches in a round")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,4 +61,8 @@ chaos: kills: trafficd kill -9 2, trafficd SIGTERM 3, clickhouse kill -9 1, kafk
 chaos: missing 0 doubled 0 reordered 0 altered 0 kills 11 seed 7`, all.lines(7))
 	all.add(&result{stores: []*judge.Verdict{{Altered: 2}}})
 	require.Contains(t, all.lines(7), "altered 2 ")
+
+	missed := sums{counts: nemesis.Counts{}, goals: []goal{{true, "one"}, {false, "two"}}}
+	require.False(t, missed.clean(), "a goal was missed")
+	require.True(t, strings.HasPrefix(missed.lines(1), "chaos: ok: one\nchaos: MISSED: two\nchaos: faults 0\n"), missed.lines(1))
 }

@@ -250,7 +250,11 @@ func brokerFaults(b rig.Broker, kind string, brokers int) []nemesis.Fault {
 		// One of several for longer than its session, so that others lead its partitions; and all
 		// but one, so that there are too few replicas.
 		faults = append(faults, down(kill9+" of one", 12, 1, 8*time.Second), down(kill9+" of all but one", 4, brokers-1, 4*time.Second),
-			nemesis.Fault{Name: "leaders moved", Weight: 8, Hit: b.MoveLeaders})
+			nemesis.Fault{Name: "leaders moved", Weight: 8, Hit: b.MoveLeaders},
+			nemesis.Fault{Name: wiped, Weight: 8, Hit: func(ctx context.Context, r *rand.Rand) error {
+				wipe := func(r *rand.Rand) error { return b.Wipe(ctx, r) }
+				return nemesis.During(0, 6*time.Second, wipe, b.Restart)(ctx, r)
+			}})
 	}
 	return faults
 }

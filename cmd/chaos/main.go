@@ -62,8 +62,12 @@ func command() *cobra.Command {
 	runs := 1
 	var given map[string]string
 	c := &cobra.Command{
-		Use:           "chaos",
-		Short:         "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
+		Use:   "chaos",
+		Short: "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
+		Long: `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated, reordered and altered measurements.
+
+With --equal, --rollouts, --takeovers or --bench it then starts a smaller system – one ClickHouse server, no links that are cut – with the
+same replicas and brokers, and measures one thing after the other. Each result is a line with "ok" or "MISSED".`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -105,36 +109,63 @@ func command() *cobra.Command {
 		" network, disk, clock, rollout, forecaster; 1 = every four seconds, 0 = never "+
 		"(default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, forecaster=0.5, rollout=0.25, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
-	flags.IntVar(&cfg.Equal, "equal", cfg.Equal, "number of requests that are sent to all replicas at once with equal keys, after the faults")
-	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "number of rolling restarts to measure, after the faults")
-	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "number of takeovers to measure, after the faults")
+	flags.IntVar(&cfg.Faults, "faults", cfg.Faults, "goal: number of faults in all runs")
+	flags.IntVar(&cfg.Equal, "equal", cfg.Equal, "after the faults,"+
+		" send this number of requests to all replicas at once with equal keys, and kill replicas")
+	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "then count failed requests in this number of rolling restarts")
+	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "then kill this number of replicas, and measure how long until the others deliver;"+
+		" the result says how busy the machine was: above 70 % it shows the machine")
+	flags.BoolVar(&cfg.Bench, "bench", cfg.Bench, "then compare a journal in Kafka with one on disk: make bench BENCH=journal")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted "+
 		"unless the run fails)")
 	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "log each fault")
 	return c
 }
 
-// runAll performs all runs and prints the totals.
+// runAll performs all runs, then the trials, and prints the totals.
 func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	brokers := []string{cfg.Broker}
 	if cfg.Broker == "both" {
 		brokers = []string{launch.Kfake, launch.Apache}
 	}
+	trials := cfg
+	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // less to run on this machine: some of them measure times
+	cfg.Equal, cfg.Rollouts, cfg.Kills = 0, 0, 0
 	first, total := cfg.Seed, sums{counts: nemesis.Counts{}}
+	do := func(cfg config) error {
+		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
+		if cfg.Broker == launch.Kfake {
+			fmt.Fprint(out, " (kfake is stopped cleanly, not killed: it saves the state of producers only then)")
+		}
+		fmt.Fprintln(out)
+		found, err := run(ctx, cfg, out)
+		if err == nil {
+			total.add(found)
+		}
+		return err
+	}
 	for _, cfg.Broker = range brokers {
 		for n := range runs {
 			cfg.Seed = first + uint64(n)
-			fmt.Fprintf(out, "\n== broker %s × %d, seed %d, %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
-			if cfg.Broker == launch.Kfake {
-				fmt.Fprint(out, " (kfake is stopped cleanly, not killed: it saves the state of producers only then)")
-			}
-			fmt.Fprintln(out)
-			found, err := run(ctx, cfg, out)
-			if err != nil {
+			if err := do(cfg); err != nil {
 				return err
 			}
-			total.add(found)
 		}
+	}
+	if hits := total.hits(); cfg.Faults > 0 {
+		total.goals = append(total.goals, goal{hits >= cfg.Faults, fmt.Sprintf("faults: %d, goal %d", hits, cfg.Faults)})
+	}
+	if trials.Equal+trials.Rollouts+trials.Kills > 0 {
+		if err := do(trials); err != nil {
+			return err
+		}
+	}
+	if cfg.Bench {
+		goals, err := bench(ctx)
+		if err != nil {
+			return err
+		}
+		total.goals = append(total.goals, goals...)
 	}
 	fmt.Fprintln(out, total.lines(first))
 	if !total.clean() {

@@ -30,9 +30,11 @@ type config struct {
 	Nodes    int    // of ClickHouse; several are replicas of one shard
 	Links    bool   // cuts those between stores
 	Replicas int    // of the daemon; several share a log in Kafka and lose their volumes
+	Faults   int    // goal of all runs; 0 = none
 	Equal    int    // requests with equal keys
 	Rollouts int    // rolling restarts without other faults
 	Kills    int    // of replicas without other faults, to measure takeovers
+	Bench    bool   // compares the journals' costs
 	Dir      string // empty = a new one, kept only after a failure
 	Verbose  bool   // logs each fault
 }
@@ -46,6 +48,7 @@ type result struct {
 	stores   []*judge.Verdict
 	wrong    []string // responses and exits that should not have happened
 	counts   nemesis.Counts
+	goals    []goal
 }
 
 func (r *result) faults() int {
@@ -117,7 +120,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log, out: out}
+	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log}
 	if err := t.run(ctx); err != nil {
 		return nil, err
 	}
@@ -127,7 +130,11 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if err := r.Drain(ctx, settleLimit); err != nil {
 		book.Wrong("%v", err)
 	}
-	return judgeAll(ctx, r, book, counts, out)
+	found, err = judgeAll(ctx, r, book, counts, out)
+	if err == nil {
+		found.goals = t.goals
+	}
+	return found, err
 }
 
 // send starts the clients. They end with hard at the latest, and close sent.
@@ -212,6 +219,7 @@ type sums struct {
 	judge.Verdict
 	wrong  int // responses and exits that should not have happened
 	counts nemesis.Counts
+	goals  []goal
 }
 
 func (s *sums) add(r *result) {
@@ -223,12 +231,23 @@ func (s *sums) add(r *result) {
 	}
 	s.wrong += len(r.wrong)
 	s.counts.Add(r.counts)
+	s.goals = append(s.goals, r.goals...)
 }
 
-func (s *sums) clean() bool { return s.Faults()+s.wrong == 0 }
+// hits returns the number of faults that were injected.
+func (s *sums) hits() (n int) {
+	for _, count := range s.counts {
+		n += count
+	}
+	return n
+}
 
-// lines returns the summary: the forced exits of the daemon and the stores by kind, and in the last
-// line the totals.
+func (s *sums) clean() bool {
+	return s.Faults()+s.wrong == 0 && !slices.ContainsFunc(s.goals, func(g goal) bool { return !g.met })
+}
+
+// lines returns the summary: the goals, the forced exits of the daemon and the stores by kind, and in
+// the last line the totals.
 func (s *sums) lines(seed uint64) string {
 	var kinds []string
 	kills := 0
@@ -239,18 +258,17 @@ func (s *sums) lines(seed uint64) string {
 			}
 		}
 	}
-	faults := 0
-	for _, n := range s.counts {
-		faults += n
-	}
 	volumes := ""
-	if n := s.counts.Of(daemon, wiped) + s.counts.Of(archive, wiped); n > 0 {
+	if n := s.counts.Of(daemon, wiped) + s.counts.Of(archive, wiped) + s.counts.Of(broker, wiped); n > 0 {
 		volumes = fmt.Sprintf(" volumes %d", n)
 	}
-	text := fmt.Sprintf("chaos: faults %d\nchaos: kills: %s\nchaos: missing %d doubled %d reordered %d altered %d kills %d%s seed %d", faults,
-		strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, volumes, seed)
+	text := fmt.Sprintf("chaos: faults %d\nchaos: kills: %s\nchaos: missing %d doubled %d reordered %d altered %d kills %d%s seed %d",
+		s.hits(), strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, volumes, seed)
 	if s.wrong > 0 {
 		text = fmt.Sprintf("chaos: wrong responses or exits %d\n%s", s.wrong, text)
+	}
+	for _, g := range slices.Backward(s.goals) {
+		text = fmt.Sprintf("chaos: %s: %s\n%s", map[bool]string{true: "ok", false: "MISSED"}[g.met], g.text, text)
 	}
 	return text
 }

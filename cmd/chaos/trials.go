@@ -4,18 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"trafficd/cmd/chaos/internal/ledger"
 	"trafficd/cmd/chaos/internal/load"
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
+	"trafficd/cmd/internal/launch"
 )
 
-// trials follow the faults of a run with several replicas: each measures one thing, under load.
+// trials measure one thing each, under load, with nothing else that disturbs.
 type trials struct {
 	config
 	rig     *rig.Rig
@@ -23,27 +29,38 @@ type trials struct {
 	book    *ledger.Ledger
 	counts  nemesis.Counts // of all faults
 	log     func(format string, args ...any)
-	out     io.Writer
+	goals   []goal
+}
+
+// goal is a figure with its limit.
+type goal struct {
+	met  bool
+	text string
+}
+
+func (t *trials) goal(met bool, format string, args ...any) {
+	t.goals = append(t.goals, goal{met, fmt.Sprintf(format, args...)})
 }
 
 // trialLimit bounds each trial.
-const trialLimit = 10 * time.Minute
+const trialLimit = 6 * time.Minute
 
 func (t *trials) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, trialLimit)
-	defer cancel()
-	if t.Equal > 0 {
-		if err := t.equalKeys(ctx); err != nil {
-			return err
+	steps := []struct {
+		wanted bool
+		do     func(ctx context.Context) error
+	}{{t.Equal > 0, t.equalKeys}, {t.Rollouts+t.Kills > 0, t.asShipped}, {t.Rollouts > 0, t.rollouts}, {t.Kills > 0, t.takeovers}}
+	for _, s := range steps {
+		if s.wanted {
+			limited, cancel := context.WithTimeout(ctx, trialLimit)
+			err := s.do(limited)
+			cancel()
+			if err != nil {
+				return err
+			}
 		}
 	}
-	if t.Rollouts+t.Kills == 0 {
-		return nil
-	}
-	if err := t.asShipped(ctx); err != nil {
-		return err
-	}
-	return errors.Join(t.rollouts(ctx), t.takeovers(ctx))
+	return nil
 }
 
 // underLoad sends batches while it calls do, and returns what the clients counted meanwhile.
@@ -83,8 +100,9 @@ func (t *trials) equalKeys(ctx context.Context) error {
 		t.counts.Add(counts)
 		return err
 	})
-	fmt.Fprintf(t.out, "chaos: equal keys: %d requests with %d keys, %d with a 207, %d kills\n",
-		tally.Requests, tally.Batches, tally.Answers, kills)
+	t.goal(tally.Requests >= t.Equal, "equal keys: %d requests with %d keys to all replicas at once, goal %d; %d with a 207, %d kills;"+
+		" each differing answer is a wrong response, each second effect a doubled measurement",
+		tally.Requests, tally.Batches, t.Equal, tally.Answers, kills)
 	return err
 }
 
@@ -92,7 +110,7 @@ func (t *trials) equalKeys(ctx context.Context) error {
 // The other settings of the rig make faults more frequent.
 func (t *trials) asShipped(ctx context.Context) error {
 	for _, d := range t.rig.Replicas {
-		d.Set("api.drain_grace=2s", "journal.log.session_timeout=6s")
+		d.Set("api.drain_grace=2s", "journal.log.session_timeout=6s", "clickhouse.delivery.linger=1s")
 	}
 	return t.restartAll(ctx)
 }
@@ -115,9 +133,6 @@ func (t *trials) restartAll(ctx context.Context) error {
 
 // rollouts counts the requests that fail behind HAProxy.
 func (t *trials) rollouts(ctx context.Context) error {
-	if t.Rollouts == 0 {
-		return nil
-	}
 	tally, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) error {
 		for range t.Rollouts {
 			if err := t.restartAll(ctx); err != nil {
@@ -126,44 +141,113 @@ func (t *trials) rollouts(ctx context.Context) error {
 		}
 		return nil
 	})
-	fmt.Fprintf(t.out, "chaos: rolling restart: %d restarts, %d requests through HAProxy, %d failed\n",
+	t.goal(tally.Resent == 0, "rolling restart: %d restarts, %d requests through HAProxy, %d failed, goal 0",
 		t.Rollouts*len(t.rig.Replicas), tally.Requests, tally.Resent)
 	return err
 }
 
-// takeovers measures the time from the kill of a replica, and so from its last 207, until the
-// others have delivered to a store everything that had been accepted by then.
+// takeovers measures the time from the kill of a replica until a store has everything that had been
+// accepted into one of its partitions, and a batch that was accepted there after the kill.
 func (t *trials) takeovers(ctx context.Context) error {
-	if t.Kills == 0 {
-		return nil
-	}
 	var times []time.Duration
+	before := machine()
 	_, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) error {
 		r := rand.New(rand.NewPCG(t.Seed, 0))
 		for range t.Kills {
-			d := t.rig.Replicas[r.IntN(len(t.rig.Replicas))]
-			if err := t.rig.Delivered(ctx, trialLimit, nil); err != nil { // all partitions are owned
+			if err := t.rig.Delivered(ctx, time.Minute); err != nil {
 				return err
+			}
+			var owned []rig.Source
+			var d *rig.Daemon
+			for len(owned) == 0 { // clients may use fewer partitions than there are replicas
+				d = t.rig.Replicas[r.IntN(len(t.rig.Replicas))]
+				var err error
+				if owned, err = t.rig.Owned(ctx, d); err != nil {
+					return err
+				}
 			}
 			t.counts.Add(nemesis.Counts{daemon + " " + kill9: 1})
 			killed := time.Now()
-			if err := d.Kill(); err != nil {
-				return err
+			err := errors.Join(d.Kill(), t.rig.Advance(ctx, time.Minute, owned, func(of rig.Source) {
+				times = append(times, time.Since(killed))
+				t.log("takeover of %v: %.1f s", of, time.Since(killed).Seconds())
+			}), d.Start())
+			if err == nil {
+				err = d.AwaitReady(ctx, time.Minute)
 			}
-			err := t.rig.Delivered(ctx, trialLimit, func() { times = append(times, time.Since(killed)) })
-			if err = errors.Join(err, d.Start()); err != nil {
-				return err
-			}
-			if err := d.AwaitReady(ctx, time.Minute); err != nil {
+			if err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if len(times) > 0 {
-		slices.Sort(times)
-		at := func(q float64) float64 { return times[int(q*float64(len(times)-1))].Seconds() }
-		fmt.Fprintf(t.out, "chaos: takeover: %d kills, p50 %.1f s, p99 %.1f s, max %.1f s\n", t.Kills, at(0.5), at(0.99), at(1))
+	if err != nil {
+		return fmt.Errorf("cannot measure takeovers: %w", err)
 	}
-	return err
+	slices.Sort(times)
+	at := func(q float64) float64 { return times[int(math.Ceil(q*float64(len(times))))-1].Seconds() }
+	t.goal(at(0.99) <= 10, "takeover of a partition: %d by %d kills, p50 %.1f s, p99 %.1f s, goal 10 s, max %.1f s;"+
+		" the machine was %.0f %% busy",
+		len(times), t.Kills, at(0.5), at(0.99), at(1), 100*machine().since(before))
+	return nil
 }
+
+// bench measures what a journal in Kafka costs, with `make bench BENCH=journal`.
+func bench(ctx context.Context) (goals []goal, err error) {
+	root, err := launch.ModuleRoot()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, trialLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(root, ".ci", "bench"), "journal")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot run bench journal: %w", err)
+	}
+	figure := map[string]float64{}
+	for line := range strings.Lines(string(out)) {
+		if words := strings.Fields(line); len(words) > 2 && words[0] == "bench:" {
+			if figure[words[1]], err = strconv.ParseFloat(words[2], 64); err != nil {
+				return nil, err
+			}
+		}
+	}
+	at := func(of string) float64 {
+		if v, ok := figure["journal_"+of]; ok {
+			return v
+		}
+		return math.NaN() // is within no limit
+	}
+	within := func(what string, value, limit float64) {
+		goals = append(goals, goal{value <= limit, fmt.Sprintf("%s: %.2f, goal %v", what, value, limit)})
+	}
+	within("CPU per batch, journal in Kafka over local", at("kafka_cpu_over_local"), 1.3)
+	within("time to a 207, journal in Kafka over local, p50 in ms", at("kafka_p50_ms")-at("local_p50_ms"), 10)
+	within("time to a 207, journal in Kafka over local, p99 in ms", at("kafka_p99_ms")-at("local_p99_ms"), 40)
+	if before := at("before_cpu_over_local"); !math.IsNaN(before) {
+		within("CPU per batch, local over the commit $BEFORE", 1/before, 1.05)
+	}
+	return goals, nil
+}
+
+// ticks are those of all processors since the start of the machine.
+type ticks struct{ busy, all float64 }
+
+// machine returns zeros where there is no /proc/stat.
+func machine() (t ticks) {
+	text, _ := os.ReadFile("/proc/stat")
+	first, _, _ := strings.Cut(string(text), "\n")
+	for i, word := range strings.Fields(first) {
+		n, _ := strconv.ParseFloat(word, 64) // the first word is no number
+		t.all += n
+		if i != 4 && i != 5 { // idle, and waiting for a disk
+			t.busy += n
+		}
+	}
+	return t
+}
+
+// since returns the share of the time that the processors were busy.
+func (t ticks) since(before ticks) float64 { return (t.busy - before.busy) / max(1, t.all-before.all) }

