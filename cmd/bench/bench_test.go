@@ -106,7 +106,7 @@ func TestPlain(t *testing.T) {
 	require.NoError(t, os.WriteFile(registry, []byte(strings.Join(b.detectors, "\n")), 0o600))
 	go func() { _ = plain(d.API, registry, d.output()) }() // until the process ends
 	var c *client
-	require.NoError(t, launch.Eventually(t.Context(), 10*time.Second, func() (err error) {
+	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() (err error) {
 		c, err = d.dial()
 		return err
 	}))

@@ -92,7 +92,7 @@ func requireGone(t *testing.T, pids ...int) {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			_, after, _ := strings.Cut(string(stat), ") ")
 			return err != nil || strings.HasPrefix(after, "Z ") || strings.HasPrefix(after, "X ")
-		}, 20*time.Second, time.Millisecond, "process %d is still running", pid)
+		}, time.Minute, time.Millisecond, "process %d is still running", pid)
 	}
 }
 

@@ -43,8 +43,9 @@ func newTown(t *testing.T) *town {
 	c := &w.cfg
 	c.ClickHouse.Address, c.ClickHouse.Timeout = w.clickhouse.TCP, time.Minute
 	c.Model.ProductInstance = "town"
-	c.Output.Kafka.Brokers, c.Output.Kafka.Topic, c.Output.Kafka.RequestTimeout = w.kafka.Brokers, topicName, 3*time.Second
-	c.Output.Kafka.DialTimeout = time.Second
+	k := &c.Output.Kafka
+	k.Brokers, k.Topic = w.kafka.Brokers, topicName
+	k.DialTimeout, k.RequestTimeout, k.MetadataMaxAge = time.Minute, time.Minute, time.Minute // on a busy machine
 	c.Detectors.Path = filepath.Join(t.TempDir(), "detectors.csv")
 	w.register(t, 20)
 	f := w.start(t)

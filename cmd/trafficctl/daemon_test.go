@@ -213,7 +213,7 @@ func serve(t testing.TB, right, otherRight string, route api.Route) string {
 	require.NoError(t, err)
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		require.NoError(t, server.Stop(ctx))
 		keys.Close()

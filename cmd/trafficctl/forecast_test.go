@@ -310,7 +310,7 @@ func feedOf(t *testing.T, brokers []string, layer *layers.Layer) *forecasts.Fore
 
 func waitForStreets(t *testing.T, layer *layers.Layer, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return layer.Status(time.Now()).Streets == n }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return layer.Status(time.Now()).Streets == n }, time.Minute, 10*time.Millisecond)
 }
 
 func checkForms(t *testing.T, s served) {

@@ -92,7 +92,7 @@ func badRow(row int64) error {
 
 // eventually waits until ok returns true.
 func eventually(t testing.TB, ok func() bool) {
-	require.Eventually(t, ok, 10*time.Second, time.Millisecond)
+	require.Eventually(t, ok, time.Minute, time.Millisecond)
 }
 
 // Input sorted by detector arrives once, with each detector's items in order, in full batches

@@ -97,13 +97,15 @@ func TestOneStoreDown(t *testing.T) {
 					d.start().await(http.StatusOK)
 				}
 			}
-			d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_frames", other) == 0 }, "%s has received everything", other)
-			require.Zero(t, d.metricOf("trafficd_pipeline_lag_seconds", other))
+			d.eventually(func() bool {
+				return d.metricOf("trafficd_pipeline_lag_frames", other) == 0 && d.metricOf("trafficd_pipeline_lag_seconds", other) == 0
+			}, "%s has received everything", other)
 			require.Equal(t, float64(batches), d.metricOf("trafficd_pipeline_lag_frames", name), "undelivered frames of %s", name)
 			d.awaitLag(name)
-			var r ops.Readiness
-			d.eventually(func() bool { _, r = d.ready(); return r.Components[name].State == ops.Degraded }, "%s is degraded after a failed attempt", name)
-			require.Equal(t, ops.OK, r.Components[other].State)
+			d.eventually(func() bool {
+				_, r := d.ready()
+				return r.Components[name].State == ops.Degraded && r.Components[other].State == ops.OK
+			}, "%s alone is degraded after a failed attempt", name)
 			if name == "clickhouse" {
 				promised.checkForward(t, k)
 			} else {
@@ -234,8 +236,9 @@ func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
 	looks := 0
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil {
-			seen, err := c.Do(ctx, fmt.Sprintf(`SELECT uniqExact(timestamp_from), intDiv(max(toUnixTimestamp(timestamp_from)) - %d, 300) + 1, count() FROM trafficd.measurements`, day.Unix()))
+		for stopped := false; !stopped; {
+			stopped = ctx.Err() != nil // one more look: a busy machine may not have let this goroutine run before
+			seen, err := c.Do(t.Context(), fmt.Sprintf(`SELECT uniqExact(timestamp_from), intDiv(max(toUnixTimestamp(timestamp_from)) - %d, 300) + 1, count() FROM trafficd.measurements`, day.Unix()))
 			var batches, last, rows int
 			if n, _ := fmt.Sscan(seen, &batches, &last, &rows); err == nil && n == 3 && rows > 0 {
 				looks++
@@ -250,7 +253,7 @@ func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
 		cancel()
 		<-done
 		if looks == 0 {
-			t.Error("the archive was never looked at while it grew")
+			t.Error("the archive was never looked at")
 		}
 	}}
 }

@@ -56,7 +56,11 @@ func TestDiskFull(t *testing.T) {
 				d.keepSome(&promised, &batch, size)
 				d.killAndStart(func() { disk.fill(minFree) })
 				d.awaitDelivered()
+				require.NoError(t, c.Pause()) // what is delivered makes room
+				require.NoError(t, k.Pause())
 				d.requireNoSpace(d.fillDisk(&promised, &batch, size), wantReason)
+				require.NoError(t, c.Resume())
+				require.NoError(t, k.Resume())
 				disk.free()
 			}
 			d.keepSome(&promised, &batch, size)

@@ -249,7 +249,7 @@ func startLoad(t *testing.T, promised *ledger, address string, clients int, stri
 		l.clients.Go(func() {
 			defer transport.CloseIdleConnections()
 			for !l.enough.Load() {
-				l.sendUntilKept(&http.Client{Transport: transport, Timeout: 30 * time.Second})
+				l.sendUntilKept(&http.Client{Transport: transport, Timeout: time.Minute})
 			}
 		})
 	}

@@ -104,7 +104,9 @@ func TestDeadForecastProducer(t *testing.T) {
 	answer, body := d.layer("map", "")
 	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
 	require.Contains(t, string(body), "out of date")
-	_, r := d.ready()
+	var r ops.Readiness
+	d.eventually(func() bool { _, r = d.ready(); return d.metric("trafficd_forecasts_failing") == 0 }, "the topic was read")
+	_, r = d.ready()
 	require.Equal(t, ops.NotReady, r.Components["forecasts"].State)
 	require.Regexp(t, `^no street has a current or future forecast; the newest data is 2h\d+m0s old: the layer is no longer served \(layers.stale\)$`, r.Components["forecasts"].Reasons[0])
 	require.Greater(t, d.metric("trafficd_layers_age_seconds"), 7000.0)
@@ -117,7 +119,7 @@ func followTopic(t *testing.T, brokers []string, topic string) *process {
 	d := newProcess(t)
 	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
 	d.set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic, "forecasts.kafka.interval=50ms",
-		"forecasts.kafka.fetch_bytes=16384", "forecasts.kafka.metadata_max_age=200ms")
+		"forecasts.kafka.fetch_bytes=16384", "forecasts.kafka.metadata_max_age=1s")
 	return d.start()
 }
 

@@ -88,7 +88,7 @@ func (d *process) end() (code int, log string) {
 	d.t.Helper()
 	select {
 	case <-d.Done():
-	case <-time.After(45 * time.Second):
+	case <-time.After(2 * time.Minute):
 		d.t.Fatal("the daemon does not exit")
 	}
 	return d.State().ExitCode(), d.Log()

@@ -106,7 +106,7 @@ func (d *process) cutOff(send []byte, read int, reset bool) {
 // sendAgainUntilKept sends a batch until it gets its 207. The daemon may still process the first
 // attempt.
 func (d *process) sendAgainUntilKept(promised *ledger, batch, size int) {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		a, err := d.post(d.t.Context(), batchNumber(batch, size), keyOf(batch))
 		switch {
 		case err != nil:
@@ -245,7 +245,7 @@ func (d *process) tryBegin(r rawRequest) (b *begun, refused string) {
 
 // finish sends the rest and reads the whole answer.
 func (b *begun) finish() (answer, error) {
-	_ = b.conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = b.conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := b.conn.Write(b.rest); err != nil {
 		return answer{}, err
 	}

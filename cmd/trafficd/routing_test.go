@@ -126,10 +126,14 @@ func TestRoutingJobsAndTheStop(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	id := *response.(*xroute.StartConvertGeometriesResponse).Result.ID
 
-	watched := func() xroute.JobStatus {
+	watched := func() (status xroute.JobStatus) {
 		t.Helper()
-		_, response, _ := d.soap(withKey("map"), &xroute.WatchJob{ID: id})
-		return response.(*xroute.WatchJobResponse).Result.Status
+		d.eventually(func() bool { // a watch may report progress before the end
+			_, response, _ := d.soap(withKey("map"), &xroute.WatchJob{ID: id})
+			status = response.(*xroute.WatchJobResponse).Result.Status
+			return status != xroute.StatusQueuing && status != xroute.StatusRunning
+		}, "the end of the job")
+		return status
 	}
 	require.Equal(t, xroute.StatusSucceeded, watched())
 	_, response, _ = d.soap(withKey("map"), &xroute.FetchConvertGeometries{ID: id})

@@ -39,7 +39,7 @@ func TestPollOverTLS(t *testing.T) {
 	f := func(ca, wantError, want string) {
 		t.Helper()
 		p := Poller{ClickHouseQuery: ClickHouseQuery{
-			Address: l.Addr().String(), Query: "SELECT 'A'", Timeout: 10 * time.Second,
+			Address: l.Addr().String(), Query: "SELECT 'A'", Timeout: time.Minute,
 			ClickHouse: ClickHouse{Username: "trafficd", Password: "trafficd", Secure: true, CAFile: ca},
 		}}
 		defer p.Close()

@@ -212,7 +212,7 @@ func TestFailedCommitIsVoided(t *testing.T) {
 		e := &Entry{Data: []byte("never")}
 		require.NoError(t, j.Enqueue(e))
 		require.ErrorIs(t, e.Wait(), ErrVoided)
-		require.Eventually(t, func() bool { return j.Ready() == nil }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return j.Ready() == nil }, time.Minute, time.Millisecond)
 
 		require.EqualValues(t, 2, add(t, j, []byte("two")), "the seq of a voided frame is reused")
 		require.Equal(t, [][]byte{[]byte("one"), []byte("two")}, readAll(t, j))

@@ -102,7 +102,7 @@ func TestAcknowledgedFrameIsReadable(t *testing.T) {
 	j := mustOpen(t, testConfig(), newMemFS(1))
 	e := &Entry{Data: []byte("frame"), verdict: make(chan error)}
 	require.NoError(t, j.Enqueue(e))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, frame, err := j.Reader(0).Next(ctx, nil)
 	require.NoError(t, err)

@@ -51,7 +51,7 @@ func appendTo(t *testing.T, j pipeline.Journal, frames ...[]byte) {
 	t.Helper()
 	for _, f := range frames {
 		e := &journal.Entry{Data: f}
-		require.Eventually(t, func() bool { return j.Enqueue(e) == nil }, 30*time.Second, 10*time.Millisecond, "%v", j.Ready())
+		require.Eventually(t, func() bool { return j.Enqueue(e) == nil }, time.Minute, 10*time.Millisecond, "%v", j.Ready())
 		require.NoError(t, e.Wait())
 	}
 }
@@ -61,6 +61,7 @@ func openLog(t testing.TB, brokers []string, topic string) *Log {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.Topic, cfg.Partitions = brokers, topic, 1
+	cfg.DialTimeout, cfg.MetadataMaxAge = time.Minute, time.Minute // the latter is also the time for a metadata request
 	l, err := Open(cfg, []string{"sink"}, window, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
@@ -98,7 +99,7 @@ func own(t *testing.T, l *Log) (p *Partition, leave func()) {
 func read(t *testing.T, s pipeline.Source, from uint64, n int) (seqs []uint64, all []got) {
 	t.Helper()
 	r := s.Reader(from)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range n {
 		seq, data, err := r.Next(ctx, nil)
@@ -256,7 +257,7 @@ func TestBrokersAway(t *testing.T) {
 	appendTo(t, l, frame(1, 1, 0))
 	require.NoError(t, l.Ready())
 	cluster.Close()
-	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrAway) }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrAway) }, time.Minute, 10*time.Millisecond)
 	require.ErrorIs(t, l.Enqueue(&journal.Entry{Data: frame(2, 2, 0)}), ErrAway)
 
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -163,11 +163,12 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 		require.Equal(t, "2", a.store.Query(t, "SELECT uniqExact(_shard_num) FROM "+a.name))
 		require.Equal(t, "1", a.store.Query(t, "SELECT max(shards) FROM (SELECT uniqExact(_shard_num) AS shards FROM "+a.name+" GROUP BY product_instance, detector_code)"))
 	}
-	two.derive()
+	require.Eventually(t, func() bool { return two.Derive(t.Context()) == nil }, time.Minute, 100*time.Millisecond)
 	one.requireDerived()
 }
 
 func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
+	given = patient(given)
 	f := func(want string, change func(*Config)) {
 		t.Helper()
 		config := given
@@ -247,6 +248,16 @@ func (p *pair) deriveAll(t *testing.T) {
 	p.requireDerived()
 }
 
+func (p *pair) migrate(t *testing.T) error {
+	return Migrate(t.Context(), patient(p.config), zerolog.Nop())
+}
+
+// patient returns the configuration with time for busy servers.
+func patient(c Config) Config {
+	c.DialTimeout, c.WriteTimeout = time.Minute, time.Minute
+	return c
+}
+
 // waitUntilLive waits until the sink uses both replicas.
 func (p *pair) waitUntilLive(t *testing.T) {
 	t.Helper()
@@ -260,7 +271,7 @@ func (p *pair) waitUntilLive(t *testing.T) {
 // bounded time.
 func (p *pair) testPaused(t *testing.T) {
 	plan, rows := p.block()
-	p.deliver(plan, rows)
+	p.eventually(plan, rows)
 	require.NoError(t, p.c.Nodes[1].Pause())
 	p.eventually(plan, rows) // in doubt now
 	p.next()
@@ -297,7 +308,7 @@ func (p *pair) testDead(t *testing.T) {
 	p.eventually(plan, rows)
 	p.restarted().eventually(p.block()) // by a daemon that starts meanwhile
 	p.deriveAll(t)
-	err := Migrate(t.Context(), p.config, zerolog.Nop())
+	err := p.migrate(t)
 	require.ErrorContains(t, err, p.c.Nodes[dead].TCP+": ")
 	require.NotContains(t, err.Error(), p.c.Nodes[1-dead].TCP+": ", "it does not stop at the dead server")
 
@@ -315,14 +326,14 @@ func (p *pair) testLostDisk(t *testing.T) {
 
 	// Its successor has nothing, but Keeper knows its tables.
 	require.NoError(t, p.c.Nodes[dead].Restart())
-	require.ErrorContains(t, Migrate(t.Context(), p.config, zerolog.Nop()), "SYSTEM DROP REPLICA")
+	require.ErrorContains(t, p.migrate(t), "SYSTEM DROP REPLICA")
 	for _, replica := range []string{fmt.Sprint("r", dead+1), fmt.Sprint("1-r", dead+1)} {
 		require.Eventually(t, func() bool { // once ZooKeeper has given up its session
 			_, err := p.node(1-dead).query(t.Context(), "SYSTEM DROP REPLICA '"+replica+"' FROM DATABASE trafficd")
 			return err == nil
 		}, time.Minute, 50*time.Millisecond)
 	}
-	require.NoError(t, Migrate(t.Context(), p.config, zerolog.Nop()))
+	require.NoError(t, p.migrate(t))
 	p.waitUntilLive(t)
 	p.next()
 	p.requireOnce(t)

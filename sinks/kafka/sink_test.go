@@ -103,7 +103,7 @@ func TestBroker(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_ = j.step(cut.sink(t, cfg))
 			return len(j.rows) == 0
-		}, 30*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		require.Negative(t, cut.cuts.Load(), "all cuts were made")
 		requireOnce(t, k.Brokers, topic, rows)
 	})
@@ -191,11 +191,11 @@ func TestBroker(t *testing.T) {
 	})
 
 	run("partitions grow between plans", 2, func(t *testing.T, topic string, cfg Config) {
-		cfg.BlockRows = 200
+		cfg.BlockRows, cfg.MetadataMaxAge = 200, time.Second
 		j, rows := &journal{t: t}, block(rowsOf(random(), 600, 60))
 		j.add(rows)
 		s := newSink(t, cfg)
-		require.Eventually(t, func() bool { return j.step(s) == nil }, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return j.step(s) == nil }, time.Minute, 10*time.Millisecond)
 		j.n, j.plan = planned(t, s, j.rows)
 		k := client(t, cfg)
 		grow := kmsg.NewCreatePartitionsRequest()
@@ -207,7 +207,7 @@ func TestBroker(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, n, err := s.cluster.describe(t.Context())
 			return err == nil && n == 5
-		}, 30*time.Second, 20*time.Millisecond)
+		}, time.Minute, 20*time.Millisecond)
 		j.run(s)
 		records, err := stores.ReadTopic(t.Context(), cfg.Brokers, topic)
 		require.NoError(t, err)
@@ -296,7 +296,7 @@ func planned(t testing.TB, s *Sink, rows batch.Block) (n int, plan []byte) {
 		var err error
 		n, plan, err = s.Plan(t.Context(), nil, rows)
 		return err == nil
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	return n, plan
 }
 

@@ -484,12 +484,12 @@ func TestWaitKeepsNoLayer(t *testing.T) {
 		l.waiters.mu.Lock()
 		defer l.waiters.mu.Unlock()
 		return l.waiters.count[""] == 3
-	}, 30*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	l.build(noon)
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return before.Value() == nil
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	l.Drain()
 	wait.Wait()
 }

@@ -24,7 +24,7 @@ const smuggled = "GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey goo
 // whole body reads the response and an orderly close.
 func TestBodyOfRefusedIsNoRequest(t *testing.T) {
 	p := &probe{}
-	s := start(t, p, nil)
+	s := start(t, p, func(c *Config) { c.DiscardTime = patience })
 	f := func(headers, body string) {
 		t.Helper()
 		c := dial(t, s).send(post + "Host: h\r\n" + headers + "\r\n" + body)
@@ -44,7 +44,7 @@ func TestBodyOfRefusedIsNoRequest(t *testing.T) {
 // whether the endpoint answered or refused; a body that it did read does not.
 func TestBodyLeftByTheEndpoint(t *testing.T) {
 	p := &probe{}
-	s := start(t, p, func(c *Config) { c.HeaderTimeout = time.Hour; c.DiscardTime = 100 * time.Millisecond })
+	s := start(t, p, func(c *Config) { c.HeaderTimeout, c.DiscardTime = time.Hour, patience })
 	f := func(serve func(*contract.Client, *fasthttp.RequestCtx) (int, error), announced, body string, status int, closed bool) {
 		t.Helper()
 		p.serve = serve
@@ -120,7 +120,7 @@ func TestConnectionClose(t *testing.T) {
 // A client that keeps sending while it is refused can finish, and then reads
 // the status.
 func TestStillSendingClientSeesStatus(t *testing.T) {
-	s := start(t, &probe{}, nil)
+	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = patience })
 	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 600000\r\n\r\n")
 	for range 6 {
 		c.send(strings.Repeat("x", 100_000))
@@ -316,7 +316,7 @@ func TestBodyArrivesWhole(t *testing.T) {
 // Over TLS, too, a refused client that keeps sending sees the status.
 func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
-	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
+	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey, c.DiscardTime = cert, key, patience })
 	c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
 	require.NoError(t, err)
 	defer c.Close()

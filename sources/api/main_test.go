@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for an expected event.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // probe is an endpoint that does what a test wants and counts what it was asked.
 type probe struct {

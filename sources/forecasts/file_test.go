@@ -22,7 +22,7 @@ func fileConfig(path string) Config {
 	cfg := DefaultConfig()
 	cfg.Feed = FeedFile
 	cfg.MaxShrink = 1
-	cfg.File.Path, cfg.File.Settle = path, 10*time.Millisecond
+	cfg.File.Path, cfg.File.Settle, cfg.File.Recheck = path, 10*time.Millisecond, time.Hour
 	return cfg
 }
 
@@ -101,13 +101,19 @@ func TestFileRefused(t *testing.T) {
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(1, 1, 10)}}))
 	cfg := fileConfig(path)
 	cfg.MaxBytes = 2000
-	feed, layer := run(t, cfg)
-	layer.waitFor("1:1 10")
+	feed, layer := asked(t, cfg)
+	refused := func(want string) {
+		t.Helper()
+		feed.check(t.Context())
+		require.Contains(t, feed.Status().Error, want)
+		require.Contains(t, feed.Status().Error, path)
+	}
+	feed.check(t.Context())
+	require.Equal(t, []string{"1:1 10"}, layer.shown())
 	f := func(content, want string) {
 		t.Helper()
 		write(t, path, content)
-		waitForError(t, feed, want)
-		require.Contains(t, feed.Status().Error, path)
+		refused(want)
 		require.Equal(t, []string{"1:1 10"}, layer.shown())
 		require.Empty(t, layer.put, "nothing of it is kept")
 	}
@@ -122,10 +128,11 @@ func TestFileRefused(t *testing.T) {
 	f(zipped(t, strings.Repeat(" ", 2001)), "max_bytes")
 	f(zipped(t, "{}")[:12], "unexpected EOF")
 	require.NoError(t, os.Remove(path))
-	waitForError(t, feed, "no such file")
+	refused("no such file")
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(2, 1, 20)}}))
-	layer.waitFor("2:1 20")
-	require.True(t, assertEventually(func() bool { return feed.Status().Error == "" }))
+	feed.check(t.Context())
+	require.Equal(t, []string{"2:1 20"}, layer.shown())
+	require.Empty(t, feed.Status().Error)
 }
 
 // TestFileInUseIsNotReadAgain checks that a check of an unchanged file confirms the layer, and that

@@ -237,7 +237,9 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 // TestTopicPartitionAdded checks that a partition added while the feed runs is read from its start.
 func TestTopicPartitionAdded(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
-	_, layer := run(t, topicConfig("f", c.ListenAddrs()...))
+	cfg := topicConfig("f", c.ListenAddrs()...)
+	cfg.Kafka.MetadataMaxAge = time.Second
+	_, layer := run(t, cfg)
 	layer.waitFor()
 	k := producer(t, c.ListenAddrs())
 	produce(t, k, record("f", 0, "1:1", value(t, street(1, 1, 10))))

@@ -23,6 +23,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience is longer than anything takes on a busy machine. Only a failing test waits for so long.
+const patience = time.Minute
+
 // fakeLayer records its content and checks that the feed uses Layer as documented.
 type fakeLayer struct {
 	mu        sync.Mutex
@@ -120,7 +123,7 @@ func waitUntilHealthy(t *testing.T, f *Forecasts) {
 }
 
 func assertEventually(ok func() bool) bool {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return true
 		}

@@ -40,7 +40,7 @@ func TestQuery(t *testing.T) {
 	const query = "SELECT *, 'ignored' AS note FROM forecasts ORDER BY street, start DESC"
 	cfg.ClickHouse = dial.ClickHouseQuery{
 		Address: store.TCP, ClickHouse: dial.ClickHouse{Database: "road", Username: "trafficd", Password: "trafficd"},
-		Query: query, Interval: time.Second, Timeout: 10 * time.Second,
+		Query: query, Interval: time.Second, Timeout: patience,
 	}
 	feed, layer := asked(t, cfg)
 	source := feed.feed.(*queryFeed)

@@ -29,7 +29,8 @@ func topicConfig(topic string, brokers ...string) Config {
 	cfg.MaxShrink = 1
 	cfg.Kafka.Brokers, cfg.Kafka.Topic, cfg.Kafka.Interval = brokers, topic, 20*time.Millisecond
 	cfg.Kafka.Quiet = 10 * time.Millisecond
-	cfg.Kafka.DialTimeout, cfg.Kafka.RequestTimeout, cfg.Kafka.MetadataMaxAge = time.Second, 5*time.Second, 100*time.Millisecond
+	// The maximum age of metadata is also the time for a metadata request.
+	cfg.Kafka.DialTimeout, cfg.Kafka.RequestTimeout, cfg.Kafka.MetadataMaxAge = patience, patience, patience
 	return cfg
 }
 
@@ -55,7 +56,7 @@ func value(t *testing.T, f *pb.StreetForecast) []byte {
 
 func produce(t *testing.T, c *kgo.Client, records ...*kgo.Record) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, c.ProduceSync(ctx, records...).FirstErr())
 }
@@ -136,7 +137,7 @@ func TestTopicAge(t *testing.T) {
 // settled polls until the records read are whole.
 func settled(t *testing.T, feed *topicFeed) (dataTime time.Time, err error) {
 	t.Helper()
-	for range 10 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		dataTime, err = feed.check(t.Context())
 		// A check may use metadata of the moment in which a recreated topic did not exist.
 		if !errors.Is(err, watch.ErrUnsettled) && !errors.Is(err, kafka.UnknownTopicOrPartition) {

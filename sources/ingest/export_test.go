@@ -1,9 +1,14 @@
 package ingest
 
+import "github.com/prometheus/client_golang/prometheus/testutil"
+
 // Held returns what e's requests hold: places and bytes.
 func Held(e *Endpoint) (requests, bytes int64) {
 	return e.receiver.Places.Total(), e.memory.Total()
 }
+
+// HeldBytes returns the memory that all requests of the process hold.
+func HeldBytes() int64 { return int64(testutil.ToFloat64(memory.Used)) }
 
 // RaceEnabled reports whether sync.Pool drops some of what is put into it.
 const RaceEnabled = raceEnabled

@@ -157,6 +157,7 @@ type pipeline interface {
 func start(t testing.TB, p pipeline, change func(*ingest.Config), logs ...io.Writer) string {
 	t.Helper()
 	cfg := ingest.DefaultConfig()
+	cfg.RateGrace = cfg.ReceiveTimeout // the machine may be slow
 	if change != nil {
 		change(&cfg)
 	}

@@ -21,7 +21,7 @@ func TestCachedList(t *testing.T) {
 		r, err := New(cfg, zerolog.New(zerolog.NewTestWriter(t)))
 		require.NoError(t, err)
 		r.Start(t.Context())
-		require.Eventually(t, func() bool { return !r.Status()[0].Pending }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return !r.Status()[0].Pending }, time.Minute, time.Millisecond)
 		r.Close()
 		return r
 	}

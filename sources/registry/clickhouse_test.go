@@ -18,7 +18,7 @@ func TestClickHouseFeed(t *testing.T) {
 	store.Query(t, "CREATE TABLE road.detectors (code LowCardinality(String), lanes UInt8) ENGINE = MergeTree ORDER BY code")
 	store.Query(t, "INSERT INTO road.detectors VALUES ('A', 1), ('B', 2)")
 	feed := newTestFeed(t, FeedConfig{ClickHouse: &dial.ClickHouseQuery{
-		Address: store.TCP, ClickHouse: dial.ClickHouse{Database: "road", Username: "trafficd", Password: "trafficd"}, Timeout: 10 * time.Second,
+		Address: store.TCP, ClickHouse: dial.ClickHouse{Database: "road", Username: "trafficd", Password: "trafficd"}, Timeout: time.Minute,
 		Query: "SELECT code, lanes, now() FROM detectors ORDER BY code",
 	}})
 	source := feed.source.(*clickHouseSource)

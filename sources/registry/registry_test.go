@@ -31,7 +31,7 @@ func start(t *testing.T, cfg Config) *Registry {
 func eventually(t *testing.T, r *Registry, want ...string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return slices.Equal(want, codesOf(r.Snapshot("city"))) },
-		20*time.Second, 5*time.Millisecond, "want %q", want)
+		time.Minute, 5*time.Millisecond, "want %q", want)
 }
 
 // TestFileIsWatched changes the content behind a path in each way that editors, deployments and
@@ -91,7 +91,7 @@ func TestFileIsWatched(t *testing.T) {
 func TestFileThatComesLater(t *testing.T) {
 	path := inFolder(t, "list.json.gz")
 	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
-	require.Eventually(t, func() bool { return r.Status()[0].Error != errNotYet.Error() }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Status()[0].Error != errNotYet.Error() }, time.Minute, time.Millisecond)
 	require.Contains(t, r.Status()[0].Error, "no such file")
 	require.Nil(t, r.Snapshot("city"))
 	require.Nil(t, r.Snapshot("elsewhere"))
@@ -110,7 +110,7 @@ func TestSnapshotIsWhole(t *testing.T) {
 	cfg.MaxShrink = 1
 	write(t, path, numbered("A", n))
 	r := start(t, cfg)
-	require.Eventually(t, func() bool { return r.Snapshot("city") != nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Snapshot("city") != nil }, time.Minute, time.Millisecond)
 
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -134,7 +134,7 @@ func TestSnapshotIsWhole(t *testing.T) {
 		prefix := string("BA"[i%2])
 		write(t, path+".new", numbered(prefix, n))
 		require.NoError(t, os.Rename(path+".new", path))
-		require.Eventually(t, func() bool { return r.Snapshot("city").Code(0)[0] == prefix[0] }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.Snapshot("city").Code(0)[0] == prefix[0] }, time.Minute, time.Millisecond)
 	}
 	close(stop)
 	readers.Wait()
@@ -181,7 +181,7 @@ trafficd_registry_failing{product_instance="the \"city\""} 0
 	compare := func() error {
 		return testutil.GatherAndCompare(prometheus.DefaultGatherer, strings.NewReader(want), "trafficd_registry_detectors", "trafficd_registry_failing")
 	}
-	require.Eventually(t, func() bool { return compare() == nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return compare() == nil }, time.Minute, time.Millisecond)
 	count := func(name string) int {
 		n, err := testutil.GatherAndCount(prometheus.DefaultGatherer, name)
 		require.NoError(t, err)
@@ -259,14 +259,14 @@ func TestReload(t *testing.T) {
 	r.Start(t.Context())
 	defer r.Close()
 	has := func(instance string) func() bool { return func() bool { return r.Snapshot(instance) != nil } }
-	require.Eventually(t, has("city"), 20*time.Second, time.Millisecond)
+	require.Eventually(t, has("city"), time.Minute, time.Millisecond)
 	city := r.Snapshot("city")
 
 	require.NoError(t, os.Remove(cfg.Feeds[0].File.Path))
 	cfg.Feeds = []FeedConfig{cfg.Feeds[0], list("lake", "L1")}
 	require.NoError(t, r.Reload(cfg))
 	require.Same(t, city, r.Snapshot("city"), "its list stays although its file was removed")
-	require.Eventually(t, has("lake"), 20*time.Second, time.Millisecond)
+	require.Eventually(t, has("lake"), time.Minute, time.Millisecond)
 	require.False(t, r.HasFeed("hill"))
 
 	cfg.Feeds = append(cfg.Feeds, cfg.Feeds[0])

@@ -51,7 +51,7 @@ func TestSharedList(t *testing.T) {
 				}
 			}
 			return true
-		}, 20*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		return r
 	}
 	failing := func(r *Registry) (instances []string) {
@@ -73,7 +73,7 @@ func TestSharedList(t *testing.T) {
 		require.NoError(t, os.Rename(path+".new", path))
 	}
 	change(rows)
-	require.Eventually(t, func() bool { return len(failing(r)) == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(failing(r)) == 0 }, time.Minute, time.Millisecond)
 	require.Equal(t, []string{"T7-0", "T7-1"}, codesOf(r.Snapshot("town7")))
 	require.Equal(t, []string{"C"}, codesOf(r.Snapshot("city")), "its own feed has priority")
 	require.False(t, r.HasFeed("town10"))
@@ -82,11 +82,11 @@ func TestSharedList(t *testing.T) {
 	require.Len(t, r.Status(), 12)
 
 	change(strings.ReplaceAll(strings.ReplaceAll(rows, "town3,", "town13,"), "town4,T4-1", "town4,T4-9"))
-	require.Eventually(t, func() bool { return r.Snapshot("town13") != nil && !r.HasFeed("town3") }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Snapshot("town13") != nil && !r.HasFeed("town3") }, time.Minute, time.Millisecond)
 	require.Equal(t, []string{"T4-0", "T4-9"}, codesOf(r.Snapshot("town4")))
 	seventh := r.Snapshot("town7")
 	change(towns(4))
-	require.Eventually(t, func() bool { return len(failing(r)) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(failing(r)) == 1 }, time.Minute, time.Millisecond)
 	require.Contains(t, r.Status()[0].Error, "lacks 7 of the 10 product instances in use")
 	require.Same(t, seventh, r.Snapshot("town7"), "a truncated list changes nothing")
 
@@ -99,12 +99,12 @@ func TestSharedList(t *testing.T) {
 
 	cfg.MaxShrink = 1
 	require.NoError(t, r.Reload(cfg))
-	require.Eventually(t, func() bool { return !r.HasFeed("town7") && r.HasFeed("town3") }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !r.HasFeed("town7") && r.HasFeed("town3") }, time.Minute, time.Millisecond)
 	change("tenant,detectorCode\n")
-	require.Eventually(t, func() bool { return len(failing(r)) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(failing(r)) == 1 }, time.Minute, time.Millisecond)
 	require.Contains(t, r.Status()[0].Error, "names no product instance")
 	change("detectorCode\nA\n")
-	require.Eventually(t, func() bool { return strings.Contains(r.Status()[0].Error, `no column "tenant"`) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(r.Status()[0].Error, `no column "tenant"`) }, time.Minute, time.Millisecond)
 	require.Len(t, codesOf(r.Snapshot("town3")), 2)
 }
 

@@ -129,7 +129,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 func TestFetchThatHasToWait(t *testing.T) {
 	s := start(t, nil)
 	j := s.startJob("8 48")
-	require.Equal(t, xroute.StatusSucceeded, s.watch(*j.ID, "").Status)
+	require.Equal(t, xroute.StatusSucceeded, s.watchToTheEnd(*j.ID).Status)
 	request := about("fetchConvertGeometries", *j.ID, "")
 	p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(request))).send(request[:1])
 	require.Eventually(t, func() bool { return s.service.memory.Total() > 0 }, patience, time.Millisecond)

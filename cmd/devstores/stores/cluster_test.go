@@ -41,7 +41,7 @@ func TestCluster(t *testing.T) {
 			var n uint64
 			err := conns[i].QueryRow(t.Context(), "SELECT count() FROM d."+table).Scan(&n)
 			return err == nil && n == want
-		}, 30*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 	}
 	insert := func(i int, token string) error {
 		return conns[i].Exec(t.Context(), "INSERT INTO d.all SETTINGS distributed_foreground_insert = 1, insert_deduplication_token = '"+token+"' SELECT number FROM numbers(100)")

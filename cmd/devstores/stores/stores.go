@@ -153,10 +153,10 @@ func (k *Kafka) Create(t testing.TB, topic string, partitions int) {
 	}
 }
 
-// Records is Read; an error, or half a minute, ends the test.
+// Records is Read; an error, or two minutes, ends the test.
 func (k *Kafka) Records(t testing.TB, topic string) []Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	records, err := k.Read(ctx, topic)
 	if err != nil {

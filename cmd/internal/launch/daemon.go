@@ -140,7 +140,7 @@ func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
 
 // Get gets a path of the operators' listener.
 func (d *Daemon) Get(ctx context.Context, path string) (status int, body []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // of a busy machine
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.Ops+path, nil)
 	if err != nil {

@@ -54,7 +54,7 @@ func TestChildDiesWithItsParent(t *testing.T) {
 
 	require.NoError(t, self.Process.Kill())
 	require.Error(t, self.Wait())
-	require.Eventually(t, func() bool { return gone(child) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return gone(child) }, time.Minute, time.Millisecond)
 }
 
 func gone(pid int) bool {
@@ -120,7 +120,7 @@ func TestGroup(t *testing.T) {
 	_, err = fmt.Fscan(stdout, &grandchild)
 	require.NoError(t, err)
 	require.NoError(t, p.Kill())
-	require.Eventually(t, func() bool { return gone(grandchild) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return gone(grandchild) }, time.Minute, time.Millisecond)
 }
 
 func TestStartError(t *testing.T) {

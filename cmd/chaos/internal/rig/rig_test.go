@@ -50,7 +50,7 @@ func scripted(t *testing.T, script string) (*Daemon, *[]string) {
 // logged waits until the script has logged something.
 func logged(t *testing.T, d *Daemon) {
 	t.Helper()
-	require.NoError(t, launch.Eventually(t.Context(), 10*time.Second, func() error {
+	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error {
 		if d.LogTail() == "" {
 			return errors.New("nothing logged yet")
 		}

@@ -144,7 +144,7 @@ func TestGetInvalidAnswers(t *testing.T) {
 			w.Write(body)
 		}))
 		defer server.Close()
-		a, err := Get(t.Context(), Request{Config: client.Config{URL: server.URL + "/base/", Key: "k", Timeout: 10 * time.Second}, Horizon: -1})
+		a, err := Get(t.Context(), Request{Config: client.Config{URL: server.URL + "/base/", Key: "k", Timeout: time.Minute}, Horizon: -1})
 		if want == "" {
 			require.NoError(t, err)
 			require.Len(t, a.Layer.StreetForecast, 3)
