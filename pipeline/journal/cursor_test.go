@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,14 +167,14 @@ func TestSaveThatFailsCanBeRepeated(t *testing.T) {
 }
 
 func TestDeletionThatFailsIsRepeated(t *testing.T) {
-	f := func(failing string) {
+	f := func(failing ...string) {
 		t.Helper()
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs, "a")
 		for range 20 {
 			add(t, j, sized(4000))
 		}
-		fs.setFault(func(op, _ string) bool { return op == failing })
+		fs.setFault(func(op, _ string) bool { return slices.Contains(failing, op) })
 		require.NoError(t, j.Cursor("a").Save(20, nil), "the position is durable anyway")
 		oldest, _ := j.Bounds()
 		require.EqualValues(t, 1, oldest)
@@ -187,6 +188,33 @@ func TestDeletionThatFailsIsRepeated(t *testing.T) {
 		require.NoError(t, in.Err())
 		require.Equal(t, oldest, in.Segments[0].First)
 	}
-	f("remove")
+	f("rename", "remove")
 	f("syncdir")
+}
+
+// A segment is deleted even if the disk has no space for another name, and its space is freed in
+// steps.
+func TestSpaceIsFreedInSteps(t *testing.T) {
+	fs := newMemFS(1)
+	const path = "/journal/large.tmp"
+	fs.put(path, make([]byte, 2*removeStep+1))
+	var steps []int
+	fs.setGate(func(string) { steps = append(steps, len(fs.bytes(path))) })
+	require.NoError(t, removeInSteps(fs, path))
+	require.Equal(t, []int{removeStep + 1, 1}, steps)
+	require.NoError(t, removeInSteps(fs, path), "there is none")
+	fs.setGate(nil)
+
+	j := mustOpen(t, testConfig(), fs, "a")
+	for range 20 {
+		add(t, j, sized(4000))
+	}
+	fs.setFault(func(op, path string) bool { return op == "rename" && strings.HasSuffix(path, tempSuffix) })
+	require.NoError(t, j.Cursor("a").Save(20, nil))
+	oldest, _ := j.Bounds()
+	require.Greater(t, oldest, uint64(15))
+	require.NoError(t, j.Close())
+	names, err := fs.List("/journal")
+	require.NoError(t, err)
+	require.False(t, slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, tempSuffix) }), names)
 }

@@ -212,7 +212,11 @@ func (j *Journal) collect() {
 	j.collecting.Lock()
 	defer j.collecting.Unlock()
 	for s := j.disposable(); s != nil; s = j.disposable() {
-		err := j.fs.Remove(s.path)
+		temp := s.path + tempSuffix // which Open would delete, too
+		err := j.fs.Rename(s.path, temp)
+		if err != nil { // it needs space on a full disk; or it was renamed the last time
+			err = j.fs.Remove(s.path)
+		}
 		if err == nil || errors.Is(err, os.ErrNotExist) {
 			err = j.fs.SyncDir(j.cfg.Dir)
 		}
@@ -226,11 +230,34 @@ func (j *Journal) collect() {
 		j.bytes -= s.end
 		j.refused = 0
 		j.mu.Unlock()
-		if err := s.close(); err != nil {
+		if err := errors.Join(s.close(), removeInSteps(j.fs, temp)); err != nil {
 			removeErrors.Inc()
-			j.log.Warn().Err(err).Str("file", s.path).Msg("cannot close a deleted segment")
+			j.log.Warn().Err(err).Str("file", temp).Msg("cannot free the space of a deleted segment; it is freed at the next start")
 		}
 	}
+}
+
+// removeStep is so small that commits wait for a few milliseconds at most while it is freed.
+const removeStep = 8 << 20
+
+// removeInSteps removes a file if it exists. A file system that tells the disk about free space
+// (mount option discard) keeps the disk busy for tens of milliseconds after 64 MiB were freed at
+// once, and commits wait.
+func removeInSteps(fs FS, path string) error {
+	file, err := fs.Open(path, os.O_RDWR)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	size, err := file.Size()
+	for err == nil && size > removeStep {
+		size -= removeStep
+		if err = file.Truncate(size); err == nil {
+			err = file.Sync()
+		}
+	}
+	return errors.Join(err, file.Close(), fs.Remove(path))
 }
 
 // disposable returns the oldest segment if all cursors have passed it and a newer segment has

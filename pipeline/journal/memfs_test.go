@@ -295,6 +295,9 @@ func (fs *memFS) Rename(from, to string) error {
 	if err := fs.change("rename", to); err != nil {
 		return err
 	}
+	if fs.cache[from] == nil {
+		return os.ErrNotExist
+	}
 	fs.cache[to] = fs.cache[from]
 	delete(fs.cache, from)
 	return nil
