@@ -19,7 +19,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// The targets' names, also in --kills.
+// The names of the targets, which --kills uses too.
 const (
 	daemon    = "trafficd"
 	archive   = "clickhouse"
@@ -43,8 +43,8 @@ const (
 
 const ms = time.Millisecond
 
-// targets returns everything that is hit. A weight of 1 is a fault every four seconds, at any of
-// several equal targets.
+// targets returns all targets. A weight of 1 means a fault every four seconds, spread over the
+// targets of the same name.
 func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	several := len(r.Replicas) > 1
 	target := func(name, of string, faults ...nemesis.Fault) nemesis.Target {
@@ -98,12 +98,12 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	return all
 }
 
-// always is a begin without parameters.
+// always adapts a function without parameters to nemesis.During.
 func always(begin func() error) func(*rand.Rand) error {
 	return func(*rand.Rand) error { return begin() }
 }
 
-// processFaults kill and pause a process.
+// processFaults returns faults that kill and pause a process.
 func processFaults(kill, start, pause, resume func() error) []nemesis.Fault {
 	return []nemesis.Fault{
 		{Name: kill9, Weight: 2, Hit: nemesis.During(0, 4*time.Second, always(kill), start)},
@@ -111,8 +111,7 @@ func processFaults(kill, start, pause, resume func() error) []nemesis.Fault {
 	}
 }
 
-// rollout restarts all replicas in turn, each when the previous one is ready or has had the time
-// for it.
+// rollout restarts all replicas in turn, waiting up to 10 s for each to become ready.
 func rollout(replicas []*rig.Daemon) nemesis.Fault {
 	restart := func(d *rig.Daemon) error {
 		d.Busy.Lock()
@@ -136,8 +135,8 @@ func rollout(replicas []*rig.Daemon) nemesis.Fault {
 	}}
 }
 
-// linkFaults cut the links between two hosts of the network, in one direction or both, or between
-// one and all others.
+// linkFaults returns faults that cut the links between two hosts of the network, in one direction
+// or both, or between one host and all others.
 func linkFaults(n *rig.Network, first, hosts int) []nemesis.Fault {
 	type link struct{ from, to int }
 	cut := func(name string, weight int, links func(a, b int) []link) nemesis.Fault {
@@ -198,8 +197,8 @@ func daemonFaults(d *rig.Daemon, several bool) []nemesis.Fault {
 }
 
 func nodeFaults(n *rig.Node, several bool) []nemesis.Fault {
-	// A server that has exited is restarted before a fault begins, and again if that prevents its
-	// end.
+	// A server that has exited is restarted before a fault begins, and again if the fault cannot be
+	// undone otherwise.
 	during := func(shortest, longest time.Duration, begin, end func() error) nemesis.Hit {
 		begun := false
 		return nemesis.During(shortest, longest, func(*rand.Rand) error {
@@ -247,8 +246,8 @@ func brokerFaults(b rig.Broker, kind string, brokers int) []nemesis.Fault {
 	}
 	faults = append(faults, down(kill9, 8, brokers, 500*ms))
 	if brokers > 1 {
-		// One of several for longer than its session, so that others lead its partitions; and all
-		// but one, so that there are too few replicas.
+		// One broker is down for longer than its session, so that others take over its partitions;
+		// or all but one are, so that there are too few replicas.
 		faults = append(faults, down(kill9+" of one", 12, 1, 8*time.Second), down(kill9+" of all but one", 4, brokers-1, 4*time.Second),
 			nemesis.Fault{Name: "leaders moved", Weight: 8, Hit: b.MoveLeaders},
 			nemesis.Fault{Name: wiped, Weight: 8, Hit: func(ctx context.Context, r *rand.Rand) error {
@@ -259,8 +258,8 @@ func brokerFaults(b rig.Broker, kind string, brokers int) []nemesis.Fault {
 	return faults
 }
 
-// diskFaults hit the journal. Some calls fail, or all: then the journal can neither write nor roll
-// back.
+// diskFaults returns faults of the journal's disk. If all calls fail, the journal can neither write
+// nor roll back.
 func diskFaults(r *rig.Rig, d *rig.Daemon) []nemesis.Fault {
 	fail := func(set func(oneIn int) error) nemesis.Hit {
 		return nemesis.During(10*ms, 2*time.Second, func(rng *rand.Rand) error { return set(1 + rng.IntN(8)) }, func() error { return set(0) })
@@ -276,7 +275,7 @@ func diskFaults(r *rig.Rig, d *rig.Daemon) []nemesis.Fault {
 	return faults
 }
 
-// wireFaults disturb one of the wires.
+// wireFaults returns faults that disturb one of the wires at a time.
 func wireFaults(wires ...*rig.Wire) []nemesis.Fault {
 	var hit *rig.Wire // by the current fault; a target has one at a time
 	pick := func(rng *rand.Rand) *rig.Wire {

@@ -28,7 +28,7 @@ type config struct {
 	Weights  map[string]float64
 	Clients  int
 	Nodes    int    // of ClickHouse; several are replicas of one shard
-	Links    bool   // cuts those between stores
+	Links    bool   // cuts the links between stores
 	Replicas int    // of the daemon; several share a log in Kafka and lose their volumes
 	Faults   int    // goal of all runs; 0 = none
 	Equal    int    // requests with equal keys
@@ -79,7 +79,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (found *result, err err
 }
 
 // attack injects faults into a system under load, waits for all deliveries and judges the result.
-// An error means that there is no verdict.
+// If it returns an error, there is no verdict.
 func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	book := &ledger.Ledger{}
 	size := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
@@ -137,7 +137,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	return found, err
 }
 
-// send starts the clients. They end with hard at the latest, and close sent.
+// send starts the clients, which stop when hard ends at the latest. It closes sent when they have.
 func send(soft, hard context.Context, clients load.Clients, how load.Manner, book *ledger.Ledger) (sent chan struct{}) {
 	sent = make(chan struct{})
 	go func() {
@@ -214,7 +214,7 @@ func report(out io.Writer, t ledger.Tally, found *result) {
 	}
 }
 
-// sums are the totals of all runs.
+// sums holds the totals of all runs.
 type sums struct {
 	judge.Verdict
 	wrong  int // responses and exits that should not have happened
@@ -246,8 +246,8 @@ func (s *sums) clean() bool {
 	return s.Faults()+s.wrong == 0 && !slices.ContainsFunc(s.goals, func(g goal) bool { return !g.met })
 }
 
-// lines returns the summary: the goals, the forced exits of the daemon and the stores by kind, and in
-// the last line the totals.
+// lines returns the summary: the goals, the forced exits of the daemon and the stores by kind, and
+// in the last line the totals.
 func (s *sums) lines(seed uint64) string {
 	var kinds []string
 	kills := 0

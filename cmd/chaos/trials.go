@@ -63,7 +63,7 @@ func (t *trials) run(ctx context.Context) error {
 	return nil
 }
 
-// underLoad sends batches while it calls do, and returns what the clients counted meanwhile.
+// underLoad sends batches while it calls do, and returns the clients' counts for this time.
 func (t *trials) underLoad(ctx context.Context, how load.Manner, do func(ctx context.Context) error) (ledger.Tally, error) {
 	before := t.book.Tally()
 	soft, stop := context.WithCancel(ctx)
@@ -78,8 +78,8 @@ func (t *trials) underLoad(ctx context.Context, how load.Manner, do func(ctx con
 	}, err
 }
 
-// equalKeys sends each batch to all replicas at once, several times, while they are killed. Answers
-// that differ are wrong, and the judge finds more than one effect.
+// equalKeys sends each batch to all replicas at once, several times, while they are killed. Results
+// that differ are recorded as wrong, and the judge finds duplicate effects.
 func (t *trials) equalKeys(ctx context.Context) error {
 	begin, kills := t.book.Tally().Requests, 0
 	tally, err := t.underLoad(ctx, load.Equal, func(ctx context.Context) error {
@@ -115,8 +115,8 @@ func (t *trials) asShipped(ctx context.Context) error {
 	return t.restartAll(ctx)
 }
 
-// restartAll restarts the replicas in turn, each when the previous one is ready and HAProxy has
-// noticed.
+// restartAll restarts the replicas in turn, waiting for each to become ready and for HAProxy to
+// notice.
 func (t *trials) restartAll(ctx context.Context) error {
 	const noticed = 2 * time.Second // rise 2 × inter 500 ms
 	for _, d := range t.rig.Replicas {

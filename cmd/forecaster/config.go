@@ -19,7 +19,7 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// Config has the settings of the forecaster.
+// Config holds the forecaster's settings.
 type Config struct {
 	Log        conf.Log       `setting:"log"`
 	Ops        ops.Config     `setting:"ops"`
@@ -30,41 +30,41 @@ type Config struct {
 	Output     Output         `setting:"output"`
 }
 
-// ClickHouse is the archive.
+// ClickHouse is the section clickhouse: the connection to the archive.
 type ClickHouse struct {
 	Address         string `setting:"address"` // host:port of the native protocol
 	dial.ClickHouse `setting:",squash"`
 	Table           string        `setting:"table"`
 	Cluster         string        `setting:"cluster"` // name on the servers; empty: one server, no replication
-	Migrate         bool          `setting:"migrate"` // create or update the tables at the start
+	Migrate         bool          `setting:"migrate"` // create or update the tables on startup
 	Timeout         time.Duration `setting:"timeout"` // of a statement
 }
 
-// Model says what is learned.
+// Model is the section model: what is learned.
 type Model struct {
 	ProductInstance string          `setting:"product_instance"`
-	Measure         string          `setting:"measure"` // measure type that is forecast; of speeds, if it is published
-	Count           string          `setting:"count"`   // measure type of the numbers of vehicles; empty: none
-	Most            float64         `setting:"most"`    // higher values are impossible
+	Measure         string          `setting:"measure"` // measure type to forecast; a speed, if forecasts are published
+	Count           string          `setting:"count"`   // measure type of the vehicle counts; empty: none
+	Most            float64         `setting:"most"`    // higher values are discarded as impossible
 	Interval        time.Duration   `setting:"interval"`
-	Horizons        []time.Duration `setting:"horizons"`       // that weights are learned for; between them, they are interpolated
-	TimeZone        string          `setting:"time_zone"`      // of profiles and days: a name of the IANA database
-	Holidays        []string        `setting:"holidays"`       // dates that are like Sundays, as 2026-12-25
-	HolidayRegion   string          `setting:"holiday_region"` // whose public holidays are added: a country code such as dk; empty: none
-	LearnAfter      time.Duration   `setting:"learn_after"`    // how long after the end of a day it is learned
+	Horizons        []time.Duration `setting:"horizons"`       // weights are learned for these and interpolated in between
+	TimeZone        string          `setting:"time_zone"`      // of profiles and days: an IANA name
+	Holidays        []string        `setting:"holidays"`       // dates treated as Sundays, such as 2026-12-25
+	HolidayRegion   string          `setting:"holiday_region"` // country code whose public holidays are added, such as dk; empty: none
+	LearnAfter      time.Duration   `setting:"learn_after"`    // delay between the end of a day and learning it
 }
 
-// Forecasts says what is published.
+// Forecasts is the section forecasts: what is published, and when.
 type Forecasts struct {
 	Every     time.Duration `setting:"every"`     // how often they are published; 0: every model.interval
 	Grace     time.Duration `setting:"grace"`     // for late measurements of an interval
 	Step      time.Duration `setting:"step"`      // length of a period
-	Periods   int           `setting:"periods"`   // the first contains the origin
-	Tolerance float64       `setting:"tolerance"` // speeds are multiples of it, so smaller changes are not published
-	MaxAge    time.Duration `setting:"max_age"`   // of the latest measurement of a detector
+	Periods   int           `setting:"periods"`   // number of periods; the first contains the origin
+	Tolerance float64       `setting:"tolerance"` // speeds are rounded to multiples of it, so that smaller changes are not published
+	MaxAge    time.Duration `setting:"max_age"`   // of a detector's latest measurement; older: no forecast
 }
 
-// Output says where forecasts are published.
+// Output is the section output: where forecasts are published.
 type Output struct {
 	Feed            string                `setting:"feed"` // kafka or file
 	Kafka           forecasts.KafkaConfig `setting:"kafka"`
@@ -72,13 +72,13 @@ type Output struct {
 	File            OutputFile            `setting:"file"`
 }
 
-// OutputFile is the file of the daemon's feed forecasts.file.
+// OutputFile is the file that the daemon reads as forecasts.file.
 type OutputFile struct {
 	Path   string `setting:"path"`
-	Format string `setting:"format"` // protobuf, json or ndjson; empty: by the file's name
+	Format string `setting:"format"` // protobuf, json or ndjson; empty: derived from the file's name
 }
 
-// Default needs only detectors.path and model.product_instance.
+// Default returns the default settings. Only detectors.path and model.product_instance must be set.
 func Default() Config {
 	c := Config{
 		Log: conf.Log{Level: "info", Format: "auto"}, Ops: ops.Config{Listen: "127.0.0.1:8082"},
@@ -98,7 +98,7 @@ func Default() Config {
 	return c
 }
 
-// Load returns the effective configuration, which has defaults for settings with errors.
+// Load returns the effective configuration. Invalid settings keep their defaults.
 func Load(o conf.Options) (*Config, conf.Origins, error) {
 	c := Default()
 	origins, err := conf.Load(&c, o)
@@ -112,7 +112,7 @@ func Load(o conf.Options) (*Config, conf.Origins, error) {
 	return &c, origins, errors.Join(errs...)
 }
 
-// validateOutput reports invalid settings that only publishing needs.
+// validateOutput validates the settings that only publishing needs.
 func (c *Config) validateOutput(origins conf.Origins) error {
 	var out error
 	switch o := c.Output; o.Feed {
@@ -169,10 +169,10 @@ func (f Forecasts) validate(m Model) error {
 	)
 }
 
-// connect opens the archive. It does not connect.
+// connect returns a connection to the archive, which is dialled when it is first used.
 func (c *Config) connect() (driver.Conn, error) {
 	t := c.ClickHouse
-	t.ClickHouse.Database = "" // it may not exist yet; the statements name it
+	t.ClickHouse.Database = "" // it may not exist yet; statements use qualified names
 	return t.Open(&clickhouse.Options{
 		Addr: []string{t.Address}, DialTimeout: 10 * time.Second, ReadTimeout: t.Timeout, MaxOpenConns: 3,
 		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},

@@ -22,10 +22,10 @@ func evaluateCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evaluate",
 		Short: "Backtest the model on the archive",
-		Long: `Learn the archive from its first day on in a database of its own, forecast every interval
-from --from to --to from what was known at its origin, and compare the model with
+		Long: `Learn the archive from its first day on in a temporary database, forecast every interval
+from --from to --to from the measurements available at its origin, and compare the model with
 persistence (the last usable reading), the weekly profile of the model alone, and that profile with
-the last residual, on readings of 5 vehicles or more. The database is removed at the end.`,
+the last residual, on readings of 5 vehicles or more. The database is dropped at the end.`,
 		Example: `  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
 		Args: cobra.NoArgs,
@@ -71,13 +71,13 @@ the last residual, on readings of 5 vehicles or more. The database is removed at
 			return printResults(cmd.OutOrStdout(), results)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "first moment that is forecast, as 2026-09-01 (local) or 2026-09-01T06:00:00Z")
-	cmd.Flags().StringVar(&to, "to", "", "end, likewise")
+	cmd.Flags().StringVar(&from, "from", "", "first time to forecast, such as 2026-09-01 (local) or 2026-09-01T06:00:00Z")
+	cmd.Flags().StringVar(&to, "to", "", "end of the times to forecast, in the same format")
 	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
-	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input, not the archive; its last 20 % are forecast")
+	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input instead of the archive; its last 20 % are forecast")
 	cmd.Flags().StringVar(&input, "input", "", "CSV file: a column of local times, and one of speeds per sensor; 0 and empty mean missing")
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
-		"database for the learned tables; it is removed before and afterwards")
+		"database for the learned tables; dropped before and after")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -97,11 +97,11 @@ func moment(c *Config, text string) (time.Time, error) {
 	return t, nil
 }
 
-// evaluated are the horizons of an evaluation.
+// evaluated lists the horizons of an evaluation.
 var evaluated = []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour}
 
-// backtest evaluates the archive, or the values of a table, with learned tables in a database of
-// their own.
+// backtest evaluates the archive, or the values of table if it is not nil. It keeps the learned
+// tables in the database scratch, which it drops at the end.
 func backtest(ctx context.Context, c *Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) (
 	[]evaluate.Result, error,
 ) {
@@ -112,7 +112,7 @@ func backtest(ctx context.Context, c *Config, table *detectorTable, scratch stri
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }() // nothing is lost
+	defer func() { _ = conn.Close() }()
 	drop := fmt.Sprintf("DROP DATABASE IF EXISTS `%s` SYNC", scratch)
 	if err := conn.Exec(ctx, drop); err != nil {
 		return nil, fmt.Errorf("cannot remove the database %s: %w", scratch, err)

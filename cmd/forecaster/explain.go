@@ -20,8 +20,8 @@ func explainCommand(f *flags) *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Print what a forecast consists of",
-		Long: `Compute the forecast of a street anew, and print for each of its detectors the profile, the
+		Short: "Print how a forecast was computed",
+		Long: `Recompute the forecast of a street, and print for each of its detectors the profile, the
 recent values, each feature with its weight, and the result with its bounds.`,
 		Example: `  forecaster explain --street 4711 --horizon 30
   forecaster explain --street 4711 --fromnode 12 --horizon 60 --at 2026-11-01T07:30:00Z`,
@@ -50,7 +50,7 @@ recent values, each feature with its weight, and the result with its bounds.`,
 			if err != nil {
 				return err
 			}
-			defer func() { _ = conn.Close() }() // nothing is lost
+			defer func() { _ = conn.Close() }()
 			source := c.source(conn, c.ClickHouse.Database)
 			l, err := source.Load(cmd.Context(), origin)
 			if err != nil {
@@ -75,9 +75,9 @@ recent values, each feature with its weight, and the result with its bounds.`,
 		},
 	}
 	cmd.Flags().Int32Var(&street, "street", 0, "street")
-	cmd.Flags().Int32Var(&node, "fromnode", 0, "fromnode; by default all of the street")
-	cmd.Flags().IntVar(&horizon, "horizon", 30, "minutes from the origin to the end of the interval that is forecast")
-	cmd.Flags().StringVar(&at, "at", "", "origin, rounded down to an interval; by default now")
+	cmd.Flags().Int32Var(&node, "fromnode", 0, "fromnode; default: all of the street")
+	cmd.Flags().IntVar(&horizon, "horizon", 30, "minutes from the origin to the end of the forecast interval")
+	cmd.Flags().StringVar(&at, "at", "", "origin, rounded down to an interval; default: now")
 	return cmd
 }
 
@@ -115,7 +115,7 @@ func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, codes []s
 	}
 }
 
-// explainDetector returns the speed, or NaN.
+// explainDetector prints a detector's forecast and returns its speed, or NaN without a forecast.
 func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
 	switch f.Basis {
 	case model.None:

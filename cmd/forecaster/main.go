@@ -4,7 +4,7 @@
 //	main.go      the command line
 //	config.go    settings
 //	run.go       an interval: learn, read, forecast, publish
-//	explain.go   what a forecast consists of
+//	explain.go how a forecast was computed
 //	evaluate.go  backtests
 //	internal/    model, archive (learning in ClickHouse), streets, evaluate
 package main
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// flags are the flags of all subcommands.
+// flags holds the flags of all commands.
 type flags struct {
 	file  string
 	set   []string
@@ -50,7 +50,7 @@ func command() *cobra.Command {
 ClickHouse, and publishes a forecast for each street every interval, for trafficd to serve.
 
 Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTION__KEY) and
---set; later ones win. Any number of instances may run: they publish the same bytes.`,
+--set; later ones win. Any number of instances may run; they publish the same bytes.`,
 		Example: `  forecaster --config forecaster.yaml
   forecaster explain --street 4711 --horizon 30
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg`,
@@ -74,7 +74,7 @@ func (f *flags) load() (*Config, conf.Origins, error) {
 	return Load(conf.Options{Prefix: "FORECASTER_", File: f.file, Environ: os.Environ(), Set: f.set})
 }
 
-// invalid returns the error for settings with problems, one on each line.
+// invalid returns the error for invalid settings, with one problem on each line.
 func invalid(problems error) error {
 	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	formatMETRLA = "metr-la"
-	hdf5         = "\x89HDF\r\n\x1a\n" // the first bytes of a file
+	hdf5         = "\x89HDF\r\n\x1a\n" // the first bytes of an HDF5 file
 )
 
 // detectorTable is a file with a row per interval and a column per sensor.
@@ -28,8 +28,8 @@ type detectorTable struct {
 	values  [][]float64 // by time; 0: missing
 }
 
-// split returns the end of the first 80 % of the rows: training and validation of the published
-// protocol.
+// split returns the end of the first 80 % of the rows, which are for training and validation in the
+// published protocol.
 func (t *detectorTable) split() time.Time { return t.times[len(t.times)*8/10] }
 
 func (t *detectorTable) end() time.Time { return t.times[len(t.times)-1].Add(5 * time.Minute) }
@@ -43,7 +43,7 @@ func readMETRLA(path string) (*detectorTable, error) {
 	defer file.Close()
 	buffered := bufio.NewReader(file)
 	if start, _ := buffered.Peek(len(hdf5)); string(start) == hdf5 {
-		return nil, fmt.Errorf("cannot read %s: it is HDF5, not CSV; convert it with Python, after pip install pandas tables:\n"+
+		return nil, fmt.Errorf("cannot read %s: it is HDF5, not CSV; convert it with Python (pip install pandas tables):\n"+
 			"  import pandas\n  pandas.read_hdf(%q).to_csv(%[3]q)\nthen pass --input %[3]s",
 			path, path, strings.TrimSuffix(path, ".h5")+".csv")
 	}
@@ -51,7 +51,7 @@ func readMETRLA(path string) (*detectorTable, error) {
 	r.ReuseRecord = true
 	header, err := r.Read()
 	if err != nil || len(header) < 2 {
-		return nil, fmt.Errorf("cannot read %s: want a header with a column of times and the sensors: %w", path, err)
+		return nil, fmt.Errorf("cannot read %s: the header must have a column of times and one per sensor: %w", path, err)
 	}
 	t := &detectorTable{sensors: slices.Clone(header[1:])}
 	for {

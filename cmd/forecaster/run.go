@@ -48,7 +48,7 @@ var (
 	unplaced = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
 )
 
-// retryAfter is the time after which what failed is tried again.
+// retryAfter is the delay before a failed round is retried.
 const retryAfter = 5 * time.Second
 
 // forecaster publishes forecasts of the streets of a product instance.
@@ -59,10 +59,10 @@ type forecaster struct {
 	out    output
 
 	learned *model.Learned
-	fresh   atomic.Bool // a day was learned that is not loaded
+	fresh   atomic.Bool // a day was learned and is not loaded yet
 	content streets.Content
 	changed time.Time         // of the detectors file
-	sent    map[string]string // key → record, as published; nil: unknown
+	sent    map[string]string // key → published record; nil: unknown
 	state   atomic.Pointer[status]
 	latest  atomic.Pointer[snapshot]
 }
@@ -78,9 +78,9 @@ type status struct {
 
 // output publishes forecasts.
 type output interface {
-	// keys returns those of the forecasts that are published.
+	// keys returns the keys of the published forecasts.
 	keys(ctx context.Context) ([]string, error)
-	// put publishes the changed forecasts and removes keys; all has every forecast.
+	// put publishes the changed forecasts and removes the keys in gone; all has every forecast.
 	put(ctx context.Context, all, changed []*pb.StreetForecast, gone []string) error
 	close()
 }
@@ -106,7 +106,7 @@ func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, g
 
 type fileOutput struct{ OutputFile }
 
-// keys returns one that no street has, so that the first publication replaces the file in any case.
+// keys returns a key that no street has, so that the first publication always replaces the file.
 func (f fileOutput) keys(context.Context) ([]string, error) { return []string{""}, nil }
 func (f fileOutput) close()                                 {}
 func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, gone []string) error {
@@ -123,7 +123,8 @@ func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, go
 	})
 }
 
-// check reports what keeps the forecaster from working: files and, if deep, the archive.
+// check reports what would keep the forecaster from working: it checks the files and, if deep, the
+// stores.
 func check(ctx context.Context, c *Config, deep bool) error {
 	_, err := streets.Read(c.Detectors)
 	errs := []error{err}
@@ -143,7 +144,7 @@ func check(ctx context.Context, c *Config, deep bool) error {
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("clickhouse.%w", err))...)
 	}
-	defer func() { _ = conn.Close() }() // nothing is lost
+	defer func() { _ = conn.Close() }()
 	if deep {
 		if err := conn.Exec(ctx, fmt.Sprintf("SELECT * FROM `%s`.`%s` LIMIT 0", c.ClickHouse.Database, c.ClickHouse.Table)); err != nil {
 			errs = append(errs, fmt.Errorf("clickhouse: cannot read the archive at %s: %w", c.ClickHouse.Address, err))
@@ -152,13 +153,13 @@ func check(ctx context.Context, c *Config, deep bool) error {
 	return errors.Join(errs...)
 }
 
-// run publishes until ctx ends.
+// run publishes forecasts until ctx ends.
 func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 	conn, err := c.connect()
 	if err != nil {
 		return fmt.Errorf("clickhouse.%w", err)
 	}
-	defer func() { _ = conn.Close() }() // nothing is lost
+	defer func() { _ = conn.Close() }()
 	out, err := newOutput(c.Output)
 	if err != nil {
 		return fmt.Errorf("output.%w", err)
@@ -183,7 +184,7 @@ func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 	return nil
 }
 
-// learn learns each day once it is over, and tries again after an error.
+// learn learns each day once it is over, and retries after an error.
 func (f *forecaster) learn(ctx context.Context) {
 	migrated := !f.cfg.ClickHouse.Migrate
 	for ctx.Err() == nil {
@@ -215,7 +216,7 @@ func (f *forecaster) migrate(ctx context.Context, done *bool) error {
 	return err
 }
 
-// update changes the status. It is called by two goroutines.
+// update changes the status. Two goroutines call it.
 func (f *forecaster) update(change func(*status)) {
 	for {
 		before := f.state.Load()
@@ -227,8 +228,8 @@ func (f *forecaster) update(change func(*status)) {
 	}
 }
 
-// rounds publishes the forecasts of each interval, once measurements had time to arrive. After an
-// error it tries again, from the origin that is the latest then.
+// rounds publishes the forecasts of each interval after a grace period for late measurements. After
+// an error it retries with the latest origin.
 func (f *forecaster) rounds(ctx context.Context) {
 	interval, grace := cmp.Or(f.cfg.Forecasts.Every, f.cfg.Model.Interval), f.cfg.Forecasts.Grace
 	for ctx.Err() == nil {
@@ -251,7 +252,7 @@ func sleep(ctx context.Context, until time.Time) {
 	}
 }
 
-// round publishes what changed in the forecasts of an origin.
+// round publishes the changes in the forecasts of an origin.
 func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	start := time.Now()
 	all, basis, err := f.forecast(ctx, origin)
@@ -260,7 +261,7 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 		return err
 	}
 	if err := f.publish(ctx, all); err != nil {
-		f.sent = nil // whether it was committed is unknown
+		f.sent = nil // it is unknown whether the transaction was committed
 		failures.WithLabelValues("publish").Inc()
 		return err
 	}
@@ -274,8 +275,8 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	return nil
 }
 
-// forecast computes the forecasts of an origin. They depend on nothing but the archive, the learned
-// tables and the detectors file.
+// forecast computes the forecasts of an origin. They depend only on the archive, the learned tables
+// and the detectors file.
 func (f *forecaster) forecast(ctx context.Context, origin time.Time) ([]*pb.StreetForecast, map[model.Basis]int, error) {
 	if err := f.refresh(ctx, origin); err != nil {
 		return nil, nil, err
@@ -302,31 +303,31 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 		}
 		f.learned = l
 	}
-	var changed time.Time // unknown if the file is being replaced
+	var changed time.Time // zero if the file is being replaced
 	if info, err := os.Stat(f.cfg.Detectors.Path); err == nil {
 		if changed = info.ModTime(); changed.Equal(f.changed) {
 			return nil
 		}
 	}
 	content, err := streets.Read(f.cfg.Detectors)
-	if err != nil && f.content.Streets != nil { // it may be being replaced
+	if err != nil && f.content.Streets != nil { // perhaps half written
 		failures.WithLabelValues("detectors").Inc()
-		f.log.Warn().Err(err).Msg("the last good detectors stay in use")
+		f.log.Warn().Err(err).Msg("cannot read the detectors; the last valid ones remain in use")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if content.Invalid != nil {
-		f.log.Warn().Err(content.Invalid).Msg("detectors are not used")
+		f.log.Warn().Err(content.Invalid).Msg("invalid detectors are not used")
 	}
 	f.content, f.changed = content, changed
 	unplaced.Set(float64(content.Unplaced))
 	return nil
 }
 
-// periods returns the periods of forecasts from an origin, which begin with the one that contains
-// it, and a target in the middle of each.
+// periods returns the forecast periods, the first of which contains the origin, and a target in the
+// middle of each.
 func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []model.Target) {
 	first := s.Origin.Truncate(c.Step)
 	for i := range c.Periods {
@@ -340,13 +341,13 @@ func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []m
 	return list, targets
 }
 
-// round returns the speed that is published: a multiple of the tolerance, but not 0.
+// round returns the speed to publish: a multiple of the tolerance, but not 0.
 func (f Forecasts) round(speed float64) float64 {
 	return max(math.Round(speed/f.Tolerance), 1) * f.Tolerance
 }
 
-// build returns the forecasts of streets, and the number of streets by basis: the worst of their
-// detectors'.
+// build returns the forecasts of the streets, and the number of streets by the worst basis of their
+// detectors.
 func build(c Forecasts, s *model.Step, list []streets.Street, codes []string, recent []model.Recent) (
 	all []*pb.StreetForecast, basis map[model.Basis]int,
 ) {
@@ -391,8 +392,8 @@ func build(c Forecasts, s *model.Step, list []streets.Street, codes []string, re
 	return all, basis
 }
 
-// publish publishes the forecasts whose bytes differ from those that were published, and removes
-// the streets that have none.
+// publish publishes the forecasts whose bytes have changed, and removes the streets that no longer
+// have one.
 func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) error {
 	if f.sent == nil {
 		keys, err := f.out.keys(ctx)
@@ -432,13 +433,13 @@ func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) erro
 	return nil
 }
 
-// readiness is not ready before the first publication, and degraded while a step fails or history
-// is missing.
+// readiness reports not ready before the first publication, and degraded while a step fails or
+// history is missing.
 func (f *forecaster) readiness() ops.Readiness {
 	s := f.state.Load()
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text(), "streets": s.streets}}
 	if s.origin.IsZero() {
-		c.Add(ops.NotReady, "nothing is published yet")
+		c.Add(ops.NotReady, "no forecasts have been published yet")
 	} else {
 		c.Detail["origin"] = s.origin
 	}

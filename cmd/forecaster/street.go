@@ -12,7 +12,7 @@ import (
 	"trafficd/cmd/forecaster/internal/streets"
 )
 
-// snapshot is what the latest forecasts were computed from. It is not changed.
+// snapshot is the input of the latest forecasts. It is immutable.
 type snapshot struct {
 	step    *model.Step
 	streets []streets.Street
@@ -20,20 +20,20 @@ type snapshot struct {
 	recent  []model.Recent
 }
 
-// streetDetail is what the operators' listener returns for a street: its last hour and its
-// forecast, in intervals.
+// streetDetail is the operators' listener's response for a street: its last hour and its forecast,
+// in intervals.
 type streetDetail struct {
-	Origin   time.Time     `json:"origin"`   // the end of the last interval that was measured
+	Origin   time.Time     `json:"origin"`   // the end of the last measured interval
 	Interval float64       `json:"interval"` // s
-	Basis    model.Basis   `json:"basis"`    // the worst of its detectors'
+	Basis    model.Basis   `json:"basis"`    // the worst of its detectors
 	Points   []streetPoint `json:"points"`
 }
 
-// streetPoint is an interval. Speeds of several detectors are combined like forecasts (package
-// streets); what is not known is absent.
+// streetPoint is an interval. The speeds of several detectors are combined as in forecasts (package
+// streets). Unknown values are absent.
 type streetPoint struct {
 	Start    time.Time `json:"start"`
-	Measured *float64  `json:"measured,omitempty"` // usable readings only: none of those that repeat an earlier one
+	Measured *float64  `json:"measured,omitempty"` // usable readings only, without repetitions of an earlier one
 	Profile  *float64  `json:"profile,omitempty"`
 	Forecast *float64  `json:"forecast,omitempty"`
 	Low      *float64  `json:"low,omitempty"` // 8 of 10 values are from Low to High
@@ -60,11 +60,11 @@ func (f *forecaster) serveStreet(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(s.detail(f.cfg.Forecasts, &s.streets[at])) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(s.detail(f.cfg.Forecasts, &s.streets[at])) // fails only if the client has disconnected
 }
 
-// detail computes the last hour and the forecast of a street, from what the published one was
-// computed from.
+// detail computes the last hour and the forecast of a street from the input of the published
+// forecast.
 func (s *snapshot) detail(c Forecasts, t *streets.Street) streetDetail {
 	d := streetDetail{Origin: s.step.Origin.UTC(), Interval: s.step.Interval.Seconds(), Basis: model.None}
 	end := s.step.Origin.Truncate(c.Step).Add(time.Duration(c.Periods) * c.Step)

@@ -14,9 +14,9 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Check reports what is wrong with the files that the configuration names and, if deep, with the
-// feed, which it reads once. Each of the joined errors starts with the key of a setting. An invalid
-// configuration is not checked deeply.
+// Check reports problems with the configured files and, if deep, with the feed, which it reads
+// once. Each of the joined errors starts with the key of a setting. An invalid configuration is not
+// checked deeply.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	switch c.Feed {
@@ -48,7 +48,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return fmt.Errorf("%s: %w", c.Feed, err)
 }
 
-// check reports what is wrong with the brokers and the topic.
+// check reports problems with the brokers and the topic.
 func (c KafkaConfig) check(ctx context.Context, deep bool) error {
 	t, err := c.Check(ctx, "kafka.", deep)
 	policy := t.Config["cleanup.policy"]
@@ -63,7 +63,7 @@ func (c KafkaConfig) check(ctx context.Context, deep bool) error {
 	return nil
 }
 
-// discard is a layer for a check.
+// discard is a Layer that ignores all updates.
 type discard struct{}
 
 func (discard) Put(*pb.StreetForecast) {}

@@ -11,33 +11,34 @@ import (
 
 // Config is the section forecasts of the configuration.
 type Config struct {
-	Feed  string      `setting:"feed"`  // selects the section that is used; empty: no forecasts
+	Feed  string      `setting:"feed"`  // kafka, file or clickhouse, the section to use; empty: no forecasts
 	Kafka KafkaConfig `setting:"kafka"` // a compacted topic: key street:fromnode, value StreetForecast
 	File  FileConfig  `setting:"file"`  // a file that is replaced whole; it may be gzip-compressed
-	// A query whose rows, in any order, are forecast periods, with columns by name: street,
-	// fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow, updated.
+	// A query that returns forecast periods in any order. Its columns, matched by name, are street,
+	// fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow and updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
-	// Limits concern contents that lack many of the streets in use.
+	// Limits applies to contents that lack many of the streets in use.
 	shrink.Limits `setting:",squash"`
 	MaxBytes      int64   `setting:"max_bytes"` // bounds a file, the result of a query, and the latest records of a topic, uncompressed
-	MaxSpeed      float64 `setting:"max_speed"` // highest plausible speed; periods over it are dropped
+	MaxSpeed      float64 `setting:"max_speed"` // highest plausible speed; periods above it are dropped
 }
 
 // KafkaConfig is a compacted topic: key street:fromnode, value StreetForecast.
 type KafkaConfig struct {
 	dial.Kafka      `setting:",squash"`
 	Interval        time.Duration `setting:"interval"`         // time between polls
-	FetchBytes      int           `setting:"fetch_bytes"`      // size of one response, as stored by the broker
-	Quiet           time.Duration `setting:"quiet"`            // how long no record must arrive before updates without a transaction are shown
-	QuietWait       time.Duration `setting:"quiet_wait"`       // longest wait for quiet, after which updates are shown in any case
+	FetchBytes      int           `setting:"fetch_bytes"`      // maximum size of a response, compressed as the broker stores it
+	Quiet           time.Duration `setting:"quiet"`            // time without new records before updates outside of transactions are shown
+	QuietWait       time.Duration `setting:"quiet_wait"`       // longest wait for such a time, after which updates are shown in any case
 	TransactionWait time.Duration `setting:"transaction_wait"` // how long updates wait for a transaction to be committed in all partitions
 }
 
-// FileConfig is a file that is replaced whole; it may be gzip-compressed.
+// FileConfig is a file that is replaced as a whole; it may be gzip-compressed.
 type FileConfig struct {
 	Path   string `setting:"path"`   // name of the file
-	Format string `setting:"format"` // protobuf, json or ndjson; empty: by the file's name
-	// time between checks for changes that the system does not report, as on network file systems
+	Format string `setting:"format"` // protobuf, json or ndjson; empty: derived from the file's name
+	// time between checks for changes that the operating system does not report, as on network file
+	// systems
 	Recheck time.Duration `setting:"recheck"`
 	Settle  time.Duration `setting:"settle"` // how long the file must be unmodified before it is read
 }

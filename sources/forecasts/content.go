@@ -13,18 +13,17 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Record is one forecast of a file.
+// Record is a forecast in a file.
 type Record struct {
 	Position string             // in the file, for messages
-	Forecast *pb.StreetForecast // normalised; nil if Err is not
+	Forecast *pb.StreetForecast // normalised; nil if Err is set
 	Remarks  Remarks
-	Err      error // why it is skipped
+	Err      error // why the record is skipped
 }
 
-// Read yields the forecasts in the uncompressed content of a file, in order. An error, yielded last
-// and without a record, means that the content as a whole is invalid: the records before it may be
-// incomplete. The forecasts belong to the caller and do not refer to content.
-// maxSpeed is as in [Normalise].
+// Read yields the forecasts in the uncompressed content of a file, in order. If the content as a
+// whole is invalid, it ends with an error and an empty record, and records may be missing. The
+// forecasts belong to the caller and do not refer to content. See [Normalise] for maxSpeed.
 func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	return func(yield func(Record, error) bool) {
@@ -59,7 +58,7 @@ type (
 	emitter = func(position string, parse parser, text []byte) error
 )
 
-// errStopped means that the caller of Read wants no more records.
+// errStopped reports that the caller of Read has stopped iterating.
 var errStopped = errors.New("stopped")
 
 // eachMessage yields the messages of a StreetForecastResponse one at a time, so that an invalid
@@ -91,8 +90,8 @@ func eachMessage(content []byte, emit emitter) error {
 	return nil
 }
 
-// eachElement yields the elements of a StreetForecastResponse or of its array alone. It decodes one
-// element at a time: the whole document would take many times the memory of the content.
+// eachElement yields the elements of a StreetForecastResponse or of a bare array. It decodes one
+// element at a time, because the whole document would take many times the memory of the content.
 func eachElement(content []byte, emit emitter) error {
 	d := json.NewDecoder(bytes.NewReader(content))
 	err := decodeResponse(d, emit)
@@ -176,8 +175,8 @@ func decodeArray(d *json.Decoder, emit emitter) error {
 	return err
 }
 
-// eachLine skips empty lines. If the last line has no line end and is not JSON, the content is
-// truncated.
+// eachLine yields the lines that are not empty. The content is truncated if the last line has no
+// line break and is not JSON.
 func eachLine(content []byte, emit emitter) error {
 	n := 0
 	for line := range bytes.Lines(content) {
@@ -187,7 +186,7 @@ func eachLine(content []byte, emit emitter) error {
 			continue
 		}
 		if line[len(line)-1] != '\n' && !json.Valid(text) {
-			return fmt.Errorf("truncated NDJSON: line %d, the last one, has no line end and is not JSON", n)
+			return fmt.Errorf("truncated NDJSON: line %d, the last one, has no line break and is not JSON", n)
 		}
 		if err := emit(fmt.Sprintf("line %d", n), parseJSON, text); err != nil {
 			return err

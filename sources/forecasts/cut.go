@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// cut decides when the records read so far are whole publications. Partitions are read one after
-// the other, and the commit of a transaction reaches them one after the other, so that a poll may
-// see a transaction in some partitions only.
+// cut decides when the records read so far are complete publications. Partitions are read one after
+// the other, and the commit of a transaction reaches them one after the other, so a poll may see a
+// transaction in some partitions only.
 //
 // All records of a transaction are written before it is committed in any partition. So once a poll
-// has seen a transaction, the high watermarks of the next poll are behind all of its records, and
-// once every partition has been read up to these, the transaction is whole. Records of transactions
-// that are first seen meanwhile are held until then. A transaction is identified by its producer
-// and epoch, which grows with each publication of trafficctl, and with each transaction of clients
-// of Kafka 4. If a producer commits several under one epoch in quick succession, they are treated
-// like records without a transaction.
-//
-// Those are applied as they are read, and considered whole when a poll reads nothing new.
+// has seen a transaction, the high watermarks of the next poll are past all of its records, and
+// once every partition has been read up to them, the transaction is complete. Records of
+// transactions that are first seen in the meantime are held until then. A transaction is identified
+// by its producer and epoch. trafficctl increments the epoch for each publication, and clients of
+// Kafka 4 for each transaction. If a producer commits several transactions under one epoch in quick
+// succession, they are treated like records without a transaction. Records without a transaction
+// are applied as they are read, and considered complete when a poll reads nothing new.
 type cut struct {
 	started  bool            // a poll has read every partition to its end
 	moving   bool            // the current poll has applied records
-	settling map[int64]int16 // the transactions to be read to their end: by producer, the last epoch
-	barrier  map[int]int64   // by partition, where they end at the latest; nil until known
-	later    map[int64]int16 // the transactions held, like settling
+	settling map[int64]int16 // transactions to be read to their end: by producer, the last epoch
+	barrier  map[int]int64   // by partition, the offset by which they end; nil until known
+	later    map[int64]int16 // transactions whose records are held, like settling
 	held     store
 	newest   time.Time // time of the newest record held
-	since    time.Time // when updates began to wait; zero if none does
+	since    time.Time // when updates began to wait; zero if none are waiting
 }
 
 func (c *cut) startOver() {
@@ -34,8 +33,8 @@ func (c *cut) startOver() {
 	c.held.clear()
 }
 
-// holds reports whether a transaction's records are held. Before the first poll has ended nothing
-// is visible and memory would not suffice: none is.
+// holds reports whether a transaction's records are held. None are before the first poll has ended,
+// because nothing is visible yet and memory would not suffice.
 func (c *cut) holds(producer int64, epoch int16) bool {
 	seen := c.settling
 	if c.started {
@@ -48,9 +47,9 @@ func (c *cut) holds(producer int64, epoch int16) bool {
 	return c.started
 }
 
-// endPoll notes the end of a poll, given the next offset and the high watermark of each partition.
-// It reports whether all updates that were applied are whole; if not, whether that is because of a
-// transaction.
+// endPoll records the end of a poll, given the next offset and the high watermark of each
+// partition. It reports whether all applied updates are complete and, if not, whether that is due
+// to a transaction.
 func (c *cut) endPoll(next, ends map[int]int64, failed bool) (whole, transaction bool) {
 	moving := c.moving
 	c.moving = false
@@ -78,8 +77,8 @@ func (c *cut) waited(now time.Time) time.Duration {
 	return now.Sub(c.since)
 }
 
-// advance returns the records held and the time of the newest: they are to be applied, and read to
-// the end of their transactions.
+// advance returns the held records, which the caller applies, and the time of the newest. Their
+// transactions are the next to be read to their end.
 func (c *cut) advance() (held map[identity]latest, newest time.Time) {
 	held, newest = c.held.streets, c.newest
 	c.settling, c.later = c.later, make(map[int64]int16)

@@ -13,7 +13,7 @@ import (
 // Fault is a defect of a record.
 type Fault struct {
 	Position string    `json:"position"` // partition and offset, line, array element, or row
-	Skipped  bool      `json:"skipped"`  // the whole record; else a part was dropped or corrected
+	Skipped  bool      `json:"skipped"`  // the whole record was skipped; otherwise a part was dropped or corrected
 	Error    string    `json:"error"`
 	At       time.Time `json:"at"`
 }
@@ -24,7 +24,7 @@ const (
 	logEvery      = time.Minute
 )
 
-// faults counts defects of records, keeps the latest, and logs at most one a minute.
+// faults counts defects of records, keeps the latest ones, and logs at most one per minute.
 type faults struct {
 	log zerolog.Logger
 
@@ -37,7 +37,7 @@ type faults struct {
 	unlogged   int
 }
 
-// reset forgets all faults: the content is read again from its start.
+// reset forgets all faults. It is called before content is read again from its start.
 func (f *faults) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *faults) skip(position string, err error) {
 		first := f.outOfRange == 0
 		f.outOfRange++
 		f.mu.Unlock()
-		if first { // besides the sampled log of all faults
+		if first { // in addition to the sampled log of all faults
 			f.log.Error().Str("position", position).Err(err).Msg("forecast record skipped; a metric counts further ones")
 		}
 	}

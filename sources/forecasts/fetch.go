@@ -14,13 +14,13 @@ import (
 	fetching "github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// kafka-go's own Fetch reports neither which transactions were aborted nor that a quota delays the
-// response, so the requests here are those of the protocol.
+// The requests in this file are those of Kafka's protocol, because kafka-go's Fetch reports neither
+// aborted transactions nor throttling by a quota.
 
 const readCommitted = 1
 
 // fetch reads one response, starting at the next offset, and returns the ends of the committed
-// records and of all records. They are negative if a quota of the broker delayed the response.
+// records and of all records. They are negative if the broker throttled the request.
 func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, written int64, err error) {
 	from := t.next[partition]
 	p, delay, err := t.fetchPartition(ctx, partition, from)
@@ -42,15 +42,15 @@ func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, writte
 	if p.LastStableOffset >= 0 {
 		committed = min(committed, p.LastStableOffset)
 	}
-	// No record at this offset means the end of a compacted batch: the next response starts behind
-	// it.
+	// Without a record at this offset, it is at the end of a compacted batch. The next response
+	// starts after it.
 	if t.next[partition] == from && from < committed {
 		t.next[partition]++
 	}
 	return committed, written, nil
 }
 
-// fetchPartition returns the response for one partition, or nil and the delay that a quota imposes.
+// fetchPartition returns the response for one partition, or nil and the delay imposed by a quota.
 func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int64) (*fetching.ResponsePartition, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
 	defer cancel()
@@ -139,11 +139,12 @@ func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, appl
 	return nil
 }
 
-// aborted tracks which records of a response belong to aborted transactions. The broker reports
-// producer and first offset of each; it ends with the producer's next control record.
+// aborted tracks which records of a response belong to aborted transactions. The broker reports the
+// producer and first offset of each transaction, which ends with the producer's next control
+// record.
 type aborted struct {
 	named []fetching.ResponseTransaction // not yet begun, in order
-	under map[int64]bool                 // producers in an aborted transaction
+	under map[int64]bool                 // producers with an aborted transaction at this point
 }
 
 func newAborted(named []fetching.ResponseTransaction) *aborted {

@@ -13,7 +13,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// fileFeed reads a file whole whenever it changes.
+// fileFeed reads the whole file whenever it changes.
 type fileFeed struct {
 	FileConfig
 	file     *watch.File
@@ -34,8 +34,8 @@ func (f *fileFeed) changes() <-chan struct{} { return f.file.Changes() }
 
 func (f *fileFeed) close() { f.file.Close() }
 
-// check confirms the data as of the file's modification time, or of now if that is in the future,
-// because another machine's clock is ahead.
+// check confirms the data as of the file's modification time, or of now if that is in the future
+// because the clock of another machine is ahead.
 func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	content, modified, err := f.file.Read()
 	if now := time.Now(); modified.After(now) {
@@ -51,7 +51,7 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	if err := f.publish(ctx, content, modified); err != nil {
 		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
 		var suspect *shrink.Error
-		if !errors.As(err, &suspect) { // which is read again
+		if !errors.As(err, &suspect) { // such content is read again
 			f.file.Refuse(err)
 		}
 		return modified, err
@@ -60,8 +60,8 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	return modified, nil
 }
 
-// expansion is the ratio of memory to file size up to which forecasts are accepted. Real ones need
-// three times the size of their file.
+// expansion is the ratio of memory to file size up to which forecasts are accepted. Real files need
+// a ratio of 3.
 const expansion = 4
 
 func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {
@@ -73,7 +73,7 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 			streets.add(record)
 		}
 		if err == nil && streets.bytes > expansion*f.maxBytes {
-			err = fmt.Errorf("the forecasts take more than %d bytes of memory, %d times forecasts.max_bytes: raise it",
+			err = fmt.Errorf("the forecasts need more than %d bytes of memory, which is %d times forecasts.max_bytes: raise it",
 				expansion*f.maxBytes, expansion)
 		}
 		if err != nil {
@@ -84,9 +84,9 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 	return streets.publish(&f.contents, confirmed)
 }
 
-// streets passes the valid forecasts of a feed's whole content on to the layer, one at a time,
-// because all of them decoded take several times the memory of the layer. The last one of each
-// street counts.
+// streets passes the valid forecasts of a feed's whole content to the layer. It passes each of them
+// on at once, because all of them decoded take several times the memory of the layer. The last
+// forecast of each street replaces earlier ones.
 type streets struct {
 	faults *faults
 	layer  Layer
@@ -108,7 +108,7 @@ func (s *streets) add(r Record) {
 	s.faults.remark(r.Position, r.Remarks)
 	s.bytes += memoryOf(r.Forecast)
 	s.known[identityOf(r.Forecast)] = struct{}{}
-	if n := len(r.Forecast.Forecast); n > 0 { // periods are sorted, and the text of normal times too
+	if n := len(r.Forecast.Forecast); n > 0 { // periods are sorted, and normalised times sort as text
 		s.newest = max(s.newest, r.Forecast.Forecast[n-1].Start)
 	}
 	s.layer.Put(r.Forecast)
@@ -119,7 +119,7 @@ func memoryOf(f *pb.StreetForecast) int64 {
 	return streetBytes + int64(len(f.OpenLRcode)) + rowBytes*int64(len(f.Forecast))
 }
 
-// newestStart returns the latest start of a period: the time of data that has no other.
+// newestStart returns the latest start of a period, which is the time of data without another.
 func (s *streets) newestStart() time.Time {
 	at, _ := contract.ParseForecastTime(s.newest) // normalised
 	return at
@@ -127,7 +127,7 @@ func (s *streets) newestStart() time.Time {
 
 var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")
 
-// publish makes the streets visible, unless they are suspicious.
+// publish makes the streets visible unless the guard refuses them.
 func (s *streets) publish(to *contents, confirmed time.Time) error {
 	err := errNoValidForecast
 	if len(s.known) > 0 {

@@ -15,8 +15,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Layer receives the forecasts. One goroutine calls it. Forecasts are normalised and belong to the
-// layer; readers see them after Publish.
+// Layer receives normalised forecasts, which belong to it from then on. Readers see them after
+// Publish. One goroutine calls it.
 type Layer interface {
 	// Put replaces the forecast of a street and fromnode.
 	Put(f *pb.StreetForecast)
@@ -30,7 +30,7 @@ type Layer interface {
 	Confirm(dataTime time.Time)
 }
 
-// feed is where forecasts come from. One goroutine calls it.
+// feed is a source of forecasts. One goroutine calls it.
 type feed interface {
 	// check brings the layer up to date and returns the time of the data. The error is nil if it
 	// published a change, watch.ErrUnchanged if there was none, and watch.ErrUnsettled while the
@@ -46,9 +46,9 @@ var errNotYet = errors.New("the forecasts have not been read yet")
 // Forecasts keeps a layer up to date.
 type Forecasts struct {
 	kind     string
-	feed     feed          // nil: none
+	feed     feed          // nil: no feed
 	interval time.Duration // between checks
-	settle   time.Duration // from a change to its check, and between checks while data are being written
+	settle   time.Duration // delay from a change to its check, and between checks while data is being written
 	confirm  time.Duration // as in shrink.Limits
 	faults   *faults
 	log      zerolog.Logger
@@ -149,8 +149,8 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		} else {
 			checksFailed.Inc()
 		}
-		// Alternating reasons, as of polls that start with another partition each, are logged once
-		// a minute.
+		// Polls start with a different partition each, so reasons may alternate. They are logged at
+		// most once a minute.
 		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logEvery {
 			c.logged = now
 			f.log.Warn().Err(err).Msg("cannot use forecasts; the layer is unchanged")

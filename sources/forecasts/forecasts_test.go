@@ -288,7 +288,7 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Username: "x"} }, "kafka.sasl.mechanism must be set")
 	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Mechanism: "plain"} }, "kafka.sasl.username and")
 	f(FeedKafka, func(c *Config) { c.Kafka.SASL = dial.SASL{Mechanism: "gssapi"} }, `kafka.sasl.mechanism is "gssapi"`)
-	f(FeedFile, func(c *Config) { c.File = FileConfig{Format: "xml"} }, "file.path is empty", `file.format is "xml"`, "file.recheck", "file.settle")
+	f(FeedFile, func(c *Config) { c.File = FileConfig{Format: "xml"} }, "file.path must be set", `file.format is "xml"`, "file.recheck", "file.settle")
 	f(FeedClickHouse, func(c *Config) { c.ClickHouse = dial.ClickHouseQuery{Address: "x"} },
 		`clickhouse.address is "x"`, "clickhouse.query must be set", "clickhouse.interval", "clickhouse.timeout")
 }

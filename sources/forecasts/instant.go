@@ -9,17 +9,17 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Years that every part of the system can represent (contract 1.2, rule 9).
+// The range of years that every part of the system can represent (contract 1.2, rule 9).
 const (
 	firstYear = 1970
 	lastYear  = 2261
 )
 
-// maxTime is longer than any time with nine fractional digits and a zone.
+// maxTime is the maximum length of a time in bytes, enough for nine fractional digits and a zone.
 const maxTime = 40
 
 // normaliseTime converts an ISO 8601 date-time with a zone to the form of contract 2. Seconds are
-// optional, the fraction may follow a comma, T and Z may be lower case.
+// optional, the decimal separator may be a comma, and T and Z may be lower case.
 func normaliseTime(text string) (string, error) {
 	t, err := parseTime(text)
 	if err != nil {

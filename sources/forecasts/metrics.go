@@ -11,18 +11,18 @@ var (
 	checksUnsettled = checks.WithLabelValues("unsettled")
 	checksRefused   = checks.WithLabelValues("refused")
 	checksFailed    = checks.WithLabelValues("failed")
-	checkSeconds    = metrics.NewSeconds("trafficd_forecasts_check_duration_seconds", "Time of one check of the forecast feed, in seconds.")
+	checkSeconds    = metrics.NewSeconds("trafficd_forecasts_check_duration_seconds", "Duration of a check of the forecast feed, in seconds.")
 
 	records = metrics.NewCounters("trafficd_forecasts_records_total",
-		"Records of the forecast feed, by result: taken, removed (a deletion) or skipped (faulty).", "result")
+		"Records of the forecast feed, by result: taken, removed (tombstone) or skipped (invalid).", "result")
 	recordsTaken   = records.WithLabelValues("taken")
 	recordsRemoved = records.WithLabelValues("removed")
 	recordsSkipped = records.WithLabelValues("skipped")
 	outOfRange     = metrics.NewCounter("trafficd_forecasts_out_of_range_total",
 		"Skipped records whose street or fromnode is not a 32-bit integer.")
 	incomplete = metrics.NewCounter("trafficd_forecasts_incomplete_total",
-		"Updates of the topic shown after forecasts.kafka.quiet_wait or transaction_wait, although publications may be incomplete.")
-	remarksTotal = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects of forecast records that were taken nevertheless.")
+		"Possibly incomplete updates of the topic that were shown after forecasts.kafka.quiet_wait or transaction_wait.")
+	remarksTotal = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects of forecast records that were used nevertheless.")
 )
 
 // gauges returns the gauges of a feed, which exist only while it runs.

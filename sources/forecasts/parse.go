@@ -27,8 +27,8 @@ func Key(f *pb.StreetForecast) []byte {
 	return strconv.AppendInt(append(key, ':'), int64(f.Fromnode), 10)
 }
 
-// parseKey accepts plain decimal numbers only: brokers compact by the bytes of the key, so that
-// each street must have exactly one.
+// parseKey accepts plain decimal numbers only. Brokers compact by the bytes of the key, so each
+// street must have exactly one.
 func parseKey(key []byte) (identity, error) {
 	street, fromnode, ok := strings.Cut(string(key), ":")
 	if ok {
@@ -46,8 +46,8 @@ func parseInt32(text string, into *int32) bool {
 	return err == nil && strconv.FormatInt(n, 10) == text
 }
 
-// parseRecord parses a record of the topic. The forecast of a nil value, a tombstone, is nil. It
-// keeps neither key nor value.
+// parseRecord parses a record of the topic. The forecast of a tombstone (a nil value) is nil. It
+// retains neither key nor value.
 func parseRecord(key, value []byte, maxSpeed float64) (identity, *pb.StreetForecast, Remarks, error) {
 	id, err := parseKey(key)
 	if err != nil || value == nil {

@@ -13,7 +13,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// queryFeed polls a query whose rows are forecast periods.
+// queryFeed polls a query that returns forecast periods.
 type queryFeed struct {
 	dial.Poller
 	maxBytes int64
@@ -33,8 +33,8 @@ func (q *queryFeed) changes() <-chan struct{} { return nil }
 
 func (q *queryFeed) close() { q.Close() }
 
-// check publishes every answer: the layer finds out what changed. Its time is that of the newest
-// row.
+// check publishes every result, since the layer detects what has changed. The time of the data is
+// that of the newest row.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	asked := time.Now()
 	var all *periods
@@ -91,12 +91,12 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 type periods struct {
 	byStreet map[identity]*grouped
 	order    []*grouped
-	updated  time.Time // the newest value of the column updated; zero without the column
+	updated  time.Time // newest value of the column updated; zero if there is no such column
 }
 
 type grouped struct {
 	forecast *pb.StreetForecast
-	row      int // the street's first
+	row      int // the first row of the street
 }
 
 func (p *periods) add(id identity, code string, period *pb.ForecastPeriod, row int) {

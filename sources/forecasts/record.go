@@ -14,8 +14,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Bounds of plausible values. The contract has no units: these are wide enough for km/h and for the
-// vehicles per hour of the widest road.
+// Bounds of plausible values. The contract defines no units, so they are wide enough for km/h and
+// for the vehicles per hour of the widest road.
 const (
 	MaxSpeed = 500.0 // default of the setting max_speed
 	// HighestMaxSpeed bounds the setting.
@@ -40,9 +40,9 @@ func (r *Remarks) add(err error) {
 }
 
 // Normalise converts f to normal form: times in UTC, in whole seconds with Z; usable periods only,
-// each once, sorted by start and end; speed_valid present; no timezone. The table in the package
-// comment has the rules. Speeds over maxSpeed are unusable. After an error f is unusable and its
-// content undefined.
+// each once, sorted by start and end; speed_valid present; no timezone. The package comment lists
+// the rules. Periods with a speed over maxSpeed are unusable. After an error the content of f is
+// undefined.
 func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	var remarks Remarks
 	if err := checkStreet(f); err != nil {
@@ -92,7 +92,7 @@ func normalisePeriods(periods []*pb.ForecastPeriod, maxSpeed float64, remarks *R
 		}
 		good = append(good, p)
 	}
-	// Normal times sort as text.
+	// Normalised times sort as text.
 	slices.SortStableFunc(good, comparePeriods)
 	kept := good[:0]
 	for _, p := range good {

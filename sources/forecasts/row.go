@@ -15,13 +15,13 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// rowScan holds a row of the result, in the types of its columns.
+// rowScan holds a row of the result, in the Go types of its columns.
 type rowScan struct {
 	into   []any          // pointers for Scan, one per column
 	column map[string]any // the same by name
 }
 
-// Columns with a meaning; others are ignored.
+// The columns that are used; others are ignored.
 var (
 	neededColumns   = []string{"street", "fromnode", "start", "end", "speed"}
 	optionalColumns = []string{"openLRcode", "flow_valid", "speed_valid", "flow", "updated"}
@@ -45,7 +45,8 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 	return s, nil
 }
 
-// row converts the row scanned. Missing and null columns mean no openLRcode, speed valid, no flow.
+// row converts the scanned row. The defaults of missing and null columns are: no openLRcode, speed
+// valid, no flow.
 func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated time.Time, err error) {
 	p = &pb.ForecastPeriod{SpeedValid: proto.Bool(true)}
 	err = errors.Join(
@@ -76,7 +77,7 @@ func set[T any](s *rowScan, name string, into *T, as func(reflect.Value) (T, err
 	return nil
 }
 
-// value returns a column's value; the zero Value if an optional column is missing or null.
+// value returns a column's value, or the zero Value if an optional column is missing or null.
 func (s *rowScan) value(name string) (reflect.Value, error) {
 	into, ok := s.column[name]
 	if !ok {
@@ -114,7 +115,7 @@ func asBool(v reflect.Value) (bool, error) {
 	return false, fmt.Errorf("is %.64q, must be a boolean", fmt.Sprint(v))
 }
 
-// asFloat accepts the client's decimals too, by their text.
+// asFloat also accepts decimals, which it converts from their text.
 func asFloat(v reflect.Value) (float64, error) {
 	switch {
 	case v.CanFloat():

@@ -2,18 +2,18 @@ package forecasts
 
 import "time"
 
-// Status describes the feed. It is the zero value without a feed.
+// Status describes the feed. Without a feed it is the zero value.
 type Status struct {
 	Feed       string  `json:"feed"`             // kafka, file or clickhouse
 	Published  bool    `json:"published"`        // a first layer was published
 	AgeSeconds float64 `json:"age_seconds"`      // of the data; before the first layer, since Start
 	Error      string  `json:"error,omitempty"`  // of the last check
-	Skipped    uint64  `json:"skipped"`          // records of the topic since Start, or of the content read last
+	Skipped    uint64  `json:"skipped"`          // records of the topic since Start, or records of the last content read
 	Remarks    uint64  `json:"remarks"`          // parts dropped or corrected, likewise
-	Faults     []Fault `json:"faults,omitempty"` // the latest of both, in order
+	Faults     []Fault `json:"faults,omitempty"` // the latest skipped records and remarks, in order
 }
 
-// condition is the outcome of the checks.
+// condition is the result of the checks.
 type condition struct {
 	published bool
 	confirmed time.Time

@@ -12,16 +12,16 @@ import (
 
 // latest is the latest record of a street.
 type latest struct {
-	forecast  *pb.StreetForecast // only of a record that is held
+	forecast  *pb.StreetForecast // set only while the record is held
 	removes   bool
 	partition int
 	offset    int64
-	at        time.Time // of the latest record in this partition
+	at        time.Time // time of the street's latest record in this partition
 	bytes     int64     // approximate memory
 }
 
-// follows reports whether a record replaces the one before. Within a partition the order counts;
-// between partitions the time does. The outcome does not depend on which partition is read first.
+// follows reports whether l replaces before. Within a partition, offsets decide; between
+// partitions, timestamps do. The result does not depend on which partition is read first.
 func (l latest) follows(before latest) bool {
 	if l.partition == before.partition {
 		return l.offset > before.offset
@@ -49,7 +49,7 @@ func (s *store) clear() {
 	s.bytes, s.removed = 0, 0
 }
 
-// put stores a record and reports whether it is the latest of its street.
+// put stores a record if it is the latest of its street, and reports whether it is.
 func (s *store) put(id identity, l latest) (bool, error) {
 	before, known := s.streets[id]
 	if known && !l.follows(before) {
@@ -79,8 +79,8 @@ func (s *store) forget(id identity) {
 	delete(s.streets, id)
 }
 
-// forgetTombstones makes room if there are many, as brokers do after a day. Only an older record in
-// another partition would still need them.
+// forgetTombstones makes room if there are many tombstones, which brokers delete after a day too.
+// They only protect against an older record in another partition.
 func (s *store) forgetTombstones() {
 	if s.removed <= len(s.streets)/2 {
 		return
@@ -92,7 +92,7 @@ func (s *store) forgetTombstones() {
 	}
 }
 
-// contents is the whole content of the layer.
+// contents guards what replaces the whole content of the layer.
 type contents struct {
 	layer Layer
 	guard shrink.Guard
@@ -100,13 +100,13 @@ type contents struct {
 	inUse map[identity]struct{} // the streets of the layer
 }
 
-// newContents returns contents whose source has this name in messages.
+// newContents returns contents. Messages call the feed source.
 func newContents(cfg Config, layer Layer, source string) contents {
 	guard := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it at once, restart trafficd"}
 	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}
 }
 
-// admit returns an error if it is suspicious that these streets replace those in use.
+// admit returns an error if the guard refuses to replace the streets in use with next.
 func (c *contents) admit(next map[identity]struct{}, now time.Time) error {
 	var mark shrink.Mark
 	lacks := len(c.inUse)

@@ -13,7 +13,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// topicFeed reads all partitions of a topic from their start. It publishes nothing until it has
+// topicFeed reads all partitions of a topic from the beginning. It publishes nothing until it has
 // read each of them to its end.
 type topicFeed struct {
 	cfg       KafkaConfig
@@ -30,12 +30,12 @@ type topicFeed struct {
 	caughtUp bool          // the streets are published
 	changed  bool          // the layer has unpublished updates
 	cut      cut
-	more     chan struct{} // capacity 1: updates were held when others were published
+	more     chan struct{} // capacity 1: signals that held updates remain after a publication
 
 	newest    time.Time // time of the newest record that is not held; of the first poll if no record has one
-	confirmed time.Time // newest when the layer was whole last
+	confirmed time.Time // newest when the layer was last complete
 	turn      int       // polls so far
-	logged    time.Time // when an incomplete publication was logged last
+	logged    time.Time // when an incomplete publication was last logged
 }
 
 func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
@@ -94,9 +94,9 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 	return t.confirmed, err
 }
 
-// settle publishes the updates that were read if they are whole, or have waited too long. If a
-// partition could not be read, the records of the others are published after that time, but confirm
-// nothing.
+// settle publishes the updates read so far if they are complete or have waited too long. In the
+// latter case, the records of the other partitions are published even if a partition could not be
+// read, but the layer is not confirmed.
 func (t *topicFeed) settle(err error, now time.Time) error {
 	whole, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
 	pending := t.changed || len(t.cut.held.streets) > 0 || !t.caughtUp
@@ -142,8 +142,7 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 	return cmp.Or(err, errTopicWritten)
 }
 
-// mustWait reports whether updates that are not whole must wait longer. If not, they are counted
-// and logged.
+// mustWait reports whether incomplete updates must wait longer. If not, it counts and logs them.
 func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 	limit := t.cfg.QuietWait
 	if transaction {
@@ -157,13 +156,14 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 	if now.Sub(t.logged) >= logEvery {
 		t.logged = now
 		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown, although publications may be incomplete: " +
-			"the topic was written all the time, a transaction stayed open, or a partition cannot be read; " +
+			"the topic was written to continuously, a transaction remained open, or a partition cannot be read; " +
 			"see forecasts.kafka.quiet_wait and transaction_wait")
 	}
 	return false
 }
 
-// catchUp returns an error if the streets must not be published yet.
+// catchUp prepares the first publication. It returns an error if the streets must not be published
+// yet.
 func (t *topicFeed) catchUp(now time.Time) error {
 	all := make(map[identity]struct{}, len(t.streets.streets))
 	for id, l := range t.streets.streets {
@@ -184,8 +184,8 @@ var (
 	errTopicWritten = fmt.Errorf("the topic is %w", watch.ErrUnsettled)
 )
 
-// poll reads every partition to its end, and then checks that the topic is still the same: a
-// recreated one has the same offsets.
+// poll reads every partition to its end, and then checks that the topic was not recreated, which
+// the offsets do not show.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if len(t.next) == 0 {
 		if t.topic, err = t.identify(ctx); err != nil {
@@ -196,7 +196,7 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Each poll starts with another partition, so that an unavailable broker does not hide the
+	// Each poll starts with the next partition, so that an unavailable broker does not hide the
 	// others.
 	t.turn++
 	for i := range partitions {
@@ -222,8 +222,7 @@ func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
 	return id, nil
 }
 
-// drain reads a partition up to its end at the time of the first fetch: that of the committed
-// records.
+// drain reads a partition up to the end that its committed records had at the first fetch.
 func (t *topicFeed) drain(ctx context.Context, partition int) error {
 	if _, ok := t.next[partition]; !ok {
 		first, err := dial.Offset(ctx, t.client, t.cfg.Topic, partition, kafka.FirstOffset)
@@ -244,7 +243,7 @@ func (t *topicFeed) drain(ctx context.Context, partition int) error {
 	return nil
 }
 
-// take parses a record and passes it on.
+// take parses a record and passes it to apply.
 func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, latest) error) error {
 	if r.Offset < t.next[partition] { // brokers return whole batches
 		return nil
@@ -294,7 +293,7 @@ func (t *topicFeed) hold(id identity, l latest) error {
 	return nil
 }
 
-// later returns the time of the newest record, given that of one more. None is in the future.
+// later returns the later of the two times, limiting at to now.
 func later(newest, at time.Time) time.Time {
 	if now := time.Now(); at.After(now) { // the producer's clock is ahead
 		at = now
@@ -305,7 +304,7 @@ func later(newest, at time.Time) time.Time {
 	return newest
 }
 
-// apply stores a record and hands it to the layer.
+// apply stores a record and passes it to the layer.
 func (t *topicFeed) apply(id identity, l latest) error {
 	forecast := l.forecast
 	l.forecast = nil

@@ -14,16 +14,16 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// topicID distinguishes a topic from one of the same name, created after it was deleted. Brokers
-// report it in metadata of version 10 and later (KIP-516). kafka-go supports up to version 8, so
-// that request and answer are encoded here.
+// topicID distinguishes a topic from a deleted one of the same name. Brokers report it in metadata
+// version 10 and later (KIP-516). kafka-go supports versions up to 8, so request and response are
+// encoded here.
 type topicID [16]byte
 
 const metadataWithID = 10
 
 var errMetadata = errors.New("invalid metadata of the broker")
 
-// askTopicID asks any broker. If it is too old to know, the identifier is zero.
+// askTopicID asks any broker. The identifier is zero if the broker is too old to report it.
 func askTopicID(ctx context.Context, client *kafka.Client, topic string) (topicID, error) {
 	known, err := client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 	if err == nil {
@@ -45,10 +45,10 @@ func askTopicID(ctx context.Context, client *kafka.Client, topic string) (topicI
 	return r.id, nil
 }
 
-// topicIDRequest encodes itself and decodes its answer on kafka-go's connection.
+// topicIDRequest encodes itself and decodes its response on kafka-go's connection.
 type topicIDRequest struct{ topic string }
 
-// topicIDResponse is the part of the answer that is used.
+// topicIDResponse holds the fields of the response that are used.
 type topicIDResponse struct {
 	code int16
 	id   topicID
@@ -84,8 +84,8 @@ func (r *topicIDRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error)
 	return decodeTopicID(answer)
 }
 
-// encode returns the request with its header. A compact length is one more than the count, 0
-// meaning null; the 0 at the end of a structure means no tagged fields.
+// encode returns the request with its header. A compact length is the count plus one, with 0
+// meaning null. The 0 at the end of a structure means no tagged fields.
 func (r *topicIDRequest) encode() []byte {
 	b := make([]byte, 4, 64+len(r.topic))
 	b = binary.BigEndian.AppendUint16(b, uint16(protocol.Metadata))
@@ -104,7 +104,7 @@ func (r *topicIDRequest) encode() []byte {
 	return b
 }
 
-// decodeTopicID reads as far as the identifier of the first topic.
+// decodeTopicID decodes the response up to the identifier of the first topic.
 func decodeTopicID(answer []byte) (*topicIDResponse, error) {
 	d := decoder{batch.NewWireReader(answer, errMetadata)}
 	d.Bytes(4) // correlation id
@@ -140,7 +140,7 @@ func decodeTopicID(answer []byte) (*topicIDResponse, error) {
 // decoder reads Kafka's compact encoding.
 type decoder struct{ batch.WireReader }
 
-// length reads the length of a list or a text, null being empty.
+// length reads the length of a list or a string; null counts as empty.
 func (d *decoder) length() int { return max(0, int(d.Uvarint())-1) }
 
 func (d *decoder) skipText() { d.Bytes(d.length()) }

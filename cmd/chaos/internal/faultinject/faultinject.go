@@ -4,7 +4,7 @@
 // A static binary calls the kernel directly, so nothing can be interposed from outside. But go
 // build accepts an overlay that replaces source files, even those of the standard library. The
 // overlay adds one file to package syscall and changes the lines where time.Now reads the clock and
-// where files are read, written and synced. The program itself is built as it is shipped.
+// where files are read, written and synced. The program's own code is unchanged.
 package faultinject
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed syscall.go.txt
 var syscallFile string
 
-// change replaces a text that occurs once in a file of the standard library.
+// change replaces text, which must occur exactly once, in a file of the standard library.
 type change struct{ file, text, by string }
 
 var changes = []change{
@@ -92,7 +92,7 @@ func Overlay(ctx context.Context, dir string) (string, error) {
 // env names the environment variable with the file that controls the faults.
 const env = "FAULT_FILE"
 
-// The words of the file, as syscall.go.txt reads them.
+// The offsets of the words in the file, as in syscall.go.txt.
 const (
 	skew = 8 * iota
 	writeFaults
@@ -127,10 +127,10 @@ func (f *Faults) Skew(by time.Duration) error { return f.set(skew, int64(by/time
 // of the bytes written; 0 stops it.
 func (f *Faults) FailWrites(oneIn int) error { return f.set(writeFaults, int64(oneIn)) }
 
-// FailReads does the same to positioned reads.
+// FailReads does the same for positioned reads.
 func (f *Faults) FailReads(oneIn int) error { return f.set(readFaults, int64(oneIn)) }
 
-// set writes a word atomically: the file is shared memory for the programs.
+// set writes a word atomically, because programs map the file into memory.
 func (f *Faults) set(word int64, value int64) error {
 	b := binary.NativeEndian.AppendUint64(nil, uint64(value))
 	if _, err := f.file.WriteAt(b, word); err != nil {

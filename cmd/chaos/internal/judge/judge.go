@@ -9,12 +9,12 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// Arrival is a row or a record as a store holds it.
+// Arrival is a row or a record in a store.
 type Arrival struct {
 	ledger.Accepted
 	Received int64  // received_at: Unix nanoseconds in the archive, milliseconds in the forward
 	Place    string // in the store, for messages
-	Odd      string // what else is wrong, such as a key that is not the detector
+	Odd      string // any other defect, such as a wrong key
 }
 
 // Verdict is the result for one store.
@@ -38,7 +38,7 @@ func (v *Verdict) String() string {
 		v.Store, v.Arrived, v.Missing, v.Duplicated, v.Reordered, v.Altered)
 }
 
-// examples is how many offenders of a kind are shown.
+// examples is the maximum number of examples of each kind.
 const examples = 5
 
 func (v *Verdict) note(count *int, format string, args ...any) {
@@ -47,8 +47,8 @@ func (v *Verdict) note(count *int, format string, args ...any) {
 	}
 }
 
-// Compare judges one store, whose arrivals are in its own order: by partition and offset for the
-// topic.
+// Compare judges one store. Its arrivals must be in the store's order, which is by partition and
+// offset for the topic.
 func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verdict {
 	v := &Verdict{Store: store, Arrived: len(arrivals)}
 	wanted := make(map[ledger.Name]ledger.Accepted, len(accepted))
@@ -121,8 +121,8 @@ func agree(v *Verdict, rows, forward []Arrival) {
 	}
 }
 
-// archive judges the rows of a server of the archive, which have no order within the received_at
-// that a whole batch shares: it sorts them by time of arrival and sequence.
+// archive judges the rows of a server of the archive. It sorts them by received_at, which a whole
+// batch shares, and sequence.
 func archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Name]int64, len(accepted))
 	for _, a := range accepted {

@@ -43,7 +43,7 @@ func ReadArchive(ctx context.Context, address, table string) ([]Arrival, error) 
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the archive: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // it was only read from
+	defer func() { _ = conn.Close() }()
 	var found []row
 	if err := conn.Select(ctx, &found, rowsOf+table); err != nil {
 		return nil, fmt.Errorf("cannot read the archive: %w", err)
@@ -64,8 +64,8 @@ func ReadArchive(ctx context.Context, address, table string) ([]Arrival, error) 
 	return rows, nil
 }
 
-// ParseRecords parses the records of the topic. One that is not a measurement becomes an arrival
-// that was never accepted.
+// ParseRecords parses the records of the topic. A record that is not a measurement becomes an
+// arrival without a name, which was never accepted.
 func ParseRecords(records []launch.Record) []Arrival {
 	partitions := map[string]int32{} // detector → partition
 	arrivals := make([]Arrival, len(records))
@@ -96,7 +96,7 @@ func parseRecord(r launch.Record) Arrival {
 	if n, err := strconv.Atoi(r.Header("index")); err == nil {
 		a.Index = n
 	}
-	switch { // fields that a record contains twice
+	switch { // fields that the record's key and headers repeat
 	case string(r.Key) != m.GetDetectorCode():
 		a.Odd = fmt.Sprintf("the key is %q", r.Key)
 	case m.GetProductInstance() != Instance(a.Detector) || r.Header("product-instance") != m.GetProductInstance():

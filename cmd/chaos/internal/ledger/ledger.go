@@ -1,5 +1,5 @@
-// Package ledger records what a run's clients know: which measurements were accepted, with which
-// batch id and index, and which responses were wrong.
+// Package ledger records the responses that the clients of a run received: which measurements were
+// accepted, with their batch id and index, and which responses were wrong.
 package ledger
 
 import (
@@ -52,7 +52,7 @@ type Accepted struct {
 	Index int
 }
 
-// Ledger collects what all clients know. It is safe for concurrent use.
+// Ledger collects the records of all clients. It is safe for concurrent use.
 type Ledger struct {
 	mu       sync.Mutex
 	accepted []Accepted
@@ -67,7 +67,7 @@ type Tally struct {
 	Resent   int // attempts without a 207
 	Replays  int // batches sent again after their 207
 	GaveUp   int // attempts that the client cancelled
-	Requests int // an attempt may be several at the same time
+	Requests int // an attempt may consist of several concurrent ones
 	Answers  int // requests with a 207
 }
 
@@ -92,7 +92,7 @@ func (l *Ledger) Wrong(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// Tally returns the counts up to now.
+// Tally returns the current counts.
 func (l *Ledger) Tally() Tally {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -75,7 +75,7 @@ func (m *maker) item() ledger.Item {
 		from, length = base.Add(-time.Duration(m.rng.Int64N(360e9))), length/120
 	}
 	value, quality := m.rng.Float64()*200, m.rng.Float64()
-	switch m.rng.IntN(20) { // also both zeros and very small and very large numbers
+	switch m.rng.IntN(20) { // including both zeros, and very small and very large numbers
 	case 0:
 		value = math.Copysign(0, -1)
 	case 1:
@@ -151,7 +151,7 @@ func (r *result) same(o *result) bool {
 	return r.batchID == o.batchID && r.Accepted == o.Accepted && r.Rejected == o.Rejected && slices.Equal(r.Rejections, o.Rejections)
 }
 
-// compare returns what is wrong with the result of a batch, or an empty string.
+// compare describes how the result differs from the expected one, or returns an empty string.
 func (b *batch) compare(got *result) string {
 	if bad := len(b.faults); got.Accepted != len(b.items)-bad || got.Rejected != bad || len(got.Rejections) != bad {
 		return fmt.Sprintf("%d items, %d of them invalid: accepted %d, rejected %d, %d rejections",

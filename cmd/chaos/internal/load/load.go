@@ -1,6 +1,7 @@
-// Package load simulates the clients of a run. Each owns its detectors and sends one batch at a
-// time with an Idempotency-Key, and retries until it receives a 207, as `trafficctl send` does. So
-// the order within a detector is defined, and every batch has been accepted when Run returns.
+// Package load simulates the clients of a run. Each client has its own detectors. It sends one
+// batch at a time with an Idempotency-Key and retries until it receives a 207, as `trafficctl send`
+// does, so the order within a detector is defined, and every batch has been accepted when Run
+// returns.
 //
 // Some items are invalid on purpose, some attempts are cancelled before the response, and some
 // batches are sent again after their 207.
@@ -27,11 +28,11 @@ import (
 // Config is the size of the load.
 type Config struct {
 	Endpoints []string // URLs of the replicas
-	Balancer  string   // URL of the load balancer before them; empty = none
+	Balancer  string   // URL of their load balancer; empty = none
 	Clients   int
 	Detectors int           // per client
 	Items     int           // per batch, at most
-	Pause     time.Duration // of a client between its batches, on average
+	Pause     time.Duration // mean time between a client's batches
 	Seed      uint64
 }
 
@@ -39,8 +40,8 @@ type Config struct {
 type Manner int
 
 const (
-	// Mixed sends a batch to one replica, directly or through the load balancer, or to all at the
-	// same time, and gives up some attempts.
+	// Mixed sends each batch to one replica, directly or through the load balancer, or to all at
+	// the same time, and cancels some attempts.
 	Mixed Manner = iota
 	// Equal sends each batch repeats times to every replica and once to the load balancer, all at
 	// the same time.
@@ -53,7 +54,7 @@ const (
 // repeats is the number of requests of a batch that Equal sends to each replica.
 const repeats = 3
 
-// Clients are the clients of a run.
+// Clients represents the clients of a run.
 type Clients []*client
 
 // New returns clients that have sent nothing yet.
@@ -149,7 +150,7 @@ func (c *client) repeat(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case !r.replayed && len(c.Endpoints) == 1: // another replica does not know the answer
+	case !r.replayed && len(c.Endpoints) == 1: // another replica does not have the result
 		c.ledger.Wrong("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
 	case !r.same(old.first):
 		c.ledger.Wrong("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
@@ -158,15 +159,15 @@ func (c *client) repeat(ctx context.Context) error {
 	return nil
 }
 
-// retryable lists the statuses that the daemon may return during a fault, or HAProxy: 502 and 504.
+// retryable lists the statuses that the daemon or, for 502 and 504, HAProxy may return during a
+// fault.
 var retryable = []int{
 	http.StatusServiceUnavailable, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests,
 	http.StatusBadGateway, http.StatusGatewayTimeout,
 }
 
-// settle sends a batch until it receives a 207. It records any other status that is not retryable,
-// and still retries, because the daemon accepted nothing. It randomly cancels some attempts very
-// early.
+// settle sends a batch until it receives a 207. It records statuses that are not retryable, but
+// still retries, because the daemon accepted nothing. It randomly cancels some attempts very early.
 func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
@@ -239,7 +240,7 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 		case first == nil:
 			first = r
 		case !r.same(first):
-			c.ledger.Wrong("batch %s: one answer is %v, another %v", b.key, first, r)
+			c.ledger.Wrong("batch %s: one replica's result is %v, another's is %v", b.key, first, r)
 		}
 	}
 	c.ledger.Add(func(t *ledger.Tally) { t.Requests += len(to); t.Answers += answers })

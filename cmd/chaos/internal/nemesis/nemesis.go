@@ -1,6 +1,6 @@
-// Package nemesis injects faults by plan: a seed determines, for each target, the order of its
-// faults, their parameters and the pauses between them. Targets are hit independently, so their
-// faults coincide in every combination.
+// Package nemesis injects faults according to a plan: for each target, a seed determines the order
+// of its faults, their parameters and the pauses between them. Targets are hit independently, so
+// any faults may coincide.
 package nemesis
 
 import (
@@ -30,8 +30,8 @@ type Fault struct {
 	Hit    Hit
 }
 
-// During returns a fault that lasts for a random time: begin draws its parameters and starts it,
-// end undoes it, even if begin returns ErrNothing.
+// During returns a Hit that lasts for a random time: begin draws its parameters and injects it, and
+// end undoes it, even if begin returned ErrNothing.
 func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end func() error) Hit {
 	return func(ctx context.Context, r *rand.Rand) error {
 		lasts := shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))
@@ -47,7 +47,7 @@ func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end f
 // Target is hit by one fault at a time.
 type Target struct {
 	Name   string
-	Number int           // of several targets with the same name
+	Number int           // distinguishes targets of the same name
 	Gap    time.Duration // mean pause between two faults; 0 = never hit
 	Faults []Fault
 }
@@ -74,8 +74,8 @@ func (c Counts) Add(o Counts) {
 	}
 }
 
-// Run hits all targets until ctx ends. When it returns, all faults are undone; an error means that
-// one could not be.
+// Run hits all targets until ctx ends. When it returns, all faults have been undone, unless it
+// returns an error.
 func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -107,7 +107,7 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 	if t.Gap <= 0 || sum == 0 {
 		return counts, nil
 	}
-	// Each target has its own random source, so that events at one do not change the plan of
+	// Each target has its own random source, so that one target's events do not change the plan of
 	// another.
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.Name)) // never fails

@@ -22,7 +22,7 @@ import (
 type Archive struct {
 	Nodes     []*Node
 	ZooKeeper *launch.ZooKeeper // nil = no cluster
-	Table     string            // with the rows of a node
+	Table     string            // of a node's own rows
 
 	cluster *launch.ClickHouseCluster
 	migrate func(ctx context.Context) error // creates the tables that are missing on any node
@@ -102,12 +102,12 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 
 func (a *Archive) close() error {
 	if a.cluster == nil {
-		return nil // the rig's stores
+		return nil // the rig closes its stores
 	}
 	return a.cluster.Close()
 }
 
-// do runs a statement over the native protocol: a node of a cluster has no other.
+// do runs a statement over the native protocol, the only one that a node of a cluster serves.
 func (n *Node) do(statement string) error {
 	return n.with(func(ctx context.Context, conn ch.Conn) error { return conn.Exec(ctx, statement) })
 }
@@ -124,18 +124,19 @@ func (n *Node) with(do func(ctx context.Context, conn ch.Conn) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // nothing is pending
+	defer func() { _ = conn.Close() }()
 	return do(ctx, conn)
 }
 
 // hog is an expression that allocates 3.6 GB at once, more than the memory limit of the server.
 const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 
-// TooManyParts is the refusal that affects one node of a cluster only.
+// TooManyParts is the only refusal that affects a single node of a cluster.
 const TooManyParts = "too many parts"
 
 // refusals maps each way to make a server reject inserts to the statements that start and end it;
-// %s is the table. Memory runs out before the rows are written or, in a view, afterwards.
+// %s is the table. The server runs out of memory before it writes the rows or, in a view,
+// afterwards.
 var refusals = map[string][2]string{
 	"read-only": {"ALTER TABLE %s MODIFY SETTING table_readonly = 1", "ALTER TABLE %s MODIFY SETTING table_readonly = 0"},
 	TooManyParts: {
@@ -163,8 +164,8 @@ func (n *Node) Refusals() []string {
 // Refuse makes the server reject inserts until Allow.
 func (n *Node) Refuse(how string) error { return n.refuse(how, 0) }
 
-// Allow undoes Refuse. A table whose ZooKeeper is away cannot be altered: it waits until that is
-// back.
+// Allow undoes Refuse. In a cluster it waits for ZooKeeper, without which a table cannot be
+// altered.
 func (n *Node) Allow(how string) error {
 	if n.archive.cluster == nil {
 		return n.refuse(how, 1)
@@ -182,7 +183,7 @@ func (n *Node) refuse(how string, step int) error {
 	return n.do(strings.ReplaceAll(refusals[how][step], "%s", n.archive.Table))
 }
 
-// Revive restarts the server if it does not respond: embedded as a library, ClickHouse exits after
+// Revive restarts the server if it does not respond. Embedded as a library, ClickHouse exits after
 // some connection failures that the real server survives.
 func (n *Node) Revive() error {
 	if err := n.do("SELECT 1"); err == nil {
@@ -191,9 +192,9 @@ func (n *Node) Revive() error {
 	return errors.Join(n.Kill(), n.Restart())
 }
 
-// Wipe kills a node and deletes its disk, unless it may have the only copy of a row: a replica that
-// is away does not count for the quorum, and lacks rows until it has fetched them. Then it is only
-// killed, and Wipe returns nemesis.ErrNothing.
+// Wipe kills a node and deletes its disk. If the node may have the only copy of a row, because the
+// other replica was down and has not fetched it yet, Wipe only kills the node and returns
+// nemesis.ErrNothing.
 func (n *Node) Wipe() error {
 	if err := n.Kill(); err != nil {
 		return err
@@ -205,8 +206,8 @@ func (n *Node) Wipe() error {
 	return os.RemoveAll(filepath.Join(n.Dir(), "clickhouse"))
 }
 
-// spare returns nil if another node has all parts of this one, which is dead: those that it lacks
-// are in its queue.
+// spare returns nil if the other node has all parts of this one, which is not running. Missing
+// parts are in the other node's replication queue.
 func (n *Node) spare() error {
 	if err := n.other().do("SYSTEM SYNC REPLICA " + n.archive.Table + " PULL"); err != nil {
 		return err
@@ -224,18 +225,18 @@ func (n *Node) other() *Node { return n.archive.Nodes[(n.number+1)%len(n.archive
 
 func (n *Node) replica() string { return fmt.Sprint("r", n.number+1) }
 
-// Replace starts a node after Wipe. If its disk was deleted, Keeper forgets the old one, and the
-// new one creates its tables and fetches all rows.
+// Replace starts a node after Wipe. If its disk was deleted, Replace drops the old replica from
+// ZooKeeper, and the new one creates its tables and fetches all rows.
 func (n *Node) Replace(ctx context.Context) error {
 	if err := n.Restart(); err != nil || !n.empty {
 		return err
 	}
 	n.empty = false
-	known := []string{n.replica(), "1-" + n.replica()} // of the tables of the shard, and of all servers
+	known := []string{n.replica(), "1-" + n.replica()} // in the shard's tables, and in those of all servers
 	return launch.Eventually(ctx, 2*time.Minute, func() error {
 		for len(known) > 0 {
 			if err := n.other().do("SYSTEM DROP REPLICA '" + known[0] + "' FROM DATABASE trafficd"); err != nil {
-				return err // ZooKeeper has not yet given up its session, or the other node is down
+				return err // its session in ZooKeeper has not expired yet, or the other node is down
 			}
 			known = known[1:]
 		}
@@ -250,7 +251,7 @@ func (a *Archive) Settled(ctx context.Context) error {
 		if a.cluster != nil {
 			err := launch.Eventually(ctx, time.Minute, func() error { return n.do("SYSTEM SYNC REPLICA " + a.Table) })
 			if err != nil {
-				return fmt.Errorf("node %d has not all rows: %w", n.number, err)
+				return fmt.Errorf("node %d does not have all rows: %w", n.number, err)
 			}
 		}
 		merged, err := n.count("SELECT count() FROM system.parts WHERE concat(database, '.', table) = '" + a.Table + "' AND level > 0")

@@ -31,19 +31,19 @@ const (
 
 // Broker is a cluster that speaks the Kafka protocol. Its methods must not be called concurrently.
 type Broker interface {
-	// End ends n brokers, chosen by r: with SIGKILL if they can recover from it, otherwise cleanly
+	// End stops n brokers, chosen by r: with SIGKILL if they can recover from it, otherwise cleanly
 	// and all together.
 	End(r *rand.Rand, n int) error
-	// Restart starts the brokers that were ended.
+	// Restart starts the brokers that End stopped.
 	Restart() error
 	// Freeze pauses one broker, chosen by r, until Thaw.
 	Freeze(r *rand.Rand) error
 	Thaw() error
 	// FailProduce makes the next produce requests return errors, drawn from r, some after storing
-	// the records. Only kfake can.
+	// the records. Only kfake supports it.
 	FailProduce(r *rand.Rand) error
-	// Wipe kills a broker, chosen by r, and deletes its disk, unless others may lack what it has: then
-	// it returns nemesis.ErrNothing. Restart starts it. Only Apache Kafka can.
+	// Wipe kills a broker, chosen by r, and deletes its disk, unless others may lack what it has:
+	// then it returns nemesis.ErrNothing. Restart starts it. Only Apache Kafka can.
 	Wipe(ctx context.Context, r *rand.Rand) error
 	// MoveLeaders gives each partition another preferred leader, drawn from r, and elects it. Only
 	// Apache Kafka can.
@@ -109,8 +109,8 @@ func (a *apache) Restart() error {
 	return each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
 }
 
-// Freeze pauses one node. After its session timeout it loses its partitions to the others, and does
-// not know it when it resumes.
+// Freeze pauses one node. After its session timeout the others take over its partitions, which it
+// does not know when it resumes.
 func (a *apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
 	return a.frozen.Pause()
@@ -167,7 +167,7 @@ func (a *apache) covered(ctx context.Context, dead int) error {
 	})
 }
 
-// MoveLeaders returns nemesis.ErrNothing if the cluster cannot do it now.
+// MoveLeaders returns nemesis.ErrNothing if the cluster cannot do it at the moment.
 func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -209,7 +209,7 @@ func (a *apache) Addresses() (all []string) {
 	return all
 }
 
-// Close kills the nodes: in a clean shutdown, the last node would wait for the others, which have
+// Close kills the nodes. In a clean shutdown the last node would wait for the others, which have
 // already exited.
 func (a *apache) Close() error {
 	return each(a.nodes, func(_ int, n *launch.Stores) error {
@@ -220,8 +220,8 @@ func (a *apache) Close() error {
 	})
 }
 
-// fake is kfake in this process, where its faults can be controlled. It saves the state of
-// producers only when it is closed, so it is never killed: a broker that forgets its producers
+// fake is kfake in this process, where its faults can be controlled. It is never killed, because it
+// saves the state of producers only when it is closed, and a broker that forgets its producers
 // during a request may duplicate records.
 type fake struct {
 	dir        string
@@ -240,7 +240,7 @@ func (f *fake) Restart() (err error) {
 	return nil
 }
 
-// listen returns a listener whose address is the wire's: kfake advertises it to clients.
+// listen returns a listener with the wire's address, which kfake advertises to clients.
 func (f *fake) listen(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -264,8 +264,8 @@ func (a *advertising) Addr() net.Addr { return a.wire }
 
 func (f *fake) End(*rand.Rand, int) error { return f.Close() }
 
-// Freeze blocks the cluster's only goroutine at the next request: nothing is answered, no
-// connection is closed.
+// Freeze blocks the cluster's only goroutine at the next request. It does not respond, and closes
+// no connection.
 func (f *fake) Freeze(*rand.Rand) error {
 	thaw := make(chan struct{})
 	f.thaw = thaw
@@ -282,8 +282,8 @@ func (f *fake) Thaw() error {
 	return nil
 }
 
-// produceErrors are errors returned although the records were stored, errors of a broker that has
-// forgotten the producer, and errors without storing anything. Sequence numbers alone do not
+// produceErrors lists errors returned although the records were stored, errors of a broker that has
+// forgotten the producer, and errors of a broker that stored nothing. Sequence numbers alone do not
 // protect against one of the first kind followed by one of the second.
 var produceErrors = [][]*kerr.Error{
 	{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},

@@ -31,16 +31,15 @@ const stopLimit = 6 * time.Second
 type Daemon struct {
 	launch.Daemon
 	Busy      sync.Mutex                       // held during a fault
-	Faults    *faultinject.Faults              // its clock, writes and reads
+	Faults    *faultinject.Faults              // of its clock, writes and reads
 	sharesLog bool                             // its journal is a log in Kafka
 	volume    string                           // the journal's folder
 	wrong     func(format string, args ...any) // reports unexpected exits
-	watched   bool                             // an exit of the last process is unexpected
+	watched   bool                             // an exit of the current process is unexpected
 }
 
-// newDaemon writes the daemon's configuration: short retry delays and small blocks, so that more
-// deliveries are hit by a fault, and a journal that fills up when a store is down for a few
-// seconds.
+// newDaemon writes the daemon's configuration. Retry delays are short and blocks small, so that
+// faults hit more deliveries, and the journal fills up when a store is down for a few seconds.
 func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 	dir := r.path(fmt.Sprint("replica-", n))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -91,7 +90,7 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 	return d, d.configureClients(r.cfg.Clients)
 }
 
-// list returns the value of a setting that is a list.
+// list formats the value of a list setting.
 func list(of []string) string { return strings.Join(of, ",") }
 
 func addresses(wires []*Wire) (all []string) {
@@ -101,8 +100,8 @@ func addresses(wires []*Wire) (all []string) {
 	return all
 }
 
-// configureClients gives each client a key and a product instance, whose registry has the detectors
-// of all.
+// configureClients gives each client a key and a product instance. The registry of each has the
+// detectors of all clients.
 func (d *Daemon) configureClients(clients int) error {
 	var keys, feeds []string
 	for n := range clients {
@@ -119,7 +118,7 @@ func (d *Daemon) configureClients(clients int) error {
 	return nil
 }
 
-// The log of several replicas.
+// The log that several replicas share.
 const (
 	Log      = "trafficd.log"
 	logGroup = "trafficd"
@@ -261,8 +260,8 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-// Running reports whether the daemon is running, and records an unexpected exit. An exit before the
-// daemon listens is expected if the disk fails: a service manager would restart it.
+// Running reports whether the daemon is running, and records an unexpected exit. If the disk fails,
+// an exit before the daemon listens is expected, because a service manager would restart it.
 func (d *Daemon) Running() bool {
 	if !d.Exited() {
 		return true
@@ -274,7 +273,7 @@ func (d *Daemon) Running() bool {
 	return false
 }
 
-// Log messages that show that the daemon handles signals, and that it accepts clients.
+// Log messages from which the daemon handles signals and accepts clients, respectively.
 const (
 	handlesSignals = ` starts"`
 	listening      = `"listening for clients"`
@@ -302,11 +301,11 @@ func (d *Daemon) Terminate() error {
 	}
 	d.watched = false
 	begin := time.Now()
-	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // 3 s more, as the machine may be busy
+	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // plus 3 s, because the machine may be busy
 		d.wrong("the daemon did not exit within %v of SIGTERM", time.Since(begin))
 		return nil
 	}
-	// SIGTERM kills a process that has just started and does not handle signals yet.
+	// SIGTERM kills a process that does not handle signals yet.
 	status, ok := d.State().Sys().(syscall.WaitStatus)
 	early := ok && status.Signaled() && status.Signal() == syscall.SIGTERM && !strings.Contains(d.Log(), handlesSignals)
 	// A request may wait for the log longer than the grace period. Its client sends it again.

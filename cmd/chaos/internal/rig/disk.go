@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a small in-memory file system for the journal, so that it can be filled. It is mounted
-// nowhere: it is reached through a descriptor of this process and disappears with it.
+// Disk is a small in-memory file system for the journal, so that it can be filled. It has no mount
+// point: it is accessible through a descriptor of this process and disappears with it.
 type Disk struct {
 	fd  int
 	Dir string
@@ -35,7 +35,7 @@ func (d *Disk) Fill() error {
 	return nil
 }
 
-// Free ends Fill.
+// Free undoes Fill.
 func (d *Disk) Free() error { return os.Remove(d.ballast()) }
 
 func (d *Disk) close() { _ = unix.Close(d.fd) }

@@ -21,7 +21,7 @@ type Edge struct {
 	proc    *launch.Process
 }
 
-// server is how the shipped configuration names its second replica.
+// server is the shipped configuration's line for the second replica.
 const server = "    server replica-2 replica-2:8080 check port 8081\n"
 
 // startEdge starts an HAProxy in front of the replicas' wires. It checks the replicas themselves.
@@ -73,7 +73,7 @@ func (e *Edge) Start() error {
 // Kill sends SIGKILL.
 func (e *Edge) Kill() error { return e.proc.Kill() }
 
-// Pause stops it until Resume; connections stay open.
+// Pause stops HAProxy until Resume; connections stay open.
 func (e *Edge) Pause() error { return e.proc.Signal(unix.SIGSTOP) }
 
 // Resume undoes Pause.

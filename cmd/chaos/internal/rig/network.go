@@ -13,9 +13,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Network is a bridge with a network namespace for each host, so that the links between any two can
-// be cut, in one direction or both. Packets that are cut disappear without an error, as on a broken
-// switch.
+// Network is a bridge with a network namespace for each host, so that the link between any two
+// hosts can be cut, in one direction or both. Packets on a cut link disappear without an error, as
+// on a broken switch.
 type Network struct {
 	Hosts  launch.Hosts
 	bridge string

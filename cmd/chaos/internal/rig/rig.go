@@ -1,6 +1,6 @@
-// Package rig runs everything that an attack needs, on loopback: the daemon as it is shipped, with
-// an injectable clock and disk, a real ClickHouse, a broker, and a toxiproxy on each connection
-// between them and to the clients. Each part can be killed, stopped and started separately.
+// Package rig runs the system under test on loopback: the daemon, whose clock and disk can have
+// faults, a real ClickHouse, a broker, and a toxiproxy on each connection between them and to the
+// clients. Each part can be killed, stopped and started separately.
 package rig
 
 import (
@@ -18,7 +18,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// The disk has room for the largest journal, the idempotency store and the cursors, and little
+// The disk has room for the largest journal, the idempotency store and the cursors, but little
 // more.
 const (
 	journalBytes = 12 << 20
@@ -27,15 +27,15 @@ const (
 
 // Config describes what to run.
 type Config struct {
-	Dir       string // for everything; created by the caller
+	Dir       string // for all files; created by the caller
 	Detectors []string
 	Broker    string // launch.Kfake or launch.Apache
 	Brokers   int
-	Nodes     int                              // of ClickHouse; with 2 or more, a cluster of one shard
-	Replicas  int                              // more than one have their journal in Kafka, on which nothing but Kafka is shared
+	Nodes     int                              // of ClickHouse; 2 or more are a cluster of one shard
+	Replicas  int                              // of the daemon; several have their journal in Kafka, and share nothing else
 	Clients   int                              // each has a key and a product instance
 	Links     bool                             // gives each broker and each ClickHouse node of a cluster a network namespace, which needs root
-	LowDisk   bool                             // the journal stops before its disk is full; otherwise writes fail
+	LowDisk   bool                             // the journal refuses frames before its disk is full; otherwise writes fail
 	Wrong     func(format string, args ...any) // called for each unexpected exit
 }
 
@@ -133,7 +133,7 @@ func (r *Rig) Endpoints() (replicas []string, balancer string) {
 	return replicas, balancer
 }
 
-// buildWires builds toxiproxy, which is pinned by its own module file to keep it out of the
+// buildWires builds toxiproxy. It is pinned in a separate module file, to keep it out of the
 // product's go.mod.
 func (r *Rig) buildWires(ctx context.Context) error {
 	root, err := launch.ModuleRoot()
@@ -144,8 +144,9 @@ func (r *Rig) buildWires(ctx context.Context) error {
 	return launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server")
 }
 
-// startNetwork creates a host for each broker, then for each ClickHouse node of a cluster, and for
-// ZooKeeper. They cannot download anything.
+// startNetwork creates a host for each broker, for each ClickHouse node of a cluster, and for
+// ZooKeeper, in this order. It downloads the stores first, because the hosts have no Internet
+// access.
 func (r *Rig) startNetwork(ctx context.Context) error {
 	if !r.cfg.Links {
 		return nil
@@ -171,7 +172,7 @@ func (r *Rig) hosts(from, n int) launch.Hosts {
 	return r.Network.Hosts[from : from+n]
 }
 
-// startBroker starts the wires first: a broker must know the address that it advertises.
+// startBroker starts the wires first, because a broker advertises their addresses.
 func (r *Rig) startBroker(ctx context.Context) error {
 	ports, err := launch.PickPorts("Kafka broker", r.cfg.Brokers)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // Wire is a toxiproxy in front of one server. If a client or the server stops reading, toxiproxy
-// can wait for the connection forever while it holds its locks, so its API no longer responds; it
-// is then killed and restarted.
+// may wait for the connection forever while it holds its locks. Its API then no longer responds,
+// and it is killed and restarted.
 type Wire struct {
 	Address string // for clients
 

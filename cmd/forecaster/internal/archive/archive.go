@@ -11,19 +11,18 @@
 //	forecaster_days ───────────▶ forecaster_profiles  of the next day: weekday → kind of day → all days → mean
 //	forecaster_moments ────────▶ forecaster_weights   of the next day: least squares, shrunk to the pool
 //
-// then a row in forecaster_learned says that the tables of the next day are complete. Whatever is
-// interrupted is repeated, and replaces its rows: ReplacingMergeTree, read with FINAL. The
-// residuals of a day are those of the profile that was learned before it, so learning never sees
-// what it forecasts.
+// Then a row in forecaster_learned records that the tables of the next day are complete. Learning
+// that was interrupted is repeated and replaces its rows (ReplacingMergeTree, read with FINAL). The
+// residuals of a day refer to the profile learned before that day, so learning never sees what it
+// forecasts.
 //
 // # Rules for readings
 //
-//   - no_vehicles: a speed of an interval in which no vehicle was counted is the speed before,
-//     repeated.
+//   - no_vehicles: in an interval without vehicles, the detector repeats its previous speed.
 //   - impossible: values that are not positive, or higher than the setting most.
 //
-// Such readings are neither learned nor used. Readings of an interval are averaged; n vehicles have
-// the weight n/(n+2), and readings without a count that of 3 vehicles.
+// Such readings are neither learned nor used. The readings of an interval are averaged: a reading
+// of n vehicles has weight n/(n+2), and one without a count has the weight of 3 vehicles.
 package archive
 
 import (
@@ -41,16 +40,16 @@ import (
 const (
 	history  = 120 // days of a profile; older ones have a weight of less than 0.95^120
 	ridge    = 400 // weight of the pool in the weights of a detector, in readings of many vehicles
-	reliable = 5   // vehicles of a reading by which the bounds are learned
-	keepDays = 7   // of learned tables that are replaced daily
+	reliable = 5   // least number of vehicles of the readings that the bounds are learned from
+	keepDays = 7   // how long daily learned tables are kept
 
-	clockSkew = 24 * time.Hour // of detectors whose clocks are ahead
+	clockSkew = 24 * time.Hour // tolerated for detectors whose clocks are ahead
 
-	readCells = 4_500_000 // intervals of detectors whose measurements are read at once: ClickHouse takes 100 bytes for each
+	readCells = 4_500_000 // detector intervals read at once: ClickHouse needs 100 bytes for each
 )
 
-// Source is the archive of one product instance and measure type, and where to store what is
-// learned.
+// Source is the archive of one product instance and measure type, and the database of the learned
+// tables.
 type Source struct {
 	Conn     driver.Conn
 	Database string // of the archive
@@ -58,25 +57,25 @@ type Source struct {
 	Learned  string // database of the tables of the forecaster
 	Instance string
 	Measure  string // measure type that is forecast
-	Count    string // measure type of the numbers of vehicles; empty: unknown
+	Count    string // measure type of the vehicle counts; empty: unknown
 	Most     float64
 	Interval time.Duration
 	Horizons []time.Duration
 	Location *time.Location
-	Holidays []string // as 2026-12-25
+	Holidays []string // such as 2026-12-25
 }
 
 // ErrEmpty reports an archive without measurements.
 var ErrEmpty = errors.New("the archive has no measurements of this product instance and measure type")
 
-// Midnight returns the start of the local day of a moment.
+// Midnight returns the start of t's local day.
 func (s *Source) Midnight(t time.Time) time.Time {
 	y, m, d := t.In(s.Location).Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, s.Location)
 }
 
-// Learn learns all days that ended at or before until, and calls done after each. An error of done
-// ends it. A day is learned at most once.
+// Learn learns all days that ended at or before until, and calls done after each. It stops when
+// done returns an error. A day is learned at most once.
 func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) error {
 	next, err := s.next(ctx, until)
 	if err != nil {
@@ -119,7 +118,7 @@ func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 	return max(1, min(history, readCells/(q.Longest*max(1, int(n))))), nil
 }
 
-// next returns the first day that is not learned.
+// next returns the first day that has not been learned.
 func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 	q := s.query(until, until, until, 0)
 	var day time.Time
@@ -143,7 +142,7 @@ func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 	return s.Midnight(day), nil
 }
 
-// learnDay learns a day, which is the next one to be learned, from forecaster_values.
+// learnDay learns day from forecaster_values. Days are learned in order.
 func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 	lead := int(s.Horizons[len(s.Horizons)-1]/s.Interval) + model.Hour
 	tomorrow := day.AddDate(0, 0, 1)
@@ -189,7 +188,7 @@ func (s *Source) isLearned(ctx context.Context, q *query) (bool, error) {
 	return n > 0, err
 }
 
-// final lets FINAL work on months separately: they are partitions.
+// final is the setting that lets FINAL process each partition, a month, separately.
 const final = "do_not_merge_across_partitions_select_final"
 
 // settings make one block of each INSERT. One thread needs the least CPU time for many small
@@ -211,7 +210,7 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 	return nil
 }
 
-// Load reads the latest learned tables for a moment. Without any, the result has no pool.
+// Load reads the learned tables that are the latest at a time. If there are none, Pool is nil.
 func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
 	day := s.Midnight(at)
 	q := s.query(day, day, day, 0)
@@ -286,7 +285,7 @@ func (s *Source) loadWeights(ctx context.Context, q *query, l *model.Learned) er
 	}
 	if l.Pool != nil {
 		for _, d := range l.Detectors {
-			if d.Weights == nil { // it had no forecast yet that could be compared with a value
+			if d.Weights == nil { // no forecast of it could be compared with a value yet
 				d.Weights = l.Pool.Weights
 			}
 		}
@@ -299,12 +298,12 @@ type Values struct {
 	Code     string
 	Values   []float64
 	Weights  []float64 // 0: no usable reading
-	Reliable []float64 // 1: of enough vehicles for the evaluation
+	Reliable []float64 // 1: has enough vehicles for the evaluation
 	Seen     time.Time // end of the latest measurement, usable or not
 }
 
-// Values reads the intervals from one moment to another, in the order of the codes. Measurements
-// that end later are not used.
+// Values reads the intervals in [from, to), sorted by detector code. Measurements that end after to
+// are not used.
 func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, error) {
 	return s.values(ctx, s.query(s.Midnight(from), from, to, 0))
 }
@@ -336,7 +335,7 @@ func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
 // Recent returns the values of the last hour before an origin.
 func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, recent []model.Recent, err error) {
 	q := s.query(s.Midnight(origin), origin.Add(-model.Hour*s.Interval), origin, 0)
-	q.Received = q.From - int64(clockSkew/time.Second) // ClickHouse has an index by which it skips older parts
+	q.Received = q.From - int64(clockSkew/time.Second) // lets ClickHouse skip older parts by an index
 	all, err := s.values(ctx, q)
 	if err != nil {
 		return nil, nil, err

@@ -20,7 +20,7 @@ var statements = template.Must(template.New("").Funcs(template.FuncMap{
 	"add":  func(a, b int) int { return a + b },
 }).Parse(text))
 
-// quote returns a string literal of SQL.
+// quote returns s as an SQL string literal.
 func quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
@@ -31,12 +31,12 @@ type query struct {
 	Archive, Tables string // quoted names
 	Step            int64  // interval in seconds
 	From, To        int64
-	Received        int64  // earlier ones are not read; 0: all are read
+	Received        int64  // measurements received earlier are not read; 0: all are read
 	Places          int    // intervals from From to To
 	Before          int    // intervals of the day before
-	Longest         int    // intervals of the longest day, of 25 hours
-	Lead            int    // of them before the day
-	Length          int    // the others
+	Longest         int    // intervals of a day of 25 hours, the longest
+	Lead            int    // places before the day
+	Length          int    // places of the day
 	Slots           string // array: slot of each place
 	Expanded        string // array: profile at each place
 	Horizons        string // array, in intervals
@@ -46,7 +46,7 @@ type query struct {
 	Targets         []target
 }
 
-// target is a day of which profiles are computed.
+// target is a day for which profiles are computed.
 type target struct{ Class, Kind int }
 
 func (q *query) Counted() bool      { return q.Measure != q.Count && q.Count != "" }
@@ -65,12 +65,13 @@ func (q *query) Columns() (c []string) {
 	return c
 }
 
-// Limited and Deep list the features that are also used limited, and multiplied by the depth.
+// Limited and Deep list the features that are used a second time, limited or multiplied by the
+// depth.
 func (q *query) Limited() []int { return []int{1, 2, 3} }
 func (q *query) Deep() []int    { return []int{1, 2, 3, 4} }
 
-// Products lists the pairs of arrays whose products are the moments: for each feature, itself,
-// those after it, and y.
+// Products lists the pairs of arrays whose products are the moments: each feature with itself, with
+// the features after it, and with y.
 func (q *query) Products() (list []string) {
 	for i := 1; i <= model.K; i++ {
 		for j := i; j <= model.K; j++ {
@@ -85,8 +86,8 @@ func (q *query) Products() (list []string) {
 // reliability.
 func (q *query) Arrays() []string { return []string{"vs", "ws", "ts", "bs"} }
 
-// expanded returns the profile at each place: its slots, each repeated for the intervals in it.
-// When clocks are set back, slots repeat, which begins another part.
+// expanded returns the SQL expression of the profile at each place: each slot is repeated for the
+// intervals in it. When clocks are set back, slots recur, which starts another part.
 func expanded(slots []int) string {
 	var parts []string
 	for len(slots) > 0 {
@@ -121,7 +122,7 @@ func (q *query) Windows() (list []span) {
 	return list
 }
 
-// Key is the condition for the rows of the product instance and measure type.
+// Key returns the condition that selects the rows of the product instance and measure type.
 func (q *query) Key() string {
 	return fmt.Sprintf("product_instance = %s AND measure_type_code = %s", quote(q.Instance), quote(q.Measure))
 }
@@ -174,7 +175,7 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 	return q
 }
 
-// target returns the weekday from 1 (Monday) to 7, which holidays are too, and the kind of day.
+// target returns the weekday from 1 (Monday) to 7 (Sunday and holidays), and the kind of day.
 func (s *Source) target(day time.Time) target {
 	class := (int(day.Weekday())+6)%7 + 1
 	for _, h := range s.Holidays {

@@ -1,13 +1,12 @@
 // Package evaluate backtests the model on the archive.
 //
-// Days are learned and evaluated in turn: the forecasts of a day use only tables that were learned
-// from earlier days, and values of intervals that ended at the origin. Every interval of a day is
-// an origin. The model, and all baselines, are compared on the same readings: those of enough
-// vehicles (package archive).
+// Days are learned and evaluated in turn: the forecasts of a day use only tables learned from
+// earlier days and intervals that ended by the origin. Every interval of a day is an origin. The
+// model and these baselines are compared on the same readings, those with enough vehicles (package
+// archive):
 //
 //   - persistence: the last usable reading before the origin.
-//   - profile: the profile of the model alone: the weekly profile in slots of 15 minutes of local
-//     time.
+//   - profile: the weekly profile of the model alone, in slots of 15 minutes of local time.
 //   - profile + residual: the profile and the residual of the last interval.
 package evaluate
 
@@ -22,7 +21,7 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 )
 
-// ErrLeak reports learned tables or values that are not older than the origin.
+// ErrLeak reports learned tables or values from after the origin.
 var ErrLeak = errors.New("leak: a forecast was computed from measurements after its origin")
 
 // Methods are the names of the compared methods, in the order of Result.
@@ -39,7 +38,7 @@ type Result struct {
 	Coverage float64       `json:"coverage_percent"`
 }
 
-// Sums accumulate the errors at a horizon.
+// sums accumulates the errors at a horizon.
 type sums struct {
 	n, covered                 float64
 	absolute, square, relative [4]float64
@@ -50,12 +49,12 @@ type Evaluation struct {
 	Source   *archive.Source
 	Horizons []time.Duration
 	From, To time.Time     // readings of the comparison
-	Learning time.Duration // what Run has spent in ClickHouse on learning, without the comparison
+	Learning time.Duration // time that Run has spent on learning in ClickHouse, without the comparison
 	sums     []sums
 }
 
 // Run learns all days from the first measurement on, and evaluates those from From to To. The
-// learned tables of the source must be empty: tables that know later days are a leak.
+// learned tables of the source must be empty: tables learned from later days would be a leak.
 func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]Result, error) {
 	e.sums = make([]sums, len(e.Horizons))
 	first := e.Source.Midnight(e.From)
@@ -80,7 +79,7 @@ func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]R
 	return e.results(), nil
 }
 
-// Day evaluates the origins of a local day by learned tables.
+// Day evaluates all origins of a local day with the learned tables.
 func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) error {
 	if e.sums == nil {
 		e.sums = make([]sums, len(e.Horizons))

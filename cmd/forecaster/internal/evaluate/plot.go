@@ -9,7 +9,7 @@ import (
 
 var colours = []string{"#1b6ca8", "#b0b0b0", "#8ac6a0", "#e09f3e"}
 
-// Plot writes bars of the mean absolute errors as SVG.
+// Plot writes a bar chart of the mean absolute errors as SVG.
 func Plot(w io.Writer, results []Result) error {
 	const left, bottom, height, bar, gap = 50, 270, 230, 26, 40
 	highest := 0.0

@@ -1,5 +1,5 @@
-// Package model is the last step of a forecast: from the learned tables and the values of the last
-// hour to the values of the next hours. It does no I/O.
+// Package model computes forecasts from the learned tables and the values of the last hour. It does
+// no I/O.
 //
 // # Model
 //
@@ -8,12 +8,11 @@
 //
 //	forecast = profile(target) + Σ weight(i, horizon) × feature(i)
 //
-// Package archive learns profile and weights in ClickHouse. The weights are those of absolute
+// Package archive learns profiles and weights in ClickHouse. The weights minimise the absolute
 // errors (iteratively reweighted, one iteration per day), shrunk towards the weights of all
-// detectors. Between the horizons that were learned, weights and bounds are interpolated.
-//
-// A window of recent residuals is their mean, weighted by the number of vehicles and shrunk towards
-// 0. A missing value has weight 0, so a window without values is 0.
+// detectors. Between the learned horizons, weights and bounds are interpolated. The value of a
+// window is the mean of its residuals, weighted by the number of vehicles and shrunk towards 0. A
+// missing value has weight 0, so a window without values is 0.
 package model
 
 import (
@@ -28,21 +27,20 @@ const Hour = 12
 // SlotsPerDay is the number of slots of a profile in a day of local time.
 const SlotsPerDay = 96
 
-// Settings of the model, in the unit of the measure. Package archive uses them in SQL.
+// Parameters of the model, in the unit of the measure. Package archive uses them in SQL.
 const (
 	Clip      = 30.0 // residuals are limited to ± Clip in windows and profiles
-	Knee      = 6.0  // small windows have weights of their own up to ± Knee
-	DepthUnit = 10.0 // of the depth, the difference between profile and mean of a detector
+	Knee      = 6.0  // windows limited to ± Knee are additional features
+	DepthUnit = 10.0 // of the depth: a detector's profile minus its mean
 	MaxDepth  = 1.5
-	Shrink    = 2.0 // weight of 0 in a window
-	NetShrink = 5.0 // weight of 0 in the windows of the network
+	Shrink    = 2.0 // weight of the 0 that a window is shrunk towards
+	NetShrink = 5.0 // the same in the windows of the network
 )
 
-// Windows are the ages of the residuals in each window, in intervals: from the first to before the
-// second.
+// Windows lists the windows as half-open ranges of ages, in intervals.
 var Windows = [4][2]int{{0, 1}, {1, 3}, {3, 6}, {6, 12}}
 
-// NetWindows are the same for the residuals of all detectors.
+// NetWindows lists those for the residuals of all detectors.
 var NetWindows = [2][2]int{{0, 3}, {3, 12}}
 
 // Features lists the names of the features, in the order of the weights.
@@ -56,27 +54,27 @@ var Features = []string{
 // K is the number of features.
 const K = 17
 
-// Weights are those of a horizon.
+// Weights holds the weights of the features at a horizon.
 type Weights struct {
 	Horizon   int // in intervals
 	Beta      [K]float64
-	Low, High float64 // bounds of the error: 10 % and 90 %
+	Low, High float64 // 10th and 90th percentile of the error
 }
 
-// Detector is what was learned about a detector, or about all of them.
+// Detector holds what was learned about a detector, or about all of them.
 type Detector struct {
 	Profile   []float64 // SlotsPerDay for the day before, the day and the day after
 	Mean      float64
 	Yesterday float64 // mean residual of the day before
-	Recent    float64 // mean residual of the days before, the latest most
+	Recent    float64 // weighted mean residual of the days before, the latest having most weight
 	Weight    float64 // of the values that the profile was learned from
 	Weights   []Weights
 }
 
-// Learned is the content of the learned tables for one day.
+// Learned holds the learned tables for one day.
 type Learned struct {
 	Day       time.Time // midnight of the local day that the tables are for
-	Until     time.Time // all measurements that they were learned from are older
+	Until     time.Time // they were learned from older measurements only
 	Interval  time.Duration
 	Detectors map[string]*Detector
 	Pool      *Detector // of all detectors; nil if nothing was learned
@@ -90,8 +88,8 @@ type Recent struct {
 	Seen    time.Time // end of the latest measurement, usable or not
 }
 
-// Last returns the latest value and the number of intervals since its end; ok is false without
-// values.
+// Last returns the latest value and the number of intervals since its end; ok is false if there is
+// none.
 func (r *Recent) Last() (value float64, age int, ok bool) {
 	for i := Hour - 1; i >= 0; i-- {
 		if r.Weights[i] > 0 {
@@ -101,10 +99,10 @@ func (r *Recent) Last() (value float64, age int, ok bool) {
 	return 0, 0, false
 }
 
-// Basis says what a forecast is based on.
+// Basis is what a forecast is based on.
 type Basis string
 
-// The fallbacks, from best to worst.
+// The bases of forecasts, from best to worst.
 const (
 	Own     Basis = "own"     // profile and weights of the detector
 	Pooled  Basis = "pool"    // those of all detectors
@@ -112,7 +110,7 @@ const (
 	None    Basis = "nothing" // no forecast
 )
 
-// Slot returns the position of a moment in the profiles of a day, or -1.
+// Slot returns the index of a time in Detector.Profile, or -1.
 func (l *Learned) Slot(t time.Time) int {
 	local := t.In(l.Day.Location())
 	days := int(date(local).Sub(date(l.Day)) / (24 * time.Hour))
@@ -128,7 +126,7 @@ func date(t time.Time) time.Time {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 }
 
-// Network is the windows of the residuals of all detectors.
+// Network holds the values of NetWindows.
 type Network [2]float64
 
 // Step computes forecasts from one origin, the end of the last interval of the recent values.
@@ -140,9 +138,8 @@ type Step struct {
 	past []int // slot of each recent interval
 }
 
-// NewStep prepares the forecasts of an origin from the recent values of all detectors. If several
-// forecasters have the same recent values, they must add them in the same order to agree on every
-// bit.
+// NewStep prepares the forecasts of an origin from the recent values of all detectors. Forecasters
+// that are to agree on every bit must pass them in the same order.
 func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Step {
 	s := &Step{Learned: l, Origin: origin, past: make([]int, Hour)}
 	if l.Pool == nil {
@@ -170,7 +167,7 @@ func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Ste
 	return s
 }
 
-// Of returns what was learned about a detector, or about all.
+// Of returns what was learned about a detector or, without that, about all of them.
 func (l *Learned) Of(code string) (*Detector, Basis) {
 	if d := l.Detectors[code]; d != nil {
 		return d, Own
@@ -192,32 +189,32 @@ func window(weights, sums *[Hour]float64, ages [2]int, shrink float64) float64 {
 	return s / (w + shrink)
 }
 
-// Forecast is a forecast for one detector and moment.
+// Forecast is the forecast of a detector for one target.
 type Forecast struct {
 	Value, Low, High float64
 	Basis            Basis
 }
 
-// Detail is what a forecast consists of.
+// Detail holds the terms of a forecast.
 type Detail struct {
 	Profile  float64
 	Features [K]float64
 	Weights  Weights
 }
 
-// Target is a moment to forecast: an interval, by its place in the profiles and its distance.
+// Target is an interval to forecast.
 type Target struct {
-	Slot    int     // from Slot, of the start of the interval
+	Slot    int     // of the start of the interval, as Learned.Slot returns it
 	Horizon float64 // from the origin to the end of the interval, in intervals
 }
 
-// TargetOf returns the target that ends a duration after the origin.
+// TargetOf returns the interval that ends at horizon after the origin.
 func (s *Step) TargetOf(horizon time.Duration) Target {
 	return Target{s.Slot(s.Origin.Add(horizon - s.Interval)), float64(horizon) / float64(s.Interval)}
 }
 
-// Profile returns the profile of the interval that starts a duration after the origin; NaN without
-// one.
+// Profile returns a detector's profile in the interval that starts the given time after the origin,
+// or NaN.
 func (s *Step) Profile(code string, after time.Duration) float64 {
 	d, _ := s.Of(code)
 	slot := s.Slot(s.Origin.Add(after))
@@ -227,8 +224,8 @@ func (s *Step) Profile(code string, after time.Duration) float64 {
 	return d.Profile[slot]
 }
 
-// For computes the forecasts of a detector into out, which has the length of targets. It fills
-// detail if it is not nil.
+// For computes the forecasts of a detector into out, and their terms into detail unless it is nil.
+// Both must have the length of targets.
 func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
 	d, basis := s.Of(code)
 	var x [K]float64
@@ -279,8 +276,9 @@ func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, det
 	}
 }
 
-// between returns the learned horizons around one, and the share of the second. On the first days
-// there are no weights yet: the forecast is the profile, without bounds.
+// between returns the learned horizons around a horizon, and the share of the second in the
+// interpolation. On the first days there are no weights yet, so the forecast is the profile,
+// without bounds.
 func (d *Detector) between(horizon float64) (a, b *Weights, share float64) {
 	if len(d.Weights) == 0 {
 		none := &Weights{Low: math.NaN(), High: math.NaN()}

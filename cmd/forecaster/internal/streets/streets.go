@@ -1,13 +1,13 @@
 // Package streets combines forecasts of detectors into those of streets.
 //
-// The list of detectors is the CSV or JSON file of the registry feed, with more columns. Detectors
-// without a street are not combined.
+// The list of detectors is the CSV or JSON file of the registry feed, with additional columns.
+// Detectors without a street are ignored.
 //
 // # Rule
 //
-// The speed of a street is the length of its detectors' sections divided by the time that they
-// take: the harmonic mean of the speeds, weighted by length. Detectors without a length count as
-// the mean of the others. Detectors without a forecast are left out.
+// The speed of a street is the total length of its detectors' sections divided by the total travel
+// time, i.e. the harmonic mean of the speeds, weighted by length. A detector without a length is
+// given the mean length of the others. Detectors without a forecast are left out.
 package streets
 
 import (
@@ -26,18 +26,19 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Config is section detectors of the configuration.
+// Config is the section detectors of the configuration.
 type Config struct {
 	Path    string  `setting:"path"` // CSV with a header, or a JSON array of objects if the name ends in .json
 	Columns Columns `setting:"columns"`
 }
 
-// Columns are the names of columns, or of members. Only Code and Street are required in the file.
+// Columns holds the names of columns, or of members in JSON. Only Code and Street are required in
+// the file.
 type Columns struct {
 	Code     string `setting:"code"`
 	Street   string `setting:"street"`
 	FromNode string `setting:"fromnode"`
-	OpenLR   string `setting:"openlr"` // base64; absent: encoded from the end points
+	OpenLR   string `setting:"openlr"` // base64; if absent, derived from the end points
 	Length   string `setting:"length"` // in metres
 	FromLat  string `setting:"from_lat"`
 	FromLon  string `setting:"from_lon"`
@@ -45,7 +46,7 @@ type Columns struct {
 	ToLon    string `setting:"to_lon"`
 }
 
-// DefaultConfig has no file.
+// DefaultConfig returns the default settings, without a file.
 func DefaultConfig() Config {
 	return Config{Columns: Columns{
 		Code: "detectorCode", Street: "street", FromNode: "fromnode", OpenLR: "openlr", Length: "length",
@@ -56,7 +57,7 @@ func DefaultConfig() Config {
 // Validate reports every invalid key.
 func (c Config) Validate() error {
 	return errors.Join(
-		settings.Check(c.Path != "", "path must be set: it says which detectors belong to which street"),
+		settings.Check(c.Path != "", "path must be set to the file that assigns detectors to streets"),
 		settings.Check(c.Columns.Code != "", "columns.code must be set"),
 		settings.Check(c.Columns.Street != "", "columns.street must be set"),
 	)
@@ -70,7 +71,7 @@ type Street struct {
 	Lengths          []float64
 }
 
-// Content is what a file says.
+// Content is the parsed content of a file.
 type Content struct {
 	Streets  []Street // sorted by street and fromnode
 	Unplaced int      // detectors without a street
@@ -186,7 +187,7 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 	return content
 }
 
-// complete replaces missing lengths by the mean of the others, or by 1.
+// complete replaces missing lengths with the mean of the others, or with 1.
 func complete(lengths []float64) {
 	sum, n := 0.0, 0
 	for _, l := range lengths {
@@ -206,7 +207,8 @@ func complete(lengths []float64) {
 	}
 }
 
-// location returns the OpenLR code of a detector, from its end points if it has no code, or "".
+// location returns the OpenLR code of a detector. Without one it encodes the end points, or returns
+// "" if these are missing too.
 func location(row map[string]string, c Columns, length float64) string {
 	if code := row[c.OpenLR]; code != "" {
 		return code
@@ -237,14 +239,14 @@ func location(row map[string]string, c Columns, length float64) string {
 	return code
 }
 
-// Speed combines the speeds of a street's detectors; NaN means no forecast. The result is NaN if no
-// detector has one.
+// Speed combines the speeds of a street's detectors, in which NaN means no forecast. It returns NaN
+// if no detector has one.
 func (s *Street) Speed(speeds []float64) float64 {
 	var length, hours float64
 	for i, v := range speeds {
 		if !math.IsNaN(v) {
 			length += s.Lengths[i]
-			hours += s.Lengths[i] / max(v, 1) // standing traffic moves on
+			hours += s.Lengths[i] / max(v, 1) // at 0 the travel time would be infinite
 		}
 	}
 	return length / hours
