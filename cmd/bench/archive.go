@@ -16,11 +16,11 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// archiveDays are the generated days: the first is archived without derived tables, the second with
-// them.
+// archiveDays lists the generated days. The first is archived without derived tables, the second
+// with them.
 var archiveDays = [2]string{"2026-11-01", "2026-11-02"}
 
-// archiveQueries are those of schemas/clickhouse/README.md, on the second day.
+// archiveQueries lists the queries of schemas/clickhouse/README.md, for the second day.
 var archiveQueries = []struct{ name, sql string }{
 	{"latest", "SELECT detector_code, value, timestamp_to FROM measurements_latest " +
 		"WHERE product_instance = 'bench' AND measure_type_code = 'speed'"},
@@ -31,7 +31,7 @@ var archiveQueries = []struct{ name, sql string }{
 		" WHERE product_instance = 'bench' AND bucket >= '2026-11-02' AND bucket < '2026-11-03'"},
 }
 
-// archive measures the tables of the archive with two days of all detectors.
+// archive measures the archive with two days of measurements of all detectors.
 func (o options) archive(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "trafficd-bench-")
 	if err != nil {
@@ -104,8 +104,8 @@ func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse
 		}
 	}
 	pending := none("trafficd.measurements_blocks FINAL WHERE derived = 0")
-	if derived { // the day before is not counted
-		if err := until(ctx, "the day before is derived", pending); err != nil {
+	if derived { // deriving the previous day does not count
+		if err := until(ctx, "the previous day is derived", pending); err != nil {
 			return 0, err
 		}
 	}
@@ -115,10 +115,7 @@ func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse
 	if out, err := send.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("cannot send a day with %s: %w: %s", o.trafficctl, err, out)
 	}
-	err := until(ctx, "everything is delivered", func() (bool, error) {
-		metrics, err := d.Metrics(ctx)
-		return metrics.Sum("trafficd_pipeline_lag_frames") == 0, err
-	})
+	err := d.forwarded(ctx)
 	if err == nil && derived {
 		err = until(ctx, "the day is derived", pending)
 	}
@@ -128,7 +125,7 @@ func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse
 	return cpuOf(c.PIDs()...) - before, err
 }
 
-// until waits at most two minutes.
+// until waits until reached returns true, for two minutes at most.
 func until(ctx context.Context, what string, reached func() (bool, error)) error {
 	for range 1200 {
 		if ok, err := reached(); ok || err != nil {

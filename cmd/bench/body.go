@@ -25,13 +25,13 @@ type body struct {
 	length    int // decompressed
 	zipped    []byte
 	detectors []string
-	answer    string // what the response to it contains
+	answer    string // text that the response must contain
 }
 
 const batchItems = 14_000
 
-// synthetic returns a batch of 14,000 detectors, one measurement each, as an integrator sends it
-// every five minutes.
+// synthetic returns a batch with one measurement for each of 14,000 detectors, which an integrator
+// would send every five minutes.
 func synthetic() body {
 	r := rand.New(rand.NewPCG(1, 2))
 	var text bytes.Buffer
@@ -89,8 +89,7 @@ func (b body) inflate() error {
 	}
 }
 
-// prose returns a text that compresses like a book: words of a vocabulary, of which few are
-// frequent.
+// prose returns a text that compresses like a book: random words, few of which are frequent.
 func prose() body {
 	r := rand.New(rand.NewPCG(3, 4))
 	vocabulary := make([]string, 20_000)
@@ -110,7 +109,7 @@ func prose() body {
 	return newBody("text_", text.Bytes(), nil)
 }
 
-// scan is gunzip with jx skipping over the JSON.
+// scan decompresses the body and skips over its JSON with jx.
 func (b body) scan() error {
 	z := gunzipper()
 	if err := z.Reset(bytes.NewReader(b.zipped)); err != nil {
@@ -142,7 +141,7 @@ func readBody(path string) (body, error) {
 			detectors = append(detectors, m.DetectorCode)
 		}
 	}
-	for n := 0; len(detectors) < batchItems; n++ { // a registry of the usual size
+	for n := 0; len(detectors) < batchItems; n++ { // make the registry as large as the synthetic one
 		detectors = append(detectors, fmt.Sprintf("other-%d", n))
 	}
 	name, _, _ := strings.Cut(filepath.Base(path), ".")

@@ -21,13 +21,13 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// daemon is a trafficd in a temporary directory, with both sinks off: the journal is where a batch
-// ends.
+// daemon is a trafficd in a temporary directory. By default both sinks are disabled, so that a
+// batch ends in the journal.
 type daemon struct{ launch.Daemon }
 
 const benchKey = "bench"
 
-// newDaemon writes the files of a daemon with these detectors.
+// newDaemon writes the files of a daemon whose registry has the given detectors.
 func newDaemon(program string, detectors []string) (*daemon, error) {
 	dir, err := os.MkdirTemp("", "trafficd-bench-")
 	if err != nil {
@@ -38,7 +38,7 @@ func newDaemon(program string, detectors []string) (*daemon, error) {
 		"journal.max_bytes=64GiB", "journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false", "ops.pprof=true")
 }
 
-// start starts a daemon with these detectors and waits until it is ready.
+// start starts a daemon whose registry has the given detectors and waits until it is ready.
 func start(ctx context.Context, program string, detectors []string) (*daemon, error) {
 	d, err := newDaemon(program, detectors)
 	if err == nil {
@@ -56,11 +56,11 @@ func (d *daemon) start(ctx context.Context) error {
 
 // stop stops the daemon and removes its directory.
 func (d *daemon) stop() {
-	_ = d.Stop(35 * time.Second) // its journal is removed anyway
+	_ = d.Stop(35 * time.Second) // its directory is removed anyway
 	os.RemoveAll(d.Dir)
 }
 
-// client is one persistent connection.
+// client is a persistent connection.
 type client struct {
 	net.Conn
 	in *bufio.Reader
@@ -126,7 +126,7 @@ func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http
 // perBatch sends n bodies in sequence and returns the daemon's CPU milliseconds and allocations per
 // body.
 func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, allocs float64, err error) {
-	var mallocs [3]float64 // the first two differ by what reading the number allocates
+	var mallocs [3]float64 // the first two differ by the allocations of reading the number
 	for i := range 2 {
 		if mallocs[i], err = d.mallocs(ctx); err != nil {
 			return 0, 0, err
@@ -144,9 +144,8 @@ func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, al
 	return float64(used.Microseconds()) / 1000 / float64(n), (mallocs[2] - mallocs[1] - reading) / float64(n), err
 }
 
-// mallocs returns the number of allocations since the daemon's start. The metric of that name lags
-// behind by what threads have not reported yet, and reading the metrics allocates thousands of
-// objects.
+// mallocs returns the number of allocations since the daemon's start. It does not use the metric,
+// which lacks what threads have not reported yet, and whose reading allocates thousands of objects.
 func (d *daemon) mallocs(ctx context.Context) (float64, error) {
 	_, profile, err := d.Get(ctx, "/debug/pprof/allocs?debug=1")
 	if err != nil {
@@ -164,9 +163,9 @@ func (d *daemon) load(b body, connections, n int) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// paced sends n bodies at this interval, the connections in turn, and returns the milliseconds from
-// the time at which each is due to its 207. A body does not wait for those before it, unless all
-// connections are busy.
+// paced sends n bodies at the given interval, alternating between the connections. It returns the
+// milliseconds from the time at which each body is due to its 207. A body waits for earlier ones
+// only if all connections are busy.
 func (d *daemon) paced(b body, connections int, interval time.Duration, n int) ([]float64, error) {
 	var wg sync.WaitGroup
 	errs := make([]error, connections)
@@ -218,7 +217,7 @@ func (d *daemon) cpu() time.Duration {
 // peakMB returns the peak resident size in units of 10⁶ bytes.
 func (d *daemon) peakMB() (float64, error) { return d.memoryMB("VmHWM") }
 
-// memoryMB returns a size that /proc reports, in units of 10⁶ bytes.
+// memoryMB returns a field of /proc/PID/status, in units of 10⁶ bytes.
 func (d *daemon) memoryMB(name string) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
 	if err != nil {
@@ -236,6 +235,6 @@ func (d *daemon) memoryMB(name string) (float64, error) {
 // ownCPU returns the CPU time of this process.
 func ownCPU() time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) // it exists
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) // never fails
 	return time.Duration(t.Nano())
 }

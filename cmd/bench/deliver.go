@@ -25,11 +25,11 @@ const (
 	deliverTopic      = "measurements"
 	bareTopic         = "bare"
 	deliverPartitions = 6
-	bareBlock         = 7 // batches in an INSERT of the bare client, about as many rows as clickhouse.block_rows
+	bareBlock         = 7 // batches per INSERT of the bare client; about as many rows as clickhouse.block_rows
 )
 
-// deliver compares the CPU time of the daemon from the socket to both stores with that of ingestion
-// and of bare clients, which are handed finished rows and records.
+// deliver compares the daemon's CPU time from the socket to both stores with that of ingestion plus
+// that of bare clients, which send finished rows and records.
 func (o options) deliver(ctx context.Context) error {
 	stores, err := launch.StartStores(ctx, launch.Options{
 		Topics: map[string]int{deliverTopic: deliverPartitions, bareTopic: deliverPartitions}, Stderr: o.notes,
@@ -37,7 +37,7 @@ func (o options) deliver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stores.Close() }() // only their data may remain
+	defer func() { _ = stores.Close() }()
 	b := synthetic()
 	journal, err := start(ctx, o.daemon, b.detectors)
 	if err != nil {
@@ -72,7 +72,7 @@ func (o options) deliver(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if round > 0 { // the first warms up
+		if round > 0 { // the first is a warm-up
 			for name, v := range of {
 				seconds[name] = append(seconds[name], v)
 			}
@@ -97,8 +97,8 @@ func (o options) deliver(ctx context.Context) error {
 	return nil
 }
 
-// deliverRound measures each part once, in seconds of CPU time per million rows. It adds the sizes
-// of what the daemon sent.
+// deliverRound measures each part once, in seconds of CPU time per million rows. It sets the sizes
+// of rows, blocks and requests in sizes.
 func deliverRound(
 	ctx context.Context, d, journal *daemon, b body, bare *bareClients, stores *launch.Stores, sizes map[string]float64,
 ) (of map[string]float64, err error) {
@@ -140,7 +140,7 @@ func (d *daemon) counters(ctx context.Context) (c deliveryCounters, err error) {
 	}, err
 }
 
-// received returns the bytes that a ClickHouse server has received over the network.
+// received returns the number of bytes that a ClickHouse server has received over the network.
 func received(ctx context.Context, c *launch.ClickHouse) (n float64, err error) {
 	text, err := c.Do(ctx, "SELECT value FROM system.events WHERE event = 'NetworkReceiveBytes'")
 	if err == nil {
@@ -150,7 +150,8 @@ func received(ctx context.Context, c *launch.ClickHouse) (n float64, err error) 
 }
 
 // deliverAll sends a round of batches over two connections and waits until both stores have them.
-// It returns CPU seconds per million rows, and sets the sizes of rows and blocks in sizes.
+// It returns CPU seconds per million rows, and sets the sizes of rows, blocks and requests in
+// sizes.
 func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHouse, sizes map[string]float64) (float64, error) {
 	old, err := d.counters(ctx)
 	if err != nil {
@@ -180,7 +181,7 @@ func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHo
 	return used.Seconds() / deliverBatches / float64(b.items) * 1e6, err
 }
 
-// delivered waits until both stores have that many rows more.
+// delivered waits until both stores have the given number of rows more than old.
 func (d *daemon) delivered(ctx context.Context, old deliveryCounters, rows int) error {
 	return until(ctx, "everything is delivered", func() (bool, error) {
 		now, err := d.counters(ctx)
@@ -234,8 +235,8 @@ func (o options) deliveryLag(ctx context.Context, d *daemon, b body) error {
 	return nil
 }
 
-// bareClients send what the daemon has delivered before, again and again, with lz4: franz-go is
-// handed finished records, clickhouse-go finished columns.
+// bareClients sends rows and records that the daemon has delivered before, repeatedly and with lz4:
+// finished records with franz-go, and finished columns with clickhouse-go.
 type bareClients struct {
 	kafka   *kgo.Client
 	records []*kgo.Record
@@ -317,7 +318,7 @@ func (c *bareClients) insert(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// As for the daemon, the server builds the dictionaries.
+	// The server builds the dictionaries, as it does for the daemon.
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"low_cardinality_allow_in_native_format": 0}))
 	for range deliverBatches / bareBlock {
 		b, err := c.archive.PrepareBatch(ctx, "INSERT INTO trafficd.bare ("+bareColumns+")")
@@ -364,5 +365,5 @@ func (c *bareClients) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ in
 
 func (c *bareClients) close() {
 	c.kafka.Close()
-	_ = c.archive.Close() // nothing is in progress
+	_ = c.archive.Close()
 }

@@ -23,8 +23,8 @@ import (
 )
 
 // hostile attacks a daemon as one client while two well-behaved integrators send batches, and
-// prints a line per attack. All traffic goes to a daemon that it starts on the loopback interface;
-// every attack is limited in its requests and time.
+// prints a line per attack. The daemon is its own, on the loopback interface. The requests and the
+// duration of each attack are limited.
 func (o options) hostile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -135,8 +135,8 @@ func (o outcome) p99() float64 {
 	return float64(o.took[len(o.took)*99/100].Microseconds()) / 1000
 }
 
-// integrate makes each integrator send a batch of 100 items every 50 ms for d, and runs the attack
-// meanwhile if there is one.
+// integrate makes each integrator send a batch of 100 items every 50 ms for d, while it runs the
+// attack, if there is one.
 func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
 	t.attacker = map[string]int{}
 	ctx, cancel := context.WithTimeout(ctx, d)
@@ -232,7 +232,7 @@ func each(ctx context.Context, n, limit int, do func(i int)) {
 }
 
 // post sends a body on a new connection and reads the response with read, or as fast as possible if
-// read is nil. Without a body it sends only the header.
+// read is nil. If body is nil, it sends only the header.
 func (t *target) post(ctx context.Context, body []byte, headers string, read func(io.Reader) error) {
 	resp, stop, err := t.open(ctx, head(t.key, cmp.Or(len(body), 1000), headers), body)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// ingest compares the CPU time of gunzip, of gunzip with a JSON scan, and of the daemon from the
-// socket to the journal, in each round.
+// ingest compares, in each round, the CPU time of gunzip, of gunzip with a JSON scan, and of the
+// daemon from the socket to the journal.
 func (o options) ingest(ctx context.Context, body body) error {
 	d, err := start(ctx, o.daemon, body.detectors)
 	if err != nil {
@@ -79,7 +79,7 @@ func (o options) line(name string, value float64, unit string) {
 	fmt.Fprintf(o.lines, "bench: %s %.3g %s\n", name, value, unit)
 }
 
-// throughput measures items per second, with client and daemon on the same machine.
+// throughput measures items per second and latency, with client and daemon on the same machine.
 func (o options) throughput(ctx context.Context, body body) error {
 	d, err := start(ctx, o.daemon, body.detectors)
 	if err != nil {
@@ -122,7 +122,7 @@ func (o options) registry(ctx context.Context) error {
 		return err
 	}
 	o.line("registry_1m_ready_ms", float64(time.Since(began).Milliseconds()), "ms")
-	time.Sleep(time.Second) // it returns the memory that reading took
+	time.Sleep(time.Second) // until it has returned the memory used for reading
 	rss, err := d.memoryMB("VmRSS")
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (o options) registry(ctx context.Context) error {
 	return o.peak(d, "registry_1m_peak_mb")
 }
 
-// memory measures the daemon's resident size before and its peak with 64 concurrent batches.
+// memory measures the daemon's resident size when idle, and its peak with 64 concurrent batches.
 func (o options) memory(ctx context.Context, body body) error {
 	d, err := start(ctx, o.daemon, body.detectors)
 	if err != nil {

@@ -21,7 +21,7 @@ func (o options) journals(ctx context.Context, stores launch.Options) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = running.Close() }() // only their data may remain
+	defer func() { _ = running.Close() }()
 	brokers := strings.Join(running.Kafka.Brokers, ",")
 	b := synthetic()
 	all := []*compared{{name: "local", binary: o.daemon}, {name: "kafka", binary: o.daemon}}
@@ -104,7 +104,7 @@ func (d *daemon) forwarded(ctx context.Context) error {
 			return err
 		}
 		if lag := metrics.Sum("trafficd_pipeline_lag_frames"); lag != 0 {
-			return fmt.Errorf("%v frames are not yet delivered", lag)
+			return fmt.Errorf("%v frames have not been delivered yet", lag)
 		}
 		return nil
 	})

@@ -65,7 +65,7 @@ func (o options) network(ctx context.Context, streets, periods int, from time.Ti
 // quarter returns the start of the current period.
 func quarter() time.Time { return time.Now().Truncate(15 * time.Minute) }
 
-// layer is a forecast layer as in the daemon, with all horizons and formats.
+// layer is a forecast layer with the daemon's defaults.
 type layer struct {
 	*layers.Layer
 	all    []*pb.StreetForecast
@@ -73,8 +73,8 @@ type layer struct {
 	etag   string // from the last get
 }
 
-// newLayer returns a layer for clients that ask for horizons as protobuf in gzip, or also for the
-// whole layer.
+// newLayer returns a layer for clients that ask for horizons as protobuf in gzip and, if whole,
+// also for the whole layer.
 func newLayer(ctx context.Context, all []*pb.StreetForecast, whole bool) (*layer, error) {
 	l := &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
 	l.Prepare([]*contract.Client{mapClient})
@@ -129,7 +129,7 @@ func (l *layer) update(ctx context.Context, which func(i int) int) (float64, err
 }
 
 // byDistance sorts forecasts by the distance of their first location reference points from that of
-// the first.
+// the first forecast.
 func byDistance(all []*pb.StreetForecast) {
 	type located struct {
 		*pb.StreetForecast
@@ -152,8 +152,8 @@ func byDistance(all []*pb.StreetForecast) {
 }
 
 // layerUpdates compares a full build with updates of 1 % of the streets: a district, and every
-// hundredth street. It also compares the full build with general compressors, and measures what a
-// client receives that follows the updates.
+// hundredth street. It also compares the full build with general-purpose compressors, and measures
+// the changes that a client receives when it follows the updates.
 func (o options) layerUpdates(ctx context.Context) error {
 	all, err := o.network(ctx, layerStreets, layerPeriods, quarter())
 	if err != nil {
@@ -189,9 +189,8 @@ func (o options) layerUpdates(ctx context.Context) error {
 	return nil
 }
 
-// layerFloor compares a full build, which makes the forms that browsers ask for, with marshalling
-// the same documents and compressing each with gzip -6. It also compares the sizes of the
-// compressed bodies with gzip -6.
+// layerFloor compares a full build of the documents that browsers request with marshalling the same
+// documents and compressing each with gzip -6. It also compares the sizes of the bodies.
 func (o options) layerFloor(l *layer, full float64) error {
 	floor := 0.0
 	for _, query := range append([]string{""}, horizons...) {
@@ -234,7 +233,7 @@ func (o options) layerFloor(l *layer, full float64) error {
 	return nil
 }
 
-// horizons are the queries of the default horizons.
+// horizons lists the queries for the default horizons.
 var horizons = []string{"?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}
 
 // layerSince prints the size of the changes after an update of scattered streets, for a client that
@@ -271,7 +270,7 @@ func (o options) layerSince(ctx context.Context, l *layer) error {
 	return nil
 }
 
-// gzip6 returns the size of the text as compressed by the program gzip, and its CPU time.
+// gzip6 returns the compressed size and the CPU time of gzip -6.
 func gzip6(plain []byte) (size int, took time.Duration, err error) {
 	cmd := exec.Command("gzip", "-6", "-c")
 	cmd.Stdin = bytes.NewReader(plain)
@@ -283,7 +282,7 @@ func gzip6(plain []byte) (size int, took time.Duration, err error) {
 	return int(out), cmd.ProcessState.UserTime(), nil
 }
 
-// counter counts what is written to it.
+// counter counts the bytes written to it.
 type counter int
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -300,11 +299,11 @@ func (o options) layerTurns(ctx context.Context) error {
 	return o.layerTurn(ctx, "layer_whole_", true)
 }
 
-// layerTurn measures the CPU time of a minute that changes nothing and of one in which a period
-// ends, with the work that is done ahead of them.
+// layerTurn measures the CPU time of a minute in which nothing changes and of one in which a period
+// ends, including the work done in advance.
 func (o options) layerTurn(ctx context.Context, prefix string, whole bool) error {
 	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // when a period ends
-	if time.Until(turn) < 140*time.Second {                       // the minute before starts after the full build and its garbage collection
+	if time.Until(turn) < 140*time.Second {                       // leave time for the full build and its garbage collection
 		turn = turn.Add(time.Minute)
 	}
 	all, err := o.network(ctx, layerStreets, layerPeriods, turn.Add(-15*time.Minute))
@@ -320,13 +319,13 @@ func (o options) layerTurn(ctx context.Context, prefix string, whole bool) error
 	if err != nil {
 		return err
 	}
-	l.all = nil // the daemon has no such million small objects for the garbage collector to mark
+	l.all = nil // a million small objects, which the garbage collector would mark and which a daemon does not have
 	for _, name := range []string{"minute_turn", "quarter_turn"} {
 		if name == "minute_turn" {
 			if err := pause(ctx, time.Until(turn.Add(-time.Minute-40*time.Second))); err != nil {
 				return err
 			}
-			debug.FreeOSMemory() // else Go does that in one of the minutes: it is the garbage of this program's other work
+			debug.FreeOSMemory() // otherwise Go returns the garbage of this program's earlier work during one of the minutes
 		}
 		before := ownCPU()
 		if err := pause(ctx, time.Until(turn.Add(-40*time.Second))); err != nil {
@@ -344,7 +343,7 @@ func (o options) layerTurn(ctx context.Context, prefix string, whole bool) error
 	return nil
 }
 
-// pause waits.
+// pause waits for d or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

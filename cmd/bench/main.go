@@ -20,16 +20,16 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// options are the settings of a benchmark.
+// options holds the settings of a benchmark.
 type options struct {
 	daemon     string // path of trafficd
 	trafficctl string // path of trafficctl, which generates forecasts
-	rounds     int    // each figure is the median over the rounds
+	rounds     int    // each figure is the median of the rounds
 	batches    int    // per round
 	before     string // path of another version of trafficd; empty = none
 	axe        string // path of axe-core
 	telegraf   string // path of Telegraf
-	attack     string // the attack that hostile runs; empty: all
+	attack     string // the only attack that hostile runs; empty: all
 	lines      io.Writer
 	notes      io.Writer
 	bodies     []body // in addition to the synthetic one
@@ -58,13 +58,13 @@ func command() *cobra.Command {
 gunzip_ms               CPU time to decompress the body with klauspost's gzip
 gunzip_scan_ms          CPU time to decompress the body and scan its JSON
 ingest_cpu_ms           CPU time of the daemon per batch, from the request to the response
-inflate_over_klauspost  CPU time of the daemon's decompression of the body divided by gunzip_ms; text_…: of words like those of a book
+inflate_over_klauspost  CPU time of the daemon's decompression of the body divided by gunzip_ms; text_…: the same for prose
 ingest_cpu_over_…       ingest_cpu_ms divided by one of the above, in each round; ratios vary less between runs than times
 http_items_per_s_N      items per second over N connections
-http_p50_ms             time from when a batch is due to its 207, when batches are sent at 70 % of the rate of 4 connections
+http_p50_ms             time from when a batch is due to its 207, with batches at 70 % of the rate of 4 connections
 http_p99_over_p50       99th percentile of that time divided by its median
-rss_idle_mb             the daemon's resident size after its start
-registry_1m_…           time until a daemon with a registry of a million detectors is ready, its resident size, and its peak while reading
+rss_idle_mb             the daemon's resident size after startup
+registry_1m_…           time until a daemon with a registry of a million detectors is ready, its resident size, and the peak while reading
 rss_64_batches_mb       the daemon's peak resident size while 64 clients send
 geo_points_per_s_…      points converted from degrees into a format and back
 geo_…_points_per_s      points written in an encoding and read
@@ -79,12 +79,12 @@ delivered_cpu_s_per_million      CPU seconds of the daemon for a million measure
 delivered_over_bare_and_ingest   the same divided by the CPU time of ingestion alone plus that of bare_clickhouse and bare_kafka
 bare_clickhouse_…, bare_kafka_…  CPU time of clickhouse-go and of franz-go, with lz4, for a million finished rows and records
 …_bytes_per_row                  size on the network; delivered_clickhouse_…: without compression, as the server is on this machine
-delivered_…_rows_per_…           rows in a block of ClickHouse and in a request to Kafka, under load
-delivery_lag_idle_…_ms           time from the 207 for one batch until the store has it, while there is no other
+delivered_…_rows_per_…           rows per block of ClickHouse and per request to Kafka, under load
+delivery_lag_idle_…_ms           time from the 207 of a batch until the store has it, without other load
 
 bench layer measures only the forecast layer, with 100,000 streets of 12 periods:
 
-layer_full_ms                    CPU time of a full build: the whole layer and five horizons as protobuf in gzip, which browsers ask for
+layer_full_ms                    CPU time of a full build: the whole layer and five horizons as protobuf in gzip, which browsers request
 layer_full_over_floor            layer_full_ms divided by the CPU time to marshal the same documents and to compress each with gzip -6
 layer_update_1pct_ms             CPU time of an update of 1,000 neighbouring streets
 layer_update_1pct_scattered_ms   the same for every hundredth street
@@ -94,32 +94,32 @@ layer_since_1pct_kb              size of the response to a client that follows t
 layer_since_1pct_horizon_kb      the same for a horizon, which the map page follows
 layer_minute_turn_over_full      CPU time per minute without changes, divided by that of a full build; clients ask for horizons,
                                  as the map does
-layer_quarter_turn_over_full     the same at the end of a period, with the work that is done ahead of it
+layer_quarter_turn_over_full     the same at the end of a period, including the work done in advance
 layer_whole_…_turn_over_full     the same if clients also ask for the whole layer, in which every street changes when a period ends
 layer_rss_steady_mb, …_peak_mb   the daemon's resident size when idle, and its peak while all streets change and clients read
 layer_1k_over_nginx, …           requests per second of a daemon on one CPU, divided by those of nginx with Debian's
                                  configuration, which sends the same bytes from a file; needs nginx and wrk
 layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache)
-layer_mixed_reads                reads, of 20,000, with streets of two publications, while trafficctl publishes to one partition
+layer_mixed_reads                of 20,000 reads, those that return streets of two publications, while trafficctl publishes to one partition
                                  and to six
 
-bench page measures the web page in Chromium, which draws in software:
+bench page measures the web page in Chromium, with software rendering:
 
 page_gzip_kb                     size of all its files, compressed
-page_fps_20k                     frames per second while the slider of the horizon moves over 20,000 streets
-page_step_100k_ms                time from a step of the slider until 100,000 streets have their new colours
+page_fps_20k                     frames per second while the horizon slider moves, with 20,000 streets
+page_step_100k_ms                time from a step of the slider until 100,000 streets are shown in their new colours
 page_first_view_100k_ms          time from opening the page until 100,000 streets are on the screen
-page_heap_100k_mb                memory of the tab's process with them and five horizons
+page_heap_100k_mb                memory of the tab's process with 100,000 streets and five horizons
 page_axe_violations              violations that axe-core finds in both views
 page_ingest_p99_ms, …_50_pages_ms, …_ratio
                                  99th percentile of the time to a 207 for 14,000 items, and the same while 50 clients request
                                  what open pages with both views request
-page_rss_50_pages_mb             by how much the daemon's resident size grows with them
+page_rss_50_pages_mb             growth of the daemon's resident size with these clients
 
 bench archive measures the archive with two generated days of 8 million measurements each, archived through the daemon:
 
-archive_derived_over_delivery    CPU time of ClickHouse for a day with derived tables, divided by that for a day without, with merges
-archive_latest_ms, …_all_ms      time of a query for the latest values of a measure type, of all measure types
+archive_derived_over_delivery    CPU time of ClickHouse for a day with derived tables, divided by that for a day without; includes merges
+archive_latest_ms, …_all_ms      time of a query for the latest values of one measure type, of all measure types
 archive_slice_ms                 time of a query for one interval of 5 minutes
 archive_15m_day_ms               time of a query for all averages of 15 minutes of a day
 archive_…_bytes_per_row          size of a table on disk, divided by the number of measurements; archive_bytes_per_row: of all tables
@@ -145,8 +145,8 @@ readers       large responses, read very slowly
 items         bodies that exceed the hard limit of items
 bombs         small bodies that decompress to large ones
 
-bench peers sends the synthetic batch over two connections, turn by turn, to the daemon, to a handler of net/http that decodes
-it with encoding/json into maps, and to Telegraf (http_listener_v2, json, file), and says what each of them leaves out:
+bench peers sends the synthetic batch over two connections, in turn, to the daemon, to a net/http handler that decodes
+it with encoding/json into maps, and to Telegraf (http_listener_v2, json, file), and prints what each of them leaves out:
 
 peers_items_per_s_…              items per second, until the last response
 peers_cpu_ms_…                   CPU time per batch, until all its items are in a file; for the daemon, in the journal
@@ -204,11 +204,11 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 	f.StringVar(&o.daemon, "daemon", beside("trafficd"), "path of trafficd")
 	f.StringVar(&o.before, "before", "", "path of another version of trafficd, which bench journal compares")
 	f.StringVar(&o.trafficctl, "trafficctl", beside("trafficctl"), "path of trafficctl, which generates forecasts")
-	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is the median")
-	f.IntVar(&o.batches, "batches", 50, "number of batches in a round")
-	f.StringVar(&o.axe, "axe", "sources/page/app/node_modules/axe-core/axe.min.js", "path of axe-core, which bench page runs")
-	f.StringVar(&o.telegraf, "telegraf", "telegraf", "path of Telegraf, which bench peers runs")
-	f.StringVar(&o.attack, "attack", "", "attack that hostile runs (default all)")
+	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is their median")
+	f.IntVar(&o.batches, "batches", 50, "number of batches per round")
+	f.StringVar(&o.axe, "axe", "sources/page/app/node_modules/axe-core/axe.min.js", "path of axe-core for bench page")
+	f.StringVar(&o.telegraf, "telegraf", "telegraf", "path of Telegraf for bench peers")
+	f.StringVar(&o.attack, "attack", "", "run only this attack of bench hostile (default all)")
 	f.StringArrayVar(&files, "body", nil, "NDJSON file of measurements to send as one batch; its name prefixes the figures")
 	return cmd
 }
@@ -231,8 +231,8 @@ func (o options) run(ctx context.Context, parts ...func(context.Context) error) 
 	return nil
 }
 
-// batchCosts measures the ingestion of each body, and the throughput and memory of the synthetic
-// one.
+// batchCosts measures the decompression and ingestion of each body, and the throughput and memory
+// of the synthetic one.
 func (o options) batchCosts(ctx context.Context) error {
 	first := synthetic()
 	for _, b := range append([]body{first, prose()}, o.bodies...) {

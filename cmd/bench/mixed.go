@@ -25,14 +25,14 @@ const (
 	mixedStreets = 600
 )
 
-// layerMixed counts the reads that see streets of two publications, while trafficctl publishes to
-// one partition and to six.
+// layerMixed counts the reads that return streets of two publications while trafficctl publishes to
+// a topic with one partition, and to one with six.
 func (o options) layerMixed(ctx context.Context) error {
 	stores, err := launch.StartStores(ctx, launch.Options{Only: "kafka", Topics: map[string]int{"one": 1, "six": 6}, Stderr: io.Discard})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stores.Close() }() // only their data may remain
+	defer func() { _ = stores.Close() }()
 	mixed, publications := 0, 0
 	for _, topic := range []string{"one", "six"} {
 		m, p, err := o.mixedReads(ctx, stores.Kafka.Brokers[0], topic)
@@ -90,7 +90,7 @@ func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, p
 	return mixed, int(generation.Load()), <-ended
 }
 
-// publishGeneration publishes forecasts whose speeds are the number of the generation.
+// publishGeneration publishes forecasts with the number of the generation as the speed.
 func (o options) publishGeneration(ctx context.Context, dir, broker, topic string, generation int64) error {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	var all pb.StreetForecastResponse

@@ -28,8 +28,8 @@ const (
 	servingClients = "8"
 )
 
-// layerServing compares GET of a layer with nginx sending the same bytes from a file: one processor
-// each, the same load tool, in turns.
+// layerServing compares GET of a layer with nginx sending the same bytes from a file, in
+// alternating rounds with one processor each and the same load generator.
 func (o options) layerServing(ctx context.Context) error {
 	for _, program := range []string{"nginx", "wrk"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -48,9 +48,10 @@ func (o options) layerServing(ctx context.Context) error {
 	return nil
 }
 
-// againstNginx compares with nginx as packaged and with one that keeps the file open.
+// againstNginx compares a layer of the given size with nginx as packaged, and with one that keeps
+// the file open.
 func (o options) againstNginx(ctx context.Context, name string, size int) error {
-	const perStreet = 340 // bytes of five periods, about
+	const perStreet = 340 // approximate bytes of five periods
 	all, err := o.network(ctx, max(1, size/perStreet), 5, quarter())
 	if err != nil {
 		return err
@@ -69,19 +70,19 @@ func (o options) againstNginx(ctx context.Context, name string, size int) error 
 	if err := o.compare(ctx, "layer_"+name, ours, others); err != nil || name != "100k" {
 		return err
 	}
-	others.conditional = true
-	return o.compare(ctx, "layer_304", ours.unchanged(), others)
+	ours.conditional, others.conditional = true, true
+	return o.compare(ctx, "layer_304", ours, others)
 }
 
-// rivals are the nginx servers that send a body.
+// rivals starts nginx servers that send a body.
 type rivals struct {
 	dir         string
 	body        []byte
 	conditional bool
 }
 
-// load starts an nginx and returns its requests per second. A server stays as fast or as slow as it
-// started, for whatever reason, so each round uses a new one.
+// load starts an nginx and returns its requests per second. Each round uses a new server, because
+// one that starts slow or fast remains so for unknown reasons.
 func (r rivals) load(ctx context.Context, settings string) (float64, error) {
 	dir, err := os.MkdirTemp(r.dir, "nginx")
 	if err != nil {
@@ -145,12 +146,6 @@ func (s *server) get() ([]byte, error) {
 	}
 	s.etag = resp.Header.Get("Etag")
 	return body, err
-}
-
-// unchanged returns the server for conditional requests of the current version.
-func (s server) unchanged() server {
-	s.conditional = true
-	return s
 }
 
 // load returns the requests per second measured by wrk.
@@ -237,7 +232,7 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 	return s, stop, nil
 }
 
-// layerDaemon starts a daemon with a layer of these forecasts.
+// layerDaemon starts a daemon with a layer of the given forecasts.
 func (o options) layerDaemon(ctx context.Context, all []*pb.StreetForecast, env ...string) (*daemon, error) {
 	d, err := newDaemon(o.daemon, []string{"A"})
 	if err != nil {
@@ -260,7 +255,7 @@ func (o options) layerDaemon(ctx context.Context, all []*pb.StreetForecast, env 
 
 func (d *daemon) feed() string { return filepath.Join(d.Dir, "forecasts.pb") }
 
-// publish replaces the file of the forecasts.
+// publish replaces the forecasts file.
 func (d *daemon) publish(all []*pb.StreetForecast) error {
 	text, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
 	if err == nil {
@@ -272,7 +267,7 @@ func (d *daemon) publish(all []*pb.StreetForecast) error {
 	return err
 }
 
-// served waits until the daemon has built the layer more than so many times.
+// served waits until the daemon has built the layer more than the given number of times.
 func (d *daemon) served(ctx context.Context, builds float64) error {
 	return launch.Eventually(ctx, time.Minute, func() error {
 		n, err := d.metric(ctx, "trafficd_layers_builds_total")

@@ -27,14 +27,14 @@ import (
 const (
 	pagePeriods  = 12
 	pageSteps    = 25               // horizon steps that are timed
-	pageFrames   = 3 * time.Second  // for which the slider moves
+	pageFrames   = 3 * time.Second  // how long the slider moves
 	pageViewers  = 50               // open pages
-	pageRounds   = 4                // without and with open pages
-	pageRound    = 12 * time.Second // of batches
+	pageRounds   = 4                // each without and with open pages
+	pageRound    = 12 * time.Second // how long batches are sent
 	pageInterval = 60 * time.Millisecond
 )
 
-// pageSize measures what a browser fetches of the page, compressed.
+// pageSize measures the compressed size of the page's files.
 func (o options) pageSize(context.Context) error {
 	size := 0
 	files := page.New(page.DefaultConfig(), page.Settings{}, "index.html")
@@ -46,7 +46,7 @@ func (o options) pageSize(context.Context) error {
 	return nil
 }
 
-// pageView measures the map in a browser that draws in software.
+// pageView measures the map in a browser with software rendering.
 func (o options) pageView(ctx context.Context) error {
 	fmt.Fprintln(o.notes, "page: Chromium without a window or a graphics processor, WebGL in software (SwiftShader), 1440 × 900 px")
 	if err := o.withMap(ctx, 20_000, func(b *tab) error {
@@ -84,8 +84,8 @@ const (
 		window.firstView = performance.now();
 	})()`
 	setHorizon = `const e = document.querySelector("input[type=range]"); e.value = n; e.dispatchEvent(new Event("input", {bubbles: true}))`
-	// stepHorizon returns the milliseconds from an input of the slider until its picture is
-	// complete.
+	// stepHorizon returns the milliseconds from an input event of the slider until the streets are
+	// drawn.
 	stepHorizon = `new Promise(done => {
 		const n = %d, began = performance.now(), before = window.shown.steps;
 		` + setHorizon + `;
@@ -94,7 +94,7 @@ const (
 			done(performance.now() - began);
 		})();
 	})`
-	// moveSlider moves the slider before each frame, and returns the frames per second in which the
+	// moveSlider moves the slider before each frame, and returns the rate of frames in which the
 	// streets were drawn.
 	moveSlider = `(async () => {
 		let frames = 0, n = 0;
@@ -121,7 +121,7 @@ func (o options) withMap(ctx context.Context, streets int, measure func(*tab) er
 		return err
 	}
 	defer d.stop()
-	for _, query := range horizons { // the daemon builds only forms that a client has asked for
+	for _, query := range horizons { // the daemon builds only representations that a client has requested
 		if err := d.get(ctx, query); err != nil {
 			return err
 		}
@@ -195,8 +195,8 @@ func (b *tab) number(script string, args ...any) (float64, error) {
 	return v, json.Unmarshal([]byte(text), &v)
 }
 
-// rendererMB returns the memory of the largest of the browser's renderer processes, its share of
-// what it has in common with others included, in units of 10⁶ bytes.
+// rendererMB returns the memory of the browser's largest renderer process, including its share of
+// shared memory, in units of 10⁶ bytes.
 func rendererMB(ctx context.Context) (largest float64, err error) {
 	process := chromedp.FromContext(ctx).Browser.Process()
 	if process == nil {
@@ -209,7 +209,7 @@ func rendererMB(ctx context.Context) (largest float64, err error) {
 	for _, pid := range strings.Fields(string(out)) {
 		text, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
 		if err != nil || !descends(pid, process.Pid) {
-			continue // it has ended, or belongs to another browser
+			continue // it has exited, or belongs to another browser
 		}
 		for line := range strings.Lines(string(text)) {
 			if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
@@ -224,7 +224,7 @@ func rendererMB(ctx context.Context) (largest float64, err error) {
 	return largest, err
 }
 
-// descends reports whether a process is a descendant of another.
+// descends reports whether a process is ancestor or descends from it.
 func descends(pid string, ancestor int) bool {
 	for pid != "0" && pid != "" {
 		if pid == strconv.Itoa(ancestor) {
@@ -301,7 +301,7 @@ func (o options) pageLoad(ctx context.Context) error {
 		for i := range pageViewers {
 			viewers.Go(func() { d.view(viewing, time.Duration(i)*100*time.Millisecond) })
 		}
-		err = pause(ctx, 6*time.Second) // until all have the layer
+		err = pause(ctx, 6*time.Second) // until all of them have the layer
 		watched, failed := d.latencies(b)
 		rss, gone := d.memoryMB("VmRSS")
 		after = max(after, rss)
@@ -343,7 +343,7 @@ func p99(ms []float64) float64 {
 	return ms[len(ms)*99/100]
 }
 
-// view requests what an open page with both views requests, until ctx ends: /status every five
+// view sends the requests of an open page with both views until ctx ends: /status every five
 // seconds, the rejections, and the layer of each horizon, then its changes.
 func (d *daemon) view(ctx context.Context, after time.Duration) {
 	if pause(ctx, after) != nil {

@@ -26,7 +26,7 @@ var telegrafConf string
 // peer is a program that receives the same batches as the daemon.
 type peer struct {
 	name      string
-	leavesOut string // of what the daemon does
+	leavesOut string // features of the daemon that it lacks
 	*daemon
 	body
 	batches int // over each connection in a round
@@ -34,7 +34,7 @@ type peer struct {
 }
 
 // peers sends the synthetic batch over two connections to the daemon, a plain handler and Telegraf,
-// turn by turn.
+// in turn.
 func (o options) peers(ctx context.Context) error {
 	b := synthetic()
 	ours, err := start(ctx, o.daemon, b.detectors)
@@ -67,9 +67,9 @@ func (o options) peers(ctx context.Context) error {
 	few := o.batches/25 + 1
 	list := []peer{
 		{"trafficd", "nothing", ours, b, o.batches, 0},
-		{"plain", "fsync, rejections by item, duplicates, limits, quality and exact rules for times and numbers", plain, b, few, 0},
+		{"plain", "fsync, rejections per item, duplicates, limits, quality and exact rules for times and numbers", plain, b, few, 0},
 		{
-			"telegraf", "fsync, an answer by item, the registry and all rules: its response precedes the output, and what it holds is " +
+			"telegraf", "fsync, results per item, the registry and all rules; it responds before it writes, and buffered items are " +
 				"lost with it", telegraf, unanswered, few, 0,
 		},
 	}
@@ -103,8 +103,8 @@ func (o options) peers(ctx context.Context) error {
 	return nil
 }
 
-// startPeer starts a program in a directory of its own and waits until it accepts connections at
-// d.API. configure returns its arguments.
+// startPeer starts a program in a new directory and waits until it accepts connections at d.API.
+// configure returns its arguments.
 func startPeer(ctx context.Context, program string, configure func(*daemon) ([]string, error)) (*daemon, error) {
 	dir, err := os.MkdirTemp("", "trafficd-bench-")
 	if err != nil {
@@ -156,7 +156,7 @@ func (d *daemon) written(ctx context.Context, lines int) error {
 	return launch.Eventually(ctx, time.Minute, func() error {
 		for {
 			if _, err := in.ReadSlice('\n'); err != nil {
-				break // io.EOF for now; a line that is not complete yet ends with the next part
+				break // io.EOF for now; the rest of an incomplete line is read next time
 			}
 			n++
 		}
@@ -167,8 +167,8 @@ func (d *daemon) written(ctx context.Context, lines int) error {
 	})
 }
 
-// plain serves ingestion in the way that needs the least code: encoding/json into maps, checks
-// without exact rules, and a file of JSON lines.
+// plain serves ingestion with as little code as possible: encoding/json into maps, approximate
+// checks, and a file of JSON lines.
 func plain(address, registry, output string) error {
 	text, err := os.ReadFile(registry)
 	if err != nil {

@@ -103,7 +103,7 @@ func (o options) geometries(ctx context.Context) error {
 	return o.soap(ctx, line)
 }
 
-// points measures the rate of do, which processes n points.
+// points measures the points per second of do, which processes n points per call.
 func (o options) points(name string, n int, do func() error) error {
 	var rates []float64
 	for range o.rounds + 1 {
@@ -118,7 +118,7 @@ func (o options) points(name string, n int, do func() error) error {
 }
 
 // soap compares the daemon's CPU time for convertGeometry with that of the conversion alone (read
-// WKT, convert, write WKT), round by round, as ratios vary less than times.
+// WKT, convert, write WKT) in each round, because ratios vary less than times.
 func (o options) soap(ctx context.Context, line *geom.LineString) error {
 	d, err := start(ctx, o.daemon, []string{"none"})
 	if err != nil {
@@ -175,8 +175,8 @@ func conversion(text string) error {
 	return nil
 }
 
-// convert posts an envelope. It requests an uncompressed response: gzip would cost more than
-// everything else.
+// convert posts an envelope. It requests an uncompressed response, because gzip would cost more
+// than everything else.
 func (d *daemon) convert(ctx context.Context, envelope []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.API+routing.Path, bytes.NewReader(envelope))
 	if err != nil {
