@@ -194,7 +194,7 @@ func (d *Delivery) passEmptyFrames() error {
 	return d.save(d.at)
 }
 
-// plan lets the sink fix the next block and saves the plan before the first attempt.
+// plan has the sink plan the next block and saves the plan before the first attempt.
 func (d *Delivery) plan(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	var n int
 	var plan []byte

@@ -22,8 +22,8 @@ const progressVersion = 2
 var errProgress = errors.New("invalid cursor state")
 
 // encode returns the state that the journal stores with Done.Frame. It repeats the frame: the
-// journal moves the cursor of a consumer that was not configured for a while to the oldest frame
-// left, but keeps its state.
+// journal moves the cursor of a consumer that was not configured for a while to the oldest
+// remaining frame, but keeps its state.
 func (p CursorStatus) encode() []byte {
 	b := []byte{progressVersion}
 	b = binary.AppendUvarint(b, p.Done.Frame)

@@ -29,7 +29,7 @@ func newQueue(places, workers int) *queue {
 	return &queue{places: places, perClient: max(1, workers/2), clients: map[string]*turn{}}
 }
 
-// push adds a job, or returns false if the client has no place left. The queue must not be closed.
+// push adds a job, or returns false if the client has no room left. The queue must not be closed.
 func (q *queue) push(j *job) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

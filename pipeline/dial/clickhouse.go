@@ -140,7 +140,7 @@ func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err er
 	return err
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (p *Poller) Close() {
 	if p.conn != nil {
 		_ = p.conn.Close() // nothing was written

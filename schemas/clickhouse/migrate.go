@@ -59,17 +59,13 @@ func prepare(ctx context.Context, c Conn, l Layout) error {
 	if err := c.Exec(ctx, database); err != nil {
 		return fmt.Errorf("cannot create the database %s: %w", l.Database, err)
 	}
-	if err := c.Exec(ctx, journalTable(l)); err != nil {
+	journal := fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.%s\n"+
+		"(table_name String, version UInt32, name String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))\n"+
+		"ENGINE = ReplacingMergeTree(applied_at) ORDER BY (table_name, version)", l.Database, l.Journal())
+	if err := c.Exec(ctx, journal); err != nil {
 		return fmt.Errorf("cannot create the table %s.%s: %w", l.Database, l.Journal(), err)
 	}
 	return nil
-}
-
-// journalTable returns the DDL of the table of migrations.
-func journalTable(l Layout) string {
-	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.%s\n"+
-		"(table_name String, version UInt32, name String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))\n"+
-		"ENGINE = ReplacingMergeTree(applied_at) ORDER BY (table_name, version)", l.Database, l.Journal())
 }
 
 // versions lists the migrations that were applied.

@@ -3,10 +3,10 @@
 //
 // # Blocks, groups, tokens
 //
-// Plan cuts a block off the offered rows: block_rows, or more if they are from so many months that
-// parts would be small. The plan identifies the block by its number of rows and by batch id, row
-// and received_at of its first and its last row. No two blocks have the same plan: a batch id may
-// occur again, but received_at increases on a replica.
+// Plan takes a block from the front of the offered rows: block_rows rows, or more if they are from
+// so many months that parts would be small. The plan identifies the block by its number of rows and
+// by batch id, row and received_at of its first and its last row. No two blocks have the same plan:
+// a batch id may occur again, but received_at increases on a replica.
 //
 // The server writes one part for each month of an INSERT. So that a block may contain any number of
 // months, Deliver divides it into groups of at most maxMonths months, one INSERT each. The division
@@ -23,7 +23,7 @@
 // # Doubt
 //
 // A block is in doubt once its rows have been sent without an acknowledgement, and after a restart.
-// A token alone does not settle it:
+// A token alone does not resolve the doubt:
 //
 //   - The server remembers a limited number of tokens, and does not fsync them: after a power
 //     failure a part may exist without its token. A retry would duplicate the rows.
@@ -39,7 +39,7 @@
 //  2. If none is missing, the block is done.
 //  3. Send the missing rows of each group with the group's token. If the earlier attempt is still
 //     running in the server, the first of the two wins, because the server checks the token and
-//     activates the part in one step.
+//     activates the part atomically.
 //  4. Look up again. What is missing now was ignored because of a token without rows: send it with
 //     another token, and look up again, for a limited number of rounds.
 //
@@ -71,8 +71,8 @@
 // # Cluster
 //
 // With cluster set, each block goes to one of the live servers, in turn, and its Distributed table
-// sends each row to its shard (schemas/clickhouse). Tokens work as on one server: each shard keeps
-// them in Keeper, in one step with the part.
+// sends each row to its shard (schemas/clickhouse). Tokens work as on one server: each shard writes
+// them to Keeper atomically with the part.
 //
 // An insert is acknowledged when quorum replicas of each shard have its rows, by default the
 // majority. While fewer are alive, all live ones suffice; otherwise a shard of two replicas would
@@ -107,7 +107,7 @@
 // Rows of a refused block may be in the table nevertheless: those of other groups or months, or
 // all, if a view on the table raised the code. Therefore the refusal of a block comes with a state,
 // the suspect range, which ends where the block ends. Plans that begin in the range repeat it and
-// are in doubt from the first attempt on, also after a restart, so they send only what a look-up
+// are in doubt from the first attempt on, as after a restart, so they send only what a look-up
 // does not find. A single row is refused only after a look-up that did not find it.
 //
 // A materialized view on the table receives each block once unless it fails: a block whose rows are

@@ -44,7 +44,7 @@ type host struct {
 
 	migrated bool
 	trouble  error // why it cannot take rows; nil if it can
-	// In a cluster, as the server said when it answered last:
+	// In a cluster, as the server last reported:
 	shard, replica string
 	replicas       int // of its shard, dead ones included
 }
@@ -121,7 +121,7 @@ func (s *hosts) ready(ctx context.Context) error {
 	return err
 }
 
-// start asks all servers of a cluster every refreshInterval, until close.
+// start polls all servers of a cluster every refreshInterval, until close.
 func (s *hosts) start() {
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background()) // until close

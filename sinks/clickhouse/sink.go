@@ -150,7 +150,7 @@ func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// Close stops deriving and ends the connection.
+// Close stops deriving and closes the connection.
 func (s *Sink) Close() error {
 	s.deriving.stop()
 	if err := s.hosts.close(); err != nil {

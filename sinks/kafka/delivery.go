@@ -112,7 +112,7 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 		return d, nil
 	}
 	// A producer id is valid only in its own cluster: in another one it may belong to another
-	// producer. Offsets are meaningless there, and in a topic that was created again with fewer
+	// producer. Offsets are meaningless there, and in a topic that was recreated with fewer
 	// partitions.
 	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Int("planned_partitions", len(d.parts)).Int("found_partitions", partitions).
 		Msg("a block was planned for another Kafka cluster or topic: looking it up in this one from the start")

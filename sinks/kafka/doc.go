@@ -20,7 +20,7 @@
 //     looked up in the topic first. So is an attempt without an answer if the attempt, or its rows'
 //     received_at (from which brokers count), is older than resolve_after. A look-up reads the
 //     partition from the last acknowledged offset to its end and recognises rows by their headers
-//     (batch-id, index). It is authoritative: what it finds is done, only what is missing is sent.
+//     (batch-id, index). It is authoritative: only rows that it does not find are sent.
 //  2. If the broker refuses the sequence or the epoch (45, 47, 59), the same look-up comes first;
 //     what is missing is sent under the next epoch of the same producer id, with sequence 0. That
 //     is again a function of the plan: a process that is killed in between repeats the same steps,
@@ -32,14 +32,15 @@
 //  4. Rows that may be in the topic although their block was not delivered (see Refusals) are
 //     counted in the state as suspect. Plans that contain them begin with the look-up.
 //
-// If the topic is created again with fewer partitions, or the daemon is pointed at another cluster,
+// If the topic is recreated with fewer partitions, or the daemon is pointed at another cluster,
 // a planned block is divided among the partitions that exist, under a new producer id. All
 // partitions are searched for its rows first, as those of an earlier attempt may be in other ones.
 //
-// Two cases remain: a request that is still in a broker's socket, or in its log but not on all
-// in-sync replicas, while the look-up finds nothing, if that broker forgets the producer before the
-// next attempt; and a block delivered to another cluster than it was planned for, if the daemon is
-// killed again at that moment (the new producer id of such a block is not in its plan).
+// Duplicates remain possible in two cases: a request that is still in a broker's socket, or in its
+// log but not on all in-sync replicas, while the look-up finds nothing, if that broker forgets the
+// producer before the next attempt; and a block delivered to another cluster than it was planned
+// for, if the daemon is killed again at that moment (the new producer id of such a block is not in
+// its plan).
 //
 // # Refusals
 //

@@ -124,7 +124,7 @@ func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	return dst
 }
 
-// split returns whole seconds and 0 ≤ nanos < 1e9, also before 1970.
+// split returns whole seconds and 0 ≤ nanos < 1e9, even before 1970.
 func split(nanoseconds int64) (seconds, nanos int64) {
 	seconds, nanos = nanoseconds/1e9, nanoseconds%1e9
 	if nanos < 0 {

@@ -97,7 +97,7 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 }
 
 // forgetShrunk forgets a delivery that failed if the topic has fewer partitions than were planned:
-// it was deleted and created again. The next attempt divides the rows among those that exist, as a
+// it was deleted and recreated. The next attempt divides the rows among those that exist, as a
 // restart would.
 func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 	if _, partitions, err := s.cluster.describe(ctx); err == nil && partitions < len(d.parts) {

@@ -19,8 +19,8 @@
 // Streets are immutable and ordered along a Hilbert curve of the map. A bucket is a square of the
 // map or half of one, with a limited number of streets. The boundaries depend on the streets alone,
 // and a changed street touches one bucket. A part is a bucket's share of documents: what it shows
-// of the periods. It belongs to every scope that looks at a time at which it is valid, so that what
-// a horizon shows now is what the next one has shown a quarter of an hour before.
+// of the periods. It belongs to every scope that looks at a time at which the part is valid: a
+// horizon shows now what the next longer one showed a quarter of an hour ago.
 //
 // The piece has the part's bytes in each form, compressed separately, so that unchanged pieces are
 // not compressed again. Protobuf messages can be concatenated. So can deflate blocks that refer to
@@ -30,13 +30,13 @@
 // member is combined from those of the pieces; an ETag is a hash of the pieces' hashes. Bodies are
 // sent piece by piece without a copy.
 //
-// Forms are made in advance if clients have asked for them lately, else when they are asked for;
-// both give the same bytes.
+// Forms are made in advance if clients have recently asked for them, otherwise on request; the
+// bytes are the same.
 //
 // A tile or another area consists of the pieces of the buckets in it; only streets of buckets at
-// its edge, at most one for a tile, are compressed for the request. Changes since a version follow
-// from the numbers of the builds that brought the streets, and from the periods that the reference
-// times of both versions show.
+// its edge, at most one for a tile, are compressed for the request. Changes since a version are
+// derived from the number of the build that last changed each street, and from the periods that
+// both reference times show.
 //
 // A document leaves out streets that have no period to show; the buckets leave out streets whose
 // last period has ended.
