@@ -69,7 +69,7 @@ test: ## run all tests on real stores; a skipped test fails
 .PHONY: race
 race: ## run tests with the race detector; RACE=packages
 	@.ci/setup test
-	.ci/test -race $(RACE)
+	.ci/test -race -short $(RACE)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s)

@@ -369,7 +369,11 @@ func TestFastEqualsSlow(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	fast, slow, bytewise := New(DefaultConfig()), New(DefaultConfig()), New(DefaultConfig())
 	slow.layouts.maxBytes, bytewise.layouts.maxBytes = 0, 0
-	for n := range 1500 {
+	rounds := 1500
+	if testing.Short() { // with the race detector, although there is one goroutine
+		rounds = 150
+	}
+	for n := range rounds {
 		body := randomBatch(r)
 		want, err := decodeWith(slow, bytes.NewReader(body))
 		require.NoError(t, err, "%s", body)
